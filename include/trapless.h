@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
+/*
+ * trapless.h - the C interface of libtrapless.
+ *
+ * Three ways to make system calls without a trap for each:
+ *   tl_batch_*   wrapped calls: queue N, cross once (wrapped-system-call, Fig. 1, 4)
+ *   tl_sched_*   fine-grained threads that issue wrapped calls and name continuations (section 2.1)
+ *   tl_psc_*     parallel calls served by worker threads (parallel-system-call, section 2)
+ *
+ * Every function that can fail returns -errno and leaves errno alone. Without the module the same
+ * programs run with the same results: batches by plain calls, workers by ordinary threads. The
+ * backend is chosen when an object is created (environment TRAPLESS_BACKEND=auto|module|plain)
+ * and reported by tl_*_backend().
+ *
+ * Concurrency: one object belongs to one thread at a time, except where a function says otherwise.
+ */
+#ifndef TRAPLESS_H
+#define TRAPLESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <linux/trapless.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum tl_backend {
+	TL_BACKEND_PLAIN = 0,	/* plain system calls, ordinary threads */
+	TL_BACKEND_MODULE = 1,	/* /dev/trapless */
+};
+
+/* Flags of the create functions; 0 means: the module where it is loaded, else plain calls. */
+#define TL_PLAIN   (1u << 0)	/* never use the module */
+#define TL_MODULE  (1u << 1)	/* fail with -ENODEV or -ENOENT where the module is absent */
+
+/* ---- Wrapped calls -------------------------------------------------------------------- */
+
+/* The fields are the inline functions' business; read them through those. */
+struct tl_batch {
+	struct tl_request *requests;	/* ring of mask + 1 requests */
+	uint32_t mask;
+	uint32_t head;			/* next to complete, free-running */
+	uint32_t tail;			/* next to fill in, free-running */
+	uint32_t reserved;
+};
+
+/* entries: power of two, 1..TL_ENTRIES_MAX. */
+int tl_batch_create(struct tl_batch **batch, unsigned int entries, unsigned int flags);
+void tl_batch_destroy(struct tl_batch *batch);
+enum tl_backend tl_batch_backend(const struct tl_batch *batch);
+
+/* Queue one call. Returns its slot, 0..entries-1, or -EAGAIN when all slots wait for a flush. */
+static inline int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0, uint64_t a1,
+			       uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
+
+/*
+ * Execute all queued calls in order, by one crossing unless signals interrupt it. Returns the
+ * number completed; fewer than queued only when a signal handler has run (call again for the rest).
+ */
+int tl_batch_flush(struct tl_batch *batch);
+
+/* Result of a slot, valid from the flush that completed it until the slot is used again. */
+static inline int64_t tl_batch_result(const struct tl_batch *batch, unsigned int slot);
+
+/* Kernel-side counts; with plain calls the library's own counts in the same form. */
+int tl_batch_stats(const struct tl_batch *batch, struct tl_stats *stats);
+
+/* ---- Fine-grained threads --------------------------------------------------------------- */
+
+struct tl_sched;
+struct tl_thread;
+
+/* A thread's body: runs to completion, never blocks. self is freed when it returns. */
+typedef void (*tl_entry)(struct tl_thread *self, void *arg);
+
+struct tl_sched_config {
+	uint32_t size;			/* sizeof(struct tl_sched_config) */
+	uint32_t flags;			/* TL_PLAIN, TL_MODULE */
+	uint32_t flush_at;		/* flush when this many calls are queued; 0: 32 */
+	uint32_t entries;		/* ring size; 0: enough for flush_at */
+	uint64_t deadline_ns;		/* flush when the oldest queued call is this old; 0: none */
+};
+
+int tl_sched_create(struct tl_sched **sched, const struct tl_sched_config *config);
+void tl_sched_destroy(struct tl_sched *sched);
+enum tl_backend tl_sched_backend(const struct tl_sched *sched);
+
+/*
+ * A thread that becomes ready when `syncs` synchronisations have arrived (0: ready now).
+ * Returns 0 or -ENOMEM.
+ */
+int tl_thread_create(struct tl_sched *sched, struct tl_thread **thread, tl_entry entry, void *arg,
+		     unsigned int syncs);
+/* Deliver one synchronisation. Returns -EINVAL if the thread already has all of them. */
+int tl_thread_sync(struct tl_thread *thread);
+struct tl_sched *tl_thread_sched(const struct tl_thread *self);
+
+/*
+ * Split phase: queue a call whose result is stored to *result (may be NULL) and whose completion
+ * synchronises `continuation` (may be NULL: fire and forget). The memory that args and result
+ * point to stays valid until then. Returns 0, or -ENOMEM.
+ */
+int tl_call(struct tl_sched *sched, struct tl_thread *continuation, int64_t *result, uint32_t nr,
+	    uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
+
+/*
+ * External events as threads of their own: whenever fd shows one of `events` (poll bits), a new
+ * thread entry(arg) is created. One registration a descriptor.
+ */
+int tl_event_add(struct tl_sched *sched, int fd, short events, tl_entry entry, void *arg);
+int tl_event_remove(struct tl_sched *sched, int fd);
+
+/* Run until no thread is ready, no call queued and no event registered, or tl_sched_stop(). */
+int tl_sched_run(struct tl_sched *sched);
+void tl_sched_stop(struct tl_sched *sched);
+
+struct tl_sched_stats {
+	uint32_t size;
+	uint32_t reserved;
+	uint64_t threads_run;
+	uint64_t calls;			/* calls completed */
+	uint64_t crossings;		/* crossings made for them */
+	uint64_t flushes_full;		/* ... because flush_at was reached */
+	uint64_t flushes_idle;		/* ... because nothing was ready */
+	uint64_t flushes_deadline;	/* ... because the oldest call was due */
+};
+int tl_sched_stats(const struct tl_sched *sched, struct tl_sched_stats *stats);
+
+/* ---- Parallel calls: the paper's five operations ------------------------------------------- */
+
+struct tl_psc;
+
+/* pscregist: a ring served by workers. entries as for batches; spin_us 0..TL_SPIN_US_MAX. */
+int tl_psc_regist(struct tl_psc **psc, unsigned int entries, unsigned int spin_us,
+		  unsigned int flags);
+/*
+ * pscenter: the calling thread serves requests until tl_psc_exit() (returns the number served) or
+ * a signal (returns -EINTR; call again to go on serving). Any number of threads may be inside.
+ */
+long tl_psc_enter(struct tl_psc *psc);
+/* Convenience: start n threads that sit in tl_psc_enter(), all signals blocked. */
+int tl_psc_start(struct tl_psc *psc, unsigned int n);
+/* Fill in a request. Returns its slot or -EAGAIN. Not visible to workers before notify. */
+int tl_psc_add(struct tl_psc *psc, uint32_t nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3,
+	       uint64_t a4, uint64_t a5);
+/* pscnotify: hand everything added since the last notify to the workers. Never blocks. */
+int tl_psc_notify(struct tl_psc *psc);
+/* pscwait: notify, then sleep until at most `left` requests are unfinished. */
+int tl_psc_wait(struct tl_psc *psc, unsigned int left);
+/* 1 and *result when the slot's request is complete (the slot is then free again), else 0. */
+int tl_psc_result(struct tl_psc *psc, unsigned int slot, int64_t *result);
+/* pscexit: send the workers home, join those of tl_psc_start(), free. Calls under way finish. */
+void tl_psc_exit(struct tl_psc *psc);
+enum tl_backend tl_psc_backend(const struct tl_psc *psc);
+int tl_psc_stats(const struct tl_psc *psc, struct tl_stats *stats);
+
+/* ---- What may be wrapped -------------------------------------------------------------------- */
+
+enum tl_call_class {
+	TL_CALL_REFUSED = 0,	/* never by a batch or a worker: answered -EOPNOTSUPP */
+	TL_CALL_BATCH = 1,	/* in one's own batch; not by a worker (thread-local effect) */
+	TL_CALL_ANY = 2,	/* batch or worker */
+};
+
+/* Class of a call; *name and *reason (either may be NULL) point to static text. -ENOSYS: unknown. */
+int tl_call_class(uint32_t nr, const char **name, const char **reason);
+
+/* ---- Inline parts ---------------------------------------------------------------------------- */
+
+static inline int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0, uint64_t a1,
+			       uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
+{
+	uint32_t slot = batch->tail & batch->mask;
+	struct tl_request *request = &batch->requests[slot];
+
+	if (batch->tail - batch->head > batch->mask)
+		return -11; /* -EAGAIN, without dragging errno.h into every user */
+	request->nr = nr;
+	request->args[0] = a0;
+	request->args[1] = a1;
+	request->args[2] = a2;
+	request->args[3] = a3;
+	request->args[4] = a4;
+	request->args[5] = a5;
+	__atomic_store_n(&request->state, TL_SUBMITTED, __ATOMIC_RELEASE);
+	batch->tail++;
+	return (int)slot;
+}
+
+static inline int64_t tl_batch_result(const struct tl_batch *batch, unsigned int slot)
+{
+	return batch->requests[slot & batch->mask].result;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TRAPLESS_H */
