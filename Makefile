@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# The commands of this checkout. `make` alone lists them. The two that a newcomer needs are
+# `make evaluate` and `make test`; both install what the machine lacks (scripts/setup) and say so.
+#
+# Parts add themselves by a Makefile.inc of their own, which appends to
+#   PROGRAMS       workloads, examples and lab tests; linked statically, they run in the lab's guest
+#   LIBRARIES      libtrapless
+#   UNIT_PROGRAMS  C unit tests, $(BUILD)/tests/unit/NAME; `make check` runs each under sanitizers
+# and writes its rules for files under $(BUILD), with $(CC), $(ALL_CFLAGS) and, when linking a
+# program, $(STATIC).
+
+BUILD ?= build
+PREFIX ?= /usr/local
+CC = gcc
+CFLAGS ?= -O2 -g
+WARNINGS = -Wall -Wextra -Werror -Wmissing-prototypes -Wstrict-prototypes -Wshadow
+INCLUDES = -Iinclude -Iinclude/uapi
+SANITIZE =
+STATIC = -static
+ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE $(WARNINGS) $(INCLUDES) $(SANITIZE) $(CFLAGS) -MMD -MP
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+
+PYTHON = .venv/bin/python
+PYTEST = $(PYTHON) -m pytest
+TRAPLESS = bin/trapless
+
+PROGRAMS =
+LIBRARIES =
+UNIT_PROGRAMS =
+
+.PHONY: help evaluate test check lab matrix lab-debug setup all lib install uninstall clean
+help: ## this list
+	@echo "Trapless $(VERSION): system calls without the trap, on the kernel you already run"
+	@echo
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | \
+		awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
+	@echo
+	@echo "  bin/trapless --help    the command itself"
+
+-include lib/Makefile.inc
+-include $(wildcard eval/*/Makefile.inc)
+-include examples/Makefile.inc
+-include tests/unit/Makefile.inc
+-include tests/abi/Makefile.inc
+-include tests/lab/Makefile.inc
+-include $(wildcard $(addsuffix .d,$(basename $(PROGRAMS) $(UNIT_PROGRAMS))))
+
+evaluate: setup ## measure on a stock kernel in a lab VM and write a report (newcomers start here)
+	@$(MAKE) --no-print-directory -s all
+	$(TRAPLESS) evaluate --quick
+
+test: setup ## prove it: check, then every lab test on every supported kernel
+	@$(MAKE) --no-print-directory static
+	$(PYTEST) tests/unit tests/abi tests/lab --kernels all
+
+check: setup ## under a minute, no VM, no root: builds, style, types, unit and ABI tests
+	@$(MAKE) --no-print-directory static
+	@$(PYTEST) -q tests/unit tests/abi
+
+lab: setup ## the lab tests in VMs on the default kernel
+	@$(MAKE) --no-print-directory -s all
+	$(PYTEST) tests/lab
+
+matrix: setup ## the lab tests on every supported kernel
+	@$(MAKE) --no-print-directory -s all
+	$(PYTEST) tests/lab --kernels all
+
+lab-debug: setup ## the lab tests on a KASAN and lockdep kernel (built once, into the cache)
+	@$(MAKE) --no-print-directory -s all
+	$(PYTEST) tests/lab --kernels debug
+
+setup: ## install what this machine lacks: packages by apt on Debian, Python ones in .venv
+	@scripts/setup
+
+.PHONY: static
+static: # everything of `check` that is not a test: both compilers, sanitizers, ruff, mypy
+	@$(MAKE) --no-print-directory -s -j2 all
+	@$(MAKE) --no-print-directory -s -j2 BUILD=build/clang CC=clang all
+	@$(MAKE) --no-print-directory -s -j2 BUILD=build/sanitized STATIC= \
+		SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=all' unit-programs
+	@$(PYTHON) -m ruff check --quiet .
+	@$(PYTHON) -m mypy
+
+.PHONY: unit-programs
+unit-programs: $(UNIT_PROGRAMS)
+
+all: $(LIBRARIES) $(PROGRAMS) ## build the library, workloads, examples and test programs
+
+lib: $(LIBRARIES) ## build libtrapless into build/lib
+
+clean: ## remove what was built (not .venv, not results, not the cache of kernels)
+	rm -rf build .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The face of the `trapless` command: its subcommands, options, help and exit statuses.
+
+It owns no behaviour: each command imports the module that does the work when it is called, so
+that `trapless --help` is quick and a command needs only what it uses. Errors that a person can
+act on arrive here as TraplessError and leave as one message; Ctrl-C ends with status 130 after
+everything that cleans up has run.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from trapless import __version__
+from trapless.console import ConsoleProgress, TraplessError
+
+INTERRUPTED = 130  # what shells report for SIGINT
+
+EXAMPLES = """\b
+Examples:
+  trapless doctor                          what can run here, and why not
+  trapless lab -- uname -r                 a command on a stock kernel, in a VM
+  trapless lab --host-root -- python3 x.py any program of this machine, read-only
+  trapless evaluate --quick                every experiment, then one report
+  trapless report results                  the report again, from saved files
+
+\b
+Exit status: 0 done; 1 failed (the message says what to do); 2 wrong usage;
+130 interrupted. `trapless lab` exits with the status of its command.
+"""
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=EXAMPLES,
+)
+@click.version_option(__version__, message="trapless %(version)s")
+def cli() -> None:
+    """System calls without the trap, on the Linux kernel you already run."""
+
+
+@cli.command()
+@click.option("--calls", is_flag=True, help="List which system calls may be wrapped, and why not.")
+def doctor(calls: bool) -> None:
+    """Say what this machine and kernel can run.
+
+    For each 'no' it says why, and what would help. Changes nothing.
+    """
+    from trapless import doctor as part
+
+    sys.exit(part.run(calls=calls))
+
+
+@cli.command(short_help="Run a command on a stock kernel, in a VM.")
+@click.option(
+    "--kernel",
+    metavar="NAME|PATH",
+    help="A supported kernel by name (see `trapless doctor`), 'newest', or a bzImage.",
+)
+@click.option("--cpus", type=click.IntRange(1, 64), default=2, show_default=True)
+@click.option("--memory", metavar="SIZE", default="1G", show_default=True, help="As in 512M, 2G.")
+@click.option("--icount", is_flag=True, help="Count instructions instead of time; one CPU.")
+@click.option("--host-root", is_flag=True, help="Run on this machine's files, read-only.")
+@click.option("--debug", is_flag=True, help="A KASAN and lockdep kernel, built once (minutes).")
+@click.option("--no-module", is_flag=True, help="Do not load the Trapless module.")
+@click.option(
+    "--timeout", type=click.FloatRange(1), metavar="SECONDS", default=300.0, show_default=True
+)
+@click.option("--keep", is_flag=True, help="Keep the run's files and say where they are.")
+@click.option("-v", "--verbose", count=True, help="Show the kernel's log; twice: QEMU's command.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def lab(
+    kernel: str | None,
+    cpus: int,
+    memory: str,
+    icount: bool,
+    host_root: bool,
+    debug: bool,
+    no_module: bool,
+    timeout: float,
+    keep: bool,
+    verbose: int,
+    command: tuple[str, ...],
+) -> None:
+    """Run COMMAND in a lab VM on a stock kernel with the module loaded.
+
+    The kernel is fetched from Debian's mirrors into a cache the first time. Standard output,
+    standard error and exit status are COMMAND's. Put `--` before it.
+
+    \b
+    trapless lab -- cat /proc/modules
+    trapless lab --icount -- /bin/true
+    """
+    from trapless import lab as part
+
+    with ConsoleProgress() as progress:
+        config = part.LabConfig(
+            kernel=kernel or part.LabConfig().kernel,
+            cpus=1 if icount else cpus,
+            memory=memory,
+            icount=icount,
+            host_root=host_root,
+            debug=debug,
+            timeout_s=timeout,
+            module=not no_module,
+            keep=keep,
+            verbose=verbose,
+        )
+        result = part.run(config, command, stream=True, progress=progress)
+    sys.exit(result.status)
+
+
+@cli.group(short_help="Build, load, unload the module on this machine.")
+def module() -> None:
+    """Build, load or unload the module for this machine's own kernel.
+
+    Nothing else in Trapless ever loads it here; the lab loads it in its VMs only.
+    """
+
+
+@module.command("build")
+def module_build() -> None:
+    """Build trapless.ko for the running kernel and print its path."""
+    from trapless import host_module
+
+    with ConsoleProgress() as progress:
+        path = host_module.build(progress)
+    click.echo(path)
+
+
+@module.command("load")
+def module_load() -> None:
+    """Load the module into the running kernel (needs root)."""
+    from trapless import host_module
+
+    with ConsoleProgress() as progress:
+        host_module.load(progress)
+
+
+@module.command("unload")
+def module_unload() -> None:
+    """Remove the module from the running kernel (needs root; refused while in use)."""
+    from trapless import host_module
+
+    with ConsoleProgress() as progress:
+        host_module.unload(progress)
+
+
+@cli.command(short_help="Run experiments; write results and one report.")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--quick", is_flag=True, help="Fewer repeats and sizes: minutes instead of an hour.")
+@click.option("--kernel", metavar="NAME", help="A supported kernel by name; default: the oldest.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("results"),
+    show_default=True,
+    help="Where DIR/NAME/result.json, raw data and the report go.",
+)
+@click.option("--list", "list_only", is_flag=True, help="Name the experiments and stop.")
+def evaluate(
+    names: tuple[str, ...], quick: bool, kernel: str | None, out: Path, list_only: bool
+) -> None:
+    """Run experiments in the lab; write results and one report.
+
+    Without NAME: all of them. Exits 0 when every run completed and every self-check passed;
+    a claim that does not hold is a result, not a failure.
+    """
+    from trapless import evaluate as part
+
+    if list_only:
+        for name, question in part.catalogue():
+            click.echo(f"{name:<16} {question}")
+        return
+    with ConsoleProgress() as progress:
+        sys.exit(part.run(names, quick=quick, kernel=kernel, out=out, progress=progress))
+
+
+@cli.command(short_help="Make the report again from saved files.")
+@click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
+@click.option(
+    "--readme",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also rewrite the generated part of this README.",
+)
+def report(directory: Path, readme: Path | None) -> None:
+    """Write report.html and report.txt again from the files saved in DIR, and print the text.
+
+    Nothing is measured; the guest is not needed.
+    """
+    from trapless import report as part
+
+    with ConsoleProgress() as progress:
+        part.run(directory, readme=readme, progress=progress)
+
+
+def main() -> None:
+    """Entry point: run the command; turn errors into one message and an exit status."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        cli.main(prog_name="trapless", standalone_mode=False)
+    except click.exceptions.Abort:
+        _leave("interrupted", INTERRUPTED)
+    except KeyboardInterrupt:
+        _leave("interrupted", INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except TraplessError as error:
+        _leave(str(error), error.status)
+    except BrokenPipeError:
+        # The reader of our output has gone (`trapless doctor | head`). Not an error of ours; keep
+        # the interpreter from complaining when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+
+
+def _leave(message: str, status: int) -> None:
+    click.echo(f"trapless: {message}", err=True)
+    sys.exit(status)
+
+
+def _terminate(number: int, _frame: FrameType | None) -> None:
+    """SIGTERM ends like Ctrl-C does, so that no VM and no file is left behind."""
+    raise SystemExit(128 + number)
