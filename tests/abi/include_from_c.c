@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * include_from_c.c - the two headers stand alone in strict C11, in either order and twice. It
+ * tests no behaviour.
+ */
+#include <linux/trapless.h>
+#include <trapless.h>
+#include <linux/trapless.h>
+#include <trapless.h>
+
+int main(void)
+{
+	_Static_assert(sizeof(struct tl_request) == 64, "a request is one cache line");
+	return 0;
+}

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The binary interface is frozen: gcc, clang and Python agree with one table of sizes and offsets.
+
+Owns the table. A line of it changes only together with TL_ABI_VERSION; a structure may grow a
+field at its end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from trapless import abi
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+INCLUDES = (f"-I{ROOT / 'include/uapi'}", f"-I{ROOT / 'include'}")
+WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
+
+STRUCTS: dict[str, tuple[int, tuple[tuple[str, int, int], ...]]] = {
+    "tl_request": (64, (("nr", 0, 4), ("state", 4, 4), ("args", 8, 48), ("result", 56, 8))),
+    "tl_setup": (
+        32,
+        (
+            ("size", 0, 4),
+            ("flags", 4, 4),
+            ("entries", 8, 4),
+            ("spin_us", 12, 4),
+            ("reserved", 16, 16),
+        ),
+    ),
+    "tl_info": (
+        48,
+        (
+            ("size", 0, 4),
+            ("abi", 4, 4),
+            ("entries_max", 8, 4),
+            ("calls_allowed", 12, 4),
+            ("version", 16, 32),
+        ),
+    ),
+    "tl_stats": (
+        72,
+        (
+            ("size", 0, 4),
+            ("reserved", 4, 4),
+            ("crossings", 8, 8),
+            ("executed", 16, 8),
+            ("refused", 24, 8),
+            ("interrupted", 32, 8),
+            ("bypassed", 40, 8),
+            ("sleeps", 48, 8),
+            ("wakeups", 56, 8),
+            ("dropped", 64, 8),
+        ),
+    ),
+}
+
+NUMBERS: dict[str, int] = {
+    "TL_ABI_VERSION": 1,
+    "TL_ENTRIES_MAX": 4096,
+    "TL_SPIN_US_MAX": 1000,
+    "TL_FREE": 0,
+    "TL_SUBMITTED": 1,
+    "TL_RUNNING": 2,
+    "TL_DONE": 3,
+    "TL_SETUP_WORKERS": 1,
+    "TL_SETUP_FLAGS": 1,
+    "TL_IOC_INFO": 0xC030E701,
+    "TL_IOC_SETUP": 0x4020E702,
+    "TL_IOC_STATS": 0xC048E703,
+    "TL_IOC_ENTER": 0xE704,
+    "TL_IOC_EXIT": 0xE705,
+    "TL_DOOR_BATCH": 0,
+    "TL_DOOR_NOTIFY": 1,
+    "TL_DOOR_WAIT": 2,
+    "TL_RING_SUBMIT_OFFSET(64)": 4096,
+    "TL_RING_BYTES(1)": 4096,
+    "TL_RING_BYTES(64)": 8192,
+    "TL_RING_BYTES(TL_ENTRIES_MAX)": 278528,
+    "TL_BATCH(4095, 4096)": 0x10000FFF,
+    "TL_WAIT(4096, 4095)": 0x0FFF1000,
+}
+
+PYTHON_STRUCTS: dict[str, type[ctypes.Structure]] = {
+    "tl_request": abi.Request,
+    "tl_setup": abi.Setup,
+    "tl_info": abi.Info,
+    "tl_stats": abi.Stats,
+}
+
+PYTHON_NUMBERS: dict[str, int] = {
+    "TL_ABI_VERSION": abi.VERSION,
+    "TL_ENTRIES_MAX": abi.ENTRIES_MAX,
+    "TL_SPIN_US_MAX": abi.SPIN_US_MAX,
+    "TL_FREE": abi.State.FREE,
+    "TL_SUBMITTED": abi.State.SUBMITTED,
+    "TL_RUNNING": abi.State.RUNNING,
+    "TL_DONE": abi.State.DONE,
+    "TL_SETUP_WORKERS": abi.SETUP_WORKERS,
+    "TL_SETUP_FLAGS": abi.SETUP_FLAGS,
+    "TL_IOC_INFO": abi.IOC_INFO,
+    "TL_IOC_SETUP": abi.IOC_SETUP,
+    "TL_IOC_STATS": abi.IOC_STATS,
+    "TL_IOC_ENTER": abi.IOC_ENTER,
+    "TL_IOC_EXIT": abi.IOC_EXIT,
+    "TL_DOOR_BATCH": abi.Door.BATCH,
+    "TL_DOOR_NOTIFY": abi.Door.NOTIFY,
+    "TL_DOOR_WAIT": abi.Door.WAIT,
+    "TL_RING_SUBMIT_OFFSET(64)": abi.ring_submit_offset(64),
+    "TL_RING_BYTES(1)": abi.ring_bytes(1),
+    "TL_RING_BYTES(64)": abi.ring_bytes(64),
+    "TL_RING_BYTES(TL_ENTRIES_MAX)": abi.ring_bytes(abi.ENTRIES_MAX),
+    "TL_BATCH(4095, 4096)": abi.batch_argument(4095, 4096),
+    "TL_WAIT(4096, 4095)": abi.wait_argument(4096, 4095),
+}
+
+
+def frozen() -> dict[str, tuple[int, ...]]:
+    """The table as layout.c prints it."""
+    lines: dict[str, tuple[int, ...]] = {name: (value,) for name, value in NUMBERS.items()}
+    for struct, (size, fields) in STRUCTS.items():
+        lines[struct] = (size,)
+        for field, offset, length in fields:
+            lines[f"{struct}.{field}"] = (offset, length)
+    return lines
+
+
+def compile_and_run(argv: tuple[str, ...], source: str, out: Path) -> str:
+    """Compile one file of this folder, run it, return what it printed."""
+    command = [*argv, *WARNINGS, *INCLUDES, "-O1", "-o", str(out), str(HERE / source)]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert built.returncode == 0, f"{' '.join(command)}\n{built.stderr}"
+    ran = subprocess.run([str(out)], capture_output=True, text=True, timeout=10)
+    assert ran.returncode == 0, f"{source} by {argv[0]}: exit status {ran.returncode}"
+    return ran.stdout
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("standard", ["gnu11", "gnu17"])
+def test_c_layout_is_the_frozen_one(compiler: str, standard: str, tmp_path: Path) -> None:
+    text = compile_and_run((compiler, f"-std={standard}"), "layout.c", tmp_path / "layout")
+    seen: dict[str, tuple[int, ...]] = {}
+    for line in text.splitlines():
+        name, _, values = line.rpartition(" ") if "." not in line else line.partition(" ")
+        if name == "TL_DEVICE":
+            assert values == abi.DEVICE
+            continue
+        seen[name] = tuple(int(value) for value in values.split())
+    assert seen == frozen()
+
+
+@pytest.mark.parametrize("name", sorted(STRUCTS))
+def test_python_layout_is_the_frozen_one(name: str) -> None:
+    structure = PYTHON_STRUCTS[name]
+    size, fields = STRUCTS[name]
+    assert ctypes.sizeof(structure) == size
+    seen = [
+        (field, getattr(structure, field).offset, getattr(structure, field).size)
+        for field, *_ in structure._fields_
+    ]
+    assert tuple(seen) == fields
+
+
+def test_python_numbers_are_the_frozen_ones() -> None:
+    assert PYTHON_NUMBERS == NUMBERS
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+@pytest.mark.parametrize("standard", ["c++11", "c++17", "c++20"])
+def test_headers_serve_cxx(compiler: str, standard: str, tmp_path: Path) -> None:
+    compile_and_run((compiler, f"-std={standard}"), "include_from_cxx.cc", tmp_path / "cxx")
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_headers_stand_alone_in_strict_c(compiler: str, tmp_path: Path) -> None:
+    compile_and_run((compiler, "-std=c11"), "include_from_c.c", tmp_path / "c")
+
+
+def test_uapi_header_needs_no_libc() -> None:
+    """Kernel-style users include it without a C library's headers."""
+    source = "#include <linux/trapless.h>\nstruct tl_request request;\n"
+    command = ["gcc", "-ffreestanding", "-fsyntax-only", *WARNINGS, *INCLUDES, "-xc", "-"]
+    done = subprocess.run(
+        command, input=source, capture_output=True, text=True, timeout=60, env=os.environ
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The binary interface as Python sees it.
+
+Owns the ctypes twins of the structures in include/uapi/linux/trapless.h and the numbers that go
+with them. Owns no behaviour: nothing here opens the device. tests/abi/ compares every size,
+offset and number with what the C compilers say.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+from typing import Final
+
+DEVICE: Final = "/dev/trapless"
+VERSION: Final = 1
+
+ENTRIES_MAX: Final = 4096
+SPIN_US_MAX: Final = 1000
+
+REQUEST_BYTES: Final = 64
+SUBMIT_BYTES: Final = 4
+PAGE_BYTES: Final = 4096
+
+SETUP_WORKERS: Final = 1 << 0
+SETUP_FLAGS: Final = SETUP_WORKERS
+
+
+class State(enum.IntEnum):
+    """enum tl_state: who owns a request."""
+
+    FREE = 0
+    SUBMITTED = 1
+    RUNNING = 2
+    DONE = 3
+
+
+class Door(enum.IntEnum):
+    """TL_DOOR_*: the `whence` of the lseek that enters the module."""
+
+    BATCH = 0
+    NOTIFY = 1
+    WAIT = 2
+
+
+class Request(ctypes.Structure):
+    """struct tl_request: one system call, exactly one cache line."""
+
+    _fields_ = [
+        ("nr", ctypes.c_uint32),
+        ("state", ctypes.c_uint32),
+        ("args", ctypes.c_uint64 * 6),
+        ("result", ctypes.c_int64),
+    ]
+
+
+class Setup(ctypes.Structure):
+    """struct tl_setup: what kind of ring, how many requests."""
+
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("entries", ctypes.c_uint32),
+        ("spin_us", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint64 * 2),
+    ]
+
+
+class Info(ctypes.Structure):
+    """struct tl_info: what the loaded module is and allows."""
+
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("abi", ctypes.c_uint32),
+        ("entries_max", ctypes.c_uint32),
+        ("calls_allowed", ctypes.c_uint32),
+        ("version", ctypes.c_char * 32),
+    ]
+
+
+class Stats(ctypes.Structure):
+    """struct tl_stats: kernel-side counts of one ring since set-up."""
+
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("crossings", ctypes.c_uint64),
+        ("executed", ctypes.c_uint64),
+        ("refused", ctypes.c_uint64),
+        ("interrupted", ctypes.c_uint64),
+        ("bypassed", ctypes.c_uint64),
+        ("sleeps", ctypes.c_uint64),
+        ("wakeups", ctypes.c_uint64),
+        ("dropped", ctypes.c_uint64),
+    ]
+
+
+# asm-generic/ioctl.h: direction in bits 30-31, size in 16-29, type in 8-15, number in 0-7.
+_IOC_WRITE: Final = 1
+_IOC_READ: Final = 2
+_MAGIC: Final = 0xE7
+
+
+def _ioc(direction: int, number: int, size: int) -> int:
+    return direction << 30 | size << 16 | _MAGIC << 8 | number
+
+
+IOC_INFO: Final = _ioc(_IOC_READ | _IOC_WRITE, 0x01, ctypes.sizeof(Info))
+IOC_SETUP: Final = _ioc(_IOC_WRITE, 0x02, ctypes.sizeof(Setup))
+IOC_STATS: Final = _ioc(_IOC_READ | _IOC_WRITE, 0x03, ctypes.sizeof(Stats))
+IOC_ENTER: Final = _ioc(0, 0x04, 0)
+IOC_EXIT: Final = _ioc(0, 0x05, 0)
+
+
+def ring_submit_offset(entries: int) -> int:
+    """TL_RING_SUBMIT_OFFSET: where a worker ring's indices begin, in bytes.
+
+    >>> ring_submit_offset(64)
+    4096
+    """
+    return entries * REQUEST_BYTES
+
+
+def ring_bytes(entries: int) -> int:
+    """TL_RING_BYTES: the length to mmap, in bytes.
+
+    >>> ring_bytes(1), ring_bytes(64)
+    (4096, 8192)
+    """
+    unrounded = entries * (REQUEST_BYTES + SUBMIT_BYTES)
+    return (unrounded + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1)
+
+
+def batch_argument(first: int, n: int) -> int:
+    """TL_BATCH: the offset that makes Door.BATCH execute n requests from slot `first`.
+
+    >>> batch_argument(3, 32)
+    2097155
+    """
+    return first | n << 16
+
+
+def wait_argument(n: int, left: int) -> int:
+    """TL_WAIT: the offset that makes Door.WAIT notify n and wait until `left` are unfinished.
+
+    >>> wait_argument(4, 0)
+    4
+    """
+    return n | left << 16
