@@ -14,13 +14,15 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 import click
 
 from trapless import __version__
 from trapless.console import ConsoleProgress, TraplessError
 
-INTERRUPTED = 130  # what shells report for SIGINT
+INTERRUPTED = 128 + signal.SIGINT  # as shells report it
+TERMINATED = 128 + signal.SIGTERM
 
 EXAMPLES = """\b
 Examples:
@@ -101,7 +103,7 @@ def lab(
 
     with ConsoleProgress() as progress:
         config = part.LabConfig(
-            kernel=kernel or part.LabConfig().kernel,
+            kernel=kernel or default_kernel(),
             cpus=1 if icount else cpus,
             memory=memory,
             icount=icount,
@@ -172,14 +174,14 @@ def evaluate(
     Without NAME: all of them. Exits 0 when every run completed and every self-check passed;
     a claim that does not hold is a result, not a failure.
     """
-    from trapless import evaluate as part
+    from trapless import experiments as part
 
     if list_only:
-        for name, question in part.catalogue():
-            click.echo(f"{name:<16} {question}")
+        click.echo("\n".join(part.names()))
         return
+    chosen = kernel or default_kernel()
     with ConsoleProgress() as progress:
-        sys.exit(part.run(names, quick=quick, kernel=kernel, out=out, progress=progress))
+        sys.exit(part.evaluate(names, quick=quick, out=out, kernel=chosen, progress=progress))
 
 
 @cli.command(short_help="Make the report again from saved files.")
@@ -201,14 +203,25 @@ def report(directory: Path, readme: Path | None) -> None:
         part.run(directory, readme=readme, progress=progress)
 
 
+def default_kernel() -> str:
+    """The kernel that is meant where none is named: the first, oldest supported one."""
+    from trapless import kernels
+
+    return kernels.SUPPORTED[0].name
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM. A kind of Ctrl-C, so that whatever cleans up after the one does after the other."""
+
+
 def main() -> None:
     """Entry point: run the command; turn errors into one message and an exit status."""
     signal.signal(signal.SIGTERM, _terminate)
     try:
         cli.main(prog_name="trapless", standalone_mode=False)
-    except click.exceptions.Abort:
-        _leave("interrupted", INTERRUPTED)
-    except KeyboardInterrupt:
+    except (click.exceptions.Abort, KeyboardInterrupt) as error:
+        if isinstance(error, Terminated) or isinstance(error.__cause__, Terminated):
+            _leave("terminated", TERMINATED)
         _leave("interrupted", INTERRUPTED)
     except click.ClickException as error:
         error.show()
@@ -222,11 +235,10 @@ def main() -> None:
         sys.exit(128 + signal.SIGPIPE)
 
 
-def _leave(message: str, status: int) -> None:
+def _leave(message: str, status: int) -> NoReturn:
     click.echo(f"trapless: {message}", err=True)
     sys.exit(status)
 
 
-def _terminate(number: int, _frame: FrameType | None) -> None:
-    """SIGTERM ends like Ctrl-C does, so that no VM and no file is left behind."""
-    raise SystemExit(128 + number)
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    raise Terminated

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs the C unit tests, built with the address and undefined-behaviour sanitizers.
+
+Each is one program that exits 0 when all it asserts holds, 77 when this machine cannot run it.
+The programs are rows of UNIT_PROGRAMS in the Makefile.inc files; this file owns none of them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILT = ROOT / "build" / "sanitized" / "tests" / "unit"
+SKIPPED = 77
+
+
+def programs() -> list[Path]:
+    if not BUILT.is_dir():
+        return []
+    return sorted(p for p in BUILT.iterdir() if p.is_file() and not p.suffix and os.access(p, os.X_OK))
+
+
+def test_the_c_unit_tests_were_built():
+    assert programs(), "make check builds them into build/sanitized/tests/unit"
+
+
+@pytest.mark.parametrize("program", programs(), ids=lambda path: path.name)
+def test_c_program(program: Path):
+    run = subprocess.run([str(program)], capture_output=True, text=True, timeout=50, check=False)
+    if run.returncode == SKIPPED:
+        pytest.skip(run.stdout.strip() or "the program says that this machine cannot run it")
+    assert run.returncode == 0, f"exit status {run.returncode}\n{run.stdout}{run.stderr}"
