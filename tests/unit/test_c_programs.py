@@ -21,7 +21,8 @@ SKIPPED = 77
 def programs() -> list[Path]:
     if not BUILT.is_dir():
         return []
-    return sorted(p for p in BUILT.iterdir() if p.is_file() and not p.suffix and os.access(p, os.X_OK))
+    files = (path for path in BUILT.iterdir() if path.is_file() and not path.suffix)
+    return sorted(path for path in files if os.access(path, os.X_OK))
 
 
 def test_the_c_unit_tests_were_built():

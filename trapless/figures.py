@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Figures and tables as data: what an experiment wants shown, without how it is drawn.
+
+An experiment makes them from its raw files; plot.py draws a Figure as SVG, report.py and
+text_report.py set Tables in HTML and on a terminal. This file draws nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line. `low` and `high`, where given, are the smallest and largest repeat at each x."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        for label, values in (("y", self.y), ("low", self.low), ("high", self.high)):
+            if len(values) != len(self.x) and (values or label == "y"):
+                raise ValueError(f"series {self.name!r}: {len(self.x)} x but {len(values)} {label}")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A level to compare with, drawn across a figure: a published value, a bound, a plain call."""
+
+    y: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A plot of series over one parameter. `kind` is measured, counted or modelled."""
+
+    id: str
+    title: str
+    x_label: str
+    y_label: str
+    series: tuple[Series, ...]
+    log_x: bool = False
+    log_y: bool = False
+    caption: str = ""
+    kind: str = "counted"
+    marks: tuple[Mark, ...] = ()
+    from_zero: bool = True  # the y axis begins at 0, so that lengths can be compared by eye
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under columns; numbers are already text with the digits that they deserve."""
+
+    id: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    caption: str = ""
+    kind: str = ""
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(
+                    f"table {self.id!r}: {len(self.columns)} columns but a row has {len(row)}"
+                )
