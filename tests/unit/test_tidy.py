@@ -28,7 +28,12 @@ SCRIPT_FIRST_LINES = ("#!/bin/sh", "#!/usr/bin/env bash", "#!/bin/bash")
 # Documents and data: no code, no opening paragraph; licensed by LICENSES/ as a whole.
 DOCUMENT_SUFFIXES = {".md", ".txt", ".json", ".jsonl", ".svg", ".png", ".log", ".gz", ".zst"}
 # Kernel versions may be named by what depends on them and by the tests of that.
-MAY_NAME_KERNELS = ("kmod/compat/", "trapless/kernels.py", "tests/unit/test_kernels")
+MAY_NAME_KERNELS = (
+    "kmod/compat/",
+    "trapless/kernels.py",
+    "tests/unit/test_kernels",
+    "tests/unit/test_tidy.py",
+)
 
 LICENCES = {
     "GPL-2.0-only",

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Draws a Figure as SVG, by matplotlib.
+
+Two forms of the same drawing: `inline` for a page, whose style sheet gives the colours so that
+they follow its light or dark theme; and `standalone`, a file of its own on a white ground. Equal
+figures give equal bytes. Series keep their colour and marker in every figure of a report, and
+markers tell them apart in print. This file computes nothing that is shown.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trapless.figures import Figure, Series
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WIDTH_IN = 7.6
+HEIGHT_IN = 3.9
+FONTS = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
+# Colours that stand for a variable of the page's style sheet, and what they are in a file.
+INK = "#1f2421"
+FAINT = "#d4d8d5"
+# Colour-blind safe (after Okabe and Ito); c0 is for the plain call, what all is compared with.
+PALETTE = ("#5d6663", "#0b6bb3", "#d1600c", "#0a8a63", "#b3589b", "#8a6d00", "#3aa0d8", "#b8323a")
+MARKERS = ("s", "o", "^", "D", "v", "P", "X", "*")
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one series is drawn, whichever figure it stands in."""
+
+    colour: int
+    marker: int
+    dashed: bool = False
+
+
+# A mechanism's name is FAMILY or FAMILY-VARIANT; variants share the family's colour.
+FAMILIES = {
+    "plain": Look(0, 0),
+    "batch": Look(1, 1),
+    "io_uring": Look(2, 2),
+    "psc": Look(3, 3),
+    "du": Look(4, 4),
+    "find": Look(5, 5),
+}
+
+
+def look(name: str, position: int) -> Look:
+    """The look of a series: by its family where that is known, else by its place in the figure."""
+    family, _, variant = name.partition("-")
+    known = FAMILIES.get(family)
+    if known is None:
+        place = position % len(PALETTE)
+        return Look(place, place)
+    if not variant:
+        return known
+    return Look(known.colour, (known.marker + 4) % len(MARKERS), dashed=True)
+
+
+def inline(figure: Figure) -> str:
+    """SVG for a page that defines the variables --ink, --faint and --c0 to --c7."""
+    svg = _draw(figure)
+    for colour, variable in ((INK, "ink"), (FAINT, "faint")):
+        svg = svg.replace(colour, f"var(--{variable})")
+    for number, colour in enumerate(PALETTE):
+        svg = svg.replace(colour, f"var(--c{number})")
+    title = _escape(figure.title)
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1)
+
+
+def standalone(figure: Figure) -> str:
+    """SVG for a file of its own."""
+    svg = _draw(figure)
+    return re.sub(r"(<svg [^>]*>)", r'\1<rect width="100%" height="100%" fill="#ffffff"/>', svg)
+
+
+def _draw(figure: Figure) -> str:
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    style: dict[Any, Any] = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": figure.id,
+        "font.family": "sans-serif",
+        "font.size": 10,
+        "text.color": INK,
+        "axes.labelcolor": INK,
+        "axes.edgecolor": INK,
+        "xtick.color": INK,
+        "ytick.color": INK,
+        "grid.color": FAINT,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "legend.frameon": False,
+    }
+    with matplotlib.rc_context(style):
+        drawing, axes = pyplot.subplots(figsize=(WIDTH_IN, HEIGHT_IN), layout="constrained")
+        try:
+            drawing.patch.set_visible(False)
+            axes.patch.set_visible(False)
+            _fill(axes, figure)
+            text = io.StringIO()
+            drawing.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+        finally:
+            pyplot.close(drawing)
+    return _clean(text.getvalue())
+
+
+def _fill(axes: Axes, figure: Figure) -> None:
+    for position, series in enumerate(figure.series):
+        _line(axes, series, look(series.name, position))
+    for mark in figure.marks:
+        axes.axhline(mark.y, color=INK, linewidth=1, linestyle=(0, (1, 3)), zorder=1)
+        axes.annotate(
+            mark.label, (1, mark.y), xycoords=("axes fraction", "data"), fontsize=8.5,
+            xytext=(-2, 3), textcoords="offset points", ha="right", color=INK,
+        )  # fmt: skip
+    axes.set_xlabel(figure.x_label)
+    axes.set_ylabel(figure.y_label)
+    axes.grid(axis="y", linewidth=0.8)
+    axes.set_axisbelow(True)
+    if figure.log_x:
+        axes.set_xscale("log", base=2)
+        points = sorted({x for series in figure.series for x in series.x if x > 0})
+        if len(points) <= 12:
+            axes.set_xticks(points, [f"{x:g}" for x in points])
+            axes.minorticks_off()
+    if figure.log_y:
+        axes.set_yscale("log")
+    elif figure.from_zero:
+        axes.set_ylim(bottom=0)
+    # The legend beside the plot, in the order in which the lines end, so that eyes need not jump.
+    handles, labels = axes.get_legend_handles_labels()
+    last = [series.y[-1] if series.y else 0.0 for series in figure.series]
+    order = sorted(range(len(last)), key=lambda index: -last[index])
+    if len(order) > 1:
+        axes.legend(
+            [handles[i] for i in order], [labels[i] for i in order],
+            loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.2,
+        )  # fmt: skip
+
+
+def _line(axes: Axes, series: Series, style: Look) -> None:
+    colour = PALETTE[style.colour]
+    axes.plot(
+        series.x, series.y, label=series.name, color=colour, marker=MARKERS[style.marker],
+        markersize=5.5, linewidth=1.8, linestyle=(0, (4, 2)) if style.dashed else "-",
+    )  # fmt: skip
+    if series.low and series.high:
+        axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.18, linewidth=0)
+
+
+def _clean(svg: str) -> str:
+    """The <svg> element alone, without the ids that nothing refers to: pages hold many drawings."""
+    svg = svg[svg.index("<svg ") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.S)
+    svg = re.sub(r"<style.*?</style>\s*", "", svg, flags=re.S)  # it would reach the whole page
+    svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.S)
+    svg = re.sub(r"font-family: [^;\"]*", f"font-family: {FONTS}", svg)
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', svg))
+    svg = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", svg)
+    head, body = svg.split(">", 1)
+    svg = re.sub(r' (?:width|height)="[^"]*"', "", head) + ">" + body
+    svg = re.sub(r"<svg ", '<svg stroke-linejoin="round" ', svg, count=1)
+    return svg.strip() + "\n"
+
+
+def _escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
