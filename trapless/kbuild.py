@@ -111,7 +111,7 @@ def _build(kernel: Kernel, sources: Sequence[Path], part: Path, progress: Progre
 @contextmanager
 def _workplace(kernel: Kernel, part: Path) -> Iterator[Path]:
     """A folder for the copy, where the kernel's build tools can see it; gone afterwards."""
-    parent = part if kernel.build_root is None else kernel.build_root / "build"
+    parent = part if kernel.build_root is None else kernel.build_root / "tmp"
     work = Path(tempfile.mkdtemp(prefix="trapless.", dir=parent))
     try:
         yield work
@@ -162,7 +162,7 @@ def _compiler(kernel: Kernel) -> str:
     if kernel.build_root is None:
         cache.require_tools({name: name}, f"building a module for {kernel.release}")
         return _version((name,))
-    return f"{name} of {' '.join(sorted(kernel.provenance.items())[0])}"
+    return " ".join([name, *(f"{k}={v}" for k, v in sorted(kernel.provenance.items()))])
 
 
 @functools.cache

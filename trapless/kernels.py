@@ -137,7 +137,7 @@ def _provenance(packages: Sequence[Package]) -> dict[str, str]:
 def complete_root(root: Path) -> None:
     """Do what the maintainer scripts of the root's packages would have done, as far as kbuild
     needs it: choose an awk (update-alternatives), and folders to mount on."""
-    for name in ("dev", "proc", "tmp", "build"):
+    for name in ("dev", "proc", "tmp"):
         (root / name).mkdir(exist_ok=True)
     awk = root / "usr" / "bin" / "awk"
     if not awk.is_symlink() and not awk.exists():

@@ -7,6 +7,7 @@ This file owns the reading of such a path. It changes nothing in what it is give
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 from trapless import cache
@@ -45,14 +46,25 @@ def _from_image(name: str, image: Path, build_dir: Path | None) -> Kernel:
     release = image_release(image)
     roots = [parent for parent in image.parents if (parent / "lib" / "modules" / release).is_dir()]
     modules_dir = roots[0] / "lib" / "modules" / release if roots else None
+    build_dir = build_dir or _build_dir(image, release)
     return Kernel(
         name=name,
         release=release,
         image=image,
-        build_dir=build_dir or _build_dir(image, release),
+        build_dir=build_dir,
         modules_dir=modules_dir,
         provenance={"image": f"sha256:{cache.sha256_file(image)}"},
+        build_root=_own_tools(build_dir, roots),
     )
+
+
+def _own_tools(build_dir: Path | None, roots: Sequence[Path]) -> Path | None:
+    """The root that holds both the headers and tools to build with; not this machine itself."""
+    for root in roots:
+        tools = (root / "usr" / "bin" / "make").exists() and root != Path("/")
+        if tools and build_dir is not None and build_dir.is_relative_to(root):
+            return root
+    return None
 
 
 def _from_root(name: str, root: Path) -> Kernel:
