@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the kernel's system-call entry and exit look at, and the register frame between them. Owns
+ * the names that differ between kernels and everything that knows struct thread_info; decides
+ * nothing.
+ */
+#ifndef TLK_COMPAT_ENTRY_H
+#define TLK_COMPAT_ENTRY_H
+
+#include <linux/entry-common.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/sched/task_stack.h>
+#include <asm/processor.h>
+#include <asm/ptrace.h>
+
+#ifndef _TIF_NEED_RESCHED_LAZY
+#define _TIF_NEED_RESCHED_LAZY 0
+#endif
+
+/* Anything that the kernel would do on the way into a call. */
+#define TLK_ENTRY_WORK SYSCALL_WORK_ENTER
+#define TLK_ENTRY_SECCOMP SYSCALL_WORK_SECCOMP
+
+/* Anything that it would do on the way out to user mode. */
+#define TLK_EXIT_WORK EXIT_TO_USER_MODE_WORK
+#define TLK_EXIT_RESCHED (_TIF_NEED_RESCHED | _TIF_NEED_RESCHED_LAZY)
+
+/* Both words live in the task: only flags is written by others (signals, scheduler, tracers). */
+static __always_inline unsigned long tlk_entry_work(void)
+{
+	return READ_ONCE(current_thread_info()->syscall_work) & TLK_ENTRY_WORK;
+}
+
+static __always_inline unsigned long tlk_exit_work(void)
+{
+	return READ_ONCE(current_thread_info()->flags) & TLK_EXIT_WORK;
+}
+
+static __always_inline bool tlk_work_pending(void)
+{
+	return unlikely(tlk_exit_work() | tlk_entry_work());
+}
+
+/*
+ * A door through int $0x80 marks the call as a 32-bit one. Requests are 64-bit calls, and handlers
+ * and seccomp must see them as such. Returns what tlk_compat_restore() puts back.
+ */
+static __always_inline u32 tlk_compat_clear(void)
+{
+	u32 status = current_thread_info()->status;
+
+	if (unlikely(status & TS_COMPAT))
+		current_thread_info()->status = status & ~TS_COMPAT;
+	return status & TS_COMPAT;
+}
+
+static __always_inline void tlk_compat_restore(u32 status)
+{
+	if (unlikely(status))
+		current_thread_info()->status |= status;
+}
+
+static inline void tlk_vma_forbid_copy(struct vm_area_struct *vma)
+{
+#ifdef TLK_HAS_VM_FLAGS_SET
+	vm_flags_set(vma, VM_DONTCOPY | VM_DONTEXPAND);
+#else
+	vma->vm_flags |= VM_DONTCOPY | VM_DONTEXPAND;
+#endif
+}
+
+#endif /* TLK_COMPAT_ENTRY_H */

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Finds what the kernel does not export. Owns the look-up and the calls; owns no policy about when
+ * they are made.
+ *
+ * The way in is a kprobe: registering one on a function by name gives its address, also for
+ * kallsyms_lookup_name, which has not been exported since upstream commit 0bd476e6c671 (5.7).
+ * Every function found this way is called through a static call: that patches a direct call into
+ * our text, so it works where indirect-branch tracking has sealed functions that nobody in the
+ * kernel calls by pointer, and it costs no retpoline.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/cache.h>
+#include <linux/errno.h>
+#include <linux/init.h>
+#include <linux/kernel.h>
+#include <linux/kprobes.h>
+#include <linux/printk.h>
+#include <linux/seccomp.h>
+#include <linux/static_call.h>
+
+#include "symbols.h"
+
+static unsigned long no_lookup(const char *name)
+{
+	return 0;
+}
+
+/* Later kernels have dropped the argument; there the register that carries NULL is not read. */
+static int no_secure_computing(const struct seccomp_data *data)
+{
+	return -1;
+}
+
+static void no_task_work_run(void)
+{
+}
+
+static int no_task_work_add(struct task_struct *task, struct callback_head *work,
+			    enum task_work_notify_mode notify)
+{
+	return -ESRCH;
+}
+
+static struct callback_head *no_task_work_cancel(struct task_struct *task, task_work_func_t func)
+{
+	return NULL;
+}
+
+DEFINE_STATIC_CALL(lookup, no_lookup);
+DEFINE_STATIC_CALL(secure_computing, no_secure_computing);
+DEFINE_STATIC_CALL(task_work_run, no_task_work_run);
+DEFINE_STATIC_CALL(task_work_add, no_task_work_add);
+DEFINE_STATIC_CALL(task_work_cancel, no_task_work_cancel);
+
+static const sys_call_ptr_t *syscall_table __ro_after_init;
+
+static __init void *find_function(const char *name)
+{
+	struct kprobe probe = { .symbol_name = name };
+	void *address;
+	int error;
+
+	error = register_kprobe(&probe);
+	if (error)
+		return NULL;
+	address = probe.addr;
+	unregister_kprobe(&probe);
+	return address;
+}
+
+static __init void *find(const char *name)
+{
+	return (void *)static_call(lookup)(name);
+}
+
+static __init int missing(const char *what, const char *why)
+{
+	pr_err("cannot load: this kernel has no %s (%s)\n", what, why);
+	return -ENOENT;
+}
+
+int __init tlk_symbols_init(void)
+{
+	void *address;
+
+	address = find_function("kallsyms_lookup_name");
+	if (!address)
+		return missing("kallsyms_lookup_name", "needs CONFIG_KPROBES and CONFIG_KALLSYMS");
+	static_call_update(lookup, address);
+
+	syscall_table = find("sys_call_table");
+	if (!syscall_table)
+		return missing("sys_call_table", "needs CONFIG_KALLSYMS_ALL");
+
+	address = find("__secure_computing");
+	if (!address)
+		return missing("__secure_computing", "needs CONFIG_SECCOMP");
+	static_call_update(secure_computing, address);
+
+	address = find("task_work_run");
+	if (!address)
+		return missing("task_work_run", "to finish closing files between requests");
+	static_call_update(task_work_run, address);
+
+	address = find("task_work_add");
+	if (!address)
+		return missing("task_work_add", "to clean up when a filter ends a thread");
+	static_call_update(task_work_add, address);
+
+	/* Renamed when the old name was given to another function: the new name decides. */
+	address = find("task_work_cancel_func");
+	if (!address)
+		address = find("task_work_cancel");
+	if (!address)
+		return missing("task_work_cancel_func", "to clean up when a filter ends a thread");
+	static_call_update(task_work_cancel, address);
+	return 0;
+}
+
+const sys_call_ptr_t *tlk_syscall_table(void)
+{
+	return syscall_table;
+}
+
+int tlk_secure_computing(void)
+{
+	return static_call(secure_computing)(NULL);
+}
+
+void tlk_task_work_run(void)
+{
+	static_call(task_work_run)();
+}
+
+int tlk_task_work_add(struct callback_head *work)
+{
+	return static_call(task_work_add)(current, work, TWA_NONE);
+}
+
+bool tlk_task_work_cancel(task_work_func_t func)
+{
+	return static_call(task_work_cancel)(current, func) != NULL;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Functions and tables of the kernel that are not exported to modules. Found once when the module
+ * is loaded; it refuses to load without any of them.
+ */
+#ifndef TLK_COMPAT_SYMBOLS_H
+#define TLK_COMPAT_SYMBOLS_H
+
+#include <linux/sched.h>
+#include <linux/task_work.h>
+#include <asm/syscall.h>
+
+int tlk_symbols_init(void);
+
+/* The kernel's own table of __NR_syscalls handlers. */
+const sys_call_ptr_t *tlk_syscall_table(void);
+
+/* As the kernel's functions of the same name, on the current task. */
+int tlk_secure_computing(void);
+void tlk_task_work_run(void);
+int tlk_task_work_add(struct callback_head *work);
+bool tlk_task_work_cancel(task_work_func_t func);
+
+#endif /* TLK_COMPAT_SYMBOLS_H */

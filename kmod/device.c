@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * /dev/trapless. Owns the file operations: which door or ioctl leads where, and the checks that
+ * are common to all doors. Owns no ring and executes nothing.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/compat.h>
+#include <linux/errno.h>
+#include <linux/fs.h>
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+#include <linux/uaccess.h>
+
+#include "batch.h"
+#include "device.h"
+#include "policy.h"
+#include "request.h"
+#include "ring.h"
+
+/* May this thread go through a door of this ring now? */
+static __always_inline int door_check(struct tlk_ring *ring)
+{
+	if (unlikely(!ring))
+		return -EINVAL;
+	/* Both pointers are pinned, ours by the ring: equal means the same address space. */
+	if (unlikely(ring->mm != current->mm))
+		return -EPERM;
+	if (unlikely(tlk_stay_nested()))
+		return -EDEADLK;
+	if (unlikely(current->ptrace)) {
+		atomic64_inc(&ring->counts.bypassed);
+		return -EBUSY;
+	}
+	return 0;
+}
+
+/* The doors: see the binary interface for why they are lseek's. */
+static loff_t device_llseek(struct file *file, loff_t argument, int whence)
+{
+	struct tlk_ring *ring = tlk_ring_of(file);
+	int error = door_check(ring);
+
+	if (unlikely(error))
+		return error;
+	if (likely(whence == TL_DOOR_BATCH) && !(ring->flags & TL_SETUP_WORKERS))
+		return tlk_batch_run(ring, file, argument);
+	return -EINVAL;
+}
+
+static long ioctl_info(void __user *user)
+{
+	struct tl_info info = {
+		.abi = TL_ABI_VERSION,
+		.entries_max = TL_ENTRIES_MAX,
+		.calls_allowed = tlk_policy_count(),
+		.version = TLK_VERSION,
+	};
+	u32 size;
+
+	if (get_user(size, (u32 __user *)user))
+		return -EFAULT;
+	if (size < sizeof(info.size))
+		return -EINVAL;
+	info.size = min_t(u32, size, sizeof(info));
+	return copy_to_user(user, &info, info.size) ? -EFAULT : 0;
+}
+
+static long ioctl_setup(struct file *file, void __user *user)
+{
+	struct tl_setup setup;
+	u32 size;
+	int error;
+
+	if (get_user(size, (u32 __user *)user))
+		return -EFAULT;
+	if (size < sizeof(setup) || size > PAGE_SIZE)
+		return -EINVAL;
+	error = copy_struct_from_user(&setup, sizeof(setup), user, size);
+	if (error)
+		return error;
+	return tlk_ring_setup(file, &setup);
+}
+
+static long ioctl_stats(const struct tlk_ring *ring, void __user *user)
+{
+	struct tl_stats stats = {};
+	u32 size;
+
+	if (get_user(size, (u32 __user *)user))
+		return -EFAULT;
+	if (size < sizeof(stats.size))
+		return -EINVAL;
+	tlk_ring_stats(ring, &stats);
+	stats.size = min_t(u32, size, sizeof(stats));
+	return copy_to_user(user, &stats, stats.size) ? -EFAULT : 0;
+}
+
+static long device_ioctl(struct file *file, unsigned int command, unsigned long argument)
+{
+	void __user *user = (void __user *)argument;
+	struct tlk_ring *ring;
+
+	if (command == TL_IOC_INFO)
+		return ioctl_info(user);
+	if (command == TL_IOC_SETUP)
+		return ioctl_setup(file, user);
+
+	ring = tlk_ring_of(file);
+	switch (command) {
+	case TL_IOC_STATS:
+		return ring ? ioctl_stats(ring, user) : -EINVAL;
+	}
+	return -ENOTTY;
+}
+
+static int device_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct tlk_ring *ring = tlk_ring_of(file);
+
+	return ring ? tlk_ring_mmap(ring, vma) : -EINVAL;
+}
+
+static int device_open(struct inode *inode, struct file *file)
+{
+	/* The misc core leaves its own pointer here; ours means a ring that is set up. */
+	file->private_data = NULL;
+	return 0;
+}
+
+static int device_release(struct inode *inode, struct file *file)
+{
+	struct tlk_ring *ring = tlk_ring_of(file);
+
+	if (ring)
+		tlk_ring_free(ring);
+	return 0;
+}
+
+static const struct file_operations device_operations = {
+	.owner = THIS_MODULE,
+	.open = device_open,
+	.release = device_release,
+	.llseek = device_llseek,
+	.unlocked_ioctl = device_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+	.mmap = device_mmap,
+};
+
+/* Anyone may open it: a request can do nothing that its thread could not do by a plain call. */
+static struct miscdevice device = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = KBUILD_MODNAME,
+	.fops = &device_operations,
+	.mode = 0666,
+};
+
+int __init tlk_device_init(void)
+{
+	int error = misc_register(&device);
+
+	if (error)
+		pr_err("cannot register %s: error %d\n", TL_DEVICE, error);
+	return error;
+}
+
+void tlk_device_exit(void)
+{
+	misc_deregister(&device);
+}

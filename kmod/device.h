@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* /dev/trapless: the doors and ioctls, and who may use them. */
+#ifndef TLK_DEVICE_H
+#define TLK_DEVICE_H
+
+#define TLK_VERSION "0.1.0"
+
+int tlk_device_init(void);
+void tlk_device_exit(void);
+
+#endif /* TLK_DEVICE_H */

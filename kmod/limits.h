@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Bounds of the module that no user sees, each with its unit. The bounds that users see are in
+ * the binary interface (TL_ENTRIES_MAX, TL_SPIN_US_MAX).
+ */
+#ifndef TLK_LIMITS_H
+#define TLK_LIMITS_H
+
+/* Numbers in the dispatch tables, calls. A power of two above every kernel's highest number. */
+#define TLK_NUMBERS 512u
+
+/* Pages of one ring: TL_RING_BYTES(TL_ENTRIES_MAX), pages. */
+#define TLK_RING_PAGES_MAX (TL_RING_BYTES(TL_ENTRIES_MAX) >> PAGE_SHIFT)
+
+#endif /* TLK_LIMITS_H */

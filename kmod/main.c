@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The module's table of contents: what is set up, in which order, and taken down in reverse. Owns
+ * nothing else, except the proof that the binary interface has the layout that is frozen.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/build_bug.h>
+#include <linux/module.h>
+#include <linux/stddef.h>
+#include <linux/trapless.h>
+
+#include "compat/symbols.h"
+#include "device.h"
+#include "policy.h"
+
+#define CHECK_SIZE(type, bytes) static_assert(sizeof(type) == (bytes))
+#define CHECK_FIELD(type, field, at, bytes) \
+	static_assert(offsetof(type, field) == (at) && sizeof_field(type, field) == (bytes))
+
+CHECK_SIZE(struct tl_request, 64);
+CHECK_FIELD(struct tl_request, nr, 0, 4);
+CHECK_FIELD(struct tl_request, state, 4, 4);
+CHECK_FIELD(struct tl_request, args, 8, 48);
+CHECK_FIELD(struct tl_request, result, 56, 8);
+
+CHECK_SIZE(struct tl_setup, 32);
+CHECK_FIELD(struct tl_setup, size, 0, 4);
+CHECK_FIELD(struct tl_setup, flags, 4, 4);
+CHECK_FIELD(struct tl_setup, entries, 8, 4);
+CHECK_FIELD(struct tl_setup, spin_us, 12, 4);
+CHECK_FIELD(struct tl_setup, reserved, 16, 16);
+
+CHECK_SIZE(struct tl_info, 48);
+CHECK_FIELD(struct tl_info, size, 0, 4);
+CHECK_FIELD(struct tl_info, abi, 4, 4);
+CHECK_FIELD(struct tl_info, entries_max, 8, 4);
+CHECK_FIELD(struct tl_info, calls_allowed, 12, 4);
+CHECK_FIELD(struct tl_info, version, 16, 32);
+
+CHECK_SIZE(struct tl_stats, 72);
+CHECK_FIELD(struct tl_stats, size, 0, 4);
+CHECK_FIELD(struct tl_stats, reserved, 4, 4);
+CHECK_FIELD(struct tl_stats, crossings, 8, 8);
+CHECK_FIELD(struct tl_stats, executed, 16, 8);
+CHECK_FIELD(struct tl_stats, refused, 24, 8);
+CHECK_FIELD(struct tl_stats, interrupted, 32, 8);
+CHECK_FIELD(struct tl_stats, bypassed, 40, 8);
+CHECK_FIELD(struct tl_stats, sleeps, 48, 8);
+CHECK_FIELD(struct tl_stats, wakeups, 56, 8);
+CHECK_FIELD(struct tl_stats, dropped, 64, 8);
+
+static int __init tlk_init(void)
+{
+	int error;
+
+	error = tlk_symbols_init();
+	if (error)
+		return error;
+	tlk_policy_init(tlk_syscall_table());
+	return tlk_device_init();
+}
+
+static void __exit tlk_exit(void)
+{
+	tlk_device_exit();
+}
+
+module_init(tlk_init);
+module_exit(tlk_exit);
+
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("System calls without the trap: batches and workers");
+MODULE_VERSION(TLK_VERSION);

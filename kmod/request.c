@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A request when something is pending on the thread: scheduling, signals, closed files that wait
+ * to be finished, seccomp, tracers. Owns the order in which these are served; the path without
+ * any of it is in request.h.
+ */
+#include <linux/fdtable.h>
+#include <linux/file.h>
+#include <linux/kernel.h>
+#include <linux/sched/signal.h>
+
+#include "compat/symbols.h"
+#include "request.h"
+
+/*
+ * Above the bits that hold the number (syscall_get_nr() reads an int). A filter that answers TRAP
+ * rolls the call back by copying orig_ax to ax: with this bit in it, it equals no result.
+ */
+#define ROLLED_BACK BIT_ULL(62)
+
+/*
+ * Runs when the thread ends inside a filter's verdict (SECCOMP_RET_KILL_THREAD, strict mode):
+ * do_exit() abandons the stack below, and with it the references that were to be put there. It
+ * also runs, harmlessly, when work of the task is run between requests.
+ */
+static void guard_run(struct callback_head *work)
+{
+	struct tlk_stay *stay = container_of(work, struct tlk_stay, guard);
+
+	stay->guarded = false;
+	if (!(current->flags & PF_EXITING))
+		return;
+	fput(stay->file);
+	if (stay->fd_counted)
+		fput(stay->file);
+}
+
+/*
+ * fdget() takes a reference unless the table of files is this thread's alone, as __fget_light()
+ * decides. The table can have lost its other users since, never gained one.
+ */
+static void guard_queue(struct tlk_stay *stay)
+{
+	if (stay->guarded)
+		return;
+	stay->fd_counted = atomic_read(&current->files->count) > 1;
+	init_task_work(&stay->guard, guard_run);
+	stay->guarded = tlk_task_work_add(&stay->guard) == 0;
+}
+
+void tlk_stay_unguard(struct tlk_stay *stay)
+{
+	tlk_task_work_cancel(guard_run);
+	stay->guarded = false;
+}
+
+/* What a return to user mode would do between two plain calls, short of delivering signals. */
+static void serve_exit_work(unsigned long work)
+{
+	if (work & TLK_EXIT_RESCHED)
+		schedule();
+	/*
+	 * Files that the last request closed are released here. Without it a pipe's reader in the
+	 * same batch would wait for ever for the end of file.
+	 */
+	if (task_work_pending(current))
+		tlk_task_work_run();
+}
+
+/* The filter's verdict on the call in the frame, which it may change. True: make it. */
+static bool filter_allows(struct tlk_stay *stay, long *result)
+{
+	struct pt_regs *regs = stay->regs;
+	bool allowed;
+
+	guard_queue(stay);
+	regs->orig_ax |= ROLLED_BACK;
+	regs->ax = -ENOSYS;
+	allowed = tlk_secure_computing() == 0;
+	*result = regs->ax == regs->orig_ax ? -ENOSYS : regs->ax;
+	regs->orig_ax = (u32)regs->orig_ax;
+	regs->ax = TLK_INSIDE;
+	return allowed;
+}
+
+enum tlk_ending tlk_request_make_slow(struct tlk_stay *stay, bool first, long *result)
+{
+	unsigned long work = tlk_exit_work();
+
+	if (signal_pending(current) && !first)
+		return TLK_SIGNAL;
+	serve_exit_work(work);
+
+	work = tlk_entry_work();
+	if (work & ~TLK_ENTRY_SECCOMP)
+		return TLK_BUSY;
+	if (work & TLK_ENTRY_SECCOMP) {
+		if (current->ptrace)
+			return TLK_BUSY;
+		if (!filter_allows(stay, result))
+			return TLK_DONE;
+	}
+	*result = tlk_request_call(stay, stay->calls);
+	return TLK_DONE;
+}

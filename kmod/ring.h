@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A ring: the memory that one process shares with the module, what kind it is, and its counts.
+ * Batches (batch.c) and workers (worker.c) execute what is in it.
+ */
+#ifndef TLK_RING_H
+#define TLK_RING_H
+
+#include <linux/atomic.h>
+#include <linux/fs.h>
+#include <linux/mm_types.h>
+#include <linux/trapless.h>
+
+/*
+ * Written by the threads of one process at once. Each count is exact: they are the proof that
+ * every call was really made.
+ */
+struct tlk_counts {
+	atomic64_t crossings;
+	atomic64_t executed;
+	atomic64_t refused;
+	atomic64_t interrupted;
+	atomic64_t bypassed;
+	atomic64_t sleeps;
+	atomic64_t wakeups;
+	atomic64_t dropped;
+};
+
+/*
+ * Belongs to one open file and lives as long: whoever executes requests holds the file. All but
+ * the counts and the requests is constant once file->private_data points here.
+ */
+struct tlk_ring {
+	struct tl_request *requests;	/* shared with user space: read once, trust nothing */
+	u32 mask;			/* entries - 1 */
+	u32 flags;			/* TL_SETUP_* */
+	struct mm_struct *mm;		/* pinned (mmgrab), so no other process can get its address */
+	struct tlk_counts counts;
+	struct page **pages;
+	unsigned int page_count;
+};
+
+int tlk_ring_setup(struct file *file, const struct tl_setup *setup);
+void tlk_ring_free(struct tlk_ring *ring);
+
+int tlk_ring_mmap(struct tlk_ring *ring, struct vm_area_struct *vma);
+void tlk_ring_stats(const struct tlk_ring *ring, struct tl_stats *stats);
+
+/* NULL until TL_IOC_SETUP; pairs with the release in tlk_ring_setup(). */
+static __always_inline struct tlk_ring *tlk_ring_of(const struct file *file)
+{
+	return smp_load_acquire(&file->private_data);
+}
+
+#endif /* TLK_RING_H */
