@@ -21,6 +21,9 @@ from pathlib import Path
 from trapless.console import Progress, TraplessError
 from trapless.paths import CACHE_VARIABLE
 
+FULL_BYTES = 1_000_000
+"""A disk with less than this free is full: the last block is rarely used."""
+
 POLL_S = 0.2
 """How often a running tool is looked at, seconds."""
 
@@ -58,6 +61,10 @@ def assembling(target: Path) -> Iterator[Path]:
             part.chmod(0o755)
             yield part
             _replace(part, target)
+        except TraplessError as error:
+            if shutil.disk_usage(part).free < FULL_BYTES:  # then a tool's own words mislead
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(part)) from error
+            raise
         finally:
             remove_tree(part)
 

@@ -115,7 +115,7 @@ def _build(spec: DebugSpec, fragment: str, part: Path, progress: Progress) -> No
             raise TraplessError(
                 f"building the debug kernel needs {header}; on Debian: apt-get install {package}"
             )
-    cache.need_space(part, BUILD_BYTES)
+    cache.need_space(cache_dir(), BUILD_BYTES)
     tree, provenance = _source(spec, part, progress)
     progress.step("configuring the debug kernel")
     configure(tree, fragment, part / LOG)

@@ -140,7 +140,9 @@ class Archive:
     ) -> None:
         """Download `packages`, verify them and unpack them into `root`, which must exist."""
         total_bytes = sum(package.size_bytes for package in packages)
-        cache.need_space(root, 6 * total_bytes)  # measured: unpacked is up to 4.5 times the size
+        cache.need_space(
+            cache_dir(), 6 * total_bytes
+        )  # measured: unpacked is up to 4.5 times the size
         debs = root / ".debs"
         debs.mkdir()
         progress.step(f"downloading {what} ({cache.megabytes(total_bytes)})")
@@ -224,10 +226,9 @@ def _verified(package: Package, folder: Path) -> Path:
 
 
 def _unpack(package: Package, deb: Path, root: Path) -> None:
-    argv = ["dpkg-deb", "-x", str(deb), str(root)]
-    answer = subprocess.run(argv, capture_output=True, text=True, env=_environment())
-    if answer.returncode != 0:
+    log = deb.with_suffix(".log")
+    if cache.run_tool(["dpkg-deb", "-x", str(deb), str(root)], log) != 0:
         raise TraplessError(
-            f"cannot unpack {package.exact} into {root.parent}: {answer.stderr.strip()}; nothing "
-            f"was kept. Check the space on that disk and run again"
+            f"cannot unpack {package.exact}; nothing was kept. dpkg-deb says:\n"
+            f"{cache.last_lines(log, 3)}"
         )
