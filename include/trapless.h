@@ -35,7 +35,7 @@ enum tl_backend {
 #define TL_PLAIN   (1u << 0)	/* never use the module */
 #define TL_MODULE  (1u << 1)	/* fail with -ENODEV or -ENOENT where the module is absent */
 
-/* ---- Wrapped calls -------------------------------------------------------------------- */
+/* ---- Wrapped calls ----------------------------------------------------------------------- */
 
 /* The fields are the inline functions' business; read them through those. */
 struct tl_batch {
@@ -43,7 +43,7 @@ struct tl_batch {
 	uint32_t mask;
 	uint32_t head;			/* next to complete, free-running */
 	uint32_t tail;			/* next to fill in, free-running */
-	uint32_t reserved;
+	uint32_t entries;		/* mask + 1; all four are 0 in the child of a fork */
 };
 
 /* entries: power of two, 1..TL_ENTRIES_MAX. */
@@ -51,23 +51,34 @@ int tl_batch_create(struct tl_batch **batch, unsigned int entries, unsigned int 
 void tl_batch_destroy(struct tl_batch *batch);
 enum tl_backend tl_batch_backend(const struct tl_batch *batch);
 
-/* Queue one call. Returns its slot, 0..entries-1, or -EAGAIN when all slots wait for a flush. */
+/*
+ * Queue one call. Returns its slot, 0..entries-1, or -EAGAIN when all slots wait for a flush (and
+ * always in the child of a fork: a batch belongs to the process that created it).
+ */
 static inline int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0, uint64_t a1,
 			       uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
 
 /*
  * Execute all queued calls in order, by one crossing unless signals interrupt it. Returns the
  * number completed; fewer than queued only when a signal handler has run (call again for the rest).
+ * A call that the handler interrupted is then either complete, with result -EINTR, or still queued.
+ * A traced thread's calls are made one by one, so that the tracer sees them. -EPERM in a child.
  */
 int tl_batch_flush(struct tl_batch *batch);
+
+/* Calls that wait for a flush. */
+static inline uint32_t tl_batch_queued(const struct tl_batch *batch);
 
 /* Result of a slot, valid from the flush that completed it until the slot is used again. */
 static inline int64_t tl_batch_result(const struct tl_batch *batch, unsigned int slot);
 
-/* Kernel-side counts; with plain calls the library's own counts in the same form. */
+/*
+ * Kernel-side counts; with plain calls the library's own counts in the same form, a crossing for
+ * each call. The caller sets stats->size; fields beyond it are left alone.
+ */
 int tl_batch_stats(const struct tl_batch *batch, struct tl_stats *stats);
 
-/* ---- Fine-grained threads --------------------------------------------------------------- */
+/* ---- Fine-grained threads ---------------------------------------------------------------- */
 
 struct tl_sched;
 struct tl_thread;
@@ -128,7 +139,7 @@ struct tl_sched_stats {
 };
 int tl_sched_stats(const struct tl_sched *sched, struct tl_sched_stats *stats);
 
-/* ---- Parallel calls: the paper's five operations ------------------------------------------- */
+/* ---- Parallel calls: the paper's five operations ----------------------------------------- */
 
 struct tl_psc;
 
@@ -156,7 +167,7 @@ void tl_psc_exit(struct tl_psc *psc);
 enum tl_backend tl_psc_backend(const struct tl_psc *psc);
 int tl_psc_stats(const struct tl_psc *psc, struct tl_stats *stats);
 
-/* ---- What may be wrapped -------------------------------------------------------------------- */
+/* ---- What may be wrapped ----------------------------------------------------------------- */
 
 enum tl_call_class {
 	TL_CALL_REFUSED = 0,	/* never by a batch or a worker: answered -EOPNOTSUPP */
@@ -164,10 +175,10 @@ enum tl_call_class {
 	TL_CALL_ANY = 2,	/* batch or worker */
 };
 
-/* Class of a call; *name and *reason (either may be NULL) point to static text. -ENOSYS: unknown. */
+/* Class of a call; *name and *reason (each may be NULL) point to static text. -ENOSYS: unknown. */
 int tl_call_class(uint32_t nr, const char **name, const char **reason);
 
-/* ---- Inline parts ---------------------------------------------------------------------------- */
+/* ---- Inline parts ------------------------------------------------------------------------ */
 
 static inline int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0, uint64_t a1,
 			       uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
@@ -175,7 +186,7 @@ static inline int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0,
 	uint32_t slot = batch->tail & batch->mask;
 	struct tl_request *request = &batch->requests[slot];
 
-	if (batch->tail - batch->head > batch->mask)
+	if (batch->tail - batch->head >= batch->entries)
 		return -11; /* -EAGAIN, without dragging errno.h into every user */
 	request->nr = nr;
 	request->args[0] = a0;
@@ -187,6 +198,11 @@ static inline int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0,
 	__atomic_store_n(&request->state, TL_SUBMITTED, __ATOMIC_RELEASE);
 	batch->tail++;
 	return (int)slot;
+}
+
+static inline uint32_t tl_batch_queued(const struct tl_batch *batch)
+{
+	return batch->tail - batch->head;
 }
 
 static inline int64_t tl_batch_result(const struct tl_batch *batch, unsigned int slot)

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
+/*
+ * psc.c - parallel calls: the five operations of parallel-system-call, section 2. It owns slots,
+ * the threads of tl_psc_start() and the change from the module's workers to user-space ones; what
+ * those do is psc_plain.c's business.
+ *
+ * The module answers -EBUSY to a thread that is traced or audited, since its calls must be made one
+ * by one where the tracer looks. A ring then leaves the module for good: TL_IOC_EXIT sends every
+ * worker home, after which none begins a request; worker threads go on in user space on the same
+ * ring; the requester, which alone owns the counters, takes over what was not begun.
+ */
+#include "psc.h"
+#include "door.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#define LEAVING 1u
+#define LEFT 2u
+
+static size_t object_bytes(unsigned int entries)
+{
+	size_t bytes = sizeof(struct tl_psc) + 2 * sizeof(uint32_t) * entries;
+
+	/* The ring without the module lies behind, on a cache line. */
+	return ((bytes + 63) & ~(size_t)63) + TL_RING_BYTES(entries);
+}
+
+int tl_psc_regist(struct tl_psc **out, unsigned int entries, unsigned int spin_us,
+		  unsigned int flags)
+{
+	struct tl_setup setup = {
+		.size = sizeof(setup),
+		.flags = TL_SETUP_WORKERS,
+		.entries = entries,
+		.spin_us = spin_us,
+	};
+	struct tl_psc *psc;
+	char *ring;
+	void *object;
+	int result;
+
+	if (!entries || entries > TL_ENTRIES_MAX || entries & (entries - 1) ||
+	    spin_us > TL_SPIN_US_MAX)
+		return -EINVAL;
+	result = tl_object_create(&object, object_bytes(entries));
+	if (result)
+		return result;
+	psc = object;
+	result = tl_backend_open(&psc->backend, tl_object_kept(psc), &setup, flags);
+	if (result) {
+		tl_object_destroy(psc, true);
+		return result;
+	}
+	ring = (char *)psc + object_bytes(entries) - TL_RING_BYTES(entries);
+	if (psc->backend == TL_BACKEND_MODULE)
+		ring = tl_object_kept(psc)->ring;
+	psc->requests = (struct tl_request *)(void *)ring;
+	psc->submit = (uint32_t *)(void *)(ring + TL_RING_SUBMIT_OFFSET(entries));
+	psc->fd = tl_object_kept(psc)->fd;
+	psc->serving = psc->backend == TL_BACKEND_PLAIN;
+	psc->entries = entries;
+	psc->mask = entries - 1;
+	psc->spin_us = spin_us;
+	psc->wait_left = PSC_NOT_WAITING;
+	psc->free_slots = (uint32_t *)(psc + 1);
+	psc->index_of = psc->free_slots + entries;
+	psc->free_n = entries;
+	for (uint32_t i = 0; i < entries; i++)
+		psc->free_slots[i] = entries - 1 - i;
+	*out = psc;
+	return 0;
+}
+
+enum tl_backend tl_psc_backend(const struct tl_psc *psc)
+{
+	if (__atomic_load_n(&psc->leave_module, __ATOMIC_ACQUIRE))
+		return TL_BACKEND_PLAIN;
+	return psc->backend;
+}
+
+/* ---- From the module to user space ------------------------------------------------------- */
+
+static bool in_module(const struct tl_psc *psc)
+{
+	return tl_psc_backend(psc) == TL_BACKEND_MODULE;
+}
+
+/* Any thread. When it returns no worker of the module begins a request any more. */
+static void leave_module(struct tl_psc *psc)
+{
+	uint32_t before = __atomic_fetch_or(&psc->leave_module, LEAVING, __ATOMIC_SEQ_CST);
+
+	if (before & LEFT)
+		return;
+	tl_device_ioctl(psc->fd, TL_IOC_EXIT, NULL);
+	__atomic_fetch_or(&psc->leave_module, LEFT, __ATOMIC_SEQ_CST);
+}
+
+/*
+ * The requester. The module took requests in order, so what it had not begun is the unbroken run of
+ * untouched requests that ends with the latest one handed out.
+ */
+static void take_over(struct tl_psc *psc)
+{
+	uint32_t taken = psc->notified;
+
+	if (psc->serving)
+		return;
+	leave_module(psc);
+	while (psc->notified - taken < psc->entries) {
+		uint32_t k = taken - 1, slot = psc->submit[k & psc->mask] & psc->mask;
+
+		if (psc->index_of[slot] != k ||
+		    __atomic_load_n(&psc->requests[slot].state, __ATOMIC_ACQUIRE) != TL_SUBMITTED)
+			break;
+		taken = k;
+	}
+	psc->taken = taken;
+	psc->unfinished = psc->notified - taken;
+	/* Workers look at the counters only after they have seen this. */
+	__atomic_store_n(&psc->serving, 1, __ATOMIC_SEQ_CST);
+	tl_psc_plain_ring(psc);
+}
+
+/* True: the door is not to be used (any more), and the requester has taken over. */
+static bool use_plain(struct tl_psc *psc)
+{
+	if (psc->backend == TL_BACKEND_PLAIN)
+		return true;
+	if (in_module(psc))
+		return false;
+	take_over(psc);
+	return true;
+}
+
+/* ---- Workers ----------------------------------------------------------------------------- */
+
+static long enter_module(struct tl_psc *psc)
+{
+	long result = tl_device_ioctl(psc->fd, TL_IOC_ENTER, NULL);
+
+	if (__atomic_load_n(&psc->exiting, __ATOMIC_SEQ_CST))
+		return result < 0 ? 0 : result;
+	if (result == -EINTR)
+		return result;
+	/*
+	 * Traced, or refused (other credentials than the requester's): serve as an ordinary thread.
+	 * Or sent home because somebody else leaves the module.
+	 */
+	leave_module(psc);
+	tl_psc_plain_ring(psc);
+	return result < 0 ? 0 : result;
+}
+
+long tl_psc_enter(struct tl_psc *psc)
+{
+	long served = 0, more = 0;
+
+	if (!psc->entries)
+		return -EPERM;
+	__atomic_fetch_add(&psc->inside, 1, __ATOMIC_SEQ_CST);
+	if (in_module(psc))
+		served = enter_module(psc);
+	if (served >= 0)
+		more = tl_psc_plain_enter(psc);
+	/* The last access: tl_psc_exit() frees everything when it sees 0. */
+	if (!__atomic_sub_fetch(&psc->inside, 1, __ATOMIC_SEQ_CST))
+		tl_futex_wake(&psc->inside, 1);
+	if (served < 0)
+		return served;
+	return more < 0 ? more : served + more;
+}
+
+static void *worker(void *arg)
+{
+	struct tl_psc *psc = arg;
+
+	while (tl_psc_enter(psc) == -EINTR)
+		;
+	return NULL;
+}
+
+int tl_psc_start(struct tl_psc *psc, unsigned int n)
+{
+	struct tl_kept *kept = tl_object_kept(psc);
+	sigset_t all, before;
+	pthread_t *threads;
+	int result = 0;
+
+	if (!psc->entries)
+		return -EPERM;
+	threads = realloc(kept->heap, (psc->started + (size_t)n) * sizeof(*threads));
+	if (!threads && n)
+		return -ENOMEM;
+	kept->heap = threads;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	while (n-- && !result) {
+		result = -pthread_create(&threads[psc->started], NULL, worker, psc);
+		psc->started += !result;
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return result;
+}
+
+/* ---- Requests ---------------------------------------------------------------------------- */
+
+int tl_psc_add(struct tl_psc *psc, uint32_t nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3,
+	       uint64_t a4, uint64_t a5)
+{
+	struct tl_request *request;
+	uint32_t slot;
+
+	if (!psc->free_n)
+		return -EAGAIN;
+	slot = psc->free_slots[--psc->free_n];
+	request = &psc->requests[slot];
+	request->nr = nr;
+	request->args[0] = a0;
+	request->args[1] = a1;
+	request->args[2] = a2;
+	request->args[3] = a3;
+	request->args[4] = a4;
+	request->args[5] = a5;
+	__atomic_store_n(&request->state, TL_SUBMITTED, __ATOMIC_RELEASE);
+	__atomic_store_n(&psc->submit[psc->added & psc->mask], slot, __ATOMIC_RELAXED);
+	psc->index_of[slot] = psc->added++;
+	return (int)slot;
+}
+
+int tl_psc_notify(struct tl_psc *psc)
+{
+	uint32_t n = psc->added - psc->notified;
+	long result;
+
+	if (!psc->entries)
+		return -EPERM;
+	if (!use_plain(psc)) {
+		result = door(psc->fd, n, TL_DOOR_NOTIFY);
+		if (result >= 0) {
+			psc->notified = psc->added;
+			return (int)n;
+		}
+		if (result != -EBUSY && result != -ESHUTDOWN)
+			return (int)result;
+		take_over(psc);
+	}
+	tl_psc_plain_notify(psc);
+	return (int)n;
+}
+
+int tl_psc_wait(struct tl_psc *psc, unsigned int left)
+{
+	uint32_t n = psc->added - psc->notified;
+	long result;
+
+	if (!psc->entries)
+		return -EPERM;
+	if (left > psc->entries)
+		left = psc->entries;
+	if (!use_plain(psc)) {
+		result = door(psc->fd, TL_WAIT(n, left), TL_DOOR_WAIT);
+		if (result >= 0 || result == -EINTR) {
+			/* The door hands out before it sleeps. */
+			psc->notified = psc->added;
+			return (int)result;
+		}
+		if (result != -EBUSY && result != -ESHUTDOWN)
+			return (int)result;
+		take_over(psc);
+	}
+	tl_psc_plain_notify(psc);
+	return tl_psc_plain_wait(psc, left);
+}
+
+int tl_psc_result(struct tl_psc *psc, unsigned int slot, int64_t *result)
+{
+	struct tl_request *request;
+
+	if (!psc->entries)
+		return -EPERM;
+	if (slot >= psc->entries)
+		return -EINVAL;
+	request = &psc->requests[slot];
+	if (__atomic_load_n(&request->state, __ATOMIC_ACQUIRE) != TL_DONE) {
+		use_plain(psc);
+		return 0;
+	}
+	if (result)
+		*result = request->result;
+	__atomic_store_n(&request->state, TL_FREE, __ATOMIC_RELAXED);
+	psc->free_slots[psc->free_n++] = slot;
+	return 1;
+}
+
+int tl_psc_stats(const struct tl_psc *psc, struct tl_stats *stats)
+{
+	struct tl_stats own = { 0 };
+
+	if (!psc->entries)
+		return -EPERM;
+	own.crossings = __atomic_load_n(&psc->counts.crossings, __ATOMIC_RELAXED);
+	own.executed = __atomic_load_n(&psc->counts.executed, __ATOMIC_RELAXED);
+	own.refused = __atomic_load_n(&psc->counts.refused, __ATOMIC_RELAXED);
+	own.interrupted = __atomic_load_n(&psc->counts.interrupted, __ATOMIC_RELAXED);
+	own.sleeps = __atomic_load_n(&psc->counts.sleeps, __ATOMIC_RELAXED);
+	own.wakeups = __atomic_load_n(&psc->counts.wakeups, __ATOMIC_RELAXED);
+	if (psc->backend == TL_BACKEND_PLAIN)
+		return tl_stats_copy(stats, &own);
+	return tl_stats_module(psc->fd, stats, &own);
+}
+
+void tl_psc_exit(struct tl_psc *psc)
+{
+	pthread_t *threads;
+	uint32_t inside;
+
+	if (!psc)
+		return;
+	if (!psc->entries) {
+		tl_object_destroy(psc, false);
+		return;
+	}
+	__atomic_store_n(&psc->exiting, 1, __ATOMIC_SEQ_CST);
+	if (psc->fd >= 0)
+		tl_device_ioctl(psc->fd, TL_IOC_EXIT, NULL);
+	tl_psc_plain_ring(psc);
+	threads = tl_object_kept(psc)->heap;
+	while (psc->started)
+		pthread_join(threads[--psc->started], NULL);
+	while ((inside = __atomic_load_n(&psc->inside, __ATOMIC_SEQ_CST)))
+		tl_futex_wait(&psc->inside, inside);
+	tl_object_destroy(psc, true);
+}

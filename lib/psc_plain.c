@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
+/*
+ * psc_plain.c - workers in user space: ordinary threads that take requests from the ring and make
+ * them as plain calls. It serves where the module is absent, and takes over where the module must
+ * step aside (a traced worker or requester). Slots and the five operations are psc.c's.
+ */
+#include "psc.h"
+#include "door.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <time.h>
+
+#define SPINS_PER_CLOCK 64u	/* looks at the queue between two looks at the clock */
+
+int tl_futex_wait(uint32_t *word, uint32_t value)
+{
+	return (int)call6(SYS_futex, (uintptr_t)word, FUTEX_WAIT_PRIVATE, value, 0, 0, 0);
+}
+
+void tl_futex_wake(uint32_t *word, int n)
+{
+	call6(SYS_futex, (uintptr_t)word, FUTEX_WAKE_PRIVATE, (uint64_t)n, 0, 0, 0);
+}
+
+static uint32_t load(const uint32_t *word)
+{
+	return __atomic_load_n(word, __ATOMIC_SEQ_CST);
+}
+
+static void count(__u64 *counter)
+{
+	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+/* ---- The requester's side ---------------------------------------------------------------- */
+
+/*
+ * After a take-over, requests that the module's workers had begun finish without telling us one by
+ * one, so the states are counted. What was added since the last notify is submitted but not handed
+ * out.
+ */
+static uint32_t unfinished(const struct tl_psc *psc)
+{
+	uint32_t n = 0;
+
+	if (psc->backend == TL_BACKEND_PLAIN)
+		return load(&psc->unfinished);
+	for (uint32_t slot = 0; slot < psc->entries; slot++) {
+		uint32_t state = __atomic_load_n(&psc->requests[slot].state, __ATOMIC_ACQUIRE);
+
+		n += state == TL_SUBMITTED || state == TL_RUNNING;
+	}
+	return n - (psc->added - psc->notified);
+}
+
+void tl_psc_plain_notify(struct tl_psc *psc)
+{
+	uint32_t n = psc->added - psc->notified, sleepers;
+
+	if (!n)
+		return;
+	__atomic_fetch_add(&psc->unfinished, n, __ATOMIC_SEQ_CST);
+	/* Release: submit[] and the requests are visible to whoever sees the new count. */
+	__atomic_store_n(&psc->notified, psc->added, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&psc->bell, 1, __ATOMIC_SEQ_CST);
+	/* Pairs with the worker's sleepers++ before its last look at `bell` (in the futex). */
+	sleepers = load(&psc->sleepers);
+	if (sleepers) {
+		count(&psc->counts.wakeups);
+		tl_futex_wake(&psc->bell, n < sleepers ? (int)n : (int)sleepers);
+	}
+}
+
+int tl_psc_plain_wait(struct tl_psc *psc, unsigned int left)
+{
+	int32_t target = left > INT32_MAX ? INT32_MAX : (int32_t)left;
+	int result = 0;
+	uint32_t n;
+
+	while ((n = unfinished(psc)) > left) {
+		uint32_t finished = load(&psc->finished);
+
+		/* Pairs with the worker's `unfinished` before its look at wait_left. */
+		__atomic_store_n(&psc->wait_left, target, __ATOMIC_SEQ_CST);
+		n = unfinished(psc);
+		if (n > left)
+			result = tl_futex_wait(&psc->finished, finished);
+		__atomic_store_n(&psc->wait_left, PSC_NOT_WAITING, __ATOMIC_SEQ_CST);
+		if (result == -EINTR)
+			return -EINTR;
+	}
+	return (int)n;
+}
+
+void tl_psc_plain_ring(struct tl_psc *psc)
+{
+	__atomic_fetch_add(&psc->bell, 1, __ATOMIC_SEQ_CST);
+	tl_futex_wake(&psc->bell, INT_MAX);
+	__atomic_fetch_add(&psc->finished, 1, __ATOMIC_SEQ_CST);
+	tl_futex_wake(&psc->finished, INT_MAX);
+}
+
+/* ---- The worker's side ------------------------------------------------------------------- */
+
+/* Claims the oldest request. submit[] is read before `taken` moves on: it may be reused then. */
+static bool claim(struct tl_psc *psc, uint32_t *slot)
+{
+	uint32_t taken;
+
+	if (!load(&psc->serving))
+		return false;
+	taken = load(&psc->taken);
+	while (taken != load(&psc->notified)) {
+		*slot = __atomic_load_n(&psc->submit[taken & psc->mask], __ATOMIC_RELAXED);
+		if (__atomic_compare_exchange_n(&psc->taken, &taken, taken + 1, false,
+						__ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+			return true;
+	}
+	return false;
+}
+
+static void serve(struct tl_psc *psc, struct tl_request *request)
+{
+	uint32_t left;
+	int32_t target;
+
+	__atomic_store_n(&request->state, TL_RUNNING, __ATOMIC_RELAXED);
+	if (tl_plain_execute(request, TL_CALL_ANY)) {
+		count(&psc->counts.executed);
+		count(&psc->counts.crossings);
+	} else {
+		count(&psc->counts.refused);
+	}
+	left = __atomic_sub_fetch(&psc->unfinished, 1, __ATOMIC_SEQ_CST);
+	target = __atomic_load_n(&psc->wait_left, __ATOMIC_SEQ_CST);
+	if (target == PSC_NOT_WAITING)
+		return;
+	if (left <= (uint32_t)target || load(&psc->leave_module)) {
+		__atomic_fetch_add(&psc->finished, 1, __ATOMIC_SEQ_CST);
+		tl_futex_wake(&psc->finished, 1);
+	}
+}
+
+static uint64_t now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
+}
+
+/* Looks at the bell for up to spin_us. Returns whether it has rung. */
+static bool spin(const struct tl_psc *psc, uint32_t bell)
+{
+	uint64_t end_us;
+
+	if (!psc->spin_us)
+		return false;
+	end_us = now_us() + psc->spin_us;
+	do {
+		for (unsigned int i = 0; i < SPINS_PER_CLOCK; i++) {
+			if (load(&psc->bell) != bell)
+				return true;
+			__builtin_ia32_pause();
+		}
+	} while (now_us() < end_us);
+	return false;
+}
+
+static int sleep_on(struct tl_psc *psc, uint32_t bell)
+{
+	int result;
+
+	__atomic_fetch_add(&psc->sleepers, 1, __ATOMIC_SEQ_CST);
+	count(&psc->counts.sleeps);
+	result = tl_futex_wait(&psc->bell, bell);
+	__atomic_fetch_sub(&psc->sleepers, 1, __ATOMIC_SEQ_CST);
+	return result;
+}
+
+long tl_psc_plain_enter(struct tl_psc *psc)
+{
+	long served = 0;
+	uint32_t slot;
+
+	for (;;) {
+		uint32_t bell = load(&psc->bell);
+
+		if (load(&psc->exiting))
+			return served;
+		if (claim(psc, &slot)) {
+			serve(psc, &psc->requests[slot & psc->mask]);
+			served++;
+			continue;
+		}
+		if (spin(psc, bell))
+			continue;
+		if (sleep_on(psc, bell) == -EINTR) {
+			count(&psc->counts.interrupted);
+			return -EINTR;
+		}
+	}
+}

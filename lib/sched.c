@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
+/*
+ * sched.c - fine-grained threads in user space (wrapped-system-call, section 2). It owns the ready
+ * queue, synchronisation counts and continuations, and decides when the batch is flushed: at N
+ * calls, when nothing is ready, or when the oldest call is due. How calls are executed is batch.c's
+ * business, what an external event is, event.c's.
+ */
+#include "sched.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define FLUSH_AT_DEFAULT 32u	/* calls; the paper's N */
+#define POOL_THREADS 126u	/* threads of one allocation */
+#define EVENT_TURNS_MAX 256u	/* threads run between two looks at external events */
+
+struct pool {
+	struct pool *next;
+	struct tl_thread threads[POOL_THREADS];
+};
+
+enum reason { REASON_NONE, REASON_FULL, REASON_IDLE, REASON_DEADLINE };
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static int config_read(struct tl_sched_config *out, const struct tl_sched_config *in)
+{
+	memset(out, 0, sizeof(*out));
+	if (in) {
+		if (in->size != sizeof(*in))
+			return -EINVAL;
+		*out = *in;
+	}
+	if (!out->flush_at)
+		out->flush_at = FLUSH_AT_DEFAULT;
+	if (out->flush_at > TL_ENTRIES_MAX)
+		return -EINVAL;
+	if (!out->entries) {
+		/* Twice N: a thread may add a few beyond N before the scheduler looks. */
+		out->entries = 2;
+		while (out->entries < 2 * out->flush_at && out->entries < TL_ENTRIES_MAX)
+			out->entries *= 2;
+	}
+	return out->flush_at > out->entries ? -EINVAL : 0;
+}
+
+int tl_sched_create(struct tl_sched **out, const struct tl_sched_config *config)
+{
+	struct tl_sched_config own;
+	struct tl_sched *sched;
+	int result;
+
+	result = config_read(&own, config);
+	if (result)
+		return result;
+	sched = calloc(1, sizeof(*sched));
+	if (!sched)
+		return -ENOMEM;
+	sched->flush_at = own.flush_at;
+	sched->deadline_ns = own.deadline_ns;
+	sched->ready_end = &sched->ready;
+	sched->calls = calloc(own.entries, sizeof(*sched->calls));
+	if (!sched->calls) {
+		result = -ENOMEM;
+		goto free_sched;
+	}
+	result = tl_batch_create(&sched->batch, own.entries, own.flags);
+	if (result)
+		goto free_calls;
+	*out = sched;
+	return 0;
+
+free_calls:
+	free(sched->calls);
+free_sched:
+	free(sched);
+	return result;
+}
+
+void tl_sched_destroy(struct tl_sched *sched)
+{
+	struct pool *pool;
+
+	if (!sched)
+		return;
+	while ((pool = sched->pools)) {
+		sched->pools = pool->next;
+		free(pool);
+	}
+	tl_events_free(sched);
+	tl_batch_destroy(sched->batch);
+	free(sched->calls);
+	free(sched);
+}
+
+enum tl_backend tl_sched_backend(const struct tl_sched *sched)
+{
+	return tl_batch_backend(sched->batch);
+}
+
+/* ---- Threads ----------------------------------------------------------------------------- */
+
+static struct tl_thread *thread_get(struct tl_sched *sched)
+{
+	struct tl_thread *thread = sched->unused;
+	struct pool *pool;
+
+	if (thread) {
+		sched->unused = thread->next;
+		return thread;
+	}
+	pool = calloc(1, sizeof(*pool));
+	if (!pool)
+		return NULL;
+	pool->next = sched->pools;
+	sched->pools = pool;
+	for (unsigned int i = POOL_THREADS - 1; i > 0; i--) {
+		pool->threads[i].next = sched->unused;
+		sched->unused = &pool->threads[i];
+	}
+	return &pool->threads[0];
+}
+
+static void thread_put(struct tl_thread *thread)
+{
+	struct tl_sched *sched = thread->sched;
+
+	thread->next = sched->unused;
+	sched->unused = thread;
+}
+
+static void thread_ready(struct tl_thread *thread)
+{
+	struct tl_sched *sched = thread->sched;
+
+	thread->next = NULL;
+	*sched->ready_end = thread;
+	sched->ready_end = &thread->next;
+}
+
+static struct tl_thread *thread_next(struct tl_sched *sched)
+{
+	struct tl_thread *thread = sched->ready;
+
+	sched->ready = thread->next;
+	if (!sched->ready)
+		sched->ready_end = &sched->ready;
+	return thread;
+}
+
+int tl_thread_create(struct tl_sched *sched, struct tl_thread **out, tl_entry entry, void *arg,
+		     unsigned int syncs)
+{
+	struct tl_thread *thread = thread_get(sched);
+
+	if (!thread)
+		return -ENOMEM;
+	thread->sched = sched;
+	thread->entry = entry;
+	thread->arg = arg;
+	thread->missing = syncs;
+	thread->unclaimed = syncs;
+	thread->event_fd = -1;
+	if (out)
+		*out = thread;
+	if (!syncs)
+		thread_ready(thread);
+	return 0;
+}
+
+static void thread_deliver(struct tl_thread *thread)
+{
+	if (!--thread->missing)
+		thread_ready(thread);
+}
+
+int tl_thread_sync(struct tl_thread *thread)
+{
+	if (!thread->unclaimed)
+		return -EINVAL;
+	thread->unclaimed--;
+	thread_deliver(thread);
+	return 0;
+}
+
+struct tl_sched *tl_thread_sched(const struct tl_thread *self)
+{
+	return self->sched;
+}
+
+/* ---- Calls ------------------------------------------------------------------------------- */
+
+/* One crossing. Returns how many calls it completed; their continuations have been synchronised. */
+static int flush_once(struct tl_sched *sched)
+{
+	uint32_t head = sched->batch->head;
+	int n = tl_batch_flush(sched->batch);
+
+	for (int i = 0; i < n; i++) {
+		uint32_t slot = (head + (uint32_t)i) & sched->batch->mask;
+		struct tl_call_record call = sched->calls[slot];
+
+		if (call.result)
+			*call.result = tl_batch_result(sched->batch, slot);
+		sched->stats.calls += call.result != &sched->poll_result;
+		if (call.continuation) {
+			sched->awaited--;
+			thread_deliver(call.continuation);
+		}
+	}
+	return n;
+}
+
+int tl_sched_queue(struct tl_sched *sched, struct tl_thread *continuation, int64_t *result,
+		   uint32_t nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4,
+		   uint64_t a5)
+{
+	int slot = tl_batch_add(sched->batch, nr, a0, a1, a2, a3, a4, a5);
+
+	if (slot >= 0) {
+		sched->calls[slot].continuation = continuation;
+		sched->calls[slot].result = result;
+	}
+	return slot;
+}
+
+int tl_call(struct tl_sched *sched, struct tl_thread *continuation, int64_t *result, uint32_t nr,
+	    uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
+{
+	if (continuation && !continuation->unclaimed)
+		return -EINVAL;
+	while (tl_sched_queue(sched, continuation, result, nr, a0, a1, a2, a3, a4, a5) < 0) {
+		int flushed = flush_once(sched);
+
+		if (flushed < 0)
+			return flushed;
+		sched->stats.flushes_full++;
+	}
+	if (continuation) {
+		continuation->unclaimed--;
+		sched->awaited++;
+	}
+	if (sched->deadline_ns && tl_batch_queued(sched->batch) == 1)
+		sched->oldest_ns = now_ns();
+	return 0;
+}
+
+/* ---- Running ----------------------------------------------------------------------------- */
+
+static bool stop_asked(const struct tl_sched *sched)
+{
+	return __atomic_load_n(&sched->stop, __ATOMIC_RELAXED);
+}
+
+static int flush(struct tl_sched *sched, enum reason reason)
+{
+	bool idle = !sched->ready && !sched->awaited;
+	int result = 0, delivered;
+
+	switch (reason) {
+	case REASON_FULL:
+		sched->stats.flushes_full++;
+		break;
+	case REASON_IDLE:
+		sched->stats.flushes_idle++;
+		break;
+	default:
+		sched->stats.flushes_deadline++;
+		break;
+	}
+	sched->turns = 0;
+	/* A look at the events rides along; it may sleep only if nothing else can become ready. */
+	tl_events_poll(sched, idle);
+	while (result >= 0 && tl_batch_queued(sched->batch) && !stop_asked(sched))
+		result = flush_once(sched);
+	delivered = tl_events_deliver(sched);
+	return result < 0 ? result : delivered;
+}
+
+static enum reason flush_reason(const struct tl_sched *sched)
+{
+	uint32_t queued = tl_batch_queued(sched->batch);
+
+	if (queued >= sched->flush_at)
+		return REASON_FULL;
+	if (!sched->ready)
+		return REASON_IDLE;
+	if (sched->deadline_ns && queued && now_ns() - sched->oldest_ns >= sched->deadline_ns)
+		return REASON_DEADLINE;
+	if (sched->events_n && sched->turns >= EVENT_TURNS_MAX)
+		return REASON_DEADLINE;
+	return REASON_NONE;
+}
+
+static void thread_run(struct tl_sched *sched)
+{
+	struct tl_thread *thread = thread_next(sched);
+
+	sched->turns++;
+	sched->stats.threads_run++;
+	thread->entry(thread, thread->arg);
+	if (thread->event_fd >= 0)
+		tl_event_rearm(sched, thread->event_fd);
+	thread_put(thread);
+}
+
+static int run(struct tl_sched *sched)
+{
+	while (!stop_asked(sched)) {
+		enum reason reason = flush_reason(sched);
+		int result;
+
+		if (reason == REASON_NONE) {
+			thread_run(sched);
+			continue;
+		}
+		if (!sched->ready && !sched->events_n && !tl_batch_queued(sched->batch))
+			return 0;
+		result = flush(sched, reason);
+		if (result < 0)
+			return result;
+	}
+	return 0;
+}
+
+int tl_sched_run(struct tl_sched *sched)
+{
+	int result;
+
+	if (sched->running)
+		return -EDEADLK;
+	if (!sched->batch->entries)
+		return -EPERM;
+	sched->running = true;
+	result = run(sched);
+	sched->running = false;
+	__atomic_store_n(&sched->stop, false, __ATOMIC_RELAXED);
+	return result;
+}
+
+void tl_sched_stop(struct tl_sched *sched)
+{
+	__atomic_store_n(&sched->stop, true, __ATOMIC_RELAXED);
+}
+
+int tl_sched_stats(const struct tl_sched *sched, struct tl_sched_stats *out)
+{
+	struct tl_stats counts = { .size = sizeof(counts) };
+	struct tl_sched_stats own = sched->stats;
+	uint32_t size = out->size;
+	int result;
+
+	if (size < sizeof(out->size))
+		return -EINVAL;
+	result = tl_batch_stats(sched->batch, &counts);
+	if (result < 0)
+		return result;
+	own.crossings = counts.crossings;
+	own.size = size < sizeof(own) ? size : sizeof(own);
+	memcpy(out, &own, own.size);
+	return 0;
+}
