@@ -29,7 +29,12 @@ CLAIM_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
 
 @dataclass(frozen=True)
 class Metric:
-    """One number. `spread` is the largest less the smallest of the `n` repeats, in `unit`."""
+    """One number.
+
+    `spread`, in `unit`, says how far the `n` repeats lie apart: for a counted number the largest
+    less the smallest (0: they were equal), for a measured one the interquartile range, since a
+    single pause of the host would decide the extremes.
+    """
 
     value: float
     unit: str

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The generated part of README.md: one table and one picture, from saved results.
+
+It owns the text between the two markers, and nothing outside them. A test makes the part again
+and compares, so that the README never says what no result says.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from trapless import plot, tables
+from trapless.console import TraplessError
+from trapless.report import Report
+
+BEGIN = "<!-- results: made by `trapless report DIR --readme README.md`; do not edit -->"
+END = "<!-- results end -->"
+AT = 32  # the batch size that the paper evaluates
+COLUMNS = ("plain", "batch", "io_uring")
+PICTURE_OF = "getppid"
+PICTURE_NAME = "instructions.svg"
+
+
+def rewrite(readme: Path, report: Report) -> None:
+    """Put the table between the markers of `readme`, and the picture beside the results."""
+    try:
+        text = readme.read_text(encoding="utf-8")
+    except OSError as error:
+        raise TraplessError(f"{readme}: {error.strerror}") from error
+    before, found, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not found or not end:
+        raise TraplessError(f"{readme}: has no place for results; put the lines {BEGIN} and {END}")
+    (report.directory / PICTURE_NAME).write_text(picture(report), encoding="utf-8")
+    part = generated(report, readme.parent)
+    readme.write_text(f"{before}{BEGIN}\n{part}{END}{after}", encoding="utf-8")
+
+
+def generated(report: Report, beside: Path) -> str:
+    """The text between the markers; links are relative to the folder `beside`."""
+    folder = Path(os.path.relpath(report.directory, beside)).as_posix()
+    kernels = sorted({section.result.kernel for section in report.sections})
+    lines = [
+        f"Instructions a call at {AT} calls a crossing, counted; Linux {', '.join(kernels)}:",
+        "",
+        "| call | " + " | ".join(COLUMNS) + " | a batch wins from |",
+        "|---|" + "---:|" * (len(COLUMNS) + 1),
+        *_rows(report),
+        "",
+        f"{report.verdict()} All numbers, and how to make them again: [{folder}]({folder}/).",
+        "",
+        f"![Instructions a call against calls a crossing]({folder}/{PICTURE_NAME})",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _rows(report: Report) -> list[str]:
+    rows = []
+    for section in report.sections:
+        for pivot in section.pivots:
+            if (pivot.unit, pivot.kind) != ("instructions", "counted") or AT not in pivot.counts:
+                continue
+            cells = [
+                tables.number(pivot.cells[name][AT].value)
+                if AT in pivot.cells.get(name, {})
+                else "–"
+                for name in COLUMNS
+            ]
+            even = section.result.metrics.get(f"{pivot.subject}.batch.break_even.n")
+            wins = f"N = {tables.number(even.value)}" if even else "–"
+            rows.append(f"| {pivot.subject} | " + " | ".join([*cells, wins]) + " |")
+    if not rows:
+        raise TraplessError(f"{report.directory}: holds no counted instructions at N = {AT}")
+    return rows
+
+
+def picture(report: Report) -> str:
+    """The picture: instructions a call over N, of the call that does least."""
+    for section in report.sections:
+        for pivot in section.pivots:
+            figure = pivot.figure()
+            if (pivot.subject, pivot.unit, pivot.kind) == (PICTURE_OF, "instructions", "counted"):
+                if figure is not None:
+                    return plot.standalone(figure)
+    raise TraplessError(f"{report.directory}: holds no {PICTURE_OF} to draw")

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Turns the metrics of a result into tables and figures that people compare by eye.
+
+Metrics named SUBJECT.MECHANISM.nN.UNIT of one subject, unit and kind become one table (a row a
+mechanism, a column an N) and one figure; the rest become a list. It owns how a number is written.
+It knows no experiment: names alone decide.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trapless.figures import Figure, Mark, Series
+from trapless.results import Metric, Result
+
+BY_COUNT = re.compile(r"n(\d+)")
+# What a unit is called in a sentence, where its name in a metric is not enough.
+UNIT_TEXT = {
+    "instructions": "instructions a call",
+    "ratio": "ratio",
+    "n": "N",
+    "count": "count",
+    "ns": "ns a call",
+}
+
+
+@dataclass(frozen=True)
+class Name:
+    """The parts of a metric's name."""
+
+    subject: str
+    mechanism: str
+    parameter: str
+    unit: str
+
+    @staticmethod
+    def of(text: str) -> Name:
+        subject, mechanism, parameter, unit = text.split(".")
+        return Name(subject, mechanism, parameter, unit)
+
+
+@dataclass(frozen=True)
+class Pivot:
+    """One table: `cells[mechanism][n]`, all of one subject, unit and kind."""
+
+    subject: str
+    unit: str
+    kind: str
+    counts: tuple[int, ...]
+    cells: Mapping[str, Mapping[int, Metric]]
+
+    @property
+    def title(self) -> str:
+        return f"{self.subject}: {unit_text(self.unit)}"
+
+    def is_best(self, metric: Metric, count: int) -> bool:
+        """Whether it is the smallest of its column, where there is anything to compare with."""
+        column = [row[count].value for row in self.cells.values() if count in row]
+        return len(column) > 1 and metric.value == min(column)
+
+    def figure(self) -> Figure | None:
+        """The same as a plot; None where no line has two points."""
+        series = tuple(
+            Series(
+                mechanism,
+                tuple(float(count) for count in row),
+                tuple(metric.value for metric in row.values()),
+                tuple(metric.value - metric.spread / 2 for metric in row.values()),
+                tuple(metric.value + metric.spread / 2 for metric in row.values()),
+            )
+            for mechanism, row in self.cells.items()
+            if len(row) > 1
+        )
+        if not series:
+            return None
+        return Figure(
+            id=f"{self.subject}-{self.unit}-{self.kind}",
+            title=self.title,
+            x_label="calls a crossing, N",
+            y_label=unit_text(self.unit),
+            series=series,
+            log_x=True,
+            kind=self.kind,
+            marks=(Mark(1.0, "equal"),) if self.unit == "ratio" else (),
+        )
+
+
+def pivots(result: Result) -> tuple[Pivot, ...]:
+    """The tables over N that the names of the metrics call for, in the order of the file."""
+    groups: dict[tuple[str, str, str], dict[str, dict[int, Metric]]] = {}
+    for text, metric in result.metrics.items():
+        name = Name.of(text)
+        found = BY_COUNT.fullmatch(name.parameter)
+        if found:
+            group = groups.setdefault((name.subject, name.unit, metric.kind), {})
+            group.setdefault(name.mechanism, {})[int(found[1])] = metric
+    tables = []
+    for (subject, unit, kind), cells in groups.items():
+        counts = tuple(sorted({count for row in cells.values() for count in row}))
+        ordered = {name: dict(sorted(row.items())) for name, row in cells.items()}
+        tables.append(Pivot(subject, unit, kind, counts, ordered))
+    return tuple(tables)
+
+
+def others(result: Result) -> tuple[tuple[str, Metric], ...]:
+    """The metrics that stand in no table over N."""
+    return tuple(
+        (text, metric)
+        for text, metric in result.metrics.items()
+        if not BY_COUNT.fullmatch(Name.of(text).parameter)
+    )
+
+
+def unit_text(unit: str) -> str:
+    """A unit as it stands in a heading or on an axis."""
+    return UNIT_TEXT.get(unit, unit.replace("_", " "))
+
+
+def number(value: float) -> str:
+    """A number with the digits that it deserves: two decimals below ten, none from a hundred."""
+    size = abs(value)
+    if float(value).is_integer() or size >= 100:
+        return f"{value:,.0f}"
+    if size >= 10:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if size >= 0.1 else f"{value:.3g}"
+
+
+def spread_text(metric: Metric) -> str:
+    """How far the repeats lie apart: 'exact (3)', '± 0.02 (5)', or '' for a single run."""
+    if metric.n == 1:
+        return "1 run"
+    if metric.spread == 0:
+        return f"{metric.n} runs, equal"
+    return f"{metric.n} runs, spread {number(metric.spread)}"
