@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What all test folders share: the option that says on which kernels the lab's tests run."""
+
+from __future__ import annotations
+
+import pytest
+
+DEFAULT_KERNELS = "6.1"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--kernels",
+        default=DEFAULT_KERNELS,
+        metavar="NAME[,NAME...]|all",
+        help="kernels for tests/lab: names that `trapless lab --kernel` takes (also a path), or "
+        f"'all' for every supported one (default: {DEFAULT_KERNELS})",
+    )

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * calls.h - the rows of <linux/trapless_calls.h> as an array, for tests that go through all of
+ * them. It adds nothing to the table.
+ */
+#ifndef TL_TEST_CALLS_H
+#define TL_TEST_CALLS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum call_class { CALL_ANY, CALL_BATCH_ONLY, CALL_REFUSED };
+
+struct call {
+	uint32_t nr;
+	enum call_class class;
+	const char *name;
+};
+
+#define TL_ANY(name, nr) { nr, CALL_ANY, #name },
+#define TL_BATCH_ONLY(name, nr, why) { nr, CALL_BATCH_ONLY, #name },
+#define TL_REFUSED(name, nr, why) { nr, CALL_REFUSED, #name },
+static const struct call calls[] = {
+#include <linux/trapless_calls.h>
+};
+
+#define CALLS_COUNT (sizeof(calls) / sizeof(*calls))
+
+/* NULL where the table has no row. */
+static inline const struct call *call_find(uint32_t nr)
+{
+	for (size_t i = 0; i < CALLS_COUNT; i++)
+		if (calls[i].nr == nr)
+			return &calls[i];
+	return NULL;
+}
+
+#endif /* TL_TEST_CALLS_H */

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Turns each C program of this folder into one test item per kernel, and shares the VMs' results.
+
+Only what a session has selected is run in its VMs, so `-k seccomp` boots with those alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.lab.suite import Suite, kernel_names, programs
+from trapless.console import ConsoleProgress, Progress
+
+SUITES = pytest.StashKey[dict[str, Suite]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[SUITES] = {}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    names = kernel_names(metafunc.config.getoption("--kernels"))
+    if "kernel" in metafunc.fixturenames and "program" in metafunc.fixturenames:
+        pairs = [(kernel, program) for kernel in names for program in programs()]
+        ids = [f"{kernel}-{program}" for kernel, program in pairs]
+        metafunc.parametrize(("kernel", "program"), pairs, ids=ids)
+    elif "kernel" in metafunc.fixturenames:
+        metafunc.parametrize("kernel", names)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    suites = session.config.stash[SUITES]
+    for item in session.items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if "program" in parameters:
+            suite = suites.setdefault(parameters["kernel"], Suite(parameters["kernel"]))
+            suite.names.append(parameters["program"])
+
+
+@contextmanager
+def shown_progress(config: pytest.Config) -> Iterator[Progress]:
+    """Progress on the terminal, past pytest's capture."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled(), ConsoleProgress() as progress:
+        yield progress
+
+
+@pytest.fixture
+def suite(kernel: str, pytestconfig: pytest.Config) -> Suite:
+    """All outcomes on one kernel; the first test of a kernel waits for its VM."""
+    suites = pytestconfig.stash[SUITES]
+    found = suites.setdefault(kernel, Suite(kernel))
+    if not found.ran:
+        with shown_progress(pytestconfig) as progress:
+            found.run(progress)
+    return found

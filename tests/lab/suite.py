@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs the lab's C programs in VMs and keeps what each of them did.
+
+Owns the order of the programs, their time limits, and what happens when one of them takes the
+guest's kernel down: the VM is started again with the rest. It judges no program; test_lab.py does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trapless import kbuild, kernels, lab
+from trapless.console import Progress, TraplessError
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+BINARY = ROOT / "build/tests/lab/labtests"
+
+LIMIT_S = 20
+LIMITS_S = {
+    "garbage_does_not_hurt_kernel": 60,
+    "thousand_rings_leave_no_memory": 60,
+    "kmemleak_finds_nothing": 60,
+}
+DEBUG_FACTOR = 4
+"""A KASAN and lockdep kernel is that much slower."""
+
+CRASHES_MAX = 5
+"""After so many dead guests the rest of a kernel's programs is not run."""
+
+# Patching the kernel's code while two emulated CPUs run it crashes QEMU's guest with no module
+# loaded; these get a VM whose CPUs take turns.
+TAKE_TURNS = frozenset({"syscall_tracepoint_makes_door_busy"})
+
+# These change the kernel for all that come after them, or look at what all others left behind.
+LAST = (
+    "audited_thread_is_busy",
+    "module_unload_is_refused_while_in_use",
+    "kmemleak_finds_nothing",
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one program ended, as the runner in the guest saw it."""
+
+    end: str  # exit | signal | timeout | unkillable | crash (of the VM) | missing
+    code: int  # exit status or signal
+    output: str
+    kernel: str  # what the kernel logged while it ran
+    ms: int = 0
+    in_use: int = 0  # users of the module afterwards
+
+
+@dataclass
+class Suite:
+    """The chosen programs on one kernel. They run when the first outcome is asked for."""
+
+    kernel: str
+    names: list[str] = field(default_factory=list)
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    logs: list[str] = field(default_factory=list)
+    error: str = ""  # why programs are missing
+    ran: bool = False
+
+    def run(self, progress: Progress) -> None:
+        """Run all programs once; later calls do nothing."""
+        if self.ran:
+            return
+        self.ran = True
+        try:
+            build_programs(progress)
+            module = kbuild.module_for(kernels.resolve(self.kernel, progress), progress)
+        except TraplessError as error:
+            self.error = str(error)
+            return
+        together = [name for name in self.names if name not in TAKE_TURNS]
+        in_turns = [name for name in self.names if name in TAKE_TURNS]
+        self._run_group(sorted(together, key=_rank), module, False, progress)
+        self._run_group(in_turns, module, True, progress)
+
+    def outcome(self, name: str) -> Outcome:
+        """What became of one program."""
+        return self.outcomes.get(name, Outcome("missing", 0, self.error, ""))
+
+    def _run_group(
+        self, names: Sequence[str], module: Path, thread_single: bool, progress: Progress
+    ) -> None:
+        left, crashes = list(names), 0
+        while left and crashes < CRASHES_MAX:
+            vm = _Vm(self.kernel, module, thread_single)
+            try:
+                self.logs.append(vm.run(left, progress))
+                progress.done()
+            except TraplessError as error:
+                crashes += 1
+                self.error = str(error)
+                culprit = vm.begun
+                if culprit:
+                    vm.outcomes[culprit] = Outcome("crash", 0, str(error), str(error))
+                elif not vm.outcomes:
+                    return  # it never came to the first program: trying again helps nobody
+            self.outcomes |= vm.outcomes
+            left = [name for name in left if name not in vm.outcomes]
+
+
+class _Vm:
+    """One VM: gives the runner its programs and reads its lines as they come."""
+
+    def __init__(self, kernel: str, module: Path, thread_single: bool) -> None:
+        self._kernel, self._module, self._thread_single = kernel, module, thread_single
+        self._tail = b""
+        self.begun = ""  # the program that runs now
+        self.outcomes: dict[str, Outcome] = {}
+
+    def run(self, names: Sequence[str], progress: Progress) -> str:
+        """Run the programs; returns the kernel's log. Raises TraplessError when the VM dies."""
+        factor = DEBUG_FACTOR if self._kernel == "debug" else 1
+        limits = {name: LIMITS_S.get(name, LIMIT_S) * factor for name in names}
+
+        def sink(piece: bytes) -> None:
+            self._take(piece)
+            progress.advance(len(self.outcomes), len(names))
+
+        environment = tuple(
+            (name, value) for name, value in os.environ.items() if name.startswith("TL_")
+        )
+        config = lab.LabConfig(
+            kernel=self._kernel,
+            cpus=2,
+            thread_single=self._thread_single,
+            timeout_s=sum(limits.values()) + 60,
+            files=((self._module, "/trapless.ko"),),
+            env=environment,
+        )
+        argv = [str(BINARY), "--each", *(f"{name}={limits[name]}" for name in names)]
+        result = lab.run(config, argv, sink=sink, progress=progress)
+        if result.status != 0:
+            raise TraplessError(
+                f"the runner ended with status {result.status}: "
+                f"{result.stderr.decode(errors='replace')}"
+            )
+        return result.kernel_log
+
+    def _take(self, piece: bytes) -> None:
+        *lines, self._tail = (self._tail + piece).split(b"\n")
+        for line in lines:
+            record = json.loads(line)
+            if "begin" in record:
+                self.begun = record["begin"]
+                continue
+            name = record.pop("test")
+            self.outcomes[name] = Outcome(**record)
+            self.begun = ""
+
+
+def programs() -> list[str]:
+    """The names of all programs: one a C file of this folder."""
+    return sorted(path.stem for path in HERE.glob("*.c"))
+
+
+def kernel_names(option: str) -> list[str]:
+    """The value of --kernels, as names."""
+    if option == "all":
+        return [spec.name for spec in kernels.SUPPORTED]
+    return [name for name in option.split(",") if name]
+
+
+def build_programs(progress: Progress) -> None:
+    """Bring build/tests/lab/labtests up to date."""
+    progress.step("building the lab's programs")
+    command = ["make", "--no-print-directory", "-s", str(BINARY.relative_to(ROOT))]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    if done.returncode != 0:
+        raise TraplessError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+
+
+def _rank(name: str) -> tuple[int, str]:
+    return (LAST.index(name) + 1 if name in LAST else 0, name)
