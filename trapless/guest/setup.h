@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * setup.h - preparing the guest: file systems, kernel modules, network, root.
+ */
+#ifndef TRAPLESS_GUEST_SETUP_H
+#define TRAPLESS_GUEST_SETUP_H
+
+#include "config.h"
+
+/* What the channel needs: /dev and /sys. Stops the machine on failure. */
+void setup_early(void);
+/* Everything else, as config asks; calls init_fail() on failure. */
+void setup_guest(const struct config *config);
+
+/* Defined by init.c. */
+__attribute__((noreturn, format(printf, 1, 2))) void init_fail(const char *format, ...);
+
+#endif /* TRAPLESS_GUEST_SETUP_H */

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which of a kernel's own modules a guest must load, and in which order.
+
+Reads the indexes that depmod made (modules.dep, modules.builtin); owns decompression, since the
+guest has none. A kernel without a modules folder has everything built in.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+from trapless.console import TraplessError
+
+_SUFFIXES = (".ko.xz", ".ko.zst", ".ko.gz", ".ko")
+
+
+def module_name(path: str) -> str:
+    """The name under which the kernel knows the module in file `path`."""
+    name = PurePosixPath(path).name
+    for suffix in _SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name.replace("-", "_")
+
+
+def load_order(modules_dir: Path | None, wanted: Iterable[str]) -> list[Path]:
+    """Files to load for the modules `wanted`, dependencies first; what is built in is left out."""
+    if modules_dir is None:
+        return []
+    index = _dependencies(modules_dir)
+    builtin = {module_name(line) for line in _lines(modules_dir / "modules.builtin")}
+    order: dict[str, None] = {}
+    for name in (name.replace("-", "_") for name in wanted):
+        if name in builtin:
+            continue
+        if name not in index:
+            raise TraplessError(
+                f"the kernel has no module {name} (looked in {modules_dir}); another kernel may: "
+                "see --kernel"
+            )
+        own, needed = index[name]
+        # modules.dep lists a module's needs so that each comes before those it needs itself.
+        order.update(dict.fromkeys((*reversed(needed), own)))
+    return [modules_dir / path for path in order]
+
+
+def read_module(path: Path) -> bytes:
+    """The module's ELF file, decompressed where Debian compresses it."""
+    data = path.read_bytes()
+    if path.name.endswith(".xz"):
+        return lzma.decompress(data)
+    if path.name.endswith(".gz"):
+        return gzip.decompress(data)
+    if path.name.endswith(".zst"):
+        return subprocess.run(["zstd", "-dc"], input=data, capture_output=True, check=True).stdout
+    return data
+
+
+def _dependencies(modules_dir: Path) -> dict[str, tuple[str, list[str]]]:
+    index = {}
+    for line in _lines(modules_dir / "modules.dep"):
+        own, _, needed = line.partition(":")
+        index[module_name(own)] = (own, needed.split())
+    return index
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError as error:
+        raise TraplessError(
+            f"{path}: {error.strerror}; the kernel's folder in the cache is damaged: remove it "
+            "and run again"
+        ) from error

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Starts QEMU and makes sure that it ends.
+
+Owns QEMU's command line, the choice of accelerator, and the life of the process: it dies with
+the launcher, whatever kills the launcher. It owns nothing of what the guest does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trapless.console import TraplessError
+
+BINARY = "qemu-system-x86_64"
+PACKAGE = "qemu-system-x86"
+STOP_S = 5.0
+"""How long QEMU may take to end by itself when asked, seconds."""
+
+MEMORY_MIN_BYTES = 64 << 20
+_UNITS = {"": 1 << 20, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+# Die with the launcher: setpriv arms the death signal, which survives exec; the shell then makes
+# sure that the launcher did not die just before that (PPID would be another process's).
+_GUARD = '[ "$PPID" = "$1" ] || exit 1; shift; exec "$@"'
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One virtual machine. Paths may be /dev/fd/N of a descriptor that QEMU inherits."""
+
+    kernel: Path
+    initrd: str
+    kernel_log: str
+    channel: str  # file of the shared memory
+    channel_bytes: int
+    doorbell_fd: int  # connected socket, the guest's second serial port
+    cpus: int = 2
+    memory_bytes: int = 1 << 30
+    icount: bool = False
+    thread_single: bool = False
+    share_root: bool = False
+    append: str = ""
+
+
+def parse_size(text: str) -> int:
+    """'512M', '2G', '1048576K' or a plain number of mebibytes, in bytes."""
+    match = re.fullmatch(r"(\d{1,12})([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise TraplessError(f"memory size '{text}' is not like 512M or 2G", status=2)
+    size = int(match[1]) * _UNITS[match[2].upper()]
+    if size < MEMORY_MIN_BYTES:
+        raise TraplessError(
+            f"memory size '{text}' is less than the {MEMORY_MIN_BYTES >> 20}M a guest needs",
+            status=2,
+        )
+    return size
+
+
+def binary() -> str:
+    """QEMU's path, or an error that names the package."""
+    found = shutil.which(BINARY)
+    if found is None:
+        raise TraplessError(
+            f"{BINARY} is not on this machine, and the lab runs its VMs with it; "
+            f"on Debian: apt-get install {PACKAGE}"
+        )
+    return found
+
+
+def accelerator(cpuinfo: Path = Path("/proc/cpuinfo"), device: Path = Path("/dev/kvm")) -> str:
+    """'kvm' where the processor has virtualisation and we may use it, else 'tcg'.
+
+    /dev/kvm alone proves nothing: some hosts offer one that stock kernels hang in.
+    """
+    try:
+        flags = re.search(r"^flags\s*:(.*)$", cpuinfo.read_text(), re.MULTILINE)
+    except OSError:
+        return "tcg"
+    capable = flags is not None and not {"vmx", "svm"}.isdisjoint(flags[1].split())
+    return "kvm" if capable and os.access(device, os.R_OK | os.W_OK) else "tcg"
+
+
+def command(machine: Machine, accelerator_name: str) -> list[str]:
+    """QEMU's command line for `machine`."""
+    return [
+        binary(),
+        *("-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-vga", "none"),
+        *("-nic", "none", "-machine", "pc,usb=off,vmport=off"),
+        *_processor(machine, accelerator_name),
+        *("-m", f"{machine.memory_bytes >> 10}K"),
+        *("-kernel", str(machine.kernel), "-initrd", machine.initrd),
+        *("-append", kernel_command_line(machine)),
+        *("-chardev", f"file,id=log,path={_escaped(machine.kernel_log)}"),
+        *("-serial", "chardev:log"),
+        *("-chardev", f"socket,id=bell,fd={machine.doorbell_fd}", "-serial", "chardev:bell"),
+        "-object",
+        f"memory-backend-file,id=channel,mem-path={_escaped(machine.channel)},"
+        f"size={machine.channel_bytes},share=on",
+        *("-device", "ivshmem-plain,memdev=channel"),
+        *(_share() if machine.share_root else ()),
+    ]
+
+
+def _processor(machine: Machine, accelerator_name: str) -> list[str]:
+    if machine.icount:
+        # Everything that would let two runs differ: the clock, seeds, random instructions.
+        return [
+            *("-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-smp", "1"),
+            *("-cpu", "max,-rdrand,-rdseed", "-seed", "1"),
+            *("-rtc", "base=2020-01-01T00:00:00,clock=vm"),
+        ]
+    cpus = ["-smp", str(machine.cpus)]
+    if accelerator_name == "kvm" and not machine.thread_single:
+        return ["-accel", "kvm", "-cpu", "host", *cpus]
+    thread = "single" if machine.thread_single else "multi"
+    return ["-accel", f"tcg,thread={thread}", "-cpu", "max", *cpus]
+
+
+def kernel_command_line(machine: Machine) -> str:
+    """The guest kernel's parameters. An oops ends the run: `panic=-1` reboots, QEMU then exits."""
+    words = ["console=ttyS0", "rdinit=/init", "oops=panic", "panic=-1"]
+    if machine.icount:
+        words += ["nokaslr", "norandmaps"]
+    return " ".join([*words, machine.append]).strip()
+
+
+def _share() -> list[str]:
+    return [
+        *("-fsdev", "local,id=root,path=/,readonly=on,security_model=none,multidevs=remap"),
+        *("-device", "virtio-9p-pci,fsdev=root,mount_tag=host"),
+    ]
+
+
+def _escaped(value: str) -> str:
+    """A value inside one of QEMU's comma-separated options."""
+    return value.replace(",", ",,")
+
+
+_TERMINATING = re.compile(r"^.*terminating on signal 15 from pid.*$", re.MULTILINE)
+
+
+class Process:
+    """A running QEMU. `pidfd` becomes readable when it has ended."""
+
+    def __init__(self, argv: Sequence[str], pass_fds: Sequence[int]) -> None:
+        guard = shutil.which("setpriv")
+        if guard is None:
+            raise TraplessError(
+                "setpriv is not on this machine, and the lab ties its VMs' life to its own with "
+                "it; on Debian: apt-get install util-linux"
+            )
+        self._stderr = os.memfd_create("trapless-qemu-stderr", os.MFD_CLOEXEC)
+        self._process = subprocess.Popen(
+            [guard, "--pdeathsig", "KILL", "sh", "-c", _GUARD, "sh", str(os.getpid()), *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=self._stderr,
+            stderr=self._stderr,
+            pass_fds=pass_fds,
+            process_group=0,  # Ctrl-C is the launcher's to handle
+        )
+        self._stopped = False  # by us: then its end needs no explanation
+        self.pidfd = os.pidfd_open(self._process.pid)
+
+    def ended(self) -> bool:
+        """Whether QEMU has ended by itself."""
+        return self._process.poll() is not None
+
+    def complaint(self) -> str:
+        """What QEMU said about itself, and how it ended if that was unusual."""
+        said = os.pread(self._stderr, 1 << 16, 0).decode(errors="replace").strip()
+        if self._stopped:
+            said = _TERMINATING.sub("", said).strip()
+        status = self._process.poll()
+        if status is not None and status < 0 and not self._stopped:
+            said = f"{said}\nQEMU was ended by {signal.Signals(-status).name}".strip()
+        return said
+
+    def stop(self) -> None:
+        """End QEMU: by request (plugins then write their results), by force if it must be."""
+        for signal_number in (signal.SIGTERM, signal.SIGKILL):
+            if self._process.poll() is not None:
+                break
+            self._stopped = True
+            self._process.send_signal(signal_number)
+            try:
+                self._process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                continue
+        self._process.wait()
+
+    def close(self) -> None:
+        """Force the end and give back the descriptors."""
+        self._process.kill()
+        self._process.wait()
+        os.close(self.pidfd)
+        os.close(self._stderr)
