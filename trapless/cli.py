@@ -137,12 +137,13 @@ def module_build() -> None:
 
 
 @module.command("load")
-def module_load() -> None:
-    """Load the module into the running kernel (needs root)."""
+@click.argument("parameters", nargs=-1, metavar="[NAME=VALUE]...")
+def module_load(parameters: tuple[str, ...]) -> None:
+    """Load the module into the running kernel (needs root), with parameters of the module."""
     from trapless import host_module
 
     with ConsoleProgress() as progress:
-        host_module.load(progress)
+        host_module.load(progress, parameters)
 
 
 @module.command("unload")

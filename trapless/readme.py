@@ -80,8 +80,7 @@ def picture(report: Report) -> str:
     """The picture: instructions a call over N, of the call that does least."""
     for section in report.sections:
         for pivot in section.pivots:
-            figure = pivot.figure()
-            if (pivot.subject, pivot.unit, pivot.kind) == (PICTURE_OF, "instructions", "counted"):
-                if figure is not None:
-                    return plot.standalone(figure)
+            wanted = (pivot.subject, pivot.unit, pivot.kind)
+            if wanted == (PICTURE_OF, "instructions", "counted") and (figure := pivot.figure()):
+                return plot.standalone(figure)
     raise TraplessError(f"{report.directory}: holds no {PICTURE_OF} to draw")
