@@ -89,6 +89,25 @@ all: $(LIBRARIES) $(PROGRAMS) ## build the library, workloads, examples and test
 
 lib: $(LIBRARIES) ## build libtrapless into build/lib
 
+# What `trapless` needs of this checkout, installed together under one folder: the package, the
+# module's source (built for each kernel when needed), the experiments and their programs.
+TREE = $(DESTDIR)$(PREFIX)/share/trapless
+MANUALS = $(DESTDIR)$(PREFIX)/share/man
+PAGES = $(wildcard man/*.[137])
+
+install: all install-lib ## the command, library, headers, manuals, module source (PREFIX, DESTDIR)
+	install -d $(TREE) $(DESTDIR)$(PREFIX)/bin $(addprefix $(MANUALS)/,man1 man3 man7)
+	$(foreach page,$(PAGES),install -m 644 $(page) $(MANUALS)/man$(subst .,,$(suffix $(page)))/ &&) true
+	tar -c --exclude=__pycache__ pyproject.toml trapless kmod include eval \
+		$(filter $(BUILD)/eval/% $(BUILD)/examples/%,$(PROGRAMS)) | \
+		tar -x --no-same-owner -C $(TREE)
+	install -m 755 bin/trapless $(DESTDIR)$(PREFIX)/bin/trapless
+
+uninstall: uninstall-lib ## remove what `make install` put there
+	rm -rf $(TREE)
+	rm -f $(DESTDIR)$(PREFIX)/bin/trapless
+	$(foreach page,$(PAGES),rm -f $(MANUALS)/man$(subst .,,$(suffix $(page)))/$(notdir $(page)) &&) true
+
 clean: ## remove what was built (not .venv, not results, not the cache of kernels)
 	rm -rf build .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
