@@ -17,6 +17,7 @@
 #include "policy.h"
 #include "request.h"
 #include "ring.h"
+#include "worker.h"
 
 /* May this thread go through a door of this ring now? */
 static __always_inline int door_check(struct tlk_ring *ring)
@@ -43,8 +44,12 @@ static loff_t device_llseek(struct file *file, loff_t argument, int whence)
 
 	if (unlikely(error))
 		return error;
-	if (likely(whence == TL_DOOR_BATCH) && !(ring->flags & TL_SETUP_WORKERS))
+	if (likely(whence == TL_DOOR_BATCH && !ring->workers))
 		return tlk_batch_run(ring, file, argument);
+	if (whence == TL_DOOR_NOTIFY && ring->workers)
+		return tlk_worker_notify(ring, argument);
+	if (whence == TL_DOOR_WAIT && ring->workers)
+		return tlk_worker_wait(ring, argument);
 	return -EINVAL;
 }
 
@@ -96,6 +101,22 @@ static long ioctl_stats(const struct tlk_ring *ring, void __user *user)
 	return copy_to_user(user, &stats, stats.size) ? -EFAULT : 0;
 }
 
+/* A door too, but one that is passed once: the slower way in costs nothing here. */
+static long ioctl_enter(struct tlk_ring *ring, struct file *file)
+{
+	int error = door_check(ring);
+
+	return error ? error : tlk_worker_serve(ring, file);
+}
+
+static long ioctl_exit(struct tlk_ring *ring)
+{
+	if (ring->mm != current->mm)
+		return -EPERM;
+	tlk_worker_shut(ring);
+	return 0;
+}
+
 static long device_ioctl(struct file *file, unsigned int command, unsigned long argument)
 {
 	void __user *user = (void __user *)argument;
@@ -110,6 +131,10 @@ static long device_ioctl(struct file *file, unsigned int command, unsigned long 
 	switch (command) {
 	case TL_IOC_STATS:
 		return ring ? ioctl_stats(ring, user) : -EINVAL;
+	case TL_IOC_ENTER:
+		return ring && ring->workers ? ioctl_enter(ring, file) : -EINVAL;
+	case TL_IOC_EXIT:
+		return ring && ring->workers ? ioctl_exit(ring) : -EINVAL;
 	}
 	return -ENOTTY;
 }

@@ -30,6 +30,8 @@ static void guard_run(struct callback_head *work)
 	stay->guarded = false;
 	if (!(current->flags & PF_EXITING))
 		return;
+	if (stay->abandon)
+		stay->abandon(stay);
 	fput(stay->file);
 	if (stay->fd_counted)
 		fput(stay->file);
@@ -55,9 +57,9 @@ void tlk_stay_unguard(struct tlk_stay *stay)
 }
 
 /* What a return to user mode would do between two plain calls, short of delivering signals. */
-static void serve_exit_work(unsigned long work)
+void tlk_exit_work_serve(void)
 {
-	if (work & TLK_EXIT_RESCHED)
+	if (tlk_exit_work() & TLK_EXIT_RESCHED)
 		schedule();
 	/*
 	 * Files that the last request closed are released here. Without it a pipe's reader in the
@@ -85,11 +87,11 @@ static bool filter_allows(struct tlk_stay *stay, long *result)
 
 enum tlk_ending tlk_request_make_slow(struct tlk_stay *stay, bool first, long *result)
 {
-	unsigned long work = tlk_exit_work();
+	unsigned long work;
 
 	if (signal_pending(current) && !first)
 		return TLK_SIGNAL;
-	serve_exit_work(work);
+	tlk_exit_work_serve();
 
 	work = tlk_entry_work();
 	if (work & ~TLK_ENTRY_SECCOMP)

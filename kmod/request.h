@@ -43,7 +43,8 @@ struct tlk_stay {
 	u32 compat;
 	bool guarded;			/* guard is queued */
 	bool fd_counted;		/* the caller of the door holds a reference of its own */
-	struct callback_head guard;	/* releases the references if the thread ends inside */
+	struct callback_head guard;	/* puts things right if the thread ends inside */
+	void (*abandon)(struct tlk_stay *stay);	/* ... and what is the stay's owner's to do */
 	unsigned long saved[7];		/* the door's own registers */
 };
 
@@ -62,6 +63,7 @@ static __always_inline void tlk_stay_begin(struct tlk_stay *stay, struct file *f
 	stay->calls = calls;
 	stay->refused = 0;
 	stay->guarded = false;
+	stay->abandon = NULL;
 	stay->compat = tlk_compat_clear();
 	stay->saved[0] = regs->di;
 	stay->saved[1] = regs->si;
@@ -120,6 +122,9 @@ static __always_inline long tlk_request_call(struct tlk_stay *stay,
 	}
 	return handler(regs);
 }
+
+/* Scheduling and finishing closed files, when these are pending. */
+void tlk_exit_work_serve(void);
 
 /*
  * Serves what is pending (scheduling, finishing closed files), asks seccomp, then makes the call.

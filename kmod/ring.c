@@ -5,7 +5,6 @@
  * A ring's pages are charged to the memory cgroup of the process, and their number is bounded by
  * TL_ENTRIES_MAX a ring and the limit of open files a process.
  */
-#include <linux/err.h>
 #include <linux/gfp.h>
 #include <linux/log2.h>
 #include <linux/mm.h>
@@ -17,6 +16,7 @@
 #include "compat/entry.h"
 #include "limits.h"
 #include "ring.h"
+#include "worker.h"
 
 static void pages_free(struct tlk_ring *ring)
 {
@@ -66,30 +66,40 @@ static int setup_check(const struct tl_setup *setup)
 static struct tlk_ring *ring_create(const struct tl_setup *setup)
 {
 	struct tlk_ring *ring;
-	int error;
 
 	BUILD_BUG_ON(TL_RING_BYTES(1) % PAGE_SIZE);
 	BUILD_BUG_ON(TLK_RING_PAGES_MAX * PAGE_SIZE != TL_RING_BYTES(TL_ENTRIES_MAX));
 
 	ring = kzalloc(sizeof(*ring), GFP_KERNEL_ACCOUNT);
 	if (!ring)
-		return ERR_PTR(-ENOMEM);
+		return NULL;
 	ring->mask = setup->entries - 1;
-	ring->flags = setup->flags;
-	error = pages_alloc(ring, TL_RING_BYTES(setup->entries) >> PAGE_SHIFT);
-	if (error) {
-		kfree(ring);
-		return ERR_PTR(error);
+	if (setup->flags & TL_SETUP_WORKERS) {
+		ring->workers = tlk_workers_create(setup);
+		if (!ring->workers)
+			goto err_ring;
 	}
+	if (pages_alloc(ring, TL_RING_BYTES(setup->entries) >> PAGE_SHIFT))
+		goto err_workers;
+	ring->submit = (void *)ring->requests + TL_RING_SUBMIT_OFFSET(setup->entries);
 	ring->mm = current->mm;
 	mmgrab(ring->mm);
 	return ring;
+
+err_workers:
+	if (ring->workers)
+		tlk_workers_destroy(ring->workers);
+err_ring:
+	kfree(ring);
+	return NULL;
 }
 
 void tlk_ring_free(struct tlk_ring *ring)
 {
 	mmdrop(ring->mm);
 	pages_free(ring);
+	if (ring->workers)
+		tlk_workers_destroy(ring->workers);
 	kfree(ring);
 }
 
@@ -102,8 +112,8 @@ int tlk_ring_setup(struct file *file, const struct tl_setup *setup)
 	if (error)
 		return error;
 	ring = ring_create(setup);
-	if (IS_ERR(ring))
-		return PTR_ERR(ring);
+	if (!ring)
+		return -ENOMEM;
 	/* Publishes the ring; pairs with the acquire in tlk_ring_of(). The first of two wins. */
 	if (cmpxchg_release(&file->private_data, NULL, (void *)ring)) {
 		tlk_ring_free(ring);

@@ -11,6 +11,8 @@
 #include <linux/mm_types.h>
 #include <linux/trapless.h>
 
+struct tlk_workers;
+
 /*
  * Written by the threads of one process at once. Each count is exact: they are the proof that
  * every call was really made.
@@ -32,10 +34,11 @@ struct tlk_counts {
  */
 struct tlk_ring {
 	struct tl_request *requests;	/* shared with user space: read once, trust nothing */
+	const u32 *submit;		/* shared: the requester's slot numbers (worker rings) */
 	u32 mask;			/* entries - 1 */
-	u32 flags;			/* TL_SETUP_* */
 	struct mm_struct *mm;		/* pinned (mmgrab), so no other process can get its address */
 	struct tlk_counts counts;
+	struct tlk_workers *workers;	/* the queue of a worker ring, else NULL */
 	struct page **pages;
 	unsigned int page_count;
 };

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * On whose behalf a call is made: what has to be equal for one thread to stand in for another.
+ */
+#ifndef TLK_IDENTITY_H
+#define TLK_IDENTITY_H
+
+#include <linux/types.h>
+
+struct cred;
+
+/*
+ * cred is a reference. The others are only compared and never followed: threads of one process
+ * share them unless they were asked not to.
+ */
+struct tlk_identity {
+	const struct cred *cred;
+	const void *filter;		/* seccomp */
+	const void *files;
+	const void *fs;			/* root, working directory, umask */
+	const void *namespaces;
+};
+
+void tlk_identity_take(struct tlk_identity *identity);	/* the current thread's */
+void tlk_identity_put(struct tlk_identity *identity);
+
+bool tlk_identity_is_current(const struct tlk_identity *identity);
+
+#endif /* TLK_IDENTITY_H */
