@@ -16,6 +16,9 @@ from trapless import cache, kbuild
 from trapless.console import Progress, TraplessError
 from trapless.kernel import Kernel
 
+ROOT = Path("/")
+"""The machine meant; tests put another in its place."""
+
 MODULE = "trapless"
 DEVICE = Path("/dev/trapless")
 LAB_INSTEAD = "the lab runs it on a kernel of its own, without root: trapless lab -- CMD"
@@ -31,7 +34,7 @@ def load(progress: Progress, parameters: Sequence[str] = ()) -> None:
     if is_loaded():
         raise TraplessError("the module is loaded already; unload it first: trapless module unload")
     _need_root("loading the module")
-    if _read("/proc/sys/kernel/modules_disabled") == "1":
+    if _read(ROOT / "proc/sys/kernel/modules_disabled") == "1":
         raise TraplessError(
             "this machine has switched off the loading of modules until it is booted again "
             f"(sysctl kernel.modules_disabled=1); {LAB_INSTEAD}"
@@ -53,31 +56,31 @@ def unload(_progress: Progress) -> None:
     cache.require_tools({"rmmod": "kmod"}, "unloading the module")
     said = _run(["rmmod", MODULE])
     if said is not None:
-        users = ", ".join(f"{pid} ({name})" for pid, name in device_users(Path("/proc")))
+        users = ", ".join(f"{pid} ({name})" for pid, name in device_users(ROOT / "proc"))
         held = f"; these processes have {DEVICE} open: {users}" if users else ""
         raise TraplessError(f"the kernel did not unload the module: {said}{held}")
 
 
-def is_loaded(sys_module: Path = Path("/sys/module")) -> bool:
+def is_loaded() -> bool:
     """Whether the running kernel has the module."""
-    return (sys_module / MODULE).is_dir()
+    return (ROOT / "sys" / "module" / MODULE).is_dir()
 
 
 def host_kernel() -> Kernel:
     """The running kernel, as something a module can be built for."""
     release = os.uname().release
-    if not Path("/proc/modules").exists():
+    if not (ROOT / "proc" / "modules").exists():
         raise TraplessError(
             f"this machine's kernel ({release}) takes no modules: it was built without "
             f"CONFIG_MODULES; {LAB_INSTEAD}"
         )
-    build_dir = Path("/lib/modules") / release / "build"
+    build_dir = ROOT / "lib" / "modules" / release / "build"
     if not (build_dir / "Makefile").exists():
         raise TraplessError(
             f"there are no headers for this machine's kernel ({build_dir} is missing); on Debian: "
             f"apt-get install linux-headers-{release}. Or {LAB_INSTEAD}"
         )
-    image = Path("/boot") / f"vmlinuz-{release}"
+    image = ROOT / "boot" / f"vmlinuz-{release}"
     return Kernel("host", release, image, build_dir, build_dir.parent)
 
 
@@ -121,8 +124,8 @@ def _run(argv: Sequence[str]) -> str | None:
     return None if answer.returncode == 0 else answer.stderr.strip() or f"{argv[0]} failed"
 
 
-def _read(path: str) -> str:
+def _read(path: Path) -> str:
     try:
-        return Path(path).read_text().strip()
+        return path.read_text().strip()
     except OSError:
         return ""

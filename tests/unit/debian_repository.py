@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A Debian repository in a folder, signed with a key made for it: for tests without a network.
+
+It owns the making of packages, index and signature, as a real mirror has them. It owns no test.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from trapless.apt_sources import Mirror
+
+TOOLS = ("apt-get", "dpkg-deb", "gpg", "gpgv")
+COMPONENT = "main/binary-amd64"
+
+
+def can_run() -> bool:
+    """Whether this machine has what a Debian repository is made and read with."""
+    return all(shutil.which(tool) for tool in TOOLS)
+
+
+class Repository:
+    """Packages are added with `add`; `publish` writes and signs the index of one suite."""
+
+    def __init__(self, folder: Path, suite: str) -> None:
+        self.folder = folder
+        self.suite = suite
+        self._stanzas: list[str] = []
+        self._home = folder / "gpg"
+        self._home.mkdir(mode=0o700, parents=True)
+        self._gpg("--quick-generate-key", "test", "ed25519", "sign", "never")
+        self.key = folder / "key.asc"
+        self.key.write_bytes(self._gpg("--armor", "--export", "test"))
+
+    @property
+    def mirror(self) -> Mirror:
+        return Mirror(f"file:{self.folder}", None, str(self.key))
+
+    def add(
+        self, name: str, version: str, files: Mapping[str, bytes], *, depends: str = ""
+    ) -> Path:
+        """Make a package that holds `files`; its path in the pool."""
+        tree = self.folder / "trees" / f"{name}_{version}"
+        for path, content in files.items():
+            (tree / path).parent.mkdir(parents=True, exist_ok=True)
+            (tree / path).write_bytes(content)
+        control = (
+            f"Package: {name}\nVersion: {version}\nArchitecture: amd64\n"
+            f"Maintainer: nobody <nobody@invalid>\nDescription: for a test\n"
+            + (f"Depends: {depends}\n" if depends else "")
+        )
+        (tree / "DEBIAN").mkdir(parents=True, exist_ok=True)
+        (tree / "DEBIAN").chmod(0o755)
+        (tree / "DEBIAN" / "control").write_text(control)
+        pool = self.folder / "pool"
+        pool.mkdir(exist_ok=True)
+        deb = pool / f"{name}_{version.replace(':', '%3a')}_amd64.deb"
+        subprocess.run(
+            ["dpkg-deb", "--build", "-Znone", tree, deb], check=True, capture_output=True
+        )
+        content = deb.read_bytes()
+        self._stanzas.append(
+            f"{control}Filename: pool/{deb.name}\nSize: {len(content)}\n"
+            f"SHA256: {hashlib.sha256(content).hexdigest()}\n"
+        )
+        return deb
+
+    def publish(self) -> None:
+        """Write Packages and a signed InRelease."""
+        dist = self.folder / "dists" / self.suite
+        (dist / COMPONENT).mkdir(parents=True, exist_ok=True)
+        packages = "\n".join(self._stanzas).encode()
+        (dist / COMPONENT / "Packages").write_bytes(packages)
+        digest = hashlib.sha256(packages).hexdigest()
+        release = (
+            f"Origin: test\nSuite: {self.suite}\nCodename: {self.suite}\n"
+            f"Date: Thu, 01 Jan 2026 00:00:00 UTC\nArchitectures: amd64\nComponents: main\n"
+            f"SHA256:\n {digest} {len(packages)} {COMPONENT}/Packages\n"
+        )
+        (dist / "Release").write_text(release)
+        (dist / "InRelease").unlink(missing_ok=True)
+        self._gpg("--clearsign", "--output", str(dist / "InRelease"), str(dist / "Release"))
+
+    def _gpg(self, *arguments: str) -> bytes:
+        argv = ["gpg", "--homedir", str(self._home), "--batch", "--passphrase", "", *arguments]
+        return subprocess.run(argv, check=True, capture_output=True).stdout
+
+    def close(self) -> None:
+        """End the key agent that gpg left running."""
+        subprocess.run(["gpgconf", "--homedir", str(self._home), "--kill", "all"], check=False)

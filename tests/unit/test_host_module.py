@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Loading the module into this machine's kernel: refused with the reason, and never by accident.
+
+It owns the tests of host_module.py. None of them loads anything.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trapless import host_module
+from trapless.console import Silent, TraplessError
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine in a folder: nothing is loaded, its kernel takes modules, we are root."""
+    monkeypatch.setattr(host_module, "ROOT", tmp_path)
+    monkeypatch.setattr(host_module.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(host_module, "_run", lambda argv: pytest.fail(f"ran {argv}"))
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc" / "modules").touch()
+    return tmp_path
+
+
+def headers(host: Path) -> None:
+    build = host / "lib" / "modules" / host_module.os.uname().release / "build"
+    build.mkdir(parents=True)
+    (build / "Makefile").touch()
+
+
+def loaded(host: Path) -> None:
+    (host / "sys" / "module" / "trapless").mkdir(parents=True)
+
+
+def test_a_kernel_without_modules_says_so(host: Path) -> None:
+    (host / "proc" / "modules").unlink()
+    for attempt in (host_module.build, host_module.load):
+        with pytest.raises(TraplessError, match=r"takes no modules.*trapless lab"):
+            attempt(Silent())
+
+
+def test_missing_headers_are_named(host: Path) -> None:
+    with pytest.raises(TraplessError, match=r"apt-get install linux-headers-"):
+        host_module.build(Silent())
+
+
+def test_loading_needs_root(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_module.os, "geteuid", lambda: 1000)
+    with pytest.raises(TraplessError, match="sudo"):
+        host_module.load(Silent())
+    loaded(host)
+    with pytest.raises(TraplessError, match="sudo"):
+        host_module.unload(Silent())
+
+
+def test_a_loaded_module_is_not_loaded_again(host: Path) -> None:
+    loaded(host)
+    with pytest.raises(TraplessError, match="loaded already"):
+        host_module.load(Silent())
+
+
+def test_a_module_that_is_not_there_cannot_be_unloaded(host: Path) -> None:
+    with pytest.raises(TraplessError, match="not loaded"):
+        host_module.unload(Silent())
+
+
+def test_a_machine_that_switched_modules_off_says_so(host: Path) -> None:
+    sysctl = host / "proc" / "sys" / "kernel" / "modules_disabled"
+    sysctl.parent.mkdir(parents=True)
+    sysctl.write_text("1\n")
+    headers(host)
+    with pytest.raises(TraplessError, match="modules_disabled"):
+        host_module.load(Silent())
+
+
+def test_the_module_that_was_built_is_loaded(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    headers(host)
+    ran: list[list[str]] = []
+    monkeypatch.setattr(host_module.kbuild, "module_for", lambda *_: Path("/x.ko"))
+    monkeypatch.setattr(host_module.cache, "require_tools", lambda *_: None)
+    monkeypatch.setattr(host_module, "_run", lambda argv: ran.append(list(argv)))
+    host_module.load(Silent(), ("parameter=1",))
+    assert ran == [["insmod", "/x.ko", "parameter=1"]]
+
+
+@pytest.mark.parametrize(
+    ("said", "means"),
+    [
+        ("insmod: ERROR: could not insert module: Key was rejected by service", "Secure Boot"),
+        ("insmod: ERROR: could not insert module: Operation not permitted", "locked down"),
+        ("insmod: ERROR: could not insert module: Invalid module format", "reboot"),
+        ("insmod: ERROR: could not insert module: No such device", "dmesg"),
+    ],
+)
+def test_a_refusal_is_explained(
+    host: Path, monkeypatch: pytest.MonkeyPatch, said: str, means: str
+) -> None:
+    headers(host)
+    monkeypatch.setattr(host_module.kbuild, "module_for", lambda *_: Path("/x.ko"))
+    monkeypatch.setattr(host_module.cache, "require_tools", lambda *_: None)
+    monkeypatch.setattr(host_module, "_run", lambda _: said)
+    with pytest.raises(TraplessError) as caught:
+        host_module.load(Silent())
+    assert said in str(caught.value)
+    assert means in str(caught.value)
+
+
+def test_who_uses_the_device_is_named(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded(host)
+    for pid, target in ((7, "/dev/trapless"), (8, "/dev/null")):
+        (host / "proc" / str(pid) / "fd").mkdir(parents=True)
+        (host / "proc" / str(pid) / "comm").write_text(f"server{pid}\n")
+        (host / "proc" / str(pid) / "fd" / "3").symlink_to(target)
+    monkeypatch.setattr(host_module.cache, "require_tools", lambda *_: None)
+    monkeypatch.setattr(host_module, "_run", lambda _: "rmmod: Module trapless is in use")
+    with pytest.raises(TraplessError, match=r"in use; these processes.*: 7 \(server7\)$"):
+        host_module.unload(Silent())
