@@ -9,7 +9,6 @@ everything that cleans up has run.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from pathlib import Path
@@ -229,11 +228,6 @@ def main() -> None:
         sys.exit(error.exit_code)
     except TraplessError as error:
         _leave(str(error), error.status)
-    except BrokenPipeError:
-        # The reader of our output has gone (`trapless doctor | head`). Not an error of ours; keep
-        # the interpreter from complaining when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(128 + signal.SIGPIPE)
 
 
 def _leave(message: str, status: int) -> NoReturn:

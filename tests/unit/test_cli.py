@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The command's face: help for everything, statuses as promised, errors as one message.
+
+What the commands do is tested with the parts that do it.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+
+from trapless import __version__, cli
+
+ROOT = Path(__file__).resolve().parents[2]
+LAUNCHER = ROOT / "bin" / "trapless"
+
+
+def trapless(*arguments, **options):
+    return subprocess.run(
+        [str(LAUNCHER), *arguments], capture_output=True, text=True, timeout=50, **options
+    )
+
+
+def commands(group=cli.cli, path=()):
+    for name, command in group.commands.items():
+        yield (*path, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+
+
+@pytest.mark.parametrize("path", [path for path, _ in commands()], ids=" ".join)
+def test_every_command_explains_itself(path):
+    run = trapless(*path, "--help")
+    assert run.returncode == 0
+    assert "Usage: trapless " + " ".join(path) in run.stdout
+
+
+@pytest.mark.parametrize(("path", "command"), list(commands()), ids=lambda value: str(value))
+def test_every_option_has_a_purpose(path, command):
+    for option in command.params:
+        if isinstance(option, click.Option) and option.name not in {"cpus", "timeout", "help"}:
+            assert option.help, f"{' '.join(path)} {option.opts[0]}"
+
+
+def test_help_is_quick_and_imports_no_part():
+    began = time.monotonic()
+    code = (
+        "import sys; from trapless import cli; "
+        "print([m for m in sys.modules if m in ('matplotlib', 'jinja2', 'trapless.lab')])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert run.stdout == "[]\n"
+    assert time.monotonic() - began < 5
+
+
+def test_the_version_is_that_of_the_project():
+    assert f'\nversion = "{__version__}"\n' in (ROOT / "pyproject.toml").read_text()
+    assert trapless("--version").stdout == f"trapless {__version__}\n"
+
+
+def test_the_launcher_works_from_anywhere_and_through_a_link(tmp_path):
+    (tmp_path / "trapless").mkdir()
+    (tmp_path / "trapless" / "__init__.py").write_text("raise SystemExit('the wrong package')")
+    link = tmp_path / "link"
+    link.symlink_to(LAUNCHER)
+    run = subprocess.run([str(link), "--version"], cwd=tmp_path, capture_output=True, text=True)
+    assert run.stdout == f"trapless {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["fly"], ["lab"], ["lab", "--cpus", "0", "--", "true"], ["report"], ["module", "x"]],
+)
+def test_wrong_usage_is_status_2(arguments):
+    run = trapless(*arguments)
+    assert run.returncode == 2
+    assert "Usage:" in run.stderr and run.stdout == ""
+
+
+def test_an_error_is_one_message_and_status_1(tmp_path):
+    run = trapless("report", str(tmp_path / "nowhere"))
+    assert run.returncode == 1
+    assert run.stderr.startswith("trapless: ") and run.stderr.count("\n") == 1
+    assert "no such folder" in run.stderr and "Traceback" not in run.stderr
+
+
+STANDIN = """
+import sys, time
+from trapless import cli, experiments
+def evaluate(*_, **__):
+    try:
+        print("running", flush=True)
+        time.sleep(40)
+    finally:
+        print("cleaned up", flush=True)
+experiments.evaluate = evaluate
+sys.argv = ["trapless", "evaluate"]
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "word"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+def test_a_signal_ends_with_its_status_after_cleaning_up(number, status, word):
+    run = subprocess.Popen(
+        [sys.executable, "-c", STANDIN], cwd=ROOT, text=True, stdout=-1, stderr=-1
+    )
+    assert run.stdout.readline() == "running\n"
+    run.send_signal(number)
+    out, err = run.communicate(timeout=30)
+    assert (run.returncode, out) == (status, "cleaned up\n")
+    assert word in err and "Traceback" not in err
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    code = (
+        "import os, sys; from trapless import cli, experiments; "
+        "experiments.names = lambda: ('name',) * 100000; "
+        "sys.argv = ['trapless', 'evaluate', '--list']; cli.main()"
+    )
+    run = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=-1, stderr=-1, text=True)
+    run.stdout.read(10)
+    run.stdout.close()
+    assert run.stderr.read() == ""
+    assert run.wait(timeout=30) in (0, 1)  # as the version of click has it

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The report is made from saved files alone, shows every number, and fetches nothing.
+
+Missing, damaged and foreign files are each refused by a message that names the file. The
+experiments themselves are stood in for; what they find is tested where they live.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from trapless import experiments, readme, report, results, tables, text_report
+from trapless.console import Silent, TraplessError
+from trapless.figures import Figure, Mark, Series, Table
+from trapless.results import Claim, Metric, Result
+
+VOID = {"meta", "br", "img", "input", "hr", "path", "use", "rect"}
+
+
+def a_result(name="made-up", first=378.0):
+    metrics = {
+        f"getppid.{mechanism}.n{n}.instructions": Metric(value, "instructions", "counted", 3)
+        for mechanism, values in {
+            "plain": (first, 347.0),
+            "batch": (516.0, 151.0),
+            "io_uring": (977.0, 306.0),
+        }.items()
+        for n, value in zip((1, 32), values, strict=True)
+    }
+    metrics["getppid.batch.n32.ratio"] = Metric(0.52, "ratio", "measured", 7, 0.04)
+    metrics["getppid.batch.break_even.n"] = Metric(2, "n", "counted", 3)
+    claims = (
+        Claim("wsc-int", "wrapped-system-call", "N = 2", "N = 2", True),
+        Claim("wsc-sysenter", "wrapped-system-call", "N = 32", "N = 3", False, "<b>door</b> & co"),
+        Claim("psc-best", "parallel-system-call", "up to 76%", "-", None, "one CPU"),
+    )
+    return Result(name, "1.2.3-stock", "tcg", "2 CPUs", metrics, claims)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A folder with one experiment that this version does not know."""
+    results.save(a_result(), tmp_path / "made-up")
+    meta = {"date": "2001-02-03", "qemu": ["qemu", "-m", "1G"], "provenance": {"image": "1.2.3"}}
+    meta["checks"] = [{"name": "calls made", "ok": True, "detail": "64 of 64"}]
+    meta["command"] = ["trapless", "evaluate", "made-up"]
+    (tmp_path / "made-up" / "meta.json").write_text(json.dumps(meta))
+    return tmp_path
+
+
+@pytest.fixture
+def known(saved, monkeypatch):
+    """The same with raw data, and an experiment that analyses it to a first value of 400."""
+    (saved / "made-up" / "raw.jsonl").write_text("{}\n")
+    x, y = (1.0, 2.0), (3.0, 4.0)
+    drawn = (
+        Figure("f", "A figure", "x", "y", (Series("batch", x, y),), marks=(Mark(2, "paper"),)),
+        Table("t", "A table", ("what", "how many"), (("crossings", "17"),), "From the raw data."),
+    )
+    part = experiments.Spec("made-up", "paper", "What is asked?", "How.", ("A limit.",), ())
+    monkeypatch.setattr(experiments, "names", lambda: ("made-up",))
+    monkeypatch.setattr(experiments, "get", lambda name: part)
+    monkeypatch.setattr(experiments, "analyse", lambda name, folder: a_result(first=400.0))
+    monkeypatch.setattr(experiments, "figures", lambda name, folder: drawn)
+    return saved
+
+
+class Balanced(HTMLParser):
+    """Fails on a tag that closes what is not open; collects all text and attributes."""
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+        self.words = []
+        self.attributes = []
+
+    def handle_starttag(self, tag, attrs):
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.attributes += attrs
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open and self.open.pop() == tag, f"</{tag}> at {self.getpos()}"
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def parsed(page):
+    parser = Balanced()
+    parser.feed(page)
+    parser.close()
+    assert parser.open == []
+    return parser
+
+
+def test_the_page_is_whole_and_shows_every_number(saved):
+    page = report.write(saved, Silent()).read_text()
+    words = " ".join(parsed(page).words)
+    for metric in a_result().metrics.values():
+        assert tables.number(metric.value) in words
+    for text in ("N = 3", "door", "does not hold", "64 of 64", "trapless evaluate made-up"):
+        assert text in words
+
+
+def test_the_page_fetches_nothing_and_runs_nothing(saved):
+    page = report.write(saved, Silent()).read_text()
+    assert "<script" not in page and "<link" not in page and "@import" not in page
+    for name, value in parsed(page).attributes:
+        if name in {"href", "xlink:href", "src"}:
+            assert value.startswith("#")
+    assert not re.findall(r"url\((?!#)", page)
+
+
+def test_text_from_files_is_escaped(saved):
+    page = report.write(saved, Silent()).read_text()
+    assert "<b>door</b>" not in page and "&lt;b&gt;door&lt;/b&gt; &amp; co" in page
+
+
+def test_the_same_files_make_the_same_report(saved):
+    first = [report.write(saved, Silent()).read_bytes(), (saved / "report.txt").read_bytes()]
+    again = [report.write(saved, Silent()).read_bytes(), (saved / "report.txt").read_bytes()]
+    assert first == again
+
+
+def test_the_text_is_plain_and_narrow(saved):
+    report.write(saved, Silent())
+    text = (saved / "report.txt").read_text()
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) <= text_report.FILE_COLUMNS
+    for word in ("516", "151", "0.52", "counted", "measured", "does not hold", "1 left open"):
+        assert word in text
+
+
+def test_results_come_from_the_raw_data_where_that_is_there(known):
+    page = report.write(known, Silent()).read_text()
+    assert results.load(known / "made-up").metrics["getppid.plain.n1.instructions"].value == 400
+    words = " ".join(parsed(page).words)
+    for text in ("400", "What is asked?", "A limit.", "A figure", "crossings", "17"):
+        assert text in words
+
+
+def test_without_raw_data_the_saved_numbers_stand_and_it_is_said(known):
+    (known / "made-up" / "raw.jsonl").unlink()
+    page = report.write(known, Silent()).read_text()
+    assert "raw data is not here" in page
+    assert results.load(known / "made-up").metrics["getppid.plain.n1.instructions"].value == 378
+
+
+def test_an_experiment_that_was_cut_short_is_named(saved):
+    (saved / "cut-short").mkdir()
+    (saved / "cut-short" / "meta.json").write_text("{}")
+    page = report.write(saved, Silent()).read_text()
+    assert "cut-short" in page and "not finished" in page
+    assert "cut-short: begun and not finished" in (saved / "report.txt").read_text()
+
+
+def test_other_folders_are_left_alone(saved):
+    (saved / "holiday").mkdir()
+    assert "holiday" not in report.write(saved, Silent()).read_text()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: None, "no such folder"),
+        (lambda path: path.write_text(""), "not a folder"),
+        (lambda path: path.mkdir(), "holds no results"),
+        (lambda path: (path / "x").mkdir(parents=True), "holds no results"),
+    ],
+)
+def test_a_folder_without_results_is_refused(make, message, tmp_path):
+    path = tmp_path / "results"
+    make(path)
+    with pytest.raises(TraplessError, match=message):
+        report.write(path, Silent())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("result.json", '{"experiment": ', "not JSON"),
+        ("result.json", a_result("other").to_json(), "is the result of 'other'"),
+        ("meta.json", "[1]", "not an object"),
+        ("meta.json", "{", "damaged"),
+    ],
+)
+def test_a_damaged_file_is_refused_by_name(saved, name, content, message):
+    path = saved / "made-up" / name
+    path.write_text(content)
+    with pytest.raises(TraplessError) as raised:
+        report.write(saved, Silent())
+    assert str(path) in str(raised.value) and message in str(raised.value)
+    assert not (saved / "report.html").exists()
+
+
+def test_the_command_prints_the_text(saved, capsys):
+    report.run(saved, readme=None, progress=Silent())
+    assert "Of 3 published claims" in capsys.readouterr().out
+
+
+def test_the_readme_part_lies_between_its_markers(saved):
+    page = saved / "README.md"
+    page.write_text(f"before\n{readme.BEGIN}\nstale text\n{readme.END}\nafter\n")
+    read = report.read(saved, Silent())
+    readme.rewrite(page, read)
+    text = page.read_text()
+    assert text.startswith("before\n") and text.endswith("after\n") and "stale text" not in text
+    assert "| getppid | 347 | 151 | 306 | N = 2 |" in text
+    assert (saved / readme.PICTURE_NAME).read_text().startswith("<svg")
+    readme.rewrite(page, read)
+    assert page.read_text() == text
+
+
+def test_a_readme_without_markers_is_left_alone(saved):
+    page = saved / "README.md"
+    page.write_text("mine\n")
+    with pytest.raises(TraplessError, match="no place for results"):
+        readme.rewrite(page, report.read(saved, Silent()))
+    assert page.read_text() == "mine\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (3, "3"), (1234.4, "1,234"), (131.37, "131"), (13.37, "13.4"), (0.524, "0.52"),
+     (0.0123, "0.0123"), (-2.5, "-2.50"), (1e6, "1,000,000")],
+)  # fmt: skip
+def test_numbers_have_the_digits_they_deserve(value, text):
+    assert tables.number(value) == text
+
+
+def test_a_series_with_unequal_lengths_is_refused():
+    with pytest.raises(ValueError, match="2 x but 1 y"):
+        Series("batch", (1, 2), (1,))
+    with pytest.raises(ValueError, match="1 columns but a row has 2"):
+        Table("t", "T", ("a",), (("1", "2"),))
+
+
+def test_a_narrow_terminal_loses_no_number(saved):
+    from rich.console import Console
+
+    stream = io.StringIO()
+    text_report._print(Console(file=stream, width=60), report.read(saved, Silent()))
+    assert "516" in stream.getvalue() and "977" in stream.getvalue()
