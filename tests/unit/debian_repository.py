@@ -23,22 +23,41 @@ def can_run() -> bool:
     return all(shutil.which(tool) for tool in TOOLS)
 
 
+class Signer:
+    """A key made for the tests, in a keyring of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._home = folder / "gpg"
+        self._home.mkdir(mode=0o700)
+        self._gpg("--quick-generate-key", "test", "ed25519", "sign", "never")
+        self.public = folder / "key.asc"
+        self.public.write_bytes(self._gpg("--armor", "--export", "test"))
+
+    def sign(self, file: Path, signed: Path) -> None:
+        signed.unlink(missing_ok=True)
+        self._gpg("--clearsign", "--output", str(signed), str(file))
+
+    def close(self) -> None:
+        """End the key agent that gpg left running."""
+        subprocess.run(["gpgconf", "--homedir", str(self._home), "--kill", "all"], check=False)
+
+    def _gpg(self, *arguments: str) -> bytes:
+        argv = ["gpg", "--homedir", str(self._home), "--batch", "--passphrase", "", *arguments]
+        return subprocess.run(argv, check=True, capture_output=True).stdout
+
+
 class Repository:
     """Packages are added with `add`; `publish` writes and signs the index of one suite."""
 
-    def __init__(self, folder: Path, suite: str) -> None:
+    def __init__(self, folder: Path, suite: str, signer: Signer) -> None:
         self.folder = folder
         self.suite = suite
+        self._signer = signer
         self._stanzas: list[str] = []
-        self._home = folder / "gpg"
-        self._home.mkdir(mode=0o700, parents=True)
-        self._gpg("--quick-generate-key", "test", "ed25519", "sign", "never")
-        self.key = folder / "key.asc"
-        self.key.write_bytes(self._gpg("--armor", "--export", "test"))
 
     @property
     def mirror(self) -> Mirror:
-        return Mirror(f"file:{self.folder}", None, str(self.key))
+        return Mirror(f"file:{self.folder}", None, str(self._signer.public))
 
     def add(
         self, name: str, version: str, files: Mapping[str, bytes], *, depends: str = ""
@@ -57,7 +76,7 @@ class Repository:
         (tree / "DEBIAN").chmod(0o755)
         (tree / "DEBIAN" / "control").write_text(control)
         pool = self.folder / "pool"
-        pool.mkdir(exist_ok=True)
+        pool.mkdir(parents=True, exist_ok=True)
         deb = pool / f"{name}_{version.replace(':', '%3a')}_amd64.deb"
         subprocess.run(
             ["dpkg-deb", "--build", "-Znone", tree, deb], check=True, capture_output=True
@@ -82,13 +101,4 @@ class Repository:
             f"SHA256:\n {digest} {len(packages)} {COMPONENT}/Packages\n"
         )
         (dist / "Release").write_text(release)
-        (dist / "InRelease").unlink(missing_ok=True)
-        self._gpg("--clearsign", "--output", str(dist / "InRelease"), str(dist / "Release"))
-
-    def _gpg(self, *arguments: str) -> bytes:
-        argv = ["gpg", "--homedir", str(self._home), "--batch", "--passphrase", "", *arguments]
-        return subprocess.run(argv, check=True, capture_output=True).stdout
-
-    def close(self) -> None:
-        """End the key agent that gpg left running."""
-        subprocess.run(["gpgconf", "--homedir", str(self._home), "--kill", "all"], check=False)
+        self._signer.sign(dist / "Release", dist / "InRelease")

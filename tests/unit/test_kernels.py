@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from debian_repository import Repository, can_run
+from debian_repository import Repository, Signer, can_run
 
 from trapless import kernel as kernel_record
 from trapless import kernels, packages
@@ -38,18 +38,24 @@ def bz_image(release: str) -> bytes:
     return bytes(image)
 
 
+@pytest.fixture(scope="module")
+def signer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Signer]:
+    made = Signer(tmp_path_factory.mktemp("signer"))
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repository]:
+def mirror(tmp_path: Path, signer: Signer, monkeypatch: pytest.MonkeyPatch) -> Repository:
     """A mirror that offers two versions of a kernel, with its headers and a few others."""
     monkeypatch.setenv("TRAPLESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("TRAPLESS_REFRESH", raising=False)
-    made = Repository(tmp_path / "mirror", "teststable")
+    made = Repository(tmp_path / "mirror", "teststable", signer)
     monkeypatch.setattr(packages, "machine_mirror", lambda: made.mirror)
     monkeypatch.setattr(kernels, "SUPPORTED", (SPEC,))
     another_process(monkeypatch)
     offer(made, RELEASE, "9.9.1-1")
-    yield made
-    made.close()
+    return made
 
 
 def another_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from debian_repository import Repository, can_run
+from debian_repository import Repository, Signer, can_run
 
 from trapless import packages
 from trapless.apt_sources import (
@@ -28,17 +28,23 @@ from trapless.packages import Archive, Package, parse_uris
 needs_apt = pytest.mark.skipif(not can_run(), reason="needs apt, dpkg-deb and gpg")
 
 
+@pytest.fixture(scope="module")
+def signer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Signer]:
+    made = Signer(tmp_path_factory.mktemp("signer"))
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repository]:
+def repository(tmp_path: Path, signer: Signer, monkeypatch: pytest.MonkeyPatch) -> Repository:
     monkeypatch.setenv("TRAPLESS_CACHE", str(tmp_path / "cache"))
-    made = Repository(tmp_path / "mirror", "teststable")
+    made = Repository(tmp_path / "mirror", "teststable", signer)
     made.add("tool", "2:1.0-1", {"usr/bin/tool": b"tool"}, depends="data (= 1.0)")
     made.add("data", "1.0", {"usr/share/data": b"data" * 1000})
     made.add("meta", "1", {"usr/share/meta": b"1"}, depends="thing-1.0-amd64 (= 1), data | tool")
     made.add("meta", "2", {"usr/share/meta": b"2"}, depends="thing-2.0-amd64 (= 2)")
     made.publish()
-    yield made
-    made.close()
+    return made
 
 
 @pytest.fixture
