@@ -64,21 +64,26 @@ def doctor(calls: bool) -> None:
     metavar="NAME|PATH",
     help="A supported kernel by name (see `trapless doctor`), 'newest', or a bzImage.",
 )
-@click.option("--cpus", type=click.IntRange(1, 64), default=2, show_default=True)
+@click.option("--cpus", type=click.IntRange(1, 64), help="Default: 2; with --icount always 1.")
 @click.option("--memory", metavar="SIZE", default="1G", show_default=True, help="As in 512M, 2G.")
 @click.option("--icount", is_flag=True, help="Count instructions instead of time; one CPU.")
 @click.option("--host-root", is_flag=True, help="Run on this machine's files, read-only.")
 @click.option("--debug", is_flag=True, help="A KASAN and lockdep kernel, built once (minutes).")
 @click.option("--no-module", is_flag=True, help="Do not load the Trapless module.")
 @click.option(
-    "--timeout", type=click.FloatRange(1), metavar="SECONDS", default=300.0, show_default=True
+    "--timeout",
+    type=click.FloatRange(1),
+    metavar="SECONDS",
+    default=300.0,
+    show_default=True,
+    help="End the VM, with an error, after this long.",
 )
 @click.option("--keep", is_flag=True, help="Keep the run's files and say where they are.")
 @click.option("-v", "--verbose", count=True, help="Show the kernel's log; twice: QEMU's command.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def lab(
     kernel: str | None,
-    cpus: int,
+    cpus: int | None,
     memory: str,
     icount: bool,
     host_root: bool,
@@ -103,7 +108,7 @@ def lab(
     with ConsoleProgress() as progress:
         config = part.LabConfig(
             kernel=kernel or default_kernel(),
-            cpus=1 if icount else cpus,
+            cpus=cpus,
             memory=memory,
             icount=icount,
             host_root=host_root,

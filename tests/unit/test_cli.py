@@ -44,7 +44,7 @@ def test_every_command_explains_itself(path):
 @pytest.mark.parametrize(("path", "command"), list(commands()), ids=lambda value: str(value))
 def test_every_option_has_a_purpose(path, command):
     for option in command.params:
-        if isinstance(option, click.Option) and option.name not in {"cpus", "timeout", "help"}:
+        if isinstance(option, click.Option) and option.name != "help":
             assert option.help, f"{' '.join(path)} {option.opts[0]}"
 
 

@@ -6,6 +6,7 @@ Machines that lack something are made of a PATH with little on it; nothing is in
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
@@ -69,15 +70,23 @@ def test_a_changed_list_of_packages_makes_the_environment_stale(tmp_path):
 
 
 def test_an_environment_that_cannot_be_made_leaves_the_old_one(tmp_path):
+    """python3 here is one that cannot make environments."""
     (tmp_path / "scripts").mkdir()
     script = shutil.copy(SETUP, tmp_path / "scripts" / "setup")
-    text = (ROOT / "pyproject.toml").read_text().replace('"rich>=', '"./no-such-package>=')
-    (tmp_path / "pyproject.toml").write_text(text)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv" / "old").write_text("kept")
-    run = setup(script=script)
+    python = tmp_path / "bin" / "python3"
+    python.parent.mkdir()
+    python.write_text(
+        "#!/bin/sh\n"
+        '[ "$1 $2" != "-m venv" ] || { mkdir "$3"; echo "no space left"; exit 1; }\n'
+        f'exec {shutil.which("python3")} "$@"\n'
+    )
+    python.chmod(0o755)
+    run = setup(script=script, env=os.environ | {"PATH": f"{python.parent}:{os.environ['PATH']}"})
     assert run.returncode == 1
-    assert "making .venv failed" in run.stderr
+    assert "no space left" in run.stderr and "making .venv failed" in run.stderr
     assert (tmp_path / ".venv" / "old").read_text() == "kept"
     assert not (tmp_path / ".venv.new").exists()
 
