@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A thread whose calls the kernel's audit records finds the doors -EBUSY, so that no call escapes
+ * the record. Audit cannot be taken back: this test leaves a rule that spares later processes.
+ */
+#include <linux/audit.h>
+#include <linux/netlink.h>
+#include <sys/socket.h>
+
+#include "ring.h"
+
+static int audit_fd;
+
+/* Sends one message to the audit subsystem; returns its answer, 0 or -errno. */
+static int audit_send(uint16_t type, const void *data, size_t size)
+{
+	struct {
+		struct nlmsghdr header;
+		char data[2048];
+	} message = { .header = {
+		.nlmsg_len = (uint32_t)NLMSG_LENGTH(size), .nlmsg_type = type,
+		.nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK, .nlmsg_seq = 1,
+	} };
+	struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
+	struct nlmsgerr *answer;
+
+	CHECK(size <= sizeof(message.data));
+	memcpy(NLMSG_DATA(&message.header), data, size);
+	MUST(sendto(audit_fd, &message, message.header.nlmsg_len, 0, (struct sockaddr *)&kernel,
+		    sizeof(kernel)));
+	do
+		MUST(recv(audit_fd, &message, sizeof(message), 0));
+	while (message.header.nlmsg_type != NLMSG_ERROR);
+	answer = NLMSG_DATA(&message.header);
+	return answer->error;
+}
+
+static void audited(void)
+{
+	struct ring ring = ring_open(4);
+
+	ring_put(&ring, 0, SYS_getpid);
+	CHECK_EQ(ring_batch(&ring, 0, 1), -EBUSY);
+	CHECK_EQ(ring_state(&ring, 0), TL_SUBMITTED);
+	CHECK_EQ(ring_stats(&ring).bypassed, 1);
+}
+
+static void spared(void)
+{
+	struct ring ring = ring_open(4);
+
+	CHECK_EQ(batch_call(&ring, SYS_getpid), getpid());
+}
+
+int main(void)
+{
+	struct audit_status on = { .mask = AUDIT_STATUS_ENABLED, .enabled = 1 };
+	struct audit_status off = { .mask = AUDIT_STATUS_ENABLED, .enabled = 0 };
+	struct audit_rule_data never = { .flags = AUDIT_FILTER_TASK, .action = AUDIT_NEVER };
+	int error, status;
+
+	audit_fd = socket(AF_NETLINK, SOCK_RAW, NETLINK_AUDIT);
+	if (audit_fd < 0)
+		SKIP("no audit: %s", strerror(errno));
+	error = audit_send(AUDIT_SET, &on, sizeof(on));
+	if (error)
+		SKIP("cannot enable audit: %s", strerror(-error));
+	status = child_run(audited);
+	for (int i = 0; i < AUDIT_BITMASK_SIZE; i++)
+		never.mask[i] = UINT32_MAX;
+	CHECK_EQ(audit_send(AUDIT_ADD_RULE, &never, sizeof(never)), 0);
+	CHECK_EQ(audit_send(AUDIT_SET, &off, sizeof(off)), 0);
+	CHECK_EXITED(status, 0);
+	CHECK_EXITED(child_run(spared), 0);
+	return 0;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * filter.h - seccomp filters of one rule each, for tests that try to get past them by a batch.
+ * Filters stack: install one a call.
+ */
+#ifndef TL_TEST_FILTER_H
+#define TL_TEST_FILTER_H
+
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+
+#include "check.h"
+
+#define FILTER_ANY_ARGUMENT UINT32_MAX
+
+/*
+ * Call nr with first argument arg0 (FILTER_ANY_ARGUMENT: with any) gets `action`, all else is
+ * allowed; a call that is not of the x86-64 table kills the process. Returns what seccomp()
+ * does: a listener with SECCOMP_FILTER_FLAG_NEW_LISTENER.
+ */
+static inline int filter_install(long nr, uint32_t arg0, uint32_t action, unsigned int flags)
+{
+	uint32_t mask = arg0 == FILTER_ANY_ARGUMENT ? 0 : UINT32_MAX;
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)nr, 0, 4),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, mask),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, arg0 & mask, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, action),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof(code) / sizeof(*code), code };
+
+	MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	return MUST((int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program));
+}
+
+/* On the calling thread alone: call nr gets `action`. */
+static inline void filter_call(long nr, uint32_t action)
+{
+	filter_install(nr, FILTER_ANY_ARGUMENT, action, 0);
+}
+
+#endif /* TL_TEST_FILTER_H */

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * kill9.h - how long SIGKILL takes to end a process that is busy with the module. The best of
+ * five counts: the bound is the module's, delays by a loaded host are not.
+ */
+#ifndef TL_TEST_KILL9_H
+#define TL_TEST_KILL9_H
+
+#include "ring.h"
+
+#define KILL9_TRIES 5
+#define KILL9_BOUND_MS 100
+
+/* The child says that it is ready; the parent then waits until its first thread sleeps. */
+static int kill9_ready[2];
+
+static inline void kill9_say_ready(void)
+{
+	CHECK_EQ(write(kill9_ready[1], "r", 1), 1);
+}
+
+/* body must call kill9_say_ready() and then block for ever. */
+static inline void check_kill9_ends(void (*body)(void))
+{
+	uint64_t best_ms = UINT64_MAX;
+
+	MUST(pipe(kill9_ready));
+	for (int i = 0; i < KILL9_TRIES; i++) {
+		pid_t pid = child_start(body);
+		uint64_t begin_ms, took_ms;
+		char byte;
+
+		CHECK_EQ(read(kill9_ready[0], &byte, 1), 1);
+		wait_asleep(pid);
+		begin_ms = now_ms();
+		MUST(kill(pid, SIGKILL));
+		CHECK_KILLED(child_wait(pid), SIGKILL);
+		took_ms = now_ms() - begin_ms;
+		if (took_ms < best_ms)
+			best_ms = took_ms;
+	}
+	CHECK_WITHIN(best_ms, 0, KILL9_BOUND_MS);
+}
+
+#endif /* TL_TEST_KILL9_H */
