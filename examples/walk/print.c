@@ -259,6 +259,8 @@ static void print_record(struct walk *walk, struct record *record)
 		break;
 	case KIND_ERROR:
 		complain_error(walk, "cannot access ", record->error);
+		if (walk->options.find)	/* its name is known all the same */
+			line(walk, 0);
 		break;
 	}
 	walk->path_length = before;
