@@ -37,13 +37,15 @@ enum tl_backend {
 
 /* ---- Wrapped calls ----------------------------------------------------------------------- */
 
-/* The fields are the inline functions' business; read them through those. */
+/*
+ * The fields are the inline functions' business; read them through those. Pointers and not indices,
+ * so that queueing a call is its stores and little more.
+ */
 struct tl_batch {
-	struct tl_request *requests;	/* ring of mask + 1 requests */
-	uint32_t mask;
-	uint32_t head;			/* next to complete, free-running */
-	uint32_t tail;			/* next to fill in, free-running */
-	uint32_t entries;		/* mask + 1; all four are 0 in the child of a fork */
+	struct tl_request *requests;	/* slot 0; all four are NULL in the child of a fork */
+	struct tl_request *first;	/* oldest that waits for a flush */
+	struct tl_request *next;	/* next to fill in */
+	struct tl_request *end;		/* behind the last slot */
 };
 
 /* entries: power of two, 1..TL_ENTRIES_MAX. */
@@ -52,8 +54,9 @@ void tl_batch_destroy(struct tl_batch *batch);
 enum tl_backend tl_batch_backend(const struct tl_batch *batch);
 
 /*
- * Queue one call. Returns its slot, 0..entries-1, or -EAGAIN when all slots wait for a flush (and
- * always in the child of a fork: a batch belongs to the process that created it).
+ * Queue one call. Returns its slot: 0 for the first after a complete flush, then 1, ... entries-1;
+ * then -EAGAIN until a flush has completed all (and always in the child of a fork: a batch belongs
+ * to the process that created it).
  */
 static inline int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0, uint64_t a1,
 			       uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
@@ -69,7 +72,10 @@ int tl_batch_flush(struct tl_batch *batch);
 /* Calls that wait for a flush. */
 static inline uint32_t tl_batch_queued(const struct tl_batch *batch);
 
-/* Result of a slot, valid from the flush that completed it until the slot is used again. */
+/*
+ * Result of a slot that tl_batch_add() returned, valid from the flush that completed it until the
+ * slot is used again.
+ */
 static inline int64_t tl_batch_result(const struct tl_batch *batch, unsigned int slot);
 
 /*
@@ -137,7 +143,15 @@ struct tl_sched_stats {
 	uint64_t flushes_idle;		/* ... because nothing was ready */
 	uint64_t flushes_deadline;	/* ... because the oldest call was due */
 };
+/* The caller sets stats->size. A structure and a function of one name, as in stat(2). */
+#ifdef __cplusplus
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
+#endif
 int tl_sched_stats(const struct tl_sched *sched, struct tl_sched_stats *stats);
+#ifdef __cplusplus
+#pragma GCC diagnostic pop
+#endif
 
 /* ---- Parallel calls: the paper's five operations ----------------------------------------- */
 
@@ -183,10 +197,9 @@ int tl_call_class(uint32_t nr, const char **name, const char **reason);
 static inline int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0, uint64_t a1,
 			       uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
 {
-	uint32_t slot = batch->tail & batch->mask;
-	struct tl_request *request = &batch->requests[slot];
+	struct tl_request *request = batch->next;
 
-	if (batch->tail - batch->head >= batch->entries)
+	if (request == batch->end)
 		return -11; /* -EAGAIN, without dragging errno.h into every user */
 	request->nr = nr;
 	request->args[0] = a0;
@@ -196,18 +209,18 @@ static inline int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0,
 	request->args[4] = a4;
 	request->args[5] = a5;
 	__atomic_store_n(&request->state, TL_SUBMITTED, __ATOMIC_RELEASE);
-	batch->tail++;
-	return (int)slot;
+	batch->next = request + 1;
+	return (int)(request - batch->requests);
 }
 
 static inline uint32_t tl_batch_queued(const struct tl_batch *batch)
 {
-	return batch->tail - batch->head;
+	return (uint32_t)(batch->next - batch->first);
 }
 
 static inline int64_t tl_batch_result(const struct tl_batch *batch, unsigned int slot)
 {
-	return batch->requests[slot & batch->mask].result;
+	return batch->requests[slot].result;
 }
 
 #ifdef __cplusplus

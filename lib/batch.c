@@ -24,6 +24,13 @@ static struct batch *inner(struct tl_batch *batch)
 	return (struct batch *)(void *)batch;
 }
 
+/* Everything queued is complete: the next call takes slot 0, whose cache line is warm. */
+static void rewind_slots(struct tl_batch *shown)
+{
+	shown->first = shown->requests;
+	shown->next = shown->requests;
+}
+
 int tl_batch_create(struct tl_batch **out, unsigned int entries, unsigned int flags)
 {
 	struct tl_setup setup = { .size = sizeof(setup), .entries = entries };
@@ -46,8 +53,8 @@ int tl_batch_create(struct tl_batch **out, unsigned int entries, unsigned int fl
 	batch->shown.requests = batch->plain;
 	if (batch->backend == TL_BACKEND_MODULE)
 		batch->shown.requests = tl_object_kept(object)->ring;
-	batch->shown.mask = entries - 1;
-	batch->shown.entries = entries;
+	batch->shown.end = batch->shown.requests + entries;
+	rewind_slots(&batch->shown);
 	*out = &batch->shown;
 	return 0;
 }
@@ -55,17 +62,12 @@ int tl_batch_create(struct tl_batch **out, unsigned int entries, unsigned int fl
 void tl_batch_destroy(struct tl_batch *batch)
 {
 	if (batch)
-		tl_object_destroy(batch, batch->entries != 0);
+		tl_object_destroy(batch, batch->requests != NULL);
 }
 
 enum tl_backend tl_batch_backend(const struct tl_batch *batch)
 {
 	return ((const struct batch *)(const void *)batch)->backend;
-}
-
-static struct tl_request *request_at(const struct tl_batch *batch, uint32_t index)
-{
-	return &batch->requests[index & batch->mask];
 }
 
 static bool done(const struct tl_request *request)
@@ -74,48 +76,51 @@ static bool done(const struct tl_request *request)
 	return __atomic_load_n(&request->state, __ATOMIC_ACQUIRE) == TL_DONE;
 }
 
+/* The oldest n are complete. */
+static int completed(struct tl_batch *shown, int n)
+{
+	shown->first += n;
+	if (shown->first == shown->next)
+		rewind_slots(shown);
+	return n;
+}
+
 /* One by one and in order. A call that a handler interrupted ends the run, as it ends a batch. */
 static int flush_plain(struct batch *batch)
 {
 	struct tl_batch *shown = &batch->shown;
-	uint32_t queued = shown->tail - shown->head, n = 0;
+	struct tl_request *request = shown->first;
 
-	while (n < queued) {
-		struct tl_request *request = request_at(shown, shown->head);
+	while (request != shown->next) {
 		bool made = tl_plain_execute(request, TL_CALL_BATCH);
 
-		shown->head++;
-		n++;
 		batch->counts.crossings += made;
 		batch->counts.executed += made;
 		batch->counts.refused += !made;
-		if (request->result == -EINTR && n < queued) {
+		if (request++->result == -EINTR) {
 			batch->counts.interrupted++;
 			break;
 		}
 	}
-	return (int)n;
+	return completed(shown, (int)(request - shown->first));
 }
 
 /* The door came back and the last request is not complete. */
-static int flush_short(struct batch *batch, uint32_t queued, long door_result)
+static int flush_short(struct batch *batch, long door_result)
 {
 	struct tl_batch *shown = &batch->shown;
-	struct tl_request *first = request_at(shown, shown->head);
-	uint32_t n = 0;
+	struct tl_request *request = shown->first;
 
-	while (n < queued && done(request_at(shown, shown->head + n)))
-		n++;
-	if (!n && door_result == -EINTR) {
+	while (request != shown->next && done(request))
+		request++;
+	if (request == shown->first && door_result == -EINTR) {
 		/* The first call was interrupted and its handler wants no restart. */
-		first->result = -EINTR;
-		__atomic_store_n(&first->state, TL_DONE, __ATOMIC_RELEASE);
-		n = 1;
+		request->result = -EINTR;
+		__atomic_store_n(&request->state, TL_DONE, __ATOMIC_RELEASE);
+		request++;
 	}
-	if (n) {
-		shown->head += n;
-		return (int)n;
-	}
+	if (request != shown->first)
+		return completed(shown, (int)(request - shown->first));
 	/*
 	 * Nothing was executed. Traced or audited (-EBUSY): the tracer shall see every call. A
 	 * count without a single complete request is not the module's answer: something between
@@ -129,19 +134,19 @@ static int flush_short(struct batch *batch, uint32_t queued, long door_result)
 int tl_batch_flush(struct tl_batch *shown)
 {
 	struct batch *batch = inner(shown);
-	uint32_t first = shown->head & shown->mask;
-	uint32_t queued = shown->tail - shown->head;
+	long first = shown->first - shown->requests;
+	long queued = shown->next - shown->first;
 	long result;
 
 	if (!queued)
-		return shown->entries ? 0 : -EPERM;
+		return shown->requests ? 0 : -EPERM;
 	if (batch->backend == TL_BACKEND_PLAIN)
 		return flush_plain(batch);
 	result = door(batch->fd, TL_BATCH(first, queued), TL_DOOR_BATCH);
 	/* In order: when the last is complete, all are. */
-	if (!done(request_at(shown, shown->tail - 1)))
-		return flush_short(batch, queued, result);
-	shown->head = shown->tail;
+	if (!done(shown->next - 1))
+		return flush_short(batch, result);
+	rewind_slots(shown);
 	return (int)queued;
 }
 
@@ -149,7 +154,7 @@ int tl_batch_stats(const struct tl_batch *shown, struct tl_stats *stats)
 {
 	const struct batch *batch = (const struct batch *)(const void *)shown;
 
-	if (!shown->entries)
+	if (!shown->requests)
 		return -EPERM;
 	if (batch->backend == TL_BACKEND_PLAIN)
 		return tl_stats_copy(stats, &batch->counts);

@@ -16,7 +16,11 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <time.h>
 
+#define ENTER_TRIES 1000u	/* a millisecond apart */
+
+/* Bits of leave_module. */
 #define LEAVING 1u
 #define LEFT 2u
 
@@ -138,9 +142,25 @@ static bool use_plain(struct tl_psc *psc)
 
 /* ---- Workers ----------------------------------------------------------------------------- */
 
+/*
+ * A change of credentials by setuid(3) brings the workers home one after the other. Until the last
+ * of them is out, the module compares those that come back with those that are still inside.
+ */
+static long enter_module_retry(struct tl_psc *psc)
+{
+	const struct timespec nap = { .tv_nsec = 1000000 };
+	unsigned int tries = ENTER_TRIES;
+	long result;
+
+	do {
+		result = tl_device_ioctl(psc->fd, TL_IOC_ENTER, NULL);
+	} while (result == -EPERM && --tries && !nanosleep(&nap, NULL));
+	return result;
+}
+
 static long enter_module(struct tl_psc *psc)
 {
-	long result = tl_device_ioctl(psc->fd, TL_IOC_ENTER, NULL);
+	long result = enter_module_retry(psc);
 
 	if (__atomic_load_n(&psc->exiting, __ATOMIC_SEQ_CST))
 		return result < 0 ? 0 : result;

@@ -14,9 +14,13 @@
 
 #define SPINS_PER_CLOCK 64u	/* looks at the queue between two looks at the clock */
 
+/* With a timeout, even one of a century, no handler's SA_RESTART turns -EINTR into more sleep. */
 int tl_futex_wait(uint32_t *word, uint32_t value)
 {
-	return (int)call6(SYS_futex, (uintptr_t)word, FUTEX_WAIT_PRIVATE, value, 0, 0, 0);
+	static const struct timespec century = { .tv_sec = 3155760000 };
+
+	return (int)call6(SYS_futex, (uintptr_t)word, FUTEX_WAIT_PRIVATE, value,
+			  (uintptr_t)&century, 0, 0);
 }
 
 void tl_futex_wake(uint32_t *word, int n)

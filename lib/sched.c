@@ -201,19 +201,17 @@ struct tl_sched *tl_thread_sched(const struct tl_thread *self)
 /* One crossing. Returns how many calls it completed; their continuations have been synchronised. */
 static int flush_once(struct tl_sched *sched)
 {
-	uint32_t head = sched->batch->head;
+	struct tl_call_record *call = sched->calls + (sched->batch->first - sched->batch->requests);
+	const struct tl_request *request = sched->batch->first;
 	int n = tl_batch_flush(sched->batch);
 
 	for (int i = 0; i < n; i++) {
-		uint32_t slot = (head + (uint32_t)i) & sched->batch->mask;
-		struct tl_call_record call = sched->calls[slot];
-
-		if (call.result)
-			*call.result = tl_batch_result(sched->batch, slot);
-		sched->stats.calls += call.result != &sched->poll_result;
-		if (call.continuation) {
+		if (call[i].result)
+			*call[i].result = request[i].result;
+		sched->stats.calls += call[i].result != &sched->poll_result;
+		if (call[i].continuation) {
 			sched->awaited--;
-			thread_deliver(call.continuation);
+			thread_deliver(call[i].continuation);
 		}
 	}
 	return n;
@@ -337,7 +335,7 @@ int tl_sched_run(struct tl_sched *sched)
 
 	if (sched->running)
 		return -EDEADLK;
-	if (!sched->batch->entries)
+	if (!sched->batch->requests)
 		return -EPERM;
 	sched->running = true;
 	result = run(sched);

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A signal handler ends a flush early and nothing is lost, made twice or left unsaid: the rest
+ * stays queued, and an interrupted call says so.
+ */
+#include "lib_check.h"
+
+#include <sys/mman.h>
+
+#define STORM_CALLS 20000
+
+static volatile sig_atomic_t handled;
+
+static void handler(int signal)
+{
+	(void)signal;
+	handled++;
+}
+
+/* Returns the flushes that it took. */
+static int flush_all(struct tl_batch *batch)
+{
+	int flushes = 0;
+
+	for (; tl_batch_queued(batch); flushes++)
+		CHECK(tl_batch_flush(batch) >= 0);
+	return flushes;
+}
+
+static void interrupted_call_says_so(void)
+{
+	struct tl_batch *batch = batch_new(8);
+	int pipes[2];
+	char byte;
+
+	MUST(pipe(pipes));
+	on_signal(SIGALRM, handler, 0);
+	handled = 0;
+	add(batch, SYS_read, pipes[0], &byte, 1);
+	add(batch, SYS_getppid);
+	alarm_ms(20, 0);
+	CHECK_EQ(tl_batch_flush(batch), 1);
+	CHECK_EQ(handled, 1);
+	CHECK_EQ(tl_batch_result(batch, 0), -EINTR);
+	CHECK_EQ(tl_batch_queued(batch), 1);
+	CHECK_EQ(tl_batch_flush(batch), 1);
+	CHECK_EQ(tl_batch_result(batch, 1), getppid());
+	tl_batch_destroy(batch);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+static int pipe_to_fill;
+
+static void writer(int signal)
+{
+	(void)signal;
+	handled++;
+	MUST(write(pipe_to_fill, "x", 1));
+}
+
+static void restarted_call_goes_on(void)
+{
+	struct tl_batch *batch = batch_new(8);
+	int pipes[2];
+	char byte = 0;
+
+	MUST(pipe(pipes));
+	pipe_to_fill = pipes[1];
+	on_signal(SIGALRM, writer, SA_RESTART);
+	handled = 0;
+	add(batch, SYS_getppid);
+	add(batch, SYS_read, pipes[0], &byte, 1);
+	alarm_ms(20, 0);
+	flush_all(batch);
+	CHECK_EQ(handled, 1);
+	CHECK_EQ(tl_batch_result(batch, 1), 1);
+	CHECK_EQ(byte, 'x');
+	tl_batch_destroy(batch);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+static void every_call_of_a_storm_is_made_once(void)
+{
+	struct tl_batch *batch = batch_new(64);
+	int fd = MUST(memfd_create("storm", 0));
+
+	on_signal(SIGALRM, handler, 0);
+	handled = 0;
+	alarm_ms(1, 1);
+	for (int i = 0; i < STORM_CALLS; i++)
+		while (add(batch, SYS_write, fd, &(char){ 'a' }, 1) < 0)
+			flush_all(batch);
+	flush_all(batch);
+	alarm_ms(0, 0);
+	CHECK_EQ(lseek(fd, 0, SEEK_END), STORM_CALLS);
+	CHECK(handled > 0);
+	tl_batch_destroy(batch);
+	close(fd);
+}
+
+int main(void)
+{
+	interrupted_call_says_so();
+	restarted_call_goes_on();
+	every_call_of_a_storm_is_made_once();
+	return 0;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * lib_check.h - short names for what the library's unit tests do all the time. It owns no
+ * assertion (those are the lab's check.h) and no behaviour of the library.
+ */
+#ifndef TL_UNIT_LIB_CHECK_H
+#define TL_UNIT_LIB_CHECK_H
+
+#include "check.h"
+
+#include <trapless.h>
+
+/* add(batch, nr, up to six arguments) */
+#define ADD_PAD(batch, nr, a0, a1, a2, a3, a4, a5, ...)				\
+	tl_batch_add(batch, (uint32_t)(nr), (uint64_t)(a0), (uint64_t)(a1),	\
+		     (uint64_t)(a2), (uint64_t)(a3), (uint64_t)(a4), (uint64_t)(a5))
+#define add(batch, ...) ADD_PAD(batch, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
+
+#define PSC_PAD(psc, nr, a0, a1, a2, a3, a4, a5, ...)				\
+	tl_psc_add(psc, (uint32_t)(nr), (uint64_t)(a0), (uint64_t)(a1),		\
+		   (uint64_t)(a2), (uint64_t)(a3), (uint64_t)(a4), (uint64_t)(a5))
+#define psc_add(psc, ...) PSC_PAD(psc, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
+
+#define CALL_PAD(sched, next, result, nr, a0, a1, a2, a3, a4, a5, ...)		\
+	tl_call(sched, next, result, (uint32_t)(nr), (uint64_t)(a0), (uint64_t)(a1), \
+		(uint64_t)(a2), (uint64_t)(a3), (uint64_t)(a4), (uint64_t)(a5))
+#define call(sched, next, ...) CALL_PAD(sched, next, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
+
+static inline struct tl_batch *batch_new(unsigned int entries)
+{
+	struct tl_batch *batch = NULL;
+
+	CHECK_EQ(tl_batch_create(&batch, entries, 0), 0);
+	return batch;
+}
+
+static inline struct tl_sched *sched_new(uint32_t flush_at, uint32_t entries, uint64_t deadline_ns)
+{
+	struct tl_sched_config config = {
+		.size = sizeof(config),
+		.flush_at = flush_at,
+		.entries = entries,
+		.deadline_ns = deadline_ns,
+	};
+	struct tl_sched *sched = NULL;
+
+	CHECK_EQ(tl_sched_create(&sched, &config), 0);
+	return sched;
+}
+
+static inline struct tl_psc *psc_new(unsigned int entries, unsigned int spin_us,
+				     unsigned int workers)
+{
+	struct tl_psc *psc = NULL;
+
+	CHECK_EQ(tl_psc_regist(&psc, entries, spin_us, 0), 0);
+	CHECK_EQ(tl_psc_start(psc, workers), 0);
+	return psc;
+}
+
+static inline struct tl_sched_stats sched_stats(const struct tl_sched *sched)
+{
+	struct tl_sched_stats stats = { .size = sizeof(stats) };
+
+	CHECK_EQ(tl_sched_stats(sched, &stats), 0);
+	return stats;
+}
+
+#endif /* TL_UNIT_LIB_CHECK_H */

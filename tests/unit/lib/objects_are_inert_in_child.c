@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * An object belongs to the process that made it. In the child of a fork, whichever way it was
+ * forked, its functions answer -EPERM or -EAGAIN, destroying it is safe, and the parent's object
+ * goes on as if nothing had happened.
+ */
+#include "lib_check.h"
+
+static struct tl_batch *batch;
+static struct tl_sched *sched;
+static struct tl_psc *psc;
+
+static void child(void)
+{
+	struct tl_stats stats = { .size = sizeof(stats) };
+	struct tl_sched_stats sched_counts = { .size = sizeof(sched_counts) };
+	int64_t result;
+
+	CHECK_EQ(add(batch, SYS_getpid), -EAGAIN);
+	CHECK_EQ(tl_batch_queued(batch), 0);
+	CHECK_EQ(tl_batch_flush(batch), -EPERM);
+	CHECK_EQ(tl_batch_stats(batch, &stats), -EPERM);
+	tl_batch_destroy(batch);
+
+	CHECK_EQ(call(sched, NULL, NULL, SYS_getpid), -EPERM);
+	CHECK_EQ(tl_sched_run(sched), -EPERM);
+	CHECK_EQ(tl_sched_stats(sched, &sched_counts), -EPERM);
+	tl_sched_destroy(sched);
+
+	CHECK_EQ(psc_add(psc, SYS_getpid), -EAGAIN);
+	CHECK_EQ(tl_psc_notify(psc), -EPERM);
+	CHECK_EQ(tl_psc_wait(psc, 0), -EPERM);
+	CHECK_EQ(tl_psc_enter(psc), -EPERM);
+	CHECK_EQ(tl_psc_start(psc, 1), -EPERM);
+	CHECK_EQ(tl_psc_result(psc, 0, &result), -EPERM);
+	CHECK_EQ(tl_psc_stats(psc, &stats), -EPERM);
+	tl_psc_exit(psc);
+
+	/* A child makes objects of its own. */
+	batch = batch_new(8);
+	CHECK_EQ(add(batch, SYS_getpid), 0);
+	CHECK_EQ(tl_batch_flush(batch), 1);
+	CHECK_EQ(tl_batch_result(batch, 0), getpid());
+	tl_batch_destroy(batch);
+}
+
+int main(void)
+{
+	int64_t result = 0;
+	int slot, psc_slot;
+	pid_t raw;
+
+	batch = batch_new(8);
+	sched = sched_new(32, 0, 0);
+	psc = psc_new(8, 0, 2);
+	slot = add(batch, SYS_getpid);
+	CHECK_EQ(call(sched, NULL, &result, SYS_getpid), 0);
+	psc_slot = psc_add(psc, SYS_getpid);
+
+	CHECK_EXITED(child_run(child), 0);
+	raw = (pid_t)sys(SYS_clone, SIGCHLD);	/* no handler of pthread_atfork() runs */
+	if (!raw) {
+		child();
+		_exit(0);
+	}
+	CHECK_EXITED(child_wait(raw), 0);
+
+	CHECK_EQ(tl_batch_flush(batch), 1);
+	CHECK_EQ(tl_batch_result(batch, (unsigned int)slot), getpid());
+	CHECK_EQ(tl_sched_run(sched), 0);
+	CHECK_EQ(result, getpid());
+	CHECK_EQ(tl_psc_wait(psc, 0), 0);
+	result = 0;
+	CHECK_EQ(tl_psc_result(psc, (unsigned int)psc_slot, &result), 1);
+	CHECK_EQ(result, getpid());
+	tl_batch_destroy(batch);
+	tl_sched_destroy(sched);
+	tl_psc_exit(psc);
+	return 0;
+}

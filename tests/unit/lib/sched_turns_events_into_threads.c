@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A descriptor that shows an event becomes a thread, once until that thread has run; other work
+ * goes on meanwhile; a scheduler with nothing else to do sleeps until an event or a stop.
+ */
+#include "lib_check.h"
+
+#include <poll.h>
+#include <sys/timerfd.h>
+
+static struct tl_sched *sched;
+static int pipes[2];
+static int events_seen;
+static char received[8];
+static int64_t result;
+
+static void on_timer(struct tl_thread *self, void *arg)
+{
+	static uint64_t ticks;
+	int timer = *(int *)arg;
+
+	CHECK_EQ(call(tl_thread_sched(self), NULL, NULL, SYS_read, timer, &ticks, 8), 0);
+	if (++events_seen == 3)
+		CHECK_EQ(tl_event_remove(sched, timer), 0);
+}
+
+static void timer_becomes_threads(void)
+{
+	struct itimerspec every = { { 0, 5000000 }, { 0, 5000000 } };
+	int timer = MUST(timerfd_create(CLOCK_MONOTONIC, 0));
+	uint64_t start_us = now_us();
+
+	MUST(timerfd_settime(timer, 0, &every, NULL));
+	events_seen = 0;
+	sched = sched_new(0, 0, 0);
+	CHECK_EQ(tl_event_add(sched, timer, POLLIN, on_timer, &timer), 0);
+	CHECK_EQ(tl_event_add(sched, timer, POLLIN, on_timer, &timer), -EEXIST);
+	CHECK_EQ(tl_sched_run(sched), 0);
+	CHECK_EQ(events_seen, 3);
+	CHECK(now_us() - start_us >= 15000);
+	/* The scheduler slept: a look for each tick, the last read, and little more. */
+	CHECK_WITHIN(sched_stats(sched).flushes_idle, 4, 8);
+	CHECK_EQ(tl_event_remove(sched, timer), -ENOENT);
+	tl_sched_destroy(sched);
+	close(timer);
+}
+
+static void got(struct tl_thread *self, void *arg)
+{
+	(void)self;
+	(void)arg;
+	CHECK_EQ(result, 5);
+	CHECK_EQ(strcmp(received, "event"), 0);
+	CHECK_EQ(tl_event_remove(sched, pipes[0]), 0);
+}
+
+static void on_pipe(struct tl_thread *self, void *arg)
+{
+	struct tl_thread *next;
+
+	(void)arg;
+	events_seen++;
+	CHECK_EQ(tl_thread_create(tl_thread_sched(self), &next, got, NULL, 1), 0);
+	CHECK_EQ(call(sched, next, &result, SYS_read, pipes[0], received, 5), 0);
+}
+
+static void feeder(struct tl_thread *self, void *arg)
+{
+	CHECK_EQ(call(tl_thread_sched(self), NULL, NULL, SYS_write, pipes[1], arg, 5), 0);
+}
+
+static void event_of_own_write_is_read_once(void)
+{
+	events_seen = 0;
+	sched = sched_new(0, 0, 0);
+	CHECK_EQ(tl_event_add(sched, pipes[0], POLLIN, on_pipe, NULL), 0);
+	tl_thread_create(sched, NULL, feeder, "event", 0);
+	CHECK_EQ(tl_sched_run(sched), 0);
+	CHECK_EQ(events_seen, 1);
+	tl_sched_destroy(sched);
+}
+
+static void busy(struct tl_thread *self, void *arg)
+{
+	if (!events_seen)
+		tl_thread_create(tl_thread_sched(self), NULL, busy, arg, 0);
+}
+
+static void events_reach_a_busy_scheduler(void)
+{
+	events_seen = 0;
+	sched = sched_new(0, 0, 0);
+	MUST(write(pipes[1], "event", 5));
+	CHECK_EQ(tl_event_add(sched, pipes[0], POLLIN, on_pipe, NULL), 0);
+	tl_thread_create(sched, NULL, busy, NULL, 0);
+	CHECK_EQ(tl_sched_run(sched), 0);
+	CHECK_EQ(events_seen, 1);
+	tl_sched_destroy(sched);
+}
+
+static void count_event(struct tl_thread *self, void *arg)
+{
+	(void)self;
+	(void)arg;
+	events_seen++;
+}
+
+static void closed_descriptor_is_dropped(void)
+{
+	int fd = MUST(dup(pipes[0]));
+
+	events_seen = 0;
+	sched = sched_new(0, 0, 0);
+	CHECK_EQ(tl_event_add(sched, -1, POLLIN, count_event, NULL), -EBADF);
+	CHECK_EQ(tl_event_add(sched, fd, POLLIN, NULL, NULL), -EINVAL);
+	CHECK_EQ(tl_event_add(sched, fd, POLLIN, count_event, NULL), 0);
+	close(fd);
+	CHECK_EQ(tl_sched_run(sched), 0);
+	CHECK_EQ(events_seen, 1);
+	tl_sched_destroy(sched);
+}
+
+static void many_events_arrive_in_order(void)
+{
+	int fds[20];
+
+	events_seen = 0;
+	sched = sched_new(0, 0, 0);
+	for (int i = 0; i < 20; i++) {
+		fds[i] = MUST(dup(pipes[0]));
+		CHECK_EQ(tl_event_add(sched, fds[i], POLLIN, count_event, NULL), 0);
+		MUST(close(fds[i]));
+		fds[i] = MUST(open("/dev/zero", O_RDONLY));
+	}
+	for (int i = 0; i < 20; i += 2)
+		CHECK_EQ(tl_event_remove(sched, fds[i]), 0);
+	for (int i = 1; i < 20; i += 2)
+		MUST(close(fds[i]));
+	CHECK_EQ(tl_sched_run(sched), 0);
+	CHECK_EQ(events_seen, 10);
+	for (int i = 0; i < 20; i += 2)
+		close(fds[i]);
+	tl_sched_destroy(sched);
+}
+
+static void stop(int signal)
+{
+	(void)signal;
+	tl_sched_stop(sched);
+}
+
+static void signal_stops_a_sleeping_scheduler(void)
+{
+	sched = sched_new(0, 0, 0);
+	on_signal(SIGALRM, stop, 0);
+	CHECK_EQ(tl_event_add(sched, pipes[0], POLLIN, count_event, NULL), 0);
+	alarm_ms(30, 10);
+	CHECK_EQ(tl_sched_run(sched), 0);
+	alarm_ms(0, 0);
+	tl_sched_destroy(sched);
+}
+
+static void stopper(struct tl_thread *self, void *arg)
+{
+	(void)arg;
+	tl_sched_stop(tl_thread_sched(self));
+}
+
+static void stop_leaves_work_for_the_next_run(void)
+{
+	sched = sched_new(0, 0, 0);
+	result = 0;
+	CHECK_EQ(call(sched, NULL, &result, SYS_getppid), 0);
+	tl_thread_create(sched, NULL, stopper, NULL, 0);
+	CHECK_EQ(tl_sched_run(sched), 0);
+	CHECK_EQ(result, 0);
+	CHECK_EQ(tl_sched_run(sched), 0);
+	CHECK_EQ(result, getppid());
+	tl_sched_destroy(sched);
+}
+
+int main(void)
+{
+	MUST(pipe(pipes));
+	timer_becomes_threads();
+	event_of_own_write_is_read_once();
+	events_reach_a_busy_scheduler();
+	closed_descriptor_is_dropped();
+	many_events_arrive_in_order();
+	signal_stops_a_sleeping_scheduler();
+	stop_leaves_work_for_the_next_run();
+	return 0;
+}
