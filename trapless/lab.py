@@ -22,12 +22,16 @@ from trapless.channel import CHANNEL_BYTES, Channel, Phase
 from trapless.console import Progress, Silent, TraplessError
 from trapless.initramfs import Initramfs
 from trapless.kernel import Kernel
+from trapless.kernels import SUPPORTED
 from trapless.lab_session import Bell, Ending, Session, Sinks
 from trapless.splats import splats
 
 __all__ = ["LabConfig", "LabResult", "run", "splats"]
 
-LOG_TAIL_LINES = 25
+DEFAULT_KERNEL = SUPPORTED[0].name
+LOG_LINES_MAX = 40
+"""Most lines of the guest's kernel log in an error message."""
+
 BOOT_ATTEMPTS = 2
 """A guest that never reached init is started once more: the emulator's fault, not the command's."""
 
@@ -39,7 +43,7 @@ INITRAMFS_SHARE = 0.4
 class LabConfig:
     """What kind of VM a command runs in."""
 
-    kernel: str = "6.1"
+    kernel: str = DEFAULT_KERNEL
     cpus: int | None = None  # None: 2, and 1 under icount
     memory: str = "1G"
     icount: bool = False
@@ -178,10 +182,10 @@ class _RunFiles:
             return os.readlink(f"/proc/self/fd/{descriptor}")
         return f"/dev/fd/{descriptor}"
 
-    def kernel_log(self) -> str:
-        """What the guest's kernel has printed so far."""
+    def kernel_log(self, start: int = 0) -> str:
+        """What the guest's kernel has printed, from byte `start` on."""
         size = os.fstat(self.log).st_size
-        return os.pread(self.log, size, 0).decode(errors="replace").replace("\r\n", "\n")
+        return os.pread(self.log, size, start).decode(errors="replace").replace("\r\n", "\n")
 
 
 class _Attempt:
@@ -258,10 +262,18 @@ class _Attempt:
         lines = [ending.reason]
         if ending.complaint:
             lines.append(f"QEMU said: {ending.complaint}")
-        tail = log.splitlines()[-LOG_TAIL_LINES:]
-        if tail:
-            lines.append("the end of the guest's kernel log:")
-            lines += [f"  {line}" for line in tail]
-        elif not ending.complaint:
+        title, excerpt = _excerpt(log, self._files.kernel_log(ending.log_before))
+        if excerpt:
+            lines.append(title)
+            lines += [f"  {line}" for line in excerpt]
+        elif not log and not ending.complaint:
             lines.append("the guest's kernel printed nothing")
         return "\n".join(lines)
+
+
+def _excerpt(log: str, news: str) -> tuple[str, list[str]]:
+    """What of the kernel's log explains a failed run: its complaints, else its last lines."""
+    complaints = "\n".join(splats(log)).splitlines()
+    if complaints:
+        return "the guest's kernel said:", complaints[:LOG_LINES_MAX]
+    return "the end of the guest's kernel log:", news.splitlines()[-LOG_LINES_MAX:]

@@ -45,6 +45,7 @@ class Ending:
     reason: str = ""
     complaint: str = ""
     retriable: bool = False
+    log_before: int = 0  # bytes of the kernel's log that cannot explain the end
 
 
 class Bell:
@@ -146,6 +147,7 @@ class Session:
         self._phase = Phase.FIRMWARE
         self._input_open = True
         self._began = self._running_since = time.monotonic()
+        self._log_before = 0
 
     def prepare(self) -> None:
         """Put what input is there in the ring before the guest starts.
@@ -180,7 +182,11 @@ class Session:
         if self._phase is Phase.FIRMWARE:
             self._take_back()
         return Ending(
-            self._phase, reason=reason, complaint=process.complaint(), retriable=retriable
+            self._phase,
+            reason=reason,
+            complaint=process.complaint(),
+            retriable=retriable,
+            log_before=self._log_before,
         )
 
     def _why_it_ended(self) -> str:
@@ -220,6 +226,7 @@ class Session:
             raise _FailedError(f"the guest could not be prepared: {self._channel.error}")
         if self._phase < Phase.RUNNING <= phase:
             self._running_since = time.monotonic()
+            self._log_before = self._log_bytes()
             progress.done()
         self._phase = phase
 
@@ -232,10 +239,13 @@ class Session:
                 f"the command ran into the time limit of {self._timeout_s:g} s (--timeout); "
                 "the VM was ended"
             )
-        if os.fstat(self._log_fd).st_size > LOG_BYTES_MAX:
+        if self._log_bytes() > LOG_BYTES_MAX:
             raise _FailedError(f"the guest's kernel printed more than {LOG_BYTES_MAX >> 20} MB")
         if self._sinks.collected > COLLECT_BYTES_MAX:
             raise _FailedError(f"the command wrote more than {COLLECT_BYTES_MAX >> 30} GiB")
+
+    def _log_bytes(self) -> int:
+        return os.fstat(self._log_fd).st_size
 
     def _wait(self, process: Process, ended: bool) -> None:
         poller = select.poll()

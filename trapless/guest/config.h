@@ -14,7 +14,7 @@ struct config {
 	char *exec;		/* path to execute; NULL: look argv[0] up in PATH */
 	char *cwd;
 	bool host_root;		/* the root is the host's, read-only, under an overlay */
-	char **modules;		/* in the order to load: "path" or "path parameters"; NULL-terminated */
+	char **modules;		/* "path" or "path parameters" in order; NULL-terminated */
 	char **argv;		/* NULL-terminated */
 	char **env;		/* NULL-terminated */
 };

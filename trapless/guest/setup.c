@@ -102,8 +102,8 @@ static void load_modules(char *const *paths)
 /* The host's files below, files of this run above them, a scratch layer for what CMD writes. */
 static void mount_host_root(void)
 {
-	static const char layers[] = "lowerdir=/trapless/files:" LOWER ",upperdir=" SCRATCH
-				     "/upper,workdir=" SCRATCH "/work";
+	static const char layers[] = "lowerdir=/trapless/files:" LOWER ","
+				     "upperdir=" SCRATCH "/upper,workdir=" SCRATCH "/work";
 
 	mkdir(LOWER, 0755);
 	if (mount("host", LOWER, "9p", MS_RDONLY, SHARE_OPTIONS) < 0)
