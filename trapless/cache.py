@@ -28,6 +28,13 @@ POLL_S = 0.2
 """How often a running tool is looked at, seconds."""
 
 
+NOT_HANDED_DOWN = frozenset(
+    ("MAKEFLAGS", "MAKELEVEL", "MAKEFILES", "MFLAGS", "MAKEOVERRIDES", "KBUILD_OUTPUT", "O")
+    + ("ARCH", "CC", "CFLAGS", "CROSS_COMPILE", "LDFLAGS", "LLVM")
+)
+"""What a calling make or shell has set for its own build and a kernel's build would obey."""
+
+
 @contextmanager
 def locked(path: Path, doing: str, progress: Progress) -> Iterator[None]:
     """Hold the lock `path`; wait, saying so, while another process is `doing` the same."""
@@ -166,13 +173,13 @@ def run_tool(
     log: Path,
     *,
     cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
     watch: Callable[[], None] | None = None,
 ) -> int:
     """Run a tool with both its outputs in `log`; call `watch` while it runs. Its exit status.
 
     The tool does not outlive an interrupted caller.
     """
+    inherited = {key: value for key, value in os.environ.items() if key not in NOT_HANDED_DOWN}
     with log.open("ab") as output:
         process = subprocess.Popen(
             list(argv),
@@ -180,7 +187,7 @@ def run_tool(
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=cwd,
-            env={**os.environ, "LC_ALL": "C", "PATH": tool_path(), **(env or {})},
+            env={**inherited, "LC_ALL": "C", "PATH": tool_path()},
             process_group=0,  # so that all of a make can be ended at once
         )
         try:

@@ -38,9 +38,6 @@ TOOLS = {
     "tar": "tar",
     "perl": "perl",
 }
-PLAIN_MAKE = {"MAKEFLAGS": "", "KBUILD_OUTPUT": "", "ARCH": "", "CROSS_COMPILE": ""}
-"""What a calling make or shell might hand down does not concern this build."""
-
 HEADERS = {Path("/usr/include/gelf.h"): "libelf-dev"}
 
 REQUIRED = (
@@ -52,6 +49,7 @@ REQUIRED = (
     "PROVE_LOCKING",
     "LOCKDEP",
     "DEBUG_ATOMIC_SLEEP",
+    "DEBUG_PREEMPT",
     "DEBUG_KMEMLEAK",
     "DEBUG_LIST",
     "DEBUG_VM",
@@ -180,7 +178,7 @@ def _compile(tree: Path, log: Path, progress: Progress) -> None:
 def _make(
     tree: Path, log: Path, targets: Sequence[str], watch: Callable[[], None] | None = None
 ) -> None:
-    status = cache.run_tool(["make", *targets], log, cwd=tree, env=PLAIN_MAKE, watch=watch)
+    status = cache.run_tool(["make", *targets], log, cwd=tree, watch=watch)
     if status != 0:
         raise TraplessError(
             f"the debug kernel does not build: make {' '.join(targets)} ended with status "

@@ -121,6 +121,16 @@ def test_a_build_that_makes_nothing_is_a_failure(checkout: Path, kernel: Kernel)
 
 
 @needs_make
+def test_a_calling_makes_settings_do_not_reach_the_build(
+    checkout: Path, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kernel.build_dir is not None
+    (kernel.build_dir / "Makefile").write_text("modules:\n\techo $(CC) > $(M)/trapless.ko\n")
+    monkeypatch.setenv("MAKEFLAGS", "-- CC=clang")
+    assert kbuild.module_for(kernel, Silent()).read_text() == "cc\n"
+
+
+@needs_make
 def test_old_builds_are_forgotten(
     checkout: Path, kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
