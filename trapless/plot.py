@@ -69,14 +69,29 @@ def inline(figure: Figure) -> str:
         svg = svg.replace(colour, f"var(--{variable})")
     for number, colour in enumerate(PALETTE):
         svg = svg.replace(colour, f"var(--c{number})")
-    title = _escape(figure.title)
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1)
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{_escape(figure.title)}" ', 1)
 
 
 def standalone(figure: Figure) -> str:
     """SVG for a file of its own."""
     svg = _draw(figure)
-    return re.sub(r"(<svg [^>]*>)", r'\1<rect width="100%" height="100%" fill="#ffffff"/>', svg)
+    ground = '<rect width="100%" height="100%" fill="#ffffff"/>'
+    return re.sub(r"(<svg [^>]*>)", rf"\1{ground}<desc>{_escape(data(figure))}</desc>", svg)
+
+
+def data(figure: Figure) -> str:
+    """The numbers of a figure as text: what a drawing shows, whichever library drew it."""
+    lines = [
+        f"{series.name}: "
+        + ", ".join(f"{x:g} {y:g}" for x, y in zip(series.x, series.y, strict=True))
+        for series in figure.series
+    ]
+    return "; ".join([f"{figure.title}, {figure.y_label} by {figure.x_label}", *lines])
+
+
+def shows(svg: str, figure: Figure) -> bool:
+    """Whether a standalone drawing shows this figure; its bytes depend on matplotlib's version."""
+    return f"<desc>{_escape(data(figure))}</desc>" in svg
 
 
 def _draw(figure: Figure) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from trapless import plot, tables
 from trapless.console import TraplessError
+from trapless.figures import Figure
 from trapless.report import Report
 
 BEGIN = "<!-- results: made by `trapless report DIR --readme README.md`; do not edit -->"
@@ -32,7 +33,8 @@ def rewrite(readme: Path, report: Report) -> None:
     _, end, after = rest.partition(END)
     if not found or not end:
         raise TraplessError(f"{readme}: has no place for results; put the lines {BEGIN} and {END}")
-    (report.directory / PICTURE_NAME).write_text(picture(report), encoding="utf-8")
+    drawing = plot.standalone(picture(report))
+    (report.directory / PICTURE_NAME).write_text(drawing, encoding="utf-8")
     part = generated(report, readme.parent)
     readme.write_text(f"{before}{BEGIN}\n{part}{END}{after}", encoding="utf-8")
 
@@ -76,11 +78,11 @@ def _rows(report: Report) -> list[str]:
     return rows
 
 
-def picture(report: Report) -> str:
+def picture(report: Report) -> Figure:
     """The picture: instructions a call over N, of the call that does least."""
     for section in report.sections:
         for pivot in section.pivots:
             wanted = (pivot.subject, pivot.unit, pivot.kind)
             if wanted == (PICTURE_OF, "instructions", "counted") and (figure := pivot.figure()):
-                return plot.standalone(figure)
+                return figure
     raise TraplessError(f"{report.directory}: holds no {PICTURE_OF} to draw")
