@@ -28,11 +28,10 @@ POLL_S = 0.2
 """How often a running tool is looked at, seconds."""
 
 
-NOT_HANDED_DOWN = frozenset(
-    ("MAKEFLAGS", "MAKELEVEL", "MAKEFILES", "MFLAGS", "MAKEOVERRIDES", "KBUILD_OUTPUT", "O")
-    + ("ARCH", "CC", "CFLAGS", "CROSS_COMPILE", "LDFLAGS", "LLVM")
-)
-"""What a calling make or shell has set for its own build and a kernel's build would obey."""
+OF_THE_CALLING_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MAKEFILES", "MFLAGS", "MAKEOVERRIDES")
+OF_THE_CALLERS_BUILD = ("ARCH", "CC", "CFLAGS", "CROSS_COMPILE", "KBUILD_OUTPUT", "LDFLAGS", "O")
+NOT_HANDED_DOWN = frozenset((*OF_THE_CALLING_MAKE, *OF_THE_CALLERS_BUILD))
+"""Variables that are meant for another build, and that a kernel's build would obey."""
 
 
 @contextmanager
