@@ -192,6 +192,26 @@ enum tl_call_class {
 /* Class of a call; *name and *reason (each may be NULL) point to static text. -ENOSYS: unknown. */
 int tl_call_class(uint32_t nr, const char **name, const char **reason);
 
+/* ---- For people ----------------------------------------------------------------------------- */
+
+/*
+ * The same functions with as many arguments as the call has, pointers among them:
+ * TL_ADD(batch, SYS_read, fd, buffer, sizeof(buffer)).
+ */
+#define TL_ADD(batch, ...) TL_ADD_(batch, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
+#define TL_ADD_(batch, nr, a0, a1, a2, a3, a4, a5, ...) \
+	tl_batch_add(batch, (uint32_t)(nr), (uint64_t)(a0), (uint64_t)(a1), (uint64_t)(a2), \
+		     (uint64_t)(a3), (uint64_t)(a4), (uint64_t)(a5))
+#define TL_CALL(sched, continuation, result, ...) \
+	TL_CALL_(sched, continuation, result, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
+#define TL_CALL_(sched, continuation, result, nr, a0, a1, a2, a3, a4, a5, ...) \
+	tl_call(sched, continuation, result, (uint32_t)(nr), (uint64_t)(a0), (uint64_t)(a1), \
+		(uint64_t)(a2), (uint64_t)(a3), (uint64_t)(a4), (uint64_t)(a5))
+#define TL_PSC_ADD(psc, ...) TL_PSC_ADD_(psc, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
+#define TL_PSC_ADD_(psc, nr, a0, a1, a2, a3, a4, a5, ...) \
+	tl_psc_add(psc, (uint32_t)(nr), (uint64_t)(a0), (uint64_t)(a1), (uint64_t)(a2), \
+		   (uint64_t)(a3), (uint64_t)(a4), (uint64_t)(a5))
+
 /* ---- Inline parts ------------------------------------------------------------------------ */
 
 static inline int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0, uint64_t a1,

@@ -5,7 +5,7 @@
  * those do is psc_plain.c's business.
  *
  * The module answers -EBUSY to a thread that is traced or audited, since its calls must be made one
- * by one where the tracer looks. A ring then leaves the module for good: TL_IOC_EXIT sends every
+ * by one where the tracer looks, and -EPERM to one with another identity than the others. A ring then leaves the module for good: TL_IOC_EXIT sends every
  * worker home, after which none begins a request; worker threads go on in user space on the same
  * ring; the requester, which alone owns the counters, takes over what was not begun.
  */
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define ENTER_TRIES 1000u	/* a millisecond apart */
+#define IDENTITY_TRIES 1000u	/* a millisecond apart */
 
 /* Bits of leave_module. */
 #define LEAVING 1u
@@ -143,33 +143,50 @@ static bool use_plain(struct tl_psc *psc)
 /* ---- Workers ----------------------------------------------------------------------------- */
 
 /*
- * A change of credentials by setuid(3) brings the workers home one after the other. Until the last
- * of them is out, the module compares those that come back with those that are still inside.
+ * A change of credentials by setuid(3) reaches the threads one after the other. Until the last
+ * worker of before is out, the module answers -EPERM to those that are already changed. Returns
+ * whether it is worth another try.
  */
-static long enter_module_retry(struct tl_psc *psc)
+static bool changing_identity(long result, unsigned int *tries)
 {
-	const struct timespec nap = { .tv_nsec = 1000000 };
-	unsigned int tries = ENTER_TRIES;
+	static const struct timespec nap = { .tv_nsec = 1000000 };
+
+	if (result != -EPERM || !(*tries)--)
+		return false;
+	call6(SYS_nanosleep, (uintptr_t)&nap, 0, 0, 0, 0, 0);
+	return true;
+}
+
+static long psc_door(const struct tl_psc *psc, long argument, long whence)
+{
+	unsigned int tries = IDENTITY_TRIES;
 	long result;
 
 	do {
-		result = tl_device_ioctl(psc->fd, TL_IOC_ENTER, NULL);
-	} while (result == -EPERM && --tries && !nanosleep(&nap, NULL));
+		result = door(psc->fd, argument, whence);
+	} while (changing_identity(result, &tries));
 	return result;
+}
+
+/* Errors after which user-space workers serve: traced, another identity for good, shut down. */
+static bool module_steps_aside(long result)
+{
+	return result == -EBUSY || result == -EPERM || result == -ESHUTDOWN;
 }
 
 static long enter_module(struct tl_psc *psc)
 {
-	long result = enter_module_retry(psc);
+	unsigned int tries = IDENTITY_TRIES;
+	long result;
 
+	do {
+		result = tl_device_ioctl(psc->fd, TL_IOC_ENTER, NULL);
+	} while (changing_identity(result, &tries));
 	if (__atomic_load_n(&psc->exiting, __ATOMIC_SEQ_CST))
 		return result < 0 ? 0 : result;
 	if (result == -EINTR)
 		return result;
-	/*
-	 * Traced, or refused (other credentials than the requester's): serve as an ordinary thread.
-	 * Or sent home because somebody else leaves the module.
-	 */
+	/* Serve as an ordinary thread: the module has refused, or somebody else leaves it. */
 	leave_module(psc);
 	tl_psc_plain_ring(psc);
 	return result < 0 ? 0 : result;
@@ -259,12 +276,12 @@ int tl_psc_notify(struct tl_psc *psc)
 	if (!psc->entries)
 		return -EPERM;
 	if (!use_plain(psc)) {
-		result = door(psc->fd, n, TL_DOOR_NOTIFY);
+		result = psc_door(psc, n, TL_DOOR_NOTIFY);
 		if (result >= 0) {
 			psc->notified = psc->added;
 			return (int)n;
 		}
-		if (result != -EBUSY && result != -ESHUTDOWN)
+		if (!module_steps_aside(result))
 			return (int)result;
 		take_over(psc);
 	}
@@ -282,13 +299,13 @@ int tl_psc_wait(struct tl_psc *psc, unsigned int left)
 	if (left > psc->entries)
 		left = psc->entries;
 	if (!use_plain(psc)) {
-		result = door(psc->fd, TL_WAIT(n, left), TL_DOOR_WAIT);
+		result = psc_door(psc, TL_WAIT(n, left), TL_DOOR_WAIT);
 		if (result >= 0 || result == -EINTR) {
 			/* The door hands out before it sleeps. */
 			psc->notified = psc->added;
 			return (int)result;
 		}
-		if (result != -EBUSY && result != -ESHUTDOWN)
+		if (!module_steps_aside(result))
 			return (int)result;
 		take_over(psc);
 	}

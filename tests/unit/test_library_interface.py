@@ -33,12 +33,14 @@ PROGRAM = """
 int main(void)
 {
 	struct tl_batch *batch;
+	char name[390];
 	int slot;
 
 	if (tl_batch_create(&batch, 8, TL_PLAIN))
 		return 1;
-	slot = tl_batch_add(batch, 39, 0, 0, 0, 0, 0, 0);
-	if (tl_batch_flush(batch) != 1 || tl_batch_result(batch, (unsigned)slot) <= 0)
+	TL_ADD(batch, 63, name);
+	slot = TL_ADD(batch, 39);
+	if (tl_batch_flush(batch) != 2 || tl_batch_result(batch, (unsigned)slot) <= 0)
 		return 2;
 	tl_batch_destroy(batch);
 	return 0;

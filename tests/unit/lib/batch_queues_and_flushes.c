@@ -12,7 +12,7 @@
 static void results_are_the_calls_own(void)
 {
 	struct tl_batch *batch = batch_new(ENTRIES);
-	int pid_slot = add(batch, SYS_getppid), bad_slot = add(batch, SYS_close, -1);
+	int pid_slot = TL_ADD(batch, SYS_getppid), bad_slot = TL_ADD(batch, SYS_close, -1);
 
 	CHECK_EQ(tl_batch_queued(batch), 2);
 	CHECK_EQ(tl_batch_flush(batch), 2);
@@ -26,14 +26,15 @@ static void results_are_the_calls_own(void)
 static void order_is_kept(void)
 {
 	struct tl_batch *batch = batch_new(ENTRIES);
-	char text[4] = "", letters[] = "abcdefghijklmnopqrstuvwxyz";
+	char text[4] = "";
+	const char letters[] = "abcdefghijklmnopqrstuvwxyz";
 	int pipes[2];
 
 	MUST(pipe(pipes));
 	for (int round = 0; round < 100; round++) {
 		for (int i = 0; i < 3; i++)
-			CHECK(add(batch, SYS_write, pipes[1], &letters[(round + i) % 26], 1) >= 0);
-		CHECK(add(batch, SYS_read, pipes[0], text, 3) >= 0);
+			TL_ADD(batch, SYS_write, pipes[1], &letters[(round + i) % 26], 1);
+		TL_ADD(batch, SYS_read, pipes[0], text, 3);
 		CHECK_EQ(tl_batch_flush(batch), 4);
 		for (int i = 0; i < 3; i++)
 			CHECK_EQ(text[i], letters[(round + i) % 26]);
@@ -48,12 +49,12 @@ static void full_batch_is_eagain_until_flushed(void)
 	struct tl_batch *batch = batch_new(ENTRIES);
 
 	for (unsigned int i = 0; i < ENTRIES; i++)
-		CHECK_EQ(add(batch, SYS_getppid), i);
-	CHECK_EQ(add(batch, SYS_getppid), -EAGAIN);
+		CHECK_EQ(TL_ADD(batch, SYS_getppid), i);
+	CHECK_EQ(TL_ADD(batch, SYS_getppid), -EAGAIN);
 	CHECK_EQ(tl_batch_flush(batch), ENTRIES);
 	for (unsigned int i = 0; i < ENTRIES; i++)
 		CHECK_EQ(tl_batch_result(batch, i), getppid());
-	CHECK_EQ(add(batch, SYS_getppid), 0);
+	CHECK_EQ(TL_ADD(batch, SYS_getppid), 0);
 	tl_batch_destroy(batch);
 }
 
@@ -62,10 +63,10 @@ static void refused_and_unknown_calls_are_answered(void)
 	struct tl_batch *batch = batch_new(ENTRIES);
 	struct tl_stats stats = { .size = sizeof(stats) };
 
-	add(batch, SYS_fork);
-	add(batch, 100000);
-	add(batch, UINT32_MAX);
-	add(batch, SYS_getppid);
+	TL_ADD(batch, SYS_fork);
+	TL_ADD(batch, 100000);
+	TL_ADD(batch, UINT32_MAX);
+	TL_ADD(batch, SYS_getppid);
 	CHECK_EQ(tl_batch_flush(batch), 4);
 	CHECK_EQ(tl_batch_result(batch, 0), -EOPNOTSUPP);
 	CHECK_EQ(tl_batch_result(batch, 1), -ENOSYS);
@@ -88,14 +89,14 @@ static void six_arguments_arrive(void)
 
 	MUST(ftruncate(fd, bytes));
 	MUST(pwrite(fd, "second page", 11, 4096));
-	add(batch, SYS_mmap, 0, 4096, PROT_READ, MAP_SHARED, fd, 4096);
+	TL_ADD(batch, SYS_mmap, 0, 4096, PROT_READ, MAP_SHARED, fd, 4096);
 	CHECK_EQ(tl_batch_flush(batch), 1);
 	result = tl_batch_result(batch, 0);
 	CHECK(result > 0);
 	map = (char *)(uintptr_t)result;
 	CHECK_EQ(strcmp(map, "second page"), 0);
-	add(batch, SYS_munmap, map, 4096);
-	add(batch, SYS_close, fd);
+	TL_ADD(batch, SYS_munmap, map, 4096);
+	TL_ADD(batch, SYS_close, fd);
 	CHECK_EQ(tl_batch_flush(batch), 2);
 	CHECK_EQ(tl_batch_result(batch, 0), 0);
 	CHECK_EQ(tl_batch_result(batch, 1), 0);
@@ -126,7 +127,7 @@ static void short_stats_leave_the_rest_alone(void)
 	struct tl_batch *batch = batch_new(1);
 	struct tl_stats stats = { .size = 16, .executed = 77 };
 
-	add(batch, SYS_getppid);
+	TL_ADD(batch, SYS_getppid);
 	CHECK_EQ(tl_batch_flush(batch), 1);
 	CHECK_EQ(tl_batch_stats(batch, &stats), 0);
 	CHECK_EQ(stats.size, 16);

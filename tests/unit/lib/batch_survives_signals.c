@@ -36,8 +36,8 @@ static void interrupted_call_says_so(void)
 	MUST(pipe(pipes));
 	on_signal(SIGALRM, handler, 0);
 	handled = 0;
-	add(batch, SYS_read, pipes[0], &byte, 1);
-	add(batch, SYS_getppid);
+	TL_ADD(batch, SYS_read, pipes[0], &byte, 1);
+	TL_ADD(batch, SYS_getppid);
 	alarm_ms(20, 0);
 	CHECK_EQ(tl_batch_flush(batch), 1);
 	CHECK_EQ(handled, 1);
@@ -69,8 +69,8 @@ static void restarted_call_goes_on(void)
 	pipe_to_fill = pipes[1];
 	on_signal(SIGALRM, writer, SA_RESTART);
 	handled = 0;
-	add(batch, SYS_getppid);
-	add(batch, SYS_read, pipes[0], &byte, 1);
+	TL_ADD(batch, SYS_getppid);
+	TL_ADD(batch, SYS_read, pipes[0], &byte, 1);
 	alarm_ms(20, 0);
 	flush_all(batch);
 	CHECK_EQ(handled, 1);
@@ -90,7 +90,7 @@ static void every_call_of_a_storm_is_made_once(void)
 	handled = 0;
 	alarm_ms(1, 1);
 	for (int i = 0; i < STORM_CALLS; i++)
-		while (add(batch, SYS_write, fd, &(char){ 'a' }, 1) < 0)
+		while (TL_ADD(batch, SYS_write, fd, &(char){ 'a' }, 1) < 0)
 			flush_all(batch);
 	flush_all(batch);
 	alarm_ms(0, 0);

@@ -10,22 +10,6 @@
 
 #include <trapless.h>
 
-/* add(batch, nr, up to six arguments) */
-#define ADD_PAD(batch, nr, a0, a1, a2, a3, a4, a5, ...)				\
-	tl_batch_add(batch, (uint32_t)(nr), (uint64_t)(a0), (uint64_t)(a1),	\
-		     (uint64_t)(a2), (uint64_t)(a3), (uint64_t)(a4), (uint64_t)(a5))
-#define add(batch, ...) ADD_PAD(batch, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
-
-#define PSC_PAD(psc, nr, a0, a1, a2, a3, a4, a5, ...)				\
-	tl_psc_add(psc, (uint32_t)(nr), (uint64_t)(a0), (uint64_t)(a1),		\
-		   (uint64_t)(a2), (uint64_t)(a3), (uint64_t)(a4), (uint64_t)(a5))
-#define psc_add(psc, ...) PSC_PAD(psc, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
-
-#define CALL_PAD(sched, next, result, nr, a0, a1, a2, a3, a4, a5, ...)		\
-	tl_call(sched, next, result, (uint32_t)(nr), (uint64_t)(a0), (uint64_t)(a1), \
-		(uint64_t)(a2), (uint64_t)(a3), (uint64_t)(a4), (uint64_t)(a5))
-#define call(sched, next, ...) CALL_PAD(sched, next, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
-
 static inline struct tl_batch *batch_new(unsigned int entries)
 {
 	struct tl_batch *batch = NULL;

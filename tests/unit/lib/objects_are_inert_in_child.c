@@ -16,18 +16,18 @@ static void child(void)
 	struct tl_sched_stats sched_counts = { .size = sizeof(sched_counts) };
 	int64_t result;
 
-	CHECK_EQ(add(batch, SYS_getpid), -EAGAIN);
+	CHECK_EQ(TL_ADD(batch, SYS_getpid), -EAGAIN);
 	CHECK_EQ(tl_batch_queued(batch), 0);
 	CHECK_EQ(tl_batch_flush(batch), -EPERM);
 	CHECK_EQ(tl_batch_stats(batch, &stats), -EPERM);
 	tl_batch_destroy(batch);
 
-	CHECK_EQ(call(sched, NULL, NULL, SYS_getpid), -EPERM);
+	CHECK_EQ(TL_CALL(sched, NULL, NULL, SYS_getpid), -EPERM);
 	CHECK_EQ(tl_sched_run(sched), -EPERM);
 	CHECK_EQ(tl_sched_stats(sched, &sched_counts), -EPERM);
 	tl_sched_destroy(sched);
 
-	CHECK_EQ(psc_add(psc, SYS_getpid), -EAGAIN);
+	CHECK_EQ(TL_PSC_ADD(psc, SYS_getpid), -EAGAIN);
 	CHECK_EQ(tl_psc_notify(psc), -EPERM);
 	CHECK_EQ(tl_psc_wait(psc, 0), -EPERM);
 	CHECK_EQ(tl_psc_enter(psc), -EPERM);
@@ -38,7 +38,7 @@ static void child(void)
 
 	/* A child makes objects of its own. */
 	batch = batch_new(8);
-	CHECK_EQ(add(batch, SYS_getpid), 0);
+	CHECK_EQ(TL_ADD(batch, SYS_getpid), 0);
 	CHECK_EQ(tl_batch_flush(batch), 1);
 	CHECK_EQ(tl_batch_result(batch, 0), getpid());
 	tl_batch_destroy(batch);
@@ -53,9 +53,9 @@ int main(void)
 	batch = batch_new(8);
 	sched = sched_new(32, 0, 0);
 	psc = psc_new(8, 0, 2);
-	slot = add(batch, SYS_getpid);
-	CHECK_EQ(call(sched, NULL, &result, SYS_getpid), 0);
-	psc_slot = psc_add(psc, SYS_getpid);
+	slot = TL_ADD(batch, SYS_getpid);
+	CHECK_EQ(TL_CALL(sched, NULL, &result, SYS_getpid), 0);
+	psc_slot = TL_PSC_ADD(psc, SYS_getpid);
 
 	CHECK_EXITED(child_run(child), 0);
 	raw = (pid_t)sys(SYS_clone, SIGCHLD);	/* no handler of pthread_atfork() runs */

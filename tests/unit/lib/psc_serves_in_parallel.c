@@ -22,7 +22,7 @@ static void every_request_is_served_once(unsigned int workers, unsigned int spin
 		unsigned int slots[ENTRIES];
 
 		for (unsigned int i = 0; i < n; i++)
-			slots[i] = (unsigned int)psc_add(psc, SYS_pwrite64, fd, bytes, i + 1, 0);
+			slots[i] = (unsigned int)TL_PSC_ADD(psc, SYS_pwrite64, fd, bytes, i + 1, 0);
 		CHECK_EQ(tl_psc_notify(psc), n);
 		CHECK_EQ(tl_psc_notify(psc), 0);
 		CHECK_EQ(tl_psc_wait(psc, 0), 0);
@@ -48,9 +48,9 @@ static void slow_call_blocks_nobody(void)
 	char byte = 0;
 
 	MUST(pipe(pipes));
-	slow = psc_add(psc, SYS_read, pipes[0], &byte, 1);
+	slow = TL_PSC_ADD(psc, SYS_read, pipes[0], &byte, 1);
 	CHECK_EQ(tl_psc_notify(psc), 1);
-	quick = psc_add(psc, SYS_getpid);
+	quick = TL_PSC_ADD(psc, SYS_getpid);
 	CHECK_EQ(tl_psc_wait(psc, 1), 1);
 	CHECK_EQ(tl_psc_result(psc, (unsigned int)slow, &result), 0);
 	CHECK_EQ(tl_psc_result(psc, (unsigned int)quick, &result), 1);
@@ -73,8 +73,8 @@ static void slots_are_used_again(void)
 
 	for (int round = 0; round < 1000; round++) {
 		for (int i = 0; i < 4; i++)
-			slots[i] = psc_add(psc, SYS_getpid);
-		CHECK_EQ(psc_add(psc, SYS_getpid), -EAGAIN);
+			slots[i] = TL_PSC_ADD(psc, SYS_getpid);
+		CHECK_EQ(TL_PSC_ADD(psc, SYS_getpid), -EAGAIN);
 		CHECK_EQ(tl_psc_wait(psc, 0), 0);
 		/* In another order than they were taken. */
 		for (int i = 0; i < 4; i++)
@@ -90,9 +90,9 @@ static void thread_local_calls_are_refused(void)
 	struct tl_psc *psc = psc_new(8, 0, 1);
 	int64_t result;
 
-	psc_add(psc, SYS_setuid, getuid());
-	psc_add(psc, SYS_execve, "/bin/true", NULL, NULL);
-	psc_add(psc, 100000);
+	TL_PSC_ADD(psc, SYS_setuid, getuid());
+	TL_PSC_ADD(psc, SYS_execve, "/bin/true", NULL, NULL);
+	TL_PSC_ADD(psc, 100000);
 	CHECK_EQ(tl_psc_wait(psc, 0), 0);
 	CHECK_EQ(tl_psc_result(psc, 0, &result), 1);
 	CHECK_EQ(result, -EOPNOTSUPP);

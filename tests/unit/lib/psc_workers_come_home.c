@@ -54,7 +54,7 @@ static void signal_brings_worker_home(void)
 		CHECK(i < 5000);
 		sleep_ms(1);
 	}
-	CHECK_EQ(psc_add(psc, SYS_getpid), 0);
+	CHECK_EQ(TL_PSC_ADD(psc, SYS_getpid), 0);
 	CHECK_EQ(tl_psc_wait(psc, 0), 0);
 	CHECK_EQ(tl_psc_result(psc, 0, &result), 1);
 	CHECK_EQ(result, getpid());
@@ -73,7 +73,7 @@ static void signal_wakes_requester(void)
 	psc = psc_new(8, 0, 1);
 	on_signal(SIGALRM, handler, 0);
 	handled = 0;
-	psc_add(psc, SYS_read, pipes[0], &byte, 1);
+	TL_PSC_ADD(psc, SYS_read, pipes[0], &byte, 1);
 	alarm_ms(30, 0);
 	CHECK_EQ(tl_psc_wait(psc, 0), -EINTR);
 	CHECK_EQ(handled, 1);
@@ -92,7 +92,7 @@ static void end_finds_workers_busy(void)
 
 	psc = psc_new(8, 0, 2);
 	for (int i = 0; i < 2; i++)
-		psc_add(psc, SYS_nanosleep, &nap, NULL);
+		TL_PSC_ADD(psc, SYS_nanosleep, &nap, NULL);
 	CHECK_EQ(tl_psc_notify(psc), 2);
 	sleep_ms(10);
 	/* What is under way finishes. */
@@ -103,7 +103,7 @@ static void end_finds_workers_busy(void)
 static void end_finds_nothing_begun(void)
 {
 	CHECK_EQ(tl_psc_regist(&psc, 8, 0, 0), 0);
-	psc_add(psc, SYS_kill, getpid(), SIGKILL);
+	TL_PSC_ADD(psc, SYS_kill, getpid(), SIGKILL);
 	CHECK_EQ(tl_psc_notify(psc), 1);
 	tl_psc_exit(psc);
 }

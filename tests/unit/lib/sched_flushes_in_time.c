@@ -10,7 +10,7 @@ static int64_t result;
 static void one_call(struct tl_thread *self, void *arg)
 {
 	(void)arg;
-	CHECK_EQ(call(tl_thread_sched(self), NULL, &result, SYS_getppid), 0);
+	CHECK_EQ(TL_CALL(tl_thread_sched(self), NULL, &result, SYS_getppid), 0);
 }
 
 static void flush_at_n(void)

@@ -61,10 +61,10 @@ static void sync_beyond_the_count_is_einval(void)
 
 	trace[0] = '\0';
 	tl_thread_create(sched, &waiter, note, "w", 1);
-	CHECK_EQ(call(sched, waiter, &result, SYS_getppid), 0);
+	CHECK_EQ(TL_CALL(sched, waiter, &result, SYS_getppid), 0);
 	/* The queued call will deliver the only one there is. */
 	CHECK_EQ(tl_thread_sync(waiter), -EINVAL);
-	CHECK_EQ(call(sched, waiter, &result, SYS_getppid), -EINVAL);
+	CHECK_EQ(TL_CALL(sched, waiter, &result, SYS_getppid), -EINVAL);
 	CHECK_EQ(tl_sched_run(sched), 0);
 	CHECK_EQ(result, getppid());
 	CHECK_EQ(strcmp(trace, "w"), 0);
@@ -94,7 +94,7 @@ static void copy_close(struct tl_thread *self, void *arg)
 
 	CHECK(copy->length > 0);
 	CHECK_EQ(tl_thread_create(sched, &next, copy_done, copy, 1), 0);
-	CHECK_EQ(call(sched, next, &copy->closed, SYS_close, copy->fd), 0);
+	CHECK_EQ(TL_CALL(sched, next, &copy->closed, SYS_close, copy->fd), 0);
 }
 
 static void copy_read(struct tl_thread *self, void *arg)
@@ -105,7 +105,7 @@ static void copy_read(struct tl_thread *self, void *arg)
 
 	CHECK(copy->fd >= 0);
 	CHECK_EQ(tl_thread_create(sched, &next, copy_close, copy, 1), 0);
-	CHECK_EQ(call(sched, next, &copy->length, SYS_read, copy->fd, copy->text,
+	CHECK_EQ(TL_CALL(sched, next, &copy->length, SYS_read, copy->fd, copy->text,
 		      sizeof(copy->text)), 0);
 }
 
@@ -118,7 +118,7 @@ static void continuations_carry_results_on(void)
 
 	trace[0] = '\0';
 	CHECK_EQ(tl_thread_create(sched, &next, copy_read, &copy, 1), 0);
-	CHECK_EQ(call(sched, next, &copy.fd, SYS_openat, AT_FDCWD, "/proc/self/stat", O_RDONLY), 0);
+	CHECK_EQ(TL_CALL(sched, next, &copy.fd, SYS_openat, AT_FDCWD, "/proc/self/stat", 0), 0);
 	CHECK_EQ(tl_sched_run(sched), 0);
 	CHECK_EQ(atoi(copy.text), getpid());
 	CHECK_EQ(strcmp(trace, "done"), 0);
@@ -138,7 +138,7 @@ static void reborn(struct tl_thread *self, void *arg)
 	if (!generations--)
 		return;
 	CHECK_EQ(tl_thread_create(tl_thread_sched(self), &next, reborn, arg, 1), 0);
-	CHECK_EQ(call(tl_thread_sched(self), next, &result, SYS_getppid), 0);
+	CHECK_EQ(TL_CALL(tl_thread_sched(self), next, &result, SYS_getppid), 0);
 }
 
 static void steady_state_allocates_nothing(void)

@@ -19,7 +19,7 @@ static void on_timer(struct tl_thread *self, void *arg)
 	static uint64_t ticks;
 	int timer = *(int *)arg;
 
-	CHECK_EQ(call(tl_thread_sched(self), NULL, NULL, SYS_read, timer, &ticks, 8), 0);
+	CHECK_EQ(TL_CALL(tl_thread_sched(self), NULL, NULL, SYS_read, timer, &ticks, 8), 0);
 	if (++events_seen == 3)
 		CHECK_EQ(tl_event_remove(sched, timer), 0);
 }
@@ -61,12 +61,12 @@ static void on_pipe(struct tl_thread *self, void *arg)
 	(void)arg;
 	events_seen++;
 	CHECK_EQ(tl_thread_create(tl_thread_sched(self), &next, got, NULL, 1), 0);
-	CHECK_EQ(call(sched, next, &result, SYS_read, pipes[0], received, 5), 0);
+	CHECK_EQ(TL_CALL(sched, next, &result, SYS_read, pipes[0], received, 5), 0);
 }
 
 static void feeder(struct tl_thread *self, void *arg)
 {
-	CHECK_EQ(call(tl_thread_sched(self), NULL, NULL, SYS_write, pipes[1], arg, 5), 0);
+	CHECK_EQ(TL_CALL(tl_thread_sched(self), NULL, NULL, SYS_write, pipes[1], arg, 5), 0);
 }
 
 static void event_of_own_write_is_read_once(void)
@@ -170,7 +170,7 @@ static void stop_leaves_work_for_the_next_run(void)
 {
 	sched = sched_new(0, 0, 0);
 	result = 0;
-	CHECK_EQ(call(sched, NULL, &result, SYS_getppid), 0);
+	CHECK_EQ(TL_CALL(sched, NULL, &result, SYS_getppid), 0);
 	tl_thread_create(sched, NULL, stopper, NULL, 0);
 	CHECK_EQ(tl_sched_run(sched), 0);
 	CHECK_EQ(result, 0);

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+/*
+ * first.c - a first program: three system calls, one crossing into the kernel.
+ */
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <trapless.h>
+
+int main(void)
+{
+	struct tl_batch *batch;
+	struct stat root;
+
+	if (tl_batch_create(&batch, 32, 0))
+		return 1;
+	int parent = TL_ADD(batch, SYS_getppid);
+	int status = TL_ADD(batch, SYS_stat, "/", &root);
+	int closed = TL_ADD(batch, SYS_close, -1);
+	int made = tl_batch_flush(batch);
+	printf("%d calls, %s\n", made, tl_batch_backend(batch) ? "one crossing" : "one by one");
+	printf("getppid: %ld\n", tl_batch_result(batch, parent));
+	printf("stat /: %ld, inode %lu\n", tl_batch_result(batch, status), root.st_ino);
+	printf("close -1: %ld\n", tl_batch_result(batch, closed));
+	tl_batch_destroy(batch);
+	return 0;
+}

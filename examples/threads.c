@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+/*
+ * threads.c - fine-grained threads: counts the lines of many files. Each file is a chain of four
+ * threads (open, read until the end, close, done); each phase ends by queueing a call and naming
+ * the thread that goes on with its result. The calls of many files share a crossing. A timer shows
+ * progress meanwhile: an external event is a thread too.
+ *
+ *	threads FILE...
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <trapless.h>
+
+#define PROGRESS_MS 200
+
+struct file {
+	const char *path;
+	int64_t result;		/* of the call that this file waits for */
+	int fd;
+	int error;
+	unsigned long lines;
+	char block[4096];
+};
+
+static int timer;
+static uint64_t ticks;
+static unsigned int files_left;
+
+/* Ends a phase: makes `next` the continuation of the call that follows. */
+static struct tl_thread *then(struct tl_thread *self, tl_entry next, struct file *file)
+{
+	struct tl_thread *thread;
+
+	if (tl_thread_create(tl_thread_sched(self), &thread, next, file, 1)) {
+		fprintf(stderr, "threads: out of memory\n");
+		exit(1);
+	}
+	return thread;
+}
+
+static void file_done(struct tl_thread *self, void *arg)
+{
+	struct file *file = arg;
+
+	if (file->error)
+		fprintf(stderr, "threads: %s: %s\n", file->path, strerror(file->error));
+	else
+		printf("%8lu %s\n", file->lines, file->path);
+	if (!--files_left)
+		tl_event_remove(tl_thread_sched(self), timer);
+}
+
+static void file_read(struct tl_thread *self, void *arg)
+{
+	struct tl_sched *sched = tl_thread_sched(self);
+	struct file *file = arg;
+
+	if (file->result <= 0) {
+		file->error = (int)-file->result;
+		TL_CALL(sched, then(self, file_done, file), NULL, SYS_close, file->fd);
+		return;
+	}
+	for (int64_t i = 0; i < file->result; i++)
+		file->lines += file->block[i] == '\n';
+	TL_CALL(sched, then(self, file_read, file), &file->result, SYS_read, file->fd, file->block,
+		sizeof(file->block));
+}
+
+static void file_opened(struct tl_thread *self, void *arg)
+{
+	struct file *file = arg;
+
+	if (file->result < 0) {
+		file->error = (int)-file->result;
+		file_done(self, file);
+		return;
+	}
+	file->fd = (int)file->result;
+	TL_CALL(tl_thread_sched(self), then(self, file_read, file), &file->result, SYS_read,
+		file->fd, file->block, sizeof(file->block));
+}
+
+static void file_start(struct tl_thread *self, void *arg)
+{
+	struct file *file = arg;
+
+	TL_CALL(tl_thread_sched(self), then(self, file_opened, file), &file->result, SYS_openat,
+		AT_FDCWD, file->path, O_RDONLY | O_CLOEXEC);
+}
+
+static void show_progress(struct tl_thread *self, void *arg)
+{
+	(void)arg;
+	fprintf(stderr, "threads: %u files to go\n", files_left);
+	TL_CALL(tl_thread_sched(self), NULL, NULL, SYS_read, timer, &ticks, sizeof(ticks));
+}
+
+static int run(struct tl_sched *sched, struct file *files, int n, char *const *paths)
+{
+	const struct timespec period = { .tv_nsec = PROGRESS_MS * 1000000L };
+	const struct itimerspec every = { .it_interval = period, .it_value = period };
+	int error;
+
+	timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+	if (timer < 0 || timerfd_settime(timer, 0, &every, NULL))
+		return -errno;
+	error = tl_event_add(sched, timer, POLLIN, show_progress, NULL);
+	files_left = (unsigned int)n;
+	for (int i = 0; i < n && !error; i++) {
+		files[i].path = paths[i];
+		error = tl_thread_create(sched, NULL, file_start, &files[i], 0);
+	}
+	if (!error)
+		error = tl_sched_run(sched);
+	close(timer);
+	return error;
+}
+
+int main(int argc, char **argv)
+{
+	struct tl_sched_stats stats = { .size = sizeof(stats) };
+	int n = argc - 1, error = -ENOMEM;
+	struct tl_sched *sched;
+	struct file *files;
+
+	if (!n) {
+		fprintf(stderr, "usage: threads FILE...\n");
+		return 2;
+	}
+	files = calloc((size_t)n, sizeof(*files));
+	if (files)
+		error = tl_sched_create(&sched, NULL);
+	if (error)
+		goto failed;
+	error = run(sched, files, n, argv + 1);
+	if (!error)
+		error = tl_sched_stats(sched, &stats);
+	if (!error)
+		fprintf(stderr, "threads: %lu threads, %lu calls, %lu crossings\n",
+			stats.threads_run, stats.calls, stats.crossings);
+	tl_sched_destroy(sched);
+failed:
+	free(files);
+	if (error)
+		fprintf(stderr, "threads: %s\n", strerror(-error));
+	return error ? 1 : 0;
+}
