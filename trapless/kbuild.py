@@ -183,8 +183,8 @@ def _toolbox(kernel: Kernel) -> Toolbox:
 
 @functools.cache
 def root_entry(root: Path) -> tuple[str, ...]:
-    """The words that run a command inside `root`: in a user namespace, which needs no root; as
-    root where those are switched off, by chroot alone."""
+    """The words that run a command inside `root`: in a user namespace, which needs no root, or
+    as root where those are switched off. It sees /proc, which newer kernels' objtool reads."""
     clean = "env -i PATH=/usr/bin:/usr/sbin HOME=/tmp LC_ALL=C"
     enter = f"exec {clean} chroot {shlex.quote(str(root))}"
     mounts = " && ".join(
@@ -194,7 +194,6 @@ def root_entry(root: Path) -> tuple[str, ...]:
     ways: list[tuple[str, ...]] = [("unshare", "--user", "--map-root-user", "--mount", *shell)]
     if os.geteuid() == 0:
         ways.append(("unshare", "--mount", *shell))
-        ways.append(("sh", "-c", f'{enter} "$@"', "trapless"))
     environment = {**os.environ, "PATH": cache.tool_path()}
     probe = ("make", "--version")
     said = ""
@@ -206,7 +205,8 @@ def root_entry(root: Path) -> tuple[str, ...]:
     raise TraplessError(
         f"cannot run the build tools unpacked in {root}: {said}. This needs unprivileged user "
         f"namespaces (sysctl user.max_user_namespaces above 0, kernel.unprivileged_userns_clone=1 "
-        f"where it exists, and no AppArmor restriction) or root"
+        f"where it exists, no AppArmor restriction, no container without them) or a root that may "
+        f"mount"
     )
 
 
