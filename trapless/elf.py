@@ -33,6 +33,9 @@ DEFAULT_FOLDERS = (
     "/usr/lib",
 )
 
+# What pyelftools lets out where a file's offsets and sizes lead nowhere.
+_DAMAGE = (ELFError, OSError, ValueError, OverflowError, KeyError, AttributeError, AssertionError)
+
 
 @dataclass(frozen=True)
 class Needs:
@@ -52,8 +55,8 @@ def is_elf(path: Path) -> bool:
 
 def needs(path: Path) -> Needs:
     """Read what the ELF file `path` asks for."""
-    try:
-        with path.open("rb") as file:
+    with path.open("rb") as file:
+        try:
             elf = ELFFile(file)
             if elf.header["e_machine"] != "EM_X86_64" or elf.elfclass != 64:
                 raise TraplessError(
@@ -61,8 +64,8 @@ def needs(path: Path) -> Needs:
                     "the lab copies only those for x86-64 (try --host-root)"
                 )
             return _read(elf)
-    except (ELFError, UnicodeDecodeError, KeyError) as error:
-        raise TraplessError(f"{path} is a damaged ELF file: {error}") from error
+        except _DAMAGE as error:
+            raise TraplessError(f"{path} is a damaged ELF file: {error}") from error
 
 
 def _read(elf: ELFFile) -> Needs:
