@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The kernels that Trapless runs on: their names, and from a name or a path to files.
 
-This file owns the one list of supported kernels, the layout of a kernel in the cache, and the
-reading of a kernel that somebody brings along. It owns neither the fetching of packages
-(packages.py) nor the building of modules (kbuild.py). Nothing else in Python names a version.
+This file owns the one list of supported kernels and the making of each of them from packages. It
+owns neither the fetching of packages (packages.py), nor the reading of a kernel that somebody
+brings along (local_kernel.py), nor the building of modules (kbuild.py). Nothing else in Python
+names a version.
 """
 
 from __future__ import annotations
@@ -90,22 +91,20 @@ def _fetch(spec: KernelSpec, folder: Path, progress: Progress) -> None:
     """Fill `folder` with the unpacked kernel of `spec` and its record."""
     archive = Archive(spec.suites)
     archive.update(progress)
-    image = newest_image(spec, archive)
-    release = image.removeprefix("linux-image-")
+    release = newest_image(spec, archive).removeprefix("linux-image-")
     packages = wanted_packages(spec, release, archive)
     root = folder / "root"
     root.mkdir()
     archive.fetch(packages, root, progress, what=f"kernel {spec.name}, {len(packages)} packages")
     if spec.own_tools:
         complete_root(root)
-    modules = root / "lib" / "modules" / release
     index_modules(root, release, folder, progress)
     kernel = Kernel(
         name=spec.name,
         release=release,
         image=find_image(root, release),
         build_dir=root / "usr" / "src" / f"linux-headers-{release}",
-        modules_dir=modules,
+        modules_dir=root / "lib" / "modules" / release,
         provenance=_provenance(packages),
         build_root=root if spec.own_tools else None,
     )
