@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-DEFAULT_KERNELS = "6.1"
+from trapless import kernels
+
+DEFAULT_KERNELS = kernels.SUPPORTED[0].name
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

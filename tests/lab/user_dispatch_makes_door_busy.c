@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* While a thread's calls are dispatched to user space the doors are -EBUSY, whatever the selector. */
+/*
+ * While a thread's calls are dispatched to user space the doors are -EBUSY, also where the
+ * selector lets calls pass.
+ */
 #include <sys/prctl.h>
 
 #include "ring.h"

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * memory.h - what the kernel holds in objects and pages, for tests that look for leaks. The
+ * figures wobble by what per-CPU caches keep; a leak of one object a round does not hide in that.
+ */
+#ifndef TL_TEST_MEMORY_H
+#define TL_TEST_MEMORY_H
+
+#include "check.h"
+
+struct memory {
+	long objects;		/* active objects of all kmalloc caches and of a file's and mm's */
+	long vmalloc_kb;
+	long free_kb;
+};
+
+/* The number after `name` in a file of /proc, or 0. */
+static inline long memory_field(const char *text, const char *name)
+{
+	const char *found = strstr(text, name);
+
+	return found ? strtol(found + strlen(name), NULL, 10) : 0;
+}
+
+static inline struct memory memory_now(void)
+{
+	static const char *const names[] = { "kmalloc-", "filp ", "mm_struct ", "cred_jar " };
+	static char text[1 << 17];
+	struct memory memory = { 0 };
+
+	CHECK(read_file("/proc/meminfo", text, sizeof(text)) > 0);
+	memory.vmalloc_kb = memory_field(text, "VmallocUsed:");
+	memory.free_kb = memory_field(text, "MemFree:");
+	if (read_file("/proc/slabinfo", text, sizeof(text)) <= 0)
+		SKIP("no /proc/slabinfo");
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+		for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+			if (!strncmp(line, names[i], strlen(names[i])))
+				memory.objects += strtol(strchr(line, ' '), NULL, 10);
+	return memory;
+}
+
+#endif /* TL_TEST_MEMORY_H */

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A thousand rings are made, used and dropped in every way, closed first or unmapped first, with
+ * and without workers, by exit and by kill: the kernel holds as much as before.
+ */
+#include "memory.h"
+#include "ring.h"
+
+#define RINGS 1000
+#define RING_KB 12	/* TL_RING_BYTES(128): what each leaked ring would cost */
+
+static void batch_ring(bool close_first)
+{
+	struct ring ring = ring_open(128);
+
+	CHECK_EQ(batch_call(&ring, SYS_getpid), getpid());
+	if (close_first)
+		CHECK_EQ(sys(SYS_close, ring.fd), 0);
+	CHECK_EQ(sys(SYS_munmap, ring.requests, TL_RING_BYTES(128)), 0);
+	if (!close_first)
+		CHECK_EQ(sys(SYS_close, ring.fd), 0);
+}
+
+static void worker_ring(bool serve)
+{
+	struct ring ring = worker_ring_open(128);
+	struct worker worker = { 0 };
+
+	ring_put(&ring, 0, SYS_getpid);
+	ring_submit(&ring, 0);
+	CHECK_EQ(ring_notify(&ring, 1), 1);
+	if (serve) {
+		worker_start(&worker, &ring);
+		CHECK_EQ(ring_wait(&ring, 0, 0), 0);
+		workers_end(&ring, &worker, 1);
+	}
+	ring_close(&ring);
+}
+
+static void dies(void)
+{
+	batch_ring(true);
+	ring_open(128);
+	worker_ring_open(128);
+	raise(SIGKILL);
+}
+
+static void failed_setups(void)
+{
+	int fd = device_open();
+
+	CHECK_EQ(device_setup(fd, 3, 0, 0), -EINVAL);
+	CHECK_EQ(device_setup(fd, 128, 0, 0), 0);
+	CHECK_EQ(device_setup(fd, 128, TL_SETUP_WORKERS, 0), -EEXIST);
+	CHECK_EQ(sys(SYS_close, fd), 0);
+}
+
+static void make_rings(int n)
+{
+	for (int i = 0; i < n; i++) {
+		switch (i % 5) {
+		case 0:
+			batch_ring(i % 2);
+			break;
+		case 1:
+			worker_ring(i % 20 == 1);
+			break;
+		case 2:
+			failed_setups();
+			break;
+		case 3:
+			if (i % 20 == 3)
+				CHECK_KILLED(child_run(dies), SIGKILL);
+			break;
+		default:
+			CHECK_EQ(sys(SYS_close, device_open()), 0);
+		}
+	}
+}
+
+/* Memory is freed after a grace period and by work queues: let it settle. */
+static struct memory settled(void)
+{
+	sleep_ms(300);
+	return memory_now();
+}
+
+int main(void)
+{
+	struct memory before, after;
+
+	make_rings(RINGS / 5);
+	before = settled();
+	make_rings(RINGS);
+	after = settled();
+	CHECK_WITHIN(after.objects - before.objects, -RINGS * 10, RINGS / 5);
+	CHECK_WITHIN(after.vmalloc_kb - before.vmalloc_kb, -RINGS * RING_KB, RINGS * RING_KB / 20);
+	CHECK_WITHIN(before.free_kb - after.free_kb, -RINGS * RING_KB * 4, RINGS * RING_KB / 4);
+	return 0;
+}

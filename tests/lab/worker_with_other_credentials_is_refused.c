@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A thread that has given up root cannot have its requests made by a worker that is still root,
+ * nor the other way round: notify and enter are -EPERM, and the file that only root may read
+ * stays shut. Raw calls: the C library would change all threads.
+ */
+#include <sys/stat.h>
+
+#include "ring.h"
+
+static const char path[] = "secret";
+
+static void unprivileged_requester(void)
+{
+	struct ring ring = worker_ring_open(4);
+	struct worker worker = { 0 };
+
+	worker_start(&worker, &ring);
+	wait_asleep(worker.tid);
+	CHECK_EQ(sys(SYS_setresuid, 1000, 1000, 1000), 0);
+	CHECK_EQ(sys(SYS_openat, AT_FDCWD, path, O_RDONLY), -EACCES);
+	ring_put(&ring, 0, SYS_openat, AT_FDCWD, path, O_RDONLY);
+	ring_submit(&ring, 0);
+	CHECK_EQ(ring_notify(&ring, 1), -EPERM);
+	CHECK_EQ(ring_wait(&ring, 1, 0), -EPERM);
+	sleep_ms(10);
+	CHECK_EQ(ring_state(&ring, 0), TL_SUBMITTED);
+	CHECK_EQ(ring_stats(&ring).executed, 0);
+	workers_end(&ring, &worker, 1);
+}
+
+static void *other_worker(void *arg)
+{
+	struct worker *worker = arg;
+
+	CHECK_EQ(sys(SYS_setresuid, 1000, 1000, 1000), 0);
+	worker->result = sys(SYS_ioctl, worker->ring->fd, TL_IOC_ENTER);
+	return NULL;
+}
+
+static void unprivileged_worker(void)
+{
+	struct ring ring = worker_ring_open(4);
+	struct worker worker = { .ring = &ring };
+
+	ring_put(&ring, 0, SYS_getuid);
+	ring_submit(&ring, 0);
+	CHECK_EQ(ring_notify(&ring, 1), 1);
+	CHECK_EQ(pthread_create(&worker.thread, NULL, other_worker, &worker), 0);
+	worker_join(&worker);
+	CHECK_EQ(worker.result, -EPERM);
+	CHECK_EQ(ring_state(&ring, 0), TL_SUBMITTED);
+}
+
+int main(void)
+{
+	if (getuid() != 0)
+		SKIP("needs root to give it up");
+	CHECK(close(MUST(open(path, O_WRONLY | O_CREAT, 0600))) == 0);
+	MUST(chmod(path, 0600));
+	CHECK_EXITED(child_run(unprivileged_requester), 0);
+	CHECK_EXITED(child_run(unprivileged_worker), 0);
+	unlink(path);
+	return 0;
+}
