@@ -17,6 +17,7 @@ from pathlib import Path
 
 from trapless import cache
 from trapless.console import Progress, TraplessError
+from trapless.kbuild import compiler_version
 from trapless.kernel import Kernel, load, refreshed, save, wants_refresh
 from trapless.packages import Archive
 from trapless.paths import cache_dir
@@ -131,7 +132,7 @@ def _build(spec: DebugSpec, fragment: str, part: Path, progress: Progress) -> No
         build_dir=part / "build",
         modules_dir=None,  # all that the lab needs is built in
         debug=True,
-        provenance=provenance,
+        provenance={**provenance, "compiler": compiler_version("gcc")},
     )
     save(kernel, part)
 

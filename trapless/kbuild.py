@@ -161,13 +161,14 @@ def _compiler(kernel: Kernel) -> str:
     name = compiler_name(kernel.build_dir)
     if kernel.build_root is None:
         cache.require_tools({name: name}, f"building a module for {kernel.release}")
-        return _version((name,))
+        return compiler_version(name)
     return " ".join([name, *(f"{k}={v}" for k, v in sorted(kernel.provenance.items()))])
 
 
 @functools.cache
-def _version(compiler: tuple[str, ...]) -> str:
-    answer = subprocess.run([*compiler, "--version"], capture_output=True, text=True)
+def compiler_version(name: str) -> str:
+    """What a compiler of this machine says it is."""
+    answer = subprocess.run([name, "--version"], capture_output=True, text=True)
     return answer.stdout.partition("\n")[0]
 
 
