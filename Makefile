@@ -52,7 +52,7 @@ evaluate: setup ## measure on a stock kernel in a lab VM and write a report (new
 
 test: setup ## prove it: check, then every lab test on every supported kernel
 	@$(MAKE) --no-print-directory static
-	$(PYTEST) tests/unit tests/abi tests/lab --kernels all
+	$(PYTEST) tests/unit tests/abi tests/lab tests/evaluate --kernels all
 
 check: setup ## under a minute, no VM, no root: builds, style, types, unit and ABI tests
 	@$(MAKE) --no-print-directory static
@@ -81,6 +81,9 @@ static: # everything of `check` that is not a test: both compilers, sanitizers, 
 		SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=all' unit-programs
 	@$(PYTHON) -m ruff check --quiet .
 	@$(PYTHON) -m mypy
+	@for folder in eval/*/; do \
+		set -- $$folder*.py; [ ! -e "$$1" ] || $(PYTHON) -m mypy "$$@" || exit; \
+	done
 
 .PHONY: unit-programs
 unit-programs: $(UNIT_PROGRAMS)

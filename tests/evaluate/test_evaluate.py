@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The way of a newcomer: `trapless evaluate --quick`, from nothing to a report, as one run.
+
+Boots many VMs and takes minutes. It asserts what must be so on every machine: the runs complete,
+their self-checks pass, the files are well formed, the counted figures are as good as promised.
+Whether a paper's claim holds is a result and asserted nowhere.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from trapless import experiments, results
+
+ROOT = Path(__file__).resolve().parents[2]
+MINUTES = 60
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(25 * MINUTES)]
+
+# Counted on the default kernel: the most that a call may cost, or the most calls to break even.
+PROMISED = {
+    "getppid.batch.n32.instructions": 160,
+    "getppid.batch.break_even.n": 3,
+    "read1.batch.n32.instructions": 1200,
+}
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory):
+    """One quick evaluation of everything; all tests look at its files."""
+    out = tmp_path_factory.mktemp("evaluate") / "results"
+    run = subprocess.run(
+        [str(ROOT / "bin" / "trapless"), "evaluate", "--quick", "--out", str(out)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    return out
+
+
+@pytest.mark.parametrize("name", experiments.names())
+def test_each_experiment_leaves_a_result_and_passed_its_checks(evaluated, name):
+    result = results.load(evaluated / name)
+    assert result.experiment == name
+    assert result.claims
+    meta = json.loads((evaluated / name / "meta.json").read_text())
+    assert meta["checks"]
+    assert [check for check in meta["checks"] if not check["ok"]] == []
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_counted_figures_are_as_promised(evaluated, name):
+    metric = results.load(evaluated / "batch-size").metrics[name]
+    assert metric.kind == "counted"
+    assert metric.value <= PROMISED[name]
+
+
+def test_counted_figures_repeat_exactly(evaluated):
+    counted = {
+        name: metric.spread
+        for name, metric in results.load(evaluated / "batch-size").metrics.items()
+        if metric.kind == "counted" and ".n32." in name
+    }
+    assert counted
+    assert set(counted.values()) == {0}
+
+
+def test_the_report_is_made_again_from_the_files_alone(evaluated):
+    page, text = evaluated / "report.html", evaluated / "report.txt"
+    before = page.read_bytes(), text.read_bytes()
+    page.unlink()
+    run = subprocess.run(
+        [str(ROOT / "bin" / "trapless"), "report", str(evaluated)], capture_output=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert (page.read_bytes(), text.read_bytes()) == before
