@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * batch_size.c - the workload of experiment batch-size: for each call and each batch size N, 512
+ * calls by every mechanism, one row of JSON a measurement. It owns the order of things and the
+ * checks; spec.py decides what to run and makes figures of the rows.
+ */
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/vfs.h>
+
+#include "measure.h"
+#include "mechanisms.h"
+
+#define REPEATS_MAX 1000
+#define TICK_RETRIES 20		/* a counted run that a timer tick fell into is made again */
+
+struct options {
+	enum measure_kind kind;
+	const char *calls, *mechanisms, *directory;
+	unsigned int sizes[MEASURE_LIST_MAX], size_count, repeats;
+	uint64_t seed;
+};
+
+/* Totals over all runs of one mechanism and subject, warm-up included: the row of a check. */
+struct tally {
+	uint64_t made, executed, batches, crossings;
+};
+
+static struct tally tallies[MECHANISMS][SUBJECTS];
+
+static struct options parse(int argc, char **argv)
+{
+	static const struct option long_options[] = {
+		{ "kind", required_argument, NULL, 'k' }, { "calls", required_argument, NULL, 'c' },
+		{ "mechanisms", required_argument, NULL, 'm' },
+		{ "sizes", required_argument, NULL, 'n' },
+		{ "repeats", required_argument, NULL, 'r' },
+		{ "seed", required_argument, NULL, 's' },
+		{ "directory", required_argument, NULL, 'd' }, { NULL, 0, NULL, 0 },
+	};
+	struct options options = {
+		.kind = MEASURE_MEASURED, .calls = "getpid,getppid,read1,read4k,write1,stat",
+		.mechanisms = "plain,plain-int,batch,batch-int,batch-plain,io_uring,io_uring-sqpoll",
+		.directory = "/dev/shm/batch-size", .repeats = 5, .seed = 1, .sizes = { 32 },
+		.size_count = 1,
+	};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
+		switch (option) {
+		case 'k': options.kind = measure_parse_kind(optarg); break;
+		case 'c': options.calls = optarg; break;
+		case 'm': options.mechanisms = optarg; break;
+		case 'd': options.directory = optarg; break;
+		case 'n':
+			options.size_count = measure_parse_numbers(optarg, options.sizes,
+								   SUBJECT_BATCH_MAX);
+			break;
+		case 'r':
+			options.repeats = (unsigned int)measure_parse_number("--repeats", optarg,
+									     REPEATS_MAX);
+			break;
+		case 's': options.seed = measure_parse_number("--seed", optarg, UINT32_MAX); break;
+		default: measure_fail("usage: batch-size [--kind counted|measured] [--calls LIST] "
+				      "[--mechanisms LIST] [--sizes LIST] [--repeats N] "
+				      "[--seed N] [--directory DIR]");
+		}
+	}
+	return options;
+}
+
+/* One run with its checks: results, data left behind, and what the kernel says it executed. */
+static bool run_checked(const struct options *options, struct bench *bench,
+			enum mechanism mechanism, enum subject subject, unsigned int n,
+			uint64_t *value)
+{
+	struct run run = { .bench = bench, .n = n,
+			   .calls = subject_calls(subject, n, options->kind == MEASURE_COUNTED) };
+	struct tally *tally = &tallies[mechanism][subject];
+	struct tl_stats before, after;
+	bool counts, clean;
+
+	fixture_clear(bench->fixture, subject);
+	counts = bench_stats(bench, mechanism, &before);
+	clean = measure_once(options->kind, bench_runner(mechanism, subject), &run, value);
+	if (run.bad)
+		measure_fail("%s by %s, N = %u: a wrong result or count (differs by 0x%lx)",
+			     subject_name(subject), mechanism_name(mechanism), n, run.bad);
+	fixture_check(bench->fixture, subject, mechanism_stat_form(mechanism), n, run.calls,
+		      mechanism_name(mechanism));
+	tally->made += run.calls;
+	tally->batches += run.calls / n;
+	if (!counts)
+		return clean;
+	bench_stats(bench, mechanism, &after);
+	tally->executed += after.executed - before.executed;
+	tally->crossings += after.crossings - before.crossings;
+	if (after.executed - before.executed != run.calls)
+		measure_fail("%s by %s, N = %u: %u calls made, %lu executed", subject_name(subject),
+			     mechanism_name(mechanism), n, run.calls,
+			     (unsigned long)(after.executed - before.executed));
+	if (mechanism != BATCH_PLAIN && after.crossings - before.crossings != run.calls / n)
+		measure_fail("%s by %s, N = %u: %u batches, %lu crossings", subject_name(subject),
+			     mechanism_name(mechanism), n, run.calls / n,
+			     (unsigned long)(after.crossings - before.crossings));
+	return clean;
+}
+
+static void print_row(const struct options *options, enum mechanism mechanism,
+		      enum subject subject, unsigned int n, unsigned int repeat,
+		      unsigned int ticks, uint64_t value)
+{
+	const char *call = subject_name(subject);
+
+	if (mechanism >= URING && (subject == GETPID || subject == GETPPID))
+		call = "nop";
+	printf("{\"mechanism\": \"%s\", \"call\": \"%s\", \"n\": %u, \"kind\": \"%s\", "
+	       "\"value\": %lu, \"unit\": \"%s\", \"ops\": %u, \"repeat\": %u, \"ticks\": %u}\n",
+	       mechanism_name(mechanism), call, n,
+	       options->kind == MEASURE_COUNTED ? "counted" : "measured", value,
+	       measure_unit(options->kind),
+	       subject_calls(subject, n, options->kind == MEASURE_COUNTED), repeat, ticks);
+}
+
+/*
+ * Counted: one mechanism after the other. A first run warms up (page tables, page-cache marks,
+ * caches of the kernel's allocators); then each repeat is one run without a timer tick.
+ */
+static void count_one(const struct options *options, struct bench *bench,
+		      enum mechanism mechanism, enum subject subject, unsigned int n)
+{
+	uint64_t value;
+
+	run_checked(options, bench, mechanism, subject, n, &value);
+	for (unsigned int repeat = 0; repeat < options->repeats; repeat++) {
+		unsigned int ticks = 0;
+
+		while (!run_checked(options, bench, mechanism, subject, n, &value)) {
+			if (++ticks == TICK_RETRIES)
+				measure_fail("%s by %s, N = %u: a timer tick in each of %u runs",
+					     subject_name(subject), mechanism_name(mechanism), n,
+					     ticks);
+			measure_await_tick();
+		}
+		print_row(options, mechanism, subject, n, repeat, ticks, value);
+	}
+}
+
+/*
+ * Measured: in each round every mechanism once, in a seeded random order; an unmeasured run just
+ * before wakes what sleeps (SQPOLL's thread) and fills caches alike for all.
+ */
+static void measure_round(const struct options *options, struct bench *bench,
+			  unsigned int *mechanisms, unsigned int count, enum subject subject,
+			  unsigned int n, unsigned int repeat)
+{
+	uint64_t value;
+
+	measure_shuffle(mechanisms, count);
+	for (unsigned int i = 0; i < count; i++) {
+		enum mechanism mechanism = (enum mechanism)mechanisms[i];
+
+		run_checked(options, bench, mechanism, subject, n, &value);
+		run_checked(options, bench, mechanism, subject, n, &value);
+		print_row(options, mechanism, subject, n, repeat, 0, value);
+	}
+}
+
+/* io_uring's NOP stands beside both getpid and getppid: once is enough. */
+static bool is_duplicate(enum mechanism mechanism, enum subject subject, const char *calls)
+{
+	return mechanism >= URING && subject == GETPPID && measure_list_has(calls, "getpid");
+}
+
+static void run_subject(const struct options *options, struct bench *bench, enum subject subject)
+{
+	unsigned int mechanisms[MECHANISMS], count = 0;
+
+	for (unsigned int m = 0; m < MECHANISMS; m++)
+		if (bench->open[m] && !is_duplicate((enum mechanism)m, subject, options->calls))
+			mechanisms[count++] = m;
+	for (unsigned int s = 0; s < options->size_count; s++) {
+		unsigned int n = options->sizes[s];
+
+		if (options->kind == MEASURE_COUNTED) {
+			for (unsigned int i = 0; i < count; i++)
+				count_one(options, bench, (enum mechanism)mechanisms[i], subject,
+					  n);
+			continue;
+		}
+		for (unsigned int repeat = 0; repeat < options->repeats; repeat++)
+			measure_round(options, bench, mechanisms, count, subject, n, repeat);
+	}
+}
+
+static void print_checks(const struct bench *bench)
+{
+	for (unsigned int m = 0; m < MECHANISMS; m++) {
+		if (!bench->open[m])
+			printf("{\"skipped\": \"%s\", \"reason\": \"%s\"}\n",
+			       mechanism_name((enum mechanism)m), bench->reason[m]);
+		for (unsigned int s = 0; s < SUBJECTS; s++) {
+			const struct tally *tally = &tallies[m][s];
+
+			if (!tally->made)
+				continue;
+			printf("{\"check\": \"%s.%s\", \"made\": %lu, \"executed\": %lu, "
+			       "\"batches\": %lu, \"crossings\": %lu}\n",
+			       subject_name((enum subject)s), mechanism_name((enum mechanism)m),
+			       tally->made, tally->executed, tally->batches, tally->crossings);
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct options options = parse(argc, argv);
+	struct bench bench = { 0 };
+	struct statfs filesystem;
+	unsigned int done = 0, total = 0;
+
+	measure_pin(0);
+	measure_seed(options.seed);
+	measure_calibrate(options.kind);
+	bench.fixture = fixture_create(options.directory);
+	bench_open(&bench, options.mechanisms);
+	if (statfs(options.directory, &filesystem))
+		measure_fail("statfs %s", options.directory);
+	printf("{\"filesystem\": \"0x%lx\"}\n", (unsigned long)filesystem.f_type);
+	for (unsigned int s = 0; s < SUBJECTS; s++)
+		total += measure_list_has(options.calls, subject_name((enum subject)s));
+	if (!total)
+		measure_fail("--calls: none of '%s' is known", options.calls);
+	for (unsigned int s = 0; s < SUBJECTS; s++) {
+		if (!measure_list_has(options.calls, subject_name((enum subject)s)))
+			continue;
+		run_subject(&options, &bench, (enum subject)s);
+		measure_progress(++done, total);
+	}
+	print_checks(&bench);
+	bench_close(&bench);
+	printf("{\"complete\": true}\n");
+	return 0;
+}

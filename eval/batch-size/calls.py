@@ -1,0 +1,419 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The main part of batch-size: runs the workload, and makes figures and claims of its rows.
+
+Owns the sizes and repeats, the metrics' names and the judgement of the paper's claims. The calls
+themselves are made by the C program beside it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from trapless import claims, fit
+from trapless.collect import Collection, Row
+from trapless.console import TraplessError
+from trapless.experiments import Findings, Part, Raw, workload
+from trapless.figures import Figure, Series, Table
+from trapless.lab import LabConfig
+from trapless.results import Claim, Metric
+
+SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+QUICK_SIZES = (1, 2, 3, 4, 8, 16, 32, 128)
+SUBJECTS = ("getpid", "getppid", "read1", "read4k", "write1", "stat")
+COUNTED_MECHANISMS = "plain,plain-int,batch,batch-int,batch-plain,io_uring"
+MEASURED_MECHANISMS = COUNTED_MECHANISMS + ",io_uring-sqpoll"
+REPEATS = {"counted": 5, "measured": 25}
+QUICK_REPEATS = {"counted": 3, "measured": 7}
+TIMEOUT_S = 900.0
+GUEST_PROGRAM = "/bin/batch-size"
+NOP_BESIDE = ("getpid", "getppid")
+"""Calls that io_uring lacks: its NOP stands beside them, under a name that says so."""
+
+Samples = Mapping[int, Sequence[float]]
+Key = tuple[str, str]  # call, mechanism
+
+
+def collect(run: Collection) -> None:
+    """One boot that counts, in full runs a second that must count the same; one that measures."""
+    sizes = ",".join(str(n) for n in (QUICK_SIZES if run.quick else SIZES))
+    repeats = QUICK_REPEATS if run.quick else REPEATS
+    files = ((workload("batch-size"), GUEST_PROGRAM),)
+    counted = LabConfig(kernel=run.kernel, cpus=1, icount=True, files=files, timeout_s=TIMEOUT_S)
+    measured = LabConfig(kernel=run.kernel, cpus=2, files=files, timeout_s=TIMEOUT_S)
+
+    def argv(kind: str, mechanisms: str) -> list[str]:
+        options = {"kind": kind, "mechanisms": mechanisms, "sizes": sizes}
+        options |= {"repeats": str(repeats[kind]), "seed": "11"}
+        return [GUEST_PROGRAM, *(word for k, v in options.items() for word in (f"--{k}", v))]
+
+    first = run.boot("counted", counted, argv("counted", COUNTED_MECHANISMS))
+    if not run.quick:
+        second = run.boot("counted-again", counted, argv("counted", COUNTED_MECHANISMS))
+        run.write([compare_boots(first, second)])
+    run.boot("measured", measured, argv("measured", MEASURED_MECHANISMS))
+
+
+def compare_boots(first: Sequence[Row], second: Sequence[Row]) -> Row:
+    """Two boots of the same counting must print the same rows; else nothing here is to trust."""
+    for one, other in zip(first, second, strict=True):
+        if one != other:
+            raise TraplessError(
+                f"batch-size: two boots counted differently: {one} and then {other}; counted "
+                f"figures must repeat exactly"
+            )
+    return {"check": "two boots count the same", "made": len(first), "executed": len(second)}
+
+
+def per_call(rows: Sequence[Row], kind: str) -> dict[Key, dict[int, list[float]]]:
+    """Cost of one call: (call, mechanism) -> N -> repeats, in order."""
+    found: dict[Key, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row.get("kind") == kind:
+            cost = row["value"] / row["ops"]
+            for call, mechanism in placed(row["call"], row["mechanism"]):
+                found[call, mechanism][row["n"]].append(cost)
+    return found
+
+
+def placed(call: str, mechanism: str) -> tuple[Key, ...]:
+    """In which tables a row stands."""
+    if call != "nop":
+        return ((call, mechanism),)
+    name = mechanism.replace("io_uring", "io_uring-nop")
+    return tuple((subject, name) for subject in NOP_BESIDE)
+
+
+def exact(samples: Samples) -> dict[int, float]:
+    """N -> instructions a call: the repeats' smallest, which is all of them where n repeats."""
+    return {n: min(values) for n, values in samples.items()}
+
+
+def counted_metrics(counted: Mapping[Key, Samples]) -> dict[str, Metric]:
+    metrics = {}
+    for (call, mechanism), samples in counted.items():
+        for n, values in samples.items():
+            metrics[f"{call}.{mechanism}.n{n}.instructions"] = Metric(
+                round(min(values), 3),
+                "instructions",
+                "counted",
+                len(values),
+                round(max(values) - min(values), 3),
+            )
+    return metrics
+
+
+def ratios(
+    measured: Mapping[Key, Samples], call: str, mechanism: str, base: str
+) -> dict[int, fit.Summary]:
+    """N -> ratio of two mechanisms, paired by round."""
+    found = {}
+    for n, values in measured.get((call, mechanism), {}).items():
+        others = measured.get((call, base), {}).get(n, ())
+        pairs = fit.paired_ratios(dict(enumerate(values)), dict(enumerate(others)))
+        if pairs:
+            found[n] = fit.summary(pairs)
+    return found
+
+
+def measured_metrics(measured: Mapping[Key, Samples]) -> dict[str, Metric]:
+    metrics = {}
+    for call, mechanism in measured:
+        for base, unit in (("plain", "ratio"), ("plain-int", "ratio_to_int")):
+            by_int = unit == "ratio_to_int"
+            if mechanism == base or (by_int and mechanism not in ("plain", "batch-int")):
+                continue
+            for n, found in ratios(measured, call, mechanism, base).items():
+                metrics[f"{call}.{mechanism}.n{n}.{unit}"] = Metric(
+                    round(found.median, 4), unit, "measured", found.n, round(found.spread, 4)
+                )
+    return metrics
+
+
+PAIRS = (("plain", "batch"), ("plain-int", "batch-int"))
+"""Conventional and wrapped calls by the same trap."""
+
+
+def fits(counted: Mapping[Key, Samples]) -> dict[Key, fit.Equation1]:
+    """Equation (1) for each call and each kind of trap: cost of N calls against N."""
+    found = {}
+    for call in SUBJECTS:
+        for base, mechanism in PAIRS:
+            if (call, base) in counted and (call, mechanism) in counted:
+                plain = {n: n * cost for n, cost in exact(counted[call, base]).items()}
+                batch = {n: n * cost for n, cost in exact(counted[call, mechanism]).items()}
+                found[call, mechanism] = fit.equation1(plain, batch)
+    return found
+
+
+def fit_metrics(found: Mapping[Key, fit.Equation1], repeats: int) -> dict[str, Metric]:
+    metrics = {}
+    for (call, mechanism), eq in found.items():
+        for name, value in (("s", eq.s), ("a", eq.a), ("o1", eq.o1), ("o2", eq.o2)):
+            metrics[f"{call}.{mechanism}.fit_{name}.instructions"] = Metric(
+                round(value, 2), "instructions", "counted", repeats
+            )
+        metrics[f"{call}.{mechanism}.fit_residual.percent"] = Metric(
+            round(100 * eq.residual, 3), "percent", "counted", repeats
+        )
+        if eq.break_even is not None:
+            metrics[f"{call}.{mechanism}.fit_break_even.n"] = Metric(
+                round(eq.break_even, 2), "n", "counted", repeats
+            )
+    return metrics
+
+
+def counted_break_even(
+    counted: Mapping[Key, Samples], call: str, base: str, other: str
+) -> int | None:
+    return fit.observed_break_even(
+        exact(counted.get((call, base), {})), exact(counted.get((call, other), {}))
+    )
+
+
+def measured_break_even(
+    measured: Mapping[Key, Samples], call: str, base: str, other: str
+) -> int | None:
+    medians = {n: found.median for n, found in ratios(measured, call, other, base).items()}
+    return fit.observed_break_even(dict.fromkeys(medians, 1.0), medians)
+
+
+def break_even_metrics(
+    counted: Mapping[Key, Samples], measured: Mapping[Key, Samples]
+) -> dict[str, Metric]:
+    metrics = {}
+    for call, mechanism in sorted(counted):
+        base = "plain-int" if mechanism.endswith("-int") else "plain"
+        if mechanism == base:
+            continue
+        n = counted_break_even(counted, call, base, mechanism)
+        if n is not None:
+            metrics[f"{call}.{mechanism}.break_even.n"] = Metric(n, "n", "counted")
+        n = measured_break_even(measured, call, base, mechanism)
+        if n is not None:
+            metrics[f"{call}.{mechanism}.break_even_measured.n"] = Metric(n, "n", "measured")
+    return metrics
+
+
+def analyse(raw: Raw) -> Findings:
+    counted = per_call(raw.rows, "counted")
+    measured = per_call(raw.rows, "measured")
+    equations = fits(counted)
+    repeats = min(len(values) for samples in counted.values() for values in samples.values())
+    metrics = (
+        counted_metrics(counted)
+        | measured_metrics(measured)
+        | fit_metrics(equations, repeats)
+        | break_even_metrics(counted, measured)
+    )
+    return Findings(
+        metrics,
+        (
+            claim_int(counted, measured),
+            claim_sysenter(counted, measured, equations),
+            claim_fast_trap(counted, measured, raw.meta.get("accelerator") == "tcg"),
+            claim_equation(equations),
+        ),
+    )
+
+
+def from_n(n: int | None) -> str:
+    return "never" if n is None else f"N = {n}"
+
+
+def claim_int(counted: Mapping[Key, Samples], measured: Mapping[Key, Samples]) -> Claim:
+    if ("getpid", "plain-int") not in counted or ("getpid", "batch-int") not in counted:
+        return claims.make("wsc-int", "not run", None, "this kernel answers no int $0x80")
+    by_count = counted_break_even(counted, "getpid", "plain-int", "batch-int")
+    by_clock = measured_break_even(measured, "getpid", "plain-int", "batch-int")
+    ours = f"{from_n(by_count)} (counted), {from_n(by_clock)} (measured ratio)"
+    note = "Both sides cross by int $0x80."
+    if by_count is None or by_count > 2:
+        note += (
+            " One instruction stands for the whole INT trap in a count, so what batching saves on "
+            "a processor is understated."
+        )
+    return claims.make("wsc-int", ours, by_count is not None and by_count <= 2, note)
+
+
+def claim_sysenter(
+    counted: Mapping[Key, Samples],
+    measured: Mapping[Key, Samples],
+    equations: Mapping[Key, fit.Equation1],
+) -> Claim:
+    by_count = counted_break_even(counted, "getpid", "plain", "batch")
+    by_clock = measured_break_even(measured, "getpid", "plain", "batch")
+    ours = f"{from_n(by_count)} (counted), {from_n(by_clock)} (measured ratio)"
+    eq = equations["getpid", "batch"]
+    note = (
+        f"x86-64's SYSCALL stands for SYSENTER. A call costs {eq.a:.0f} instructions by a trap "
+        f"and {eq.s:.0f} in a batch, the batch itself {eq.o2 + eq.a:.0f} once: the crossing is "
+        f"paid back after {'no number of' if by_count is None else by_count} calls, where the "
+        "paper's storing and fetching of a call cost nearly as much as its fast trap."
+    )
+    return claims.make("wsc-sysenter", ours, by_count == 32, note)
+
+
+def claim_fast_trap(
+    counted: Mapping[Key, Samples], measured: Mapping[Key, Samples], emulated: bool
+) -> Claim:
+    plain = exact(counted["getpid", "plain"])
+    by_int = exact(counted.get(("getpid", "plain-int"), {}))
+    clock = ratios(measured, "getpid", "plain", "plain-int")
+    n = max(plain)
+    if n not in by_int or n not in clock:
+        return claims.make("wsc-fast-trap", "not run", None, "this kernel answers no int $0x80")
+    ours = f"{plain[n] / by_int[n]:.2f} of the instructions, {clock[n].median:.2f} of the clocks"
+    if emulated:
+        note = (
+            "Undecided: the claim is about a processor's clocks. A count takes INT and SYSCALL "
+            "for one instruction each, and the clock here is an emulator's. The fast trap is "
+            "the cheaper one by both."
+        )
+        return claims.make("wsc-fast-trap", ours, None, note)
+    holds = clock[n].median <= 0.35
+    note = "" if holds else "Today's INT trap costs this processor less than the paper's did."
+    return claims.make("wsc-fast-trap", ours, holds, note)
+
+
+def claim_equation(equations: Mapping[Key, fit.Equation1]) -> Claim:
+    """S and A nearly constant: over N (straight lines) and over the calls (A - S)."""
+    fast = {call: eq for (call, mechanism), eq in equations.items() if mechanism == "batch"}
+    residual = max(eq.residual for eq in fast.values())
+    savings = {call: eq.a - eq.s for call, eq in fast.items()}
+    least, most = min(savings.values()), max(savings.values())
+    straight, alike = residual <= 0.03, least > 0 and most - least <= 0.3 * most
+    ours = (
+        f"over N: straight lines, largest residual {100 * residual:.1f}%; over the calls: A - S "
+        f"of {least:.0f} ({min(savings, key=savings.__getitem__)}) to {most:.0f} "
+        f"({max(savings, key=savings.__getitem__)}) instructions"
+    )
+    note = "A and S are slopes, so both hold the call's own work; it cancels in A - S."
+    if not straight:
+        note += " Cost is not linear in N for every call."
+    if not alike:
+        note += (
+            " A - S differs between the calls: one trap a call also pays for what the batch does "
+            "once for all (its own path to the call and back differs with the arguments)."
+        )
+    return claims.make("wsc-eq1", ours, straight and alike, note)
+
+
+def figures(raw: Raw) -> tuple[Figure | Table, ...]:
+    counted = per_call(raw.rows, "counted")
+    measured = per_call(raw.rows, "measured")
+    return (
+        figure_11(counted),
+        fit_table(fits(counted), counted, measured),
+        ratio_figure(
+            measured, "getppid", ("batch", "batch-plain", "io_uring-nop", "io_uring-nop-sqpoll")
+        ),
+        ratio_figure(measured, "read1", ("batch", "batch-plain", "io_uring", "io_uring-sqpoll")),
+    )
+
+
+FIGURE_11 = (
+    ("plain-int", "conventional (INT)"),
+    ("batch-int", "wrapped (INT)"),
+    ("plain", "conventional (fast trap)"),
+    ("batch", "wrapped (fast trap)"),
+    ("io_uring-nop", "io_uring NOP"),
+)
+
+
+def figure_11(counted: Mapping[Key, Samples]) -> Figure:
+    series = []
+    for mechanism, name in FIGURE_11:
+        costs = sorted(exact(counted.get(("getpid", mechanism), {})).items())
+        if costs:
+            series.append(
+                Series(name, tuple(n for n, _ in costs), tuple(512 * cost for _, cost in costs))
+            )
+    return Figure(
+        id="fig11",
+        title="512 getpid by batch size, as Fig. 11 of the paper",
+        x_label="calls in a batch, N",
+        y_label="instructions for 512 calls",
+        series=tuple(series),
+        log_x=True,
+        caption="The paper shows clocks of a Pentium 4, where each INT trap costs far more than "
+        "its instructions tell.",
+        kind="counted",
+    )
+
+
+def ratio_figure(measured: Mapping[Key, Samples], call: str, mechanisms: Sequence[str]) -> Figure:
+    series = []
+    for mechanism in mechanisms:
+        found = sorted(ratios(measured, call, mechanism, "plain").items())
+        if found:
+            series.append(
+                Series(
+                    mechanism,
+                    tuple(n for n, _ in found),
+                    tuple(one.median for _, one in found),
+                    tuple(one.low for _, one in found),
+                    tuple(one.high for _, one in found),
+                )
+            )
+    return Figure(
+        id=f"ratio-{call}",
+        title=f"Time of {call}, plain calls = 1",
+        x_label="calls in a batch, N",
+        y_label="time / time of plain calls",
+        series=tuple(series),
+        log_x=True,
+        caption="Median and quartiles of paired rounds, mechanisms in random order; the clock is "
+        "the emulator's where the accelerator is tcg.",
+        kind="measured",
+    )
+
+
+def fit_table(
+    equations: Mapping[Key, fit.Equation1],
+    counted: Mapping[Key, Samples],
+    measured: Mapping[Key, Samples],
+) -> Table:
+    rows = []
+    for (call, mechanism), eq in equations.items():
+        base = "plain-int" if mechanism.endswith("-int") else "plain"
+        seen = counted_break_even(counted, call, base, mechanism)
+        clock = measured_break_even(measured, call, base, mechanism)
+        rows.append(
+            (
+                call,
+                "INT" if base == "plain-int" else "fast",
+                f"{eq.a:.1f}",
+                f"{eq.s:.1f}",
+                f"{eq.o1:.1f}",
+                f"{eq.o2:.1f}",
+                f"{100 * eq.residual:.2f}%",
+                "never" if eq.break_even is None else f"{eq.break_even:.2f}",
+                "never" if seen is None else str(seen),
+                "never" if clock is None else str(clock),
+            )
+        )
+    return Table(
+        id="equation1",
+        title="Equation (1): T1 = O1 + N*A, T2 = O2 + N*S + A",
+        columns=(
+            "call",
+            "trap",
+            "A",
+            "S",
+            "O1",
+            "O2",
+            "largest residual",
+            "break-even N (fit)",
+            "first N that wins (counted)",
+            "first N that wins (measured)",
+        ),
+        rows=tuple(rows),
+        caption="Instructions. A and S are least-squares slopes over N, so the call's own work is "
+        "in both; O2 is what a batch costs beyond one conventional call. O2 can be negative: "
+        "entering the kernel once by the module's door may cost less than a whole call does.",
+        kind="counted",
+    )
+
+
+PART = Part(name="calls", collect=collect, analyse=analyse, figures=figures)

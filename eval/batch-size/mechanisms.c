@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * mechanisms.c - see mechanisms.h. Each loop makes `calls` calls in batches of n and compares every
+ * result with what the call must return; that comparison is part of the figure, for a program
+ * looks at its results too.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "measure.h"
+#include "mechanisms.h"
+
+#define RING_ENTRIES SUBJECT_BATCH_MAX
+#define SQPOLL_IDLE_MS 20
+#define SQPOLL_SPINS 100000	/* looks at the completion ring before the requester sleeps */
+#define SPINS_A_PAUSE 32	/* under emulation a pause costs far more than a look */
+
+#define INLINED static inline __attribute__((always_inline))
+
+static const char *const names[MECHANISMS] = {
+	[PLAIN] = "plain", [PLAIN_INT] = "plain-int", [BATCH] = "batch", [BATCH_INT] = "batch-int",
+	[BATCH_PLAIN] = "batch-plain", [URING] = "io_uring", [URING_SQPOLL] = "io_uring-sqpoll",
+};
+
+const char *mechanism_name(enum mechanism mechanism)
+{
+	return names[mechanism];
+}
+
+enum stat_form mechanism_stat_form(enum mechanism mechanism)
+{
+	if (mechanism == PLAIN_INT)
+		return STAT_NARROW;
+	if (mechanism == URING || mechanism == URING_SQPOLL)
+		return STAT_RING;
+	return STAT_PLAIN;
+}
+
+/* ---- The measured loops ------------------------------------------------------------------- */
+
+INLINED void run_plain(struct run *run, enum subject subject, bool by_int)
+{
+	struct fixture *fixture = run->bench->fixture;
+	long expected = subject_result(subject, fixture);
+	unsigned long bad = 0;
+
+	for (unsigned int j = 0; j < run->calls; j += run->n)
+		for (unsigned int i = 0; i < run->n; i++)
+			bad |= (unsigned long)((by_int ? subject_int(subject, fixture, j + i, i) :
+						subject_fast(subject, fixture, j + i, i)) ^
+					       expected);
+	run->bad |= bad;
+}
+
+enum door { DOOR_LIBRARY, DOOR_INT };
+
+INLINED int knock(struct run *run, struct tl_batch *batch, enum door door)
+{
+	unsigned int n = run->n;
+	int done;
+
+	if (door == DOOR_LIBRARY)
+		return tl_batch_flush(batch);
+	done = (int)trap_int3(INT_NR_LSEEK, (uint64_t)run->bench->door_fd, (uint64_t)TL_BATCH(0, n),
+			      TL_DOOR_BATCH);
+	batch->next = batch->requests;
+	return done;
+}
+
+INLINED int add(struct tl_batch *batch, struct call call)
+{
+	return tl_batch_add(batch, call.nr, call.a0, call.a1, call.a2, call.a3, 0, 0);
+}
+
+INLINED void run_batch(struct run *run, enum subject subject, struct tl_batch *batch,
+		       enum door door)
+{
+	struct fixture *fixture = run->bench->fixture;
+	int64_t expected = subject_result(subject, fixture);
+	unsigned long bad = 0;
+
+	for (unsigned int j = 0; j < run->calls; j += run->n) {
+		unsigned int first = (unsigned int)add(batch, subject_call(subject, fixture, j, 0));
+
+		for (unsigned int i = 1; i < run->n; i++)
+			add(batch, subject_call(subject, fixture, j + i, i));
+		bad |= (unsigned long)knock(run, batch, door) ^ run->n;
+		for (unsigned int i = 0; i < run->n; i++)
+			bad |= (unsigned long)(tl_batch_result(batch, first + i) ^ expected);
+	}
+	run->bad |= bad;
+}
+
+/* SQPOLL: look for the completions without a crossing; sleep only when that takes too long. */
+INLINED int await_polled(struct io_uring *ring, unsigned int n)
+{
+	for (unsigned int spin = 0; spin < SQPOLL_SPINS; spin++) {
+		if (io_uring_cq_ready(ring) >= n)
+			return 0;
+		if (spin % SPINS_A_PAUSE == SPINS_A_PAUSE - 1)
+			__builtin_ia32_pause();
+	}
+	return io_uring_submit_and_wait(ring, n);
+}
+
+/* A polling thread may lag behind with giving entries back. */
+INLINED struct io_uring_sqe *next_sqe(struct io_uring *ring)
+{
+	struct io_uring_sqe *sqe;
+
+	while (!(sqe = io_uring_get_sqe(ring)))
+		io_uring_sqring_wait(ring);
+	return sqe;
+}
+
+INLINED void run_uring(struct run *run, enum subject subject, struct io_uring *ring, bool polled)
+{
+	struct fixture *fixture = run->bench->fixture;
+	long expected = subject_sqe_result(subject, fixture);
+	unsigned long bad = 0;
+
+	for (unsigned int j = 0; j < run->calls; j += run->n) {
+		struct io_uring_cqe *cqe;
+		unsigned int head, seen = 0;
+
+		for (unsigned int i = 0; i < run->n; i++)
+			subject_sqe(subject, fixture, next_sqe(ring), j + i, i);
+		if (polled) {
+			io_uring_submit(ring);
+			bad |= await_polled(ring, run->n) < 0;
+		} else {
+			bad |= (unsigned long)io_uring_submit_and_wait(ring, run->n) ^ run->n;
+		}
+		io_uring_for_each_cqe(ring, head, cqe) {
+			bad |= (unsigned long)(cqe->res ^ expected);
+			seen++;
+		}
+		io_uring_cq_advance(ring, seen);
+		bad |= seen ^ run->n;
+	}
+	run->bad |= bad;
+}
+
+#define RUNNERS(subject) \
+static void plain_##subject(void *arg) { run_plain(arg, subject, false); } \
+static void plain_int_##subject(void *arg) { run_plain(arg, subject, true); } \
+static void batch_##subject(void *arg) \
+{ \
+	struct run *run = arg; \
+	run_batch(run, subject, run->bench->batch, DOOR_LIBRARY); \
+} \
+static void batch_int_##subject(void *arg) \
+{ \
+	struct run *run = arg; \
+	run_batch(run, subject, &run->bench->door, DOOR_INT); \
+} \
+static void batch_plain_##subject(void *arg) \
+{ \
+	struct run *run = arg; \
+	run_batch(run, subject, run->bench->batch_plain, DOOR_LIBRARY); \
+} \
+static void uring_##subject(void *arg) \
+{ \
+	struct run *run = arg; \
+	run_uring(run, subject, &run->bench->uring, false); \
+} \
+static void sqpoll_##subject(void *arg) \
+{ \
+	struct run *run = arg; \
+	run_uring(run, subject, &run->bench->sqpoll, true); \
+}
+
+RUNNERS(GETPID)
+RUNNERS(GETPPID)
+RUNNERS(READ1)
+RUNNERS(READ4K)
+RUNNERS(WRITE1)
+RUNNERS(STAT)
+
+#define ROW(name) { name##_GETPID, name##_GETPPID, name##_READ1, name##_READ4K, name##_WRITE1, \
+		    name##_STAT }
+
+static const runner runners[MECHANISMS][SUBJECTS] = {
+	[PLAIN] = ROW(plain), [PLAIN_INT] = ROW(plain_int), [BATCH] = ROW(batch),
+	[BATCH_INT] = ROW(batch_int), [BATCH_PLAIN] = ROW(batch_plain), [URING] = ROW(uring),
+	[URING_SQPOLL] = ROW(sqpoll),
+};
+
+runner bench_runner(enum mechanism mechanism, enum subject subject)
+{
+	return runners[mechanism][subject];
+}
+
+/* ---- Opening and closing -------------------------------------------------------------------- */
+
+static sigjmp_buf no_int;
+
+static void on_fault(int signal)
+{
+	(void)signal;
+	siglongjmp(no_int, 1);
+}
+
+/* A kernel without 32-bit calls answers int $0x80 with a fault. */
+static bool int_trap_works(void)
+{
+	struct sigaction fault = { .sa_handler = on_fault }, before;
+	bool works = false;
+
+	sigaction(SIGSEGV, &fault, &before);
+	if (!sigsetjmp(no_int, 1))
+		works = trap_int0(INT_NR_GETPID) == getpid();
+	sigaction(SIGSEGV, &before, NULL);
+	return works;
+}
+
+static int open_door(struct bench *bench)
+{
+	struct tl_setup setup = { .size = sizeof(setup), .entries = RING_ENTRIES };
+	int fd = open(TL_DEVICE, O_RDWR | O_CLOEXEC), error;
+	void *ring;
+
+	if (fd < 0)
+		return -errno;
+	if (ioctl(fd, TL_IOC_SETUP, &setup)) {
+		error = -errno;
+		goto err_close;
+	}
+	ring = mmap(NULL, TL_RING_BYTES(RING_ENTRIES), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (ring == MAP_FAILED) {
+		error = -errno;
+		goto err_close;
+	}
+	bench->door = (struct tl_batch){
+		.requests = ring, .first = ring, .next = ring,
+		.end = (struct tl_request *)ring + RING_ENTRIES,
+	};
+	bench->door_fd = fd;
+	return 0;
+
+err_close:
+	close(fd);
+	return error;
+}
+
+static int open_uring(struct io_uring *ring, bool polled)
+{
+	struct io_uring_params params = { 0 };
+
+	if (polled) {
+		params.flags = IORING_SETUP_SQPOLL | IORING_SETUP_SQ_AFF;
+		params.sq_thread_cpu = 1;
+		params.sq_thread_idle = SQPOLL_IDLE_MS;
+	}
+	return io_uring_queue_init_params(RING_ENTRIES, ring, &params);
+}
+
+static int open_one(struct bench *bench, enum mechanism mechanism)
+{
+	switch (mechanism) {
+	case PLAIN: return 0;
+	case PLAIN_INT: return int_trap_works() ? 0 : -ENOSYS;
+	case BATCH: return tl_batch_create(&bench->batch, RING_ENTRIES, TL_MODULE);
+	case BATCH_INT: return int_trap_works() ? open_door(bench) : -ENOSYS;
+	case BATCH_PLAIN: return tl_batch_create(&bench->batch_plain, RING_ENTRIES, TL_PLAIN);
+	case URING: return open_uring(&bench->uring, false);
+	default: return open_uring(&bench->sqpoll, true);
+	}
+}
+
+void bench_open(struct bench *bench, const char *wanted)
+{
+	for (unsigned int m = 0; m < MECHANISMS; m++) {
+		int error;
+
+		if (!measure_list_has(wanted, names[m])) {
+			strcpy(bench->reason[m], "not asked for");
+			continue;
+		}
+		error = open_one(bench, (enum mechanism)m);
+		bench->open[m] = !error;
+		if (error)
+			snprintf(bench->reason[m], sizeof(bench->reason[m]),
+				 "not on this kernel: %s", strerror(-error));
+	}
+}
+
+void bench_close(struct bench *bench)
+{
+	if (bench->open[URING_SQPOLL])
+		io_uring_queue_exit(&bench->sqpoll);
+	if (bench->open[URING])
+		io_uring_queue_exit(&bench->uring);
+	if (bench->open[BATCH_PLAIN])
+		tl_batch_destroy(bench->batch_plain);
+	if (bench->open[BATCH_INT]) {
+		munmap(bench->door.requests, TL_RING_BYTES(RING_ENTRIES));
+		close(bench->door_fd);
+	}
+	if (bench->open[BATCH])
+		tl_batch_destroy(bench->batch);
+}
+
+bool bench_stats(struct bench *bench, enum mechanism mechanism, struct tl_stats *stats)
+{
+	int error;
+
+	*stats = (struct tl_stats){ .size = sizeof(*stats) };
+	switch (mechanism) {
+	case BATCH:
+		error = tl_batch_stats(bench->batch, stats);
+		break;
+	case BATCH_PLAIN:
+		error = tl_batch_stats(bench->batch_plain, stats);
+		break;
+	case BATCH_INT:
+		error = ioctl(bench->door_fd, TL_IOC_STATS, stats) ? -errno : 0;
+		break;
+	default:
+		return false;
+	}
+	if (error)
+		measure_fail("statistics of %s: %s", names[mechanism], strerror(-error));
+	return true;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * traps.h - the two ways into the kernel that the paper compares, each as bare as it gets: the
+ * fast trap (`syscall`, x86-64 numbers) and the INT trap (`int $0x80`, i386 numbers, pointers
+ * below 4 GB). No errno, no cancellation: results are a value or -errno.
+ */
+#ifndef EVAL_TRAPS_H
+#define EVAL_TRAPS_H
+
+#include <stdint.h>
+
+static inline __attribute__((always_inline)) long trap_fast0(long nr)
+{
+	long result;
+
+	__asm__ volatile("syscall" : "=a"(result) : "0"(nr) : "rcx", "r11", "memory");
+	return result;
+}
+
+static inline __attribute__((always_inline)) long trap_fast3(long nr, uint64_t a0, uint64_t a1,
+							      uint64_t a2)
+{
+	long result;
+
+	__asm__ volatile("syscall" : "=a"(result)
+			 : "0"(nr), "D"(a0), "S"(a1), "d"(a2) : "rcx", "r11", "memory");
+	return result;
+}
+
+static inline __attribute__((always_inline)) long trap_fast4(long nr, uint64_t a0, uint64_t a1,
+							      uint64_t a2, uint64_t a3)
+{
+	register uint64_t r10 __asm__("r10") = a3;
+	long result;
+
+	__asm__ volatile("syscall" : "=a"(result)
+			 : "0"(nr), "D"(a0), "S"(a1), "d"(a2), "r"(r10) : "rcx", "r11", "memory");
+	return result;
+}
+
+/* Numbers of the i386 table; asm/unistd_32.h cannot be included beside the x86-64 one. */
+#define INT_NR_WRITE 4
+#define INT_NR_LSEEK 19
+#define INT_NR_GETPID 20
+#define INT_NR_GETPPID 64
+#define INT_NR_PREAD64 180
+#define INT_NR_FSTATAT64 300
+
+static inline __attribute__((always_inline)) long trap_int0(long nr)
+{
+	int result;
+
+	__asm__ volatile("int $0x80" : "=a"(result) : "0"(nr)
+			 : "r8", "r9", "r10", "r11", "memory");
+	return result;
+}
+
+static inline __attribute__((always_inline)) long trap_int3(long nr, uint64_t a0, uint64_t a1,
+							     uint64_t a2)
+{
+	int result;
+
+	__asm__ volatile("int $0x80" : "=a"(result) : "0"(nr), "b"(a0), "c"(a1), "d"(a2)
+			 : "r8", "r9", "r10", "r11", "memory");
+	return result;
+}
+
+static inline __attribute__((always_inline)) long trap_int4(long nr, uint64_t a0, uint64_t a1,
+							     uint64_t a2, uint64_t a3)
+{
+	int result;
+
+	__asm__ volatile("int $0x80" : "=a"(result) : "0"(nr), "b"(a0), "c"(a1), "d"(a2), "S"(a3)
+			 : "r8", "r9", "r10", "r11", "memory");
+	return result;
+}
+
+/* The i386 ABI splits a 64-bit argument: pread64 takes the offset's high half in edi. */
+static inline __attribute__((always_inline)) long trap_int5(long nr, uint64_t a0, uint64_t a1,
+							     uint64_t a2, uint64_t a3, uint64_t a4)
+{
+	int result;
+
+	__asm__ volatile("int $0x80" : "=a"(result)
+			 : "0"(nr), "b"(a0), "c"(a1), "d"(a2), "S"(a3), "D"(a4)
+			 : "r8", "r9", "r10", "r11", "memory");
+	return result;
+}
+
+#endif /* EVAL_TRAPS_H */

@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * requests.c - see requests.h. Every result is compared inside the measured loop: gettid must
+ * answer with the requester's own thread or with one of the workers, depending on who may serve.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "measure.h"
+#include "requests.h"
+#include "traps.h"
+
+#define PAGE 4096u
+#define SQPOLL_IDLE_MS 20
+#define SPINS_MAX 100000	/* looks at a result before the requester sleeps */
+#define SPINS_A_PAUSE 32	/* under emulation a pause costs far more than a look */
+
+#define INLINED static inline __attribute__((always_inline))
+
+static const char *const names[MECHANISMS] = {
+	[PLAIN] = "plain", [BATCH] = "batch", [PSC] = "psc", [PSC_PLAIN] = "psc-plain",
+	[URING] = "io_uring", [URING_SQPOLL] = "io_uring-sqpoll",
+};
+
+const char *mechanism_name(enum mechanism mechanism)
+{
+	return names[mechanism];
+}
+
+const char *subject_name(enum subject subject)
+{
+	return subject == GETTID ? "gettid" : "read1";
+}
+
+static uint8_t pattern(unsigned int offset)
+{
+	return (uint8_t)(1 + offset * 37u % 255u);
+}
+
+static uint64_t read_offset(unsigned int j)
+{
+	return j * 31u;
+}
+
+/* ---- The measured loops ------------------------------------------------------------------- */
+
+INLINED uint32_t call_nr(enum subject subject)
+{
+	return subject == GETTID ? SYS_gettid : SYS_pread64;
+}
+
+/* The arguments of the j-th request, as tl_batch_add() and tl_psc_add() take them. */
+#define CALL_ARGUMENTS(subject, desk, j) \
+	(subject) == GETTID ? 0 : (uint64_t)(desk)->page_fd, \
+	(subject) == GETTID ? 0 : (uintptr_t)&(desk)->bytes[j], \
+	(subject) == GETTID ? 0 : 1, (subject) == GETTID ? 0 : read_offset(j), 0, 0
+
+INLINED void run_plain(struct run *run, enum subject subject)
+{
+	struct desk *desk = run->desk;
+	long expected = subject == GETTID ? desk->tid : 1, wrong = 0;
+
+	run->began = measure_tsc();
+	for (unsigned int j = 0; j < REQUESTS; j++) {
+		if (subject == GETTID)
+			wrong |= trap_fast0(SYS_gettid) ^ expected;
+		else
+			wrong |= trap_fast4(SYS_pread64, (uint64_t)desk->page_fd,
+					    (uintptr_t)&desk->bytes[j], 1, read_offset(j)) ^
+				 expected;
+	}
+	run->submitted = measure_tsc();
+	run->crossings = REQUESTS;
+	run->bad |= wrong != 0;
+}
+
+INLINED void run_batch(struct run *run, enum subject subject)
+{
+	struct desk *desk = run->desk;
+	struct tl_batch *batch = desk->batch;
+	int64_t expected = subject == GETTID ? desk->tid : 1, wrong = 0;
+
+	run->began = measure_tsc();
+	for (unsigned int j = 0; j < REQUESTS; ) {
+		unsigned int end = j + run->k;
+		int count, first;
+
+		if (end > REQUESTS)
+			end = REQUESTS;
+		count = (int)(end - j);
+		first = tl_batch_add(batch, call_nr(subject), CALL_ARGUMENTS(subject, desk, j));
+		for (j++; j < end; j++)
+			tl_batch_add(batch, call_nr(subject), CALL_ARGUMENTS(subject, desk, j));
+		wrong |= tl_batch_flush(batch) ^ count;
+		for (int i = 0; i < count; i++)
+			wrong |= tl_batch_result(batch, (unsigned int)(first + i)) ^ expected;
+	}
+	run->submitted = measure_tsc();
+	run->bad |= wrong != 0;
+}
+
+INLINED bool is_worker(struct crew *crew, int64_t tid)
+{
+	for (unsigned int w = 0; w < crew->workers; w++) {
+		if (crew->tids[w] == tid) {
+			crew->served[w]++;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Look for a result; after long enough, or where looking would keep the CPU from a worker, sleep. */
+INLINED int64_t await_result(struct run *run, struct tl_psc *psc, unsigned int slot)
+{
+	int64_t result;
+
+	for (unsigned int spin = 0; run->may_spin && spin < SPINS_MAX; spin++) {
+		if (tl_psc_result(psc, slot, &result))
+			return result;
+		if (spin % SPINS_A_PAUSE == SPINS_A_PAUSE - 1)
+			__builtin_ia32_pause();
+	}
+	while (!tl_psc_result(psc, slot, &result)) {
+		if (tl_psc_wait(psc, 0) < 0) {
+			run->bad = true;
+			return 0;
+		}
+	}
+	return result;
+}
+
+INLINED void run_psc(struct run *run, struct crew *crew, enum subject subject)
+{
+	struct desk *desk = run->desk;
+	struct tl_psc *psc = crew->psc;
+	int slots[REQUESTS];
+
+	run->began = measure_tsc();
+	for (unsigned int j = 0; j < REQUESTS; ) {
+		unsigned int end = j + run->k;
+
+		if (end > REQUESTS)
+			end = REQUESTS;
+		for (; j < end; j++)
+			slots[j] = tl_psc_add(psc, call_nr(subject),
+					      CALL_ARGUMENTS(subject, desk, j));
+		run->bad |= tl_psc_notify(psc) < 0;
+	}
+	run->submitted = measure_tsc();
+	for (unsigned int j = 0; j < REQUESTS; j++) {
+		int64_t result;
+
+		if (slots[j] < 0) {
+			run->bad = true;
+			continue;
+		}
+		result = await_result(run, psc, (unsigned int)slots[j]);
+		run->bad |= subject == GETTID ? !is_worker(crew, result) : result != 1;
+	}
+}
+
+INLINED void prepare(struct io_uring_sqe *sqe, struct desk *desk, enum subject subject,
+		     unsigned int j)
+{
+	if (subject == GETTID)
+		io_uring_prep_nop(sqe);
+	else
+		io_uring_prep_read(sqe, desk->page_fd, &desk->bytes[j], 1, read_offset(j));
+}
+
+/* A polling thread may lag behind with giving entries back. */
+INLINED struct io_uring_sqe *next_sqe(struct io_uring *ring)
+{
+	struct io_uring_sqe *sqe;
+
+	while (!(sqe = io_uring_get_sqe(ring)))
+		io_uring_sqring_wait(ring);
+	return sqe;
+}
+
+INLINED void run_uring(struct run *run, struct io_uring *ring, enum subject subject, bool polled)
+{
+	int expected = subject == GETTID ? 0 : 1;
+	struct io_uring_cqe *cqe;
+	unsigned int head, seen = 0;
+
+	run->began = measure_tsc();
+	for (unsigned int j = 0; j < REQUESTS; ) {
+		unsigned int end = j + run->k;
+
+		if (end > REQUESTS)
+			end = REQUESTS;
+		for (; j < end; j++)
+			prepare(next_sqe(ring), run->desk, subject, j);
+		run->bad |= io_uring_submit(ring) < 0;
+		run->crossings++;
+	}
+	run->submitted = measure_tsc();
+	for (unsigned int spin = 0; polled && spin < SPINS_MAX; spin++) {
+		if (io_uring_cq_ready(ring) >= REQUESTS)
+			break;
+		if (spin % SPINS_A_PAUSE == SPINS_A_PAUSE - 1)
+			__builtin_ia32_pause();
+	}
+	if (io_uring_cq_ready(ring) < REQUESTS) {
+		run->bad |= io_uring_submit_and_wait(ring, REQUESTS) < 0;
+		run->crossings++;
+	}
+	io_uring_for_each_cqe(ring, head, cqe) {
+		run->bad |= cqe->res != expected;
+		seen++;
+	}
+	io_uring_cq_advance(ring, seen);
+	run->bad |= seen != REQUESTS;
+}
+
+#define RUNNERS(subject) \
+static void plain_##subject(void *arg) { run_plain(arg, subject); } \
+static void batch_##subject(void *arg) { run_batch(arg, subject); } \
+static void psc_##subject(void *arg) \
+{ \
+	struct run *run = arg; \
+	run_psc(run, &run->desk->crew, subject); \
+} \
+static void psc_plain_##subject(void *arg) \
+{ \
+	struct run *run = arg; \
+	run_psc(run, &run->desk->crew_plain, subject); \
+} \
+static void uring_##subject(void *arg) \
+{ \
+	struct run *run = arg; \
+	run_uring(run, &run->desk->uring, subject, false); \
+} \
+static void sqpoll_##subject(void *arg) \
+{ \
+	struct run *run = arg; \
+	run_uring(run, &run->desk->sqpoll, subject, true); \
+}
+
+RUNNERS(GETTID)
+RUNNERS(READ1)
+
+#define ROW(name) { name##_GETTID, name##_READ1 }
+
+static const runner runners[MECHANISMS][SUBJECTS] = {
+	[PLAIN] = ROW(plain), [BATCH] = ROW(batch), [PSC] = ROW(psc), [PSC_PLAIN] = ROW(psc_plain),
+	[URING] = ROW(uring), [URING_SQPOLL] = ROW(sqpoll),
+};
+
+runner desk_runner(enum mechanism mechanism, enum subject subject)
+{
+	return runners[mechanism][subject];
+}
+
+/* ---- Opening and closing -------------------------------------------------------------------- */
+
+static unsigned int list_threads(pid_t *tids, unsigned int limit)
+{
+	DIR *directory = opendir("/proc/self/task");
+	unsigned int count = 0;
+	struct dirent *entry;
+
+	if (!directory)
+		measure_fail("/proc/self/task: %s", strerror(errno));
+	while ((entry = readdir(directory))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		if (count == limit)
+			measure_fail("more than %u threads", limit);
+		tids[count++] = (pid_t)atoi(entry->d_name);
+	}
+	closedir(directory);
+	return count;
+}
+
+static bool among(pid_t tid, const pid_t *tids, unsigned int count)
+{
+	for (unsigned int i = 0; i < count; i++)
+		if (tids[i] == tid)
+			return true;
+	return false;
+}
+
+/* Starts workers by the library's own call and finds out which threads they are. */
+void crew_open(struct crew *crew, unsigned int workers, unsigned int spin_us, unsigned int flags)
+{
+	pid_t before[4 * WORKERS_MAX], after[4 * WORKERS_MAX];
+	unsigned int old = list_threads(before, 4 * WORKERS_MAX), count, found = 0;
+	int error = tl_psc_regist(&crew->psc, REQUESTS_RING, spin_us, flags);
+
+	if (!error)
+		error = tl_psc_start(crew->psc, workers);
+	if (error)
+		measure_fail("parallel calls with %u workers: %s", workers, strerror(-error));
+	crew->workers = workers;
+	count = list_threads(after, 4 * WORKERS_MAX);
+	for (unsigned int i = 0; i < count; i++)
+		if (!among(after[i], before, old) && found < workers)
+			crew->tids[found++] = after[i];
+	if (found != workers)
+		measure_fail("%u workers asked for, %u threads appeared", workers, found);
+}
+
+void crew_place(struct crew *crew, int cpu, bool idle)
+{
+	const struct sched_param none = { 0 };
+
+	for (unsigned int w = 0; w < crew->workers; w++) {
+		if (cpu >= 0) {
+			cpu_set_t set;
+
+			CPU_ZERO(&set);
+			CPU_SET(cpu, &set);
+			if (sched_setaffinity(crew->tids[w], sizeof(set), &set))
+				measure_fail("worker on CPU %d: %s", cpu, strerror(errno));
+		}
+		if (idle && sched_setscheduler(crew->tids[w], SCHED_IDLE, &none))
+			measure_fail("worker under SCHED_IDLE: %s", strerror(errno));
+	}
+}
+
+static void create_page(struct desk *desk, const char *directory)
+{
+	uint8_t page[PAGE];
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/parallel-page", directory);
+	desk->page_fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	for (unsigned int i = 0; i < PAGE; i++)
+		page[i] = pattern(i);
+	if (desk->page_fd < 0 || write(desk->page_fd, page, PAGE) != PAGE)
+		measure_fail("%s: %s", path, strerror(errno));
+}
+
+static int open_uring(struct io_uring *ring, int polled_cpu)
+{
+	struct io_uring_params params = { 0 };
+
+	if (polled_cpu >= 0) {
+		params.flags = IORING_SETUP_SQPOLL | IORING_SETUP_SQ_AFF;
+		params.sq_thread_cpu = (unsigned int)polled_cpu;
+		params.sq_thread_idle = SQPOLL_IDLE_MS;
+	}
+	return io_uring_queue_init_params(REQUESTS_RING, ring, &params);
+}
+
+static int open_one(struct desk *desk, const struct desk_config *config, enum mechanism mechanism)
+{
+	switch (mechanism) {
+	case PLAIN:
+		return 0;
+	case BATCH:
+		return tl_batch_create(&desk->batch, REQUESTS_RING, TL_MODULE);
+	case PSC:
+		crew_open(&desk->crew, config->workers, config->spin_us, TL_MODULE);
+		crew_place(&desk->crew, config->worker_cpu, config->idle_workers);
+		return 0;
+	case PSC_PLAIN:
+		crew_open(&desk->crew_plain, config->workers, config->spin_us, TL_PLAIN);
+		crew_place(&desk->crew_plain, config->worker_cpu, config->idle_workers);
+		return 0;
+	case URING:
+		return open_uring(&desk->uring, -1);
+	default:
+		return open_uring(&desk->sqpoll, config->worker_cpu);
+	}
+}
+
+static bool is_wanted(const struct desk_config *config, enum mechanism mechanism)
+{
+	if (config->only_workers && mechanism != PLAIN && mechanism != PSC &&
+	    mechanism != PSC_PLAIN)
+		return false;
+	return measure_list_has(config->wanted, names[mechanism]);
+}
+
+void desk_open(struct desk *desk, const struct desk_config *config)
+{
+	create_page(desk, config->directory);
+	desk->tid = gettid();
+	desk->workers = config->workers;
+	for (unsigned int m = 0; m < MECHANISMS; m++) {
+		int error;
+
+		if (!is_wanted(config, (enum mechanism)m)) {
+			strcpy(desk->reason[m], "not asked for");
+			continue;
+		}
+		error = open_one(desk, config, (enum mechanism)m);
+		desk->open[m] = !error;
+		if (error)
+			snprintf(desk->reason[m], sizeof(desk->reason[m]),
+				 "not on this kernel: %s", strerror(-error));
+	}
+}
+
+void desk_close(struct desk *desk)
+{
+	if (desk->open[URING_SQPOLL])
+		io_uring_queue_exit(&desk->sqpoll);
+	if (desk->open[URING])
+		io_uring_queue_exit(&desk->uring);
+	if (desk->open[PSC_PLAIN])
+		tl_psc_exit(desk->crew_plain.psc);
+	if (desk->open[PSC])
+		tl_psc_exit(desk->crew.psc);
+	if (desk->open[BATCH])
+		tl_batch_destroy(desk->batch);
+	close(desk->page_fd);
+}
+
+bool desk_stats(struct desk *desk, enum mechanism mechanism, struct tl_stats *stats)
+{
+	int error;
+
+	*stats = (struct tl_stats){ .size = sizeof(*stats) };
+	switch (mechanism) {
+	case BATCH: error = tl_batch_stats(desk->batch, stats); break;
+	case PSC: error = tl_psc_stats(desk->crew.psc, stats); break;
+	case PSC_PLAIN: error = tl_psc_stats(desk->crew_plain.psc, stats); break;
+	default: return false;
+	}
+	if (error)
+		measure_fail("statistics of %s: %s", names[mechanism], strerror(-error));
+	return true;
+}
+
+void desk_clear(struct desk *desk)
+{
+	memset(desk->bytes, 0, sizeof(desk->bytes));
+}
+
+void desk_check(const struct desk *desk, enum mechanism mechanism, unsigned int k)
+{
+	for (unsigned int j = 0; j < REQUESTS; j++)
+		if (desk->bytes[j] != pattern((unsigned int)read_offset(j)))
+			measure_fail("read1 by %s, K = %u: request %u left a wrong byte",
+				     names[mechanism], k, j);
+}

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The main part of parallel: 127 requests by K a notify, its metrics, and two of the claims.
+
+Owns sizes, numbers of workers and repeats, the metrics' names and the judgement. The requests
+themselves are made by the C program beside it; slow_read.py shares its measured boot.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from trapless import claims, fit
+from trapless.collect import Collection, Row
+from trapless.experiments import Findings, Part, Raw, workload
+from trapless.figures import Figure, Mark, Series, Table
+from trapless.lab import LabConfig
+from trapless.results import Claim, Metric
+
+REQUESTS = 127
+SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 127)
+QUICK_SIZES = (1, 2, 3, 4, 8, 16, 32, 127)
+WORKERS = (1, 2, 4)
+COUNTED_MECHANISMS = "plain,batch,psc,psc-plain,io_uring"
+MEASURED_MECHANISMS = COUNTED_MECHANISMS + ",io_uring-sqpoll"
+REPEATS = {"counted": 5, "measured": 25}
+QUICK_REPEATS = {"counted": 3, "measured": 7}
+TIMEOUT_S = 900.0
+GUEST_PROGRAM = "/bin/parallel"
+BEST_FROM = 16
+"""The paper's best is claimed from this many requests a notify on."""
+
+Samples = Mapping[int, Sequence[float]]
+Key = tuple[str, str]  # call, mechanism
+
+
+def guest_command(**options: object) -> list[str]:
+    """The workload's command line in the guest."""
+    words = [GUEST_PROGRAM]
+    for name, value in options.items():
+        words += [f"--{name.replace('_', '-')}", str(value)]
+    return words
+
+
+def collect(run: Collection) -> None:
+    """One boot that counts on one CPU, one that measures on two."""
+    sizes = ",".join(str(n) for n in (QUICK_SIZES if run.quick else SIZES))
+    repeats = QUICK_REPEATS if run.quick else REPEATS
+    files = ((workload("parallel"), GUEST_PROGRAM),)
+    counted = LabConfig(kernel=run.kernel, cpus=1, icount=True, files=files, timeout_s=TIMEOUT_S)
+    measured = LabConfig(kernel=run.kernel, cpus=2, files=files, timeout_s=TIMEOUT_S)
+    run.boot(
+        "counted",
+        counted,
+        guest_command(
+            kind="counted",
+            mechanisms=COUNTED_MECHANISMS,
+            sizes=sizes,
+            repeats=repeats["counted"],
+            seed=3,
+        ),
+    )
+    run.boot(
+        "measured",
+        measured,
+        guest_command(
+            kind="measured",
+            mechanisms=MEASURED_MECHANISMS,
+            sizes=sizes,
+            workers=",".join(str(w) for w in WORKERS),
+            calls="gettid" if run.quick else "gettid,read1",
+            repeats=repeats["measured"],
+            seed=3,
+        ),
+    )
+
+
+def placed(row: Row) -> Key:
+    """In which table a row stands: NOP beside gettid, more workers as mechanisms of their own."""
+    mechanism = row["mechanism"]
+    if row["workers"] > WORKERS[0]:
+        mechanism = f"{mechanism}-w{row['workers']}"
+    if row["call"] == "nop":
+        return "gettid", mechanism.replace("io_uring", "io_uring-nop")
+    return row["call"], mechanism
+
+
+def select(
+    rows: Sequence[Row], kind: str, phase: str, what: str
+) -> dict[Key, dict[int, list[float]]]:
+    """(call, mechanism) -> K -> repeats, each for one request; crossings for all 127."""
+    found: dict[Key, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row.get("kind") == kind and row.get("phase") == phase:
+            value = row[what] if what == "crossings" else row[what] / row["ops"]
+            found[placed(row)][row["n"]].append(value)
+    return found
+
+
+def counted_metrics(found: Mapping[Key, Samples], unit: str) -> dict[str, Metric]:
+    return {
+        f"{call}.{mechanism}.n{n}.{unit}": Metric(
+            round(min(values), 3), unit, "counted", len(values), round(max(values) - min(values), 3)
+        )
+        for (call, mechanism), samples in found.items()
+        for n, values in samples.items()
+    }
+
+
+def paired(rows: Sequence[Row], call: str, mechanism: str) -> dict[int, fit.Summary]:
+    """K -> time / time of plain calls in the same round of the same program."""
+    base: dict[tuple[int, int, int], float] = {}
+    other: dict[tuple[int, int, int], float] = {}
+    for row in rows:
+        if row.get("kind") == "measured" and row.get("phase") == "total":
+            key = (row["n"], row["crew"], row["repeat"])
+            if row["mechanism"] == "plain" and row["call"] == call:
+                base[key] = row["value"]
+            elif (call, mechanism) == placed(row):
+                other[key] = row["value"]
+    found = {}
+    for n in sorted({key[0] for key in other}):
+        pairs = fit.paired_ratios({k: v for k, v in other.items() if k[0] == n}, base)
+        if pairs:
+            found[n] = fit.summary(pairs)
+    return found
+
+
+def measured_keys(rows: Sequence[Row]) -> list[Key]:
+    """Every (call, mechanism) that was measured beside plain calls, in order of appearance."""
+    return list(
+        dict.fromkeys(
+            placed(row)
+            for row in rows
+            if row.get("kind") == "measured" and "phase" in row and row["mechanism"] != "plain"
+        )
+    )
+
+
+def measured_metrics(rows: Sequence[Row]) -> dict[str, Metric]:
+    return {
+        f"{call}.{mechanism}.n{n}.ratio": Metric(
+            round(found.median, 4), "ratio", "measured", found.n, round(found.spread, 4)
+        )
+        for call, mechanism in measured_keys(rows)
+        for n, found in paired(rows, call, mechanism).items()
+    }
+
+
+def break_even(found: Mapping[int, fit.Summary]) -> int | None:
+    """Smallest K from which the median ratio stays below 1."""
+    return fit.observed_break_even(
+        dict.fromkeys(found, 1.0), {n: one.median for n, one in found.items()}
+    )
+
+
+def requester_break_even(free: Mapping[Key, Samples]) -> int | None:
+    """Smallest K from which the requester executes fewer instructions than by plain calls."""
+    plain, psc = free["gettid", "plain"], free["gettid", "psc"]
+    return fit.observed_break_even(
+        {n: min(values) for n, values in plain.items()},
+        {n: min(values) for n, values in psc.items()},
+    )
+
+
+def analyse(raw: Raw) -> Findings:
+    total = select(raw.rows, "counted", "total", "value")
+    free = select(raw.rows, "counted", "submit", "value")
+    crossings = select(raw.rows, "counted", "total", "crossings")
+    metrics = (
+        counted_metrics(total, "instructions")
+        | counted_metrics(free, "requester_instructions")
+        | counted_metrics(crossings, "crossings")
+        | measured_metrics(raw.rows)
+    )
+    ratios = paired(raw.rows, "gettid", "psc")
+    for name, n, kind in (
+        ("break_even", break_even(ratios), "measured"),
+        ("requester_break_even", requester_break_even(free), "counted"),
+    ):
+        if n is not None:
+            metrics[f"gettid.psc.{name}.n"] = Metric(n, "n", kind)
+    emulated = raw.meta.get("accelerator") == "tcg"
+    return Findings(
+        metrics, (claim_break_even(ratios, free, emulated), claim_best(ratios, free, emulated))
+    )
+
+
+EMULATED_NOTE = (
+    "The clock is an emulator's: handing a request to another CPU costs it locks and wake-ups that "
+    "a processor does not pay, while its trap is cheaper than a processor's against other work."
+)
+
+
+def requester_saving(free: Mapping[Key, Samples]) -> float:
+    """Largest share of the requester's instructions that parallel calls save, at K >= 16."""
+    plain, psc = free["gettid", "plain"], free["gettid", "psc"]
+    return max(1 - min(psc[n]) / min(plain[n]) for n in psc if n >= BEST_FROM)
+
+
+def claim_break_even(
+    ratios: Mapping[int, fit.Summary], free: Mapping[Key, Samples], emulated: bool
+) -> Claim:
+    by_clock, by_count = break_even(ratios), requester_break_even(free)
+    ours = (
+        f"{by_clock or 'never'} (measured, until all results are in), {by_count or 'never'} "
+        "(counted, the requester's own instructions)"
+    )
+    holds = by_clock is not None and by_clock <= 3
+    note = EMULATED_NOTE if emulated and not holds else ""
+    if not holds and not emulated:
+        note = "A notify that must wake a worker costs more than the paper's against a trap."
+    return claims.make("psc-break-even", ours, holds, note)
+
+
+def claim_best(
+    ratios: Mapping[int, fit.Summary], free: Mapping[Key, Samples], emulated: bool
+) -> Claim:
+    best = min((one.median, n) for n, one in ratios.items() if n >= BEST_FROM)
+    change = 1 - best[0]
+    word = "less" if change >= 0 else "more"
+    ours = (
+        f"{abs(change):.0%} {word} time at {best[1]} requests a notify (measured); the requester "
+        f"executes up to {requester_saving(free):.0%} fewer instructions (counted)"
+    )
+    holds = change >= 0.76
+    note = "" if holds else "Less is saved than in the paper. "
+    if emulated and not holds:
+        note += EMULATED_NOTE
+    return claims.make("psc-best", ours, holds, note.strip())
+
+
+FIGURE_3 = ("psc", "psc-w2", "psc-w4", "psc-plain", "batch", "io_uring-nop", "io_uring-nop-sqpoll")
+
+
+def figures(raw: Raw) -> tuple[Figure | Table, ...]:
+    series = []
+    for mechanism in FIGURE_3:
+        found = sorted(paired(raw.rows, "gettid", mechanism).items())
+        if found:
+            series.append(
+                Series(
+                    mechanism,
+                    tuple(n for n, _ in found),
+                    tuple(one.median for _, one in found),
+                    tuple(one.low for _, one in found),
+                    tuple(one.high for _, one in found),
+                )
+            )
+    return (
+        Figure(
+            id="fig3",
+            title="127 gettid until all results are in, plain calls = 1 (Fig. 3 of the paper)",
+            x_label="requests a notify, K",
+            y_label="time / time of plain calls",
+            series=tuple(series),
+            log_x=True,
+            log_y=True,
+            caption="Median and quartiles of paired rounds, mechanisms in random order. w2, w4: "
+            "two and four workers on the one CPU that the requester leaves.",
+            kind="measured",
+            marks=(Mark(1.0, "plain calls"), Mark(0.24, "paper, best")),
+            from_zero=False,
+        ),
+        requester_figure(select(raw.rows, "counted", "submit", "value")),
+        served_table(raw.rows),
+    )
+
+
+def requester_figure(free: Mapping[Key, Samples]) -> Figure:
+    series = []
+    for mechanism in ("plain", "psc", "psc-plain", "batch", "io_uring-nop"):
+        costs = sorted((n, min(v)) for n, v in free.get(("gettid", mechanism), {}).items())
+        if costs:
+            series.append(
+                Series(mechanism, tuple(n for n, _ in costs), tuple(cost for _, cost in costs))
+            )
+    return Figure(
+        id="requester",
+        title="What the requester itself executes until it is free for other work",
+        x_label="requests a notify, K",
+        y_label="instructions a request",
+        series=tuple(series),
+        log_x=True,
+        caption="gettid. Workers run afterwards here; in psc the call itself is theirs.",
+        kind="counted",
+    )
+
+
+def served_table(rows: Sequence[Row]) -> Table:
+    crews: dict[int, list[str]] = defaultdict(list)
+    for row in rows:
+        if "served" in row and str(row.get("boot", "")).endswith("measured"):
+            crews[row["workers"]].append(str(row["served"]))
+    return Table(
+        id="served",
+        title="Who served: gettid requests by worker",
+        columns=("workers", "requests served by each"),
+        rows=tuple((str(workers), ", ".join(counts)) for workers, counts in crews.items()),
+        caption="From the results of gettid itself, all measured runs together.",
+        kind="measured",
+    )
+
+
+PART = Part(name="requests", collect=collect, analyse=analyse, figures=figures)

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The slow-disk part of parallel: does a requester stand still while a requested read waits?
+
+Owns the slow device (the kernel's own null_blk with a completion delay), the metrics and the
+claim. The reads are made by slow_read.c of the same workload.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from trapless import claims
+from trapless.collect import Collection, Row
+from trapless.experiments import Findings, Part, Raw, workload
+from trapless.figures import Figure, Table
+from trapless.lab import LabConfig
+from trapless.results import Claim, Metric
+
+DELAY_NS = 20_000_000
+DEVICE = "/dev/nullb0"
+NULL_BLK = (
+    "null_blk",
+    f"nr_devices=1 gb=1 memory_backed=1 irqmode=2 completion_nsec={DELAY_NS} hw_queue_depth=64",
+)
+REPEATS = 9
+QUICK_REPEATS = 3
+TIMEOUT_S = 300.0
+GUEST_PROGRAM = "/bin/parallel"
+STILL = 0.5
+"""A requester stood still when it did no work for this share of one read's time."""
+
+
+def collect(run: Collection) -> None:
+    config = LabConfig(
+        kernel=run.kernel,
+        cpus=2,
+        files=((workload("parallel"), GUEST_PROGRAM),),
+        modules=(NULL_BLK,),
+        timeout_s=TIMEOUT_S,
+    )
+    repeats = QUICK_REPEATS if run.quick else REPEATS
+    options = {"calls": "none", "slow-device": DEVICE, "slow-repeats": str(repeats), "seed": "7"}
+    run.boot(
+        "measured",
+        config,
+        [GUEST_PROGRAM, *(word for k, v in options.items() for word in (f"--{k}", v))],
+    )
+
+
+def by_way(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.get("call") == "slow_read":
+            found[row["mechanism"]].append(row)
+    return found
+
+
+def shares(rows: Sequence[Row], baseline: Sequence[Row]) -> dict[str, list[float]]:
+    """For each repeat: longest standstill in reads, work done, and time for all reads in reads."""
+    return {
+        "gap": [row["gap_ns"] / row["latency_ns"] for row in rows],
+        "work": [
+            (row["units"] / row["value"]) / (base["units"] / base["value"])
+            for row, base in zip(rows, baseline, strict=True)
+        ],
+        "elapsed": [row["value"] / (row["ops"] * row["latency_ns"]) for row in rows],
+    }
+
+
+def analyse(raw: Raw) -> Findings:
+    ways = by_way(raw.rows)
+    metrics = {}
+    for way in ("plain", "psc", "io_uring"):
+        for name, values in shares(ways[way], ways["none"]).items():
+            metrics[f"slow_read.{way}.{name}.ratio"] = Metric(
+                round(statistics.median(values), 4),
+                "ratio",
+                "measured",
+                len(values),
+                round(max(values) - min(values), 4),
+            )
+    return Findings(metrics, (claim(ways),))
+
+
+def claim(ways: Mapping[str, Sequence[Row]]) -> Claim:
+    gap = {way: statistics.median(shares(ways[way], ways["none"])["gap"]) for way in ways}
+    work = {way: statistics.median(shares(ways[way], ways["none"])["work"]) for way in ways}
+    latency_ms = ways["psc"][0]["latency_ns"] / 1e6
+    holds = gap["psc"] < STILL <= gap["plain"]
+    ours = (
+        f"{'yes' if holds else 'no'}: longest standstill {gap['psc']:.0%} of a read's "
+        f"{latency_ms:.0f} ms (plain reads: {gap['plain']:.0%}), other work at "
+        f"{work['psc']:.0%} of full speed (plain reads: {work['plain']:.0%})"
+    )
+    if holds:
+        return claims.make("psc-nonblocking", ours, True)
+    pause = gap["none"]
+    note = (
+        f"The longest pause of the same loop with nothing to read was {pause:.0%} of a read's "
+        "time: a host that is busy elsewhere stops the whole guest. Run again on a quiet host."
+    )
+    return claims.make("psc-nonblocking", ours, False, note)
+
+
+def figures(raw: Raw) -> tuple[Figure | Table, ...]:
+    ways = by_way(raw.rows)
+    rows = []
+    for way in ("plain", "psc", "io_uring"):
+        found = {
+            name: statistics.median(values)
+            for name, values in shares(ways[way], ways["none"]).items()
+        }
+        rows.append((way, f"{found['gap']:.0%}", f"{found['work']:.0%}", f"{found['elapsed']:.2f}"))
+    idle = statistics.median(shares(ways["none"], ways["none"])["gap"])
+    return (
+        Table(
+            id="slow-read",
+            title="16 direct reads of a slow disk while the requester has other work",
+            columns=(
+                "mechanism",
+                "longest standstill, of one read's time",
+                "other work, of full speed",
+                "time for all reads, one after the other = 1",
+            ),
+            rows=tuple(rows),
+            caption=f"Medians. The same loop with nothing to read paused for {idle:.0%} of a "
+            "read's time at most: what the machine itself does to a program.",
+            kind="measured",
+        ),
+    )
+
+
+PART = Part(name="slow_read", collect=collect, analyse=analyse, figures=figures)

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Arithmetic of experiments: equation (1) of the wrapped-call paper, break-even points, ratios.
+
+Pure functions of numbers. It owns no file, no experiment and no judgement.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Line:
+    """y = intercept + slope * x by least squares; `residual` is the largest |error| / y."""
+
+    slope: float
+    intercept: float
+    residual: float
+
+
+def line(points: Mapping[float, float]) -> Line:
+    """Least squares over x -> y; at least two different x."""
+    if len(points) < 2:
+        raise ValueError("a line needs two points")
+    mean_x = statistics.fmean(points)
+    mean_y = statistics.fmean(points.values())
+    square = sum((x - mean_x) ** 2 for x in points)
+    slope = sum((x - mean_x) * (y - mean_y) for x, y in points.items()) / square
+    intercept = mean_y - slope * mean_x
+    residual = max(abs(intercept + slope * x - y) / abs(y) for x, y in points.items())
+    return Line(slope, intercept, residual)
+
+
+@dataclass(frozen=True)
+class Equation1:
+    """T1 = o1 + N*a and T2 = o2 + N*s + a, both of N calls; a and s contain the call's own work.
+
+    `break_even` is the N from which T2 < T1, None where that never happens.
+    """
+
+    a: float
+    s: float
+    o1: float
+    o2: float
+    residual: float
+    break_even: float | None
+
+
+def equation1(plain: Mapping[int, float], batch: Mapping[int, float]) -> Equation1:
+    """Fit the paper's equation to the cost of N calls, N -> cost, made plainly and as a batch."""
+    conventional = line({float(n): cost for n, cost in plain.items()})
+    wrapped = line({float(n): cost for n, cost in batch.items()})
+    saving = conventional.slope - wrapped.slope
+    extra = wrapped.intercept - conventional.intercept
+    break_even = None
+    if saving > 0:
+        break_even = max(extra / saving, 0.0)
+    elif extra < 0 and saving == 0:
+        break_even = 0.0
+    return Equation1(
+        a=conventional.slope,
+        s=wrapped.slope,
+        o1=conventional.intercept,
+        o2=wrapped.intercept - conventional.slope,
+        residual=max(conventional.residual, wrapped.residual),
+        break_even=break_even,
+    )
+
+
+def observed_break_even(plain: Mapping[int, float], other: Mapping[int, float]) -> int | None:
+    """Smallest N from which `other` costs less than `plain` at every N that both were run with."""
+    common = sorted(plain.keys() & other.keys())
+    winner: int | None = None
+    for n in reversed(common):
+        if other[n] >= plain[n]:
+            break
+        winner = n
+    return winner
+
+
+def paired_ratios(other: Mapping[Any, float], base: Mapping[Any, float]) -> tuple[float, ...]:
+    """other / base for each round that has both: what drifts between rounds cancels."""
+    return tuple(other[key] / base[key] for key in other if key in base and base[key] > 0)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Median of samples, and the quartiles around it."""
+
+    median: float
+    low: float
+    high: float
+    n: int
+
+    @property
+    def spread(self) -> float:
+        """The interquartile range: half of all samples lie in it."""
+        return self.high - self.low
+
+
+def summary(samples: Sequence[float]) -> Summary:
+    """Median and quartiles; one sample is its own quartiles."""
+    if not samples:
+        raise ValueError("no samples")
+    ordered = sorted(samples)
+    return Summary(
+        median=statistics.median(ordered),
+        low=_quantile(ordered, 0.25),
+        high=_quantile(ordered, 0.75),
+        n=len(ordered),
+    )
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """Linear interpolation between the closest ranks."""
+    position = share * (len(ordered) - 1)
+    below = math.floor(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
