@@ -65,7 +65,9 @@ def build(plan: GuestPlan, progress: Progress) -> Initramfs:
     else:
         prefix = ""
         _add_system(tree)
-        program = _add_command(tree, plan.argv[0], plan.cwd)
+        program = None  # one of the files brought along, found by its path in the guest
+        if plan.argv[0] not in [target for _, target in plan.files]:
+            program = _add_command(tree, plan.argv[0], plan.cwd)
     for source, target in plan.files:
         add_file(tree, source, prefix, target)
     tree.file("/trapless/config", records(plan, modules, program), 0o600)
