@@ -68,7 +68,7 @@ static bool same_dir(int fd, const struct dir *dir)
 	return fstat(fd, &now) == 0 && now.st_dev == dir->dev && now.st_ino == dir->ino;
 }
 
-/* openat, checked to be `dir`; -errno. Plain calls: this is rare and its result is needed at once. */
+/* openat, checked to be `dir`; -errno. Plain calls: rare, and the result is needed at once. */
 static int open_again(int at, const char *path, const struct dir *dir)
 {
 	int fd = openat(at, path, dir->parent ? AGAIN : AGAIN & ~O_NOFOLLOW);

@@ -18,7 +18,7 @@
 #define OUT_BYTES (64u * 1024)
 #define BLOCK_BYTES 1024u	/* du's unit */
 
-/* ---- Output ----------------------------------------------------------------------------------- */
+/* ---- Output ---------------------------------------------------------------------------------- */
 
 static void out_flush(struct walk *walk)
 {
@@ -62,7 +62,7 @@ static void out_blocks(struct walk *walk, uint64_t bytes)
 	out(walk, digit, (size_t)(digits + sizeof(digits) - digit));
 }
 
-/* ---- The path --------------------------------------------------------------------------------- */
+/* ---- The path -------------------------------------------------------------------------------- */
 
 /* Go down to `name`; returns the length to go back up to. */
 static size_t path_down(struct walk *walk, const char *name)
@@ -129,7 +129,7 @@ static void line(struct walk *walk, uint64_t bytes)
 	out(walk, "\n", 1);
 }
 
-/* ---- Files with several names ----------------------------------------------------------------- */
+/* ---- Files with several names --------------------------------------------------------------- */
 
 static struct link *seen_slot(const struct seen *seen, const struct link *link)
 {
@@ -144,8 +144,9 @@ static struct link *seen_slot(const struct seen *seen, const struct link *link)
 
 static void seen_grow(struct seen *seen)
 {
-	struct seen larger = { .mask = seen->slots ? 2 * seen->mask + 1 : 1023, .used = seen->used };
+	struct seen larger = { .used = seen->used };
 
+	larger.mask = seen->slots ? 2 * seen->mask + 1 : 1023;
 	larger.slots = must(calloc(larger.mask + 1, sizeof(*larger.slots)));
 	for (size_t i = 0; seen->slots && i <= seen->mask; i++)
 		if (seen->slots[i].ino)
@@ -169,7 +170,7 @@ static bool seen_first(struct seen *seen, const struct link *link)
 	return true;
 }
 
-/* ---- The walk ----------------------------------------------------------------------------------- */
+/* ---- The walk -------------------------------------------------------------------------------- */
 
 /* The next record of the directory that is there, or NULL. */
 static struct record *next(struct dir *dir)

@@ -24,7 +24,7 @@
 #define OPEN_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
 #define CIFS_MAGIC 0xFF534D42
 
-/* ---- Calls and threads, for a program that ends where memory does ------------------------- */
+/* ---- Calls and threads, for a program that ends where memory does ---------------------------- */
 
 struct tl_thread *thread(struct walk *walk, tl_entry entry, void *arg, unsigned int syncs)
 {
@@ -44,7 +44,7 @@ void call(struct walk *walk, struct tl_thread *then, int64_t *result, uint32_t n
 		die(error == -ENOMEM ? "memory exhausted" : "cannot queue a call", -error);
 }
 
-/* ---- Memory --------------------------------------------------------------------------------- */
+/* ---- Memory ---------------------------------------------------------------------------------- */
 
 static struct block *block_create(size_t bytes)
 {
@@ -92,7 +92,7 @@ struct dir *dir_create(struct walk *walk, struct dir *parent, const struct stat 
 	return dir;
 }
 
-/* ---- What an entry is --------------------------------------------------------------------- */
+/* ---- What an entry is ------------------------------------------------------------------------ */
 
 static struct record *record_at(char *data)
 {
@@ -179,7 +179,7 @@ static bool learn(struct dir *dir, struct record *record, const struct answer *a
 	return true;
 }
 
-/* ---- Records that are kept, in groups ------------------------------------------------------- */
+/* ---- Records that are kept, in groups -------------------------------------------------------- */
 
 static int by_inode(const void *a, const void *b)
 {
@@ -307,7 +307,7 @@ static void fold(struct dir *dir, struct chunk *chunk)
 	keep(dir, chunk, kept, to, true);
 }
 
-/* ---- The chain of threads ------------------------------------------------------------------- */
+/* ---- The chain of threads -------------------------------------------------------------------- */
 
 static void end(struct dir *dir)
 {

@@ -19,9 +19,9 @@
 #include <trapless.h>
 
 /* Bounds. */
-#define CHUNK_BYTES 8192u	/* one getdents64 */
+#define CHUNK_BYTES 4096u	/* one getdents64 */
 #define CHUNK_ENTRIES (CHUNK_BYTES / 24)	/* the shortest record takes 24 bytes */
-#define WINDOW_DIRS 32u		/* directories under way at once */
+#define WINDOW_DIRS 16u		/* directories under way at once */
 #define HANDLES_MAX 512u	/* directories open at once */
 #define FLUSH_AT 128u		/* calls in one crossing, unless --batch says otherwise */
 /* du and find read a directory in groups of this many entries and sort long ones by inode. */
@@ -40,7 +40,7 @@ struct options {
 
 enum kind {
 	KIND_FILE = 1,		/* counted already; kept because it is printed */
-	KIND_LINK,		/* one of several names of a file: counted where it is met first */
+	KIND_LINK,		/* one of a file's several names: counted where it is met first */
 	KIND_DIR,
 	KIND_LOOP,		/* a directory that is its own ancestor, by a bind mount */
 	KIND_ERROR,		/* could not be examined */
@@ -69,7 +69,7 @@ struct record {
 };
 _Static_assert(offsetof(struct record, name) == 19, "struct linux_dirent64 has its name at 19");
 
-/* Records one after the other; or, when a directory is sorted, an index of other blocks' records. */
+/* Records one after the other; or, where they are sorted, an index of others' records. */
 struct block {
 	struct block *next;
 	size_t used;		/* bytes of data */
@@ -132,7 +132,7 @@ struct walk {
 	int status;		/* exit status */
 
 	/* visit.c */
-	struct dir *stack;	/* directories that wait; the first in depth-first order on top */
+	struct dir *stack;	/* those that wait, the first in depth-first order on top */
 	uint32_t under_way, window;
 	uint64_t dev;		/* of the tree's root */
 	struct chunk *pool;

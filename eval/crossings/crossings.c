@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * crossings.c - what a whole command costs, from exec to exit: crossings into the kernel, and
+ * instructions in user space and kernel together. Runs in the lab's guest.
+ *
+ * The command is started as a child that stops itself just before exec. What is counted begins
+ * when it is told to go on and ends when it has been reaped. Crossings and instructions come from
+ * different runs, so that the probe's own work is in no count of instructions. Nothing is
+ * subtracted; a command that does nothing (--call true) shows what is in every count. Timer ticks
+ * are in, about one in four million instructions. It owns no command and compares no output.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "measure.h"
+#include "probe.h"
+
+#define REPEATS_MAX 1000u
+#define SLEEPS_ALWAYS 2	/* when it stops itself, and when it has exited */
+
+struct job {
+	const char *call, *mechanism;	/* labels of the rows */
+	const char *output;		/* standard output goes there */
+	unsigned int repeats;
+	int status;			/* that the command must end with */
+	char **argv;
+};
+
+/* The child: everything but exec is done before it stops. */
+static void __attribute__((noreturn)) child(const struct job *job)
+{
+	int out = open(job->output, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+
+	if (out < 0 || dup2(out, STDOUT_FILENO) < 0 || close(out))
+		measure_fail("cannot write %s: %s", job->output, strerror(errno));
+	kill(getpid(), SIGSTOP);
+	execv(job->argv[0], job->argv);
+	_exit(127);
+}
+
+static pid_t prepare(const struct job *job)
+{
+	pid_t pid;
+	int status;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		measure_fail("cannot fork: %s", strerror(errno));
+	if (!pid)
+		child(job);
+	if (waitpid(pid, &status, WUNTRACED) != pid || !WIFSTOPPED(status))
+		measure_fail("%s could not be prepared", job->call);
+	return pid;
+}
+
+/* Let the command run to its end; the instructions that took. */
+static uint64_t finish(const struct job *job, pid_t pid)
+{
+	struct rusage usage;
+	uint64_t begin, end;
+	pid_t reaped;
+	int status;
+
+	begin = measure_tsc();
+	kill(pid, SIGCONT);
+	reaped = wait4(pid, &status, 0, &usage);
+	end = measure_tsc();
+	if (reaped != pid || !WIFEXITED(status) || WEXITSTATUS(status) != job->status)
+		measure_fail("%s did not end with status %d but with wait status %#x", job->argv[0],
+			     job->status, (unsigned int)status);
+	if (usage.ru_nvcsw > SLEEPS_ALWAYS)
+		measure_fail("%s slept %ld times: a count would hold the idle time", job->argv[0],
+			     usage.ru_nvcsw - SLEEPS_ALWAYS);
+	return end - begin;
+}
+
+static void row(const struct job *job, const char *unit, uint64_t value, unsigned int repeat)
+{
+	printf("{\"kind\": \"counted\", \"call\": \"%s\", \"mechanism\": \"%s\", \"unit\": \"%s\", "
+	       "\"value\": %" PRIu64 ", \"n\": 1, \"ops\": 1, \"repeat\": %u}\n",
+	       job->call, job->mechanism, unit, value, repeat);
+}
+
+static void count_instructions(const struct job *job)
+{
+	for (unsigned int i = 0; i < job->repeats; i++) {
+		pid_t pid = prepare(job);
+
+		row(job, "instructions", finish(job, pid), i);
+	}
+}
+
+static void count_crossings(const struct job *job)
+{
+	probe_create();
+	for (unsigned int i = 0; i < job->repeats; i++) {
+		pid_t pid = prepare(job);
+		struct probe_count count;
+
+		probe_start();
+		finish(job, pid);
+		count = probe_stop(pid);
+		if (count.others)
+			measure_fail("%" PRIu64 " crossings of other threads while %s ran: it has "
+				     "threads or children, which are not counted",
+				     count.others, job->argv[0]);
+		row(job, "crossings", count.own, i);
+	}
+	probe_remove();
+}
+
+static struct job parse(int argc, char **argv)
+{
+	enum { CALL = 256, MECHANISM, OUTPUT, REPEATS, STATUS };
+	static const struct option longs[] = {
+		{ "call", required_argument, NULL, CALL },
+		{ "mechanism", required_argument, NULL, MECHANISM },
+		{ "output", required_argument, NULL, OUTPUT },
+		{ "repeats", required_argument, NULL, REPEATS },
+		{ "status", required_argument, NULL, STATUS },
+		{ 0 },
+	};
+	struct job job = { .mechanism = "plain", .output = "/dev/null", .repeats = 1 };
+	int option;
+
+	while ((option = getopt_long(argc, argv, "+", longs, NULL)) != -1) {
+		switch (option) {
+		case CALL:
+			job.call = optarg;
+			break;
+		case MECHANISM:
+			job.mechanism = optarg;
+			break;
+		case OUTPUT:
+			job.output = optarg;
+			break;
+		case REPEATS:
+			job.repeats = (unsigned int)measure_parse_number("--repeats", optarg,
+									 REPEATS_MAX);
+			break;
+		case STATUS:
+			job.status = (int)measure_parse_number("--status", optarg, 255);
+			break;
+		default:
+			exit(2);
+		}
+	}
+	job.argv = argv + optind;
+	if (!job.argv[0] || !job.call)
+		measure_fail("usage: crossings --call NAME [--mechanism NAME] [--output FILE] "
+			     "[--repeats N] [--status N] -- /PATH/OF/COMMAND [ARGUMENT]...");
+	return job;
+}
+
+int main(int argc, char **argv)
+{
+	struct job job = parse(argc, argv);
+
+	measure_calibrate(MEASURE_COUNTED);
+	count_instructions(&job);
+	count_crossings(&job);
+	return 0;
+}
