@@ -7,6 +7,7 @@
 #include <linux/cache.h>
 #include <linux/errno.h>
 #include <linux/init.h>
+#include <linux/nospec.h>
 #include <linux/stringify.h>
 #include <asm/unistd.h>
 
@@ -31,6 +32,11 @@ static const u8 call_class[TLK_NUMBERS] = {
 #undef TL_BATCH_ONLY
 #undef TL_REFUSED
 };
+
+static long refuse(const struct pt_regs *regs)
+{
+	return TLK_REFUSED;
+}
 
 /*
  * Each row's number must be the kernel's. A call younger than the kernel that is built against
@@ -57,6 +63,10 @@ void __init tlk_policy_init(const sys_call_ptr_t *table)
 
 	BUILD_BUG_ON(__NR_syscalls > TLK_NUMBERS);
 	check_numbers();
+	for (nr = 0; nr <= TLK_NUMBERS; nr++) {
+		tlk_batch_calls.handler[nr] = refuse;
+		tlk_worker_calls.handler[nr] = refuse;
+	}
 	for (nr = 0; nr < __NR_syscalls; nr++) {
 		if (call_class[nr] >= CALL_BATCH_ONLY)
 			tlk_batch_calls.handler[nr] = table[nr];
@@ -70,7 +80,7 @@ unsigned int tlk_policy_count(void)
 	unsigned int nr, count = 0;
 
 	for (nr = 0; nr < TLK_NUMBERS; nr++)
-		count += tlk_batch_calls.handler[nr] != NULL;
+		count += tlk_policy_handler(&tlk_batch_calls, nr) != refuse;
 	return count;
 }
 
@@ -79,7 +89,8 @@ long tlk_policy_refusal(unsigned int nr)
 	if (nr >= TLK_NUMBERS)
 		return -ENOSYS;
 	nr = array_index_nospec(nr, TLK_NUMBERS);
-	if (call_class[nr] == CALL_REFUSED || tlk_batch_calls.handler[nr])
+	if (call_class[nr] == CALL_REFUSED)
 		return -EOPNOTSUPP;
-	return -ENOSYS;
+	/* A worker's request for a call that only a batch may make. */
+	return tlk_policy_handler(&tlk_batch_calls, nr) == refuse ? -ENOSYS : -EOPNOTSUPP;
 }

@@ -69,39 +69,61 @@ void tlk_exit_work_serve(void)
 		tlk_task_work_run();
 }
 
-/* The filter's verdict on the call in the frame, which it may change. True: make it. */
-static bool filter_allows(struct tlk_stay *stay, long *result)
+/* Makes the call in the frame if the filter, which may change it, allows it. */
+static long make_filtered(struct tlk_stay *stay)
 {
-	struct pt_regs *regs = stay->regs;
+	struct pt_regs *regs = current_pt_regs();
 	bool allowed;
+	long result;
 
 	guard_queue(stay);
 	regs->orig_ax |= ROLLED_BACK;
 	regs->ax = -ENOSYS;
 	allowed = tlk_secure_computing() == 0;
-	*result = regs->ax == regs->orig_ax ? -ENOSYS : regs->ax;
+	result = regs->ax == regs->orig_ax ? -ENOSYS : regs->ax;
 	regs->orig_ax = (u32)regs->orig_ax;
 	regs->ax = TLK_INSIDE;
-	return allowed;
+	return allowed ? tlk_request_call(regs, stay->calls) : result;
 }
 
-enum tlk_ending tlk_request_make_slow(struct tlk_stay *stay, bool first, long *result)
+long tlk_request_make_slow(struct tlk_stay *stay, bool first)
 {
 	unsigned long work;
 
+	stay->ending = TLK_SIGNAL;
 	if (signal_pending(current) && !first)
-		return TLK_SIGNAL;
+		return -EINTR;
 	tlk_exit_work_serve();
 
 	work = tlk_entry_work();
-	if (work & ~TLK_ENTRY_SECCOMP)
-		return TLK_BUSY;
-	if (work & TLK_ENTRY_SECCOMP) {
-		if (current->ptrace)
-			return TLK_BUSY;
-		if (!filter_allows(stay, result))
-			return TLK_DONE;
+	stay->ending = TLK_BUSY;
+	if (work & ~TLK_ENTRY_SECCOMP || (work && current->ptrace))
+		return -EBUSY;
+
+	stay->ending = TLK_DONE;
+	if (work)
+		return make_filtered(stay);
+	return tlk_request_call(current_pt_regs(), stay->calls);
+}
+
+/*
+ * At the return to user mode a plain call meets a signal handler. ERESTARTSYS and ERESTARTNOINTR
+ * may then be made again; the others end in -EINTR, and do so here at once.
+ */
+long tlk_request_settle(struct tlk_stay *stay, long result)
+{
+	switch (result) {
+	case TLK_REFUSED:
+		stay->refused++;
+		return tlk_policy_refusal(current_pt_regs()->orig_ax);
+	case -ERESTARTSYS:
+	case -ERESTARTNOINTR:
+		stay->ending = TLK_AGAIN;
+		return result;
+	case -ERESTARTNOHAND:
+	case -ERESTART_RESTARTBLOCK:
+		return -EINTR;
+	default:
+		return result;
 	}
-	*result = tlk_request_call(stay, stay->calls);
-	return TLK_DONE;
 }

@@ -10,6 +10,7 @@
 #ifndef TLK_REQUEST_H
 #define TLK_REQUEST_H
 
+#include <linux/build_bug.h>
 #include <linux/errno.h>
 #include <linux/fs.h>
 #include <linux/sched.h>
@@ -29,23 +30,28 @@
 
 /* How an attempt at a request ended. */
 enum tlk_ending {
-	TLK_DONE,	/* the result is valid */
+	TLK_DONE = 0,	/* the result is final */
 	TLK_SIGNAL,	/* not made: a signal is pending */
 	TLK_BUSY,	/* not made: the thread is traced, audited or dispatched */
+	TLK_AGAIN,	/* made, and to be made again: the result says how */
 };
 
 /* One stay of one thread inside a door. Lives on its stack; nobody else sees it. */
 struct tlk_stay {
-	struct pt_regs *regs;		/* the thread's register frame */
 	struct file *file;		/* held: a request may close every other reference */
 	const struct tlk_dispatch *calls;
 	unsigned int refused;		/* requests answered without a call */
-	u32 compat;
+	enum tlk_ending ending;		/* of the last request, if not on the fast path */
+	bool compat;			/* the door is a 32-bit system call */
 	bool guarded;			/* guard is queued */
 	bool fd_counted;		/* the caller of the door holds a reference of its own */
 	struct callback_head guard;	/* puts things right if the thread ends inside */
 	void (*abandon)(struct tlk_stay *stay);	/* ... and what is the stay's owner's to do */
-	unsigned long saved[7];		/* the door's own registers */
+};
+
+/* The door's own values of the registers in which requests are made. */
+struct tlk_door {
+	unsigned long di, si, dx, r10, r8, r9, orig_ax;
 };
 
 static __always_inline bool tlk_stay_nested(void)
@@ -53,46 +59,48 @@ static __always_inline bool tlk_stay_nested(void)
 	return current_pt_regs()->ax == TLK_INSIDE;
 }
 
-static __always_inline void tlk_stay_begin(struct tlk_stay *stay, struct file *file,
-					   const struct tlk_dispatch *calls)
+static __always_inline struct tlk_door tlk_stay_begin(struct tlk_stay *stay, struct file *file,
+						      struct pt_regs *regs,
+						      const struct tlk_dispatch *calls,
+						      void (*abandon)(struct tlk_stay *stay))
 {
-	struct pt_regs *regs = current_pt_regs();
-
-	stay->regs = regs;
 	stay->file = get_file(file);
 	stay->calls = calls;
 	stay->refused = 0;
-	stay->guarded = false;
-	stay->abandon = NULL;
+	stay->ending = TLK_DONE;
 	stay->compat = tlk_compat_clear();
-	stay->saved[0] = regs->di;
-	stay->saved[1] = regs->si;
-	stay->saved[2] = regs->dx;
-	stay->saved[3] = regs->r10;
-	stay->saved[4] = regs->r8;
-	stay->saved[5] = regs->r9;
-	stay->saved[6] = regs->orig_ax;
+	stay->guarded = false;
+	stay->abandon = abandon;
 	regs->ax = TLK_INSIDE;
+	return (struct tlk_door){
+		.di = regs->di,
+		.si = regs->si,
+		.dx = regs->dx,
+		.r10 = regs->r10,
+		.r8 = regs->r8,
+		.r9 = regs->r9,
+		.orig_ax = regs->orig_ax,
+	};
 }
 
 void tlk_stay_unguard(struct tlk_stay *stay);
 
 /* The file may be gone after this, and with it the ring. */
-static __always_inline void tlk_stay_end(struct tlk_stay *stay)
+static __always_inline void tlk_stay_end(struct tlk_stay *stay, struct pt_regs *regs,
+					 struct tlk_door door)
 {
-	struct pt_regs *regs = stay->regs;
-
 	if (unlikely(stay->guarded))
 		tlk_stay_unguard(stay);
-	regs->di = stay->saved[0];
-	regs->si = stay->saved[1];
-	regs->dx = stay->saved[2];
-	regs->r10 = stay->saved[3];
-	regs->r8 = stay->saved[4];
-	regs->r9 = stay->saved[5];
-	regs->orig_ax = stay->saved[6];
+	regs->di = door.di;
+	regs->si = door.si;
+	regs->dx = door.dx;
+	regs->r10 = door.r10;
+	regs->r8 = door.r8;
+	regs->r9 = door.r9;
+	regs->orig_ax = door.orig_ax;
 	regs->ax = -ENOSYS;
-	tlk_compat_restore(stay->compat);
+	if (unlikely(stay->compat))
+		tlk_compat_restore();
 	fput(stay->file);
 }
 
@@ -109,18 +117,11 @@ static __always_inline void tlk_request_copy(const struct tl_request *request,
 	regs->r9 = READ_ONCE(request->args[5]);
 }
 
-/* The call whose number and arguments are in the frame. */
-static __always_inline long tlk_request_call(struct tlk_stay *stay,
+/* Makes the call whose number and arguments are in the frame, or gets TLK_REFUSED. */
+static __always_inline long tlk_request_call(struct pt_regs *regs,
 					     const struct tlk_dispatch *calls)
 {
-	struct pt_regs *regs = stay->regs;
-	sys_call_ptr_t handler = tlk_policy_handler(calls, regs->orig_ax);
-
-	if (unlikely(!handler)) {
-		stay->refused++;
-		return tlk_policy_refusal(regs->orig_ax);
-	}
-	return handler(regs);
+	return tlk_policy_handler(calls, regs->orig_ax)(regs);
 }
 
 /* Scheduling and finishing closed files, when these are pending. */
@@ -128,22 +129,23 @@ void tlk_exit_work_serve(void);
 
 /*
  * Serves what is pending (scheduling, finishing closed files), asks seccomp, then makes the call.
- * first: nothing was made yet during this stay, so a pending signal must not stop it.
+ * first: nothing was made yet during this stay, so a pending signal must not stop it. Sets
+ * stay->ending; the result means something for TLK_DONE only.
  */
-enum tlk_ending tlk_request_make_slow(struct tlk_stay *stay, bool first, long *result);
+long tlk_request_make_slow(struct tlk_stay *stay, bool first);
 
-/* May the kernel restart a call that returned this? All five codes are neighbours. */
-static __always_inline bool tlk_result_is_restart(long result)
+/*
+ * Might this be a code of restart or TLK_REFUSED? They are the negative numbers next to the last
+ * errno; the rare true results beyond (a process group from F_GETOWN) settle as themselves.
+ */
+static __always_inline bool tlk_result_is_special(long result)
 {
-	return unlikely((unsigned long)(result + ERESTART_RESTARTBLOCK) <=
-			ERESTART_RESTARTBLOCK - ERESTARTSYS);
+	BUILD_BUG_ON(-TLK_REFUSED < ERESTARTSYS);
+	return unlikely(result <= -ERESTARTSYS);
 }
 
-/* After a signal handler, is it the kernel that makes the call again, or does it say -EINTR? */
-static inline bool tlk_result_is_redone(long result)
-{
-	return result == -ERESTARTSYS || result == -ERESTARTNOINTR;
-}
+/* The final result of a special one; or its code of restart, with stay->ending TLK_AGAIN. */
+long tlk_request_settle(struct tlk_stay *stay, long result);
 
 static __always_inline void tlk_request_complete(struct tl_request *request, long result)
 {

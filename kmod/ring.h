@@ -36,7 +36,7 @@ struct tlk_ring {
 	struct tl_request *requests;	/* shared with user space: read once, trust nothing */
 	const u32 *submit;		/* shared: the requester's slot numbers (worker rings) */
 	u32 mask;			/* entries - 1 */
-	struct mm_struct *mm;		/* pinned (mmgrab), so no other process can get its address */
+	struct mm_struct *mm;		/* pinned by mmgrab(): its address is not reused */
 	struct tlk_counts counts;
 	struct tlk_workers *workers;	/* the queue of a worker ring, else NULL */
 	struct page **pages;

@@ -202,24 +202,23 @@ static bool make_request(struct worker *worker, long *result)
 	struct tl_request *request = &worker->ring->requests[worker->slot];
 	struct tlk_stay *stay = &worker->stay;
 	unsigned int refused = stay->refused;
-	bool made = true;
 
+	stay->ending = TLK_DONE;
 	WRITE_ONCE(request->state, TL_RUNNING);
-	tlk_request_copy(request, stay->regs);
+	tlk_request_copy(request, current_pt_regs());
 	if (tlk_work_pending())
-		made = tlk_request_make_slow(stay, false, result) == TLK_DONE;
+		*result = tlk_request_make_slow(stay, false);
 	else
-		*result = tlk_request_call(stay, &tlk_worker_calls);
-	if (made && tlk_result_is_restart(*result)) {
-		made = !tlk_result_is_redone(*result);
-		*result = -EINTR;
-	}
-	if (made)
-		atomic64_inc(stay->refused != refused ? &worker->ring->counts.refused :
-							&worker->ring->counts.executed);
+		*result = tlk_request_call(current_pt_regs(), &tlk_worker_calls);
+	if (stay->ending == TLK_DONE && tlk_result_is_special(*result))
+		*result = tlk_request_settle(stay, *result);
 	/* Files that the request closed are released before its result shows. */
 	tlk_exit_work_serve();
-	return made;
+	if (stay->ending != TLK_DONE)
+		return false;
+	atomic64_inc(stay->refused != refused ? &worker->ring->counts.refused :
+						&worker->ring->counts.executed);
+	return true;
 }
 
 /* Serves until something sends the worker home. Returns the number served or why it stopped. */
@@ -288,11 +287,12 @@ long tlk_worker_serve(struct tlk_ring *ring, struct file *file)
 {
 	struct tlk_workers *workers = ring->workers;
 	struct worker worker = { .ring = ring };
+	struct pt_regs *regs = current_pt_regs();
+	struct tlk_door door;
 	long ret;
 
 	atomic64_inc(&ring->counts.crossings);
-	tlk_stay_begin(&worker.stay, file, &tlk_worker_calls);
-	worker.stay.abandon = abandon;
+	door = tlk_stay_begin(&worker.stay, file, regs, &tlk_worker_calls, abandon);
 	spin_lock(&workers->idle.lock);
 	ret = admit(workers, !workers->inside && !workers->unfinished);
 	if (!ret) {
@@ -305,7 +305,7 @@ long tlk_worker_serve(struct tlk_ring *ring, struct file *file)
 		atomic64_inc(&ring->counts.interrupted);
 	if (ret == -EBUSY)
 		atomic64_inc(&ring->counts.bypassed);
-	tlk_stay_end(&worker.stay);
+	tlk_stay_end(&worker.stay, regs, door);
 	return ret;
 }
 

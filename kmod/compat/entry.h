@@ -26,7 +26,6 @@
 #define TLK_EXIT_WORK EXIT_TO_USER_MODE_WORK
 #define TLK_EXIT_RESCHED (_TIF_NEED_RESCHED | _TIF_NEED_RESCHED_LAZY)
 
-/* Both words live in the task: only flags is written by others (signals, scheduler, tracers). */
 static __always_inline unsigned long tlk_entry_work(void)
 {
 	return READ_ONCE(current_thread_info()->syscall_work) & TLK_ENTRY_WORK;
@@ -37,29 +36,43 @@ static __always_inline unsigned long tlk_exit_work(void)
 	return READ_ONCE(current_thread_info()->flags) & TLK_EXIT_WORK;
 }
 
+/*
+ * Both of the above, in a form that the compiler turns into two tests of memory. Others (signals,
+ * scheduler, tracers) set these bits at any time; whoever asks before each call finds them at
+ * the latest at the next one, for the call in between is a compiler barrier.
+ */
 static __always_inline bool tlk_work_pending(void)
 {
-	return unlikely(tlk_exit_work() | tlk_entry_work());
+	const struct thread_info *info = current_thread_info();
+
+	return unlikely(data_race(info->flags) & TLK_EXIT_WORK) ||
+	       unlikely(data_race(info->syscall_work) & TLK_ENTRY_WORK);
 }
 
 /*
  * A door through int $0x80 marks the call as a 32-bit one. Requests are 64-bit calls, and handlers
- * and seccomp must see them as such. Returns what tlk_compat_restore() puts back.
+ * and seccomp must see them as such. Returns whether tlk_compat_restore() is to follow.
  */
-static __always_inline u32 tlk_compat_clear(void)
+static __always_inline bool tlk_compat_clear(void)
 {
-	u32 status = current_thread_info()->status;
+	struct thread_info *info = current_thread_info();
 
-	if (unlikely(status & TS_COMPAT))
-		current_thread_info()->status = status & ~TS_COMPAT;
-	return status & TS_COMPAT;
+	if (likely(!(info->status & TS_COMPAT)))
+		return false;
+	info->status &= ~TS_COMPAT;
+	return true;
 }
 
-static __always_inline void tlk_compat_restore(u32 status)
+static inline void tlk_compat_restore(void)
 {
-	if (unlikely(status))
-		current_thread_info()->status |= status;
+	current_thread_info()->status |= TS_COMPAT;
 }
+
+/*
+ * For a variable whose fields are all set before they are read: without it, compilers that
+ * clear every variable (CONFIG_INIT_STACK_ALL_ZERO) do so at each pass of a door.
+ */
+#define tlk_uninitialized __attribute__((uninitialized))
 
 static inline void tlk_vma_forbid_copy(struct vm_area_struct *vma)
 {
