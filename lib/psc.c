@@ -5,9 +5,10 @@
  * those do is psc_plain.c's business.
  *
  * The module answers -EBUSY to a thread that is traced or audited, since its calls must be made one
- * by one where the tracer looks, and -EPERM to one with another identity than the others. A ring then leaves the module for good: TL_IOC_EXIT sends every
- * worker home, after which none begins a request; worker threads go on in user space on the same
- * ring; the requester, which alone owns the counters, takes over what was not begun.
+ * by one where the tracer looks, and -EPERM to one with another identity than the others. A ring
+ * then leaves the module for good: TL_IOC_EXIT sends every worker home, after which none begins a
+ * request; worker threads go on in user space on the same ring; the requester, which alone owns the
+ * counters, takes over what was not begun.
  */
 #include "psc.h"
 #include "door.h"

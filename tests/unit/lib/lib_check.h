@@ -10,11 +10,16 @@
 
 #include <trapless.h>
 
+/* The lab runs the same tests on the module alone (tests/lab/lib_*.c). */
+#ifndef LIB_FLAGS
+#define LIB_FLAGS 0
+#endif
+
 static inline struct tl_batch *batch_new(unsigned int entries)
 {
 	struct tl_batch *batch = NULL;
 
-	CHECK_EQ(tl_batch_create(&batch, entries, 0), 0);
+	CHECK_EQ(tl_batch_create(&batch, entries, LIB_FLAGS), 0);
 	return batch;
 }
 
@@ -22,6 +27,7 @@ static inline struct tl_sched *sched_new(uint32_t flush_at, uint32_t entries, ui
 {
 	struct tl_sched_config config = {
 		.size = sizeof(config),
+		.flags = LIB_FLAGS,
 		.flush_at = flush_at,
 		.entries = entries,
 		.deadline_ns = deadline_ns,
@@ -37,7 +43,7 @@ static inline struct tl_psc *psc_new(unsigned int entries, unsigned int spin_us,
 {
 	struct tl_psc *psc = NULL;
 
-	CHECK_EQ(tl_psc_regist(&psc, entries, spin_us, 0), 0);
+	CHECK_EQ(tl_psc_regist(&psc, entries, spin_us, LIB_FLAGS), 0);
 	CHECK_EQ(tl_psc_start(psc, workers), 0);
 	return psc;
 }

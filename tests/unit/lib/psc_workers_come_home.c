@@ -45,7 +45,7 @@ static void signal_brings_worker_home(void)
 	pthread_t thread;
 	int64_t result;
 
-	CHECK_EQ(tl_psc_regist(&psc, 8, 0, 0), 0);
+	CHECK_EQ(tl_psc_regist(&psc, 8, 0, LIB_FLAGS), 0);
 	on_signal(SIGUSR1, handler, SA_RESTART);
 	thread = server_start();
 	wait_asleep(server_tid);
@@ -102,7 +102,7 @@ static void end_finds_workers_busy(void)
 
 static void end_finds_nothing_begun(void)
 {
-	CHECK_EQ(tl_psc_regist(&psc, 8, 0, 0), 0);
+	CHECK_EQ(tl_psc_regist(&psc, 8, 0, LIB_FLAGS), 0);
 	TL_PSC_ADD(psc, SYS_kill, getpid(), SIGKILL);
 	CHECK_EQ(tl_psc_notify(psc), 1);
 	tl_psc_exit(psc);

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A seccomp filter traps a call in the middle of a batch and the handler of SIGSYS rewrites the
+ * return register, as emulators do. The library believes the ring: every other call is made once,
+ * the trapped one says -ENOSYS, and flushing comes to an end.
+ */
+#include "check.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <trapless.h>
+#include <ucontext.h>
+
+static const long long lies[] = { 0, -1, -EBUSY, -EINTR, 1, 8, 1000000, -EPERM };
+static volatile sig_atomic_t trapped;
+
+static void handler(int signal, siginfo_t *info, void *context)
+{
+	ucontext_t *user = context;
+
+	(void)signal;
+	if (info->si_syscall == SYS_getpgrp)
+		user->uc_mcontext.gregs[REG_RAX] = lies[trapped++ % (int)(sizeof(lies) / 8)];
+}
+
+static void install_filter(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getpgrp, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { .len = 4, .filter = code };
+	struct sigaction action = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO };
+
+	MUST(sigaction(SIGSYS, &action, NULL));
+	MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+}
+
+int main(void)
+{
+	int fd = MUST(memfd_create("written", 0));
+	struct tl_batch *batch;
+	int traps = 0, writes = 0;
+
+	CHECK_EQ(tl_batch_create(&batch, 8, TL_MODULE), 0);
+	install_filter();
+	for (int at = 0; at < 8; at++) {
+		for (int lie = 0; lie < 8; lie++) {
+			for (int i = 0; i < 8; i++) {
+				if (i == at)
+					TL_ADD(batch, SYS_getpgrp);
+				else
+					TL_ADD(batch, SYS_write, fd, "w", 1);
+			}
+			for (int flushes = 0; tl_batch_queued(batch); flushes++) {
+				CHECK(flushes < 3);
+				CHECK(tl_batch_flush(batch) > 0);
+			}
+			for (unsigned int i = 0; i < 8; i++)
+				CHECK_EQ(tl_batch_result(batch, i), (int)i == at ? -ENOSYS : 1);
+			traps++;
+			writes += 7;
+		}
+	}
+	CHECK_EQ(trapped, traps);
+	CHECK_EQ(lseek(fd, 0, SEEK_END), writes);
+	tl_batch_destroy(batch);
+	return 0;
+}
