@@ -30,36 +30,36 @@ PALETTE = ("#5d6663", "#0b6bb3", "#d1600c", "#0a8a63", "#b3589b", "#8a6d00", "#3
 MARKERS = ("s", "o", "^", "D", "v", "P", "X", "*")
 
 
+SOLID = (0, ())
+DASHES = ((0, (4, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1, 1.5)), (0, (2.5, 2.5)), (0, (8, 3)))
+
+
 @dataclass(frozen=True)
 class Look:
     """How one series is drawn, whichever figure it stands in."""
 
     colour: int
     marker: int
-    dashed: bool = False
+    dashes: tuple[float, tuple[float, ...]] = SOLID
 
 
-# A mechanism's name is FAMILY or FAMILY-VARIANT; variants share the family's colour.
-FAMILIES = {
-    "plain": Look(0, 0),
-    "batch": Look(1, 1),
-    "io_uring": Look(2, 2),
-    "psc": Look(3, 3),
-    "du": Look(4, 4),
-    "find": Look(5, 5),
-}
+# A mechanism's name is FAMILY or FAMILY-VARIANT: variants have the family's colour, and each a
+# marker and dashes of its own.
+FAMILIES = {"plain": 0, "batch": 1, "io_uring": 2, "psc": 3, "du": 4, "find": 5}
+VARIANTS = ("int", "plain", "nop", "sqpoll", "nop-sqpoll", "w2", "w4", "plain-w2", "plain-w4")
 
 
 def look(name: str, position: int) -> Look:
-    """The look of a series: by its family where that is known, else by its place in the figure."""
+    """The look of a series: by its name where that is known, else by its place in the figure."""
     family, _, variant = name.partition("-")
-    known = FAMILIES.get(family)
-    if known is None:
+    colour = FAMILIES.get(family)
+    if colour is None:
         place = position % len(PALETTE)
         return Look(place, place)
     if not variant:
-        return known
-    return Look(known.colour, (known.marker + 4) % len(MARKERS), dashed=True)
+        return Look(colour, colour)
+    place = VARIANTS.index(variant) if variant in VARIANTS else position
+    return Look(colour, (colour + 3 + place) % len(MARKERS), DASHES[place % len(DASHES)])
 
 
 def inline(figure: Figure) -> str:
@@ -130,7 +130,7 @@ def _draw(figure: Figure) -> str:
 
 def _fill(axes: Axes, figure: Figure) -> None:
     for position, series in enumerate(figure.series):
-        _line(axes, series, look(series.name, position))
+        _line(axes, series, look(series.name, position), band=not figure.log_y)
     for mark in figure.marks:
         axes.axhline(mark.y, color=INK, linewidth=1, linestyle=(0, (1, 3)), zorder=1)
         axes.annotate(
@@ -147,10 +147,7 @@ def _fill(axes: Axes, figure: Figure) -> None:
         if len(points) <= 12:
             axes.set_xticks(points, [f"{x:g}" for x in points])
             axes.minorticks_off()
-    if figure.log_y:
-        axes.set_yscale("log")
-    elif figure.from_zero:
-        axes.set_ylim(bottom=0)
+    _y_axis(axes, figure)
     # The legend beside the plot, in the order in which the lines end, so that eyes need not jump.
     handles, labels = axes.get_legend_handles_labels()
     last = [series.y[-1] if series.y else 0.0 for series in figure.series]
@@ -162,13 +159,26 @@ def _fill(axes: Axes, figure: Figure) -> None:
         )  # fmt: skip
 
 
-def _line(axes: Axes, series: Series, style: Look) -> None:
+def _y_axis(axes: Axes, figure: Figure) -> None:
+    values = [y for series in figure.series for y in series.y]
+    values += [mark.y for mark in figure.marks]
+    if figure.log_y:
+        axes.set_yscale("log")
+    elif figure.from_zero and values:
+        # By the lines: the band of a single bad repeat would flatten them all.
+        axes.set_ylim(0, max(values) * 1.08 or 1)
+    axes.yaxis.set_major_formatter(
+        lambda value, _: f"{value:,g}" if value < 1e6 else f"{value:,.0f}"
+    )
+
+
+def _line(axes: Axes, series: Series, style: Look, *, band: bool) -> None:
     colour = PALETTE[style.colour]
     axes.plot(
         series.x, series.y, label=series.name, color=colour, marker=MARKERS[style.marker],
-        markersize=5.5, linewidth=1.8, linestyle=(0, (4, 2)) if style.dashed else "-",
+        markersize=5.5, linewidth=1.8, linestyle=style.dashes,
     )  # fmt: skip
-    if series.low and series.high:
+    if band and series.low and series.high:
         axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.18, linewidth=0)
 
 

@@ -13,12 +13,18 @@ from pathlib import Path
 from trapless import plot, tables
 from trapless.console import TraplessError
 from trapless.figures import Figure
-from trapless.report import Report
+from trapless.report import Report, Section
 
 BEGIN = "<!-- results: made by `trapless report DIR --readme README.md`; do not edit -->"
 END = "<!-- results end -->"
 AT = 32  # the batch size that the paper evaluates
-COLUMNS = ("plain", "batch", "io_uring")
+EXPERIMENT = "batch-size"
+# Columns, and for each the mechanisms to look for; io_uring has no getpid, its NOP stands in.
+COLUMNS = {
+    "plain call": ("plain",),
+    "batch": ("batch",),
+    "io_uring": ("io_uring", "io_uring-nop"),
+}
 PICTURE_OF = "getppid"
 PICTURE_NAME = "instructions.svg"
 
@@ -59,30 +65,40 @@ def generated(report: Report, beside: Path) -> str:
 
 
 def _rows(report: Report) -> list[str]:
+    section = _section(report)
     rows = []
-    for section in report.sections:
-        for pivot in section.pivots:
-            if (pivot.unit, pivot.kind) != ("instructions", "counted") or AT not in pivot.counts:
-                continue
-            cells = [
-                tables.number(pivot.cells[name][AT].value)
-                if AT in pivot.cells.get(name, {})
-                else "–"
-                for name in COLUMNS
-            ]
-            even = section.result.metrics.get(f"{pivot.subject}.batch.break_even.n")
-            wins = f"N = {tables.number(even.value)}" if even else "–"
-            rows.append(f"| {pivot.subject} | " + " | ".join([*cells, wins]) + " |")
+    for pivot in section.pivots:
+        if (pivot.unit, pivot.kind) != ("instructions", "counted") or AT not in pivot.counts:
+            continue
+        cells = [_cell(pivot, names) for names in COLUMNS.values()]
+        even = section.result.metrics.get(f"{pivot.subject}.batch.break_even.n")
+        cells.append(f"N = {tables.number(even.value)}" if even else "–")
+        rows.append(f"| {pivot.subject} | " + " | ".join(cells) + " |")
     if not rows:
         raise TraplessError(f"{report.directory}: holds no counted instructions at N = {AT}")
     return rows
 
 
+def _cell(pivot: tables.Pivot, names: tuple[str, ...]) -> str:
+    for name in names:
+        metric = pivot.cells.get(name, {}).get(AT)
+        if metric is not None:
+            note = " (NOP)" if name.endswith("-nop") else ""
+            return tables.number(metric.value) + note
+    return "–"
+
+
+def _section(report: Report) -> Section:
+    for section in report.sections:
+        if section.name == EXPERIMENT:
+            return section
+    raise TraplessError(f"{report.directory}: holds no result of {EXPERIMENT}")
+
+
 def picture(report: Report) -> Figure:
     """The picture: instructions a call over N, of the call that does least."""
-    for section in report.sections:
-        for pivot in section.pivots:
-            wanted = (pivot.subject, pivot.unit, pivot.kind)
-            if wanted == (PICTURE_OF, "instructions", "counted") and (figure := pivot.figure()):
-                return figure
+    for pivot in _section(report).pivots:
+        wanted = (pivot.subject, pivot.unit, pivot.kind)
+        if wanted == (PICTURE_OF, "instructions", "counted") and (figure := pivot.figure()):
+            return figure
     raise TraplessError(f"{report.directory}: holds no {PICTURE_OF} to draw")

@@ -51,6 +51,20 @@ class Section:
         return tuple(row for row in self.meta.get("checks", ()) if isinstance(row, dict))
 
     @property
+    def failed(self) -> tuple[Mapping[str, Any], ...]:
+        """The self-checks that did not pass."""
+        return tuple(check for check in self.checks if not check.get("ok"))
+
+    @property
+    def checks_text(self) -> str:
+        """One line on the self-checks."""
+        if not self.checks:
+            return "No self-check is recorded."
+        if self.failed:
+            return f"{len(self.failed)} of {len(self.checks)} self-checks FAILED."
+        return f"All {len(self.checks)} self-checks passed."
+
+    @property
     def repeat(self) -> str:
         """The command line that makes this experiment again."""
         command = self.meta.get("command") or ["trapless", "evaluate", self.name]

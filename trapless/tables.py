@@ -19,11 +19,16 @@ BY_COUNT = re.compile(r"n(\d+)")
 # What a unit is called in a sentence, where its name in a metric is not enough.
 UNIT_TEXT = {
     "instructions": "instructions a call",
-    "ratio": "ratio",
+    "requester_instructions": "instructions of the requester a call",
+    "crossings": "crossings for all calls",
+    "ratio": "time a call, plain call = 1",
+    "ratio_to_int": "time a call, plain call by INT = 1",
     "n": "N",
-    "count": "count",
     "ns": "ns a call",
 }
+# What is compared stands first, then ours, then what others offer; variants follow their family.
+FAMILY_ORDER = ("plain", "batch", "psc", "io_uring")
+WIDE_RANGE = 30.0  # largest over smallest from which a linear axis would hide the small values
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,8 @@ class Pivot:
         )
         if not series:
             return None
+        values = [y for line in series for y in line.y if y > 0]
+        wide = bool(values) and max(values) > WIDE_RANGE * min(values)
         return Figure(
             id=f"{self.subject}-{self.unit}-{self.kind}",
             title=self.title,
@@ -82,8 +89,9 @@ class Pivot:
             y_label=unit_text(self.unit),
             series=series,
             log_x=True,
+            log_y=wide,
             kind=self.kind,
-            marks=(Mark(1.0, "equal"),) if self.unit == "ratio" else (),
+            marks=(Mark(1.0, ""),) if self.unit.startswith("ratio") else (),
         )
 
 
@@ -99,9 +107,15 @@ def pivots(result: Result) -> tuple[Pivot, ...]:
     tables = []
     for (subject, unit, kind), cells in groups.items():
         counts = tuple(sorted({count for row in cells.values() for count in row}))
-        ordered = {name: dict(sorted(row.items())) for name, row in cells.items()}
+        ordered = {name: dict(sorted(cells[name].items())) for name in sorted(cells, key=_rank)}
         tables.append(Pivot(subject, unit, kind, counts, ordered))
     return tuple(tables)
+
+
+def _rank(mechanism: str) -> tuple[int, str]:
+    family = mechanism.partition("-")[0]
+    known = FAMILY_ORDER.index(family) if family in FAMILY_ORDER else len(FAMILY_ORDER)
+    return known, mechanism
 
 
 def others(result: Result) -> tuple[tuple[str, Metric], ...]:
@@ -115,7 +129,7 @@ def others(result: Result) -> tuple[tuple[str, Metric], ...]:
 
 def unit_text(unit: str) -> str:
     """A unit as it stands in a heading or on an axis."""
-    return UNIT_TEXT.get(unit, unit.replace("_", " "))
+    return UNIT_TEXT.get(unit.replace("-", "_"), re.sub("[_-]", " ", unit))
 
 
 def number(value: float) -> str:

@@ -21,6 +21,7 @@ from trapless import claims, tables
 if TYPE_CHECKING:
     from trapless.figures import Table
     from trapless.report import Report, Section
+    from trapless.results import Claim
 
 FILE_COLUMNS = 100
 VERDICTS = {True: ("holds", "green"), False: ("does not hold", "red"), None: ("open", "yellow")}
@@ -45,8 +46,8 @@ def text(report: Report) -> str:
 def _print(console: Console, report: Report) -> None:
     console.print(Text("Trapless: results", style="bold"))
     console.print(report.verdict())
-    if report.claims:
-        console.print(_claims(report))
+    for claim in report.claims:
+        _claim(console, claim)
     for name in report.incomplete:
         console.print(Text(f"{name}: begun and not finished; run it again", style="yellow"))
     for section in report.sections:
@@ -55,26 +56,23 @@ def _print(console: Console, report: Report) -> None:
 
 def _grid(title: str) -> Grid:
     return Grid(
-        title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
-    )
+        title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD,
+        pad_edge=False, padding=(0, 1),
+    )  # fmt: skip
 
 
-def _claims(report: Report) -> Grid:
-    grid = _grid("What the papers claim")
-    grid.add_column("claim", ratio=4)
-    grid.add_column("published", ratio=2)
-    grid.add_column("here", ratio=2)
-    grid.add_column("verdict")
-    for claim in report.claims:
-        known = claims.published().get(claim.id)
-        word, style = VERDICTS[claim.holds]
-        what = Text(claim.id, style="bold")
-        if known is not None:
-            what.append(f"  {known.claim}", style="not bold")
-        if claim.note:
-            what.append(f"\n{claim.note}", style="not bold dim")
-        grid.add_row(what, claim.published, claim.ours, Text(word, style=style))
-    return grid
+def _claim(console: Console, claim: Claim) -> None:
+    known = claims.published().get(claim.id)
+    word, style = VERDICTS[claim.holds]
+    head = Text("\n").append(claim.id, style="bold").append("  ").append(word, style=style)
+    console.print(head)
+    rows = [("claim", known.claim if known else ""), ("published", claim.published)]
+    rows += [("here", claim.ours), ("why", claim.note)]
+    grid = Grid.grid(padding=(0, 2))
+    for label, text in rows:
+        if text:
+            grid.add_row(Text(label, style="dim"), Text(text))
+    console.print(Padding(grid, (0, 0, 0, 2)))
 
 
 def _section(console: Console, section: Section) -> None:
@@ -88,11 +86,11 @@ def _section(console: Console, section: Section) -> None:
     )
     for remark in section.remarks:
         console.print(Text(remark, style="yellow"))
-    for pivot in section.pivots:
-        console.print(_pivot(pivot))
-    for table in section.drawn_tables:
-        console.print(_table(table))
+    for grid in (*map(_table, section.drawn_tables), *map(_pivot, section.pivots)):
+        console.print()
+        console.print(grid)
     if rows := tables.others(result):
+        console.print()
         grid = _grid("Other figures")
         for column in ("metric", "value", "unit", "kind", "repeats"):
             grid.add_column(column, justify="right" if column == "value" else "left")
@@ -100,10 +98,9 @@ def _section(console: Console, section: Section) -> None:
             value = tables.number(metric.value)
             grid.add_row(name, value, metric.unit, metric.kind, tables.spread_text(metric))
         console.print(grid)
-    for check in section.checks:
-        word, style = ("passed", "green") if check.get("ok") else ("FAILED", "bold red")
-        line = Text("self-check ").append(word, style=style)
-        console.print(line.append(f": {check.get('name', '')} {check.get('detail', '')}".rstrip()))
+    console.print(Text(section.checks_text, style="red" if section.failed else "green"))
+    for check in section.failed:
+        console.print(Text(f"  {check.get('name', '')}: {check.get('detail', '')}", style="red"))
     for limit in section.limits:
         console.print(Text(f"Limit: {limit}", style="dim"))
     console.print(Padding(Text("again: ").append(section.repeat, style="bold"), (1, 0, 0, 0)))
@@ -131,7 +128,7 @@ def _table(table: Table) -> Grid:
     if table.caption:
         grid.caption, grid.caption_justify = Text(table.caption), "left"
     for number, column in enumerate(table.columns):
-        grid.add_column(column, justify="left" if number == 0 else "right")
+        grid.add_column(column, justify="left" if number == 0 else "right", overflow="fold")
     for row in table.rows:
         grid.add_row(*row)
     return grid
