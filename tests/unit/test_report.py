@@ -208,7 +208,8 @@ def test_the_command_prints_the_text(saved, capsys):
     assert "Of 3 published claims" in capsys.readouterr().out
 
 
-def test_the_readme_part_lies_between_its_markers(saved):
+def test_the_readme_part_lies_between_its_markers(saved, monkeypatch):
+    monkeypatch.setattr(readme, "EXPERIMENT", "made-up")
     page = saved / "README.md"
     page.write_text(f"before\n{readme.BEGIN}\nstale text\n{readme.END}\nafter\n")
     read = report.read(saved, Silent())
@@ -219,6 +220,14 @@ def test_the_readme_part_lies_between_its_markers(saved):
     assert (saved / readme.PICTURE_NAME).read_text().startswith("<svg")
     readme.rewrite(page, read)
     assert page.read_text() == text
+
+
+def test_a_readme_is_not_made_of_results_that_lack_its_experiment(saved):
+    page = saved / "README.md"
+    page.write_text(f"{readme.BEGIN}\n{readme.END}\n")
+    with pytest.raises(TraplessError, match="holds no result of batch-size"):
+        readme.rewrite(page, report.read(saved, Silent()))
+    assert page.read_text() == f"{readme.BEGIN}\n{readme.END}\n"
 
 
 def test_a_readme_without_markers_is_left_alone(saved):
