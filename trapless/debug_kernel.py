@@ -19,7 +19,7 @@ from trapless import cache
 from trapless.console import Progress, TraplessError
 from trapless.kbuild import compiler_version
 from trapless.kernel import Kernel, load, refreshed, save, wants_refresh
-from trapless.packages import Archive
+from trapless.packages import opened
 from trapless.paths import cache_dir
 
 NAME = "debug"
@@ -139,14 +139,14 @@ def _build(spec: DebugSpec, fragment: str, part: Path, progress: Progress) -> No
 
 def _source(spec: DebugSpec, part: Path, progress: Progress) -> tuple[Path, dict[str, str]]:
     """Debian's patched source, unpacked below `part`, and what it was."""
-    archive = Archive(spec.suites)
-    archive.update(progress)
-    package = next((p for p in archive.closure([spec.package]) if p.name == spec.package), None)
-    if package is None:
-        raise archive.missing(spec.package)
     root = part / "source"
     root.mkdir()
-    archive.fetch([package], root, progress, what=package.name)
+    with opened(spec.suites, progress) as archive:
+        found = [p for p in archive.closure([spec.package]) if p.name == spec.package]
+        if not found:
+            raise archive.missing(spec.package)
+        archive.fetch(found, root, progress, what=spec.package)
+    package = found[0]
     tarball = root / "usr" / "src" / f"{package.name}.tar.xz"
     progress.step(f"unpacking {tarball.name} ({cache.megabytes(tarball.stat().st_size)})")
     log = part / LOG

@@ -9,13 +9,14 @@ whose build tools run only in a root of their own. It owns no rule of how the mo
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,9 +51,8 @@ def module_for(kernel: Kernel, progress: Progress) -> Path:
             f"found around it; give IMAGE:BUILD_DIR, or put linux-headers-{kernel.release} beside "
             f"the image"
         )
-    sources = source_files(repo_root())
-    compiler = _compiler(kernel)
-    digest = cache.sha256_files(repo_root(), sources, kernel.release, compiler, _identity(kernel))
+    sources = read_sources(repo_root())
+    digest = _digest(sources, (kernel.release, _compiler(kernel), _identity(kernel)))
     folder = cache_dir() / "modules" / f"{kernel.release}-{digest[:16]}"
     if not (folder / MODULE).exists():
         lock = folder.with_name(f"{kernel.release}.lock")
@@ -72,13 +72,27 @@ def _forget_old(folder: Path, release: str) -> None:
         cache.remove_tree(old)
 
 
-def source_files(root: Path) -> list[Path]:
-    """Every file below `root` that the module is built from."""
-    files = [p for name in SOURCES for p in (root / name).rglob("*") if p.suffix in SUFFIXES]
-    files += (root / "kmod").rglob("Kbuild")
-    if root / "kmod" / "Kbuild" not in files:
+def read_sources(root: Path) -> dict[str, bytes]:
+    """Every file below `root` that the module is built from, read once: what is hashed is what is
+    built, whoever edits meanwhile."""
+    found = [path for name in SOURCES for path in (root / name).rglob("*")]
+    sources = {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in found
+        if (path.suffix in SUFFIXES and not path.name.endswith(".mod.c")) or path.name == "Kbuild"
+    }
+    if "kmod/Kbuild" not in sources:
         raise TraplessError(f"{root / 'kmod' / 'Kbuild'} is missing: the checkout is incomplete")
-    return sorted(p for p in files if not p.name.endswith(".mod.c"))
+    return sources
+
+
+def _digest(sources: Mapping[str, bytes], more: Sequence[str]) -> str:
+    digest = hashlib.sha256()
+    for name, content in sorted(sources.items()):
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    for text in more:
+        digest.update(f"{text}\0".encode())
+    return digest.hexdigest()
 
 
 def _identity(kernel: Kernel) -> str:
@@ -89,17 +103,16 @@ def _identity(kernel: Kernel) -> str:
     return cache.sha256_files(kernel.build_dir, [path for path in files if path.exists()])
 
 
-def _build(kernel: Kernel, sources: Sequence[Path], part: Path, progress: Progress) -> None:
+def _build(kernel: Kernel, sources: Mapping[str, bytes], part: Path, progress: Progress) -> None:
     """Build in a copy of the sources and leave the module and the log in `part`."""
     if kernel.build_root is None:
         cache.require_tools(TOOLS, "building the module")
     progress.step(f"building the module for {kernel.release}")
     log = part / LOG
     with _workplace(kernel, part) as work:
-        for source in sources:
-            copy = work / source.relative_to(repo_root())
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, copy)
+        for name, content in sources.items():
+            (work / name).parent.mkdir(parents=True, exist_ok=True)
+            (work / name).write_bytes(content)
         box = _toolbox(kernel)
         status = cache.run_tool(box.wrap(_make(kernel, box, work / "kmod")), log)
         built = work / "kmod" / MODULE

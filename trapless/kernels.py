@@ -18,7 +18,7 @@ from pathlib import Path
 from trapless import cache, debug_kernel, local_kernel
 from trapless.console import Progress, TraplessError
 from trapless.kernel import Kernel, find_image, load, refreshed, save, wants_refresh
-from trapless.packages import Archive, Package
+from trapless.packages import Archive, Package, opened
 from trapless.paths import cache_dir
 
 
@@ -89,13 +89,13 @@ def _from_cache(spec: KernelSpec, progress: Progress) -> Kernel:
 
 def _fetch(spec: KernelSpec, folder: Path, progress: Progress) -> None:
     """Fill `folder` with the unpacked kernel of `spec` and its record."""
-    archive = Archive(spec.suites)
-    archive.update(progress)
-    release = newest_image(spec, archive).removeprefix("linux-image-")
-    packages = wanted_packages(spec, release, archive)
     root = folder / "root"
     root.mkdir()
-    archive.fetch(packages, root, progress, what=f"kernel {spec.name}, {len(packages)} packages")
+    with opened(spec.suites, progress) as archive:
+        release = newest_image(spec, archive).removeprefix("linux-image-")
+        packages = wanted_packages(spec, release, archive)
+        what = f"kernel {spec.name}, {len(packages)} packages"
+        archive.fetch(packages, root, progress, what=what)
     if spec.own_tools:
         complete_root(root)
     index_modules(root, release, folder, progress)

@@ -16,7 +16,8 @@ import os
 import re
 import subprocess
 import urllib.parse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,9 @@ from trapless.console import Progress, TraplessError
 from trapless.paths import cache_dir
 
 ARCHITECTURE = "amd64"
+UNPACKED_RATIO = 6
+"""Packages and what comes out of them, against the packages alone; measured: 4 to 5.5."""
+
 TOOLS = {
     "apt-get": "apt",
     "apt-cache": "apt",
@@ -78,31 +82,46 @@ class Package:
         return f"{self.name}={self.version}"
 
 
-class Archive:
-    """Some suites of the machine's Debian mirror, seen through an apt state of our own."""
+@contextmanager
+def opened(
+    suites: Sequence[str], progress: Progress, mirror: Mirror | None = None
+) -> Iterator[Archive]:
+    """The current package lists of `suites`, kept from other processes meanwhile."""
+    cache.require_tools(TOOLS, "fetching kernel packages")
+    archive = Archive(suites, mirror or machine_mirror())
+    with cache.locked(archive.lock, "fetching Debian packages", progress):
+        archive.update(progress)
+        yield archive
 
-    def __init__(self, suites: Sequence[str], mirror: Mirror | None = None) -> None:
-        cache.require_tools(TOOLS, "fetching kernel packages")
+
+class Archive:
+    """Some suites of a Debian mirror, seen through an apt state of our own; see `opened`."""
+
+    def __init__(self, suites: Sequence[str], mirror: Mirror) -> None:
         self.suites = tuple(suites)
-        self._mirror = mirror or machine_mirror()
+        self._mirror = mirror
         self._folder = cache_dir() / "apt" / "+".join(self.suites)
         self._complaints = ""
+
+    @property
+    def lock(self) -> Path:
+        """Held by whoever uses this state."""
+        return self._folder.with_suffix(".lock")
 
     def update(self, progress: Progress) -> None:
         """Fetch the suites' indices. A suite that the mirror lacks is no error by itself.
 
         What apt complains of is kept, to explain a package that is not found afterwards.
         """
-        with cache.locked(self._folder.with_suffix(".lock"), "reading package lists", progress):
-            self._configure()
-            progress.step(f"reading Debian's package lists ({', '.join(self.suites)})")
-            log = self._folder / "update.log"
-            log.unlink(missing_ok=True)
-            cache.run_tool(self._apt("apt-get", "update"), log)
-            lines = log.read_text(errors="replace").splitlines()
-            self._complaints = "\n".join(
-                f"    {line}" for line in lines if line.startswith(("E:", "W:", "Err:"))
-            )
+        self._configure()
+        progress.step(f"reading Debian's package lists ({', '.join(self.suites)})")
+        log = self._folder / "update.log"
+        log.unlink(missing_ok=True)
+        cache.run_tool(self._apt("apt-get", "update"), log)
+        lines = log.read_text(errors="replace").splitlines()
+        self._complaints = "\n".join(
+            f"    {line}" for line in lines if line.startswith(("E:", "W:", "Err:"))
+        )
 
     def dependencies(self, name: str) -> list[list[str]]:
         """The names that each known version of `name` depends on, highest version first."""
@@ -140,9 +159,7 @@ class Archive:
     ) -> None:
         """Download `packages`, verify them and unpack them into `root`, which must exist."""
         total_bytes = sum(package.size_bytes for package in packages)
-        cache.need_space(
-            cache_dir(), 6 * total_bytes
-        )  # measured: unpacked is up to 4.5 times the size
+        cache.need_space(cache_dir(), UNPACKED_RATIO * total_bytes)
         debs = root / ".debs"
         debs.mkdir()
         progress.step(f"downloading {what} ({cache.megabytes(total_bytes)})")

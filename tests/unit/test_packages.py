@@ -49,9 +49,8 @@ def repository(tmp_path: Path, signer: Signer, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture
 def archive(repository: Repository) -> Archive:
-    opened = Archive(["teststable"], repository.mirror)
-    opened.update(Silent())
-    return opened
+    with packages.opened(["teststable"], Silent(), repository.mirror) as opened:
+        return opened
 
 
 def unpacked(archive: Archive, root: Path) -> Path:
@@ -172,8 +171,9 @@ def test_a_machine_without_apt_is_told_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packages.cache, "tool_path", lambda: str(tmp_path))
-    with pytest.raises(TraplessError, match=r"apt-get.*dpkg-deb.*apt-get install apt dpkg"):
-        Archive(["teststable"])
+    missing = pytest.raises(TraplessError, match=r"apt-get.*dpkg-deb.*apt-get install apt dpkg")
+    with missing, packages.opened(["teststable"], Silent()):
+        pass
 
 
 def test_uris_are_read_as_apt_prints_them() -> None:
