@@ -48,14 +48,24 @@ def cli() -> None:
 
 @cli.command()
 @click.option("--calls", is_flag=True, help="List which system calls may be wrapped, and why not.")
-def doctor(calls: bool) -> None:
+@click.option("--online", is_flag=True, help="Also ask whether the mirror of kernels answers.")
+@click.option("--json", "as_json", is_flag=True, help="The same for programs.")
+@click.argument("names", nargs=-1, metavar="[CALL|CLASS]...")
+def doctor(calls: bool, online: bool, as_json: bool, names: tuple[str, ...]) -> None:
     """Say what this machine and kernel can run.
 
-    For each 'no' it says why, and what would help. Changes nothing.
+    For each 'no' it says why, and what would help. Changes nothing. With --calls, CALL is a
+    name, a pattern or a number, CLASS one of any, batch-only, refused.
+
+    \b
+    trapless doctor --calls 'epoll_*' execve
+    trapless doctor --calls refused | less
     """
     from trapless import doctor as part
 
-    sys.exit(part.run(calls=calls))
+    if names and not calls:
+        raise click.UsageError("names of calls go with --calls")
+    sys.exit(part.run(calls=calls, names=names, as_json=as_json, online=online))
 
 
 @cli.command(short_help="Run a command on a stock kernel, in a VM.")

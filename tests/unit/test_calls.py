@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The table of system calls as people see it: read whole, chosen from, shown; never guessed."""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trapless import calls
+from trapless.calls import Call, CallClass
+from trapless.console import TraplessError
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS = """\
+/* A comment with TL_ANY(name, nr) in it. */
+TL_ANY(read, 0)
+TL_BATCH_ONLY(rt_sigprocmask, 14, "changes the \\"mask\\"")
+TL_REFUSED(execve, 59, "replaces the program")
+"""
+
+
+def test_rows_are_read():
+    assert calls.parse(ROWS) == [
+        Call(0, "read", CallClass.ANY),
+        Call(14, "rt_sigprocmask", CallClass.BATCH_ONLY, 'changes the "mask"'),
+        Call(59, "execve", CallClass.REFUSED, "replaces the program"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "TL_ANY(read, 0",
+        'TL_ANY(read, 0, "why")',
+        "TL_REFUSED(execve, 59)",
+        'TL_BATCH_ONLY(a, x, "why")',
+        "TL_MAYBE(read, 0)",
+        "TL_ANY(read, 0) TL_ANY(write, 1)",
+    ],
+)
+def test_a_damaged_row_is_named_with_its_line(row):
+    with pytest.raises(TraplessError, match=r"line 2: not a row .*" + re.escape(row[:8])):
+        calls.parse("/* head */\n" + row + "\n")
+
+
+def test_rows_out_of_order_and_no_rows_are_errors():
+    with pytest.raises(TraplessError, match=r"read \(0\) stands after 1"):
+        calls.parse("TL_ANY(write, 1)\nTL_ANY(read, 0)\n")
+    with pytest.raises(TraplessError, match="holds no row"):
+        calls.parse("/* nothing */\n")
+
+
+def test_every_row_of_the_table_is_what_the_library_says():
+    """Text and compiler agree about every number up to the table's end, and a few beyond."""
+    program = r"""
+#include <stdio.h>
+#include <trapless.h>
+int main(void)
+{
+	for (unsigned int nr = 0; nr < 600; nr++) {
+		const char *name, *reason;
+		int class = tl_call_class(nr, &name, &reason);
+
+		if (class >= 0)
+			printf("%u %s %d %s\n", nr, name, class, reason);
+	}
+	return 0;
+}
+"""
+    subprocess.run(["make", "-s", "build/lib/libtrapless.a"], cwd=ROOT, check=True)
+    binary = ROOT / "build" / "tests" / "calls-table"
+    binary.parent.mkdir(parents=True, exist_ok=True)
+    command = ["gcc", "-x", "c", "-", "-x", "none", "-Iinclude", "-Iinclude/uapi", "-o", binary]
+    command += ["build/lib/libtrapless.a", "-pthread"]
+    subprocess.run(command, input=program, text=True, cwd=ROOT, check=True)
+    said = subprocess.run([binary], capture_output=True, text=True, check=True).stdout
+    number = {CallClass.REFUSED: 0, CallClass.BATCH_ONLY: 1, CallClass.ANY: 2}
+    read = [f"{c.nr} {c.name} {number[c.allowed]} {c.reason}" for c in calls.load()]
+    assert said.splitlines() == read
+    assert len(read) > 300
+
+
+def test_what_must_never_be_wrapped_is_refused():
+    table = {call.name: call for call in calls.load()}
+    for name in ("execve", "execveat", "exit", "exit_group", "fork", "vfork", "clone", "clone3"):
+        assert table[name].allowed is CallClass.REFUSED, name
+    for name in ("rt_sigreturn", "restart_syscall", "ptrace", "seccomp", "pselect6", "ppoll"):
+        assert table[name].allowed is CallClass.REFUSED, name
+    assert all(call.reason for call in table.values() if call.allowed is not CallClass.ANY)
+
+
+def test_numbers_are_the_kernels():
+    """By asking the C library for a few that differ between architectures."""
+    table = {call.name: call.nr for call in calls.load()}
+    libc = ctypes.CDLL(None)
+    assert libc.syscall(table["getpid"]) == os.getpid()
+    assert libc.syscall(table["getppid"]) == os.getppid()
+
+
+def shown(*wanted, as_json=False):
+    stream = io.StringIO()
+    calls.show(wanted, as_json=as_json, stream=stream)
+    return stream.getvalue()
+
+
+def test_choosing():
+    assert [line.split()[1] for line in shown("execve", "3").splitlines()] == ["close", "execve"]
+    assert all(" refused " in line for line in shown("refused").splitlines())
+    assert [line.split()[1] for line in shown("ptrace", "read", "any").splitlines()] == ["read"]
+    assert len(shown().splitlines()) == len(calls.load())
+    with pytest.raises(TraplessError, match="no system call 'nosuch'") as error:
+        shown("nosuch")
+    assert error.value.status == 2
+
+
+def test_json_is_the_table():
+    rows = json.loads(shown("execve", as_json=True))["calls"]
+    assert [(row["nr"], row["name"], row["class"]) for row in rows] == [(59, "execve", "refused")]
+    assert rows[0]["reason"]
+
+
+def test_a_missing_table_says_where_it_was_looked_for(monkeypatch, tmp_path):
+    monkeypatch.setattr(calls, "repo_root", lambda: tmp_path)
+    monkeypatch.setattr(calls, "PLACES", (str(tmp_path / "system"),))
+    with pytest.raises(TraplessError, match=r"in none of .*uapi/linux, .*/system; `make install`"):
+        calls.load()
+    (tmp_path / "system").mkdir()
+    (tmp_path / "system" / calls.HEADER).write_text(ROWS)
+    assert len(calls.load()) == 3
+
+
+def on_a_terminal(lines, *arguments):
+    """What the command prints on a terminal of so many lines, and its status."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.environ.update(COLUMNS="90", LINES=str(lines), PAGER="sed s/^/paged:/", TERM="xterm")
+        os.chdir(ROOT)
+        os.execv(sys.executable, [sys.executable, "-m", "trapless", "doctor", *arguments])
+    text = b""
+    try:
+        while piece := os.read(fd, 65536):
+            text += piece
+    except OSError:  # the terminal is gone: so it ends on Linux
+        pass
+    os.close(fd)
+    return text.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_a_long_table_is_paged_on_a_terminal_and_a_short_one_is_not():
+    text, status = on_a_terminal(40, "--calls")
+    assert status == 0 and text.count("paged:") > 300
+    text, status = on_a_terminal(40, "--calls", "execve")
+    assert status == 0 and "paged:" not in text and "replaces the program" in text
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    command = f"{sys.executable} -m trapless doctor --calls | head -1"
+    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("   0  read                     any\n", "")

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which system calls may be wrapped, and why not the others: `trapless doctor --calls`.
+
+The rows are those of include/uapi/linux/trapless_calls.h, the one table that the module and the
+library are compiled with; it is read here as text. This file owns reading, choosing and showing
+rows. It holds none.
+"""
+
+from __future__ import annotations
+
+import enum
+import fnmatch
+import io
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from trapless.console import TraplessError
+from trapless.paths import repo_root
+
+HEADER = "trapless_calls.h"
+PLACES = ("/usr/local/include/linux", "/usr/include/linux")
+ROW = re.compile(r'(TL_ANY|TL_BATCH_ONLY|TL_REFUSED)\((\w+), (\d+)(?:, "((?:[^"\\]|\\.)*)")?\)')
+
+
+class CallClass(enum.Enum):
+    """Who may execute a call; the value is the word that people write and read."""
+
+    ANY = "any"
+    BATCH_ONLY = "batch-only"
+    REFUSED = "refused"
+
+
+MACROS = {
+    "TL_ANY": CallClass.ANY,
+    "TL_BATCH_ONLY": CallClass.BATCH_ONLY,
+    "TL_REFUSED": CallClass.REFUSED,
+}
+MEANING = {
+    CallClass.ANY: "in a batch or by a worker",
+    CallClass.BATCH_ONLY: "in one's own batch, not by a worker",
+    CallClass.REFUSED: "never; a request for it is answered -EOPNOTSUPP",
+}
+COLOURS = {CallClass.ANY: "green", CallClass.BATCH_ONLY: "yellow", CallClass.REFUSED: "red"}
+
+
+@dataclass(frozen=True)
+class Call:
+    """One row: a system call of the x86-64 table, and the reason why it is restricted."""
+
+    nr: int
+    name: str
+    allowed: CallClass
+    reason: str = ""
+
+
+def header_path() -> Path:
+    """The table's file: of this checkout or installation, else the one among system headers."""
+    places = [repo_root() / "include" / "uapi" / "linux", *map(Path, PLACES)]
+    for place in places:
+        if (place / HEADER).is_file():
+            return place / HEADER
+    tried = ", ".join(str(place) for place in places)
+    raise TraplessError(f"{HEADER} is in none of {tried}; `make install` puts it there")
+
+
+def parse(text: str, where: str = HEADER) -> list[Call]:
+    """Every row of the table; what looks like a row and is none is an error that names its line."""
+    calls: list[Call] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.startswith("TL_"):
+            continue
+        row = ROW.fullmatch(line.strip())
+        if row is None or (row[1] == "TL_ANY") != (row[4] is None):
+            raise TraplessError(f"{where}, line {number}: not a row of the table: {line.strip()}")
+        reason = re.sub(r"\\(.)", r"\1", row[4] or "")
+        call = Call(int(row[3]), row[2], MACROS[row[1]], reason)
+        if calls and call.nr <= calls[-1].nr:
+            raise TraplessError(
+                f"{where}, line {number}: {call.name} ({call.nr}) stands after {calls[-1].nr}"
+            )
+        calls.append(call)
+    if not calls:
+        raise TraplessError(f"{where} holds no row of the table")
+    return calls
+
+
+def load() -> list[Call]:
+    """All rows of the table that this installation was built with."""
+    path = header_path()
+    try:
+        return parse(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise TraplessError(f"{path}: cannot be read: {error}") from error
+
+
+def choose(calls: Iterable[Call], wanted: Sequence[str]) -> list[Call]:
+    """Rows that `wanted` means: names, patterns (epoll_*), numbers, and classes.
+
+    Names and numbers add up; classes narrow what they leave.
+
+    >>> rows = [Call(0, "read", CallClass.ANY), Call(59, "execve", CallClass.REFUSED, "no")]
+    >>> [call.name for call in choose(rows, ["refused"])]
+    ['execve']
+    >>> [call.name for call in choose(rows, ["re*", "59"])]
+    ['read', 'execve']
+    """
+    words = {allowed.value: allowed for allowed in CallClass}
+    classes = {words[word] for word in wanted if word in words}
+    patterns = [word for word in wanted if word not in words]
+    rows = list(calls)
+    for pattern in patterns:
+        if not any(_means(pattern, call) for call in rows):
+            raise TraplessError(
+                f"no system call '{pattern}' in the table; a number without a row may not be "
+                f"wrapped (-ENOSYS). Give a name, a pattern as in 'epoll_*', a number, or "
+                f"one of {', '.join(words)}",
+                status=2,
+            )
+    return [
+        call
+        for call in rows
+        if (not classes or call.allowed in classes)
+        and (not patterns or any(_means(pattern, call) for pattern in patterns))
+    ]
+
+
+def _means(pattern: str, call: Call) -> bool:
+    return pattern == str(call.nr) or fnmatch.fnmatchcase(call.name, pattern)
+
+
+def show(wanted: Sequence[str], *, as_json: bool, stream: TextIO | None = None) -> None:
+    """Print the rows that `wanted` means: JSON, a paged table on a terminal, or plain lines."""
+    out = stream if stream is not None else sys.stdout
+    calls = choose(load(), wanted)
+    if as_json:
+        out.write(json.dumps({"calls": [_as_data(call) for call in calls]}, indent=2) + "\n")
+    elif out.isatty():
+        _page(_table(calls), out)
+    else:
+        out.writelines(_line(call) for call in calls)
+
+
+def _as_data(call: Call) -> dict[str, int | str]:
+    return {
+        "nr": call.nr,
+        "name": call.name,
+        "class": call.allowed.value,
+        "reason": call.reason,
+    }
+
+
+def _line(call: Call) -> str:
+    return f"{call.nr:>4}  {call.name:<24} {call.allowed.value:<11} {call.reason}".rstrip() + "\n"
+
+
+def _table(calls: Sequence[Call]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=_summary(calls))
+    table.caption_justify = "left"
+    table.add_column("nr", justify="right")
+    table.add_column("call", no_wrap=True)
+    table.add_column("wrapped", no_wrap=True)
+    table.add_column("why not everywhere")
+    for call in calls:
+        allowed = Text(call.allowed.value, style=COLOURS[call.allowed])
+        table.add_row(str(call.nr), call.name, allowed, call.reason)
+    return table
+
+
+def _summary(calls: Sequence[Call]) -> str:
+    lines = []
+    for allowed, meaning in MEANING.items():
+        count = sum(call.allowed is allowed for call in calls)
+        if count:
+            lines.append(f"{count} {allowed.value}: {meaning}")
+    return "\n".join(lines)
+
+
+def _page(table: Table, out: TextIO) -> None:
+    """Print; through the pager where the table is longer than the terminal."""
+    columns, lines = shutil.get_terminal_size()
+    buffer = io.StringIO()
+    console = Console(file=buffer, width=columns, force_terminal=True, highlight=False)
+    console.print(table)
+    text = buffer.getvalue()
+    if text.count("\n") < lines:
+        out.write(text)
+        return
+    os.environ.setdefault("LESS", "FRX")
+    click.echo_via_pager(text, color=True)
