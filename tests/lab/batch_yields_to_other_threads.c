@@ -24,7 +24,7 @@ static void *other(void *arg)
 
 int main(void)
 {
-	static char bytes[1 << 18];
+	static char bytes[1 << 16];
 	struct ring ring = ring_open(TL_ENTRIES_MAX);
 	int fd = MUST(open("/dev/zero", O_RDONLY));
 	unsigned long before, during;

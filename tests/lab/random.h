@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * random.h - numbers that a seed repeats: xorshift64*. One state a thread; no locking.
+ */
+#ifndef TL_TEST_RANDOM_H
+#define TL_TEST_RANDOM_H
+
+#include <stdint.h>
+
+struct random {
+	uint64_t state;		/* never 0 */
+};
+
+static inline struct random random_seeded(uint64_t seed)
+{
+	/* Neighbouring seeds must not give neighbouring sequences. */
+	seed = (seed ^ (seed >> 30)) * 0xbf58476d1ce4e5b9u;
+	seed = (seed ^ (seed >> 27)) * 0x94d049bb133111ebu;
+	return (struct random){ seed ? seed : 1 };
+}
+
+static inline uint64_t random_next(struct random *random)
+{
+	random->state ^= random->state >> 12;
+	random->state ^= random->state << 25;
+	random->state ^= random->state >> 27;
+	return random->state * 0x2545f4914f6cdd1du;
+}
+
+/* 0 .. bound - 1 */
+static inline uint32_t random_below(struct random *random, uint32_t bound)
+{
+	return (uint32_t)((random_next(random) >> 32) * bound >> 32);
+}
+
+#endif /* TL_TEST_RANDOM_H */
