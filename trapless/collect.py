@@ -10,12 +10,14 @@ boot. It owns no mechanism and no figure.
 from __future__ import annotations
 
 import datetime
+import gzip
 import hashlib
 import json
 import os
 import platform
 import shutil
 import subprocess
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -301,13 +303,14 @@ def now() -> str:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Rows of a raw file; a TraplessError names the line that is no row."""
+    """Rows of a raw file, gzip'd or not; a TraplessError names the line that is no row."""
     rows: list[Row] = []
     try:
-        text = path.read_text(encoding="utf-8")
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
     except FileNotFoundError as error:
         raise TraplessError(f"{path}: no such file; `trapless evaluate` writes it") from error
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise TraplessError(f"{path}: cannot be read: {error}") from error
     for number, line in enumerate(text.splitlines(), 1):
         try:

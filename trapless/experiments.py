@@ -142,7 +142,9 @@ def load_raw(directory: Path) -> Raw:
         raise TraplessError(f"{path}: cannot be read: {error}") from error
     if not isinstance(meta, dict):
         raise TraplessError(f"{path}: not an object")
-    return Raw(read_rows(directory / RAW_FILE), meta)
+    raw = directory / RAW_FILE
+    packed = raw.with_name(raw.name + ".gz")
+    return Raw(read_rows(packed if packed.exists() and not raw.exists() else raw), meta)
 
 
 def _of_part(raw: Raw, part: Part) -> Raw:
@@ -167,15 +169,20 @@ def analyse(name: str, directory: Path) -> Result:
             raise TraplessError(f"{name}: two parts report {', '.join(sorted(doubled))}")
         metrics |= findings.metrics
         claims += findings.claims
-    machine = raw.meta.get("machine", {})
     return Result(
         experiment=name,
         kernel=str(raw.meta.get("kernel", "unknown")),
         accelerator=str(raw.meta.get("accelerator", "unknown")),
-        machine=", ".join(str(value) for value in machine.values()) or "unknown",
+        machine=_machine_text(raw.meta.get("machine", {})),
         metrics=metrics,
         claims=tuple(claims),
     )
+
+
+def _machine_text(machine: Mapping[str, str]) -> str:
+    if not machine:
+        return "unknown"
+    return f"{machine['processor']}, {machine['cpus']} CPUs, host Linux {machine['kernel']}"
 
 
 def figures(name: str, directory: Path) -> tuple[Figure | Table, ...]:

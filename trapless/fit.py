@@ -22,7 +22,7 @@ class Line:
     residual: float
 
 
-def line(points: Mapping[float, float]) -> Line:
+def line(points: Mapping[int, float]) -> Line:
     """Least squares over x -> y; at least two different x."""
     if len(points) < 2:
         raise ValueError("a line needs two points")
@@ -37,23 +37,42 @@ def line(points: Mapping[float, float]) -> Line:
 
 @dataclass(frozen=True)
 class Equation1:
-    """T1 = o1 + N*a and T2 = o2 + N*s + a, both of N calls; a and s contain the call's own work.
+    """T1 = O1 + N*A and T2 = O2 + N*S + A, both of N calls.
 
-    `break_even` is the N from which T2 < T1, None where that never happens.
+    `a` is what a trap costs that asks for nothing, `work` what the call itself does, `s` what a
+    request costs beyond that work. The paper's O is what is left: o1 + N*work, o2 + N*work.
+    `fixed` is what a batch costs once, o2 + a. `break_even` is the N from which T2 < T1, None
+    where that never happens.
     """
 
     a: float
     s: float
+    work: float
     o1: float
     o2: float
     residual: float
     break_even: float | None
 
+    @property
+    def fixed(self) -> float:
+        return self.o2 + self.a
 
-def equation1(plain: Mapping[int, float], batch: Mapping[int, float]) -> Equation1:
-    """Fit the paper's equation to the cost of N calls, N -> cost, made plainly and as a batch."""
-    conventional = line({float(n): cost for n, cost in plain.items()})
-    wrapped = line({float(n): cost for n, cost in batch.items()})
+    @property
+    def saving(self) -> float:
+        """A - S: what one more call in the batch saves."""
+        return self.a - self.s
+
+
+def equation1(
+    empty: Mapping[int, float], plain: Mapping[int, float], batch: Mapping[int, float]
+) -> Equation1:
+    """Fit the paper's equation to the cost of N calls, N -> cost.
+
+    `empty`: N traps that ask for nothing; `plain`: N calls by a trap each; `batch`: the same N
+    calls as one batch.
+    """
+    trap, conventional, wrapped = line(empty), line(plain), line(batch)
+    work = conventional.slope - trap.slope
     saving = conventional.slope - wrapped.slope
     extra = wrapped.intercept - conventional.intercept
     break_even = None
@@ -62,11 +81,12 @@ def equation1(plain: Mapping[int, float], batch: Mapping[int, float]) -> Equatio
     elif extra < 0 and saving == 0:
         break_even = 0.0
     return Equation1(
-        a=conventional.slope,
-        s=wrapped.slope,
+        a=trap.slope,
+        s=wrapped.slope - work,
+        work=work,
         o1=conventional.intercept,
-        o2=wrapped.intercept - conventional.slope,
-        residual=max(conventional.residual, wrapped.residual),
+        o2=wrapped.intercept - trap.slope,
+        residual=max(trap.residual, conventional.residual, wrapped.residual),
         break_even=break_even,
     )
 

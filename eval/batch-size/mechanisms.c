@@ -18,7 +18,7 @@
 
 #define RING_ENTRIES SUBJECT_BATCH_MAX
 #define SQPOLL_IDLE_MS 20
-#define SQPOLL_SPINS 100000	/* looks at the completion ring before the requester sleeps */
+#define SQPOLL_SPINS 4096	/* looks at the completion ring before the requester sleeps */
 #define SPINS_A_PAUSE 32	/* under emulation a pause costs far more than a look */
 
 #define INLINED static inline __attribute__((always_inline))
@@ -176,6 +176,9 @@ static void sqpoll_##subject(void *arg) \
 	run_uring(run, subject, &run->bench->sqpoll, true); \
 }
 
+static void plain_NOSYS(void *arg) { run_plain(arg, NOSYS, false); }
+static void plain_int_NOSYS(void *arg) { run_plain(arg, NOSYS, true); }
+
 RUNNERS(GETPID)
 RUNNERS(GETPPID)
 RUNNERS(READ1)
@@ -183,13 +186,18 @@ RUNNERS(READ4K)
 RUNNERS(WRITE1)
 RUNNERS(STAT)
 
-#define ROW(name) { name##_GETPID, name##_GETPPID, name##_READ1, name##_READ4K, name##_WRITE1, \
-		    name##_STAT }
+#define ROW(name) \
+	[GETPID] = name##_GETPID, [GETPPID] = name##_GETPPID, [READ1] = name##_READ1, \
+	[READ4K] = name##_READ4K, [WRITE1] = name##_WRITE1, [STAT] = name##_STAT
 
 static const runner runners[MECHANISMS][SUBJECTS] = {
-	[PLAIN] = ROW(plain), [PLAIN_INT] = ROW(plain_int), [BATCH] = ROW(batch),
-	[BATCH_INT] = ROW(batch_int), [BATCH_PLAIN] = ROW(batch_plain), [URING] = ROW(uring),
-	[URING_SQPOLL] = ROW(sqpoll),
+	[PLAIN] = { [NOSYS] = plain_NOSYS, ROW(plain) },
+	[PLAIN_INT] = { [NOSYS] = plain_int_NOSYS, ROW(plain_int) },
+	[BATCH] = { ROW(batch) },
+	[BATCH_INT] = { ROW(batch_int) },
+	[BATCH_PLAIN] = { ROW(batch_plain) },
+	[URING] = { ROW(uring) },
+	[URING_SQPOLL] = { ROW(sqpoll) },
 };
 
 runner bench_runner(enum mechanism mechanism, enum subject subject)

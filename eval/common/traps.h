@@ -40,6 +40,7 @@ static inline __attribute__((always_inline)) long trap_fast4(long nr, uint64_t a
 
 /* Numbers of the i386 table; asm/unistd_32.h cannot be included beside the x86-64 one. */
 #define INT_NR_WRITE 4
+#define INT_NR_BREAK 17		/* no call: -ENOSYS */
 #define INT_NR_LSEEK 19
 #define INT_NR_GETPID 20
 #define INT_NR_GETPPID 64

@@ -19,7 +19,7 @@
 
 #define PAGE 4096u
 #define SQPOLL_IDLE_MS 20
-#define SPINS_MAX 100000	/* looks at a result before the requester sleeps */
+#define SPINS_MAX 4096		/* looks at a result before the requester sleeps */
 #define SPINS_A_PAUSE 32	/* under emulation a pause costs far more than a look */
 
 #define INLINED static inline __attribute__((always_inline))

@@ -18,7 +18,7 @@ from trapless.figures import Figure, Table
 from trapless.lab import LabConfig
 from trapless.results import Claim, Metric
 
-DELAY_NS = 20_000_000
+DELAY_NS = 50_000_000
 DEVICE = "/dev/nullb0"
 NULL_BLK = (
     "null_blk",
@@ -75,7 +75,7 @@ def analyse(raw: Raw) -> Findings:
     for way in ("plain", "psc", "io_uring"):
         for name, values in shares(ways[way], ways["none"]).items():
             metrics[f"slow_read.{way}.{name}.ratio"] = Metric(
-                round(statistics.median(values), 4),
+                round(figure_of(name, values), 4),
                 "ratio",
                 "measured",
                 len(values),
@@ -84,19 +84,29 @@ def analyse(raw: Raw) -> Findings:
     return Findings(metrics, (claim(ways),))
 
 
+def figure_of(name: str, values: Sequence[float]) -> float:
+    """Median; of standstills the shortest, since a busy host can only make one longer."""
+    return min(values) if name == "gap" else statistics.median(values)
+
+
+def found(ways: Mapping[str, Sequence[Row]], way: str) -> dict[str, float]:
+    return {
+        name: figure_of(name, values) for name, values in shares(ways[way], ways["none"]).items()
+    }
+
+
 def claim(ways: Mapping[str, Sequence[Row]]) -> Claim:
-    gap = {way: statistics.median(shares(ways[way], ways["none"])["gap"]) for way in ways}
-    work = {way: statistics.median(shares(ways[way], ways["none"])["work"]) for way in ways}
+    psc, plain = found(ways, "psc"), found(ways, "plain")
     latency_ms = ways["psc"][0]["latency_ns"] / 1e6
-    holds = gap["psc"] < STILL <= gap["plain"]
+    holds = psc["gap"] < STILL <= plain["gap"]
     ours = (
-        f"{'yes' if holds else 'no'}: longest standstill {gap['psc']:.0%} of a read's "
-        f"{latency_ms:.0f} ms (plain reads: {gap['plain']:.0%}), other work at "
-        f"{work['psc']:.0%} of full speed (plain reads: {work['plain']:.0%})"
+        f"{'yes' if holds else 'no'}: longest standstill {psc['gap']:.0%} of a read's "
+        f"{latency_ms:.0f} ms (plain reads: {plain['gap']:.0%}), other work at "
+        f"{psc['work']:.0%} of full speed (plain reads: {plain['work']:.0%})"
     )
     if holds:
         return claims.make("psc-nonblocking", ours, True)
-    pause = gap["none"]
+    pause = found(ways, "none")["gap"]
     note = (
         f"The longest pause of the same loop with nothing to read was {pause:.0%} of a read's "
         "time: a host that is busy elsewhere stops the whole guest. Run again on a quiet host."
@@ -108,12 +118,9 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
     ways = by_way(raw.rows)
     rows = []
     for way in ("plain", "psc", "io_uring"):
-        found = {
-            name: statistics.median(values)
-            for name, values in shares(ways[way], ways["none"]).items()
-        }
-        rows.append((way, f"{found['gap']:.0%}", f"{found['work']:.0%}", f"{found['elapsed']:.2f}"))
-    idle = statistics.median(shares(ways["none"], ways["none"])["gap"])
+        one = found(ways, way)
+        rows.append((way, f"{one['gap']:.0%}", f"{one['work']:.0%}", f"{one['elapsed']:.2f}"))
+    idle = found(ways, "none")["gap"]
     return (
         Table(
             id="slow-read",
@@ -125,7 +132,8 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
                 "time for all reads, one after the other = 1",
             ),
             rows=tuple(rows),
-            caption=f"Medians. The same loop with nothing to read paused for {idle:.0%} of a "
+            caption="Medians; of standstills the shortest of the repeats, since a busy host can "
+            f"only make one longer. The same loop with nothing to read paused for {idle:.0%} of a "
             "read's time at most: what the machine itself does to a program.",
             kind="measured",
         ),

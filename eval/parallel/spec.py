@@ -16,7 +16,7 @@ SPEC = Spec(
     method=(
         "127 gettid (Fig. 3 of the paper) and 127 one-byte reads, K = 1 to 127 requests a notify, "
         "until every result is in; beside plain calls, batches and liburing in the same rounds. "
-        "Then 16 direct reads of a block device that takes 20 ms for each, while the requester "
+        "Then 16 direct reads of a block device that takes 50 ms for each, while the requester "
         "has other work: how long does it stand still?"
     ),
     limits=(
