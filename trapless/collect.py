@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import zlib
@@ -294,7 +295,7 @@ def trapless_version() -> str:
 def anonymous(word: str) -> str:
     """A word of a command line without the places of this user's files."""
     for place, name in ((cache_dir(), "CACHE"), (repo_root(), "REPO"), (Path.home(), "~")):
-        word = word.replace(str(place), name)
+        word = re.sub(rf"(?<![\w./~-]){re.escape(str(place))}(?=/|,|$)", name, word)
     return word
 
 

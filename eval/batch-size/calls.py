@@ -53,6 +53,11 @@ def collect(run: Collection) -> None:
 
 def compare_boots(first: Sequence[Row], second: Sequence[Row]) -> Row:
     """Two boots of the same counting must print the same rows; else nothing here is to trust."""
+    if len(first) != len(second):
+        raise TraplessError(
+            f"batch-size: two boots printed different numbers of rows, {len(first)} and "
+            f"{len(second)}"
+        )
     for one, other in zip(first, second, strict=True):
         if one != other:
             raise TraplessError(

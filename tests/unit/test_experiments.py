@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Experiments read from real raw data, saved by a quick run in the lab (tests/data/experiments).
+
+Expected figures are computed here from the rows by other means, so that analysing is held to
+the data, not to itself.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import statistics
+from pathlib import Path
+
+import pytest
+
+from trapless import claims, experiments, results
+from trapless.collect import Collection
+from trapless.console import Silent, TraplessError
+from trapless.figures import Figure, Table
+
+DATA = Path(__file__).parents[1] / "data" / "experiments"
+NAMES = ("batch-size", "parallel")
+
+
+def rows_of(name, **wanted):
+    lines = gzip.decompress((DATA / name / "raw.jsonl.gz").read_bytes()).splitlines()
+    return [
+        row
+        for row in map(json.loads, lines)
+        if all(row.get(key) == value for key, value in wanted.items())
+    ]
+
+
+@pytest.fixture
+def rewritten(tmp_path):
+    """Saved raw data of an experiment, less the rows that a function rejects."""
+
+    def rewrite(name, keep):
+        folder = tmp_path / name
+        folder.mkdir()
+        shutil.copy(DATA / name / "meta.json", folder)
+        rows = [row for row in rows_of(name) if keep(row)]
+        (folder / "raw.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return folder
+
+    return rewrite
+
+
+def test_experiments_are_found_by_their_folders():
+    assert set(NAMES) <= set(experiments.names())
+    for name in experiments.names():
+        spec = experiments.get(name)
+        assert spec.name == name
+        assert spec.question.endswith("?")
+        assert spec.limits
+
+
+def test_an_unknown_experiment_is_wrong_usage_and_names_the_known():
+    with pytest.raises(TraplessError, match="batch-size, parallel") as error:
+        experiments.get("batchsize")
+    assert error.value.status == 2
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_saved_data_gives_a_well_formed_result_with_every_claim(name):
+    result = experiments.analyse(name, DATA / name)
+    result.check()
+    ours = {claim.id for claim in claims.published().values() if claim.experiment == name}
+    assert {claim.id for claim in result.claims} == ours
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_figures_come_from_saved_data_alone(name):
+    found = experiments.figures(name, DATA / name)
+    assert any(isinstance(one, Figure) for one in found)
+    assert any(isinstance(one, Table) for one in found)
+    for one in found:
+        if isinstance(one, Figure):
+            assert one.series, one.id
+        else:
+            assert one.rows, one.id
+
+
+@pytest.mark.parametrize(("mechanism", "n"), [("plain", 1), ("batch", 32), ("io_uring-nop", 128)])
+def test_counted_figures_are_instructions_of_the_region_by_calls(mechanism, n):
+    rows = rows_of("batch-size", kind="counted", call="getppid", mechanism=mechanism, n=n)
+    metric = experiments.analyse("batch-size", DATA / "batch-size").metrics[
+        f"getppid.{mechanism}.n{n}.instructions"
+    ]
+    assert metric.value == pytest.approx(rows[0]["value"] / rows[0]["ops"], abs=1e-3)
+    assert metric.n == len(rows) >= 3
+
+
+def test_counted_repeats_of_traps_and_batches_are_exact():
+    metrics = experiments.analyse("batch-size", DATA / "batch-size").metrics
+    exact = [
+        name
+        for name, metric in metrics.items()
+        if metric.kind == "counted" and name.split(".")[0] in ("nosys", "getpid", "getppid")
+    ]
+    assert len(exact) > 60
+    assert [name for name in exact if metrics[name].spread and ".io_uring" not in name] == []
+
+
+def test_measured_ratios_pair_rounds():
+    wanted = {"kind": "measured", "call": "read1", "n": 8}
+    plain = {r["repeat"]: r for r in rows_of("batch-size", mechanism="plain", **wanted)}
+    batch = {r["repeat"]: r for r in rows_of("batch-size", mechanism="batch", **wanted)}
+    ratios = [
+        (batch[k]["value"] / batch[k]["ops"]) / (plain[k]["value"] / plain[k]["ops"]) for k in plain
+    ]
+    metric = experiments.analyse("batch-size", DATA / "batch-size").metrics["read1.batch.n8.ratio"]
+    assert metric.value == pytest.approx(statistics.median(ratios), abs=1e-4)
+    assert (metric.kind, metric.n) == ("measured", len(plain))
+
+
+def test_equation_1_predicts_what_was_counted():
+    metrics = experiments.analyse("batch-size", DATA / "batch-size").metrics
+
+    def fitted(name):
+        return metrics[f"getppid.batch.fit_{name}.instructions"].value
+
+    for n in (2, 32, 128):
+        a_batch = fitted("o2") + fitted("a") + n * (fitted("s") + fitted("work"))
+        counted = n * metrics[f"getppid.batch.n{n}.instructions"].value
+        assert a_batch == pytest.approx(counted, rel=0.02)
+
+
+def test_break_even_is_where_counts_cross():
+    metrics = experiments.analyse("batch-size", DATA / "batch-size").metrics
+    first = int(metrics["getppid.batch.break_even.n"].value)
+    sizes = sorted({row["n"] for row in rows_of("batch-size", call="getppid", mechanism="batch")})
+
+    def wins(n):
+        return (
+            metrics[f"getppid.batch.n{n}.instructions"].value
+            < metrics[f"getppid.plain.n{n}.instructions"].value
+        )
+
+    assert [n for n in sizes if wins(n)] == [n for n in sizes if n >= first]
+
+
+def test_requesters_cross_once_a_notify():
+    metrics = experiments.analyse("parallel", DATA / "parallel").metrics
+    assert metrics["gettid.psc.n16.crossings"].value == 8 + 1  # and one wait
+    assert metrics["gettid.psc.n127.crossings"].value == 1 + 1
+    assert metrics["gettid.plain.n16.crossings"].value == 127
+
+
+def test_who_served_adds_up_to_what_was_asked():
+    served = rows_of("parallel", workers=4)
+    total = sum(row["served"] for row in served if "served" in row)
+    made = next(row["made"] for row in served if row.get("check") == "gettid.psc")
+    assert total == made
+
+
+def test_a_slow_read_stops_plain_readers_in_the_saved_data():
+    metrics = experiments.analyse("parallel", DATA / "parallel").metrics
+    assert metrics["slow_read.plain.gap.ratio"].value > 0.95
+    assert metrics["slow_read.psc.gap.ratio"].value < metrics["slow_read.plain.gap.ratio"].value
+
+
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [
+        ("batch-size", lambda row: row.get("mechanism") == "batch"),
+        ("batch-size", lambda row: row.get("kind") == "counted"),
+        ("parallel", lambda row: row.get("mechanism") == "psc"),
+        ("parallel", lambda row: row.get("call") == "slow_read"),
+    ],
+)
+def test_incomplete_raw_data_is_refused_by_name(rewritten, name, lost):
+    folder = rewritten(name, lambda row: not lost(row))
+    with pytest.raises(TraplessError, match=f"incomplete or damaged.*evaluate {name}"):
+        experiments.analyse(name, folder)
+
+
+def test_a_kernel_without_32_bit_calls_leaves_the_int_claims_open(rewritten):
+    folder = rewritten("batch-size", lambda row: "int" not in row.get("mechanism", ""))
+    result = experiments.analyse("batch-size", folder)
+    found = {claim.id: claim for claim in result.claims}
+    assert found["wsc-int"].holds is None
+    assert found["wsc-fast-trap"].holds is None
+    assert found["wsc-sysenter"].holds is not None
+    assert experiments.figures("batch-size", folder)
+
+
+def test_counts_that_differ_between_two_boots_end_the_experiment():
+    calls = experiments.load_module(experiments.eval_dir() / "batch-size" / "calls.py")
+    rows = rows_of("batch-size", kind="counted")[:5]
+    assert calls.compare_boots(rows, rows)["made"] == 5
+    other = [*rows[:-1], {**rows[-1], "value": rows[-1]["value"] + 1}]
+    with pytest.raises(TraplessError, match="counted differently"):
+        calls.compare_boots(rows, other)
+    with pytest.raises(TraplessError, match="different numbers of rows"):
+        calls.compare_boots(rows, rows[:-1])
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    """evaluate() without building, VMs and drawing: collecting copies the saved data."""
+    written = []
+    monkeypatch.setattr(experiments, "build_programs", lambda progress: None)
+    monkeypatch.setattr("trapless.report.write", lambda out, progress: written.append(out))
+
+    def collect(spec, directory, *, quick, kernel, progress):
+        shutil.copytree(DATA / spec.name, directory, dirs_exist_ok=True)
+
+    monkeypatch.setattr(experiments, "collect", collect)
+    return written
+
+
+def run(out, *names):
+    return experiments.evaluate(names, quick=True, out=out, kernel="6.1", progress=Silent())
+
+
+def test_evaluate_saves_results_and_reports(offline, tmp_path):
+    assert run(tmp_path, *NAMES) == 0
+    for name in NAMES:
+        assert results.load(tmp_path / name).experiment == name
+    assert offline == [tmp_path]
+
+
+def test_one_failed_experiment_fails_evaluate_but_not_the_others(offline, tmp_path, monkeypatch):
+    copy = experiments.collect
+
+    def collect(spec, directory, **words):
+        if spec.name == "batch-size":
+            raise TraplessError("a check failed: by design")
+        copy(spec, directory, **words)
+
+    monkeypatch.setattr(experiments, "collect", collect)
+    assert run(tmp_path, *NAMES) == 1
+    assert not (tmp_path / "batch-size" / "result.json").exists()
+    assert (tmp_path / "parallel" / "result.json").exists()
+    assert offline == [tmp_path]
+
+
+def test_nothing_is_reported_where_everything_failed(offline, tmp_path, monkeypatch):
+    def collect(spec, directory, **words):
+        raise TraplessError("no such kernel")
+
+    monkeypatch.setattr(experiments, "collect", collect)
+    assert run(tmp_path, "parallel") == 1
+    assert offline == []
+
+
+def test_a_new_collection_begins_by_forgetting_old_results(tmp_path, monkeypatch):
+    spec = experiments.get("parallel")
+    (tmp_path / "result.json").write_text("old")
+    (tmp_path / "raw.jsonl").write_text("old")
+
+    def refuse(self, *args):
+        raise TraplessError("the VM did not start")
+
+    monkeypatch.setattr(Collection, "boot", refuse)
+    with pytest.raises(TraplessError, match="did not start"):
+        experiments.collect(spec, tmp_path, quick=True, kernel="6.1", progress=Silent())
+    assert not (tmp_path / "result.json").exists()
+    assert not (tmp_path / "raw.jsonl").exists()
