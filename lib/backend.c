@@ -47,6 +47,7 @@ int tl_device_ioctl(int fd, unsigned long request, void *argument)
 static int device_open(struct tl_kept *kept, const struct tl_setup *setup)
 {
 	struct tl_info info = { .size = sizeof(info) };
+	struct tl_setup own = *setup;
 	int result;
 
 	kept->fd = open(TL_DEVICE, O_RDWR | O_CLOEXEC);
@@ -56,11 +57,11 @@ static int device_open(struct tl_kept *kept, const struct tl_setup *setup)
 	if (!result && info.abi != TL_ABI_VERSION)
 		result = -EPROTO;
 	if (!result)
-		result = tl_device_ioctl(kept->fd, TL_IOC_SETUP, (void *)setup);
+		result = tl_device_ioctl(kept->fd, TL_IOC_SETUP, &own);
 	if (result)
 		goto close_fd;
 
-	kept->ring_bytes = TL_RING_BYTES(setup->entries);
+	kept->ring_bytes = TL_RING_BYTES(own.entries);
 	kept->ring = mmap(NULL, kept->ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, kept->fd, 0);
 	if (kept->ring == MAP_FAILED) {
 		result = -errno;

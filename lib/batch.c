@@ -140,6 +140,9 @@ int tl_batch_flush(struct tl_batch *shown)
 
 	if (!queued)
 		return shown->requests ? 0 : -EPERM;
+	/* A handler left the flush before by a jump: what was done is not done again. */
+	if (done(shown->first))
+		return flush_short(batch, 0);
 	if (batch->backend == TL_BACKEND_PLAIN)
 		return flush_plain(batch);
 	result = door(batch->fd, TL_BATCH(first, queued), TL_DOOR_BATCH);

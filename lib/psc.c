@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
  * psc.c - parallel calls: the five operations of parallel-system-call, section 2. It owns slots,
- * the threads of tl_psc_start() and the change from the module's workers to user-space ones; what
- * those do is psc_plain.c's business.
- *
- * The module answers -EBUSY to a thread that is traced or audited, since its calls must be made one
- * by one where the tracer looks, and -EPERM to one with another identity than the others. A ring
- * then leaves the module for good: TL_IOC_EXIT sends every worker home, after which none begins a
- * request; worker threads go on in user space on the same ring; the requester, which alone owns the
- * counters, takes over what was not begun.
+ * the threads of tl_psc_start() and the module's doors. What user-space workers do is psc_plain.c's
+ * business, when they take the module's place, psc_leave.c's.
  */
 #include "psc.h"
 #include "door.h"
@@ -20,10 +14,6 @@
 #include <time.h>
 
 #define IDENTITY_TRIES 1000u	/* a millisecond apart */
-
-/* Bits of leave_module. */
-#define LEAVING 1u
-#define LEFT 2u
 
 static size_t object_bytes(unsigned int entries)
 {
@@ -86,48 +76,11 @@ enum tl_backend tl_psc_backend(const struct tl_psc *psc)
 	return psc->backend;
 }
 
-/* ---- From the module to user space ------------------------------------------------------- */
+/* ---- Module or user space ---------------------------------------------------------------- */
 
 static bool in_module(const struct tl_psc *psc)
 {
 	return tl_psc_backend(psc) == TL_BACKEND_MODULE;
-}
-
-/* Any thread. When it returns no worker of the module begins a request any more. */
-static void leave_module(struct tl_psc *psc)
-{
-	uint32_t before = __atomic_fetch_or(&psc->leave_module, LEAVING, __ATOMIC_SEQ_CST);
-
-	if (before & LEFT)
-		return;
-	tl_device_ioctl(psc->fd, TL_IOC_EXIT, NULL);
-	__atomic_fetch_or(&psc->leave_module, LEFT, __ATOMIC_SEQ_CST);
-}
-
-/*
- * The requester. The module took requests in order, so what it had not begun is the unbroken run of
- * untouched requests that ends with the latest one handed out.
- */
-static void take_over(struct tl_psc *psc)
-{
-	uint32_t taken = psc->notified;
-
-	if (psc->serving)
-		return;
-	leave_module(psc);
-	while (psc->notified - taken < psc->entries) {
-		uint32_t k = taken - 1, slot = psc->submit[k & psc->mask] & psc->mask;
-
-		if (psc->index_of[slot] != k ||
-		    __atomic_load_n(&psc->requests[slot].state, __ATOMIC_ACQUIRE) != TL_SUBMITTED)
-			break;
-		taken = k;
-	}
-	psc->taken = taken;
-	psc->unfinished = psc->notified - taken;
-	/* Workers look at the counters only after they have seen this. */
-	__atomic_store_n(&psc->serving, 1, __ATOMIC_SEQ_CST);
-	tl_psc_plain_ring(psc);
 }
 
 /* True: the door is not to be used (any more), and the requester has taken over. */
@@ -137,7 +90,7 @@ static bool use_plain(struct tl_psc *psc)
 		return true;
 	if (in_module(psc))
 		return false;
-	take_over(psc);
+	tl_psc_take_over(psc);
 	return true;
 }
 
@@ -188,7 +141,8 @@ static long enter_module(struct tl_psc *psc)
 	if (result == -EINTR)
 		return result;
 	/* Serve as an ordinary thread: the module has refused, or somebody else leaves it. */
-	leave_module(psc);
+	tl_psc_leave(psc);
+	__atomic_fetch_add(&psc->came_home, 1, __ATOMIC_SEQ_CST);
 	tl_psc_plain_ring(psc);
 	return result < 0 ? 0 : result;
 }
@@ -284,7 +238,7 @@ int tl_psc_notify(struct tl_psc *psc)
 		}
 		if (!module_steps_aside(result))
 			return (int)result;
-		take_over(psc);
+		tl_psc_take_over(psc);
 	}
 	tl_psc_plain_notify(psc);
 	return (int)n;
@@ -308,7 +262,7 @@ int tl_psc_wait(struct tl_psc *psc, unsigned int left)
 		}
 		if (!module_steps_aside(result))
 			return (int)result;
-		take_over(psc);
+		tl_psc_take_over(psc);
 	}
 	tl_psc_plain_notify(psc);
 	return tl_psc_plain_wait(psc, left);

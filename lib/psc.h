@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * psc.h - the state of a ring of parallel calls, shared by psc.c (the five operations) and
- * psc_plain.c (workers in user space).
+ * psc.h - the state of a ring of parallel calls, shared by psc.c (the five operations),
+ * psc_plain.c (workers in user space) and psc_leave.c (from the module to those).
  *
  * Who writes what: the requester alone writes requests, submit[], added, notified, the free slots;
  * workers alone write taken, results and states from TL_RUNNING on. What both touch is atomic.
@@ -28,6 +28,8 @@ struct tl_psc {
 	uint32_t *index_of;		/* slot -> k of its latest request */
 	uint32_t free_n;
 	uint32_t added;			/* k of the next request */
+	uint32_t handover;		/* requests before this k were the module's */
+	uint32_t home_seen;		/* came_home at the last look */
 	unsigned int started;		/* threads of tl_psc_start(), in kept->heap */
 
 	/* Shared with workers. */
@@ -35,6 +37,7 @@ struct tl_psc {
 	uint32_t bell;			/* futex: rings at notify and exit */
 	uint32_t exiting;
 	uint32_t leave_module;		/* no door of the module is to be used any more */
+	uint32_t came_home;		/* workers that have left the module for good */
 	uint32_t serving;		/* user-space workers may claim: no module, or taken over */
 	uint32_t taken __attribute__((aligned(64)));	/* requests claimed, free-running */
 	uint32_t sleepers;		/* workers that sleep on the bell, or are about to */
@@ -53,6 +56,14 @@ void tl_psc_plain_notify(struct tl_psc *psc);
 int tl_psc_plain_wait(struct tl_psc *psc, unsigned int left);
 /* A worker has come home from the module, or everybody shall look at `exiting`. */
 void tl_psc_plain_ring(struct tl_psc *psc);
+
+/* Any thread: from now on the module begins no request. */
+void tl_psc_leave(struct tl_psc *psc);
+/*
+ * The requester: hands what the module has not begun, or has given back since, to user-space
+ * workers. Cheap when there is nothing new.
+ */
+void tl_psc_take_over(struct tl_psc *psc);
 
 int tl_futex_wait(uint32_t *word, uint32_t value);
 void tl_futex_wake(uint32_t *word, int n);

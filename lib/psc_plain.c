@@ -83,19 +83,22 @@ int tl_psc_plain_wait(struct tl_psc *psc, unsigned int left)
 	int result = 0;
 	uint32_t n;
 
-	while ((n = unfinished(psc)) > left) {
+	for (;;) {
 		uint32_t finished = load(&psc->finished);
 
+		if (psc->backend == TL_BACKEND_MODULE)
+			tl_psc_take_over(psc);
 		/* Pairs with the worker's `unfinished` before its look at wait_left. */
 		__atomic_store_n(&psc->wait_left, target, __ATOMIC_SEQ_CST);
 		n = unfinished(psc);
 		if (n > left)
 			result = tl_futex_wait(&psc->finished, finished);
 		__atomic_store_n(&psc->wait_left, PSC_NOT_WAITING, __ATOMIC_SEQ_CST);
+		if (n <= left)
+			return (int)n;
 		if (result == -EINTR)
 			return -EINTR;
 	}
-	return (int)n;
 }
 
 void tl_psc_plain_ring(struct tl_psc *psc)
@@ -127,10 +130,13 @@ static bool claim(struct tl_psc *psc, uint32_t *slot)
 
 static void serve(struct tl_psc *psc, struct tl_request *request)
 {
-	uint32_t left;
+	uint32_t left, state = TL_SUBMITTED;
 	int32_t target;
 
-	__atomic_store_n(&request->state, TL_RUNNING, __ATOMIC_RELAXED);
+	/* Acquire: what the requester wrote, also where a worker of the module had it before. */
+	if (!__atomic_compare_exchange_n(&request->state, &state, TL_RUNNING, false,
+					 __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		return;
 	if (tl_plain_execute(request, TL_CALL_ANY)) {
 		count(&psc->counts.executed);
 		count(&psc->counts.crossings);

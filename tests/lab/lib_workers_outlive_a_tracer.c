@@ -29,33 +29,43 @@ static void program(void)
 {
 	int fd = MUST(memfd_create("written", 0));
 	struct tl_stats stats = { .size = sizeof(stats) };
+	int slow, pipes[2];
 	struct tl_psc *psc;
 	int64_t result;
+	char byte = 0;
 
+	MUST(pipe(pipes));
 	CHECK_EQ(tl_psc_regist(&psc, ENTRIES, 0, TL_MODULE), 0);
 	CHECK_EQ(tl_psc_start(psc, 3), 0);
+	/* Interrupted inside the module, given back, and made again outside. */
+	slow = TL_PSC_ADD(psc, SYS_read, pipes[0], &byte, 1);
 	for (int round = 0; round < ROUNDS; round++) {
 		unsigned int slots[ENTRIES];
 
-		for (int i = 0; i < ENTRIES; i++)
+		for (int i = 0; i < ENTRIES / 2; i++)
 			slots[i] = (unsigned int)TL_PSC_ADD(psc, SYS_pwrite64, fd, "x", 1,
-							    round * ENTRIES + i);
+							    round * ENTRIES / 2 + i);
 		if (round == ROUND_TRACED) {
 			CHECK_EQ(tl_psc_backend(psc), TL_BACKEND_MODULE);
 			tracer_acts();
 		}
 		if (round == ROUND_FREE)
 			tracer_acts();
-		CHECK_EQ(tl_psc_wait(psc, 0), 0);
-		for (int i = 0; i < ENTRIES; i++) {
+		CHECK_EQ(tl_psc_wait(psc, 1), 1);
+		for (int i = 0; i < ENTRIES / 2; i++) {
 			CHECK_EQ(tl_psc_result(psc, slots[i], &result), 1);
 			CHECK_EQ(result, 1);
 		}
 	}
 	CHECK_EQ(tl_psc_backend(psc), TL_BACKEND_PLAIN);
+	MUST(write(pipes[1], "s", 1));
+	CHECK_EQ(tl_psc_wait(psc, 0), 0);
+	CHECK_EQ(tl_psc_result(psc, (unsigned int)slow, &result), 1);
+	CHECK_EQ(result, 1);
+	CHECK_EQ(byte, 's');
 	CHECK_EQ(tl_psc_stats(psc, &stats), 0);
-	CHECK_EQ(stats.executed, ROUNDS * ENTRIES);
-	CHECK_EQ(lseek(fd, 0, SEEK_END), ROUNDS * ENTRIES);
+	CHECK_EQ(stats.executed, ROUNDS * ENTRIES / 2 + 1);
+	CHECK_EQ(lseek(fd, 0, SEEK_END), ROUNDS * ENTRIES / 2);
 	tl_psc_exit(psc);
 }
 

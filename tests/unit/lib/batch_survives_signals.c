@@ -5,6 +5,7 @@
  */
 #include "lib_check.h"
 
+#include <setjmp.h>
 #include <sys/mman.h>
 
 #define STORM_CALLS 20000
@@ -100,8 +101,45 @@ static void every_call_of_a_storm_is_made_once(void)
 	close(fd);
 }
 
+static sigjmp_buf out;
+
+static void jumper(int signal)
+{
+	(void)signal;
+	siglongjmp(out, 1);
+}
+
+static void jump_out_of_flush_repeats_nothing(void)
+{
+	struct tl_batch *batch = batch_new(8);
+	int fd = MUST(memfd_create("once", 0)), pipes[2];
+	char byte;
+
+	MUST(pipe(pipes));
+	on_signal(SIGALRM, jumper, 0);
+	TL_ADD(batch, SYS_write, fd, "x", 1);
+	TL_ADD(batch, SYS_read, pipes[0], &byte, 1);
+	TL_ADD(batch, SYS_write, fd, "y", 1);
+	if (!sigsetjmp(out, 1)) {
+		alarm_ms(20, 0);
+		flush_all(batch);
+		FAIL("the handler did not jump");
+	}
+	MUST(write(pipes[1], "z", 1));
+	flush_all(batch);
+	CHECK_EQ(lseek(fd, 0, SEEK_END), 2);
+	CHECK_EQ(tl_batch_result(batch, 0), 1);
+	CHECK_EQ(tl_batch_result(batch, 1), 1);
+	CHECK_EQ(tl_batch_result(batch, 2), 1);
+	tl_batch_destroy(batch);
+	close(fd);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
 int main(void)
 {
+	jump_out_of_flush_repeats_nothing();
 	interrupted_call_says_so();
 	restarted_call_goes_on();
 	every_call_of_a_storm_is_made_once();

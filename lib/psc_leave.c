@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
+/*
+ * psc_leave.c - how a ring leaves the module for good. It owns the handing over of requests; who
+ * asks for it is psc.c, who serves them afterwards psc_plain.c.
+ *
+ * The module answers -EBUSY to a thread that is traced or audited, since its calls must be made one
+ * by one where the tracer looks, and -EPERM to one with another identity than the others.
+ * TL_IOC_EXIT then sends every worker home, and worker threads go on in user space on the same ring.
+ *
+ * A request has one owner, whoever made its state TL_RUNNING by compare-and-exchange. What the
+ * module has not begun is still TL_SUBMITTED; what a worker had begun becomes so again when a signal
+ * interrupted it and it is to be made again. The requester, which alone owns the counters, gives
+ * both kinds a new place in submit[].
+ */
+#include "psc.h"
+
+#include <errno.h>
+
+/* Bits of leave_module. */
+#define LEAVING 1u
+#define LEFT 2u
+
+void tl_psc_leave(struct tl_psc *psc)
+{
+	uint32_t before = __atomic_fetch_or(&psc->leave_module, LEAVING, __ATOMIC_SEQ_CST);
+
+	if (before & LEFT)
+		return;
+	tl_device_ioctl(psc->fd, TL_IOC_EXIT, NULL);
+	__atomic_fetch_or(&psc->leave_module, LEFT, __ATOMIC_SEQ_CST);
+}
+
+static bool submitted(const struct tl_psc *psc, uint32_t slot)
+{
+	return __atomic_load_n(&psc->requests[slot].state, __ATOMIC_ACQUIRE) == TL_SUBMITTED;
+}
+
+static void place(struct tl_psc *psc, uint32_t slot, uint32_t k)
+{
+	__atomic_store_n(&psc->submit[k & psc->mask], slot, __ATOMIC_RELAXED);
+	psc->index_of[slot] = k;
+}
+
+/* Behind what was handed out, before what was only added. */
+static void resubmit(struct tl_psc *psc, uint32_t slot)
+{
+	for (uint32_t k = psc->added++; k != psc->notified; k--)
+		place(psc, psc->submit[(k - 1) & psc->mask], k);
+	place(psc, slot, psc->notified);
+	/* Pairs with claim(): whoever sees the new count sees the entry. */
+	__atomic_store_n(&psc->notified, psc->notified + 1, __ATOMIC_SEQ_CST);
+}
+
+/*
+ * First in the order in which they were handed to the module, as far as submit[] still tells; places
+ * behind `notified` are written no faster than this reads on. Then whatever is left.
+ */
+static void resubmit_all(struct tl_psc *psc)
+{
+	for (uint32_t k = psc->handover - psc->entries; k != psc->handover; k++) {
+		uint32_t slot = psc->submit[k & psc->mask] & psc->mask;
+
+		if (psc->index_of[slot] == k && submitted(psc, slot))
+			resubmit(psc, slot);
+	}
+	for (uint32_t slot = 0; slot < psc->entries; slot++)
+		if ((int32_t)(psc->index_of[slot] - psc->handover) < 0 && submitted(psc, slot))
+			resubmit(psc, slot);
+}
+
+void tl_psc_take_over(struct tl_psc *psc)
+{
+	uint32_t came_home = __atomic_load_n(&psc->came_home, __ATOMIC_SEQ_CST);
+
+	if (psc->serving && came_home == psc->home_seen)
+		return;
+	psc->home_seen = came_home;
+	if (!psc->serving) {
+		tl_psc_leave(psc);
+		psc->handover = psc->notified;
+		psc->taken = psc->notified;
+		/* Workers look at the counters only after they have seen this. */
+		__atomic_store_n(&psc->serving, 1, __ATOMIC_SEQ_CST);
+	}
+	resubmit_all(psc);
+	tl_psc_plain_ring(psc);
+}
