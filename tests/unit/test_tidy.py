@@ -263,27 +263,31 @@ def test_only_kernel_code_names_kernel_versions():
     )
 
 
-def machine_words() -> set[str]:
-    """Words that belong to the machine at hand: where the tree lies, and its mirrors' hosts."""
+def machine_words() -> list[re.Pattern[str]]:
+    """What belongs to the machine at hand: the path of the tree, and its mirrors' hosts."""
     everybodys = {"/", "/tmp", "/home", "/root", "/opt", "/srv", "/usr/src", "/usr/local/src"}
-    words = {f"{ROOT}/"} | ({f"{ROOT.parent}/"} if str(ROOT.parent) not in everybodys else set())
+    paths = {ROOT} | ({ROOT.parent} if str(ROOT.parent) not in everybodys else set())
     sources = [Path("/etc/apt/sources.list")]
     sources += sorted(Path("/etc/apt/sources.list.d").glob("*"))
     sources += [Path("/etc/pip.conf"), Path.home() / ".config/pip/pip.conf"]
-    for path in sources:
-        if path.is_file():
-            for host in re.findall(r"https?://(?:[^@/\s]*@)?([^/\s]+)", text_of(path)):
-                words.add(host)
-    return words
+    hosts = {
+        host
+        for path in sources
+        if path.is_file()
+        for host in re.findall(r"https?://(?:[^@/\s]*@)?([^/\s]+)", text_of(path))
+    }
+    # A whole path: /src/ is not in /usr/src/.
+    words = [rf"(?<![\w.}})\]-]){re.escape(str(path))}/" for path in sorted(paths)]
+    return [re.compile(word) for word in words + [re.escape(host) for host in sorted(hosts)]]
 
 
 def test_nothing_belongs_to_one_machine():
     words = machine_words()
     complain(
         [
-            f"{name_of(path)}: names {word!r}"
+            f"{name_of(path)}: names {found[0]!r}"
             for path in FILES
-            for word in words
-            if word in text_of(path)
+            for found in (word.search(text_of(path)) for word in words)
+            if found
         ]
     )
