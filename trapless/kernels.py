@@ -118,7 +118,7 @@ def newest_image(spec: KernelSpec, archive: Archive) -> str:
             for name in names:
                 if name.startswith(f"linux-image-{spec.series}"):
                     return name
-    raise archive.missing(f"kernel image of the series {spec.series or spec.name}")
+    raise archive.missing(f"kernel image for {spec.name}")
 
 
 def wanted_packages(spec: KernelSpec, release: str, archive: Archive) -> list[Package]:

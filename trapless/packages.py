@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trapless import cache
-from trapless.apt_sources import Mirror, machine_mirror
+from trapless.apt_sources import MIRROR_VARIABLE, Mirror, machine_mirror
 from trapless.console import Progress, TraplessError
 from trapless.paths import cache_dir
 
@@ -65,6 +65,18 @@ Acquire::GzipIndexes "true";
 Acquire::Languages "none";
 Acquire::Retries "2";
 """
+
+
+REMEDIES = {
+    "is expired": "the mirror is out of date or this machine's clock is wrong: set the clock, or "
+    f"name a current mirror with {MIRROR_VARIABLE}=URI",
+    "NO_PUBKEY": "this machine's keyring is too old for the mirror: update the package "
+    "debian-archive-keyring",
+    "resolving": "this machine reaches no name server: check the network",
+}
+"""What helps, by what apt complains of."""
+
+OTHER_REMEDY = "check the network and the mirror"
 
 
 @dataclass(frozen=True)
@@ -143,9 +155,10 @@ class Archive:
     def missing(self, what: str, said: str = "") -> TraplessError:
         """The error for a package that the mirror does not give."""
         details = "\n".join(part.rstrip() for part in (said, self._complaints) if part.strip())
+        remedy = next((text for word, text in REMEDIES.items() if word in details), OTHER_REMEDY)
         return TraplessError(
             f"no {what} in the suites {', '.join(self.suites)} of this machine's Debian mirror "
-            f"({self._mirror.archive}); check the network and the mirror, then run again"
+            f"({self._mirror.archive}); {remedy}, then run again"
             + (f". apt says:\n{details}" if details else "")
         )
 

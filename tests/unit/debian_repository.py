@@ -88,8 +88,8 @@ class Repository:
         )
         return deb
 
-    def publish(self) -> None:
-        """Write Packages and a signed InRelease."""
+    def publish(self, more: str = "") -> None:
+        """Write Packages and a signed InRelease, with `more` fields."""
         dist = self.folder / "dists" / self.suite
         (dist / COMPONENT).mkdir(parents=True, exist_ok=True)
         packages = "\n".join(self._stanzas).encode()
@@ -97,7 +97,7 @@ class Repository:
         digest = hashlib.sha256(packages).hexdigest()
         release = (
             f"Origin: test\nSuite: {self.suite}\nCodename: {self.suite}\n"
-            f"Date: Thu, 01 Jan 2026 00:00:00 UTC\nArchitectures: amd64\nComponents: main\n"
+            f"Date: Thu, 01 Jan 2026 00:00:00 UTC\nArchitectures: amd64\nComponents: main\n{more}"
             f"SHA256:\n {digest} {len(packages)} {COMPONENT}/Packages\n"
         )
         (dist / "Release").write_text(release)

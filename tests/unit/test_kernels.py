@@ -170,7 +170,7 @@ def test_a_series_that_the_mirror_lacks_is_named(
     monkeypatch.setattr(
         kernels, "SUPPORTED", (KernelSpec("test", ("teststable",), ("linux-image-amd64",), "8."),)
     )
-    with pytest.raises(TraplessError, match=r"no kernel image of the series 8\."):
+    with pytest.raises(TraplessError, match="no kernel image for test in the suites teststable"):
         resolve("test", Silent())
     names = {path.name for path in (kernels.cache_dir() / "kernels").iterdir()}
     assert names == {"test.lock"}

@@ -151,6 +151,20 @@ def packages_file() -> str:
 
 
 @needs_apt
+def test_an_outdated_mirror_is_told_from_an_absent_one(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strict = (
+        packages.CONFIGURATION + 'Acquire::Check-Valid-Until "true";Acquire::Check-Date "true";'
+    )
+    monkeypatch.setattr(packages, "CONFIGURATION", strict)
+    repository.publish("Valid-Until: Fri, 02 Jan 2026 00:00:00 UTC\n")
+    outdated = pytest.raises(TraplessError, match=r"out of date or this machine's clock")
+    with packages.opened(["teststable"], Silent(), repository.mirror) as archive, outdated:
+        archive.closure(["data"])
+
+
+@needs_apt
 def test_a_suite_the_mirror_lacks_does_not_hide_the_others(repository: Repository) -> None:
     archive = Archive(["teststable", "testmissing"], repository.mirror)
     archive.update(Silent())
