@@ -14,7 +14,7 @@ static const int numbers[] = {
 int main()
 {
 	struct tl_request requests[2] = {};
-	struct tl_batch batch = {requests, 1, 0, 0, 0};
+	struct tl_batch batch = {requests, requests, requests, requests + 2};
 
 	if (tl_batch_add(&batch, 39, 1, 2, 3, 4, 5, 6) != 0)
 		return 1;
@@ -23,7 +23,7 @@ int main()
 	if (tl_batch_add(&batch, 39, 0, 0, 0, 0, 0, 0) != -11)
 		return 3;
 	requests[1].result = -38;
-	if (tl_batch_result(&batch, 3) != -38)
+	if (tl_batch_result(&batch, 1) != -38)
 		return 4;
 	if (requests[0].nr != 39 || requests[0].args[5] != 6 || requests[0].state != TL_SUBMITTED)
 		return 5;

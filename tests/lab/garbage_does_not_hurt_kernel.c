@@ -27,7 +27,7 @@ static char scratch[65536] __attribute__((aligned(4096)));
 static struct ring rings[RINGS];	/* even: batches, odd: workers */
 static pid_t tids[THREADS_MAX];		/* who may block and must be interrupted */
 static unsigned int tids_count;
-static uint64_t *answered;		/* requests that doors said were complete, by all attackers */
+static uint64_t *answered;		/* requests that doors of all attackers completed */
 
 /* Calls that end or blind the attacker itself: made seldom, or it would not live to do more. */
 static bool is_suicide(uint32_t nr)
@@ -340,7 +340,8 @@ int main(void)
 	MUST(unshare(CLONE_NEWPID | CLONE_NEWNS));
 	if (unshare(CLONE_NEWIPC) < 0 || unshare(CLONE_NEWUTS) < 0 || unshare(CLONE_NEWNET) < 0)
 		fprintf(stderr, "some namespaces are missing: %s\n", strerror(errno));
-	answered = MUST(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+	answered = MUST(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+			     -1, 0));
 	status = child_run(attack_for_a_while);
 	CHECK_EXITED(status, 0);
 	fprintf(stderr, "requests answered: %llu\n", (unsigned long long)*answered);

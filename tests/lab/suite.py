@@ -2,7 +2,7 @@
 """Runs the lab's C programs in VMs and keeps what each of them did.
 
 Owns the order of the programs, their time limits, and what happens when one of them takes the
-guest's kernel down: the VM is started again with the rest. It judges no program; test_lab.py does.
+guest's kernel down: the VM is started again with the rest. It judges no program; verdict.py does.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from tests.lab.verdict import Outcome
 from trapless import kbuild, kernels, lab
 from trapless.console import Progress, TraplessError
 
@@ -44,18 +45,6 @@ LAST = (
     "module_unload_is_refused_while_in_use",
     "kmemleak_finds_nothing",
 )
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How one program ended, as the runner in the guest saw it."""
-
-    end: str  # exit | signal | timeout | unkillable | crash (of the VM) | missing
-    code: int  # exit status or signal
-    output: str
-    kernel: str  # what the kernel logged while it ran
-    ms: int = 0
-    in_use: int = 0  # users of the module afterwards
 
 
 @dataclass

@@ -9,13 +9,18 @@
  *
  * --each prints two JSON lines a test on standard output: {"begin": NAME} and, when it has ended,
  * {"test", "end", "code", "ms", "output", "kernel", "in_use"}. It judges nothing: what is a
- * failure and what in the kernel's log is a splat, tests/lab/test_lab.py decides.
+ * failure and what in the kernel's log is a splat, tests/lab/verdict.py decides.
+ *
+ * The tests attack the kernel that they run on, so they run in a lab's guest or not at all.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/magic.h>
+#include <stdbool.h>
 #include <sys/prctl.h>
+#include <sys/vfs.h>
 
 #include "runner.h"
 
@@ -47,6 +52,22 @@ static const char *base_name(const char *path)
 	const char *slash = strrchr(path, '/');
 
 	return slash ? slash + 1 : path;
+}
+
+/* A guest of the lab lives in its initramfs; a machine that somebody needs has a disk. */
+static bool in_guest(void)
+{
+	struct statfs root;
+
+	return statfs("/", &root) == 0 &&
+	       (root.f_type == RAMFS_MAGIC || root.f_type == TMPFS_MAGIC);
+}
+
+static int refuse_host(void)
+{
+	fprintf(stderr, "labtests: this is no guest of the lab; run it by: trapless lab -- %s\n",
+		"build/tests/lab/labtests NAME");
+	return 2;
 }
 
 static int run_each(char **specs)
@@ -86,6 +107,8 @@ int main(int argc, char **argv)
 		program_invocation_short_name = argv[1];
 	}
 	if (test) {
+		if (!in_guest())
+			return refuse_host();
 		prctl(PR_SET_NAME, test->name);
 		return test->main();
 	}
@@ -95,7 +118,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (argc > 2 && !strcmp(argv[1], "--each"))
-		return run_each(argv + 2);
+		return in_guest() ? run_each(argv + 2) : refuse_host();
 	fprintf(stderr, "usage: labtests NAME | --list | --each NAME=SECONDS...\n");
 	return 2;
 }
