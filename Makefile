@@ -47,7 +47,6 @@ help: ## this list
 -include $(wildcard $(addsuffix .d,$(basename $(PROGRAMS) $(UNIT_PROGRAMS))))
 
 evaluate: setup ## measure on a stock kernel in a lab VM and write a report (newcomers start here)
-	@$(MAKE) --no-print-directory -s all
 	$(TRAPLESS) evaluate --quick
 
 test: setup ## prove it: check, then every lab test on every supported kernel
@@ -85,7 +84,9 @@ static: # everything of `check` that is not a test: both compilers, sanitizers, 
 		set -- $$folder*.py; [ ! -e "$$1" ] || $(PYTHON) -m mypy "$$@" || exit; \
 	done
 
-.PHONY: unit-programs
+.PHONY: unit-programs workloads
+workloads: $(filter $(BUILD)/eval/% $(BUILD)/examples/%,$(PROGRAMS)) # what experiments run
+
 unit-programs: $(UNIT_PROGRAMS)
 
 all: $(LIBRARIES) $(PROGRAMS) ## build the library, workloads, examples and test programs

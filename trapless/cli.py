@@ -189,14 +189,19 @@ def evaluate(
     Without NAME: all of them. Exits 0 when every run completed and every self-check passed;
     a claim that does not hold is a result, not a failure.
     """
-    from trapless import experiments as part
+    from trapless import evaluate as part
+    from trapless import experiments, text_report
 
     if list_only:
-        click.echo("\n".join(part.names()))
+        click.echo("\n".join(experiments.names()))
         return
     chosen = kernel or default_kernel()
     with ConsoleProgress() as progress:
-        sys.exit(part.evaluate(names, quick=quick, out=out, kernel=chosen, progress=progress))
+        outcome = part.run(names, quick=quick, out=out, kernel=chosen, progress=progress)
+    if outcome.report is not None:
+        click.echo(f"{text_report.summary(outcome.report)}\n")
+        click.echo(f"The report: {out / 'report.html'}; as text: {out / 'report.txt'}")
+    sys.exit(outcome.status)
 
 
 @cli.command(short_help="Make the report again from saved files.")
@@ -212,10 +217,15 @@ def report(directory: Path, readme: Path | None) -> None:
 
     Nothing is measured; the guest is not needed.
     """
+    from trapless import readme as readme_part
     from trapless import report as part
+    from trapless import text_report
 
     with ConsoleProgress() as progress:
-        part.run(directory, readme=readme, progress=progress)
+        made = part.write(directory, progress)
+        if readme is not None:
+            readme_part.rewrite(readme, made)
+    text_report.show(made)
 
 
 def default_kernel() -> str:

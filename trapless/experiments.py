@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The experiments: finds eval/NAME/spec.py, and runs collect, analyse, report over them.
+"""The experiments: finds eval/NAME/spec.py, and collects, analyses and draws by what it says.
 
 An experiment is a Spec: what it asks, and parts that collect rows and make figures of them. The
 steps are separate: collecting writes raw files, analysing reads nothing but those. This file owns
-the loop; what is measured is in eval/, how VMs are driven is in collect.py.
+the steps; their order is evaluate.py's, what is measured is in eval/, how VMs are driven is in
+collect.py.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,8 +24,6 @@ from trapless.console import Progress, TraplessError
 from trapless.figures import Figure, Table
 from trapless.paths import repo_root
 from trapless.results import Claim, Metric, Result
-
-BUILD_JOBS = 2
 
 
 @dataclass(frozen=True)
@@ -189,40 +186,6 @@ def figures(name: str, directory: Path) -> tuple[Figure | Table, ...]:
     """Figures and tables of an experiment from its raw files alone."""
     spec, raw = get(name), load_raw(directory)
     return tuple(figure for part in spec.parts for figure in part.figures(_of_part(raw, part)))
-
-
-def evaluate(
-    wanted: Sequence[str], *, quick: bool, out: Path, kernel: str, progress: Progress
-) -> int:
-    """Collect, analyse and report; 0 when every run completed and every check passed."""
-    from trapless import report
-
-    specs = [get(name) for name in (wanted or names())]
-    build_programs(progress)
-    failed = 0
-    for spec in specs:
-        directory = out / spec.name
-        try:
-            collect(spec, directory, quick=quick, kernel=kernel, progress=progress)
-            results.save(analyse(spec.name, directory), directory)
-        except TraplessError as error:
-            progress.note(f"{spec.name} failed: {error}")
-            failed += 1
-    if failed < len(specs):
-        report.write(out, progress)
-    return 1 if failed else 0
-
-
-def build_programs(progress: Progress) -> None:
-    """Bring the workloads up to date; make knows what that takes."""
-    if shutil.which("make") is None:
-        raise TraplessError("make is missing; run scripts/setup")
-    progress.step("building the workloads")
-    command = ["make", "-C", str(repo_root()), "-s", f"-j{BUILD_JOBS}", "all"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    progress.done()
-    if done.returncode:
-        raise TraplessError(f"building the workloads failed:\n{done.stderr.strip()}")
 
 
 def workload(name: str) -> Path:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from trapless import plot, tables
 from trapless.console import TraplessError
+from trapless.document import Report, Section
 from trapless.figures import Figure
-from trapless.report import Report, Section
 
 BEGIN = "<!-- results: made by `trapless report DIR --readme README.md`; do not edit -->"
 END = "<!-- results end -->"

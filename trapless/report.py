@@ -12,14 +12,14 @@ import json
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from trapless import __version__, claims, experiments, plot, results, tables, text_report
 from trapless.console import Progress, TraplessError
+from trapless.document import Report, Section
 from trapless.figures import Figure, Table
-from trapless.results import Claim, Result
+from trapless.results import Result
 
 HTML_NAME = "report.html"
 TEXT_NAME = "report.txt"
@@ -27,98 +27,14 @@ META_NAME = "meta.json"
 RAW_NAMES = ("raw.jsonl", "raw.jsonl.gz")
 
 
-@dataclass(frozen=True)
-class Section:
-    """One experiment of the report."""
-
-    name: str
-    question: str
-    method: str
-    limits: tuple[str, ...]
-    result: Result
-    figures: tuple[Figure, ...]
-    drawn_tables: tuple[Table, ...]
-    meta: Mapping[str, Any]
-    remarks: tuple[str, ...] = ()  # what the reader must know about the files themselves
-
-    @property
-    def pivots(self) -> tuple[tables.Pivot, ...]:
-        return tables.pivots(self.result)
-
-    @property
-    def checks(self) -> tuple[Mapping[str, Any], ...]:
-        """The self-checks that meta.json records."""
-        return tuple(row for row in self.meta.get("checks", ()) if isinstance(row, dict))
-
-    @property
-    def failed(self) -> tuple[Mapping[str, Any], ...]:
-        """The self-checks that did not pass."""
-        return tuple(check for check in self.checks if not check.get("ok"))
-
-    @property
-    def checks_text(self) -> str:
-        """One line on the self-checks."""
-        if not self.checks:
-            return "No self-check is recorded."
-        if self.failed:
-            return f"{len(self.failed)} of {len(self.checks)} self-checks FAILED."
-        return f"All {len(self.checks)} self-checks passed."
-
-    @property
-    def repeat(self) -> str:
-        """The command line that makes this experiment again."""
-        command = self.meta.get("command") or ["trapless", "evaluate", self.name]
-        return command if isinstance(command, str) else shlex.join(map(str, command))
-
-
-@dataclass(frozen=True)
-class Report:
-    """All that is shown."""
-
-    directory: Path
-    sections: tuple[Section, ...]
-    incomplete: tuple[str, ...]  # experiments that were begun and have no result
-
-    @property
-    def claims(self) -> tuple[Claim, ...]:
-        return tuple(claim for section in self.sections for claim in section.result.claims)
-
-    def verdict(self) -> str:
-        """One sentence on the papers' claims."""
-        held = [claim.holds for claim in self.claims]
-        if not held:
-            return "No claim of a paper is decided by these experiments."
-        return (
-            f"Of {len(held)} published claims: {held.count(True)} found to hold, "
-            f"{held.count(False)} found not to, {held.count(None)} left open."
-        )
-
-
-def run(directory: Path, *, readme: Path | None, progress: Progress) -> None:
-    """The `report` command: make the files again and print the text."""
+def write(directory: Path, progress: Progress) -> Report:
+    """Make DIRECTORY/report.html and report.txt from what is saved there."""
     report = read(directory, progress)
-    write_files(report, progress)
-    if readme is not None:
-        from trapless import readme as readme_part
-
-        readme_part.rewrite(readme, report)
-    progress.done()
-    text_report.show(report)
-
-
-def write(directory: Path, progress: Progress) -> Path:
-    """Make DIRECTORY/report.html and report.txt from what is saved there; returns the HTML."""
-    return write_files(read(directory, progress), progress)
-
-
-def write_files(report: Report, progress: Progress) -> Path:
-    """Write both files; returns the path of the HTML."""
     progress.step("writing the report")
-    path = report.directory / HTML_NAME
-    _replace(path, html(report))
-    _replace(report.directory / TEXT_NAME, text_report.text(report))
+    _replace(directory / HTML_NAME, html(report))
+    _replace(directory / TEXT_NAME, text_report.text(report))
     progress.done()
-    return path
+    return report
 
 
 def read(directory: Path, progress: Progress) -> Report:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -17,11 +16,9 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from trapless import claims, tables
-
-if TYPE_CHECKING:
-    from trapless.figures import Table
-    from trapless.report import Report, Section
-    from trapless.results import Claim
+from trapless.document import Report, Section
+from trapless.figures import Table
+from trapless.results import Claim
 
 FILE_COLUMNS = 100
 VERDICTS = {True: ("holds", "green"), False: ("does not hold", "red"), None: ("open", "yellow")}
@@ -31,6 +28,14 @@ def show(report: Report) -> None:
     """Print to standard output, as wide as the terminal; plain where it is none."""
     columns = None if sys.stdout.isatty() else FILE_COLUMNS
     _print(Console(width=columns, highlight=False), report)
+
+
+def summary(report: Report) -> str:
+    """The verdict and a line a claim: what a person wants to see at the end of a long run."""
+    lines = [report.verdict()]
+    for claim in report.claims:
+        lines.append(f"  {claim.id:<16} {VERDICTS[claim.holds][0]:<14} {claim.ours}")
+    return "\n".join(lines)
 
 
 def text(report: Report) -> str:

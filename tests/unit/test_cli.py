@@ -92,14 +92,14 @@ def test_an_error_is_one_message_and_status_1(tmp_path):
 
 STANDIN = """
 import sys, time
-from trapless import cli, experiments
-def evaluate(*_, **__):
+from trapless import cli, evaluate
+def run(*_, **__):
     try:
         print("running", flush=True)
         time.sleep(40)
     finally:
         print("cleaned up", flush=True)
-experiments.evaluate = evaluate
+evaluate.run = run
 sys.argv = ["trapless", "evaluate"]
 cli.main()
 """

@@ -13,8 +13,9 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from click.testing import CliRunner
 
-from trapless import experiments, readme, report, results, tables, text_report
+from trapless import cli, experiments, readme, report, results, tables, text_report
 from trapless.console import Silent, TraplessError
 from trapless.figures import Figure, Mark, Series, Table
 from trapless.results import Claim, Metric, Result
@@ -103,8 +104,13 @@ def parsed(page):
     return parser
 
 
+def page_of(folder):
+    report.write(folder, Silent())
+    return (folder / report.HTML_NAME).read_text()
+
+
 def test_the_page_is_whole_and_shows_every_number(saved):
-    page = report.write(saved, Silent()).read_text()
+    page = page_of(saved)
     words = " ".join(parsed(page).words)
     for metric in a_result().metrics.values():
         assert tables.number(metric.value) in words
@@ -113,7 +119,7 @@ def test_the_page_is_whole_and_shows_every_number(saved):
 
 
 def test_the_page_fetches_nothing_and_runs_nothing(saved):
-    page = report.write(saved, Silent()).read_text()
+    page = page_of(saved)
     assert "<script" not in page and "<link" not in page and "@import" not in page
     for name, value in parsed(page).attributes:
         if name in {"href", "xlink:href", "src"}:
@@ -122,13 +128,13 @@ def test_the_page_fetches_nothing_and_runs_nothing(saved):
 
 
 def test_text_from_files_is_escaped(saved):
-    page = report.write(saved, Silent()).read_text()
+    page = page_of(saved)
     assert "<b>door</b>" not in page and "&lt;b&gt;door&lt;/b&gt; &amp; co" in page
 
 
 def test_the_same_files_make_the_same_report(saved):
-    first = [report.write(saved, Silent()).read_bytes(), (saved / "report.txt").read_bytes()]
-    again = [report.write(saved, Silent()).read_bytes(), (saved / "report.txt").read_bytes()]
+    first = [page_of(saved).encode(), (saved / "report.txt").read_bytes()]
+    again = [page_of(saved).encode(), (saved / "report.txt").read_bytes()]
     assert first == again
 
 
@@ -142,7 +148,7 @@ def test_the_text_is_plain_and_narrow(saved):
 
 
 def test_results_come_from_the_raw_data_where_that_is_there(known):
-    page = report.write(known, Silent()).read_text()
+    page = page_of(known)
     assert results.load(known / "made-up").metrics["getppid.plain.n1.instructions"].value == 400
     words = " ".join(parsed(page).words)
     for text in ("400", "What is asked?", "A limit.", "A figure", "crossings", "17"):
@@ -151,7 +157,7 @@ def test_results_come_from_the_raw_data_where_that_is_there(known):
 
 def test_without_raw_data_the_saved_numbers_stand_and_it_is_said(known):
     (known / "made-up" / "raw.jsonl").unlink()
-    page = report.write(known, Silent()).read_text()
+    page = page_of(known)
     assert "raw data is not here" in page
     assert results.load(known / "made-up").metrics["getppid.plain.n1.instructions"].value == 378
 
@@ -159,14 +165,14 @@ def test_without_raw_data_the_saved_numbers_stand_and_it_is_said(known):
 def test_an_experiment_that_was_cut_short_is_named(saved):
     (saved / "cut-short").mkdir()
     (saved / "cut-short" / "meta.json").write_text("{}")
-    page = report.write(saved, Silent()).read_text()
+    page = page_of(saved)
     assert "cut-short" in page and "not finished" in page
     assert "cut-short: begun and not finished" in (saved / "report.txt").read_text()
 
 
 def test_other_folders_are_left_alone(saved):
     (saved / "holiday").mkdir()
-    assert "holiday" not in report.write(saved, Silent()).read_text()
+    assert "holiday" not in page_of(saved)
 
 
 @pytest.mark.parametrize(
@@ -203,9 +209,17 @@ def test_a_damaged_file_is_refused_by_name(saved, name, content, message):
     assert not (saved / "report.html").exists()
 
 
-def test_the_command_prints_the_text(saved, capsys):
-    report.run(saved, readme=None, progress=Silent())
-    assert "Of 3 published claims" in capsys.readouterr().out
+def test_the_command_prints_the_text(saved):
+    run = CliRunner().invoke(cli.cli, ["report", str(saved)])
+    assert run.exit_code == 0
+    assert "Of 3 published claims" in run.output and "516" in run.output
+
+
+def test_a_summary_has_a_line_a_claim(saved):
+    lines = text_report.summary(report.read(saved, Silent())).splitlines()
+    assert lines[0].startswith("Of 3 published claims")
+    assert lines[1].split() == ["wsc-int", "holds", "N", "=", "2"]
+    assert len(lines) == 4
 
 
 def test_the_readme_part_lies_between_its_markers(saved, monkeypatch):
