@@ -15,6 +15,7 @@
 #include "batch.h"
 #include "device.h"
 #include "policy.h"
+#include "queue.h"
 #include "request.h"
 #include "ring.h"
 #include "worker.h"
@@ -44,12 +45,12 @@ static loff_t device_llseek(struct file *file, loff_t argument, int whence)
 
 	if (unlikely(error))
 		return error;
-	if (likely(whence == TL_DOOR_BATCH && !ring->workers))
+	if (likely(whence == TL_DOOR_BATCH && !ring->queue))
 		return tlk_batch_run(ring, file, argument);
-	if (whence == TL_DOOR_NOTIFY && ring->workers)
-		return tlk_worker_notify(ring, argument);
-	if (whence == TL_DOOR_WAIT && ring->workers)
-		return tlk_worker_wait(ring, argument);
+	if (whence == TL_DOOR_NOTIFY && ring->queue)
+		return tlk_queue_notify(ring, argument);
+	if (whence == TL_DOOR_WAIT && ring->queue)
+		return tlk_queue_wait(ring, argument);
 	return -EINVAL;
 }
 
@@ -87,7 +88,7 @@ static long ioctl_setup(struct file *file, void __user *user)
 	return tlk_ring_setup(file, &setup);
 }
 
-static long ioctl_stats(const struct tlk_ring *ring, void __user *user)
+static long ioctl_stats(struct tlk_ring *ring, void __user *user)
 {
 	struct tl_stats stats = {};
 	u32 size;
@@ -113,7 +114,7 @@ static long ioctl_exit(struct tlk_ring *ring)
 {
 	if (ring->mm != current->mm)
 		return -EPERM;
-	tlk_worker_shut(ring);
+	tlk_queue_shut(ring);
 	return 0;
 }
 
@@ -132,9 +133,9 @@ static long device_ioctl(struct file *file, unsigned int command, unsigned long 
 	case TL_IOC_STATS:
 		return ring ? ioctl_stats(ring, user) : -EINVAL;
 	case TL_IOC_ENTER:
-		return ring && ring->workers ? ioctl_enter(ring, file) : -EINVAL;
+		return ring && ring->queue ? ioctl_enter(ring, file) : -EINVAL;
 	case TL_IOC_EXIT:
-		return ring && ring->workers ? ioctl_exit(ring) : -EINVAL;
+		return ring && ring->queue ? ioctl_exit(ring) : -EINVAL;
 	}
 	return -ENOTTY;
 }

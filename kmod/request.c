@@ -27,7 +27,7 @@ static void guard_run(struct callback_head *work)
 {
 	struct tlk_stay *stay = container_of(work, struct tlk_stay, guard);
 
-	stay->guarded = false;
+	stay->debts &= ~TLK_OWES_GUARD;
 	if (!(current->flags & PF_EXITING))
 		return;
 	if (stay->abandon)
@@ -43,24 +43,35 @@ static void guard_run(struct callback_head *work)
  */
 static void guard_queue(struct tlk_stay *stay)
 {
-	if (stay->guarded)
+	if (stay->debts & TLK_OWES_GUARD)
 		return;
 	stay->fd_counted = atomic_read(&current->files->count) > 1;
 	init_task_work(&stay->guard, guard_run);
-	stay->guarded = tlk_task_work_add(&stay->guard) == 0;
+	if (!tlk_task_work_add(&stay->guard))
+		stay->debts |= TLK_OWES_GUARD;
 }
 
-void tlk_stay_unguard(struct tlk_stay *stay)
+void tlk_stay_pay(struct tlk_stay *stay)
 {
-	tlk_task_work_cancel(guard_run);
-	stay->guarded = false;
+	if (stay->debts & TLK_OWES_GUARD)
+		tlk_task_work_cancel(guard_run);
+	if (stay->debts & TLK_OWES_RESUME)
+		tlk_resume_restore();
+	if (stay->debts & TLK_OWES_COMPAT)
+		tlk_compat_restore();
 }
 
 /* What a return to user mode would do between two plain calls, short of delivering signals. */
-void tlk_exit_work_serve(void)
+void tlk_exit_work_serve(struct tlk_stay *stay)
 {
-	if (tlk_exit_work() & TLK_EXIT_RESCHED)
+	unsigned long work = tlk_exit_work();
+
+	if (work & TLK_EXIT_RESCHED)
 		schedule();
+	if (work & TLK_EXIT_RESUME) {
+		stay->debts |= TLK_OWES_RESUME;
+		tlk_resume_clear();
+	}
 	/*
 	 * Files that the last request closed are released here. Without it a pipe's reader in the
 	 * same batch would wait for ever for the end of file.
@@ -93,7 +104,7 @@ long tlk_request_make_slow(struct tlk_stay *stay, bool first)
 	stay->ending = TLK_SIGNAL;
 	if (signal_pending(current) && !first)
 		return -EINTR;
-	tlk_exit_work_serve();
+	tlk_exit_work_serve(stay);
 
 	work = tlk_entry_work();
 	stay->ending = TLK_BUSY;

@@ -42,12 +42,15 @@ struct tlk_stay {
 	const struct tlk_dispatch *calls;
 	unsigned int refused;		/* requests answered without a call */
 	enum tlk_ending ending;		/* of the last request, if not on the fast path */
-	bool compat;			/* the door is a 32-bit system call */
-	bool guarded;			/* guard is queued */
+	u32 debts;			/* TLK_OWES_*: what the end of the stay has to undo */
 	bool fd_counted;		/* the caller of the door holds a reference of its own */
 	struct callback_head guard;	/* puts things right if the thread ends inside */
 	void (*abandon)(struct tlk_stay *stay);	/* ... and what is the stay's owner's to do */
 };
+
+#define TLK_OWES_COMPAT BIT(0)	/* the door is a 32-bit system call */
+#define TLK_OWES_RESUME BIT(1)	/* TLK_EXIT_RESUME was taken down */
+#define TLK_OWES_GUARD BIT(2)	/* guard is queued */
 
 /* The door's own values of the registers in which requests are made. */
 struct tlk_door {
@@ -68,8 +71,7 @@ static __always_inline struct tlk_door tlk_stay_begin(struct tlk_stay *stay, str
 	stay->calls = calls;
 	stay->refused = 0;
 	stay->ending = TLK_DONE;
-	stay->compat = tlk_compat_clear();
-	stay->guarded = false;
+	stay->debts = tlk_compat_clear() ? TLK_OWES_COMPAT : 0;
 	stay->abandon = abandon;
 	regs->ax = TLK_INSIDE;
 	return (struct tlk_door){
@@ -83,14 +85,14 @@ static __always_inline struct tlk_door tlk_stay_begin(struct tlk_stay *stay, str
 	};
 }
 
-void tlk_stay_unguard(struct tlk_stay *stay);
+void tlk_stay_pay(struct tlk_stay *stay);
 
 /* The file may be gone after this, and with it the ring. */
 static __always_inline void tlk_stay_end(struct tlk_stay *stay, struct pt_regs *regs,
 					 struct tlk_door door)
 {
-	if (unlikely(stay->guarded))
-		tlk_stay_unguard(stay);
+	if (unlikely(stay->debts))
+		tlk_stay_pay(stay);
 	regs->di = door.di;
 	regs->si = door.si;
 	regs->dx = door.dx;
@@ -99,8 +101,6 @@ static __always_inline void tlk_stay_end(struct tlk_stay *stay, struct pt_regs *
 	regs->r9 = door.r9;
 	regs->orig_ax = door.orig_ax;
 	regs->ax = -ENOSYS;
-	if (unlikely(stay->compat))
-		tlk_compat_restore();
 	fput(stay->file);
 }
 
@@ -125,7 +125,7 @@ static __always_inline long tlk_request_call(struct pt_regs *regs,
 }
 
 /* Scheduling and finishing closed files, when these are pending. */
-void tlk_exit_work_serve(void);
+void tlk_exit_work_serve(struct tlk_stay *stay);
 
 /*
  * Serves what is pending (scheduling, finishing closed files), asks seccomp, then makes the call.

@@ -15,8 +15,8 @@
 
 #include "compat/entry.h"
 #include "limits.h"
+#include "queue.h"
 #include "ring.h"
-#include "worker.h"
 
 static void pages_free(struct tlk_ring *ring)
 {
@@ -75,20 +75,20 @@ static struct tlk_ring *ring_create(const struct tl_setup *setup)
 		return NULL;
 	ring->mask = setup->entries - 1;
 	if (setup->flags & TL_SETUP_WORKERS) {
-		ring->workers = tlk_workers_create(setup);
-		if (!ring->workers)
+		ring->queue = tlk_queue_create(setup);
+		if (!ring->queue)
 			goto err_ring;
 	}
 	if (pages_alloc(ring, TL_RING_BYTES(setup->entries) >> PAGE_SHIFT))
-		goto err_workers;
+		goto err_queue;
 	ring->submit = (void *)ring->requests + TL_RING_SUBMIT_OFFSET(setup->entries);
 	ring->mm = current->mm;
 	mmgrab(ring->mm);
 	return ring;
 
-err_workers:
-	if (ring->workers)
-		tlk_workers_destroy(ring->workers);
+err_queue:
+	if (ring->queue)
+		tlk_queue_destroy(ring->queue);
 err_ring:
 	kfree(ring);
 	return NULL;
@@ -98,8 +98,8 @@ void tlk_ring_free(struct tlk_ring *ring)
 {
 	mmdrop(ring->mm);
 	pages_free(ring);
-	if (ring->workers)
-		tlk_workers_destroy(ring->workers);
+	if (ring->queue)
+		tlk_queue_destroy(ring->queue);
 	kfree(ring);
 }
 
@@ -140,10 +140,11 @@ int tlk_ring_mmap(struct tlk_ring *ring, struct vm_area_struct *vma)
 	return vm_map_pages(vma, ring->pages, ring->page_count);
 }
 
-void tlk_ring_stats(const struct tlk_ring *ring, struct tl_stats *stats)
+void tlk_ring_stats(struct tlk_ring *ring, struct tl_stats *stats)
 {
 	stats->crossings = atomic64_read(&ring->counts.crossings);
-	stats->executed = atomic64_read(&ring->counts.executed);
+	stats->executed = ring->queue ? tlk_queue_executed(ring) :
+					  atomic64_read(&ring->counts.executed);
 	stats->refused = atomic64_read(&ring->counts.refused);
 	stats->interrupted = atomic64_read(&ring->counts.interrupted);
 	stats->bypassed = atomic64_read(&ring->counts.bypassed);

@@ -11,7 +11,7 @@
 #include <linux/mm_types.h>
 #include <linux/trapless.h>
 
-struct tlk_workers;
+struct tlk_queue;
 
 /*
  * Written by the threads of one process at once. Each count is exact: they are the proof that
@@ -38,7 +38,7 @@ struct tlk_ring {
 	u32 mask;			/* entries - 1 */
 	struct mm_struct *mm;		/* pinned by mmgrab(): its address is not reused */
 	struct tlk_counts counts;
-	struct tlk_workers *workers;	/* the queue of a worker ring, else NULL */
+	struct tlk_queue *queue;	/* of a worker ring, else NULL */
 	struct page **pages;
 	unsigned int page_count;
 };
@@ -47,7 +47,7 @@ int tlk_ring_setup(struct file *file, const struct tl_setup *setup);
 void tlk_ring_free(struct tlk_ring *ring);
 
 int tlk_ring_mmap(struct tlk_ring *ring, struct vm_area_struct *vma);
-void tlk_ring_stats(const struct tlk_ring *ring, struct tl_stats *stats);
+void tlk_ring_stats(struct tlk_ring *ring, struct tl_stats *stats);
 
 /* NULL until TL_IOC_SETUP; pairs with the release in tlk_ring_setup(). */
 static __always_inline struct tlk_ring *tlk_ring_of(const struct file *file)

@@ -22,9 +22,13 @@
 #define TLK_ENTRY_WORK SYSCALL_WORK_ENTER
 #define TLK_ENTRY_SECCOMP SYSCALL_WORK_SECCOMP
 
-/* Anything that it would do on the way out to user mode. */
-#define TLK_EXIT_WORK EXIT_TO_USER_MODE_WORK
+/*
+ * What it does on the way out to user mode and has to be done between two calls as well. The rest
+ * of EXIT_TO_USER_MODE_WORK (uprobes, live patching, rseq) is about user mode and waits for it.
+ */
 #define TLK_EXIT_RESCHED (_TIF_NEED_RESCHED | _TIF_NEED_RESCHED_LAZY)
+#define TLK_EXIT_RESUME _TIF_NOTIFY_RESUME
+#define TLK_EXIT_WORK (TLK_EXIT_RESCHED | TLK_EXIT_RESUME | _TIF_SIGPENDING | _TIF_NOTIFY_SIGNAL)
 
 static __always_inline unsigned long tlk_entry_work(void)
 {
@@ -66,6 +70,23 @@ static __always_inline bool tlk_compat_clear(void)
 static inline void tlk_compat_restore(void)
 {
 	current_thread_info()->status |= TS_COMPAT;
+}
+
+/*
+ * TLK_EXIT_RESUME announces task work, but also rseq's and the memory cgroup's, which wait for
+ * user mode: left standing it would send every later call on the slow path. It is taken down
+ * before task work is looked for, as the kernel does, and put up again at the end.
+ */
+static inline void tlk_resume_clear(void)
+{
+	clear_thread_flag(TIF_NOTIFY_RESUME);
+	/* Pairs with the barrier in task_work_add() between queuing work and setting the flag. */
+	smp_mb__after_atomic();
+}
+
+static inline void tlk_resume_restore(void)
+{
+	set_thread_flag(TIF_NOTIFY_RESUME);
 }
 
 /*
