@@ -160,10 +160,15 @@ def _fill(axes: Axes, figure: Figure) -> None:
 
 
 def _y_axis(axes: Axes, figure: Figure) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     values = [y for series in figure.series for y in series.y]
     values += [mark.y for mark in figure.marks]
     if figure.log_y:
         axes.set_yscale("log")
+        few = bool(values) and max(values) < 200 * min(value for value in values if value > 0)
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
+        axes.yaxis.set_minor_formatter(NullFormatter())
     elif figure.from_zero and values:
         # By the lines: the band of a single bad repeat would flatten them all.
         axes.set_ylim(0, max(values) * 1.08 or 1)

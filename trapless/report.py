@@ -153,6 +153,7 @@ def html(report: Report) -> str:
         spread_text=tables.spread_text,
         unit_text=tables.unit_text,
         others=tables.others,
+        others_max=tables.OTHERS_MAX,
         flat=flat,
         draw=plot.inline,
     )

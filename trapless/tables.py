@@ -28,6 +28,7 @@ UNIT_TEXT = {
 }
 # What is compared stands first, then ours, then what others offer; variants follow their family.
 FAMILY_ORDER = ("plain", "batch", "psc", "io_uring")
+OTHERS_MAX = 40  # metrics in a list that is read at a glance; more are for programs
 WIDE_RANGE = 30.0  # largest over smallest from which a linear axis would hide the small values
 
 
@@ -81,6 +82,7 @@ class Pivot:
         if not series:
             return None
         values = [y for line in series for y in line.y if y > 0]
+        ratio = self.unit.startswith("ratio")  # half and double are equally far from equal
         wide = bool(values) and max(values) > WIDE_RANGE * min(values)
         return Figure(
             id=f"{self.subject}-{self.unit}-{self.kind}",
@@ -89,9 +91,9 @@ class Pivot:
             y_label=unit_text(self.unit),
             series=series,
             log_x=True,
-            log_y=wide,
+            log_y=ratio or wide,
             kind=self.kind,
-            marks=(Mark(1.0, ""),) if self.unit.startswith("ratio") else (),
+            marks=(Mark(1.0, ""),) if ratio else (),
         )
 
 

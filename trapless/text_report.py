@@ -18,7 +18,7 @@ from rich.text import Text
 from trapless import claims, tables
 from trapless.document import Report, Section
 from trapless.figures import Table
-from trapless.results import Claim
+from trapless.results import FILE_NAME, Claim
 
 FILE_COLUMNS = 100
 VERDICTS = {True: ("holds", "green"), False: ("does not hold", "red"), None: ("open", "yellow")}
@@ -94,8 +94,21 @@ def _section(console: Console, section: Section) -> None:
     for grid in (*map(_table, section.drawn_tables), *map(_pivot, section.pivots)):
         console.print()
         console.print(grid)
-    if rows := tables.others(result):
-        console.print()
+    _others(console, section)
+    console.print(Text(section.checks_text, style="red" if section.failed else "green"))
+    for check in section.failed:
+        console.print(Text(f"  {check.get('name', '')}: {check.get('detail', '')}", style="red"))
+    for limit in section.limits:
+        console.print(Text(f"Limit: {limit}", style="dim"))
+    console.print(Padding(Text("again: ").append(section.repeat, style="bold"), (1, 0, 0, 0)))
+
+
+def _others(console: Console, section: Section) -> None:
+    rows = tables.others(section.result)
+    console.print()
+    if len(rows) > tables.OTHERS_MAX:
+        console.print(f"{len(rows)} further metrics are in {section.name}/{FILE_NAME}.")
+    elif rows:
         grid = _grid("Other figures")
         for column in ("metric", "value", "unit", "kind", "repeats"):
             grid.add_column(column, justify="right" if column == "value" else "left")
@@ -103,12 +116,6 @@ def _section(console: Console, section: Section) -> None:
             value = tables.number(metric.value)
             grid.add_row(name, value, metric.unit, metric.kind, tables.spread_text(metric))
         console.print(grid)
-    console.print(Text(section.checks_text, style="red" if section.failed else "green"))
-    for check in section.failed:
-        console.print(Text(f"  {check.get('name', '')}: {check.get('detail', '')}", style="red"))
-    for limit in section.limits:
-        console.print(Text(f"Limit: {limit}", style="dim"))
-    console.print(Padding(Text("again: ").append(section.repeat, style="bold"), (1, 0, 0, 0)))
 
 
 def _pivot(pivot: tables.Pivot) -> Grid:
