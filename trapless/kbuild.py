@@ -30,6 +30,9 @@ MODULE = "trapless.ko"
 SOURCES = ("kmod", "include")
 TOOLS = {"make": "make", "ld": "binutils"}
 SUFFIXES = frozenset({".c", ".h", ".S"})
+NO_TYPE_INFORMATION = "CONFIG_DEBUG_INFO_BTF_MODULES="
+"""Nobody reads the module's own BTF; making it asks for pahole, which machines may lack."""
+
 LOG = "build.log"
 BUILDS_KEPT = 16
 """Modules kept in the cache for one kernel release."""
@@ -145,7 +148,7 @@ def _make(kernel: Kernel, box: Toolbox, source: Path) -> list[str]:
     common = common_makefile(kernel.build_dir)
     if common is not None:
         argv += ["-f", box.inside(common), f"KBUILD_OUTPUT={box.inside(kernel.build_dir)}"]
-    return [*argv, f"M={box.inside(source)}", "modules"]
+    return [*argv, f"M={box.inside(source)}", NO_TYPE_INFORMATION, "modules"]
 
 
 def common_makefile(build_dir: Path) -> Path | None:

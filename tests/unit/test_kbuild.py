@@ -131,6 +131,16 @@ def test_a_calling_makes_settings_do_not_reach_the_build(
 
 
 @needs_make
+def test_a_machine_needs_no_pahole(checkout: Path, kernel: Kernel) -> None:
+    assert kernel.build_dir is not None
+    (kernel.build_dir / "Makefile").write_text(
+        "CONFIG_DEBUG_INFO_BTF_MODULES=y\n"
+        "modules:\n\techo $(CONFIG_DEBUG_INFO_BTF_MODULES) > $(M)/trapless.ko\n"
+    )
+    assert kbuild.module_for(kernel, Silent()).read_text() == "\n"
+
+
+@needs_make
 def test_old_builds_are_forgotten(
     checkout: Path, kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
