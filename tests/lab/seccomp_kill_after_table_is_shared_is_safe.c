@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The attack: a thread that was alone enters the door (the kernel takes no reference of its own
+ * to the descriptor), a request makes a kernel thread that shares the table of files (io_uring's
+ * poller), and a filter then ends the thread inside the batch. Whoever counts the references that
+ * are to be put by who shares the table now puts one too many.
+ */
+#include "filter.h"
+#include "ring.h"
+
+#define IORING_SETUP_SQPOLL_FLAG 2u
+#define ROUNDS 10
+
+static void body(void)
+{
+	uint32_t parameters[30] = { [2] = IORING_SETUP_SQPOLL_FLAG };	/* struct io_uring_params */
+	struct ring ring = ring_open(8);
+	long done;
+
+	filter_call(SYS_getppid, SECCOMP_RET_KILL_THREAD);
+	ring_put(&ring, 0, SYS_getpid);
+	ring_put(&ring, 1, SYS_io_uring_setup, 4, parameters);
+	ring_put(&ring, 2, SYS_getpid);
+	ring_put(&ring, 3, SYS_getppid);
+	done = ring_batch(&ring, 0, 4);
+	FAIL("survived: the door returned %ld", done);
+}
+
+int main(void)
+{
+	for (int round = 0; round < ROUNDS; round++) {
+		CHECK_KILLED(child_run(body), SIGSYS);
+		for (int again = 0; again < 10; again++) {
+			struct ring ring = ring_open(8);
+
+			CHECK_EQ(batch_call(&ring, SYS_getpid), getpid());
+			ring_close(&ring);
+		}
+	}
+	return 0;
+}
