@@ -102,21 +102,13 @@ static void count_instructions(const struct job *job)
 
 static void count_crossings(const struct job *job)
 {
-	probe_create();
 	for (unsigned int i = 0; i < job->repeats; i++) {
 		pid_t pid = prepare(job);
-		struct probe_count count;
+		int probe = probe_attach(pid);
 
-		probe_start();
 		finish(job, pid);
-		count = probe_stop(pid);
-		if (count.others)
-			measure_fail("%" PRIu64 " crossings of other threads while %s ran: it has "
-				     "threads or children, which are not counted",
-				     count.others, job->argv[0]);
-		row(job, "crossings", count.own, i);
+		row(job, "crossings", probe_read(probe), i);
 	}
-	probe_remove();
 }
 
 static struct job parse(int argc, char **argv)
