@@ -28,9 +28,12 @@ RAW_NAMES = ("raw.jsonl", "raw.jsonl.gz")
 
 
 def write(directory: Path, progress: Progress) -> Report:
-    """Make DIRECTORY/report.html and report.txt from what is saved there."""
+    """Make report.html, report.txt and each result.json from what is saved in `directory`."""
     report = read(directory, progress)
     progress.step("writing the report")
+    for section in report.sections:
+        if not _same(directory / section.name, section.result):
+            results.save(section.result, directory / section.name)
     _replace(directory / HTML_NAME, html(report))
     _replace(directory / TEXT_NAME, text_report.text(report))
     progress.done()
@@ -38,7 +41,7 @@ def write(directory: Path, progress: Progress) -> Report:
 
 
 def read(directory: Path, progress: Progress) -> Report:
-    """Read every experiment saved in `directory`, analysing its raw data again."""
+    """Read every experiment saved in `directory`, analysing its raw data again; write nothing."""
     if not directory.is_dir():
         what = "not a folder" if directory.exists() else "no such folder"
         raise TraplessError(f"{directory}: {what}; `trapless evaluate --out DIR` makes one")
@@ -67,8 +70,6 @@ def _section(folder: Path) -> Section:
     if known and _has_raw(folder):
         result = experiments.analyse(folder.name, folder)
         drawings = experiments.figures(folder.name, folder)
-        if not _same(folder, result):
-            results.save(result, folder)
     else:
         result = results.load(folder)
         remarks.append(

@@ -99,8 +99,8 @@ def test_the_first_program_is_the_example():
     assert block and block[1].strip() == code.strip()
 
 
-def test_the_generated_part_of_the_readme_is_what_saved_results_say(tmp_path):
-    from trapless import plot, readme, report
+def test_the_generated_part_of_the_readme_is_what_saved_results_say():
+    from trapless import plot, readme, report, results
     from trapless.console import Silent
 
     text = README.read_text()
@@ -108,6 +108,8 @@ def test_the_generated_part_of_the_readme_is_what_saved_results_say(tmp_path):
     folder = re.search(r"\]\((docs/results/[^/)]+)/\)", part)
     assert folder, "README.md names the results it was made of"
     saved = report.read(ROOT / folder[1], Silent())
+    for section in saved.sections:
+        assert results.load(ROOT / folder[1] / section.name) == section.result
     assert readme.generated(saved, ROOT) == part
     picture = (ROOT / folder[1] / readme.PICTURE_NAME).read_text()
     assert plot.shows(picture, readme.picture(saved))
