@@ -68,7 +68,10 @@ def doctor(calls: bool, online: bool, as_json: bool, names: tuple[str, ...]) -> 
     sys.exit(part.run(calls=calls, names=names, as_json=as_json, online=online))
 
 
-@cli.command(short_help="Run a command on a stock kernel, in a VM.")
+@cli.command(
+    short_help="Run a command on a stock kernel, in a VM.",
+    context_settings={"allow_interspersed_args": False},  # what follows COMMAND is COMMAND's
+)
 @click.option(
     "--kernel",
     metavar="NAME|PATH",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from trapless import __version__, cli
 
@@ -131,3 +132,18 @@ def test_a_reader_that_leaves_early_is_no_error():
     run.stdout.close()
     assert run.stderr.read() == ""
     assert run.wait(timeout=30) in (0, 1)  # as the version of click has it
+
+
+def test_options_after_the_labs_command_are_the_commands(monkeypatch):
+    from trapless import lab
+
+    seen = []
+
+    def run(config, command, **_):
+        seen.append((config.cpus, tuple(command)))
+        return type("Result", (), {"status": 7})()
+
+    monkeypatch.setattr(lab, "run", run)
+    for line in (["--cpus", "1", "--", "ls", "-l"], ["--cpus", "1", "ls", "-l"]):
+        assert CliRunner().invoke(cli.cli, ["lab", *line]).exit_code == 7
+    assert seen == [(1, ("ls", "-l"))] * 2
