@@ -4,7 +4,6 @@
  * to be finished, seccomp, tracers. Owns the order in which these are served; the path without
  * any of it is in request.h.
  */
-#include <linux/fdtable.h>
 #include <linux/file.h>
 #include <linux/kernel.h>
 #include <linux/sched/signal.h>
@@ -37,15 +36,10 @@ static void guard_run(struct callback_head *work)
 		fput(stay->file);
 }
 
-/*
- * fdget() takes a reference unless the table of files is this thread's alone, as __fget_light()
- * decides. The table can have lost its other users since, never gained one.
- */
 static void guard_queue(struct tlk_stay *stay)
 {
 	if (stay->debts & TLK_OWES_GUARD)
 		return;
-	stay->fd_counted = atomic_read(&current->files->count) > 1;
 	init_task_work(&stay->guard, guard_run);
 	if (!tlk_task_work_add(&stay->guard))
 		stay->debts |= TLK_OWES_GUARD;

@@ -12,6 +12,7 @@
 
 #include <linux/build_bug.h>
 #include <linux/errno.h>
+#include <linux/fdtable.h>
 #include <linux/fs.h>
 #include <linux/sched.h>
 #include <linux/task_work.h>
@@ -43,7 +44,7 @@ struct tlk_stay {
 	unsigned int refused;		/* requests answered without a call */
 	enum tlk_ending ending;		/* of the last request, if not on the fast path */
 	u32 debts;			/* TLK_OWES_*: what the end of the stay has to undo */
-	bool fd_counted;		/* the caller of the door holds a reference of its own */
+	bool fd_counted;		/* the system call below the door holds the file, too */
 	struct callback_head guard;	/* puts things right if the thread ends inside */
 	void (*abandon)(struct tlk_stay *stay);	/* ... and what is the stay's owner's to do */
 };
@@ -62,6 +63,17 @@ static __always_inline bool tlk_stay_nested(void)
 	return current_pt_regs()->ax == TLK_INSIDE;
 }
 
+/*
+ * fdget() takes a reference unless the table of files is this thread's alone, as __fget_light()
+ * decides. To be asked before the first request: one of them may share the table (io_uring's
+ * threads do) and none can undo what fdget() did. If the table lost its other user since, the
+ * answer is no, which at worst keeps a file that the thread's end should have released.
+ */
+static inline bool tlk_fd_is_counted(void)
+{
+	return atomic_read(&current->files->count) > 1;
+}
+
 static __always_inline struct tlk_door tlk_stay_begin(struct tlk_stay *stay, struct file *file,
 						      struct pt_regs *regs,
 						      const struct tlk_dispatch *calls,
@@ -72,6 +84,8 @@ static __always_inline struct tlk_door tlk_stay_begin(struct tlk_stay *stay, str
 	stay->refused = 0;
 	stay->ending = TLK_DONE;
 	stay->debts = tlk_compat_clear() ? TLK_OWES_COMPAT : 0;
+	/* Only a filter asks, and one that comes later gets the answer that is at worst a leak. */
+	stay->fd_counted = unlikely(tlk_entry_work()) && tlk_fd_is_counted();
 	stay->abandon = abandon;
 	regs->ax = TLK_INSIDE;
 	return (struct tlk_door){
