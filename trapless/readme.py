@@ -19,6 +19,7 @@ BEGIN = "<!-- results: made by `trapless report DIR --readme README.md`; do not 
 END = "<!-- results end -->"
 AT = 32  # the batch size that the paper evaluates
 EXPERIMENT = "batch-size"
+OURS = "batch"
 # Columns, and for each the mechanisms to look for; io_uring has no getpid, its NOP stands in.
 COLUMNS = {
     "plain call": ("plain",),
@@ -68,12 +69,13 @@ def _rows(report: Report) -> list[str]:
     section = _section(report)
     rows = []
     for pivot in section.pivots:
-        if (pivot.unit, pivot.kind) != ("instructions", "counted") or AT not in pivot.counts:
+        counted = (pivot.unit, pivot.kind) == ("instructions", "counted")
+        if not counted or AT not in pivot.cells.get(OURS, {}):
             continue
         cells = [_cell(pivot, names) for names in COLUMNS.values()]
-        even = section.result.metrics.get(f"{pivot.subject}.batch.break_even.n")
+        even = section.result.metrics.get(f"{pivot.subject}.{OURS}.break_even.n")
         cells.append(f"N = {tables.number(even.value)}" if even else "–")
-        rows.append(f"| {pivot.subject} | " + " | ".join(cells) + " |")
+        rows.append(f"| {tables.subject_text(pivot.subject)} | " + " | ".join(cells) + " |")
     if not rows:
         raise TraplessError(f"{report.directory}: holds no counted instructions at N = {AT}")
     return rows

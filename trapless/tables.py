@@ -26,6 +26,14 @@ UNIT_TEXT = {
     "n": "N",
     "ns": "ns a call",
 }
+# What a subject is called where there is room; others are called by their name.
+SUBJECT_TEXT = {
+    "nosys": "a call that does nothing (no such number)",
+    "read1": "read of 1 B from the page cache",
+    "read4k": "read of 4 KB from the page cache",
+    "write1": "write of 1 B to /dev/null",
+    "stat": "stat of a file",
+}
 # What is compared stands first, then ours, then what others offer; variants follow their family.
 FAMILY_ORDER = ("plain", "batch", "psc", "io_uring")
 OTHERS_MAX = 40  # metrics in a list that is read at a glance; more are for programs
@@ -59,7 +67,7 @@ class Pivot:
 
     @property
     def title(self) -> str:
-        return f"{self.subject}: {unit_text(self.unit)}"
+        return f"{subject_text(self.subject)}: {unit_text(self.unit)}"
 
     def is_best(self, metric: Metric, count: int) -> bool:
         """Whether it is the smallest of its column, where there is anything to compare with."""
@@ -127,6 +135,11 @@ def others(result: Result) -> tuple[tuple[str, Metric], ...]:
         for text, metric in result.metrics.items()
         if not BY_COUNT.fullmatch(Name.of(text).parameter)
     )
+
+
+def subject_text(subject: str) -> str:
+    """A subject as people call it."""
+    return SUBJECT_TEXT.get(subject, subject)
 
 
 def unit_text(unit: str) -> str:
