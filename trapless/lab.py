@@ -26,7 +26,7 @@ from trapless.kernels import SUPPORTED
 from trapless.lab_session import Bell, Ending, Session, Sinks
 from trapless.splats import splats
 
-__all__ = ["LabConfig", "LabResult", "run", "splats"]
+__all__ = ["LabConfig", "LabError", "LabResult", "run", "splats"]
 
 DEFAULT_KERNEL = SUPPORTED[0].name
 LOG_LINES_MAX = 40
@@ -75,6 +75,14 @@ class LabResult:
     provenance: tuple[tuple[str, str], ...] = ()
 
 
+class LabError(TraplessError):
+    """A command that was not run to its end, with what the guest's kernel had printed by then."""
+
+    def __init__(self, message: str, kernel_log: str) -> None:
+        super().__init__(message)
+        self.kernel_log = kernel_log
+
+
 def run(
     config: LabConfig,
     argv: Sequence[str],
@@ -88,7 +96,7 @@ def run(
 
     `stream`: the command uses this process's standard input, output and error. Otherwise it reads
     `stdin` (nothing, if None) and its output is returned; `sink` gets pieces of standard output
-    as they come, instead. Raises TraplessError when the command could not be run to its end.
+    as they come, instead. Raises LabError when the command could not be run to its end.
     """
     watcher = progress if progress is not None else Silent()
     cpus = _check(config, argv)
@@ -245,7 +253,7 @@ class _Attempt:
             (self._files.folder / "qemu.argv").write_text(shlex.join(self.argv) + "\n")
             progress.note(f"kept: {self._files.folder}")
         if ending.phase is not Phase.DONE:
-            raise TraplessError(self._explain(ending, log))
+            raise LabError(self._explain(ending, log), log)
         return LabResult(
             status=ending.status,
             stdout=sinks.output,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-CONTEXT_LINES_MAX = 80
+CONTEXT_LINES_MAX = 200
 """Longest complaint, in lines of the log; what follows is in the log itself."""
 
 # Level, time stamp and, with CONFIG_PRINTK_CALLER, the task or processor that printed the line.

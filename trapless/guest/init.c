@@ -84,6 +84,7 @@ __attribute__((noreturn)) static void become(const struct config *config, int in
 	if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0)
 		_exit(STATUS_CANNOT_EXECUTE);
 	setrlimit(RLIMIT_CORE, &unlimited);
+	signal(SIGPIPE, SIG_DFL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	environ = config->env;
