@@ -59,14 +59,15 @@ def test_counted_figures_are_as_promised(evaluated, name):
     assert metric.value <= PROMISED[name]
 
 
-def test_counted_figures_repeat_exactly(evaluated):
-    counted = {
+def test_what_is_ours_is_counted_alike_each_time(evaluated):
+    """Of io_uring this is not asked: it hands some work to threads, at times of its own."""
+    spreads = {
         name: metric.spread
         for name, metric in results.load(evaluated / "batch-size").metrics.items()
-        if metric.kind == "counted" and ".n32." in name
+        if metric.kind == "counted" and name.split(".")[1] in {"plain", "batch"}
     }
-    assert counted
-    assert set(counted.values()) == {0}
+    assert spreads
+    assert [name for name, spread in spreads.items() if spread != 0] == []
 
 
 def test_the_report_is_made_again_from_the_files_alone(evaluated):
