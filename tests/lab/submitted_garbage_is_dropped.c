@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Slot numbers out of range, or of a slot that is being served, are dropped and counted; nobody
- * waits for them.
+ * Slot numbers out of range, or of a slot that is being served or was not submitted, are dropped
+ * and counted; nobody waits for them.
  */
 #include "ring.h"
 
@@ -36,6 +36,14 @@ int main(void)
 	CHECK_EQ(write(pipe_fd[1], "x", 1), 1);
 	CHECK_EQ(ring_wait(&ring, 0, 0), 0);
 	CHECK_DONE(&ring, 3, 1);
+	CHECK_EQ(ring_stats(&ring).executed, 1);
+
+	/* Done, and never filled in. */
+	ring_submit(&ring, 3);
+	ring_submit(&ring, 6);
+	CHECK_EQ(ring_wait(&ring, 2, 0), 0);
+	CHECK_EQ(ring_stats(&ring).dropped, 15);
+	CHECK_EQ(ring_state(&ring, 6), TL_FREE);
 	CHECK_EQ(ring_stats(&ring).executed, 1);
 	workers_end(&ring, workers, 2);
 	return 0;

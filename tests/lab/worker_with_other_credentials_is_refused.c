@@ -52,6 +52,31 @@ static void unprivileged_worker(void)
 	CHECK_EQ(ring_state(&ring, 0), TL_SUBMITTED);
 }
 
+static void *unprivileged_notifier(void *arg)
+{
+	CHECK_EQ(sys(SYS_setresuid, 1000, 1000, 1000), 0);
+	CHECK_EQ(ring_notify(arg, 1), 1);
+	return NULL;
+}
+
+/* Requests that wait for a first worker stay their requester's: nobody adopts them. */
+static void privileged_heir(void)
+{
+	struct ring ring = worker_ring_open(4);
+	struct worker worker = { 0 };
+	pthread_t thread;
+
+	ring_put(&ring, 0, SYS_openat, AT_FDCWD, path, O_RDONLY);
+	ring_submit(&ring, 0);
+	CHECK_EQ(pthread_create(&thread, NULL, unprivileged_notifier, &ring), 0);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	CHECK_EQ(ring_notify(&ring, 0), -EPERM);
+	worker_start(&worker, &ring);
+	worker_join(&worker);
+	CHECK_EQ(worker.result, -EPERM);
+	CHECK_EQ(ring_state(&ring, 0), TL_SUBMITTED);
+}
+
 int main(void)
 {
 	if (getuid() != 0)
@@ -60,6 +85,7 @@ int main(void)
 	MUST(chmod(path, 0600));
 	CHECK_EXITED(child_run(unprivileged_requester), 0);
 	CHECK_EXITED(child_run(unprivileged_worker), 0);
+	CHECK_EXITED(child_run(privileged_heir), 0);
 	unlink(path);
 	return 0;
 }

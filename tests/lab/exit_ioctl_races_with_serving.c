@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * TL_IOC_EXIT at any moment of heavy serving: each request is made and done, or untouched; the
+ * workers' counts, the module's and the states agree; all come home.
+ */
+#include "random.h"
+#include "ring.h"
+
+#define ENTRIES 64u
+#define ROUNDS 100
+#define WORKERS 3
+
+static void race(struct random *random)
+{
+	struct ring ring = ring_open_spin(ENTRIES, TL_SETUP_WORKERS, random_below(random, 2) * 30);
+	struct worker workers[WORKERS] = { 0 };
+	unsigned int done = 0;
+	long served = 0;
+
+	for (unsigned int slot = 0; slot < ENTRIES; slot++) {
+		ring_put(&ring, slot, slot % 8 ? SYS_getpid : SYS_sched_yield);
+		ring_submit(&ring, slot);
+	}
+	for (int i = 0; i < WORKERS; i++)
+		worker_start(&workers[i], &ring);
+	CHECK_EQ(ring_notify(&ring, ENTRIES), ENTRIES);
+	for (uint32_t spins = random_below(random, 2000); spins; spins--)
+		__builtin_ia32_pause();
+	CHECK_EQ(sys(SYS_ioctl, ring.fd, TL_IOC_EXIT), 0);
+	for (int i = 0; i < WORKERS; i++) {
+		worker_join(&workers[i]);
+		if (workers[i].result != -ESHUTDOWN)	/* it came late */
+			served += workers[i].result;
+	}
+	for (unsigned int slot = 0; slot < ENTRIES; slot++) {
+		unsigned int state = ring_state(&ring, slot);
+
+		CHECK(state == TL_DONE || state == TL_SUBMITTED);
+		CHECK_EQ(ring_result(&ring, slot) != 0x5eed, state == TL_DONE);
+		done += state == TL_DONE;
+	}
+	CHECK_EQ(served, done);
+	CHECK_EQ(ring_stats(&ring).executed, done);
+	ring_close(&ring);
+}
+
+int main(void)
+{
+	struct random random = random_seeded(7);
+
+	for (int round = 0; round < ROUNDS; round++)
+		race(&random);
+	return 0;
+}
