@@ -5,12 +5,13 @@
  *
  * The module answers -EBUSY to a thread that is traced or audited, since its calls must be made one
  * by one where the tracer looks, and -EPERM to one with another identity than the others.
- * TL_IOC_EXIT then sends every worker home, and worker threads go on in user space on the same ring.
+ * TL_IOC_EXIT then sends every worker home, and worker threads go on in user space on the same
+ * ring.
  *
  * A request has one owner, whoever made its state TL_RUNNING by compare-and-exchange. What the
- * module has not begun is still TL_SUBMITTED; what a worker had begun becomes so again when a signal
- * interrupted it and it is to be made again. The requester, which alone owns the counters, gives
- * both kinds a new place in submit[].
+ * module has not begun is still TL_SUBMITTED; what a worker had begun becomes so again when a
+ * signal interrupted it and it is to be made again. The requester, which alone owns the counters,
+ * gives both kinds a new place in submit[].
  */
 #include "psc.h"
 
@@ -52,8 +53,8 @@ static void resubmit(struct tl_psc *psc, uint32_t slot)
 }
 
 /*
- * First in the order in which they were handed to the module, as far as submit[] still tells; places
- * behind `notified` are written no faster than this reads on. Then whatever is left.
+ * First in the order in which they were handed to the module, as far as submit[] still tells;
+ * places behind `notified` are written no faster than this reads on. Then whatever is left.
  */
 static void resubmit_all(struct tl_psc *psc)
 {
