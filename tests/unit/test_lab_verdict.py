@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import subprocess
 from pathlib import Path
 
@@ -55,6 +56,14 @@ def test_every_program_is_found_and_says_what_it_tests() -> None:
         head = (ROOT / f"tests/lab/{name}.c").read_text()[:600]
         assert "SPDX-License-Identifier" in head, name
         assert head.count("/*") + head.count("//") >= 2, f"{name}: no sentence on what it tests"
+
+
+def test_the_document_names_every_program() -> None:
+    text = (ROOT / "docs/lab-tests.md").read_text()
+    named = set(re.findall(r"`([a-z0-9_]{8,})`", text))
+    own = {name for name in programs() if not name.startswith("lib_")}
+    assert own - named == set(), "docs/lab-tests.md lacks these"
+    assert {name for name in named if "_" in name} - own == set(), "these are gone"
 
 
 def test_programs_refuse_the_host(tmp_path: Path) -> None:
