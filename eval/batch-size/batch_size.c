@@ -13,12 +13,13 @@
 #include "mechanisms.h"
 
 #define REPEATS_MAX 1000
+#define TICK_SHARE 2500000u	/* instructions: of the 4 million between ticks at 250 a second */
 #define POLLED_BATCHES 4	/* of SQPOLL in one measurement */
 #define TICK_RETRIES 20		/* a counted run that a timer tick fell into is made again */
 
 struct options {
 	enum measure_kind kind;
-	const char *calls, *mechanisms, *directory;
+	const char *calls, *mechanisms, *directory, *disk;
 	unsigned int sizes[MEASURE_LIST_MAX], size_count, repeats;
 	uint64_t seed;
 };
@@ -38,7 +39,8 @@ static struct options parse(int argc, char **argv)
 		{ "sizes", required_argument, NULL, 'n' },
 		{ "repeats", required_argument, NULL, 'r' },
 		{ "seed", required_argument, NULL, 's' },
-		{ "directory", required_argument, NULL, 'd' }, { NULL, 0, NULL, 0 },
+		{ "directory", required_argument, NULL, 'd' },
+		{ "disk", required_argument, NULL, 'f' }, { NULL, 0, NULL, 0 },
 	};
 	struct options options = {
 		.kind = MEASURE_MEASURED, .calls = "nosys,getpid,getppid,read1,read4k,write1,stat",
@@ -54,6 +56,7 @@ static struct options parse(int argc, char **argv)
 		case 'c': options.calls = optarg; break;
 		case 'm': options.mechanisms = optarg; break;
 		case 'd': options.directory = optarg; break;
+		case 'f': options.disk = optarg; break;
 		case 'n':
 			options.size_count = measure_parse_numbers(optarg, options.sizes,
 								   SUBJECT_BATCH_MAX);
@@ -65,7 +68,7 @@ static struct options parse(int argc, char **argv)
 		case 's': options.seed = measure_parse_number("--seed", optarg, UINT32_MAX); break;
 		default: measure_fail("usage: batch-size [--kind counted|measured] [--calls LIST] "
 				      "[--mechanisms LIST] [--sizes LIST] [--repeats N] "
-				      "[--seed N] [--directory DIR]");
+				      "[--seed N] [--directory DIR] [--disk DIR]");
 		}
 	}
 	return options;
@@ -85,10 +88,9 @@ static unsigned int calls_of(enum mechanism mechanism, enum subject subject, uns
 /* One run with its checks: results, data left behind, and what the kernel says it executed. */
 static bool run_checked(const struct options *options, struct bench *bench,
 			enum mechanism mechanism, enum subject subject, unsigned int n,
-			uint64_t *value)
+			unsigned int calls, uint64_t *value)
 {
-	struct run run = { .bench = bench, .n = n,
-			   .calls = calls_of(mechanism, subject, n) };
+	struct run run = { .bench = bench, .n = n, .calls = calls };
 	struct tally *tally = &tallies[mechanism][subject];
 	struct tl_stats before, after;
 	bool counts, clean;
@@ -132,37 +134,43 @@ static const char *label(enum mechanism mechanism, enum subject subject)
 }
 
 static void print_row(const struct options *options, enum mechanism mechanism,
-		      enum subject subject, unsigned int n, unsigned int repeat,
-		      unsigned int ticks, uint64_t value)
+		      enum subject subject, unsigned int n, unsigned int calls,
+		      unsigned int repeat, unsigned int ticks, uint64_t value)
 {
 	printf("{\"mechanism\": \"%s\", \"call\": \"%s\", \"n\": %u, \"kind\": \"%s\", "
 	       "\"value\": %lu, \"unit\": \"%s\", \"ops\": %u, \"repeat\": %u, \"ticks\": %u}\n",
 	       label(mechanism, subject), subject_name(subject), n,
 	       options->kind == MEASURE_COUNTED ? "counted" : "measured", value,
-	       measure_unit(options->kind), calls_of(mechanism, subject, n), repeat, ticks);
+	       measure_unit(options->kind), calls, repeat, ticks);
 }
 
 /*
  * Counted: one mechanism after the other. A first run warms up (page tables, page-cache marks,
- * caches of the kernel's allocators); then each repeat is one run without a timer tick.
+ * caches of the kernel's allocators) and shows whether so many calls fit between two timer ticks;
+ * then each repeat is one run without a tick.
  */
 static void count_one(const struct options *options, struct bench *bench,
 		      enum mechanism mechanism, enum subject subject, unsigned int n)
 {
+	unsigned int calls = calls_of(mechanism, subject, n);
 	uint64_t value;
 
-	run_checked(options, bench, mechanism, subject, n, &value);
+	run_checked(options, bench, mechanism, subject, n, calls, &value);
+	while (value > TICK_SHARE && calls > n) {
+		calls = calls / 2 / n ? calls / 2 / n * n : n;
+		value /= 2;
+	}
 	for (unsigned int repeat = 0; repeat < options->repeats; repeat++) {
 		unsigned int ticks = 0;
 
-		while (!run_checked(options, bench, mechanism, subject, n, &value)) {
+		while (!run_checked(options, bench, mechanism, subject, n, calls, &value)) {
 			if (++ticks == TICK_RETRIES)
 				measure_fail("%s by %s, N = %u: a timer tick in each of %u runs",
 					     subject_name(subject), mechanism_name(mechanism), n,
 					     ticks);
 			measure_await_tick();
 		}
-		print_row(options, mechanism, subject, n, repeat, ticks, value);
+		print_row(options, mechanism, subject, n, calls, repeat, ticks, value);
 	}
 }
 
@@ -179,10 +187,11 @@ static void measure_round(const struct options *options, struct bench *bench,
 	measure_shuffle(mechanisms, count);
 	for (unsigned int i = 0; i < count; i++) {
 		enum mechanism mechanism = (enum mechanism)mechanisms[i];
+		unsigned int calls = calls_of(mechanism, subject, n);
 
-		run_checked(options, bench, mechanism, subject, n, &value);
-		run_checked(options, bench, mechanism, subject, n, &value);
-		print_row(options, mechanism, subject, n, repeat, 0, value);
+		run_checked(options, bench, mechanism, subject, n, calls, &value);
+		run_checked(options, bench, mechanism, subject, n, calls, &value);
+		print_row(options, mechanism, subject, n, calls, repeat, 0, value);
 	}
 }
 
@@ -236,7 +245,7 @@ int main(int argc, char **argv)
 	measure_pin(0);
 	measure_seed(options.seed);
 	measure_calibrate(options.kind);
-	bench.fixture = fixture_create(options.directory);
+	bench.fixture = fixture_create(options.directory, options.disk);
 	bench_open(&bench, options.mechanisms);
 	if (statfs(options.directory, &filesystem))
 		measure_fail("statfs %s", options.directory);

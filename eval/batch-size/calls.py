@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from trapless import claims, fit
+from trapless import claims, fit, guest_disk
 from trapless.collect import Collection, Row
 from trapless.console import TraplessError
 from trapless.experiments import Findings, Part, Raw, workload
@@ -20,7 +20,9 @@ from trapless.results import Claim, Metric
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 QUICK_SIZES = (1, 2, 3, 4, 8, 16, 32, 128)
-SUBJECTS = ("getpid", "getppid", "read1", "read4k", "write1", "stat")
+SUBJECTS = ("getpid", "getppid", "read1", "read4k", "read1_disk", "write1", "stat")
+EMPTY = "nosys"
+"""The call that is none: what its trap costs is A."""
 COUNTED_MECHANISMS = "plain,plain-int,batch,batch-int,batch-plain,io_uring"
 MEASURED_MECHANISMS = COUNTED_MECHANISMS + ",io_uring-sqpoll"
 REPEATS = {"counted": 5, "measured": 25}
@@ -36,13 +38,28 @@ def collect(run: Collection) -> None:
     sizes = ",".join(str(n) for n in (QUICK_SIZES if run.quick else SIZES))
     repeats = QUICK_REPEATS if run.quick else REPEATS
     files = ((workload("batch-size"), GUEST_PROGRAM),)
-    counted = LabConfig(kernel=run.kernel, cpus=1, icount=True, files=files, timeout_s=TIMEOUT_S)
-    measured = LabConfig(kernel=run.kernel, cpus=2, files=files, timeout_s=TIMEOUT_S)
+    counted = LabConfig(
+        kernel=run.kernel,
+        cpus=1,
+        icount=True,
+        files=files,
+        modules=guest_disk.modules(run.kernel, run.progress),
+        timeout_s=TIMEOUT_S,
+    )
+    measured = LabConfig(
+        kernel=run.kernel,
+        cpus=2,
+        files=files,
+        modules=guest_disk.modules(run.kernel, run.progress),
+        timeout_s=TIMEOUT_S,
+    )
 
     def argv(kind: str, mechanisms: str) -> list[str]:
         options = {"kind": kind, "mechanisms": mechanisms, "sizes": sizes}
         options |= {"repeats": str(repeats[kind]), "seed": "11"}
-        return [GUEST_PROGRAM, *(word for k, v in options.items() for word in (f"--{k}", v))]
+        options |= {"calls": ",".join((EMPTY, *SUBJECTS)), "disk": guest_disk.MOUNT_POINT}
+        words = [word for k, v in options.items() for word in (f"--{k}", v)]
+        return guest_disk.command([GUEST_PROGRAM, *words])
 
     first = run.boot("counted", counted, argv("counted", COUNTED_MECHANISMS))
     if not run.quick:
@@ -125,10 +142,6 @@ def measured_metrics(measured: Mapping[Key, Samples]) -> dict[str, Metric]:
 
 PAIRS = (("plain", "batch"), ("plain-int", "batch-int"))
 """Conventional and wrapped calls by the same trap."""
-
-
-EMPTY = "nosys"
-"""The call that is none: what its trap costs is A."""
 
 
 def fits(counted: Mapping[Key, Samples]) -> dict[Key, fit.Equation1]:

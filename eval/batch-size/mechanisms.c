@@ -183,12 +183,14 @@ RUNNERS(GETPID)
 RUNNERS(GETPPID)
 RUNNERS(READ1)
 RUNNERS(READ4K)
+RUNNERS(READ1_DISK)
 RUNNERS(WRITE1)
 RUNNERS(STAT)
 
 #define ROW(name) \
 	[GETPID] = name##_GETPID, [GETPPID] = name##_GETPPID, [READ1] = name##_READ1, \
-	[READ4K] = name##_READ4K, [WRITE1] = name##_WRITE1, [STAT] = name##_STAT
+	[READ4K] = name##_READ4K, [READ1_DISK] = name##_READ1_DISK, \
+	[WRITE1] = name##_WRITE1, [STAT] = name##_STAT
 
 static const runner runners[MECHANISMS][SUBJECTS] = {
 	[PLAIN] = { [NOSYS] = plain_NOSYS, ROW(plain) },

@@ -15,8 +15,8 @@
 #define SETTLE_ROUNDS 6
 
 static const char *const names[SUBJECTS] = {
-	[NOSYS] = "nosys", [GETPID] = "getpid", [GETPPID] = "getppid", [READ1] = "read1", [READ4K] = "read4k",
-	[WRITE1] = "write1", [STAT] = "stat",
+	[NOSYS] = "nosys", [GETPID] = "getpid", [GETPPID] = "getppid", [READ1] = "read1",
+	[READ4K] = "read4k", [READ1_DISK] = "read1_disk", [WRITE1] = "write1", [STAT] = "stat",
 };
 
 const char *subject_name(enum subject subject)
@@ -70,14 +70,14 @@ static int create_page_file(const char *directory)
  * The kernel marks pages as they are read, in steps and by the dozen. Read all of them often enough
  * that nothing is left to mark; unmapping a page makes the kernel work off what it has put by.
  */
-static void settle_pages(struct fixture *fixture)
+static void settle_pages(struct fixture *fixture, int fd)
 {
 	for (unsigned int round = 0; round < SETTLE_ROUNDS; round++) {
 		void *page = mmap(NULL, SUBJECT_PAGE, PROT_READ | PROT_WRITE,
 				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
 		for (unsigned int j = 0; j < SUBJECT_FILE_PAGES; j++)
-			if (pread(fixture->page_fd, fixture->pages[0], SUBJECT_PAGE,
+			if (pread(fd, fixture->pages[0], SUBJECT_PAGE,
 				  (off_t)read4k_offset(j)) != SUBJECT_PAGE)
 				measure_fail("reading back the pages: %s", strerror(errno));
 		munmap(page, SUBJECT_PAGE);
@@ -98,7 +98,7 @@ static void create_stat_files(struct fixture *fixture, const char *directory)
 	}
 }
 
-struct fixture *fixture_create(const char *directory)
+struct fixture *fixture_create(const char *directory, const char *disk)
 {
 	struct fixture *fixture = mmap(NULL, sizeof(*fixture), PROT_READ | PROT_WRITE,
 				       MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT | MAP_POPULATE,
@@ -109,8 +109,14 @@ struct fixture *fixture_create(const char *directory)
 	if (mkdir(directory, 0700) && errno != EEXIST)
 		measure_fail("mkdir %s: %s", directory, strerror(errno));
 	fixture->page_fd = create_page_file(directory);
-	settle_pages(fixture);
+	settle_pages(fixture, fixture->page_fd);
+	fixture->disk_fd = -1;
+	if (disk) {
+		fixture->disk_fd = create_page_file(disk);
+		settle_pages(fixture, fixture->disk_fd);
+	}
 	create_stat_files(fixture, directory);
+	sync(); /* nothing is left to be written back in the middle of a run */
 	fixture->null_fd = open_checked("/dev/null", O_WRONLY);
 	fixture->pid = getpid();
 	fixture->parent = getppid();
@@ -119,7 +125,7 @@ struct fixture *fixture_create(const char *directory)
 
 void fixture_clear(struct fixture *fixture, enum subject subject)
 {
-	if (subject == READ1)
+	if (subject == READ1 || subject == READ1_DISK)
 		memset(fixture->bytes, 0, sizeof(fixture->bytes));
 	if (subject == READ4K)
 		memset(fixture->pages, 0, sizeof(fixture->pages));
@@ -166,7 +172,7 @@ void fixture_check(const struct fixture *fixture, enum subject subject, enum sta
 	for (unsigned int j = first; j < calls; j++) {
 		bool good = true;
 
-		if (subject == READ1)
+		if (subject == READ1 || subject == READ1_DISK)
 			good = fixture->bytes[j] == pattern(read1_offset(j));
 		else if (subject == READ4K)
 			good = page_matches(fixture, j, n);

@@ -28,7 +28,7 @@
 #define SUBJECT_NAME 64		/* bytes of a file's path */
 
 /* NOSYS: a number that the kernel has no call for; by traps only, it shows what a trap costs. */
-enum subject { NOSYS, GETPID, GETPPID, READ1, READ4K, WRITE1, STAT, SUBJECTS };
+enum subject { NOSYS, GETPID, GETPPID, READ1, READ4K, READ1_DISK, WRITE1, STAT, SUBJECTS };
 
 /* struct stat64 of the i386 ABI: the fields that the checks need, at their offsets. */
 struct int_stat64 {
@@ -42,7 +42,7 @@ _Static_assert(sizeof(struct int_stat64) == 96, "i386 stat64 has 96 bytes");
 
 /* One block below 4 GB, so that 32-bit calls reach it. */
 struct fixture {
-	uint8_t bytes[SUBJECT_CALLS];				/* READ1 */
+	uint8_t bytes[SUBJECT_CALLS];				/* READ1, READ1_DISK */
 	uint8_t pages[SUBJECT_BATCH_MAX][SUBJECT_PAGE];		/* READ4K */
 	union {
 		struct stat plain;
@@ -51,13 +51,14 @@ struct fixture {
 	} stats[SUBJECT_CALLS];					/* STAT */
 	char names[SUBJECT_FILES][SUBJECT_NAME];
 	struct stat expected[SUBJECT_FILES];
-	int page_fd, null_fd, pid, parent;
+	int page_fd, disk_fd, null_fd, pid, parent;
 };
 
 const char *subject_name(enum subject subject);
 /* Calls in one measurement with batches of n: 512 or a little less, a multiple of n. */
 unsigned int subject_calls(enum subject subject, unsigned int n);
-struct fixture *fixture_create(const char *directory);
+/* disk: a directory on a disk file system, or NULL where READ1_DISK is not asked for. */
+struct fixture *fixture_create(const char *directory, const char *disk);
 /* Forget what earlier calls left behind, so that only calls really made can pass the check. */
 void fixture_clear(struct fixture *fixture, enum subject subject);
 
@@ -75,7 +76,7 @@ static inline __attribute__((always_inline)) long subject_result(enum subject su
 	case NOSYS: return -ENOSYS;
 	case GETPID: return fixture->pid;
 	case GETPPID: return fixture->parent;
-	case READ1: case WRITE1: return 1;
+	case READ1: case READ1_DISK: case WRITE1: return 1;
 	case READ4K: return SUBJECT_PAGE;
 	default: return 0;
 	}
@@ -95,6 +96,12 @@ static inline uint64_t read4k_offset(unsigned int j)
 	return j % SUBJECT_FILE_PAGES * SUBJECT_PAGE;
 }
 
+static inline __attribute__((always_inline)) int read1_fd(enum subject subject,
+							  const struct fixture *fixture)
+{
+	return subject == READ1_DISK ? fixture->disk_fd : fixture->page_fd;
+}
+
 struct call {
 	uint32_t nr, count;	/* count: arguments in use */
 	uint64_t a0, a1, a2, a3;
@@ -112,7 +119,8 @@ subject_call(enum subject subject, struct fixture *fixture, unsigned int j, unsi
 	case GETPPID:
 		return (struct call){ .nr = SYS_getppid };
 	case READ1:
-		return (struct call){ SYS_pread64, 4, (uint64_t)fixture->page_fd,
+	case READ1_DISK:
+		return (struct call){ SYS_pread64, 4, (uint64_t)read1_fd(subject, fixture),
 				      (uintptr_t)&fixture->bytes[j], 1, read1_offset(j) };
 	case READ4K:
 		return (struct call){ SYS_pread64, 4, (uint64_t)fixture->page_fd,
@@ -149,7 +157,7 @@ subject_int(enum subject subject, struct fixture *fixture, unsigned int j, unsig
 	case NOSYS: return trap_int0(INT_NR_BREAK);
 	case GETPID: return trap_int0(INT_NR_GETPID);
 	case GETPPID: return trap_int0(INT_NR_GETPPID);
-	case READ1: case READ4K:
+	case READ1: case READ1_DISK: case READ4K:
 		return trap_int5(INT_NR_PREAD64, call.a0, call.a1, call.a2, call.a3, 0);
 	case WRITE1: return trap_int3(INT_NR_WRITE, call.a0, call.a1, call.a2);
 	default: return trap_int4(INT_NR_FSTATAT64, call.a0, call.a1, call.a2, call.a3);
@@ -163,7 +171,9 @@ subject_sqe(enum subject subject, struct fixture *fixture, struct io_uring_sqe *
 {
 	switch (subject) {
 	case READ1:
-		io_uring_prep_read(sqe, fixture->page_fd, &fixture->bytes[j], 1, read1_offset(j));
+	case READ1_DISK:
+		io_uring_prep_read(sqe, read1_fd(subject, fixture), &fixture->bytes[j], 1,
+				   read1_offset(j));
 		break;
 	case READ4K:
 		io_uring_prep_read(sqe, fixture->page_fd, fixture->pages[i], SUBJECT_PAGE,

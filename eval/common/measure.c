@@ -92,7 +92,8 @@ uint64_t measure_calibrate(enum measure_kind kind)
 
 	overhead = least(sample_empty);
 	if (kind == MEASURE_MEASURED) {
-		printf("{\"calibration\": \"%s\", \"overhead\": %lu}\n", measure_unit(kind), overhead);
+		printf("{\"calibration\": \"%s\", \"overhead\": %lu}\n", measure_unit(kind),
+		       overhead);
 		return overhead;
 	}
 	nops = least(sample_nops) - overhead;

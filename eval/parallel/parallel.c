@@ -43,7 +43,7 @@ static const struct option long_options[] = {
 static struct options parse(int argc, char **argv)
 {
 	struct options options = {
-		.kind = MEASURE_MEASURED, .calls = "gettid,read1", .directory = "/dev/shm",
+		.kind = MEASURE_MEASURED, .calls = "gettid,read1_disk", .directory = "/dev/shm",
 		.mechanisms = "plain,batch,psc,psc-plain,io_uring,io_uring-sqpoll",
 		.sizes = { 16 }, .size_count = 1, .workers = { 1 }, .worker_count = 1,
 		.repeats = 5, .slow_repeats = 3, .seed = 1,
@@ -131,9 +131,10 @@ static void print_rows(const struct options *options, enum mechanism mechanism,
 
 	for (unsigned int i = 0; i < 2; i++)
 		printf("{\"mechanism\": \"%s\", \"call\": \"%s\", \"n\": %u, \"workers\": %u, "
-		       "\"crew\": %u, \"phase\": \"%s\", \"kind\": \"%s\", \"value\": %lu, \"unit\": \"%s\", "
-		       "\"ops\": %u, \"crossings\": %u, \"repeat\": %u}\n",
-		       label(mechanism, subject), subject_name(subject), run->k, workers, run->crew, phases[i],
+		       "\"crew\": %u, \"phase\": \"%s\", \"kind\": \"%s\", \"value\": %lu, "
+		       "\"unit\": \"%s\", \"ops\": %u, \"crossings\": %u, \"repeat\": %u}\n",
+		       label(mechanism, subject), subject_name(subject), run->k, workers,
+		       run->crew, phases[i],
 		       options->kind == MEASURE_COUNTED ? "counted" : "measured", values[i],
 		       measure_unit(options->kind), REQUESTS, run->crossings, repeat);
 }
@@ -214,7 +215,8 @@ static void run_workers(struct options *options, unsigned int index)
 	struct tally tallies[MECHANISMS][SUBJECTS] = { 0 };
 	bool counted = options->kind == MEASURE_COUNTED;
 	struct desk_config config = {
-		.wanted = options->mechanisms, .only_workers = index > 0, .directory = options->directory, .workers = options->workers[index],
+		.wanted = options->mechanisms, .only_workers = index > 0,
+		.directory = options->directory, .workers = options->workers[index],
 		.spin_us = counted ? 0 : TL_SPIN_US_MAX, .worker_cpu = counted ? -1 : WORKER_CPU,
 		.idle_workers = counted,
 	};

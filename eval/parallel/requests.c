@@ -36,7 +36,7 @@ const char *mechanism_name(enum mechanism mechanism)
 
 const char *subject_name(enum subject subject)
 {
-	return subject == GETTID ? "gettid" : "read1";
+	return subject == GETTID ? "gettid" : "read1_disk";
 }
 
 static uint8_t pattern(unsigned int offset)
@@ -117,7 +117,7 @@ INLINED bool is_worker(struct crew *crew, int64_t tid)
 	return false;
 }
 
-/* Look for a result; after long enough, or where looking would keep the CPU from a worker, sleep. */
+/* Look for a result; after long enough, or where looking keeps the CPU from a worker, sleep. */
 INLINED int64_t await_result(struct run *run, struct tl_psc *psc, unsigned int slot)
 {
 	int64_t result;
@@ -443,6 +443,6 @@ void desk_check(const struct desk *desk, enum mechanism mechanism, unsigned int 
 {
 	for (unsigned int j = 0; j < REQUESTS; j++)
 		if (desk->bytes[j] != pattern((unsigned int)read_offset(j)))
-			measure_fail("read1 by %s, K = %u: request %u left a wrong byte",
+			measure_fail("read1_disk by %s, K = %u: request %u left a wrong byte",
 				     names[mechanism], k, j);
 }
