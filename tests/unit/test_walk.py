@@ -23,6 +23,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.trees import grow
+
 ROOT = Path(__file__).resolve().parents[2]
 SANITIZE = "-fsanitize=address,undefined -fno-sanitize-recover=all"
 ENVIRONMENT = {"LC_ALL": "C", "PATH": os.environ["PATH"], "TRAPLESS_BACKEND": "plain"}
@@ -46,11 +48,17 @@ def build(options: Sequence[str], program: str) -> Path:
 
 
 @pytest.fixture(scope="module", params=["ordinary", "sanitized"])
-def walk(request: pytest.FixtureRequest) -> Path:
+def walk(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """The program, where any user may run it; the checkout may be in somebody's private folder."""
     if request.param == "ordinary":
-        return build([], "build/examples/walk")
-    options = ["BUILD=build/sanitized", "STATIC=", f"SANITIZE={SANITIZE}"]
-    return build(options, "build/sanitized/examples/walk")
+        built = build([], "build/examples/walk")
+    else:
+        options = ["BUILD=build/sanitized", "STATIC=", f"SANITIZE={SANITIZE}"]
+        built = build(options, "build/sanitized/examples/walk")
+    folder = Path(tempfile.mkdtemp(prefix=f"trapless-walk-{request.param}-"))
+    folder.chmod(0o755)
+    yield Path(shutil.copy2(built, folder / "walk"))
+    shutil.rmtree(folder)
 
 
 @pytest.fixture
@@ -119,27 +127,6 @@ def assert_equal(
         assert got.stdout == expected.stdout, (ours, name)
         assert complaints(got.stderr) == complaints(expected.stderr), (ours, name)
         assert got.status == expected.status, (ours, name)
-
-
-def grow(folder: Path, generator: random.Random, depth: int) -> list[Path]:
-    """A random tree of every kind of file; returns its regular files."""
-    files: list[Path] = []
-    for i in range(generator.randrange(1, 12)):
-        path = folder / f"{generator.choice('abc -.')}{i}"
-        what = generator.random()
-        if what < 0.35 and depth:
-            path.mkdir()
-            files += grow(path, generator, depth - 1)
-        elif what < 0.75:
-            path.write_bytes(b"x" * generator.choice([0, 1, 4096, 4097, 70000]))
-            files.append(path)
-        elif what < 0.85:
-            path.symlink_to(generator.choice(["..", ".", "nowhere", "/", "a0"]))
-        elif what < 0.9:
-            os.mkfifo(path)
-        elif files:
-            os.link(generator.choice(files), path)
-    return files
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -339,7 +326,7 @@ def test_a_reader_that_leaves(walk: Path) -> None:
 
 
 def test_no_memory_is_said(walk: Path, tree: Path) -> None:
-    if "sanitized" in walk.parts:
+    if "sanitized" in walk.parent.name:
         pytest.skip("the sanitizers' own memory does not fit a limit")
     for i in range(300):
         (tree / ("long" * 50 + str(i)) / "in").mkdir(parents=True)
