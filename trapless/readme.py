@@ -26,6 +26,14 @@ COLUMNS = {
     "batch": ("batch",),
     "io_uring": ("io_uring", "io_uring-nop"),
 }
+# A real program on a real tree: rows, and the metrics they are made of.
+PROGRAMS = {
+    "walk.batch": "[examples/walk](examples/), wrapped calls",
+    "walk.plain": "the same, plain calls",
+    "du.plain": "`du`",
+    "walk-find.batch": "[examples/walk](examples/) `--find`, wrapped calls",
+    "find.plain": "`find`",
+}
 PICTURE_OF = "getppid"
 PICTURE_NAME = "instructions.svg"
 
@@ -57,6 +65,7 @@ def generated(report: Report, beside: Path) -> str:
         "|---|" + "---:|" * (len(COLUMNS) + 1),
         *_rows(report),
         "",
+        *_programs(report),
         f"{report.verdict()} All numbers, and how to make them again: [{folder}]({folder}/).",
         "",
         f"![Instructions a call against calls a crossing]({folder}/{PICTURE_NAME})",
@@ -79,6 +88,23 @@ def _rows(report: Report) -> list[str]:
     if not rows:
         raise TraplessError(f"{report.directory}: holds no counted instructions at N = {AT}")
     return rows
+
+
+def _programs(report: Report) -> list[str]:
+    """The table of whole programs; none where the tree was not walked."""
+    metrics = _section(report).result.metrics
+    lines = []
+    for name, text in PROGRAMS.items():
+        crossings = metrics.get(f"{name}.crossings.count")
+        instructions = metrics.get(f"{name}.total.instructions")
+        if crossings and instructions:
+            millions = f"{instructions.value / 1e6:.1f} M"
+            lines.append(f"| {text} | {tables.number(crossings.value)} | {millions} |")
+    head = [
+        "| a walk of one tree, from exec to exit | crossings | instructions |",
+        "|---|---:|---:|",
+    ]
+    return [*head, *lines, ""] if lines else []
 
 
 def _cell(pivot: tables.Pivot, names: tuple[str, ...]) -> str:

@@ -236,6 +236,17 @@ def test_the_readme_part_lies_between_its_markers(saved, monkeypatch):
     assert page.read_text() == text
 
 
+def test_the_readme_shows_whole_programs_where_they_ran(saved, monkeypatch):
+    monkeypatch.setattr(readme, "EXPERIMENT", "made-up")
+    result = a_result()
+    result.metrics["walk.batch.crossings.count"] = Metric(321, "count", "counted")
+    result.metrics["walk.batch.total.instructions"] = Metric(12.34e6, "instructions", "counted")
+    results.save(result, saved / "made-up")
+    part = readme.generated(report.read(saved, Silent()), saved)
+    assert "wrapped calls | 321 | 12.3 M |" in part
+    assert "`du`" not in part
+
+
 def test_a_readme_is_not_made_of_results_that_lack_its_experiment(saved):
     page = saved / "README.md"
     page.write_text(f"{readme.BEGIN}\n{readme.END}\n")
