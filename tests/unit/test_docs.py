@@ -163,3 +163,9 @@ def test_the_changelog_has_the_version():
     from trapless import __version__
 
     assert f"\n## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_architecture_names_every_file_of_the_module():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    for path in (ROOT / "kmod").glob("*.c"):
+        assert f"| `{path.name}` |" in text
