@@ -28,7 +28,8 @@ def module_name(path: str) -> str:
 
 def load_order(modules_dir: Path | None, wanted: Iterable[str]) -> list[Path]:
     """Files to load for the modules `wanted`, dependencies first; what is built in is left out."""
-    if modules_dir is None:
+    wanted = list(wanted)
+    if modules_dir is None or not wanted:
         return []
     index = _dependencies(modules_dir)
     builtin = {module_name(line) for line in _lines(modules_dir / "modules.builtin")}
@@ -72,6 +73,6 @@ def _lines(path: Path) -> list[str]:
         return path.read_text().splitlines()
     except OSError as error:
         raise TraplessError(
-            f"{path}: {error.strerror}; the kernel's folder in the cache is damaged: remove it "
-            "and run again"
+            f"{path}: {error.strerror}; the kernel's folder is not as depmod leaves it: if it is "
+            "in the cache, remove it and run again"
         ) from error

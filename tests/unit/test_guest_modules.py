@@ -59,7 +59,7 @@ def test_unknown_module_is_named(modules):
 
 
 def test_folder_without_index_is_damaged(tmp_path):
-    with pytest.raises(TraplessError, match="damaged"):
+    with pytest.raises(TraplessError, match="not as depmod leaves it"):
         loaded(tmp_path, "a")
 
 

@@ -12,11 +12,9 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/reboot.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -24,6 +22,7 @@
 
 #include "channel.h"
 #include "config.h"
+#include "fail.h"
 #include "setup.h"
 
 #define CONFIG "/trapless/config"
@@ -39,39 +38,18 @@ struct command {
 	int status;			/* as waitpid() says it */
 };
 
-/* The guest is of no use: say why where the launcher looks, and wait to be switched off. */
-__attribute__((noreturn, format(printf, 1, 2))) void init_fail(const char *format, ...)
-{
-	struct channel *channel = channel_header();
-	char text[CHANNEL_ERROR_BYTES];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	fprintf(stderr, "trapless-init: %s\n", text);
-	if (!channel) {
-		reboot(RB_AUTOBOOT);
-	} else {
-		memcpy(channel->error, text, sizeof(text));
-		channel_set_phase(PHASE_FAILED);
-	}
-	for (;;)
-		pause();
-}
-
 static void make_pipe(int *mine, int *its, int my_end)
 {
 	int ends[2];
 
 	if (pipe2(ends, O_CLOEXEC) < 0)
-		init_fail("pipe: %s", strerror(errno));
+		guest_fail("pipe: %s", strerror(errno));
 	*mine = ends[my_end];
 	*its = ends[!my_end];
 	/* Larger pipes mean fewer switches between the command and init; the default works too. */
 	fcntl(*mine, F_SETPIPE_SZ, PIPE_BYTES);
 	if (fcntl(*mine, F_SETFL, O_NONBLOCK) < 0)
-		init_fail("pipe: %s", strerror(errno));
+		guest_fail("pipe: %s", strerror(errno));
 }
 
 __attribute__((noreturn)) static void become(const struct config *config, int input, int output,
@@ -107,7 +85,7 @@ static void command_start(struct command *command, const struct config *config)
 	command->ended = false;
 	command->pid = fork();
 	if (command->pid < 0)
-		init_fail("fork: %s", strerror(errno));
+		guest_fail("fork: %s", strerror(errno));
 	if (!command->pid)
 		become(config, input, output, errors);
 	close(input);
@@ -181,7 +159,7 @@ static void pump(struct command *command, struct channel *channel, int signals)
 		};
 
 		if (poll(sources, sizeof(sources) / sizeof(*sources), -1) < 0 && errno != EINTR)
-			init_fail("poll: %s", strerror(errno));
+			guest_fail("poll: %s", strerror(errno));
 		channel_answer();
 		reap(command, signals);
 		pump_input(&channel->input, &command->input);
@@ -206,7 +184,7 @@ static int watch_children(void)
 	signal(SIGPIPE, SIG_IGN);
 	fd = signalfd(-1, &children, SFD_NONBLOCK | SFD_CLOEXEC);
 	if (fd < 0)
-		init_fail("signalfd: %s", strerror(errno));
+		guest_fail("signalfd: %s", strerror(errno));
 	return fd;
 }
 
@@ -221,12 +199,12 @@ int main(void)
 	setup_early();
 	err = channel_open();
 	if (err)
-		init_fail("no channel to the launcher: %s", strerror(-err));
+		guest_fail("no channel to the launcher: %s", strerror(-err));
 	channel = channel_header();
 	channel_set_phase(PHASE_INIT);
 	err = config_read(&config, CONFIG, &bad);
 	if (err)
-		init_fail(CONFIG ": %s '%s'", strerror(-err), bad);
+		guest_fail(CONFIG ": %s '%s'", strerror(-err), bad);
 	setup_guest(&config);
 	signals = watch_children();
 	channel_set_phase(PHASE_RUNNING);

@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "fail.h"
 #include "setup.h"
 
 #define LOWER "/trapless/lower"
@@ -53,10 +54,10 @@ static const struct {
 
 static void mount_or_fail(const char *type, const char *path, const char *options, bool required)
 {
-	/* An existing directory is the usual case; a missing one that cannot be made fails below. */
+	/* It usually exists; one that is missing and cannot be made fails below. */
 	mkdir(path, 0755);
 	if (mount(type, path, type, 0, options) < 0 && errno != EBUSY && required)
-		init_fail("mount %s on %s: %s", type, path, strerror(errno));
+		guest_fail("mount %s on %s: %s", type, path, strerror(errno));
 }
 
 void setup_early(void)
@@ -65,7 +66,7 @@ void setup_early(void)
 
 	mkdir("/dev", 0755);
 	if (mount("devtmpfs", "/dev", "devtmpfs", 0, NULL) < 0 && errno != EBUSY)
-		init_fail("mount devtmpfs: %s", strerror(errno));
+		guest_fail("mount devtmpfs: %s", strerror(errno));
 	console = open("/dev/console", O_RDWR);
 	if (console >= 0) {
 		dup2(console, 0);
@@ -86,9 +87,9 @@ static void load_module(char *path)
 		*parameters++ = '\0';
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		init_fail("%s: %s", path, strerror(errno));
+		guest_fail("%s: %s", path, strerror(errno));
 	if (syscall(SYS_finit_module, fd, parameters ? parameters : "", 0) < 0 && errno != EEXIST)
-		init_fail("the guest's kernel refused module %s: %s (see the kernel log)", path,
+		guest_fail("the guest's kernel refused module %s: %s (see the kernel log)", path,
 			  strerror(errno));
 	close(fd);
 }
@@ -107,18 +108,18 @@ static void mount_host_root(void)
 
 	mkdir(LOWER, 0755);
 	if (mount("host", LOWER, "9p", MS_RDONLY, SHARE_OPTIONS) < 0)
-		init_fail("mount the host's root by 9p: %s", strerror(errno));
+		guest_fail("mount the host's root by 9p: %s", strerror(errno));
 	mkdir(SCRATCH, 0755);
 	if (mount("tmpfs", SCRATCH, "tmpfs", 0, "mode=755") < 0)
-		init_fail("mount tmpfs: %s", strerror(errno));
+		guest_fail("mount tmpfs: %s", strerror(errno));
 	mkdir(SCRATCH "/upper", 0755);
 	mkdir(SCRATCH "/work", 0755);
 	mkdir(NEW_ROOT, 0755);
 	if (mount("overlay", NEW_ROOT, "overlay", 0, layers) < 0)
-		init_fail("mount the overlay: %s", strerror(errno));
+		guest_fail("mount the overlay: %s", strerror(errno));
 	if (chdir(NEW_ROOT) < 0 || mount(".", "/", NULL, MS_MOVE, NULL) < 0 || chroot(".") < 0 ||
 	    chdir("/") < 0)
-		init_fail("switch to the host's root: %s", strerror(errno));
+		guest_fail("switch to the host's root: %s", strerror(errno));
 }
 
 static void loopback_up(void)
@@ -143,11 +144,11 @@ void setup_guest(const struct config *config)
 			      after_root[i].required);
 	for (size_t i = 0; i < sizeof(links) / sizeof(*links); i++)
 		if (symlink(links[i].target, links[i].path) < 0 && errno != EEXIST)
-			init_fail("%s: %s", links[i].path, strerror(errno));
+			guest_fail("%s: %s", links[i].path, strerror(errno));
 	loopback_up();
 	if (sethostname("lab", 3) < 0)
-		init_fail("sethostname: %s", strerror(errno));
+		guest_fail("sethostname: %s", strerror(errno));
 	umask(022);
 	if (config->cwd && chdir(config->cwd) < 0)
-		init_fail("change to directory %s: %s", config->cwd, strerror(errno));
+		guest_fail("change to directory %s: %s", config->cwd, strerror(errno));
 }

@@ -9,10 +9,7 @@
 
 /* What the channel needs: /dev and /sys. Stops the machine on failure. */
 void setup_early(void);
-/* Everything else, as config asks; calls init_fail() on failure. */
+/* Everything else, as config asks; calls guest_fail() on failure. */
 void setup_guest(const struct config *config);
-
-/* Defined by init.c. */
-__attribute__((noreturn, format(printf, 1, 2))) void init_fail(const char *format, ...);
 
 #endif /* TRAPLESS_GUEST_SETUP_H */

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * fail.h - giving up: the guest cannot run the command, and the launcher is told why.
+ */
+#ifndef TRAPLESS_GUEST_FAIL_H
+#define TRAPLESS_GUEST_FAIL_H
+
+__attribute__((noreturn, format(printf, 1, 2))) void guest_fail(const char *format, ...);
+
+#endif /* TRAPLESS_GUEST_FAIL_H */
