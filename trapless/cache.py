@@ -37,18 +37,48 @@ NOT_HANDED_DOWN = frozenset((*OF_THE_CALLING_MAKE, *OF_THE_CALLERS_BUILD))
 @contextmanager
 def locked(path: Path, doing: str, progress: Progress) -> Iterator[None]:
     """Hold the lock `path`; wait, saying so, while another process is `doing` the same."""
-    with _explained(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = _lock(path, doing, progress)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress.step(f"waiting for another trapless that is {doing}")
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)  # which also unlocks
+
+
+def _lock(path: Path, doing: str, progress: Progress) -> int:
+    while True:
+        descriptor = _open_lock(path)
+        try:
+            if not _try_lock(descriptor):
+                progress.step(f"waiting for another trapless that is {doing}")
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _is_current(descriptor, path):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # somebody removed the cache meanwhile: another lock is in force
+
+
+def _open_lock(path: Path) -> int:
+    with _explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_current(descriptor: int, path: Path) -> bool:
+    """Whether `path` still names the file that we have locked."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager
@@ -120,6 +150,10 @@ def _explained(path: Path) -> Iterator[None]:
             raise TraplessError(
                 f"cannot write to the cache: {error.filename}: {error.strerror}; name a folder "
                 f"that you may write to with {CACHE_VARIABLE}=DIR"
+            ) from error
+        if error.errno == errno.ENOENT and str(error.filename).startswith(f"{path.parent}/"):
+            raise TraplessError(
+                f"somebody removed {error.filename} from the cache while it was in use; run again"
             ) from error
         raise
 

@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -100,6 +101,41 @@ def test_a_cache_that_may_not_be_written_is_explained(tmp_path: Path) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/somewhere")
 
 
+def test_a_cache_removed_meanwhile_is_explained(tmp_path: Path) -> None:
+    gone = pytest.raises(TraplessError, match="somebody removed")
+    with gone, cache.assembling(tmp_path / "x") as part:
+        part.rmdir()
+        (part / "file").write_text("late")
+
+
+def test_a_lock_that_was_removed_is_taken_anew(tmp_path: Path) -> None:
+    lock = tmp_path / "x.lock"
+    order: list[str] = []
+
+    def second() -> None:
+        with cache.locked(lock, "fetching", Silent()):
+            order.append("second")
+
+    waiting = threading.Thread(target=second)
+    with cache.locked(lock, "fetching", Silent()):
+        waiting.start()
+        while not is_blocked(lock):
+            time.sleep(0.01)
+        lock.unlink()
+    waiting.join(20)
+    assert order == ["second"]
+    assert lock.exists()  # and it is the one that was locked
+
+
+def is_blocked(lock: Path) -> bool:
+    """Whether somebody waits for the lock: the kernel lists waiters with an arrow."""
+    inode = str(lock.stat().st_ino)
+    return any(
+        "->" in line and line.split()[-3].endswith(f":{inode}")
+        for line in Path("/proc/locks").read_text().splitlines()
+    )
+
+
 def hold(lock: str, held: object, leave: object) -> None:
     with cache.locked(Path(lock), "holding", Silent()):
         held.set()  # type: ignore[attr-defined]
@@ -163,7 +199,9 @@ def test_a_tool_does_not_outlive_an_interrupted_caller(tmp_path: Path) -> None:
     assert caller.wait(20) != 0
     assert caller.stderr is not None
     caller.stderr.close()
-    assert has_ended(int(pid_file.read_text()))
+    while not has_ended(int(pid_file.read_text())):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def has_ended(pid: int) -> bool:
