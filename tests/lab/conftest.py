@@ -35,7 +35,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     suites = session.config.stash[SUITES]
     for item in session.items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if "program" in parameters:
+        if {"kernel", "program"} <= parameters.keys():
             suite = suites.setdefault(parameters["kernel"], Suite(parameters["kernel"]))
             suite.names.append(parameters["program"])
 
