@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """How a folder comes into the cache: whole, once, and by one process at a time.
 
-This file owns locking, the temporary folder that a rename makes real, checksums, and running the
-tools that fill it. It owns no knowledge of what is cached.
+This file owns locking, the temporary folder that a rename makes real, and checksums. It owns no
+knowledge of what is cached, nor the tools that fill it (tools.py).
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ import fcntl
 import hashlib
 import os
 import shutil
-import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,15 +22,6 @@ from trapless.paths import CACHE_VARIABLE
 
 FULL_BYTES = 1_000_000
 """A disk with less than this free is full: the last block is rarely used."""
-
-POLL_S = 0.2
-"""How often a running tool is looked at, seconds."""
-
-
-OF_THE_CALLING_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MAKEFILES", "MFLAGS", "MAKEOVERRIDES")
-OF_THE_CALLERS_BUILD = ("ARCH", "CC", "CFLAGS", "CROSS_COMPILE", "KBUILD_OUTPUT", "LDFLAGS", "O")
-NOT_HANDED_DOWN = frozenset((*OF_THE_CALLING_MAKE, *OF_THE_CALLERS_BUILD))
-"""Variables that are meant for another build, and that a kernel's build would obey."""
 
 
 @contextmanager
@@ -188,72 +178,3 @@ def sha256_files(root: Path, files: Iterable[Path], *more: str) -> str:
     for text in more:
         digest.update(f"{text}\n".encode())
     return digest.hexdigest()
-
-
-def require_tools(tools: Mapping[str, str], what: str) -> None:
-    """Refuse to begin where a program is missing; `tools` maps programs to Debian packages."""
-    absent = [tool for tool in tools if shutil.which(tool, path=tool_path()) is None]
-    if absent:
-        packages = " ".join(sorted({tools[tool] for tool in absent}))
-        raise TraplessError(
-            f"{what} needs {', '.join(absent)}, not found on this machine; "
-            f"on Debian: apt-get install {packages}"
-        )
-
-
-def run_tool(
-    argv: Sequence[str],
-    log: Path,
-    *,
-    cwd: Path | None = None,
-    watch: Callable[[], None] | None = None,
-) -> int:
-    """Run a tool with both its outputs in `log`; call `watch` while it runs. Its exit status.
-
-    The tool does not outlive an interrupted caller.
-    """
-    inherited = {key: value for key, value in os.environ.items() if key not in NOT_HANDED_DOWN}
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=cwd,
-            env={**inherited, "LC_ALL": "C", "PATH": tool_path()},
-            process_group=0,  # so that all of a make can be ended at once
-        )
-        try:
-            while True:
-                try:
-                    return process.wait(POLL_S)
-                except subprocess.TimeoutExpired:
-                    if watch is not None:
-                        watch()
-        except BaseException:
-            _end_group(process)
-            raise
-
-
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    for signal_number in (15, 9):
-        try:
-            os.killpg(process.pid, signal_number)
-            process.wait(5)
-            return
-        except ProcessLookupError:
-            process.wait()
-            return
-        except subprocess.TimeoutExpired:
-            continue
-
-
-def tool_path() -> str:
-    """$PATH with the administrator's folders: depmod and insmod live there."""
-    return os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
-
-
-def last_lines(log: Path, count: int = 15) -> str:
-    """The end of a log, indented, for an error message."""
-    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    return "\n".join(f"    {line}" for line in lines[-count:])

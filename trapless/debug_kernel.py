@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trapless import cache
+from trapless import cache, tools
 from trapless.console import Progress, TraplessError
 from trapless.kbuild import compiler_version
 from trapless.kernel import Kernel, load, refreshed, save, wants_refresh
@@ -108,7 +108,7 @@ def resolve(spec: DebugSpec, progress: Progress) -> Kernel:
 
 def _build(spec: DebugSpec, fragment: str, part: Path, progress: Progress) -> None:
     """Leave image, build folder, System.map and the log in `part`."""
-    cache.require_tools(TOOLS, "building the debug kernel")
+    tools.require_tools(TOOLS, "building the debug kernel")
     for header, package in HEADERS.items():
         if not header.exists():
             raise TraplessError(
@@ -150,8 +150,8 @@ def _source(spec: DebugSpec, part: Path, progress: Progress) -> tuple[Path, dict
     tarball = root / "usr" / "src" / f"{package.name}.tar.xz"
     progress.step(f"unpacking {tarball.name} ({cache.megabytes(tarball.stat().st_size)})")
     log = part / LOG
-    if cache.run_tool(["tar", "-xJf", str(tarball), "-C", str(root)], log) != 0:
-        raise TraplessError(f"cannot unpack {tarball.name}:\n{cache.last_lines(log)}")
+    if tools.run_tool(["tar", "-xJf", str(tarball), "-C", str(root)], log) != 0:
+        raise TraplessError(f"cannot unpack {tarball.name}:\n{tools.last_lines(log)}")
     tarball.unlink()
     return root / package.name, {package.name: f"{package.version} sha256:{package.sha256}"}
 
@@ -179,11 +179,11 @@ def _compile(tree: Path, log: Path, progress: Progress) -> None:
 def _make(
     tree: Path, log: Path, targets: Sequence[str], watch: Callable[[], None] | None = None
 ) -> None:
-    status = cache.run_tool(["make", *targets], log, cwd=tree, watch=watch)
+    status = tools.run_tool(["make", *targets], log, cwd=tree, watch=watch)
     if status != 0:
         raise TraplessError(
             f"the debug kernel does not build: make {' '.join(targets)} ended with status "
-            f"{status}:\n{cache.last_lines(log, 30)}"
+            f"{status}:\n{tools.last_lines(log, 30)}"
         )
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trapless import cache, elf, guest_modules
+from trapless import cache, elf, guest_modules, tools
 from trapless.console import Progress, TraplessError
 from trapless.initramfs import Initramfs
 from trapless.paths import cache_dir, repo_root
@@ -128,7 +128,7 @@ def _add_system(tree: Initramfs) -> None:
 
 
 def _busybox() -> Path:
-    found = shutil.which("busybox", path=cache.tool_path())
+    found = shutil.which("busybox", path=tools.tool_path())
     if found is None or elf.needs(Path(found)).loader is not None:
         raise TraplessError(
             "the lab needs a statically linked busybox for its guests; "
@@ -167,7 +167,7 @@ def find_program(name: str, cwd: Path) -> Path | None:
         if not path.is_file() or not os.access(path, os.X_OK):
             raise TraplessError(f"{path} is not an executable file", status=126)
         return path
-    found = shutil.which(name, path=cache.tool_path())
+    found = shutil.which(name, path=tools.tool_path())
     return Path(found) if found else None
 
 
@@ -219,7 +219,7 @@ def _interpreters(script: Path, line: str) -> Iterator[Path]:
 def init_program(progress: Progress) -> Path:
     """Process 1 of the guests, compiled once for this source and compiler."""
     sources = sorted((repo_root() / "trapless" / "guest").glob("*.[ch]"))
-    cache.require_tools({"cc": "gcc libc6-dev"}, "building the guest's init")
+    tools.require_tools({"cc": "gcc libc6-dev"}, "building the guest's init")
     compiler = subprocess.run(["cc", "--version"], capture_output=True, text=True, check=True)
     key = cache.sha256_files(repo_root(), sources, compiler.stdout)[:16]
     target = cache_dir() / "guest" / key
@@ -236,8 +236,8 @@ def _compile(sources: Sequence[Path], target: Path) -> None:
         inputs = [str(path) for path in sources if path.suffix == ".c"]
         flags = ("-static", "-O2", "-Wall", "-Wextra", "-s")
         log = folder / "log"
-        if cache.run_tool(["cc", *flags, "-o", str(folder / "init"), *inputs], log) != 0:
+        if tools.run_tool(["cc", *flags, "-o", str(folder / "init"), *inputs], log) != 0:
             raise TraplessError(
                 "the guest's init does not compile (a static C library is needed; on Debian: "
-                f"apt-get install gcc libc6-dev):\n{cache.last_lines(log)}"
+                f"apt-get install gcc libc6-dev):\n{tools.last_lines(log)}"
             )

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from trapless import cache, kbuild
+from trapless import kbuild, tools
 from trapless.console import Progress, TraplessError
 from trapless.kernel import Kernel
 
@@ -40,7 +40,7 @@ def load(progress: Progress, parameters: Sequence[str] = ()) -> None:
             f"(sysctl kernel.modules_disabled=1); {LAB_INSTEAD}"
         )
     module = build(progress)
-    cache.require_tools({"insmod": "kmod"}, "loading the module")
+    tools.require_tools({"insmod": "kmod"}, "loading the module")
     said = _run(["insmod", str(module), *parameters])
     if said is not None:
         raise TraplessError(
@@ -53,7 +53,7 @@ def unload(_progress: Progress) -> None:
     if not is_loaded():
         raise TraplessError("the module is not loaded; nothing to unload")
     _need_root("unloading the module")
-    cache.require_tools({"rmmod": "kmod"}, "unloading the module")
+    tools.require_tools({"rmmod": "kmod"}, "unloading the module")
     said = _run(["rmmod", MODULE])
     if said is not None:
         users = ", ".join(f"{pid} ({name})" for pid, name in device_users(ROOT / "proc"))
@@ -119,7 +119,7 @@ def _refusal(said: str) -> str:
 
 def _run(argv: Sequence[str]) -> str | None:
     """Run a tool; None when it succeeded, else what it said."""
-    environment = {**os.environ, "LC_ALL": "C", "PATH": cache.tool_path()}
+    environment = {**os.environ, "LC_ALL": "C", "PATH": tools.tool_path()}
     answer = subprocess.run(argv, capture_output=True, text=True, env=environment)
     return None if answer.returncode == 0 else answer.stderr.strip() or f"{argv[0]} failed"
 

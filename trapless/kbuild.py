@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from trapless import cache
+from trapless import cache, tools
 from trapless.console import Progress, TraplessError
 from trapless.kernel import Kernel
 from trapless.paths import cache_dir, repo_root
@@ -109,7 +109,7 @@ def _identity(kernel: Kernel) -> str:
 def _build(kernel: Kernel, sources: Mapping[str, bytes], part: Path, progress: Progress) -> None:
     """Build in a copy of the sources and leave the module and the log in `part`."""
     if kernel.build_root is None:
-        cache.require_tools(TOOLS, "building the module")
+        tools.require_tools(TOOLS, "building the module")
     progress.step(f"building the module for {kernel.release}")
     log = part / LOG
     with _workplace(kernel, part) as work:
@@ -117,7 +117,7 @@ def _build(kernel: Kernel, sources: Mapping[str, bytes], part: Path, progress: P
             (work / name).parent.mkdir(parents=True, exist_ok=True)
             (work / name).write_bytes(content)
         box = _toolbox(kernel)
-        status = cache.run_tool(box.wrap(_make(kernel, box, work / "kmod")), log)
+        status = tools.run_tool(box.wrap(_make(kernel, box, work / "kmod")), log)
         built = work / "kmod" / MODULE
         if status != 0 or not built.exists():
             raise TraplessError(_explain(kernel, log, box.inside(work)))
@@ -176,7 +176,7 @@ def _compiler(kernel: Kernel) -> str:
     assert kernel.build_dir is not None
     name = compiler_name(kernel.build_dir)
     if kernel.build_root is None:
-        cache.require_tools({name: name}, f"building a module for {kernel.release}")
+        tools.require_tools({name: name}, f"building a module for {kernel.release}")
         return compiler_version(name)
     return " ".join([name, *(f"{k}={v}" for k, v in sorted(kernel.provenance.items()))])
 
@@ -211,7 +211,7 @@ def root_entry(root: Path) -> tuple[str, ...]:
     ways: list[tuple[str, ...]] = [("unshare", "--user", "--map-root-user", "--mount", *shell)]
     if os.geteuid() == 0:
         ways.append(("unshare", "--mount", *shell))
-    environment = {**os.environ, "PATH": cache.tool_path()}
+    environment = {**os.environ, "PATH": tools.tool_path()}
     probe = ("make", "--version")
     said = ""
     for way in ways:

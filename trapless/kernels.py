@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trapless import cache, debug_kernel, local_kernel
+from trapless import cache, debug_kernel, local_kernel, tools
 from trapless.console import Progress, TraplessError
 from trapless.kernel import Kernel, find_image, load, refreshed, save, wants_refresh
 from trapless.packages import Archive, Package, opened
@@ -145,9 +145,9 @@ def complete_root(root: Path) -> None:
 
 def index_modules(root: Path, release: str, folder: Path, progress: Progress) -> None:
     """Write the module dependency lists, which an installation would have written."""
-    cache.require_tools({"depmod": "kmod"}, "unpacking a kernel")
+    tools.require_tools({"depmod": "kmod"}, "unpacking a kernel")
     progress.step(f"indexing the modules of {release}")
     log = folder / "depmod.log"
-    if cache.run_tool(["depmod", "-b", str(root), release], log) != 0:
-        raise TraplessError(f"depmod failed on {release}:\n{cache.last_lines(log)}")
+    if tools.run_tool(["depmod", "-b", str(root), release], log) != 0:
+        raise TraplessError(f"depmod failed on {release}:\n{tools.last_lines(log)}")
     log.unlink()

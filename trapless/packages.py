@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from trapless import cache
+from trapless import cache, tools
 from trapless.apt_sources import MIRROR_VARIABLE, Mirror, machine_mirror
 from trapless.console import Progress, TraplessError
 from trapless.paths import cache_dir
@@ -99,7 +99,7 @@ def opened(
     suites: Sequence[str], progress: Progress, mirror: Mirror | None = None
 ) -> Iterator[Archive]:
     """The current package lists of `suites`, kept from other processes meanwhile."""
-    cache.require_tools(TOOLS, "fetching kernel packages")
+    tools.require_tools(TOOLS, "fetching kernel packages")
     archive = Archive(suites, mirror or machine_mirror())
     with cache.locked(archive.lock, "fetching Debian packages", progress):
         archive.update(progress)
@@ -129,7 +129,7 @@ class Archive:
         progress.step(f"reading Debian's package lists ({', '.join(self.suites)})")
         log = self._folder / "update.log"
         log.unlink(missing_ok=True)
-        cache.run_tool(self._apt("apt-get", "update"), log)
+        tools.run_tool(self._apt("apt-get", "update"), log)
         lines = log.read_text(errors="replace").splitlines()
         self._complaints = "\n".join(
             f"    {line}" for line in lines if line.startswith(("E:", "W:", "Err:"))
@@ -197,11 +197,11 @@ class Archive:
             with contextlib.suppress(FileNotFoundError):
                 advance(sum(sizes))
 
-        if cache.run_tool(argv, log, cwd=folder, watch=watch) != 0:
+        if tools.run_tool(argv, log, cwd=folder, watch=watch) != 0:
             raise TraplessError(
                 f"could not download {', '.join(package.name for package in packages)} from "
                 f"{self._mirror.archive}; nothing was kept. Check the network and run again. "
-                f"apt says:\n{cache.last_lines(log)}"
+                f"apt says:\n{tools.last_lines(log)}"
             )
 
     def _configure(self) -> None:
@@ -257,8 +257,8 @@ def _verified(package: Package, folder: Path) -> Path:
 
 def _unpack(package: Package, deb: Path, root: Path) -> None:
     log = deb.with_suffix(".log")
-    if cache.run_tool(["dpkg-deb", "-x", str(deb), str(root)], log) != 0:
+    if tools.run_tool(["dpkg-deb", "-x", str(deb), str(root)], log) != 0:
         raise TraplessError(
             f"cannot unpack {package.exact}; nothing was kept. dpkg-deb says:\n"
-            f"{cache.last_lines(log, 3)}"
+            f"{tools.last_lines(log, 3)}"
         )

@@ -9,9 +9,6 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -169,52 +166,6 @@ def test_a_second_process_waits_and_says_so(tmp_path: Path) -> None:
         leave.set()
         other.join(20)
     assert other.exitcode == 0
-
-
-def test_a_tools_output_and_status_are_kept(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    assert cache.run_tool(["sh", "-c", "echo out; echo err >&2; exit 3"], log) == 3
-    assert log.read_text() == "out\nerr\n"
-    assert cache.last_lines(log, 1) == "    err"
-
-
-INTERRUPTED = """
-import sys, pathlib
-from trapless import cache
-cache.run_tool(["sh", "-c", "sleep 60 & echo $! > pid; wait"], pathlib.Path("log"))
-"""
-
-
-def test_a_tool_does_not_outlive_an_interrupted_caller(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(repo_root())}
-    caller = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED], cwd=tmp_path, env=environment, stderr=subprocess.PIPE
-    )
-    pid_file = tmp_path / "pid"
-    deadline = time.monotonic() + 20
-    while not (pid_file.exists() and pid_file.read_text().strip()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    caller.send_signal(signal.SIGINT)
-    assert caller.wait(20) != 0
-    assert caller.stderr is not None
-    caller.stderr.close()
-    while not has_ended(int(pid_file.read_text())):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def has_ended(pid: int) -> bool:
-    """Gone, or a zombie that nobody has reaped."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
-
-
-def test_missing_tools_are_named_with_their_packages() -> None:
-    with pytest.raises(TraplessError, match=r"fishing needs no-such-rod.*apt-get install rods"):
-        cache.require_tools({"sh": "dash", "no-such-rod": "rods"}, "fishing")
 
 
 def test_a_checksum_over_files_depends_on_names_and_contents(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_name_means_the_hosts_program_first(tmp_path, monkeypatch):
 def test_busybox_applet_serves_where_the_host_has_none(monkeypatch, tmp_path):
     for name in ("busybox", "cc"):
         (tmp_path / name).symlink_to(f"/bin/{name}")
-    monkeypatch.setattr("trapless.cache.tool_path", lambda: str(tmp_path))
+    monkeypatch.setattr("trapless.tools.tool_path", lambda: str(tmp_path))
     tree = guest_tree.build(GuestPlan(("vi",)), Silent())
     records = read_records(tree._entries["trapless/config"].content)
     assert ("arg", "vi") in records

@@ -80,7 +80,7 @@ def test_the_module_that_was_built_is_loaded(host: Path, monkeypatch: pytest.Mon
     headers(host)
     ran: list[list[str]] = []
     monkeypatch.setattr(host_module.kbuild, "module_for", lambda *_: Path("/x.ko"))
-    monkeypatch.setattr(host_module.cache, "require_tools", lambda *_: None)
+    monkeypatch.setattr(host_module.tools, "require_tools", lambda *_: None)
     monkeypatch.setattr(host_module, "_run", lambda argv: ran.append(list(argv)))
     host_module.load(Silent(), ("parameter=1",))
     assert ran == [["insmod", "/x.ko", "parameter=1"]]
@@ -100,7 +100,7 @@ def test_a_refusal_is_explained(
 ) -> None:
     headers(host)
     monkeypatch.setattr(host_module.kbuild, "module_for", lambda *_: Path("/x.ko"))
-    monkeypatch.setattr(host_module.cache, "require_tools", lambda *_: None)
+    monkeypatch.setattr(host_module.tools, "require_tools", lambda *_: None)
     monkeypatch.setattr(host_module, "_run", lambda _: said)
     with pytest.raises(TraplessError) as caught:
         host_module.load(Silent())
@@ -114,7 +114,7 @@ def test_who_uses_the_device_is_named(host: Path, monkeypatch: pytest.MonkeyPatc
         (host / "proc" / str(pid) / "fd").mkdir(parents=True)
         (host / "proc" / str(pid) / "comm").write_text(f"server{pid}\n")
         (host / "proc" / str(pid) / "fd" / "3").symlink_to(target)
-    monkeypatch.setattr(host_module.cache, "require_tools", lambda *_: None)
+    monkeypatch.setattr(host_module.tools, "require_tools", lambda *_: None)
     monkeypatch.setattr(host_module, "_run", lambda _: "rmmod: Module trapless is in use")
     with pytest.raises(TraplessError, match=r"in use; these processes.*: 7 \(server7\)$"):
         host_module.unload(Silent())

@@ -184,7 +184,7 @@ def test_too_little_space_is_refused_before_the_download(
 def test_a_machine_without_apt_is_told_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packages.cache, "tool_path", lambda: str(tmp_path))
+    monkeypatch.setattr(packages.tools, "tool_path", lambda: str(tmp_path))
     missing = pytest.raises(TraplessError, match=r"apt-get.*dpkg-deb.*apt-get install apt dpkg")
     with missing, packages.opened(["teststable"], Silent()):
         pass
