@@ -33,16 +33,20 @@ void tlk_queue_destroy(struct tlk_queue *queue)
 }
 
 /*
- * Under idle.lock. The requester's identity is that of the last who notified while no worker was
- * inside; a first worker may bring its own only if nothing is left from another's.
+ * Under idle.lock. The queue has one identity: that of all workers inside and of all requests that
+ * wait. Another one is taken over when neither is left; or, with requests left, from the very
+ * thread that made them, whose credentials have changed since (glibc's setuid() sends all workers
+ * home for it).
  */
-static int admit(struct tlk_queue *queue, bool vacant)
+static int admit(struct tlk_queue *queue)
 {
 	if (queue->shut)
 		return -ESHUTDOWN;
 	if (tlk_identity_is_current(&queue->identity))
 		return 0;
-	if (!vacant)
+	if (queue->inside)
+		return -EPERM;
+	if (atomic_read(&queue->unfinished) && queue->requester != current->pid)
 		return -EPERM;
 	tlk_identity_put(&queue->identity);
 	tlk_identity_take(&queue->identity);
@@ -89,7 +93,7 @@ int tlk_queue_enter(struct tlk_ring *ring)
 	int error;
 
 	spin_lock(&queue->idle.lock);
-	error = admit(queue, !queue->inside && !atomic_read(&queue->unfinished));
+	error = admit(queue);
 	if (!error)
 		queue->inside++;
 	spin_unlock(&queue->idle.lock);
@@ -193,7 +197,7 @@ void tlk_queue_redo(struct tlk_ring *ring, unsigned int slot)
 static int notify(struct tlk_ring *ring, u32 count)
 {
 	struct tlk_queue *queue = ring->queue;
-	int error = admit(queue, !queue->inside);
+	int error = admit(queue);
 
 	if (error)
 		return error;
@@ -201,6 +205,7 @@ static int notify(struct tlk_ring *ring, u32 count)
 		return -EAGAIN;
 	atomic_add(count, &queue->unfinished);
 	queue->notified += count;
+	queue->requester = current->pid;
 	/* Pairs with the acquire in tlk_queue_take(). */
 	smp_store_release(&queue->tail, queue->tail + count);
 	wake_worker(ring);
