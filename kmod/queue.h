@@ -26,17 +26,17 @@
 
 struct tlk_queue {
 	/*
-	 * submit[] entries since set-up, modulo 2^32: head of them are taken, tail notified. Workers
-	 * move head by compare-and-exchange; tail is written under idle.lock. A worker that sees the
-	 * new tail sees what user space wrote before it notified: the release in notify() pairs
-	 * with the acquire in tlk_queue_take().
+	 * submit[] entries since set-up, modulo 2^32: head of them are taken, tail notified.
+	 * Workers move head by compare-and-exchange; tail is written under idle.lock. A worker
+	 * that sees the new tail sees what user space wrote before it notified: the release in
+	 * notify() pairs with the acquire in tlk_queue_take().
 	 */
 	atomic_t head;
 	u32 tail;
 	/*
-	 * Notified requests that are not complete. A worker takes one off after it has stored TL_DONE
-	 * and then looks for waiters; a waiter queues itself and then looks here. The full barriers
-	 * of atomic_dec_return() and prepare_to_wait() pair: one of the two sees the other.
+	 * Notified requests that are not complete. A worker takes one off after it has stored
+	 * TL_DONE and then looks for waiters; a waiter queues itself and then looks here. The full
+	 * barriers of atomic_dec_return() and prepare_to_wait() pair: one sees the other.
 	 */
 	atomic_t unfinished;
 
