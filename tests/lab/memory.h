@@ -9,9 +9,10 @@
 #include "check.h"
 
 struct memory {
-	long objects;		/* active objects of all kmalloc caches and of a file's and mm's */
+	long objects;		/* active objects of all kmalloc caches, files and credentials */
+	long mms;		/* ... of processes' address spaces: a ring pins its own */
 	long vmalloc_kb;
-	long free_kb;
+	long unexplained_kb;	/* pages that are neither free nor in any of the kernel's accounts */
 };
 
 /* The number after `name` in a file of /proc, or 0. */
@@ -24,15 +25,22 @@ static inline long memory_field(const char *text, const char *name)
 
 static inline struct memory memory_now(void)
 {
-	static const char *const names[] = { "kmalloc-", "filp ", "mm_struct ", "cred_jar " };
+	static const char *const names[] = { "kmalloc-", "filp ", "cred_jar " };
+	static const char *const accounts[] = {
+		"MemFree:", "Buffers:", "Cached:", "AnonPages:", "Slab:", "KernelStack:",
+		"PageTables:", "VmallocUsed:", "Percpu:",
+	};
 	static char text[1 << 17];
 	struct memory memory = { 0 };
 
 	CHECK(read_file("/proc/meminfo", text, sizeof(text)) > 0);
 	memory.vmalloc_kb = memory_field(text, "VmallocUsed:");
-	memory.free_kb = memory_field(text, "MemFree:");
+	memory.unexplained_kb = memory_field(text, "MemTotal:");
+	for (size_t i = 0; i < sizeof(accounts) / sizeof(*accounts); i++)
+		memory.unexplained_kb -= memory_field(text, accounts[i]);
 	if (read_file("/proc/slabinfo", text, sizeof(text)) <= 0)
 		SKIP("no /proc/slabinfo");
+	memory.mms = memory_field(text, "\nmm_struct ");
 	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
 		for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
 			if (!strncmp(line, names[i], strlen(names[i])))
