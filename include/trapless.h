@@ -12,7 +12,11 @@
  * backend is chosen when an object is created (environment TRAPLESS_BACKEND=auto|module|plain)
  * and reported by tl_*_backend().
  *
- * Concurrency: one object belongs to one thread at a time, except where a function says otherwise.
+ * Concurrency: one object belongs to one thread at a time, except where a function says otherwise,
+ * and no function but tl_sched_stop() is for signal handlers. An object belongs to the process that
+ * created it: in a child its functions answer -EPERM, or -EAGAIN where they would queue, and only
+ * destroying it has an effect. The manual pages (tl_batch.3 and its neighbours, trapless.7) have
+ * every error.
  */
 #ifndef TRAPLESS_H
 #define TRAPLESS_H
@@ -89,7 +93,7 @@ int tl_batch_stats(const struct tl_batch *batch, struct tl_stats *stats);
 struct tl_sched;
 struct tl_thread;
 
-/* A thread's body: runs to completion, never blocks. self is freed when it returns. */
+/* A thread's body: runs to completion and should not block. self is freed when it returns. */
 typedef void (*tl_entry)(struct tl_thread *self, void *arg);
 
 struct tl_sched_config {
@@ -105,32 +109,38 @@ void tl_sched_destroy(struct tl_sched *sched);
 enum tl_backend tl_sched_backend(const struct tl_sched *sched);
 
 /*
- * A thread that becomes ready when `syncs` synchronisations have arrived (0: ready now).
- * Returns 0 or -ENOMEM.
+ * A thread that becomes ready when `syncs` synchronisations have arrived (0: ready now). *thread is
+ * valid until it has run; thread may be NULL. Returns 0 or -ENOMEM.
  */
 int tl_thread_create(struct tl_sched *sched, struct tl_thread **thread, tl_entry entry, void *arg,
 		     unsigned int syncs);
-/* Deliver one synchronisation. Returns -EINVAL if the thread already has all of them. */
+/* Deliver one synchronisation. -EINVAL: all have arrived, or queued calls will deliver them. */
 int tl_thread_sync(struct tl_thread *thread);
 struct tl_sched *tl_thread_sched(const struct tl_thread *self);
 
 /*
  * Split phase: queue a call whose result is stored to *result (may be NULL) and whose completion
- * synchronises `continuation` (may be NULL: fire and forget). The memory that args and result
- * point to stays valid until then. Returns 0, or -ENOMEM.
+ * synchronises `continuation` once (may be NULL: fire and forget). The memory that args and result
+ * point to stays valid until then. A full ring is flushed first. Returns 0, -EINVAL if no
+ * synchronisation of the continuation is left to deliver, or what tl_batch_flush() returns.
  */
 int tl_call(struct tl_sched *sched, struct tl_thread *continuation, int64_t *result, uint32_t nr,
 	    uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
 
 /*
  * External events as threads of their own: whenever fd shows one of `events` (poll bits), a new
- * thread entry(arg) is created. One registration a descriptor.
+ * thread entry(arg) is created, and no other until that one has run. It should queue the call that
+ * consumes the event. One registration a descriptor; a closed one is dropped.
  */
 int tl_event_add(struct tl_sched *sched, int fd, short events, tl_entry entry, void *arg);
 int tl_event_remove(struct tl_sched *sched, int fd);
 
-/* Run until no thread is ready, no call queued and no event registered, or tl_sched_stop(). */
+/*
+ * Run until no thread is ready, no call queued and no event registered, or tl_sched_stop(). Returns
+ * 0, -EDEADLK inside one of its own threads, or what tl_batch_flush() returns.
+ */
 int tl_sched_run(struct tl_sched *sched);
+/* Ends the run, this or the next, after the thread or batch under way. For signal handlers too. */
 void tl_sched_stop(struct tl_sched *sched);
 
 struct tl_sched_stats {
