@@ -27,5 +27,5 @@ SPEC = Spec(
         "A page that is read again and again is in every cache; memory is experiment "
         "memory-hierarchy.",
     ),
-    parts=(load_part(__file__, "calls"),),
+    parts=(load_part(__file__, "calls"), load_part(__file__, "walk")),
 )

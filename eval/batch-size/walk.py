@@ -202,6 +202,8 @@ NAMES = {
 
 def figures(raw: Raw) -> tuple[Figure | Table, ...]:
     stock, unzeroed = of_boot(raw, STOCK), of_boot(raw, UNZEROED)
+    if not stock:  # results saved before this part was
+        return ()
     facts: Row = next((row for row in raw.rows if "tree" in row), {})
     rows = []
     for key in stock:

@@ -142,10 +142,14 @@ static void walk_dir(struct walk *walk, const struct stat *stat)
 	struct tl_sched_config config = {
 		.size = sizeof(config),
 		.flush_at = walk->options.flush_at,
+		.entries = 1,
 	};
 	struct dir *root = dir_create(walk, NULL, stat);
-	int error = tl_sched_create(&walk->sched, &config);
+	int error;
 
+	while (config.entries < config.flush_at)
+		config.entries *= 2;
+	error = tl_sched_create(&walk->sched, &config);
 	if (error)
 		die("cannot create a scheduler", -error);
 	walk->dev = stat->st_dev;
