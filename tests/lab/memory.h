@@ -12,7 +12,7 @@ struct memory {
 	long objects;		/* active objects of all kmalloc caches, files and credentials */
 	long mms;		/* ... of processes' address spaces: a ring pins its own */
 	long vmalloc_kb;
-	long unexplained_kb;	/* pages that are neither free nor in any of the kernel's accounts */
+	long unexplained_kb;	/* pages neither free nor in an account of the kernel */
 };
 
 /* The number after `name` in a file of /proc, or 0. */
