@@ -90,10 +90,12 @@ def records(plan: GuestPlan, modules: Sequence[str], program: str | None) -> byt
 
 
 def _environment(plan: GuestPlan) -> dict[str, str]:
-    path = os.environ.get("PATH", GUEST_PATH) if plan.host_root else GUEST_PATH
-    environment = {"PATH": path, "HOME": "/root", "USER": "root", "LANG": "C.UTF-8"}
-    if "TERM" in os.environ:
-        environment["TERM"] = os.environ["TERM"]
+    """The command's variables. Without the host's root none is the host's: they lie on the stack,
+    and their length would show in counts."""
+    environment = {"PATH": GUEST_PATH, "HOME": "/root", "USER": "root", "LANG": "C.UTF-8"}
+    if plan.host_root:
+        inherited = ("PATH", "TERM", "LANG")
+        environment.update({name: os.environ[name] for name in inherited if name in os.environ})
     environment.update(plan.env)
     return environment
 

@@ -100,9 +100,9 @@ def run(
     """
     watcher = progress if progress is not None else Silent()
     cpus = _check(config, argv)
+    memory_bytes = qemu.parse_size(config.memory)
     kernel = _kernel(config, watcher)
     tree = guest_tree.build(_plan(config, argv, kernel, watcher), watcher)
-    memory_bytes = qemu.parse_size(config.memory)
     if tree.size() > memory_bytes * INITRAMFS_SHARE:
         raise TraplessError(
             f"the guest's files take {tree.size() >> 20} MB, too much for a guest with "
@@ -129,6 +129,11 @@ def _check(config: LabConfig, argv: Sequence[str]) -> int:
     if config.icount and cpus > 1:
         raise TraplessError(
             f"--icount counts the instructions of one CPU; it cannot run {cpus} (use --cpus 1)",
+            status=2,
+        )
+    if config.debug and config.kernel != DEFAULT_KERNEL:
+        raise TraplessError(
+            f"--debug runs a kernel of its own, not {config.kernel}: leave one of them out",
             status=2,
         )
     if cpus < 1:
@@ -254,6 +259,12 @@ class _Attempt:
             progress.note(f"kept: {self._files.folder}")
         if ending.phase is not Phase.DONE:
             raise LabError(self._explain(ending, log), log)
+        complaints = splats(log)
+        if complaints and not self._config.verbose:
+            first = complaints[0].splitlines()[0]
+            progress.note(
+                f"the guest's kernel complained ({len(complaints)}): {first} ... (see -v)"
+            )
         return LabResult(
             status=ending.status,
             stdout=sinks.output,
