@@ -26,13 +26,12 @@ static uint64_t dispatcher_address(void)
 	if (!symbols)
 		measure_fail("cannot open /proc/kallsyms: %s", strerror(errno));
 	while (!found && fgets(line, sizeof(line), symbols))
-		if (sscanf(line, "%" SCNx64 " %*c %255s", &address, name) == 2 &&
-		    !strcmp(name, DISPATCHER))
-			found = address;
+		if (sscanf(line, "%" SCNx64 " %*c %255s", &address, name) == 2)
+			found = strcmp(name, DISPATCHER) ? 0 : address;
 	fclose(symbols);
 	if (!found)
-		measure_fail("this kernel shows no address of %s (or none to you): crossings cannot "
-			     "be counted on it", DISPATCHER);
+		measure_fail("no address of %s in /proc/kallsyms: not in this kernel, or "
+			     "hidden from you; crossings cannot be counted", DISPATCHER);
 	return found;
 }
 
