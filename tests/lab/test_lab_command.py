@@ -13,7 +13,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -51,11 +50,10 @@ def test_command_that_cannot_be_executed_is_reported(tmp_path):
 
 
 def test_unknown_command_starts_no_vm():
-    began = time.monotonic()
-    done = run_lab("no-such-program-anywhere")
+    done = run_lab("no-such-program-anywhere", options=("-vv",))
     assert done.returncode == 127
     assert b"no-such-program-anywhere" in done.stderr
-    assert time.monotonic() - began < 5
+    assert b"qemu-system" not in done.stderr
 
 
 def test_streams_are_separate_and_binary_safe(tmp_path):
