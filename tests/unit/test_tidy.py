@@ -264,8 +264,11 @@ def test_only_kernel_code_names_kernel_versions():
 
 def machine_words() -> list[re.Pattern[str]]:
     """What belongs to the machine at hand: the path of the tree, and its mirrors' hosts."""
-    everybodys = {"/", "/tmp", "/home", "/root", "/opt", "/srv", "/usr/src", "/usr/local/src"}
-    paths = {ROOT} | ({ROOT.parent} if str(ROOT.parent) not in everybodys else set())
+    # A folder at the top, like /build, may stand in any file; a longer path is somebody's own.
+    common = {"/var/tmp", "/usr/src", "/usr/local/src"}
+    paths = {
+        path for path in (ROOT, ROOT.parent) if len(path.parts) > 2 and str(path) not in common
+    }
     sources = [Path("/etc/apt/sources.list")]
     sources += sorted(Path("/etc/apt/sources.list.d").glob("*"))
     sources += [Path("/etc/pip.conf"), Path.home() / ".config/pip/pip.conf"]
@@ -275,7 +278,7 @@ def machine_words() -> list[re.Pattern[str]]:
         if path.is_file()
         for host in re.findall(r"https?://(?:[^@/\s]*@)?([^/\s]+)", text_of(path))
     }
-    # A whole path: /src/ is not in /usr/src/.
+    # A whole path, not the end of a longer one.
     words = [rf"(?<![\w.}})\]-]){re.escape(str(path))}/" for path in sorted(paths)]
     return [re.compile(word) for word in words + [re.escape(host) for host in sorted(hosts)]]
 
