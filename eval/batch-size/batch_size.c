@@ -4,25 +4,17 @@
  * calls by every mechanism, one row of JSON a measurement. It owns the order of things and the
  * checks; spec.py decides what to run and makes figures of the rows.
  */
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/vfs.h>
 
 #include "measure.h"
 #include "mechanisms.h"
+#include "options.h"
 
-#define REPEATS_MAX 1000
 #define TICK_SHARE 2500000u	/* instructions: of the 4 million between ticks at 250 a second */
 #define POLLED_BATCHES 4	/* of SQPOLL in one measurement */
 #define TICK_RETRIES 20		/* a counted run that a timer tick fell into is made again */
-
-struct options {
-	enum measure_kind kind;
-	const char *calls, *mechanisms, *directory, *disk;
-	unsigned int sizes[MEASURE_LIST_MAX], size_count, repeats;
-	uint64_t seed;
-};
 
 /* Totals over all runs of one mechanism and subject, warm-up included: the row of a check. */
 struct tally {
@@ -31,45 +23,25 @@ struct tally {
 
 static struct tally tallies[MECHANISMS][SUBJECTS];
 
-static struct options parse(int argc, char **argv)
+static struct options parse(int argc, char **argv, const char **disk)
 {
 	static const struct option long_options[] = {
-		{ "kind", required_argument, NULL, 'k' }, { "calls", required_argument, NULL, 'c' },
-		{ "mechanisms", required_argument, NULL, 'm' },
-		{ "sizes", required_argument, NULL, 'n' },
-		{ "repeats", required_argument, NULL, 'r' },
-		{ "seed", required_argument, NULL, 's' },
-		{ "directory", required_argument, NULL, 'd' },
-		{ "disk", required_argument, NULL, 'f' }, { NULL, 0, NULL, 0 },
+		OPTIONS_SHARED, { "disk", required_argument, NULL, 'f' }, { NULL, 0, NULL, 0 },
 	};
 	struct options options = {
 		.kind = MEASURE_MEASURED, .calls = "nosys,getpid,getppid,read1,read4k,write1,stat",
-		.mechanisms = "plain,plain-int,batch,batch-int,batch-plain,io_uring,io_uring-sqpoll",
-		.directory = "/dev/shm/batch-size", .repeats = 5, .seed = 1, .sizes = { 32 },
-		.size_count = 1,
+		.mechanisms = "plain,plain-int,batch,batch-int,batch-plain,io_uring,"
+			      "io_uring-sqpoll",
+		.directory = "/dev/shm/batch-size", .polled = "getppid,read1", .repeats = 5,
+		.seed = 1, .sizes = { 32 }, .size_count = 1,
 	};
-	int option;
+	int letter;
 
-	while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-		switch (option) {
-		case 'k': options.kind = measure_parse_kind(optarg); break;
-		case 'c': options.calls = optarg; break;
-		case 'm': options.mechanisms = optarg; break;
-		case 'd': options.directory = optarg; break;
-		case 'f': options.disk = optarg; break;
-		case 'n':
-			options.size_count = measure_parse_numbers(optarg, options.sizes,
-								   SUBJECT_BATCH_MAX);
-			break;
-		case 'r':
-			options.repeats = (unsigned int)measure_parse_number("--repeats", optarg,
-									     REPEATS_MAX);
-			break;
-		case 's': options.seed = measure_parse_number("--seed", optarg, UINT32_MAX); break;
-		default: measure_fail("usage: batch-size [--kind counted|measured] [--calls LIST] "
-				      "[--mechanisms LIST] [--sizes LIST] [--repeats N] "
-				      "[--seed N] [--directory DIR] [--disk DIR]");
-		}
+	while ((letter = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
+		if (letter == 'f')
+			*disk = optarg;
+		else if (!options_take(&options, letter, optarg, SUBJECT_BATCH_MAX))
+			measure_fail("usage: batch-size " OPTIONS_SHARED_USAGE " [--disk DIR]");
 	}
 	return options;
 }
@@ -200,7 +172,9 @@ static void run_subject(const struct options *options, struct bench *bench, enum
 	unsigned int mechanisms[MECHANISMS], count = 0;
 
 	for (unsigned int m = 0; m < MECHANISMS; m++)
-		if (bench->open[m] && bench_runner((enum mechanism)m, subject))
+		if (bench->open[m] && bench_runner((enum mechanism)m, subject) &&
+		    (m != URING_SQPOLL ||
+		     measure_list_has(options->polled, subject_name(subject))))
 			mechanisms[count++] = m;
 	for (unsigned int s = 0; s < options->size_count; s++) {
 		unsigned int n = options->sizes[s];
@@ -230,14 +204,16 @@ static void print_checks(const struct bench *bench)
 			printf("{\"check\": \"%s.%s\", \"made\": %lu, \"executed\": %lu, "
 			       "\"batches\": %lu, \"crossings\": %lu}\n",
 			       subject_name((enum subject)s),
-			       label((enum mechanism)m, (enum subject)s), tally->made, tally->executed, tally->batches, tally->crossings);
+			       label((enum mechanism)m, (enum subject)s), tally->made,
+			       tally->executed, tally->batches, tally->crossings);
 		}
 	}
 }
 
 int main(int argc, char **argv)
 {
-	struct options options = parse(argc, argv);
+	const char *disk = NULL;
+	struct options options = parse(argc, argv, &disk);
 	struct bench bench = { 0 };
 	struct statfs filesystem;
 	unsigned int done = 0, total = 0;
@@ -245,7 +221,7 @@ int main(int argc, char **argv)
 	measure_pin(0);
 	measure_seed(options.seed);
 	measure_calibrate(options.kind);
-	bench.fixture = fixture_create(options.directory, options.disk);
+	bench.fixture = fixture_create(options.directory, disk);
 	bench_open(&bench, options.mechanisms);
 	if (statfs(options.directory, &filesystem))
 		measure_fail("statfs %s", options.directory);

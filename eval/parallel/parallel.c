@@ -1,85 +1,69 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * parallel.c - the workload of experiment parallel: 127 requests, K a notify, by every mechanism
- * and for several numbers of workers, one row of JSON a measurement; then the slow reads. It owns
- * the order of things and the checks; spec.py decides what to run and makes figures of the rows.
+ * and for several numbers of workers, one row of JSON a measurement; or, with a slow device, the
+ * reads of that. It owns the order of things and the checks; spec.py decides what to run and makes
+ * figures of the rows.
  */
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "measure.h"
+#include "options.h"
 #include "requests.h"
 #include "slow_read.h"
 
-#define REPEATS_MAX 1000
 #define TICK_RETRIES 20
 #define SETTLE_US 2000		/* a counted run begins with every worker asleep */
+#define SPIN_US 200		/* how long an idle worker watches for requests, measured runs */
+#define SLOW_WORKERS 4		/* workers for the slow reads */
 #define WORKER_CPU 1		/* measured runs: requester on CPU 0, workers on CPU 1 */
 
-struct options {
-	enum measure_kind kind;
-	const char *calls, *mechanisms, *directory, *device;
-	unsigned int sizes[MEASURE_LIST_MAX], size_count;
+/* Beside the options that all workloads share. */
+struct plan {
+	struct options options;
+	const char *device;		/* block device for slow reads, or NULL */
 	unsigned int workers[MEASURE_LIST_MAX], worker_count;
-	unsigned int repeats, slow_repeats, done;
-	uint64_t seed;
+	unsigned int slow_repeats, done;
 };
 
 struct tally {
 	uint64_t made, executed, crossings;
 };
 
-static const struct option long_options[] = {
-	{ "kind", required_argument, NULL, 'k' }, { "calls", required_argument, NULL, 'c' },
-	{ "mechanisms", required_argument, NULL, 'm' }, { "sizes", required_argument, NULL, 'n' },
-	{ "workers", required_argument, NULL, 'w' }, { "repeats", required_argument, NULL, 'r' },
-	{ "seed", required_argument, NULL, 's' }, { "directory", required_argument, NULL, 'd' },
-	{ "slow-device", required_argument, NULL, 'b' },
-	{ "slow-repeats", required_argument, NULL, 'q' }, { NULL, 0, NULL, 0 },
-};
-
-static struct options parse(int argc, char **argv)
+static struct plan parse(int argc, char **argv)
 {
-	struct options options = {
-		.kind = MEASURE_MEASURED, .calls = "gettid,read1_disk", .directory = "/dev/shm",
-		.mechanisms = "plain,batch,psc,psc-plain,io_uring,io_uring-sqpoll",
-		.sizes = { 16 }, .size_count = 1, .workers = { 1 }, .worker_count = 1,
-		.repeats = 5, .slow_repeats = 3, .seed = 1,
+	static const struct option long_options[] = {
+		OPTIONS_SHARED, { "workers", required_argument, NULL, 'w' },
+		{ "slow-device", required_argument, NULL, 'b' },
+		{ "slow-repeats", required_argument, NULL, 'q' }, { NULL, 0, NULL, 0 },
 	};
-	int option;
+	struct plan plan = {
+		.options = {
+			.kind = MEASURE_MEASURED, .calls = "gettid,read1_disk",
+			.mechanisms = "plain,batch,psc,psc-plain,io_uring,io_uring-sqpoll",
+			.directory = "/dev/shm", .polled = "gettid,read1_disk", .repeats = 5,
+			.seed = 1, .sizes = { 16 }, .size_count = 1,
+		},
+		.workers = { 1 }, .worker_count = 1, .slow_repeats = 3,
+	};
+	int letter;
 
-	while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-		switch (option) {
-		case 'k': options.kind = measure_parse_kind(optarg); break;
-		case 'c': options.calls = optarg; break;
-		case 'm': options.mechanisms = optarg; break;
-		case 'd': options.directory = optarg; break;
-		case 'b': options.device = optarg; break;
-		case 'n':
-			options.size_count = measure_parse_numbers(optarg, options.sizes, REQUESTS);
-			break;
-		case 'w':
-			options.worker_count = measure_parse_numbers(optarg, options.workers,
-								     WORKERS_MAX);
-			break;
-		case 'r':
-			options.repeats = (unsigned int)measure_parse_number("--repeats", optarg,
-									     REPEATS_MAX);
-			break;
-		case 'q':
-			options.slow_repeats = (unsigned int)measure_parse_number(
-				"--slow-repeats", optarg, REPEATS_MAX);
-			break;
-		case 's': options.seed = measure_parse_number("--seed", optarg, UINT32_MAX); break;
-		default: measure_fail("usage: parallel [--kind counted|measured] [--calls LIST] "
-				      "[--mechanisms LIST] [--sizes LIST] [--workers LIST] "
-				      "[--repeats N] [--seed N] [--directory DIR] "
-				      "[--slow-device PATH] [--slow-repeats N]");
-		}
+	while ((letter = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
+		if (letter == 'b')
+			plan.device = optarg;
+		else if (letter == 'w')
+			plan.worker_count = measure_parse_numbers(optarg, plan.workers,
+								  WORKERS_MAX);
+		else if (letter == 'q')
+			plan.slow_repeats = (unsigned int)measure_parse_number(
+				"--slow-repeats", optarg, OPTIONS_REPEATS_MAX);
+		else if (!options_take(&plan.options, letter, optarg, REQUESTS))
+			measure_fail("usage: parallel " OPTIONS_SHARED_USAGE " [--workers LIST] "
+				     "[--slow-device PATH] [--slow-repeats N]");
 	}
-	return options;
+	return plan;
 }
 
 static bool run_checked(const struct options *options, struct desk *desk, enum mechanism mechanism,
@@ -93,9 +77,10 @@ static bool run_checked(const struct options *options, struct desk *desk, enum m
 		usleep(SETTLE_US);
 	counts = desk_stats(desk, mechanism, &before);
 	clean = measure_once(options->kind, desk_runner(mechanism, subject), run, value);
-	if (run->bad)
-		measure_fail("%s by %s, K = %u: a request failed or returned a wrong result",
-			     subject_name(subject), mechanism_name(mechanism), run->k);
+	if (run->wrong)
+		measure_fail("%s by %s, %u workers, K = %u: wrong: %s (%ld)", subject_name(subject),
+			     mechanism_name(mechanism), run->crew, run->k, run->wrong,
+			     run->wrong_value);
 	if (subject == READ1)
 		desk_check(desk, mechanism, run->k);
 	tally->made += REQUESTS;
@@ -174,7 +159,8 @@ static void run_subject(const struct options *options, struct desk *desk, enum s
 	unsigned int mechanisms[MECHANISMS], count = 0;
 
 	for (unsigned int m = 0; m < MECHANISMS; m++)
-		if (desk->open[m])
+		if (desk->open[m] && (m != URING_SQPOLL ||
+				      measure_list_has(options->polled, subject_name(subject))))
 			mechanisms[count++] = m;
 	for (unsigned int s = 0; s < options->size_count; s++) {
 		for (unsigned int repeat = 0; repeat < options->repeats; repeat++) {
@@ -210,25 +196,29 @@ static void print_checks(const struct desk *desk, unsigned int workers,
 }
 
 /* All mechanisms with the first number of workers; for the others only what workers change. */
-static void run_workers(struct options *options, unsigned int index)
+static void run_workers(struct plan *plan, unsigned int index)
 {
 	struct tally tallies[MECHANISMS][SUBJECTS] = { 0 };
+	const struct options *options = &plan->options;
+	unsigned int subjects = 0;
 	bool counted = options->kind == MEASURE_COUNTED;
 	struct desk_config config = {
 		.wanted = options->mechanisms, .only_workers = index > 0,
-		.directory = options->directory, .workers = options->workers[index],
-		.spin_us = counted ? 0 : TL_SPIN_US_MAX, .worker_cpu = counted ? -1 : WORKER_CPU,
+		.directory = options->directory, .workers = plan->workers[index],
+		.spin_us = counted ? 0 : SPIN_US, .worker_cpu = counted ? -1 : WORKER_CPU,
 		.idle_workers = counted,
 	};
 	static struct desk desk;
 
 	memset(&desk, 0, sizeof(desk));
 	desk_open(&desk, &config);
+	for (unsigned int s = 0; s < SUBJECTS; s++)
+		subjects += measure_list_has(options->calls, subject_name((enum subject)s));
 	for (unsigned int s = 0; s < SUBJECTS; s++) {
 		if (!measure_list_has(options->calls, subject_name((enum subject)s)))
 			continue;
 		run_subject(options, &desk, (enum subject)s, tallies);
-		measure_progress(++options->done, options->worker_count * SUBJECTS);
+		measure_progress(++plan->done, plan->worker_count * subjects);
 	}
 	print_checks(&desk, config.workers, tallies);
 	desk_close(&desk);
@@ -236,15 +226,15 @@ static void run_workers(struct options *options, unsigned int index)
 
 int main(int argc, char **argv)
 {
-	struct options options = parse(argc, argv);
+	struct plan plan = parse(argc, argv);
 
 	measure_pin(0);
-	measure_seed(options.seed);
-	measure_calibrate(options.kind);
-	for (unsigned int w = 0; w < options.worker_count; w++)
-		run_workers(&options, w);
-	if (options.device)
-		slow_read(options.device, 4, options.slow_repeats);
+	measure_seed(plan.options.seed);
+	measure_calibrate(plan.options.kind);
+	for (unsigned int w = 0; !plan.device && w < plan.worker_count; w++)
+		run_workers(&plan, w);
+	if (plan.device)
+		slow_read(plan.device, SLOW_WORKERS, plan.slow_repeats);
 	printf("{\"complete\": true}\n");
 	return 0;
 }

@@ -51,6 +51,14 @@ static uint64_t read_offset(unsigned int j)
 
 /* ---- The measured loops ------------------------------------------------------------------- */
 
+INLINED void note_wrong(struct run *run, bool wrong, const char *what, long value)
+{
+	if (__builtin_expect(wrong, 0) && !run->wrong) {
+		run->wrong = what;
+		run->wrong_value = value;
+	}
+}
+
 INLINED uint32_t call_nr(enum subject subject)
 {
 	return subject == GETTID ? SYS_gettid : SYS_pread64;
@@ -78,7 +86,7 @@ INLINED void run_plain(struct run *run, enum subject subject)
 	}
 	run->submitted = measure_tsc();
 	run->crossings = REQUESTS;
-	run->bad |= wrong != 0;
+	note_wrong(run, wrong != 0, "a result or a count of results", (long)wrong);
 }
 
 INLINED void run_batch(struct run *run, enum subject subject)
@@ -103,7 +111,7 @@ INLINED void run_batch(struct run *run, enum subject subject)
 			wrong |= tl_batch_result(batch, (unsigned int)(first + i)) ^ expected;
 	}
 	run->submitted = measure_tsc();
-	run->bad |= wrong != 0;
+	note_wrong(run, wrong != 0, "a result or a count of results", (long)wrong);
 }
 
 INLINED bool is_worker(struct crew *crew, int64_t tid)
@@ -129,8 +137,11 @@ INLINED int64_t await_result(struct run *run, struct tl_psc *psc, unsigned int s
 			__builtin_ia32_pause();
 	}
 	while (!tl_psc_result(psc, slot, &result)) {
-		if (tl_psc_wait(psc, 0) < 0) {
-			run->bad = true;
+		int error = tl_psc_wait(psc, 0);
+
+		/* Other parts of the kernel (a ring of io_uring that goes away) interrupt, too. */
+		if (error < 0 && error != -EINTR) {
+			note_wrong(run, true, "waiting", error);
 			return 0;
 		}
 	}
@@ -141,7 +152,7 @@ INLINED void run_psc(struct run *run, struct crew *crew, enum subject subject)
 {
 	struct desk *desk = run->desk;
 	struct tl_psc *psc = crew->psc;
-	int slots[REQUESTS];
+	int slots[REQUESTS], error;
 
 	run->began = measure_tsc();
 	for (unsigned int j = 0; j < REQUESTS; ) {
@@ -152,18 +163,21 @@ INLINED void run_psc(struct run *run, struct crew *crew, enum subject subject)
 		for (; j < end; j++)
 			slots[j] = tl_psc_add(psc, call_nr(subject),
 					      CALL_ARGUMENTS(subject, desk, j));
-		run->bad |= tl_psc_notify(psc) < 0;
+		error = tl_psc_notify(psc);
+		note_wrong(run, error < 0, "a notify", error);
 	}
 	run->submitted = measure_tsc();
 	for (unsigned int j = 0; j < REQUESTS; j++) {
 		int64_t result;
 
 		if (slots[j] < 0) {
-			run->bad = true;
+			note_wrong(run, true, "adding a request", slots[j]);
 			continue;
 		}
 		result = await_result(run, psc, (unsigned int)slots[j]);
-		run->bad |= subject == GETTID ? !is_worker(crew, result) : result != 1;
+		note_wrong(run, subject == GETTID ? !is_worker(crew, result) : result != 1,
+			   subject == GETTID ? "a thread that is no worker" : "a result",
+			   (long)result);
 	}
 }
 
@@ -188,7 +202,7 @@ INLINED struct io_uring_sqe *next_sqe(struct io_uring *ring)
 
 INLINED void run_uring(struct run *run, struct io_uring *ring, enum subject subject, bool polled)
 {
-	int expected = subject == GETTID ? 0 : 1;
+	int expected = subject == GETTID ? 0 : 1, error;
 	struct io_uring_cqe *cqe;
 	unsigned int head, seen = 0;
 
@@ -200,7 +214,8 @@ INLINED void run_uring(struct run *run, struct io_uring *ring, enum subject subj
 			end = REQUESTS;
 		for (; j < end; j++)
 			prepare(next_sqe(ring), run->desk, subject, j);
-		run->bad |= io_uring_submit(ring) < 0;
+		error = io_uring_submit(ring);
+		note_wrong(run, error < 0, "submitting", error);
 		run->crossings++;
 	}
 	run->submitted = measure_tsc();
@@ -211,15 +226,16 @@ INLINED void run_uring(struct run *run, struct io_uring *ring, enum subject subj
 			__builtin_ia32_pause();
 	}
 	if (io_uring_cq_ready(ring) < REQUESTS) {
-		run->bad |= io_uring_submit_and_wait(ring, REQUESTS) < 0;
+		error = io_uring_submit_and_wait(ring, REQUESTS);
+		note_wrong(run, error < 0, "waiting", error);
 		run->crossings++;
 	}
 	io_uring_for_each_cqe(ring, head, cqe) {
-		run->bad |= cqe->res != expected;
+		note_wrong(run, cqe->res != expected, "a result", cqe->res);
 		seen++;
 	}
 	io_uring_cq_advance(ring, seen);
-	run->bad |= seen != REQUESTS;
+	note_wrong(run, seen != REQUESTS, "the number of results", seen);
 }
 
 #define RUNNERS(subject) \

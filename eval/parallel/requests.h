@@ -65,7 +65,8 @@ struct run {
 	bool may_spin;		/* wait by looking at results before sleeping */
 	uint64_t began, submitted;	/* counter: before the first request, after the last */
 	unsigned int crossings;	/* entries into the kernel, where the run itself makes them */
-	bool bad;
+	const char *wrong;	/* what went wrong, or NULL */
+	long wrong_value;	/* ... and what it was instead */
 };
 
 typedef void (*runner)(void *run);

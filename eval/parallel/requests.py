@@ -7,6 +7,7 @@ themselves are made by the C program beside it; slow_read.py shares its measured
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -27,6 +28,9 @@ REPEATS = {"counted": 5, "measured": 25}
 QUICK_REPEATS = {"counted": 3, "measured": 7}
 TIMEOUT_S = 900.0
 GUEST_PROGRAM = "/bin/parallel"
+ATTEMPTS = 3
+AGREED = 0.5
+"""Rounds agree when the middle half of them lies within this share of the median."""
 BEST_FROM = 16
 """The paper's best is claimed from this many requests a notify on."""
 
@@ -43,24 +47,16 @@ def guest_command(**options: object) -> list[str]:
 
 
 def collect(run: Collection) -> None:
-    """One boot that counts on one CPU, one that measures on two."""
+    """One boot that counts on one CPU; one that measures on two, again where rounds disagree."""
     sizes = ",".join(str(n) for n in (QUICK_SIZES if run.quick else SIZES))
     repeats = QUICK_REPEATS if run.quick else REPEATS
     files = ((workload("parallel"), GUEST_PROGRAM),)
+    modules = guest_disk.modules(run.kernel, run.progress)
     counted = LabConfig(
-        kernel=run.kernel,
-        cpus=1,
-        icount=True,
-        files=files,
-        modules=guest_disk.modules(run.kernel, run.progress),
-        timeout_s=TIMEOUT_S,
+        kernel=run.kernel, cpus=1, icount=True, files=files, modules=modules, timeout_s=TIMEOUT_S
     )
     measured = LabConfig(
-        kernel=run.kernel,
-        cpus=2,
-        files=files,
-        modules=guest_disk.modules(run.kernel, run.progress),
-        timeout_s=TIMEOUT_S,
+        kernel=run.kernel, cpus=2, files=files, modules=modules, timeout_s=TIMEOUT_S
     )
     run.boot(
         "counted",
@@ -73,19 +69,38 @@ def collect(run: Collection) -> None:
             seed=3,
         ),
     )
-    run.boot(
-        "measured",
-        measured,
-        guest_command(
-            kind="measured",
-            mechanisms=MEASURED_MECHANISMS,
-            sizes=sizes,
-            workers=",".join(str(w) for w in WORKERS),
-            calls="gettid" if run.quick else "gettid,read1_disk",
-            repeats=repeats["measured"],
-            seed=3,
-        ),
-    )
+    for attempt in range(ATTEMPTS):
+        rows = run.boot(
+            f"measured-{attempt + 1}",
+            measured,
+            guest_command(
+                kind="measured",
+                mechanisms=MEASURED_MECHANISMS,
+                sizes=sizes,
+                workers=",".join(str(w) for w in WORKERS),
+                calls="gettid" if run.quick else "gettid,read1_disk",
+                polled="gettid",
+                repeats=repeats["measured"],
+                seed=3,
+            ),
+        )
+        if disagreement(rows) <= AGREED:
+            break
+
+
+def disagreement(rows: Sequence[Row]) -> float:
+    """How far rounds differ: of the interquartile ranges of psc, in medians, the middle one."""
+    found = paired(rows, "gettid", "psc").values()
+    return statistics.median(one.spread / one.median for one in found)
+
+
+def quietest(rows: Sequence[Row]) -> list[Row]:
+    """The measured rows of the boot whose rounds agree best; it is chosen by that alone."""
+    boots: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.get("kind") == "measured":
+            boots[row["boot"]].append(row)
+    return min(boots.values(), key=disagreement)
 
 
 def placed(row: Row) -> Key:
@@ -175,6 +190,7 @@ def requester_break_even(free: Mapping[Key, Samples]) -> int | None:
 
 
 def analyse(raw: Raw) -> Findings:
+    quiet = quietest(raw.rows)
     total = select(raw.rows, "counted", "total", "value")
     free = select(raw.rows, "counted", "submit", "value")
     crossings = select(raw.rows, "counted", "total", "crossings")
@@ -182,9 +198,9 @@ def analyse(raw: Raw) -> Findings:
         counted_metrics(total, "instructions")
         | counted_metrics(free, "requester-instructions")
         | counted_metrics(crossings, "crossings")
-        | measured_metrics(raw.rows)
+        | measured_metrics(quiet)
     )
-    ratios = paired(raw.rows, "gettid", "psc")
+    ratios = paired(quiet, "gettid", "psc")
     for name, n, kind in (
         ("break_even", break_even(ratios), "measured"),
         ("requester_break_even", requester_break_even(free), "counted"),
@@ -214,11 +230,12 @@ def worker_note(total: Mapping[Key, Samples], free: Mapping[Key, Samples]) -> st
 def noise_note(ratios: Mapping[int, fit.Summary]) -> str:
     """A warning where rounds differ so much that the median says little."""
     n, worst = max(ratios.items(), key=lambda item: item[1].spread / item[1].median)
-    if worst.spread < 0.5 * worst.median:
+    if worst.spread < AGREED * worst.median:
         return ""
     return (
-        f"Rounds differ widely (at {n} a notify the quartiles are {worst.low:.2f} and "
-        f"{worst.high:.2f}): this host had other work."
+        f"This host had other work: rounds differ widely, even in the most even of up to "
+        f"{ATTEMPTS} boots (at {n} a notify the quartiles are {worst.low:.2f} and "
+        f"{worst.high:.2f})."
     )
 
 
@@ -268,9 +285,10 @@ FIGURE_3 = ("psc", "psc-w2", "psc-w4", "psc-plain", "batch", "io_uring-nop", "io
 
 
 def figures(raw: Raw) -> tuple[Figure | Table, ...]:
+    quiet = quietest(raw.rows)
     series = []
     for mechanism in FIGURE_3:
-        found = sorted(paired(raw.rows, "gettid", mechanism).items())
+        found = sorted(paired(quiet, "gettid", mechanism).items())
         if found:
             series.append(
                 Series(
@@ -324,14 +342,14 @@ def requester_figure(free: Mapping[Key, Samples]) -> Figure:
 def served_table(rows: Sequence[Row]) -> Table:
     crews: dict[int, list[str]] = defaultdict(list)
     for row in rows:
-        if "served" in row and str(row.get("boot", "")).endswith("measured"):
+        if "served" in row and row["boot"].endswith("measured-1"):
             crews[row["workers"]].append(str(row["served"]))
     return Table(
         id="served",
         title="Who served: gettid requests by worker",
         columns=("workers", "requests served by each"),
         rows=tuple((str(workers), ", ".join(counts)) for workers, counts in crews.items()),
-        caption="From the results of gettid itself, all measured runs together.",
+        caption="From the results of gettid itself, all runs of the first measured boot together.",
         kind="measured",
     )
 

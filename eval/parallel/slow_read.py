@@ -41,7 +41,7 @@ def collect(run: Collection) -> None:
         timeout_s=TIMEOUT_S,
     )
     repeats = QUICK_REPEATS if run.quick else REPEATS
-    options = {"calls": "none", "slow-device": DEVICE, "slow-repeats": str(repeats), "seed": "7"}
+    options = {"slow-device": DEVICE, "slow-repeats": str(repeats), "seed": "7"}
     run.boot(
         "measured",
         config,
