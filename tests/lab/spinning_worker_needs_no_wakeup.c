@@ -1,8 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Requests that follow each other within spin_us are served without waking anybody. */
+/*
+ * Requests that follow each other within spin_us are served without waking anybody. A worker spins
+ * on a CPU of its own only, so it gets one.
+ */
+#include <sched.h>
+
 #include "ring.h"
 
 #define REQUESTS 2000u
+
+static void pin(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	MUST(sched_setaffinity(0, sizeof(set), &set));
+}
 
 int main(void)
 {
@@ -12,7 +26,9 @@ int main(void)
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
 		SKIP("needs two CPUs: on one nobody can notify a spinning worker");
-	worker_start(&worker, &ring);
+	pin(1);
+	worker_start(&worker, &ring); /* inherits the CPU */
+	pin(0);
 	for (unsigned int i = 0; i < REQUESTS; i++) {
 		ring_put(&ring, 0, SYS_getpid);
 		ring_submit(&ring, 0);
