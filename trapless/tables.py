@@ -29,8 +29,9 @@ UNIT_TEXT = {
 # What a subject is called where there is room; others are called by their name.
 SUBJECT_TEXT = {
     "nosys": "a call that does nothing (no such number)",
-    "read1": "read of 1 B from the page cache",
-    "read4k": "read of 4 KB from the page cache",
+    "read1": "read of 1 B, cached, tmpfs",
+    "read4k": "read of 4 KB, cached, tmpfs",
+    "read1_disk": "read of 1 B, cached, ext4",
     "write1": "write of 1 B to /dev/null",
     "stat": "stat of a file",
 }
