@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from trapless import kernels
+from trapless.stock import kernels
 
 DEFAULT_KERNELS = kernels.SUPPORTED[0].name
 

@@ -23,10 +23,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trapless import abi, apt_sources, debug_kernel, host_module, kernels, qemu
+from trapless import abi
 from trapless.console import Silent, TraplessError
-from trapless.kernel import load
 from trapless.paths import cache_dir, repo_root
+from trapless.stock import apt_sources, debug_kernel, host_module, kernels
+from trapless.stock.kernel import load
+from trapless.vm import qemu
 
 KERNEL_BYTES = 1_300_000_000  # one unpacked kernel with its own build tools, the largest
 MEMORY_BYTES = 2 << 30  # a guest of the default size, and room for QEMU and a build

@@ -116,7 +116,7 @@ def lab(
     trapless lab -- cat /proc/modules
     trapless lab --icount -- /bin/true
     """
-    from trapless import lab as part
+    from trapless.vm import lab as part
 
     with ConsoleProgress() as progress:
         config = part.LabConfig(
@@ -146,7 +146,7 @@ def module() -> None:
 @module.command("build")
 def module_build() -> None:
     """Build trapless.ko for the running kernel and print its path."""
-    from trapless import host_module
+    from trapless.stock import host_module
 
     with ConsoleProgress() as progress:
         path = host_module.build(progress)
@@ -157,7 +157,7 @@ def module_build() -> None:
 @click.argument("parameters", nargs=-1, metavar="[NAME=VALUE]...")
 def module_load(parameters: tuple[str, ...]) -> None:
     """Load the module into the running kernel (needs root), with parameters of the module."""
-    from trapless import host_module
+    from trapless.stock import host_module
 
     with ConsoleProgress() as progress:
         host_module.load(progress, parameters)
@@ -166,7 +166,7 @@ def module_load(parameters: tuple[str, ...]) -> None:
 @module.command("unload")
 def module_unload() -> None:
     """Remove the module from the running kernel (needs root; refused while in use)."""
-    from trapless import host_module
+    from trapless.stock import host_module
 
     with ConsoleProgress() as progress:
         host_module.unload(progress)
@@ -192,8 +192,9 @@ def evaluate(
     Without NAME: all of them. Exits 0 when every run completed and every self-check passed;
     a claim that does not hold is a result, not a failure.
     """
-    from trapless import evaluate as part
-    from trapless import experiments, text_report
+    from trapless.measure import evaluate as part
+    from trapless.measure import experiments
+    from trapless.reporting import text_report
 
     if list_only:
         click.echo("\n".join(experiments.names()))
@@ -220,9 +221,9 @@ def report(directory: Path, readme: Path | None) -> None:
 
     Nothing is measured; the guest is not needed.
     """
-    from trapless import readme as readme_part
-    from trapless import report as part
-    from trapless import text_report
+    from trapless.reporting import readme as readme_part
+    from trapless.reporting import report as part
+    from trapless.reporting import text_report
 
     with ConsoleProgress() as progress:
         made = part.write(directory, progress)
@@ -233,7 +234,7 @@ def report(directory: Path, readme: Path | None) -> None:
 
 def default_kernel() -> str:
     """The kernel that is meant where none is named: the first, oldest supported one."""
-    from trapless import kernels
+    from trapless.stock import kernels
 
     return kernels.SUPPORTED[0].name
 

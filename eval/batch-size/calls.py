@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from trapless import claims, fit, guest_disk
-from trapless.collect import Collection, Row
 from trapless.console import TraplessError
-from trapless.experiments import Findings, Part, Raw, workload
-from trapless.figures import Figure, Series, Table
-from trapless.lab import LabConfig
-from trapless.results import Claim, Metric
+from trapless.measure import fit
+from trapless.measure.collect import Collection, Row
+from trapless.measure.experiments import Findings, Part, Raw, workload
+from trapless.reporting import claims
+from trapless.reporting.figures import Figure, Series, Table
+from trapless.reporting.results import Claim, Metric
+from trapless.vm import guest_disk
+from trapless.vm.lab import LabConfig
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 QUICK_SIZES = (1, 2, 3, 4, 8, 16, 32, 128)

@@ -3,7 +3,7 @@
 without the module.
 
 Owns the tree, the commands, the comparison of their output, and the figures made of the counts.
-Counting is trapless/crossings.py's business.
+Counting is trapless/measure/crossings.py's business.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trapless import crossings, kernels
-from trapless.collect import Collection, Row
 from trapless.console import TraplessError
-from trapless.crossings import Command, Counts, Key
-from trapless.experiments import Findings, Part, Raw, workload
-from trapless.figures import Figure, Table
-from trapless.lab import LabConfig
+from trapless.measure import crossings
+from trapless.measure.collect import Collection, Row
+from trapless.measure.crossings import Command, Counts, Key
+from trapless.measure.experiments import Findings, Part, Raw, workload
 from trapless.paths import repo_root
-from trapless.results import Metric
+from trapless.reporting.figures import Figure, Table
+from trapless.reporting.results import Metric
+from trapless.stock import kernels
+from trapless.vm.lab import LabConfig
 
 REPEATS, QUICK_REPEATS = 5, 2
 TIMEOUT_S = 600.0

@@ -11,12 +11,12 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from trapless import claims
-from trapless.collect import Collection, Row
-from trapless.experiments import Findings, Part, Raw, workload
-from trapless.figures import Figure, Table
-from trapless.lab import LabConfig
-from trapless.results import Claim, Metric
+from trapless.measure.collect import Collection, Row
+from trapless.measure.experiments import Findings, Part, Raw, workload
+from trapless.reporting import claims
+from trapless.reporting.figures import Figure, Table
+from trapless.reporting.results import Claim, Metric
+from trapless.vm.lab import LabConfig
 
 DELAY_NS = 50_000_000
 DEVICE = "/dev/nullb0"

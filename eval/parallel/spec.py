@@ -6,7 +6,7 @@ Owns the words of the experiment; its parts own what is run and what is made of 
 
 from __future__ import annotations
 
-from trapless.experiments import Spec, load_part
+from trapless.measure.experiments import Spec, load_part
 
 SPEC = Spec(
     name="parallel",

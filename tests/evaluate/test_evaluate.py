@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from trapless import experiments, results
+from trapless.measure import experiments
+from trapless.reporting import results
 
 ROOT = Path(__file__).resolve().parents[2]
 MINUTES = 60

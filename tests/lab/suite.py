@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tests.lab.verdict import Outcome
-from trapless import kbuild, kernels, lab
 from trapless.console import Progress, TraplessError
+from trapless.stock import kbuild, kernels
+from trapless.vm import lab
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent

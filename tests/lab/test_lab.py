@@ -7,7 +7,7 @@ import pytest
 
 from tests.lab.suite import Suite
 from tests.lab.verdict import judge
-from trapless.splats import splats
+from trapless.vm.splats import splats
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(0)]  # the lab's own limits apply
 

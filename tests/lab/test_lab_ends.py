@@ -18,8 +18,9 @@ from pathlib import Path
 import pytest
 
 from tests.lab.command import LIMIT_S, ROOT, own_vms, run_lab, wait_until
-from trapless import kbuild, kernels, lab
 from trapless.console import Silent, TraplessError
+from trapless.stock import kbuild, kernels
+from trapless.vm import lab
 
 NOBODY = 65534
 
@@ -132,7 +133,7 @@ def traces(tmp_path: Path) -> Iterator[tuple[str, dict[str, str], Path]]:
 def started(mark: str, environment: dict[str, str], running: bool) -> subprocess.Popen[bytes]:
     """A launcher whose VM is booting, or whose command is running."""
     code = (
-        "from trapless import cli, lab, qemu\n"
+        "from trapless import cli\nfrom trapless.vm import lab, qemu\n"
         "plain = qemu.kernel_command_line\n"
         f"qemu.kernel_command_line = lambda machine: plain(machine) + ' {mark}'\n"
         "cli.main()\n"
@@ -204,7 +205,9 @@ def test_verbose_shows_the_kernels_log():
 AS_NOBODY = """
 import os, sys
 from pathlib import Path
-from trapless import cli, kbuild, kernels, lab
+from trapless import cli
+from trapless.stock import kbuild, kernels
+from trapless.vm import lab
 from trapless.console import Silent
 kernel = kernels.resolve(kernels.SUPPORTED[0].name, Silent())
 kernels.resolve = lambda name, progress: kernel

@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 
 from tests.trees import grow
-from trapless import crossings, lab
-from trapless.collect import RowStream
 from trapless.console import Silent
-from trapless.crossings import Command
+from trapless.measure import crossings
+from trapless.measure.collect import RowStream
+from trapless.measure.crossings import Command
+from trapless.vm import lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 

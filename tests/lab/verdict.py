@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from trapless.splats import splats
+from trapless.vm.splats import splats
 
 EXIT_SKIP = 77
 

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from trapless.apt_sources import Mirror
+from trapless.stock.apt_sources import Mirror
 
 TOOLS = ("apt-get", "dpkg-deb", "gpg", "gpgv")
 COMPONENT = "main/binary-amd64"

@@ -53,7 +53,7 @@ def test_help_is_quick_and_imports_no_part():
     began = time.monotonic()
     code = (
         "import sys; from trapless import cli; "
-        "print([m for m in sys.modules if m in ('matplotlib', 'jinja2', 'trapless.lab')])"
+        "print([m for m in sys.modules if m in ('matplotlib', 'jinja2', 'trapless.vm.lab')])"
     )
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert run.stdout == "[]\n"
@@ -93,7 +93,8 @@ def test_an_error_is_one_message_and_status_1(tmp_path):
 
 STANDIN = """
 import sys, time
-from trapless import cli, evaluate
+from trapless import cli
+from trapless.measure import evaluate
 def run(*_, **__):
     try:
         print("running", flush=True)
@@ -123,7 +124,7 @@ def test_a_signal_ends_with_its_status_after_cleaning_up(number, status, word):
 
 def test_a_reader_that_leaves_early_is_no_error():
     code = (
-        "import os, sys; from trapless import cli, experiments; "
+        "import os, sys; from trapless import cli; from trapless.measure import experiments; "
         "experiments.names = lambda: ('name',) * 100000; "
         "sys.argv = ['trapless', 'evaluate', '--list']; cli.main()"
     )
@@ -135,7 +136,7 @@ def test_a_reader_that_leaves_early_is_no_error():
 
 
 def test_options_after_the_labs_command_are_the_commands(monkeypatch):
-    from trapless import lab
+    from trapless.vm import lab
 
     seen = []
 

@@ -13,8 +13,9 @@ import json
 
 import pytest
 
-from trapless import collect, lab
 from trapless.console import Silent, TraplessError
+from trapless.measure import collect
+from trapless.vm import lab
 
 ROW = {"mechanism": "plain", "call": "getpid", "n": 1, "kind": "counted", "value": 5, "ops": 1}
 GOOD = [ROW, {"check": "getpid.plain", "made": 512, "executed": 512}, {"complete": True}]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from trapless import crossings, experiments
 from trapless.console import TraplessError
-from trapless.crossings import Command, Counts
+from trapless.measure import crossings, experiments
+from trapless.measure.crossings import Command, Counts
 
 ROOT = Path(__file__).resolve().parents[2]
 PART = experiments.load_module(ROOT / "eval" / "batch-size" / "walk.py")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from trapless import debug_kernel
 from trapless.console import TraplessError
+from trapless.stock import debug_kernel
 
 CONFIG = "".join(f"CONFIG_{option}=y\n" for option in debug_kernel.REQUIRED)
 

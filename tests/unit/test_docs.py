@@ -100,8 +100,8 @@ def test_the_first_program_is_the_example():
 
 
 def test_the_generated_part_of_the_readme_is_what_saved_results_say():
-    from trapless import plot, readme, report, results
     from trapless.console import Silent
+    from trapless.reporting import plot, readme, report, results
 
     text = README.read_text()
     part = text.split(readme.BEGIN + "\n")[1].split(readme.END)[0]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from trapless import elf
 from trapless.console import TraplessError
+from trapless.vm import elf
 
 
 def compiled(folder: Path, name: str, source: str, *flags: str) -> Path:

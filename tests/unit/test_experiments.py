@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from trapless import claims, evaluate, experiments, results
-from trapless.collect import Collection
 from trapless.console import Silent, TraplessError
-from trapless.figures import Figure, Table
+from trapless.measure import evaluate, experiments
+from trapless.measure.collect import Collection
+from trapless.reporting import claims, results
+from trapless.reporting.figures import Figure, Table
 
 DATA = Path(__file__).parents[1] / "data" / "experiments"
 NAMES = ("batch-size", "parallel")
@@ -203,7 +204,9 @@ def offline(monkeypatch):
     """evaluate.run() without building, VMs and drawing: collecting copies the saved data."""
     written = []
     monkeypatch.setattr(evaluate, "build_programs", lambda progress: None)
-    monkeypatch.setattr("trapless.report.write", lambda out, progress: written.append(out))
+    monkeypatch.setattr(
+        "trapless.reporting.report.write", lambda out, progress: written.append(out)
+    )
 
     def collect(spec, directory, *, quick, kernel, progress):
         shutil.copytree(DATA / spec.name, directory, dirs_exist_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from trapless import fit
+from trapless.measure import fit
 
 SIZES = (1, 2, 3, 8, 32, 128)
 

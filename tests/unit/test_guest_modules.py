@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from trapless import guest_modules
 from trapless.console import TraplessError
+from trapless.vm import guest_modules
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from trapless import guest_tree
 from trapless.console import Silent, TraplessError
-from trapless.guest_tree import GuestPlan
-from trapless.initramfs import Initramfs
+from trapless.vm import guest_tree
+from trapless.vm.guest_tree import GuestPlan
+from trapless.vm.initramfs import Initramfs
 
 
 def script(path: Path, text: str, mode: int = 0o755) -> Path:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from trapless import host_module
 from trapless.console import Silent, TraplessError
+from trapless.stock import host_module
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trapless.initramfs import FILE_BYTES_MAX, NAME_BYTES_MAX, Entry, Initramfs
+from trapless.vm.initramfs import FILE_BYTES_MAX, NAME_BYTES_MAX, Entry, Initramfs
 
 
 def unpacked(tree: Initramfs, folder: Path) -> Path:

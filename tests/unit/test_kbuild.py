@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from trapless import kbuild
 from trapless.console import Silent, TraplessError
-from trapless.kernel import Kernel
+from trapless.stock import kbuild
+from trapless.stock.kernel import Kernel
 
 COUNT_AND_BUILD = """\
 modules:

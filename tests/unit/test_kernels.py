@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from debian_repository import Repository, Signer, can_run
 
-from trapless import kernel as kernel_record
-from trapless import kernels, packages
 from trapless.console import Silent, TraplessError
-from trapless.kernels import Kernel, KernelSpec, resolve
+from trapless.stock import kernel as kernel_record
+from trapless.stock import kernels, packages
+from trapless.stock.kernels import Kernel, KernelSpec, resolve
 
 RELEASE = "9.9.1+deb99-amd64"
 COMMON = "linux-headers-9.9.1+deb99-common"

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from trapless import channel
-from trapless.channel import Channel, Phase
+from trapless.vm import channel
+from trapless.vm.channel import Channel, Phase
 
-GUEST = Path(__file__).resolve().parents[2] / "trapless/guest"
+GUEST = Path(__file__).resolve().parents[2] / "trapless/vm/guest"
 SEED = 20
 ROUNDS = 3000
 

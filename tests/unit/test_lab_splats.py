@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from trapless.splats import CONTEXT_LINES_MAX, splats
+from trapless.vm.splats import CONTEXT_LINES_MAX, splats
 
 LOGS = Path(__file__).resolve().parents[1] / "data/kernel-logs"
 

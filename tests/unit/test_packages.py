@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from debian_repository import Repository, Signer, can_run
 
-from trapless import packages
-from trapless.apt_sources import (
+from trapless.console import Silent, TraplessError
+from trapless.stock import packages
+from trapless.stock.apt_sources import (
     MIRROR_VARIABLE,
     Source,
     machine_mirror,
@@ -22,8 +23,7 @@ from trapless.apt_sources import (
     parse_lines,
     parse_stanzas,
 )
-from trapless.console import Silent, TraplessError
-from trapless.packages import Archive, Package, parse_uris
+from trapless.stock.packages import Archive, Package, parse_uris
 
 needs_apt = pytest.mark.skipif(not can_run(), reason="needs apt, dpkg-deb and gpg")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from trapless import qemu
 from trapless.console import TraplessError
+from trapless.vm import qemu
 
 ROOT = Path(__file__).resolve().parents[2]
 VMX = "processor\t: 0\nflags\t\t: fpu vmx sse\nprocessor\t: 1\nflags\t\t: fpu vmx sse\n"
@@ -137,7 +137,7 @@ def test_process_dies_with_its_launcher(tmp_path):
         [
             sys.executable,
             "-c",
-            "import sys, time\nfrom trapless import qemu\n"
+            "import sys, time\nfrom trapless.vm import qemu\n"
             "process = qemu.Process(['sh', '-c', sys.argv[1]], ())\ntime.sleep(600)",
             shell,
         ],

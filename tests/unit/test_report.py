@@ -15,10 +15,12 @@ from html.parser import HTMLParser
 import pytest
 from click.testing import CliRunner
 
-from trapless import cli, experiments, readme, report, results, tables, text_report
+from trapless import cli
 from trapless.console import Silent, TraplessError
-from trapless.figures import Figure, Mark, Series, Table
-from trapless.results import Claim, Metric, Result
+from trapless.measure import experiments
+from trapless.reporting import readme, report, results, tables, text_report
+from trapless.reporting.figures import Figure, Mark, Series, Table
+from trapless.reporting.results import Claim, Metric, Result
 
 VOID = {"meta", "br", "img", "input", "hr", "path", "use", "rect"}
 

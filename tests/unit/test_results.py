@@ -13,11 +13,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from trapless import claims, results
 from trapless.console import TraplessError
-from trapless.results import Claim, Metric, Result
+from trapless.reporting import claims, results
+from trapless.reporting.results import Claim, Metric, Result
 
-SCHEMA = json.loads((Path(results.__file__).parent / "data" / "result.schema.json").read_text())
+SCHEMA = json.loads((Path(results.__file__).parent / "result.schema.json").read_text())
 
 GOOD = Result(
     experiment="batch-size",

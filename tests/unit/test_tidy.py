@@ -30,7 +30,7 @@ DOCUMENT_SUFFIXES = {".md", ".txt", ".json", ".jsonl", ".svg", ".png", ".log", "
 # Kernel versions may be named by what depends on them and by the tests of that.
 MAY_NAME_KERNELS = (
     "kmod/compat/",
-    "trapless/kernels.py",
+    "trapless/stock/kernels.py",
     "tests/unit/",  # on what was recorded with some kernel or other
 )
 
@@ -252,7 +252,7 @@ def test_only_kernel_code_names_kernel_versions():
     )
     complain(
         [
-            f"{name_of(path)}: names kernel version {found[0]!r}; ask trapless/kernels.py"
+            f"{name_of(path)}: names kernel version {found[0]!r}; ask trapless/stock/kernels.py"
             for path in CODE
             if path.suffix in C_SUFFIXES | {".py"}
             and not name_of(path).startswith(MAY_NAME_KERNELS)

@@ -2,7 +2,7 @@
 /*
  * complain.c - a kernel module that makes a kernel complain, one way for each value of `kind`.
  *
- * It is what the lab's detection of complaints (trapless/splats.py) is tested with, on real
+ * It is what the lab's detection of complaints (trapless/vm/splats.py) is tested with, on real
  * kernels. It does damage on purpose and must never be loaded outside a VM: it refuses where the
  * kernel does not say that it runs on a hypervisor.
  */

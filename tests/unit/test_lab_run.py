@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a lab run refuses before anything is fetched, built or started, and what errors quote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trapless.console import TraplessError
+from trapless.stock import kernels
+from trapless.vm import lab
+from trapless.vm.lab_session import Bell, Sinks
+
+LOGS = Path(__file__).resolve().parents[1] / "data/kernel-logs"
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_fetched(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("went on to look for a kernel")
+
+    monkeypatch.setattr(kernels, "resolve", refuse)
+
+
+@pytest.mark.parametrize(
+    ("config", "argv", "message"),
+    [
+        (lab.LabConfig(), [], "no command"),
+        (lab.LabConfig(cpus=0), ["true"], "at least one CPU, not 0"),
+        (lab.LabConfig(icount=True, cpus=2), ["true"], "it cannot run 2"),
+        (lab.LabConfig(debug=True, kernel="newest"), ["true"], "not newest"),
+        (lab.LabConfig(memory="2 apples"), ["true"], "'2 apples'"),
+    ],
+)
+def test_wrong_usage_is_refused_first(config, argv, message):
+    with pytest.raises(TraplessError, match=message) as caught:
+        lab.run(config, argv)
+    assert caught.value.status == 2
+
+
+@pytest.mark.parametrize(("icount", "cpus"), [(True, 1), (False, 2)])
+def test_default_number_of_cpus(icount, cpus):
+    assert lab._check(lab.LabConfig(icount=icount), ["true"]) == cpus
+
+
+def test_default_kernel_is_supported():
+    assert lab.LabConfig().kernel in {spec.name for spec in kernels.SUPPORTED}
+
+
+def test_error_quotes_the_complaint_not_the_boot():
+    log = (LOGS / "oldest.nothing.log").read_text() + (LOGS / "oldest.bug.log").read_text()
+    title, lines = lab._excerpt(log, log)
+    assert title == "the guest's kernel said:"
+    assert lines[0].startswith("kernel BUG at complain.c")
+    assert len(lines) <= lab.LOG_LINES_MAX
+
+
+def test_error_quotes_the_last_lines_where_nothing_complained():
+    log = (LOGS / "oldest.nothing.log").read_text()
+    _, lines = lab._excerpt(log, "only this came\nafter the command began\n")
+    assert lines == ["only this came", "after the command began"]
+
+
+def test_bell_rings_and_is_answered():
+    bell = Bell()
+    bell.ring()
+    bell.answer()
+    bell.answer()  # nothing waits: returns at once
+    bell.close_guest_end()
+    bell.ring()  # nobody is there: no error
+    bell.close()
+
+
+def test_bell_that_nobody_answers_does_not_block():
+    bell = Bell()
+    for _ in range(100_000):
+        bell.ring()
+    bell.close()
+
+
+def test_sink_gets_output_and_memory_gets_errors():
+    pieces: list[bytes] = []
+    sinks = Sinks.collecting(b"in", pieces.append)
+    sinks.take_output(b"a")
+    sinks.take_output(b"b")
+    sinks.take_errors(b"e")
+    assert (pieces, sinks.output, sinks.errors) == ([b"a", b"b"], b"", b"e")

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The `evaluate` command: builds the workloads, then collects, analyses and reports.
+
+It owns the order, and that one experiment's failure does not take the others with it. Each step
+stands by itself and works on saved files: experiments.py and report.py have them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trapless.console import Progress, TraplessError
+from trapless.measure import experiments
+from trapless.paths import repo_root
+from trapless.reporting import report, results
+from trapless.reporting.document import Report
+
+BUILD_JOBS = 2
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it: which experiments failed, and the report on all that is saved."""
+
+    failed: tuple[str, ...]
+    report: Report | None
+
+    @property
+    def status(self) -> int:
+        """Exit status: claims are data, failed runs and self-checks are not."""
+        return 1 if self.failed else 0
+
+
+def run(
+    wanted: Sequence[str], *, quick: bool, out: Path, kernel: str, progress: Progress
+) -> Outcome:
+    """Run the named experiments, or all; a failure is noted and the next one begins."""
+    specs = [experiments.get(name) for name in (wanted or experiments.names())]
+    build_programs(progress)
+    failed = []
+    for spec in specs:
+        directory = out / spec.name
+        try:
+            experiments.collect(spec, directory, quick=quick, kernel=kernel, progress=progress)
+            results.save(experiments.analyse(spec.name, directory), directory)
+        except TraplessError as error:
+            progress.note(f"{spec.name} failed: {error}")
+            failed.append(spec.name)
+    if len(failed) == len(specs):
+        return Outcome(tuple(failed), None)
+    return Outcome(tuple(failed), report.write(out, progress))
+
+
+def build_programs(progress: Progress) -> None:
+    """Bring the workloads up to date; an installation has them built already."""
+    if not (repo_root() / "Makefile").exists():
+        return
+    if shutil.which("make") is None:
+        raise TraplessError("make is missing; run scripts/setup")
+    progress.step("building the workloads")
+    command = ["make", "-C", str(repo_root()), "-s", f"-j{BUILD_JOBS}", "workloads"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    progress.done()
+    if done.returncode:
+        raise TraplessError(f"building the workloads failed:\n{done.stderr.strip()}")

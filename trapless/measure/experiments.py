@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The experiments: finds eval/NAME/spec.py, and collects, analyses and draws by what it says.
+
+An experiment is a Spec: what it asks, and parts that collect rows and make figures of them. The
+steps are separate: collecting writes raw files, analysing reads nothing but those. This file owns
+the steps; their order is evaluate.py's, what is measured is in eval/, how VMs are driven is in
+collect.py.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from trapless.console import Progress, TraplessError
+from trapless.measure.collect import META_FILE, RAW_FILE, Collection, Row, read_rows
+from trapless.paths import repo_root
+from trapless.reporting import results
+from trapless.reporting.figures import Figure, Table
+from trapless.reporting.results import Claim, Metric, Result
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What one part of an experiment found."""
+
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Saved raw data of one part: all that analysing and drawing may look at."""
+
+    rows: Sequence[Row]
+    meta: Row
+
+
+@dataclass(frozen=True)
+class Part:
+    """One piece of an experiment with its own rows."""
+
+    name: str
+    collect: Callable[[Collection], None]
+    analyse: Callable[[Raw], Findings]
+    figures: Callable[[Raw], tuple[Figure | Table, ...]]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """An experiment: what it asks, how, and within which limits."""
+
+    name: str
+    paper: str
+    question: str
+    method: str
+    limits: tuple[str, ...]
+    parts: tuple[Part, ...]
+
+
+def eval_dir() -> Path:
+    """Where the experiments live: the checkout's eval/."""
+    return repo_root() / "eval"
+
+
+def names() -> tuple[str, ...]:
+    """All experiments, in the order of their names."""
+    return tuple(sorted(path.parent.name for path in eval_dir().glob("*/spec.py")))
+
+
+def get(name: str) -> Spec:
+    """The experiment called `name`."""
+    if name not in names():
+        known = ", ".join(names()) or "none: this is not a checkout"
+        raise TraplessError(f"no experiment '{name}'; there are {known}", status=2)
+    return _load_spec(name)
+
+
+@cache
+def _load_spec(name: str) -> Spec:
+    spec = load_module(eval_dir() / name / "spec.py").SPEC
+    if not isinstance(spec, Spec) or spec.name != name:
+        raise TraplessError(f"eval/{name}/spec.py: SPEC is not the Spec of '{name}'")
+    return spec
+
+
+def load_module(path: Path) -> ModuleType:
+    """A Python file of eval/ as a module; their folders' names are no identifiers."""
+    name = f"trapless_eval_{path.parent.name}_{path.stem}".replace("-", "_")
+    if name in sys.modules:
+        return sys.modules[name]
+    found = importlib.util.spec_from_file_location(name, path)
+    if found is None or found.loader is None:
+        raise TraplessError(f"{path}: cannot be loaded")
+    module = importlib.util.module_from_spec(found)
+    sys.modules[name] = module
+    found.loader.exec_module(module)
+    return module
+
+
+def load_part(beside: str, name: str) -> Part:
+    """PART of the file NAME.py beside the file `beside`: how a spec.py names its parts."""
+    part = load_module(Path(beside).parent / f"{name}.py").PART
+    if not isinstance(part, Part):
+        raise TraplessError(f"{name}.py beside {beside}: PART is not a Part")
+    return part
+
+
+def collect(spec: Spec, directory: Path, *, quick: bool, kernel: str, progress: Progress) -> None:
+    """Run every part of an experiment; afterwards raw.jsonl and meta.json are whole.
+
+    Files of a finished earlier run are replaced; an interrupted run goes on where it stopped.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    for stale in (RAW_FILE, META_FILE, results.FILE_NAME):  # never beside a run that fails
+        (directory / stale).unlink(missing_ok=True)
+    collection = Collection(spec.name, directory, quick, kernel, progress)
+    for part in spec.parts:
+        collection.part = part.name
+        part.collect(collection)
+    collection.part = ""
+    collection.finish()
+
+
+def load_raw(directory: Path) -> Raw:
+    """raw.jsonl and meta.json of an experiment."""
+    path = directory / META_FILE
+    try:
+        meta = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise TraplessError(f"{path}: no such file; `trapless evaluate` writes it") from error
+    except (OSError, ValueError) as error:
+        raise TraplessError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(meta, dict):
+        raise TraplessError(f"{path}: not an object")
+    raw = directory / RAW_FILE
+    packed = raw.with_name(raw.name + ".gz")
+    return Raw(read_rows(packed if packed.exists() and not raw.exists() else raw), meta)
+
+
+def _of_part(raw: Raw, part: Part) -> Raw:
+    return Raw([row for row in raw.rows if row.get("part") == part.name], raw.meta)
+
+
+def analyse(name: str, directory: Path) -> Result:
+    """The result of an experiment from its raw files alone."""
+    spec, raw = get(name), load_raw(directory)
+    metrics: dict[str, Metric] = {}
+    claims: list[Claim] = []
+    for part in spec.parts:
+        try:
+            findings = part.analyse(_of_part(raw, part))
+        except (KeyError, ValueError, ZeroDivisionError) as error:
+            raise TraplessError(
+                f"{directory}: the raw data of '{part.name}' is incomplete or damaged "
+                f"({type(error).__name__}: {error}); run `trapless evaluate {name}` again"
+            ) from error
+        doubled = metrics.keys() & findings.metrics.keys()
+        if doubled:
+            raise TraplessError(f"{name}: two parts report {', '.join(sorted(doubled))}")
+        metrics |= findings.metrics
+        claims += findings.claims
+    return Result(
+        experiment=name,
+        kernel=str(raw.meta.get("kernel", "unknown")),
+        accelerator=str(raw.meta.get("accelerator", "unknown")),
+        machine=_machine_text(raw.meta.get("machine", {})),
+        metrics=metrics,
+        claims=tuple(claims),
+    )
+
+
+def _machine_text(machine: Mapping[str, str]) -> str:
+    if not machine:
+        return "unknown"
+    return f"{machine['processor']}, {machine['cpus']} CPUs, host Linux {machine['kernel']}"
+
+
+def figures(name: str, directory: Path) -> tuple[Figure | Table, ...]:
+    """Figures and tables of an experiment from its raw files alone."""
+    spec, raw = get(name), load_raw(directory)
+    return tuple(figure for part in spec.parts for figure in part.figures(_of_part(raw, part)))
+
+
+def workload(name: str) -> Path:
+    """The program of an experiment, as make builds it."""
+    path = repo_root() / "build" / "eval" / name / name
+    if not path.exists():
+        raise TraplessError(f"{path} is missing; run `make all`")
+    return path

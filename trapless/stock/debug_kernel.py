@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A kernel that looks for mistakes: KASAN, lockdep, kmemleak, fault injection; built once.
+
+This file owns the way from Debian's kernel source package and our configuration fragment to a
+kernel in the cache. The fragment (data/debug.config) says what is wanted; what of it must have
+survived kconfig, which drops options silently, is listed here and checked before the build.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trapless import cache, tools
+from trapless.console import Progress, TraplessError
+from trapless.paths import cache_dir
+from trapless.stock.kbuild import compiler_version
+from trapless.stock.kernel import Kernel, load, refreshed, save, wants_refresh
+from trapless.stock.packages import opened
+
+NAME = "debug"
+FRAGMENT = Path(__file__).parent / "debug.config"
+LOG = "build.log"
+BUILD_BYTES = 3_500_000_000  # source 1.4 GB, objects 0.7 GB, the rest is air
+OBJECTS = 1500  # compiled files, measured; only the progress line depends on it
+
+TOOLS = {
+    "gcc": "gcc",
+    "make": "make",
+    "ld": "binutils",
+    "flex": "flex",
+    "bison": "bison",
+    "bc": "bc",
+    "xz": "xz-utils",
+    "tar": "tar",
+    "perl": "perl",
+}
+HEADERS = {Path("/usr/include/gelf.h"): "libelf-dev"}
+
+REQUIRED = (
+    "KASAN",
+    "KASAN_GENERIC",
+    "KASAN_VMALLOC",
+    "SLUB",
+    "SLUB_DEBUG",
+    "PROVE_LOCKING",
+    "LOCKDEP",
+    "DEBUG_ATOMIC_SLEEP",
+    "DEBUG_PREEMPT",
+    "DEBUG_KMEMLEAK",
+    "DEBUG_LIST",
+    "DEBUG_VM",
+    "DETECT_HUNG_TASK",
+    "SOFTLOCKUP_DETECTOR",
+    "KCOV",
+    "FAULT_INJECTION",
+    "FAULT_INJECTION_USERCOPY",
+    "FAILSLAB",
+    "VMAP_STACK",
+    "KPROBES",
+    "KALLSYMS_ALL",
+    "SECCOMP_FILTER",
+    "AUDITSYSCALL",
+    "FTRACE_SYSCALLS",
+    "IA32_EMULATION",
+    "IO_URING",
+    "MODULE_UNLOAD",
+    "OVERLAY_FS",
+    "9P_FS",
+    "VIRTIO_PCI",
+    "VIRTIO_CONSOLE",
+    "VIRTIO_BLK",
+)
+
+
+@dataclass(frozen=True)
+class DebugSpec:
+    """Which of Debian's source packages the debug kernel is built from."""
+
+    suites: tuple[str, ...]
+    package: str
+
+
+def resolve(spec: DebugSpec, progress: Progress) -> Kernel:
+    """The debug kernel, from the cache or built now (minutes; needs no root)."""
+    fragment = FRAGMENT.read_text()
+    digest = cache.sha256_files(FRAGMENT.parent, [FRAGMENT], spec.package)
+    folder = cache_dir() / "kernels" / f"{NAME}-{digest[:12]}"
+    kernel = None if wants_refresh(NAME) else load(folder, progress)
+    if kernel is None:
+        lock = folder.with_name(f"{folder.name}.lock")
+        with cache.locked(lock, "building the debug kernel", progress):
+            kernel = None if wants_refresh(NAME) else load(folder, progress)
+            if kernel is None:  # nobody built it while we waited
+                with cache.assembling(folder) as part:
+                    _build(spec, fragment, part, progress)
+                refreshed(NAME)
+                kernel = load(folder, progress)
+        progress.done()
+    if kernel is None:
+        raise TraplessError(f"{folder} changed under our hands; run again")
+    return kernel
+
+
+def _build(spec: DebugSpec, fragment: str, part: Path, progress: Progress) -> None:
+    """Leave image, build folder, System.map and the log in `part`."""
+    tools.require_tools(TOOLS, "building the debug kernel")
+    for header, package in HEADERS.items():
+        if not header.exists():
+            raise TraplessError(
+                f"building the debug kernel needs {header}; on Debian: apt-get install {package}"
+            )
+    cache.need_space(cache_dir(), BUILD_BYTES)
+    tree, provenance = _source(spec, part, progress)
+    progress.step("configuring the debug kernel")
+    configure(tree, fragment, part / LOG)
+    _compile(tree, part / LOG, progress)
+    progress.step("keeping what modules are built from")
+    release = (tree / "include" / "config" / "kernel.release").read_text().strip()
+    keep_build_files(tree, part / "build")
+    shutil.copyfile(tree / "arch" / "x86" / "boot" / "bzImage", part / "vmlinuz")
+    shutil.copyfile(tree / "System.map", part / "System.map")
+    cache.remove_tree(tree.parent)
+    kernel = Kernel(
+        name=NAME,
+        release=release,
+        image=part / "vmlinuz",
+        build_dir=part / "build",
+        modules_dir=None,  # all that the lab needs is built in
+        debug=True,
+        provenance={**provenance, "compiler": compiler_version("gcc")},
+    )
+    save(kernel, part)
+
+
+def _source(spec: DebugSpec, part: Path, progress: Progress) -> tuple[Path, dict[str, str]]:
+    """Debian's patched source, unpacked below `part`, and what it was."""
+    root = part / "source"
+    root.mkdir()
+    with opened(spec.suites, progress) as archive:
+        found = [p for p in archive.closure([spec.package]) if p.name == spec.package]
+        if not found:
+            raise archive.missing(spec.package)
+        archive.fetch(found, root, progress, what=spec.package)
+    package = found[0]
+    tarball = root / "usr" / "src" / f"{package.name}.tar.xz"
+    progress.step(f"unpacking {tarball.name} ({cache.megabytes(tarball.stat().st_size)})")
+    log = part / LOG
+    if tools.run_tool(["tar", "-xJf", str(tarball), "-C", str(root)], log) != 0:
+        raise TraplessError(f"cannot unpack {tarball.name}:\n{tools.last_lines(log)}")
+    tarball.unlink()
+    return root / package.name, {package.name: f"{package.version} sha256:{package.sha256}"}
+
+
+def configure(tree: Path, fragment: str, log: Path) -> None:
+    """The smallest configuration there is, and upon it what the fragment asks for."""
+    _make(tree, log, ["tinyconfig"])
+    with (tree / ".config").open("a") as file:
+        file.write(fragment)  # kconfig takes the last value of an option
+    _make(tree, log, ["olddefconfig"])
+    check_config((tree / ".config").read_text())
+
+
+def _compile(tree: Path, log: Path, progress: Progress) -> None:
+    progress.step("building the debug kernel (KASAN, lockdep; once, some minutes)")
+    jobs = f"-j{len(os.sched_getaffinity(0))}"
+
+    def watch() -> None:
+        lines = log.read_text(errors="replace").splitlines()
+        progress.advance(sum(line.startswith("  CC ") for line in lines), OBJECTS)
+
+    _make(tree, log, [jobs, "bzImage", "modules"], watch)
+
+
+def _make(
+    tree: Path, log: Path, targets: Sequence[str], watch: Callable[[], None] | None = None
+) -> None:
+    status = tools.run_tool(["make", *targets], log, cwd=tree, watch=watch)
+    if status != 0:
+        raise TraplessError(
+            f"the debug kernel does not build: make {' '.join(targets)} ended with status "
+            f"{status}:\n{tools.last_lines(log, 30)}"
+        )
+
+
+def check_config(text: str) -> None:
+    """Refuse a configuration from which kconfig dropped what the debug kernel is for."""
+    enabled = set(re.findall(r"^CONFIG_(\w+)=y$", text, re.MULTILINE))
+    dropped = [option for option in REQUIRED if option not in enabled]
+    if dropped:
+        raise TraplessError(
+            f"kconfig dropped {', '.join('CONFIG_' + option for option in dropped)}; "
+            f"a dependency is missing in {FRAGMENT}: add what each of them depends on"
+        )
+
+
+def keep_build_files(tree: Path, target: Path) -> None:
+    """Copy from a built tree what building a module against it needs (as the kernel's own
+    scripts/package/builddeb does for its headers package)."""
+    for source in build_files(tree):
+        copy = target / source.relative_to(tree)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, copy, follow_symlinks=False)
+
+
+def build_files(tree: Path) -> Iterator[Path]:
+    """The files of a built tree that a module's build reads."""
+    arch = tree / "arch" / "x86"
+    yield from (tree / name for name in (".config", "Module.symvers"))
+    yield from tree.glob("Makefile*")
+    yield from arch.glob("Makefile*")
+    yield from _files([tree / "include", tree / "scripts", arch / "include", arch / "scripts"])
+    objtool = tree / "tools" / "objtool" / "objtool"
+    if objtool.exists():
+        yield objtool
+
+
+def _files(folders: Iterable[Path]) -> Iterator[Path]:
+    for folder in folders:
+        for path in folder.rglob("*"):
+            if (path.is_file() or path.is_symlink()) and path.suffix not in (".o", ".cmd"):
+                yield path

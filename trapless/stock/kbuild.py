@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The module, built for a kernel: once for each state of the sources, kernel and compiler.
+
+This file owns the way into kbuild for headers that are unpacked and not installed, and for kernels
+whose build tools run only in a root of their own. It owns no rule of how the module is compiled
+(kmod/Kbuild) and touches no file of the checkout: it builds in a copy.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from trapless import cache, tools
+from trapless.console import Progress, TraplessError
+from trapless.paths import cache_dir, repo_root
+from trapless.stock.kernel import Kernel
+
+MODULE = "trapless.ko"
+SOURCES = ("kmod", "include")
+TOOLS = {"make": "make", "ld": "binutils"}
+SUFFIXES = frozenset({".c", ".h", ".S"})
+NO_TYPE_INFORMATION = "CONFIG_DEBUG_INFO_BTF_MODULES="
+"""Nobody reads the module's own BTF; making it asks for pahole, which machines may lack."""
+
+LOG = "build.log"
+BUILDS_KEPT = 16
+"""Modules kept in the cache for one kernel release."""
+
+
+@dataclass(frozen=True)
+class Toolbox:
+    """How a command is run where the kernel's build tools live, and what paths are called there."""
+
+    wrap: Callable[[Sequence[str]], list[str]]
+    inside: Callable[[Path], str]
+
+
+def module_for(kernel: Kernel, progress: Progress) -> Path:
+    """trapless.ko for `kernel`, from the cache or built now."""
+    if kernel.build_dir is None:
+        raise TraplessError(
+            f"the module cannot be built for {kernel.image}: no headers of {kernel.release} were "
+            f"found around it; give IMAGE:BUILD_DIR, or put linux-headers-{kernel.release} beside "
+            f"the image"
+        )
+    sources = read_sources(repo_root())
+    digest = _digest(sources, (kernel.release, _compiler(kernel), _identity(kernel)))
+    folder = cache_dir() / "modules" / f"{kernel.release}-{digest[:16]}"
+    if not (folder / MODULE).exists():
+        lock = folder.with_name(f"{kernel.release}.lock")
+        with cache.locked(lock, f"building the module for {kernel.release}", progress):
+            if not (folder / MODULE).exists():
+                with cache.assembling(folder) as part:
+                    _build(kernel, sources, part, progress)
+                _forget_old(folder.parent, kernel.release)
+        progress.done()
+    return folder / MODULE
+
+
+def _forget_old(folder: Path, release: str) -> None:
+    """Whoever works on the module leaves one build behind for each edit: keep the last ones."""
+    builds = [path.parent for path in folder.glob(f"{release}-*/{MODULE}")]
+    for old in sorted(builds, key=lambda path: path.stat().st_mtime)[:-BUILDS_KEPT]:
+        cache.remove_tree(old)
+
+
+def read_sources(root: Path) -> dict[str, bytes]:
+    """Every file below `root` that the module is built from, read once: what is hashed is what is
+    built, whoever edits meanwhile."""
+    found = [path for name in SOURCES for path in (root / name).rglob("*")]
+    sources = {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in found
+        if (path.suffix in SUFFIXES and not path.name.endswith(".mod.c")) or path.name == "Kbuild"
+    }
+    if "kmod/Kbuild" not in sources:
+        raise TraplessError(f"{root / 'kmod' / 'Kbuild'} is missing: the checkout is incomplete")
+    return sources
+
+
+def _digest(sources: Mapping[str, bytes], more: Sequence[str]) -> str:
+    digest = hashlib.sha256()
+    for name, content in sorted(sources.items()):
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    for text in more:
+        digest.update(f"{text}\0".encode())
+    return digest.hexdigest()
+
+
+def _identity(kernel: Kernel) -> str:
+    """What distinguishes two builds of the same release: configuration and exported symbols."""
+    assert kernel.build_dir is not None
+    names = (".config", "Module.symvers", "include/generated/autoconf.h")
+    files = [kernel.build_dir / name for name in names]
+    return cache.sha256_files(kernel.build_dir, [path for path in files if path.exists()])
+
+
+def _build(kernel: Kernel, sources: Mapping[str, bytes], part: Path, progress: Progress) -> None:
+    """Build in a copy of the sources and leave the module and the log in `part`."""
+    if kernel.build_root is None:
+        tools.require_tools(TOOLS, "building the module")
+    progress.step(f"building the module for {kernel.release}")
+    log = part / LOG
+    with _workplace(kernel, part) as work:
+        for name, content in sources.items():
+            (work / name).parent.mkdir(parents=True, exist_ok=True)
+            (work / name).write_bytes(content)
+        box = _toolbox(kernel)
+        status = tools.run_tool(box.wrap(_make(kernel, box, work / "kmod")), log)
+        built = work / "kmod" / MODULE
+        if status != 0 or not built.exists():
+            raise TraplessError(_explain(kernel, log, box.inside(work)))
+        shutil.copyfile(built, part / MODULE)
+
+
+@contextmanager
+def _workplace(kernel: Kernel, part: Path) -> Iterator[Path]:
+    """A folder for the copy, where the kernel's build tools can see it; gone afterwards."""
+    parent = part if kernel.build_root is None else kernel.build_root / "tmp"
+    work = Path(tempfile.mkdtemp(prefix="trapless.", dir=parent))
+    try:
+        yield work
+    finally:
+        cache.remove_tree(work)
+
+
+def _make(kernel: Kernel, box: Toolbox, source: Path) -> list[str]:
+    """The kbuild command line.
+
+    Debian's headers packages are two trees: linux-headers-RELEASE has a Makefile of one line that
+    includes linux-headers-VERSION-common/Makefile by its absolute name once installed. Naming the
+    latter with -f is the same, and works from wherever both were unpacked side by side.
+    """
+    assert kernel.build_dir is not None
+    jobs = f"-j{len(os.sched_getaffinity(0))}"
+    argv = ["make", jobs, "-C", box.inside(kernel.build_dir)]
+    common = common_makefile(kernel.build_dir)
+    if common is not None:
+        argv += ["-f", box.inside(common), f"KBUILD_OUTPUT={box.inside(kernel.build_dir)}"]
+    return [*argv, f"M={box.inside(source)}", NO_TYPE_INFORMATION, "modules"]
+
+
+def common_makefile(build_dir: Path) -> Path | None:
+    """The Makefile that Debian's headers include, found beside them; None for other trees."""
+    text = (build_dir / "Makefile").read_text(errors="replace")
+    match = re.search(r"^include /usr/src/([^/\s]+)/Makefile$", text, re.MULTILINE)
+    if match is None:
+        return None
+    common = build_dir.resolve().parent / match.group(1) / "Makefile"
+    return common if common.exists() else None
+
+
+def compiler_name(build_dir: Path) -> str:
+    """The compiler that kbuild will call for this tree: what Debian's headers name, else gcc."""
+    variables = build_dir / ".kernelvariables"
+    if variables.exists():
+        match = re.search(r"\b(gcc-\d+|clang-\d+)\b", variables.read_text())
+        if match:
+            return match.group(1)
+    return "gcc"
+
+
+def _compiler(kernel: Kernel) -> str:
+    """The name and version of the kernel's compiler, which must be there."""
+    assert kernel.build_dir is not None
+    name = compiler_name(kernel.build_dir)
+    if kernel.build_root is None:
+        tools.require_tools({name: name}, f"building a module for {kernel.release}")
+        return compiler_version(name)
+    return " ".join([name, *(f"{k}={v}" for k, v in sorted(kernel.provenance.items()))])
+
+
+@functools.cache
+def compiler_version(name: str) -> str:
+    """What a compiler of this machine says it is."""
+    answer = subprocess.run([name, "--version"], capture_output=True, text=True)
+    return answer.stdout.partition("\n")[0]
+
+
+def _toolbox(kernel: Kernel) -> Toolbox:
+    root = kernel.build_root
+    if root is None:
+        return Toolbox(list, str)
+    return Toolbox(
+        lambda argv: [*root_entry(root), *argv],
+        lambda path: f"/{path.relative_to(root)}",
+    )
+
+
+@functools.cache
+def root_entry(root: Path) -> tuple[str, ...]:
+    """The words that run a command inside `root`: in a user namespace, which needs no root, or
+    as root where those are switched off. It sees /proc, which newer kernels' objtool reads."""
+    clean = "env -i PATH=/usr/bin:/usr/sbin HOME=/tmp LC_ALL=C"
+    enter = f"exec {clean} chroot {shlex.quote(str(root))}"
+    mounts = " && ".join(
+        f"mount --rbind /{name} {shlex.quote(str(root / name))}" for name in ("dev", "proc")
+    )
+    shell = ("sh", "-c", f'{mounts} && {enter} "$@"', "trapless")
+    ways: list[tuple[str, ...]] = [("unshare", "--user", "--map-root-user", "--mount", *shell)]
+    if os.geteuid() == 0:
+        ways.append(("unshare", "--mount", *shell))
+    environment = {**os.environ, "PATH": tools.tool_path()}
+    probe = ("make", "--version")
+    said = ""
+    for way in ways:
+        answer = subprocess.run([*way, *probe], capture_output=True, text=True, env=environment)
+        if answer.returncode == 0:
+            return way
+        said = answer.stderr.strip()
+    raise TraplessError(
+        f"cannot run the build tools unpacked in {root}: {said}. This needs unprivileged user "
+        f"namespaces (sysctl user.max_user_namespaces above 0, kernel.unprivileged_userns_clone=1 "
+        f"where it exists, no AppArmor restriction, no container without them) or a root that may "
+        f"mount"
+    )
+
+
+def _explain(kernel: Kernel, log: Path, work: str) -> str:
+    """The compiler's own lines, with the paths of the checkout in place of the copy's."""
+    text = log.read_text(errors="replace").replace(f"{work}/", "")
+    # kbuild compiles in the module's folder since 6.13, and names its files from there
+    text = re.sub(r"^(?!/|kmod/|include/)(\S+\.[chS]:\d)", r"kmod/\1", text, flags=re.MULTILINE)
+    lines = text.splitlines()
+    wanted = [i for i, line in enumerate(lines) if re.search(r"error|undefined!|not found", line)]
+    shown = sorted({j for i in wanted for j in range(i - 1, i + 4) if 0 <= j < len(lines)})
+    body = [lines[i] for i in shown][:60] or lines[-30:]
+    return f"the module does not build for {kernel.release}:\n" + "\n".join(
+        f"    {line}" for line in body
+    )

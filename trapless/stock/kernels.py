@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The kernels that Trapless runs on: their names, and from a name or a path to files.
+
+This file owns the one list of supported kernels and the making of each of them from packages. It
+owns neither the fetching of packages (packages.py), nor the reading of a kernel that somebody
+brings along (local_kernel.py), nor the building of modules (kbuild.py). Nothing else in Python
+names a version.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trapless import cache, tools
+from trapless.console import Progress, TraplessError
+from trapless.paths import cache_dir
+from trapless.stock import debug_kernel, local_kernel
+from trapless.stock.kernel import Kernel, find_image, load, refreshed, save, wants_refresh
+from trapless.stock.packages import Archive, Package, opened
+
+
+@dataclass(frozen=True)
+class KernelSpec:
+    """A kernel by name, and where Debian keeps it."""
+
+    name: str
+    suites: tuple[str, ...]  # asked together
+    metas: tuple[str, ...]  # packages that depend on the current image, best first
+    series: str  # what the release begins with; empty takes any
+    own_tools: bool = False  # its modules are built in an unpacked root with its own compiler
+
+
+BOOKWORM = ("bookworm", "bookworm-security", "bookworm-backports")
+
+SUPPORTED: tuple[KernelSpec, ...] = (
+    KernelSpec("6.1", BOOKWORM, ("linux-image-amd64",), "6.1."),
+    KernelSpec("6.12", BOOKWORM, ("linux-image-6.12-amd64", "linux-image-amd64"), "6.12."),
+    KernelSpec("newest", ("sid",), ("linux-image-amd64",), "", own_tools=True),
+)
+
+DEBUG_SPEC = debug_kernel.DebugSpec(BOOKWORM, "linux-source-6.1")
+
+KERNEL_PACKAGES = re.compile(r"linux-(image|binary|modules|headers|kbuild)-\d")
+"""Of all that an image or headers package depends on, what holds the kernel's own files."""
+
+ROOT_TOOLS = ("base-files", "coreutils", "dash", "grep", "make", "mawk", "sed")
+"""What a root needs beside the headers' own dependencies for kbuild to run in it."""
+
+
+def resolve(name: str, progress: Progress) -> Kernel:
+    """The kernel called `name`, or found at the path `name`; fetches or builds what lacks."""
+    if name == debug_kernel.NAME:
+        return debug_kernel.resolve(DEBUG_SPEC, progress)
+    for spec in SUPPORTED:
+        if spec.name == name:
+            return _from_cache(spec, progress)
+    if os.sep in name or Path(name).exists():
+        return local_kernel.from_path(name)
+    names = ", ".join([spec.name for spec in SUPPORTED] + [debug_kernel.NAME])
+    raise TraplessError(
+        f"unknown kernel {name!r}; give one of {names}, or the path of a kernel image, a kernel "
+        f"build tree or an unpacked root",
+        status=2,
+    )
+
+
+def _from_cache(spec: KernelSpec, progress: Progress) -> Kernel:
+    folder = cache_dir() / "kernels" / spec.name
+    if not wants_refresh(spec.name):
+        kernel = load(folder, progress)
+        if kernel is not None:
+            return kernel
+    lock = folder.with_name(f"{folder.name}.lock")
+    with cache.locked(lock, f"fetching kernel {spec.name}", progress):
+        kernel = None if wants_refresh(spec.name) else load(folder, progress)
+        if kernel is None:  # nobody fetched it while we waited
+            with cache.assembling(folder) as part:
+                _fetch(spec, part, progress)
+            refreshed(spec.name)
+            kernel = load(folder, progress)
+    if kernel is None:
+        raise TraplessError(f"{folder} changed under our hands; run again")
+    progress.done()
+    return kernel
+
+
+def _fetch(spec: KernelSpec, folder: Path, progress: Progress) -> None:
+    """Fill `folder` with the unpacked kernel of `spec` and its record."""
+    root = folder / "root"
+    root.mkdir()
+    with opened(spec.suites, progress) as archive:
+        release = newest_image(spec, archive).removeprefix("linux-image-")
+        packages = wanted_packages(spec, release, archive)
+        what = f"kernel {spec.name}, {len(packages)} packages"
+        archive.fetch(packages, root, progress, what=what)
+    if spec.own_tools:
+        complete_root(root)
+    index_modules(root, release, folder, progress)
+    kernel = Kernel(
+        name=spec.name,
+        release=release,
+        image=find_image(root, release),
+        build_dir=root / "usr" / "src" / f"linux-headers-{release}",
+        modules_dir=root / "lib" / "modules" / release,
+        provenance=_provenance(packages),
+        build_root=root if spec.own_tools else None,
+    )
+    save(kernel, folder)
+
+
+def newest_image(spec: KernelSpec, archive: Archive) -> str:
+    """The package of the newest image of the series, as Debian's metapackages name it."""
+    for meta in spec.metas:
+        for names in archive.dependencies(meta):
+            for name in names:
+                if name.startswith(f"linux-image-{spec.series}"):
+                    return name
+    raise archive.missing(f"kernel image for {spec.name}")
+
+
+def wanted_packages(spec: KernelSpec, release: str, archive: Archive) -> list[Package]:
+    """What is to be unpacked: the kernel's own packages, and the tools if it brings its own."""
+    image, headers = f"linux-image-{release}", f"linux-headers-{release}"
+    kernel = [p for p in archive.closure([image, headers]) if KERNEL_PACKAGES.match(p.name)]
+    tools = archive.closure([headers, *ROOT_TOOLS]) if spec.own_tools else []
+    return list(dict.fromkeys([*kernel, *tools]))
+
+
+def _provenance(packages: Sequence[Package]) -> dict[str, str]:
+    return {p.name: f"{p.version} sha256:{p.sha256}" for p in packages}
+
+
+def complete_root(root: Path) -> None:
+    """Do what the maintainer scripts of the root's packages would have done, as far as kbuild
+    needs it: choose an awk (update-alternatives), and folders to mount on."""
+    for name in ("dev", "proc", "tmp"):
+        (root / name).mkdir(exist_ok=True)
+    awk = root / "usr" / "bin" / "awk"
+    if not awk.is_symlink() and not awk.exists():
+        awk.symlink_to("mawk")
+
+
+def index_modules(root: Path, release: str, folder: Path, progress: Progress) -> None:
+    """Write the module dependency lists, which an installation would have written."""
+    tools.require_tools({"depmod": "kmod"}, "unpacking a kernel")
+    progress.step(f"indexing the modules of {release}")
+    log = folder / "depmod.log"
+    if tools.run_tool(["depmod", "-b", str(root), release], log) != 0:
+        raise TraplessError(f"depmod failed on {release}:\n{tools.last_lines(log)}")
+    log.unlink()

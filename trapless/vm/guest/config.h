@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * config.h - what the launcher asks of the guest: read from /trapless/config in the initramfs.
+ *
+ * The file is a sequence of NUL-terminated `key=value` records, written by records() in
+ * trapless/vm/guest_tree.py. Keys that may repeat keep their order.
+ */
+#ifndef TRAPLESS_GUEST_CONFIG_H
+#define TRAPLESS_GUEST_CONFIG_H
+
+#include <stdbool.h>
+
+struct config {
+	char *exec;		/* path to execute; NULL: look argv[0] up in PATH */
+	char *cwd;
+	bool host_root;		/* the root is the host's, read-only, under an overlay */
+	char **modules;		/* "path" or "path parameters" in order; NULL-terminated */
+	char **argv;		/* NULL-terminated */
+	char **env;		/* NULL-terminated */
+};
+
+/* Returns 0 or -errno; on -EINVAL *bad is the record that was not understood. */
+int config_read(struct config *config, const char *path, const char **bad);
+
+#endif /* TRAPLESS_GUEST_CONFIG_H */

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * init.c - process 1 of a lab VM: prepares the guest, runs one command, reports how it ended.
+ *
+ * Owns the order of preparation and the life of the command. The launcher (trapless/vm/lab.py) ends
+ * the VM when it has seen PHASE_DONE or PHASE_FAILED; init only waits for that. It is C, linked
+ * statically, because it must be the first program of a root that has nothing else, because it
+ * maps device memory, and because a shell would lose bytes, signals and milliseconds.
+ */
+#define _GNU_SOURCE /* pipe2, environ, F_SETPIPE_SZ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "channel.h"
+#include "config.h"
+#include "fail.h"
+#include "setup.h"
+
+#define CONFIG "/trapless/config"
+#define STATUS_CANNOT_EXECUTE 126
+#define STATUS_NOT_FOUND 127
+#define STATUS_SIGNAL 128
+#define PIPE_BYTES (1 << 20)
+
+struct command {
+	pid_t pid;
+	int input, output, errors;	/* our ends of its pipes; -1 when closed */
+	bool ended;
+	int status;			/* as waitpid() says it */
+};
+
+static void make_pipe(int *mine, int *its, int my_end)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		guest_fail("pipe: %s", strerror(errno));
+	*mine = ends[my_end];
+	*its = ends[!my_end];
+	/* Larger pipes mean fewer switches between the command and init; the default works too. */
+	fcntl(*mine, F_SETPIPE_SZ, PIPE_BYTES);
+	if (fcntl(*mine, F_SETFL, O_NONBLOCK) < 0)
+		guest_fail("pipe: %s", strerror(errno));
+}
+
+__attribute__((noreturn)) static void become(const struct config *config, int input, int output,
+					      int errors)
+{
+	struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
+	sigset_t none;
+
+	setsid();
+	if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0)
+		_exit(STATUS_CANNOT_EXECUTE);
+	setrlimit(RLIMIT_CORE, &unlimited);
+	signal(SIGPIPE, SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	environ = config->env;
+	if (config->exec)
+		execv(config->exec, config->argv);
+	else
+		execvp(config->argv[0], config->argv);
+	dprintf(2, "trapless lab: cannot execute '%s' in the guest: %s\n", config->argv[0],
+		strerror(errno));
+	_exit(errno == ENOENT ? STATUS_NOT_FOUND : STATUS_CANNOT_EXECUTE);
+}
+
+static void command_start(struct command *command, const struct config *config)
+{
+	int input, output, errors;
+
+	make_pipe(&command->input, &input, 1);
+	make_pipe(&command->output, &output, 0);
+	make_pipe(&command->errors, &errors, 0);
+	command->ended = false;
+	command->pid = fork();
+	if (command->pid < 0)
+		guest_fail("fork: %s", strerror(errno));
+	if (!command->pid)
+		become(config, input, output, errors);
+	close(input);
+	close(output);
+	close(errors);
+}
+
+static void close_end(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void reap(struct command *command, int signals)
+{
+	struct signalfd_siginfo info;
+	pid_t pid;
+	int status;
+
+	while (read(signals, &info, sizeof(info)) > 0)
+		;
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		if (pid != command->pid)
+			continue;
+		command->ended = true;
+		command->status = status;
+	}
+}
+
+/*
+ * Move what the command wrote. After its end an empty pipe counts as closed, so that a daemon it
+ * left behind cannot hold the VM.
+ */
+static void pump_output(struct ring *ring, int *fd, bool ended)
+{
+	ssize_t got = 1;
+
+	if (*fd >= 0 && __atomic_load_n(&ring->consumer_closed, __ATOMIC_ACQUIRE))
+		close_end(fd);
+	while (*fd >= 0 && got > 0 && ring_space(ring))
+		got = ring_fill(ring, *fd);
+	if (got == 0 || (got < 0 && (errno != EAGAIN || ended)))
+		close_end(fd);
+}
+
+static void pump_input(struct ring *ring, int *fd)
+{
+	ssize_t put = 1;
+	/* Loaded before the bytes are counted: what was produced before it closed is seen. */
+	bool closed = __atomic_load_n(&ring->producer_closed, __ATOMIC_ACQUIRE);
+
+	while (*fd >= 0 && put > 0 && ring_waiting(ring))
+		put = ring_drain(ring, *fd);
+	if ((put < 0 && errno != EAGAIN) || (closed && !ring_waiting(ring)))
+		close_end(fd);
+}
+
+static void pump(struct command *command, struct channel *channel, int signals)
+{
+	while (!command->ended || command->output >= 0 || command->errors >= 0) {
+		struct pollfd sources[] = {
+			{ .fd = signals, .events = POLLIN },
+			{ .fd = channel_doorbell(), .events = POLLIN },
+			{ .fd = ring_space(&channel->output) ? command->output : -1,
+			  .events = POLLIN },
+			{ .fd = ring_space(&channel->errors) ? command->errors : -1,
+			  .events = POLLIN },
+			{ .fd = ring_waiting(&channel->input) ? command->input : -1,
+			  .events = POLLOUT },
+		};
+
+		if (poll(sources, sizeof(sources) / sizeof(*sources), -1) < 0 && errno != EINTR)
+			guest_fail("poll: %s", strerror(errno));
+		channel_answer();
+		reap(command, signals);
+		pump_input(&channel->input, &command->input);
+		pump_output(&channel->output, &command->output, command->ended);
+		pump_output(&channel->errors, &command->errors, command->ended);
+	}
+}
+
+static int shell_status(int status)
+{
+	return WIFSIGNALED(status) ? STATUS_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static int watch_children(void)
+{
+	sigset_t children;
+	int fd;
+
+	sigemptyset(&children);
+	sigaddset(&children, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &children, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	fd = signalfd(-1, &children, SFD_NONBLOCK | SFD_CLOEXEC);
+	if (fd < 0)
+		guest_fail("signalfd: %s", strerror(errno));
+	return fd;
+}
+
+int main(void)
+{
+	struct command command;
+	struct channel *channel;
+	struct config config;
+	const char *bad = "";
+	int err, signals;
+
+	setup_early();
+	err = channel_open();
+	if (err)
+		guest_fail("no channel to the launcher: %s", strerror(-err));
+	channel = channel_header();
+	channel_set_phase(PHASE_INIT);
+	err = config_read(&config, CONFIG, &bad);
+	if (err)
+		guest_fail(CONFIG ": %s '%s'", strerror(-err), bad);
+	setup_guest(&config);
+	signals = watch_children();
+	channel_set_phase(PHASE_RUNNING);
+	command_start(&command, &config);
+	pump(&command, channel, signals);
+	channel->status = shell_status(command.status);
+	channel_set_phase(PHASE_DONE);
+	for (;;)
+		pause();
+}

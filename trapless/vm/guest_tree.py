@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What is inside a lab VM when it starts: init, busybox, the command with its libraries, modules.
+
+Owns the choice of files, the lookup of the command on the host, and the records that tell the
+guest's init what to do (trapless/vm/guest/config.h). It starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trapless import cache, tools
+from trapless.console import Progress, TraplessError
+from trapless.paths import cache_dir, repo_root
+from trapless.vm import elf, guest_modules
+from trapless.vm.initramfs import Initramfs
+
+SHARE_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
+"""What a guest needs to mount the host's root."""
+
+GUEST_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+USER_ID = 1000
+MODULE_FOLDER = "/trapless/modules"
+FILES_FOLDER = "/trapless/files"  # overlaid on the host's root; see guest/setup.c
+SHEBANG_DEPTH_MAX = 4  # the kernel's own limit on interpreters of interpreters
+
+_ETC = {
+    "/etc/passwd": "root:x:0:0:root:/root:/bin/sh\n"
+    f"user:x:{USER_ID}:{USER_ID}:user:/home/user:/bin/sh\n"
+    "nobody:x:65534:65534:nobody:/:/bin/false\n",
+    "/etc/group": f"root:x:0:\ntty:x:5:\nuser:x:{USER_ID}:\nnogroup:x:65534:\n",
+    "/etc/hosts": "127.0.0.1 localhost lab\n::1 localhost\n",
+}
+
+
+@dataclass(frozen=True)
+class GuestPlan:
+    """What to put in: the lab's configuration, as far as the guest's files depend on it."""
+
+    argv: tuple[str, ...]
+    host_root: bool = False
+    files: tuple[tuple[Path, str], ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    modules_dir: Path | None = None
+    modules: tuple[tuple[str, str], ...] = ()  # stock modules and their parameters
+    own_module: Path | None = None  # trapless.ko
+    cwd: Path = field(default_factory=Path.cwd)
+
+
+def build(plan: GuestPlan, progress: Progress) -> Initramfs:
+    """The tree of a guest that runs `plan`."""
+    tree = Initramfs()
+    tree.file("/init", init_program(progress), 0o755)
+    for folder in ("/proc", "/sys", "/dev", "/run", MODULE_FOLDER, FILES_FOLDER):
+        tree.directory(folder)
+    modules = _add_modules(tree, plan)
+    if plan.host_root:
+        prefix, program = FILES_FOLDER, None
+    else:
+        prefix = ""
+        _add_system(tree)
+        program = None  # one of the files brought along, found by its path in the guest
+        if plan.argv[0] not in [target for _, target in plan.files]:
+            program = _add_command(tree, plan.argv[0], plan.cwd)
+    for source, target in plan.files:
+        add_file(tree, source, prefix, target)
+    tree.file("/trapless/config", records(plan, modules, program), 0o600)
+    return tree
+
+
+def records(plan: GuestPlan, modules: Sequence[str], program: str | None) -> bytes:
+    """The file that init reads: NUL-terminated key=value records."""
+    pairs = [("module", text) for text in modules]
+    pairs += [("arg", text) for text in plan.argv]
+    pairs += [("env", f"{name}={value}") for name, value in _environment(plan).items()]
+    if program is not None:
+        pairs.append(("exec", program))
+    pairs.append(("root", "host" if plan.host_root else "initramfs"))
+    pairs.append(("cwd", str(plan.cwd) if plan.host_root else "/root"))
+    for _, value in pairs:
+        if "\0" in value:
+            raise TraplessError(f"a NUL byte in an argument or variable: {value!r}", status=2)
+    return b"".join(os.fsencode(f"{key}={value}") + b"\0" for key, value in pairs)
+
+
+def _environment(plan: GuestPlan) -> dict[str, str]:
+    """The command's variables. Without the host's root none is the host's: they lie on the stack,
+    and their length would show in counts."""
+    environment = {"PATH": GUEST_PATH, "HOME": "/root", "USER": "root", "LANG": "C.UTF-8"}
+    if plan.host_root:
+        inherited = ("PATH", "TERM", "LANG")
+        environment.update({name: os.environ[name] for name in inherited if name in os.environ})
+    environment.update(plan.env)
+    return environment
+
+
+def _add_modules(tree: Initramfs, plan: GuestPlan) -> list[str]:
+    """Put the kernel modules in; returns init's records in the order of loading."""
+    parameters = {name.replace("-", "_"): text for name, text in plan.modules}
+    wanted = [*(SHARE_MODULES if plan.host_root else ()), *parameters]
+    loads = []
+    for source in guest_modules.load_order(plan.modules_dir, wanted):
+        name = guest_modules.module_name(source.name)
+        tree.file(f"{MODULE_FOLDER}/{name}.ko", guest_modules.read_module(source))
+        loads.append(f"{MODULE_FOLDER}/{name}.ko {parameters.get(name, '')}".rstrip())
+    if plan.own_module is not None:
+        tree.file(f"{MODULE_FOLDER}/trapless.ko", plan.own_module)
+        loads.append(f"{MODULE_FOLDER}/trapless.ko")
+    return loads
+
+
+def _add_system(tree: Initramfs) -> None:
+    """A small Linux system: busybox's tools, two users, places to write."""
+    busybox = _busybox()
+    for applet in _applets(busybox):
+        tree.symlink(f"/{applet}", "/bin/busybox")
+    tree.file("/bin/busybox", busybox, 0o755)
+    for path, text in _ETC.items():
+        tree.file(path, text.encode())
+    tree.directory("/root", 0o700)
+    tree.directory("/home/user", 0o755, USER_ID)
+    for folder in ("/tmp", "/var/tmp"):
+        tree.directory(folder, 0o1777)
+
+
+def _busybox() -> Path:
+    found = shutil.which("busybox", path=tools.tool_path())
+    if found is None or elf.needs(Path(found)).loader is not None:
+        raise TraplessError(
+            "the lab needs a statically linked busybox for its guests; "
+            "on Debian: apt-get install busybox-static"
+        )
+    return Path(found).resolve()
+
+
+def _applets(busybox: Path) -> list[str]:
+    """Paths, without the leading slash, under which busybox wants to be found."""
+    listing = subprocess.run(
+        [busybox, "--list-full"], capture_output=True, text=True, check=True
+    ).stdout
+    return [path for path in listing.split() if "/" in path]  # all but /linuxrc
+
+
+def _add_command(tree: Initramfs, name: str, cwd: Path) -> str | None:
+    """Put the command in; returns its path in the guest, or None where busybox has it."""
+    found = find_program(name, cwd)
+    if found is None:
+        if "/" not in name and any(f"{folder}/{name}" in tree for folder in GUEST_PATH.split(":")):
+            return None
+        raise TraplessError(
+            f"there is no program '{name}' on this machine or in the guest", status=127
+        )
+    add_file(tree, found, "", str(found))
+    return str(found)
+
+
+def find_program(name: str, cwd: Path) -> Path | None:
+    """The host's executable that `name` means to a shell in `cwd`; None if there is none."""
+    if "/" in name:
+        path = Path(os.path.normpath(cwd / name))
+        if not path.exists():
+            return None
+        if not path.is_file() or not os.access(path, os.X_OK):
+            raise TraplessError(f"{path} is not an executable file", status=126)
+        return path
+    found = shutil.which(name, path=tools.tool_path())
+    return Path(found) if found else None
+
+
+def add_file(tree: Initramfs, source: Path, prefix: str, target: str, depth: int = 0) -> None:
+    """Put the host's file or folder at `target`, and what its programs need at their own paths."""
+    if not os.path.isabs(target):
+        raise TraplessError(f"the path in the guest must be absolute: '{target}'", status=2)
+    try:
+        if source.is_dir():
+            for inside in sorted(source.iterdir()):
+                add_file(tree, inside, prefix, f"{target}/{inside.name}", depth)
+            tree.directory(prefix + target, stat.S_IMODE(source.stat().st_mode))
+            return
+        mode = stat.S_IMODE(source.stat().st_mode)
+        if not source.is_file():
+            raise TraplessError(f"{source} is neither a file nor a folder")
+        tree.file(prefix + target, source.resolve(), mode)
+        for needed in _needed_by(source, mode):
+            if prefix + str(needed) not in tree and depth < SHEBANG_DEPTH_MAX:
+                add_file(tree, needed, prefix, str(needed), depth + 1)
+    except OSError as error:
+        raise TraplessError(f"cannot copy {source} into the guest: {error.strerror}") from error
+
+
+def _needed_by(path: Path, mode: int) -> Iterator[Path]:
+    with path.open("rb") as file:
+        start = file.read(256)
+    if start.startswith(elf.ELF_MAGIC):
+        if mode & 0o111 or ".so" in path.name:
+            yield from elf.dependencies(path)
+    elif start.startswith(b"#!") and mode & 0o111:
+        yield from _interpreters(path, start[2:].splitlines()[0].decode(errors="replace"))
+
+
+def _interpreters(script: Path, line: str) -> Iterator[Path]:
+    words = shlex.split(line.strip())
+    if not words:
+        return
+    names = words[:1]
+    if Path(words[0]).name == "env":
+        names += [word for word in words[1:] if not word.startswith("-") and "=" not in word][:1]
+    for name in names:
+        found = find_program(name, Path("/"))
+        if found is None:
+            raise TraplessError(f"{script} wants the interpreter '{name}', which is not there")
+        yield found
+
+
+def init_program(progress: Progress) -> Path:
+    """Process 1 of the guests, compiled once for this source and compiler."""
+    sources = sorted((repo_root() / "trapless" / "vm" / "guest").glob("*.[ch]"))
+    tools.require_tools({"cc": "gcc libc6-dev"}, "building the guest's init")
+    compiler = subprocess.run(["cc", "--version"], capture_output=True, text=True, check=True)
+    key = cache.sha256_files(repo_root(), sources, compiler.stdout)[:16]
+    target = cache_dir() / "guest" / key
+    if not (target / "init").exists():
+        with cache.locked(target.parent / "lock", "building the guest's init", progress):
+            if not (target / "init").exists():
+                progress.step("building the guest's init")
+                _compile(sources, target)
+    return target / "init"
+
+
+def _compile(sources: Sequence[Path], target: Path) -> None:
+    with cache.assembling(target) as folder:
+        inputs = [str(path) for path in sources if path.suffix == ".c"]
+        flags = ("-static", "-O2", "-Wall", "-Wextra", "-s")
+        log = folder / "log"
+        if tools.run_tool(["cc", *flags, "-o", str(folder / "init"), *inputs], log) != 0:
+            raise TraplessError(
+                "the guest's init does not compile (a static C library is needed; on Debian: "
+                f"apt-get install gcc libc6-dev):\n{tools.last_lines(log)}"
+            )

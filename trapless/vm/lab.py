@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs one command in a lab VM: `run()` is what `trapless lab` and every experiment call.
+
+Owns what a run means: what counts as success (the guest's own mark with the command's status,
+never silence), limits of time and memory, the one retry, and the errors. Building the guest's
+files, QEMU and the shared memory are next door (guest_tree.py, qemu.py, channel.py), and
+lab_session.py moves the bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from trapless.console import Progress, Silent, TraplessError
+from trapless.stock.kernel import Kernel
+from trapless.stock.kernels import SUPPORTED
+from trapless.vm import guest_tree, qemu
+from trapless.vm.channel import CHANNEL_BYTES, Channel, Phase
+from trapless.vm.initramfs import Initramfs
+from trapless.vm.lab_session import Bell, Ending, Session, Sinks
+from trapless.vm.splats import splats
+
+__all__ = ["LabConfig", "LabError", "LabResult", "run", "splats"]
+
+DEFAULT_KERNEL = SUPPORTED[0].name
+LOG_LINES_MAX = 40
+"""Most lines of the guest's kernel log in an error message."""
+
+BOOT_ATTEMPTS = 2
+"""A guest that never reached init is started once more: the emulator's fault, not the command's."""
+
+INITRAMFS_SHARE = 0.4
+"""Most of the guest's memory that the initramfs may take: for a moment it is there twice."""
+
+
+@dataclass(frozen=True)
+class LabConfig:
+    """What kind of VM a command runs in."""
+
+    kernel: str = DEFAULT_KERNEL
+    cpus: int | None = None  # None: 2, and 1 under icount
+    memory: str = "1G"
+    icount: bool = False
+    host_root: bool = False
+    debug: bool = False
+    timeout_s: float = 300.0  # for the command; booting has a limit of its own
+    module: bool = True
+    thread_single: bool = False
+    files: tuple[tuple[Path, str], ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    modules: tuple[tuple[str, str], ...] = ()  # stock modules to load first, with parameters
+    keep: bool = False
+    verbose: int = 0
+    append: str = ""
+
+
+@dataclass(frozen=True)
+class LabResult:
+    """How a command ended. Under `stream` or with a sink, stdout and stderr went there."""
+
+    status: int
+    stdout: bytes
+    stderr: bytes
+    kernel_log: str
+    release: str
+    boot_s: float
+    qemu_argv: tuple[str, ...]
+    accelerator: str = "tcg"
+    provenance: tuple[tuple[str, str], ...] = ()
+
+
+class LabError(TraplessError):
+    """A command that was not run to its end, with what the guest's kernel had printed by then."""
+
+    def __init__(self, message: str, kernel_log: str) -> None:
+        super().__init__(message)
+        self.kernel_log = kernel_log
+
+
+def run(
+    config: LabConfig,
+    argv: Sequence[str],
+    *,
+    stdin: bytes | None = None,
+    stream: bool = False,
+    sink: Callable[[bytes], None] | None = None,
+    progress: Progress | None = None,
+) -> LabResult:
+    """Run `argv` in a fresh VM and return how it ended.
+
+    `stream`: the command uses this process's standard input, output and error. Otherwise it reads
+    `stdin` (nothing, if None) and its output is returned; `sink` gets pieces of standard output
+    as they come, instead. Raises LabError when the command could not be run to its end.
+    """
+    watcher = progress if progress is not None else Silent()
+    cpus = _check(config, argv)
+    memory_bytes = qemu.parse_size(config.memory)
+    kernel = _kernel(config, watcher)
+    tree = guest_tree.build(_plan(config, argv, kernel, watcher), watcher)
+    if tree.size() > memory_bytes * INITRAMFS_SHARE:
+        raise TraplessError(
+            f"the guest's files take {tree.size() >> 20} MB, too much for a guest with "
+            f"{config.memory} of memory; give it more (--memory) or use --host-root"
+        )
+    with ExitStack() as stack:
+        files = _RunFiles(stack, config.keep, tree)
+        sinks = Sinks.inherited() if stream else Sinks.collecting(stdin, sink)
+        for attempt in range(BOOT_ATTEMPTS):
+            attempt_run = _Attempt(config, kernel, files, memory_bytes, cpus)
+            ending = attempt_run.go(sinks, watcher)
+            if ending.phase > Phase.FIRMWARE or not ending.retriable:
+                break
+            if attempt + 1 < BOOT_ATTEMPTS:
+                watcher.note("the VM did not reach its init; starting it once more")
+        watcher.done()
+        return attempt_run.result(ending, sinks, watcher)
+
+
+def _check(config: LabConfig, argv: Sequence[str]) -> int:
+    if not argv:
+        raise TraplessError("no command given", status=2)
+    cpus = config.cpus if config.cpus is not None else (1 if config.icount else 2)
+    if config.icount and cpus > 1:
+        raise TraplessError(
+            f"--icount counts the instructions of one CPU; it cannot run {cpus} (use --cpus 1)",
+            status=2,
+        )
+    if config.debug and config.kernel != DEFAULT_KERNEL:
+        raise TraplessError(
+            f"--debug runs a kernel of its own, not {config.kernel}: leave one of them out",
+            status=2,
+        )
+    if cpus < 1:
+        raise TraplessError(f"a VM needs at least one CPU, not {cpus}", status=2)
+    return cpus
+
+
+def _kernel(config: LabConfig, progress: Progress) -> Kernel:
+    from trapless.stock import kernels
+
+    return kernels.resolve("debug" if config.debug else config.kernel, progress)
+
+
+def _plan(
+    config: LabConfig, argv: Sequence[str], kernel: Kernel, progress: Progress
+) -> guest_tree.GuestPlan:
+    own_module = None
+    if config.module:
+        from trapless.stock import kbuild
+
+        own_module = kbuild.module_for(kernel, progress)
+    return guest_tree.GuestPlan(
+        argv=tuple(argv),
+        host_root=config.host_root,
+        files=config.files,
+        env=config.env,
+        modules_dir=kernel.modules_dir,
+        modules=config.modules,
+        own_module=own_module,
+    )
+
+
+class _RunFiles:
+    """The initramfs and the kernel's log of a run.
+
+    Normally both are anonymous memory (memfd), so that no way of dying can leave a file behind;
+    with `keep` they are files in a folder that stays.
+    """
+
+    def __init__(self, stack: ExitStack, keep: bool, tree: Initramfs) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="trapless-lab-")) if keep else None
+        self._stack = stack
+        self.initrd = self._create("initramfs.cpio")
+        with os.fdopen(os.dup(self.initrd), "wb") as archive:
+            tree.write(archive)
+        self.log = self._create("kernel.log")
+
+    def _create(self, name: str) -> int:
+        if self.folder is None:
+            descriptor = os.memfd_create(f"trapless-{name}", os.MFD_CLOEXEC)
+        else:
+            descriptor = os.open(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._stack.callback(os.close, descriptor)
+        return descriptor
+
+    def name(self, descriptor: int) -> str:
+        """A path under which QEMU can open the file."""
+        if self.folder is not None:
+            return os.readlink(f"/proc/self/fd/{descriptor}")
+        return f"/dev/fd/{descriptor}"
+
+    def kernel_log(self, start: int = 0) -> str:
+        """What the guest's kernel has printed, from byte `start` on."""
+        size = os.fstat(self.log).st_size
+        return os.pread(self.log, size, start).decode(errors="replace").replace("\r\n", "\n")
+
+
+class _Attempt:
+    """One start of QEMU: makes the channel, runs a session, turns its ending into a result."""
+
+    def __init__(
+        self, config: LabConfig, kernel: Kernel, files: _RunFiles, memory_bytes: int, cpus: int
+    ) -> None:
+        self._config, self._kernel, self._files = config, kernel, files
+        self._memory_bytes, self._cpus = memory_bytes, cpus
+        self._accelerator = "tcg" if config.icount else qemu.accelerator()
+        self.argv: list[str] = []
+
+    def go(self, sinks: Sinks, progress: Progress) -> Ending:
+        """Start the VM, move bytes until it has ended, and make sure that it has."""
+        with ExitStack() as stack:
+            channel = Channel()
+            stack.callback(channel.close)
+            bell = Bell()
+            stack.callback(bell.close)
+            os.ftruncate(self._files.log, 0)
+            machine = self._machine(channel, bell)
+            self.argv = qemu.command(machine, self._accelerator)
+            if self._config.verbose > 1:
+                progress.note(shlex.join(self.argv))
+            session = Session(channel, bell, sinks, self._files.log, self._config.timeout_s)
+            session.prepare()
+            inherited = (channel.file, bell.guest_end, self._files.initrd, self._files.log)
+            process = qemu.Process(self.argv, inherited)
+            stack.callback(process.close)
+            bell.close_guest_end()
+            progress.step(f"booting Linux {self._kernel.release} ({self._accelerator})")
+            return session.pump(process, progress)
+
+    def _machine(self, channel: Channel, bell: Bell) -> qemu.Machine:
+        return qemu.Machine(
+            kernel=self._kernel.image,
+            initrd=self._files.name(self._files.initrd),
+            kernel_log=self._files.name(self._files.log),
+            channel=f"/dev/fd/{channel.file}",
+            channel_bytes=CHANNEL_BYTES,
+            doorbell_fd=bell.guest_end,
+            cpus=self._cpus,
+            memory_bytes=self._memory_bytes,
+            icount=self._config.icount,
+            thread_single=self._config.thread_single,
+            share_root=self._config.host_root,
+            append=self._config.append,
+        )
+
+    def result(self, ending: Ending, sinks: Sinks, progress: Progress) -> LabResult:
+        """The result of a command that ended; for anything else, the error that says why."""
+        log = self._files.kernel_log()
+        if self._config.verbose:
+            progress.note(log.rstrip())
+        if self._files.folder is not None:
+            (self._files.folder / "qemu.argv").write_text(shlex.join(self.argv) + "\n")
+            progress.note(f"kept: {self._files.folder}")
+        if ending.phase is not Phase.DONE:
+            raise LabError(self._explain(ending, log), log)
+        complaints = splats(log)
+        if complaints and not self._config.verbose:
+            first = complaints[0].splitlines()[0]
+            progress.note(
+                f"the guest's kernel complained ({len(complaints)}): {first} ... (see -v)"
+            )
+        return LabResult(
+            status=ending.status,
+            stdout=sinks.output,
+            stderr=sinks.errors,
+            kernel_log=log,
+            release=self._kernel.release,
+            boot_s=ending.boot_s,
+            qemu_argv=tuple(self.argv),
+            accelerator=self._accelerator,
+            provenance=tuple(sorted(self._kernel.provenance.items())),
+        )
+
+    def _explain(self, ending: Ending, log: str) -> str:
+        lines = [ending.reason]
+        if ending.complaint:
+            lines.append(f"QEMU said: {ending.complaint}")
+        title, excerpt = _excerpt(log, self._files.kernel_log(ending.log_before))
+        if excerpt:
+            lines.append(title)
+            lines += [f"  {line}" for line in excerpt]
+        elif not log and not ending.complaint:
+            lines.append("the guest's kernel printed nothing")
+        return "\n".join(lines)
+
+
+def _excerpt(log: str, news: str) -> tuple[str, list[str]]:
+    """What of the kernel's log explains a failed run: its complaints, else its last lines."""
+    complaints = "\n".join(splats(log)).splitlines()
+    if complaints:
+        return "the guest's kernel said:", complaints[:LOG_LINES_MAX]
+    return "the end of the guest's kernel log:", news.splitlines()[-LOG_LINES_MAX:]
