@@ -133,7 +133,8 @@ def traces(tmp_path: Path) -> Iterator[tuple[str, dict[str, str], Path]]:
 def started(mark: str, environment: dict[str, str], running: bool) -> subprocess.Popen[bytes]:
     """A launcher whose VM is booting, or whose command is running."""
     code = (
-        "from trapless import cli\nfrom trapless.vm import lab, qemu\n"
+        "import signal\nfrom trapless import cli\nfrom trapless.vm import lab, qemu\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # nohup above us has it ignored
         "plain = qemu.kernel_command_line\n"
         f"qemu.kernel_command_line = lambda machine: plain(machine) + ' {mark}'\n"
         "cli.main()\n"
