@@ -97,7 +97,7 @@ struct tl_thread;
 typedef void (*tl_entry)(struct tl_thread *self, void *arg);
 
 struct tl_sched_config {
-	uint32_t size;			/* sizeof(struct tl_sched_config) */
+	uint32_t size;			/* sizeof(struct tl_sched_config); it may grow at its end */
 	uint32_t flags;			/* TL_PLAIN, TL_MODULE */
 	uint32_t flush_at;		/* flush when this many calls are queued; 0: 32 */
 	uint32_t entries;		/* ring size; 0: enough for flush_at */
@@ -137,7 +137,7 @@ int tl_event_remove(struct tl_sched *sched, int fd);
 
 /*
  * Run until no thread is ready, no call queued and no event registered, or tl_sched_stop(). Returns
- * 0, -EDEADLK inside one of its own threads, or what tl_batch_flush() returns.
+ * 0, -EDEADLK inside one of its own threads, what tl_batch_flush() returns, or why poll(2) failed.
  */
 int tl_sched_run(struct tl_sched *sched);
 /* Ends the run, this or the next, after the thread or batch under way. For signal handlers too. */

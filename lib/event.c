@@ -52,7 +52,7 @@ int tl_event_add(struct tl_sched *sched, int fd, short events, tl_entry entry, v
 		if (result)
 			return result;
 	}
-	sched->events[i] = (struct tl_event){ entry, arg, events, true };
+	sched->events[i] = (struct tl_event){ .entry = entry, .arg = arg };
 	sched->polls[i] = (struct pollfd){ fd, events, 0 };
 	sched->events_n++;
 	return 0;
@@ -76,13 +76,14 @@ int tl_event_remove(struct tl_sched *sched, int fd)
 	return 0;
 }
 
-void tl_event_rearm(struct tl_sched *sched, int fd)
+void tl_event_rearm(struct tl_sched *sched, const struct tl_thread *thread)
 {
-	int i = event_find(sched, fd);
+	int i = event_find(sched, thread->event_fd);
 
-	if (i >= 0) {
-		sched->events[i].armed = true;
-		sched->polls[i].fd = fd;
+	/* Not a later registration of the same descriptor: that one has a thread of its own. */
+	if (i >= 0 && sched->events[i].thread == thread) {
+		sched->events[i].thread = NULL;
+		sched->polls[i].fd = thread->event_fd;
 	}
 }
 
@@ -118,6 +119,9 @@ int tl_events_deliver(struct tl_sched *sched)
 	if (sched->poll_slot < 0)
 		return 0;
 	poll_disarm(sched);
+	/* A poll that cannot be made would be asked for again and again: its caller must know. */
+	if (sched->poll_result < 0 && sched->poll_result != -EINTR)
+		return (int)sched->poll_result;
 	if (sched->poll_result <= 0)
 		return 0;
 	while (i < sched->events_n) {
@@ -125,7 +129,7 @@ int tl_events_deliver(struct tl_sched *sched)
 		struct pollfd *poll = &sched->polls[i];
 		struct tl_thread *thread;
 
-		if (!event->armed || !poll->revents) {
+		if (event->thread || !poll->revents) {
 			i++;
 			continue;
 		}
@@ -137,7 +141,7 @@ int tl_events_deliver(struct tl_sched *sched)
 			continue;
 		}
 		thread->event_fd = poll->fd;
-		event->armed = false;
+		event->thread = thread;
 		poll->fd = ~poll->fd;
 		i++;
 	}

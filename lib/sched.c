@@ -274,9 +274,10 @@ static int flush(struct tl_sched *sched, enum reason reason)
 		sched->stats.flushes_deadline++;
 		break;
 	}
-	sched->turns = 0;
 	/* A look at the events rides along; it may sleep only if nothing else can become ready. */
 	tl_events_poll(sched, idle);
+	if (sched->poll_slot >= 0)
+		sched->turns = 0;
 	while (result >= 0 && tl_batch_queued(sched->batch) && !stop_asked(sched))
 		result = flush_once(sched);
 	delivered = tl_events_deliver(sched);
@@ -306,7 +307,7 @@ static void thread_run(struct tl_sched *sched)
 	sched->stats.threads_run++;
 	thread->entry(thread, thread->arg);
 	if (thread->event_fd >= 0)
-		tl_event_rearm(sched, thread->event_fd);
+		tl_event_rearm(sched, thread);
 	thread_put(thread);
 }
 
@@ -320,6 +321,9 @@ static int run(struct tl_sched *sched)
 			thread_run(sched);
 			continue;
 		}
+		/* One of the threads has forked, and this is the child. */
+		if (!sched->batch->requests)
+			return -EPERM;
 		if (!sched->ready && !sched->events_n && !tl_batch_queued(sched->batch))
 			return 0;
 		result = flush(sched, reason);
@@ -333,10 +337,10 @@ int tl_sched_run(struct tl_sched *sched)
 {
 	int result;
 
-	if (sched->running)
-		return -EDEADLK;
 	if (!sched->batch->requests)
 		return -EPERM;
+	if (sched->running)
+		return -EDEADLK;
 	sched->running = true;
 	result = run(sched);
 	sched->running = false;

@@ -29,8 +29,7 @@ struct tl_call_record {
 struct tl_event {
 	tl_entry entry;
 	void *arg;
-	short events;
-	bool armed;			/* false while its thread waits to run */
+	struct tl_thread *thread;	/* of the last event, until it has run; NULL: look again */
 };
 
 struct tl_sched {
@@ -40,7 +39,7 @@ struct tl_sched {
 	struct tl_thread **ready_end;
 	uint32_t flush_at;
 	uint32_t awaited;		/* queued calls that have a continuation */
-	uint32_t turns;			/* threads run since the last flush */
+	uint32_t turns;			/* threads run since the last look at the events */
 	bool running;
 	bool stop;
 	uint64_t deadline_ns;
@@ -65,10 +64,13 @@ int tl_sched_queue(struct tl_sched *sched, struct tl_thread *continuation, int64
 
 /* event.c. Queue a poll of all armed events with the calls that are about to be flushed ... */
 void tl_events_poll(struct tl_sched *sched, bool may_sleep);
-/* ... and afterwards create the threads of those that have happened. Returns 0 or -ENOMEM. */
+/*
+ * ... and afterwards create the threads of those that have happened. Returns 0, -ENOMEM, or why
+ * poll(2) could not be made.
+ */
 int tl_events_deliver(struct tl_sched *sched);
 /* The event's thread has run: look at the descriptor again. */
-void tl_event_rearm(struct tl_sched *sched, int fd);
+void tl_event_rearm(struct tl_sched *sched, const struct tl_thread *thread);
 void tl_events_free(struct tl_sched *sched);
 
 #endif /* TRAPLESS_LIB_SCHED_H */

@@ -10,6 +10,30 @@ static struct tl_batch *batch;
 static struct tl_sched *sched;
 static struct tl_psc *psc;
 
+static void fork_in_thread(struct tl_thread *self, void *arg)
+{
+	(void)self;
+	*(pid_t *)arg = fork();
+}
+
+/* The child of a fork in one of the scheduler's threads: the run that it is in ends. */
+static void fork_within_a_run(void)
+{
+	struct tl_sched *own = sched_new(32, 0, 0);
+	pid_t pid = -1;
+	int result;
+
+	CHECK_EQ(tl_thread_create(own, NULL, fork_in_thread, &pid, 0), 0);
+	result = tl_sched_run(own);
+	if (!pid) {
+		CHECK_EQ(result, -EPERM);
+		_exit(0);
+	}
+	CHECK_EQ(result, 0);
+	CHECK_EXITED(child_wait(pid), 0);
+	tl_sched_destroy(own);
+}
+
 static void child(void)
 {
 	struct tl_stats stats = { .size = sizeof(stats) };
@@ -64,6 +88,7 @@ int main(void)
 		_exit(0);
 	}
 	CHECK_EXITED(child_wait(raw), 0);
+	fork_within_a_run();
 
 	CHECK_EQ(tl_batch_flush(batch), 1);
 	CHECK_EQ(tl_batch_result(batch, (unsigned int)slot), getpid());

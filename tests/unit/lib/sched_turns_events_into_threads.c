@@ -6,6 +6,7 @@
 #include "lib_check.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/timerfd.h>
 
 static struct tl_sched *sched;
@@ -98,6 +99,32 @@ static void events_reach_a_busy_scheduler(void)
 	tl_sched_destroy(sched);
 }
 
+static void busy_with_calls(struct tl_thread *self, void *arg)
+{
+	const uint64_t *limit_us = arg;
+
+	CHECK(now_us() < *limit_us);
+	CHECK_EQ(TL_CALL(sched, NULL, NULL, SYS_getppid), 0);
+	if (!events_seen)
+		tl_thread_create(tl_thread_sched(self), NULL, busy_with_calls, arg, 0);
+}
+
+/* Each flush is of a full ring, which has no room for a look at the events. */
+static void events_reach_a_scheduler_with_full_batches(void)
+{
+	uint64_t limit_us = now_us() + 5000000;
+
+	events_seen = 0;
+	sched = sched_new(4, 4, 0);
+	MUST(write(pipes[1], "event", 5));
+	CHECK_EQ(tl_event_add(sched, pipes[0], POLLIN, on_pipe, NULL), 0);
+	for (int i = 0; i < 8; i++)
+		tl_thread_create(sched, NULL, busy_with_calls, &limit_us, 0);
+	CHECK_EQ(tl_sched_run(sched), 0);
+	CHECK_EQ(events_seen, 1);
+	tl_sched_destroy(sched);
+}
+
 static void count_event(struct tl_thread *self, void *arg)
 {
 	(void)self;
@@ -143,6 +170,61 @@ static void many_events_arrive_in_order(void)
 	tl_sched_destroy(sched);
 }
 
+/* Two calls fill the batch of the next test: a look at the events follows. */
+static void look(struct tl_thread *self, void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(TL_CALL(tl_thread_sched(self), NULL, NULL, SYS_getppid), 0);
+}
+
+static void new_event(struct tl_thread *self, void *arg)
+{
+	count_event(self, arg);
+	CHECK_EQ(tl_event_remove(sched, pipes[0]), 0);
+}
+
+static void register_again(struct tl_thread *self, void *arg)
+{
+	CHECK_EQ(tl_event_remove(sched, pipes[0]), 0);
+	CHECK_EQ(tl_event_add(sched, pipes[0], POLLIN, new_event, NULL), 0);
+	look(self, arg);
+}
+
+/* Runs look, register_again, look for the old registration, new_event: and that but once. */
+static void thread_of_an_old_registration_is_not_of_the_new(void)
+{
+	char byte;
+
+	events_seen = 0;
+	sched = sched_new(2, 8, 0);
+	MUST(write(pipes[1], "e", 1));
+	CHECK_EQ(tl_event_add(sched, pipes[0], POLLIN, look, NULL), 0);
+	tl_thread_create(sched, NULL, look, NULL, 0);
+	tl_thread_create(sched, NULL, register_again, NULL, 0);
+	CHECK_EQ(tl_sched_run(sched), 0);
+	CHECK_EQ(events_seen, 1);
+	CHECK_EQ(sched_stats(sched).threads_run, 4);
+	MUST(read(pipes[0], &byte, 1));
+	tl_sched_destroy(sched);
+}
+
+/* More descriptors than poll(2) takes: an error of the run, not a loop for ever. */
+static void run_says_why_it_cannot_look(void)
+{
+	struct rlimit limit, low = { 8, 0 };
+
+	MUST(getrlimit(RLIMIT_NOFILE, &limit));
+	low.rlim_max = limit.rlim_max;
+	sched = sched_new(0, 0, 0);
+	for (int fd = 0; fd < 9; fd++)
+		CHECK_EQ(tl_event_add(sched, fd, POLLERR, count_event, NULL), 0);
+	MUST(setrlimit(RLIMIT_NOFILE, &low));
+	CHECK_EQ(tl_sched_run(sched), -EINVAL);
+	MUST(setrlimit(RLIMIT_NOFILE, &limit));
+	tl_sched_destroy(sched);
+}
+
 static void stop(int signal)
 {
 	(void)signal;
@@ -185,8 +267,11 @@ int main(void)
 	timer_becomes_threads();
 	event_of_own_write_is_read_once();
 	events_reach_a_busy_scheduler();
+	events_reach_a_scheduler_with_full_batches();
 	closed_descriptor_is_dropped();
 	many_events_arrive_in_order();
+	thread_of_an_old_registration_is_not_of_the_new();
+	run_says_why_it_cannot_look();
 	signal_stops_a_sleeping_scheduler();
 	stop_leaves_work_for_the_next_run();
 	return 0;
