@@ -19,6 +19,11 @@ struct batch {
 	struct tl_request plain[] __attribute__((aligned(64)));	/* the ring without the module */
 };
 
+/* Programs have the inline functions compiled in. */
+_Static_assert(sizeof(struct tl_batch) == 32 && offsetof(struct tl_batch, requests) == 0 &&
+	       offsetof(struct tl_batch, first) == 8 && offsetof(struct tl_batch, next) == 16 &&
+	       offsetof(struct tl_batch, end) == 24, "the layout is part of the binary interface");
+
 static struct batch *inner(struct tl_batch *batch)
 {
 	return (struct batch *)(void *)batch;

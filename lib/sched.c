@@ -13,6 +13,8 @@
 #include <time.h>
 
 #define FLUSH_AT_DEFAULT 32u	/* calls; the paper's N */
+#define CONFIG_BYTES_FIRST 24u	/* of struct tl_sched_config in the first release */
+#define CONFIG_BYTES_MAX 4096u	/* of any release */
 #define POOL_THREADS 126u	/* threads of one allocation */
 #define EVENT_TURNS_MAX 256u	/* threads run between two looks at external events */
 
@@ -20,6 +22,11 @@ struct pool {
 	struct pool *next;
 	struct tl_thread threads[POOL_THREADS];
 };
+
+_Static_assert(sizeof(struct tl_sched_config) >= CONFIG_BYTES_FIRST &&
+	       offsetof(struct tl_sched_config, deadline_ns) == 16 &&
+	       offsetof(struct tl_sched_stats, flushes_deadline) == 48,
+	       "structures of the binary interface grow at their end only");
 
 enum reason { REASON_NONE, REASON_FULL, REASON_IDLE, REASON_DEADLINE };
 
@@ -31,17 +38,38 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/*
+ * The structure as the program knows it. A release may add fields at its end, where 0 means what
+ * was before; so an older program gives fewer and a newer one may give more, as long as they are 0.
+ */
+static int config_copy(struct tl_sched_config *out, const struct tl_sched_config *in)
+{
+	const char *bytes = (const char *)in;
+
+	if (in->size < CONFIG_BYTES_FIRST)
+		return -EINVAL;
+	if (in->size > CONFIG_BYTES_MAX)
+		return -E2BIG;
+	for (size_t i = sizeof(*out); i < in->size; i++)
+		if (bytes[i])
+			return -E2BIG;
+	memcpy(out, in, in->size < sizeof(*out) ? in->size : sizeof(*out));
+	return 0;
+}
+
 static int config_read(struct tl_sched_config *out, const struct tl_sched_config *in)
 {
+	int result;
+
 	memset(out, 0, sizeof(*out));
 	if (in) {
-		if (in->size != sizeof(*in))
-			return -EINVAL;
-		*out = *in;
+		result = config_copy(out, in);
+		if (result)
+			return result;
 	}
 	if (!out->flush_at)
 		out->flush_at = FLUSH_AT_DEFAULT;
-	if (out->flush_at > TL_ENTRIES_MAX)
+	if (out->flush_at > TL_ENTRIES_MAX || out->entries > TL_ENTRIES_MAX)
 		return -EINVAL;
 	if (!out->entries) {
 		/* Twice N: a thread may add a few beyond N before the scheduler looks. */

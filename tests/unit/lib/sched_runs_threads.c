@@ -179,12 +179,34 @@ static void bad_arguments_are_refused(void)
 	CHECK_EQ(tl_sched_create(&sched, &config), -EINVAL);
 	config.entries = 65;
 	CHECK_EQ(tl_sched_create(&sched, &config), -EINVAL);
+	config.entries = UINT32_MAX;
+	CHECK_EQ(tl_sched_create(&sched, &config), -EINVAL);
 	config.entries = 64;
 	CHECK_EQ(tl_sched_create(&sched, &config), 0);
 	tl_thread_create(sched, NULL, run_again, NULL, 0);
 	CHECK_EQ(tl_sched_run(sched), 0);
 	tl_sched_destroy(sched);
 	tl_sched_destroy(NULL);
+}
+
+/* Programs and libraries of different releases: more fields than are known here must be 0. */
+static void config_of_another_release_is_read(void)
+{
+	struct {
+		struct tl_sched_config known;
+		uint64_t later;
+	} config = { .known = { .size = sizeof(config), .flags = LIB_FLAGS } };
+	struct tl_sched *sched;
+
+	CHECK_EQ(tl_sched_create(&sched, &config.known), 0);
+	tl_sched_destroy(sched);
+	config.later = 1;
+	CHECK_EQ(tl_sched_create(&sched, &config.known), -E2BIG);
+	config.known.size = sizeof(config.known);
+	CHECK_EQ(tl_sched_create(&sched, &config.known), 0);
+	tl_sched_destroy(sched);
+	config.known.size = UINT32_MAX;
+	CHECK_EQ(tl_sched_create(&sched, &config.known), -E2BIG);
 }
 
 int main(void)
@@ -195,5 +217,6 @@ int main(void)
 	continuations_carry_results_on();
 	steady_state_allocates_nothing();
 	bad_arguments_are_refused();
+	config_of_another_release_is_read();
 	return 0;
 }
