@@ -255,11 +255,12 @@ int tl_psc_wait(struct tl_psc *psc, unsigned int left)
 		left = psc->entries;
 	if (!use_plain(psc)) {
 		result = psc_door(psc, TL_WAIT(n, left), TL_DOOR_WAIT);
-		if (result >= 0 || result == -EINTR) {
-			/* The door hands out before it sleeps. */
+		/*
+		 * The door hands out before it sleeps. Shut down before or while it slept? Taken as
+		 * handed out, a request is given a new place unless the module has begun it.
+		 */
+		if (result >= 0 || result == -EINTR || result == -ESHUTDOWN)
 			psc->notified = psc->added;
-			return (int)result;
-		}
 		if (!module_steps_aside(result))
 			return (int)result;
 		tl_psc_take_over(psc);
