@@ -75,9 +75,14 @@ def doctor(calls: bool, online: bool, as_json: bool, names: tuple[str, ...]) -> 
 @click.option(
     "--kernel",
     metavar="NAME|PATH",
-    help="A supported kernel by name (see `trapless doctor`), 'newest', or a bzImage.",
+    help="A supported kernel by name (`trapless doctor` lists them), or the path of one.",
 )
-@click.option("--cpus", type=click.IntRange(1, 64), help="Default: 2; with --icount always 1.")
+@click.option(
+    "--cpus",
+    type=click.IntRange(1, 64),
+    metavar="N",
+    help="Virtual CPUs.  [default: 2; with --icount always 1]",
+)
 @click.option("--memory", metavar="SIZE", default="1G", show_default=True, help="As in 512M, 2G.")
 @click.option("--icount", is_flag=True, help="Count instructions instead of time; one CPU.")
 @click.option("--host-root", is_flag=True, help="Run on this machine's files, read-only.")
@@ -87,7 +92,7 @@ def doctor(calls: bool, online: bool, as_json: bool, names: tuple[str, ...]) -> 
     "--timeout",
     type=click.FloatRange(1),
     metavar="SECONDS",
-    default=300.0,
+    default=300,
     show_default=True,
     help="End the VM, with an error, after this long.",
 )
@@ -120,7 +125,7 @@ def lab(
 
     with ConsoleProgress() as progress:
         config = part.LabConfig(
-            kernel=kernel or default_kernel(),
+            kernel=default_kernel() if kernel is None else kernel,
             cpus=cpus,
             memory=memory,
             icount=icount,
@@ -153,7 +158,7 @@ def module_build() -> None:
     click.echo(path)
 
 
-@module.command("load")
+@module.command("load", short_help="Load it into the running kernel (needs root).")
 @click.argument("parameters", nargs=-1, metavar="[NAME=VALUE]...")
 def module_load(parameters: tuple[str, ...]) -> None:
     """Load the module into the running kernel (needs root), with parameters of the module."""
@@ -163,7 +168,7 @@ def module_load(parameters: tuple[str, ...]) -> None:
         host_module.load(progress, parameters)
 
 
-@module.command("unload")
+@module.command("unload", short_help="Remove it from the running kernel (needs root).")
 def module_unload() -> None:
     """Remove the module from the running kernel (needs root; refused while in use)."""
     from trapless.stock import host_module
@@ -178,6 +183,7 @@ def module_unload() -> None:
 @click.option("--kernel", metavar="NAME", help="A supported kernel by name; default: the oldest.")
 @click.option(
     "--out",
+    metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("results"),
     show_default=True,
@@ -199,7 +205,7 @@ def evaluate(
     if list_only:
         click.echo("\n".join(experiments.names()))
         return
-    chosen = kernel or default_kernel()
+    chosen = default_kernel() if kernel is None else kernel
     with ConsoleProgress() as progress:
         outcome = part.run(names, quick=quick, out=out, kernel=chosen, progress=progress)
     if outcome.report is not None:

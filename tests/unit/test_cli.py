@@ -6,6 +6,7 @@ What the commands do is tested with the parts that do it.
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -47,6 +48,11 @@ def test_every_option_has_a_purpose(path, command):
     for option in command.params:
         if isinstance(option, click.Option) and option.name != "help":
             assert option.help, f"{' '.join(path)} {option.opts[0]}"
+
+
+@pytest.mark.parametrize("path", [(), ("module",)], ids=str)
+def test_no_line_of_a_list_of_commands_is_cut_off(path):
+    assert "..." not in re.sub(r"\.\.\.(?=\n\n|\])", "", trapless(*path, "--help").stdout)
 
 
 def test_help_is_quick_and_imports_no_part():

@@ -187,9 +187,10 @@ def test_supported_kernels_have_distinct_names() -> None:
     assert kernels.debug_kernel.NAME not in names
 
 
-def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(TraplessError, match=r"'6\.2'.*6\.1, 6\.12, newest, debug") as caught:
-        resolve("6.2", Silent())
+@pytest.mark.parametrize("name", ["6.2", ""])
+def test_an_unknown_name_lists_the_known_ones(name: str) -> None:
+    with pytest.raises(TraplessError, match=rf"'{name}'.*6\.1, 6\.12, newest, debug") as caught:
+        resolve(name, Silent())
     assert caught.value.status == 2
 
 

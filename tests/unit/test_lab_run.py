@@ -27,6 +27,9 @@ def nothing_is_fetched(monkeypatch):
     ("config", "argv", "message"),
     [
         (lab.LabConfig(), [], "no command"),
+        (lab.LabConfig(), [""], "no command"),
+        (lab.LabConfig(timeout_s=float("nan")), ["true"], "number of seconds, not nan"),
+        (lab.LabConfig(timeout_s=float("inf")), ["true"], "number of seconds, not inf"),
         (lab.LabConfig(cpus=0), ["true"], "at least one CPU, not 0"),
         (lab.LabConfig(icount=True, cpus=2), ["true"], "it cannot run 2"),
         (lab.LabConfig(debug=True, kernel="newest"), ["true"], "not newest"),

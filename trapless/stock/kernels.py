@@ -58,7 +58,7 @@ def resolve(name: str, progress: Progress) -> Kernel:
     for spec in SUPPORTED:
         if spec.name == name:
             return _from_cache(spec, progress)
-    if os.sep in name or Path(name).exists():
+    if name and (os.sep in name or Path(name).exists()):
         return local_kernel.from_path(name)
     names = ", ".join([spec.name for spec in SUPPORTED] + [debug_kernel.NAME])
     raise TraplessError(

@@ -9,6 +9,7 @@ lab_session.py moves the bytes.
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import tempfile
@@ -123,8 +124,12 @@ def run(
 
 
 def _check(config: LabConfig, argv: Sequence[str]) -> int:
-    if not argv:
+    if not argv or not argv[0]:
         raise TraplessError("no command given", status=2)
+    if not 0 < config.timeout_s < math.inf:  # which also refuses nan
+        raise TraplessError(
+            f"a time limit is a number of seconds, not {config.timeout_s}", status=2
+        )
     cpus = config.cpus if config.cpus is not None else (1 if config.icount else 2)
     if config.icount and cpus > 1:
         raise TraplessError(
