@@ -7,6 +7,7 @@ the data, not to itself.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import shutil
@@ -15,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from trapless.console import Silent, TraplessError
+from trapless.console import ConsoleProgress, Silent, TraplessError
 from trapless.measure import evaluate, experiments
 from trapless.measure.collect import Collection
 from trapless.reporting import claims, results
 from trapless.reporting.figures import Figure, Table
+from trapless.stock import kernels
 
 DATA = Path(__file__).parents[1] / "data" / "experiments"
 NAMES = ("batch-size", "parallel")
@@ -178,6 +180,24 @@ def test_incomplete_raw_data_is_refused_by_name(rewritten, name, lost):
         experiments.analyse(name, folder)
 
 
+@pytest.mark.parametrize("value", ["many", None, [], {}])
+@pytest.mark.parametrize(("name", "field"), [("batch-size", "value"), ("parallel", "ops")])
+def test_a_row_that_holds_something_else_is_refused_by_name(rewritten, name, field, value):
+    folder = rewritten(name, lambda row: row.update({field: value} if field in row else {}) or True)
+    with pytest.raises(TraplessError, match=f"incomplete or damaged.*evaluate {name}"):
+        experiments.analyse(name, folder)
+    with pytest.raises(TraplessError, match=f"incomplete or damaged.*evaluate {name}"):
+        experiments.figures(name, folder)
+
+
+@pytest.mark.parametrize("machine", [None, 5, {"cpus": "2"}])
+def test_a_machine_that_is_not_described_is_unknown(rewritten, machine):
+    folder = rewritten("parallel", lambda row: True)
+    meta = json.loads((folder / "meta.json").read_text()) | {"machine": machine}
+    (folder / "meta.json").write_text(json.dumps(meta))
+    assert experiments.analyse("parallel", folder).machine == "unknown"
+
+
 def test_a_kernel_without_32_bit_calls_leaves_the_int_claims_open(rewritten):
     folder = rewritten("batch-size", lambda row: "int" not in row.get("mechanism", ""))
     result = experiments.analyse("batch-size", folder)
@@ -204,6 +224,7 @@ def offline(monkeypatch):
     """evaluate.run() without building, VMs and drawing: collecting copies the saved data."""
     written = []
     monkeypatch.setattr(evaluate, "build_programs", lambda progress: None)
+    monkeypatch.setattr(kernels, "resolve", lambda name, progress: None)
     monkeypatch.setattr(
         "trapless.reporting.report.write", lambda out, progress: written.append(out)
     )
@@ -240,6 +261,34 @@ def test_one_failed_experiment_fails_evaluate_but_not_the_others(offline, tmp_pa
     assert not (tmp_path / "batch-size" / "result.json").exists()
     assert (tmp_path / "parallel" / "result.json").exists()
     assert offline == [tmp_path]
+
+
+def test_a_full_disk_is_a_failure_and_not_a_traceback(offline, tmp_path, monkeypatch, capsys):
+    def collect(spec, directory, **words):
+        raise OSError(errno.ENOSPC, "No space left on device", str(directory / "raw.jsonl"))
+
+    monkeypatch.setattr(experiments, "collect", collect)
+    with ConsoleProgress(tty=False) as progress:
+        outcome = evaluate.run(["parallel"], quick=True, out=tmp_path, kernel="", progress=progress)
+    assert outcome.failed == ("parallel",)
+    assert f"{tmp_path}/parallel/raw.jsonl: No space left" in capsys.readouterr().err
+
+
+def test_a_wrong_kernel_is_wrong_usage_and_touches_no_result(tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluate, "build_programs", lambda progress: None)
+    shutil.copytree(DATA / "parallel", tmp_path / "parallel")
+    before = sorted(path.name for path in (tmp_path / "parallel").iterdir())
+    with pytest.raises(TraplessError, match="unknown kernel 'none-such'") as error:
+        evaluate.run(["parallel"], quick=True, out=tmp_path, kernel="none-such", progress=Silent())
+    assert error.value.status == 2
+    assert sorted(path.name for path in (tmp_path / "parallel").iterdir()) == before
+
+
+def test_results_that_cannot_be_written_are_refused_first(offline, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(TraplessError, match=r"file/results: .*Not a directory; name a folder"):
+        run(tmp_path / "file" / "results", "parallel")
+    assert offline == []
 
 
 def test_nothing_is_reported_where_everything_failed(offline, tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from trapless.measure import experiments
 from trapless.paths import repo_root
 from trapless.reporting import report, results
 from trapless.reporting.document import Report
+from trapless.stock import kernels
 
 BUILD_JOBS = 2
 
@@ -38,8 +40,13 @@ class Outcome:
 def run(
     wanted: Sequence[str], *, quick: bool, out: Path, kernel: str, progress: Progress
 ) -> Outcome:
-    """Run the named experiments, or all; a failure is noted and the next one begins."""
+    """Run the named experiments, or all; a failure is noted and the next one begins.
+
+    What cannot work for any of them is found out before earlier results are touched.
+    """
     specs = [experiments.get(name) for name in (wanted or experiments.names())]
+    make_writable(out)
+    kernels.resolve(kernel, progress)
     build_programs(progress)
     failed = []
     for spec in specs:
@@ -50,9 +57,24 @@ def run(
         except TraplessError as error:
             progress.note(f"{spec.name} failed: {error}")
             failed.append(spec.name)
+        except OSError as error:  # a full disk, a folder that somebody took away
+            progress.note(f"{spec.name} failed: {error.filename or directory}: {error.strerror}")
+            failed.append(spec.name)
     if len(failed) == len(specs):
         return Outcome(tuple(failed), None)
     return Outcome(tuple(failed), report.write(out, progress))
+
+
+def make_writable(out: Path) -> None:
+    """Make the folder of the results, and be sure that we may write there."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise TraplessError(
+            f"{out}: results cannot be written there: {error.strerror}; name a folder by --out"
+        ) from error
 
 
 def build_programs(progress: Progress) -> None:

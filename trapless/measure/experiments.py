@@ -12,7 +12,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -154,13 +155,8 @@ def analyse(name: str, directory: Path) -> Result:
     metrics: dict[str, Metric] = {}
     claims: list[Claim] = []
     for part in spec.parts:
-        try:
+        with _held_to_its_form(name, part, directory):
             findings = part.analyse(_of_part(raw, part))
-        except (KeyError, ValueError, ZeroDivisionError) as error:
-            raise TraplessError(
-                f"{directory}: the raw data of '{part.name}' is incomplete or damaged "
-                f"({type(error).__name__}: {error}); run `trapless evaluate {name}` again"
-            ) from error
         doubled = metrics.keys() & findings.metrics.keys()
         if doubled:
             raise TraplessError(f"{name}: two parts report {', '.join(sorted(doubled))}")
@@ -176,8 +172,20 @@ def analyse(name: str, directory: Path) -> Result:
     )
 
 
-def _machine_text(machine: Mapping[str, str]) -> str:
-    if not machine:
+@contextmanager
+def _held_to_its_form(name: str, part: Part, directory: Path) -> Iterator[None]:
+    """Raw data comes from files: whatever a part stumbles over in it is the data's fault."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise TraplessError(
+            f"{directory}: the raw data of '{part.name}' is incomplete or damaged "
+            f"({type(error).__name__}: {error}); run `trapless evaluate {name}` again"
+        ) from error
+
+
+def _machine_text(machine: object) -> str:
+    if not isinstance(machine, dict) or not {"processor", "cpus", "kernel"} <= machine.keys():
         return "unknown"
     return f"{machine['processor']}, {machine['cpus']} CPUs, host Linux {machine['kernel']}"
 
@@ -185,7 +193,11 @@ def _machine_text(machine: Mapping[str, str]) -> str:
 def figures(name: str, directory: Path) -> tuple[Figure | Table, ...]:
     """Figures and tables of an experiment from its raw files alone."""
     spec, raw = get(name), load_raw(directory)
-    return tuple(figure for part in spec.parts for figure in part.figures(_of_part(raw, part)))
+    drawn: list[Figure | Table] = []
+    for part in spec.parts:
+        with _held_to_its_form(name, part, directory):
+            drawn += part.figures(_of_part(raw, part))
+    return tuple(drawn)
 
 
 def workload(name: str) -> Path:

@@ -48,7 +48,7 @@ def read(directory: Path, progress: Progress) -> Report:
         what = "not a folder" if directory.exists() else "no such folder"
         raise TraplessError(f"{directory}: {what}; `trapless evaluate --out DIR` makes one")
     sections, incomplete = [], []
-    for folder in sorted(path for path in directory.iterdir() if path.is_dir()):
+    for folder in _folders(directory):
         if _has_raw(folder) or (folder / results.FILE_NAME).exists():
             progress.step(f"reading {folder.name}")
             sections.append(_section(folder))
@@ -63,6 +63,13 @@ def read(directory: Path, progress: Progress) -> Report:
     order = {name: place for place, name in enumerate(experiments.names())}
     sections.sort(key=lambda section: order.get(section.name, len(order)))
     return Report(directory, tuple(sections), tuple(incomplete))
+
+
+def _folders(directory: Path) -> list[Path]:
+    try:
+        return sorted(path for path in directory.iterdir() if path.is_dir())
+    except OSError as error:
+        raise TraplessError(f"{directory}: cannot be read: {error.strerror}") from error
 
 
 def _section(folder: Path) -> Section:

@@ -133,11 +133,14 @@ def save(result: Result, directory: Path) -> Path:
         text = result.to_json()
     except ValueError as error:
         raise TraplessError(f"result of {result.experiment}: {error}") from error
-    directory.mkdir(parents=True, exist_ok=True)
     path = directory / FILE_NAME
     fresh = directory / f".{FILE_NAME}.new"
-    fresh.write_text(text, encoding="utf-8")
-    os.replace(fresh, path)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        fresh.write_text(text, encoding="utf-8")
+        os.replace(fresh, path)
+    except OSError as error:
+        raise TraplessError(f"{path}: cannot be written: {error.strerror}") from error
     return path
 
 
