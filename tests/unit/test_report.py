@@ -281,9 +281,41 @@ def test_a_series_with_unequal_lengths_is_refused():
         Table("t", "T", ("a",), (("1", "2"),))
 
 
+def test_words_of_a_table_stay_whole():
+    from rich.console import Console
+
+    columns = ("program that ran", *("instructions", "measured)", "residual") * 2)
+    rows = (("read1_disk with a long explanation", *("12.6 M", "3", "0.13%") * 2),) * 2
+    stream = io.StringIO()
+    console = Console(file=stream, width=text_report.FILE_COLUMNS)
+    console.print(text_report._table(Table("t", "A table", columns, rows), console.width))
+    for word in (*columns[1:4], "read1_disk", "explanation"):
+        assert word in stream.getvalue()
+
+
 def test_a_narrow_terminal_loses_no_number(saved):
     from rich.console import Console
 
     stream = io.StringIO()
     text_report._print(Console(file=stream, width=60), report.read(saved, Silent()))
     assert "516" in stream.getvalue() and "977" in stream.getvalue()
+
+
+def test_a_table_with_many_columns_goes_on_below():
+    counts = range(1, 129, 4)
+    metrics = {
+        f"getppid.{mechanism}.n{n}.instructions": Metric(base + n, "instructions", "counted", 3)
+        for mechanism, base in {"plain": 10_000, "io_uring-nop-sqpoll": 20_000}.items()
+        for n in counts
+    }
+    made = tables.pivots(Result("made-up", "1.2.3", "tcg", "2 CPUs", metrics, ()))[0]
+    grids = text_report._pivot(made, 80)
+    from rich.console import Console
+
+    stream = io.StringIO()
+    Console(file=stream, width=80).print(*grids)
+    text = stream.getvalue()
+    assert "…" not in text and max(map(len, text.splitlines())) <= 80
+    assert text.count("io_uring-nop-sqpoll") == len(grids) > 1
+    for n in counts:
+        assert f"{10_000 + n:,}" in text and f"{20_000 + n:,}" in text

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Mapping
 
 from rich import box
 from rich.console import Console
@@ -18,9 +19,10 @@ from rich.text import Text
 from trapless.reporting import claims, tables
 from trapless.reporting.document import Report, Section
 from trapless.reporting.figures import Table
-from trapless.reporting.results import FILE_NAME, Claim
+from trapless.reporting.results import FILE_NAME, Claim, Metric
 
 FILE_COLUMNS = 100
+GAP = 2  # between two columns of a table
 VERDICTS = {True: ("holds", "green"), False: ("does not hold", "red"), None: ("open", "yellow")}
 
 
@@ -61,8 +63,8 @@ def _print(console: Console, report: Report) -> None:
 
 def _grid(title: str) -> Grid:
     return Grid(
-        title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD,
-        pad_edge=False, padding=(0, 1),
+        title=Text(title, style="bold") if title else None, title_justify="left",
+        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0),
     )  # fmt: skip
 
 
@@ -91,7 +93,10 @@ def _section(console: Console, section: Section) -> None:
     )
     for remark in section.remarks:
         console.print(Text(remark, style="yellow"))
-    for grid in (*map(_table, section.drawn_tables), *map(_pivot, section.pivots)):
+    grids = [_table(table, console.width) for table in section.drawn_tables]
+    for pivot in section.pivots:
+        grids += _pivot(pivot, console.width)
+    for grid in grids:
         console.print()
         console.print(grid)
     _others(console, section)
@@ -118,29 +123,55 @@ def _others(console: Console, section: Section) -> None:
         console.print(grid)
 
 
-def _pivot(pivot: tables.Pivot) -> Grid:
-    grid = _grid(f"{pivot.title} ({pivot.kind})")
-    grid.add_column("N")
-    for count in pivot.counts:
-        grid.add_column(str(count), justify="right")
-    for mechanism, row in pivot.cells.items():
-        cells = []
-        for count in pivot.counts:
-            if count not in row:
-                cells.append(Text("-", style="dim"))
-                continue
-            best = pivot.is_best(row[count], count)
-            cells.append(Text(tables.number(row[count].value), style="bold" if best else ""))
-        grid.add_row(mechanism, *cells)
-    return grid
+def _pivot(pivot: tables.Pivot, width: int) -> list[Grid]:
+    """A row a mechanism, a column an N; further tables where the columns are too many."""
+    cells = {
+        count: [_cell(pivot, row, count) for row in pivot.cells.values()] for count in pivot.counts
+    }
+    grids: list[tuple[Grid, list[Text]]] = []
+    room = 0
+    for count, column in cells.items():
+        needed = GAP + max(len(str(count)), *map(len, column))
+        if not grids or needed > room:
+            grid = _grid("" if grids else f"{pivot.title} ({pivot.kind})")
+            names = Text("\n").join(map(Text, pivot.cells))
+            grid.add_column("N", no_wrap=True)
+            grids.append((grid, [names]))
+            room = width - GAP - max(map(len, pivot.cells))
+        grids[-1][0].add_column(str(count), justify="right", no_wrap=True)
+        grids[-1][1].append(Text("\n").join(column))
+        room -= needed
+    for grid, columns in grids:
+        grid.add_row(*columns)
+    return [grid for grid, _ in grids]
 
 
-def _table(table: Table) -> Grid:
+def _cell(pivot: tables.Pivot, row: Mapping[int, Metric], count: int) -> Text:
+    if count not in row:
+        return Text("-", style="dim")
+    best = pivot.is_best(row[count], count)
+    return Text(tables.number(row[count].value), style="bold" if best else "")
+
+
+def _word_widths(table: Table, width: int) -> list[int]:
+    """The longest word of each column, where all fit beside each other; else no bound."""
+    cells = zip(table.columns, *table.rows, strict=True)
+    widths = [max(len(word) for text in cell for word in text.split() or [""]) for cell in cells]
+    return widths if sum(widths) + GAP * len(widths) <= width else [0] * len(widths)
+
+
+def _table(table: Table, width: int) -> Grid:
+    words = _word_widths(table, width)
     grid = _grid(f"{table.title} ({table.kind})" if table.kind else table.title)
     if table.caption:
         grid.caption, grid.caption_justify = Text(table.caption), "left"
     for number, column in enumerate(table.columns):
-        grid.add_column(column, justify="left" if number == 0 else "right", overflow="fold")
+        grid.add_column(
+            column,
+            justify="left" if number == 0 else "right",
+            overflow="fold",
+            min_width=words[number],
+        )
     for row in table.rows:
         grid.add_row(*row)
     return grid
