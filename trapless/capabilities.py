@@ -394,7 +394,9 @@ def counters(host: Host) -> Capability:
     if -fd in (errno.EPERM, errno.EACCES):
         remedy = f"sysctl kernel.perf_event_paranoid=1; {instead}"
         return Capability("counters", title, False, f"perf_event_paranoid is {level}", remedy)
-    return Capability("counters", title, False, f"none: {os.strerror(-fd)}", instead)
+    if -fd in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
+        return Capability("counters", title, False, "the processor shows this kernel none", instead)
+    return Capability("counters", title, False, os.strerror(-fd), instead)
 
 
 def io_uring(host: Host) -> Capability:
