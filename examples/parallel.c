@@ -3,6 +3,7 @@
  * parallel.c - a slow call that does not block the requester: workers serve a read that waits for
  * its data while the program goes on computing and making other calls through the same ring.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -69,7 +70,11 @@ int main(void)
 	error = tl_psc_regist(&psc, 128, 50, 0);
 	if (!error)
 		error = tl_psc_start(psc, 2);
-	if (error || pipe(pipes) || pthread_create(&thread, NULL, device, NULL)) {
+	if (!error && pipe(pipes))
+		error = -errno;
+	if (!error)
+		error = -pthread_create(&thread, NULL, device, NULL);
+	if (error) {
 		fprintf(stderr, "parallel: cannot start: %s\n", strerror(-error));
 		return 1;
 	}
