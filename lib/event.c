@@ -94,9 +94,9 @@ void tl_events_poll(struct tl_sched *sched, bool may_sleep)
 	if (!sched->events_n)
 		return;
 	/* A full ring leaves no room: the next flush takes the look along. */
-	sched->poll_slot = tl_sched_queue(sched, NULL, &sched->poll_result, SYS_poll,
-					  (uint64_t)(uintptr_t)sched->polls, sched->events_n,
-					  may_sleep ? (uint64_t)-1 : 0, 0, 0, 0);
+	sched->poll_slot = sched_queue(sched, NULL, &sched->poll_result, SYS_poll,
+				       (uint64_t)(uintptr_t)sched->polls, sched->events_n,
+				       may_sleep ? (uint64_t)-1 : 0, 0, 0, 0);
 }
 
 /* The flush ended early and left the poll in the ring: the array may move before it is made. */

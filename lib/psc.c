@@ -6,6 +6,7 @@
  */
 #include "psc.h"
 #include "door.h"
+#include "futex.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -143,7 +144,7 @@ static long enter_module(struct tl_psc *psc)
 	/* Serve as an ordinary thread: the module has refused, or somebody else leaves it. */
 	tl_psc_leave(psc);
 	__atomic_fetch_add(&psc->came_home, 1, __ATOMIC_SEQ_CST);
-	tl_psc_plain_ring(psc);
+	tl_psc_ring(psc);
 	return result < 0 ? 0 : result;
 }
 
@@ -160,7 +161,7 @@ long tl_psc_enter(struct tl_psc *psc)
 		more = tl_psc_plain_enter(psc);
 	/* The last access: tl_psc_exit() frees everything when it sees 0. */
 	if (!__atomic_sub_fetch(&psc->inside, 1, __ATOMIC_SEQ_CST))
-		tl_futex_wake(&psc->inside, 1);
+		futex_wake(&psc->inside, 1);
 	if (served < 0)
 		return served;
 	return more < 0 ? more : served + more;
@@ -320,11 +321,11 @@ void tl_psc_exit(struct tl_psc *psc)
 	__atomic_store_n(&psc->exiting, 1, __ATOMIC_SEQ_CST);
 	if (psc->fd >= 0)
 		tl_device_ioctl(psc->fd, TL_IOC_EXIT, NULL);
-	tl_psc_plain_ring(psc);
+	tl_psc_ring(psc);
 	threads = tl_object_kept(psc)->heap;
 	while (psc->started)
 		pthread_join(threads[--psc->started], NULL);
 	while ((inside = __atomic_load_n(&psc->inside, __ATOMIC_SEQ_CST)))
-		tl_futex_wait(&psc->inside, inside);
+		futex_wait(&psc->inside, inside);
 	tl_object_destroy(psc, true);
 }

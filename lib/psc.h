@@ -54,9 +54,6 @@ long tl_psc_plain_enter(struct tl_psc *psc);
 void tl_psc_plain_notify(struct tl_psc *psc);
 /* Sleep until at most `left` are unfinished. Returns how many are, or -EINTR. */
 int tl_psc_plain_wait(struct tl_psc *psc, unsigned int left);
-/* A worker has come home from the module, or everybody shall look at `exiting`. */
-void tl_psc_plain_ring(struct tl_psc *psc);
-
 /* Any thread: from now on the module begins no request. */
 void tl_psc_leave(struct tl_psc *psc);
 /*
@@ -64,8 +61,7 @@ void tl_psc_leave(struct tl_psc *psc);
  * workers. Cheap when there is nothing new.
  */
 void tl_psc_take_over(struct tl_psc *psc);
-
-int tl_futex_wait(uint32_t *word, uint32_t value);
-void tl_futex_wake(uint32_t *word, int n);
+/* A worker has come home from the module, or everybody shall look at `exiting`. */
+void tl_psc_ring(struct tl_psc *psc);
 
 #endif /* TRAPLESS_LIB_PSC_H */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * psc_leave.c - how a ring leaves the module for good. It owns the handing over of requests; who
- * asks for it is psc.c, who serves them afterwards psc_plain.c.
+ * psc_leave.c - how a ring leaves the module for good. It owns the handing over of requests and the
+ * bell that tells everybody; who asks for it is psc.c, who serves them afterwards psc_plain.c.
  *
  * The module answers -EBUSY to a thread that is traced or audited, since its calls must be made one
  * by one where the tracer looks, and -EPERM to one with another identity than the others.
@@ -14,8 +14,9 @@
  * gives both kinds a new place in submit[].
  */
 #include "psc.h"
+#include "futex.h"
 
-#include <errno.h>
+#include <limits.h>
 
 /* Bits of leave_module. */
 #define LEAVING 1u
@@ -29,6 +30,14 @@ void tl_psc_leave(struct tl_psc *psc)
 		return;
 	tl_device_ioctl(psc->fd, TL_IOC_EXIT, NULL);
 	__atomic_fetch_or(&psc->leave_module, LEFT, __ATOMIC_SEQ_CST);
+}
+
+void tl_psc_ring(struct tl_psc *psc)
+{
+	__atomic_fetch_add(&psc->bell, 1, __ATOMIC_SEQ_CST);
+	futex_wake(&psc->bell, INT_MAX);
+	__atomic_fetch_add(&psc->finished, 1, __ATOMIC_SEQ_CST);
+	futex_wake(&psc->finished, INT_MAX);
 }
 
 static bool submitted(const struct tl_psc *psc, uint32_t slot)
@@ -84,5 +93,5 @@ void tl_psc_take_over(struct tl_psc *psc)
 		__atomic_store_n(&psc->serving, 1, __ATOMIC_SEQ_CST);
 	}
 	resubmit_all(psc);
-	tl_psc_plain_ring(psc);
+	tl_psc_ring(psc);
 }

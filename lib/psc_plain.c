@@ -5,28 +5,12 @@
  * step aside (a traced worker or requester). Slots and the five operations are psc.c's.
  */
 #include "psc.h"
-#include "door.h"
+#include "futex.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <time.h>
 
 #define SPINS_PER_CLOCK 64u	/* looks at the queue between two looks at the clock */
-
-/* With a timeout, even one of a century, no handler's SA_RESTART turns -EINTR into more sleep. */
-int tl_futex_wait(uint32_t *word, uint32_t value)
-{
-	static const struct timespec century = { .tv_sec = 3155760000 };
-
-	return (int)call6(SYS_futex, (uintptr_t)word, FUTEX_WAIT_PRIVATE, value,
-			  (uintptr_t)&century, 0, 0);
-}
-
-void tl_futex_wake(uint32_t *word, int n)
-{
-	call6(SYS_futex, (uintptr_t)word, FUTEX_WAKE_PRIVATE, (uint64_t)n, 0, 0, 0);
-}
 
 static uint32_t load(const uint32_t *word)
 {
@@ -73,7 +57,7 @@ void tl_psc_plain_notify(struct tl_psc *psc)
 	sleepers = load(&psc->sleepers);
 	if (sleepers) {
 		count(&psc->counts.wakeups);
-		tl_futex_wake(&psc->bell, n < sleepers ? (int)n : (int)sleepers);
+		futex_wake(&psc->bell, n < sleepers ? (int)n : (int)sleepers);
 	}
 }
 
@@ -92,21 +76,13 @@ int tl_psc_plain_wait(struct tl_psc *psc, unsigned int left)
 		__atomic_store_n(&psc->wait_left, target, __ATOMIC_SEQ_CST);
 		n = unfinished(psc);
 		if (n > left)
-			result = tl_futex_wait(&psc->finished, finished);
+			result = futex_wait(&psc->finished, finished);
 		__atomic_store_n(&psc->wait_left, PSC_NOT_WAITING, __ATOMIC_SEQ_CST);
 		if (n <= left)
 			return (int)n;
 		if (result == -EINTR)
 			return -EINTR;
 	}
-}
-
-void tl_psc_plain_ring(struct tl_psc *psc)
-{
-	__atomic_fetch_add(&psc->bell, 1, __ATOMIC_SEQ_CST);
-	tl_futex_wake(&psc->bell, INT_MAX);
-	__atomic_fetch_add(&psc->finished, 1, __ATOMIC_SEQ_CST);
-	tl_futex_wake(&psc->finished, INT_MAX);
 }
 
 /* ---- The worker's side ------------------------------------------------------------------- */
@@ -149,7 +125,7 @@ static void serve(struct tl_psc *psc, struct tl_request *request)
 		return;
 	if (left <= (uint32_t)target || load(&psc->leave_module)) {
 		__atomic_fetch_add(&psc->finished, 1, __ATOMIC_SEQ_CST);
-		tl_futex_wake(&psc->finished, 1);
+		futex_wake(&psc->finished, 1);
 	}
 }
 
@@ -185,7 +161,7 @@ static int sleep_on(struct tl_psc *psc, uint32_t bell)
 
 	__atomic_fetch_add(&psc->sleepers, 1, __ATOMIC_SEQ_CST);
 	count(&psc->counts.sleeps);
-	result = tl_futex_wait(&psc->bell, bell);
+	result = futex_wait(&psc->bell, bell);
 	__atomic_fetch_sub(&psc->sleepers, 1, __ATOMIC_SEQ_CST);
 	return result;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * sched.c - fine-grained threads in user space (wrapped-system-call, section 2). It owns the ready
- * queue, synchronisation counts and continuations, and decides when the batch is flushed: at N
- * calls, when nothing is ready, or when the oldest call is due. How calls are executed is batch.c's
- * business, what an external event is, event.c's.
+ * sched.c - the scheduler of fine-grained threads (wrapped-system-call, section 2). It owns calls
+ * and their continuations, and decides when the batch is flushed: at N calls, when nothing is
+ * ready, or when the oldest call is due. What a thread is, is thread.c's business, what an external
+ * event is, event.c's, how calls are executed, batch.c's.
  */
 #include "sched.h"
 
@@ -15,13 +15,7 @@
 #define FLUSH_AT_DEFAULT 32u	/* calls; the paper's N */
 #define CONFIG_BYTES_FIRST 24u	/* of struct tl_sched_config in the first release */
 #define CONFIG_BYTES_MAX 4096u	/* of any release */
-#define POOL_THREADS 126u	/* threads of one allocation */
 #define EVENT_TURNS_MAX 256u	/* threads run between two looks at external events */
-
-struct pool {
-	struct pool *next;
-	struct tl_thread threads[POOL_THREADS];
-};
 
 _Static_assert(sizeof(struct tl_sched_config) >= CONFIG_BYTES_FIRST &&
 	       offsetof(struct tl_sched_config, deadline_ns) == 16 &&
@@ -115,14 +109,9 @@ free_sched:
 
 void tl_sched_destroy(struct tl_sched *sched)
 {
-	struct pool *pool;
-
 	if (!sched)
 		return;
-	while ((pool = sched->pools)) {
-		sched->pools = pool->next;
-		free(pool);
-	}
+	tl_threads_free(sched);
 	tl_events_free(sched);
 	tl_batch_destroy(sched->batch);
 	free(sched->calls);
@@ -132,96 +121,6 @@ void tl_sched_destroy(struct tl_sched *sched)
 enum tl_backend tl_sched_backend(const struct tl_sched *sched)
 {
 	return tl_batch_backend(sched->batch);
-}
-
-/* ---- Threads ----------------------------------------------------------------------------- */
-
-static struct tl_thread *thread_get(struct tl_sched *sched)
-{
-	struct tl_thread *thread = sched->unused;
-	struct pool *pool;
-
-	if (thread) {
-		sched->unused = thread->next;
-		return thread;
-	}
-	pool = calloc(1, sizeof(*pool));
-	if (!pool)
-		return NULL;
-	pool->next = sched->pools;
-	sched->pools = pool;
-	for (unsigned int i = POOL_THREADS - 1; i > 0; i--) {
-		pool->threads[i].next = sched->unused;
-		sched->unused = &pool->threads[i];
-	}
-	return &pool->threads[0];
-}
-
-static void thread_put(struct tl_thread *thread)
-{
-	struct tl_sched *sched = thread->sched;
-
-	thread->next = sched->unused;
-	sched->unused = thread;
-}
-
-static void thread_ready(struct tl_thread *thread)
-{
-	struct tl_sched *sched = thread->sched;
-
-	thread->next = NULL;
-	*sched->ready_end = thread;
-	sched->ready_end = &thread->next;
-}
-
-static struct tl_thread *thread_next(struct tl_sched *sched)
-{
-	struct tl_thread *thread = sched->ready;
-
-	sched->ready = thread->next;
-	if (!sched->ready)
-		sched->ready_end = &sched->ready;
-	return thread;
-}
-
-int tl_thread_create(struct tl_sched *sched, struct tl_thread **out, tl_entry entry, void *arg,
-		     unsigned int syncs)
-{
-	struct tl_thread *thread = thread_get(sched);
-
-	if (!thread)
-		return -ENOMEM;
-	thread->sched = sched;
-	thread->entry = entry;
-	thread->arg = arg;
-	thread->missing = syncs;
-	thread->unclaimed = syncs;
-	thread->event_fd = -1;
-	if (out)
-		*out = thread;
-	if (!syncs)
-		thread_ready(thread);
-	return 0;
-}
-
-static void thread_deliver(struct tl_thread *thread)
-{
-	if (!--thread->missing)
-		thread_ready(thread);
-}
-
-int tl_thread_sync(struct tl_thread *thread)
-{
-	if (!thread->unclaimed)
-		return -EINVAL;
-	thread->unclaimed--;
-	thread_deliver(thread);
-	return 0;
-}
-
-struct tl_sched *tl_thread_sched(const struct tl_thread *self)
-{
-	return self->sched;
 }
 
 /* ---- Calls ------------------------------------------------------------------------------- */
@@ -245,25 +144,12 @@ static int flush_once(struct tl_sched *sched)
 	return n;
 }
 
-int tl_sched_queue(struct tl_sched *sched, struct tl_thread *continuation, int64_t *result,
-		   uint32_t nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4,
-		   uint64_t a5)
-{
-	int slot = tl_batch_add(sched->batch, nr, a0, a1, a2, a3, a4, a5);
-
-	if (slot >= 0) {
-		sched->calls[slot].continuation = continuation;
-		sched->calls[slot].result = result;
-	}
-	return slot;
-}
-
 int tl_call(struct tl_sched *sched, struct tl_thread *continuation, int64_t *result, uint32_t nr,
 	    uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
 {
 	if (continuation && !continuation->unclaimed)
 		return -EINVAL;
-	while (tl_sched_queue(sched, continuation, result, nr, a0, a1, a2, a3, a4, a5) < 0) {
+	while (sched_queue(sched, continuation, result, nr, a0, a1, a2, a3, a4, a5) < 0) {
 		int flushed = flush_once(sched);
 
 		if (flushed < 0)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * sched.h - the scheduler's state, shared by sched.c (threads, calls, flushing) and event.c
- * (external events). One scheduler belongs to one thread of the process; nothing here is locked,
- * and only `stop` may be written by others (a signal handler).
+ * sched.h - the scheduler's state and its queues, shared by sched.c (calls, flushing, running) and,
+ * below that, event.c (external events) and thread.c (fine-grained threads). One scheduler belongs
+ * to one thread of the process; nothing here is locked, and only `stop` may be written by others (a
+ * signal handler).
  */
 #ifndef TRAPLESS_LIB_SCHED_H
 #define TRAPLESS_LIB_SCHED_H
@@ -57,10 +58,59 @@ struct tl_sched {
 	struct tl_sched_stats stats;
 };
 
-/* sched.c: queue without synchronisation bookkeeping. Returns the slot or -EAGAIN. */
-int tl_sched_queue(struct tl_sched *sched, struct tl_thread *continuation, int64_t *result,
-		   uint32_t nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4,
-		   uint64_t a5);
+/* ---- The queues: of threads that are ready, of unused ones, of calls --------------------- */
+
+static inline void thread_ready(struct tl_thread *thread)
+{
+	struct tl_sched *sched = thread->sched;
+
+	thread->next = NULL;
+	*sched->ready_end = thread;
+	sched->ready_end = &thread->next;
+}
+
+static inline struct tl_thread *thread_next(struct tl_sched *sched)
+{
+	struct tl_thread *thread = sched->ready;
+
+	sched->ready = thread->next;
+	if (!sched->ready)
+		sched->ready_end = &sched->ready;
+	return thread;
+}
+
+static inline void thread_put(struct tl_thread *thread)
+{
+	struct tl_sched *sched = thread->sched;
+
+	thread->next = sched->unused;
+	sched->unused = thread;
+}
+
+/* One of the synchronisations that the thread waits for has arrived. */
+static inline void thread_deliver(struct tl_thread *thread)
+{
+	if (!--thread->missing)
+		thread_ready(thread);
+}
+
+/* Queue a call without bookkeeping of synchronisations. Returns the slot or -EAGAIN. */
+static inline int sched_queue(struct tl_sched *sched, struct tl_thread *continuation,
+			      int64_t *result, uint32_t nr, uint64_t a0, uint64_t a1, uint64_t a2,
+			      uint64_t a3, uint64_t a4, uint64_t a5)
+{
+	int slot = tl_batch_add(sched->batch, nr, a0, a1, a2, a3, a4, a5);
+
+	if (slot >= 0) {
+		sched->calls[slot].continuation = continuation;
+		sched->calls[slot].result = result;
+	}
+	return slot;
+}
+
+/* ---- thread.c, event.c ------------------------------------------------------------------ */
+
+void tl_threads_free(struct tl_sched *sched);
 
 /* event.c. Queue a poll of all armed events with the calls that are about to be flushed ... */
 void tl_events_poll(struct tl_sched *sched, bool may_sleep);

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
+/*
+ * thread.c - fine-grained threads: their memory, and how many synchronisations each still waits
+ * for. When a thread runs is sched.c's business.
+ */
+#include "sched.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define POOL_THREADS 126u	/* threads of one allocation */
+
+struct pool {
+	struct pool *next;
+	struct tl_thread threads[POOL_THREADS];
+};
+
+static struct tl_thread *thread_get(struct tl_sched *sched)
+{
+	struct tl_thread *thread = sched->unused;
+	struct pool *pool;
+
+	if (thread) {
+		sched->unused = thread->next;
+		return thread;
+	}
+	pool = calloc(1, sizeof(*pool));
+	if (!pool)
+		return NULL;
+	pool->next = sched->pools;
+	sched->pools = pool;
+	for (unsigned int i = POOL_THREADS - 1; i > 0; i--) {
+		pool->threads[i].next = sched->unused;
+		sched->unused = &pool->threads[i];
+	}
+	return &pool->threads[0];
+}
+
+int tl_thread_create(struct tl_sched *sched, struct tl_thread **out, tl_entry entry, void *arg,
+		     unsigned int syncs)
+{
+	struct tl_thread *thread = thread_get(sched);
+
+	if (!thread)
+		return -ENOMEM;
+	thread->sched = sched;
+	thread->entry = entry;
+	thread->arg = arg;
+	thread->missing = syncs;
+	thread->unclaimed = syncs;
+	thread->event_fd = -1;
+	if (out)
+		*out = thread;
+	if (!syncs)
+		thread_ready(thread);
+	return 0;
+}
+
+int tl_thread_sync(struct tl_thread *thread)
+{
+	if (!thread->unclaimed)
+		return -EINVAL;
+	thread->unclaimed--;
+	thread_deliver(thread);
+	return 0;
+}
+
+struct tl_sched *tl_thread_sched(const struct tl_thread *self)
+{
+	return self->sched;
+}
+
+void tl_threads_free(struct tl_sched *sched)
+{
+	struct pool *pool;
+
+	while ((pool = sched->pools)) {
+		sched->pools = pool->next;
+		free(pool);
+	}
+}
