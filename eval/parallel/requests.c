@@ -3,12 +3,9 @@
  * requests.c - see requests.h. Every result is compared inside the measured loop: gettid must
  * answer with the requester's own thread or with one of the workers, depending on who may serve.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -216,7 +213,7 @@ INLINED void run_uring(struct run *run, struct io_uring *ring, enum subject subj
 			prepare(next_sqe(ring), run->desk, subject, j);
 		error = io_uring_submit(ring);
 		note_wrong(run, error < 0, "submitting", error);
-		run->crossings++;
+		run->crossings += !polled; /* liburing does not tell when it wakes the thread */
 	}
 	run->submitted = measure_tsc();
 	for (unsigned int spin = 0; polled && spin < SPINS_MAX; spin++) {
@@ -279,71 +276,6 @@ runner desk_runner(enum mechanism mechanism, enum subject subject)
 
 /* ---- Opening and closing -------------------------------------------------------------------- */
 
-static unsigned int list_threads(pid_t *tids, unsigned int limit)
-{
-	DIR *directory = opendir("/proc/self/task");
-	unsigned int count = 0;
-	struct dirent *entry;
-
-	if (!directory)
-		measure_fail("/proc/self/task: %s", strerror(errno));
-	while ((entry = readdir(directory))) {
-		if (entry->d_name[0] == '.')
-			continue;
-		if (count == limit)
-			measure_fail("more than %u threads", limit);
-		tids[count++] = (pid_t)atoi(entry->d_name);
-	}
-	closedir(directory);
-	return count;
-}
-
-static bool among(pid_t tid, const pid_t *tids, unsigned int count)
-{
-	for (unsigned int i = 0; i < count; i++)
-		if (tids[i] == tid)
-			return true;
-	return false;
-}
-
-/* Starts workers by the library's own call and finds out which threads they are. */
-void crew_open(struct crew *crew, unsigned int workers, unsigned int spin_us, unsigned int flags)
-{
-	pid_t before[4 * WORKERS_MAX], after[4 * WORKERS_MAX];
-	unsigned int old = list_threads(before, 4 * WORKERS_MAX), count, found = 0;
-	int error = tl_psc_regist(&crew->psc, REQUESTS_RING, spin_us, flags);
-
-	if (!error)
-		error = tl_psc_start(crew->psc, workers);
-	if (error)
-		measure_fail("parallel calls with %u workers: %s", workers, strerror(-error));
-	crew->workers = workers;
-	count = list_threads(after, 4 * WORKERS_MAX);
-	for (unsigned int i = 0; i < count; i++)
-		if (!among(after[i], before, old) && found < workers)
-			crew->tids[found++] = after[i];
-	if (found != workers)
-		measure_fail("%u workers asked for, %u threads appeared", workers, found);
-}
-
-void crew_place(struct crew *crew, int cpu, bool idle)
-{
-	const struct sched_param none = { 0 };
-
-	for (unsigned int w = 0; w < crew->workers; w++) {
-		if (cpu >= 0) {
-			cpu_set_t set;
-
-			CPU_ZERO(&set);
-			CPU_SET(cpu, &set);
-			if (sched_setaffinity(crew->tids[w], sizeof(set), &set))
-				measure_fail("worker on CPU %d: %s", cpu, strerror(errno));
-		}
-		if (idle && sched_setscheduler(crew->tids[w], SCHED_IDLE, &none))
-			measure_fail("worker under SCHED_IDLE: %s", strerror(errno));
-	}
-}
-
 static void create_page(struct desk *desk, const char *directory)
 {
 	uint8_t page[PAGE];
@@ -377,11 +309,12 @@ static int open_one(struct desk *desk, const struct desk_config *config, enum me
 	case BATCH:
 		return tl_batch_create(&desk->batch, REQUESTS_RING, TL_MODULE);
 	case PSC:
-		crew_open(&desk->crew, config->workers, config->spin_us, TL_MODULE);
+		crew_open(&desk->crew, REQUESTS_RING, config->workers, config->spin_us, TL_MODULE);
 		crew_place(&desk->crew, config->worker_cpu, config->idle_workers);
 		return 0;
 	case PSC_PLAIN:
-		crew_open(&desk->crew_plain, config->workers, config->spin_us, TL_PLAIN);
+		crew_open(&desk->crew_plain, REQUESTS_RING, config->workers, config->spin_us,
+			  TL_PLAIN);
 		crew_place(&desk->crew_plain, config->worker_cpu, config->idle_workers);
 		return 0;
 	case URING:
@@ -426,9 +359,9 @@ void desk_close(struct desk *desk)
 	if (desk->open[URING])
 		io_uring_queue_exit(&desk->uring);
 	if (desk->open[PSC_PLAIN])
-		tl_psc_exit(desk->crew_plain.psc);
+		crew_close(&desk->crew_plain);
 	if (desk->open[PSC])
-		tl_psc_exit(desk->crew.psc);
+		crew_close(&desk->crew);
 	if (desk->open[BATCH])
 		tl_batch_destroy(desk->batch);
 	close(desk->page_fd);

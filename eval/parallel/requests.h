@@ -13,9 +13,10 @@
 #include <liburing.h>
 #include <trapless.h>
 
+#include "crew.h"
+
 #define REQUESTS 127u		/* as in Fig. 3 */
 #define REQUESTS_RING 128u	/* entries of each ring: the next power of two */
-#define WORKERS_MAX 16u
 
 enum subject { GETTID, READ1, SUBJECTS };
 
@@ -27,14 +28,6 @@ enum mechanism {
 	URING,		/* liburing, K a submit */
 	URING_SQPOLL,	/* liburing, a kernel thread polls */
 	MECHANISMS
-};
-
-/* Parallel calls and the threads that serve them. */
-struct crew {
-	struct tl_psc *psc;
-	unsigned int workers;
-	pid_t tids[WORKERS_MAX];
-	uint64_t served[WORKERS_MAX];	/* gettid tells who served */
 };
 
 struct desk {
@@ -83,9 +76,5 @@ bool desk_stats(struct desk *desk, enum mechanism mechanism, struct tl_stats *st
 void desk_clear(struct desk *desk);
 /* Ends the program unless every byte was read. */
 void desk_check(const struct desk *desk, enum mechanism mechanism, unsigned int k);
-
-/* Also used by slow_read.c. */
-void crew_open(struct crew *crew, unsigned int workers, unsigned int spin_us, unsigned int flags);
-void crew_place(struct crew *crew, int cpu, bool idle);
 
 #endif /* EVAL_REQUESTS_H */

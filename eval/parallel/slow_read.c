@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <liburing.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +14,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "crew.h"
 #include "measure.h"
-#include "requests.h"
 #include "slow_read.h"
 
 #define READS 16u
+#define RING_ENTRIES 128u
 #define BLOCK 4096u
 #define UNIT_ROUNDS 400u	/* size of one unit of other work */
 #define BASELINE_UNITS 20000u
@@ -225,7 +227,7 @@ void slow_read(const char *device, unsigned int workers, unsigned int repeats)
 	fill_device(&slow);
 	latency_ns = probe_latency(&slow);
 	slow.period_ns = latency_ns / 2;
-	crew_open(&slow.crew, workers, 0, TL_MODULE);
+	crew_open(&slow.crew, RING_ENTRIES, workers, 0, TL_MODULE);
 	if (io_uring_queue_init(READS, &slow.uring, 0))
 		measure_fail("no io_uring");
 	for (unsigned int repeat = 0; repeat < repeats; repeat++) {
@@ -246,7 +248,7 @@ void slow_read(const char *device, unsigned int workers, unsigned int repeats)
 	printf("{\"check\": \"slow_read.psc\", \"made\": %u, \"executed\": %lu}\n",
 	       READS * repeats, (unsigned long)stats.executed);
 	io_uring_queue_exit(&slow.uring);
-	tl_psc_exit(slow.crew.psc);
+	crew_close(&slow.crew);
 	free(slow.blocks);
 	close(slow.fd);
 }
