@@ -31,6 +31,7 @@ class Guest:
         )
         self.output += tail
         self.status, self.log, self.stderr, self.runs = status, log, stderr, 0
+        self.release = "0.0-stock"
 
     def __call__(self, config, argv, *, sink, progress):
         self.runs += 1
@@ -41,7 +42,7 @@ class Guest:
             stdout=b"",
             stderr=self.stderr,
             kernel_log=self.log,
-            release="0.0-stock",
+            release=self.release,
             boot_s=1.234,
             qemu_argv=("qemu", "-kernel", "x"),
             provenance=(("image", "sha256:0"),),
@@ -112,6 +113,16 @@ def test_what_was_collected_under_other_conditions_is_not_resumed(collection, mo
     again.part = "calls"
     boot(again, argv=("/bin/x", "--other"))
     assert guest.runs == 2
+
+
+def test_boots_on_different_kernels_are_no_experiment(collection, monkeypatch):
+    guest = install(monkeypatch, Guest(GOOD))
+    boot(collection)
+    guest.release = "0.1-newer"
+    boot(collection, "measured")
+    with pytest.raises(TraplessError, match=r"counted on 0\.0-stock, calls-measured on 0\.1"):
+        collection.finish()
+    assert not (collection.directory / "raw.jsonl").exists()
 
 
 @pytest.mark.parametrize(

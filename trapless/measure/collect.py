@@ -109,10 +109,21 @@ class Collection:
             lines = read_rows(self.directory / BOOTS / f"{label}.jsonl")
             heads.append(lines[0])
             rows += [{"boot": label, "part": lines[0]["part"], **row} for row in lines[1:]]
+        self._check_same_kernel(heads)
         _replace(self.directory / RAW_FILE, "".join(json.dumps(row) + "\n" for row in rows))
         meta = make_meta(self, heads, rows)
         _replace(self.directory / META_FILE, json.dumps(meta, indent=2) + "\n")
         shutil.rmtree(self.directory / BOOTS, ignore_errors=True)
+
+    def _check_same_kernel(self, heads: Sequence[Row]) -> None:
+        """What `newest` is may change between an interrupted run and its end."""
+        kernels = {head["release"]: head["boot"] for head in heads}
+        if len(kernels) > 1:
+            found = ", ".join(f"{boot} on {release}" for release, boot in sorted(kernels.items()))
+            raise TraplessError(
+                f"{self.name}: boots ran on different kernels ({found}); remove "
+                f"{self.directory / BOOTS} and run `trapless evaluate {self.name}` again"
+            )
 
 
 class RowStream:
