@@ -146,6 +146,31 @@ def measured_metrics(measured: Mapping[Key, Samples]) -> dict[str, Metric]:
     return metrics
 
 
+NOISY = 0.5
+"""Rounds disagree when the middle half of them is wider than this share of the median."""
+
+
+def is_noisy(found: fit.Summary) -> bool:
+    return found.spread > NOISY * found.median
+
+
+def noise_note(measured: Mapping[Key, Samples]) -> str:
+    """A warning where rounds differ so much that measured ratios say little; else nothing."""
+    found = [
+        summary
+        for call, mechanism in measured
+        if mechanism != "plain"
+        for summary in ratios(measured, call, mechanism, "plain").values()
+    ]
+    noisy = sum(map(is_noisy, found))
+    if not noisy:
+        return ""
+    return (
+        f" In {noisy} of {len(found)} measured ratios the rounds differ by more than half, as on a "
+        "host with other work: such a median says little, and ? marks an N that rests on one."
+    )
+
+
 PAIRS = (("plain", "batch"), ("plain-int", "batch-int"))
 """Conventional and wrapped calls by the same trap."""
 
@@ -197,6 +222,13 @@ def measured_break_even(
 ) -> int | None:
     medians = {n: found.median for n, found in ratios(measured, call, other, base).items()}
     return fit.observed_break_even(dict.fromkeys(medians, 1.0), medians)
+
+
+def measured_text(measured: Mapping[Key, Samples], call: str, base: str, other: str) -> str:
+    """From which N it wins by the clock, with a ? where the rounds disagree about any N."""
+    n = measured_break_even(measured, call, base, other)
+    doubt = any(map(is_noisy, ratios(measured, call, other, base).values()))
+    return ("never" if n is None else str(n)) + ("?" if doubt else "")
 
 
 def break_even_metrics(
@@ -369,7 +401,6 @@ def fit_table(
     for (call, mechanism), eq in equations.items():
         base = "plain-int" if mechanism.endswith("-int") else "plain"
         seen = counted_break_even(counted, call, base, mechanism)
-        clock = measured_break_even(measured, call, base, mechanism)
         rows.append(
             (
                 call,
@@ -378,7 +409,7 @@ def fit_table(
                 f"{100 * eq.residual:.2f}%",
                 "never" if eq.break_even is None else f"{eq.break_even:.2f}",
                 "never" if seen is None else str(seen),
-                "never" if clock is None else str(clock),
+                measured_text(measured, call, base, mechanism),
             )
         )
     return Table(
@@ -401,7 +432,8 @@ def fit_table(
         caption="Instructions; least squares over N. A is a trap that asks for nothing (a number "
         "without a call), the call's own work is what the call adds to it, S what a request in a "
         "batch costs beyond that work. O1 and O2 are without N times the work. By INT, stat is "
-        "fstatat64, which copies a smaller structure than the batch's newfstatat.",
+        "fstatat64, which copies a smaller structure than the batch's newfstatat."
+        + noise_note(measured),
         kind="counted",
     )
 

@@ -119,6 +119,19 @@ def test_measured_ratios_pair_rounds():
     assert (metric.kind, metric.n) == ("measured", len(plain))
 
 
+def test_measured_break_even_is_doubted_where_rounds_disagree():
+    calls = experiments.load_module(experiments.eval_dir() / "batch-size" / "calls.py")
+    plain = {1: [10.0] * 5, 2: [10.0] * 5}
+    quiet = {1: [12.0] * 5, 2: [8.0, 8.0, 8.1, 8.2, 8.0]}
+    noisy = {1: [12.0] * 5, 2: [8.0, 80.0, 8.1, 90.0, 8.0]}
+    measured = {("stat", "plain"): plain, ("stat", "batch"): quiet}
+    assert calls.measured_text(measured, "stat", "plain", "batch") == "2"
+    assert calls.noise_note(measured) == ""
+    measured["stat", "batch"] = noisy
+    assert calls.measured_text(measured, "stat", "plain", "batch") == "2?"
+    assert "In 1 of 2 measured ratios" in calls.noise_note(measured)
+
+
 def test_equation_1_predicts_what_was_counted():
     metrics = experiments.analyse("batch-size", DATA / "batch-size").metrics
 
@@ -163,6 +176,13 @@ def test_a_slow_read_stops_plain_readers_in_the_saved_data():
     metrics = experiments.analyse("parallel", DATA / "parallel").metrics
     assert metrics["slow_read.plain.gap.ratio"].value > 0.95
     assert metrics["slow_read.psc.gap.ratio"].value < metrics["slow_read.plain.gap.ratio"].value
+
+
+def test_full_speed_is_that_of_the_fastest_loop_without_reads():
+    slow_read = experiments.load_module(experiments.eval_dir() / "parallel" / "slow_read.py")
+    idle = [{"units": 50, "value": 100}, {"units": 100, "value": 100}]
+    rows = [{"units": 90, "value": 100, "gap_ns": 1, "latency_ns": 4, "ops": 16}]
+    assert slow_read.shares(rows, idle)["work"] == [pytest.approx(0.9)]
 
 
 @pytest.mark.parametrize(
