@@ -11,8 +11,9 @@
 #include <linux/cred.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
-#include <linux/security.h>
+#include <linux/string.h>
 
+#include "compat/symbols.h"
 #include "identity.h"
 
 static const void *current_filter(void)
@@ -41,13 +42,18 @@ static bool caps_equal(const struct cred *a, const struct cred *b)
 	       !memcmp(&a->cap_ambient, &b->cap_ambient, sizeof(kernel_cap_t));
 }
 
+/*
+ * What security modules keep in credentials: labels, profiles, Landlock's domain. The bytes are
+ * compared, since several modules have no number for theirs (security_cred_getsecid() answers 0).
+ * A module that keeps caches or lists there makes equal credentials differ: then workers refuse.
+ */
 static bool security_equal(const struct cred *a, const struct cred *b)
 {
-	u32 a_id = 0, b_id = 0;
-
-	security_cred_getsecid(a, &a_id);
-	security_cred_getsecid(b, &b_id);
-	return a_id == b_id;
+#ifdef CONFIG_SECURITY
+	return !memcmp(a->security, b->security, tlk_cred_security_bytes());
+#else
+	return true;
+#endif
 }
 
 static bool creds_equal(const struct cred *a, const struct cred *b)
@@ -57,7 +63,8 @@ static bool creds_equal(const struct cred *a, const struct cred *b)
 	if (a->user_ns != b->user_ns)
 		return false;
 #ifdef CONFIG_KEYS
-	if (a->session_keyring != b->session_keyring || a->thread_keyring != b->thread_keyring)
+	if (a->session_keyring != b->session_keyring || a->thread_keyring != b->thread_keyring ||
+	    a->process_keyring != b->process_keyring || a->request_key_auth != b->request_key_auth)
 		return false;
 #endif
 	return ids_equal(a, b) && caps_equal(a, b) && security_equal(a, b);

@@ -16,6 +16,7 @@
 #include <linux/init.h>
 #include <linux/kernel.h>
 #include <linux/kprobes.h>
+#include <linux/lsm_hooks.h>
 #include <linux/printk.h>
 #include <linux/seccomp.h>
 #include <linux/static_call.h>
@@ -56,6 +57,10 @@ DEFINE_STATIC_CALL(task_work_cancel, no_task_work_cancel);
 
 static const sys_call_ptr_t *syscall_table __ro_after_init;
 
+#ifdef CONFIG_SECURITY
+static const struct lsm_blob_sizes *blob_sizes __ro_after_init;
+#endif
+
 static __init void *find_function(const char *name)
 {
 	struct kprobe probe = { .symbol_name = name };
@@ -94,6 +99,12 @@ int __init tlk_symbols_init(void)
 	if (!syscall_table)
 		return missing("sys_call_table", "needs CONFIG_KALLSYMS_ALL");
 
+#ifdef CONFIG_SECURITY
+	blob_sizes = find("blob_sizes");
+	if (!blob_sizes)
+		return missing("blob_sizes", "to compare what security modules keep");
+#endif
+
 	address = find("__secure_computing");
 	if (!address)
 		return missing("__secure_computing", "needs CONFIG_SECCOMP");
@@ -123,6 +134,13 @@ const sys_call_ptr_t *tlk_syscall_table(void)
 {
 	return syscall_table;
 }
+
+#ifdef CONFIG_SECURITY
+size_t tlk_cred_security_bytes(void)
+{
+	return blob_sizes->lbs_cred;
+}
+#endif
 
 int tlk_secure_computing(void)
 {

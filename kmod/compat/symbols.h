@@ -15,6 +15,11 @@ int tlk_symbols_init(void);
 /* The kernel's own table of __NR_syscalls handlers. */
 const sys_call_ptr_t *tlk_syscall_table(void);
 
+#ifdef CONFIG_SECURITY
+/* Bytes that the security modules keep in each struct cred. */
+size_t tlk_cred_security_bytes(void);
+#endif
+
 /* As the kernel's functions of the same name, on the current task. */
 int tlk_secure_computing(void);
 void tlk_task_work_run(void);
