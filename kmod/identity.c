@@ -73,6 +73,7 @@ static bool creds_equal(const struct cred *a, const struct cred *b)
 void tlk_identity_take(struct tlk_identity *identity)
 {
 	identity->cred = get_current_cred();
+	identity->process = current->signal;
 	identity->filter = current_filter();
 	identity->files = current->files;
 	identity->fs = current->fs;
@@ -86,7 +87,8 @@ void tlk_identity_put(struct tlk_identity *identity)
 
 bool tlk_identity_is_current(const struct tlk_identity *identity)
 {
-	return identity->filter == current_filter() && identity->files == current->files &&
-	       identity->fs == current->fs && identity->namespaces == current->nsproxy &&
+	return identity->process == current->signal && identity->filter == current_filter() &&
+	       identity->files == current->files && identity->fs == current->fs &&
+	       identity->namespaces == current->nsproxy &&
 	       creds_equal(identity->cred, current_cred());
 }

@@ -11,10 +11,11 @@ struct cred;
 
 /*
  * cred is a reference. The others are only compared and never followed: threads of one process
- * share them unless they were asked not to.
+ * share them unless they were asked not to; other processes may share the memory alone.
  */
 struct tlk_identity {
 	const struct cred *cred;
+	const void *process;		/* limits, signals, children */
 	const void *filter;		/* seccomp */
 	const void *files;
 	const void *fs;			/* root, working directory, umask */

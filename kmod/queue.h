@@ -99,10 +99,10 @@ static __always_inline bool tlk_queue_claim(struct tlk_ring *ring, u32 slot)
 }
 
 /*
- * Next slot to serve, now TL_RUNNING, or -1: the queue is empty, or its next slot was dropped, being
- * out of range or not submitted (it runs already). One drop a call: a requester may add garbage
- * faster than it is dropped, and the worker has to look for signals and scheduling. The slot number
- * is read before it is taken: from then on user space may reuse the entry.
+ * Next slot to serve, now TL_RUNNING, or -1: the queue is empty, or its next slot was dropped for
+ * being out of range or not submitted (it runs already). One drop a call: a requester may add
+ * garbage faster than it is dropped, and the worker has to look for signals and scheduling. The
+ * slot number is read before it is taken: from then on user space may reuse the entry.
  */
 static __always_inline int tlk_queue_take(struct tlk_ring *ring)
 {
