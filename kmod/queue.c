@@ -204,9 +204,14 @@ static int notify(struct tlk_ring *ring, u32 count)
 		return error;
 	if (count > ring->mask + 1 - (queue->tail - (u32)atomic_read(&queue->head)))
 		return -EAGAIN;
+	if (count) {
+		if (!atomic_read(&queue->unfinished))
+			queue->requester = current->pid;
+		else if (queue->requester != current->pid)
+			queue->requester = 0;
+	}
 	atomic_add(count, &queue->unfinished);
 	queue->notified += count;
-	queue->requester = current->pid;
 	/* Pairs with the acquire in tlk_queue_take(). */
 	smp_store_release(&queue->tail, queue->tail + count);
 	wake_worker(ring);

@@ -50,7 +50,7 @@ struct tlk_queue {
 	/* Under idle.lock. */
 	u32 inside;			/* workers in tlk_worker_serve() */
 	u64 notified;			/* requests since set-up */
-	pid_t requester;		/* the thread that notified last */
+	pid_t requester;		/* made all that is unfinished; 0: not one thread alone */
 	struct tlk_identity identity;	/* the requester's; that of all workers inside */
 	DECLARE_BITMAP(redo, TL_ENTRIES_MAX);	/* slots whose worker went home with a signal */
 

@@ -77,6 +77,43 @@ static void privileged_heir(void)
 	CHECK_EQ(ring_state(&ring, 0), TL_SUBMITTED);
 }
 
+static void *notifier(void *arg)
+{
+	CHECK_EQ(ring_notify(arg, 1), 1);
+	return NULL;
+}
+
+/*
+ * Nor does a thread that made only the last of them, or that only looked, when it changes its
+ * credentials: the others are not its own.
+ */
+static void heir_of_a_part(unsigned int own)
+{
+	struct ring ring = worker_ring_open(4);
+	pthread_t thread;
+
+	for (unsigned int slot = 0; slot < 2; slot++) {
+		ring_put(&ring, slot, SYS_getuid);
+		ring_submit(&ring, slot);
+	}
+	CHECK_EQ(pthread_create(&thread, NULL, notifier, &ring), 0);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	CHECK_EQ(ring_notify(&ring, own), own);
+	CHECK_EQ(sys(SYS_setresuid, 1000, 1000, 1000), 0);
+	CHECK_EQ(ring_notify(&ring, 0), -EPERM);
+	CHECK_EQ(sys(SYS_ioctl, ring.fd, TL_IOC_ENTER), -EPERM);
+}
+
+static void heir_of_the_last(void)
+{
+	heir_of_a_part(1);
+}
+
+static void heir_that_looked(void)
+{
+	heir_of_a_part(0);
+}
+
 int main(void)
 {
 	if (getuid() != 0)
@@ -86,6 +123,8 @@ int main(void)
 	CHECK_EXITED(child_run(unprivileged_requester), 0);
 	CHECK_EXITED(child_run(unprivileged_worker), 0);
 	CHECK_EXITED(child_run(privileged_heir), 0);
+	CHECK_EXITED(child_run(heir_of_the_last), 0);
+	CHECK_EXITED(child_run(heir_that_looked), 0);
 	unlink(path);
 	return 0;
 }
