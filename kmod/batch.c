@@ -67,7 +67,8 @@ long tlk_batch_run(struct tlk_ring *ring, struct file *file, unsigned long argum
 	unsigned int first = argument & 0xffff;
 	unsigned int asked = argument >> 16;
 	unsigned int straight = min(asked, entries - first);
-	struct tl_request *from = &ring->requests[first];
+	/* Speculation stays in the ring even where the check of `first` is mispredicted. */
+	struct tl_request *from = &ring->requests[first & ring->mask];
 	struct pt_regs *regs = current_pt_regs();
 	struct tlk_stay stay tlk_uninitialized;
 	struct tlk_door door;
