@@ -4,6 +4,7 @@
  * It owns the registrations and the poll(2) that rides with a flush; when to flush is sched.c's.
  */
 #include "sched.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -22,13 +23,13 @@ static int event_find(const struct tl_sched *sched, int fd)
 static int events_grow(struct tl_sched *sched)
 {
 	uint32_t room = sched->events_room ? 2 * sched->events_room : EVENTS_ROOM_FIRST;
-	struct tl_event *events = realloc(sched->events, room * sizeof(*events));
+	struct tl_event *events = tl_heap_resize(sched->events, room, sizeof(*events));
 	struct pollfd *polls;
 
 	if (!events)
 		return -ENOMEM;
 	sched->events = events;
-	polls = realloc(sched->polls, room * sizeof(*polls));
+	polls = tl_heap_resize(sched->polls, room, sizeof(*polls));
 	if (!polls)
 		return -ENOMEM;
 	sched->polls = polls;

@@ -26,6 +26,8 @@ int tl_object_create(void **object, size_t bytes);
 /* `own`: this process made the object. Unmaps the ring, closes the device, frees the memory. */
 void tl_object_destroy(void *object, bool own);
 struct tl_kept *tl_object_kept(void *object);
+/* As reallocarray(3), but leaves errno alone. */
+void *tl_heap_resize(void *old, size_t count, size_t bytes);
 
 /* ---- backend.c: module or plain, and the module's device --------------------------------- */
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
  * object.c - memory of the library's objects. It owns how an object notices that it is in the child
- * of a fork; it does not own what is in the object.
+ * of a fork, and that errno survives a lack of memory; it does not own what is in the object.
  *
  * A ring is not inherited (the module maps it VM_DONTCOPY), so in a child every pointer to it would
  * be a trap. An object therefore is a mapping of its own: one page that a child inherits, then the
@@ -23,6 +23,15 @@ _Static_assert(sizeof(struct tl_kept) <= PAGE_BYTES, "the kept part fits its pag
 struct tl_kept *tl_object_kept(void *object)
 {
 	return (struct tl_kept *)(void *)((char *)object - PAGE_BYTES);
+}
+
+void *tl_heap_resize(void *old, size_t count, size_t bytes)
+{
+	int saved = errno;
+	void *memory = reallocarray(old, count, bytes);
+
+	errno = saved;
+	return memory;
 }
 
 int tl_object_create(void **object, size_t bytes)

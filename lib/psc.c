@@ -185,7 +185,7 @@ int tl_psc_start(struct tl_psc *psc, unsigned int n)
 
 	if (!psc->entries)
 		return -EPERM;
-	threads = realloc(kept->heap, (psc->started + (size_t)n) * sizeof(*threads));
+	threads = tl_heap_resize(kept->heap, psc->started + (size_t)n, sizeof(*threads));
 	if (!threads && n)
 		return -ENOMEM;
 	kept->heap = threads;

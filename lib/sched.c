@@ -6,6 +6,7 @@
  * event is, event.c's, how calls are executed, batch.c's.
  */
 #include "sched.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -83,13 +84,14 @@ int tl_sched_create(struct tl_sched **out, const struct tl_sched_config *config)
 	result = config_read(&own, config);
 	if (result)
 		return result;
-	sched = calloc(1, sizeof(*sched));
+	sched = tl_heap_resize(NULL, 1, sizeof(*sched));
 	if (!sched)
 		return -ENOMEM;
+	memset(sched, 0, sizeof(*sched));
 	sched->flush_at = own.flush_at;
 	sched->deadline_ns = own.deadline_ns;
 	sched->ready_end = &sched->ready;
-	sched->calls = calloc(own.entries, sizeof(*sched->calls));
+	sched->calls = tl_heap_resize(NULL, own.entries, sizeof(*sched->calls));
 	if (!sched->calls) {
 		result = -ENOMEM;
 		goto free_sched;

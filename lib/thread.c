@@ -4,6 +4,7 @@
  * for. When a thread runs is sched.c's business.
  */
 #include "sched.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@ static struct tl_thread *thread_get(struct tl_sched *sched)
 		sched->unused = thread->next;
 		return thread;
 	}
-	pool = calloc(1, sizeof(*pool));
+	pool = tl_heap_resize(NULL, 1, sizeof(*pool));
 	if (!pool)
 		return NULL;
 	pool->next = sched->pools;

@@ -6,6 +6,7 @@
 #include "lib_check.h"
 
 #include <malloc.h>
+#include <sys/resource.h>
 
 static char trace[64];
 static struct tl_thread *waiter;
@@ -209,6 +210,31 @@ static void config_of_another_release_is_read(void)
 	CHECK_EQ(tl_sched_create(&sched, &config.known), -E2BIG);
 }
 
+static void run_out_of_memory(void)
+{
+	struct tl_sched *sched = sched_new(0, 0, 0);
+	const struct rlimit nothing = { 0, 0 };
+	int result;
+
+	MUST(setrlimit(RLIMIT_AS, &nothing));
+	errno = EXDEV;
+	do {
+		result = tl_thread_create(sched, NULL, note, "", 0);
+	} while (!result);
+	CHECK_EQ(result, -ENOMEM);
+	CHECK_EQ(errno, EXDEV);
+	tl_sched_destroy(sched);
+}
+
+static void lack_of_memory_is_told_without_errno(void)
+{
+#ifndef __SANITIZE_ADDRESS__ /* it must grow its own memory beside ours */
+	CHECK_EXITED(child_run(run_out_of_memory), 0);
+#else
+	(void)run_out_of_memory;
+#endif
+}
+
 int main(void)
 {
 	oldest_runs_first();
@@ -218,5 +244,6 @@ int main(void)
 	steady_state_allocates_nothing();
 	bad_arguments_are_refused();
 	config_of_another_release_is_read();
+	lack_of_memory_is_told_without_errno();
 	return 0;
 }
