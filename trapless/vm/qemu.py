@@ -23,7 +23,8 @@ PACKAGE = "qemu-system-x86"
 STOP_S = 5.0
 """How long QEMU may take to end by itself when asked, seconds."""
 
-MEMORY_MIN_BYTES = 64 << 20
+MEMORY_MIN_BYTES = 128 << 20
+"""Every supported kernel boots with it; less is refused before one is tried."""
 _UNITS = {"": 1 << 20, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 # Die with the launcher: setpriv arms the death signal, which survives exec; the shell then makes
