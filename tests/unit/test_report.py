@@ -281,6 +281,21 @@ def test_a_series_with_unequal_lengths_is_refused():
         Table("t", "T", ("a",), (("1", "2"),))
 
 
+def test_the_axis_of_a_full_run_shows_numbers_not_powers():
+    from trapless.reporting import plot
+
+    counts = (1.0, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+    figure = Figure("f", "Many", "N", "y", (Series("batch", counts, counts),), log_x=True)
+    drawn = plot.inline(figure)
+    assert ">128</text>" in drawn and "mathdefault" not in drawn
+
+
+def test_the_verdict_of_a_claim_is_seen_on_a_narrow_page(known):
+    page = report.html(report.read(known, Silent()))
+    assert '<td data-is="published">' in page
+    assert ".claims tr, .claims td { display: block; }" in page
+
+
 def test_words_of_a_table_stay_whole():
     from rich.console import Console
 

@@ -129,6 +129,8 @@ def _draw(figure: Figure) -> str:
 
 
 def _fill(axes: Axes, figure: Figure) -> None:
+    from matplotlib.ticker import FuncFormatter
+
     for position, series in enumerate(figure.series):
         _line(axes, series, look(series.name, position), band=not figure.log_y)
     for mark in figure.marks:
@@ -143,6 +145,7 @@ def _fill(axes: Axes, figure: Figure) -> None:
     axes.set_axisbelow(True)
     if figure.log_x:
         axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda n, _: f"{n:g}"))
         points = sorted({x for series in figure.series for x in series.x if x > 0})
         if len(points) <= 12:
             axes.set_xticks(points, [f"{x:g}" for x in points])
