@@ -4,6 +4,7 @@
  * is, and what becomes of the request in hand; where requests come from is queue.h's, how one call
  * is made request.h's, on whose behalf identity.h's.
  */
+#include <linux/cred.h>
 #include <linux/sched/signal.h>
 
 #include "identity.h"
@@ -16,21 +17,29 @@ struct worker {
 	struct tlk_stay stay;
 	struct tlk_ring *ring;
 	unsigned int slot;		/* of the request in hand */
+	const struct cred *cred;	/* the worker's own when its identity was last compared */
 };
 
 /*
- * 0, or why this worker must go home now. Nothing here changes without work pending on the
- * thread: calls that would change its identity are not for workers, and another thread that gives
- * it a filter (SECCOMP_FILTER_FLAG_TSYNC) leaves seccomp's work behind.
+ * Need must_leave() be asked? Calls that would change a worker's identity are not for workers, and
+ * another thread that gives it a filter (SECCOMP_FILTER_FLAG_TSYNC) leaves seccomp's work behind.
+ * But a request may write to a file that stands for its thread, such as /proc/thread-self/attr.
  */
-static noinline int must_leave(struct tlk_ring *ring)
+static __always_inline bool may_have_to_leave(const struct worker *worker)
+{
+	return tlk_work_pending() || unlikely(current_cred() != worker->cred);
+}
+
+/* 0, or why this worker must go home now. */
+static noinline int must_leave(struct worker *worker)
 {
 	if (signal_pending(current))
 		return -EINTR;
 	if (current->ptrace || (tlk_entry_work() & ~TLK_ENTRY_SECCOMP))
 		return -EBUSY;
-	if (!tlk_identity_is_current(&ring->queue->identity))
+	if (!tlk_identity_is_current(&worker->ring->queue->identity))
 		return -EPERM;
+	worker->cred = current_cred();
 	return 0;
 }
 
@@ -72,8 +81,8 @@ static long serve(struct worker *worker, struct pt_regs *regs)
 	int error, slot;
 
 	while (!READ_ONCE(ring->queue->shut)) {
-		if (tlk_work_pending()) {
-			error = must_leave(ring);
+		if (may_have_to_leave(worker)) {
+			error = must_leave(worker);
 			if (error)
 				return error;
 		}
@@ -106,7 +115,7 @@ static void abandon(struct tlk_stay *stay)
 
 long tlk_worker_serve(struct tlk_ring *ring, struct file *file)
 {
-	struct worker worker = { .ring = ring };
+	struct worker worker = { .ring = ring, .cred = current_cred() };
 	struct pt_regs *regs = current_pt_regs();
 	struct tlk_door door;
 	long ret;
