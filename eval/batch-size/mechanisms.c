@@ -15,11 +15,10 @@
 
 #include "measure.h"
 #include "mechanisms.h"
+#include "uring.h"
 
 #define RING_ENTRIES SUBJECT_BATCH_MAX
-#define SQPOLL_IDLE_MS 20
-#define SQPOLL_SPINS 4096	/* looks at the completion ring before the requester sleeps */
-#define SPINS_A_PAUSE 32	/* under emulation a pause costs far more than a look */
+#define POLLING_CPU 1		/* of io_uring's thread; the requester is on CPU 0 */
 
 #define INLINED static inline __attribute__((always_inline))
 
@@ -97,26 +96,10 @@ INLINED void run_batch(struct run *run, enum subject subject, struct tl_batch *b
 	run->bad |= bad;
 }
 
-/* SQPOLL: look for the completions without a crossing; sleep only when that takes too long. */
+/* SQPOLL: no crossing, unless it takes too long. */
 INLINED int await_polled(struct io_uring *ring, unsigned int n)
 {
-	for (unsigned int spin = 0; spin < SQPOLL_SPINS; spin++) {
-		if (io_uring_cq_ready(ring) >= n)
-			return 0;
-		if (spin % SPINS_A_PAUSE == SPINS_A_PAUSE - 1)
-			__builtin_ia32_pause();
-	}
-	return io_uring_submit_and_wait(ring, n);
-}
-
-/* A polling thread may lag behind with giving entries back. */
-INLINED struct io_uring_sqe *next_sqe(struct io_uring *ring)
-{
-	struct io_uring_sqe *sqe;
-
-	while (!(sqe = io_uring_get_sqe(ring)))
-		io_uring_sqring_wait(ring);
-	return sqe;
+	return uring_look(ring, n) ? 0 : io_uring_submit_and_wait(ring, n);
 }
 
 INLINED void run_uring(struct run *run, enum subject subject, struct io_uring *ring, bool polled)
@@ -130,7 +113,7 @@ INLINED void run_uring(struct run *run, enum subject subject, struct io_uring *r
 		unsigned int head, seen = 0;
 
 		for (unsigned int i = 0; i < run->n; i++)
-			subject_sqe(subject, fixture, next_sqe(ring), j + i, i);
+			subject_sqe(subject, fixture, uring_next(ring), j + i, i);
 		if (polled) {
 			io_uring_submit(ring);
 			bad |= await_polled(ring, run->n) < 0;
@@ -259,18 +242,6 @@ err_close:
 	return error;
 }
 
-static int open_uring(struct io_uring *ring, bool polled)
-{
-	struct io_uring_params params = { 0 };
-
-	if (polled) {
-		params.flags = IORING_SETUP_SQPOLL | IORING_SETUP_SQ_AFF;
-		params.sq_thread_cpu = 1;
-		params.sq_thread_idle = SQPOLL_IDLE_MS;
-	}
-	return io_uring_queue_init_params(RING_ENTRIES, ring, &params);
-}
-
 static int open_one(struct bench *bench, enum mechanism mechanism)
 {
 	switch (mechanism) {
@@ -279,8 +250,8 @@ static int open_one(struct bench *bench, enum mechanism mechanism)
 	case BATCH: return tl_batch_create(&bench->batch, RING_ENTRIES, TL_MODULE);
 	case BATCH_INT: return int_trap_works() ? open_door(bench) : -ENOSYS;
 	case BATCH_PLAIN: return tl_batch_create(&bench->batch_plain, RING_ENTRIES, TL_PLAIN);
-	case URING: return open_uring(&bench->uring, false);
-	default: return open_uring(&bench->sqpoll, true);
+	case URING: return uring_open(&bench->uring, RING_ENTRIES, URING_NOT_POLLED);
+	default: return uring_open(&bench->sqpoll, RING_ENTRIES, POLLING_CPU);
 	}
 }
 

@@ -13,11 +13,10 @@
 #include "measure.h"
 #include "requests.h"
 #include "traps.h"
+#include "uring.h"
+#include "waiting.h"
 
 #define PAGE 4096u
-#define SQPOLL_IDLE_MS 20
-#define SPINS_MAX 4096		/* looks at a result before the requester sleeps */
-#define SPINS_A_PAUSE 32	/* under emulation a pause costs far more than a look */
 
 #define INLINED static inline __attribute__((always_inline))
 
@@ -127,11 +126,10 @@ INLINED int64_t await_result(struct run *run, struct tl_psc *psc, unsigned int s
 {
 	int64_t result;
 
-	for (unsigned int spin = 0; run->may_spin && spin < SPINS_MAX; spin++) {
+	for (unsigned int look = 0; run->may_spin && look < WAITING_LOOKS_MAX; look++) {
 		if (tl_psc_result(psc, slot, &result))
 			return result;
-		if (spin % SPINS_A_PAUSE == SPINS_A_PAUSE - 1)
-			__builtin_ia32_pause();
+		waiting_pause(look);
 	}
 	while (!tl_psc_result(psc, slot, &result)) {
 		int error = tl_psc_wait(psc, 0);
@@ -187,16 +185,6 @@ INLINED void prepare(struct io_uring_sqe *sqe, struct desk *desk, enum subject s
 		io_uring_prep_read(sqe, desk->page_fd, &desk->bytes[j], 1, read_offset(j));
 }
 
-/* A polling thread may lag behind with giving entries back. */
-INLINED struct io_uring_sqe *next_sqe(struct io_uring *ring)
-{
-	struct io_uring_sqe *sqe;
-
-	while (!(sqe = io_uring_get_sqe(ring)))
-		io_uring_sqring_wait(ring);
-	return sqe;
-}
-
 INLINED void run_uring(struct run *run, struct io_uring *ring, enum subject subject, bool polled)
 {
 	int expected = subject == GETTID ? 0 : 1, error;
@@ -210,18 +198,14 @@ INLINED void run_uring(struct run *run, struct io_uring *ring, enum subject subj
 		if (end > REQUESTS)
 			end = REQUESTS;
 		for (; j < end; j++)
-			prepare(next_sqe(ring), run->desk, subject, j);
+			prepare(uring_next(ring), run->desk, subject, j);
 		error = io_uring_submit(ring);
 		note_wrong(run, error < 0, "submitting", error);
 		run->crossings += !polled; /* liburing does not tell when it wakes the thread */
 	}
 	run->submitted = measure_tsc();
-	for (unsigned int spin = 0; polled && spin < SPINS_MAX; spin++) {
-		if (io_uring_cq_ready(ring) >= REQUESTS)
-			break;
-		if (spin % SPINS_A_PAUSE == SPINS_A_PAUSE - 1)
-			__builtin_ia32_pause();
-	}
+	if (polled)
+		uring_look(ring, REQUESTS);
 	if (io_uring_cq_ready(ring) < REQUESTS) {
 		error = io_uring_submit_and_wait(ring, REQUESTS);
 		note_wrong(run, error < 0, "waiting", error);
@@ -289,18 +273,6 @@ static void create_page(struct desk *desk, const char *directory)
 		measure_fail("%s: %s", path, strerror(errno));
 }
 
-static int open_uring(struct io_uring *ring, int polled_cpu)
-{
-	struct io_uring_params params = { 0 };
-
-	if (polled_cpu >= 0) {
-		params.flags = IORING_SETUP_SQPOLL | IORING_SETUP_SQ_AFF;
-		params.sq_thread_cpu = (unsigned int)polled_cpu;
-		params.sq_thread_idle = SQPOLL_IDLE_MS;
-	}
-	return io_uring_queue_init_params(REQUESTS_RING, ring, &params);
-}
-
 static int open_one(struct desk *desk, const struct desk_config *config, enum mechanism mechanism)
 {
 	switch (mechanism) {
@@ -318,9 +290,9 @@ static int open_one(struct desk *desk, const struct desk_config *config, enum me
 		crew_place(&desk->crew_plain, config->worker_cpu, config->idle_workers);
 		return 0;
 	case URING:
-		return open_uring(&desk->uring, -1);
+		return uring_open(&desk->uring, REQUESTS_RING, URING_NOT_POLLED);
 	default:
-		return open_uring(&desk->sqpoll, config->worker_cpu);
+		return uring_open(&desk->sqpoll, REQUESTS_RING, config->worker_cpu);
 	}
 }
 
