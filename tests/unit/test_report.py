@@ -211,6 +211,15 @@ def test_a_damaged_file_is_refused_by_name(saved, name, content, message):
     assert not (saved / "report.html").exists()
 
 
+@pytest.mark.parametrize("value", [5, None, "text", [1], {"a": [{}]}])
+def test_a_record_of_another_form_is_shown_as_far_as_it_goes(saved, value):
+    fields = ("checks", "command", "qemu", "provenance", "date")
+    (saved / "made-up" / "meta.json").write_text(json.dumps(dict.fromkeys(fields, value)))
+    made = report.read(saved, Silent())
+    assert "No self-check is recorded." in text_report.text(made)
+    assert "No self-check is recorded." in report.html(made)
+
+
 def test_the_command_prints_the_text(saved):
     run = CliRunner().invoke(cli.cli, ["report", str(saved)])
     assert run.exit_code == 0

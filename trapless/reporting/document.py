@@ -39,7 +39,8 @@ class Section:
     @property
     def checks(self) -> tuple[Mapping[str, Any], ...]:
         """The self-checks that meta.json records."""
-        return tuple(row for row in self.meta.get("checks", ()) if isinstance(row, dict))
+        rows = self.meta.get("checks")
+        return tuple(row for row in rows if isinstance(row, dict)) if isinstance(rows, list) else ()
 
     @property
     def failed(self) -> tuple[Mapping[str, Any], ...]:
@@ -59,7 +60,7 @@ class Section:
     def repeat(self) -> str:
         """The command line that makes this experiment again."""
         command = self.meta.get("command") or ["trapless", "evaluate", self.name]
-        return command if isinstance(command, str) else shlex.join(map(str, command))
+        return shlex.join(map(str, command)) if isinstance(command, list) else str(command)
 
 
 @dataclass(frozen=True)
