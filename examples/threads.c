@@ -32,7 +32,7 @@ struct file {
 
 static int timer;
 static uint64_t ticks;
-static unsigned int files_left;
+static unsigned int files_left, files_failed;
 
 /* Ends a phase: makes `next` the continuation of the call that follows. */
 static struct tl_thread *then(struct tl_thread *self, tl_entry next, struct file *file)
@@ -50,10 +50,12 @@ static void file_done(struct tl_thread *self, void *arg)
 {
 	struct file *file = arg;
 
-	if (file->error)
+	if (file->error) {
 		fprintf(stderr, "threads: %s: %s\n", file->path, strerror(file->error));
-	else
+		files_failed++;
+	} else {
 		printf("%8lu %s\n", file->lines, file->path);
+	}
 	if (!--files_left)
 		tl_event_remove(tl_thread_sched(self), timer);
 }
@@ -151,5 +153,5 @@ failed:
 	free(files);
 	if (error)
 		fprintf(stderr, "threads: %s\n", strerror(-error));
-	return error ? 1 : 0;
+	return error || files_failed ? 1 : 0;
 }
