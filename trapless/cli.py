@@ -179,7 +179,7 @@ def module_unload() -> None:
 
 @cli.command(short_help="Run experiments; write results and one report.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--quick", is_flag=True, help="Fewer repeats and sizes: minutes instead of an hour.")
+@click.option("--quick", is_flag=True, help="Fewer repeats and sizes.")
 @click.option("--kernel", metavar="NAME", help="A supported kernel by name; default: the oldest.")
 @click.option(
     "--out",
