@@ -16,10 +16,12 @@
 #include <linux/init.h>
 #include <linux/kernel.h>
 #include <linux/kprobes.h>
-#include <linux/lsm_hooks.h>
 #include <linux/printk.h>
 #include <linux/seccomp.h>
 #include <linux/static_call.h>
+#ifdef CONFIG_SECURITY
+#include <linux/lsm_hooks.h>
+#endif
 
 #include "symbols.h"
 
