@@ -18,7 +18,7 @@
 
 static size_t object_bytes(unsigned int entries)
 {
-	size_t bytes = sizeof(struct tl_psc) + 2 * sizeof(uint32_t) * entries;
+	size_t bytes = sizeof(struct tl_psc) + 4 * sizeof(uint32_t) * entries;
 
 	/* The ring without the module lies behind, on a cache line. */
 	return ((bytes + 63) & ~(size_t)63) + TL_RING_BYTES(entries);
@@ -59,10 +59,12 @@ int tl_psc_regist(struct tl_psc **out, unsigned int entries, unsigned int spin_u
 	psc->serving = psc->backend == TL_BACKEND_PLAIN;
 	psc->entries = entries;
 	psc->mask = entries - 1;
+	psc->submit_mask = entries - 1;
 	psc->spin_us = spin_us;
 	psc->wait_left = PSC_NOT_WAITING;
 	psc->free_slots = (uint32_t *)(psc + 1);
 	psc->index_of = psc->free_slots + entries;
+	psc->places = psc->index_of + entries;
 	psc->free_n = entries;
 	for (uint32_t i = 0; i < entries; i++)
 		psc->free_slots[i] = entries - 1 - i;
@@ -219,7 +221,7 @@ int tl_psc_add(struct tl_psc *psc, uint32_t nr, uint64_t a0, uint64_t a1, uint64
 	request->args[4] = a4;
 	request->args[5] = a5;
 	__atomic_store_n(&request->state, TL_SUBMITTED, __ATOMIC_RELEASE);
-	__atomic_store_n(&psc->submit[psc->added & psc->mask], slot, __ATOMIC_RELAXED);
+	__atomic_store_n(&psc->submit[psc->added & psc->submit_mask], slot, __ATOMIC_RELAXED);
 	psc->index_of[slot] = psc->added++;
 	return (int)slot;
 }

@@ -21,7 +21,8 @@ struct tl_psc {
 	enum tl_backend backend;	/* as chosen at the start */
 	int fd;
 	struct tl_request *requests;
-	uint32_t *submit;		/* slot of the k-th request, modulo entries */
+	uint32_t *submit;		/* slot of the k-th request, at k & submit_mask */
+	uint32_t submit_mask;
 
 	/* The requester's own. */
 	uint32_t *free_slots;		/* a stack of them */
@@ -29,6 +30,7 @@ struct tl_psc {
 	uint32_t free_n;
 	uint32_t added;			/* k of the next request */
 	uint32_t handover;		/* requests before this k were the module's */
+	uint32_t *places;		/* submit[] once the module is left: 2 * entries */
 	uint32_t home_seen;		/* came_home at the last look */
 	unsigned int started;		/* threads of tl_psc_start(), in kept->heap */
 

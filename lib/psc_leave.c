@@ -47,7 +47,7 @@ static bool submitted(const struct tl_psc *psc, uint32_t slot)
 
 static void place(struct tl_psc *psc, uint32_t slot, uint32_t k)
 {
-	__atomic_store_n(&psc->submit[k & psc->mask], slot, __ATOMIC_RELAXED);
+	__atomic_store_n(&psc->submit[k & psc->submit_mask], slot, __ATOMIC_RELAXED);
 	psc->index_of[slot] = k;
 }
 
@@ -55,7 +55,7 @@ static void place(struct tl_psc *psc, uint32_t slot, uint32_t k)
 static void resubmit(struct tl_psc *psc, uint32_t slot)
 {
 	for (uint32_t k = psc->added++; k != psc->notified; k--)
-		place(psc, psc->submit[(k - 1) & psc->mask], k);
+		place(psc, psc->submit[(k - 1) & psc->submit_mask], k);
 	place(psc, slot, psc->notified);
 	/* Pairs with claim(): whoever sees the new count sees the entry. */
 	__atomic_store_n(&psc->notified, psc->notified + 1, __ATOMIC_SEQ_CST);
@@ -68,7 +68,7 @@ static void resubmit(struct tl_psc *psc, uint32_t slot)
 static void resubmit_all(struct tl_psc *psc)
 {
 	for (uint32_t k = psc->handover - psc->entries; k != psc->handover; k++) {
-		uint32_t slot = psc->submit[k & psc->mask] & psc->mask;
+		uint32_t slot = psc->submit[k & psc->submit_mask] & psc->mask;
 
 		if (psc->index_of[slot] == k && submitted(psc, slot))
 			resubmit(psc, slot);
@@ -76,6 +76,21 @@ static void resubmit_all(struct tl_psc *psc)
 	for (uint32_t slot = 0; slot < psc->entries; slot++)
 		if ((int32_t)(psc->index_of[slot] - psc->handover) < 0 && submitted(psc, slot))
 			resubmit(psc, slot);
+}
+
+/*
+ * Twice as many places as slots, since a slot may have two: a worker that the module had given it
+ * to just before it was shut down may claim it yet, and the place that it was given here is passed
+ * over when its turn comes. Until then the slot may be in use again.
+ */
+static void move_places(struct tl_psc *psc)
+{
+	uint32_t mask = 2 * psc->entries - 1;
+
+	for (uint32_t k = psc->added - psc->entries; k != psc->added; k++)
+		psc->places[k & mask] = psc->submit[k & psc->submit_mask];
+	psc->submit = psc->places;
+	psc->submit_mask = mask;
 }
 
 void tl_psc_take_over(struct tl_psc *psc)
@@ -89,6 +104,7 @@ void tl_psc_take_over(struct tl_psc *psc)
 		tl_psc_leave(psc);
 		psc->handover = psc->notified;
 		psc->taken = psc->notified;
+		move_places(psc);
 		/* Workers look at the counters only after they have seen this. */
 		__atomic_store_n(&psc->serving, 1, __ATOMIC_SEQ_CST);
 	}

@@ -96,7 +96,7 @@ static bool claim(struct tl_psc *psc, uint32_t *slot)
 		return false;
 	taken = load(&psc->taken);
 	while (taken != load(&psc->notified)) {
-		*slot = __atomic_load_n(&psc->submit[taken & psc->mask], __ATOMIC_RELAXED);
+		*slot = __atomic_load_n(&psc->submit[taken & psc->submit_mask], __ATOMIC_RELAXED);
 		if (__atomic_compare_exchange_n(&psc->taken, &taken, taken + 1, false,
 						__ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 			return true;
