@@ -9,6 +9,7 @@
 #include "ring.h"
 
 #define RINGS 1000
+#define WINDOWS 4	/* of RINGS each, at most */
 #define RING_KB 12	/* TL_RING_BYTES(128): what each leaked ring would cost */
 
 static void batch_ring(bool close_first)
@@ -100,23 +101,39 @@ static struct memory settled(void)
 	return memory_now();
 }
 
-int main(void)
+static struct memory growth_by_rings(void)
 {
-	struct memory before, after;
+	struct memory before = settled(), after;
 
-	make_rings(RINGS / 5);
-	before = settled();
 	make_rings(RINGS);
 	after = settled();
+	after.objects -= before.objects;
+	after.mms -= before.mms;
+	after.vmalloc_kb -= before.vmalloc_kb;
+	after.unexplained_kb -= before.unexplained_kb;
 	fprintf(stderr, "more than before: %ld objects, %ld address spaces, %ld + %ld KB\n",
-		after.objects - before.objects, after.mms - before.mms,
-		after.vmalloc_kb - before.vmalloc_kb, after.unexplained_kb - before.unexplained_kb);
+		after.objects, after.mms, after.vmalloc_kb, after.unexplained_kb);
+	return after;
+}
+
+static bool is_noise(struct memory growth)
+{
+	return growth.objects <= RINGS / 5 && growth.mms <= RINGS / 10 &&
+	       growth.vmalloc_kb <= RINGS * RING_KB / 20 &&
+	       growth.unexplained_kb <= RINGS * RING_KB / 2;
+}
+
+/* What else the kernel does in a window may add to it; a leak adds to every window. */
+int main(void)
+{
+	struct memory growth;
+
+	make_rings(RINGS / 5);
+	growth = growth_by_rings();
 	if (access("/sys/kernel/debug/kmemleak", F_OK) == 0)
 		SKIP("a KASAN kernel keeps what is freed; kmemleak looks for leaks there");
-	CHECK_WITHIN(after.objects - before.objects, -RINGS * 10, RINGS / 5);
-	CHECK_WITHIN(after.mms - before.mms, -RINGS, RINGS / 10);
-	CHECK_WITHIN(after.vmalloc_kb - before.vmalloc_kb, -RINGS * RING_KB, RINGS * RING_KB / 20);
-	CHECK_WITHIN(after.unexplained_kb - before.unexplained_kb, -RINGS * RING_KB,
-		     RINGS * RING_KB / 2);
+	for (int again = 1; again < WINDOWS && !is_noise(growth); again++)
+		growth = growth_by_rings();
+	CHECK(is_noise(growth));
 	return 0;
 }
