@@ -99,6 +99,7 @@ static int flush_plain(struct batch *batch)
 	while (request != shown->next) {
 		bool made = tl_plain_execute(request, TL_CALL_BATCH);
 
+		tl_plain_complete(request);
 		batch->counts.crossings += made;
 		batch->counts.executed += made;
 		batch->counts.refused += !made;
@@ -121,7 +122,7 @@ static int flush_short(struct batch *batch, long door_result)
 	if (request == shown->first && door_result == -EINTR) {
 		/* The first call was interrupted and its handler wants no restart. */
 		request->result = -EINTR;
-		__atomic_store_n(&request->state, TL_DONE, __ATOMIC_RELEASE);
+		tl_plain_complete(request);
 		request++;
 	}
 	if (request != shown->first)

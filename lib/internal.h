@@ -50,9 +50,11 @@ int tl_call_lookup(uint32_t nr);
 
 /*
  * Executes one request by a plain call, on behalf of a batch (least = TL_CALL_BATCH) or a worker
- * (TL_CALL_ANY): a call of a lower class is answered -EOPNOTSUPP as by the module. Writes result,
- * then state = TL_DONE with release. Returns whether a system call was really made.
+ * (TL_CALL_ANY): a call of a lower class is answered -EOPNOTSUPP as by the module. Writes the
+ * result. Returns whether a system call was really made.
  */
 bool tl_plain_execute(struct tl_request *request, enum tl_call_class least);
+/* state = TL_DONE with release: last, so that whoever sees it sees the result and the counts. */
+void tl_plain_complete(struct tl_request *request);
 
 #endif /* TRAPLESS_LIB_INTERNAL_H */

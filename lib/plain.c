@@ -19,7 +19,11 @@ bool tl_plain_execute(struct tl_request *request, enum tl_call_class least)
 					args[4], args[5]);
 	else
 		request->result = class < 0 ? class : -EOPNOTSUPP;
+	return made;
+}
+
+void tl_plain_complete(struct tl_request *request)
+{
 	/* Pairs with the acquire of whoever looks for TL_DONE before the result. */
 	__atomic_store_n(&request->state, TL_DONE, __ATOMIC_RELEASE);
-	return made;
 }

@@ -119,6 +119,7 @@ static void serve(struct tl_psc *psc, struct tl_request *request)
 	} else {
 		count(&psc->counts.refused);
 	}
+	tl_plain_complete(request);
 	left = __atomic_sub_fetch(&psc->unfinished, 1, __ATOMIC_SEQ_CST);
 	target = __atomic_load_n(&psc->wait_left, __ATOMIC_SEQ_CST);
 	if (target == PSC_NOT_WAITING)

@@ -40,6 +40,28 @@ static void every_request_is_served_once(unsigned int workers, unsigned int spin
 	close(fd);
 }
 
+/* Who sees a result without waiting for it finds it counted. */
+static void results_are_counted_when_they_show(void)
+{
+	struct tl_psc *psc = psc_new(ENTRIES, 20, 4);
+	struct tl_stats stats = { .size = sizeof(stats) };
+	int64_t result;
+
+	for (unsigned int round = 1; round <= 500; round++) {
+		unsigned int slots[ENTRIES];
+
+		for (unsigned int i = 0; i < ENTRIES; i++)
+			slots[i] = (unsigned int)TL_PSC_ADD(psc, SYS_getpid);
+		CHECK_EQ(tl_psc_notify(psc), ENTRIES);
+		for (unsigned int i = 0; i < ENTRIES; i++)
+			while (!tl_psc_result(psc, slots[i], &result))
+				;
+		CHECK_EQ(tl_psc_stats(psc, &stats), 0);
+		CHECK_EQ(stats.executed, round * ENTRIES);
+	}
+	tl_psc_exit(psc);
+}
+
 static void slow_call_blocks_nobody(void)
 {
 	struct tl_psc *psc = psc_new(8, 0, 2);
@@ -119,6 +141,7 @@ int main(void)
 	every_request_is_served_once(1, 0);
 	every_request_is_served_once(3, 0);
 	every_request_is_served_once(3, 20);
+	results_are_counted_when_they_show();
 	slow_call_blocks_nobody();
 	slots_are_used_again();
 	thread_local_calls_are_refused();
