@@ -27,7 +27,7 @@
 #define TL_DEVICE "/dev/trapless"
 #define TL_ABI_VERSION 1
 
-/* Bounds. All are checked by the module; the library repeats none of them. */
+/* Bounds: checked by the module and, for what runs without it, by the library. */
 #define TL_ENTRIES_MAX 4096u	/* requests in one ring */
 #define TL_SPIN_US_MAX 1000u	/* longest spin of a worker before it sleeps, microseconds */
 
