@@ -343,3 +343,11 @@ def test_a_table_with_many_columns_goes_on_below():
     assert text.count("io_uring-nop-sqpoll") == len(grids) > 1
     for n in counts:
         assert f"{10_000 + n:,}" in text and f"{20_000 + n:,}" in text
+
+
+def test_what_was_left_out_is_not_counted_as_passed(saved):
+    path = saved / "made-up" / "meta.json"
+    meta = json.loads(path.read_text())
+    meta["checks"].append({"name": "uring left out", "ok": True, "left_out": True, "detail": "-"})
+    path.write_text(json.dumps(meta))
+    assert "All 1 self-checks passed; 1 left out." in text_report.text(report.read(saved, Silent()))

@@ -276,7 +276,7 @@ def make_checks(rows: Sequence[Row]) -> list[Row]:
             checks.append({"name": f"{where}: {row['check']}", "ok": True, "detail": detail})
         elif "skipped" in row and row["reason"] != "not asked for":
             name = f"{where}: {row['skipped']} left out"
-            checks.append({"name": name, "ok": True, "detail": row["reason"]})
+            checks.append({"name": name, "ok": True, "left_out": True, "detail": row["reason"]})
     return checks
 
 

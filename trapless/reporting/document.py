@@ -54,7 +54,9 @@ class Section:
             return "No self-check is recorded."
         if self.failed:
             return f"{len(self.failed)} of {len(self.checks)} self-checks FAILED."
-        return f"All {len(self.checks)} self-checks passed."
+        left_out = sum(1 for check in self.checks if check.get("left_out"))
+        words = f"All {len(self.checks) - left_out} self-checks passed"
+        return f"{words}; {left_out} left out." if left_out else f"{words}."
 
     @property
     def repeat(self) -> str:
