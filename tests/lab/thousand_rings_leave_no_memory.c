@@ -92,13 +92,23 @@ static void shrink_caches(void)
 	globfree(&caches);
 }
 
-/* Memory is freed after a grace period and by work queues: let it settle. */
+/*
+ * Memory is freed after a grace period and by work queues, and caches give back what they hold in
+ * several rounds: look again until it no longer falls.
+ */
 static struct memory settled(void)
 {
+	struct memory now, last;
+
 	write_file("/proc/sys/vm/drop_caches", "3");
-	sleep_ms(300);
-	shrink_caches();
-	return memory_now();
+	now = memory_now();
+	do {
+		last = now;
+		sleep_ms(300);
+		shrink_caches();
+		now = memory_now();
+	} while (now.objects < last.objects);
+	return now;
 }
 
 static struct memory growth_by_rings(void)
