@@ -9,7 +9,6 @@
 #include "ring.h"
 
 #define RINGS 1000
-#define WINDOWS 4	/* of RINGS each, at most */
 #define RING_KB 12	/* TL_RING_BYTES(128): what each leaked ring would cost */
 
 static void batch_ring(bool close_first)
@@ -111,39 +110,23 @@ static struct memory settled(void)
 	return now;
 }
 
-static struct memory growth_by_rings(void)
-{
-	struct memory before = settled(), after;
-
-	make_rings(RINGS);
-	after = settled();
-	after.objects -= before.objects;
-	after.mms -= before.mms;
-	after.vmalloc_kb -= before.vmalloc_kb;
-	after.unexplained_kb -= before.unexplained_kb;
-	fprintf(stderr, "more than before: %ld objects, %ld address spaces, %ld + %ld KB\n",
-		after.objects, after.mms, after.vmalloc_kb, after.unexplained_kb);
-	return after;
-}
-
-static bool is_noise(struct memory growth)
-{
-	return growth.objects <= RINGS / 5 && growth.mms <= RINGS / 10 &&
-	       growth.vmalloc_kb <= RINGS * RING_KB / 20 &&
-	       growth.unexplained_kb <= RINGS * RING_KB / 2;
-}
-
-/* What else the kernel does in a window may add to it; a leak adds to every window. */
 int main(void)
 {
-	struct memory growth;
+	struct memory before, after;
 
 	make_rings(RINGS / 5);
-	growth = growth_by_rings();
+	before = settled();
+	make_rings(RINGS);
+	after = settled();
+	fprintf(stderr, "more than before: %ld objects, %ld address spaces, %ld + %ld KB\n",
+		after.objects - before.objects, after.mms - before.mms,
+		after.vmalloc_kb - before.vmalloc_kb, after.unexplained_kb - before.unexplained_kb);
 	if (access("/sys/kernel/debug/kmemleak", F_OK) == 0)
 		SKIP("a KASAN kernel keeps what is freed; kmemleak looks for leaks there");
-	for (int again = 1; again < WINDOWS && !is_noise(growth); again++)
-		growth = growth_by_rings();
-	CHECK(is_noise(growth));
+	CHECK_WITHIN(after.objects - before.objects, -RINGS * 10, RINGS / 5);
+	CHECK_WITHIN(after.mms - before.mms, -RINGS, RINGS / 10);
+	CHECK_WITHIN(after.vmalloc_kb - before.vmalloc_kb, -RINGS * RING_KB, RINGS * RING_KB / 20);
+	CHECK_WITHIN(after.unexplained_kb - before.unexplained_kb, -RINGS * RING_KB,
+		     RINGS * RING_KB / 2);
 	return 0;
 }
