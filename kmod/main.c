@@ -50,6 +50,43 @@ CHECK_FIELD(struct tl_stats, sleeps, 48, 8);
 CHECK_FIELD(struct tl_stats, wakeups, 56, 8);
 CHECK_FIELD(struct tl_stats, dropped, 64, 8);
 
+CHECK_SIZE(struct tl_switch, 32);
+CHECK_FIELD(struct tl_switch, size, 0, 4);
+CHECK_FIELD(struct tl_switch, mode, 4, 4);
+CHECK_FIELD(struct tl_switch, pid, 8, 4);
+CHECK_FIELD(struct tl_switch, flags, 12, 4);
+CHECK_FIELD(struct tl_switch, refusal, 16, 4);
+CHECK_FIELD(struct tl_switch, reserved, 20, 12);
+
+CHECK_SIZE(struct tl_supervisor, 32);
+CHECK_FIELD(struct tl_supervisor, size, 0, 4);
+CHECK_FIELD(struct tl_supervisor, processes, 4, 4);
+CHECK_FIELD(struct tl_supervisor, refusals, 8, 8);
+CHECK_FIELD(struct tl_supervisor, reserved, 16, 16);
+
+CHECK_SIZE(struct tl_process, 144);
+CHECK_FIELD(struct tl_process, pid, 0, 4);
+CHECK_FIELD(struct tl_process, mode, 4, 4);
+CHECK_FIELD(struct tl_process, flags, 8, 4);
+CHECK_FIELD(struct tl_process, threads, 12, 4);
+CHECK_FIELD(struct tl_process, supervisor, 16, 4);
+CHECK_FIELD(struct tl_process, resident, 20, 4);
+CHECK_FIELD(struct tl_process, comm, 24, 16);
+CHECK_FIELD(struct tl_process, calls_direct, 40, 8);
+CHECK_FIELD(struct tl_process, calls_worked, 48, 8);
+CHECK_FIELD(struct tl_process, calls_left, 56, 8);
+CHECK_FIELD(struct tl_process, calls_kernel, 64, 8);
+CHECK_FIELD(struct tl_process, switches, 72, 8);
+CHECK_FIELD(struct tl_process, demotions, 80, 64);
+
+CHECK_SIZE(struct tl_processes, 32);
+CHECK_FIELD(struct tl_processes, size, 0, 4);
+CHECK_FIELD(struct tl_processes, entry_size, 4, 4);
+CHECK_FIELD(struct tl_processes, count, 8, 4);
+CHECK_FIELD(struct tl_processes, total, 12, 4);
+CHECK_FIELD(struct tl_processes, entries, 16, 8);
+CHECK_FIELD(struct tl_processes, reserved, 24, 8);
+
 static int __init tlk_init(void)
 {
 	int error;
