@@ -89,6 +89,18 @@ def doctor(calls: bool, online: bool, as_json: bool, names: tuple[str, ...]) -> 
 @click.option("--debug", is_flag=True, help="A KASAN and lockdep kernel, built once (minutes).")
 @click.option("--no-module", is_flag=True, help="Do not load the Trapless module.")
 @click.option(
+    "--module-parameters",
+    metavar="TEXT",
+    default="",
+    help='Parameters of the module, as in "supervisor=1".',
+)
+@click.option(
+    "--append",
+    metavar="TEXT",
+    default="",
+    help='More words for the kernel\'s command line, as in "pti=on".',
+)
+@click.option(
     "--timeout",
     type=click.FloatRange(1),
     metavar="SECONDS",
@@ -107,6 +119,8 @@ def lab(
     host_root: bool,
     debug: bool,
     no_module: bool,
+    module_parameters: str,
+    append: str,
     timeout: float,
     keep: bool,
     verbose: int,
@@ -120,6 +134,7 @@ def lab(
     \b
     trapless lab -- cat /proc/modules
     trapless lab --icount -- /bin/true
+    trapless lab --append pti=on -- cat /proc/cmdline
     """
     from trapless.vm import lab as part
 
@@ -133,6 +148,8 @@ def lab(
             debug=debug,
             timeout_s=timeout,
             module=not no_module,
+            module_parameters=module_parameters,
+            append=append,
             keep=keep,
             verbose=verbose,
         )

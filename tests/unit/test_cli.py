@@ -154,3 +154,18 @@ def test_options_after_the_labs_command_are_the_commands(monkeypatch):
     for line in (["--cpus", "1", "--", "ls", "-l"], ["--cpus", "1", "ls", "-l"]):
         assert CliRunner().invoke(cli.cli, ["lab", *line]).exit_code == 7
     assert seen == [(1, ("ls", "-l"))] * 2
+
+
+def test_words_for_module_and_kernel_reach_the_lab(monkeypatch):
+    from trapless.vm import lab
+
+    seen = []
+
+    def run(config, command, **_):
+        seen.append((config.module_parameters, config.append))
+        return type("Result", (), {"status": 0})()
+
+    monkeypatch.setattr(lab, "run", run)
+    line = ["lab", "--module-parameters", "supervisor=1", "--append", "pti=on nosmp", "--", "true"]
+    assert CliRunner().invoke(cli.cli, line).exit_code == 0
+    assert seen == [("supervisor=1", "pti=on nosmp")]

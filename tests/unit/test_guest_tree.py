@@ -154,3 +154,12 @@ def test_files_of_a_host_root_run_lie_in_its_layer(tmp_path):
     tree = guest_tree.build(plan, Silent())
     assert "/trapless/files/etc/data" in tree
     assert "/bin/busybox" not in tree
+
+
+def test_own_module_is_loaded_last_with_its_parameters(tmp_path):
+    module = tmp_path / "trapless.ko"
+    module.write_bytes(b"module")
+    plan = GuestPlan(("true",), own_module=module, own_parameters="supervisor=1 other=2")
+    assert guest_tree._add_modules(Initramfs(), plan) == [
+        "/trapless/modules/trapless.ko supervisor=1 other=2"
+    ]

@@ -33,6 +33,7 @@ def nothing_is_fetched(monkeypatch):
         (lab.LabConfig(cpus=0), ["true"], "at least one CPU, not 0"),
         (lab.LabConfig(icount=True, cpus=2), ["true"], "it cannot run 2"),
         (lab.LabConfig(debug=True, kernel="newest"), ["true"], "not newest"),
+        (lab.LabConfig(module=False, module_parameters="supervisor=1"), ["true"], "without the"),
         (lab.LabConfig(memory="2 apples"), ["true"], "'2 apples'"),
     ],
 )

@@ -51,6 +51,7 @@ class GuestPlan:
     modules_dir: Path | None = None
     modules: tuple[tuple[str, str], ...] = ()  # stock modules and their parameters
     own_module: Path | None = None  # trapless.ko
+    own_parameters: str = ""
     cwd: Path = field(default_factory=Path.cwd)
 
 
@@ -112,7 +113,7 @@ def _add_modules(tree: Initramfs, plan: GuestPlan) -> list[str]:
         loads.append(f"{MODULE_FOLDER}/{name}.ko {parameters.get(name, '')}".rstrip())
     if plan.own_module is not None:
         tree.file(f"{MODULE_FOLDER}/trapless.ko", plan.own_module)
-        loads.append(f"{MODULE_FOLDER}/trapless.ko")
+        loads.append(f"{MODULE_FOLDER}/trapless.ko {plan.own_parameters}".rstrip())
     return loads
 
 

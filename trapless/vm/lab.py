@@ -52,13 +52,14 @@ class LabConfig:
     debug: bool = False
     timeout_s: float = 300.0  # for the command; booting has a limit of its own
     module: bool = True
+    module_parameters: str = ""  # of trapless.ko, as in "supervisor=1"
     thread_single: bool = False
     files: tuple[tuple[Path, str], ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     modules: tuple[tuple[str, str], ...] = ()  # stock modules to load first, with parameters
     keep: bool = False
     verbose: int = 0
-    append: str = ""
+    append: str = ""  # more words for the kernel's command line
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,12 @@ def _check(config: LabConfig, argv: Sequence[str]) -> int:
             f"--debug runs a kernel of its own, not {config.kernel}: leave one of them out",
             status=2,
         )
+    if config.module_parameters and not config.module:
+        raise TraplessError(
+            f"without the module there is nothing to give '{config.module_parameters}' to "
+            "(--no-module and --module-parameters: leave one of them out)",
+            status=2,
+        )
     if cpus < 1:
         raise TraplessError(f"a VM needs at least one CPU, not {cpus}", status=2)
     return cpus
@@ -168,6 +175,7 @@ def _plan(
         modules_dir=kernel.modules_dir,
         modules=config.modules,
         own_module=own_module,
+        own_parameters=config.module_parameters,
     )
 
 
