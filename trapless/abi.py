@@ -95,6 +95,123 @@ class Stats(ctypes.Structure):
     ]
 
 
+class Mode(enum.IntEnum):
+    """enum tl_mode: where the system calls of a process return to."""
+
+    USER = 0
+    SUPERVISOR = 1
+
+
+SWITCH_CHILDREN: Final = 1 << 0
+SWITCH_EXEC: Final = 1 << 1
+SWITCH_RESIDENT: Final = 1 << 2
+SWITCH_FLAGS: Final = SWITCH_CHILDREN | SWITCH_EXEC | SWITCH_RESIDENT
+
+REFUSALS_MACHINE: Final = 16
+
+
+class Refusal(enum.IntEnum):
+    """enum tl_refusal: why a process is not switched."""
+
+    PARAMETER = 0
+    CONFIG = 1
+    SYMBOL = 2
+    PTI = 3
+    FRED = 4
+    LASS = 5
+    IBT = 6
+    SHSTK = 7
+    IBRS = 8
+    CALL_DEPTH = 9
+    XEN = 10
+    CONFIDENTIAL = 11
+    CONTEXT = 12
+    IST = 13
+    ENTRY = 14
+    LOCKDOWN = 15
+    NOT_CAPABLE = 32
+    OTHER_USER = 33
+    PRIVILEGED = 34
+    CONFINED = 35
+    COMPAT = 36
+    KERNEL_THREAD = 37
+    VCPU = 38
+    NONE = 255
+
+
+class Demotion(enum.IntEnum):
+    """enum tl_demotion: index into Process.demotions."""
+
+    INTERRUPT = 0
+    PAGE_FAULT = 1
+    EXCEPTION = 2
+    DEBUG = 3
+    NMI = 4
+    MACHINE_CHECK = 5
+    COMPAT_CALL = 6
+    EXIT = 7
+
+
+DEMOTIONS: Final = len(Demotion)
+
+
+class Switch(ctypes.Structure):
+    """struct tl_switch: one request to switch a process."""
+
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("mode", ctypes.c_uint32),
+        ("pid", ctypes.c_int32),
+        ("flags", ctypes.c_uint32),
+        ("refusal", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32 * 3),
+    ]
+
+
+class Supervisor(ctypes.Structure):
+    """struct tl_supervisor: what the module can do on this machine."""
+
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("processes", ctypes.c_uint32),
+        ("refusals", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 2),
+    ]
+
+
+class Process(ctypes.Structure):
+    """struct tl_process: one switched process and its counts."""
+
+    _fields_ = [
+        ("pid", ctypes.c_int32),
+        ("mode", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("threads", ctypes.c_uint32),
+        ("supervisor", ctypes.c_uint32),
+        ("resident", ctypes.c_int32),
+        ("comm", ctypes.c_char * 16),
+        ("calls_direct", ctypes.c_uint64),
+        ("calls_worked", ctypes.c_uint64),
+        ("calls_left", ctypes.c_uint64),
+        ("calls_kernel", ctypes.c_uint64),
+        ("switches", ctypes.c_uint64),
+        ("demotions", ctypes.c_uint64 * DEMOTIONS),
+    ]
+
+
+class Processes(ctypes.Structure):
+    """struct tl_processes: a request for the list of switched processes."""
+
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("entry_size", ctypes.c_uint32),
+        ("count", ctypes.c_uint32),
+        ("total", ctypes.c_uint32),
+        ("entries", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64),
+    ]
+
+
 # asm-generic/ioctl.h: direction in bits 30-31, size in 16-29, type in 8-15, number in 0-7.
 _IOC_WRITE: Final = 1
 _IOC_READ: Final = 2
@@ -110,6 +227,9 @@ IOC_SETUP: Final = _ioc(_IOC_WRITE, 0x02, ctypes.sizeof(Setup))
 IOC_STATS: Final = _ioc(_IOC_READ | _IOC_WRITE, 0x03, ctypes.sizeof(Stats))
 IOC_ENTER: Final = _ioc(0, 0x04, 0)
 IOC_EXIT: Final = _ioc(0, 0x05, 0)
+IOC_SWITCH: Final = _ioc(_IOC_READ | _IOC_WRITE, 0x06, ctypes.sizeof(Switch))
+IOC_SUPERVISOR: Final = _ioc(_IOC_READ | _IOC_WRITE, 0x07, ctypes.sizeof(Supervisor))
+IOC_PROCESSES: Final = _ioc(_IOC_READ | _IOC_WRITE, 0x08, ctypes.sizeof(Processes))
 
 
 def ring_submit_offset(entries: int) -> int:

@@ -50,6 +50,46 @@ static void print_structs(void)
 	FIELD(tl_stats, dropped);
 }
 
+static void print_supervisor_structs(void)
+{
+	SIZE(tl_switch);
+	FIELD(tl_switch, size);
+	FIELD(tl_switch, mode);
+	FIELD(tl_switch, pid);
+	FIELD(tl_switch, flags);
+	FIELD(tl_switch, refusal);
+	FIELD(tl_switch, reserved);
+
+	SIZE(tl_supervisor);
+	FIELD(tl_supervisor, size);
+	FIELD(tl_supervisor, processes);
+	FIELD(tl_supervisor, refusals);
+	FIELD(tl_supervisor, reserved);
+
+	SIZE(tl_process);
+	FIELD(tl_process, pid);
+	FIELD(tl_process, mode);
+	FIELD(tl_process, flags);
+	FIELD(tl_process, threads);
+	FIELD(tl_process, supervisor);
+	FIELD(tl_process, resident);
+	FIELD(tl_process, comm);
+	FIELD(tl_process, calls_direct);
+	FIELD(tl_process, calls_worked);
+	FIELD(tl_process, calls_left);
+	FIELD(tl_process, calls_kernel);
+	FIELD(tl_process, switches);
+	FIELD(tl_process, demotions);
+
+	SIZE(tl_processes);
+	FIELD(tl_processes, size);
+	FIELD(tl_processes, entry_size);
+	FIELD(tl_processes, count);
+	FIELD(tl_processes, total);
+	FIELD(tl_processes, entries);
+	FIELD(tl_processes, reserved);
+}
+
 static void print_numbers(void)
 {
 	NUMBER(TL_ABI_VERSION);
@@ -77,10 +117,59 @@ static void print_numbers(void)
 	NUMBER(TL_WAIT(4096, 4095));
 }
 
+static void print_supervisor_numbers(void)
+{
+	NUMBER(TL_MODE_USER);
+	NUMBER(TL_MODE_SUPERVISOR);
+	NUMBER(TL_SWITCH_CHILDREN);
+	NUMBER(TL_SWITCH_EXEC);
+	NUMBER(TL_SWITCH_RESIDENT);
+	NUMBER(TL_SWITCH_FLAGS);
+	NUMBER(TL_REFUSED_PARAMETER);
+	NUMBER(TL_REFUSED_CONFIG);
+	NUMBER(TL_REFUSED_SYMBOL);
+	NUMBER(TL_REFUSED_PTI);
+	NUMBER(TL_REFUSED_FRED);
+	NUMBER(TL_REFUSED_LASS);
+	NUMBER(TL_REFUSED_IBT);
+	NUMBER(TL_REFUSED_SHSTK);
+	NUMBER(TL_REFUSED_IBRS);
+	NUMBER(TL_REFUSED_CALL_DEPTH);
+	NUMBER(TL_REFUSED_XEN);
+	NUMBER(TL_REFUSED_CONFIDENTIAL);
+	NUMBER(TL_REFUSED_CONTEXT);
+	NUMBER(TL_REFUSED_IST);
+	NUMBER(TL_REFUSED_ENTRY);
+	NUMBER(TL_REFUSED_LOCKDOWN);
+	NUMBER(TL_REFUSED_NOT_CAPABLE);
+	NUMBER(TL_REFUSED_OTHER_USER);
+	NUMBER(TL_REFUSED_PRIVILEGED);
+	NUMBER(TL_REFUSED_CONFINED);
+	NUMBER(TL_REFUSED_COMPAT);
+	NUMBER(TL_REFUSED_KERNEL_THREAD);
+	NUMBER(TL_REFUSED_VCPU);
+	NUMBER(TL_REFUSED_NONE);
+	NUMBER(TL_REFUSALS_MACHINE);
+	NUMBER(TL_DEMOTED_INTERRUPT);
+	NUMBER(TL_DEMOTED_PAGE_FAULT);
+	NUMBER(TL_DEMOTED_EXCEPTION);
+	NUMBER(TL_DEMOTED_DEBUG);
+	NUMBER(TL_DEMOTED_NMI);
+	NUMBER(TL_DEMOTED_MACHINE_CHECK);
+	NUMBER(TL_DEMOTED_COMPAT_CALL);
+	NUMBER(TL_DEMOTED_EXIT);
+	NUMBER(TL_DEMOTIONS);
+	NUMBER(TL_IOC_SWITCH);
+	NUMBER(TL_IOC_SUPERVISOR);
+	NUMBER(TL_IOC_PROCESSES);
+}
+
 int main(void)
 {
 	printf("TL_DEVICE %s\n", TL_DEVICE);
 	print_structs();
 	print_numbers();
+	print_supervisor_structs();
+	print_supervisor_numbers();
 	return 0;
 }

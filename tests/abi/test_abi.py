@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -58,6 +59,50 @@ STRUCTS: dict[str, tuple[int, tuple[tuple[str, int, int], ...]]] = {
             ("dropped", 64, 8),
         ),
     ),
+    "tl_switch": (
+        32,
+        (
+            ("size", 0, 4),
+            ("mode", 4, 4),
+            ("pid", 8, 4),
+            ("flags", 12, 4),
+            ("refusal", 16, 4),
+            ("reserved", 20, 12),
+        ),
+    ),
+    "tl_supervisor": (
+        32,
+        (("size", 0, 4), ("processes", 4, 4), ("refusals", 8, 8), ("reserved", 16, 16)),
+    ),
+    "tl_process": (
+        144,
+        (
+            ("pid", 0, 4),
+            ("mode", 4, 4),
+            ("flags", 8, 4),
+            ("threads", 12, 4),
+            ("supervisor", 16, 4),
+            ("resident", 20, 4),
+            ("comm", 24, 16),
+            ("calls_direct", 40, 8),
+            ("calls_worked", 48, 8),
+            ("calls_left", 56, 8),
+            ("calls_kernel", 64, 8),
+            ("switches", 72, 8),
+            ("demotions", 80, 64),
+        ),
+    ),
+    "tl_processes": (
+        32,
+        (
+            ("size", 0, 4),
+            ("entry_size", 4, 4),
+            ("count", 8, 4),
+            ("total", 12, 4),
+            ("entries", 16, 8),
+            ("reserved", 24, 8),
+        ),
+    ),
 }
 
 NUMBERS: dict[str, int] = {
@@ -84,6 +129,49 @@ NUMBERS: dict[str, int] = {
     "TL_RING_BYTES(TL_ENTRIES_MAX)": 278528,
     "TL_BATCH(4095, 4096)": 0x10000FFF,
     "TL_WAIT(4096, 4095)": 0x0FFF1000,
+    "TL_MODE_USER": 0,
+    "TL_MODE_SUPERVISOR": 1,
+    "TL_SWITCH_CHILDREN": 1,
+    "TL_SWITCH_EXEC": 2,
+    "TL_SWITCH_RESIDENT": 4,
+    "TL_SWITCH_FLAGS": 7,
+    "TL_REFUSED_PARAMETER": 0,
+    "TL_REFUSED_CONFIG": 1,
+    "TL_REFUSED_SYMBOL": 2,
+    "TL_REFUSED_PTI": 3,
+    "TL_REFUSED_FRED": 4,
+    "TL_REFUSED_LASS": 5,
+    "TL_REFUSED_IBT": 6,
+    "TL_REFUSED_SHSTK": 7,
+    "TL_REFUSED_IBRS": 8,
+    "TL_REFUSED_CALL_DEPTH": 9,
+    "TL_REFUSED_XEN": 10,
+    "TL_REFUSED_CONFIDENTIAL": 11,
+    "TL_REFUSED_CONTEXT": 12,
+    "TL_REFUSED_IST": 13,
+    "TL_REFUSED_ENTRY": 14,
+    "TL_REFUSED_LOCKDOWN": 15,
+    "TL_REFUSED_NOT_CAPABLE": 32,
+    "TL_REFUSED_OTHER_USER": 33,
+    "TL_REFUSED_PRIVILEGED": 34,
+    "TL_REFUSED_CONFINED": 35,
+    "TL_REFUSED_COMPAT": 36,
+    "TL_REFUSED_KERNEL_THREAD": 37,
+    "TL_REFUSED_VCPU": 38,
+    "TL_REFUSED_NONE": 255,
+    "TL_REFUSALS_MACHINE": 16,
+    "TL_DEMOTED_INTERRUPT": 0,
+    "TL_DEMOTED_PAGE_FAULT": 1,
+    "TL_DEMOTED_EXCEPTION": 2,
+    "TL_DEMOTED_DEBUG": 3,
+    "TL_DEMOTED_NMI": 4,
+    "TL_DEMOTED_MACHINE_CHECK": 5,
+    "TL_DEMOTED_COMPAT_CALL": 6,
+    "TL_DEMOTED_EXIT": 7,
+    "TL_DEMOTIONS": 8,
+    "TL_IOC_SWITCH": 0xC020E706,
+    "TL_IOC_SUPERVISOR": 0xC020E707,
+    "TL_IOC_PROCESSES": 0xC020E708,
 }
 
 PYTHON_STRUCTS: dict[str, type[ctypes.Structure]] = {
@@ -91,6 +179,10 @@ PYTHON_STRUCTS: dict[str, type[ctypes.Structure]] = {
     "tl_setup": abi.Setup,
     "tl_info": abi.Info,
     "tl_stats": abi.Stats,
+    "tl_switch": abi.Switch,
+    "tl_supervisor": abi.Supervisor,
+    "tl_process": abi.Process,
+    "tl_processes": abi.Processes,
 }
 
 PYTHON_NUMBERS: dict[str, int] = {
@@ -117,7 +209,28 @@ PYTHON_NUMBERS: dict[str, int] = {
     "TL_RING_BYTES(TL_ENTRIES_MAX)": abi.ring_bytes(abi.ENTRIES_MAX),
     "TL_BATCH(4095, 4096)": abi.batch_argument(4095, 4096),
     "TL_WAIT(4096, 4095)": abi.wait_argument(4096, 4095),
+    "TL_SWITCH_CHILDREN": abi.SWITCH_CHILDREN,
+    "TL_SWITCH_EXEC": abi.SWITCH_EXEC,
+    "TL_SWITCH_RESIDENT": abi.SWITCH_RESIDENT,
+    "TL_SWITCH_FLAGS": abi.SWITCH_FLAGS,
+    "TL_REFUSALS_MACHINE": abi.REFUSALS_MACHINE,
+    "TL_DEMOTIONS": abi.DEMOTIONS,
+    "TL_IOC_SWITCH": abi.IOC_SWITCH,
+    "TL_IOC_SUPERVISOR": abi.IOC_SUPERVISOR,
+    "TL_IOC_PROCESSES": abi.IOC_PROCESSES,
+    **{f"TL_MODE_{mode.name}": mode for mode in abi.Mode},
+    **{f"TL_REFUSED_{refusal.name}": refusal for refusal in abi.Refusal},
+    **{f"TL_DEMOTED_{demotion.name}": demotion for demotion in abi.Demotion},
 }
+
+
+def test_the_table_names_every_number_of_the_header() -> None:
+    """An enumerator or ioctl that is added to the header and forgotten here is found."""
+    header = (ROOT / "include/uapi/linux/trapless.h").read_text(encoding="utf-8")
+    in_enums = re.findall(r"^\t(TL_[A-Z_]+) = ", header, re.MULTILINE)
+    ioctls = re.findall(r"^#define (TL_(?:IOC|SWITCH|DOOR)_[A-Z]+) ", header, re.MULTILINE)
+    assert {*in_enums, *ioctls} - {"TL_IOC_MAGIC"} <= set(NUMBERS)
+    assert set(re.findall(r"^struct (\w+) \{", header, re.MULTILINE)) == set(STRUCTS)
 
 
 def frozen() -> dict[str, tuple[int, ...]]:

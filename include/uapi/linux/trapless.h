@@ -183,7 +183,7 @@ enum tl_refusal {
 	TL_REFUSED_COMPAT = 36,		/* a 32-bit process */
 	TL_REFUSED_KERNEL_THREAD = 37,	/* a kernel thread, or exiting */
 	TL_REFUSED_VCPU = 38,		/* runs a virtual machine (KVM) */
-	TL_REFUSED_NONE = 0xffffffff,	/* not refused */
+	TL_REFUSED_NONE = 255,		/* not refused */
 };
 #define TL_REFUSALS_MACHINE 16	/* of the first kind there are */
 
