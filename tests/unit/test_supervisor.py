@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What Python asks of the module about supervisor mode, and how it explains the answers.
+
+A function stands in for the ioctl: what the module itself answers is tested in the lab.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+
+import pytest
+
+from trapless import abi, refusals, supervisor
+from trapless.abi import Demotion, Mode, Refusal
+from trapless.console import TraplessError
+
+
+@pytest.fixture
+def module(monkeypatch, tmp_path):
+    """A device that can be opened, whose ioctl is `module.answer`; requests are kept."""
+
+    class Module:
+        def __init__(self):
+            self.requests = []
+            self.answer = lambda _code, _argument: 0
+
+    made = Module()
+    (tmp_path / "device").touch()
+    monkeypatch.setattr(abi, "DEVICE", str(tmp_path / "device"))
+
+    def ioctl(_fd, code, argument):
+        made.requests.append((code, argument))
+        return made.answer(code, argument)
+
+    monkeypatch.setattr(supervisor, "_ioctl", ioctl)
+    return made
+
+
+def refusing(error, refusal):
+    def answer(_code, argument):
+        argument.refusal = refusal
+        return error
+
+    return answer
+
+
+def test_a_switch_is_one_request(module):
+    supervisor.switch(12, Mode.SUPERVISOR, abi.SWITCH_EXEC)
+    ((code, request),) = module.requests
+    assert code == abi.IOC_SWITCH
+    assert (request.size, request.mode, request.pid, request.flags) == (
+        ctypes.sizeof(abi.Switch),
+        Mode.SUPERVISOR,
+        12,
+        abi.SWITCH_EXEC,
+    )
+    assert list(request.reserved) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("code", list(refusals.REFUSALS), ids=lambda code: code.name)
+def test_a_refusal_gives_reason_and_remedy(module, code):
+    row = refusals.REFUSALS[code]
+    module.answer = refusing(errno.EOPNOTSUPP if row.of_machine else errno.EPERM, code)
+    with pytest.raises(supervisor.RefusedError) as caught:
+        supervisor.switch(os.getpid(), Mode.SUPERVISOR)
+    assert caught.value.refusal is code
+    assert row.reason in str(caught.value) and row.remedy in str(caught.value)
+    assert row.of_machine or f"process {os.getpid()}" in str(caught.value)
+
+
+@pytest.mark.parametrize("code", [31, 99, int(Refusal.NONE)])
+def test_a_reason_that_is_not_known_is_named_by_its_number(module, code):
+    module.answer = refusing(errno.EPERM, code)
+    with pytest.raises(TraplessError, match=rf"\({code}\).*module is newer"):
+        supervisor.switch(0, Mode.SUPERVISOR)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (errno.ESRCH, "there is no process 4194304"),
+        (errno.ENOMEM, "memory is short"),
+        (errno.EINVAL, "not of this command's version"),
+        (errno.ENOTTY, "knows no supervisor mode"),
+        (errno.EIO, "does not answer: Input/output error"),
+    ],
+)
+def test_errors_say_what_was_wrong(module, error, words):
+    module.answer = lambda *_: error
+    with pytest.raises(TraplessError, match=words):
+        supervisor.switch(4194304, Mode.USER)
+
+
+def test_the_id_of_a_thread_names_its_process(module, tmp_path, monkeypatch):
+    (tmp_path / "77").mkdir()
+    (tmp_path / "77/status").write_text("Name:\tx\nTgid:\t70\nPid:\t77\n")
+    monkeypatch.setattr(supervisor, "PROC", tmp_path)
+    module.answer = lambda *_: errno.ESRCH
+    with pytest.raises(TraplessError, match=r"77 is a thread of process 70.*give 70"):
+        supervisor.switch(77, Mode.SUPERVISOR)
+
+
+def test_without_the_module_the_remedy_is_to_load_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(abi, "DEVICE", str(tmp_path / "none"))
+    for ask in (lambda: supervisor.switch(0, Mode.USER), supervisor.processes, supervisor.refusals):
+        with pytest.raises(TraplessError, match=r"not loaded.*supervisor=1.*--lab"):
+            ask()
+
+
+def filling(count):
+    """A module that knows `count` processes, in no order, and fills in as many as fit."""
+
+    def answer(code, request):
+        assert code == abi.IOC_PROCESSES and request.reserved == 0
+        assert request.entry_size == ctypes.sizeof(abi.Process)
+        entries = (abi.Process * request.count).from_address(request.entries)
+        request.total = count
+        request.count = min(count, request.count)
+        for i in range(request.count):
+            entries[i].pid = count - i
+            entries[i].mode = Mode.SUPERVISOR
+            entries[i].flags = abi.SWITCH_CHILDREN | abi.SWITCH_RESIDENT
+            entries[i].comm = b"a b"
+            entries[i].calls_direct, entries[i].calls_worked = 90, 5
+            entries[i].calls_left, entries[i].calls_kernel = 3, 2
+            entries[i].demotions[Demotion.PAGE_FAULT] = 7
+        return 0
+
+    return answer
+
+
+@pytest.mark.parametrize("count", [0, 1, supervisor.ENTRIES_FIRST, 5 * supervisor.ENTRIES_FIRST])
+def test_all_processes_are_listed_by_id(module, count):
+    module.answer = filling(count)
+    found = supervisor.processes()
+    assert [process.pid for process in found] == list(range(1, count + 1))
+
+
+def test_a_process_is_described(module):
+    module.answer = filling(1)
+    (found,) = supervisor.processes()
+    assert (found.command, found.mode) == ("a b", Mode.SUPERVISOR)
+    assert found.options == ("children", "resident")
+    assert (found.calls.total, found.calls.share) == (100, 0.95)
+    assert found.demotions[Demotion.PAGE_FAULT] == 7
+    assert sum(found.demotions.values()) == 7
+
+
+def test_without_calls_there_is_no_share():
+    assert supervisor.Calls(0, 0, 0, 0).share is None
+
+
+def test_the_real_ioctl_reports_errno(tmp_path):
+    with (tmp_path / "file").open("w") as file:
+        assert supervisor._ioctl(file.fileno(), abi.IOC_SWITCH, abi.Switch()) == errno.ENOTTY
