@@ -29,7 +29,7 @@ static void load(void)
 	uint64_t deadline = now_ms() + 5000;
 	int fd = MUST(open(MODULE_FILE, O_RDONLY));
 
-	CHECK_EQ(sys(SYS_finit_module, fd, "", 0), 0);
+	CHECK_EQ(sys(SYS_finit_module, fd, "supervisor=1", 0), 0);
 	close(fd);
 	while (access(TL_DEVICE, F_OK) < 0) {	/* devtmpfs makes the node on its own time */
 		CHECK(now_ms() < deadline);

@@ -23,6 +23,14 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BINARY = ROOT / "build/tests/lab/labtests"
 RECORDS = ROOT / "build/tests/lab/outcomes"
+NMI_STORM = HERE / "nmi_storm"
+
+Files = tuple[tuple[Path, str], ...]
+
+MODULE_PARAMETERS = "supervisor=1"
+# For supervisor_entry_overwritten_by_others: the way to another CPU's MSRs, as others take it.
+MODULES = (("msr", "allow_writes=on"),)
+APPEND = "msr.allow_writes=on"  # where msr is built in
 
 LIMIT_S = 20
 LIMITS_S = {
@@ -66,14 +74,17 @@ class Suite:
         self.ran = True
         try:
             build_programs(progress)
-            module = kbuild.module_for(kernels.resolve(self.kernel, progress), progress)
+            kernel = kernels.resolve(self.kernel, progress)
+            module = kbuild.module_for(kernel, progress)
+            storm = kbuild.module_for(kernel, progress, NMI_STORM, "nmi_storm.ko")
         except TraplessError as error:
             self.error = str(error)
             return
         together = [name for name in self.names if name not in TAKE_TURNS]
         in_turns = [name for name in self.names if name in TAKE_TURNS]
-        self._run_group(sorted(together, key=_rank), module, False, progress)
-        self._run_group(in_turns, module, True, progress)
+        files = ((module, "/trapless.ko"), (storm, "/nmi_storm.ko"))
+        self._run_group(sorted(together, key=_rank), files, False, progress)
+        self._run_group(in_turns, files, True, progress)
         self._save()
 
     def outcome(self, name: str) -> Outcome:
@@ -91,11 +102,11 @@ class Suite:
         path.write_text("\n".join(lines) + "\n")
 
     def _run_group(
-        self, names: Sequence[str], module: Path, thread_single: bool, progress: Progress
+        self, names: Sequence[str], files: Files, thread_single: bool, progress: Progress
     ) -> None:
         left, crashes = list(names), 0
         while left and crashes < CRASHES_MAX:
-            vm = _Vm(self.kernel, module, thread_single)
+            vm = _Vm(self.kernel, files, thread_single)
             try:
                 self.logs.append(vm.run(left, progress))
                 progress.done()
@@ -114,8 +125,8 @@ class Suite:
 class _Vm:
     """One VM: gives the runner its programs and reads its lines as they come."""
 
-    def __init__(self, kernel: str, module: Path, thread_single: bool) -> None:
-        self._kernel, self._module, self._thread_single = kernel, module, thread_single
+    def __init__(self, kernel: str, files: Files, thread_single: bool) -> None:
+        self._kernel, self._files, self._thread_single = kernel, files, thread_single
         self._tail = b""
         self.begun = ""  # the program that runs now
         self.outcomes: dict[str, Outcome] = {}
@@ -138,8 +149,11 @@ class _Vm:
             cpus=2,
             thread_single=self._thread_single,
             timeout_s=sum(limits.values()) + 60,
-            files=((self._module, "/trapless.ko"),),
+            module_parameters=MODULE_PARAMETERS,
+            files=self._files,
             env=environment,
+            modules=MODULES,
+            append=APPEND,
         )
         argv = [str(BINARY), "--each", *(f"{name}={limits[name]}" for name in names)]
         result = lab.run(config, argv, sink=sink, progress=progress)

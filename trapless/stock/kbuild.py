@@ -46,31 +46,34 @@ class Toolbox:
     inside: Callable[[Path], str]
 
 
-def module_for(kernel: Kernel, progress: Progress) -> Path:
-    """trapless.ko for `kernel`, from the cache or built now."""
+def module_for(
+    kernel: Kernel, progress: Progress, tree: Path | None = None, name: str = MODULE
+) -> Path:
+    """The module for `kernel`, from the cache or built now: trapless.ko of this checkout, or the
+    one called `name` of another tree that is laid out alike."""
     if kernel.build_dir is None:
         raise TraplessError(
             f"the module cannot be built for {kernel.image}: no headers of {kernel.release} were "
             f"found around it; give IMAGE:BUILD_DIR, or put linux-headers-{kernel.release} beside "
             f"the image"
         )
-    sources = read_sources(repo_root())
+    sources = read_sources(tree or repo_root())
     digest = _digest(sources, (kernel.release, _compiler(kernel), _identity(kernel)))
     folder = cache_dir() / "modules" / f"{kernel.release}-{digest[:16]}"
-    if not (folder / MODULE).exists():
+    if not (folder / name).exists():
         lock = folder.with_name(f"{kernel.release}.lock")
         with cache.locked(lock, f"building the module for {kernel.release}", progress):
-            if not (folder / MODULE).exists():
+            if not (folder / name).exists():
                 with cache.assembling(folder) as part:
-                    _build(kernel, sources, part, progress)
-                _forget_old(folder.parent, kernel.release)
+                    _build(kernel, sources, name, part, progress)
+                _forget_old(folder.parent, kernel.release, name)
         progress.done()
-    return folder / MODULE
+    return folder / name
 
 
-def _forget_old(folder: Path, release: str) -> None:
+def _forget_old(folder: Path, release: str, name: str) -> None:
     """Whoever works on the module leaves one build behind for each edit: keep the last ones."""
-    builds = [path.parent for path in folder.glob(f"{release}-*/{MODULE}")]
+    builds = [path.parent for path in folder.glob(f"{release}-*/{name}")]
     for old in sorted(builds, key=lambda path: path.stat().st_mtime)[:-BUILDS_KEPT]:
         cache.remove_tree(old)
 
@@ -106,22 +109,24 @@ def _identity(kernel: Kernel) -> str:
     return cache.sha256_files(kernel.build_dir, [path for path in files if path.exists()])
 
 
-def _build(kernel: Kernel, sources: Mapping[str, bytes], part: Path, progress: Progress) -> None:
+def _build(
+    kernel: Kernel, sources: Mapping[str, bytes], name: str, part: Path, progress: Progress
+) -> None:
     """Build in a copy of the sources and leave the module and the log in `part`."""
     if kernel.build_root is None:
         tools.require_tools(TOOLS, "building the module")
     progress.step(f"building the module for {kernel.release}")
     log = part / LOG
     with _workplace(kernel, part) as work:
-        for name, content in sources.items():
-            (work / name).parent.mkdir(parents=True, exist_ok=True)
-            (work / name).write_bytes(content)
+        for path, content in sources.items():
+            (work / path).parent.mkdir(parents=True, exist_ok=True)
+            (work / path).write_bytes(content)
         box = _toolbox(kernel)
         status = tools.run_tool(box.wrap(_make(kernel, box, work / "kmod")), log)
-        built = work / "kmod" / MODULE
+        built = work / "kmod" / name
         if status != 0 or not built.exists():
             raise TraplessError(_explain(kernel, log, box.inside(work)))
-        shutil.copyfile(built, part / MODULE)
+        shutil.copyfile(built, part / name)
 
 
 @contextmanager

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Interrupts taken in supervisor mode leave the 128 bytes below the stack pointer alone: a
+ * processor that pushes its frame there, for want of a change of stack, would destroy them.
+ */
+#include "supervisor.h"
+
+#define TIME_MS 1500
+#define SPINS 20000
+
+/* Writes a pattern to the red zone and looks at it for a while; 0, or the offset that changed. */
+static __attribute__((noinline)) long red_zone_spin(long spins)
+{
+	long changed;
+
+	__asm__ volatile("xor %k[changed], %k[changed]\n\t"
+			 "mov $-128, %%rdx\n"
+			 "1:	mov %%rdx, (%%rsp, %%rdx)\n\t"
+			 "add $8, %%rdx\n\t"
+			 "jnz 1b\n"
+			 "2:	mov $-128, %%rdx\n"
+			 "3:	cmp %%rdx, (%%rsp, %%rdx)\n\t"
+			 "jne 4f\n\t"
+			 "add $8, %%rdx\n\t"
+			 "jnz 3b\n\t"
+			 "dec %[spins]\n\t"
+			 "jnz 2b\n\t"
+			 "jmp 5f\n"
+			 "4:	mov %%rdx, %[changed]\n"
+			 "5:"
+			 : [changed] "=&r"(changed), [spins] "+r"(spins)
+			 :
+			 : "rdx", "cc", "memory");
+	return changed;
+}
+
+int main(void)
+{
+	struct tl_process before, after;
+	uint64_t end, interrupts;
+	long inside = 0, rounds = 0;
+
+	CHECK_EQ(red_zone_spin(SPINS), 0);
+	enter_supervisor(0);
+	before = process_counts(getpid());
+	for (end = now_ms() + TIME_MS; now_ms() < end; rounds++) {
+		reach_supervisor();
+		inside += cpl() == 0;
+		CHECK_EQ(red_zone_spin(SPINS), 0);
+	}
+	after = process_counts(getpid());
+	interrupts = after.demotions[TL_DEMOTED_INTERRUPT] - before.demotions[TL_DEMOTED_INTERRUPT];
+	fprintf(stderr, "%llu interrupts in supervisor mode, %ld rounds\n",
+		(unsigned long long)interrupts, rounds);
+	CHECK_WITHIN(inside, rounds * 9 / 10, rounds);
+	CHECK(interrupts >= 20);
+	return 0;
+}
