@@ -26,7 +26,12 @@ def test_the_fragment_asks_for_each_option_once() -> None:
 
 def test_what_is_required_is_asked_for_or_follows() -> None:
     asked = set(re.findall(r"^CONFIG_(\w+)=y$", debug_kernel.FRAGMENT.read_text(), re.MULTILINE))
-    assert set(debug_kernel.REQUIRED) - asked == {"LOCKDEP"}  # selected by PROVE_LOCKING
+    assert set(debug_kernel.REQUIRED) - asked == {
+        "LOCKDEP",  # selected by PROVE_LOCKING
+        "PREEMPT_NOTIFIERS",  # by KVM
+        "USER_RETURN_NOTIFIER",  # by KVM
+        "PM_SLEEP_DEBUG",  # follows from PM_DEBUG and SUSPEND
+    }
 
 
 def test_a_complete_configuration_passes() -> None:

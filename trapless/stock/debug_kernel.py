@@ -50,6 +50,8 @@ REQUIRED = (
     "PROVE_LOCKING",
     "LOCKDEP",
     "DEBUG_ATOMIC_SLEEP",
+    "DEBUG_ENTRY",
+    "X86_DEBUG_FPU",
     "DEBUG_PREEMPT",
     "DEBUG_KMEMLEAK",
     "DEBUG_LIST",
@@ -74,6 +76,16 @@ REQUIRED = (
     "VIRTIO_PCI",
     "VIRTIO_CONSOLE",
     "VIRTIO_BLK",
+    "PREEMPT_NOTIFIERS",
+    "USER_RETURN_NOTIFIER",
+    "X86_MSR",
+    "X86_MCE",
+    "X86_VSYSCALL_EMULATION",
+    "UPROBE_EVENTS",
+    "ELF_CORE",
+    "HOTPLUG_CPU",
+    "SUSPEND",
+    "PM_SLEEP_DEBUG",
 )
 
 
@@ -173,7 +185,9 @@ def _compile(tree: Path, log: Path, progress: Progress) -> None:
         lines = log.read_text(errors="replace").splitlines()
         progress.advance(sum(line.startswith("  CC ") for line in lines), OBJECTS)
 
-    _make(tree, log, [jobs, "bzImage", "modules"], watch)
+    # The modules that the fragment names only for what they select are not built, so this is all.
+    _make(tree, log, [jobs, "bzImage", "modules_prepare"], watch)
+    shutil.copyfile(tree / "vmlinux.symvers", tree / "Module.symvers")
 
 
 def _make(
