@@ -9,15 +9,20 @@
 #include <linux/errno.h>
 #include <linux/fs.h>
 #include <linux/miscdevice.h>
+#include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/string.h>
 #include <linux/uaccess.h>
 
 #include "batch.h"
 #include "device.h"
+#include "limits.h"
 #include "policy.h"
 #include "queue.h"
 #include "request.h"
 #include "ring.h"
+#include "supervisor.h"
+#include "supervisor_process.h"
 #include "worker.h"
 
 /* May this thread go through a door of this ring now? */
@@ -118,6 +123,78 @@ static long ioctl_exit(struct tlk_ring *ring)
 	return 0;
 }
 
+static long ioctl_switch(void __user *user)
+{
+	struct tl_switch request;
+	u32 size;
+	int error;
+
+	if (get_user(size, (u32 __user *)user))
+		return -EFAULT;
+	if (size < sizeof(request) || size > PAGE_SIZE)
+		return -EINVAL;
+	error = copy_struct_from_user(&request, sizeof(request), user, size);
+	if (error)
+		return error;
+	if (request.mode > TL_MODE_SUPERVISOR || request.flags & ~TL_SWITCH_FLAGS ||
+	    (request.flags && request.mode != TL_MODE_SUPERVISOR) ||
+	    memchr_inv(request.reserved, 0, sizeof(request.reserved)))
+		return -EINVAL;
+	error = tlk_supervisor_switch(&request);
+	if (put_user(request.refusal, &((struct tl_switch __user *)user)->refusal))
+		return error ? error : -EFAULT;
+	return error;
+}
+
+static long ioctl_supervisor(void __user *user)
+{
+	struct tl_supervisor info = {
+		.processes = tlk_processes_count(),
+		.refusals = tlk_supervisor_refusals(),
+	};
+	u32 size;
+
+	if (get_user(size, (u32 __user *)user))
+		return -EFAULT;
+	if (size < sizeof(info.size))
+		return -EINVAL;
+	info.size = min_t(u32, size, sizeof(info));
+	return copy_to_user(user, &info, info.size) ? -EFAULT : 0;
+}
+
+static long ioctl_processes(void __user *user)
+{
+	struct tl_process *entries;
+	struct tl_processes list;
+	u32 i, size;
+	int error;
+
+	if (get_user(size, (u32 __user *)user))
+		return -EFAULT;
+	if (size < sizeof(list) || size > PAGE_SIZE)
+		return -EINVAL;
+	error = copy_struct_from_user(&list, sizeof(list), user, size);
+	if (error)
+		return error;
+	if (list.reserved || !list.entry_size || list.entry_size > PAGE_SIZE)
+		return -EINVAL;
+	list.count = min_t(u32, list.count, TLK_LISTED_MAX);
+	entries = kvcalloc(max_t(u32, list.count, 1), sizeof(*entries), GFP_KERNEL_ACCOUNT);
+	if (!entries)
+		return -ENOMEM;
+	list.total = tlk_processes_list(entries, list.count);
+	list.count = min(list.count, list.total);
+	size = min_t(u32, list.entry_size, sizeof(*entries));
+	for (i = 0; i < list.count && !error; i++)
+		if (copy_to_user(u64_to_user_ptr(list.entries + (u64)i * list.entry_size),
+				 &entries[i], size))
+			error = -EFAULT;
+	kvfree(entries);
+	if (!error && copy_to_user(user, &list, sizeof(list)))
+		error = -EFAULT;
+	return error;
+}
+
 static long device_ioctl(struct file *file, unsigned int command, unsigned long argument)
 {
 	void __user *user = (void __user *)argument;
@@ -127,6 +204,13 @@ static long device_ioctl(struct file *file, unsigned int command, unsigned long 
 		return ioctl_info(user);
 	if (command == TL_IOC_SETUP)
 		return ioctl_setup(file, user);
+
+	if (command == TL_IOC_SWITCH)
+		return ioctl_switch(user);
+	if (command == TL_IOC_SUPERVISOR)
+		return ioctl_supervisor(user);
+	if (command == TL_IOC_PROCESSES)
+		return ioctl_processes(user);
 
 	ring = tlk_ring_of(file);
 	switch (command) {

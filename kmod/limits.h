@@ -12,4 +12,7 @@
 /* Pages of one ring: TL_RING_BYTES(TL_ENTRIES_MAX), pages. */
 #define TLK_RING_PAGES_MAX (TL_RING_BYTES(TL_ENTRIES_MAX) >> PAGE_SHIFT)
 
+/* Switched processes that one TL_IOC_PROCESSES lists, processes. */
+#define TLK_LISTED_MAX 4096u
+
 #endif /* TLK_LIMITS_H */

@@ -13,6 +13,7 @@
 #include "compat/symbols.h"
 #include "device.h"
 #include "policy.h"
+#include "supervisor.h"
 
 #define CHECK_SIZE(type, bytes) static_assert(sizeof(type) == (bytes))
 #define CHECK_FIELD(type, field, at, bytes) \
@@ -95,17 +96,24 @@ static int __init tlk_init(void)
 	if (error)
 		return error;
 	tlk_policy_init(tlk_syscall_table());
-	return tlk_device_init();
+	error = tlk_supervisor_init(tlk_syscall_table());
+	if (error)
+		return error;
+	error = tlk_device_init();
+	if (error)
+		tlk_supervisor_exit();
+	return error;
 }
 
 static void __exit tlk_exit(void)
 {
 	tlk_device_exit();
+	tlk_supervisor_exit();
 }
 
 module_init(tlk_init);
 module_exit(tlk_exit);
 
 MODULE_LICENSE("GPL");
-MODULE_DESCRIPTION("System calls without the trap: batches and workers");
+MODULE_DESCRIPTION("System calls without the trap: batches, workers, supervisor mode");
 MODULE_VERSION(TLK_VERSION);

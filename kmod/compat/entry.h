@@ -30,6 +30,26 @@
 #define TLK_EXIT_RESUME _TIF_NOTIFY_RESUME
 #define TLK_EXIT_WORK (TLK_EXIT_RESCHED | TLK_EXIT_RESUME | _TIF_SIGPENDING | _TIF_NOTIFY_SIGNAL)
 
+/*
+ * What keeps a call in supervisor mode from returning at once: all that the kernel looks at on the
+ * way to user mode.
+ */
+#ifdef TIF_USER_RETURN_NOTIFY
+#define TLK_EXIT_NOTIFIERS _TIF_USER_RETURN_NOTIFY
+#else
+#define TLK_EXIT_NOTIFIERS 0
+#endif
+#define TLK_SUPERVISOR_EXIT_WORK \
+	(EXIT_TO_USER_MODE_WORK | TLK_EXIT_NOTIFIERS | _TIF_NEED_FPU_LOAD)
+
+/*
+ * Flags with which a call is the kernel's business: it single-steps, or is of another world than
+ * 64-bit programs'.
+ */
+#define TLK_SUPERVISOR_FLAGS_NOT_OURS \
+	(X86_EFLAGS_TF | X86_EFLAGS_IOPL | X86_EFLAGS_NT | X86_EFLAGS_RF | X86_EFLAGS_VM | \
+	 X86_EFLAGS_AC)
+
 static __always_inline unsigned long tlk_entry_work(void)
 {
 	return READ_ONCE(current_thread_info()->syscall_work) & TLK_ENTRY_WORK;

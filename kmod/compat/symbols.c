@@ -82,6 +82,11 @@ static __init void *find(const char *name)
 	return (void *)static_call(lookup)(name);
 }
 
+void *__init tlk_symbol(const char *name)
+{
+	return find(name);
+}
+
 static __init int missing(const char *what, const char *why)
 {
 	pr_err("cannot load: this kernel has no %s (%s)\n", what, why);
@@ -157,6 +162,11 @@ void tlk_task_work_run(void)
 int tlk_task_work_add(struct callback_head *work)
 {
 	return static_call(task_work_add)(current, work, TWA_NONE);
+}
+
+int tlk_task_work_notify(struct task_struct *task, struct callback_head *work)
+{
+	return static_call(task_work_add)(task, work, TWA_RESUME);
 }
 
 bool tlk_task_work_cancel(task_work_func_t func)

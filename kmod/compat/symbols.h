@@ -20,10 +20,16 @@ const sys_call_ptr_t *tlk_syscall_table(void);
 size_t tlk_cred_security_bytes(void);
 #endif
 
+/* Address of any symbol, or NULL. While the module is loaded only. */
+void *tlk_symbol(const char *name);
+
 /* As the kernel's functions of the same name, on the current task. */
 int tlk_secure_computing(void);
 void tlk_task_work_run(void);
 int tlk_task_work_add(struct callback_head *work);
 bool tlk_task_work_cancel(task_work_func_t func);
+
+/* task_work_add() for any task, which looks at it soon: at its next return to user mode. */
+int tlk_task_work_notify(struct task_struct *task, struct callback_head *work);
 
 #endif /* TLK_COMPAT_SYMBOLS_H */

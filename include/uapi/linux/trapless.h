@@ -178,7 +178,7 @@ enum tl_refusal {
 
 	TL_REFUSED_NOT_CAPABLE = 32,	/* the caller lacks CAP_SYS_RAWIO or CAP_SYS_MODULE */
 	TL_REFUSED_OTHER_USER = 33,	/* another user's process, and the caller lacks CAP_SYS_PTRACE */
-	TL_REFUSED_PRIVILEGED = 34,	/* set-user-ID or otherwise not dumpable */
+	TL_REFUSED_PRIVILEGED = 34,	/* set-user-ID, set-group-ID: its IDs differ */
 	TL_REFUSED_CONFINED = 35,	/* under a seccomp filter or in strict mode */
 	TL_REFUSED_COMPAT = 36,		/* a 32-bit process */
 	TL_REFUSED_KERNEL_THREAD = 37,	/* a kernel thread, or exiting */

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * See supervisor.h. Functions are called through static calls, as in symbols.c and for its reasons.
+ *
+ * Later kernels have inlined syscall_exit_to_user_mode() everywhere (upstream commit
+ * "entry: Inline syscall_exit_to_user_mode()", 6.16). There the end of an interrupt from user mode
+ * stands in: it does the same work but for tracing the call's end, which no call of ours has, for
+ * those that are traced go through the kernel's entry.
+ */
+#include <linux/cred.h>
+#include <linux/entry-common.h>
+#include <linux/errno.h>
+#include <linux/irqflags.h>
+#include <linux/ptrace.h>
+#include <linux/static_call.h>
+
+#include "supervisor.h"
+#include "symbols.h"
+
+static void no_leave_call(struct pt_regs *regs)
+{
+}
+
+static void no_leave_interrupt(struct pt_regs *regs, irqentry_state_t state)
+{
+}
+
+static bool no_may_access(struct task_struct *task, unsigned int mode)
+{
+	return false;
+}
+
+DEFINE_STATIC_CALL(leave_call, no_leave_call);
+DEFINE_STATIC_CALL(leave_interrupt, no_leave_interrupt);
+DEFINE_STATIC_CALL(may_access, no_may_access);
+
+static bool as_interrupt __ro_after_init;
+
+void *__init tlk_leave_init(void)
+{
+	void *address = tlk_symbol("syscall_exit_to_user_mode");
+
+	if (address) {
+		static_call_update(leave_call, address);
+		return address;
+	}
+	address = tlk_symbol("irqentry_exit");
+	if (address) {
+		static_call_update(leave_interrupt, address);
+		as_interrupt = true;
+	}
+	return address;
+}
+
+bool tlk_leave_wants_interrupts_off(void)
+{
+	return as_interrupt;
+}
+
+void tlk_leave(struct pt_regs *regs)
+{
+	if (as_interrupt) {
+		local_irq_disable();
+		static_call(leave_interrupt)(regs, (irqentry_state_t){});
+	} else {
+		static_call(leave_call)(regs);
+	}
+}
+
+bool tlk_is_ordinary(struct task_struct *task)
+{
+	const struct cred *cred;
+	bool ordinary;
+
+	rcu_read_lock();
+	cred = __task_cred(task);
+	ordinary = uid_eq(cred->uid, cred->euid) && uid_eq(cred->uid, cred->suid) &&
+		   gid_eq(cred->gid, cred->egid) && gid_eq(cred->gid, cred->sgid);
+	rcu_read_unlock();
+	return ordinary;
+}
+
+int __init tlk_task_init(void)
+{
+	void *address = tlk_symbol("ptrace_may_access");
+
+	if (!address)
+		return -ENOENT;
+	static_call_update(may_access, address);
+	return 0;
+}
+
+bool tlk_may_debug(struct task_struct *task)
+{
+	return static_call(may_access)(task, PTRACE_MODE_ATTACH_REALCREDS);
+}
+
+bool tlk_may_stay(void)
+{
+	return !test_thread_flag(TIF_ADDR32) && !tlk_is_confined(current) &&
+	       tlk_is_ordinary(current);
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Why a switch to supervisor mode is refused: enum tl_refusal, asked of machine and target. */
+#ifndef TLK_SUPERVISOR_REFUSAL_H
+#define TLK_SUPERVISOR_REFUSAL_H
+
+#include <linux/sched.h>
+#include <linux/trapless.h>
+
+/* Bits 1 << TL_REFUSED_*; the second kind can change while the module is loaded. */
+u64 tlk_refusals_of_machine(void);
+u64 tlk_refusals_of_moment(void);
+
+/* May the current task switch this process to supervisor mode, or back? -errno and the reason. */
+int tlk_refuse_switch(struct task_struct *leader, u32 *why);
+int tlk_refuse_return(struct task_struct *leader, u32 *why);
+
+#endif /* TLK_SUPERVISOR_REFUSAL_H */
