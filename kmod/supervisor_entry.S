@@ -42,14 +42,14 @@ SYM_CODE_START(tlk_supervisor_call)
 	movq	%rsp, CPU(user_sp)
 	movq	CPU(frame), %rsp
 	TLK_UNWIND_HINT_FRAME
-	orl	$X86_EFLAGS_IF, %r11d		/* at level 0 popf can clear it: no harm beyond this call */
+	orl	$X86_EFLAGS_IF, %r11d		/* at level 0 popf can clear it: until here */
 	movq	%rcx, REGS_ip(%rsp)
 	movq	%r11, REGS_flags(%rsp)
 	movq	CPU(thread), %rcx
 	andl	$FLAGS_NOT_OURS, %r11d
 	orq	THREAD_syscall_work(%rcx), %r11
 	jnz	.Lto_kernel
-	cmpq	$(CALLS - 1), %rax		/* all of rax: who leaves dirt above eax goes the long way */
+	cmpq	$(CALLS - 1), %rax		/* dirt above eax goes the long way, too */
 	ja	.Lto_kernel
 
 	movq	%rdi, REGS_di(%rsp)
@@ -85,8 +85,8 @@ SYM_CODE_START(tlk_supervisor_call)
 	swapgs
 	popfq
 	/*
-	 * Interrupts are on again, with two instructions to go. The stubs know these two addresses and
-	 * make of them a frame in user code.
+	 * Interrupts are on again, with two instructions to go. The stubs know these two addresses
+	 * and make of them a frame in user code.
 	 */
 SYM_INNER_LABEL(tlk_supervisor_return_sp, SYM_L_GLOBAL)
 	TLK_ANNOTATE_NOENDBR
@@ -131,14 +131,14 @@ SYM_INNER_LABEL(tlk_supervisor_return_jump, SYM_L_GLOBAL)
 	movq	REGS_ax(%rsp), %rax
 	jmp	.Lreturn
 
-	/* The frame is complete and interrupts are off: the kernel's own return checks and uses it. */
+	/* The frame is complete, interrupts are off: the kernel's own return checks and uses it. */
 .Lto_user:
 	ANNOTATE_RETPOLINE_SAFE
 	jmp	*tlk_kernel_return(%rip)
 
 	/*
-	 * The thread is not marked any more, so nothing keeps the module loaded while the kernel does
-	 * its exit work, which may sleep. Let it return to the kernel's return and not here.
+	 * The thread is not marked any more, so nothing keeps the module loaded while the kernel
+	 * does its exit work, which may sleep. Let it return to the kernel's return and not here.
 	 */
 .Lgone:
 	movq	%rsp, %rdi

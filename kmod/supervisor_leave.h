@@ -3,7 +3,7 @@
 #ifndef TLK_SUPERVISOR_LEAVE_H
 #define TLK_SUPERVISOR_LEAVE_H
 
-#define TLK_LEAVE_TO_SUPERVISOR 0	/* interrupts off, frame as the return from a call wants it */
+#define TLK_LEAVE_TO_SUPERVISOR 0	/* interrupts off, frame as for a return from a call */
 #define TLK_LEAVE_TO_USER 1		/* interrupts off, all exit work done */
 #define TLK_LEAVE_GONE 2		/* not a marked thread's any more; exit work still to do */
 

@@ -176,8 +176,8 @@ int tlk_process_switch(struct task_struct *leader, enum tl_mode mode, u32 flags)
 		process->switches++;
 		/*
 		 * From here on new threads are marked by their parents' forks. One that is in the
-		 * list already is asked like the others; if its parent's fork sees it after us, too,
-		 * it finds the mark.
+		 * list already is asked like the others; if its parent's fork sees it after
+		 * us, too, it finds the mark.
 		 */
 		rcu_read_lock();
 		for_each_thread(leader, thread) {

@@ -180,7 +180,8 @@ SYM_CODE_END(tlk_supervisor_stubs)
 	orq	$(STACK_AREA_BYTES - 1), %rax
 	incq	%rax
 	movq	%rax, (%rdx)
-SYM_INNER_LABEL(\freed, SYM_L_LOCAL)		/* nothing on the interrupt stack is needed any more */
+	/* Nothing on the interrupt stack is needed any more. */
+SYM_INNER_LABEL(\freed, SYM_L_LOCAL)
 	TLK_ANNOTATE_NOENDBR
 	leaq	-32(%rcx), %rsp
 	TLK_UNWIND_HINT_IRET(32+8*\has_error)
@@ -188,7 +189,7 @@ SYM_INNER_LABEL(\freed, SYM_L_LOCAL)		/* nothing on the interrupt stack is neede
 	popq	%rcx
 	popq	%rax
 	TLK_UNWIND_HINT_IRET(8+8*\has_error)
-	/* A jump without a register to spare; the return predictor is wrong about it, that is all. */
+	/* A jump without a register to spare; the return predictor is wrong about it. */
 	ANNOTATE_UNRET_SAFE
 	ret
 	int3

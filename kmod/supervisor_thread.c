@@ -26,7 +26,7 @@ static struct preempt_ops operations = {
 	.sched_out = sched_out,
 };
 
-/* Of the current thread, or of one that is not on a processor: only a thread changes its own list. */
+/* Of the current thread or one that is not on a processor: only a thread changes its own list. */
 static struct tlk_mark *mark_of(struct task_struct *task)
 {
 	struct preempt_notifier *notifier;
