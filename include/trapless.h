@@ -6,6 +6,8 @@
  *   tl_batch_*   wrapped calls: queue N, cross once (wrapped-system-call, Fig. 1, 4)
  *   tl_sched_*   fine-grained threads that issue wrapped calls and name continuations (section 2.1)
  *   tl_psc_*     parallel calls served by worker threads (parallel-system-call, section 2)
+ * and one to make them as ever without the trap:
+ *   switch_*     this process or another in supervisor mode (running-mode-switch, Table 1)
  *
  * Every function that can fail returns -errno and leaves errno alone. Without the module the same
  * programs run with the same results: batches by plain calls, workers by ordinary threads. The
@@ -24,6 +26,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <linux/trapless.h>
 
 #ifdef __cplusplus
@@ -191,6 +194,47 @@ void tl_psc_exit(struct tl_psc *psc);
 enum tl_backend tl_psc_backend(const struct tl_psc *psc);
 int tl_psc_stats(const struct tl_psc *psc, struct tl_stats *stats);
 
+/* ---- Supervisor mode --------------------------------------------------------------------- */
+
+/*
+ * Switches process `pid`, all its threads, to supervisor mode, where its system calls cost no trap
+ * and it can do anything to the machine, or back to user mode. 0 is the caller's own process. Each
+ * thread changes at the end of a call of its own, at most one late. Returns 0 or -errno: -ENODEV
+ * without the module, -EOPNOTSUPP, -EPERM or -ENOEXEC when refused.
+ *
+ * These functions, and those below, are for every thread and for signal handlers. The first call
+ * of any opens a descriptor that stays open (close-on-exec).
+ */
+int switch_supervisor(long pid);
+int switch_user(long pid);
+
+/* Here, too, structures and functions share names. */
+#ifdef __cplusplus
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
+#endif
+/*
+ * The same with options (TL_SWITCH_*, with TL_MODE_SUPERVISOR only). *why (may be NULL) is the
+ * reason of a refusal, TL_REFUSED_NONE after success and after errors that are none.
+ */
+int tl_switch(pid_t pid, enum tl_mode mode, unsigned int flags, enum tl_refusal *why);
+/* What this machine and module offer. The caller sets info->size. */
+int tl_supervisor(struct tl_supervisor *info);
+/*
+ * The switched processes that the caller's pid namespace sees: fills in the first n of them and
+ * returns how many there are. entries may be NULL when n is 0. The module lists thousands at most;
+ * an entry behind them has pid 0.
+ */
+static inline int tl_processes(struct tl_process *entries, unsigned int n);
+#ifdef __cplusplus
+#pragma GCC diagnostic pop
+#endif
+/* The same for a caller whose struct tl_process has entry_bytes bytes. */
+int tl_process_list(struct tl_process *entries, unsigned int n, size_t entry_bytes);
+
+/* The reason in words, without a capital or full stop: static text. */
+const char *tl_refusal_text(enum tl_refusal why);
+
 /* ---- What may be wrapped ----------------------------------------------------------------- */
 
 enum tl_call_class {
@@ -251,6 +295,11 @@ static inline uint32_t tl_batch_queued(const struct tl_batch *batch)
 static inline int64_t tl_batch_result(const struct tl_batch *batch, unsigned int slot)
 {
 	return batch->requests[slot].result;
+}
+
+static inline int tl_processes(struct tl_process *entries, unsigned int n)
+{
+	return tl_process_list(entries, n, sizeof(*entries));
 }
 
 #ifdef __cplusplus

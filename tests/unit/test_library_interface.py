@@ -72,14 +72,15 @@ def declared() -> tuple[set[str], set[str]]:
     """The header's functions: exported ones and inline ones."""
     text = (ROOT / "include/trapless.h").read_text(encoding="utf-8")
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
-    names = re.findall(r"^(?!\s)((?:static inline )?)[\w ]+?[ *](tl_\w+)\(", text, flags=re.M)
+    function = r"^(?!\s)((?:static inline )?)[\w ]+?[ *]((?:tl|switch)_\w+)\("
+    names = re.findall(function, text, flags=re.M)
     inline = {name for static, name in names if static}
     return {name for static, name in names if not static}, inline
 
 
 def test_map_exports_what_the_header_declares():
     text = (ROOT / "lib/libtrapless.map").read_text(encoding="utf-8")
-    exported = set(re.findall(r"^\t(tl_\w+);", text, flags=re.M))
+    exported = set(re.findall(r"^\t(\w+);", text, flags=re.M))
     assert exported == declared()[0]
 
 
@@ -96,7 +97,7 @@ def test_every_function_has_a_manual_page():
     named: set[str] = set()
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        named |= set(re.findall(r"^\.Nm (tl_\w+)", text, flags=re.M))
+        named |= set(re.findall(r"^\.Nm ((?:tl|switch)_\w+)", text, flags=re.M))
     assert named >= exported | inline
 
 

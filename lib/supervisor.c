@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
+/*
+ * supervisor.c - switching processes to supervisor mode and back. It owns the descriptor of the
+ * device that these functions share and the texts of refusals; what a switch does is the module's.
+ *
+ * The descriptor is opened by the first call and kept, close-on-exec: a program that switches
+ * itself around a busy phase then pays for one ioctl, not for open and close as well. The module
+ * asks who calls, never who opened, so that a child may use what it inherited. A program that
+ * closes all descriptors closes this one too, and its number may since belong to another file:
+ * EBADF or ENOTTY, upon which another is opened and the number forgotten. It is never closed here.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
+
+/*
+ * Descriptor of the device, or -1. Threads replace it by compare-and-exchange only, so that of two
+ * that open it at a time one closes its own again. It publishes no memory: relaxed.
+ */
+static int device = -1;
+
+/* Opens the device of a module that knows supervisor mode. */
+static int device_open(void)
+{
+	struct tl_supervisor info = { .size = sizeof(info) };
+	int saved = errno, fd = open(TL_DEVICE, O_RDWR | O_CLOEXEC), result;
+
+	if (fd < 0) {
+		result = errno == ENOENT || errno == ENXIO ? -ENODEV : -errno;
+		errno = saved;
+		return result;
+	}
+	result = tl_device_ioctl(fd, TL_IOC_SUPERVISOR, &info);
+	if (result) {
+		close(fd);
+		return result;
+	}
+	return fd;
+}
+
+/* A descriptor in place of `stale`: one opened now, unless another thread has been quicker. */
+static int device_replace(int stale)
+{
+	int fd = device_open();
+
+	if (fd < 0)
+		return fd;
+	if (__atomic_compare_exchange_n(&device, &stale, fd, false, __ATOMIC_RELAXED,
+					__ATOMIC_RELAXED))
+		return fd;
+	close(fd);
+	return stale; /* the quicker one's */
+}
+
+/* An ioctl on the kept descriptor; on a new one where that is no longer the device's. */
+static int device_call(unsigned long request, void *argument)
+{
+	int fd = __atomic_load_n(&device, __ATOMIC_RELAXED), result;
+
+	if (fd >= 0) {
+		result = tl_device_ioctl(fd, request, argument);
+		if (result != -EBADF && result != -ENOTTY)
+			return result;
+	}
+	fd = device_replace(fd);
+	return fd < 0 ? fd : tl_device_ioctl(fd, request, argument);
+}
+
+int tl_switch(pid_t pid, enum tl_mode mode, unsigned int flags, enum tl_refusal *why)
+{
+	struct tl_switch request = {
+		.size = sizeof(request),
+		.mode = mode,
+		.pid = pid,
+		.flags = flags,
+		.refusal = TL_REFUSED_NONE,
+	};
+	int result = device_call(TL_IOC_SWITCH, &request);
+
+	if (why)
+		*why = (enum tl_refusal)request.refusal;
+	return result;
+}
+
+static int switch_to(long pid, enum tl_mode mode)
+{
+	if (pid < 0 || pid > INT_MAX)
+		return -ESRCH;
+	return tl_switch((pid_t)pid, mode, 0, NULL);
+}
+
+int switch_supervisor(long pid)
+{
+	return switch_to(pid, TL_MODE_SUPERVISOR);
+}
+
+int switch_user(long pid)
+{
+	return switch_to(pid, TL_MODE_USER);
+}
+
+int tl_supervisor(struct tl_supervisor *info)
+{
+	return device_call(TL_IOC_SUPERVISOR, info);
+}
+
+int tl_process_list(struct tl_process *entries, unsigned int n, size_t entry_bytes)
+{
+	struct tl_processes request = {
+		.size = sizeof(request),
+		.entry_size = (uint32_t)entry_bytes,
+		.count = n,
+		.entries = (uint64_t)(uintptr_t)entries,
+	};
+	int result = device_call(TL_IOC_PROCESSES, &request);
+
+	if (result < 0)
+		return result;
+	/* The module lists so many at a time and no more. */
+	for (unsigned int i = request.count; i < n && i < request.total; i++)
+		((struct tl_process *)(void *)((char *)entries + i * entry_bytes))->pid = 0;
+	return (int)request.total;
+}
+
+/* Word for word the reasons of trapless/refusals.py; a test holds the two equal. */
+static const char *const refusals[] = {
+	[TL_REFUSED_PARAMETER] = "the module was loaded without supervisor=1",
+	[TL_REFUSED_CONFIG] = "the kernel was built without something that supervisor mode takes",
+	[TL_REFUSED_SYMBOL] = "the kernel lacks a function that supervisor mode takes",
+	[TL_REFUSED_PTI] =
+		"page-table isolation is on: under a program's own tables the kernel is "
+		"not mapped",
+	[TL_REFUSED_FRED] = "the processor delivers events by FRED, not through the IDT",
+	[TL_REFUSED_LASS] = "LASS is on: supervisor mode cannot execute a program's code",
+	[TL_REFUSED_IBT] =
+		"the kernel tracks indirect branches (IBT), and a program's code does "
+		"not bear its marks",
+	[TL_REFUSED_SHSTK] = "programs may use shadow stacks, and each privilege level has its own",
+	[TL_REFUSED_IBRS] =
+		"the kernel sets IBRS at each entry, and a call in supervisor mode "
+		"makes none",
+	[TL_REFUSED_CALL_DEPTH] =
+		"the kernel accounts call depth from each entry, and a call in "
+		"supervisor mode makes none",
+	[TL_REFUSED_XEN] = "the kernel is a Xen PV guest: it is not in supervisor mode itself",
+	[TL_REFUSED_CONFIDENTIAL] =
+		"the machine is a confidential guest (SEV-ES, TDX), whose exceptions "
+		"the entry code of the kernel handles itself",
+	[TL_REFUSED_CONTEXT] =
+		"context tracking is on (nohz_full): the kernel must see each "
+		"transition",
+	[TL_REFUSED_IST] = "the interrupt stack that the module needs is in use",
+	[TL_REFUSED_ENTRY] =
+		"MSR_LSTAR or the IDT is not the kernel's own: another module has "
+		"changed it",
+	[TL_REFUSED_LOCKDOWN] =
+		"the kernel is locked down: what supervisor mode is, lockdown forbids",
+	[TL_REFUSED_NOT_CAPABLE] = "the caller lacks CAP_SYS_RAWIO or CAP_SYS_MODULE",
+	[TL_REFUSED_OTHER_USER] =
+		"the process is another user's, and the caller lacks CAP_SYS_PTRACE",
+	[TL_REFUSED_PRIVILEGED] = "the process is set-user-ID or otherwise not dumpable",
+	[TL_REFUSED_CONFINED] =
+		"the process is confined by seccomp, which a process in supervisor mode "
+		"could undo",
+	[TL_REFUSED_COMPAT] = "the process is a 32-bit one",
+	[TL_REFUSED_KERNEL_THREAD] = "it is a kernel thread, or about to exit",
+	[TL_REFUSED_VCPU] =
+		"the process runs a virtual machine (KVM), which changes what "
+		"supervisor mode depends on",
+	[TL_REFUSED_NONE] = "not refused",
+};
+
+const char *tl_refusal_text(enum tl_refusal why)
+{
+	const char *text = NULL;
+
+	if ((unsigned int)why < ARRAY_SIZE(refusals))
+		text = refusals[why];
+	return text ? text : "a reason that this library does not know";
+}
