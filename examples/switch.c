@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+/*
+ * switch.c - a program that makes a million system calls, switches itself to supervisor mode, makes
+ * as many there and switches back. It asks the CPU, not the library, in which mode it is. Where
+ * supervisor mode is not offered it says why.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <trapless.h>
+#include <unistd.h>
+
+#define CALLS 1000000
+#define PROCESSES 64
+
+/* The privilege level that this code runs at: 3 in user mode, 0 in supervisor mode. */
+static unsigned int privilege_level(void)
+{
+	unsigned int selector;
+
+	__asm__ volatile("mov %%cs, %0" : "=r"(selector));
+	return selector & 3;
+}
+
+static double seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Makes the calls and counts those that came back to supervisor mode. */
+static void make_calls(const char *when)
+{
+	double start = seconds();
+	long parent = getppid(), inside = 0;
+
+	for (long i = 0; i < CALLS; i++) {
+		if (syscall(SYS_getppid) != parent)
+			abort();
+		inside += !privilege_level();
+	}
+	printf("%s: %d calls, %ld came back at privilege level 0, %.0f ns each\n", when, CALLS,
+	       inside, (seconds() - start) / CALLS * 1e9);
+}
+
+/* What the module counted; counts outlive the switch back. */
+static void print_counts(void)
+{
+	struct tl_process list[PROCESSES];
+	int n = tl_processes(list, PROCESSES);
+
+	for (int i = 0; i < n && i < PROCESSES; i++) {
+		if (list[i].pid != getpid())
+			continue;
+		printf("calls that the module counted: %llu at once, %llu after exit work, ",
+		       list[i].calls_direct, list[i].calls_worked);
+		printf("%llu that left supervisor mode, %llu by the kernel\n", list[i].calls_left,
+		       list[i].calls_kernel);
+		printf("interrupts took it to user mode %llu times, page faults %llu\n",
+		       list[i].demotions[TL_DEMOTED_INTERRUPT],
+		       list[i].demotions[TL_DEMOTED_PAGE_FAULT]);
+	}
+}
+
+int main(void)
+{
+	enum tl_refusal why;
+	int error;
+
+	make_calls("user mode");
+	error = tl_switch(0, TL_MODE_SUPERVISOR, 0, &why);
+	if (error) {
+		printf("no supervisor mode: %s\n",
+		       why == TL_REFUSED_NONE ? strerror(-error) : tl_refusal_text(why));
+		return 0;
+	}
+	make_calls("supervisor mode");
+	print_counts();
+	error = switch_user(0);
+	if (error)
+		return 1;
+	make_calls("user mode again");
+	return 0;
+}
