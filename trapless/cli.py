@@ -13,11 +13,12 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
-from trapless import __version__
+from trapless import __version__, abi
+from trapless.abi import Mode
 from trapless.console import ConsoleProgress, TraplessError
 
 INTERRUPTED = 128 + signal.SIGINT  # as shells report it
@@ -28,12 +29,13 @@ Examples:
   trapless doctor                          what can run here, and why not
   trapless lab -- uname -r                 a command on a stock kernel, in a VM
   trapless lab --host-root -- python3 x.py any program of this machine, read-only
+  trapless run --lab --mode supervisor ls  a program without the trap, in a VM
   trapless evaluate --quick                every experiment, then one report
   trapless report results                  the report again, from saved files
 
 \b
 Exit status: 0 done; 1 failed (the message says what to do); 2 wrong usage;
-130 interrupted. `trapless lab` exits with the status of its command.
+130 interrupted. `trapless lab` and `trapless run` exit with the status of their command.
 """
 
 
@@ -155,6 +157,142 @@ def lab(
         )
         result = part.run(config, command, stream=True, progress=progress)
     sys.exit(result.status)
+
+
+@cli.command(
+    short_help="Run a command in user or supervisor mode.",
+    context_settings={"allow_interspersed_args": False},
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["user", "supervisor"]),
+    default="user",
+    show_default=True,
+    help="Where COMMAND and its system calls run.",
+)
+@click.option("--lab", "in_lab", is_flag=True, help="In a VM, on this machine's files, read-only.")
+@click.option("--children", is_flag=True, help="Processes that it forks start in supervisor mode.")
+@click.option(
+    "--exec/--no-exec",
+    "over_exec",
+    default=True,
+    help="Whether it stays there when it executes another program.  [default: exec]",
+)
+@click.option("--resident", is_flag=True, help="Lock its memory, as mlockall(2) does.")
+@click.option("--kernel", metavar="NAME|PATH", help="With --lab: as in trapless lab.")
+@click.option("--cpus", type=click.IntRange(1, 64), metavar="N", help="With --lab: virtual CPUs.")
+@click.option("--memory", metavar="SIZE", help="With --lab: as in 512M, 2G.")
+@click.option("--append", metavar="TEXT", help="With --lab: words for the kernel's command line.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(1),
+    metavar="SECONDS",
+    help="With --lab: end the VM, with an error, after this long.",
+)
+@click.option("-v", "--verbose", count=True, help="With --lab: show the kernel's log.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(
+    mode: str,
+    in_lab: bool,
+    children: bool,
+    over_exec: bool,
+    resident: bool,
+    command: tuple[str, ...],
+    **of_lab: Any,
+) -> None:
+    """Run COMMAND, unmodified, in user or supervisor mode.
+
+    In supervisor mode its system calls return without a mode transition, and nothing protects the
+    machine from it. That takes the module loaded with supervisor=1 and root; in a VM (--lab) it
+    takes neither, and a last line on standard error says which share of the calls ended in
+    supervisor mode.
+
+    Exit status: COMMAND's; 125 if it was not run, 126 if it cannot be executed, 127 if there is
+    none.
+
+    \b
+    trapless run --lab --mode supervisor -- ls -l /usr/bin
+    trapless run --lab --mode supervisor --children -- sh -c 'ls | wc'
+    """
+    from trapless import run as part
+    from trapless.vm.lab import LabConfig
+
+    flags = switch_flags(children, over_exec, resident)
+    if mode == "user" and (children or resident):
+        raise click.UsageError("--children and --resident are about --mode supervisor")
+    given = {name: value for name, value in of_lab.items() if value}
+    if given and not in_lab:
+        raise click.UsageError(f"--{min(given).removesuffix('_s')} is about a VM: add --lab")
+    try:
+        if not in_lab:
+            part.here(command, Mode[mode.upper()], flags)
+        supervisor = flags if mode == "supervisor" else None
+        config = LabConfig(**given, host_root=True, supervisor=supervisor)
+        with ConsoleProgress() as progress:
+            status = part.in_lab(command, config, progress)
+    except TraplessError as error:
+        raise TraplessError(str(error), status=part.status_of(error)) from error
+    sys.exit(status)
+
+
+@cli.command(short_help="Switch running processes to supervisor mode, or back.")
+@click.option("--supervisor", "mode", flag_value="supervisor", help="To supervisor mode.")
+@click.option("--user", "mode", flag_value="user", help="Back to user mode.")
+@click.option("--children", is_flag=True, help="Processes that it forks start in supervisor mode.")
+@click.option("--exec", "over_exec", is_flag=True, help="It stays there over execve().")
+@click.option("--resident", is_flag=True, help="Lock its memory, as mlockall(2) does.")
+@click.argument("pids", nargs=-1, required=True, type=click.IntRange(1), metavar="PID...")
+def switch(
+    mode: str | None, children: bool, over_exec: bool, resident: bool, pids: tuple[int, ...]
+) -> None:
+    """Switch running processes to supervisor mode, or back to user mode.
+
+    Each thread of PID changes at the end of a system call of its own, at most one call late; one
+    that sleeps in a call changes when that returns. The programs need not be stopped, rebuilt or
+    prepared. It takes the module loaded with supervisor=1, and root. Exits with 1 if a process
+    was not switched; the others are.
+
+    \b
+    trapless switch --supervisor $(pidof redis-server) && trapless ps
+    trapless switch --user $(pidof redis-server)
+    """
+    from trapless import supervisor as part
+
+    flags = switch_flags(children, over_exec, resident)
+    if mode is None:
+        raise click.UsageError("say which: --supervisor or --user")
+    if mode == "user" and flags:
+        raise click.UsageError("--children, --exec and --resident go with --supervisor")
+    part.switch_each(pids, Mode[mode.upper()], flags)
+
+
+@cli.command(short_help="List switched processes and the way their calls went.")
+@click.option("--json", "as_json", is_flag=True, help="The same for programs.")
+def ps(as_json: bool) -> None:
+    """List the processes that were switched: mode, threads, calls by path, demotions by cause.
+
+    \b
+    CALLS   since the process was first switched, by path:
+      direct   made by the module, returned in supervisor mode at once
+      worked   the same after exit work of the kernel (signals, scheduling)
+      left     made by the module, returned in user mode
+      kernel   handed to the kernel's own entry (fork, exec, traced, ...)
+    SHARE   direct and worked, of all
+    DEMOTED by what a thread left supervisor mode until the end of its next call
+    """
+    from trapless import ps as part
+
+    sys.exit(part.run(as_json=as_json))
+
+
+def switch_flags(children: bool, over_exec: bool, resident: bool) -> int:
+    """Options of a switch as the interface has them."""
+    return (
+        children * abi.SWITCH_CHILDREN
+        | over_exec * abi.SWITCH_EXEC
+        | resident * abi.SWITCH_RESIDENT
+    )
 
 
 @cli.group(short_help="Build, load, unload the module on this machine.")

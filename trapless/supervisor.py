@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +91,24 @@ def switch(pid: int, mode: Mode, flags: int = 0) -> None:
     with _device() as fd:
         error = _ioctl(fd, abi.IOC_SWITCH, request)
     if error:
-        raise _explained(error, request)
+        raise _about_process(error, request)
+
+
+def switch_each(pids: Sequence[int], mode: Mode, flags: int = 0) -> None:
+    """Switch several processes; one error at the end names all that were not."""
+    refusals()  # where no module answers, say so once
+    failures: list[str] = []
+    for pid in pids:
+        try:
+            switch(pid, mode, flags)
+        except RefusedError as error:
+            if REFUSALS[error.refusal].of_machine:
+                raise  # it is the same for all
+            failures.append(str(error))
+        except TraplessError as error:
+            failures.append(str(error))
+    if failures:
+        raise TraplessError("\n".join(failures))
 
 
 def refusals() -> int:
@@ -179,32 +196,40 @@ def _unanswered(error: int) -> TraplessError:
     return TraplessError(f"{abi.DEVICE} does not answer: {os.strerror(error)}")
 
 
-def _explained(error: int, request: abi.Switch) -> TraplessError:
-    """Why a request to switch failed, for a person."""
-    whom = _named(request.pid)
-    if error in (errno.EOPNOTSUPP, errno.EPERM, errno.ENOEXEC):
-        return _refused(request.refusal, error, whom)
+def _about_process(error: int, request: abi.Switch) -> TraplessError:
+    pid = request.pid
     if error == errno.ESRCH:
-        owner = _process_of_thread(request.pid)
+        owner = _process_of_thread(pid)
         if owner is not None:
             return TraplessError(
-                f"{request.pid} is a thread of process {owner}; processes are switched as a "
-                f"whole: give {owner}"
+                f"{pid} is a thread of process {owner}; processes are switched as a whole: "
+                f"give {owner}"
             )
-        return TraplessError(f"there is no process {request.pid}; see ps -e")
+        return TraplessError(f"there is no process {pid}; see ps -e")
+    return explained(error, request.refusal, _named(pid), "here")
+
+
+def explained(error: int, refusal: int, whom: str, where: str) -> TraplessError:
+    """Why a request to switch `whom` failed, as an error for a person.
+
+    >>> print(explained(errno.ENOEXEC, Refusal.COMPAT, "process 7", "here"))
+    process 7 was not switched: the process is a 32-bit one; use a 64-bit build of the program
+    """
+    if error in (errno.EOPNOTSUPP, errno.EPERM, errno.ENOEXEC):
+        return _refused(refusal, error, whom, where)
     if error == errno.ENOMEM:
         return TraplessError(
             f"memory is short: some threads of {whom} may not have been asked; ask again"
         )
     if error == errno.EINVAL:
         return TraplessError(
-            f"the module does not understand the request (mode {request.mode}, flags "
-            f"{request.flags:#x}): it is not of this command's version; see trapless doctor"
+            f"the module does not understand the request to switch {whom}: it is not of this "
+            "command's version; see trapless doctor"
         )
     return _unanswered(error)
 
 
-def _refused(code: int, error: int, whom: str) -> TraplessError:
+def _refused(code: int, error: int, whom: str, where: str) -> TraplessError:
     try:
         row = REFUSALS[Refusal(code)]
     except (KeyError, ValueError):
@@ -213,7 +238,7 @@ def _refused(code: int, error: int, whom: str) -> TraplessError:
             f"{os.strerror(error)}; the module is newer, so use the command that came with it"
         )
     if row.of_machine:
-        message = f"supervisor mode is refused here: {explain(row.code)}"
+        message = f"supervisor mode is refused {where}: {explain(row.code)}"
     else:
         message = f"{whom} was not switched: {explain(row.code)}"
     return RefusedError(message, row.code)

@@ -163,3 +163,9 @@ def test_own_module_is_loaded_last_with_its_parameters(tmp_path):
     assert guest_tree._add_modules(Initramfs(), plan) == [
         "/trapless/modules/trapless.ko supervisor=1 other=2"
     ]
+
+
+@pytest.mark.parametrize(("flags", "record"), [(None, None), (0, "0"), (3, "3")])
+def test_init_is_told_to_switch_the_command(flags, record):
+    records = read_records(guest_tree.records(GuestPlan(("true",), supervisor=flags), [], None))
+    assert dict(records).get("supervisor") == record

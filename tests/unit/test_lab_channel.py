@@ -15,7 +15,8 @@ import pytest
 from trapless.vm import channel
 from trapless.vm.channel import Channel, Phase
 
-GUEST = Path(__file__).resolve().parents[2] / "trapless/vm/guest"
+ROOT = Path(__file__).resolve().parents[2]
+GUEST = ROOT / "trapless/vm/guest"
 SEED = 20
 ROUNDS = 3000
 
@@ -28,6 +29,7 @@ int main(void)
 {
     F(ring, head); F(ring, tail); F(ring, producer_closed); F(ring, consumer_closed);
     F(ring, offset); F(ring, bytes); F(channel, magic); F(channel, phase); F(channel, status);
+    F(channel, switch_error); F(channel, calls); F(channel, refusal);
     F(channel, input); F(channel, output); F(channel, errors); F(channel, error);
     printf("magic %u bytes %u phases %d %d %d %d %d\\n", CHANNEL_MAGIC, CHANNEL_BYTES,
     PHASE_FIRMWARE, PHASE_INIT, PHASE_RUNNING, PHASE_DONE, PHASE_FAILED);
@@ -49,7 +51,7 @@ def test_layout_is_the_guests(tmp_path):
     program = tmp_path / "layout"
     subprocess.run(["cc", f"-I{GUEST}", "-o", str(program), str(code)], check=True, timeout=60)
     *fields, constants = subprocess.check_output([program], text=True).splitlines()
-    assert len(fields) == 13
+    assert len(fields) == 16
     for line in fields:
         name, offset, size = line.split()
         structure, field = name.split(".")
@@ -64,6 +66,7 @@ def test_guests_init_compiles_with_both_compilers(tmp_path):
     sources = sorted(str(path) for path in GUEST.glob("*.c"))
     for compiler in ("gcc", "clang"):
         flags = ("-static", "-O2", "-Wall", "-Wextra", "-Werror", "-Wshadow")
+        flags = (*flags, f"-I{ROOT / 'include/uapi'}")
         subprocess.run(
             [compiler, *flags, "-o", str(tmp_path / compiler), *sources], check=True, timeout=120
         )

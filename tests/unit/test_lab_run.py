@@ -34,6 +34,7 @@ def nothing_is_fetched(monkeypatch):
         (lab.LabConfig(icount=True, cpus=2), ["true"], "it cannot run 2"),
         (lab.LabConfig(debug=True, kernel="newest"), ["true"], "not newest"),
         (lab.LabConfig(module=False, module_parameters="supervisor=1"), ["true"], "without the"),
+        (lab.LabConfig(module=False, supervisor=0), ["true"], "no supervisor mode"),
         (lab.LabConfig(memory="2 apples"), ["true"], "'2 apples'"),
     ],
 )
@@ -90,3 +91,15 @@ def test_sink_gets_output_and_memory_gets_errors():
     sinks.take_output(b"b")
     sinks.take_errors(b"e")
     assert (pieces, sinks.output, sinks.errors) == ([b"a", b"b"], b"", b"e")
+
+
+@pytest.mark.parametrize(
+    ("config", "parameters"),
+    [
+        (lab.LabConfig(), ""),
+        (lab.LabConfig(supervisor=0), "supervisor=1"),
+        (lab.LabConfig(supervisor=0, module_parameters="a=2"), "supervisor=1 a=2"),
+    ],
+)
+def test_supervisor_mode_gives_the_modules_consent(config, parameters):
+    assert lab._parameters(config) == parameters

@@ -50,7 +50,10 @@ class _Header(ctypes.Structure):
         ("magic", ctypes.c_uint32),
         ("phase", ctypes.c_uint32),
         ("status", ctypes.c_int32),
-        ("reserved", ctypes.c_uint32 * 13),
+        ("switch_error", ctypes.c_int32),
+        ("calls", ctypes.c_uint64 * 4),
+        ("refusal", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32 * 3),
         ("input", _Ring),
         ("output", _Ring),
         ("errors", _Ring),
@@ -132,6 +135,21 @@ class Channel:
     def status(self) -> int:
         """The command's exit status; valid in Phase.DONE."""
         return int(self._header.status)
+
+    @property
+    def switch_error(self) -> int:
+        """Why the command was not switched to supervisor mode, as errno; valid in Phase.FAILED."""
+        return int(self._header.switch_error)
+
+    @property
+    def refusal(self) -> int:
+        """The module's reason (enum tl_refusal), with some values of `switch_error`."""
+        return int(self._header.refusal)
+
+    @property
+    def calls(self) -> tuple[int, ...]:
+        """Calls in supervisor mode by path: direct, worked, left, kernel; valid in Phase.DONE."""
+        return tuple(self._header.calls)
 
     @property
     def error(self) -> str:

@@ -52,6 +52,7 @@ class GuestPlan:
     modules: tuple[tuple[str, str], ...] = ()  # stock modules and their parameters
     own_module: Path | None = None  # trapless.ko
     own_parameters: str = ""
+    supervisor: int | None = None  # run argv in supervisor mode, with these abi.SWITCH_*
     cwd: Path = field(default_factory=Path.cwd)
 
 
@@ -83,6 +84,8 @@ def records(plan: GuestPlan, modules: Sequence[str], program: str | None) -> byt
     pairs += [("env", f"{name}={value}") for name, value in _environment(plan).items()]
     if program is not None:
         pairs.append(("exec", program))
+    if plan.supervisor is not None:
+        pairs.append(("supervisor", str(plan.supervisor)))
     pairs.append(("root", "host" if plan.host_root else "initramfs"))
     pairs.append(("cwd", str(plan.cwd) if plan.host_root else "/root"))
     for _, value in pairs:
@@ -225,20 +228,22 @@ def init_program(progress: Progress) -> Path:
     sources = sorted((repo_root() / "trapless" / "vm" / "guest").glob("*.[ch]"))
     tools.require_tools({"cc": "gcc libc6-dev"}, "building the guest's init")
     compiler = subprocess.run(["cc", "--version"], capture_output=True, text=True, check=True)
-    key = cache.sha256_files(repo_root(), sources, compiler.stdout)[:16]
+    interface = repo_root() / "include/uapi"
+    inputs = [*sources, interface / "linux/trapless.h"]
+    key = cache.sha256_files(repo_root(), inputs, compiler.stdout)[:16]
     target = cache_dir() / "guest" / key
     if not (target / "init").exists():
         with cache.locked(target.parent / "lock", "building the guest's init", progress):
             if not (target / "init").exists():
                 progress.step("building the guest's init")
-                _compile(sources, target)
+                _compile(sources, interface, target)
     return target / "init"
 
 
-def _compile(sources: Sequence[Path], target: Path) -> None:
+def _compile(sources: Sequence[Path], interface: Path, target: Path) -> None:
     with cache.assembling(target) as folder:
         inputs = [str(path) for path in sources if path.suffix == ".c"]
-        flags = ("-static", "-O2", "-Wall", "-Wextra", "-s")
+        flags = ("-static", "-O2", "-Wall", "-Wextra", "-s", f"-I{interface}")
         log = folder / "log"
         if tools.run_tool(["cc", *flags, "-o", str(folder / "init"), *inputs], log) != 0:
             raise TraplessError(

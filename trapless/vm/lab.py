@@ -18,9 +18,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from trapless import supervisor
 from trapless.console import Progress, Silent, TraplessError
 from trapless.stock.kernel import Kernel
 from trapless.stock.kernels import SUPPORTED
+from trapless.supervisor import Calls
 from trapless.vm import guest_tree, qemu
 from trapless.vm.channel import CHANNEL_BYTES, Channel, Phase
 from trapless.vm.initramfs import Initramfs
@@ -59,6 +61,7 @@ class LabConfig:
     modules: tuple[tuple[str, str], ...] = ()  # stock modules to load first, with parameters
     keep: bool = False
     verbose: int = 0
+    supervisor: int | None = None  # run the command in supervisor mode, with these abi.SWITCH_*
     append: str = ""  # more words for the kernel's command line
 
 
@@ -75,6 +78,7 @@ class LabResult:
     qemu_argv: tuple[str, ...]
     accelerator: str = "tcg"
     provenance: tuple[tuple[str, str], ...] = ()
+    calls: Calls | None = None  # of all that ran in supervisor mode, where that was asked for
 
 
 class LabError(TraplessError):
@@ -148,6 +152,8 @@ def _check(config: LabConfig, argv: Sequence[str]) -> int:
             "(--no-module and --module-parameters: leave one of them out)",
             status=2,
         )
+    if config.supervisor is not None and not config.module:
+        raise TraplessError("without the module there is no supervisor mode", status=2)
     if cpus < 1:
         raise TraplessError(f"a VM needs at least one CPU, not {cpus}", status=2)
     return cpus
@@ -175,8 +181,15 @@ def _plan(
         modules_dir=kernel.modules_dir,
         modules=config.modules,
         own_module=own_module,
-        own_parameters=config.module_parameters,
+        own_parameters=_parameters(config),
+        supervisor=config.supervisor,
     )
+
+
+def _parameters(config: LabConfig) -> str:
+    """Of the module: what was given comes last, and wins."""
+    consent = "supervisor=1 " if config.supervisor is not None else ""
+    return f"{consent}{config.module_parameters}".strip()
 
 
 class _RunFiles:
@@ -270,6 +283,10 @@ class _Attempt:
         if self._files.folder is not None:
             (self._files.folder / "qemu.argv").write_text(shlex.join(self.argv) + "\n")
             progress.note(f"kept: {self._files.folder}")
+        if ending.switch_error:
+            raise supervisor.explained(
+                ending.switch_error, ending.refusal, "the command", "in the VM"
+            )
         if ending.phase is not Phase.DONE:
             raise LabError(self._explain(ending, log), log)
         complaints = splats(log)
@@ -288,6 +305,7 @@ class _Attempt:
             qemu_argv=tuple(self.argv),
             accelerator=self._accelerator,
             provenance=tuple(sorted(self._kernel.provenance.items())),
+            calls=Calls(*ending.calls) if self._config.supervisor is not None else None,
         )
 
     def _explain(self, ending: Ending, log: str) -> str:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from trapless.abi import Refusal
 from trapless.console import Progress
 from trapless.vm.channel import Channel, Phase, Ring
 from trapless.vm.qemu import Process
@@ -46,6 +47,9 @@ class Ending:
     complaint: str = ""
     retriable: bool = False
     log_before: int = 0  # bytes of the kernel's log that cannot explain the end
+    switch_error: int = 0  # errno: the command was not switched to supervisor mode ...
+    refusal: int = Refusal.NONE  # ... for this reason
+    calls: tuple[int, ...] = ()  # made in supervisor mode: fields of trapless.supervisor.Calls
 
 
 class Bell:
@@ -175,7 +179,8 @@ class Session:
             return self._ending(str(failure), process, retriable=self._phase is Phase.FIRMWARE)
         if self._phase is Phase.DONE:
             process.stop()
-            return Ending(Phase.DONE, self._channel.status, self._running_since - self._began)
+            boot_s = self._running_since - self._began
+            return Ending(Phase.DONE, self._channel.status, boot_s, calls=self._channel.calls)
         return self._ending(self._why_it_ended(), process, retriable=not process.complaint())
 
     def _ending(self, reason: str, process: Process, *, retriable: bool) -> Ending:
@@ -187,6 +192,8 @@ class Session:
             complaint=process.complaint(),
             retriable=retriable,
             log_before=self._log_before,
+            switch_error=self._channel.switch_error,
+            refusal=self._channel.refusal,
         )
 
     def _why_it_ended(self) -> str:

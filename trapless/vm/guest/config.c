@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -60,6 +61,18 @@ static void append(char **list, char *value)
 	*list = value;
 }
 
+static int take_flags(struct config *config, const char *value)
+{
+	char *end;
+	unsigned long flags = strtoul(value, &end, 10);
+
+	if (end == value || *end || flags > UINT_MAX)
+		return -EINVAL;
+	config->supervisor = true;
+	config->flags = (unsigned int)flags;
+	return 0;
+}
+
 static int take(struct config *config, char *record)
 {
 	char *value = strchr(record, '=');
@@ -73,6 +86,8 @@ static int take(struct config *config, char *record)
 		config->cwd = value;
 	else if (!strcmp(record, "root"))
 		config->host_root = !strcmp(value, "host");
+	else if (!strcmp(record, "supervisor"))
+		return take_flags(config, value);
 	else if (!strcmp(record, "module"))
 		append(config->modules, value);
 	else if (!strcmp(record, "arg"))

@@ -14,6 +14,8 @@ struct config {
 	char *exec;		/* path to execute; NULL: look argv[0] up in PATH */
 	char *cwd;
 	bool host_root;		/* the root is the host's, read-only, under an overlay */
+	bool supervisor;	/* the command is to run in supervisor mode */
+	unsigned int flags;	/* TL_SWITCH_*, with supervisor */
 	char **modules;		/* "path" or "path parameters" in order; NULL-terminated */
 	char **argv;		/* NULL-terminated */
 	char **env;		/* NULL-terminated */

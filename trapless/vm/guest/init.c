@@ -10,6 +10,7 @@
 #define _GNU_SOURCE /* pipe2, environ, F_SETPIPE_SZ */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/trapless.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,6 +25,7 @@
 #include "config.h"
 #include "fail.h"
 #include "setup.h"
+#include "supervisor.h"
 
 #define CONFIG "/trapless/config"
 #define STATUS_CANNOT_EXECUTE 126
@@ -52,8 +54,50 @@ static void make_pipe(int *mine, int *its, int my_end)
 		guest_fail("pipe: %s", strerror(errno));
 }
 
+/* Not switched: nothing that the command could do would be what was asked for. */
+__attribute__((noreturn)) static void fail_refused(struct supervisor_answer answer)
+{
+	struct channel *channel = channel_header();
+
+	channel->refusal = answer.refusal;
+	channel->switch_error = answer.error;
+	guest_fail("the switch to supervisor mode failed: %s", strerror(answer.error));
+}
+
+/*
+ * The command's process switches itself if that outlives its exec; else init switches it from
+ * outside, when the exec has closed `report`. What the module answers comes through `report`.
+ */
+static void enter_supervisor(const struct config *config, int report)
+{
+	struct supervisor_answer answer;
+
+	if (!config->supervisor || !(config->flags & TL_SWITCH_EXEC))
+		return;
+	answer = supervisor_switch(0, config->flags);
+	if (!answer.error)
+		return;
+	if (write(report, &answer, sizeof(answer)) < 0)
+		perror("trapless lab: report");
+	_exit(STATUS_CANNOT_EXECUTE);
+}
+
+static void await_supervisor(const struct config *config, pid_t pid, int report)
+{
+	struct supervisor_answer answer = { 0 };
+
+	if (read(report, &answer, sizeof(answer)) > 0)
+		fail_refused(answer);
+	if (!config->supervisor || config->flags & TL_SWITCH_EXEC)
+		return;
+	answer = supervisor_switch(pid, config->flags);
+	/* A command that has ended meanwhile needs nothing more. */
+	if (answer.error && answer.error != ESRCH && answer.refusal != TL_REFUSED_KERNEL_THREAD)
+		fail_refused(answer);
+}
+
 __attribute__((noreturn)) static void become(const struct config *config, int input, int output,
-					      int errors)
+					      int errors, int report)
 {
 	struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
 	sigset_t none;
@@ -66,6 +110,7 @@ __attribute__((noreturn)) static void become(const struct config *config, int in
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	environ = config->env;
+	enter_supervisor(config, report);
 	if (config->exec)
 		execv(config->exec, config->argv);
 	else
@@ -77,8 +122,10 @@ __attribute__((noreturn)) static void become(const struct config *config, int in
 
 static void command_start(struct command *command, const struct config *config)
 {
-	int input, output, errors;
+	int input, output, errors, report[2];
 
+	if (pipe2(report, O_CLOEXEC) < 0)
+		guest_fail("pipe: %s", strerror(errno));
 	make_pipe(&command->input, &input, 1);
 	make_pipe(&command->output, &output, 0);
 	make_pipe(&command->errors, &errors, 0);
@@ -87,10 +134,13 @@ static void command_start(struct command *command, const struct config *config)
 	if (command->pid < 0)
 		guest_fail("fork: %s", strerror(errno));
 	if (!command->pid)
-		become(config, input, output, errors);
+		become(config, input, output, errors, report[1]);
 	close(input);
 	close(output);
 	close(errors);
+	close(report[1]);
+	await_supervisor(config, command->pid, report[0]);
+	close(report[0]);
 }
 
 static void close_end(int *fd)
@@ -188,6 +238,22 @@ static int watch_children(void)
 	return fd;
 }
 
+static void note_calls(const struct config *config, struct channel *channel)
+{
+	struct supervisor_calls calls;
+	int err;
+
+	if (!config->supervisor)
+		return;
+	err = supervisor_count(&calls);
+	if (err)
+		guest_fail("cannot count the calls in supervisor mode: %s", strerror(-err));
+	channel->calls[0] = calls.direct;
+	channel->calls[1] = calls.worked;
+	channel->calls[2] = calls.left;
+	channel->calls[3] = calls.kernel;
+}
+
 int main(void)
 {
 	struct command command;
@@ -210,6 +276,7 @@ int main(void)
 	channel_set_phase(PHASE_RUNNING);
 	command_start(&command, &config);
 	pump(&command, channel, signals);
+	note_calls(&config, channel);
 	channel->status = shell_status(command.status);
 	channel_set_phase(PHASE_DONE);
 	for (;;)

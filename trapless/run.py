@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`trapless run`: a command in user or supervisor mode, on this machine or in the lab.
+
+Owns what becomes of this process. On this machine it turns into the command, so that process ID,
+signals and status are the command's own and nothing of us stays; in the lab a VM runs it. What
+fails on our side has status 125, as with env(1) and timeout(1).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from trapless import abi, supervisor
+from trapless.abi import Mode
+from trapless.console import Progress, TraplessError
+from trapless.supervisor import Calls
+from trapless.vm import lab
+
+FAILED = 125
+CANNOT_EXECUTE = 126
+NOT_FOUND = 127
+
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+_CANCELLED = b"x"
+
+
+def here(command: Sequence[str], mode: Mode, flags: int = 0) -> NoReturn:
+    """Become `command`, in the given mode."""
+    program = _find(command[0])
+    cancel = None
+    if mode is Mode.SUPERVISOR:
+        # Also where it does not outlive the exec: a refusal is then known before.
+        supervisor.switch(0, mode, flags)
+        if not flags & abi.SWITCH_EXEC:
+            cancel = _switch_after_exec(flags)
+    for number in _IGNORED_BY_PYTHON:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execv(program, list(command))
+    except OSError as error:
+        if cancel is not None:
+            os.write(cancel, _CANCELLED)
+        raise TraplessError(
+            f"cannot execute {program}: {error.strerror}", status=CANNOT_EXECUTE
+        ) from error
+
+
+def _find(name: str) -> str:
+    """The file that `name` means to a shell."""
+    found = name if "/" in name and os.path.lexists(name) else shutil.which(name)
+    if found is None:
+        raise TraplessError(f"there is no program '{name}' on this machine", status=NOT_FOUND)
+    return found
+
+
+def _switch_after_exec(flags: int) -> int:
+    """Have this process switched from outside once it has executed the command.
+
+    A grandchild, which nobody has to wait for, reads a pipe that the exec closes, and switches.
+    Returns the descriptor to write to where there is no exec after all.
+    """
+    pid = os.getpid()
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    child = os.fork()
+    if child == 0:
+        os.close(writing)
+        status = 0
+        try:
+            if os.fork() == 0:
+                _switch_when_closed(reading, pid, flags)
+        except OSError as error:
+            print(f"trapless: cannot switch {pid}: {error.strerror}", file=sys.stderr, flush=True)
+            status = 1
+        os._exit(status)
+    os.close(reading)
+    _, status = os.waitpid(child, 0)
+    if status:
+        raise TraplessError(f"no process could be made to switch {pid}", status=FAILED)
+    return writing
+
+
+def _switch_when_closed(reading: int, pid: int, flags: int) -> None:
+    if os.read(reading, len(_CANCELLED)):
+        return
+    try:
+        supervisor.switch(pid, Mode.SUPERVISOR, flags)
+    except TraplessError as error:
+        if os.path.exists(f"/proc/{pid}"):  # it has not just ended by itself
+            print(f"trapless: {error}", file=sys.stderr, flush=True)
+
+
+def in_lab(command: Sequence[str], config: lab.LabConfig, progress: Progress) -> int:
+    """Run `command` in a VM and return its status; in supervisor mode say what came of it."""
+    result = lab.run(config, command, stream=True, progress=progress)
+    if result.calls is not None:
+        progress.note(f"trapless: {summary(result.calls)}")
+    return result.status
+
+
+def status_of(error: TraplessError) -> int:
+    """The status with which an error of ours ends: never one that could be the command's."""
+    return FAILED if error.status == 1 else error.status
+
+
+def summary(calls: Calls) -> str:
+    """One line about what a command did in supervisor mode.
+
+    >>> print(summary(Calls(900, 60, 10, 30)))
+    96.0% of 1,000 system calls ended in supervisor mode; 30 went to the kernel's own entry
+    """
+    if calls.share is None:
+        return "no system call was made in supervisor mode"
+    return (
+        f"{calls.share:.1%} of {calls.total:,} system calls ended in supervisor mode; "
+        f"{calls.kernel:,} went to the kernel's own entry"
+    )
