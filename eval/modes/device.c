@@ -1,87 +1,50 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * device.c - see device.h. It speaks to the module by ioctl, as any program could.
+ * device.c - see device.h. It speaks to the module through libtrapless, as any program could.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
+#include <trapless.h>
 
 #include "device.h"
 #include "measure.h"
 
-#define PROCESSES_MAX 256u	/* switched at once; an experiment has a handful */
+#define PROCESSES_MAX 256	/* switched at once; an experiment has a handful */
+#define ENDED 0			/* the ID under which the module lists those that have ended */
 
-/* What the module says of itself, and of the processes that have ended. */
-struct totals {
-	struct tl_supervisor now;
-	uint64_t ended, direct, worked, left, kernel;
-	uint64_t demotions[TL_DEMOTIONS];
-};
-
-static int device = -1;
-
-bool device_open(const char **reason)
+bool device_offers(const char **reason)
 {
-	static char text[64];
-	struct totals totals = { .now.size = sizeof(totals) };
+	struct tl_supervisor offer = { .size = sizeof(offer) };
+	int err = tl_supervisor(&offer);
 
-	device = open(TL_DEVICE, O_RDWR | O_CLOEXEC);
-	if (device < 0 || ioctl(device, TL_IOC_SUPERVISOR, &totals) < 0)
-		snprintf(text, sizeof(text), "%s: %s", TL_DEVICE, strerror(errno));
-	else if (totals.now.refusals)
-		snprintf(text, sizeof(text), "refused: %#llx",
-			 (unsigned long long)totals.now.refusals);
-	else if (totals.now.size < sizeof(totals))
-		snprintf(text, sizeof(text), "the module does not count ended processes");
-	else
-		return true;
-	*reason = text;
-	return false;
+	*reason = "";
+	if (err)
+		*reason = strerror(-err);
+	else if (offer.refusals)
+		*reason = tl_refusal_text((enum tl_refusal)__builtin_ctzll(offer.refusals));
+	return !err && !offer.refusals;
 }
 
 void device_switch(pid_t pid, enum tl_mode mode, unsigned int flags)
 {
-	struct tl_switch request = {
-		.size = sizeof(request),
-		.mode = mode,
-		.pid = pid,
-		.flags = mode == TL_MODE_SUPERVISOR ? flags : 0,
-	};
+	enum tl_refusal why;
+	int err = tl_switch(pid, mode, mode == TL_MODE_SUPERVISOR ? flags : 0, &why);
 
-	if (ioctl(device, TL_IOC_SWITCH, &request) < 0)
-		measure_fail("process %d cannot be switched: %s (refusal %u)", pid,
-			     strerror(errno), request.refusal);
-}
-
-struct calls device_calls_of_ended(void)
-{
-	struct totals totals = { .now.size = sizeof(totals) };
-	struct calls calls;
-
-	if (ioctl(device, TL_IOC_SUPERVISOR, &totals) < 0)
-		measure_fail("cannot read the counts of calls: %s", strerror(errno));
-	calls = (struct calls){ totals.direct, totals.worked, totals.left, totals.kernel, { 0 } };
-	memcpy(calls.demotions, totals.demotions, sizeof(calls.demotions));
-	return calls;
+	if (err)
+		measure_fail("process %d cannot be switched: %s: %s", pid, strerror(-err),
+			     tl_refusal_text(why));
 }
 
 struct calls device_calls_of(pid_t pid)
 {
 	struct tl_process *entries = calloc(PROCESSES_MAX, sizeof(*entries));
-	struct tl_processes request = {
-		.size = sizeof(request),
-		.entry_size = sizeof(*entries),
-		.count = PROCESSES_MAX,
-		.entries = (uintptr_t)entries,
-	};
+	int count = entries ? tl_processes(entries, PROCESSES_MAX) : -1;
 	struct calls calls = { 0 };
 
-	if (!entries || ioctl(device, TL_IOC_PROCESSES, &request) < 0)
-		measure_fail("cannot read the list of processes: %s", strerror(errno));
-	for (unsigned int i = 0; i < request.count; i++) {
+	if (count < 0 || count > PROCESSES_MAX)
+		measure_fail("cannot read the list of switched processes: %d", count);
+	for (int i = 0; i < count; i++) {
 		const struct tl_process *entry = &entries[i];
 
 		if (entry->pid != pid)
@@ -92,6 +55,11 @@ struct calls device_calls_of(pid_t pid)
 	}
 	free(entries);
 	return calls;
+}
+
+struct calls device_calls_of_ended(void)
+{
+	return device_calls_of(ENDED);
 }
 
 void calls_add(struct calls *sum, const struct calls *more)

@@ -17,8 +17,8 @@ struct calls {
 	uint64_t demotions[TL_DEMOTIONS];
 };
 
-/* Opens the module. False, with the reason, where it offers no supervisor mode. */
-bool device_open(const char **reason);
+/* Whether the module offers supervisor mode; if not, the reason. */
+bool device_offers(const char **reason);
 
 /* 0 is the caller itself. Fails the run when the module refuses. */
 void device_switch(pid_t pid, enum tl_mode mode, unsigned int flags);

@@ -118,7 +118,7 @@ int main(int argc, char **argv)
 	struct job job = parse(argc, argv);
 	const char *reason = "";
 
-	job.switchable = device_open(&reason);
+	job.switchable = device_offers(&reason);
 	if (!job.switchable)
 		printf("{\"skipped\": \"%s in supervisor mode\", \"reason\": \"%s\"}\n", job.call,
 		       reason);
