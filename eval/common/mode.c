@@ -82,7 +82,9 @@ void mode_counts(int fd, pid_t pid, struct tl_process *counts)
 
 unsigned int mode_processes(int fd)
 {
-	struct tl_process entries[PROCESSES_MAX];
+	struct tl_supervisor info = { .size = sizeof(info) };
 
-	return list(fd, entries).total;
+	if (ioctl(fd, TL_IOC_SUPERVISOR, &info))
+		measure_fail("the module does not say what it can do: %s", strerror(errno));
+	return info.processes;
 }

@@ -44,6 +44,7 @@ static pid_t start_other(const struct workload *workload)
 		measure_fail("cannot fork: %s", strerror(errno));
 	if (!pid) {
 		mode_switch(workload->module, 0, TL_MODE_SUPERVISOR, 0);
+		close_range(STDERR_FILENO + 1, ~0u, 0);	/* a shared file is read under a lock */
 		while (getppid() != 1)	/* ends with its parent at the latest */
 			sleep(1);
 		_exit(0);

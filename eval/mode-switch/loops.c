@@ -23,8 +23,9 @@
 #define USER_LEVEL 3
 
 static const char *const names[CALLS] = {
-	[EMPTY] = "empty", [NOSYS] = "nosys", [GETPID] = "getpid", [SBRK] = "sbrk",
-	[READ] = "read", [WRITE] = "write", [READ1] = "read1", [WRITE1] = "write1",
+	[EMPTY] = "empty", [NOSYS] = "nosys", [GETPID] = "getpid",
+	[GETPPID] = "getppid", [SBRK] = "sbrk", [READ] = "read", [WRITE] = "write", [READ1] = "read1",
+	[WRITE1] = "write1",
 };
 
 /* Arguments and result of a call. Those of sbrk alternate between two values: `toggle` differs. */
@@ -96,6 +97,8 @@ static struct request request_of(enum call call)
 		return (struct request){ .nr = NR_NONE, .expected = (uint64_t)-ENOSYS };
 	case GETPID:
 		return (struct request){ .nr = SYS_getpid, .expected = (uint64_t)fixture.pid };
+	case GETPPID:
+		return (struct request){ .nr = SYS_getppid, .expected = (uint64_t)getppid() };
 	case SBRK:	/* the first call is for the higher place, an even number end at the lower */
 		return (struct request){ .nr = SYS_brk, .a0 = fixture.brk,
 					 .expected = fixture.brk, .toggle = BREAK_STEP };
@@ -171,6 +174,9 @@ static void run_library(struct loop *loop)
 	switch (loop->call) {
 	case GETPID:
 		LIBRARY_LOOP(fixture.pid, getpid());
+		break;
+	case GETPPID:
+		LIBRARY_LOOP(fixture.request.expected, getppid());
 		break;
 	case SBRK:	/* returns the break as it was */
 		LIBRARY_LOOP(i & 1 ? fixture.brk + BREAK_STEP : fixture.brk,

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum call { EMPTY, NOSYS, GETPID, SBRK, READ, WRITE, READ1, WRITE1, CALLS };
+enum call { EMPTY, NOSYS, GETPID, GETPPID, SBRK, READ, WRITE, READ1, WRITE1, CALLS };
 enum form { BARE, LIBRARY, FORMS };
 
 /* One run of a loop: what to do, and what came of it. */

@@ -33,7 +33,7 @@ static struct workload parse(int argc, char **argv)
 	};
 	struct workload workload = {
 		.kind = MEASURE_MEASURED, .link = "static", .repeats = 3,
-		.calls = "nosys,getpid,sbrk,read,write,read1,write1",
+		.calls = "nosys,getpid,getppid,sbrk,read,write,read1,write1",
 	};
 	int letter;
 
