@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trapless import calls as calls_table
-from trapless import capabilities
+from trapless import capabilities, supervisor_machine
 from trapless.capabilities import GROUPS, Capability, Host
 from trapless.console import ConsoleProgress, Progress, Silent
 
@@ -64,6 +64,7 @@ def examine(
         if online and capabilities.fetching in questions:
             answers.append(capabilities.mirror(host))
         groups.append(Group(title, tuple(answers)))
+    groups.insert(-1, Group(supervisor_machine.TITLE, supervisor_machine.examine(host)))
     reporter.done()
     return tuple(groups)
 

@@ -152,10 +152,9 @@ _ROWS = (
     ),
     Row(
         Refusal.PRIVILEGED,
-        "set-user-ID or not dumpable",
-        "the process is set-user-ID or otherwise not dumpable",
-        "start the program by a user who needs no such privilege; one that made itself not "
-        "dumpable stays so",
+        "set-user-ID",
+        "the process is set-user-ID: its real, effective and saved IDs differ",
+        "have the program started by the user whose rights it takes",
     ),
     Row(
         Refusal.CONFINED,

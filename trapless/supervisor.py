@@ -111,9 +111,14 @@ def switch_each(pids: Sequence[int], mode: Mode, flags: int = 0) -> None:
         raise TraplessError("\n".join(failures))
 
 
-def refusals() -> int:
+def refusals(device: str | None = None) -> int:
     """Bits of the reasons why supervisor mode is not offered here; 0 where it is."""
-    return int(_state().refusals)
+    state = abi.Supervisor(size=ctypes.sizeof(abi.Supervisor))
+    with _device(device) as fd:
+        error = _ioctl(fd, abi.IOC_SUPERVISOR, state)
+    if error:
+        raise _unanswered(error)
+    return int(state.refusals)
 
 
 def processes() -> tuple[Process, ...]:
@@ -137,15 +142,6 @@ def processes() -> tuple[Process, ...]:
             room = request.total + ENTRIES_FIRST
 
 
-def _state() -> abi.Supervisor:
-    state = abi.Supervisor(size=ctypes.sizeof(abi.Supervisor))
-    with _device() as fd:
-        error = _ioctl(fd, abi.IOC_SUPERVISOR, state)
-    if error:
-        raise _unanswered(error)
-    return state
-
-
 def _process(entry: abi.Process) -> Process:
     return Process(
         pid=entry.pid,
@@ -162,9 +158,9 @@ def _process(entry: abi.Process) -> Process:
 
 
 @contextmanager
-def _device() -> Iterator[int]:
+def _device(path: str | None = None) -> Iterator[int]:
     try:
-        fd = os.open(abi.DEVICE, os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(path or abi.DEVICE, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError as error:
         raise TraplessError(
             f"the module is not loaded ({abi.DEVICE} is missing): trapless module load "

@@ -45,8 +45,8 @@ struct channel {
 	uint32_t phase;			/* enum channel_phase, written by the guest */
 	int32_t status;			/* of the command as a shell reports it, at PHASE_DONE */
 	int32_t switch_error;		/* errno, at PHASE_FAILED: it was not switched to ... */
-	uint64_t calls[4];		/* ... supervisor mode; made there, at PHASE_DONE: direct, */
-					/* worked, left, kernel, as in struct tl_process */
+	uint64_t calls[4];		/* ... supervisor mode; at PHASE_DONE, calls made there: */
+					/* direct, worked, left, kernel */
 	uint32_t refusal;		/* enum tl_refusal, with some values of switch_error */
 	uint32_t reserved[3];
 	struct ring input, output, errors;
