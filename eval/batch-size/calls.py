@@ -15,7 +15,7 @@ from trapless.measure import fit
 from trapless.measure.collect import Collection, Row
 from trapless.measure.experiments import Findings, Part, Raw, workload
 from trapless.reporting import claims
-from trapless.reporting.figures import Figure, Series, Table
+from trapless.reporting.figures import Figure, Table, lines
 from trapless.reporting.results import Claim, Metric
 from trapless.vm import guest_disk
 from trapless.vm.lab import LabConfig
@@ -362,29 +362,27 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
     return (figure_11(counted), fit_table(fits(counted), counted, measured))
 
 
-FIGURE_11 = (
-    ("plain-int", "conventional (INT)"),
-    ("batch-int", "wrapped (INT)"),
-    ("plain", "conventional (fast trap)"),
-    ("batch", "wrapped (fast trap)"),
-    ("io_uring-nop", "io_uring NOP"),
-)
+FIGURE_11 = {
+    "plain-int": "conventional (INT)",
+    "batch-int": "wrapped (INT)",
+    "plain": "conventional (fast trap)",
+    "batch": "wrapped (fast trap)",
+    "io_uring-nop": "io_uring NOP",
+}
 
 
 def figure_11(counted: Mapping[Key, Samples]) -> Figure:
-    series = []
-    for mechanism, name in FIGURE_11:
-        costs = sorted(exact(counted.get(("getpid", mechanism), {})).items())
-        if costs:
-            series.append(
-                Series(name, tuple(n for n, _ in costs), tuple(512 * cost for _, cost in costs))
-            )
+    totals = {
+        mechanism: {n: 512 * cost for n, cost in exact(samples).items()}
+        for (call, mechanism), samples in counted.items()
+        if call == "getpid"
+    }
     return Figure(
         id="fig11",
         title="512 getpid by batch size, as Fig. 11 of the paper",
         x_label="calls in a batch, N",
         y_label="instructions for 512 calls",
-        series=tuple(series),
+        series=lines(totals, FIGURE_11),
         log_x=True,
         caption="The paper shows clocks of a Pentium 4, where each INT trap costs far more than "
         "its instructions tell.",

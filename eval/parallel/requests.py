@@ -15,7 +15,7 @@ from trapless.measure import fit
 from trapless.measure.collect import Collection, Row
 from trapless.measure.experiments import Findings, Part, Raw, workload
 from trapless.reporting import claims
-from trapless.reporting.figures import Figure, Mark, Series, Table
+from trapless.reporting.figures import Figure, Mark, Series, Table, lines
 from trapless.reporting.results import Claim, Metric
 from trapless.vm import guest_disk
 from trapless.vm.lab import LabConfig
@@ -321,20 +321,21 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
     )
 
 
+REQUESTERS = ("plain", "psc", "psc-plain", "batch", "io_uring-nop")
+
+
 def requester_figure(free: Mapping[Key, Samples]) -> Figure:
-    series = []
-    for mechanism in ("plain", "psc", "psc-plain", "batch", "io_uring-nop"):
-        costs = sorted((n, min(v)) for n, v in free.get(("gettid", mechanism), {}).items())
-        if costs:
-            series.append(
-                Series(mechanism, tuple(n for n, _ in costs), tuple(cost for _, cost in costs))
-            )
+    costs = {
+        mechanism: {n: min(values) for n, values in samples.items()}
+        for (call, mechanism), samples in free.items()
+        if call == "gettid"
+    }
     return Figure(
         id="requester",
         title="What the requester itself executes until it is free for other work",
         x_label="requests a notify, K",
         y_label="instructions a request",
-        series=tuple(series),
+        series=lines(costs, {name: name for name in REQUESTERS}),
         log_x=True,
         caption="gettid. Workers run afterwards here; in psc the call itself is theirs.",
         kind="counted",

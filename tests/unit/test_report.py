@@ -18,8 +18,8 @@ from click.testing import CliRunner
 from trapless import cli
 from trapless.console import Silent, TraplessError
 from trapless.measure import experiments
-from trapless.reporting import readme, report, results, tables, text_report
-from trapless.reporting.figures import Figure, Mark, Series, Table
+from trapless.reporting import plot, readme, report, results, tables, text_report
+from trapless.reporting.figures import Figure, Mark, Series, Table, bars
 from trapless.reporting.results import Claim, Metric, Result
 
 VOID = {"meta", "br", "img", "input", "hr", "path", "use", "rect"}
@@ -351,3 +351,22 @@ def test_what_was_left_out_is_not_counted_as_passed(saved):
     meta["checks"].append({"name": "uring left out", "ok": True, "left_out": True, "detail": "-"})
     path.write_text(json.dumps(meta))
     assert "All 1 self-checks passed; 1 left out." in text_report.text(report.read(saved, Silent()))
+
+
+def test_bars_stand_over_their_names_and_tell_their_values():
+    groups = {"getpid": {"trap": 306.0, "supervisor": 111.0}, "read": {"trap": 5444.0}}
+    figure = Figure(
+        id="bars", title="Bars", x_label="", y_label="instructions",
+        series=bars(groups, {"trap": "trap", "supervisor": "supervisor", "absent": "absent"}),
+        names=tuple(groups),
+    )  # fmt: skip
+    assert [series.name for series in figure.series] == ["trap", "supervisor"]
+    drawn = plot.standalone(figure)
+    assert plot.shows(drawn, figure)
+    for text in ("getpid", "read", "306", "111", "5,444"):
+        assert text in drawn.split("</desc>")[1], text
+    with pytest.raises(ValueError, match="without a name"):
+        Figure(
+            id="x", title="", x_label="", y_label="", series=(Series("a", (2,), (1,)),),
+            names=("one", "two"),
+        )  # fmt: skip

@@ -7,6 +7,7 @@ text_report.py set Tables in HTML and on a terminal. This file draws nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -36,7 +37,11 @@ class Mark:
 
 @dataclass(frozen=True)
 class Figure:
-    """A plot of series over one parameter. `kind` is measured, counted or modelled."""
+    """A plot of series over one parameter. `kind` is measured, counted or modelled.
+
+    With `names` it has bars in place of lines: a group for each name, in which every series has
+    the bar at x = 0 for the first name, 1 for the second.
+    """
 
     id: str
     title: str
@@ -49,6 +54,13 @@ class Figure:
     kind: str = "counted"
     marks: tuple[Mark, ...] = ()
     from_zero: bool = True  # the y axis begins at 0, so that lengths can be compared by eye
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        places = set(range(len(self.names)))
+        for series in self.series if self.names else ():
+            if not set(series.x) <= places:
+                raise ValueError(f"figure {self.id!r}: {series.name!r} has a bar without a name")
 
 
 @dataclass(frozen=True)
@@ -68,3 +80,35 @@ class Table:
                 raise ValueError(
                     f"table {self.id!r}: {len(self.columns)} columns but a row has {len(row)}"
                 )
+
+
+def lines(
+    points: Mapping[str, Mapping[int, float]], names: Mapping[str, str]
+) -> tuple[Series, ...]:
+    """Series of y by x, where `points` is key -> x -> y; `names` says which keys, and their names.
+
+    >>> lines({"a": {2: 0.5, 1: 1.0}, "b": {}}, {"a": "first", "b": "second"})
+    (Series(name='first', x=(1.0, 2.0), y=(1.0, 0.5), low=(), high=()),)
+    """
+    return tuple(
+        Series(
+            name,
+            tuple(float(x) for x in sorted(points[key])),
+            tuple(points[key][x] for x in sorted(points[key])),
+        )
+        for key, name in names.items()
+        if points.get(key)
+    )
+
+
+def bars(groups: Mapping[str, Mapping[str, float]], names: Mapping[str, str]) -> tuple[Series, ...]:
+    """Series of bars, where `groups` is group -> key -> y: the figure's names are the groups.
+
+    >>> bars({"read": {"a": 2.0}, "write": {"a": 3.0}}, {"a": "first"})
+    (Series(name='first', x=(0.0, 1.0), y=(2.0, 3.0), low=(), high=()),)
+    """
+    columns = {
+        key: {place: group[key] for place, group in enumerate(groups.values()) if key in group}
+        for key in names
+    }
+    return lines(columns, names)

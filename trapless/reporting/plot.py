@@ -43,15 +43,17 @@ class Look:
     dashes: tuple[float, tuple[float, ...]] = SOLID
 
 
-# A mechanism's name is FAMILY or FAMILY-VARIANT: variants have the family's colour, and each a
-# marker and dashes of its own.
-FAMILIES = {"plain": 0, "batch": 1, "io_uring": 2, "psc": 3, "du": 4, "find": 5}
+# A mechanism's name is FAMILY, FAMILY-VARIANT or, in words, "FAMILY, VARIANT": variants have the
+# family's colour, and each a marker and dashes of its own.
+FAMILIES = {
+    "plain": 0, "batch": 1, "io_uring": 2, "psc": 3, "du": 4, "find": 5, "trap": 0, "supervisor": 3,
+}  # fmt: skip
 VARIANTS = ("int", "plain", "nop", "sqpoll", "nop-sqpoll", "w2", "w4", "plain-w2", "plain-w4")
 
 
 def look(name: str, position: int) -> Look:
     """The look of a series: by its name where that is known, else by its place in the figure."""
-    family, _, variant = name.partition("-")
+    family, _, variant = name.replace(", ", "-").partition("-")
     colour = FAMILIES.get(family)
     if colour is None:
         place = position % len(PALETTE)
@@ -132,7 +134,11 @@ def _fill(axes: Axes, figure: Figure) -> None:
     from matplotlib.ticker import FuncFormatter
 
     for position, series in enumerate(figure.series):
-        _line(axes, series, look(series.name, position), band=not figure.log_y)
+        style = look(series.name, position)
+        if figure.names:
+            _bars(axes, figure, position, PALETTE[style.colour])
+        else:
+            _line(axes, series, style, band=not figure.log_y)
     for mark in figure.marks:
         axes.axhline(mark.y, color=INK, linewidth=1, linestyle=(0, (1, 3)), zorder=1)
         axes.annotate(
@@ -150,11 +156,16 @@ def _fill(axes: Axes, figure: Figure) -> None:
         if len(points) <= 12:
             axes.set_xticks(points, [f"{x:g}" for x in points])
             axes.minorticks_off()
+    if figure.names:
+        axes.set_xticks(range(len(figure.names)), figure.names)
+        axes.tick_params(axis="x", length=0)
     _y_axis(axes, figure)
     # The legend beside the plot, in the order in which the lines end, so that eyes need not jump.
     handles, labels = axes.get_legend_handles_labels()
-    last = [series.y[-1] if series.y else 0.0 for series in figure.series]
-    order = sorted(range(len(last)), key=lambda index: -last[index])
+    order = list(range(len(labels)))
+    if not figure.names:
+        last = [series.y[-1] if series.y else 0.0 for series in figure.series]
+        order.sort(key=lambda index: -last[index])
     if len(order) > 1:
         axes.legend(
             [handles[i] for i in order], [labels[i] for i in order],
@@ -188,6 +199,33 @@ def _line(axes: Axes, series: Series, style: Look, *, band: bool) -> None:
     )  # fmt: skip
     if band and series.low and series.high:
         axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.18, linewidth=0)
+
+
+GROUP_WIDTH = 0.8  # of the room that a group of bars has
+BAR_FADES = 0.72  # each further bar of a colour is so much lighter
+
+
+def _bars(axes: Axes, figure: Figure, position: int, colour: str) -> None:
+    series = figure.series[position]
+    width = GROUP_WIDTH / len(figure.series)
+    left = (position - (len(figure.series) - 1) / 2) * width
+    earlier = [
+        one
+        for one in figure.series[:position]
+        if look(one.name, 0).colour == look(series.name, 0).colour
+    ]
+    drawn = axes.bar(
+        [x + left for x in series.x], series.y, width * 0.94, label=series.name, color=colour,
+        alpha=BAR_FADES ** len(earlier),
+    )  # fmt: skip
+    axes.bar_label(drawn, [_short(y) for y in series.y], fontsize=8, color=INK, padding=2)
+
+
+def _short(value: float) -> str:
+    """A number beside its bar."""
+    if value >= 1e6:
+        return f"{value / 1e6:.1f} M"
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2f}"
 
 
 def _clean(svg: str) -> str:
