@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <trapless.h>
 #include <unistd.h>
 
@@ -24,18 +23,9 @@ static unsigned int privilege_level(void)
 	return selector & 3;
 }
 
-static double seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 /* Makes the calls and counts those that came back to supervisor mode. */
 static void make_calls(const char *when)
 {
-	double start = seconds();
 	long parent = getppid(), inside = 0;
 
 	for (long i = 0; i < CALLS; i++) {
@@ -43,11 +33,10 @@ static void make_calls(const char *when)
 			abort();
 		inside += !privilege_level();
 	}
-	printf("%s: %d calls, %ld came back at privilege level 0, %.0f ns each\n", when, CALLS,
-	       inside, (seconds() - start) / CALLS * 1e9);
+	printf("%s: of %d calls, %ld came back at privilege level 0\n", when, CALLS, inside);
 }
 
-/* What the module counted; counts outlive the switch back. */
+/* What the module counted of this process. */
 static void print_counts(void)
 {
 	struct tl_process list[PROCESSES];
@@ -56,11 +45,10 @@ static void print_counts(void)
 	for (int i = 0; i < n && i < PROCESSES; i++) {
 		if (list[i].pid != getpid())
 			continue;
-		printf("calls that the module counted: %llu at once, %llu after exit work, ",
-		       list[i].calls_direct, list[i].calls_worked);
-		printf("%llu that left supervisor mode, %llu by the kernel\n", list[i].calls_left,
+		printf("  the module made %llu, the kernel's own entry %llu\n",
+		       list[i].calls_direct + list[i].calls_worked + list[i].calls_left,
 		       list[i].calls_kernel);
-		printf("interrupts took it to user mode %llu times, page faults %llu\n",
+		printf("  interrupts took it to user mode %llu times, page faults %llu\n",
 		       list[i].demotions[TL_DEMOTED_INTERRUPT],
 		       list[i].demotions[TL_DEMOTED_PAGE_FAULT]);
 	}

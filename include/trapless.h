@@ -221,9 +221,10 @@ int tl_switch(pid_t pid, enum tl_mode mode, unsigned int flags, enum tl_refusal 
 /* What this machine and module offer. The caller sets info->size. */
 int tl_supervisor(struct tl_supervisor *info);
 /*
- * The switched processes that the caller's pid namespace sees: fills in the first n of them and
- * returns how many there are. entries may be NULL when n is 0. The module lists thousands at most;
- * an entry behind them has pid 0.
+ * The switched processes that the caller's pid namespace sees, and behind them one entry with pid 0
+ * and the counts of all that have ended or were switched back. Fills in the first n entries and
+ * returns how many there are. entries may be NULL when n is 0. The module lists thousands at most:
+ * entries behind them are all zero.
  */
 static inline int tl_processes(struct tl_process *entries, unsigned int n);
 #ifdef __cplusplus

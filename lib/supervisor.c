@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -122,9 +123,11 @@ int tl_process_list(struct tl_process *entries, unsigned int n, size_t entry_byt
 
 	if (result < 0)
 		return result;
-	/* The module lists so many at a time and no more. */
-	for (unsigned int i = request.count; i < n && i < request.total; i++)
-		((struct tl_process *)(void *)((char *)entries + i * entry_bytes))->pid = 0;
+	if (n > request.total)
+		n = request.total;
+	if (n > request.count) /* the module lists so many at a time and no more */
+		memset((char *)entries + request.count * entry_bytes, 0,
+		       (n - request.count) * entry_bytes);
 	return (int)request.total;
 }
 
