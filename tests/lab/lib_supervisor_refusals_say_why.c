@@ -36,7 +36,8 @@ static void without_capability(void)
 {
 	int fd = -1;
 
-	CHECK_EQ(device_descriptors(&fd), 1); /* opened by root: the caller is asked, not who opened */
+	/* Root opened it: the caller is asked, not who opened. */
+	CHECK_EQ(device_descriptors(&fd), 1);
 	MUST(setresuid(NOBODY, NOBODY, NOBODY));
 	CHECK_EQ(to_supervisor(0), -EPERM);
 	CHECK_EQ(why, TL_REFUSED_NOT_CAPABLE);
