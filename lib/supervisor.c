@@ -167,7 +167,8 @@ static const char *const refusals[] = {
 	[TL_REFUSED_NOT_CAPABLE] = "the caller lacks CAP_SYS_RAWIO or CAP_SYS_MODULE",
 	[TL_REFUSED_OTHER_USER] =
 		"the process is another user's, and the caller lacks CAP_SYS_PTRACE",
-	[TL_REFUSED_PRIVILEGED] = "the process is set-user-ID or otherwise not dumpable",
+	[TL_REFUSED_PRIVILEGED] =
+		"the process is set-user-ID: its real, effective and saved IDs differ",
 	[TL_REFUSED_CONFINED] =
 		"the process is confined by seccomp, which a process in supervisor mode "
 		"could undo",

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Every reason of a refusal has its words."""
+"""Every reason of a refusal has its words, and library and command say the same."""
 
 from __future__ import annotations
 
+import ctypes
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from trapless import abi, refusals
 from trapless.abi import Refusal
 
 ROOT = Path(__file__).resolve().parents[2]
+LIBRARY = ROOT / "build/lib/libtrapless.so"
 HEADER = (ROOT / "include/uapi/linux/trapless.h").read_text()
 ROWS = [pytest.param(row, id=row.name) for row in refusals.REFUSALS.values()]
 
@@ -31,6 +33,13 @@ def test_words_go_on_in_a_sentence(row):
     for text in (row.reason, row.remedy):
         first = text.split()[0]
         assert first[0].islower() or first.isupper() or "_" in first, text
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_the_library_gives_the_same_reason(row):
+    library = ctypes.CDLL(str(LIBRARY))
+    library.tl_refusal_text.restype = ctypes.c_char_p
+    assert library.tl_refusal_text(int(row.code)).decode() == row.reason
 
 
 def test_a_mask_becomes_rows_in_the_order_of_the_interface():
