@@ -15,7 +15,7 @@ static void nothing(int signal)
 /* Calls made between two readings, the one that reads among them. */
 static uint64_t counted(struct tl_process *before)
 {
-	struct tl_process after = process_counts(getpid());
+	struct tl_process after = process_counts(before->pid);
 	uint64_t calls = calls_of(&after) - calls_of(before);
 
 	*before = after;
@@ -25,10 +25,11 @@ static uint64_t counted(struct tl_process *before)
 int main(void)
 {
 	struct tl_process before;
+	pid_t pid = getpid();
 
 	on_signal(SIGUSR1, nothing, 0);
 	enter_supervisor(0);
-	before = process_counts(getpid());
+	before = process_counts(pid);
 	CHECK_EQ(counted(&before), 1);
 
 	for (int i = 0; i < ROUNDS; i++)

@@ -18,7 +18,7 @@ int main(void)
 	CHECK_EQ(process_counts(getpid()).mode, TL_MODE_SUPERVISOR);
 	CHECK_EQ(process_counts(getpid()).threads, 1);
 	enter_user();
-	CHECK_EQ(process_counts(getpid()).mode, TL_MODE_USER);
+	CHECK_EQ(supervisor_info().processes, 0);
 	for (int i = 0; i < 1000; i++) {
 		sys(SYS_getppid);
 		CHECK_EQ(cpl(), 3);

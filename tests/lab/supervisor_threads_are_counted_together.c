@@ -20,6 +20,7 @@ static void *call_many(void *result)
 		*inside += cpl() == 0;
 	}
 	pthread_barrier_wait(&barrier);
+	pthread_barrier_wait(&barrier);
 	return NULL;
 }
 
@@ -39,6 +40,8 @@ int main(void)
 	pthread_barrier_wait(&barrier);
 	during = process_counts(getpid());
 	CHECK_EQ(during.threads, THREADS + 1);
+	CHECK_EQ(during.supervisor, THREADS + 1);
+	pthread_barrier_wait(&barrier);
 	for (int i = 0; i < THREADS; i++) {
 		CHECK_EQ(pthread_join(threads[i], NULL), 0);
 		sum += inside[i];

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Real programs, unmodified, in supervisor mode: the same output, and nearly every call.
+
+One item for each program of eval/mode-switch/programs.py and each kernel; the programs of a kernel
+share a VM with two CPUs. Servers are also switched back and forth while they serve. What it costs
+is the experiment's business, how calls behave one by one that of the C programs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.lab.conftest import shown_progress
+from trapless.console import Progress, TraplessError
+from trapless.measure import experiments, modes
+from trapless.measure.collect import Row
+from trapless.stock import programs
+from trapless.vm import lab
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(0)]  # the runner's own limits apply
+
+PART = experiments.load_module(experiments.eval_dir() / "mode-switch" / "programs.py")
+NAMES = [program.name for program in PART.PROGRAMS]
+TIMEOUT_S = 1800.0
+DEBUG_FACTOR = 4  # a KASAN and lockdep kernel is that much slower
+GO_ON = "echo '{\"ended\": \"badly\"}'"
+
+
+@dataclass
+class Boot:
+    """What the VM of one kernel printed, by program; or why it did not come to its end."""
+
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    log: str = ""
+    error: str = ""
+
+
+BOOTS: dict[str, Boot] = {}
+
+
+def run(kernel: str, progress: Progress) -> Boot:
+    """All programs on one kernel."""
+    boot, names, rows = Boot(), iter(NAMES), list[Row]()
+    rest = b""
+
+    def sink(piece: bytes) -> None:
+        nonlocal rows, rest
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            row = json.loads(line)
+            if "progress" in row:
+                boot.rows[next(names)], rows = rows, []
+                progress.advance(row["progress"], row["total"])
+            else:
+                rows.append(row)
+
+    config = lab.LabConfig(
+        kernel=kernel,
+        cpus=2,
+        files=PART.guest_files(),
+        timeout_s=TIMEOUT_S * (DEBUG_FACTOR if kernel == "debug" else 1),
+        module_parameters="supervisor=1",
+    )
+    script = PART.guest_script(PART.PROGRAMS, 1, "measured", GO_ON)
+    try:
+        argv = modes.guest_argv(programs.unpacked(progress), script)
+        result = lab.run(modes.guest_config(config), argv, sink=sink, progress=progress)
+        boot.log = result.kernel_log
+        if result.status:
+            boot.error = result.stderr.decode(errors="replace")
+    except lab.LabError as error:
+        boot.log, boot.error = error.kernel_log, str(error)
+    except TraplessError as error:
+        boot.error = str(error)
+    return boot
+
+
+@pytest.fixture
+def boot(kernel: str, pytestconfig: pytest.Config) -> Boot:
+    """The boot of a kernel; the first test of a kernel waits for it."""
+    if kernel not in BOOTS:
+        with shown_progress(pytestconfig) as progress:
+            BOOTS[kernel] = run(kernel, progress)
+            progress.done()
+    return BOOTS[kernel]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_program_does_the_same_in_supervisor_mode(
+    kernel: str, name: str, boot: Boot, record_property: Callable[[str, object], None]
+) -> None:
+    rows = boot.rows.get(name)
+    assert rows is not None, f"the VM did not come to it: {boot.error}"
+    faults = [row for row in rows if {"failure", "ended", "skipped"} & row.keys()]
+    assert not faults
+    assert [row for row in rows if "check" in row]
+    found = modes.found(rows, "ns")[name]
+    assert found.trap and found.supervisor and found.calls
+    for calls, demotions in zip(found.calls, found.demotions, strict=True):
+        record_property("share", f"{calls.share:.4f}")
+        assert calls.share >= PART.SHARE_MIN, (calls, demotions)
+
+
+def test_the_kernels_log_is_clean(kernel: str, boot: Boot) -> None:
+    assert not boot.error
+    assert not lab.splats(boot.log)
