@@ -25,7 +25,7 @@ struct tlk_mark;
 #define TLK_STACK_AREAS 4
 
 struct tlk_supervisor_stack {
-	u64 entry_stack;	/* top of the stack that the TSS names for arrivals from user mode */
+	u64 entry_stack;	/* top of the stack for arrivals from user mode (TSS, sp0) */
 	u64 *ist;		/* the TSS slot that points into areas[] */
 	u64 spill[3][2];	/* two registers each of #DB, NMI and #MC */
 	u64 demotions[TL_DEMOTIONS];

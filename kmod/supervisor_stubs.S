@@ -83,14 +83,19 @@ SYM_CODE_END(tlk_supervisor_stubs)
 .endm
 
 /*
- * Is the interrupted code user code, at whatever level? Goes to \user, with rcx its address, or
- * falls through for kernel code. The two instructions that end a return in supervisor mode are
+ * Is the interrupted code user code, at whatever level? Goes to \user or falls through for kernel
+ * code. That is at the canonical negative addresses; a jump to one that is not canonical faults
+ * with that address, and is user code's. The two instructions that end a return in supervisor mode are
  * completed here, and the vsyscall page is user code with a kernel's address.
  */
+#define KERNEL_ADDRESS_SHIFT 47
+
 .macro CLASSIFY user
 	movq	F_IP(%rsp), %rcx
-	testq	%rcx, %rcx
-	jns	\user
+	movq	%rcx, %rdx
+	sarq	$KERNEL_ADDRESS_SHIFT, %rdx
+	incq	%rdx
+	jnz	\user
 	cmpq	$tlk_supervisor_return_jump, %rcx
 	je	1f
 	cmpq	$tlk_supervisor_return_sp, %rcx
@@ -259,15 +264,16 @@ SYM_CODE_START(\name)
 	testb	$3, P_CS(%rsp)
 	jnz	9f
 	movq	P_IP(%rsp), %rcx
-	testq	%rcx, %rcx
-	js	1f
+	sarq	$KERNEL_ADDRESS_SHIFT, %rcx
+	incq	%rcx
+	jz	1f
 	movq	$__USER_CS, P_CS(%rsp)
 	movq	$__USER_DS, P_SS(%rsp)
 	orq	$X86_EFLAGS_IF, P_FLAGS(%rsp)
 	andq	$~X86_EFLAGS_AC, P_FLAGS(%rsp)
 	incq	STACK_demotions + 8 * \cause(%rax)
 	jmp	9f
-1:	/* In a stub that still needs its area? */
+1:	movq	P_IP(%rsp), %rcx		/* in a stub that still needs its area? */
 	cmpq	$tlk_supervisor_stubs, %rcx
 	jb	9f
 	cmpq	$stub_with_error_freed, %rcx

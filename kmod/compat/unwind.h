@@ -25,7 +25,7 @@
 /* The stack pointer is `bytes` below what the processor pushed. */
 #define TLK_UNWIND_HINT_IRET(bytes) UNWIND_HINT_IRET_REGS offset=bytes
 
-/* An address that is taken, but to be compared with, or for MSR_LSTAR, which needs no ENDBR here. */
+/* An address that is taken to be compared with, or for MSR_LSTAR, which needs no ENDBR here. */
 #define TLK_ANNOTATE_NOENDBR ANNOTATE_NOENDBR
 
 #endif /* TLK_COMPAT_UNWIND_H */
