@@ -61,7 +61,7 @@ export GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b GIT_COMMITTER_DATE=@10000000
 export GIT_CONFIG_COUNT=2 GIT_CONFIG_KEY_0=gc.auto GIT_CONFIG_VALUE_0=0
 export GIT_CONFIG_KEY_1=init.defaultBranch GIT_CONFIG_VALUE_1=main
 rm -rf /tmp/repository; git init -q /tmp/repository; cd /tmp/repository
-cp -r {TREE}/json {TREE}/email {TREE}/asyncio .
+cp -a {TREE}/json {TREE}/email {TREE}/asyncio .
 git add .; git commit -q -m one
 sed -i s/import/export/ json/*.py; git rm -q -r email
 git commit -q -a -m two

@@ -2,8 +2,9 @@
 /*
  * command.c - a command from its start to its end, in user and in supervisor mode by turns.
  *
- * The first run is in user mode, warms the caches and gives the output that all others must give,
- * too. What a run costs is the processor time of the command and of all processes it waited for,
+ * The first two runs are in user mode and warm the caches (the kernel moves a file's page to
+ * another list when it is read a second time); the very first gives the output that all others must
+ * give, too. What a run costs is the processor time of the command and of all processes it waited for,
  * as the scheduler tells it: sleeping costs nothing.
  */
 #include <errno.h>
@@ -54,6 +55,7 @@ void command_run(const struct job *job)
 	once(job, TL_MODE_USER);
 	if (rename(run_output(job, GOT), run_output(job, EXPECTED)))
 		measure_fail("cannot keep the output of %s: %s", job->call, strerror(errno));
+	once(job, TL_MODE_USER);
 	for (unsigned int repeat = 0; repeat < job->repeats; repeat++) {
 		run_print_cost(job, TL_MODE_USER, once(job, TL_MODE_USER), 1, repeat);
 		bytes = run_compare(job, "user");

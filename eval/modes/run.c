@@ -37,7 +37,7 @@ static void __attribute__((noreturn)) become(const struct job *job, char *const 
 					     enum tl_mode mode, const char *output)
 {
 	int in = open(job->input, O_RDONLY);
-	int out = open(output, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+	int out = open(output, O_WRONLY | O_CREAT | O_EXCL, 0644);
 
 	if (in < 0 || out < 0 || dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
 	    dup2(out, STDERR_FILENO) < 0)
@@ -57,6 +57,7 @@ pid_t run_start(const struct job *job, char *const *argv, enum tl_mode mode, enu
 	pid_t pid;
 
 	fflush(stdout);
+	unlink(name); /* here: freeing what is in it shall not be at the command's cost */
 	pid = fork();
 	if (pid < 0)
 		measure_fail("cannot fork: %s", strerror(errno));

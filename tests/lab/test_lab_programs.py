@@ -27,7 +27,7 @@ PART = experiments.load_module(experiments.eval_dir() / "mode-switch" / "program
 NAMES = [program.name for program in PART.PROGRAMS]
 TIMEOUT_S = 1800.0
 DEBUG_FACTOR = 4  # a KASAN and lockdep kernel is that much slower
-GO_ON = "echo '{\"ended\": \"badly\"}'"
+GO_ON = 'echo \'{"ended": "badly"}\''
 
 
 @dataclass
