@@ -21,10 +21,17 @@
 #define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
 
 /*
- * Descriptor of the device, or -1. Threads replace it by compare-and-exchange only, so that of two
- * that open it at a time one closes its own again. It publishes no memory: relaxed.
+ * The descriptor plus 1 (0: none yet) in the lower half; the upper half counts how often it was
+ * replaced, since a new one often has the number of one that was closed. Threads replace it by
+ * compare-and-exchange only, so that of two that open it at a time one closes its own again. It
+ * publishes no memory: relaxed.
  */
-static int device = -1;
+static uint64_t device;
+
+static int device_number(uint64_t value)
+{
+	return (int)(uint32_t)value - 1;
+}
 
 /* Opens the device of a module that knows supervisor mode. */
 static int device_open(void)
@@ -46,30 +53,33 @@ static int device_open(void)
 }
 
 /* A descriptor in place of `stale`: one opened now, unless another thread has been quicker. */
-static int device_replace(int stale)
+static int device_replace(uint64_t stale)
 {
+	uint64_t next;
 	int fd = device_open();
 
 	if (fd < 0)
 		return fd;
-	if (__atomic_compare_exchange_n(&device, &stale, fd, false, __ATOMIC_RELAXED,
+	next = ((stale >> 32) + 1) << 32 | (uint32_t)(fd + 1);
+	if (__atomic_compare_exchange_n(&device, &stale, next, false, __ATOMIC_RELAXED,
 					__ATOMIC_RELAXED))
 		return fd;
 	close(fd);
-	return stale; /* the quicker one's */
+	return device_number(stale); /* the quicker one's */
 }
 
 /* An ioctl on the kept descriptor; on a new one where that is no longer the device's. */
 static int device_call(unsigned long request, void *argument)
 {
-	int fd = __atomic_load_n(&device, __ATOMIC_RELAXED), result;
+	uint64_t kept = __atomic_load_n(&device, __ATOMIC_RELAXED);
+	int fd = device_number(kept), result;
 
 	if (fd >= 0) {
 		result = tl_device_ioctl(fd, request, argument);
 		if (result != -EBADF && result != -ENOTTY)
 			return result;
 	}
-	fd = device_replace(fd);
+	fd = device_replace(kept);
 	return fd < 0 ? fd : tl_device_ioctl(fd, request, argument);
 }
 
