@@ -3,9 +3,9 @@
  * command.c - a command from its start to its end, in user and in supervisor mode by turns.
  *
  * The first two runs are in user mode and warm the caches (the kernel moves a file's page to
- * another list when it is read a second time); the very first gives the output that all others must
- * give, too. What a run costs is the processor time of the command and of all processes it waited for,
- * as the scheduler tells it: sleeping costs nothing.
+ * another list when it is read a second time); the very first gives the output that all others
+ * must give, too. What a run costs is the processor time of the command and of all processes it
+ * waited for, as the scheduler tells it: sleeping costs nothing.
  */
 #include <errno.h>
 #include <inttypes.h>
