@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * loops.c - see loops.h. Reads and writes go through a file of as many pages as a run makes calls,
- * all of them cached; sbrk moves the break within a page, there and back.
+ * loops.c - see loops.h. Reads and writes go through files of as many pages as a run makes calls,
+ * all of them cached; sbrk moves the break within a page, there and back. What is read is never
+ * written again: a file's times decide what the kernel does about them at each read.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +35,7 @@ struct request {
 };
 
 static struct {
-	int file;
+	int source, target;	/* files: read, and written */
 	pid_t pid;
 	uintptr_t brk;	/* where the break is before and after each run */
 	struct request request;	/* of the run that comes next */
@@ -68,19 +69,28 @@ static void fill(uint64_t offset)
 		fixture.buffer[i] = pattern(offset + i);
 }
 
-void loop_prepare(const char *directory)
+static int create_pages(const char *directory, const char *name)
 {
 	char path[128];
+	int file;
 
-	snprintf(path, sizeof(path), "%s/mode-switch", directory);
-	fixture.file = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	if (fixture.file < 0)
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	file = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (file < 0)
 		measure_fail("open %s: %s", path, strerror(errno));
 	for (uint64_t page = 0; page < CALLS_A_RUN_PAGES; page++) {
 		fill(page * PAGE);
-		if (write(fixture.file, fixture.buffer, PAGE) != PAGE)
+		if (write(file, fixture.buffer, PAGE) != PAGE)
 			measure_fail("write %s: %s", path, strerror(errno));
 	}
+	return file;
+}
+
+void loop_prepare(const char *directory)
+{
+	fixture.source = create_pages(directory, "source");
+	fixture.target = create_pages(directory, "target");
+	measure_await_tick();	/* its first reading shall be later than its writing */
 	fixture.pid = getpid();
 	/* In the middle of a page: one bit tells the two places of the break, and no page goes. */
 	fixture.brk = ((uintptr_t)sbrk(0) / PAGE + 1) * PAGE + PAGE / 2;
@@ -90,7 +100,8 @@ void loop_prepare(const char *directory)
 
 static struct request request_of(enum call call)
 {
-	uint64_t file = (uint64_t)fixture.file, buffer = (uintptr_t)fixture.buffer;
+	uint64_t source = (uint64_t)fixture.source, target = (uint64_t)fixture.target;
+	uint64_t buffer = (uintptr_t)fixture.buffer;
 
 	switch (call) {
 	case NOSYS:
@@ -103,13 +114,13 @@ static struct request request_of(enum call call)
 		return (struct request){ .nr = SYS_brk, .a0 = fixture.brk,
 					 .expected = fixture.brk, .toggle = BREAK_STEP };
 	case READ:
-		return (struct request){ SYS_read, file, buffer, PAGE, PAGE, 0 };
+		return (struct request){ SYS_read, source, buffer, PAGE, PAGE, 0 };
 	case WRITE:
-		return (struct request){ SYS_write, file, buffer, PAGE, PAGE, 0 };
+		return (struct request){ SYS_write, target, buffer, PAGE, PAGE, 0 };
 	case READ1:
-		return (struct request){ SYS_read, file, buffer, 1, 1, 0 };
+		return (struct request){ SYS_read, source, buffer, 1, 1, 0 };
 	case WRITE1:
-		return (struct request){ SYS_write, file, buffer, 1, 1, 0 };
+		return (struct request){ SYS_write, target, buffer, 1, 1, 0 };
 	default:
 		return (struct request){ 0 };
 	}
@@ -183,16 +194,16 @@ static void run_library(struct loop *loop)
 			     (uintptr_t)sbrk(i & 1 ? -BREAK_STEP : BREAK_STEP));
 		break;
 	case READ:
-		LIBRARY_LOOP(PAGE, read(fixture.file, fixture.buffer, PAGE));
+		LIBRARY_LOOP(PAGE, read(fixture.source, fixture.buffer, PAGE));
 		break;
 	case WRITE:
-		LIBRARY_LOOP(PAGE, write(fixture.file, fixture.buffer, PAGE));
+		LIBRARY_LOOP(PAGE, write(fixture.target, fixture.buffer, PAGE));
 		break;
 	case READ1:
-		LIBRARY_LOOP(1, read(fixture.file, fixture.buffer, 1));
+		LIBRARY_LOOP(1, read(fixture.source, fixture.buffer, 1));
 		break;
 	case WRITE1:
-		LIBRARY_LOOP(1, write(fixture.file, fixture.buffer, 1));
+		LIBRARY_LOOP(1, write(fixture.target, fixture.buffer, 1));
 		break;
 	default:
 		LIBRARY_LOOP(0, no_call());
@@ -206,7 +217,7 @@ static void run_library(struct loop *loop)
 void loop_begin(struct loop *loop)
 {
 	fixture.request = request_of(loop->call);
-	if (lseek(fixture.file, 0, SEEK_SET))
+	if (lseek(fixture.source, 0, SEEK_SET) || lseek(fixture.target, 0, SEEK_SET))
 		measure_fail("lseek: %s", strerror(errno));
 	if (loop->call == WRITE || loop->call == WRITE1)
 		fill(PAGE);	/* not what the first page held */
@@ -232,7 +243,7 @@ static void check_bytes(const struct loop *loop, const char *mechanism)
 	bool wrote = loop->call == WRITE || loop->call == WRITE1;
 	uint8_t found[PAGE];
 
-	if (wrote && pread(fixture.file, found, size, (off_t)last) != (ssize_t)size)
+	if (wrote && pread(fixture.target, found, size, (off_t)last) != (ssize_t)size)
 		measure_fail("pread: %s", strerror(errno));
 	for (uint64_t i = 0; i < size; i++) {
 		uint8_t byte = wrote ? found[i] : fixture.buffer[i];
@@ -246,7 +257,7 @@ static void check_bytes(const struct loop *loop, const char *mechanism)
 		return;
 	for (uint64_t offset = 0; offset < loop->count * size; offset += PAGE) {
 		fill(offset);
-		if (pwrite(fixture.file, fixture.buffer, PAGE, (off_t)offset) != PAGE)
+		if (pwrite(fixture.target, fixture.buffer, PAGE, (off_t)offset) != PAGE)
 			measure_fail("pwrite: %s", strerror(errno));
 	}
 }
