@@ -146,6 +146,7 @@ void tlk_supervisor_cpu_arm(struct tlk_mark *mark)
 		disarm(cpu);
 		return;
 	}
+	cpu->kernel = 0;	/* what came through a forgotten LSTAR is nobody's */
 	cpu->mark = mark;
 	cpu->frame = task_pt_regs(current);
 	cpu->thread = current;

@@ -35,7 +35,7 @@ struct tlk_process {
 	enum tl_mode mode;			/* wanted */
 	u32 flags;
 	s32 resident;
-	bool locking;				/* a thread has taken on to lock the memory */
+	bool locking;				/* a thread has locked the memory, or is at it */
 	u64 switches;
 	struct list_head marks;
 	struct tlk_counts past;			/* of marks that are gone */
@@ -136,6 +136,17 @@ void tlk_mark_free(struct tlk_mark *mark)
 	spin_unlock(&lock);
 }
 
+static bool wants_residency(const struct tlk_process *process)
+{
+	return process->mode == TL_MODE_SUPERVISOR && process->flags & TL_SWITCH_RESIDENT;
+}
+
+/* Under the lock. A thread that is past its last work frees what it has at its exit. */
+static void mark_queue(struct tlk_mark *mark, struct task_struct *thread)
+{
+	mark->queued = !tlk_task_work_notify(thread, &mark->work);
+}
+
 /* Ask one thread to become what its process is to be. Under the lock. */
 static int thread_ask(struct tlk_process *process, struct task_struct *thread, bool on)
 {
@@ -145,14 +156,12 @@ static int thread_ask(struct tlk_process *process, struct task_struct *thread, b
 		mark = mark_create(process, thread);
 	if (!mark)
 		return on ? -ENOMEM : 0;
-	if (mark->queued || mark->attached == on)
+	if (mark->queued ||
+	    (mark->attached == on && process->locking == wants_residency(process)))
 		return 0;
-	mark->queued = true;
-	if (tlk_task_work_notify(thread, &mark->work)) {
-		mark->queued = false;	/* it is past its last work: its exit frees what it has */
-		if (!mark->attached)
-			mark_destroy(mark);
-	}
+	mark_queue(mark, thread);
+	if (!mark->queued && !mark->attached)
+		mark_destroy(mark);
 	return 0;
 }
 
@@ -193,25 +202,21 @@ int tlk_process_switch(struct task_struct *leader, enum tl_mode mode, u32 flags)
 }
 
 /*
- * Lock the memory of the current process, as mlockall(2) of its own would, or unlock it. One thread
- * does it. What mlockall() answers is kept for tl_process.resident.
+ * Lock the memory of the current process, as mlockall(2) of its own would, or unlock it. The first
+ * thread to come does it. What mlockall() answers is kept for tl_process.resident.
  */
-static void residency_follow(struct tlk_mark *mark, bool on)
+static void residency_follow(struct tlk_process *process)
 {
-	struct tlk_process *process = mark->process;
 	struct pt_regs call = { .di = MCL_CURRENT | MCL_FUTURE };
 	bool lock_it, unlock_it;
 	long result;
 
 	spin_lock(&lock);
-	lock_it = on && process->flags & TL_SWITCH_RESIDENT && !process->locking;
-	unlock_it = !on && process->resident == 1;
-	if (lock_it)
-		process->locking = true;
-	if (unlock_it) {
+	lock_it = wants_residency(process) && !process->locking;
+	unlock_it = !wants_residency(process) && process->resident == 1;
+	process->locking = wants_residency(process);
+	if (unlock_it)
 		process->resident = 0;
-		process->locking = false;
-	}
 	spin_unlock(&lock);
 
 	if (lock_it) {
@@ -242,7 +247,7 @@ void tlk_process_work(struct callback_head *head)
 	else if (!on && was)
 		tlk_mark_detach(mark);
 	if (!exiting)
-		residency_follow(mark, on);
+		residency_follow(mark->process);
 	if (on)
 		return;
 
@@ -281,6 +286,8 @@ void tlk_process_forked(struct task_struct *child)
 	if (mark) {
 		mark->attached = true;
 		tlk_mark_attach_child(mark, child);
+		if (wants_residency(process) && !process->locking)
+			mark_queue(mark, child);
 	} else if (list_empty(&process->marks)) {
 		process_destroy(process);
 	}
@@ -302,11 +309,8 @@ void tlk_process_executed(struct tlk_mark *mark, bool may_stay)
 		/* The new program's memory is not locked yet. */
 		process->locking = false;
 		process->resident = 0;
-		if (mark && process->flags & TL_SWITCH_RESIDENT && !mark->queued) {
-			mark->queued = true;
-			if (tlk_task_work_notify(current, &mark->work))
-				mark->queued = false;
-		}
+		if (mark && wants_residency(process) && !mark->queued)
+			mark_queue(mark, current);
 		goto out;
 	}
 	process->mode = TL_MODE_USER;
@@ -384,7 +388,8 @@ u32 tlk_processes_list(struct tl_process *entries, u32 count)
 	u32 total = 0;
 
 	memset(entries, 0, count * sizeof(*entries));
-	on_each_cpu(count_now, NULL, 1);
+	if (tlk_processes_count())
+		on_each_cpu(count_now, NULL, 1);
 	spin_lock(&lock);
 	hash_for_each(table, bucket, process, node) {
 		pid_t pid = pid_nr_ns(process->pid, namespace);

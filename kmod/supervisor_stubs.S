@@ -85,8 +85,8 @@ SYM_CODE_END(tlk_supervisor_stubs)
 /*
  * Is the interrupted code user code, at whatever level? Goes to \user or falls through for kernel
  * code. That is at the canonical negative addresses; a jump to one that is not canonical faults
- * with that address, and is user code's. The two instructions that end a return in supervisor mode are
- * completed here, and the vsyscall page is user code with a kernel's address.
+ * with that address, and is user code's. The two instructions that end a return in supervisor mode
+ * are completed here, and the vsyscall page is user code with a kernel's address.
  */
 #define KERNEL_ADDRESS_SHIFT 47
 
