@@ -172,7 +172,7 @@ _ROWS = (
         Refusal.KERNEL_THREAD,
         "a kernel thread",
         "it is a kernel thread, or about to exit",
-        "a kernel thread is in supervisor mode already",
+        "there is nothing to switch: kernel threads are in supervisor mode already",
     ),
     Row(
         Refusal.VCPU,
