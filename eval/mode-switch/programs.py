@@ -9,6 +9,7 @@ them over trapless/measure/modes.py's.
 from __future__ import annotations
 
 import shlex
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -272,7 +273,8 @@ PACKAGE_OF = {
 
 
 def metric(values: Sequence[float], unit: str) -> Metric:
-    return Metric(min(values), unit, "counted", len(values), max(values) - min(values))
+    spread = max(values) - min(values)
+    return Metric(statistics.median(values), unit, "counted", len(values), spread)
 
 
 def analyse(raw: Raw) -> Findings:
@@ -284,13 +286,23 @@ def analyse(raw: Raw) -> Findings:
         metrics[f"{name}.supervisor.total.instructions"] = metric(found.supervisor, "instructions")
         shares = [calls.share for calls in found.calls]
         metrics[f"{name}.supervisor.share.ratio"] = metric(shares, "ratio")
-        metrics[f"{name}.supervisor.saved.ratio"] = metric([saved(found)], "ratio")
+        metrics[f"{name}.supervisor.saved.ratio"] = saved(found)
     return Findings(metrics)
 
 
-def saved(found: Found) -> float:
-    """Of the instructions in user mode, how many supervisor mode saves."""
-    return 1 - min(found.supervisor) / min(found.trap)
+def saved(found: Found) -> Metric:
+    """Of the instructions by traps, the part that supervisor mode saves.
+
+    The spread is what the difference could be wrong by: those of both modes together.
+    """
+    trap, supervisor = metric(found.trap, "instructions"), metric(found.supervisor, "instructions")
+    return Metric(
+        value=1 - supervisor.value / trap.value,
+        unit="ratio",
+        kind="counted",
+        n=len(found.supervisor),
+        spread=(trap.spread + supervisor.spread) / trap.value,
+    )
 
 
 def figures(raw: Raw) -> tuple[Figure | Table, ...]:
@@ -322,28 +334,30 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
             "the emulator's instruction count is instructions, user space and kernel; from fork "
             "to exit, and for servers per request. User and supervisor mode by turns in one boot; "
             "every run printed the same, every reply of a server was the same, also while it was "
-            "switched back and forth. Calls and their share are the module's counts. A stock "
-            "kernel zeroes fresh memory, which the emulator counts as up to 4096 instructions a "
-            "page: it makes the saved share smaller than it is in time.",
+            "switched back and forth. Calls and their share are the module's counts. Medians; "
+            "threads and garbage collection make runs differ, and what is saved is shown with the "
+            "spread of both modes. A stock kernel zeroes fresh memory, which the emulator counts "
+            "as up to 4096 instructions a page: the saved share is smaller than it is in time.",
             kind="counted",
         ),
     )
 
 
 def table_row(program: Program, found: Found, version: str) -> tuple[str, ...]:
-    calls = found.calls[0]
-    operations = found.operations[0]
-    per_call = (min(found.trap) - min(found.supervisor)) * operations / calls.all
-    unit = "" if operations == 1 else " a request"
+    operations, saving = found.operations[0], saved(found)
+    each = " a request" if operations > 1 else ""
+    calls = statistics.median(calls.all for calls in found.calls) / operations
+    trap, supervisor = statistics.median(found.trap), statistics.median(found.supervisor)
+    clear = saving.value > saving.spread
     return (
         f"{program.name} {version}".strip(),
         program.what,
-        f"{calls.all / operations:,.{0 if operations == 1 else 2}f}{unit}",
+        f"{calls:,.{2 if each else 0}f}{each}",
         f"{min(calls.share for calls in found.calls):.2%}",
-        amount(min(found.trap)) + unit,
-        amount(min(found.supervisor)) + unit,
-        f"{saved(found):.1%}",
-        f"{per_call:.0f}",
+        amount(trap) + each,
+        amount(supervisor) + each,
+        f"{saving.value:.2%} ± {saving.spread:.2%}",
+        f"{(trap - supervisor) / calls:.0f}" if clear else "below the spread",
     )
 
 

@@ -15,7 +15,6 @@
 
 #include "run.h"
 
-#define FOLDER "/tmp"
 #define DIFFERENCE_SHOWN 60	/* bytes of output that are shown from where it differs */
 
 static const char *const mechanisms[] = {
@@ -27,9 +26,10 @@ const char *run_output(const struct job *job, enum output which)
 {
 	static const char *const ends[OUTPUTS] = { "expected", "got", "server" };
 	static char names[OUTPUTS][256];
+	const char *folder = getenv("TMPDIR");
 
-	snprintf(names[which], sizeof(names[which]), FOLDER "/modes-%s.%s", job->call,
-		 ends[which]);
+	snprintf(names[which], sizeof(names[which]), "%s/modes-%s.%s", folder ? folder : "/tmp",
+		 job->call, ends[which]);
 	return names[which];
 }
 
