@@ -9,6 +9,7 @@
  */
 #include <linux/linkage.h>
 #include <asm/asm.h>
+#include <asm/frame.h>
 #include <asm/nospec-branch.h>
 #include <asm/percpu.h>
 #include <asm/processor-flags.h>
@@ -19,6 +20,20 @@
 #include "supervisor_leave.h"
 
 #define CPU(field) PER_CPU_VAR(tlk_supervisor_cpu + CPU_##field)
+
+/*
+ * Kernels that unwind by frame pointers want to find a mark of this frame in rbp; others leave the
+ * caller's there.
+ */
+#ifdef CONFIG_FRAME_POINTER
+#define ENTER_FRAME	movq %rbp, REGS_bp(%rsp); ENCODE_FRAME_POINTER
+#define LEAVE_FRAME	movq REGS_bp(%rsp), %rbp
+#define STORE_BP
+#else
+#define ENTER_FRAME
+#define LEAVE_FRAME
+#define STORE_BP	movq %rbp, REGS_bp(%rsp)
+#endif
 
 	.text
 
@@ -62,6 +77,7 @@ SYM_CODE_START(tlk_supervisor_call)
 	movq	CPU(user_sp), %rcx
 	movq	%rcx, REGS_sp(%rsp)
 	movq	%rsp, %rdi
+	ENTER_FRAME
 	sti
 	ANNOTATE_RETPOLINE_SAFE
 	call	*tlk_supervisor_calls(,%rax,8)
@@ -72,6 +88,7 @@ SYM_CODE_START(tlk_supervisor_call)
 	incq	CPU(direct)
 
 .Lreturn:
+	LEAVE_FRAME
 	movq	REGS_r8(%rsp), %r8
 	movq	REGS_r9(%rsp), %r9
 	movq	REGS_r10(%rsp), %r10
@@ -112,7 +129,7 @@ SYM_INNER_LABEL(tlk_supervisor_return_jump, SYM_L_GLOBAL)
 	TLK_UNWIND_HINT_FRAME
 	movq	%rax, REGS_ax(%rsp)
 	movq	%rbx, REGS_bx(%rsp)
-	movq	%rbp, REGS_bp(%rsp)
+	STORE_BP
 	movq	%r12, REGS_r12(%rsp)
 	movq	%r13, REGS_r13(%rsp)
 	movq	%r14, REGS_r14(%rsp)
@@ -165,6 +182,7 @@ SYM_CODE_START(tlk_supervisor_hand_over)
 	movq	REGS_orig_ax(%rsp), %rax
 	movq	REGS_ip(%rsp), %rcx
 	movq	REGS_flags(%rsp), %r11
+	LEAVE_FRAME
 	movq	REGS_sp(%rsp), %rsp
 	TLK_UNWIND_HINT_NONE
 	swapgs
