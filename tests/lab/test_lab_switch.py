@@ -22,7 +22,7 @@ INSIDE_S = 400
 SUMMARY = re.compile(r"trapless: ([\d.]+)% of ([\d,]+) system calls ended in supervisor mode; .*\n")
 
 
-def run_inside(kernel, name, append="", parameters="supervisor=1"):
+def run_inside(kernel, name, append="", parameters="supervisor=1", expected=""):
     """Run tests/lab/inside/NAME by pytest in a guest; what it printed, after it has passed."""
     config = lab.LabConfig(
         kernel=kernel,
@@ -30,7 +30,7 @@ def run_inside(kernel, name, append="", parameters="supervisor=1"):
         module_parameters=parameters,
         append=append,
         timeout_s=INSIDE_S,
-        env=(("PYTHONDONTWRITEBYTECODE", "1"),),
+        env=(("PYTHONDONTWRITEBYTECODE", "1"), ("EXPECTED", expected)),
     )
     options = ("-q", "-p", "no:cacheprovider", "--tb=short")
     argv = [sys.executable, "-m", "pytest", *options, f"{ROOT}/tests/lab/inside/{name}"]
@@ -45,6 +45,18 @@ def run_inside(kernel, name, append="", parameters="supervisor=1"):
 @pytest.mark.parametrize("name", ["commands.py", "refusals.py"])
 def test_inside_a_guest(kernel, name):
     assert " passed" in run_inside(kernel, name)
+
+
+@pytest.mark.timeout(2 * INSIDE_S)
+@pytest.mark.parametrize(
+    ("append", "parameters", "expected"),
+    [
+        ("", "", "parameter"),
+        ("pti=on nohz_full=1", "supervisor=1", "pti,context"),
+    ],
+)
+def test_a_machine_that_refuses(kernel, append, parameters, expected):
+    assert " passed" in run_inside(kernel, "machine.py", append, parameters, expected)
 
 
 # ---- run --lab ----------------------------------------------------------------------------------
