@@ -64,13 +64,11 @@ static struct tl_processes list(int fd, struct tl_process *entries)
 	return request;
 }
 
-void mode_counts(int fd, pid_t pid, struct tl_process *counts)
+static void find(int fd, pid_t pid, struct tl_process *counts)
 {
 	struct tl_process entries[PROCESSES_MAX];
 	struct tl_processes found = list(fd, entries);
 
-	if (!pid)
-		pid = getpid();
 	for (unsigned int i = 0; i < found.count; i++) {
 		if (entries[i].pid == pid) {
 			*counts = entries[i];
@@ -78,6 +76,16 @@ void mode_counts(int fd, pid_t pid, struct tl_process *counts)
 		}
 	}
 	memset(counts, 0, sizeof(*counts));	/* never switched: nothing was counted */
+}
+
+void mode_counts(int fd, pid_t pid, struct tl_process *counts)
+{
+	find(fd, pid ? pid : getpid(), counts);
+}
+
+void mode_counts_ended(int fd, struct tl_process *counts)
+{
+	find(fd, 0, counts);
 }
 
 unsigned int mode_processes(int fd)

@@ -31,6 +31,7 @@ int mode_open(const char **why);
 /* These end the program where the module does not do it. A pid of 0 is the caller's own. */
 void mode_switch(int fd, pid_t pid, enum tl_mode mode, unsigned int flags);
 void mode_counts(int fd, pid_t pid, struct tl_process *counts);
+void mode_counts_ended(int fd, struct tl_process *counts);	/* of all that have ended */
 unsigned int mode_processes(int fd);	/* that are switched at present */
 
 /* Calls that the module made and that returned in supervisor mode. */

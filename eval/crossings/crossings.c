@@ -8,6 +8,9 @@
  * different runs, so that the probe's own work is in no count of instructions. Nothing is
  * subtracted; a command that does nothing (--call true) shows what is in every count. Timer ticks
  * are in, about one in four million instructions. It owns no command and compares no output.
+ *
+ * With --modes the command runs in each of these modes by turns, in random order; a row for each
+ * then says what the module counted. With --kind measured it is the clock that is read.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +26,7 @@
 #include <unistd.h>
 
 #include "measure.h"
+#include "mode.h"
 #include "probe.h"
 
 #define REPEATS_MAX 1000u
@@ -32,8 +36,16 @@
 #define OTHERS_MIN 150000u
 #define SLEEPS_ALWAYS 2	/* when it stops itself, and when it has exited */
 
+enum mode { TRAP, SUPERVISOR, MODES };
+
+static const char *const mode_names[MODES] = { "trap", "supervisor" };
+
 struct job {
 	const char *call, *mechanism;	/* labels of the rows */
+	const char *modes;		/* to run it in; NULL: in none but the usual */
+	enum measure_kind kind;
+	bool supervisor;		/* the mode of the next run */
+	int module;			/* where modes are asked for */
 	const char *output;		/* standard output goes there */
 	unsigned int repeats;
 	int status;			/* that the command must end with */
@@ -43,10 +55,18 @@ struct job {
 /* The child: everything but exec is done before it stops. */
 static void __attribute__((noreturn)) child(const struct job *job)
 {
-	int out = open(job->output, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+	bool apart = job->modes && strcmp(job->output, "/dev/null");
+	char name[256];
+	int out;
 
+	/* A file for each mode, so that they can be compared. */
+	snprintf(name, sizeof(name), "%s%s%s", job->output, apart ? "." : "",
+		 apart ? job->mechanism : "");
+	out = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0644);
 	if (out < 0 || dup2(out, STDOUT_FILENO) < 0 || close(out))
-		measure_fail("cannot write %s: %s", job->output, strerror(errno));
+		measure_fail("cannot write %s: %s", name, strerror(errno));
+	if (job->supervisor)
+		mode_switch(job->module, 0, TL_MODE_SUPERVISOR, TL_SWITCH_EXEC);
 	kill(getpid(), SIGSTOP);
 	execv(job->argv[0], job->argv);
 	_exit(127);
@@ -100,50 +120,94 @@ static uint64_t finish(const struct job *job, pid_t pid, uint64_t *others)
 
 static void row(const struct job *job, const char *unit, uint64_t value, unsigned int repeat)
 {
-	printf("{\"kind\": \"counted\", \"call\": \"%s\", \"mechanism\": \"%s\", \"unit\": \"%s\", "
+	printf("{\"kind\": \"%s\", \"call\": \"%s\", \"mechanism\": \"%s\", \"unit\": \"%s\", "
 	       "\"value\": %" PRIu64 ", \"n\": 1, \"ops\": 1, \"repeat\": %u}\n",
-	       job->call, job->mechanism, unit, value, repeat);
+	       job->kind == MEASURE_COUNTED ? "counted" : "measured", job->call, job->mechanism,
+	       unit, value, repeat);
 }
 
-static void count_instructions(const struct job *job)
+static void run_instructions(const struct job *job, unsigned int repeat)
 {
-	for (unsigned int i = 0; i < job->repeats; i++) {
-		uint64_t value, others;
-		unsigned int tries = 0;
+	uint64_t value, others;
+	unsigned int tries = 0;
 
-		do {
-			if (tries++ == TRIES_MAX)
-				measure_fail("%s never had the processor to itself", job->argv[0]);
-			value = finish(job, prepare(job), &others);
-		} while (others > value / OTHERS_SHARE + OTHERS_MIN);
-		row(job, "instructions", value, i);
+	do {
+		if (tries++ == TRIES_MAX)
+			measure_fail("%s never had the processor to itself", job->argv[0]);
+		value = finish(job, prepare(job), &others);
+	} while (job->kind == MEASURE_COUNTED && others > value / OTHERS_SHARE + OTHERS_MIN);
+	row(job, measure_unit(job->kind), value, repeat);
+}
+
+static void run_crossings(const struct job *job, unsigned int repeat)
+{
+	pid_t pid = prepare(job);
+	int probe = probe_attach(pid);
+	uint64_t others;
+
+	finish(job, pid, &others);
+	row(job, "crossings", probe_read(probe), repeat);
+}
+
+/* What the module counts while the command runs once more; a run by traps must leave no count. */
+static void run_counts(const struct job *job)
+{
+	struct tl_process before, after;
+	uint64_t stayed, left, others;
+
+	mode_counts_ended(job->module, &before);
+	finish(job, prepare(job), &others);
+	mode_counts_ended(job->module, &after);
+	stayed = mode_calls_stayed(&after) - mode_calls_stayed(&before);
+	left = mode_calls_left(&after) - mode_calls_left(&before);
+	if (job->supervisor ? !stayed : stayed || left)
+		measure_fail("%s by %s: the module counts %" PRIu64 " calls that stayed in "
+			     "supervisor mode and %" PRIu64 " that left it", job->call,
+			     job->mechanism, stayed, left);
+	printf("{\"call\": \"%s\", \"mechanism\": \"%s\", \"stayed\": %" PRIu64 ", "
+	       "\"left\": %" PRIu64 ", \"demotions\": %" PRIu64 "}\n", job->call, job->mechanism,
+	       stayed, left, mode_demotions(&after) - mode_demotions(&before));
+}
+
+/* One repeat: in every mode that was asked for, in random order. */
+static void repeat_once(struct job *job, void (*run)(const struct job *job, unsigned int repeat),
+			unsigned int repeat)
+{
+	unsigned int modes[MODES], count = 0;
+
+	if (!job->modes) {
+		run(job, repeat);
+		return;
 	}
-}
-
-static void count_crossings(const struct job *job)
-{
-	for (unsigned int i = 0; i < job->repeats; i++) {
-		pid_t pid = prepare(job);
-		int probe = probe_attach(pid);
-		uint64_t others;
-
-		finish(job, pid, &others);
-		row(job, "crossings", probe_read(probe), i);
+	for (unsigned int mode = 0; mode < MODES; mode++)
+		if (measure_list_has(job->modes, mode_names[mode]))
+			modes[count++] = mode;
+	measure_shuffle(modes, count);
+	for (unsigned int i = 0; i < count; i++) {
+		job->supervisor = modes[i] == SUPERVISOR;
+		job->mechanism = mode_names[modes[i]];
+		run(job, repeat);
+		if (!repeat && run == run_instructions && job->module >= 0)
+			run_counts(job);
 	}
 }
 
 static struct job parse(int argc, char **argv)
 {
-	enum { CALL = 256, MECHANISM, OUTPUT, REPEATS, STATUS };
+	enum { CALL = 256, MECHANISM, OUTPUT, REPEATS, STATUS, MODE_LIST, KIND };
 	static const struct option longs[] = {
 		{ "call", required_argument, NULL, CALL },
 		{ "mechanism", required_argument, NULL, MECHANISM },
 		{ "output", required_argument, NULL, OUTPUT },
 		{ "repeats", required_argument, NULL, REPEATS },
 		{ "status", required_argument, NULL, STATUS },
+		{ "modes", required_argument, NULL, MODE_LIST },
+		{ "kind", required_argument, NULL, KIND },
 		{ 0 },
 	};
-	struct job job = { .mechanism = "plain", .output = "/dev/null", .repeats = 1 };
+	struct job job = {
+		.mechanism = "plain", .output = "/dev/null", .repeats = 1, .kind = MEASURE_COUNTED,
+	};
 	int option;
 
 	while ((option = getopt_long(argc, argv, "+", longs, NULL)) != -1) {
@@ -164,6 +228,12 @@ static struct job parse(int argc, char **argv)
 		case STATUS:
 			job.status = (int)measure_parse_number("--status", optarg, 255);
 			break;
+		case MODE_LIST:
+			job.modes = optarg;
+			break;
+		case KIND:
+			job.kind = measure_parse_kind(optarg);
+			break;
 		default:
 			exit(2);
 		}
@@ -171,16 +241,27 @@ static struct job parse(int argc, char **argv)
 	job.argv = argv + optind;
 	if (!job.argv[0] || !job.call)
 		measure_fail("usage: crossings --call NAME [--mechanism NAME] [--output FILE] "
-			     "[--repeats N] [--status N] -- /PATH/OF/COMMAND [ARGUMENT]...");
+			     "[--repeats N] [--status N] [--modes trap,supervisor] "
+			     "[--kind counted|measured] -- /PATH/OF/COMMAND [ARGUMENT]...");
 	return job;
 }
 
 int main(int argc, char **argv)
 {
 	struct job job = parse(argc, argv);
+	const char *why = "";
 
-	measure_calibrate(MEASURE_COUNTED);
-	count_instructions(&job);
-	count_crossings(&job);
+	measure_calibrate(job.kind);
+	if (job.modes) {
+		job.module = mode_open(&why);
+		if (job.module < 0) {
+			printf("{\"skipped\": \"supervisor\", \"reason\": \"%s\"}\n", why);
+			job.modes = mode_names[TRAP];
+		}
+	}
+	for (unsigned int i = 0; i < job.repeats; i++)
+		repeat_once(&job, run_instructions, i);
+	for (unsigned int i = 0; i < job.repeats && job.kind == MEASURE_COUNTED; i++)
+		repeat_once(&job, run_crossings, i);
 	return 0;
 }

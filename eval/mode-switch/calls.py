@@ -389,10 +389,9 @@ def call_table(
 
 
 def event_tables(rows: Sequence[Row]) -> tuple[Table, ...]:
-    lines = [
+    lines = tuple(
         (
-            row["events"],
-            row["boot"].removeprefix("calls-"),
+            f"{row['events']}, {'counted' if 'counted' in row['boot'] else 'measured'}",
             f"{row['calls']:,}",
             f"{row['begun_user']:,}",
             f"{row['ended_user']:,}",
@@ -402,32 +401,28 @@ def event_tables(rows: Sequence[Row]) -> tuple[Table, ...]:
         )
         for row in rows
         if "events" in row
-    ]
-    return (
-        (
-            Table(
-                id="events",
-                title="How often getpid changes between user and supervisor mode",
-                columns=(
-                    "mode",
-                    "boot",
-                    "calls",
-                    "begun in user mode",
-                    "ended there",
-                    "demoted",
-                    "interrupts",
-                    "changes a call",
-                ),
-                rows=tuple(lines),
-                caption="One long run with whatever interrupts it. The program reads its "
-                "privilege level before and after each call; demotions are the module's count, "
-                "interrupts the kernel's (of all CPUs, also those that hit kernel code).",
-                kind="counted",
-            ),
-        )
-        if lines
-        else ()
     )
+    if not lines:
+        return ()
+    table = Table(
+        id="events",
+        title="How often getpid changes between user and supervisor mode",
+        columns=(
+            "mode, boot",
+            "calls",
+            "begun in user mode",
+            "ended there",
+            "demoted",
+            "interrupts",
+            "changes a call",
+        ),
+        rows=lines,
+        caption="One long run with whatever interrupts it. The program reads its privilege level "
+        "before and after each call; demotions are the module's count, interrupts the kernel's "
+        "(of all CPUs, also those that hit kernel code).",
+        kind="counted",
+    )
+    return (table,)
 
 
 PART = Part(name="calls", collect=collect, analyse=analyse, figures=figures)

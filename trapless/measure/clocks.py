@@ -27,8 +27,9 @@ class Range:
     low: float
     high: float
 
-    def __str__(self) -> str:
-        return f"{self.low:g}" if self.low == self.high else f"{self.low:g} to {self.high:g}"
+    @property
+    def middle(self) -> float:
+        return (self.low + self.high) / 2
 
 
 @dataclass(frozen=True)
@@ -141,13 +142,18 @@ def estimate(case: Case, cpi: float, work: Counts, references: Mapping[str, Coun
         return Estimate(Range(low, high), supervisor)
     if case.trap is None:
         raise ValueError(f"case {case.id} says nothing about what a trap costs")
-    # A transition is what the published call takes beyond its instructions; may be less than 0.
+    # A transition is what the published call takes beyond its instructions.
     instructions = references[case.call].trap * cpi
     low, high = (
         work.trap * cpi + work.calls * (clocks - instructions)
         for clocks in (case.trap.low, case.trap.high)
     )
     return Estimate(Range(low, high), supervisor)
+
+
+def possible(case: Case, cpi: float, references: Mapping[str, Counts]) -> bool:
+    """Whether a call's instructions alone do not take longer than the whole call was found to."""
+    return case.trap is None or references[case.call].trap * cpi <= case.trap.high
 
 
 def largest_cpi(case: Case, work: Counts, ratio: float) -> float:

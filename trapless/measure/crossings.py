@@ -43,8 +43,10 @@ class Counts:
 Key = tuple[str, str]  # call, mechanism
 
 
-def shell_line(command: Command, repeats: int) -> str:
-    """One line for the guest's shell that counts a command.
+def shell_line(
+    command: Command, repeats: int, modes: Sequence[str] = (), kind: str = "counted"
+) -> str:
+    """One line for the guest's shell that counts a command; with `modes`, in each of them by turns.
 
     >>> shell_line(Command("du", "plain", ("/bin/du", "a b"), env=(("LC_ALL", "C"),)), 3)
     "LC_ALL=C /bin/crossings --call du --mechanism plain --output /dev/null --repeats 3 -- \
@@ -56,6 +58,9 @@ def shell_line(command: Command, repeats: int) -> str:
         "output": command.output,
         "repeats": str(repeats),
     }
+    if modes:
+        options |= {"modes": ",".join(modes), "kind": kind}
+        del options["mechanism"]  # a row carries its mode
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
     settings = [f"{name}={shlex.quote(value)}" for name, value in command.env]
     return " ".join([*settings, shlex.join([GUEST_PROGRAM, *words, "--", *command.argv])])
