@@ -81,14 +81,26 @@ static bool may_return_here(const struct pt_regs *regs)
 	       regs->ip < BIT(47);
 }
 
+/* All exit work is done and interrupts are off. */
+static unsigned int count_return(struct tlk_mark *mark, const struct pt_regs *regs)
+{
+	if (tlk_supervisor_cpu_is_here(current) && may_return_here(regs)) {
+		mark->counts.worked++;
+		return TLK_LEAVE_TO_SUPERVISOR;
+	}
+	mark->counts.left++;
+	return TLK_LEAVE_TO_USER;
+}
+
 /*
  * The call is made; regs->ax has its result. The kernel does its work (signals, rescheduling,
  * task work, the floating-point registers) on a frame like that of any call. If it is still that
  * call's frame afterwards, and this processor is armed, the call returns in supervisor mode.
  *
- * A thread that is switched back in that work is still here: its mark stays until the work is done.
- * Then nothing holds the module, and the second round of exit work returns to the kernel. Until it
- * has left this text it does not sleep, which is what tlk_supervisor_exit() waits for.
+ * A thread that is switched back in that work is still here: its mark stays until the work is done,
+ * or is attached again by a request that came meanwhile. Without it nothing holds the module, and
+ * the last round of exit work returns to the kernel. Until it has left this text it does not sleep,
+ * which is what tlk_supervisor_exit() waits for.
  */
 unsigned int tlk_supervisor_exit_work(struct pt_regs *regs)
 {
@@ -101,23 +113,17 @@ unsigned int tlk_supervisor_exit_work(struct pt_regs *regs)
 	regs->cx = regs->ip;
 	regs->r11 = regs->flags;
 	mark = tlk_mark_current();
-	if (mark) {
+	while (mark) {
 		mark->inside = true;
 		tlk_leave(regs);
 		mark->inside = false;
-		if (likely(!mark->leaving)) {
-			if (tlk_supervisor_cpu_is_here(current) && may_return_here(regs)) {
-				mark->counts.worked++;
-				return TLK_LEAVE_TO_SUPERVISOR;
-			}
-			mark->counts.left++;
-			mark->counts.demotions[TL_DEMOTED_EXIT]++;
-			return TLK_LEAVE_TO_USER;
-		}
+		if (likely(!mark->leaving))
+			return count_return(mark, regs);
 		raw_local_irq_enable();
 		mark->counts.left++;
-		mark->counts.demotions[TL_DEMOTED_EXIT]++;
-		tlk_mark_free(mark);
+		if (tlk_mark_free(mark))
+			break;
+		mark->counts.left--;
 	}
 	if (tlk_leave_wants_interrupts_off())
 		local_irq_disable();

@@ -129,13 +129,6 @@ static void mark_destroy(struct tlk_mark *mark)
 	module_put(THIS_MODULE);
 }
 
-void tlk_mark_free(struct tlk_mark *mark)
-{
-	spin_lock(&lock);
-	mark_destroy(mark);
-	spin_unlock(&lock);
-}
-
 static bool wants_residency(const struct tlk_process *process)
 {
 	return process->mode == TL_MODE_SUPERVISOR && process->flags & TL_SWITCH_RESIDENT;
@@ -248,17 +241,24 @@ void tlk_process_work(struct callback_head *head)
 		tlk_mark_detach(mark);
 	if (!exiting)
 		residency_follow(mark->process);
-	if (on)
-		return;
+	if (!on && mark->inside)
+		mark->leaving = true;
+	else if (!on)
+		tlk_mark_free(mark);
+}
+
+bool tlk_mark_free(struct tlk_mark *mark)
+{
+	bool done;
 
 	spin_lock(&lock);
-	if (mark->queued || mark->attached)
-		;	/* asked again meanwhile: that work goes on from here */
-	else if (mark->inside)
-		mark->leaving = true;
-	else
+	/* Asked again meanwhile? Then the work that is queued goes on with it. */
+	done = !mark->queued && !mark->attached;
+	mark->leaving = false;
+	if (done)
 		mark_destroy(mark);
 	spin_unlock(&lock);
+	return done;
 }
 
 void tlk_process_forked(struct task_struct *child)
@@ -354,6 +354,7 @@ static void entry_fill(struct tl_process *entry, const struct tlk_counts *counts
 	entry->calls_kernel = counts->kernel;
 	for (cause = 0; cause < TL_DEMOTIONS; cause++)
 		entry->demotions[cause] = counts->demotions[cause];
+	entry->demotions[TL_DEMOTED_EXIT] = counts->left;
 }
 
 static void entry_describe(struct tl_process *entry, struct tlk_process *process, pid_t pid)

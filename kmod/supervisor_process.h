@@ -22,8 +22,8 @@ void tlk_process_exited(struct tlk_mark *mark);
 /* The thread acts on what was asked: its own work, at its next return to user mode. */
 void tlk_process_work(struct callback_head *head);
 
-/* Frees a mark of the current thread that is detached and not queued. */
-void tlk_mark_free(struct tlk_mark *mark);
+/* Frees a detached mark of the current thread and returns true, unless its work is queued again. */
+bool tlk_mark_free(struct tlk_mark *mark);
 
 /* Fills in at most `count` entries; returns how many there are. The last one has pid 0: the
  * counts of all that is over. */
