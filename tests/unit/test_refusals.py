@@ -42,6 +42,14 @@ def test_the_library_gives_the_same_reason(row):
     assert library.tl_refusal_text(int(row.code)).decode() == row.reason
 
 
+@pytest.mark.parametrize("row", ROWS)
+def test_the_manual_explains_it(row):
+    manual = (ROOT / "man/trapless.1").read_text().split(".Sh SUPERVISOR MODE")[1]
+    _, _, text = manual.partition(f"\n.It {row.title}\n")
+    said = " ".join(text.partition("\n.")[0].split())
+    assert said == f"{row.reason[0].upper()}{row.reason[1:]}."
+
+
 def test_a_mask_becomes_rows_in_the_order_of_the_interface():
     everything = (1 << abi.REFUSALS_MACHINE) - 1
     rows = refusals.of_mask(everything)
