@@ -215,8 +215,8 @@ void calls_measure(const struct workload *workload)
 }
 
 /*
- * Interrupts of all kinds that all CPUs have taken so far, as the kernel counts them. Without stdio,
- * whose buffers would move the break.
+ * Interrupts of all kinds that all CPUs have taken so far, as the kernel counts them. Without
+ * stdio, whose buffers would move the break.
  */
 static uint64_t interrupts(void)
 {

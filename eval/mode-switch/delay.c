@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * delay.c - after how many of its calls a process changes its mode when another asks for it. The
- * target makes calls without a pause and writes down the privilege level after each; or it sleeps in
- * one. Who asks looks, once the request is made, which call the target had begun by then: those that
- * it begins later and that still end in the old mode are the delay.
+ * target makes calls without a pause and writes down the privilege level after each; or it sleeps
+ * in one. Who asks looks, once the request is made, which call the target had begun by then: those
+ * that it begins later and that still end in the old mode are the delay.
  */
 #include <errno.h>
 #include <signal.h>
@@ -61,14 +61,14 @@ static void await_calls(const struct log *log, uint64_t number)
 		pause_a_while();
 }
 
-/* Anywhere in the target's loop, where it runs beside us; else the timer has stopped it somewhere. */
+/* Anywhere in the target's loop, where it runs beside us; else the timer has stopped it. */
 static void wait_at_random(void)
 {
 	for (volatile uint64_t spin = measure_random() % RANDOM_SPINS; spin; spin--)
 		;
 }
 
-/* Calls begun after the request that still end at the old level; more than looked at is a failure. */
+/* Calls begun after the request that still end at the old level. */
 static unsigned int delay_after(const struct log *log, uint64_t begun, enum tl_mode mode)
 {
 	unsigned int wanted = mode == TL_MODE_SUPERVISOR ? 0 : USER_LEVEL;

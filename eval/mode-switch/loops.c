@@ -25,8 +25,8 @@
 
 static const char *const names[CALLS] = {
 	[EMPTY] = "empty", [NOSYS] = "nosys", [GETPID] = "getpid",
-	[GETPPID] = "getppid", [SBRK] = "sbrk", [READ] = "read", [WRITE] = "write", [READ1] = "read1",
-	[WRITE1] = "write1",
+	[GETPPID] = "getppid", [SBRK] = "sbrk", [READ] = "read", [WRITE] = "write",
+	[READ1] = "read1", [WRITE1] = "write1",
 };
 
 /* Arguments and result of a call. Those of sbrk alternate between two values: `toggle` differs. */
@@ -110,7 +110,7 @@ static struct request request_of(enum call call)
 		return (struct request){ .nr = SYS_getpid, .expected = (uint64_t)fixture.pid };
 	case GETPPID:
 		return (struct request){ .nr = SYS_getppid, .expected = (uint64_t)getppid() };
-	case SBRK:	/* the first call is for the higher place, an even number end at the lower */
+	case SBRK:	/* first to the higher place; an even number of calls end at the lower */
 		return (struct request){ .nr = SYS_brk, .a0 = fixture.brk,
 					 .expected = fixture.brk, .toggle = BREAK_STEP };
 	case READ:

@@ -226,9 +226,9 @@ def tables(found: Mapping[costs.Key, costs.Cost]) -> tuple[Table, ...]:
             rows=rows,
             caption="Estimates, nothing was run there; of published ranges the middle. Trap: what "
             "was published for one call, and what this call executes beyond that one. Supervisor: "
-            "counted instructions times clocks an instruction, as long as the published call does not "
-            "take less than its instructions alone. With page-table isolation on, "
-            "supervisor mode is refused: those lines compare with the same kernel booted without. "
+            "counted instructions times clocks an instruction, as long as the published call does "
+            "not take less than its instructions alone. With page-table isolation on, supervisor "
+            "mode is refused: those lines compare with the same kernel booted without. "
             + sources(),
             kind="modelled",
         ),
