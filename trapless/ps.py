@@ -22,7 +22,7 @@ from rich.text import Text
 from trapless import supervisor
 from trapless.abi import Demotion, Mode
 from trapless.refusals import of_mask
-from trapless.supervisor import Calls, Process
+from trapless.supervisor import Process
 
 ENDED = "(ended)"
 
@@ -120,49 +120,43 @@ def _columns(process: Process) -> tuple[str, ...]:
 
 
 def _table(processes: Sequence[Process]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ("PID", "command", "mode", "threads", "options", "calls", "share"):
-        numeric = title in ("PID", "threads", "calls", "share")
-        table.add_column(title, justify="right" if numeric else "left")
-    table.add_column("by path")
-    table.add_column("demoted by")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("process")
+    for title in ("calls", "share"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for title in ("by path", "demoted by"):
+        table.add_column(title, no_wrap=True)
     for process in processes:
         calls = process.calls
         table.add_row(
-            str(process.pid or ""),
-            Text(process.command if process.pid else ENDED),
-            _mode(process),
-            f"{process.supervisor} of {process.threads}" if process.pid else "",
-            Text("\n".join((*process.options, *_locking(process)))),
+            _about(process),
             f"{calls.total:,}",
             "" if calls.share is None else f"{calls.share:.1%}",
-            _listed(_paths(calls)),
+            _listed(asdict(calls)),
             _listed({_word(cause): count for cause, count in process.demotions.items()}),
         )
     return table
 
 
-def _mode(process: Process) -> Text:
+def _about(process: Process) -> Text:
+    """Who it is, where its threads are, and what was asked for."""
     if not process.pid:
-        return Text("")
+        return Text(ENDED)
+    said = Text(f"{process.pid} {process.command}", style="bold")
     style = "yellow" if process.mode is Mode.SUPERVISOR else ""
-    return Text(process.mode.name.lower(), style=style)
+    said.append(f"\n{process.mode.name.lower()} mode", style=f"not bold {style}")
+    said.append(f", {process.supervisor} of {process.threads} threads", style="not bold")
+    wishes = [*process.options, *_locking(process)]
+    if wishes:
+        said.append(f"\nwith {', '.join(wishes)}", style="not bold")
+    return said
 
 
 def _locking(process: Process) -> tuple[str, ...]:
     """What became of the wish for resident memory, where it is not as wished."""
     if process.resident < 0:
-        return (f"(not locked: {os.strerror(-process.resident)})",)
+        return (f"but not locked: {os.strerror(-process.resident)}",)
     return ()
-
-
-def _paths(calls: Calls) -> dict[str, int]:
-    return {
-        "direct": calls.direct,
-        "after work": calls.worked,
-        "left": calls.left,
-        "kernel": calls.kernel,
-    }
 
 
 def _word(cause: Demotion) -> str:

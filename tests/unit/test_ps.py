@@ -110,9 +110,16 @@ def test_what_never_made_a_call_is_not_among_the_ended():
 
 
 def test_a_terminal_gets_a_table_without_zeros(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "140")
-    text = shown([process(), ENDED], stream=Terminal())
-    for words in ("redis-server", "4 of 5", "99.6%", "12,345 direct", "40 interrupt", "2 exit"):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = shown([process(flags=abi.SWITCH_FLAGS), ENDED], stream=Terminal())
+    for words in (
+        "12 redis-server",
+        "4 of 5 threads",
+        "99.6%",
+        "12,345 direct",
+        "40 interrupt",
+        "2 exit",
+    ):
         assert words in text
     assert "page fault" not in text and ps.ENDED in text
 
