@@ -136,6 +136,7 @@ static inline void enter_user(void)
 /* ---- What the module counts -------------------------------------------------------------- */
 
 #define PROCESSES_MAX 512
+#define PROCESSES_ENDED 0	/* process ID of the last entry: all that ended or went back */
 
 /* Whether the module knows the process; then what it says of it. */
 static inline bool process_find(pid_t pid, struct tl_process *found)

@@ -15,9 +15,9 @@
 
 struct target {
 	volatile uint64_t number;	/* of its last call */
-	volatile uint64_t inside;	/* of its calls, those after which it was in supervisor mode */
-	volatile long watched;		/* changed only by the target, and by nothing else it does */
-	volatile uint32_t end;		/* set by the tracer: go on to the target's checks */
+	volatile uint64_t inside;	/* calls that returned in supervisor mode */
+	volatile long watched;		/* changed once in 64 calls, by the target alone */
+	volatile uint32_t end;		/* set by the tracer */
 };
 
 /* Calls getpid for ever, the number of the call in its first argument, until told to end. */

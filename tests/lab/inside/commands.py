@@ -56,16 +56,19 @@ def test_a_running_process_is_switched_and_back():
 def test_all_threads_of_a_process_are_switched():
     with process(lambda: threads_calling(4)) as pid:
         until(lambda: len(os.listdir(f"/proc/{pid}/task")) == 4)
-        assert trapless("switch", "--supervisor", str(pid)).status == 0
-        until(lambda: listed()[pid]["threads_in_supervisor_mode"] == 4)
-        assert listed()[pid]["threads"] == 4
+        assert trapless("switch", "--supervisor", "--wait", "60", str(pid)).status == 0
+        one = listed()[pid]
+        assert (one["threads_in_supervisor_mode"], one["threads"]) == (4, 4)
+        assert trapless("switch", "--user", "--wait", "60", str(pid)).status == 0
+        assert not listed().get(pid, {}).get("threads_in_supervisor_mode")
 
 
 def test_a_sleeper_changes_when_its_call_returns():
     reading, writing = os.pipe()
     with process(shell(f"read line; {CALLS_FOREVER}"), stdin=reading) as pid:
         time.sleep(0.5)  # it reads now
-        assert trapless("switch", "--supervisor", str(pid)).status == 0
+        done = trapless("switch", "--supervisor", "--wait", "0.5", str(pid))
+        assert done.status == 1 and "1 of 1 threads finished no system call" in done.err
         assert listed()[pid]["threads_in_supervisor_mode"] == 0
         os.write(writing, b"go on\n")
         until(lambda: listed()[pid]["threads_in_supervisor_mode"] == 1)
