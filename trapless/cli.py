@@ -242,9 +242,21 @@ def run(
 @click.option("--children", is_flag=True, help="Processes that it forks start in supervisor mode.")
 @click.option("--exec", "over_exec", is_flag=True, help="It stays there over execve().")
 @click.option("--resident", is_flag=True, help="Lock its memory, as mlockall(2) does.")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="Return when all threads have changed; fail if some have not after this long.",
+)
 @click.argument("pids", nargs=-1, required=True, type=click.IntRange(1), metavar="PID...")
 def switch(
-    mode: str | None, children: bool, over_exec: bool, resident: bool, pids: tuple[int, ...]
+    mode: str | None,
+    children: bool,
+    over_exec: bool,
+    resident: bool,
+    wait_s: float | None,
+    pids: tuple[int, ...],
 ) -> None:
     """Switch running processes to supervisor mode, or back to user mode.
 
@@ -254,7 +266,7 @@ def switch(
     was not switched; the others are.
 
     \b
-    trapless switch --supervisor $(pidof redis-server) && trapless ps
+    trapless switch --supervisor --wait 5 $(pidof redis-server) && trapless ps
     trapless switch --user $(pidof redis-server)
     """
     from trapless import supervisor as part
@@ -264,7 +276,7 @@ def switch(
         raise click.UsageError("say which: --supervisor or --user")
     if mode == "user" and flags:
         raise click.UsageError("--children, --exec and --resident go with --supervisor")
-    part.switch_each(pids, Mode[mode.upper()], flags)
+    part.switch_each(pids, Mode[mode.upper()], flags, wait_s=wait_s)
 
 
 @cli.command(short_help="List switched processes and the way their calls went.")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from trapless.console import TraplessError
 from trapless.refusals import REFUSALS, explain
 
 PROC = Path("/proc")
+POLL_S = 0.02
 ENTRIES_FIRST = 64
 """Processes asked for at first; more are asked for when there are more."""
 
@@ -94,21 +96,53 @@ def switch(pid: int, mode: Mode, flags: int = 0) -> None:
         raise _about_process(error, request)
 
 
-def switch_each(pids: Sequence[int], mode: Mode, flags: int = 0) -> None:
-    """Switch several processes; one error at the end names all that were not."""
+def switch_each(
+    pids: Sequence[int], mode: Mode, flags: int = 0, *, wait_s: float | None = None
+) -> None:
+    """Switch several processes; one error at the end names all that were not.
+
+    With `wait_s`, return when all their threads have changed; that some have not is an error.
+    """
     refusals()  # where no module answers, say so once
     failures: list[str] = []
+    switched: list[int] = []
     for pid in pids:
         try:
             switch(pid, mode, flags)
+            switched.append(pid)
         except RefusedError as error:
             if REFUSALS[error.refusal].of_machine:
                 raise  # it is the same for all
             failures.append(str(error))
         except TraplessError as error:
             failures.append(str(error))
+    if wait_s is not None:
+        failures += [_waiting_for(one, wait_s) for one in _await(switched, mode, wait_s)]
     if failures:
         raise TraplessError("\n".join(failures))
+
+
+def _await(pids: Sequence[int], mode: Mode, limit_s: float) -> list[Process]:
+    """Those of the processes that have threads in the other mode after `limit_s`."""
+    end = time.monotonic() + limit_s
+    while True:
+        late = [one for one in processes() if one.pid in pids and _unchanged(one, mode)]
+        if not late or time.monotonic() >= end:
+            return late
+        time.sleep(POLL_S)
+
+
+def _unchanged(process: Process, mode: Mode) -> int:
+    """How many of its threads are yet to change; one that is back in user mode is not listed."""
+    return process.threads - process.supervisor if mode is Mode.SUPERVISOR else process.supervisor
+
+
+def _waiting_for(process: Process, limit_s: float) -> str:
+    count = _unchanged(process, process.mode)
+    return (
+        f"process {process.pid} ({process.command}): {count} of {process.threads} threads finished "
+        f"no system call within {limit_s:g} s; they change when they do (see trapless ps)"
+    )
 
 
 def refusals(device: str | None = None) -> int:

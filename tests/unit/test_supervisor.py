@@ -155,3 +155,68 @@ def test_without_calls_there_is_no_share():
 def test_the_real_ioctl_reports_errno(tmp_path):
     with (tmp_path / "file").open("w") as file:
         assert supervisor._ioctl(file.fileno(), abi.IOC_SWITCH, abi.Switch()) == errno.ENOTTY
+
+
+class Threads:
+    """A module whose one process has threads that change one by one, each time it is asked."""
+
+    def __init__(self, threads, ready, step):
+        self.threads, self.ready, self.step = threads, ready, step
+        self.mode = Mode.USER
+
+    def answer(self, code, request):
+        if code == abi.IOC_SWITCH:
+            self.mode = Mode(request.mode)
+        elif code == abi.IOC_PROCESSES:
+            entries = (abi.Process * request.count).from_address(request.entries)
+            entries[0].pid, entries[0].comm, entries[0].mode = 9, b"worker", self.mode
+            entries[0].threads, entries[0].supervisor = self.threads, self.ready
+            request.total = request.count = 1
+            self.ready += self.step
+        return 0
+
+
+@pytest.mark.parametrize(("mode", "ready", "step"), [(Mode.SUPERVISOR, 0, 1), (Mode.USER, 4, -1)])
+def test_waiting_ends_when_the_last_thread_has_changed(module, mode, ready, step):
+    threads = Threads(4, ready, step)
+    module.answer = threads.answer
+    supervisor.switch_each([9], mode, wait_s=30)
+    asked = [code for code, _ in module.requests]
+    assert asked.count(abi.IOC_PROCESSES) == 5
+
+
+def test_waiting_in_vain_says_how_many_threads_are_late(module):
+    module.answer = Threads(4, 1, 0).answer
+    with pytest.raises(TraplessError, match=r"9 \(worker\): 3 of 4 threads .* within 0\.1 s"):
+        supervisor.switch_each([9], Mode.SUPERVISOR, wait_s=0.1)
+
+
+def test_without_waiting_nobody_is_listed(module):
+    module.answer = Threads(4, 0, 0).answer
+    supervisor.switch_each([9], Mode.SUPERVISOR)
+    assert abi.IOC_PROCESSES not in [code for code, _ in module.requests]
+
+
+def test_a_reason_of_the_machine_is_said_once_for_all(module):
+    def answer(code, argument):
+        if code != abi.IOC_SWITCH:
+            return 0
+        return refusing(errno.EOPNOTSUPP, Refusal.PTI)(code, argument)
+
+    module.answer = answer
+    with pytest.raises(supervisor.RefusedError):
+        supervisor.switch_each([1, 2, 3], Mode.SUPERVISOR)
+    assert [code for code, _ in module.requests].count(abi.IOC_SWITCH) == 1
+
+
+def test_all_that_fail_are_named_and_others_are_switched(module):
+    def answer(code, request):
+        return errno.ESRCH if code == abi.IOC_SWITCH and request.pid != 4194301 else 0
+
+    module.answer = answer
+    with pytest.raises(TraplessError) as caught:
+        supervisor.switch_each([4194300, 4194301, 4194302], Mode.USER)
+    assert [line.split()[4].rstrip(";") for line in str(caught.value).splitlines()] == [
+        "4194300",
+        "4194302",
+    ]
