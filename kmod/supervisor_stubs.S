@@ -116,8 +116,9 @@ SYM_CODE_END(tlk_supervisor_stubs)
 /*
  * Make the frame one of level 3 and count it. A page fault by protection may be due to SMEP or
  * SMAP: the kernel writes CR4 from a copy of its own now and then (to flush the TLB), and then they
- * are on again. They are taken down here and the kernel finds a fault that is none; a user's access
- * that is allowed is tried again.
+ * are on again. They are taken down here, and the kernel is told of a page that is not there: it
+ * finds it, and what is allowed is tried again. Of a fault by protection it would send a signal
+ * for any read, without a look at the page.
  */
 .macro DEMOTE
 	movq	$__USER_CS, F_CS(%rsp)
@@ -144,6 +145,7 @@ SYM_CODE_END(tlk_supervisor_stubs)
 	jz	3f
 	andq	$~(X86_CR4_SMEP | X86_CR4_SMAP), %rax
 	movq	%rax, %cr4
+	andq	$~PF_PROTECTION, F_ERROR(%rsp)
 3:	incq	STACK_demotions(%rdx,%rcx,8)
 .endm
 
