@@ -66,7 +66,7 @@ static __always_inline void cr4_set(unsigned long value)
 
 static __always_inline void lstar_set(unsigned long address)
 {
-	wrmsr(MSR_LSTAR, (u32)address, (u32)(address >> 32));
+	native_wrmsr(MSR_LSTAR, (u32)address, (u32)(address >> 32));
 }
 
 static unsigned long lstar_get(void)
@@ -87,12 +87,11 @@ static __always_inline bool lstar_is_lent(void)
 #endif
 }
 
-/* Add the processor's counts to those of the thread that is on it. */
+/* Add the processor's counts of calls to those of the thread that is on it. */
 void tlk_supervisor_cpu_count(void)
 {
 	struct tlk_supervisor_cpu *cpu = this_cpu_ptr(&tlk_supervisor_cpu);
 	struct tlk_mark *mark = cpu->mark;
-	int cause;
 
 	if (!mark)
 		return;
@@ -100,10 +99,6 @@ void tlk_supervisor_cpu_count(void)
 	mark->counts.kernel += cpu->kernel;
 	cpu->direct = 0;
 	cpu->kernel = 0;
-	for (cause = 0; cause < TL_DEMOTIONS; cause++) {
-		mark->counts.demotions[cause] += cpu->stack->demotions[cause];
-		cpu->stack->demotions[cause] = 0;
-	}
 }
 
 /* Nobody is here: calls that still come are handed to the kernel with a frame of their own. */
@@ -112,6 +107,7 @@ static void nobody_here(struct tlk_supervisor_cpu *cpu)
 	cpu->thread = &tlk_supervisor_nobody;
 	cpu->frame = &cpu->stack->nobody;
 	cpu->mark = NULL;
+	cpu->stack->demotions = cpu->stack->nowhere;
 }
 
 static void disarm(struct tlk_supervisor_cpu *cpu)
@@ -149,6 +145,7 @@ void tlk_supervisor_cpu_arm(struct tlk_mark *mark)
 	cpu->kernel = 0;	/* what came through a forgotten LSTAR is nobody's */
 	cpu->mark = mark;
 	cpu->frame = task_pt_regs(current);
+	cpu->stack->demotions = mark->counts.demotions;
 	cpu->thread = current;
 	cr4 = cr4_get();
 	if (cr4 & cr4_bits)

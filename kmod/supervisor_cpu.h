@@ -28,7 +28,8 @@ struct tlk_supervisor_stack {
 	u64 entry_stack;	/* top of the stack for arrivals from user mode (TSS, sp0) */
 	u64 *ist;		/* the TSS slot that points into areas[] */
 	u64 spill[3][2];	/* two registers each of #DB, NMI and #MC */
-	u64 demotions[TL_DEMOTIONS];
+	u64 *demotions;		/* TL_DEMOTIONS counts of the thread that is here, or nowhere[] */
+	u64 nowhere[TL_DEMOTIONS];
 	struct pt_regs nobody;	/* frame of tlk_supervisor_cpu while no marked thread is here */
 	u8 areas[TLK_STACK_AREAS][TLK_STACK_AREA_BYTES] __aligned(SZ_4K);
 };

@@ -146,7 +146,8 @@ SYM_CODE_END(tlk_supervisor_stubs)
 	andq	$~(X86_CR4_SMEP | X86_CR4_SMAP), %rax
 	movq	%rax, %cr4
 	andq	$~PF_PROTECTION, F_ERROR(%rsp)
-3:	incq	STACK_demotions(%rdx,%rcx,8)
+3:	movq	STACK_demotions(%rdx), %rdx
+	incq	(%rdx,%rcx,8)
 .endm
 
 /*
@@ -273,7 +274,8 @@ SYM_CODE_START(\name)
 	movq	$__USER_DS, P_SS(%rsp)
 	orq	$X86_EFLAGS_IF, P_FLAGS(%rsp)
 	andq	$~X86_EFLAGS_AC, P_FLAGS(%rsp)
-	incq	STACK_demotions + 8 * \cause(%rax)
+	movq	STACK_demotions(%rax), %rcx
+	incq	8 * \cause(%rcx)
 	jmp	9f
 1:	movq	P_IP(%rsp), %rcx		/* in a stub that still needs its area? */
 	cmpq	$tlk_supervisor_stubs, %rcx
