@@ -32,5 +32,5 @@ SPEC = Spec(
         "A switch writes MSR_LSTAR, CR4 and the IDT's register: three instructions, of which each "
         "takes a processor far longer than most.",
     ),
-    parts=(load_part(__file__, "calls"),),
+    parts=(load_part(__file__, "calls"), load_part(__file__, "steps")),
 )

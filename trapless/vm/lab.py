@@ -63,6 +63,7 @@ class LabConfig:
     verbose: int = 0
     supervisor: int | None = None  # run the command in supervisor mode, with these abi.SWITCH_*
     append: str = ""  # more words for the kernel's command line
+    debugger: int | None = None  # Debugger.guest_end of one who follows the guest
 
 
 @dataclass(frozen=True)
@@ -252,7 +253,9 @@ class _Attempt:
                 progress.note(shlex.join(self.argv))
             session = Session(channel, bell, sinks, self._files.log, self._config.timeout_s)
             session.prepare()
-            inherited = (channel.file, bell.guest_end, self._files.initrd, self._files.log)
+            inherited = [channel.file, bell.guest_end, self._files.initrd, self._files.log]
+            if self._config.debugger is not None:
+                inherited.append(self._config.debugger)
             process = qemu.Process(self.argv, inherited)
             stack.callback(process.close)
             bell.close_guest_end()
@@ -273,6 +276,7 @@ class _Attempt:
             thread_single=self._config.thread_single,
             share_root=self._config.host_root,
             append=self._config.append,
+            debugger_fd=self._config.debugger,
         )
 
     def result(self, ending: Ending, sinks: Sinks, progress: Progress) -> LabResult:

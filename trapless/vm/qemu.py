@@ -48,6 +48,7 @@ class Machine:
     thread_single: bool = False
     share_root: bool = False
     append: str = ""
+    debugger_fd: int | None = None  # connected socket of one who follows the guest
 
 
 def parse_size(text: str) -> int:
@@ -106,6 +107,7 @@ def command(machine: Machine, accelerator_name: str) -> list[str]:
         f"size={machine.channel_bytes},share=on",
         *("-device", "ivshmem-plain,memdev=channel"),
         *(_share() if machine.share_root else ()),
+        *(_debugger(machine.debugger_fd) if machine.debugger_fd is not None else ()),
     ]
 
 
@@ -137,6 +139,10 @@ def _share() -> list[str]:
         *("-fsdev", "local,id=root,path=/,readonly=on,security_model=none,multidevs=remap"),
         *("-device", "virtio-9p-pci,fsdev=root,mount_tag=host"),
     ]
+
+
+def _debugger(descriptor: int) -> list[str]:
+    return ["-chardev", f"socket,id=debugger,fd={descriptor}", "-gdb", "chardev:debugger"]
 
 
 def _escaped(value: str) -> str:

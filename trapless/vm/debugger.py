@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Follows a guest instruction by instruction, through QEMU's stub for GNU debuggers.
+
+Owns the few requests of that protocol that this takes: stop, go on, one step, a breakpoint, the
+registers, memory. The VM has one end of a socket pair (LabConfig.debugger), this file the other.
+It knows no symbols and no experiment.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Iterator
+
+from trapless.console import TraplessError
+
+REGISTERS = (
+    *("rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp"),
+    *(f"r{number}" for number in range(8, 16)),
+    "rip",
+)
+ANSWER_LIMIT_S = 60.0
+STOP_LIMIT_S = 2.0
+"""A VM that has not begun to run ignores being stopped: it is asked again."""
+STEP_QUIETLY = 7
+"""Steps of the emulator that take no interrupt and let no timer run."""
+
+
+class Debugger:
+    """One debugger of one VM with one CPU."""
+
+    def __init__(self) -> None:
+        self._ours, self._theirs = socket.socketpair()
+        self._pending = b""
+
+    @property
+    def guest_end(self) -> int:
+        """For LabConfig.debugger."""
+        return self._theirs.fileno()
+
+    def hang_up(self) -> None:
+        """Whoever waits for an answer gets none; any thread may call this."""
+        self._ours.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._ours.close()
+        self._theirs.close()
+
+    def attach(self, limit_s: float) -> None:
+        """Stop the VM as soon as it runs."""
+        deadline = time.monotonic() + limit_s
+        while time.monotonic() < deadline:
+            self._ours.sendall(b"\x03")
+            try:
+                self._receive(STOP_LIMIT_S)
+            except TimeoutError:
+                continue
+            self._expect(f"Qqemu.sstep={STEP_QUIETLY:x}", b"OK")
+            return
+        raise TraplessError(f"the VM could not be stopped within {limit_s:.0f} s")
+
+    def run_to(self, address: int, limit_s: float) -> None:
+        """Go on until an instruction at the (virtual) address is next, from there once more."""
+        self._ask("s")
+        self._expect(f"Z0,{address:x},1", b"OK")
+        self._ask("c", limit_s)
+        self._expect(f"z0,{address:x},1", b"OK")
+
+    def steps_to(self, address: int, steps_max: int) -> Iterator[int]:
+        """Addresses of the instructions executed from here until the one at `address` is next."""
+        for _ in range(steps_max):
+            where = self.registers()["rip"]
+            if where == address:
+                return
+            yield where
+            self._ask("s")
+        raise TraplessError(f"{steps_max} steps did not lead to {address:#x}")
+
+    def registers(self) -> dict[str, int]:
+        raw = bytes.fromhex(self._ask("g").decode())[: 8 * len(REGISTERS)]
+        return dict(zip(REGISTERS, struct.unpack(f"<{len(REGISTERS)}Q", raw), strict=True))
+
+    def text(self, address: int, size_max: int = 64) -> str:
+        """NUL-terminated text of the guest."""
+        raw = bytes.fromhex(self._ask(f"m{address:x},{size_max:x}").decode())
+        return raw.split(b"\0", 1)[0].decode()
+
+    def detach(self) -> None:
+        """Let the VM run on by itself."""
+        self._expect("D", b"OK")
+
+    def _expect(self, request: str, answer: bytes) -> None:
+        found = self._ask(request)
+        if found != answer:
+            raise TraplessError(f"the emulator's debugger answered {found!r} to {request}")
+
+    def _ask(self, request: str, limit_s: float = ANSWER_LIMIT_S) -> bytes:
+        body = request.encode()
+        self._ours.sendall(b"$%s#%02x" % (body, sum(body) % 256))
+        try:
+            return self._receive(limit_s)
+        except TimeoutError as error:
+            raise TraplessError(f"no answer to {request} within {limit_s:.0f} s") from error
+
+    def _receive(self, limit_s: float) -> bytes:
+        """The next packet, acknowledged."""
+        self._ours.settimeout(limit_s)
+        while True:
+            begin = self._pending.find(b"$")
+            end = self._pending.find(b"#", begin)
+            if begin >= 0 and end >= 0 and len(self._pending) >= end + 3:
+                body = self._pending[begin + 1 : end]
+                self._pending = self._pending[end + 3 :]
+                self._ours.sendall(b"+")
+                return body
+            piece = self._ours.recv(1 << 16)
+            if not piece:
+                raise TraplessError("the VM ended while it was being followed")
+            self._pending += piece
