@@ -10,6 +10,7 @@
 #define _GNU_SOURCE /* pipe2, environ, F_SETPIPE_SZ */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/trapless.h>
 #include <poll.h>
 #include <signal.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,6 +54,27 @@ static void make_pipe(int *mine, int *its, int my_end)
 	fcntl(*mine, F_SETPIPE_SZ, PIPE_BYTES);
 	if (fcntl(*mine, F_SETFL, O_NONBLOCK) < 0)
 		guest_fail("pipe: %s", strerror(errno));
+}
+
+/*
+ * The file that a name means, looked up as execvp() does: left to that, its attempts in each folder
+ * would be among the calls that are counted. What is not found stays a name, for execvp() to say so.
+ */
+static const char *find_program(const char *name)
+{
+	static char path[PATH_MAX];
+	const char *folder = getenv("PATH"), *end;
+	struct stat status;
+
+	if (strchr(name, '/'))
+		return name;
+	for (; folder; folder = *end ? end + 1 : NULL) {
+		end = strchrnul(folder, ':');
+		snprintf(path, sizeof(path), "%.*s/%s", (int)(end - folder), folder, name);
+		if (!access(path, X_OK) && !stat(path, &status) && S_ISREG(status.st_mode))
+			return path;
+	}
+	return name;
 }
 
 /* Not switched: nothing that the command could do would be what was asked for. */
@@ -100,6 +123,7 @@ __attribute__((noreturn)) static void become(const struct config *config, int in
 					      int errors, int report)
 {
 	struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
+	const char *program;
 	sigset_t none;
 
 	setsid();
@@ -110,11 +134,12 @@ __attribute__((noreturn)) static void become(const struct config *config, int in
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	environ = config->env;
+	program = find_program(config->argv[0]);
 	enter_supervisor(config, report);
 	if (config->exec)
 		execv(config->exec, config->argv);
 	else
-		execvp(config->argv[0], config->argv);
+		execvp(program, config->argv);
 	dprintf(2, "trapless lab: cannot execute '%s' in the guest: %s\n", config->argv[0],
 		strerror(errno));
 	_exit(errno == ENOENT ? STATUS_NOT_FOUND : STATUS_CANNOT_EXECUTE);
