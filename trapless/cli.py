@@ -328,7 +328,11 @@ def module_build() -> None:
 @module.command("load", short_help="Load it into the running kernel (needs root).")
 @click.argument("parameters", nargs=-1, metavar="[NAME=VALUE]...")
 def module_load(parameters: tuple[str, ...]) -> None:
-    """Load the module into the running kernel (needs root), with parameters of the module."""
+    """Load the module into the running kernel (needs root), with parameters of the module.
+
+    With supervisor=1 it offers supervisor mode, which gives up protection; where that is refused,
+    the reasons are named and the rest of the module works.
+    """
     from trapless.stock import host_module
 
     with ConsoleProgress() as progress:

@@ -7,10 +7,13 @@ It owns the tests of host_module.py. None of them loads anything.
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from trapless.abi import Refusal
 from trapless.console import Silent, TraplessError
+from trapless.refusals import of_mask
 from trapless.stock import host_module
 
 
@@ -108,6 +111,16 @@ def test_a_refusal_is_explained(
     assert means in str(caught.value)
 
 
+def test_who_is_in_supervisor_mode_is_named(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded(host)
+    processes = [SimpleNamespace(pid=pid) for pid in (0, 7, 9)]
+    monkeypatch.setattr(host_module.supervisor, "processes", lambda: processes)
+    monkeypatch.setattr(host_module.tools, "require_tools", lambda *_: None)
+    monkeypatch.setattr(host_module, "_run", lambda _: "rmmod: Module trapless is in use")
+    with pytest.raises(TraplessError, match=r"in use; in supervisor .*switch --user 7 9$"):
+        host_module.unload(Silent())
+
+
 def test_who_uses_the_device_is_named(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded(host)
     for pid, target in ((7, "/dev/trapless"), (8, "/dev/null")):
@@ -118,3 +131,28 @@ def test_who_uses_the_device_is_named(host: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(host_module, "_run", lambda _: "rmmod: Module trapless is in use")
     with pytest.raises(TraplessError, match=r"in use; these processes.*: 7 \(server7\)$"):
         host_module.unload(Silent())
+
+
+@pytest.mark.parametrize(
+    ("parameters", "mask", "notes"),
+    [
+        ((), 1 << Refusal.PARAMETER, 0),
+        (("supervisor=0",), 1 << Refusal.PARAMETER, 0),
+        (("supervisor=1",), 0, 0),
+        (("supervisor=1",), 1 << Refusal.PTI | 1 << Refusal.LOCKDOWN, 2),
+    ],
+)
+def test_supervisor_mode_that_was_asked_for_and_is_refused_is_explained(
+    host: Path, monkeypatch: pytest.MonkeyPatch, parameters: tuple[str, ...], mask: int, notes: int
+) -> None:
+    said: list[str] = []
+    progress = Silent()
+    monkeypatch.setattr(progress, "note", said.append)
+    monkeypatch.setattr(host_module, "build", lambda _: Path("/built/trapless.ko"))
+    monkeypatch.setattr(host_module.tools, "require_tools", lambda *_: None)
+    monkeypatch.setattr(host_module, "_run", lambda _: None)
+    monkeypatch.setattr(host_module.supervisor, "refusals", lambda _: mask)
+    host_module.load(progress, parameters)
+    assert len(said) == notes
+    for line, row in zip(said, of_mask(mask), strict=False):
+        assert row.reason in line and row.remedy in line

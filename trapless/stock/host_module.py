@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from trapless import tools
+from trapless import refusals, supervisor, tools
 from trapless.console import Progress, TraplessError
 from trapless.stock import kbuild
 from trapless.stock.kernel import Kernel
@@ -21,6 +21,7 @@ ROOT = Path("/")
 """The machine meant; tests put another in its place."""
 
 MODULE = "trapless"
+CONSENTS = {"supervisor=1", "supervisor=Y", "supervisor=y", "supervisor=on"}
 DEVICE = Path("/dev/trapless")
 LAB_INSTEAD = "the lab runs it on a kernel of its own, without root: trapless lab -- CMD"
 
@@ -47,6 +48,8 @@ def load(progress: Progress, parameters: Sequence[str] = ()) -> None:
         raise TraplessError(
             f"the kernel {os.uname().release} refused the module: {said}{_refusal(said)}"
         )
+    if CONSENTS & set(parameters):
+        _say_what_is_refused(progress)
 
 
 def unload(_progress: Progress) -> None:
@@ -59,7 +62,16 @@ def unload(_progress: Progress) -> None:
     if said is not None:
         users = ", ".join(f"{pid} ({name})" for pid, name in device_users(ROOT / "proc"))
         held = f"; these processes have {DEVICE} open: {users}" if users else ""
-        raise TraplessError(f"the kernel did not unload the module: {said}{held}")
+        raise TraplessError(f"the kernel did not unload the module: {said}{held}{_switched()}")
+
+
+def _switched() -> str:
+    """Processes in supervisor mode hold the module, too."""
+    try:
+        pids = [str(process.pid) for process in supervisor.processes() if process.pid]
+    except TraplessError:  # it is as good as gone
+        return ""
+    return f"; in supervisor mode: trapless switch --user {' '.join(pids)}" if pids else ""
 
 
 def is_loaded() -> bool:
@@ -123,6 +135,12 @@ def _run(argv: Sequence[str]) -> str | None:
     environment = {**os.environ, "LC_ALL": "C", "PATH": tools.tool_path()}
     answer = subprocess.run(argv, capture_output=True, text=True, env=environment)
     return None if answer.returncode == 0 else answer.stderr.strip() or f"{argv[0]} failed"
+
+
+def _say_what_is_refused(progress: Progress) -> None:
+    """The module loads in any case: batches and workers need nothing of supervisor mode."""
+    for row in refusals.of_mask(supervisor.refusals(str(ROOT / DEVICE.relative_to("/")))):
+        progress.note(f"loaded, but supervisor mode is refused: {refusals.explain(row.code)}")
 
 
 def _read(path: Path) -> str:
