@@ -146,12 +146,8 @@ def measured_metrics(measured: Mapping[Key, Samples]) -> dict[str, Metric]:
     return metrics
 
 
-NOISY = 0.5
-"""Rounds disagree when the middle half of them is wider than this share of the median."""
-
-
 def is_noisy(found: fit.Summary) -> bool:
-    return found.spread > NOISY * found.median
+    return found.spread > fit.NOISY * found.median
 
 
 def noise_note(measured: Mapping[Key, Samples]) -> str:

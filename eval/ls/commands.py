@@ -16,7 +16,7 @@ from trapless.measure.collect import Collection, Row
 from trapless.measure.crossings import Command
 from trapless.measure.experiments import Findings, Part, Raw, load_module, workload
 from trapless.reporting import claims
-from trapless.reporting.figures import Figure, Mark, Table, bars
+from trapless.reporting.figures import Figure, Table, bars
 from trapless.reporting.results import Claim, Metric
 from trapless.vm.lab import LabConfig
 
@@ -242,7 +242,7 @@ def claims_of(raw: Raw) -> Iterator[Claim]:
         one, other = done[call], done[f"{work}-coreutils"]
         bound = clocks.largest_cpi(clocks.processors()[PAPER].cases[0], one, published)
         holds = True if bound >= max(ratios) else None if bound >= min(ratios) else False
-        timed = f"{clock[call].median:.0%} of the emulator's time, " if call in clock else ""
+        timed = f"{fit.percent(clock[call])} of the emulator's time, " if call in clock else ""
         ours = (
             f"busybox: {one.supervisor / one.trap:.1%} of the instructions, {timed}"
             f"{min(ratios.values()):.0%} to {max(ratios.values()):.0%} of the clocks modelled for "
@@ -287,7 +287,6 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
                 },
             ),
             names=tuple(WORK_NAMES.values()),
-            marks=(Mark(1.0, ""),),
             caption="From exec to exit, user space and kernel. The paper's bars are clocks of a "
             "Pentium 4, where each trap avoided saves far more than its instructions.",
             kind="counted",

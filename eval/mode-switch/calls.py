@@ -260,7 +260,7 @@ def claim_static(found: Mapping[costs.Key, costs.Cost]) -> Claim:
 NAMES = {
     costs.ABSENT: "trap, mechanism absent",
     "trap-present": "trap, mechanism present",
-    costs.SUPERVISOR: "supervisor mode",
+    costs.SUPERVISOR: "supervisor",
 }
 
 

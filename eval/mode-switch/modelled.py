@@ -117,7 +117,7 @@ def claim_ratio(
     work = counts[SMALL.get(call, call)]
     cheap = clocks.estimate(processor.cases[0], min(processor.cpi), work, {}).ratio.low
     worst, limit = worst_ratio(found, call)
-    clock = f"{measured.median:.0%} of the emulator's time, " if measured else ""
+    clock = f"{fit.percent(measured)} of the emulator's time, " if measured else ""
     ours = (
         f"{work.supervisor / work.trap:.0%} of the instructions, {clock}{cheap:.0%} to "
         f"{worst:.0%} of the clocks modelled for the {processor.name}"

@@ -56,7 +56,7 @@ def group_of(row: Row) -> str:
     return next(
         name
         for name, functions, part in GROUPS
-        if part == row["part"] and functions.search(row["function"])
+        if part == row["of"] and functions.search(row["function"])
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from trapless.measure.collect import Row
 from trapless.measure.experiments import load_module
 from trapless.reporting import claims
-from trapless.reporting.figures import Figure, Mark, Table, bars
+from trapless.reporting.figures import Figure, Table, bars
 from trapless.reporting.results import Claim, Metric
 
 if TYPE_CHECKING:
@@ -118,19 +118,18 @@ def figures(
     groups = {
         mode: {side: float(min(found[mode, side])) for side in SIDES if (mode, side) in found}
         for mode in MODES
-    }
+    } | {"nothing": {"beside": float(min(found["none", "self"]))}, "trap": {"beside": trap.least}}
     return (
         Figure(
             id="fig8",
             title="What a switch costs who asks for it, as Fig. 8 of the paper",
             x_label="",
             y_label="instructions",
-            series=bars(groups, {"self": "of oneself", "outside": "of another process"}),
-            names=("to supervisor mode", "to user mode"),
-            marks=(
-                Mark(trap.least, "a getpid by trap"),
-                Mark(float(min(found["none", "self"])), "an ioctl that asks for nothing"),
+            series=bars(
+                groups,
+                {"beside": "beside it", "self": "of oneself", "outside": "of another process"},
             ),
+            names=("to supervisor mode", "to user mode", "an empty ioctl", "a getpid by trap"),
             caption="The request to the module, from before it to after its return. Who switches "
             "itself has changed by then; another changes at the end of a call of its own.",
             kind="counted",

@@ -122,6 +122,24 @@ class Summary:
         return self.high - self.low
 
 
+NOISY = 0.5
+"""Samples disagree when the middle half of them is wider than this share of the median."""
+
+
+def percent(ratio: Summary) -> str:
+    """A ratio in a sentence, with what is to be known where its samples disagree.
+
+    >>> percent(Summary(0.5, 0.48, 0.52, 9))
+    '50%'
+    >>> percent(Summary(0.5, 0.4, 0.8, 9))
+    '50% (40 to 80%)'
+    """
+    text = f"{ratio.median:.0%}"
+    if ratio.spread > NOISY * ratio.median:
+        text += f" ({100 * ratio.low:.0f} to {ratio.high:.0%})"
+    return text
+
+
 def summary(samples: Sequence[float]) -> Summary:
     """Median and quartiles; one sample is its own quartiles."""
     if not samples:

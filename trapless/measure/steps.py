@@ -65,7 +65,7 @@ class Trace:
 
 
 def follow(kernel: str, progress: Progress) -> list[Row]:
-    """Rows {"steps": piece, "function": name, "part": kernel|trapless|program, "count": n}."""
+    """Rows {"steps": piece, "function": name, "of": kernel|trapless|program, "count": n}."""
     program = workload("steps")
     marks = {name: address for address, name in program_symbols(program) if name in (BEGIN, END)}
     debugger = Debugger()
@@ -149,7 +149,7 @@ def rows(pieces: Mapping[str, Sequence[int]], symbols: Symbols) -> list[Row]:
         named = (symbols.name(address) for address in addresses)
         counts = Counter(name for name in named if name[0] not in (BEGIN, END))
         made += [
-            {"steps": piece, "function": function, "part": part, "count": count}
+            {"steps": piece, "function": function, "of": part, "count": count}
             for (function, part), count in counts.items()
         ]
     return made
@@ -169,5 +169,5 @@ def total(found: Iterable[Row], piece: str, part: str | None = None) -> int:
     return sum(
         row["count"]
         for row in found
-        if row.get("steps") == piece and (part is None or row["part"] == part)
+        if row.get("steps") == piece and (part is None or row["of"] == part)
     )

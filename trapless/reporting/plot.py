@@ -133,12 +133,11 @@ def _draw(figure: Figure) -> str:
 def _fill(axes: Axes, figure: Figure) -> None:
     from matplotlib.ticker import FuncFormatter
 
-    for position, series in enumerate(figure.series):
-        style = look(series.name, position)
-        if figure.names:
-            _bars(axes, figure, position, PALETTE[style.colour])
-        else:
-            _line(axes, series, style, band=not figure.log_y)
+    if figure.names:
+        _bars(axes, figure)
+    else:
+        for position, series in enumerate(figure.series):
+            _line(axes, series, look(series.name, position), band=not figure.log_y)
     for mark in figure.marks:
         axes.axhline(mark.y, color=INK, linewidth=1, linestyle=(0, (1, 3)), zorder=1)
         axes.annotate(
@@ -160,17 +159,24 @@ def _fill(axes: Axes, figure: Figure) -> None:
         axes.set_xticks(range(len(figure.names)), figure.names)
         axes.tick_params(axis="x", length=0)
     _y_axis(axes, figure)
-    # The legend beside the plot, in the order in which the lines end, so that eyes need not jump.
+    _legend(axes, figure)
+
+
+def _legend(axes: Axes, figure: Figure) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    order = list(range(len(labels)))
-    if not figure.names:
-        last = [series.y[-1] if series.y else 0.0 for series in figure.series]
-        order.sort(key=lambda index: -last[index])
-    if len(order) > 1:
-        axes.legend(
-            [handles[i] for i in order], [labels[i] for i in order],
-            loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.2,
-        )  # fmt: skip
+    if len(labels) < 2:
+        return
+    if figure.names:  # below: bars need the width
+        columns = 3 if sum(map(len, labels[:3])) < 70 else 2
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=columns)
+        return
+    # Beside the plot, in the order in which the lines end, so that eyes need not jump.
+    last = [series.y[-1] if series.y else 0.0 for series in figure.series]
+    order = sorted(range(len(last)), key=lambda index: -last[index])
+    axes.legend(
+        [handles[i] for i in order], [labels[i] for i in order],
+        loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.2,
+    )  # fmt: skip
 
 
 def _y_axis(axes: Axes, figure: Figure) -> None:
@@ -201,24 +207,24 @@ def _line(axes: Axes, series: Series, style: Look, *, band: bool) -> None:
         axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.18, linewidth=0)
 
 
-GROUP_WIDTH = 0.8  # of the room that a group of bars has
-BAR_FADES = 0.72  # each further bar of a colour is so much lighter
+GROUP_WIDTH = 0.86  # of the room that a group of bars has
+BAR_FADES = 0.68  # each further bar of a colour is so much lighter
+BARS_FEW = 12  # from more bars on, the figures over them are set smaller
 
 
-def _bars(axes: Axes, figure: Figure, position: int, colour: str) -> None:
-    series = figure.series[position]
+def _bars(axes: Axes, figure: Figure) -> None:
     width = GROUP_WIDTH / len(figure.series)
-    left = (position - (len(figure.series) - 1) / 2) * width
-    earlier = [
-        one
-        for one in figure.series[:position]
-        if look(one.name, 0).colour == look(series.name, 0).colour
-    ]
-    drawn = axes.bar(
-        [x + left for x in series.x], series.y, width * 0.94, label=series.name, color=colour,
-        alpha=BAR_FADES ** len(earlier),
-    )  # fmt: skip
-    axes.bar_label(drawn, [_short(y) for y in series.y], fontsize=8, color=INK, padding=2)
+    colours = [look(series.name, place).colour for place, series in enumerate(figure.series)]
+    size = 8.0 if len(figure.names) * len(figure.series) <= BARS_FEW else 7.0
+    for place, series in enumerate(figure.series):
+        left = (place - (len(figure.series) - 1) / 2) * width
+        drawn = axes.bar(
+            [x + left for x in series.x], series.y, width * 0.94, label=series.name,
+            color=PALETTE[colours[place]],
+            alpha=BAR_FADES ** colours[:place].count(colours[place]),
+        )  # fmt: skip
+        labels = [_short(y) for y in series.y]
+        axes.bar_label(drawn, labels, fontsize=size, color=INK, padding=2)
 
 
 def _short(value: float) -> str:
