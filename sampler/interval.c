@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * interval.c - reads one place again and again, without pause, and notes when each read was done.
+ * Time is the processor's own counter where it runs evenly (a system's clock would take longer than
+ * a read), held against the system's clock over the whole run. Everything between two notes counts:
+ * the read, the note itself, and whatever else this processor was given to do.
+ */
+#include "interval.h"
+
+#include <cpuid.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <x86intrin.h>
+
+#include "clock.h"
+#include "limits.h"
+
+#define WARM_UP_READS 1000u
+#define CALIBRATE_NS 50000000ull	/* at least so long between two looks at the system's clock */
+#define CLOCK_READS 10000u
+
+struct notes {
+	bool counter;		/* the processor's; else the system's clock, in ns */
+	double ns_per_tick;
+	uint64_t changes;	/* reads that differ from the one before: the target lives */
+	uint32_t ticks[];	/* from one read to the next, saturated */
+};
+
+static bool counter_is_even(void)
+{
+	unsigned int a, b, c, d;
+
+	return __get_cpuid(0x80000007u, &a, &b, &c, &d) && (d & (1u << 8));
+}
+
+/* Only when all before it is done: the loads of a read too. */
+static inline uint64_t tick(bool counter)
+{
+	unsigned int cpu;
+
+	return counter ? __rdtscp(&cpu) : clock_read(CLOCK_MONOTONIC_RAW);
+}
+
+static int read_again(const struct interval_test *test, struct source *source,
+		      struct notes *notes, uint32_t reads)
+{
+	uint8_t into[FIELD_BYTES_MAX];
+	uint64_t before = tick(notes->counter);
+	uint32_t i, word, last = 0;
+
+	for (i = 0; i < reads; i++) {
+		int status = source_read(source, test->address, into, test->bytes);
+		uint64_t after = tick(notes->counter);
+
+		if (status)
+			return status;
+		memcpy(&word, into, sizeof(word));
+		notes->changes += word != last;
+		last = word;
+		notes->ticks[i] = after - before > UINT32_MAX ? UINT32_MAX
+							      : (uint32_t)(after - before);
+		before = after;
+	}
+	return 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* What one note costs: the median from one to the next, with nothing between. */
+static uint32_t clock_ticks(const struct notes *notes)
+{
+	static uint32_t ticks[CLOCK_READS];
+	uint64_t before = tick(notes->counter);
+	unsigned int i;
+
+	for (i = 0; i < CLOCK_READS; i++) {
+		uint64_t after = tick(notes->counter);
+
+		ticks[i] = (uint32_t)(after - before);
+		before = after;
+	}
+	qsort(ticks, CLOCK_READS, sizeof(ticks[0]), by_value);
+	return ticks[CLOCK_READS / 2];
+}
+
+/* The measured run; the counter is held against the system's clock around it. */
+static int measure(const struct interval_test *test, struct source *source, struct notes *notes,
+		   double *total_ns)
+{
+	uint64_t clock_from = clock_read(CLOCK_MONOTONIC_RAW), clock_to;
+	uint64_t from = tick(notes->counter), to, done;
+	int status = read_again(test, source, notes, test->reads);
+
+	done = tick(notes->counter);
+	do {
+		clock_to = clock_read(CLOCK_MONOTONIC_RAW);
+		to = tick(notes->counter);
+	} while (clock_to - clock_from < CALIBRATE_NS);
+	notes->ns_per_tick = (double)(clock_to - clock_from) / (double)(to - from);
+	*total_ns = (double)(done - from) * notes->ns_per_tick;
+	return status;
+}
+
+static void print(const struct interval_test *test, const struct source *source,
+		  struct notes *notes, double total_ns, FILE *out)
+{
+	static const double parts[] = {
+		0, .01, .05, .1, .2, .3, .4, .5, .6, .7, .8, .9, .95, .98, .99, .995, .998,
+		.999, .9995, .9999, .99999, 1,
+	};
+	uint32_t overhead = clock_ticks(notes), most = test->reads - test->reads / 100;
+	double sum = 0;
+	size_t i;
+
+	qsort(notes->ticks, test->reads, sizeof(notes->ticks[0]), by_value);
+	for (i = 0; i < most; i++)
+		sum += notes->ticks[i];
+	fprintf(out, "{\"interval\": \"%s\", \"bytes\": %" PRIu32 ", \"reads\": %" PRIu32
+		", \"clock\": \"%s\", \"tick_ns\": %.3f, \"clock_ns\": %.2f, \"total_ns\": %.0f"
+		", \"mean99_ns\": %.2f, \"changes\": %" PRIu64 ", \"quantiles\": [",
+		source->kind->name, test->bytes, test->reads,
+		notes->counter ? "tsc" : "monotonic-raw", notes->ns_per_tick,
+		overhead * notes->ns_per_tick, total_ns, sum / most * notes->ns_per_tick,
+		notes->changes);
+	for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		/* The smallest interval that so large a part of all does not exceed. */
+		double rank = parts[i] * test->reads;
+		uint32_t place = (uint32_t)rank - (rank > 0 && rank == (uint32_t)rank);
+
+		fprintf(out, "%s[%g, %.2f]", i ? ", " : "", parts[i],
+			notes->ticks[place] * notes->ns_per_tick);
+	}
+	fprintf(out, "]}\n");
+	fflush(out);
+}
+
+int interval_measure(const struct interval_test *test, struct source *source, FILE *out,
+		     char *error)
+{
+	struct notes *notes = calloc(1, sizeof(*notes) + test->reads * sizeof(notes->ticks[0]));
+	double total_ns;
+	int status;
+
+	if (!notes)
+		return source_fail(error, -ENOMEM, "no memory to note %u reads", test->reads);
+	notes->counter = counter_is_even();
+	memset(notes->ticks, 1, test->reads * sizeof(notes->ticks[0]));	/* pages, now */
+	status = read_again(test, source, notes,
+			    test->reads < WARM_UP_READS ? test->reads : WARM_UP_READS);
+	notes->changes = 0;
+	if (!status)
+		status = measure(test, source, notes, &total_ns);
+	if (!status)
+		status = source_check(source);
+	if (!status)
+		print(test, source, notes, total_ns, out);
+	else if (status == -ENODEV)
+		source_fail(error, status, "the memory went away while it was read");
+	else
+		source_fail(error, status, "%u bytes at %#" PRIx64 " cannot be read; the source "
+			    "ends at %#" PRIx64, test->bytes, test->address, source->size);
+	free(notes);
+	return status;
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * main.c - trapless-sampler: reads a machine's memory from outside while it runs. Options, signals,
+ * and the order in which the parts are set up and taken down. People use it through `trapless peek`
+ * and trapless/peek/, which make plans from symbols.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "interval.h"
+#include "limits.h"
+#include "output.h"
+#include "plan.h"
+#include "run.h"
+#include "source.h"
+
+#define STATUS_FAILED 1
+#define STATUS_USAGE 2
+#define STATUS_ENDED 3	/* the target or its memory went away; what was recorded is whole */
+
+struct options {
+	const char *source;
+	const char *plan;
+	const char *output;
+	const char *sizes;
+	uint64_t address;
+	uint64_t reads;
+	int cpu;
+};
+
+static int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static int complain(int status, const char *format, ...)
+{
+	va_list arguments;
+
+	fputs("trapless-sampler: ", stderr);
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fputc('\n', stderr);
+	return status;
+}
+
+static void usage(FILE *to)
+{
+	size_t i;
+
+	fputs("usage: trapless-sampler --source SOURCE --plan FILE [--output FILE]\n"
+	      "       trapless-sampler --source SOURCE --interval-test BYTES[,BYTES...]\n"
+	      "                        --address ADDRESS [--reads N] [--cpu N]\n"
+	      "\n"
+	      "Reads memory while its owner runs on. A plan says what and when; '-' is standard\n"
+	      "input or output. SOURCE is one of\n", to);
+	for (i = 0; source_form(i); i++)
+		fprintf(to, "  %s\n", source_form(i));
+	fputs("Exit status: 0 ended as planned or asked, 1 failed, 2 wrong usage,\n"
+	      "3 the target or its memory went away (what was recorded until then is whole).\n", to);
+}
+
+static void on_signal(int number)
+{
+	(void)number;
+	run_stop = 1;
+}
+
+/* The first signal ends sampling; a second one, while the output is stuck, the process. */
+static void catch_signals(void)
+{
+	struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND };
+
+	sigemptyset(&action.sa_mask);
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGHUP, &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+static int parse_number(const char *text, uint64_t high, uint64_t *value)
+{
+	char *end;
+
+	errno = 0;
+	*value = strtoull(text, &end, 0);
+	if (*text < '0' || *text > '9' || *end || errno || *value > high)
+		return complain(-EINVAL, "'%s' is not a number up to %" PRIu64, text, high);
+	return 0;
+}
+
+static int parse(int argc, char **argv, struct options *options)
+{
+	static const struct option known[] = {
+		{ "source", required_argument, NULL, 's' },
+		{ "plan", required_argument, NULL, 'p' },
+		{ "output", required_argument, NULL, 'o' },
+		{ "interval-test", required_argument, NULL, 'i' },
+		{ "address", required_argument, NULL, 'a' },
+		{ "reads", required_argument, NULL, 'n' },
+		{ "cpu", required_argument, NULL, 'c' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int option, status = 0;
+	uint64_t cpu;
+
+	while (!status && (option = getopt_long(argc, argv, "h", known, NULL)) != -1) {
+		if (option == 's') {
+			options->source = optarg;
+		} else if (option == 'p') {
+			options->plan = optarg;
+		} else if (option == 'o') {
+			options->output = optarg;
+		} else if (option == 'i') {
+			options->sizes = optarg;
+		} else if (option == 'a') {
+			status = parse_number(optarg, UINT64_MAX, &options->address);
+		} else if (option == 'n') {
+			status = parse_number(optarg, INTERVAL_READS_MAX, &options->reads);
+		} else if (option == 'c') {
+			status = parse_number(optarg, 65535, &cpu);
+			options->cpu = (int)cpu;
+		} else if (option == 'h') {
+			usage(stdout);
+			exit(0);
+		} else {
+			return -EINVAL;
+		}
+	}
+	if (!status && (optind < argc || !options->source || !options->plan == !options->sizes ||
+			!options->reads))
+		status = complain(-EINVAL, "want --source and one of --plan and --interval-test "
+				  "(--help)");
+	return status;
+}
+
+/* The whole of a plan's file; NULL after a complaint. */
+static char *read_plan(const char *path, size_t *length)
+{
+	FILE *file = strcmp(path, "-") ? fopen(path, "re") : stdin;
+	char *text;
+
+	if (!file) {
+		complain(0, "%s: %m", path);
+		return NULL;
+	}
+	text = malloc(PLAN_BYTES_MAX + 1);
+	*length = text ? fread(text, 1, PLAN_BYTES_MAX, file) : 0;
+	if (!text || ferror(file) || *length == PLAN_BYTES_MAX) {
+		complain(0, "%s: cannot be read, or is longer than %u bytes", path,
+			 PLAN_BYTES_MAX);
+		free(text);
+		text = NULL;
+	} else {
+		text[*length] = 0;
+	}
+	if (file != stdin)
+		fclose(file);
+	return text;
+}
+
+/* What stands at the head of the stream: the plan, and what a reader needs beside it. */
+static char *head_text(const char *plan_text, const struct options *options,
+		       const struct plan *plan)
+{
+	char *text;
+	int length = asprintf(&text, "%s\n# source %s\n# row-bytes %u\n# monotonic-ns %" PRIu64
+			      "\n# realtime-ns %" PRIu64 "\n", plan_text, options->source,
+			      run_row_bytes(plan), now_ns(), clock_read(CLOCK_REALTIME));
+
+	return length < 0 ? NULL : text;
+}
+
+static int open_output(const char *path)
+{
+	int descriptor = STDOUT_FILENO;
+
+	if (strcmp(path, "-"))
+		descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	else if (isatty(STDOUT_FILENO))
+		return complain(-EINVAL, "rows are not for a terminal: use --output FILE or a pipe");
+	if (descriptor < 0)
+		complain(0, "%s: %m", path);
+	return descriptor;
+}
+
+static void report(const struct stream_end *end)
+{
+	static const char *const endings[ENDINGS] = {
+		[ENDING_DURATION] = "the planned time is over",
+		[ENDING_SIGNAL] = "asked to end",
+		[ENDING_TARGET] = "the target has ended",
+		[ENDING_SOURCE] = "the memory went away: its file was cut",
+		[ENDING_OUTPUT] = "the output takes no more",
+	};
+
+	complain(0, "%s; %" PRIu64 " rows, of %" PRIu64 " slots %" PRIu64 " lost (%" PRIu64
+		 " of them as the output was slow); late %" PRIu64 ", torn %" PRIu64 ", frozen %"
+		 PRIu64 ", absent %" PRIu64, endings[end->ending], end->rows, end->slots, end->lost,
+		 end->unwritten, end->late, end->torn, end->frozen, end->absent);
+}
+
+static int sample_into(int descriptor, const struct options *options, const char *text,
+		       const struct plan *plan, struct source *source)
+{
+	struct stream_end end = { .magic = END_MAGIC };
+	char error[SOURCE_ERROR_BYTES];
+	char *head = head_text(text, options, plan);
+	struct output *output;
+	int status = head ? output_create(&output, descriptor, head, run_row_bytes(plan))
+			  : -ENOMEM;
+
+	free(head);
+	if (status) {
+		errno = -status;
+		return complain(STATUS_FAILED, "the output cannot be begun: %m");
+	}
+	status = run_plan(plan, source, output, &end, error);
+	if (status) {
+		end.ending = ENDING_SOURCE;
+		output_destroy(output, &end);
+		return complain(STATUS_FAILED, "%s", error);
+	}
+	status = output_destroy(output, &end);
+	if (status) {
+		errno = -status;
+		return complain(STATUS_FAILED, "the output failed: %m");
+	}
+	report(&end);
+	return end.ending == ENDING_DURATION || end.ending == ENDING_SIGNAL ? 0 : STATUS_ENDED;
+}
+
+static int sample(const struct options *options, struct source *source)
+{
+	static struct plan plan;
+	char error[PLAN_ERROR_BYTES];
+	size_t length;
+	char *text = read_plan(options->plan, &length);
+	int descriptor, status;
+
+	if (!text)
+		return STATUS_FAILED;
+	status = plan_parse(&plan, text, length, error) ?
+		complain(STATUS_FAILED, "%s: %s", options->plan, error) : 0;
+	if (!status) {
+		descriptor = open_output(options->output);
+		status = descriptor < 0 ? STATUS_FAILED :
+			sample_into(descriptor, options, text, &plan, source);
+		if (descriptor > STDOUT_FILENO && close(descriptor) && !status)
+			status = complain(STATUS_FAILED, "%s: %m", options->output);
+	}
+	free(text);
+	return status;
+}
+
+static int test_intervals(const struct options *options, struct source *source)
+{
+	struct interval_test test = { .address = options->address,
+				      .reads = (uint32_t)options->reads };
+	char *sizes = strdup(options->sizes), *save = NULL, *size;
+	char error[SOURCE_ERROR_BYTES];
+	int status = options->cpu >= 0 ? run_pin(options->cpu) : 0;
+
+	if (status)
+		status = complain(STATUS_FAILED, "cannot run on CPU %d", options->cpu);
+	for (size = strtok_r(sizes, ",", &save); size && !status && !run_stop;
+	     size = strtok_r(NULL, ",", &save)) {
+		uint64_t bytes;
+
+		if (parse_number(size, FIELD_BYTES_MAX, &bytes) || bytes < 4) {
+			status = complain(STATUS_USAGE, "a read has 4 to %d bytes",
+					  FIELD_BYTES_MAX);
+			break;
+		}
+		test.bytes = (uint32_t)bytes;
+		if (interval_measure(&test, source, stdout, error))
+			status = complain(STATUS_FAILED, "%s", error);
+	}
+	free(sizes);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	struct options options = { .output = "-", .reads = 1000000, .cpu = -1 };
+	char error[SOURCE_ERROR_BYTES];
+	struct source source;
+	int status;
+
+	if (parse(argc, argv, &options))
+		return STATUS_USAGE;
+	catch_signals();
+	status = source_open(&source, options.source, error);
+	if (status)
+		return complain(status == -EINVAL ? STATUS_USAGE : STATUS_FAILED, "%s", error);
+	status = options.plan ? sample(&options, &source) : test_intervals(&options, &source);
+	source_close(&source);
+	return status;
+}

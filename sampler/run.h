@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * run.h - sampling by a plan, from the first deadline to the end. It owns the order of things in
+ * one slot and the counts of a run.
+ */
+#ifndef SAMPLER_RUN_H
+#define SAMPLER_RUN_H
+
+#include <signal.h>
+
+#include "output.h"
+#include "plan.h"
+#include "row.h"
+#include "source.h"
+
+/* Set by a signal handler: sampling ends with the slot under way. */
+extern volatile sig_atomic_t run_stop;
+
+/* Binds this thread to a processor; 0 or -errno. */
+int run_pin(int cpu);
+
+/* Bytes of a row under a plan. */
+uint32_t run_row_bytes(const struct plan *plan);
+
+/*
+ * Samples until something ends it; `end` says what, and the counts. 0, or -errno with `error`
+ * (SOURCE_ERROR_BYTES) filled when it could not begin.
+ */
+int run_plan(const struct plan *plan, struct source *source, struct output *output,
+	     struct stream_end *end, char *error);
+
+#endif

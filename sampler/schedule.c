@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * schedule.c - waiting for deadlines. Most of a wait is sleep; looking at the clock is bounded by
+ * the plan, and by the deadline itself.
+ */
+#include "schedule.h"
+
+#include <time.h>
+
+#include "clock.h"
+
+uint64_t schedule_slot(struct schedule *schedule, uint64_t now_ns)
+{
+	uint64_t slot = schedule->next, due = slot;
+
+	if (now_ns > schedule->first_ns)
+		due = (now_ns - schedule->first_ns) / schedule->interval_ns;
+	if (due > slot)
+		slot = due;
+	schedule->next = slot + 1;
+	return slot;
+}
+
+void schedule_wait(const struct schedule *schedule, uint64_t deadline_ns,
+		   const volatile sig_atomic_t *stop)
+{
+	uint64_t wake_ns = deadline_ns - schedule->spin_ns;
+	struct timespec wake = {
+		.tv_sec = (time_t)(wake_ns / NS_PER_S),
+		.tv_nsec = (long)(wake_ns % NS_PER_S),
+	};
+
+	if (now_ns() < wake_ns)
+		while (!*stop && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &wake, NULL))
+			;
+	while (!*stop && now_ns() < deadline_ns)
+		__builtin_ia32_pause();
+}

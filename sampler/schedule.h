@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * schedule.h - when samples are due: at fixed times from a first one, however long each takes. It
+ * owns deadlines, waiting for them, and the count of those that passed unserved.
+ */
+#ifndef SAMPLER_SCHEDULE_H
+#define SAMPLER_SCHEDULE_H
+
+#include <signal.h>
+#include <stdint.h>
+
+struct schedule {
+	uint64_t first_ns;	/* deadline of slot 0 */
+	uint64_t interval_ns;
+	uint64_t spin_ns;	/* at the end of each wait the clock is looked at for so long */
+	uint64_t next;		/* slot */
+};
+
+/* The slot to serve at `now_ns`: the next one, or the one whose time it is if some have passed. */
+uint64_t schedule_slot(struct schedule *schedule, uint64_t now_ns);
+
+static inline uint64_t schedule_deadline(const struct schedule *schedule, uint64_t slot)
+{
+	return schedule->first_ns + slot * schedule->interval_ns;
+}
+
+/* Waits until `deadline_ns`, or until *stop. */
+void schedule_wait(const struct schedule *schedule, uint64_t deadline_ns,
+		   const volatile sig_atomic_t *stop);
+
+#endif

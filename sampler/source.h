@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * source.h - a machine's memory, as the sampler sees it: read(physical address, length), whatever
+ * is behind it. Each kind of source is one file and one row of the table in source.c. All open
+ * what they read from for reading only.
+ *
+ * One thread reads; source_gone() may be asked from any.
+ */
+#ifndef SAMPLER_SOURCE_H
+#define SAMPLER_SOURCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SOURCE_ERROR_BYTES 512
+
+struct source;
+
+struct source_kind {
+	const char *name;	/* the word before the colon */
+	const char *form;	/* how it is written, for people */
+	/* 0 or -errno, and then `error` says what to do. `rest` is what follows the colon. */
+	int (*open)(struct source *source, const char *rest, char *error);
+	/* 0; -EFAULT: no such address; -ENODEV: the target is gone, for good. */
+	int (*read)(struct source *source, uint64_t physical, void *into, size_t length);
+	/* Looks whether the target is still there: 0 or -ENODEV. Called some ten times a second. */
+	int (*check)(struct source *source);
+	void (*close)(struct source *source);
+};
+
+struct source {
+	const struct source_kind *kind;
+	void *state;
+	uint64_t size;	/* one past the highest address that can be read */
+};
+
+/* `text` is KIND:WHAT, as in ram:/dev/shm/vm. 0 or -errno with `error` filled. */
+int source_open(struct source *source, const char *text, char *error);
+void source_close(struct source *source);
+
+static inline int source_read(struct source *source, uint64_t physical, void *into, size_t length)
+{
+	return source->kind->read(source, physical, into, length);
+}
+
+static inline int source_check(struct source *source)
+{
+	return source->kind->check(source);
+}
+
+/* The forms of all sources, one after the other, until NULL. */
+const char *source_form(size_t index);
+
+/* For kinds: fills `error` and hands back `status`. */
+int source_fail(char *error, int status, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* For kinds: the number after `key` in "key=NUMBER", or -EINVAL with `error` filled. */
+int source_number(const char *text, const char *key, uint64_t *value, char *error);
+
+extern const struct source_kind source_ram;
+extern const struct source_kind source_process;
+extern const struct source_kind source_leechcore;
+
+#endif
