@@ -80,3 +80,8 @@ def test_summary_is_median_and_quartiles():
     assert fit.summary([7.0]) == fit.Summary(7.0, 7.0, 7.0, 1)
     with pytest.raises(ValueError, match="no samples"):
         fit.summary([])
+
+
+def test_a_ratio_in_a_sentence_says_where_its_samples_disagree():
+    assert fit.percent(fit.Summary(0.5, 0.48, 0.52, 9)) == "50%"
+    assert fit.percent(fit.Summary(0.5, 0.4, 0.8, 9)) == "50% (40 to 80%)"

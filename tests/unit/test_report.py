@@ -258,6 +258,20 @@ def test_the_readme_shows_whole_programs_where_they_ran(saved, monkeypatch):
     assert "`du`" not in part
 
 
+def test_the_readme_shows_calls_in_both_modes_where_they_were_counted(saved, monkeypatch):
+    monkeypatch.setattr(readme, "EXPERIMENT", "made-up")
+    monkeypatch.setattr(readme, "MODES", "made-up")
+    result = a_result()
+    for mechanism, value in (("trap", 310.0), ("supervisor", 115.0)):
+        name = f"getpid.{mechanism}.static.instructions"
+        result.metrics[name] = Metric(value, "instructions", "counted")
+    result.metrics["sbrk.trap.static.instructions"] = Metric(400, "instructions", "counted")
+    results.save(result, saved / "made-up")
+    part = readme.generated(report.read(saved, Silent()), saved)
+    assert "| getpid | 310 | 115 | 37% |" in part
+    assert "sbrk" not in part
+
+
 def test_a_readme_is_not_made_of_results_that_lack_its_experiment(saved):
     page = saved / "README.md"
     page.write_text(f"{readme.BEGIN}\n{readme.END}\n")

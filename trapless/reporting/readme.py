@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The generated part of README.md: one table and one picture, from saved results.
+"""The generated part of README.md: tables and one picture, from saved results.
 
 It owns the text between the two markers, and nothing outside them. A test makes the part again
 and compares, so that the README never says what no result says.
@@ -34,6 +34,14 @@ PROGRAMS = {
     "walk-find.batch": "[examples/walk](examples/) `--find`, wrapped calls",
     "find.plain": "`find`",
 }
+# Calls in both modes, by the C library's function in a static program.
+MODES = "mode-switch"
+MODE_CALLS = {
+    "getpid": "getpid",
+    "sbrk": "sbrk",
+    "read1": "read of 1 B, cached",
+    "write1": "write of 1 B, cached",
+}
 PICTURE_OF = "getppid"
 PICTURE_NAME = "instructions.svg"
 
@@ -66,6 +74,7 @@ def generated(report: Report, beside: Path) -> str:
         *_rows(report),
         "",
         *_programs(report),
+        *_modes(report),
         f"{report.verdict()} All numbers, and how to make them again: [{folder}]({folder}/).",
         "",
         f"![Instructions a call against calls a crossing]({folder}/{PICTURE_NAME})",
@@ -75,7 +84,7 @@ def generated(report: Report, beside: Path) -> str:
 
 
 def _rows(report: Report) -> list[str]:
-    section = _section(report)
+    section = _section(report, EXPERIMENT)
     rows = []
     for pivot in section.pivots:
         counted = (pivot.unit, pivot.kind) == ("instructions", "counted")
@@ -92,7 +101,7 @@ def _rows(report: Report) -> list[str]:
 
 def _programs(report: Report) -> list[str]:
     """The table of whole programs; none where the tree was not walked."""
-    metrics = _section(report).result.metrics
+    metrics = _section(report, EXPERIMENT).result.metrics
     lines = []
     for name, text in PROGRAMS.items():
         crossings = metrics.get(f"{name}.crossings.count")
@@ -107,6 +116,26 @@ def _programs(report: Report) -> list[str]:
     return [*head, *lines, ""] if lines else []
 
 
+def _modes(report: Report) -> list[str]:
+    """The table of calls in supervisor mode; none where that was not evaluated or not offered."""
+    if MODES not in [section.name for section in report.sections]:
+        return []
+    metrics = _section(report, MODES).result.metrics
+    lines = []
+    for call, text in MODE_CALLS.items():
+        trap = metrics.get(f"{call}.trap.static.instructions")
+        inside = metrics.get(f"{call}.supervisor.static.instructions")
+        if trap and inside:
+            share = f"{inside.value / trap.value:.0%}"
+            cells = (text, tables.number(trap.value), tables.number(inside.value), share)
+            lines.append("| " + " | ".join(cells) + " |")
+    head = [
+        "| one call, unmodified program | by trap | in supervisor mode | |",
+        "|---|---:|---:|---:|",
+    ]
+    return [*head, *lines, ""] if lines else []
+
+
 def _cell(pivot: tables.Pivot, names: tuple[str, ...]) -> str:
     for name in names:
         metric = pivot.cells.get(name, {}).get(AT)
@@ -116,16 +145,16 @@ def _cell(pivot: tables.Pivot, names: tuple[str, ...]) -> str:
     return "–"
 
 
-def _section(report: Report) -> Section:
+def _section(report: Report, name: str) -> Section:
     for section in report.sections:
-        if section.name == EXPERIMENT:
+        if section.name == name:
             return section
-    raise TraplessError(f"{report.directory}: holds no result of {EXPERIMENT}")
+    raise TraplessError(f"{report.directory}: holds no result of {name}")
 
 
 def picture(report: Report) -> Figure:
     """The picture: instructions a call over N, of the call that does least."""
-    for pivot in _section(report).pivots:
+    for pivot in _section(report, EXPERIMENT).pivots:
         wanted = (pivot.subject, pivot.unit, pivot.kind)
         if wanted == (PICTURE_OF, "instructions", "counted") and (figure := pivot.figure()):
             return figure
