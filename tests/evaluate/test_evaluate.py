@@ -27,6 +27,16 @@ PROMISED = {
     "getppid.batch.break_even.n": 3,
     "read1.batch.n32.instructions": 1200,
 }
+# At most so much, in supervisor mode; what any call must save stands in its test.
+PROMISED_MODES = {
+    "getpid.supervisor.bare.instruction-ratio": 0.38,
+    "getpid.trap-present.bare.instruction-ratio": 1.02,
+    "nosys.supervisor.module.steps": 45,
+    "delay.supervisor.running.calls": 1,
+    "delay.user.running.calls": 1,
+    "delay.supervisor.asleep.calls": 1,
+}
+SAVED_MIN = 190
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +68,20 @@ def test_counted_figures_are_as_promised(evaluated, name):
     metric = results.load(evaluated / "batch-size").metrics[name]
     assert metric.kind == "counted"
     assert metric.value <= PROMISED[name]
+
+
+@pytest.mark.parametrize("name", PROMISED_MODES)
+def test_supervisor_mode_is_as_promised(evaluated, name):
+    metric = results.load(evaluated / "mode-switch").metrics[name]
+    assert metric.kind == "counted"
+    assert metric.value <= PROMISED_MODES[name]
+
+
+def test_supervisor_mode_saves_as_much_in_every_call(evaluated):
+    metrics = results.load(evaluated / "mode-switch").metrics
+    saved = {n: m.value for n, m in metrics.items() if n.endswith(".saved-instructions")}
+    assert len(saved) >= 15
+    assert {name: value for name, value in saved.items() if value < SAVED_MIN} == {}
 
 
 def test_the_walk_crosses_ten_times_less_than_du_in_fewer_instructions(evaluated):

@@ -24,7 +24,7 @@ from trapless.reporting.figures import Figure, Table
 from trapless.stock import kernels
 
 DATA = Path(__file__).parents[1] / "data" / "experiments"
-NAMES = ("batch-size", "parallel")
+NAMES = ("batch-size", "ls", "mode-switch", "parallel")
 
 
 def rows_of(name, **wanted):
