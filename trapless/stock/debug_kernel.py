@@ -86,6 +86,8 @@ REQUIRED = (
     "HOTPLUG_CPU",
     "SUSPEND",
     "PM_SLEEP_DEBUG",
+    "RTC_DRV_CMOS",
+    "MEMCG",
 )
 
 
