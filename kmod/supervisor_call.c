@@ -73,6 +73,18 @@ int __init tlk_supervisor_calls_init(const sys_call_ptr_t *table, unsigned long 
 	return table_init(table);
 }
 
+/*
+ * The two calls of the entry leave their return address right below the thread's frame, where every
+ * way into the kernel leaves one of its own.
+ */
+bool tlk_supervisor_call_is_open(void)
+{
+	unsigned long below = READ_ONCE_NOCHECK(((unsigned long *)task_pt_regs(current))[-1]);
+
+	return below >= (unsigned long)tlk_supervisor_call &&
+	       below < (unsigned long)tlk_supervisor_hand_over;
+}
+
 /* What the kernel tests before it returns by SYSRET, and that it is all ordinary. */
 static bool may_return_here(const struct pt_regs *regs)
 {
@@ -97,10 +109,11 @@ static unsigned int count_return(struct tlk_mark *mark, const struct pt_regs *re
  * task work, the floating-point registers) on a frame like that of any call. If it is still that
  * call's frame afterwards, and this processor is armed, the call returns in supervisor mode.
  *
- * A thread that is switched back in that work is still here: its mark stays until the work is done,
- * or is attached again by a request that came meanwhile. Without it nothing holds the module, and
- * the last round of exit work returns to the kernel. Until it has left this text it does not sleep,
- * which is what tlk_supervisor_exit() waits for.
+ * A thread that is switched back in that work, or in a call that does such work itself (io_uring's
+ * waits do), is still here: its mark stays until the work is done, or is attached again by a request
+ * that came meanwhile. Without it nothing holds the module, and the last round of exit work returns
+ * to the kernel. Until it has left this text it does not sleep, which is what
+ * tlk_supervisor_exit() waits for.
  */
 unsigned int tlk_supervisor_exit_work(struct pt_regs *regs)
 {
@@ -112,11 +125,9 @@ unsigned int tlk_supervisor_exit_work(struct pt_regs *regs)
 	regs->ss = __USER_DS;
 	regs->cx = regs->ip;
 	regs->r11 = regs->flags;
-	mark = tlk_mark_current();
+	mark = tlk_mark_current() ?: tlk_mark_known();
 	while (mark) {
-		mark->inside = true;
 		tlk_leave(regs);
-		mark->inside = false;
 		if (likely(!mark->leaving))
 			return count_return(mark, regs);
 		raw_local_irq_enable();

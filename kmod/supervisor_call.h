@@ -9,6 +9,9 @@
 /* 0, or -ENOENT where the kernel lacks a function that is needed. */
 int tlk_supervisor_calls_init(const sys_call_ptr_t *table, unsigned long *kernel_entry);
 
+/* Is the current thread in a call that it made in supervisor mode, or at the end of one? */
+bool tlk_supervisor_call_is_open(void);
+
 /* supervisor_entry.S calls it with interrupts off; returns TLK_LEAVE_*. */
 unsigned int tlk_supervisor_exit_work(struct pt_regs *regs);
 

@@ -30,7 +30,10 @@
 #define IST_INDEX 5
 #define GATES 256
 
-DEFINE_PER_CPU(struct tlk_supervisor_cpu, tlk_supervisor_cpu);
+/* Calls return also on processors that go without: there, too, nobody is here. */
+DEFINE_PER_CPU(struct tlk_supervisor_cpu, tlk_supervisor_cpu) = {
+	.thread = &tlk_supervisor_nobody,
+};
 
 u64 tlk_supervisor_handlers[GATES] __ro_after_init;
 const struct tlk_nobody tlk_supervisor_nobody = { .words = { [0 ... 7] = ~0ul } };

@@ -22,6 +22,7 @@
 
 #include "compat/supervisor.h"
 #include "compat/symbols.h"
+#include "supervisor_call.h"
 #include "supervisor_cpu.h"
 #include "supervisor_process.h"
 #include "supervisor_thread.h"
@@ -101,6 +102,13 @@ static struct tlk_mark *mark_find(struct tlk_process *process, const struct task
 		if (mark->task == task)
 			return mark;
 	return NULL;
+}
+
+static struct tlk_mark *mark_current(void)
+{
+	struct tlk_process *process = process_find(current->signal);
+
+	return process ? mark_find(process, current) : NULL;
 }
 
 static struct tlk_mark *mark_create(struct tlk_process *process, const struct task_struct *task)
@@ -241,10 +249,20 @@ void tlk_process_work(struct callback_head *head)
 		tlk_mark_detach(mark);
 	if (!exiting)
 		residency_follow(mark->process);
-	if (!on && mark->inside)
+	if (!on && !exiting && tlk_supervisor_call_is_open())
 		mark->leaving = true;
 	else if (!on)
 		tlk_mark_free(mark);
+}
+
+struct tlk_mark *tlk_mark_known(void)
+{
+	struct tlk_mark *mark;
+
+	spin_lock(&lock);
+	mark = mark_current();
+	spin_unlock(&lock);
+	return mark;
 }
 
 bool tlk_mark_free(struct tlk_mark *mark)
@@ -324,12 +342,20 @@ out:
 	spin_unlock(&lock);
 }
 
-void tlk_process_exited(struct tlk_mark *mark)
+/* Also a thread that was switched back in the call in which it ends: it has a mark still. */
+void tlk_process_exited(void)
 {
+	struct tlk_mark *mark;
+
+	if (!READ_ONCE(processes))
+		return;
 	spin_lock(&lock);
-	mark->attached = false;
-	tlk_mark_detach(mark);
-	if (!mark->queued)
+	mark = mark_current();
+	if (mark && mark->attached) {
+		mark->attached = false;
+		tlk_mark_detach(mark);
+	}
+	if (mark && !mark->queued)
 		mark_destroy(mark);
 	spin_unlock(&lock);
 }

@@ -17,13 +17,16 @@ int tlk_process_switch(struct task_struct *leader, enum tl_mode mode, u32 flags)
 /* Moments in the life of the current thread, seen by supervisor_thread.c. */
 void tlk_process_forked(struct task_struct *child);
 void tlk_process_executed(struct tlk_mark *mark, bool may_stay);
-void tlk_process_exited(struct tlk_mark *mark);
+void tlk_process_exited(void);
 
 /* The thread acts on what was asked: its own work, at its next return to user mode. */
 void tlk_process_work(struct callback_head *head);
 
 /* Frees a detached mark of the current thread and returns true, unless its work is queued again. */
 bool tlk_mark_free(struct tlk_mark *mark);
+
+/* The mark of the current thread, attached or not; NULL if it has none. */
+struct tlk_mark *tlk_mark_known(void);
 
 /* Fills in at most `count` entries; returns how many there are. The last one has pid 0: the
  * counts of all that is over. */

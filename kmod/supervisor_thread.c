@@ -111,10 +111,7 @@ static void on_exec(void *data, struct task_struct *task, pid_t old_pid, struct 
 
 static void on_exit(void *data, struct task_struct *task)
 {
-	struct tlk_mark *mark = tlk_mark_current();
-
-	if (mark)
-		tlk_process_exited(mark);
+	tlk_process_exited();
 }
 
 static struct probe {

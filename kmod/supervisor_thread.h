@@ -37,8 +37,7 @@ struct tlk_mark {
 	bool attached;			/* the notifier is, or its thread is about to do it */
 
 	/* The thread's own. */
-	bool inside;			/* in tlk_supervisor_exit_work(), which frees the mark */
-	bool leaving;			/* ... if the thread was switched back meanwhile */
+	bool leaving;			/* switched back in a call, at whose end the mark goes */
 	struct tlk_counts counts;	/* with interrupts off; others read at most an old value */
 };
 
