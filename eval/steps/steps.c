@@ -10,31 +10,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "marks.h"
 #include "measure.h"
 #include "mode.h"
 #include "traps.h"
 #include "trapless.h"
 
 #define NR_NONE 400	/* within the table of calls, and no call */
-
-/*
- * The marks. The debugger stops at their first instructions; `magic` tells this program from others
- * that have code at the same address, `name` is where it reads what comes next.
- */
-#define STEPS_MAGIC 0x737465707321u
-
-void __attribute__((noinline, noclone)) steps_begin(const char *name, uint64_t magic);
-void __attribute__((noinline, noclone)) steps_end(const char *name, uint64_t magic);
-
-void steps_begin(const char *name, uint64_t magic)
-{
-	__asm__ volatile("" : : "r"(name), "r"(magic) : "memory");
-}
-
-void steps_end(const char *name, uint64_t magic)
-{
-	__asm__ volatile("" : : "r"(name), "r"(magic) : "memory");
-}
 
 static struct tl_batch *batch;
 
