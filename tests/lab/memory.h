@@ -6,6 +6,8 @@
 #ifndef TL_TEST_MEMORY_H
 #define TL_TEST_MEMORY_H
 
+#include <glob.h>
+
 #include "check.h"
 
 struct memory {
@@ -63,6 +65,37 @@ static inline struct memory memory_now(void)
 			if (!strncmp(line, names[i], strlen(names[i])))
 				memory.objects += strtol(strchr(line, ' '), NULL, 10);
 	return memory;
+}
+
+/* Free objects on the slabs that CPUs hold count as active until the caches give them back. */
+static inline void memory_shrink_caches(void)
+{
+	glob_t caches;
+
+	if (glob("/sys/kernel/slab/*/shrink", 0, NULL, &caches))
+		return;
+	for (size_t i = 0; i < caches.gl_pathc; i++)
+		write_file(caches.gl_pathv[i], "1");
+	globfree(&caches);
+}
+
+/*
+ * Memory is freed after a grace period and by work queues, and caches give back what they hold in
+ * several rounds: look again until it no longer falls.
+ */
+static inline struct memory memory_settled(void)
+{
+	struct memory now, last;
+
+	write_file("/proc/sys/vm/drop_caches", "3");
+	now = memory_now();
+	do {
+		last = now;
+		sleep_ms(300);
+		memory_shrink_caches();
+		now = memory_now();
+	} while (now.objects < last.objects);
+	return now;
 }
 
 #endif /* TL_TEST_MEMORY_H */

@@ -180,13 +180,10 @@ static inline uint64_t calls_inside(const struct tl_process *process)
 	return process->calls_direct + process->calls_worked;
 }
 
-static inline uint64_t demotions_of(const struct tl_process *process)
+static inline uint64_t demoted(const struct tl_process *before, const struct tl_process *after,
+			       enum tl_demotion cause)
 {
-	uint64_t sum = 0;
-
-	for (int i = 0; i < TL_DEMOTIONS; i++)
-		sum += process->demotions[i];
-	return sum;
+	return after->demotions[cause] - before->demotions[cause];
 }
 
 /* Waits until all threads of another process, which makes calls, are in the mode. */

@@ -101,7 +101,8 @@ int main(void)
 {
 	supervisor_need();
 	witness = shared_memory(sizeof(*witness));
-	no_code = MUST(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	no_code = MUST(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			    0));
 	*no_code = (char)0xc3;	/* ret */
 	for (size_t i = 0; i < sizeof(harms) / sizeof(*harms); i++)
 		check_harm(&harms[i]);

@@ -70,8 +70,7 @@ int main(void)
 	before = process_counts(getpid());
 	CHECK_WITHIN(write_each(1), MOST(PAGES), PAGES);
 	after = process_counts(getpid());
-	CHECK_WITHIN(after.demotions[TL_DEMOTED_PAGE_FAULT] - before.demotions[TL_DEMOTED_PAGE_FAULT],
-		     MOST(PAGES), PAGES + 100);
+	CHECK_WITHIN(demoted(&before, &after, TL_DEMOTED_PAGE_FAULT), MOST(PAGES), PAGES + 100);
 	check_each(1);
 	CHECK_EXITED(child_run(copy_on_write), 0);
 	check_each(1);

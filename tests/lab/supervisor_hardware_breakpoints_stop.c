@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Breakpoint registers work on a process in supervisor mode: a watched variable stops it at its
- * next write, a watched instruction when it is reached; a watched buffer that the kernel fills for a
- * call traps there, in the kernel, which is nothing to a tracer. The process goes on in supervisor
- * mode in between and afterwards.
+ * next write, a watched instruction when it is reached; a watched buffer that the kernel fills for
+ * a call traps there, in the kernel, which is nothing to a tracer. The process goes on in
+ * supervisor mode in between and afterwards.
  */
 #include "traced.h"
 

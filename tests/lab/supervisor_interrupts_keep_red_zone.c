@@ -49,7 +49,7 @@ int main(void)
 		CHECK_EQ(red_zone_spin(SPINS), 0);
 	}
 	after = process_counts(getpid());
-	interrupts = after.demotions[TL_DEMOTED_INTERRUPT] - before.demotions[TL_DEMOTED_INTERRUPT];
+	interrupts = demoted(&before, &after, TL_DEMOTED_INTERRUPT);
 	fprintf(stderr, "%llu interrupts in supervisor mode, %ld rounds\n",
 		(unsigned long long)interrupts, rounds);
 	CHECK_WITHIN(inside, rounds * 9 / 10, rounds);

@@ -54,8 +54,7 @@ static void compat_gate(void)
 		CHECK_EQ(sys(SYS_getpid), getpid());
 	}
 	after = process_counts(getpid());
-	CHECK_WITHIN(after.demotions[TL_DEMOTED_COMPAT_CALL] -
-		     before.demotions[TL_DEMOTED_COMPAT_CALL], 900, 1000);
+	CHECK_WITHIN(demoted(&before, &after, TL_DEMOTED_COMPAT_CALL), 900, 1000);
 }
 
 static long vsyscall_time(void)

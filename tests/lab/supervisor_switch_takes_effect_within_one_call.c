@@ -10,10 +10,10 @@
 #define OLD_CALLS_MAX 1		/* the bound of the contract */
 
 struct board {
-	volatile uint32_t wanted;	/* privilege level; written after the request has returned */
+	volatile uint32_t wanted;	/* privilege level, once the request has returned */
 	volatile uint32_t round;
-	volatile uint32_t answered;	/* the round that the target has seen, and measured */
-	volatile uint32_t late;		/* calls of it that still returned at the other level */
+	volatile uint32_t answered;	/* the round that the target has seen and measured */
+	volatile uint32_t late;		/* its calls that still returned at the other level */
 };
 
 static struct board *board;

@@ -57,7 +57,7 @@ static long switch_for_a_while(pid_t pid)
 			sched_yield();
 			now = now_us();
 		}
-		CHECK_EQ(switch_mode(pid, switches++ % 2 ? TL_MODE_USER : TL_MODE_SUPERVISOR, 0), 0);
+		CHECK_EQ(switches++ % 2 ? switch_user(pid) : switch_supervisor(pid), 0);
 	}
 	return switches;
 }

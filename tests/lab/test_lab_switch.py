@@ -116,6 +116,14 @@ def test_children_count_only_as_asked(kernel):
         assert (summary(done.stderr.decode())[2] > 2000) is more, options
 
 
+@pytest.mark.parametrize(("options", "locked"), [((), False), (("--resident",), True)])
+def test_memory_is_locked_in_the_program_that_was_executed(kernel, options, locked):
+    words = ("--mode", "supervisor", *options, "--", "grep", "VmLck", "/proc/self/status")
+    done = run_lab(*words, kernel=kernel)
+    assert done.returncode == 0
+    assert (int(done.stdout.split()[1]) > 0) is locked
+
+
 @pytest.mark.parametrize(
     ("command", "status"), [("no-such-program-anywhere", 127), ("/etc/passwd", 126)]
 )

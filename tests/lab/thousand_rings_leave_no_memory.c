@@ -3,8 +3,6 @@
  * A thousand rings are made, used and dropped in every way, closed first or unmapped first, with
  * and without workers, by exit and by kill: the kernel holds as much as before.
  */
-#include <glob.h>
-
 #include "memory.h"
 #include "ring.h"
 
@@ -79,45 +77,14 @@ static void make_rings(int n)
 	}
 }
 
-/* Free objects on the slabs that CPUs hold count as active until the caches give them back. */
-static void shrink_caches(void)
-{
-	glob_t caches;
-
-	if (glob("/sys/kernel/slab/*/shrink", 0, NULL, &caches))
-		return;
-	for (size_t i = 0; i < caches.gl_pathc; i++)
-		write_file(caches.gl_pathv[i], "1");
-	globfree(&caches);
-}
-
-/*
- * Memory is freed after a grace period and by work queues, and caches give back what they hold in
- * several rounds: look again until it no longer falls.
- */
-static struct memory settled(void)
-{
-	struct memory now, last;
-
-	write_file("/proc/sys/vm/drop_caches", "3");
-	now = memory_now();
-	do {
-		last = now;
-		sleep_ms(300);
-		shrink_caches();
-		now = memory_now();
-	} while (now.objects < last.objects);
-	return now;
-}
-
 int main(void)
 {
 	struct memory before, after;
 
 	make_rings(RINGS / 5);
-	before = settled();
+	before = memory_settled();
 	make_rings(RINGS);
-	after = settled();
+	after = memory_settled();
 	fprintf(stderr, "more than before: %ld objects, %ld address spaces, %ld + %ld KB\n",
 		after.objects - before.objects, after.mms - before.mms,
 		after.vmalloc_kb - before.vmalloc_kb, after.unexplained_kb - before.unexplained_kb);

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -208,3 +209,15 @@ def test_columns_and_json_agree():
         one = listed()[pid]
         assert (row["MODE"], row["COMMAND"], row["OPTIONS"]) == (one["mode"], "sleep", "-")
         assert int(row["THREADS"]) == one["threads"] == 1
+
+
+# ---- doctor --------------------------------------------------------------------------------------
+
+
+def test_doctor_asks_the_module():
+    done = trapless("doctor", "--json")
+    assert done.status == 0, done.err
+    found = {one["id"]: one for one in json.loads(done.out)["capabilities"]}
+    assert found["device"]["ok"] and found["supervisor"]["ok"]
+    assert "offered by the module" in found["supervisor"]["found"]
+    assert found["supervisor"]["group"].startswith("Supervisor mode")

@@ -151,6 +151,18 @@ def test_a_process_that_has_ended_is_not_switched():
         refused(pid, Refusal.KERNEL_THREAD)
 
 
+def test_a_process_that_runs_a_virtual_machine_is_not_switched(tmp_path):
+    """An emulated guest has no KVM: a file stands in, named as KVM names its processors' files."""
+
+    def hold():
+        with open(tmp_path / "kvm-vcpu:0", "w"):
+            time.sleep(1000)
+
+    with process(hold) as pid:
+        until(lambda: (tmp_path / "kvm-vcpu:0").exists())
+        refused(pid, Refusal.VCPU)
+
+
 def set_user_id(tmp_path):
     """A sleep that runs with root's rights, whoever starts it."""
     tmp_path.chmod(0o755)
