@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A toy kernel in a few megabytes of memory, for tests of reading kernels from outside.
+
+It has what a real one leaves there (a VMCOREINFO note, page tables, compressed symbols, types,
+per-CPU data, a module), laid out as each generation of kernels does, and nothing that runs. Tests
+change a part of it and see what is said.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+
+RAM_BYTES = 8 << 20
+IMAGE_AT = 0x200000  # physical
+IMAGE_BYTES = 0x200000
+SHIFT = 0x1E00000  # what KASLR added
+LINKED = 0xFFFFFFFF81000000
+IMAGE_BASE = 0xFFFFFFFF80000000
+NOTE_AT = 0x500000
+PERCPU_AT = 0x600000
+PERCPU_BYTES = 0x10000
+MODULE_AT = 0x700000
+DIRECT_MAP = {4: 0xFFFF_8880_0000_0000, 5: 0xFF11_0000_0000_0000}
+MODULES_VIRTUAL = 0xFFFFFFFFC0000000
+BUILD_ID = "0123456789abcdef0123456789abcdef01234567"
+RELEASE = "6.1.0-toy"
+CANARY = 0x1122334455667788
+MASK = (1 << 64) - 1
+WORD = 0x80  # a token of several letters
+FORMS = ("below-base", "from-base", "from-place")
+
+
+class Types:
+    """BTF, one type after the other; numbers are handed out from 1."""
+
+    def __init__(self) -> None:
+        self._types, self._strings, self._count = b"", b"\0", 0
+
+    def name(self, text: str) -> int:
+        if not text:
+            return 0
+        found = self._strings.find(b"\0" + text.encode() + b"\0") + 1
+        if not found:
+            found = len(self._strings)
+            self._strings += text.encode() + b"\0"
+        return found
+
+    def add(
+        self, kind: int, name: str, size: int, body: bytes = b"", count: int = 0, flag=0
+    ) -> int:
+        info = flag << 31 | kind << 24 | count
+        self._types += struct.pack("<III", self.name(name), info, size) + body
+        self._count += 1
+        return self._count
+
+    def integer(self, name: str, size: int) -> int:
+        return self.add(1, name, size, struct.pack("<I", 8 * size))
+
+    def array(self, of: int, count: int) -> int:
+        return self.add(3, "", 0, struct.pack("<III", of, 1, count))
+
+    def record(self, name: str, size: int, members, kind: int = 4, bits: bool = False) -> int:
+        """`members`: (name, type, byte offset), or with `bits` (name, type, bit offset, width)."""
+        body = b""
+        for member in members:
+            place = member[3] << 24 | member[2] if bits else 8 * member[2]
+            body += struct.pack("<III", self.name(member[0]), member[1], place)
+        return self.add(kind, name, size, body, len(members), int(bits))
+
+    def data(self) -> bytes:
+        header = struct.pack(
+            "<HBBIIIII", 0xEB9F, 1, 0, 24, 0, len(self._types), len(self._types), len(self._strings)
+        )
+        return header + self._types + self._strings
+
+
+def toy_types(new_modules: bool) -> bytes:
+    types = Types()
+    integer, long, char = (types.integer(*one) for one in (("int", 4), ("long", 8), ("char", 1)))
+    links = types.record("list_head", 16, [("next", long, 0), ("prev", long, 8)])
+    word16, word65 = types.array(char, 16), types.array(char, 65)
+    pid = types.add(8, "pid_t", integer)  # typedef
+    inner = types.record("", 4, [("pid", pid, 0), ("other", integer, 0)], kind=5)
+    types.record(
+        "task_struct",
+        64,
+        [("state", integer, 0), ("", inner, 4), ("comm", word16, 8), ("stack_canary", long, 24)],
+    )
+    types.record("rq", 32, [("nr_running", integer, 0), ("cpu", integer, 8)])
+    types.record("flags", 4, [("low", integer, 0, 3), ("high", integer, 3, 5)], bits=True)
+    names = types.record("new_utsname", 130, [("sysname", word65, 0), ("release", word65, 65)])
+    types.record("uts_namespace", 138, [("name", names, 8)])
+    layout = types.record("module_memory", 16, [("base", long, 0), ("size", integer, 8)])
+    where = ("mem", types.array(layout, 2), 96) if new_modules else ("core_layout", layout, 96)
+    name56 = types.array(char, 56)
+    members = [("list", links, 8), ("name", name56, 24), ("kallsyms", long, 80), where]
+    types.record("module", 128, members)
+    types.record(
+        "mod_kallsyms", 24, [("symtab", long, 0), ("num_symtab", integer, 8), ("strtab", long, 16)]
+    )
+    return types.data()
+
+
+@dataclass
+class ToyKernel:
+    """What to build. `ram` is the result: change it, then save()."""
+
+    form: str = "below-base"
+    levels: int = 5
+    cpus: int = 2
+    release: str = RELEASE
+    build_id: str = BUILD_ID
+    symbols: dict[str, int] = field(default_factory=dict)  # run-time, as in /proc/kallsyms
+    ram: bytearray = field(default_factory=lambda: bytearray(RAM_BYTES))
+
+    def __post_init__(self) -> None:
+        self._next = 0x1000
+        self.image = LINKED + SHIFT
+        self.phys_base = IMAGE_AT - (self.image - IMAGE_BASE)
+        self.direct_map = DIRECT_MAP[self.levels]
+        self._image_data()
+        self._percpu()
+        self._module()
+        self._page_tables()
+        self._kallsyms()
+        self._note()
+
+    def save(self, folder: Path, name: str = "ram") -> Path:
+        path = folder / name
+        path.write_bytes(self.ram)
+        return path
+
+    def physical(self, virtual: int) -> int:
+        return virtual - IMAGE_BASE + self.phys_base
+
+    def put(self, physical: int, data: bytes) -> None:
+        self.ram[physical : physical + len(data)] = data
+
+    def symbol(self, name: str, data: bytes, align: int = 8) -> int:
+        """Put data in the image under a name; its virtual address."""
+        self._next = (self._next + align - 1) // align * align
+        virtual = self.image + self._next
+        self.put(self.physical(virtual), data)
+        self._next += len(data)
+        self.symbols[name] = virtual
+        return virtual
+
+    def u64(self, name: str, value: int) -> int:
+        return self.symbol(name, struct.pack("<Q", value & MASK))
+
+    def _image_data(self) -> None:
+        self.symbols |= {"_text": self.image, "_stext": self.image}
+        self.symbols["schedule"] = self.image + 0x100
+        self.symbols["schedule_timeout"] = self.image + 0x180
+        self.symbol("linux_banner", f"Linux version {self.release} (toy) #1\n\0".encode())
+        uts = bytes(8) + b"Linux".ljust(65, b"\0") + self.release.encode().ljust(65, b"\0")
+        self.symbol("init_uts_ns", uts)
+        task = struct.pack("<Ii16sQ", 0, 0, b"swapper/0", CANARY)
+        self.symbol("init_task", task.ljust(64, b"\0"))
+        self.u64("page_offset_base", self.direct_map)
+        self.u64("max_pfn_mapped", RAM_BYTES // 4096)
+        self.u64("jiffies_64", 4711)
+        self.symbol("nr_cpu_ids", struct.pack("<I", self.cpus))
+        self.u64("__cpu_online_mask", (1 << self.cpus) - 1)
+        self.u64("__cpu_possible_mask", (1 << self.cpus) - 1)
+        start = self.symbol(
+            "__start_notes", struct.pack("<III4s", 4, 20, 3, b"GNU\0") + bytes.fromhex(BUILD_ID)
+        )
+        self.symbols["__stop_notes"] = start + 36
+        types = toy_types(new_modules=self.form != "below-base")
+        self.symbols["__stop_BTF"] = self.symbol("__start_BTF", types) + len(types)
+
+    def _percpu(self) -> None:
+        new = self.form != "below-base"  # per-CPU symbols are addresses, not offsets
+        first = self.image + 0x1C0000 if new else 0
+        self.symbols |= {"this_cpu_off": first + 0x40, "runqueues": first + 0x80}
+        bases = []
+        for cpu in range(self.cpus):
+            at = PERCPU_AT + cpu * PERCPU_BYTES
+            bases.append((self.direct_map + at - first) & MASK)
+            self.put(at + 0x40, struct.pack("<Q", bases[-1]))
+            self.put(at + 0x80, struct.pack("<IIII", 3 + cpu, 0, cpu, 0))
+        self.symbol("__per_cpu_offset", struct.pack(f"<{self.cpus}Q", *bases))
+
+    def _module(self) -> None:
+        """One module with one function, in memory of its own that page tables lead to."""
+        head = self.u64("modules", 0)
+        module, here = MODULES_VIRTUAL + 0x400, MODULE_AT + 0x400
+        self.put(self.physical(head), struct.pack("<Q", module + 8))
+        self.put(here, struct.pack("<QQQ56sQ", 0, head, head, b"toy_driver", module + 0x200))
+        layout = struct.pack("<QII", MODULES_VIRTUAL, 0x1000, 0)
+        self.put(here + 96, layout)
+        strings, table = b"\0toy_open\0toy_close\0", module + 0x300
+        symbols = struct.pack("<IBBHQQ", 0, 0, 0, 0, 0, 0)
+        symbols += struct.pack("<IBBHQQ", 1, 0, 0, 1, MODULES_VIRTUAL + 0x10, 8)
+        symbols += struct.pack("<IBBHQQ", 10, 0, 0, 1, MODULES_VIRTUAL + 0x80, 8)
+        self.put(here + 0x200, struct.pack("<QIIQ", table, 3, 0, table + 0x80))
+        self.put(here + 0x300, symbols.ljust(0x80, b"\0") + strings)
+
+    def _page_tables(self) -> None:
+        self._next = 0x100000
+        self._tables = {}
+        root = self.symbol("init_top_pgt", bytes(4096), 4096)
+        self.root = self.physical(root)
+        self._map(self.image, IMAGE_AT, 2)
+        for physical in range(0, RAM_BYTES, 2 << 20):
+            self._map(self.direct_map + physical, physical, 2)
+        self._map(MODULES_VIRTUAL, MODULE_AT, 1)
+
+    def _map(self, virtual: int, physical: int, leaf: int) -> None:
+        """Map one page; `leaf` is the level whose entry is the page."""
+        table = self.root
+        for level in range(self.levels, leaf, -1):
+            at = table + 8 * (virtual >> 12 + 9 * (level - 1) & 511)
+            (entry,) = struct.unpack_from("<Q", self.ram, at)
+            if not entry:
+                fresh = (IMAGE_AT + self._next + 4095) // 4096 * 4096
+                self._next = fresh + 4096 - IMAGE_AT
+                entry = fresh | 0x63
+                self.put(at, struct.pack("<Q", entry))
+            table = entry & ~0xFFF
+        at = table + 8 * (virtual >> 12 + 9 * (leaf - 1) & 511)
+        self.put(at, struct.pack("<Q", physical | (0x8000_0000_0000_00E3 if leaf == 2 else 0x63)))
+
+    def _kallsyms(self) -> None:
+        self._next = 0x140000
+        local = {"toy_static": self.image + 0x300}
+        names = ["_end", *(f"kallsyms_{one}" for one in ("names", "num_syms", "offsets"))]
+        names += ["kallsyms_token_table", "kallsyms_token_index", "kallsyms_relative_base"]
+        entries = sorted((self.symbols | local | dict.fromkeys(names, self.image)).items())
+        data = b"".join(_encoded(("t" if name in local else "T") + name) for name, _ in entries)
+        data += _encoded("ttoy_static")  # a second of that name
+        self.symbol("kallsyms_num_syms", struct.pack("<I", len(entries) + 1))
+        self.symbol("kallsyms_names", data)
+        tokens = [bytes([i]) if 32 < i < 127 else b"?" for i in range(256)]
+        tokens[WORD] = b"schedule"
+        starts = [sum(len(token) + 1 for token in tokens[:i]) for i in range(256)]
+        self.symbol("kallsyms_token_table", b"\0".join(tokens) + b"\0")
+        self.symbol("kallsyms_token_index", struct.pack("<256H", *starts))
+        at = self.symbol("kallsyms_offsets", bytes(4 * (len(entries) + 1)))
+        base = self.image
+        if self.form != "from-place":
+            self.u64("kallsyms_relative_base", base)
+        self.symbols["_end"] = self.image + IMAGE_BYTES
+        values = [self.symbols.get(name, local.get(name, 0)) for name, _ in entries]
+        offsets = b""
+        for index, value in enumerate([*values, self.image + 0x340]):
+            if self.form == "below-base":
+                number = base - 1 - value if value >= 1 << 63 else value
+            else:
+                number = value - base if self.form == "from-base" else value - at - 4 * index
+            offsets += struct.pack("<i", number if value else 0)
+        self.put(self.physical(at), offsets)
+
+    def _note(self) -> None:
+        lines = [
+            f"OSRELEASE={self.release}",
+            f"BUILD-ID={self.build_id}",
+            "PAGESIZE=4096",
+            *(f"SYMBOL({name})={self.symbols[name]:x}" for name in ("_stext", "init_uts_ns")),
+            f"SYMBOL(init_top_pgt)={self.symbols['init_top_pgt']:x}",
+            *(
+                f"SYMBOL({name})={value:x}"
+                for name, value in self.symbols.items()
+                if name.startswith("kallsyms_")
+            ),
+            f"NUMBER(phys_base)={self.phys_base}",
+            f"NUMBER(pgtable_l5_enabled)={int(self.levels == 5)}",
+            f"KERNELOFFSET={SHIFT:x}",
+            "NUMBER(sme_mask)=0",
+        ]
+        self.put_note("\n".join(lines) + "\n")
+
+    def put_note(self, text: str, at: int = NOTE_AT) -> None:
+        header = struct.pack("<III", 11, len(text), 0) + b"VMCOREINFO\0\0"
+        self.put(at, bytes(4096))
+        self.put(at, header + text.encode())
+
+    def note(self) -> str:
+        (length,) = struct.unpack_from("<I", self.ram, NOTE_AT + 4)
+        return bytes(self.ram[NOTE_AT + 24 : NOTE_AT + 24 + length]).decode()
+
+
+def _encoded(name: str) -> bytes:
+    """A name in tokens: one a letter, and one for a word that has its own."""
+    data = bytes(name.replace("schedule", chr(WORD)), "latin-1")
+    return bytes([len(data)]) + data

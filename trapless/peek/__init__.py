@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Peek: what a running kernel does, read from outside out of its memory."""

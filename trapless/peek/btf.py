@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""BTF: the types of the running kernel, as the kernel itself carries them.
+
+Owns the format, looking types up by name, and where a member lies in a structure. Types are read
+when they are asked for; opening only finds where each begins.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from trapless.peek.errors import PeekError
+
+MAGIC = 0xEB9F
+HEADER = struct.Struct("<HBBIIIII")
+TYPE = struct.Struct("<III")
+DEPTH_MAX = 64
+"""Longest chain of typedefs, qualifiers or anonymous members; a longer one is a circle."""
+
+
+class Kind(IntEnum):
+    """Kinds of types, as in the kernel's include/uapi/linux/btf.h."""
+
+    VOID = 0
+    INT = 1
+    PTR = 2
+    ARRAY = 3
+    STRUCT = 4
+    UNION = 5
+    ENUM = 6
+    FWD = 7
+    TYPEDEF = 8
+    VOLATILE = 9
+    CONST = 10
+    RESTRICT = 11
+    FUNC = 12
+    FUNC_PROTO = 13
+    VAR = 14
+    DATASEC = 15
+    FLOAT = 16
+    DECL_TAG = 17
+    TYPE_TAG = 18
+    ENUM64 = 19
+
+
+# Bytes that follow the header of a type: once, and for each of its `vlen` elements.
+_ONCE = {Kind.INT: 4, Kind.ARRAY: 12, Kind.VAR: 4, Kind.DECL_TAG: 4}
+_EACH = {
+    Kind.STRUCT: 12,
+    Kind.UNION: 12,
+    Kind.ENUM: 8,
+    Kind.FUNC_PROTO: 8,
+    Kind.DATASEC: 12,
+    Kind.ENUM64: 12,
+}
+TRANSPARENT = frozenset(
+    {Kind.TYPEDEF, Kind.VOLATILE, Kind.CONST, Kind.RESTRICT, Kind.TYPE_TAG, Kind.DECL_TAG}
+)
+RECORDS = (Kind.STRUCT, Kind.UNION)
+NAMED = frozenset(
+    {Kind.INT, Kind.STRUCT, Kind.UNION, Kind.ENUM, Kind.TYPEDEF, Kind.FLOAT, Kind.ENUM64, Kind.VAR}
+)
+POINTER_BYTES = 8
+
+
+@dataclass(frozen=True)
+class Type:
+    """One type. `size` is a size in bytes or, of what refers to another type, that type."""
+
+    id: int
+    kind: Kind
+    name: str
+    size: int
+    flag: bool
+    count: int  # of elements
+    body: int  # where what follows the header begins
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of a structure: `bits` is the width of a bit field, 0 of any other member."""
+
+    name: str
+    type: int
+    bit_offset: int
+    bits: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a path of members leads: bytes from the structure's beginning, and what is there."""
+
+    offset: int
+    type: int
+    size: int
+    bit: int = 0  # of a bit field, counted from the offset
+    bits: int = 0
+
+
+class Btf:
+    """The types of one kernel."""
+
+    def __init__(self, data: bytes) -> None:
+        if len(data) < HEADER.size:
+            raise PeekError(f"the kernel's BTF has {len(data)} bytes: the image is damaged")
+        magic, version, _, header, types, types_bytes, strings, strings_bytes = HEADER.unpack_from(
+            data
+        )
+        if magic != MAGIC or version != 1:
+            raise PeekError(
+                f"the kernel's BTF begins with {magic:#x}, version {version}, not {MAGIC:#x}, "
+                "version 1: the image is damaged"
+            )
+        if header + types + types_bytes > len(data) or header + strings + strings_bytes > len(data):
+            raise PeekError("the kernel's BTF is longer than what memory has of it")
+        self._data = data
+        self._strings = data[header + strings : header + strings + strings_bytes]
+        self._starts = [0]  # of each type; the first is void
+        self._named: dict[tuple[int, int], list[int]] = {}  # kind, name -> types
+        self._scan(header + types, header + types + types_bytes)
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def _scan(self, place: int, end: int) -> None:
+        """Find where each type begins."""
+        data, starts, named, unpack = self._data, self._starts, self._named, TYPE.unpack_from
+        once = [_ONCE.get(Kind(kind), 0) for kind in Kind]
+        each = [_EACH.get(Kind(kind), 0) for kind in Kind]
+        wanted = {int(kind) for kind in NAMED}
+        try:
+            while place < end:
+                name, info, _ = unpack(data, place)
+                kind = info >> 24 & 0x1F
+                if name and kind in wanted:
+                    named.setdefault((kind, name), []).append(len(starts))
+                starts.append(place)
+                place += TYPE.size + once[kind] + each[kind] * (info & 0xFFFF)
+        except (IndexError, struct.error):
+            raise PeekError(f"the kernel's BTF is damaged at type {len(starts)}") from None
+        if place != end:
+            raise PeekError("the kernel's BTF ends inside a type: the image is damaged")
+
+    def string(self, offset: int) -> str:
+        end = self._strings.find(b"\0", offset)
+        if not 0 <= offset < len(self._strings) or end < 0:
+            raise PeekError("the kernel's BTF refers to a name outside its names")
+        return self._strings[offset:end].decode("utf-8", "replace")
+
+    def type(self, number: int) -> Type:
+        """The type with that number."""
+        if number == 0:
+            return Type(0, Kind.VOID, "void", 0, False, 0, 0)
+        if not 0 < number < len(self._starts):
+            raise PeekError(f"the kernel's BTF refers to type {number}, which it does not have")
+        start = self._starts[number]
+        name, info, size = TYPE.unpack_from(self._data, start)
+        return Type(
+            number,
+            Kind(info >> 24 & 0x1F),
+            self.string(name) if name else "",
+            size,
+            bool(info >> 31),
+            info & 0xFFFF,
+            start + TYPE.size,
+        )
+
+    def find(self, kind: Kind, name: str) -> list[int]:
+        """All types of that kind and name."""
+        # Names are stored once each: where the name is, is what types refer to.
+        place = self._strings.find(b"\0" + name.encode() + b"\0") + 1
+        return list(self._named.get((kind, place), ())) if place > 0 and name else []
+
+    def words(self, one: Type, form: str) -> Iterator[tuple[int, ...]]:
+        """The elements that follow a type's header, in the form of struct."""
+        layout = struct.Struct(form)
+        count = one.count if one.kind in _EACH else 1
+        for index in range(count):
+            yield layout.unpack_from(self._data, one.body + layout.size * index)
+
+    def members(self, one: Type) -> Iterator[Member]:
+        """The members of a structure or union, in order; anonymous ones have no name."""
+        for name, kind, place in self.words(one, "<III"):
+            bits = place >> 24 if one.flag else 0
+            offset = place & 0xFFFFFF if one.flag else place
+            yield Member(self.string(name) if name else "", kind, offset, bits)
+
+    def plain(self, number: int) -> Type:
+        """The type behind typedefs and qualifiers."""
+        for _ in range(DEPTH_MAX):
+            one = self.type(number)
+            if one.kind not in TRANSPARENT:
+                return one
+            number = one.size
+        raise PeekError(f"the kernel's BTF has a circle at type {number}")
+
+    def size(self, number: int) -> int:
+        """Bytes that a value of this type takes."""
+        count = 1
+        for _ in range(DEPTH_MAX):
+            one = self.plain(number)
+            if one.kind is Kind.ARRAY:
+                ((number, _, elements),) = self.words(one, "<III")
+                count *= elements
+            elif one.kind is Kind.PTR:
+                return count * POINTER_BYTES
+            elif one.kind in (Kind.VOID, Kind.FUNC, Kind.FUNC_PROTO, Kind.FWD):
+                return 0
+            else:
+                return count * one.size
+        raise PeekError(f"the kernel's BTF has a circle at type {number}")
+
+    def record(self, name: str) -> list[Type]:
+        """All structures and unions called `name`; an error if there is none."""
+        found = [self.type(number) for kind in RECORDS for number in self.find(kind, name)]
+        if not found:
+            raise PeekError(f"the target's kernel has no structure {name!r}")
+        return found
+
+    def place(self, record: str, path: str) -> Place:
+        """Where a member lies: `path` is like "se.exec_start" or "mem[0].base".
+
+        Looks through anonymous members. Where several structures have that name and it matters
+        which is meant, that is an error.
+        """
+        places, failures = set(), []
+        for one in self.record(record):
+            try:
+                places.add(self._place(one, record, path))
+            except PeekError as error:
+                failures.append(error)
+        if not places:
+            raise failures[0]
+        if len({(place.offset, place.bit, place.bits, place.size) for place in places}) > 1:
+            raise PeekError(f"{record}.{path}: several structures {record!r} in this kernel differ")
+        return min(places, key=lambda place: place.type)
+
+    def _place(self, one: Type, record: str, path: str) -> Place:
+        bit_offset, bits, number = 0, 0, one.id
+        for step in path.split("."):
+            match = re.fullmatch(r"(\w+)((?:\[\d+\])*)", step)
+            if match is None:
+                raise PeekError(f"{path!r} is no path of members, like 'se.exec_start' or 'a[2].b'")
+            here = self.plain(number)
+            found = self._member(here, match[1]) if here.kind in RECORDS else None
+            if found is None:
+                raise PeekError(f"the target's kernel has no {record}.{path}: no member {match[1]}")
+            bit_offset += found.bit_offset
+            bits, number = found.bits, found.type
+            for index in re.findall(r"\d+", match[2]):
+                array = self.plain(number)
+                if array.kind is not Kind.ARRAY:
+                    raise PeekError(f"{record}.{path}: {match[1]} is no array")
+                ((number, _, count),) = self.words(array, "<III")
+                if int(index) >= count:
+                    raise PeekError(f"{record}.{path}: {match[1]} has {count} elements")
+                bit_offset += 8 * int(index) * self.size(number)
+        return Place(bit_offset // 8, number, self.size(number), bit_offset % 8, bits)
+
+    def _member(self, one: Type, name: str, depth: int = 0) -> Member | None:
+        if depth > DEPTH_MAX:
+            raise PeekError(f"the kernel's BTF has a circle at type {one.id}")
+        for member in self.members(one):
+            if member.name == name:
+                return member
+            if not member.name:
+                inner = self.plain(member.type)
+                found = self._member(inner, name, depth + 1) if inner.kind in RECORDS else None
+                if found is not None:
+                    offset = member.bit_offset + found.bit_offset
+                    return Member(name, found.type, offset, found.bits)
+        return None

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The kernel's own table of symbols, kallsyms, as it lies in memory, and looking things up in it.
+
+Owns the compression of names and the three ways in which kernels have stored addresses. Which of
+them a table uses is found by trying: the right one gives the addresses that VMCOREINFO has.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from trapless.peek.errors import PeekError
+
+SYMBOLS_MAX = 4_000_000
+NAME_BYTES_MAX = 64  # compressed, on average: stock kernels have 12 to 16
+TOKENS = 256
+TOKEN_BYTES_MAX = 64
+LONG_NAME = 0x80  # in a name's length: seven more bits follow
+KERNEL_HALF = 1 << 63
+MASK = (1 << 64) - 1
+
+Reader = Callable[[int, int], bytes]
+Decoder = Callable[[bytes, int, int], list[int]]
+
+
+@dataclass(frozen=True)
+class RawTables:
+    """The tables as bytes, unrelocated: equal for each run of a kernel."""
+
+    count: int
+    names: bytes
+    tokens: bytes
+    token_index: bytes
+    offsets: bytes
+    offsets_at: int  # virtual, in this run
+    base: int | None  # kallsyms_relative_base of this run; None where the kernel has none
+
+    def digest(self) -> str:
+        """What tells whether a decoded table belongs to these bytes."""
+        digest = hashlib.sha256()
+        for piece in (self.names, self.tokens, self.token_index, self.offsets):
+            digest.update(hashlib.sha256(piece).digest())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """All symbols of a kernel by link-time address; `shift` is what KASLR added in this run.
+
+    Addresses outside the kernel half (per-CPU offsets, absolute values) are not shifted.
+    """
+
+    addresses: tuple[int, ...]  # ascending, as linked
+    names: tuple[str, ...]
+    kinds: str  # one letter each, as in nm
+    shift: int = 0
+    _last: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    _others: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __post_init__(self) -> None:
+        if not len(self.addresses) == len(self.names) == len(self.kinds):
+            raise ValueError("a symbol has an address, a name and a kind")
+        self._last.update(zip(self.names, range(len(self.names)), strict=True))
+        for place, name in enumerate(self.names):
+            if self._last[name] != place:
+                self._others.setdefault(name, []).append(place)
+
+    def has(self, name: str) -> bool:
+        return name in self._last
+
+    def address(self, name: str) -> int:
+        """The virtual address of the one symbol `name`; a global one wins over local ones."""
+        if name not in self._last:
+            raise PeekError(f"the target's kernel has no symbol {name!r}")
+        places = [*self._others.get(name, ()), self._last[name]]
+        if len(places) > 1:
+            public = [place for place in places if self.kinds[place].isupper()]
+            if len(public) != 1:
+                raise PeekError(
+                    f"{name!r} stands for {len(places)} places in the target's kernel: "
+                    "give an address instead"
+                )
+            places = public
+        return self._run_time(self.addresses[places[0]])
+
+    def _run_time(self, linked: int) -> int:
+        return (linked + self.shift) & MASK if linked >= KERNEL_HALF else linked
+
+    def at(self, address: int) -> tuple[str, int] | None:
+        """The symbol that `address` belongs to and the distance from it; None before the first."""
+        linked = (address - self.shift) & MASK
+        place = bisect.bisect_right(self.addresses, linked) - 1
+        if linked < KERNEL_HALF or place < 0 or self.addresses[place] < KERNEL_HALF:
+            return None
+        first = bisect.bisect_left(self.addresses, self.addresses[place])
+        # Of several names for one address the global one is what people know it by.
+        best = next((i for i in range(first, place + 1) if self.kinds[i].isupper()), first)
+        return self.names[best], linked - self.addresses[place]
+
+
+def read_tables(read: Reader, at: Mapping[str, int]) -> RawTables:
+    """The tables from memory; `at` has the addresses of their symbols, read by virtual address."""
+    (count,) = struct.unpack("<I", read(_needed(at, "kallsyms_num_syms"), 4))
+    if not 0 < count <= SYMBOLS_MAX:
+        raise PeekError(f"the kernel's table of symbols claims {count} entries: it is damaged")
+    names_at = _needed(at, "kallsyms_names")
+    # Nothing says how long the names are; another of the tables follows them in every kernel.
+    after = [address for name, address in at.items() if "kallsyms" in name and address > names_at]
+    length = min([count * NAME_BYTES_MAX, *(address - names_at for address in after)])
+    index = read(_needed(at, "kallsyms_token_index"), 2 * TOKENS)
+    last = struct.unpack(f"<{TOKENS}H", index)[-1]
+    base = None
+    if "kallsyms_relative_base" in at:
+        (base,) = struct.unpack("<Q", read(at["kallsyms_relative_base"], 8))
+    return RawTables(
+        count,
+        read(names_at, length),
+        read(_needed(at, "kallsyms_token_table"), last + TOKEN_BYTES_MAX),
+        index,
+        read(_needed(at, "kallsyms_offsets"), 4 * count),
+        at["kallsyms_offsets"],
+        base,
+    )
+
+
+def _needed(at: Mapping[str, int], name: str) -> int:
+    if name not in at:
+        raise PeekError(f"the kernel does not tell where its {name} is: built without kallsyms?")
+    return at[name]
+
+
+def decode(raw: RawTables, known: Mapping[str, int], shift: int) -> Symbols:
+    """The symbols of `raw`; `known` has run-time addresses that tell how addresses are stored."""
+    kinds, names = _names(raw)
+    places = {name: place for place, name in enumerate(names) if name in known}
+    if not places:
+        raise PeekError("the kernel's table of symbols has none of those that it must have")
+    for decoder in ADDRESS_FORMS:
+        addresses = decoder(raw.offsets, raw.offsets_at, raw.base or 0)
+        if all(addresses[place] == known[name] for name, place in places.items()):
+            break
+    else:
+        some = sorted(places)[0]
+        raise PeekError(
+            f"the kernel's table of symbols and its VMCOREINFO disagree on {some} "
+            f"({known[some]:#x}): one of them is damaged"
+        )
+    linked = [(a - shift) & MASK if a >= KERNEL_HALF else a for a in addresses]
+    order = sorted(range(len(linked)), key=linked.__getitem__)
+    return Symbols(
+        tuple(linked[i] for i in order),
+        tuple(names[i] for i in order),
+        "".join(kinds[i] for i in order),
+        shift,
+    )
+
+
+def _names(raw: RawTables) -> tuple[list[str], list[str]]:
+    """Letter and name of each symbol."""
+    spelled = [_text(raw.tokens, start) for start in struct.unpack(f"<{TOKENS}H", raw.token_index)]
+    kinds, names, data, place = [], [], raw.names, 0
+    token = spelled.__getitem__
+    try:
+        for _ in range(raw.count):
+            length = data[place]
+            place += 1
+            if length & LONG_NAME:
+                length = length & ~LONG_NAME | data[place] << 7
+                place += 1
+            whole = "".join(map(token, data[place : place + length]))
+            place += length
+            kinds.append(whole[0])
+            names.append(whole[1:])
+    except IndexError:
+        raise PeekError(
+            f"the kernel's table of symbols ends after {len(names)} of {raw.count}: it is damaged"
+        ) from None
+    return kinds, names
+
+
+def _text(tokens: bytes, start: int) -> str:
+    end = tokens.find(b"\0", start)
+    if end < 0:
+        raise PeekError("the kernel's table of symbols has a damaged list of tokens")
+    return tokens[start:end].decode("ascii", "replace")
+
+
+def _signed(offsets: bytes) -> Iterable[int]:
+    return struct.unpack(f"<{len(offsets) // 4}i", offsets)
+
+
+def _below_base(offsets: bytes, _at: int, base: int) -> list[int]:
+    """Absolute values are stored as such, addresses negated, less one, from the base."""
+    return [offset if offset >= 0 else base - 1 - offset for offset in _signed(offsets)]
+
+
+def _from_base(offsets: bytes, _at: int, base: int) -> list[int]:
+    return [base + offset for offset in struct.unpack(f"<{len(offsets) // 4}I", offsets)]
+
+
+def _from_place(offsets: bytes, at: int, _base: int) -> list[int]:
+    """Each offset counts from where it is itself stored."""
+    return [at + 4 * i + offset & MASK for i, offset in enumerate(_signed(offsets))]
+
+
+ADDRESS_FORMS: tuple[Decoder, ...] = (_below_base, _from_base, _from_place)

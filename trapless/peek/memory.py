@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Physical memory of a machine that is observed: a VM's RAM file, a saved image, an ELF core.
+
+Owns where a physical address lies in a file, and the message when it lies in none. Everything is
+opened read-only and read by pread(): a file that shrinks while it is read gives an error, where a
+mapping would give a signal. It owns nothing of what the memory means.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from trapless.peek.errors import PeekError
+
+GIB = 1 << 30
+FOUR_GIB = 4 * GIB
+
+# Where QEMU ends the RAM below 4 GiB, and from which size on it does (hw/i386/pc_q35.c, pc_piix.c
+# and microvm.c): the rest continues at 4 GiB. A machine of its own making is given by the caller.
+Q35_SPLIT_BYTES, Q35_HOLE = 0xB0000000, 2 * GIB
+PC_SPLIT_BYTES, PC_HOLE = 0xE0000000, 3 * GIB
+
+PAGE_BYTES = 4096
+SEGMENTS_MAX = 4096
+"""Most memory ranges of one ELF core: QEMU writes a handful."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """Physical memory from `start`, found in the file from `offset`."""
+
+    start: int
+    length: int
+    offset: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length
+
+
+class Memory(Protocol):
+    """Physical memory of one machine."""
+
+    @property
+    def name(self) -> str:
+        """What a person calls it, for messages."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory, without the holes between regions."""
+
+    def regions(self) -> Sequence[Region]:
+        """What there is, in ascending order, without overlaps."""
+
+    def populated(self) -> Iterator[tuple[int, int]]:
+        """(address, length) of all that may hold anything but zeros, from a page's beginning."""
+
+    def read(self, address: int, length: int) -> bytes:
+        """`length` bytes from a physical address, all of them, or PeekError."""
+
+
+class FileMemory:
+    """Memory in a file, by a table of regions. Use as a context manager, or close()."""
+
+    def __init__(self, path: Path, descriptor: int, regions: Sequence[Region]) -> None:
+        self._path, self._descriptor = path, descriptor
+        self._regions = tuple(sorted(regions, key=lambda region: region.start))
+
+    def __enter__(self) -> FileMemory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the descriptor back; reading is an error from now on."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    @property
+    def name(self) -> str:
+        return str(self._path)
+
+    @property
+    def size(self) -> int:
+        return sum(region.length for region in self._regions)
+
+    def regions(self) -> Sequence[Region]:
+        return self._regions
+
+    @property
+    def hole(self) -> int | None:
+        """Where RAM below 4 GiB ends, of a raw file that continues at 4 GiB; 0 where none does.
+
+        None of a file that is laid out in any other way, as ELF cores are.
+        """
+        if any(region.start not in (0, FOUR_GIB) for region in self._regions):
+            return None
+        if [region.offset for region in self._regions] == [0]:
+            return 0
+        low = self._regions[0]
+        return low.length if self._regions[1].offset == low.length else None
+
+    def populated(self) -> Iterator[tuple[int, int]]:
+        for region in self._regions:
+            place, end = region.offset, region.offset + region.length
+            while place < end:
+                data = self._seek(place, os.SEEK_DATA)
+                if data is None or data >= end:
+                    break
+                hole = self._seek(data, os.SEEK_HOLE)
+                stop = end if hole is None else min(hole, end)
+                first = region.start + data - region.offset
+                first = max(region.start, first - first % PAGE_BYTES)  # a page is never cut
+                yield first, region.start + stop - region.offset - first
+                place = stop
+
+    def _seek(self, place: int, whence: int) -> int | None:
+        """The next byte of data or of a hole; None past the last."""
+        try:
+            return os.lseek(self._descriptor, place, whence)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return None
+            raise PeekError(f"{self.name}: {error.strerror}") from error
+
+    def read(self, address: int, length: int) -> bytes:
+        pieces, place, left = [], address, length
+        while left > 0:
+            region = self._region(place)
+            take = min(left, region.end - place)
+            pieces.append(self._pread(take, place - region.start + region.offset, place))
+            place += take
+            left -= take
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _region(self, address: int) -> Region:
+        for region in self._regions:
+            if region.start <= address < region.end:
+                return region
+        raise PeekError(
+            f"{self.name} has no physical address {address:#x}: its memory is "
+            + (", ".join(f"{one.start:#x} to {one.end - 1:#x}" for one in self._regions) or "empty")
+        )
+
+    def _pread(self, length: int, offset: int, address: int) -> bytes:
+        try:
+            data = os.pread(self._descriptor, length, offset)
+        except OSError as error:
+            raise PeekError(f"cannot read {self.name}: {error.strerror}") from error
+        if len(data) != length:
+            raise PeekError(
+                f"{self.name} ends before physical address {address + length:#x}: it was "
+                "truncated, or the machine that it belonged to is gone"
+            )
+        return data
+
+
+def open_memory(path: Path, hole: int | None = None) -> list[FileMemory]:
+    """The memory in a file, in each way that it may be laid out, likeliest first.
+
+    An ELF core says how. Of a raw file, `hole` is the physical address at which RAM below 4 GiB
+    ends; without it, the rules of QEMU's machines are offered, and who knows the kernel chooses.
+    The caller closes all.
+    """
+    descriptor = _open(path)
+    try:
+        size = _size(path, descriptor)
+        head = os.pread(descriptor, 64, 0)
+        if head[:4] == b"\x7fELF":
+            layouts = [_core_regions(path, descriptor, head, size)]
+        else:
+            layouts = raw_layouts(size, hole)
+        found = [FileMemory(path, os.dup(descriptor), regions) for regions in layouts]
+    finally:
+        os.close(descriptor)
+    return found
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise PeekError(f"cannot open {path}: {error.strerror}") from error
+
+
+def _size(path: Path, descriptor: int) -> int:
+    status = os.fstat(descriptor)
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISBLK(status.st_mode)):
+        raise PeekError(
+            f"{path} is no file of memory; give the RAM file of a VM "
+            "(QEMU: memory-backend-file,share=on,mem-path=FILE), a raw image or an ELF core"
+        )
+    size = os.lseek(descriptor, 0, os.SEEK_END)
+    if size < PAGE_BYTES:
+        raise PeekError(f"{path} has {size} bytes, less than one page of memory")
+    return size
+
+
+def raw_layouts(size: int, hole: int | None = None) -> list[list[Region]]:
+    """How a raw file of RAM of `size` bytes may be spread over physical addresses."""
+    if hole is not None:
+        if not PAGE_BYTES <= hole <= FOUR_GIB or hole % PAGE_BYTES:
+            raise PeekError(
+                f"RAM below 4 GiB cannot end at {hole:#x}: give a multiple of 4096 up to 4 GiB",
+                status=2,
+            )
+        return [_split(size, hole)]
+    holes = [PC_HOLE] if size >= PC_SPLIT_BYTES else []
+    holes += [Q35_HOLE] if size >= Q35_SPLIT_BYTES else []
+    # A plain image of all physical addresses comes last: nothing that QEMU makes looks like it
+    # once there is a hole.
+    return [_split(size, one) for one in holes] + [[Region(0, size, 0)]]
+
+
+def _split(size: int, hole: int) -> list[Region]:
+    if size <= hole:
+        return [Region(0, size, 0)]
+    return [Region(0, hole, 0), Region(FOUR_GIB, size - hole, hole)]
+
+
+def _core_regions(path: Path, descriptor: int, head: bytes, size: int) -> list[Region]:
+    """The PT_LOAD segments of an ELF core by physical address, as QEMU's dump-guest-memory has."""
+    if head[4:6] != b"\x02\x01" or len(head) < 64:
+        raise PeekError(f"{path} is an ELF file, but no 64-bit little-endian one")
+    kind, machine = struct.unpack_from("<HH", head, 16)
+    if (kind, machine) != (4, 62):
+        raise PeekError(f"{path} is an ELF file, but no memory of an x86-64 machine")
+    (table,) = struct.unpack_from("<Q", head, 32)
+    entry, count = struct.unpack_from("<HH", head, 54)
+    if entry < 56 or not 0 < count <= SEGMENTS_MAX:
+        raise PeekError(f"{path} has a damaged table of segments ({count} of {entry} bytes)")
+    data = os.pread(descriptor, entry * count, table)
+    if len(data) != entry * count:
+        raise PeekError(f"{path} ends inside its table of segments: it was truncated")
+    regions = []
+    for index in range(count):
+        segment_kind, _, offset, _, start, length = struct.unpack_from(
+            "<IIQQQQ", data, entry * index
+        )
+        if segment_kind != 1 or length == 0:
+            continue
+        if offset + length > size:
+            raise PeekError(
+                f"{path} is truncated: it has {size} bytes, and memory up to {offset + length}"
+            )
+        regions.append(Region(start, length, offset))
+    if not regions:
+        raise PeekError(f"{path} is an ELF core without memory")
+    return regions
