@@ -225,8 +225,7 @@ static int sample_into(int descriptor, const struct options *options, const char
 	}
 	status = run_plan(plan, source, output, &end, error);
 	if (status) {
-		end.ending = ENDING_SOURCE;
-		output_destroy(output, &end);
+		output_destroy(output, NULL);
 		return complain(STATUS_FAILED, "%s", error);
 	}
 	status = output_destroy(output, &end);

@@ -194,7 +194,7 @@ int output_destroy(struct output *output, const struct stream_end *end)
 	sem_post(&output->full);
 	pthread_join(output->writer, NULL);
 	status = output->failed;
-	if (!status)
+	if (!status && end)
 		status = write_all(output->descriptor, end, sizeof(*end));
 	release(output);
 	return status;

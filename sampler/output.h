@@ -27,7 +27,7 @@ void output_commit(struct output *output, uint64_t now_ns, uint64_t linger_ns);
 /* 0, or -errno: the output took no more. */
 int output_failed(const struct output *output);
 
-/* Writes what is left and the end; frees. 0 or -errno. */
+/* Writes what is left and, unless NULL, the end; frees. 0 or -errno. */
 int output_destroy(struct output *output, const struct stream_end *end);
 
 #endif

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The sampler's stream as columns: its head, blocks of rows, its end. Twin of sampler/row.h.
+
+A stream says itself what its rows hold, so a saved one needs nothing beside it. It may stop
+anywhere: what has arrived whole is kept. This file owns no process (sampler.py) and no storage
+(recording.py).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+
+import numpy as np
+import numpy.typing as npt
+
+from trapless.peek.errors import PeekError
+
+Rows = npt.NDArray[np.void]
+"""Rows as a structured array; the names of its columns are those of `row_type()`."""
+
+STREAM_MAGIC = b"TLPEEK1\n"
+BLOCK_MAGIC = 0x534B4C42
+END_MAGIC = 0x53444E45
+HEAD = struct.Struct("<8sII")
+BLOCK = struct.Struct("<II")
+END = struct.Struct("<II9Q")
+HEAD_BYTES_MAX = 1 << 21
+BLOCK_BYTES_MAX = 1 << 20
+
+FIXED = (
+    ("slot", "<u8"),  # deadline = first deadline + slot * interval
+    ("t_ns", "<u8"),  # CLOCK_MONOTONIC of the observing machine
+    ("lag_ns", "<u4"),
+    ("cost_ns", "<u4"),
+    ("flags", "<u4"),
+    ("retries", "<u4"),
+    ("torn", "<u8"),  # a bit for each group, in the order of `Head.groups`
+    ("absent", "<u8"),
+    ("frozen", "<u8"),  # a bit for each thread
+)
+"""Columns that each row begins with."""
+
+
+class Flag(IntFlag):
+    """What a row's `flags` say about the sample."""
+
+    LATE = 1  # taken more than half an interval after its deadline
+    TORN = 2  # some group changed during each of its readings
+    FROZEN = 4  # a virtual processor that is to run did not: the state is an old one
+    ABSENT = 8  # some field could not be read and is zero
+
+
+class Ending(IntEnum):
+    """Why sampling ended."""
+
+    DURATION = 0
+    SIGNAL = 1
+    TARGET = 2
+    SOURCE = 3
+    OUTPUT = 4
+
+
+@dataclass(frozen=True)
+class End:
+    """The counts of a whole run."""
+
+    ending: Ending
+    rows: int
+    slots: int
+    lost: int
+    late: int
+    torn: int
+    frozen: int
+    absent: int
+    retries: int
+    unwritten: int
+
+
+@dataclass(frozen=True)
+class Head:
+    """What rows hold and when they were taken, from the text at the head of a stream."""
+
+    text: str
+    interval_ns: int
+    monotonic_ns: int
+    realtime_ns: int
+    groups: tuple[str, ...]
+    threads: tuple[int, ...]
+    dtype: np.dtype[np.void]
+
+
+def _column(bytes_: int) -> str:
+    return f"<u{bytes_}" if bytes_ in (1, 2, 4, 8) else f"V{bytes_}"
+
+
+def parse_head(text: str, row_bytes: int) -> Head:
+    """The head of a stream from its text; PeekError where text and rows do not fit each other."""
+    numbers: dict[str, int] = {}
+    groups: list[str] = []
+    threads: list[int] = []
+    fields: list[tuple[str, str]] = []
+    for line in text.splitlines():
+        words = line.removeprefix("# ").split()
+        match words:
+            case [("interval-ns" | "monotonic-ns" | "realtime-ns" | "row-bytes") as key, value]:
+                numbers[key] = int(value)
+            case ["thread", thread]:
+                threads.append(int(thread))
+            case ["group", name, *_]:
+                groups.append(name)
+            case ["field", name, size, *_] if groups:
+                fields.append((f"{groups[-1]}.{name}", _column(int(size, 0))))
+            case _:
+                pass
+    columns = [*FIXED, *((f"run_ns.{thread}", "<u8") for thread in threads), *fields]
+    names = [name for name, _ in columns]
+    formats = [np.dtype(format_) for _, format_ in columns]
+    offsets = [sum(part.itemsize for part in formats[:i]) for i in range(len(formats))]
+    needed = offsets[-1] + formats[-1].itemsize
+    if not needed <= row_bytes < needed + 8 or len(set(names)) != len(names):
+        raise PeekError("the head of the samples does not describe their rows; it is damaged")
+    return Head(
+        text=text,
+        interval_ns=numbers["interval-ns"],
+        monotonic_ns=numbers["monotonic-ns"],
+        realtime_ns=numbers["realtime-ns"],
+        groups=tuple(groups),
+        threads=tuple(threads),
+        dtype=np.dtype(
+            {"names": names, "formats": formats, "offsets": offsets, "itemsize": row_bytes}
+        ),
+    )
+
+
+class Stream:
+    """Takes a stream in pieces, cut anywhere, and gives its rows. One thread."""
+
+    def __init__(self) -> None:
+        self.head: Head | None = None
+        self.end: End | None = None
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> Sequence[Rows]:
+        """Rows of all blocks that are whole by now; PeekError where this is no such stream."""
+        self._rest += piece
+        found: list[Rows] = []
+        if self.head is None and not self._take_head():
+            return found
+        place = 0
+        while (rows := self._take_block(place)) is not None:
+            array, place = rows
+            found.append(array)
+        self._rest = self._rest[place:]
+        return found
+
+    def _take_head(self) -> bool:
+        if not STREAM_MAGIC.startswith(self._rest[: len(STREAM_MAGIC)]):
+            raise PeekError("this is not a stream of samples")
+        if len(self._rest) < HEAD.size:
+            return False
+        _, head_bytes, row_bytes = HEAD.unpack_from(self._rest)
+        if head_bytes > HEAD_BYTES_MAX:
+            raise PeekError("the head of the samples is damaged")
+        end = HEAD.size + head_bytes
+        if len(self._rest) < end:
+            return False
+        try:
+            self.head = parse_head(self._rest[HEAD.size : end].decode(), row_bytes)
+        except (ValueError, KeyError) as error:
+            raise PeekError(f"the head of the samples is damaged: {error}") from error
+        self._rest = self._rest[end:]
+        return True
+
+    def _take_block(self, place: int) -> tuple[Rows, int] | None:
+        assert self.head is not None
+        if self.end is not None or len(self._rest) < place + BLOCK.size:
+            return None
+        magic, count = BLOCK.unpack_from(self._rest, place)
+        if magic == END_MAGIC:
+            self._take_end(place)
+            return None
+        bytes_ = count * self.head.dtype.itemsize
+        if magic != BLOCK_MAGIC or bytes_ > BLOCK_BYTES_MAX:
+            raise PeekError("the samples are damaged: a block does not begin where it should")
+        start = place + BLOCK.size
+        if len(self._rest) < start + bytes_:
+            return None
+        return np.frombuffer(self._rest, self.head.dtype, count, start), start + bytes_
+
+    def _take_end(self, place: int) -> None:
+        if len(self._rest) < place + END.size:
+            return
+        _, ending, *counts = END.unpack_from(self._rest, place)
+        try:
+            self.end = End(Ending(ending), *counts)
+        except ValueError as error:
+            raise PeekError(f"the end of the samples is damaged: {error}") from error
