@@ -57,8 +57,8 @@ static void make_pipe(int *mine, int *its, int my_end)
 }
 
 /*
- * The file that a name means, looked up as execvp() does: left to that, its attempts in each folder
- * would be among the calls that are counted. What is not found stays a name, for execvp() to say so.
+ * The file that a name means, looked up as execvp() does: left to that, attempts in each folder
+ * would be among the calls that are counted. What is not found stays a name: execvp() says so.
  */
 static const char *find_program(const char *name)
 {
