@@ -110,9 +110,9 @@ static unsigned int count_return(struct tlk_mark *mark, const struct pt_regs *re
  * call's frame afterwards, and this processor is armed, the call returns in supervisor mode.
  *
  * A thread that is switched back in that work, or in a call that does such work itself (io_uring's
- * waits do), is still here: its mark stays until the work is done, or is attached again by a request
- * that came meanwhile. Without it nothing holds the module, and the last round of exit work returns
- * to the kernel. Until it has left this text it does not sleep, which is what
+ * waits do), is still here: its mark stays until the work is done, or is attached again by a
+ * request that came meanwhile. Without it nothing holds the module, and the last round of exit
+ * work returns to the kernel. Until it has left this text it does not sleep, which is what
  * tlk_supervisor_exit() waits for.
  */
 unsigned int tlk_supervisor_exit_work(struct pt_regs *regs)

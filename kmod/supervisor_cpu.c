@@ -26,8 +26,6 @@
 #include "supervisor_cpu.h"
 #include "supervisor_thread.h"
 
-/* Index of the TSS's interrupt-stack table that stock kernels leave free (they use 0 to 4). */
-#define IST_INDEX 5
 #define GATES 256
 
 /* Calls return also on processors that go without: there, too, nobody is here. */
@@ -187,7 +185,7 @@ static void __init gates_init(void)
 			continue;
 		if (!ist)
 			gate_set(vector, tlk_supervisor_stubs + vector * TLK_STUB_BYTES,
-				 IST_INDEX + 1);
+				 TLK_IST_INDEX + 1);
 		else if (vector == X86_TRAP_DB)
 			gate_set(vector, tlk_supervisor_stub_debug, ist);
 		else if (vector == X86_TRAP_NMI)
@@ -201,7 +199,7 @@ static void __init gates_init(void)
 static int processor_online(unsigned int number)
 {
 	struct tlk_supervisor_cpu *cpu = this_cpu_ptr(&tlk_supervisor_cpu);
-	u64 *ist = &this_cpu_ptr(&cpu_tss_rw)->x86_tss.ist[IST_INDEX];
+	u64 *ist = &this_cpu_ptr(&cpu_tss_rw)->x86_tss.ist[TLK_IST_INDEX];
 	struct tlk_supervisor_stack *stack = cpu->stack;
 	struct desc_ptr idt;
 
@@ -238,7 +236,7 @@ static int processor_offline(unsigned int number)
 	local_irq_disable();
 	disarm(cpu);
 	if (cpu->ready)
-		this_cpu_ptr(&cpu_tss_rw)->x86_tss.ist[IST_INDEX] = 0;
+		this_cpu_ptr(&cpu_tss_rw)->x86_tss.ist[TLK_IST_INDEX] = 0;
 	cpu->ready = false;
 	local_irq_enable();
 	return 0;
@@ -255,11 +253,11 @@ static int __init check(unsigned long kernel_entry)
 	cr4_bits = cr4_get() & (X86_CR4_SMEP | X86_CR4_SMAP);
 	if (kernel_lstar != kernel_entry || kernel_gates.size != sizeof(gates) - 1)
 		return 1 + TL_REFUSED_ENTRY;
-	if (this_cpu_read(cpu_tss_rw.x86_tss.ist[IST_INDEX]))
+	if (this_cpu_read(cpu_tss_rw.x86_tss.ist[TLK_IST_INDEX]))
 		return 1 + TL_REFUSED_IST;
 	kernel = (const gate_desc *)kernel_gates.address;
 	for (vector = 0; vector < GATES; vector++)
-		if (kernel[vector].bits.p && kernel[vector].bits.ist > IST_INDEX)
+		if (kernel[vector].bits.p && kernel[vector].bits.ist > TLK_IST_INDEX)
 			return 1 + TL_REFUSED_IST;
 	return 0;
 }

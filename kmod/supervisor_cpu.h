@@ -15,6 +15,9 @@
 
 struct tlk_mark;
 
+/* Index of the TSS's interrupt-stack table that stock kernels leave free (they use 0 to 4). */
+#define TLK_IST_INDEX 5
+
 /*
  * The stack that every interrupt and fault arrives on while the processor is armed (interrupt
  * stack 6 of the TSS), and what the stubs need while they know nothing but this stack: its size is

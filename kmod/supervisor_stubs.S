@@ -204,6 +204,30 @@ SYM_INNER_LABEL(\freed, SYM_L_LOCAL)
 .endm
 
 /*
+ * Faults in kernel code that the processor could not have put on that code's stack: iret's own on
+ * the read-only stack for returns to 16-bit stack segments, which the kernel repairs, and those of
+ * a stub that finds no room for its frame, which are the end. Both are double faults to the kernel.
+ * rcx: the instruction pointer.
+ */
+.macro PROMOTE
+	movq	F_SP(%rsp), %rdx
+	sarq	$ESPFIX_SHIFT, %rdx
+	cmpq	$ESPFIX_ENTRY, %rdx
+	je	1f
+	cmpq	$tlk_supervisor_stubs, %rcx
+	jb	2f
+	cmpq	$stub_with_error_freed, %rcx
+	jae	2f
+1:	movq	$X86_TRAP_DF, F_VECTOR(%rsp)
+	movq	$0, F_ERROR(%rsp)
+	STACK_BASE %rdx
+	movq	STACK_ist(%rdx), %rcx
+	movq	DOUBLE_FAULT_IST(%rcx), %rcx
+	jmp	12f
+2:
+.endm
+
+/*
  * The kernel finds a frame from user code on the entry stack of the TSS, and one from kernel code
  * below the stack pointer of that code, which is aligned first as the processor would do.
  */
@@ -216,6 +240,9 @@ SYM_INNER_LABEL(\freed, SYM_L_LOCAL)
 	testb	$3, F_CS(%rsp)
 	jnz	11f
 	CLASSIFY 10f
+	.if \has_error
+	PROMOTE
+	.endif
 	movq	F_SP(%rsp), %rcx
 	andq	$-16, %rcx
 	jmp	12f
