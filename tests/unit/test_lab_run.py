@@ -44,6 +44,15 @@ def test_wrong_usage_is_refused_first(config, argv, message):
     assert caught.value.status == 2
 
 
+def test_a_guests_memory_never_goes_into_an_old_file(tmp_path):
+    path = tmp_path / "ram"
+    lab._make_memory(path, 1 << 30)
+    assert path.stat().st_size == 1 << 30 and path.stat().st_mode & 0o777 == 0o600
+    for there, message in ((path, "there already"), (tmp_path / "no" / "ram", "No such file")):
+        with pytest.raises(TraplessError, match=message):
+            lab._make_memory(there, 1 << 30)
+
+
 @pytest.mark.parametrize(("icount", "cpus"), [(True, 1), (False, 2)])
 def test_default_number_of_cpus(icount, cpus):
     assert lab._check(lab.LabConfig(icount=icount), ["true"]) == cpus

@@ -206,3 +206,11 @@ def test_missing_setpriv_names_the_package(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(TraplessError, match="apt-get install util-linux"):
         qemu.Process(["true"], ())
+
+
+def test_shared_memory_is_the_guests_ram_whole():
+    argv = qemu.command(machine(shared_memory=Path("/dev/shm/a,b"), memory_bytes=1 << 29), "tcg")
+    assert after(argv, "-machine").endswith(",memory-backend=ram")
+    assert "memory-backend-file,id=ram,mem-path=/dev/shm/a,,b,size=536870912,share=on" in argv
+    assert after(argv, "-name") == "trapless,debug-threads=on"
+    assert "-name" not in qemu.command(machine(), "tcg")

@@ -63,6 +63,7 @@ class LabConfig:
     verbose: int = 0
     supervisor: int | None = None  # run the command in supervisor mode, with these abi.SWITCH_*
     append: str = ""  # more words for the kernel's command line
+    shared_memory: Path | None = None  # new file for the guest's RAM, for observers; it stays
     debugger: int | None = None  # Debugger.guest_end of one who follows the guest
 
 
@@ -115,6 +116,8 @@ def run(
             f"the guest's files take {tree.size() >> 20} MB, too much for a guest with "
             f"{config.memory} of memory; give it more (--memory) or use --host-root"
         )
+    if config.shared_memory is not None:
+        _make_memory(config.shared_memory, memory_bytes)
     with ExitStack() as stack:
         files = _RunFiles(stack, config.keep, tree)
         sinks = Sinks.inherited() if stream else Sinks.collecting(stdin, sink)
@@ -158,6 +161,22 @@ def _check(config: LabConfig, argv: Sequence[str]) -> int:
     if cpus < 1:
         raise TraplessError(f"a VM needs at least one CPU, not {cpus}", status=2)
     return cpus
+
+
+def _make_memory(path: Path, memory_bytes: int) -> None:
+    """A file for the guest's RAM that only its owner may look into; an old one is not reused."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError as error:
+        raise TraplessError(
+            f"{path} is there already: the guest's memory goes into a new file"
+        ) from error
+    except OSError as error:
+        raise TraplessError(f"{path}: {error.strerror}") from error
+    try:
+        os.ftruncate(descriptor, memory_bytes)
+    finally:
+        os.close(descriptor)
 
 
 def _kernel(config: LabConfig, progress: Progress) -> Kernel:
@@ -276,6 +295,7 @@ class _Attempt:
             thread_single=self._config.thread_single,
             share_root=self._config.host_root,
             append=self._config.append,
+            shared_memory=self._config.shared_memory,
             debugger_fd=self._config.debugger,
         )
 

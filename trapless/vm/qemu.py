@@ -49,6 +49,7 @@ class Machine:
     share_root: bool = False
     append: str = ""
     debugger_fd: int | None = None  # connected socket of one who follows the guest
+    shared_memory: Path | None = None  # file that is the guest's RAM
 
 
 def parse_size(text: str) -> int:
@@ -94,7 +95,7 @@ def command(machine: Machine, accelerator_name: str) -> list[str]:
     return [
         binary(),
         *("-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-vga", "none"),
-        *("-nic", "none", "-machine", "pc,usb=off,vmport=off"),
+        *("-nic", "none", *_board(machine)),
         *_processor(machine, accelerator_name),
         *("-m", f"{machine.memory_bytes >> 10}K"),
         *("-kernel", str(machine.kernel), "-initrd", machine.initrd),
@@ -108,6 +109,19 @@ def command(machine: Machine, accelerator_name: str) -> list[str]:
         *("-device", "ivshmem-plain,memdev=channel"),
         *(_share() if machine.share_root else ()),
         *(_debugger(machine.debugger_fd) if machine.debugger_fd is not None else ()),
+    ]
+
+
+def _board(machine: Machine) -> list[str]:
+    board = "pc,usb=off,vmport=off"
+    if machine.shared_memory is None:
+        return ["-machine", board]
+    # Observers find the threads of the virtual processors by their names ("CPU 0/TCG").
+    return [
+        *("-machine", f"{board},memory-backend=ram", "-name", "trapless,debug-threads=on"),
+        "-object",
+        f"memory-backend-file,id=ram,mem-path={_escaped(str(machine.shared_memory))},"
+        f"size={machine.memory_bytes},share=on",
     ]
 
 
