@@ -19,7 +19,7 @@
 #include "limits.h"
 
 #define WARM_UP_READS 1000u
-#define CALIBRATE_NS 50000000ull	/* at least so long between two looks at the system's clock */
+#define CALIBRATE_NS 50000000ull	/* at least, between two looks at the system's clock */
 #define CLOCK_READS 10000u
 
 struct notes {

@@ -64,7 +64,8 @@ static void usage(FILE *to)
 	for (i = 0; source_form(i); i++)
 		fprintf(to, "  %s\n", source_form(i));
 	fputs("Exit status: 0 ended as planned or asked, 1 failed, 2 wrong usage,\n"
-	      "3 the target or its memory went away (what was recorded until then is whole).\n", to);
+	      "3 the target or its memory went away (what was recorded until then is whole).\n",
+	      to);
 }
 
 static void on_signal(int number)
@@ -186,7 +187,8 @@ static int open_output(const char *path)
 	if (strcmp(path, "-"))
 		descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	else if (isatty(STDOUT_FILENO))
-		return complain(-EINVAL, "rows are not for a terminal: use --output FILE or a pipe");
+		return complain(-EINVAL, "rows are not for a terminal: use --output FILE or a "
+				"pipe");
 	if (descriptor < 0)
 		complain(0, "%s: %m", path);
 	return descriptor;

@@ -51,7 +51,7 @@ static void process_close(struct source *source)
 	free(process);
 }
 
-/* A read of nothing succeeds even without the right to look, so a byte that is not there is asked for. */
+/* Reading nothing succeeds even without the right to look: a byte that is not there is read. */
 static int may_look(pid_t pid, char *error)
 {
 	char byte;

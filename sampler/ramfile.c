@@ -196,7 +196,7 @@ static int ram_read(struct source *source, uint64_t physical, void *into, size_t
 	return mapped.gone ? -ENODEV : 0;
 }
 
-/* A file that has become shorter within its last page raises no signal: it is asked for its size. */
+/* A file that has become shorter within its last page raises no signal: its size tells. */
 static int ram_check(struct source *source)
 {
 	const struct ramfile *file = source->state;

@@ -46,8 +46,8 @@ int source_open(struct source *source, const char *text, char *error)
 		source->kind = kinds[i];
 		return kinds[i]->open(source, text + length + 1, error);
 	}
-	return source_fail(error, -EINVAL, "'%s' names no source of memory; there are %s, %s and %s",
-			   text, kinds[0]->form, kinds[1]->form, kinds[2]->form);
+	return source_fail(error, -EINVAL, "'%s' names no source of memory; there are %s, %s and "
+			   "%s", text, kinds[0]->form, kinds[1]->form, kinds[2]->form);
 }
 
 void source_close(struct source *source)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * A reader that reads nothing fills the blocks between it and the sampling thread, and then there is
- * no place for a row; nothing waits, nothing grows. All that was taken arrives once it reads, and a
- * reader that has gone is noticed.
+ * A reader that reads nothing fills the blocks between it and the sampling thread, and then there
+ * is no place for a row; nothing waits, nothing grows. All that was taken arrives once it reads,
+ * and a reader that has gone is noticed.
  */
 #include "check.h"
 #include "limits.h"
