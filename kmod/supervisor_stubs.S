@@ -26,6 +26,9 @@
 #define PF_USER		4
 #define VECTOR_COMPAT_CALL 0x80
 #define VECTOR_FIRST_INTERRUPT 0x20
+/* Set by popf at level 0, these must not go to level 3, where they mean something else. */
+#define FLAGS_OF_LEVEL_0 (X86_EFLAGS_AC | X86_EFLAGS_IOPL)
+
 #define VSYSCALL_PAGE_NUMBER 0xa00000	/* minus the address of the vsyscall page */
 
 	.text
@@ -124,7 +127,7 @@ SYM_CODE_END(tlk_supervisor_stubs)
 	movq	$__USER_CS, F_CS(%rsp)
 	movq	$__USER_DS, F_SS(%rsp)
 	orq	$X86_EFLAGS_IF, F_FLAGS(%rsp)
-	andq	$~X86_EFLAGS_AC, F_FLAGS(%rsp)
+	andq	$~FLAGS_OF_LEVEL_0, F_FLAGS(%rsp)
 	STACK_BASE %rdx
 	movl	$DEMOTED_INTERRUPT, %ecx
 	cmpq	$VECTOR_FIRST_INTERRUPT, F_VECTOR(%rsp)
@@ -300,7 +303,7 @@ SYM_CODE_START(\name)
 	movq	$__USER_CS, P_CS(%rsp)
 	movq	$__USER_DS, P_SS(%rsp)
 	orq	$X86_EFLAGS_IF, P_FLAGS(%rsp)
-	andq	$~X86_EFLAGS_AC, P_FLAGS(%rsp)
+	andq	$~FLAGS_OF_LEVEL_0, P_FLAGS(%rsp)
 	movq	STACK_demotions(%rax), %rcx
 	incq	8 * \cause(%rcx)
 	jmp	9f
