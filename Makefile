@@ -29,7 +29,8 @@ PROGRAMS =
 LIBRARIES =
 UNIT_PROGRAMS =
 
-.PHONY: help evaluate test check lab matrix lab-debug setup all lib install uninstall clean
+.PHONY: help evaluate test check lab matrix lab-debug soak soak-debug setup all lib install
+.PHONY: uninstall clean
 help: ## this list
 	@echo "Trapless $(VERSION): system calls without the trap, on the kernel you already run"
 	@echo
@@ -69,6 +70,13 @@ matrix: setup ## the lab tests on every supported kernel
 lab-debug: setup ## the lab tests on a KASAN and lockdep kernel (built once, into the cache)
 	@$(MAKE) --no-print-directory -s all
 	$(PYTEST) tests/lab --kernels debug
+
+MINUTES ?= 10
+soak: setup ## supervisor mode under everything at once for MINUTES (10), two CPUs
+	@$(PYTHON) -m tests.lab.soak --minutes $(MINUTES)
+
+soak-debug: setup ## the same on the KASAN and lockdep kernel
+	@$(PYTHON) -m tests.lab.soak --minutes $(MINUTES) --kernel debug
 
 setup: ## install what this machine lacks: packages by apt on Debian, Python ones in .venv
 	@scripts/setup

@@ -38,6 +38,7 @@ LIMITS_S = {
     "garbage_does_not_hurt_kernel": 60,
     "thousand_rings_leave_no_memory": 60,
     "supervisor_module_is_held_while_in_use": 120,
+    "supervisor_soak": 120,
     "supervisor_switches_leave_no_memory": 60,
     "kmemleak_finds_nothing": 60,
 }
@@ -86,15 +87,12 @@ class Suite:
         self.ran = True
         try:
             build_programs(progress)
-            kernel = kernels.resolve(self.kernel, progress)
-            module = kbuild.module_for(kernel, progress)
-            storm = kbuild.module_for(kernel, progress, NMI_STORM, "nmi_storm.ko")
+            files = module_files(self.kernel, progress)
         except TraplessError as error:
             self.error = str(error)
             return
         together = [name for name in self.names if name not in TAKE_TURNS]
         in_turns = [name for name in self.names if name in TAKE_TURNS]
-        files = ((module, "/trapless.ko"), (storm, "/nmi_storm.ko"))
         self._run_group(sorted(together, key=_rank), files, False, progress)
         self._run_group(sorted(in_turns, key=_rank), files, True, progress)
         self._save()
@@ -198,6 +196,13 @@ def kernel_names(option: str) -> list[str]:
     if option == "all":
         return [spec.name for spec in kernels.SUPPORTED]
     return [name for name in option.split(",") if name]
+
+
+def module_files(kernel: str, progress: Progress) -> Files:
+    """What the programs find in the guest: the module, to be loaded again, and the NMIs' source."""
+    resolved = kernels.resolve(kernel, progress)
+    storm = kbuild.module_for(resolved, progress, NMI_STORM, "nmi_storm.ko")
+    return ((kbuild.module_for(resolved, progress), "/trapless.ko"), (storm, "/nmi_storm.ko"))
 
 
 def build_programs(progress: Progress) -> None:
