@@ -32,7 +32,7 @@ static uint64_t once(const struct job *job, enum tl_mode mode)
 
 	if (wait4(pid, &status, 0, &usage) != pid)
 		measure_fail("cannot wait for %s: %s", job->argv[0], strerror(errno));
-	run_check_status(job, job->argv[0], status);
+	run_check_status(job, mode == TL_MODE_USER ? "user" : "supervisor", job->argv[0], status);
 	return time_ns(&usage.ru_utime) + time_ns(&usage.ru_stime);
 }
 

@@ -86,7 +86,7 @@ static char *read_file(const char *name, size_t *size)
 	return data;
 }
 
-void run_check_status(const struct job *job, const char *what, int wait_status)
+void run_check_status(const struct job *job, const char *mode, const char *what, int wait_status)
 {
 	size_t size;
 	char *said;
@@ -94,8 +94,8 @@ void run_check_status(const struct job *job, const char *what, int wait_status)
 	if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == job->status)
 		return;
 	said = read_file(run_output(job, GOT), &size);
-	measure_fail("%s: %s did not end with status %d but with wait status %#x; it said: %.300s",
-		     job->call, what, job->status, (unsigned int)wait_status,
+	measure_fail("%s in %s mode: %s did not end with status %d but with wait status %#x; it "
+		     "said: %.300s", job->call, mode, what, job->status, (unsigned int)wait_status,
 		     size > 300 ? said + size - 300 : said);
 }
 

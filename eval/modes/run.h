@@ -40,8 +40,8 @@ const char *run_output(const struct job *job, enum output which);
  */
 pid_t run_start(const struct job *job, char *const *argv, enum tl_mode mode, enum output output);
 
-/* Ends the run when the first process has not ended with this status. */
-void run_check_status(const struct job *job, const char *what, int wait_status);
+/* Ends the run when what ran, in `mode`, did not end with the status that it must end with. */
+void run_check_status(const struct job *job, const char *mode, const char *what, int wait_status);
 
 /* Bytes of expected output; ends the run when what a run in `mode` gave is not the same. */
 uint64_t run_compare(const struct job *job, const char *mode);

@@ -115,7 +115,7 @@ static void stop(struct server *server)
 	kill(server->pids[0], SIGTERM);
 	if (waitpid(server->pids[0], &status, 0) != server->pids[0])
 		measure_fail("cannot wait for %s: %s", server->job->argv[0], strerror(errno));
-	run_check_status(server->job, server->job->argv[0], status);
+	run_check_status(server->job, "user", server->job->argv[0], status);
 }
 
 static void switch_all(const struct server *server, enum tl_mode mode)
@@ -180,18 +180,19 @@ static uint64_t take_requests(const struct job *job)
 	return requests;
 }
 
-static uint64_t load_end(const struct job *job, pid_t pid)
+static uint64_t load_end(const struct job *job, const char *mode, pid_t pid)
 {
 	int status;
 
 	if (waitpid(pid, &status, 0) != pid)
 		measure_fail("cannot wait for the load: %s", strerror(errno));
-	run_check_status(job, "the load", status);
+	run_check_status(job, mode, "the load", status);
 	return take_requests(job);
 }
 
 static void load_in(const struct server *server, enum tl_mode mode, unsigned int repeat)
 {
+	const char *name = mode == TL_MODE_USER ? "user" : "supervisor";
 	const struct job *job = server->job;
 	struct calls begin = { 0 }, end, calls;
 	uint64_t cost, requests;
@@ -201,9 +202,9 @@ static void load_in(const struct server *server, enum tl_mode mode, unsigned int
 		begin = calls_of_all(server);
 	}
 	cost = cost_ns(server);
-	requests = load_end(job, load_begin(job));
+	requests = load_end(job, name, load_begin(job));
 	run_print_cost(job, mode, cost_ns(server) - cost, requests, repeat);
-	run_compare(job, mode == TL_MODE_USER ? "user" : "supervisor");
+	run_compare(job, name);
 	if (mode == TL_MODE_USER)
 		return;
 	end = calls_of_all(server);
@@ -223,7 +224,7 @@ static void load_in_both(const struct server *server)
 		switch_all(server, switches++ % 2 ? TL_MODE_USER : TL_MODE_SUPERVISOR);
 		pause_ns(SWITCH_PAUSE_NS);
 	}
-	load_end(job, load);
+	load_end(job, "both", load);
 	run_compare(job, "both");
 	if (switches < SWITCHES_MIN)
 		measure_fail("%s: the load was over after %u switches", job->call, switches);
@@ -237,7 +238,7 @@ void server_run(const struct job *job)
 	struct server server = { .job = job };
 
 	start(&server);
-	load_end(job, load_begin(job));
+	load_end(job, "user", load_begin(job));
 	if (rename(run_output(job, GOT), run_output(job, EXPECTED)))
 		measure_fail("cannot keep the output of %s: %s", job->call, strerror(errno));
 	for (unsigned int repeat = 0; repeat < job->repeats; repeat++) {
