@@ -15,10 +15,10 @@
  * and reported by tl_*_backend().
  *
  * Concurrency: one object belongs to one thread at a time, except where a function says otherwise,
- * and no function but tl_sched_stop() is for signal handlers. An object belongs to the process that
- * created it: in a child its functions answer -EPERM, or -EAGAIN where they would queue, and only
- * destroying it has an effect. The manual pages (tl_batch.3 and its neighbours, trapless.7) have
- * every error.
+ * and of its functions only tl_sched_stop() is for signal handlers. An object belongs to the
+ * process that created it: in a child its functions answer -EPERM, or -EAGAIN where they would
+ * queue, and only destroying it has an effect. The manual pages (tl_batch.3 and its neighbours,
+ * trapless.7) have every error.
  */
 #ifndef TRAPLESS_H
 #define TRAPLESS_H
