@@ -99,22 +99,23 @@ static void count(struct run *run, const struct row *row)
 }
 
 /* Serves one slot. -ENODEV: the source is gone, and this row with it. */
-static int serve(struct run *run, uint64_t slot, uint64_t now)
+static int serve(struct run *run, uint64_t slot)
 {
 	const struct plan *plan = run->plan;
 	uint8_t *at = output_row(run->output);
 	size_t run_bytes = plan->threads * sizeof(uint64_t);
-	struct row row = { .slot = slot, .t_ns = now };
-	uint64_t lag = now - schedule_deadline(&run->schedule, slot);
+	struct row row = { .slot = slot };
+	uint64_t lag, now;
 	int status;
 
 	if (!at) {
 		run->end->unwritten++;
 		return 0;
 	}
-	threads_update(&run->threads, now);
+	threads_update(&run->threads, now_ns());
 	row.t_ns = now_ns();
-	row.lag_ns = saturated(row.t_ns - schedule_deadline(&run->schedule, slot));
+	lag = row.t_ns - schedule_deadline(&run->schedule, slot);
+	row.lag_ns = saturated(lag);
 	row.frozen = run->threads.frozen;
 	status = sample_take(plan, run->source, &row, at + sizeof(row) + run_bytes);
 	if (status)
@@ -134,19 +135,19 @@ static enum ending sample(struct run *run)
 {
 	for (;;) {
 		uint64_t slot = schedule_slot(&run->schedule, now_ns());
+		uint64_t deadline = schedule_deadline(&run->schedule, slot);
 		enum ending ending;
-		uint64_t now;
+		bool due;
 
-		if (schedule_deadline(&run->schedule, slot) >= run->last_ns)
+		if (deadline >= run->last_ns)
 			return ENDING_DURATION;
-		schedule_wait(&run->schedule, schedule_deadline(&run->schedule, slot), &run_stop);
-		if (run_stop)
-			return ENDING_SIGNAL;
-		now = now_ns();
-		ending = look_around(run, now);
-		if (ending != ENDINGS)
-			return ending;
-		if (serve(run, slot, now))
+		do {
+			due = schedule_wait(&run->schedule, deadline, &run_stop);
+			ending = run_stop ? ENDING_SIGNAL : look_around(run, now_ns());
+			if (ending != ENDINGS)
+				return ending;
+		} while (!due);
+		if (serve(run, slot))
 			return gone(run->source);
 	}
 }

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "clock.h"
+#include "limits.h"
 
 uint64_t schedule_slot(struct schedule *schedule, uint64_t now_ns)
 {
@@ -21,18 +22,23 @@ uint64_t schedule_slot(struct schedule *schedule, uint64_t now_ns)
 	return slot;
 }
 
-void schedule_wait(const struct schedule *schedule, uint64_t deadline_ns,
+bool schedule_wait(const struct schedule *schedule, uint64_t deadline_ns,
 		   const volatile sig_atomic_t *stop)
 {
-	uint64_t wake_ns = deadline_ns - schedule->spin_ns;
-	struct timespec wake = {
-		.tv_sec = (time_t)(wake_ns / NS_PER_S),
-		.tv_nsec = (long)(wake_ns % NS_PER_S),
-	};
+	uint64_t now = now_ns(), wake_ns = deadline_ns - schedule->spin_ns;
+	bool long_wait = wake_ns > now && wake_ns - now > WAIT_NS_MAX;
+	struct timespec wake;
 
-	if (now_ns() < wake_ns)
+	if (long_wait)
+		wake_ns = now + WAIT_NS_MAX;
+	wake.tv_sec = (time_t)(wake_ns / NS_PER_S);
+	wake.tv_nsec = (long)(wake_ns % NS_PER_S);
+	if (now < wake_ns)
 		while (!*stop && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &wake, NULL))
 			;
+	if (long_wait)
+		return *stop;
 	while (!*stop && now_ns() < deadline_ns)
 		__builtin_ia32_pause();
+	return true;
 }

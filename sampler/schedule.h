@@ -7,6 +7,7 @@
 #define SAMPLER_SCHEDULE_H
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct schedule {
@@ -24,8 +25,8 @@ static inline uint64_t schedule_deadline(const struct schedule *schedule, uint64
 	return schedule->first_ns + slot * schedule->interval_ns;
 }
 
-/* Waits until `deadline_ns`, or until *stop. */
-void schedule_wait(const struct schedule *schedule, uint64_t deadline_ns,
+/* Waits, but not for long: true when `deadline_ns` has come, or *stop. */
+bool schedule_wait(const struct schedule *schedule, uint64_t deadline_ns,
 		   const volatile sig_atomic_t *stop);
 
 #endif

@@ -86,12 +86,14 @@ def test_rows_hold_what_is_in_memory(memory):
 
 def test_deadlines_lie_on_a_grid_and_lost_slots_are_counted(memory):
     path, _ = memory
-    with Sampler(sampler.ram(path), plan(duration_ns=400 * MS)) as run:
+    with Sampler(sampler.ram(path), plan()) as run:
         batches = run.batches()
         parts = [next(batches)]
         os.kill(run.pid, signal.SIGSTOP)
         time.sleep(0.1)
         os.kill(run.pid, signal.SIGCONT)
+        parts += [next(batches), next(batches)]
+        run.stop()
         parts += batches
         rows, end = np.concatenate(parts), run.end
     deadlines = rows["t_ns"] - rows["lag_ns"]
@@ -307,9 +309,9 @@ def test_intervals_are_measured_and_reads_are_real(memory):
         while not any(view[4096:4100]):
             assert time.monotonic() < limit
             time.sleep(0.01)
-        row = sampler.intervals(sampler.ram(path), 4096, (4,), 10_000_000)[0]
+        while sampler.intervals(sampler.ram(path), 4096, (4,), 1_000_000)[0]["changes"] < 2:
+            assert time.monotonic() < limit
         writer.kill()
-    assert row["changes"] > 1
     with pytest.raises(PeekError, match="cannot be read"):
         sampler.intervals(sampler.ram(path), PAGES * mmap.PAGESIZE, (4,), 10)
 
