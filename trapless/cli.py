@@ -20,6 +20,7 @@ import click
 from trapless import __version__, abi
 from trapless.abi import Mode
 from trapless.console import ConsoleProgress, TraplessError
+from trapless.peek.commands import peek
 
 INTERRUPTED = 128 + signal.SIGINT  # as shells report it
 TERMINATED = 128 + signal.SIGTERM
@@ -103,6 +104,12 @@ def doctor(calls: bool, online: bool, as_json: bool, names: tuple[str, ...]) -> 
     help='More words for the kernel\'s command line, as in "pti=on".',
 )
 @click.option(
+    "--shared-memory",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Put the VM's memory in this new file, for trapless peek; it stays.",
+)
+@click.option(
     "--timeout",
     type=click.FloatRange(1),
     metavar="SECONDS",
@@ -123,6 +130,7 @@ def lab(
     no_module: bool,
     module_parameters: str,
     append: str,
+    shared_memory: Path | None,
     timeout: float,
     keep: bool,
     verbose: int,
@@ -152,6 +160,7 @@ def lab(
             module=not no_module,
             module_parameters=module_parameters,
             append=append,
+            shared_memory=shared_memory,
             keep=keep,
             verbose=verbose,
         )
@@ -414,6 +423,9 @@ def default_kernel() -> str:
     from trapless.stock import kernels
 
     return kernels.SUPPORTED[0].name
+
+
+cli.add_command(peek)
 
 
 class Terminated(KeyboardInterrupt):

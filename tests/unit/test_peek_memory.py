@@ -142,6 +142,11 @@ def test_elf_core_is_read_by_its_segments(tmp_path):
             memory.read(4990, 20)
 
 
+def test_elf_core_needs_no_hole(tmp_path):
+    with pytest.raises(PeekError, match="says itself where its memory is"):
+        open_memory(core(tmp_path / "core", [(0, bytes(4096))]), hole=GIB)
+
+
 def test_damaged_elf_cores_are_refused(tmp_path):
     segment = [(0, bytes(8192))]
     whole = core(tmp_path / "whole", segment).read_bytes()

@@ -69,6 +69,12 @@ class Types:
             body += struct.pack("<III", self.name(member[0]), member[1], place)
         return self.add(kind, name, size, body, len(members), int(bits))
 
+    def enumeration(self, name: str, values: dict[str, int], signed: bool = False) -> int:
+        body = b"".join(
+            struct.pack("<Ii", self.name(text), value) for text, value in values.items()
+        )
+        return self.add(6, name, 4, body, len(values), int(signed))
+
     def data(self) -> bytes:
         header = struct.pack(
             "<HBBIIIII", 0xEB9F, 1, 0, 24, 0, len(self._types), len(self._types), len(self._strings)
@@ -89,6 +95,8 @@ def toy_types(new_modules: bool) -> bytes:
         [("state", integer, 0), ("", inner, 4), ("comm", word16, 8), ("stack_canary", long, 24)],
     )
     types.record("rq", 32, [("nr_running", integer, 0), ("cpu", integer, 8)])
+    types.enumeration("toy_state", {"TOY_SLEEPS": 0, "TOY_RUNS": 7})
+    types.enumeration("", {"TOY_LOST": -1}, signed=True)
     types.record("flags", 4, [("low", integer, 0, 3), ("high", integer, 3, 5)], bits=True)
     names = types.record("new_utsname", 130, [("sysname", word65, 0), ("release", word65, 65)])
     types.record("uts_namespace", 138, [("name", names, 8)])
@@ -260,7 +268,10 @@ class ToyKernel:
             f"BUILD-ID={self.build_id}",
             "PAGESIZE=4096",
             *(f"SYMBOL({name})={self.symbols[name]:x}" for name in ("_stext", "init_uts_ns")),
-            f"SYMBOL(init_top_pgt)={self.symbols['init_top_pgt']:x}",
+            *(
+                f"SYMBOL({name})={self.symbols['init_top_pgt']:x}"
+                for name in ("swapper_pg_dir", "init_top_pgt")
+            ),
             *(
                 f"SYMBOL({name})={value:x}"
                 for name, value in self.symbols.items()

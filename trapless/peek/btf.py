@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 
 from trapless.peek.errors import PeekError
 
@@ -61,8 +62,19 @@ TRANSPARENT = frozenset(
     {Kind.TYPEDEF, Kind.VOLATILE, Kind.CONST, Kind.RESTRICT, Kind.TYPE_TAG, Kind.DECL_TAG}
 )
 RECORDS = (Kind.STRUCT, Kind.UNION)
+ENUMS = (Kind.ENUM, Kind.ENUM64)
 NAMED = frozenset(
-    {Kind.INT, Kind.STRUCT, Kind.UNION, Kind.ENUM, Kind.TYPEDEF, Kind.FLOAT, Kind.ENUM64, Kind.VAR}
+    {
+        Kind.INT,
+        Kind.STRUCT,
+        Kind.UNION,
+        Kind.ENUM,
+        Kind.TYPEDEF,
+        Kind.FUNC,
+        Kind.VAR,
+        Kind.FLOAT,
+        Kind.ENUM64,
+    }
 )
 POINTER_BYTES = 8
 
@@ -121,6 +133,7 @@ class Btf:
         self._strings = data[header + strings : header + strings + strings_bytes]
         self._starts = [0]  # of each type; the first is void
         self._named: dict[tuple[int, int], list[int]] = {}  # kind, name -> types
+        self._enums: list[int] = []
         self._scan(header + types, header + types + types_bytes)
 
     def __len__(self) -> int:
@@ -138,6 +151,8 @@ class Btf:
                 kind = info >> 24 & 0x1F
                 if name and kind in wanted:
                     named.setdefault((kind, name), []).append(len(starts))
+                if kind in ENUMS:
+                    self._enums.append(len(starts))
                 starts.append(place)
                 place += TYPE.size + once[kind] + each[kind] * (info & 0xFFFF)
         except (IndexError, struct.error):
@@ -171,9 +186,36 @@ class Btf:
 
     def find(self, kind: Kind, name: str) -> list[int]:
         """All types of that kind and name."""
-        # Names are stored once each: where the name is, is what types refer to.
-        place = self._strings.find(b"\0" + name.encode() + b"\0") + 1
-        return list(self._named.get((kind, place), ())) if place > 0 and name else []
+        place = self._place_of(name)
+        return list(self._named.get((kind, place), ())) if place else []
+
+    def enumerator(self, name: str) -> tuple[int, int] | None:
+        """The number of the first enumeration that has such a constant, and its value."""
+        return self._enumerators.get(self._place_of(name))
+
+    @cached_property
+    def _enumerators(self) -> dict[int, tuple[int, int]]:
+        found: dict[int, tuple[int, int]] = {}
+        for number in self._enums:
+            for place, value in self._values(self.type(number)):
+                found.setdefault(place, (number, value))
+        return found
+
+    def enumerators(self, one: Type) -> list[tuple[str, int]]:
+        """Names and values of an enumeration, in order."""
+        return [(self.string(place), value) for place, value in self._values(one)]
+
+    def _values(self, one: Type) -> Iterator[tuple[int, int]]:
+        for place, low, *high in self.words(one, "<III" if one.kind is Kind.ENUM64 else "<II"):
+            width = 64 if high else 32
+            value = low | (high[0] << 32 if high else 0)
+            if one.flag and value >> width - 1:
+                value -= 1 << width
+            yield place, value
+
+    def _place_of(self, name: str) -> int:
+        """Where a name is among the names, which have each once; 0 if it is not."""
+        return self._strings.find(b"\0" + name.encode() + b"\0") + 1 if name else 0
 
     def words(self, one: Type, form: str) -> Iterator[tuple[int, ...]]:
         """The elements that follow a type's header, in the form of struct."""

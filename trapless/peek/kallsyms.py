@@ -104,6 +104,19 @@ class Symbols:
         best = next((i for i in range(first, place + 1) if self.kinds[i].isupper()), first)
         return self.names[best], linked - self.addresses[place]
 
+    def size_at(self, address: int) -> int:
+        """Bytes from a symbol's address to the next symbol's."""
+        linked = (address - self.shift) & MASK
+        place = bisect.bisect_right(self.addresses, linked)
+        return self.addresses[place] - linked if place < len(self) else 1
+
+    def kind_at(self, address: int) -> str:
+        """The letter of the symbol at an address, a global one's if there are several."""
+        linked = (address - self.shift) & MASK
+        first = bisect.bisect_left(self.addresses, linked)
+        letters = self.kinds[first : bisect.bisect_right(self.addresses, linked)]
+        return next((letter for letter in letters if letter.isupper()), letters[:1] or "?")
+
 
 def read_tables(read: Reader, at: Mapping[str, int]) -> RawTables:
     """The tables from memory; `at` has the addresses of their symbols, read by virtual address."""

@@ -180,6 +180,10 @@ def open_memory(path: Path, hole: int | None = None) -> list[FileMemory]:
         size = _size(path, descriptor)
         head = os.pread(descriptor, 64, 0)
         if head[:4] == b"\x7fELF":
+            if hole is not None:
+                raise PeekError(
+                    f"{path} is an ELF core and says itself where its memory is", status=2
+                )
             layouts = [_core_regions(path, descriptor, head, size)]
         else:
             layouts = raw_layouts(size, hole)

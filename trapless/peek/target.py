@@ -128,13 +128,17 @@ class Target:
     def name_of(self, address: int) -> str:
         """What is at a virtual address: "schedule+0x12", "e1000_intr+0x40 [e1000]", "0x1234"."""
         found = self.symbols.at(address)
-        if found is not None and self.symbol("_text") <= address < self.symbol("_end"):
+        if found is not None and self.in_image(address):
             return _with_distance(*found)
         module = self.modules.at(address)
         if module is None:
             return f"{address:#x}"
         name, distance = module.at(address)
         return f"{_with_distance(name, distance)} [{module.name}]"
+
+    def in_image(self, address: int) -> bool:
+        """Whether a virtual address is inside the kernel's image."""
+        return self.symbol("_text") <= address < self.symbol("_end")
 
     @cached_property
     def modules(self) -> Modules:

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`trapless peek shell`: a drgn session on a running kernel that does not notice.
+
+Owns the session's beginning and the names in it. What drgn sees of the target is in
+drgn_program.py.
+"""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import Any
+
+import drgn
+import drgn.cli
+
+from trapless.peek.drgn_program import program
+from trapless.peek.errors import PeekError
+from trapless.peek.target import Target
+
+BANNER = """\
+Linux {release} in {memory}, live and read-only
+(prog: the drgn program; target: names, types and addresses as `trapless peek` has them)
+>>> from drgn.helpers.linux import *"""
+
+
+def run(memory: Path, hole: int | None, code: str | None) -> int:
+    """A session in the terminal, or one piece of code; the exit status."""
+    with Target.open(memory, hole) as target:
+        prog = program(target)
+        names = {**drgn.cli.default_globals(prog), "target": target}
+        if code is not None:
+            return _execute(prog, names, code, target)
+        drgn.cli.run_interactive(
+            prog,
+            banner_func=lambda _: BANNER.format(release=target.release, memory=memory),
+            globals_func=lambda _: names,
+        )
+    return 0
+
+
+def _execute(prog: drgn.Program, names: dict[str, Any], code: str, target: Target) -> int:
+    """Run code as drgn's own -c does; an error in it is told with its line, not with ours."""
+    drgn.set_default_prog(prog)
+    try:
+        exec(compile(code, "<command>", "exec"), names)
+    except PeekError:
+        raise
+    except drgn.FaultError as error:
+        target.check_same()  # a restart is the better explanation
+        raise PeekError(f"no memory at {error.address:#x} in the target: {error}") from error
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f" (line {last.lineno})" if last.filename == "<command>" else ""
+        raise PeekError(f"{type(error).__name__}: {error}{where}") from error
+    finally:
+        drgn.set_default_prog(None)
+    return 0
