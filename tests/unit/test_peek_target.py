@@ -15,6 +15,7 @@ from tests.unit import toy_kernel
 from tests.unit.toy_kernel import FORMS, MASK, MODULES_VIRTUAL, RAM_BYTES, ToyKernel
 from trapless.paths import cache_dir
 from trapless.peek.errors import PeekError
+from trapless.peek.locate import _running as choose_running
 from trapless.peek.locate import locate
 from trapless.peek.memory import Region
 from trapless.peek.target import Target
@@ -236,6 +237,25 @@ def test_note_from_before_a_reboot_is_passed_over(kernel):
     kernel.put_note(stale, at=toy_kernel.NOTE_AT - 8192)
     kernel.put_note(kernel.note().replace(f"{kernel.phys_base}", "4096"), at=0x580000)
     assert opened(kernel).release == kernel.release
+
+
+@pytest.mark.parametrize("at", [toy_kernel.NOTE_AT - 8192, toy_kernel.NOTE_AT + 8192])
+def test_copy_of_the_note_is_passed_over(kernel, at):
+    kernel.put_note(kernel.note(), at)  # as a core dump in the target's page cache has it
+    assert opened(kernel).info.address == toy_kernel.NOTE_AT
+
+
+def test_of_two_kernels_the_one_whose_clock_moves_is_meant(monkeypatch):
+    kernels = [ToyKernel(), ToyKernel(release="6.1.0-before-the-reboot")]
+    running, stopped = (locate([BytesMemory(kernel.ram)]) for kernel in kernels)
+
+    def tick(_seconds: float) -> None:
+        kernels[0].put(kernels[0].physical(kernels[0].symbols["jiffies_64"]), b"\xff")
+
+    monkeypatch.setattr("time.sleep", tick)
+    assert choose_running([stopped, running]) is running
+    with pytest.raises(PeekError, match=r"2 kernels, and nothing tells which .*before-the-reboot"):
+        choose_running([stopped, running])  # neither moves any more
 
 
 # ---- Images that are no good ---------------------------------------------------------------------

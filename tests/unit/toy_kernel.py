@@ -168,6 +168,7 @@ class ToyKernel:
         task = struct.pack("<Ii16sQ", 0, 0, b"swapper/0", CANARY)
         self.symbol("init_task", task.ljust(64, b"\0"))
         self.u64("page_offset_base", self.direct_map)
+        self.u64("vmcoreinfo_note", self.direct_map + NOTE_AT)
         self.u64("max_pfn_mapped", RAM_BYTES // 4096)
         self.u64("jiffies_64", 4711)
         self.symbol("nr_cpu_ids", struct.pack("<I", self.cpus))

@@ -113,6 +113,13 @@ def _verified(memory: Memory, info: Vmcoreinfo) -> Located:
         )
     symbols = _symbols(info, kallsyms.read_tables(read_image, info.symbols()))
     located = Located(memory, info, tables, symbols)
+    if symbols.has("vmcoreinfo_note"):
+        note = tables.physical(located.read_u64(symbols.address("vmcoreinfo_note")))[0]
+        if note != info.address:
+            raise PeekError(
+                f"{info.release} keeps its note at {note:#x}; the one at "
+                f"{info.address:#x} is a copy"
+            )
     banner = located.read(symbols.address("linux_banner"), 512).split(b"\0")[0]
     if not banner.startswith(f"Linux version {info.release} ".encode()):
         raise PeekError(f"{info.release} says of itself {banner[:64].decode(errors='replace')!r}")
