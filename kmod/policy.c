@@ -57,6 +57,14 @@ static void __init check_numbers(void)
 #undef CHECK
 }
 
+void __init tlk_policy_replace(unsigned int nr, sys_call_ptr_t handler)
+{
+	if (call_class[nr] >= CALL_BATCH_ONLY)
+		tlk_batch_calls.handler[nr] = handler;
+	if (call_class[nr] >= CALL_ANY)
+		tlk_worker_calls.handler[nr] = handler;
+}
+
 void __init tlk_policy_init(const sys_call_ptr_t *table)
 {
 	unsigned int nr;
@@ -67,12 +75,8 @@ void __init tlk_policy_init(const sys_call_ptr_t *table)
 		tlk_batch_calls.handler[nr] = refuse;
 		tlk_worker_calls.handler[nr] = refuse;
 	}
-	for (nr = 0; nr < __NR_syscalls; nr++) {
-		if (call_class[nr] >= CALL_BATCH_ONLY)
-			tlk_batch_calls.handler[nr] = table[nr];
-		if (call_class[nr] >= CALL_ANY)
-			tlk_worker_calls.handler[nr] = table[nr];
-	}
+	for (nr = 0; nr < __NR_syscalls; nr++)
+		tlk_policy_replace(nr, table[nr]);
 }
 
 unsigned int tlk_policy_count(void)

@@ -12,7 +12,7 @@
 #include "limits.h"
 
 /*
- * Written by tlk_policy_init() only, then read-only. What this caller may not call leads to a
+ * Written while the module is being loaded, then read-only. What this caller may not call leads to a
  * handler that refuses; so does the last entry, which is where every number out of range goes.
  */
 struct tlk_dispatch {
@@ -29,6 +29,9 @@ extern struct tlk_dispatch tlk_batch_calls;	/* what a thread may do in its own b
 extern struct tlk_dispatch tlk_worker_calls;	/* what it may do for another thread */
 
 void tlk_policy_init(const sys_call_ptr_t *table);
+
+/* Another handler for a call; where it is refused, it stays refused. After tlk_policy_init(). */
+void tlk_policy_replace(unsigned int nr, sys_call_ptr_t handler);
 
 /* Calls of this kernel that a batch may make. */
 unsigned int tlk_policy_count(void);

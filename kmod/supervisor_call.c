@@ -7,6 +7,8 @@
 #include <linux/errno.h>
 #include <linux/irqflags.h>
 #include <linux/kernel.h>
+#include <linux/kvm.h>
+#include <linux/static_call.h>
 #include <asm/segment.h>
 #include <asm/unistd.h>
 
@@ -14,6 +16,7 @@
 #include "compat/supervisor.h"
 #include "compat/symbols.h"
 #include "limits.h"
+#include "policy.h"
 #include "supervisor_call.h"
 #include "supervisor_cpu.h"
 #include "supervisor_leave.h"
@@ -24,6 +27,9 @@
 u64 tlk_kernel_entry __ro_after_init;
 u64 tlk_kernel_return __ro_after_init;
 u64 tlk_kernel_exit __ro_after_init;
+
+/* Where functions seem to return to whose end is traced; 0 where the kernel lacks it. */
+static unsigned long traced_returns[3] __ro_after_init;
 
 sys_call_ptr_t tlk_supervisor_calls[TLK_NUMBERS] __ro_after_init;
 
@@ -45,6 +51,25 @@ static const u16 kernel_calls[] __initconst = {
 #endif
 };
 
+static long no_ioctl(const struct pt_regs *regs)
+{
+	return -ENOSYS;
+}
+
+DEFINE_STATIC_CALL(kernel_ioctl, no_ioctl);
+
+/*
+ * A guest's exit loads the IDT and CR4 that KVM has noted: the kernel's, without our stubs. So a
+ * thread that starts to run guests, be it in a batch, leaves supervisor mode. That requests are
+ * refused from then on is supervisor_refusal.c's.
+ */
+static long ioctl_call(const struct pt_regs *regs)
+{
+	if (unlikely((u32)regs->si == KVM_RUN))
+		tlk_process_give_up();
+	return static_call(kernel_ioctl)(regs);
+}
+
 static int __init table_init(const sys_call_ptr_t *kernel)
 {
 	sys_call_ptr_t hand_over = (sys_call_ptr_t)tlk_supervisor_hand_over;
@@ -55,6 +80,9 @@ static int __init table_init(const sys_call_ptr_t *kernel)
 		tlk_supervisor_calls[i] = i < __NR_syscalls ? kernel[i] : hand_over;
 	for (i = 0; i < ARRAY_SIZE(kernel_calls); i++)
 		tlk_supervisor_calls[kernel_calls[i]] = hand_over;
+	static_call_update(kernel_ioctl, kernel[__NR_ioctl]);
+	tlk_supervisor_calls[__NR_ioctl] = ioctl_call;
+	tlk_policy_replace(__NR_ioctl, ioctl_call);
 	return 0;
 }
 
@@ -66,6 +94,9 @@ int __init tlk_supervisor_calls_init(const sys_call_ptr_t *table, unsigned long 
 
 	if (!entry || !back || !leave)
 		return -ENOENT;
+	traced_returns[0] = (unsigned long)tlk_symbol("return_to_handler");
+	traced_returns[1] = (unsigned long)tlk_symbol("arch_rethook_trampoline");
+	traced_returns[2] = (unsigned long)tlk_symbol("__kretprobe_trampoline");
 	tlk_kernel_entry = (u64)entry;
 	tlk_kernel_return = (u64)back;
 	tlk_kernel_exit = (u64)leave;
@@ -75,12 +106,17 @@ int __init tlk_supervisor_calls_init(const sys_call_ptr_t *table, unsigned long 
 
 /*
  * The two calls of the entry leave their return address right below the thread's frame, where every
- * way into the kernel leaves one of its own.
+ * way into the kernel leaves one of its own. Tracers replace that of a handler, but none of the
+ * kernel's, whose entry functions are not traced.
  */
 bool tlk_supervisor_call_is_open(void)
 {
 	unsigned long below = READ_ONCE_NOCHECK(((unsigned long *)task_pt_regs(current))[-1]);
+	unsigned int i;
 
+	for (i = 0; i < ARRAY_SIZE(traced_returns); i++)
+		if (below == traced_returns[i])
+			return true;
 	return below >= (unsigned long)tlk_supervisor_call &&
 	       below < (unsigned long)tlk_supervisor_hand_over;
 }

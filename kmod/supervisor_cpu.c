@@ -15,6 +15,7 @@
 #include <linux/errno.h>
 #include <linux/gfp.h>
 #include <linux/sched/task_stack.h>
+#include <linux/smp.h>
 #include <linux/thread_info.h>
 #include <asm/desc.h>
 #include <asm/msr.h>
@@ -100,6 +101,22 @@ void tlk_supervisor_cpu_count(void)
 	mark->counts.kernel += cpu->kernel;
 	cpu->direct = 0;
 	cpu->kernel = 0;
+}
+
+static void count_now(void *unused)
+{
+	tlk_supervisor_cpu_count();
+}
+
+static bool has_counts(int number, void *unused)
+{
+	return READ_ONCE(per_cpu(tlk_supervisor_cpu, number).mark);
+}
+
+/* Anyone may ask for counts: that interrupts no processor but those with a marked thread. */
+void tlk_supervisor_cpus_count(void)
+{
+	on_each_cpu_cond(has_counts, count_now, NULL, true);
 }
 
 /* Nobody is here: calls that still come are handed to the kernel with a frame of their own. */

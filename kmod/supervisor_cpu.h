@@ -61,6 +61,9 @@ DECLARE_PER_CPU(struct tlk_supervisor_cpu, tlk_supervisor_cpu);
 int tlk_supervisor_cpus_init(unsigned long kernel_entry);
 void tlk_supervisor_cpus_exit(void);
 
+/* Has all processors do tlk_supervisor_cpu_count(); in process context. */
+void tlk_supervisor_cpus_count(void);
+
 /* All with interrupts off, on the processor that is meant. */
 void tlk_supervisor_cpu_arm(struct tlk_mark *mark);
 void tlk_supervisor_cpu_leave(bool disarm);

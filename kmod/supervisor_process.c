@@ -360,14 +360,26 @@ void tlk_process_exited(void)
 	spin_unlock(&lock);
 }
 
+void tlk_process_give_up(void)
+{
+	struct tlk_mark *mark;
+
+	spin_lock(&lock);
+	mark = mark_current();
+	if (mark && mark->attached) {
+		mark->attached = false;
+		tlk_mark_detach(mark);
+		if (tlk_supervisor_call_is_open())
+			mark->leaving = true;
+		else if (!mark->queued)
+			mark_destroy(mark);
+	}
+	spin_unlock(&lock);
+}
+
 u32 tlk_processes_count(void)
 {
 	return READ_ONCE(processes);
-}
-
-static void count_now(void *unused)
-{
-	tlk_supervisor_cpu_count();
 }
 
 static void entry_fill(struct tl_process *entry, const struct tlk_counts *counts)
@@ -415,8 +427,7 @@ u32 tlk_processes_list(struct tl_process *entries, u32 count)
 	u32 total = 0;
 
 	memset(entries, 0, count * sizeof(*entries));
-	if (tlk_processes_count())
-		on_each_cpu(count_now, NULL, 1);
+	tlk_supervisor_cpus_count();
 	spin_lock(&lock);
 	hash_for_each(table, bucket, process, node) {
 		pid_t pid = pid_nr_ns(process->pid, namespace);

@@ -19,6 +19,9 @@ void tlk_process_forked(struct task_struct *child);
 void tlk_process_executed(struct tlk_mark *mark, bool may_stay);
 void tlk_process_exited(void);
 
+/* In a call: the thread is in user mode at its end, and stays so until it is asked again. */
+void tlk_process_give_up(void);
+
 /* The thread acts on what was asked: its own work, at its next return to user mode. */
 void tlk_process_work(struct callback_head *head);
 
