@@ -8,6 +8,7 @@ them over trapless/measure/modes.py's.
 
 from __future__ import annotations
 
+import re
 import shlex
 import statistics
 from collections.abc import Sequence
@@ -350,7 +351,7 @@ def table_row(program: Program, found: Found, version: str) -> tuple[str, ...]:
     trap, supervisor = statistics.median(found.trap), statistics.median(found.supervisor)
     clear = saving.value > saving.spread
     return (
-        f"{program.name} {version}".strip(),
+        f"{program.name} {upstream(version)}".strip(),
         program.what,
         f"{calls:,.{2 if each else 0}f}{each}",
         f"{min(calls.share for calls in found.calls):.2%}",
@@ -359,6 +360,15 @@ def table_row(program: Program, found: Found, version: str) -> tuple[str, ...]:
         f"{saving.value:.2%} ± {saving.spread:.2%}",
         f"{(trap - supervisor) / calls:.0f}" if clear else "below the spread",
     )
+
+
+def upstream(version: str) -> str:
+    """A Debian version without epoch and revision: what the program calls itself.
+
+    >>> upstream("1:2.39.5-0+deb12u3"), upstream("2.1.0~beta3+git20220320+dfsg-4.1")
+    ('2.39.5', '2.1.0')
+    """
+    return re.sub(r"^\d+:|[-+~].*$", "", version)
 
 
 def amount(instructions: float) -> str:

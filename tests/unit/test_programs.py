@@ -226,7 +226,7 @@ def test_metrics_tell_share_and_saving() -> None:
 def test_the_table_says_where_a_saving_is_not_clear() -> None:
     rows = rows_of("ls", [10**6] * 3, [810_000] * 3, 5)
     rows += rows_of("redis", [5000, 6000], [4000, 5500], 0, ops=10)
-    (table,) = PART.figures(experiments.Raw([*rows, {"versions": {"ls": "9.1"}}], {}))
+    (table,) = PART.figures(experiments.Raw([*rows, {"versions": {"ls": "2:9.1-1+deb12u1"}}], {}))
     ls, redis = table.rows
     assert (ls[0], ls[2], ls[3]) == ("ls 9.1", "1,000", "98.50%")
     assert ls[4:] == ("1.0 M", "810,000", "19.00% ± 0.00%", "190")
