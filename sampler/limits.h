@@ -22,7 +22,7 @@
 #define INTERVAL_NS_MAX (3600ull * 1000 * 1000 * 1000)
 #define SPIN_NS_MAX 1000000ull	/* longest wait before a deadline that may be spent looking */
 
-#define WAIT_NS_MAX 100000000ull	/* asleep, before it is looked whether all are still there */
+#define WAIT_NS_MAX 100000000ull	/* asleep before a look whether all are still there */
 
 #define BLOCK_BYTES (256u << 10)	/* at most this much goes out at a time */
 #define BLOCKS 32			/* waiting to be written; beyond, rows are lost */

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * peek_interval.c - the observed side of experiment peek-interval: a process with a page of memory
+ * that stays where it is, and what happens to that page, phase by phase. It tells nobody: the
+ * observer finds it in the machine's memory by a second page, the announcement, which holds its
+ * own physical address as proof that it is not a copy.
+ *
+ * Phases: "quiet" leaves the page alone, "written" writes to all of it without a pause, "steps"
+ * climbs a staircase of known length: a record, guarded by two counters, with the number of the
+ * step and the time.
+ */
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "measure.h"
+
+#define PAGE 4096u
+#define LINE 64u
+#define PRESENT (1ull << 63)
+#define FRAME ((1ull << 55) - 1)
+#define STEP_NS 10000000u
+#define SECONDS_MAX 3600u
+#define NS_PER_S 1000000000ull
+
+/* Never in one piece in this program's file, so that its copies in memory are not found. */
+#define MAGIC_HALF 0x74726170u	/* "trap" */
+
+/* The announcement. Observers read; its twin is trapless/measure/beside.py. */
+struct announcement {
+	uint64_t magic;
+	uint64_t physical;	/* of this page */
+	uint64_t region;	/* physical address of the observed page */
+	volatile uint64_t phase;	/* 1, 2, ... in the order of --phases; 0 before */
+};
+
+/* At the start of the observed page in phase "steps". */
+struct record {
+	volatile uint32_t seq0;
+	uint32_t zero;
+	volatile uint64_t step;
+	volatile uint64_t complement;	/* ~step */
+	volatile uint64_t time_ns;	/* CLOCK_MONOTONIC of this machine, when it was written */
+	volatile uint32_t seq1;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t physical_of(const void *page)
+{
+	int map = open("/proc/self/pagemap", O_RDONLY);
+	uint64_t entry = 0;
+
+	if (map < 0 || pread(map, &entry, sizeof(entry),
+			     (off_t)((uintptr_t)page / PAGE * sizeof(entry))) != sizeof(entry))
+		measure_fail("/proc/self/pagemap cannot be read: %m");
+	close(map);
+	if (!(entry & PRESENT) || !(entry & FRAME))
+		measure_fail("the page is not in memory, or its address is not to be known");
+	return (entry & FRAME) * PAGE;
+}
+
+/* Two pages that are in memory and stay there. */
+static void *pin_pages(void)
+{
+	uint8_t *pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			      -1, 0);
+
+	if (pages == MAP_FAILED || mlock(pages, 2 * PAGE))
+		measure_fail("two pages cannot be pinned: %m");
+	memset(pages, 0, 2 * PAGE);
+	return pages;
+}
+
+static uint64_t keep_quiet(void *page, uint64_t until)
+{
+	const struct timespec pause = { .tv_nsec = STEP_NS };
+
+	(void)page;
+	while (now_ns() < until)
+		nanosleep(&pause, NULL);
+	return 0;
+}
+
+static uint64_t write_all(void *page, uint64_t until)
+{
+	uint64_t writes = 0;
+	unsigned int at;
+
+	while (now_ns() < until)
+		for (unsigned int turn = 0; turn < 1000; turn++, writes++)
+			for (at = 0; at < PAGE; at += LINE)
+				*(volatile uint32_t *)((uint8_t *)page + at) = (uint32_t)writes;
+	return writes;
+}
+
+static uint64_t climb(void *page, uint64_t until)
+{
+	const struct timespec pause = { .tv_nsec = STEP_NS };
+	struct record *record = page;
+	uint64_t step = 0;
+
+	while (now_ns() < until) {
+		step++;
+		record->seq0++;
+		record->step = step;
+		record->complement = ~step;
+		record->time_ns = now_ns();
+		record->seq1++;
+		nanosleep(&pause, NULL);
+	}
+	return step;
+}
+
+static const struct {
+	const char *name;
+	uint64_t (*run)(void *page, uint64_t until);
+} phases[] = {
+	{ "quiet", keep_quiet },
+	{ "written", write_all },
+	{ "steps", climb },
+};
+
+static void run_phase(const char *name, struct announcement *announcement, void *page,
+		      unsigned int seconds)
+{
+	unsigned int i = 0;
+	uint64_t made;
+
+	while (i < sizeof(phases) / sizeof(phases[0]) && strcmp(phases[i].name, name))
+		i++;
+	if (i == sizeof(phases) / sizeof(phases[0]))
+		measure_fail("no phase '%s'", name);
+	announcement->phase++;
+	made = phases[i].run(page, now_ns() + seconds * NS_PER_S);
+	if (physical_of(page) != announcement->region)
+		measure_fail("the page has moved");
+	printf("{\"check\": \"%s: the page stayed where it was\", \"made\": %llu}\n", name,
+	       (unsigned long long)made);
+	measure_progress((unsigned int)announcement->phase, 2);
+}
+
+int main(int argc, char **argv)
+{
+	struct announcement *announcement;
+	unsigned int seconds;
+	uint8_t *page;
+
+	if (argc < 3)
+		measure_fail("usage: peek-interval SECONDS PHASE...");
+	seconds = (unsigned int)measure_parse_number("SECONDS", argv[1], SECONDS_MAX);
+	announcement = pin_pages();
+	page = (uint8_t *)announcement + PAGE;
+	announcement->region = physical_of(page);
+	announcement->physical = physical_of(announcement);
+	announcement->magic = (uint64_t)MAGIC_HALF << 32 | (MAGIC_HALF ^ UINT32_MAX);
+	for (int i = 2; i < argc; i++)
+		run_phase(argv[i], announcement, page, seconds);
+	announcement->phase++;	/* over: a figure that ends later is none */
+	printf("{\"complete\": true}\n");
+	return 0;
+}
