@@ -20,7 +20,7 @@
 #define USER_CS 0x33
 #define USER_SS 0x2b
 #define REACH_CALLS 100		/* more calls than interrupts can undo in a row */
-#define MOST(n) ((n) * 99L / 100)	/* of n calls, what interrupts leave in supervisor mode */
+#define MOST(n) ((n) * 9L / 10)	/* of n calls, what interrupts leave even on a slow machine */
 
 /* Where a program leaves what it saw before it died, for its parent. */
 struct witness {
