@@ -12,8 +12,8 @@
 #include "limits.h"
 
 /*
- * Written while the module is being loaded, then read-only. What this caller may not call leads to a
- * handler that refuses; so does the last entry, which is where every number out of range goes.
+ * Written while the module is being loaded, then read-only. What this caller may not call leads to
+ * a handler that refuses; so does the last entry, which is where every number out of range goes.
  */
 struct tlk_dispatch {
 	sys_call_ptr_t handler[TLK_NUMBERS + 1];
