@@ -332,6 +332,17 @@ static void soak_entries(void)
 	close(fd);
 }
 
+/* Again where the freezer interrupts it. */
+static long soak_delete_module(const char *name)
+{
+	long result;
+
+	do
+		result = sys(SYS_delete_module, name, O_NONBLOCK);
+	while (result == -EINTR);
+	return result;
+}
+
 static void soak_storm(void)
 {
 	int file = open(SOAK_STORM, O_RDONLY);
@@ -347,7 +358,7 @@ static void soak_storm(void)
 	soak_pause(2000);
 	CHECK(read_file("/sys/module/nmi_storm/parameters/nmis", text, sizeof(text)) > 0);
 	soak->nmis += (uint64_t)atol(text);
-	CHECK_EQ(sys(SYS_delete_module, "nmi_storm", 0), 0);
+	CHECK_EQ(soak_delete_module("nmi_storm"), 0);
 	soak_pause(500);
 }
 
@@ -355,7 +366,7 @@ static void soak_storm(void)
 static void soak_unload(void)
 {
 	supervisor_fd();
-	CHECK_EQ(sys(SYS_delete_module, "trapless", O_NONBLOCK), -EAGAIN);
+	CHECK_EQ(soak_delete_module("trapless"), -EAGAIN);
 	soak_pause(10);
 }
 
