@@ -18,10 +18,16 @@ from pathlib import Path
 
 import drgn
 import pytest
-from drgn.helpers.linux import find_task, for_each_online_cpu, for_each_task, per_cpu
+from drgn.helpers.linux import (
+    find_task,
+    for_each_online_cpu,
+    for_each_task,
+    get_dmesg,
+    per_cpu,
+)
 
 from tests.lab.command import LIMIT_S, ROOT
-from trapless.peek.drgn_program import program
+from trapless.peek.drgn_program import VARIABLES, program
 from trapless.peek.target import Target
 from trapless.vm import lab
 
@@ -100,6 +106,8 @@ def observe(memory: Path, said: dict[str, list[str]]) -> dict[str, object]:
                 for cpu in target.cpus_online
             ],
             "run queues": [target.percpu("runqueues", cpu) + running for cpu in target.cpus_online],
+            "kernel's log": get_dmesg(prog).decode(),
+            "variables": [str(prog[name].type_) for name in VARIABLES if target.has_symbol(name)],
             "init's stack": str(prog.stack_trace(find_task(prog, 1))),
             "offsets": [
                 (
@@ -167,6 +175,8 @@ def agree(seen: Seen, four_levels: bool) -> None:
     memory_agrees(said, found)
     assert found["run queues"] == found["drgn's run queues"]
     assert all(theirs == ours for theirs, ours in found["offsets"])
+    assert "loop: module loaded" in found["kernel's log"]
+    assert len(found["variables"]) > 40
     assert found["jiffies"] > 0  # it is alive, and we see it live
     assert found["seconds"] < OPEN_S_MAX
 

@@ -52,6 +52,12 @@ def test_variables_are_read_by_their_types(target):
     assert prog["init_uts_ns"].name.release.string_().decode() == target.release
 
 
+def test_variables_that_btf_has_no_types_of_have_ours(target):
+    assert [int(one) for one in program(target)["vm_node_stat"]] == [5, 6, 7]
+    with pytest.raises(KeyError):
+        program(target)["schedule_timeout"]  # is there, and nobody knows its type
+
+
 def test_types_are_those_of_the_kernel(target):
     prog = program(target)
     assert drgn.offsetof(prog.type("struct task_struct"), "pid") == 4

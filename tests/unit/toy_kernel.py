@@ -96,6 +96,8 @@ def toy_types(new_modules: bool) -> bytes:
     )
     types.record("rq", 32, [("nr_running", integer, 0), ("cpu", integer, 8)])
     types.enumeration("toy_state", {"TOY_SLEEPS": 0, "TOY_RUNS": 7})
+    types.enumeration("node_stat_item", {"NR_VM_NODE_STAT_ITEMS": 3})
+    types.add(8, "atomic_long_t", long)  # typedef
     types.enumeration("", {"TOY_LOST": -1}, signed=True)
     types.record("flags", 4, [("low", integer, 0, 3), ("high", integer, 3, 5)], bits=True)
     names = types.record("new_utsname", 130, [("sysname", word65, 0), ("release", word65, 65)])
@@ -171,6 +173,7 @@ class ToyKernel:
         self.u64("vmcoreinfo_note", self.direct_map + NOTE_AT)
         self.u64("max_pfn_mapped", RAM_BYTES // 4096)
         self.u64("jiffies_64", 4711)
+        self.symbol("vm_node_stat", struct.pack("<3Q", 5, 6, 7))
         self.symbol("nr_cpu_ids", struct.pack("<I", self.cpus))
         self.u64("__cpu_online_mask", (1 << self.cpus) - 1)
         self.u64("__cpu_possible_mask", (1 << self.cpus) - 1)

@@ -8,6 +8,7 @@ variables and line numbers need DWARF, which no kernel carries.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from trapless.peek.errors import PeekError
 from trapless.peek.target import Target
 
 # BTF has types of per-CPU variables only. These are the others that drgn's helpers and people ask
-# for; a name that a kernel does not have is no harm.
+# for; a name that a kernel does not have is no harm. A number of elements may be a constant's name.
 VARIABLES = {
     "__cpu_online_mask": "struct cpumask",
     "__cpu_possible_mask": "struct cpumask",
@@ -26,24 +27,69 @@ VARIABLES = {
     "__per_cpu_offset": "unsigned long [8192]",
     "_totalram_pages": "atomic_long_t",
     "avenrun": "unsigned long [3]",
+    "block_class": "struct class",
+    "blockdev_superblock": "struct super_block *",
+    "btf_idr": "struct idr",
+    "bus_kset": "struct kset *",
+    "cgrp_dfl_root": "struct cgroup_root",
+    "class_kset": "struct kset *",
+    "hstates": "struct hstate [2]",
+    "hugetlb_max_hstate": "int",
+    "idt_table": "gate_desc [256]",
+    "init_ipc_ns": "struct ipc_namespace",
     "init_mm": "struct mm_struct",
     "init_net": "struct net",
     "init_pid_ns": "struct pid_namespace",
     "init_task": "struct task_struct",
     "init_uts_ns": "struct uts_namespace",
+    "irq_desc_tree": "struct xarray",
     "jiffies_64": "u64",
+    "link_idr": "struct idr",
     "linux_banner": "char [512]",
+    "map_idr": "struct idr",
+    "max_low_pfn": "unsigned long",
+    "mem_section": "struct mem_section **",
+    "memblock": "struct memblock",
+    "memory_subsys": "struct bus_type",
+    "min_low_pfn": "unsigned long",
+    "mod_tree": "struct mod_tree_root",
     "modules": "struct list_head",
+    "net_namespace_list": "struct list_head",
+    "node_data": "struct pglist_data *[1024]",
+    "node_states": "nodemask_t [NR_NODE_STATES]",
     "nr_cpu_ids": "unsigned int",
+    "nr_irqs": "int",
+    "nr_node_ids": "unsigned int",
+    "nr_swap_pages": "atomic_long_t",
     "nr_threads": "int",
+    "nr_vmap_nodes": "unsigned int",
     "page_offset_base": "unsigned long",
+    "pci_bus_type": "struct bus_type",
+    "pci_root_buses": "struct list_head",
+    "prb": "struct printk_ringbuffer *",
+    "prog_idr": "struct idr",
+    "root_task_group": "struct task_group",
     "saved_command_line": "char *",
     "slab_caches": "struct list_head",
+    "slab_kset": "struct kset *",
+    "sparse_irqs": "struct maple_tree",
     "super_blocks": "struct list_head",
-    "vm_node_stat": "atomic_long_t [1]",
+    "sysctl_overcommit_kbytes": "unsigned long",
+    "sysctl_overcommit_ratio": "int",
+    "tainted_mask": "unsigned long",
+    "task_struct_cachep": "struct kmem_cache *",
+    "total_swap_pages": "long",
+    "vm_committed_as": "struct percpu_counter",
+    "vm_node_stat": "atomic_long_t [NR_VM_NODE_STAT_ITEMS]",
+    "vm_zone_stat": "atomic_long_t [NR_VM_ZONE_STAT_ITEMS]",
     "vmalloc_base": "unsigned long",
+    "vmap_area_list": "struct list_head",
+    "vmap_area_root": "struct rb_root",
+    "vmap_nodes": "struct vmap_node *",
+    "vmap_zone_size": "unsigned int",
     "vmemmap_base": "unsigned long",
 }
+_CONSTANT = re.compile(r"\[([A-Z_]+)\]")
 
 INT_SIGNED, INT_BOOL = 1, 4  # encodings of BTF's INT
 
@@ -230,11 +276,22 @@ class _Objects:
             for number in self._types.btf.find(Kind.VAR, name):
                 return drgn.Object(prog, self._types.make(number), address=address)
             if name in VARIABLES:
-                return drgn.Object(prog, VARIABLES[name], address=address)
+                return drgn.Object(prog, self._type_text(VARIABLES[name]), address=address)
         if flags & drgn.FindObjectFlags.FUNCTION:
             for number in self._types.btf.find(Kind.FUNC, name):
                 return drgn.Object(prog, self._types.make(number), address=address)
         return None
+
+    def _type_text(self, text: str) -> str:
+        """A type as drgn reads it, with this kernel's value for the name of a constant."""
+
+        def value(match: re.Match[str]) -> str:
+            found = self._types.btf.enumerator(match[1])
+            if found is None:
+                raise LookupError(f"the target's kernel has no {match[1]}")
+            return f"[{found[1]}]"
+
+        return _CONSTANT.sub(value, text)
 
 
 def _symbol_finder(target: Target) -> Callable[..., Sequence[drgn.Symbol]]:
