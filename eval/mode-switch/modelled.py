@@ -7,7 +7,7 @@ processors' tables are trapless/measure/clocks.py's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -148,7 +148,8 @@ def reach_rows(found: Mapping[costs.Key, costs.Cost]) -> list[tuple[str, str, st
             worst, limit = worst_ratio(found, call)
             rows.append(
                 (
-                    f"{SMALL.get(call, call)} modelled for the Pentium 4, supervisor / trap",
+                    f"{call}{' of 1 B' if call in SMALL else ''} modelled for the Pentium 4, "
+                    "supervisor / trap",
                     f"{worst:.0%} or less",
                     f"{published:.0%}",
                     "yes" if worst <= published else f"up to {limit:.1f} clocks an instruction",
@@ -192,23 +193,22 @@ TABLE_CALLS = ("getpid", "read1", "read")
 
 
 def tables(found: Mapping[costs.Key, costs.Cost]) -> tuple[Table, ...]:
-    """A line a processor and call; in each cell one figure for each clocks an instruction."""
-    lines: dict[tuple[str, str], dict[float, Estimate]] = {}
+    """A line a call and processor; in each cell the figures at both ends of the range."""
+    lines: dict[tuple[str, str, str], dict[float, Estimate]] = {}
     for call, processor, case, cpi, estimate in estimates(found, TABLE_CALLS):
-        lines.setdefault((f"{processor.name}: {case.text}", call), {})[cpi] = estimate
+        lines.setdefault((call, processor.name, case.text), {})[cpi] = estimate
     if not lines:
         return ()
     rows = tuple(
         (
-            name,
+            f"{name}, {setting}",
             call,
-            " / ".join(f"{cpi:g}" for cpi in made),
-            each(one.trap.middle for one in made.values()),
-            each(one.supervisor for one in made.values()),
-            each(one.trap.middle - one.supervisor for one in made.values()),
-            " / ".join(f"{one.ratio.high:.0%}" for one in made.values()),
+            ends(made, "g"),
+            ends((one.trap.middle for one in made.values()), ",.0f"),
+            ends((one.trap.middle - one.supervisor for one in made.values()), ",.0f"),
+            ends((one.ratio.high for one in made.values()), ".0%"),
         )
-        for (name, call), made in lines.items()
+        for (call, name, setting), made in lines.items()
     )
     return (
         Table(
@@ -218,25 +218,30 @@ def tables(found: Mapping[costs.Key, costs.Cost]) -> tuple[Table, ...]:
                 "processor",
                 "call",
                 "clocks an instruction",
-                "trap",
-                "supervisor",
+                "by trap",
                 "saved",
-                "ratio, at most",
+                "supervisor / trap",
             ),
             rows=rows,
-            caption="Estimates, nothing was run there; of published ranges the middle. Trap: what "
-            "was published for one call, and what this call executes beyond that one. Supervisor: "
-            "counted instructions times clocks an instruction, as long as the published call does "
-            "not take less than its instructions alone. With page-table isolation on, supervisor "
-            "mode is refused: those lines compare with the same kernel booted without. "
-            + sources(),
+            caption="Estimates, nothing was run there; of published ranges the middle. By trap: "
+            "what was published for one call, and what this call executes beyond that one. In "
+            "supervisor mode: counted instructions times clocks an instruction, as long as the "
+            "published call does not take less than its instructions alone. With page-table "
+            "isolation on, supervisor mode is refused: those lines compare with the same kernel "
+            "booted without. " + sources(),
             kind="modelled",
         ),
     )
 
 
-def each(values: Iterator[float]) -> str:
-    return " / ".join(f"{value:,.0f}" for value in values)
+def ends(values: Iterable[float], form: str) -> str:
+    """The first and the last of some figures.
+
+    >>> ends([0.2, 0.35, 0.5], "g")
+    '0.2 to 0.5'
+    """
+    texts = [f"{value:{form}}" for value in values]
+    return texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
 
 
 def sources() -> str:

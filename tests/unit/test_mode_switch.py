@@ -252,3 +252,9 @@ def test_a_command_in_both_modes_is_one_line_for_the_guest():
     assert "--mechanism" not in line
     assert "--modes trap,supervisor --kind measured" in line
     assert line.endswith("-- /bin/ls '/a b'")
+
+
+def test_a_cell_of_the_modelled_table_holds_both_ends():
+    ends = part("mode-switch", "modelled").ends
+    assert ends([0.2, 0.35, 0.5], "g") == "0.2 to 0.5"
+    assert ends([850.0, 850.0], ",.0f") == "850"
