@@ -152,6 +152,15 @@ def test_code_that_fails_gives_one_message(tmp_path, code, said):
     assert "Traceback" not in done.stderr
 
 
+def test_target_that_restarts_meanwhile_is_said(tmp_path):
+    path = ToyKernel().save(tmp_path)
+    restart = f"with open({str(path)!r}, 'r+b') as ram: ram.truncate(0); ram.truncate(8 << 20)"
+    done = shell("--ram", str(path), "-c", f"print('before')\n{restart}")
+    assert (done.stdout, done.returncode) == ("before\n", 1)
+    assert "the target is gone" in done.stderr or "was restarted" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_image_without_a_kernel_gives_one_message(tmp_path):
     (tmp_path / "ram").write_bytes(bytes(1 << 20))
     done = shell("--ram", str(tmp_path / "ram"), "-c", "pass")

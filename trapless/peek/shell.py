@@ -44,6 +44,7 @@ def _execute(prog: drgn.Program, names: dict[str, Any], code: str, target: Targe
     drgn.set_default_prog(prog)
     try:
         exec(compile(code, "<command>", "exec"), names)
+        target.check_same()  # else what was printed may be of two kernels
     except PeekError:
         raise
     except drgn.FaultError as error:
