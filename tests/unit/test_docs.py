@@ -131,9 +131,15 @@ def commands(group=cli.cli, path=()):
             yield (*path, name), command
 
 
+def page_of(path):
+    """Groups of commands may have a page of their own."""
+    own = ROOT / "man" / f"trapless-{path[0]}.1"
+    return own if len(path) > 1 and own.exists() else ROOT / "man" / "trapless.1"
+
+
 @pytest.mark.parametrize(("path", "command"), list(commands()), ids=lambda value: str(value))
 def test_the_manual_has_every_command_and_option(path, command):
-    text = words_of(ROOT / "man" / "trapless.1")
+    text = words_of(page_of(path))
     assert f"trapless {' '.join(path)}" in text
     for param in command.params:
         if isinstance(param, click.Option):
@@ -141,11 +147,13 @@ def test_the_manual_has_every_command_and_option(path, command):
                 assert re.search(rf"(?<![\w-]){option}(?![\w-])", text), option
 
 
-def test_the_manual_has_no_command_that_is_not_there():
-    source = (ROOT / "man" / "trapless.1").read_text()
+@pytest.mark.parametrize("group", [cli.cli, cli.cli.commands["peek"]], ids=lambda group: group.name)
+def test_the_manual_has_no_command_that_is_not_there(group):
+    page = "trapless.1" if group is cli.cli else f"trapless-{group.name}.1"
+    source = (ROOT / "man" / page).read_text()
     shown = re.findall(r"^\.Nm\n\.Cm (\w+)", source, re.M)
     typed = re.findall(r"^(?:\.Dl )?(trapless .*)$", source, re.M)
-    assert set(shown) == set(cli.cli.commands)
+    assert set(shown) == set(group.commands)
     assert typed
     for line in typed:
         check_command(line)

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from trapless.console import TraplessError
+from trapless.console import ConsoleProgress, TraplessError
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -74,11 +74,88 @@ def shell(ram: Path | None, hole: int | None, code: str | None) -> None:
     trapless lab --shared-memory /dev/shm/ram -- sleep 60 &
     trapless peek shell -c 'print([task.comm for task in for_each_task()])'
     """
-    if importlib.util.find_spec("drgn") is None:
-        raise TraplessError(
-            "drgn is not installed, and the shell is one of its sessions; pip install drgn"
-        )
+    _need("drgn", "the shell is one of its sessions")
     from trapless.peek import machines
     from trapless.peek import shell as part
 
     sys.exit(part.run(ram if ram is not None else machines.the_one(), hole, code))
+
+
+@peek.command()
+@target_options
+@click.option(
+    "--interval-us",
+    type=click.FloatRange(1, 3_600_000_000),
+    default=100.0,
+    show_default=True,
+    metavar="N",
+    help="Microseconds from one sample to the next.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.001, 10_000_000),
+    metavar="N",
+    help="How long to record.  [default: until Ctrl-C, or the VM's end]",
+)
+@click.option(
+    "--cpu",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Processor of this host for the sampler; best one that the VM does not use.",
+)
+@click.argument("folder", type=click.Path(path_type=Path))
+def record(
+    ram: Path | None,
+    hole: int | None,
+    interval_us: float,
+    seconds: float | None,
+    cpu: int | None,
+    folder: Path,
+) -> None:
+    """Record what a running kernel does into FOLDER.
+
+    For each CPU of the VM, in each sample: in which handler it is, which task it runs, and how
+    long its run queue is. FOLDER gets Parquet files, each whole as soon as it is there, so that a
+    killed recording loses 20 seconds at most.
+
+    \b
+    trapless peek record --seconds 10 /tmp/recording
+    trapless peek report /tmp/recording
+    """
+    _need("pyarrow", "recordings are Parquet")
+    from trapless.peek import machines
+    from trapless.peek import record as part
+
+    with ConsoleProgress() as progress:
+        end = part.record(
+            ram if ram is not None else machines.the_one(),
+            hole,
+            folder,
+            interval_ns=round(interval_us * 1000),
+            duration_ns=round((seconds or 0) * 1e9),
+            cpu=cpu,
+            progress=progress,
+        )
+    click.echo(f"{end.rows} samples, {end.lost} lost ({part.ENDINGS[end.ending]}): {folder}")
+
+
+@peek.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+def report(folder: Path) -> None:
+    """Show a recording in tables.
+
+    Shares of each CPU's time: user mode and the kernel (as one, where the kernel's memory does
+    not tell them apart), top halves, bottom halves, idle; its run queue; the processes; and how
+    well it was sampled.
+    """
+    _need("pyarrow", "recordings are Parquet")
+    from trapless.peek import summary
+    from trapless.peek.recording import Recording
+    from trapless.reporting import text_report
+
+    text_report.show_tables(summary.tables(Recording.open(folder)))
+
+
+def _need(module: str, reason: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        raise TraplessError(f"{module} is not installed, and {reason}; pip install {module}")

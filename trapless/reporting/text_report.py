@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rich import box
 from rich.console import Console
@@ -30,6 +30,14 @@ def show(report: Report) -> None:
     """Print to standard output, as wide as the terminal; plain where it is none."""
     columns = None if sys.stdout.isatty() else FILE_COLUMNS
     _print(Console(width=columns, highlight=False), report)
+
+
+def show_tables(tables: Iterable[Table]) -> None:
+    """Print tables that belong to no report, in the same form."""
+    width = None if sys.stdout.isatty() else FILE_COLUMNS
+    console = Console(width=width, highlight=False)
+    for table in tables:
+        console.print(_table(table, console.width))
 
 
 def summary(report: Report) -> str:

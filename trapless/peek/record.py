@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`trapless peek record`: what a running kernel does, sampled from outside into a recording.
+
+Owns the order of things: resolve the kernel once, make a plan of what a stock kernel shows
+(tier0.py), let the sampler follow it, store what comes. Ends on request, with the target, or when
+the target was restarted; what was recorded by then is whole.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from trapless.console import Progress
+from trapless.peek import sampler, tier0
+from trapless.peek.errors import PeekError
+from trapless.peek.memory import FileMemory
+from trapless.peek.plan import Plan
+from trapless.peek.recording import Recorder
+from trapless.peek.rows import End, Ending
+from trapless.peek.sampler import Sampler
+from trapless.peek.target import Target
+from trapless.peek.vcpus import Emulator, emulator_of
+
+CHECK_S = 1.0
+"""How often it is looked whether it is still the same kernel."""
+SPIN_SHARE = 5
+SPIN_NS_MAX = 20_000
+"""Before each deadline the sampler looks at the clock for a fifth of the interval, at most this."""
+
+
+ENDINGS = {
+    Ending.DURATION: "the time is over",
+    Ending.SIGNAL: "ended on request",
+    Ending.TARGET: "the VM has ended",
+    Ending.SOURCE: "the VM's memory went away",
+    Ending.OUTPUT: "the output failed",
+}
+
+
+def plan_for(
+    target: Target,
+    interval_ns: int,
+    duration_ns: int,
+    cpu: int | None,
+    emulator: Emulator | None,
+) -> Plan:
+    """What to sample of a stock kernel."""
+    return Plan(
+        interval_ns=interval_ns,
+        duration_ns=duration_ns,
+        groups=tier0.groups(target),
+        bases=tier0.bases(target),
+        cpu=cpu,
+        spin_ns=min(interval_ns // SPIN_SHARE, SPIN_NS_MAX),
+        threads=emulator.threads if emulator is not None else (),
+        watch=emulator.pid if emulator is not None else None,
+    )
+
+
+def source_of(target: Target) -> str:
+    """The target's memory in the sampler's words; PeekError where it cannot be mapped as it is."""
+    memory = target.memory
+    hole = memory.hole if isinstance(memory, FileMemory) else None
+    if not isinstance(memory, FileMemory) or hole is None:
+        raise PeekError(
+            f"{memory.name} is not the RAM of a running machine, so there is nothing to sample; "
+            "`trapless peek shell` looks into it"
+        )
+    return sampler.ram(memory.path.resolve(), hole)
+
+
+def record(
+    ram: Path,
+    hole: int | None,
+    folder: Path,
+    *,
+    interval_ns: int,
+    duration_ns: int,
+    cpu: int | None,
+    progress: Progress,
+) -> End:
+    """Record into `folder` and return the counts of the run."""
+    progress.step(f"resolving the kernel in {ram}")
+    with Target.open(ram, hole) as target:
+        emulator = emulator_of(ram)
+        plan = plan_for(target, interval_ns, duration_ns, cpu, emulator)
+        with Sampler(source_of(target), plan) as run, _ended_by_signals(run.stop):
+            end = _store(target, run, folder, progress, duration_ns, emulator)
+    if end is None:
+        raise PeekError(f"the sampler was killed; {folder} has what came until then")
+    return end
+
+
+def _store(
+    target: Target,
+    run: Sampler,
+    folder: Path,
+    progress: Progress,
+    duration_ns: int,
+    emulator: Emulator | None,
+) -> End | None:
+    batches = run.batches()
+    first = next(batches, None)
+    if first is None:
+        raise PeekError("sampling ended before the first sample")
+    about = {
+        "release": target.release,
+        "build_id": target.build_id,
+        "banner": target.banner,
+        "cpus": target.cpus_online,
+        "contexts": tier0.tracks_contexts(target),
+        "vcpus": emulator.threads if emulator is not None else (),
+    }
+    symbols = zip(target.symbols.addresses, target.symbols.names, strict=True)
+    with Recorder(folder, run.head, about, symbols) as recorder:
+        progress.step(f"recording {target.release} into {folder}")
+        recorder.add(first)
+        checked = began = time.monotonic()
+        for rows in batches:
+            recorder.add(rows)
+            now = time.monotonic()
+            if now - checked >= CHECK_S:
+                checked = now
+                progress.advance(now - began, duration_ns / 1e9)
+                if not _is_same(target, progress):
+                    run.stop()
+        recorder.close(run.end)
+    progress.done()
+    return run.end
+
+
+def _is_same(target: Target, progress: Progress) -> bool:
+    """Of a kernel that was restarted, all addresses mean something else."""
+    try:
+        target.check_same()
+    except PeekError as error:
+        progress.note(str(error))
+        return False
+    return True
+
+
+@contextmanager
+def _ended_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end sampling, not this process: what has come is still to be stored."""
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        stop()
+
+    before: dict[int, Any] = {
+        number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
