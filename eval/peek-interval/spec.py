@@ -17,7 +17,7 @@ SPEC = Spec(
         "A guest pins a page and tells nobody; the observer finds it in the guest's RAM, which is "
         "a file, and reads 4 to 4096 bytes of it back to back (Fig. 2 and 3 of the paper): first "
         "while nobody writes there, then while the guest writes to all of it without a pause. "
-        "Then a process in the guest climbs a staircase in its page (section 7.1), and the "
+        "Then a process in the guest climbs a staircase in its pinned page (section 7), and the "
         "sampler takes one sample a millisecond."
     ),
     limits=(

@@ -154,7 +154,7 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
     return (
         Figure(
             id="peek-user",
-            title="A process's staircase, seen from outside (section 7.1)",
+            title="A process's staircase, seen from outside (section 7)",
             x_label="ms",
             y_label="step",
             series=(
