@@ -38,7 +38,7 @@ def run(*arguments: str | Path) -> str:
 
 
 @pytest.fixture
-def guest(tmp_path):
+def guest(tmp_path, kernel):
     """(RAM file, what the guest says line by line); it ends by itself."""
     ram, lines = tmp_path / "ram", queue.Queue()
 
@@ -46,7 +46,7 @@ def guest(tmp_path):
         for line in piece.decode().split():
             lines.put(line)
 
-    config = lab.LabConfig(cpus=1, memory="256M", module=False, shared_memory=ram)
+    config = lab.LabConfig(kernel=kernel, cpus=1, memory="256M", module=False, shared_memory=ram)
     thread = threading.Thread(
         target=lab.run, args=(config, ["sh", "-c", GUEST]), kwargs={"sink": hear}
     )
@@ -64,7 +64,7 @@ def shares(text: str) -> dict[str, float]:
     return dict(zip(shown, values, strict=True))
 
 
-def test_shares_of_a_busy_and_of_an_idle_kernel(guest, tmp_path):
+def test_shares_of_a_busy_and_of_an_idle_kernel(kernel, guest, tmp_path):
     ram, lines = guest
     assert lines.get(timeout=LIMIT_S) == "busy"
     said = run("record", "--ram", ram, "--seconds", SECONDS, tmp_path / "busy")
