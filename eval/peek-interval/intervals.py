@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from trapless.measure.beside import Observed, own_cpu, run_beside
+from trapless.measure.beside import Observed, run_beside
 from trapless.measure.collect import Collection, Row
 from trapless.measure.experiments import Findings, Part, Raw, workload
 from trapless.peek import sampler
@@ -74,7 +74,7 @@ def guest_of(run: Collection, seconds: int, phases: Sequence[str]) -> tuple[LabC
 
 def measure(run: Collection, guest: Observed, phase: str, number: int, repeat: int) -> bool:
     """One repeat of all sizes; False, and nothing written, where the phase ended meanwhile."""
-    source, cpu = sampler.ram(guest.ram), own_cpu()
+    source, cpu = sampler.ram(guest.ram), sampler.own_cpu()
     rows = sampler.intervals(source, guest.page, SIZES, READS, cpu)
     even = sampler.intervals(source, guest.page, EVEN_SIZES, EVEN_READS, cpu)
     if guest.phase() != number:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trapless.measure.beside import Observed, own_cpu, run_beside
+from trapless.measure.beside import Observed, run_beside
 from trapless.measure.collect import Collection, Row
 from trapless.measure.experiments import Findings, Part, Raw, load_module
 from trapless.peek import sampler
@@ -59,7 +59,7 @@ def collect(run: Collection) -> None:
             interval_ns=INTERVAL_NS,
             groups=(record(guest.page),),
             duration_ns=seconds * 10**9,
-            cpu=own_cpu(),
+            cpu=sampler.own_cpu(),
         )
         with Sampler(sampler.ram(guest.ram), plan) as run_:
             rows = np.concatenate(list(run_.batches()))

@@ -188,11 +188,13 @@ class ToyKernel:
         new = self.form != "below-base"  # per-CPU symbols are addresses, not offsets
         first = self.image + 0x1C0000 if new else 0
         self.symbols |= {"this_cpu_off": first + 0x40, "runqueues": first + 0x80}
+        self.symbols |= {"__preempt_count": first + 0x60, "current_task": first + 0x68}
         bases = []
         for cpu in range(self.cpus):
             at = PERCPU_AT + cpu * PERCPU_BYTES
             bases.append((self.direct_map + at - first) & MASK)
             self.put(at + 0x40, struct.pack("<Q", bases[-1]))
+            self.put(at + 0x60, struct.pack("<QQ", 0x100 * cpu, self.symbols["init_task"]))
             self.put(at + 0x80, struct.pack("<IIII", 3 + cpu, 0, cpu, 0))
         self.symbol("__per_cpu_offset", struct.pack(f"<{self.cpus}Q", *bases))
 

@@ -118,8 +118,3 @@ def _await_page(memory: FileMemory, over: threading.Event) -> tuple[int, int]:
 def _shared_folder() -> str | None:
     """Where memory can be shared without a disk behind it; else the usual place."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-
-
-def own_cpu() -> int:
-    """The processor that the observer has to itself as far as it can: the last it may use."""
-    return max(os.sched_getaffinity(0))

@@ -101,7 +101,7 @@ def shell(ram: Path | None, hole: int | None, code: str | None) -> None:
     "--cpu",
     type=click.IntRange(0),
     metavar="N",
-    help="Processor of this host for the sampler; best one that the VM does not use.",
+    help="Processor of this host that the sampler is pinned to.  [default: the last]",
 )
 @click.argument("folder", type=click.Path(path_type=Path))
 def record(

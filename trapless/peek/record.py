@@ -56,7 +56,7 @@ def plan_for(
         duration_ns=duration_ns,
         groups=tier0.groups(target),
         bases=tier0.bases(target),
-        cpu=cpu,
+        cpu=cpu if cpu is not None else sampler.own_cpu(),
         spin_ns=min(interval_ns // SPIN_SHARE, SPIN_NS_MAX),
         threads=emulator.threads if emulator is not None else (),
         watch=emulator.pid if emulator is not None else None,
@@ -86,6 +86,8 @@ def record(
     progress: Progress,
 ) -> End:
     """Record into `folder` and return the counts of the run."""
+    if folder.exists():
+        raise PeekError(f"{folder} exists already; a recording needs a folder of its own")
     progress.step(f"resolving the kernel in {ram}")
     with Target.open(ram, hole) as target:
         emulator = emulator_of(ram)

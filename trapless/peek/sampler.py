@@ -37,6 +37,11 @@ def program() -> Path:
     return path
 
 
+def own_cpu() -> int:
+    """The processor that an observer has to itself as far as it can: the last it may use."""
+    return max(os.sched_getaffinity(0))
+
+
 def ram(path: Path, hole: int = 0) -> str:
     """The sampler's word for memory in a file; `hole`: where RAM below 4 GiB ends, 0 for none."""
     return f"ram:{path},hole={hole:#x}"
