@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`trapless peek record` and `report` on a guest that is busy, then idle, then gone.
+"""`trapless peek top`, `record` and `report` on a guest that is busy, then idle, then gone.
 
 The guest does one thing after the other and says so; the observer gets nothing but its memory.
 """
@@ -69,6 +69,9 @@ def test_shares_of_a_busy_and_of_an_idle_kernel(kernel, guest, tmp_path):
     assert lines.get(timeout=LIMIT_S) == "busy"
     said = run("record", "--ram", ram, "--seconds", SECONDS, tmp_path / "busy")
     assert "the time is over" in said
+    live = run("top", "--ram", ram, "--updates", "2")
+    assert live.count("Where each CPU was") == 2
+    assert shares(live.split("Processes")[0])["user or kernel"] >= SHARE_MIN
     assert lines.get(timeout=LIMIT_S) == "idle"
     run("record", "--ram", ram, "--seconds", SECONDS, tmp_path / "idle")
     rest = run("record", "--ram", ram, tmp_path / "rest")

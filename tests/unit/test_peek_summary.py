@@ -95,7 +95,14 @@ def test_shares_add_up(tmp_path):
     assert cells(recording, "processes") == [{"PID": "7", "name": "worker", "share": "35.0%"}]
     (sampling,) = cells(recording, "sampling")
     assert sampling["samples"] == "1000" and sampling["lost"] == "20.00%"
-    assert sampling["lag, median"] == "2.0 µs"
+    assert sampling["lag, median"] == sampling["lag, 99%"] == "2.1 µs"  # in steps of 0.1
+
+
+def test_lags_beyond_all_bounds_are_told(tmp_path):
+    rows = busy_and_idle(head())
+    rows["lag_ns"][:100] = 4_000_000_000
+    (sampling,) = cells(recorded(tmp_path / "r", head(), rows), "sampling")
+    assert (sampling["lag, median"], sampling["lag, 99%"]) == ("2.1 µs", "over 10 ms")
 
 
 def test_user_mode_is_told_from_the_kernel_where_memory_tells(tmp_path):

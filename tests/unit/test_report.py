@@ -326,7 +326,7 @@ def test_words_of_a_table_stay_whole():
     rows = (("read1_disk with a long explanation", *("12.6 M", "3", "0.13%") * 2),) * 2
     stream = io.StringIO()
     console = Console(file=stream, width=text_report.FILE_COLUMNS)
-    console.print(text_report._table(Table("t", "A table", columns, rows), console.width))
+    console.print(text_report.grid_of(Table("t", "A table", columns, rows), console.width))
     for word in (*columns[1:4], "read1_disk", "explanation"):
         assert word in stream.getvalue()
 

@@ -156,6 +156,48 @@ def report(folder: Path) -> None:
     text_report.show_tables(summary.tables(Recording.open(folder)))
 
 
+@peek.command()
+@target_options
+@click.option(
+    "--interval-us",
+    type=click.FloatRange(1, 1_000_000),
+    default=100.0,
+    show_default=True,
+    metavar="N",
+    help="Microseconds from one sample to the next.",
+)
+@click.option(
+    "--cpu",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Processor of this host that the sampler is pinned to.  [default: the last]",
+)
+@click.option(
+    "--updates", type=click.IntRange(1), metavar="N", help="Stop after so many seconds' figures."
+)
+def top(
+    ram: Path | None, hole: int | None, interval_us: float, cpu: int | None, updates: int | None
+) -> None:
+    """Show live what a running kernel does.
+
+    Once a second: where each CPU of the VM was, its run queue, who ran most, and how well it was
+    sampled. Ctrl-C ends it.
+    """
+    _need("pyarrow", "samples are added up with it")
+    from trapless.peek import machines
+    from trapless.peek import top as part
+
+    with ConsoleProgress() as progress:
+        part.top(
+            ram if ram is not None else machines.the_one(),
+            hole,
+            interval_ns=round(interval_us * 1000),
+            cpu=cpu,
+            updates=updates,
+            progress=progress,
+        )
+
+
 def _need(module: str, reason: str) -> None:
     if importlib.util.find_spec(module) is None:
         raise TraplessError(f"{module} is not installed, and {reason}; pip install {module}")

@@ -92,7 +92,7 @@ def record(
     with Target.open(ram, hole) as target:
         emulator = emulator_of(ram)
         plan = plan_for(target, interval_ns, duration_ns, cpu, emulator)
-        with Sampler(source_of(target), plan) as run, _ended_by_signals(run.stop):
+        with Sampler(source_of(target), plan) as run, ended_by_signals(run.stop):
             end = _store(target, run, folder, progress, duration_ns, emulator)
     if end is None:
         raise PeekError(f"the sampler was killed; {folder} has what came until then")
@@ -130,14 +130,14 @@ def _store(
             if now - checked >= CHECK_S:
                 checked = now
                 progress.advance(now - began, duration_ns / 1e9)
-                if not _is_same(target, progress):
+                if not is_same(target, progress):
                     run.stop()
         recorder.close(run.end)
     progress.done()
     return run.end
 
 
-def _is_same(target: Target, progress: Progress) -> bool:
+def is_same(target: Target, progress: Progress) -> bool:
     """Of a kernel that was restarted, all addresses mean something else."""
     try:
         target.check_same()
@@ -148,7 +148,7 @@ def _is_same(target: Target, progress: Progress) -> bool:
 
 
 @contextmanager
-def _ended_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+def ended_by_signals(stop: Callable[[], None]) -> Iterator[None]:
     """Ctrl-C and SIGTERM end sampling, not this process: what has come is still to be stored."""
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:

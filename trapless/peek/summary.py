@@ -24,6 +24,9 @@ from trapless.peek.tier0 import Part
 from trapless.reporting.figures import Table
 
 PROCESSES_SHOWN = 10
+LAG_BIN_NS = 100
+LAG_BINS = 100_000
+"""Lags are counted in steps of 100 ns up to 10 ms: hours of samples take no more memory."""
 COLUMNS = {
     Part.USER: "user",
     Part.KERNEL: "other kernel",
@@ -53,40 +56,53 @@ class Cpu:
 
 @dataclass
 class Summary:
-    """A recording, added up."""
+    """Samples, added up. `threads`: how many were recorded beside; none, one for all, or each."""
 
-    cpus: dict[str, Cpu]
-    processes: Counter[tuple[int, str]]  # samples by (pid, name), of all CPUs
+    groups: Sequence[str]
+    threads: int
+    cpus: dict[str, Cpu] = field(init=False)
+    processes: Counter[tuple[int, str]] = field(default_factory=Counter)  # samples by (pid, name)
     rows: int = 0
-    lags: list[npt.NDArray[np.uint32]] = field(default_factory=list)
+    lags: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(LAG_BINS, np.int64))
+
+    def __post_init__(self) -> None:
+        self.cpus = {name: Cpu() for name in self.groups}
+
+    def add(self, table: pa.Table) -> None:
+        """Take samples: columns as recordings have them."""
+        self.rows += table.num_rows
+        steps = np.minimum(table["lag_ns"].to_numpy() // LAG_BIN_NS, LAG_BINS - 1)
+        self.lags += np.bincount(steps, minlength=LAG_BINS)
+        frozen = table["frozen"].to_numpy()
+        for number, name in enumerate(self.groups):
+            bad = (table["torn"].to_numpy() | table["absent"].to_numpy()) >> np.uint64(number)
+            bad = (bad & np.uint64(1)) | self._frozen(frozen, number)
+            _add(self, name, table, bad == 0)
+
+    def _frozen(self, frozen: npt.NDArray[np.uint64], number: int) -> npt.NDArray[np.uint64]:
+        """Whether a CPU's own thread stood still; where one thread is all CPUs, that one."""
+        if not self.threads:
+            return np.zeros(len(frozen), np.uint64)
+        bit = number if self.threads == len(self.groups) else 0
+        return (frozen >> np.uint64(bit)) & np.uint64(1)
+
+    def lag_text(self, part: float) -> str:
+        """The lag that so large a part of the samples does not exceed."""
+        place = int(np.searchsorted(np.cumsum(self.lags), part * max(self.rows, 1)))
+        if place >= LAG_BINS - 1:
+            return f"over {LAG_BINS * LAG_BIN_NS / 1e6:g} ms"
+        return f"{(place + 1) * LAG_BIN_NS / 1e3:.1f} µs"
 
 
 def summarise(recording: Recording) -> Summary:
     """Add up all that is whole of a recording."""
     groups = [str(name) for name in recording.meta["groups"]]
-    summary = Summary({name: Cpu() for name in groups}, Counter())
+    summary = Summary(groups, len(recording.meta["threads"]))
     for table in recording.tables():
-        summary.rows += table.num_rows
-        summary.lags.append(table["lag_ns"].to_numpy())
-        frozen = table["frozen"].to_numpy()
-        for number, name in enumerate(groups):
-            bad = (table["torn"].to_numpy() | table["absent"].to_numpy()) >> np.uint64(number)
-            bad = (bad & np.uint64(1)) | _frozen(recording, frozen, number)
-            _add(summary, name, table, bad == 0)
+        summary.add(table)
     if not summary.rows:
         raise PeekError(f"{recording.folder}: no rows; {'; '.join(recording.problems)}")
     return summary
-
-
-def _frozen(
-    recording: Recording, frozen: npt.NDArray[np.uint64], number: int
-) -> npt.NDArray[np.uint64]:
-    """Whether a CPU's own thread stood still; where one thread is all CPUs, that one."""
-    threads = len(recording.meta["threads"])
-    if not threads:
-        return np.zeros(len(frozen), np.uint64)
-    bit = number if threads == len(recording.meta["groups"]) else 0
-    return (frozen >> np.uint64(bit)) & np.uint64(1)
 
 
 def _add(summary: Summary, name: str, table: pa.Table, good: npt.NDArray[np.bool_]) -> None:
@@ -122,10 +138,11 @@ def _text(comm: bytes) -> str:
 def tables(recording: Recording) -> Sequence[Table]:
     """The recording for people."""
     summary = summarise(recording)
-    return (_shares(summary), _processes(summary), _sampling(recording, summary))
+    return (shares(summary), processes(summary), _sampling(recording, summary))
 
 
-def _shares(summary: Summary) -> Table:
+def shares(summary: Summary) -> Table:
+    """A row for each CPU."""
     shown = [part for part in COLUMNS if any(cpu.parts[part] for cpu in summary.cpus.values())]
     unknown = Part.PROCESS in shown
     return Table(
@@ -153,7 +170,8 @@ def _row(name: str, cpu: Cpu, shown: Sequence[Part]) -> tuple[str, ...]:
     )
 
 
-def _processes(summary: Summary) -> Table:
+def processes(summary: Summary) -> Table:
+    """Who ran most."""
     total = sum(cpu.samples for cpu in summary.cpus.values())
     rows = tuple(
         (str(pid), name, f"{count / max(total, 1):.1%}")
@@ -169,7 +187,6 @@ def _processes(summary: Summary) -> Table:
 
 
 def _sampling(recording: Recording, summary: Summary) -> Table:
-    lags = np.concatenate(summary.lags)
     end: Mapping[str, int] = recording.end or {}
     slots = end.get("slots", summary.rows)
     return Table(
@@ -189,7 +206,7 @@ def _sampling(recording: Recording, summary: Summary) -> Table:
             (
                 str(summary.rows),
                 f"{int(recording.meta['interval_ns']) / 1e3:g} µs",
-                *(f"{np.percentile(lags, part) / 1e3:.1f} µs" for part in (50, 99)),
+                *(summary.lag_text(part) for part in (0.5, 0.99)),
                 *(
                     f"{end[name] / max(slots, 1):.2%}" if name in end else "unknown"
                     for name in ("lost", "late", "torn", "frozen")

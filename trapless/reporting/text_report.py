@@ -37,7 +37,7 @@ def show_tables(tables: Iterable[Table]) -> None:
     width = None if sys.stdout.isatty() else FILE_COLUMNS
     console = Console(width=width, highlight=False)
     for table in tables:
-        console.print(_table(table, console.width))
+        console.print(grid_of(table, console.width))
 
 
 def summary(report: Report) -> str:
@@ -101,7 +101,7 @@ def _section(console: Console, section: Section) -> None:
     )
     for remark in section.remarks:
         console.print(Text(remark, style="yellow"))
-    grids = [_table(table, console.width) for table in section.drawn_tables]
+    grids = [grid_of(table, console.width) for table in section.drawn_tables]
     for pivot in section.pivots:
         grids += _pivot(pivot, console.width)
     for grid in grids:
@@ -168,7 +168,8 @@ def _word_widths(table: Table, width: int) -> list[int]:
     return widths if sum(widths) + GAP * len(widths) <= width else [0] * len(widths)
 
 
-def _table(table: Table, width: int) -> Grid:
+def grid_of(table: Table, width: int) -> Grid:
+    """A table as a terminal of so many columns shows it."""
     words = _word_widths(table, width)
     grid = _grid(f"{table.title} ({table.kind})" if table.kind else table.title)
     if table.caption:

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`trapless peek top` on a toy kernel: what is shown, in both forms, and how it ends."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.unit import toy_kernel
+from tests.unit.toy_kernel import ToyKernel
+from trapless.console import Silent
+from trapless.peek import top
+from trapless.peek.errors import PeekError
+
+
+@pytest.fixture(autouse=True)
+def settings(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(top, "REFRESH_S", 0.15)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Notes(Silent):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+
+
+def show(ram: Path, stream: io.StringIO, updates: int | None) -> list[str]:
+    notes = Notes()
+    top.top(
+        ram, None, interval_ns=1_000_000, cpu=None, updates=updates, progress=notes, stream=stream
+    )
+    return notes.said
+
+
+@pytest.mark.parametrize("kind", [io.StringIO, Terminal])
+def test_each_second_is_added_up(kind, tmp_path):
+    stream = kind()
+    show(ToyKernel().save(tmp_path), stream, 2)
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
+    assert text.count("Where each CPU was") >= 2
+    assert re.search(r"^ *0 +0\.0% +100\.0% +3\.00 +3 +0 *$", text, re.M), text
+    assert re.search(r"^ *1 +100\.0% +0\.0% +4\.00 +4 +0 *$", text, re.M), text
+    assert text.count(toy_kernel.RELEASE) >= 2
+    assert re.search(r"samples/s of 1,000, lag \S+ µs", text)
+
+
+def test_it_ends_with_the_memory(tmp_path):
+    ram, stream = ToyKernel().save(tmp_path), io.StringIO()
+
+    def cut() -> None:
+        while "Where" not in stream.getvalue():
+            time.sleep(0.01)
+        os.truncate(ram, 0)
+
+    threading.Thread(target=cut, daemon=True).start()
+    (said,) = show(ram, stream, None)
+    assert "went away" in said or "gone" in said
+
+
+def test_what_is_no_kernel_is_said_first(tmp_path):
+    path = tmp_path / "ram"
+    path.write_bytes(bytes(1 << 20))
+    with pytest.raises(PeekError):
+        show(path, io.StringIO(), 1)
