@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Stands for supervisor mode where the kernel was built without what it takes (preemption
- * notifiers, tracepoints): says so, and does nothing else.
+ * notifiers, tracepoints) or for real time: says so, and does nothing else.
  */
 #include <linux/bits.h>
 #include <linux/errno.h>
