@@ -19,6 +19,7 @@ from trapless.peek.tier0 import Part
 MEMBERS = (("preempt_count", 4), ("current", 8), ("pid", 4), ("comm", 16), ("nr_running", 4))
 CONTEXT = (("context", 4), ("context_active", 1))
 COUNT = 1000
+LOST = 250
 
 
 def head(contexts: bool = False, threads: int = 2) -> Head:
@@ -33,7 +34,7 @@ def head(contexts: bool = False, threads: int = 2) -> Head:
 def busy_and_idle(what: Head) -> Rows:
     """CPU 0 runs pid 7, less a tenth in interrupts and a fifth in softirqs; CPU 1 is idle."""
     rows = np.zeros(COUNT, what.dtype)
-    rows["slot"] = np.arange(COUNT)
+    rows["slot"] = np.arange(COUNT) + np.where(np.arange(COUNT) < 500, 0, LOST)
     rows["lag_ns"] = 2000
     rows["cpu0.pid"] = 7
     rows["cpu0.comm"] = np.frombuffer(b"worker".ljust(16, b"\0"), "V16")[0]
@@ -46,7 +47,7 @@ def busy_and_idle(what: Head) -> Rows:
 def recorded(folder: Path, what: Head, rows: Rows, end: bool = True) -> Recording:
     with Recorder(folder, what, {}) as recorder:
         recorder.add(rows)
-        counts = End(Ending.SIGNAL, len(rows), len(rows) + 250, 250, 0, 0, 0, 0, 0, 0)
+        counts = End(Ending.SIGNAL, len(rows), len(rows) + LOST, LOST, 0, 0, 0, 0, 0, 0)
         recorder.close(counts if end else None)
     return Recording.open(folder)
 
@@ -122,8 +123,11 @@ def test_user_mode_is_told_from_the_kernel_where_memory_tells(tmp_path):
 def test_samples_that_mean_nothing_are_left_out(tmp_path, column, bits, left_out):
     rows = busy_and_idle(head())
     rows[column][:100] = bits
+    rows["flags"][:100] = {"torn": 2, "frozen": 4, "absent": 8}[column]
     found = cells(recorded(tmp_path / "r", head(), rows), "shares")
     assert tuple(int(cpu["left out"]) for cpu in found) == left_out
+    (sampling,) = cells(Recording.open(tmp_path / "r"), "sampling")
+    assert sampling["torn"] == ("10.00%" if column == "torn" else "0.00%")
     assert found[0].get("top half") == (None if left_out[0] else "10.0%")
 
 
@@ -138,7 +142,7 @@ def test_one_thread_may_be_all_cpus(tmp_path):
 def test_a_killed_recording_is_shown_with_what_is_missing(tmp_path):
     recording = recorded(tmp_path / "r", head(), busy_and_idle(head()), end=False)
     (sampling,) = cells(recording, "sampling")
-    assert sampling["lost"] == "unknown"
+    assert sampling["lost"] == "20.00%"
     assert "killed" in summary.tables(recording)[2].caption
 
 

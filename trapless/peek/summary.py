@@ -9,7 +9,7 @@ of what a field means (tier0.py).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ import pyarrow as pa
 from trapless.peek import tier0
 from trapless.peek.errors import PeekError
 from trapless.peek.recording import Recording
+from trapless.peek.rows import Flag
 from trapless.peek.tier0 import Part
 from trapless.reporting.figures import Table
 
@@ -63,6 +64,8 @@ class Summary:
     cpus: dict[str, Cpu] = field(init=False)
     processes: Counter[tuple[int, str]] = field(default_factory=Counter)  # samples by (pid, name)
     rows: int = 0
+    slots: tuple[int, int] | None = None  # the first and the last with a sample
+    flags: Counter[Flag] = field(default_factory=Counter)
     lags: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(LAG_BINS, np.int64))
 
     def __post_init__(self) -> None:
@@ -70,6 +73,12 @@ class Summary:
 
     def add(self, table: pa.Table) -> None:
         """Take samples: columns as recordings have them."""
+        if not table.num_rows:
+            return
+        slots, flags = table["slot"].to_numpy(), table["flags"].to_numpy()
+        self.slots = (self.slots[0] if self.slots else int(slots[0]), int(slots[-1]))
+        for flag in Flag:
+            self.flags[flag] += int(((flags & flag) != 0).sum())
         self.rows += table.num_rows
         steps = np.minimum(table["lag_ns"].to_numpy() // LAG_BIN_NS, LAG_BINS - 1)
         self.lags += np.bincount(steps, minlength=LAG_BINS)
@@ -85,6 +94,15 @@ class Summary:
             return np.zeros(len(frozen), np.uint64)
         bit = number if self.threads == len(self.groups) else 0
         return (frozen >> np.uint64(bit)) & np.uint64(1)
+
+    def lost(self) -> float:
+        """Which part of the slots has no sample, from the first one to the last."""
+        first, last = self.slots if self.slots else (0, 0)
+        return 1 - self.rows / max(last - first + 1, self.rows, 1)
+
+    def flagged(self, flag: Flag) -> float:
+        """Which part of the samples has a flag."""
+        return self.flags[flag] / max(self.rows, 1)
 
     def lag_text(self, part: float) -> str:
         """The lag that so large a part of the samples does not exceed."""
@@ -182,13 +200,11 @@ def processes(summary: Summary) -> Table:
         title="Processes, of the time of all CPUs",
         columns=("PID", "name", "share"),
         rows=rows,
-        caption=f"The first {PROCESSES_SHOWN} of {len(summary.processes)}.",
+        caption=f"{len(rows)} of {len(summary.processes)}.",
     )
 
 
 def _sampling(recording: Recording, summary: Summary) -> Table:
-    end: Mapping[str, int] = recording.end or {}
-    slots = end.get("slots", summary.rows)
     return Table(
         id="sampling",
         title="How well it was sampled",
@@ -207,10 +223,8 @@ def _sampling(recording: Recording, summary: Summary) -> Table:
                 str(summary.rows),
                 f"{int(recording.meta['interval_ns']) / 1e3:g} µs",
                 *(summary.lag_text(part) for part in (0.5, 0.99)),
-                *(
-                    f"{end[name] / max(slots, 1):.2%}" if name in end else "unknown"
-                    for name in ("lost", "late", "torn", "frozen")
-                ),
+                f"{summary.lost():.2%}",
+                *(f"{summary.flagged(flag):.2%}" for flag in (Flag.LATE, Flag.TORN, Flag.FROZEN)),
             ),
         ),
         caption="; ".join(recording.problems),

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
@@ -94,22 +93,17 @@ def _windows(run: Sampler) -> Iterator[Window]:
 
 
 def _view(target: Target, run: Sampler, window: Window, width: int) -> Group:
-    rows = np.concatenate(window.rows)
     summary = Summary(run.head.groups, len(run.head.threads))
-    summary.add(table_of(rows))
+    for rows in window.rows:
+        summary.add(table_of(rows))
     tables = (grid_of(table, width) for table in (shares(summary), processes(summary)))
-    return Group(Text(_headline(target, run, rows, window, summary), style="bold"), *tables)
+    return Group(Text(_headline(target, run, window, summary), style="bold"), *tables)
 
 
-def _headline(target: Target, run: Sampler, rows: Rows, window: Window, summary: Summary) -> str:
-    slots = int(rows["slot"][-1]) - int(rows["slot"][0]) + 1
-
-    def share(flag: Flag) -> str:
-        return f"{((rows['flags'] & flag) != 0).mean():.1%}"
-
+def _headline(target: Target, run: Sampler, window: Window, summary: Summary) -> str:
     return (
-        f"{target.release}  {len(rows) / max(window.age_s, 1e-9):,.0f} samples/s of "
+        f"{target.release}  {summary.rows / max(window.age_s, 1e-9):,.0f} samples/s of "
         f"{1e9 / run.head.interval_ns:,.0f}, lag {summary.lag_text(0.5)}, 99% "
-        f"{summary.lag_text(0.99)}, lost {1 - len(rows) / slots:.1%}, torn {share(Flag.TORN)}, "
-        f"frozen {share(Flag.FROZEN)}"
+        f"{summary.lag_text(0.99)}, lost {summary.lost():.1%}, "
+        f"torn {summary.flagged(Flag.TORN):.1%}, frozen {summary.flagged(Flag.FROZEN):.1%}"
     )
