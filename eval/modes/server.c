@@ -105,7 +105,6 @@ static void start(struct server *server)
 				     job->port, run_output(job, OF_SERVER));
 		pause_ns(READY_PAUSE_NS);
 	}
-	find_children(server);
 }
 
 static void stop(struct server *server)
@@ -239,6 +238,7 @@ void server_run(const struct job *job)
 
 	start(&server);
 	load_end(job, "user", load_begin(job));
+	find_children(&server); /* who listens may answer before its children serve: now they do */
 	if (rename(run_output(job, GOT), run_output(job, EXPECTED)))
 		measure_fail("cannot keep the output of %s: %s", job->call, strerror(errno));
 	for (unsigned int repeat = 0; repeat < job->repeats; repeat++) {
