@@ -145,6 +145,7 @@ void tlk_supervisor_cpu_leave(bool disarm_too)
 
 	if (!cpu->mark)
 		return;
+	cpu->silent = !cpu->direct;
 	tlk_supervisor_cpu_count();
 	nobody_here(cpu);
 	if (disarm_too)
@@ -168,7 +169,7 @@ void tlk_supervisor_cpu_arm(struct tlk_mark *mark)
 	cr4 = cr4_get();
 	if (cr4 & cr4_bits)
 		cr4_set(cr4 & ~cr4_bits);
-	if (cpu->armed)
+	if (cpu->armed && !cpu->silent)
 		return;
 	native_load_idt(&gates_pointer);
 	if (!lstar_is_lent())

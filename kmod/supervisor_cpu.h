@@ -53,6 +53,7 @@ struct tlk_supervisor_cpu {
 	struct tlk_mark *mark;	/* of `thread`, or NULL */
 	bool ready;		/* set up, and not about to go offline */
 	bool armed;		/* LSTAR, IDT and CR4 are the module's */
+	bool silent;		/* the last thread made no call here: is LSTAR still ours? */
 } ____cacheline_aligned;
 
 DECLARE_PER_CPU(struct tlk_supervisor_cpu, tlk_supervisor_cpu);

@@ -107,13 +107,19 @@ static inline void supervisor_need(void)
 		     (unsigned long long)refusals);
 }
 
-/* Calls until one has returned in supervisor mode; the caller's process is switched. */
+/*
+ * Calls until one has returned in supervisor mode; the caller's process is switched. Where others
+ * overwrite the processor's entry, calls stay in user mode until the thread is scheduled in again:
+ * hence the naps.
+ */
 static inline void reach_supervisor(void)
 {
 	for (int i = 0; i < REACH_CALLS; i++) {
 		if (cpl() == 0)
 			return;
 		sys(SYS_getppid);
+		if (i % 10 == 9)
+			usleep(1000);
 	}
 	FAIL("still in user mode after %d calls", REACH_CALLS);
 }
