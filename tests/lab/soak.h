@@ -348,7 +348,9 @@ static long soak_delete_module(const char *name)
 /* At some periods a slow kernel does nothing but NMIs: not always the same, and never for long. */
 static void soak_storm(void)
 {
-	static const char *const periods[] = { "period_us=200", "period_us=1000", "period_us=5000" };
+	static const char *const periods[] = {
+		"period_us=200", "period_us=1000", "period_us=5000",
+	};
 	int file = open(SOAK_STORM, O_RDONLY);
 	char text[32];
 
