@@ -211,6 +211,13 @@ def test_a_program_that_keeps_too_few_calls_is_refused() -> None:
         PART.check(rows_of("ls", [100], [80], 41))
 
 
+def test_a_program_whose_calls_nobody_counted_is_refused() -> None:
+    rows = rows_of("nginx", [100], [80], 0)
+    rows[-1] |= {"calls_direct": 0, "calls_worked": 0, "calls_left": 0}
+    with pytest.raises(TraplessError, match=r"nginx: 0\.0% of 0 calls"):
+        PART.check(rows)
+
+
 def test_metrics_tell_share_and_saving() -> None:
     rows = rows_of("ls", [1000, 1010, 1020], [900, 909, 920], 5) + rows_of("git", [7], [], 0)
     metrics = PART.analyse(experiments.Raw(rows, {})).metrics

@@ -67,8 +67,8 @@ class Calls:
 
     @property
     def share(self) -> float:
-        """Of all calls, those that returned in supervisor mode."""
-        return (self.direct + self.worked) / self.all
+        """Of all calls, those that returned in supervisor mode; none of no calls."""
+        return (self.direct + self.worked) / max(self.all, 1)
 
 
 @dataclass
