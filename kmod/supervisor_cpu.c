@@ -228,6 +228,8 @@ static int processor_online(unsigned int number)
 			return -ENOMEM;
 	}
 	store_idt(&idt);
+	if (lstar_get() == (unsigned long)tlk_supervisor_call)
+		lstar_set(kernel_lstar);	/* someone has put back what was ours */
 	if (idt.address != kernel_gates.address || lstar_get() != kernel_lstar ||
 	    (*ist && *ist != (u64)(stack + 1))) {
 		if (!cpu->stack)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shlex
 import tempfile
 from collections.abc import Callable, Sequence
@@ -36,7 +37,7 @@ LOG_LINES_MAX = 40
 """Most lines of the guest's kernel log in an error message."""
 
 BOOT_ATTEMPTS = 2
-"""A guest that never reached init is started once more: the emulator's fault, not the command's."""
+"""A guest that never came to the command by the emulator's fault is started once more."""
 
 INITRAMFS_SHARE = 0.4
 """Most of the guest's memory that the initramfs may take: for a moment it is there twice."""
@@ -124,12 +125,24 @@ def run(
         for attempt in range(BOOT_ATTEMPTS):
             attempt_run = _Attempt(config, kernel, files, memory_bytes, cpus)
             ending = attempt_run.go(sinks, watcher)
-            if ending.phase > Phase.FIRMWARE or not ending.retriable:
+            if not ending.retriable or not attempt_run.may_be_repeated(ending.phase):
                 break
             if attempt + 1 < BOOT_ATTEMPTS:
-                watcher.note("the VM did not reach its init; starting it once more")
+                watcher.note("the VM did not come to the command; starting it once more")
         watcher.done()
         return attempt_run.result(ending, sinks, watcher)
+
+
+def emulator_missed_a_patch(log: str) -> bool:
+    """Whether the guest's kernel died of a breakpoint that was gone already.
+
+    Loading a module patches the kernel's text by way of breakpoints. QEMU 7.2, emulating several
+    processors at once, can execute a stale one, and the kernel knows of none at that place.
+
+    >>> emulator_missed_a_patch("[    2.1] Oops: int3: 0000 [#1] SMP NOPTI")
+    True
+    """
+    return re.search(r"\bint3: 0000 \[#1\]", log) is not None
 
 
 def _check(config: LabConfig, argv: Sequence[str]) -> int:
@@ -331,6 +344,14 @@ class _Attempt:
             provenance=tuple(sorted(self._kernel.provenance.items())),
             calls=Calls(*ending.calls) if self._config.supervisor is not None else None,
         )
+
+    def may_be_repeated(self, phase: Phase) -> bool:
+        """Whether the command was not begun, and the emulator is to blame."""
+        if phase is Phase.FIRMWARE:
+            return True
+        together = self._accelerator == "tcg" and self._cpus > 1 and not self._config.thread_single
+        missed = emulator_missed_a_patch(self._files.kernel_log())
+        return phase is Phase.INIT and together and missed
 
     def _explain(self, ending: Ending, log: str) -> str:
         lines = [ending.reason]

@@ -184,7 +184,7 @@ class Session:
         return self._ending(self._why_it_ended(), process, retriable=not process.complaint())
 
     def _ending(self, reason: str, process: Process, *, retriable: bool) -> Ending:
-        if self._phase is Phase.FIRMWARE:
+        if self._phase < Phase.RUNNING:
             self._take_back()
         return Ending(
             self._phase,
