@@ -29,9 +29,6 @@ TIMEOUT_S = 1800.0
 ON_DEBUG = frozenset({"busybox", "ls", "sqlite3", "luajit", "redis"})
 """A KASAN and lockdep kernel is ten times slower: static, dynamic, with code made at run time, and
 a server with threads must do."""
-PATCHING = "Oops: int3"
-"""Loading the module patches the kernel's code (the scheduler's notifiers are switched on), and two
-emulated CPUs that run it do not always survive that, as suite.py says of its TAKE_TURNS."""
 GO_ON = 'echo \'{"ended": "badly"}\''
 
 
@@ -91,9 +88,6 @@ def boot(kernel: str, pytestconfig: pytest.Config) -> Boot:
     if kernel not in BOOTS:
         with shown_progress(pytestconfig) as progress:
             BOOTS[kernel] = run(kernel, progress)
-            if not BOOTS[kernel].rows and PATCHING in BOOTS[kernel].error:
-                progress.note("the emulator's CPUs stumbled over patched code; booting once more")
-                BOOTS[kernel] = run(kernel, progress)
             progress.done()
     return BOOTS[kernel]
 
