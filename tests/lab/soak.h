@@ -350,7 +350,6 @@ static long soak_delete_module(const char *name)
 	return result;
 }
 
-/* At some periods a slow kernel does nothing but NMIs: not always the same, and never for long. */
 static void soak_storm(void)
 {
 	static const char *const periods[] = {

@@ -15,13 +15,14 @@
 #include <linux/kdebug.h>
 #include <linux/module.h>
 #include <linux/smp.h>
+#include <linux/timekeeping.h>
 #include <linux/uaccess.h>
 #include <asm/apic.h>
 #include <asm/nmi.h>
 
 static unsigned int period_us = 100;
 module_param(period_us, uint, 0444);
-MODULE_PARM_DESC(period_us, "time between two NMIs of a CPU, microseconds");
+MODULE_PARM_DESC(period_us, "least time between two NMIs of a CPU, microseconds");
 
 /* Written by any CPU without a lock: lower bounds. */
 static unsigned long nmis, in_user_mode, on_user_stack, faults, breakpoints;
@@ -31,7 +32,10 @@ module_param(on_user_stack, ulong, 0444);	/* kernel code with a user's stack poi
 module_param(faults, ulong, 0444);
 module_param(breakpoints, ulong, 0444);
 
+#define PAUSE_COSTS 10	/* between two NMIs a CPU has ten times for itself what one costs */
+
 static DEFINE_PER_CPU(struct hrtimer, timer);
+static DEFINE_PER_CPU(u64, cost_ns);	/* of its last NMI; written there, read by its neighbour */
 extern const char nmi_storm_breakpoint[];
 
 static int breakpoint(struct notifier_block *block, unsigned long kind, void *data)
@@ -49,6 +53,7 @@ static struct notifier_block breakpoint_block = { .notifier_call = breakpoint };
 
 static int interrupted(unsigned int kind, struct pt_regs *regs)
 {
+	u64 begin_ns = ktime_get_mono_fast_ns();
 	int word;
 
 	nmis++;
@@ -66,6 +71,7 @@ static int interrupted(unsigned int kind, struct pt_regs *regs)
 		asm volatile(".globl nmi_storm_breakpoint\n"
 			     "nmi_storm_breakpoint: .byte 0xcc");
 	}
+	this_cpu_write(cost_ns, ktime_get_mono_fast_ns() - begin_ns);
 	return NMI_HANDLED;
 }
 
@@ -73,11 +79,13 @@ static int interrupted(unsigned int kind, struct pt_regs *regs)
 static enum hrtimer_restart storm(struct hrtimer *this)
 {
 	unsigned int next = cpumask_next(smp_processor_id(), cpu_online_mask);
+	u64 interval_ns;
 
 	if (next >= nr_cpu_ids)
 		next = cpumask_first(cpu_online_mask);
 	apic->send_IPI(next, NMI_VECTOR);
-	hrtimer_forward_now(this, ns_to_ktime(period_us * 1000ull));
+	interval_ns = max_t(u64, period_us * 1000ull, PAUSE_COSTS * per_cpu(cost_ns, next));
+	hrtimer_forward_now(this, ns_to_ktime(interval_ns));
 	return HRTIMER_RESTART;
 }
 
