@@ -85,6 +85,15 @@ def test_icount_turns_off_all_that_differs_between_runs():
     assert {"nokaslr", "norandmaps"} <= set(after(argv, "-append").split())
 
 
+def test_plugins_are_the_emulators():
+    argv = qemu.command(machine(plugins=("/m.so,out=/x", "/n.so")), "tcg")
+    assert [argv[i + 1] for i, word in enumerate(argv) if word == "-plugin"] == [
+        "/m.so,out=/x",
+        "/n.so",
+    ]
+    assert "-plugin" not in qemu.command(machine(), "tcg")
+
+
 def test_single_thread_is_never_kvm():
     argv = qemu.command(machine(thread_single=True), "kvm")
     assert after(argv, "-accel") == "tcg,thread=single"

@@ -66,6 +66,7 @@ class LabConfig:
     append: str = ""  # more words for the kernel's command line
     shared_memory: Path | None = None  # new file for the guest's RAM, for observers; it stays
     debugger: int | None = None  # Debugger.guest_end of one who follows the guest
+    plugins: tuple[str, ...] = ()  # of QEMU's emulator, each "FILE,NAME=VALUE,..."
 
 
 @dataclass(frozen=True)
@@ -268,7 +269,7 @@ class _Attempt:
     ) -> None:
         self._config, self._kernel, self._files = config, kernel, files
         self._memory_bytes, self._cpus = memory_bytes, cpus
-        self._accelerator = "tcg" if config.icount else qemu.accelerator()
+        self._accelerator = "tcg" if config.icount or config.plugins else qemu.accelerator()
         self.argv: list[str] = []
 
     def go(self, sinks: Sinks, progress: Progress) -> Ending:
@@ -310,6 +311,7 @@ class _Attempt:
             append=self._config.append,
             shared_memory=self._config.shared_memory,
             debugger_fd=self._config.debugger,
+            plugins=self._config.plugins,
         )
 
     def result(self, ending: Ending, sinks: Sinks, progress: Progress) -> LabResult:

@@ -50,6 +50,7 @@ class Machine:
     append: str = ""
     debugger_fd: int | None = None  # connected socket of one who follows the guest
     shared_memory: Path | None = None  # file that is the guest's RAM
+    plugins: tuple[str, ...] = ()  # of the emulator, with their arguments
 
 
 def parse_size(text: str) -> int:
@@ -109,6 +110,7 @@ def command(machine: Machine, accelerator_name: str) -> list[str]:
         *("-device", "ivshmem-plain,memdev=channel"),
         *(_share() if machine.share_root else ()),
         *(_debugger(machine.debugger_fd) if machine.debugger_fd is not None else ()),
+        *(word for plugin in machine.plugins for word in ("-plugin", plugin)),
     ]
 
 
