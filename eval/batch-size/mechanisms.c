@@ -5,13 +5,9 @@
  * looks at its results too.
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "measure.h"
 #include "mechanisms.h"
@@ -57,19 +53,15 @@ INLINED void run_plain(struct run *run, enum subject subject, bool by_int)
 	run->bad |= bad;
 }
 
-enum door { DOOR_LIBRARY, DOOR_INT };
+enum way { BY_LIBRARY, BY_INT };
 
-INLINED int knock(struct run *run, struct tl_batch *batch, enum door door)
+INLINED int knock(struct run *run, struct tl_batch *batch, enum way way)
 {
 	unsigned int n = run->n;
-	int done;
 
-	if (door == DOOR_LIBRARY)
+	if (way == BY_LIBRARY)
 		return tl_batch_flush(batch);
-	done = (int)trap_int3(INT_NR_LSEEK, (uint64_t)run->bench->door_fd, (uint64_t)TL_BATCH(0, n),
-			      TL_DOOR_BATCH);
-	batch->next = batch->requests;
-	return done;
+	return door_knock(&run->bench->door, n, true);
 }
 
 INLINED int add(struct tl_batch *batch, struct call call)
@@ -78,7 +70,7 @@ INLINED int add(struct tl_batch *batch, struct call call)
 }
 
 INLINED void run_batch(struct run *run, enum subject subject, struct tl_batch *batch,
-		       enum door door)
+		       enum way way)
 {
 	struct fixture *fixture = run->bench->fixture;
 	int64_t expected = subject_result(subject, fixture);
@@ -89,7 +81,7 @@ INLINED void run_batch(struct run *run, enum subject subject, struct tl_batch *b
 
 		for (unsigned int i = 1; i < run->n; i++)
 			add(batch, subject_call(subject, fixture, j + i, i));
-		bad |= (unsigned long)knock(run, batch, door) ^ run->n;
+		bad |= (unsigned long)knock(run, batch, way) ^ run->n;
 		for (unsigned int i = 0; i < run->n; i++)
 			bad |= (unsigned long)(tl_batch_result(batch, first + i) ^ expected);
 	}
@@ -136,17 +128,17 @@ static void plain_int_##subject(void *arg) { run_plain(arg, subject, true); } \
 static void batch_##subject(void *arg) \
 { \
 	struct run *run = arg; \
-	run_batch(run, subject, run->bench->batch, DOOR_LIBRARY); \
+	run_batch(run, subject, run->bench->batch, BY_LIBRARY); \
 } \
 static void batch_int_##subject(void *arg) \
 { \
 	struct run *run = arg; \
-	run_batch(run, subject, &run->bench->door, DOOR_INT); \
+	run_batch(run, subject, &run->bench->door.batch, BY_INT); \
 } \
 static void batch_plain_##subject(void *arg) \
 { \
 	struct run *run = arg; \
-	run_batch(run, subject, run->bench->batch_plain, DOOR_LIBRARY); \
+	run_batch(run, subject, run->bench->batch_plain, BY_LIBRARY); \
 } \
 static void uring_##subject(void *arg) \
 { \
@@ -192,63 +184,13 @@ runner bench_runner(enum mechanism mechanism, enum subject subject)
 
 /* ---- Opening and closing -------------------------------------------------------------------- */
 
-static sigjmp_buf no_int;
-
-static void on_fault(int signal)
-{
-	(void)signal;
-	siglongjmp(no_int, 1);
-}
-
-/* A kernel without 32-bit calls answers int $0x80 with a fault. */
-static bool int_trap_works(void)
-{
-	struct sigaction fault = { .sa_handler = on_fault }, before;
-	bool works = false;
-
-	sigaction(SIGSEGV, &fault, &before);
-	if (!sigsetjmp(no_int, 1))
-		works = trap_int0(INT_NR_GETPID) == getpid();
-	sigaction(SIGSEGV, &before, NULL);
-	return works;
-}
-
-static int open_door(struct bench *bench)
-{
-	struct tl_setup setup = { .size = sizeof(setup), .entries = RING_ENTRIES };
-	int fd = open(TL_DEVICE, O_RDWR | O_CLOEXEC), error;
-	void *ring;
-
-	if (fd < 0)
-		return -errno;
-	if (ioctl(fd, TL_IOC_SETUP, &setup)) {
-		error = -errno;
-		goto err_close;
-	}
-	ring = mmap(NULL, TL_RING_BYTES(RING_ENTRIES), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (ring == MAP_FAILED) {
-		error = -errno;
-		goto err_close;
-	}
-	bench->door = (struct tl_batch){
-		.requests = ring, .first = ring, .next = ring,
-		.end = (struct tl_request *)ring + RING_ENTRIES,
-	};
-	bench->door_fd = fd;
-	return 0;
-
-err_close:
-	close(fd);
-	return error;
-}
-
 static int open_one(struct bench *bench, enum mechanism mechanism)
 {
 	switch (mechanism) {
 	case PLAIN: return 0;
-	case PLAIN_INT: return int_trap_works() ? 0 : -ENOSYS;
+	case PLAIN_INT: return door_int_works() ? 0 : -ENOSYS;
 	case BATCH: return tl_batch_create(&bench->batch, RING_ENTRIES, TL_MODULE);
-	case BATCH_INT: return int_trap_works() ? open_door(bench) : -ENOSYS;
+	case BATCH_INT: return door_int_works() ? door_open(&bench->door, RING_ENTRIES) : -ENOSYS;
 	case BATCH_PLAIN: return tl_batch_create(&bench->batch_plain, RING_ENTRIES, TL_PLAIN);
 	case URING: return uring_open(&bench->uring, RING_ENTRIES, URING_NOT_POLLED);
 	default: return uring_open(&bench->sqpoll, RING_ENTRIES, POLLING_CPU);
@@ -280,10 +222,8 @@ void bench_close(struct bench *bench)
 		io_uring_queue_exit(&bench->uring);
 	if (bench->open[BATCH_PLAIN])
 		tl_batch_destroy(bench->batch_plain);
-	if (bench->open[BATCH_INT]) {
-		munmap(bench->door.requests, TL_RING_BYTES(RING_ENTRIES));
-		close(bench->door_fd);
-	}
+	if (bench->open[BATCH_INT])
+		door_close(&bench->door);
 	if (bench->open[BATCH])
 		tl_batch_destroy(bench->batch);
 }
@@ -301,7 +241,7 @@ bool bench_stats(struct bench *bench, enum mechanism mechanism, struct tl_stats 
 		error = tl_batch_stats(bench->batch_plain, stats);
 		break;
 	case BATCH_INT:
-		error = ioctl(bench->door_fd, TL_IOC_STATS, stats) ? -errno : 0;
+		error = ioctl(bench->door.fd, TL_IOC_STATS, stats) ? -errno : 0;
 		break;
 	default:
 		return false;

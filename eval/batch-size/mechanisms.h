@@ -12,6 +12,7 @@
 #include <liburing.h>
 #include <trapless.h>
 
+#include "door.h"
 #include "subjects.h"
 
 enum mechanism {
@@ -28,8 +29,7 @@ enum mechanism {
 struct bench {
 	struct fixture *fixture;
 	struct tl_batch *batch, *batch_plain;
-	struct tl_batch door;	/* ring opened without the library, to knock by INT */
-	int door_fd;
+	struct door door;	/* to knock by INT */
 	struct io_uring uring, sqpoll;
 	bool open[MECHANISMS];
 	char reason[MECHANISMS][128];	/* why a mechanism is not open */

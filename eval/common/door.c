@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * door.c - see door.h: opening and closing, and what the machine answers `int $0x80` with.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "door.h"
+
+static sigjmp_buf no_int;
+
+static void on_fault(int signal)
+{
+	(void)signal;
+	siglongjmp(no_int, 1);
+}
+
+bool door_int_works(void)
+{
+	struct sigaction fault = { .sa_handler = on_fault }, before;
+	volatile bool works = false;
+
+	sigaction(SIGSEGV, &fault, &before);
+	if (!sigsetjmp(no_int, 1))
+		works = trap_int0(INT_NR_GETPID) == getpid();
+	sigaction(SIGSEGV, &before, NULL);
+	return works;
+}
+
+int door_open(struct door *door, unsigned int entries)
+{
+	struct tl_setup setup = { .size = sizeof(setup), .entries = entries };
+	int fd = open(TL_DEVICE, O_RDWR | O_CLOEXEC), error;
+	void *ring;
+
+	if (fd < 0)
+		return -errno;
+	if (ioctl(fd, TL_IOC_SETUP, &setup)) {
+		error = -errno;
+		goto err_close;
+	}
+	ring = mmap(NULL, TL_RING_BYTES(entries), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (ring == MAP_FAILED) {
+		error = -errno;
+		goto err_close;
+	}
+	door->batch = (struct tl_batch){
+		.requests = ring, .first = ring, .next = ring,
+		.end = (struct tl_request *)ring + entries,
+	};
+	door->fd = fd;
+	return 0;
+
+err_close:
+	close(fd);
+	return error;
+}
+
+void door_close(struct door *door)
+{
+	size_t entries = (size_t)(door->batch.end - door->batch.requests);
+
+	munmap(door->batch.requests, TL_RING_BYTES(entries));
+	close(door->fd);
+}
