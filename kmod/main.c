@@ -13,6 +13,7 @@
 #include "compat/symbols.h"
 #include "device.h"
 #include "policy.h"
+#include "probe.h"
 #include "supervisor.h"
 
 #define CHECK_SIZE(type, bytes) static_assert(sizeof(type) == (bytes))
@@ -101,12 +102,22 @@ static int __init tlk_init(void)
 		return error;
 	error = tlk_device_init();
 	if (error)
-		tlk_supervisor_exit();
+		goto err_supervisor;
+	error = tlk_probe_init();
+	if (error)
+		goto err_device;
+	return 0;
+
+err_device:
+	tlk_device_exit();
+err_supervisor:
+	tlk_supervisor_exit();
 	return error;
 }
 
 static void __exit tlk_exit(void)
 {
+	tlk_probe_exit();
 	tlk_device_exit();
 	tlk_supervisor_exit();
 }

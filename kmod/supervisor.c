@@ -99,6 +99,11 @@ u64 tlk_supervisor_refusals(void)
 	return refusals | tlk_refusals_of_moment();
 }
 
+bool tlk_supervisor_is_offered(void)
+{
+	return ready;
+}
+
 static struct task_struct *find_process(pid_t number)
 {
 	struct task_struct *task;

@@ -16,6 +16,9 @@ void tlk_supervisor_exit(void);
 /* Bits 1 << TL_REFUSED_* of the first kind: why no process is switched here and now. */
 u64 tlk_supervisor_refusals(void);
 
+/* Whether processes can be switched at all, on this machine and as the module was loaded. */
+bool tlk_supervisor_is_offered(void);
+
 /* Checks a request and its caller, and registers it. -errno; request->refusal is filled in. */
 int tlk_supervisor_switch(struct tl_switch *request);
 

@@ -28,6 +28,11 @@ u64 tlk_supervisor_refusals(void)
 	return BIT_ULL(TL_REFUSED_CONFIG) | (supervisor ? 0 : BIT_ULL(TL_REFUSED_PARAMETER));
 }
 
+bool tlk_supervisor_is_offered(void)
+{
+	return false;
+}
+
 int tlk_supervisor_switch(struct tl_switch *request)
 {
 	request->refusal = TL_REFUSED_CONFIG;

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Finds the kernel's functions for changing and reading its own code, once, when the module is
+ * loaded. They are called through static calls, as those of symbols.c are and for its reasons.
+ *
+ * Code is changed in the way of jump labels and optimised kprobes: a breakpoint first, then the
+ * rest, then the first byte, each seen by all CPUs before the next. No CPU is stopped.
+ */
+#include <linux/init.h>
+#include <linux/kernel.h>
+#include <linux/static_call.h>
+
+#include "poke.h"
+#include "symbols.h"
+
+struct tlk_text tlk_text __ro_after_init;
+
+static struct mutex *text_mutex __ro_after_init;
+
+static void no_poke(void *at, const void *code, size_t length, const void *meanwhile)
+{
+}
+
+static void no_finish(void)
+{
+}
+
+static void *no_copy(void *at, const void *code, size_t length)
+{
+	return NULL;
+}
+
+static int no_decode(struct insn *insn, const void *code, int length, enum insn_mode mode)
+{
+	return -ENOSYS;
+}
+
+static int no_lookup(unsigned long address, unsigned long *size, unsigned long *offset)
+{
+	return 0;
+}
+
+DEFINE_STATIC_CALL(poke, no_poke);
+DEFINE_STATIC_CALL(poke_finish, no_finish);
+DEFINE_STATIC_CALL(poke_copy, no_copy);
+DEFINE_STATIC_CALL(decode, no_decode);
+DEFINE_STATIC_CALL(function_lookup, no_lookup);
+
+static __init void *find(const char *name, const char *later_name, const char **missing)
+{
+	void *address = tlk_symbol(name);
+
+	if (!address && later_name)
+		address = tlk_symbol(later_name);
+	if (!address && !*missing)
+		*missing = name;
+	return address;
+}
+
+#define FIND_CALL(call, name, later_name)				\
+do {									\
+	void *address = find(name, later_name, missing);		\
+									\
+	if (address)							\
+		static_call_update(call, address);			\
+} while (0)
+
+int __init tlk_poke_init(const char **missing)
+{
+	*missing = NULL;
+	FIND_CALL(poke, "text_poke_queue", "smp_text_poke_batch_add");
+	FIND_CALL(poke_finish, "text_poke_finish", "smp_text_poke_batch_finish");
+	FIND_CALL(poke_copy, "text_poke_copy", NULL);
+	FIND_CALL(decode, "insn_decode", NULL);
+	FIND_CALL(function_lookup, "kallsyms_lookup_size_offset", NULL);
+	text_mutex = find("text_mutex", NULL, missing);
+	tlk_text.start = find("_stext", NULL, missing);
+	tlk_text.end = find("_etext", NULL, missing);
+	tlk_text.jumps = find("__start___jump_table", NULL, missing);
+	tlk_text.jumps_end = find("__stop___jump_table", NULL, missing);
+	tlk_text.calls = find("__start_static_call_sites", NULL, missing);
+	tlk_text.calls_end = find("__stop_static_call_sites", NULL, missing);
+	if (*missing)
+		return -ENOENT;
+	tlk_text.context_key = tlk_symbol("context_tracking_key");
+	tlk_text.user_enter = tlk_symbol("__ct_user_enter");
+	tlk_text.user_exit = tlk_symbol("__ct_user_exit");
+	return 0;
+}
+
+void tlk_poke_begin(void)
+{
+	mutex_lock(text_mutex);
+}
+
+void tlk_poke(void *at, const void *code, size_t length, const void *meanwhile)
+{
+	static_call(poke)(at, code, length, meanwhile);
+}
+
+void tlk_poke_finish(void)
+{
+	static_call(poke_finish)();
+}
+
+void tlk_poke_end(void)
+{
+	static_call(poke_finish)();
+	mutex_unlock(text_mutex);
+}
+
+void tlk_poke_dead(void *at, const void *code, size_t length)
+{
+	static_call(poke_copy)(at, code, length);
+}
+
+int tlk_decode(struct insn *insn, const void *code)
+{
+	return static_call(decode)(insn, code, MAX_INSN_SIZE, INSN_MODE_KERN);
+}
+
+bool tlk_function_at(unsigned long address, unsigned long *size, unsigned long *offset)
+{
+	return static_call(function_lookup)(address, size, offset);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Changing the kernel's code while it runs, by the kernel's own means, and what must be known about
+ * code before: its instructions, functions and patchable places.
+ */
+#ifndef TLK_COMPAT_POKE_H
+#define TLK_COMPAT_POKE_H
+
+#include <linux/jump_label.h>
+#include <linux/mutex.h>
+#include <linux/types.h>
+#include <asm/insn.h>
+
+/* Finds what the functions below need; 0, or -ENOENT with the name of what is missing. */
+int tlk_poke_init(const char **missing);
+
+/*
+ * Replace the instruction or instructions at `at` by `code`, on all CPUs: one that gets there
+ * meanwhile behaves as if `meanwhile`, a jump or NOP of the same length, were there already. In
+ * effect after tlk_poke_finish(). Between tlk_poke_begin() and tlk_poke_end(); may sleep.
+ */
+void tlk_poke_begin(void);
+void tlk_poke(void *at, const void *code, size_t length, const void *meanwhile);
+void tlk_poke_finish(void);
+void tlk_poke_end(void);
+
+/* Write code that nobody runs. */
+void tlk_poke_dead(void *at, const void *code, size_t length);
+
+/* Decode one instruction of the kernel; a negative error if it is none. */
+int tlk_decode(struct insn *insn, const void *code);
+
+/* The function that an address belongs to: its size and the address's offset in it. */
+bool tlk_function_at(unsigned long address, unsigned long *size, unsigned long *offset);
+
+/* Where the kernel's code begins and ends, and the tables of its patchable places. */
+struct tlk_text {
+	u8 *start;
+	u8 *end;
+	struct jump_entry *jumps;
+	struct jump_entry *jumps_end;
+	s32 *calls;		/* pairs: code and key of static calls, each from its own place */
+	s32 *calls_end;
+	struct static_key *context_key;	/* of code that tracks user mode, or NULL */
+	void *user_enter;		/* what it calls */
+	void *user_exit;
+};
+
+extern struct tlk_text tlk_text;
+
+#endif /* TLK_COMPAT_POKE_H */
