@@ -129,7 +129,8 @@ def run(
             if not ending.retriable or not attempt_run.may_be_repeated(ending.phase):
                 break
             if attempt + 1 < BOOT_ATTEMPTS:
-                watcher.note("the VM did not come to the command; starting it once more")
+                place = "reach its init" if ending.phase is Phase.FIRMWARE else "come to the command"
+                watcher.note(f"the VM did not {place}; starting it once more")
         watcher.done()
         return attempt_run.result(ending, sinks, watcher)
 
