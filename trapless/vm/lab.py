@@ -129,8 +129,9 @@ def run(
             if not ending.retriable or not attempt_run.may_be_repeated(ending.phase):
                 break
             if attempt + 1 < BOOT_ATTEMPTS:
-                place = "reach its init" if ending.phase is Phase.FIRMWARE else "come to the command"
-                watcher.note(f"the VM did not {place}; starting it once more")
+                init_ran = ending.phase is not Phase.FIRMWARE
+                goal = "come to the command" if init_ran else "reach its init"
+                watcher.note(f"the VM did not {goal}; starting it once more")
         watcher.done()
         return attempt_run.result(ending, sinks, watcher)
 
