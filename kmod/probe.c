@@ -22,6 +22,7 @@
 #include "compat/poke.h"
 #include "probe.h"
 #include "probe_patch.h"
+#include "probe_signal.h"
 #include "probe_site.h"
 #include "probe_thunk.h"
 #include "supervisor.h"
@@ -84,9 +85,14 @@ static int start_modes(u32 what)
 		return -EPERM;
 	}
 	clear_records();
-	error = find_and_insert(what);
+	error = tlk_probe_signals_start();
 	if (error)
 		return error;
+	error = find_and_insert(what);
+	if (error) {
+		tlk_probe_signals_stop();
+		return error;
+	}
 	add_taint(TAINT_USER, LOCKDEP_STILL_OK);
 	return 0;
 }
@@ -100,6 +106,7 @@ static int stop_modes(void)
 		       "live patches) and try again\n", foreign);
 		return -EBUSY;
 	}
+	tlk_probe_signals_stop();
 	tlk_probe_map.sites = 0;
 	clear_records();
 	return 0;

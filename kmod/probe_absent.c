@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Stands for probes where the kernel was built without the places that they go to (jump labels,
- * inline static calls): says so, and does nothing else.
+ * inline static calls, tracepoints): says so, and does nothing else.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -22,7 +22,7 @@ static int set_probes(const char *text, const struct kernel_param *parameter)
 	error = kstrtouint(text, 0, &what);
 	if (error || !what)
 		return error;
-	pr_err("no probes in this kernel: it needs CONFIG_JUMP_LABEL and inline static calls\n");
+	pr_err("no probes in this kernel: it needs jump labels, inline static calls and tracepoints\n");
 	return -EOPNOTSUPP;
 }
 

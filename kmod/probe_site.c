@@ -53,13 +53,16 @@ struct walk {
 };
 
 /*
+ * Interrupt handlers take locks, too. Only where interrupts were enabled is a cli recorded: those of
+ * lock functions and of local_irq_save() ask. Elsewhere a cli means that they were enabled.
+ *
  * Functions whose cli comes right before an iret, which restores what was interrupted without any
  * instruction that could be seen: recorded, interrupts would seem to stay disabled.
  */
 static const char *const before_iret[] = {
 	"exc_", "__do_softirq", "handle_softirqs", "do_error_trap", "do_trap", "math_error",
 	"irqentry_exit", "raw_irqentry_exit", "preempt_schedule_irq", "handle_bug",
-	"fixup_bad_iret", "do_int3", "handle_invalid_op",
+	"fixup_bad_iret", "do_int3", "handle_invalid_op", "__irq_exit_rcu", "irq_exit",
 };
 
 static bool is_before_iret(const char *name)
@@ -153,7 +156,8 @@ static void add_interrupt_site(struct tlk_sites *sites, const struct walk *walk,
 	*code = (struct tlk_site_code){
 		.at = (u8 *)at,
 		.length = INTERRUPT_SITE_BYTES,
-		.may_nest = walk->pushf && at - walk->pushf < PUSHF_DISTANCE_MAX,
+		.may_nest = walk->is_lock ||
+			    (walk->pushf && at - walk->pushf < PUSHF_DISTANCE_MAX),
 		.flags_in_rax = walk->flags_in_rax,
 		.depth = walk->is_lock && walk->is_straight ? walk->depth + 1 : 0,
 	};
