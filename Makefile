@@ -41,6 +41,7 @@ help: ## this list
 
 -include lib/Makefile.inc
 -include sampler/Makefile.inc
+-include model/Makefile.inc
 -include $(wildcard eval/*/Makefile.inc)
 -include examples/Makefile.inc
 -include tests/unit/Makefile.inc

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-only
+ *
+ * Structures that feed each other: the accesses of a program go in, each structure sees those it is
+ * fed with (of a kind, or passed on by others), in order. Several configurations are modelled at
+ * once by having all their structures here; what two of them share stands here once.
+ *
+ * Not thread-safe: one hierarchy follows one processor.
+ */
+#ifndef TRAPLESS_MODEL_HIERARCHY_H
+#define TRAPLESS_MODEL_HIERARCHY_H
+
+#include "structure.h"
+
+#define TLM_CHUNK 1024 /* accesses handed to the structures at a time */
+
+struct tlm_hierarchy {
+	struct tlm_structure structures[TLM_STRUCTURES_MAX];
+	unsigned int count;
+	uint64_t memory; /* bytes; 0: unknown */
+	size_t waiting;
+	uint64_t virtual[TLM_CHUNK];
+	uint64_t physical[TLM_CHUNK];
+	uint64_t access[TLM_CHUNK];
+};
+
+struct tlm_hierarchy *tlm_hierarchy_create(void);
+void tlm_hierarchy_destroy(struct tlm_hierarchy *hierarchy);
+
+/* Add a structure behind those already there. `from` names what feeds it, separated by commas:
+ * "read", "write", "fetch", "data" (the first two), or structures of its own kind.
+ * 0, or -EINVAL, -ENOSPC or -ENOMEM with the reason in `error`. */
+int tlm_hierarchy_add(struct tlm_hierarchy *hierarchy, const struct tlm_geometry *geometry,
+		      const char *from, char error[TLM_ERROR_MAX]);
+
+/* NULL if there is none of that name. */
+struct tlm_structure *tlm_hierarchy_find(struct tlm_hierarchy *hierarchy, const char *name);
+
+/* Bring all counts up to date: accesses wait until there is a chunk of them. */
+void tlm_hierarchy_drain(struct tlm_hierarchy *hierarchy);
+
+/* CR3 was written: each TLB does what its geometry says. */
+void tlm_hierarchy_cr3(struct tlm_hierarchy *hierarchy);
+
+/* Every TLB loses everything, global entries too. */
+void tlm_hierarchy_flush(struct tlm_hierarchy *hierarchy);
+
+/* All structures as new, but for their counts. */
+void tlm_hierarchy_cold(struct tlm_hierarchy *hierarchy);
+
+/* One access: `access` is one of TLM_READ, TLM_WRITE and TLM_FETCH, with TLM_KERNEL where the
+ * kernel makes it and TLM_PAGE_2M or TLM_PAGE_1G where such a page maps it. */
+static inline void tlm_hierarchy_access(struct tlm_hierarchy *hierarchy, uint64_t virtual,
+					uint64_t physical, uint64_t access)
+{
+	size_t at = hierarchy->waiting;
+
+	hierarchy->virtual[at] = virtual;
+	hierarchy->physical[at] = physical;
+	hierarchy->access[at] = access;
+	hierarchy->waiting = at + 1;
+	if (at + 1 == TLM_CHUNK)
+		tlm_hierarchy_drain(hierarchy);
+}
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0-only
+ *
+ * Marks in a program's code that the model inside the emulator sees (docs/model.md): where
+ * modelling starts and stops, and where a region begins and ends. Each mark is a no-operation with
+ * a value in its displacement: on hardware, or without the plugin, nothing happens. The jump behind
+ * it ends the emulator's block of code: what follows a mark is translated, and counted, after it.
+ */
+#ifndef TRAPLESS_MODEL_MARKER_H
+#define TRAPLESS_MODEL_MARKER_H
+
+#include <stdint.h>
+
+#define TL_MODEL_MARK_MASK 0xffff0000u
+#define TL_MODEL_MARK 0x544c0000u
+#define TL_MODEL_MARK_NIBBLE 0x0100u /* plus four bits, shifted into the label */
+
+enum tl_model_mark {
+	TL_MODEL_MARK_ON = 0x0200,
+	TL_MODEL_MARK_BEGIN,
+	TL_MODEL_MARK_END,
+	TL_MODEL_MARK_OFF,
+	TL_MODEL_MARK_COLD,
+};
+
+#define TL_MODEL_EMIT(value)                                                                      \
+	__asm__ volatile(".byte 0x0f, 0x1f, 0x80\n\t"                                             \
+			 ".long %c0\n\t"                                                          \
+			 "jmp 1f\n1:"                                                             \
+			 :                                                                        \
+			 : "i"(TL_MODEL_MARK | (value))                                           \
+			 : "memory")
+
+/* Start modelling: every structure is empty. Once a program: all code is translated again. */
+static inline void tl_model_on(void)
+{
+	TL_MODEL_EMIT(TL_MODEL_MARK_ON);
+}
+
+/* Back to full speed. */
+static inline void tl_model_off(void)
+{
+	TL_MODEL_EMIT(TL_MODEL_MARK_OFF);
+}
+
+/* A region's counts start; an unfinished region is given up. */
+static inline void tl_model_begin(void)
+{
+	TL_MODEL_EMIT(TL_MODEL_MARK_BEGIN);
+}
+
+/* The region's counts are written as one row. */
+static inline void tl_model_end(void)
+{
+	TL_MODEL_EMIT(TL_MODEL_MARK_END);
+}
+
+/* Empty every structure and set its random numbers back: what follows depends on nothing before. */
+static inline void tl_model_cold(void)
+{
+	TL_MODEL_EMIT(TL_MODEL_MARK_COLD);
+}
+
+static inline void tl_model_label_nibble(unsigned int bits)
+{
+#define TL_MODEL_NIBBLE(n)                                                                        \
+	case n:                                                                                   \
+		TL_MODEL_EMIT(TL_MODEL_MARK_NIBBLE | (n));                                        \
+		break
+	switch (bits & 15) {
+		TL_MODEL_NIBBLE(0);
+		TL_MODEL_NIBBLE(1);
+		TL_MODEL_NIBBLE(2);
+		TL_MODEL_NIBBLE(3);
+		TL_MODEL_NIBBLE(4);
+		TL_MODEL_NIBBLE(5);
+		TL_MODEL_NIBBLE(6);
+		TL_MODEL_NIBBLE(7);
+		TL_MODEL_NIBBLE(8);
+		TL_MODEL_NIBBLE(9);
+		TL_MODEL_NIBBLE(10);
+		TL_MODEL_NIBBLE(11);
+		TL_MODEL_NIBBLE(12);
+		TL_MODEL_NIBBLE(13);
+		TL_MODEL_NIBBLE(14);
+		TL_MODEL_NIBBLE(15);
+	}
+#undef TL_MODEL_NIBBLE
+}
+
+/* Name the next region by 64 bits of the program's own meaning. */
+static inline void tl_model_label(uint64_t label)
+{
+	int shift;
+
+	for (shift = 60; shift >= 0; shift -= 4)
+		tl_model_label_nibble((unsigned int)(label >> shift));
+}
+
+#endif

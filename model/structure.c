@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: GPL-2.0-only
+ *
+ * Looking up, replacing, prefetching. A whole chunk of accesses passes one structure at a time, in
+ * a loop made for its kind and policy: this is what makes modelling cheap beside emulating.
+ */
+#include "structure.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TAG_VALID (1ull << 63)
+#define TAG_KERNEL (1ull << 62) /* a TLB's entry of the kernel's half: global */
+/* A TLB's tag holds both ends of the translation, so that equal addresses of two processes, or of
+ * one page and its successor, are told apart as by the numbers of address spaces in hardware. */
+#define ADDRESS_MASK ((1ull << 48) - 1)
+#define FRAME_SHIFT 38
+#define FRAME_MASK ((1ull << (62 - FRAME_SHIFT)) - 1)
+#define COLOUR_BITS 32 /* of page numbers that colours permute: 16 TB */
+#define ALWAYS inline __attribute__((always_inline))
+
+static bool power_of_two(uint64_t value)
+{
+	return value != 0 && (value & (value - 1)) == 0;
+}
+
+static int check_size(const struct tlm_geometry *geometry, uint64_t memory, char *error)
+{
+	const char *name = geometry->name;
+	bool cache = geometry->kind == TLM_CACHE;
+	uint64_t way = (uint64_t)geometry->ways * (cache ? geometry->line : 1);
+	uint64_t size = geometry->size;
+
+	if (geometry->ways == 0 || geometry->ways > TLM_WAYS_MAX)
+		return snprintf(error, TLM_ERROR_MAX, "%s: ways=%u, must be 1 to %d", name,
+				geometry->ways, TLM_WAYS_MAX);
+	if (cache && (!power_of_two(geometry->line) || geometry->line < 16 ||
+		      geometry->line > 1 << TLM_PAGE_BITS))
+		return snprintf(error, TLM_ERROR_MAX,
+				"%s: line=%u bytes, must be a power of two from 16 to %d", name,
+				geometry->line, 1 << TLM_PAGE_BITS);
+	if (cache && memory != 0 && size > memory)
+		return snprintf(error, TLM_ERROR_MAX,
+				"%s: size=%llu bytes is more than the machine's memory of %llu",
+				name, (unsigned long long)size, (unsigned long long)memory);
+	if (size == 0 || size % way != 0 || !power_of_two(size / way))
+		return snprintf(error, TLM_ERROR_MAX,
+				"%s: size=%llu is not ways=%u%s times a power of two", name,
+				(unsigned long long)size, geometry->ways,
+				cache ? " times line" : "");
+	if (size / way > TLM_SETS_MAX)
+		return snprintf(error, TLM_ERROR_MAX, "%s: %llu sets, at most %u are modelled",
+				name, (unsigned long long)(size / way), TLM_SETS_MAX);
+	return 0;
+}
+
+static int check(const struct tlm_geometry *geometry, uint64_t memory, char *error)
+{
+	const char *name = geometry->name;
+
+	if (check_size(geometry, memory, error))
+		return -EINVAL;
+	if (geometry->policy == TLM_PLRU &&
+	    (!power_of_two(geometry->ways) || geometry->ways > TLM_TREE_WAYS_MAX)) {
+		snprintf(error, TLM_ERROR_MAX,
+			 "%s: ways=%u: policy=plru needs a power of two, at most %d", name,
+			 geometry->ways, TLM_TREE_WAYS_MAX);
+		return -EINVAL;
+	}
+	if (geometry->streams > TLM_STREAMS_MAX || (geometry->streams && !geometry->ahead)) {
+		snprintf(error, TLM_ERROR_MAX,
+			 "%s: streams=%u ahead=%u: at most %d streams, at least 1 line ahead", name,
+			 geometry->streams, geometry->ahead, TLM_STREAMS_MAX);
+		return -EINVAL;
+	}
+	if (geometry->kind == TLM_TLB && geometry->pages == 0) {
+		snprintf(error, TLM_ERROR_MAX, "%s: pages= names no page size", name);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int tlm_structure_init(struct tlm_structure *structure, const struct tlm_geometry *geometry,
+		       uint64_t memory, char error[TLM_ERROR_MAX])
+{
+	bool cache = geometry->kind == TLM_CACHE;
+	int result = check(geometry, memory, error);
+
+	if (result)
+		return result;
+	memset(structure, 0, sizeof(*structure));
+	structure->geometry = *geometry;
+	structure->sets = geometry->size / geometry->ways / (cache ? geometry->line : 1);
+	structure->line_bits = cache ? __builtin_ctz(geometry->line) : 0;
+	structure->tags = calloc((size_t)structure->sets * geometry->ways, sizeof(uint64_t));
+	structure->trees = calloc(structure->sets, sizeof(uint64_t));
+	structure->streams = calloc(geometry->streams + 1, sizeof(struct tlm_stream));
+	if (!structure->tags || !structure->trees || !structure->streams) {
+		snprintf(error, TLM_ERROR_MAX, "%s: no memory for its %u sets", geometry->name,
+			 structure->sets);
+		tlm_structure_deinit(structure);
+		return -ENOMEM;
+	}
+	tlm_structure_cold(structure);
+	return 0;
+}
+
+void tlm_structure_deinit(struct tlm_structure *structure)
+{
+	free(structure->streams);
+	free(structure->trees);
+	free(structure->tags);
+	memset(structure, 0, sizeof(*structure));
+}
+
+void tlm_structure_cold(struct tlm_structure *structure)
+{
+	const struct tlm_geometry *geometry = &structure->geometry;
+
+	memset(structure->tags, 0, (size_t)structure->sets * geometry->ways * sizeof(uint64_t));
+	memset(structure->trees, 0, structure->sets * sizeof(uint64_t));
+	memset(structure->streams, 0, geometry->streams * sizeof(struct tlm_stream));
+	structure->last = 0;
+	structure->clock = 0;
+	structure->random = geometry->seed;
+}
+
+uint64_t tlm_colour(uint64_t page, uint64_t seed)
+{
+	uint32_t low = page;
+
+	/* Each step can be undone modulo 2^32: no two pages come to lie in one place. */
+	low ^= (uint32_t)(seed * 0x9e3779b97f4a7c15ull >> 32);
+	low *= 0x7feb352du;
+	low ^= low >> 15;
+	low *= 0x846ca68bu;
+	low ^= low >> 16;
+	return (page >> COLOUR_BITS << COLOUR_BITS) | low;
+}
+
+/* splitmix64: the state is a counter, so that a seed of 0 is as good as any. */
+static uint64_t draw(uint64_t *state)
+{
+	uint64_t value = (*state += 0x9e3779b97f4a7c15ull);
+
+	value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9ull;
+	value = (value ^ value >> 27) * 0x94d049bb133111ebull;
+	return value ^ value >> 31;
+}
+
+/* LRU: a set's ways stand in the order of their use, so that a hit is mostly found at once. */
+static ALWAYS bool touch_lru(uint64_t *ways, uint32_t count, uint64_t tag, bool fill)
+{
+	uint32_t way = 0;
+	bool hit;
+
+	while (way < count && ways[way] != tag)
+		way++;
+	hit = way < count;
+	if (!hit) {
+		if (!fill)
+			return false;
+		way = count - 1;
+	}
+	for (; way > 0; way--)
+		ways[way] = ways[way - 1];
+	ways[0] = tag;
+	return hit;
+}
+
+static ALWAYS uint32_t find(const uint64_t *ways, uint32_t count, uint64_t tag)
+{
+	uint32_t way = 0;
+
+	while (way < count && ways[way] != tag)
+		way++;
+	return way;
+}
+
+/* A bit at each inner node, numbered from 1 at the root: the half where the next victim is. */
+static uint32_t tree_victim(uint64_t tree, uint32_t count)
+{
+	uint32_t node = 1;
+
+	while (node < count)
+		node = 2 * node + (tree >> node & 1);
+	return node - count;
+}
+
+static uint64_t tree_touched(uint64_t tree, uint32_t count, uint32_t way)
+{
+	uint32_t node;
+
+	for (node = count + way; node > 1; node >>= 1) {
+		uint64_t bit = 1ull << (node >> 1);
+
+		tree = node & 1 ? tree & ~bit : tree | bit;
+	}
+	return tree;
+}
+
+static ALWAYS bool touch(struct tlm_structure *structure, enum tlm_policy policy, uint64_t set,
+			 uint64_t tag, bool fill)
+{
+	uint32_t count = structure->geometry.ways;
+	uint64_t *ways = structure->tags + set * count;
+	uint32_t way;
+	bool hit;
+
+	if (policy == TLM_LRU)
+		return touch_lru(ways, count, tag, fill);
+	way = find(ways, count, tag);
+	hit = way < count;
+	if (!hit) {
+		if (!fill)
+			return false;
+		way = find(ways, count, 0);
+		if (way == count)
+			way = policy == TLM_PLRU ?
+				      tree_victim(structure->trees[set], count) :
+				      (uint32_t)((draw(&structure->random) >> 32) * count >> 32);
+		ways[way] = tag;
+	}
+	if (policy == TLM_PLRU)
+		structure->trees[set] = tree_touched(structure->trees[set], count, way);
+	return hit;
+}
+
+/* The stream in this page; after a miss, if need be the one used longest ago begins anew there. */
+static struct tlm_stream *stream_of(struct tlm_structure *structure, uint64_t page, bool missed)
+{
+	struct tlm_stream *oldest = structure->streams;
+	uint32_t i;
+
+	for (i = 0; i < structure->geometry.streams; i++) {
+		struct tlm_stream *stream = structure->streams + i;
+
+		if (stream->page == page)
+			return stream;
+		if (stream->used < oldest->used)
+			oldest = stream;
+	}
+	if (!missed)
+		return NULL;
+	oldest->page = page;
+	oldest->line = -1;
+	return oldest;
+}
+
+/* Two neighbouring lines in a row make a stream: from then on lines ahead of it, up to the page's
+ * end, are brought in. `line` is the number of the line just looked up; pages count from 1. */
+static void prefetch(struct tlm_structure *structure, enum tlm_policy policy, uint64_t line,
+		     bool missed, bool kernel)
+{
+	int32_t lines = (1 << TLM_PAGE_BITS) >> structure->line_bits, place = line & (lines - 1);
+	struct tlm_stream *stream = stream_of(structure, line / lines + 1, missed);
+	int32_t step, next;
+	uint32_t i;
+
+	if (!stream)
+		return;
+	step = stream->line < 0 ? 0 : place - stream->line;
+	stream->used = ++structure->clock;
+	if (step == 0 && stream->line >= 0)
+		return;
+	stream->line = place;
+	if (step != 1 && step != -1)
+		return;
+	for (i = 1, next = place + step; i <= structure->geometry.ahead; i++, next += step) {
+		uint64_t ahead = line - place + next;
+
+		if (next < 0 || next >= lines)
+			break;
+		if (!touch(structure, policy, ahead & (structure->sets - 1), ahead | TAG_VALID,
+			   true))
+			structure->counts.prefetches[kernel]++;
+		structure->last = 0;
+	}
+}
+
+static ALWAYS void run_cache(struct tlm_structure *structure, const struct tlm_chunk *chunk,
+			     uint64_t passed, enum tlm_policy policy)
+{
+	const struct tlm_geometry *geometry = &structure->geometry;
+	struct tlm_counts *counts = &structure->counts;
+	size_t i;
+
+	for (i = 0; i < chunk->count; i++) {
+		uint64_t access = chunk->access[i], address = chunk->physical[i], line, tag;
+		unsigned int kind = access & ((1 << TLM_KIND_BITS) - 1);
+		bool through = geometry->through && access & TLM_WRITE, hit;
+
+		if (!(access & geometry->from))
+			continue;
+		counts->references[kind]++;
+		if (geometry->colour)
+			address = tlm_colour(address >> TLM_PAGE_BITS, geometry->colour)
+					  << TLM_PAGE_BITS |
+				  (address & ((1 << TLM_PAGE_BITS) - 1));
+		line = address >> structure->line_bits;
+		tag = line | TAG_VALID;
+		if (through)
+			chunk->access[i] |= passed;
+		if (tag == structure->last)
+			continue;
+		hit = touch(structure, policy, line & (structure->sets - 1), tag, !through);
+		if (hit || !through)
+			structure->last = tag;
+		if (!hit) {
+			counts->misses[kind]++;
+			chunk->access[i] |= passed;
+		}
+		if (geometry->streams)
+			prefetch(structure, policy, line, !hit, access & TLM_KERNEL);
+	}
+}
+
+static ALWAYS void run_tlb(struct tlm_structure *structure, const struct tlm_chunk *chunk,
+			   uint64_t passed, enum tlm_policy policy)
+{
+	const struct tlm_geometry *geometry = &structure->geometry;
+	struct tlm_counts *counts = &structure->counts;
+	size_t i;
+
+	for (i = 0; i < chunk->count; i++) {
+		uint64_t access = chunk->access[i], address = chunk->virtual[i], page, frame, tag;
+		unsigned int kind = access & ((1 << TLM_KIND_BITS) - 1);
+		unsigned int size = access / TLM_PAGE_2M & 3; /* 0: 4 KB, 1: 2 MB, 2: 1 GB */
+
+		if (!(access & geometry->from) || !(geometry->pages >> size & 1))
+			continue;
+		counts->references[kind]++;
+		page = (address & ADDRESS_MASK) >> (TLM_PAGE_BITS + 9 * size);
+		frame = chunk->physical[i] >> (TLM_PAGE_BITS + 9 * size) & FRAME_MASK;
+		tag = TAG_VALID | frame << FRAME_SHIFT | page << 2 | size;
+		if (address >> 63)
+			tag |= TAG_KERNEL;
+		if (tag == structure->last)
+			continue;
+		structure->last = tag;
+		if (!touch(structure, policy, page & (structure->sets - 1), tag, true)) {
+			counts->misses[kind]++;
+			chunk->access[i] |= passed;
+		}
+	}
+}
+
+void tlm_structure_run(struct tlm_structure *structure, const struct tlm_chunk *chunk,
+		       uint64_t passed)
+{
+	switch (structure->geometry.kind * 4 + structure->geometry.policy) {
+	case TLM_CACHE * 4 + TLM_LRU:
+		return run_cache(structure, chunk, passed, TLM_LRU);
+	case TLM_CACHE * 4 + TLM_PLRU:
+		return run_cache(structure, chunk, passed, TLM_PLRU);
+	case TLM_CACHE * 4 + TLM_RANDOM:
+		return run_cache(structure, chunk, passed, TLM_RANDOM);
+	case TLM_TLB * 4 + TLM_LRU:
+		return run_tlb(structure, chunk, passed, TLM_LRU);
+	case TLM_TLB * 4 + TLM_PLRU:
+		return run_tlb(structure, chunk, passed, TLM_PLRU);
+	case TLM_TLB * 4 + TLM_RANDOM:
+		return run_tlb(structure, chunk, passed, TLM_RANDOM);
+	}
+}
+
+void tlm_structure_flush(struct tlm_structure *structure, bool global)
+{
+	uint32_t count = structure->geometry.ways, set, way;
+	bool ordered = structure->geometry.policy == TLM_LRU;
+
+	for (set = 0; set < structure->sets; set++) {
+		uint64_t *ways = structure->tags + (size_t)set * count;
+		uint32_t kept = 0;
+
+		for (way = 0; way < count; way++) {
+			uint64_t tag = !global && ways[way] & TAG_KERNEL ? ways[way] : 0;
+
+			ways[way] = 0;
+			if (tag)
+				ways[ordered ? kept++ : way] = tag;
+		}
+	}
+	structure->last = 0;
+}
