@@ -7,8 +7,10 @@ It owns the making of packages, index and signature, as a real mirror has them. 
 from __future__ import annotations
 
 import hashlib
+import io
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from trapless.stock.apt_sources import Mirror
 
 TOOLS = ("apt-get", "dpkg-deb", "gpg", "gpgv")
 COMPONENT = "main/binary-amd64"
+SOURCE_COMPONENT = "main/source"
 
 
 def can_run() -> bool:
@@ -54,6 +57,7 @@ class Repository:
         self.suite = suite
         self._signer = signer
         self._stanzas: list[str] = []
+        self._sources: list[str] = []
 
     @property
     def mirror(self) -> Mirror:
@@ -88,17 +92,44 @@ class Repository:
         )
         return deb
 
+    def add_source(self, name: str, version: str, files: Mapping[str, bytes]) -> Path:
+        """Make a source package whose original tarball holds `files`; the tarball's path."""
+        pool = self.folder / "pool"
+        pool.mkdir(parents=True, exist_ok=True)
+        tarball = pool / f"{name}_{version}.orig.tar.gz"
+        with tarfile.open(tarball, "w:gz") as archive:
+            for path, content in files.items():
+                member = tarfile.TarInfo(f"{name}-{version}/{path}")
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+        description = pool / f"{name}_{version}-1.dsc"
+        description.write_text(f"Format: 1.0\nSource: {name}\n")
+        sums = "".join(
+            f"\n {hashlib.sha256(file.read_bytes()).hexdigest()} {file.stat().st_size} {file.name}"
+            for file in (description, tarball)
+        )
+        self._sources.append(
+            f"Package: {name}\nVersion: {version}-1\nArchitecture: any\nFormat: 1.0\n"
+            f"Binary: {name}\nDirectory: pool\nChecksums-Sha256:{sums}\n"
+        )
+        return tarball
+
     def publish(self, more: str = "") -> None:
         """Write Packages and a signed InRelease, with `more` fields."""
         dist = self.folder / "dists" / self.suite
-        (dist / COMPONENT).mkdir(parents=True, exist_ok=True)
-        packages = "\n".join(self._stanzas).encode()
-        (dist / COMPONENT / "Packages").write_bytes(packages)
-        digest = hashlib.sha256(packages).hexdigest()
+        sums = ""
+        for component, index, stanzas in (
+            (COMPONENT, "Packages", self._stanzas),
+            (SOURCE_COMPONENT, "Sources", self._sources),
+        ):
+            (dist / component).mkdir(parents=True, exist_ok=True)
+            text = "\n".join(stanzas).encode()
+            (dist / component / index).write_bytes(text)
+            sums += f" {hashlib.sha256(text).hexdigest()} {len(text)} {component}/{index}\n"
         release = (
             f"Origin: test\nSuite: {self.suite}\nCodename: {self.suite}\n"
             f"Date: Thu, 01 Jan 2026 00:00:00 UTC\nArchitectures: amd64\nComponents: main\n{more}"
-            f"SHA256:\n {digest} {len(packages)} {COMPONENT}/Packages\n"
+            f"SHA256:\n{sums}"
         )
         (dist / "Release").write_text(release)
         self._signer.sign(dist / "Release", dist / "InRelease")

@@ -58,19 +58,19 @@ needs_apt = pytest.mark.skipif(not can_run(), reason="needs apt, dpkg-deb and gp
 
 @needs_apt
 def test_programs_are_unpacked_once_with_what_they_need(mirror: Repository) -> None:
-    found = programs.unpacked(Silent(), ["one"])
+    found = programs.unpacked(Silent(), ["one"], [])
     assert found.versions == {"libone": "1-1", "one": "2-1"}
     assert (found.root / "usr/bin/one").read_bytes() == b"1"
     assert (found.root / "usr/lib/libone.so").exists()
     assert all((found.root / name).is_dir() for name in programs.FOLDERS)
     (mirror.folder / "dists").rename(mirror.folder / "gone")  # the cache asks no mirror
-    assert programs.unpacked(Silent(), ["one"]) == found
+    assert programs.unpacked(Silent(), ["one"], []) == found
 
 
 @needs_apt
 def test_another_list_of_programs_is_fetched_anew(mirror: Repository) -> None:
-    programs.unpacked(Silent(), ["one"])
-    found = programs.unpacked(Silent(), ["two", "one"])
+    programs.unpacked(Silent(), ["one"], [])
+    found = programs.unpacked(Silent(), ["two", "one"], [])
     assert set(found.versions) == {"libone", "one", "two"}
     assert (found.root / "usr/bin/two").exists()
 
@@ -78,11 +78,37 @@ def test_another_list_of_programs_is_fetched_anew(mirror: Repository) -> None:
 @needs_apt
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1}'])
 def test_a_damaged_record_is_not_trusted(mirror: Repository, text: str) -> None:
-    found = programs.unpacked(Silent(), ["one"])
+    found = programs.unpacked(Silent(), ["one"], [])
     record = found.root.parent / programs.RECORD
     record.write_text(text)
-    assert programs.unpacked(Silent(), ["one"]) == found
-    assert json.loads(record.read_text())["wanted"] == ["one"]
+    assert programs.unpacked(Silent(), ["one"], []) == found
+    assert json.loads(record.read_text())["wanted"] == {"packages": ["one"], "sources": []}
+
+
+@needs_apt
+def test_sources_are_unpacked_as_their_authors_released_them(mirror: Repository) -> None:
+    mirror.add_source("three", "1.5", {"Makefile": b"all:", "src/three.c": b"int three;"})
+    mirror.publish()
+    found = programs.unpacked(Silent(), ["one"], ["three"])
+    place = found.root / programs.SOURCE_FOLDER / "three"
+    assert found.versions["three"] == "1.5"
+    assert (place / "src/three.c").read_bytes() == b"int three;"
+    assert sorted(path.name for path in place.iterdir()) == ["Makefile", "src"]
+
+
+@needs_apt
+@pytest.mark.parametrize("damaged", [True, False])
+def test_a_source_that_is_not_what_the_index_says_is_refused(
+    mirror: Repository, damaged: bool
+) -> None:
+    tarball = mirror.add_source("three", "1.5", {"Makefile": b"all:"})
+    mirror.publish()
+    if damaged:
+        tarball.write_bytes(tarball.read_bytes()[:-1] + b"x")
+    name = "three" if damaged else "four"
+    with pytest.raises(TraplessError, match=f"could not download|no source {name}"):
+        programs.unpacked(Silent(), ["one"], [name])
+    assert not (found := list((mirror.folder.parent / "cache").glob("programs/*"))), found
 
 
 def test_each_program_of_the_part_is_from_a_package_of_the_root() -> None:

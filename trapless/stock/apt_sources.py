@@ -13,6 +13,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from trapless.console import TraplessError
@@ -24,6 +25,13 @@ KEYRINGS = (
     Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
 )
 """Where Debian's own keyring package puts it, newest name first."""
+
+
+class Index(Enum):
+    """Which of a suite's lists: what is installed, or what it is made from."""
+
+    PACKAGES = "Packages"
+    SOURCES = "Sources"
 
 
 @dataclass(frozen=True)
@@ -44,15 +52,16 @@ class Mirror:
     security: str | None
     signed_by: str = ""
 
-    def sources(self, suites: Sequence[str], folder: Path) -> str:
+    def sources(self, suites: Sequence[str], folder: Path, index: Index = Index.PACKAGES) -> str:
         """A sources.list for `suites`; a key kept inside an entry is written to `folder`."""
         keys = self._keys(folder)
-        options = f"[{f'signed-by={keys} ' if keys else ''}target=Packages]"
+        kind = "deb-src" if index is Index.SOURCES else "deb"
+        options = f"[{f'signed-by={keys} ' if keys else ''}target={index.value}]"
         lines = []
         for suite in suites:
             uri = self.security if suite.endswith(SECURITY_SUFFIX) else self.archive
             if uri is not None:
-                lines.append(f"deb {options} {uri} {suite} main\n")
+                lines.append(f"{kind} {options} {uri} {suite} main\n")
         return "".join(lines)
 
     def _keys(self, folder: Path) -> str:

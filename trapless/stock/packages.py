@@ -24,7 +24,7 @@ from pathlib import Path
 from trapless import cache, tools
 from trapless.console import Progress, TraplessError
 from trapless.paths import cache_dir
-from trapless.stock.apt_sources import MIRROR_VARIABLE, Mirror, machine_mirror
+from trapless.stock.apt_sources import MIRROR_VARIABLE, Index, Mirror, machine_mirror
 
 ARCHITECTURE = "amd64"
 UNPACKED_RATIO = 6
@@ -96,11 +96,14 @@ class Package:
 
 @contextmanager
 def opened(
-    suites: Sequence[str], progress: Progress, mirror: Mirror | None = None
+    suites: Sequence[str],
+    progress: Progress,
+    mirror: Mirror | None = None,
+    index: Index = Index.PACKAGES,
 ) -> Iterator[Archive]:
     """The current package lists of `suites`, kept from other processes meanwhile."""
     tools.require_tools(TOOLS, "fetching kernel packages")
-    archive = Archive(suites, mirror or machine_mirror())
+    archive = Archive(suites, mirror or machine_mirror(), index)
     with cache.locked(archive.lock, "fetching Debian packages", progress):
         archive.update(progress)
         yield archive
@@ -109,10 +112,14 @@ def opened(
 class Archive:
     """Some suites of a Debian mirror, seen through an apt state of our own; see `opened`."""
 
-    def __init__(self, suites: Sequence[str], mirror: Mirror) -> None:
+    def __init__(
+        self, suites: Sequence[str], mirror: Mirror, index: Index = Index.PACKAGES
+    ) -> None:
         self.suites = tuple(suites)
         self._mirror = mirror
-        self._folder = cache_dir() / "apt" / "+".join(self.suites)
+        self._index = index
+        name = "+".join(self.suites) + ("+source" if index is Index.SOURCES else "")
+        self._folder = cache_dir() / "apt" / name
         self._complaints = ""
 
     @property
@@ -129,7 +136,7 @@ class Archive:
         progress.step(f"reading Debian's package lists ({', '.join(self.suites)})")
         log = self._folder / "update.log"
         log.unlink(missing_ok=True)
-        tools.run_tool(self._apt("apt-get", "update"), log)
+        tools.run_tool(self.command("apt-get", "update"), log)
         lines = log.read_text(errors="replace").splitlines()
         self._complaints = "\n".join(
             f"    {line}" for line in lines if line.startswith(("E:", "W:", "Err:"))
@@ -137,7 +144,7 @@ class Archive:
 
     def dependencies(self, name: str) -> list[list[str]]:
         """The names that each known version of `name` depends on, highest version first."""
-        shown = self._ask("apt-cache", "show", name)
+        shown = self.ask("apt-cache", "show", name)
         return [
             re.findall(r"[a-z0-9][a-z0-9+.-]+(?=[ ,(|]|$)", line.removeprefix("Depends:"))
             for line in shown.splitlines()
@@ -146,7 +153,7 @@ class Archive:
 
     def closure(self, names: Sequence[str]) -> list[Package]:
         """`names` and all that they depend on, as on a machine with nothing installed."""
-        argv = self._apt("apt-get", "install", "-y", "-q", "--print-uris", *names)
+        argv = self.command("apt-get", "install", "-y", "-q", "--print-uris", *names)
         answer = subprocess.run(argv, capture_output=True, text=True, env=_environment())
         if answer.returncode != 0:
             raise self.missing(" ".join(names), answer.stderr)
@@ -189,7 +196,7 @@ class Archive:
         self, packages: Sequence[Package], folder: Path, advance: Callable[[float], None]
     ) -> None:
         log = folder / "download.log"
-        argv = self._apt("apt-get", "download", "-q", *(package.exact for package in packages))
+        argv = self.command("apt-get", "download", "-q", *(package.exact for package in packages))
 
         def watch() -> None:
             # apt renames a file away while we look: what is gone counts on the next look
@@ -210,15 +217,16 @@ class Archive:
         (self._folder / "status").touch()  # empty: nothing is installed
         text = CONFIGURATION.format(folder=self._folder, architecture=ARCHITECTURE)
         (self._folder / "apt.conf").write_text(text)
-        sources = self._mirror.sources(self.suites, self._folder)
+        sources = self._mirror.sources(self.suites, self._folder, self._index)
         (self._folder / "sources.list").write_text(sources)
 
-    def _apt(self, tool: str, *arguments: str) -> list[str]:
+    def command(self, tool: str, *arguments: str) -> list[str]:
+        """The command line of one of apt's tools that sees these suites only."""
         return [tool, "-c", str(self._folder / "apt.conf"), *arguments]
 
-    def _ask(self, tool: str, *arguments: str) -> str:
+    def ask(self, tool: str, *arguments: str) -> str:
         """apt's answer from the lists it has; empty when it knows no such package."""
-        argv = self._apt(tool, *arguments)
+        argv = self.command(tool, *arguments)
         return subprocess.run(argv, capture_output=True, text=True, env=_environment()).stdout
 
 

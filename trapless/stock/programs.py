@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Real programs to try things on: packages of Debian in a root of their own, in the cache.
 
-Owns the list of packages and the root's record. They are unpacked, not installed: no daemon of
-theirs is ever started on this machine, every machine tries the same builds, and the lab's guests
-reach them by chroot. It owns no way of fetching (packages.py) and runs nothing (the guest does).
+Owns the list of packages and sources, and the root's record. They are unpacked, not installed: no
+daemon of theirs is ever started on this machine, every machine tries the same builds, and the lab's
+guests reach them by chroot. It owns no way of fetching (packages.py, sources.py) and runs nothing
+(the guest does).
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ from pathlib import Path
 from trapless import cache
 from trapless.console import Progress
 from trapless.paths import cache_dir
+from trapless.stock import sources as sources_of
+from trapless.stock.apt_sources import Index
 from trapless.stock.kernel import refreshed, wants_refresh
 from trapless.stock.packages import Package, opened
 
 NAME = "programs"
 SUITES = ("bookworm", "bookworm-security")
 PACKAGES = (
+    "apache2-bin",
+    "binutils",
     "busybox-static",
     "coreutils",
     "cpp-12",  # cc1, the C compiler proper
@@ -29,12 +34,14 @@ PACKAGES = (
     "diffutils",
     "findutils",
     "fzf",  # written in Go
+    "gcc-12",
     "git",
     "grep",
     "gzip",
     "libc6-dev",  # with libgcc-12-dev: what C programs include
     "libgcc-12-dev",
     "luajit",
+    "make",
     "nginx",
     "nodejs",
     "python3",
@@ -44,23 +51,35 @@ PACKAGES = (
     "tar",
     "wrk",
 )
+SOURCES = ("lua5.4",)
+"""As their authors released them, in the root's SOURCE_FOLDER."""
+
+SOURCE_FOLDER = "usr/src"
 FOLDERS = ("dev", "proc", "sys", "tmp", "run")  # to mount on
 RECORD = "programs.json"
-RECORD_FORMAT = 1
+RECORD_FORMAT = 2
+
+
+Wanted = dict[str, list[str]]
+"""Names of packages and of sources."""
 
 
 @dataclass(frozen=True)
 class Programs:
-    """An unpacked root, and the version of each package in it."""
+    """An unpacked root, and the version of each package and source in it."""
 
     root: Path
     versions: dict[str, str]
 
 
-def unpacked(progress: Progress, packages: Sequence[str] = PACKAGES) -> Programs:
-    """The root with `packages`, fetched when the cache lacks it."""
+def unpacked(
+    progress: Progress,
+    packages: Sequence[str] = PACKAGES,
+    sources: Sequence[str] = SOURCES,
+) -> Programs:
+    """The root with `packages` and `sources`, fetched when the cache lacks it."""
     folder = cache_dir() / NAME
-    wanted = sorted(packages)
+    wanted = {"packages": sorted(packages), "sources": sorted(sources)}
     found = None if wants_refresh(NAME) else _load(folder, wanted)
     if found is None:
         lock = folder.with_name(f"{NAME}.lock")
@@ -75,25 +94,37 @@ def unpacked(progress: Progress, packages: Sequence[str] = PACKAGES) -> Programs
     return found
 
 
-def _fetch(folder: Path, wanted: Sequence[str], progress: Progress) -> None:
+def _fetch(folder: Path, wanted: Wanted, progress: Progress) -> None:
     root = folder / "root"
     root.mkdir()
     with opened(SUITES, progress) as archive:
-        packages = archive.closure(wanted)
+        packages = archive.closure(wanted["packages"])
         archive.fetch(packages, root, progress, what=f"programs, {len(packages)} packages")
     for name in FOLDERS:
         (root / name).mkdir(exist_ok=True)
-    record = {"format": RECORD_FORMAT, "wanted": wanted, "packages": [asdict(p) for p in packages]}
+    made_from = []
+    if wanted["sources"]:
+        with opened(SUITES, progress, index=Index.SOURCES) as archive:
+            for name in wanted["sources"]:
+                place = root / SOURCE_FOLDER / name
+                place.mkdir(parents=True)
+                made_from.append(sources_of.fetch(archive, name, place, progress))
+    record = {
+        "format": RECORD_FORMAT,
+        "wanted": wanted,
+        "packages": [asdict(package) for package in packages],
+        "sources": [asdict(source) for source in made_from],
+    }
     (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n")
 
 
-def _load(folder: Path, wanted: Sequence[str]) -> Programs | None:
+def _load(folder: Path, wanted: Wanted) -> Programs | None:
     """What `folder` holds, if that is what is wanted."""
     try:
         record = json.loads((folder / RECORD).read_text())
-        if record["format"] != RECORD_FORMAT or record["wanted"] != list(wanted):
+        if record["format"] != RECORD_FORMAT or record["wanted"] != wanted:
             return None
-        packages = [Package(**fields) for fields in record["packages"]]
+        packages = [Package(**fields) for fields in (*record["packages"], *record["sources"])]
     except (FileNotFoundError, LookupError, TypeError, ValueError):
         return None
     return Programs(folder / "root", {package.name: package.version for package in packages})

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Sources as their authors released them: the original tarball of a Debian source package.
+
+Owns the way from a name to an unpacked tree, verified against the mirror's signed index. Debian's
+changes are not applied, and nothing is built here: who fetches a source builds it as its authors
+meant it. The private apt is packages.py's.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+import urllib.parse
+from dataclasses import dataclass
+from pathlib import Path
+
+from trapless import cache, tools
+from trapless.console import Progress, TraplessError
+from trapless.stock.packages import Archive, Package
+
+
+@dataclass(frozen=True)
+class Tarball:
+    """One original tarball; `package` has the release, size and checksum of it."""
+
+    file: str
+    package: Package
+
+
+def parse_tarball(text: str) -> Tarball | None:
+    """The original tarball among what `apt-get source --print-uris` prints; None without one.
+
+    >>> parse_tarball(f"'file:/pool/a_1.2.orig.tar.gz' a_1.2.orig.tar.gz 9 SHA256:{'0' * 64}").file
+    'a_1.2.orig.tar.gz'
+    """
+    for line in text.splitlines():
+        match = re.fullmatch(
+            r"'[^']+' (([^_ ]+)_([^_ ]+)\.orig\.tar\.\w+) (\d+) SHA256:(\w{64})", line
+        )
+        if match:
+            file, name, version, size, digest = match.groups()
+            return Tarball(file, Package(name, urllib.parse.unquote(version), int(size), digest))
+    return None
+
+
+def fetch(archive: Archive, name: str, folder: Path, progress: Progress) -> Package:
+    """Unpack the original source `name` into `folder`, which must exist; what it was.
+
+    `archive` was opened for sources.
+    """
+    found = parse_tarball(archive.ask("apt-get", "source", "-q", "--print-uris", name))
+    if found is None:
+        raise archive.missing(f"source {name}")
+    with cache.assembling(folder / ".download") as download:
+        progress.step(f"downloading the source of {name}")
+        log = download / "download.log"
+        argv = archive.command("apt-get", "source", "-q", "--download-only", "--tar-only", name)
+        if tools.run_tool(argv, log, cwd=download) != 0:
+            raise TraplessError(
+                f"could not download the source of {name}; nothing was kept. Check the network "
+                f"and run again. apt says:\n{tools.last_lines(log)}"
+            )
+        tarball = download / found.file
+        digest = cache.sha256_file(tarball)
+        if digest != found.package.sha256:
+            raise TraplessError(
+                f"{found.file} is damaged: its SHA-256 is {digest} and the mirror's signed index "
+                f"says {found.package.sha256}; nothing was kept. Run again"
+            )
+        _unpack(tarball, folder)
+    cache.remove_tree(folder / ".download")
+    return found.package
+
+
+def _unpack(tarball: Path, folder: Path) -> None:
+    """What is in the tarball's one folder goes into `folder`."""
+    with tarfile.open(tarball) as archive:
+        for member in archive:
+            _, slash, inside = member.name.partition("/")
+            if slash and inside:
+                member.name = inside
+                archive.extract(member, folder, filter="data")
