@@ -9,7 +9,6 @@
  * climbs a staircase of known length: a record, guarded by two counters, with the number of the
  * step and the time.
  */
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,26 +17,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "announce.h"
 #include "measure.h"
 
-#define PAGE 4096u
+#define PAGE ANNOUNCE_PAGE
 #define LINE 64u
-#define PRESENT (1ull << 63)
-#define FRAME ((1ull << 55) - 1)
 #define STEP_NS 10000000u
 #define SECONDS_MAX 3600u
 #define NS_PER_S 1000000000ull
-
-/* Never in one piece in this program's file, so that its copies in memory are not found. */
-#define MAGIC_HALF 0x74726170u	/* "trap" */
-
-/* The announcement. Observers read; its twin is trapless/measure/beside.py. */
-struct announcement {
-	uint64_t magic;
-	uint64_t physical;	/* of this page */
-	uint64_t region;	/* physical address of the observed page */
-	volatile uint64_t phase;	/* 1, 2, ... in the order of --phases; 0 before */
-};
 
 /* At the start of the observed page in phase "steps". */
 struct record {
@@ -55,20 +42,6 @@ static uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
-static uint64_t physical_of(const void *page)
-{
-	int map = open("/proc/self/pagemap", O_RDONLY);
-	uint64_t entry = 0;
-
-	if (map < 0 || pread(map, &entry, sizeof(entry),
-			     (off_t)((uintptr_t)page / PAGE * sizeof(entry))) != sizeof(entry))
-		measure_fail("/proc/self/pagemap cannot be read: %m");
-	close(map);
-	if (!(entry & PRESENT) || !(entry & FRAME))
-		measure_fail("the page is not in memory, or its address is not to be known");
-	return (entry & FRAME) * PAGE;
 }
 
 /* Two pages that are in memory and stay there. */
@@ -142,9 +115,9 @@ static void run_phase(const char *name, struct announcement *announcement, void 
 		i++;
 	if (i == sizeof(phases) / sizeof(phases[0]))
 		measure_fail("no phase '%s'", name);
-	announcement->phase++;
+	announce_next(announcement, i);
 	made = phases[i].run(page, now_ns() + seconds * NS_PER_S);
-	if (physical_of(page) != announcement->region)
+	if (announce_physical(page) != announcement->region)
 		measure_fail("the page has moved");
 	printf("{\"check\": \"%s: the page stayed where it was\", \"made\": %llu}\n", name,
 	       (unsigned long long)made);
@@ -162,12 +135,10 @@ int main(int argc, char **argv)
 	seconds = (unsigned int)measure_parse_number("SECONDS", argv[1], SECONDS_MAX);
 	announcement = pin_pages();
 	page = (uint8_t *)announcement + PAGE;
-	announcement->region = physical_of(page);
-	announcement->physical = physical_of(announcement);
-	announcement->magic = (uint64_t)MAGIC_HALF << 32 | (MAGIC_HALF ^ UINT32_MAX);
+	announce_begin(announcement, announce_physical(announcement), announce_physical(page));
 	for (int i = 2; i < argc; i++)
 		run_phase(argv[i], announcement, page, seconds);
-	announcement->phase++;	/* over: a figure that ends later is none */
+	announce_next(announcement, ANNOUNCE_OVER);	/* a figure that ends later is none */
 	printf("{\"complete\": true}\n");
 	return 0;
 }

@@ -85,3 +85,22 @@ def test_summary_is_median_and_quartiles():
 def test_a_ratio_in_a_sentence_says_where_its_samples_disagree():
     assert fit.percent(fit.Summary(0.5, 0.48, 0.52, 9)) == "50%"
     assert fit.percent(fit.Summary(0.5, 0.4, 0.8, 9)) == "50% (40 to 80%)"
+
+
+def test_a_confidence_interval_holds_the_median_and_narrows_with_samples():
+    wide = fit.confidence([1.0, 2.0, 3.0, 4.0, 5.0])
+    narrow = fit.confidence([1.0, 2.0, 3.0, 4.0, 5.0] * 40)
+    assert wide.low < wide.median == 3 < wide.high
+    assert narrow.median == 3
+    assert narrow.width < wide.width
+    assert fit.confidence([2.0, 2.0, 2.0]).width == 0
+
+
+def test_a_confidence_interval_is_the_same_each_time():
+    samples = [0.1, 0.7, 0.3, 0.4, 0.35]
+    assert fit.confidence(samples) == fit.confidence(samples)
+
+
+def test_two_samples_have_no_confidence_interval():
+    with pytest.raises(ValueError, match="2 samples"):
+        fit.confidence([1.0, 2.0])

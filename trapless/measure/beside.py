@@ -9,6 +9,7 @@ it. Nothing is written from outside. What is measured belongs to the experiments
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import tempfile
@@ -21,6 +22,7 @@ from pathlib import Path
 from trapless.measure.collect import Collection
 from trapless.peek.errors import PeekError
 from trapless.peek.memory import PAGE_BYTES, FileMemory, open_memory
+from trapless.peek.vcpus import emulator_of
 from trapless.vm.lab import LabConfig
 
 ANNOUNCEMENT = struct.Struct("<QQQQ")
@@ -88,7 +90,7 @@ def run_beside(
         except BaseException as error:
             failures.append(error)
 
-    with tempfile.TemporaryDirectory(prefix="trapless-peek-", dir=_shared_folder()) as folder:
+    with tempfile.TemporaryDirectory(prefix="trapless-peek-", dir=shared_folder()) as folder:
         ram = Path(folder) / "ram"
         thread = threading.Thread(target=watch, args=(ram,), name="observer")
         thread.start()
@@ -115,6 +117,16 @@ def _await_page(memory: FileMemory, over: threading.Event) -> tuple[int, int]:
     return places
 
 
-def _shared_folder() -> str | None:
+def pin_emulator(ram: Path, cpu: int) -> None:
+    """Keep all threads of the guest's emulator on one processor, off the observer's."""
+    emulator = emulator_of(ram)
+    if emulator is None:
+        raise PeekError("the process that emulates the guest was not found")
+    for task in Path(f"/proc/{emulator.pid}/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):  # a helper of the emulator's, gone again
+            os.sched_setaffinity(int(task.name), {cpu})
+
+
+def shared_folder() -> str | None:
     """Where memory can be shared without a disk behind it; else the usual place."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -7,6 +7,7 @@ Pure functions of numbers. It owns no file, no experiment and no judgement.
 from __future__ import annotations
 
 import math
+import random
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -159,3 +160,43 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (position - below) * (ordered[above] - ordered[below])
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The median of samples, and between what the median of all such samples is, at 95%."""
+
+    median: float
+    low: float
+    high: float
+    n: int
+
+    @property
+    def width(self) -> float:
+        return self.high - self.low
+
+
+RESAMPLES = 2000
+CONFIDENCE = 0.95
+SAMPLES_MIN = 3
+"""Of fewer, nothing can be said about how far off their median is."""
+
+
+def confidence(samples: Sequence[float]) -> Interval:
+    """The median with its confidence interval by bootstrap: medians of samples drawn anew.
+
+    Draws are seeded: equal samples give an equal interval.
+    """
+    if len(samples) < SAMPLES_MIN:
+        raise ValueError(f"{len(samples)} samples have no confidence interval")
+    draw = random.Random(0)
+    medians = sorted(
+        statistics.median(draw.choices(samples, k=len(samples))) for _ in range(RESAMPLES)
+    )
+    outside = (1 - CONFIDENCE) / 2
+    return Interval(
+        median=statistics.median(samples),
+        low=_quantile(medians, outside),
+        high=_quantile(medians, 1 - outside),
+        n=len(samples),
+    )
