@@ -19,7 +19,7 @@ from trapless import cli
 from trapless.console import Silent, TraplessError
 from trapless.measure import experiments
 from trapless.reporting import plot, readme, report, results, tables, text_report
-from trapless.reporting.figures import Figure, Mark, Series, Table, bars
+from trapless.reporting.figures import Figure, Map, Mark, Series, Table, bars
 from trapless.reporting.results import Claim, Metric, Result
 
 VOID = {"meta", "br", "img", "input", "hr", "path", "use", "rect"}
@@ -384,3 +384,29 @@ def test_bars_stand_over_their_names_and_tell_their_values():
             id="x", title="", x_label="", y_label="", series=(Series("a", (2,), (1,)),),
             names=("one", "two"),
         )  # fmt: skip
+
+
+def a_map(**changes):
+    fields = {
+        "id": "ratios", "title": "Ratios", "x_label": "user", "y_label": "kernel",
+        "x": (0.0, 4.0, 8.0), "y": (0.0, 4.0), "outlines": (((0.0, 4.0), (8.0, 0.0)),),
+        "cells": ((0.25, 1.0, 3.5), (None, 0.5, 0.75)),
+    }  # fmt: skip
+    return Map(**(fields | changes))
+
+
+def test_a_map_is_a_file_of_its_own_and_part_of_the_page(known, monkeypatch):
+    monkeypatch.setattr(experiments, "figures", lambda name, folder: (a_map(),))
+    report.write(known, Silent())
+    drawing = (known / "made-up" / "ratios.svg").read_text()
+    assert plot.shows(drawing, a_map()) and not plot.shows(drawing, a_map(title="Others"))
+    assert "0.250 1.000 3.500; 4: - 0.500 0.750" in drawing
+    assert drawing == plot.standalone(a_map())
+    page = (known / "report.html").read_text()
+    assert "data:image/png;base64" in page and "too few to compare" in page
+    assert "too few" not in plot.inline(a_map(cells=((1.0, 1.0, 1.0), (1.0, 1.0, 1.0))))
+
+
+def test_a_map_with_a_cell_too_few_is_refused():
+    with pytest.raises(ValueError, match="not 2 rows of 3 cells"):
+        a_map(cells=((1.0, 1.0, 1.0), (1.0, 1.0)))

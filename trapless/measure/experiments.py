@@ -23,7 +23,7 @@ from trapless.console import Progress, TraplessError
 from trapless.measure.collect import META_FILE, RAW_FILE, Collection, Row, read_rows
 from trapless.paths import repo_root
 from trapless.reporting import results
-from trapless.reporting.figures import Figure, Table
+from trapless.reporting.figures import Figure, Map, Table
 from trapless.reporting.results import Claim, Metric, Result
 
 
@@ -41,6 +41,7 @@ class Raw:
 
     rows: Sequence[Row]
     meta: Row
+    directory: Path = Path()  # where other files lie that a part may have saved
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Part:
     name: str
     collect: Callable[[Collection], None]
     analyse: Callable[[Raw], Findings]
-    figures: Callable[[Raw], tuple[Figure | Table, ...]]
+    figures: Callable[[Raw], tuple[Figure | Map | Table, ...]]
 
 
 @dataclass(frozen=True)
@@ -142,11 +143,13 @@ def load_raw(directory: Path) -> Raw:
         raise TraplessError(f"{path}: not an object")
     raw = directory / RAW_FILE
     packed = raw.with_name(raw.name + ".gz")
-    return Raw(read_rows(packed if packed.exists() and not raw.exists() else raw), meta)
+    rows = read_rows(packed if packed.exists() and not raw.exists() else raw)
+    return Raw(rows, meta, directory)
 
 
 def _of_part(raw: Raw, part: Part) -> Raw:
-    return Raw([row for row in raw.rows if row.get("part") == part.name], raw.meta)
+    rows = [row for row in raw.rows if row.get("part") == part.name]
+    return Raw(rows, raw.meta, raw.directory)
 
 
 def analyse(name: str, directory: Path) -> Result:
@@ -190,10 +193,10 @@ def _machine_text(machine: object) -> str:
     return f"{machine['processor']}, {machine['cpus']} CPUs, host Linux {machine['kernel']}"
 
 
-def figures(name: str, directory: Path) -> tuple[Figure | Table, ...]:
+def figures(name: str, directory: Path) -> tuple[Figure | Map | Table, ...]:
     """Figures and tables of an experiment from its raw files alone."""
     spec, raw = get(name), load_raw(directory)
-    drawn: list[Figure | Table] = []
+    drawn: list[Figure | Map | Table] = []
     for part in spec.parts:
         with _held_to_its_form(name, part, directory):
             drawn += part.figures(_of_part(raw, part))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trapless.reporting import tables
-from trapless.reporting.figures import Figure, Table
+from trapless.reporting.figures import Figure, Map, Table
 from trapless.reporting.results import Claim, Result
 
 
@@ -27,7 +27,7 @@ class Section:
     method: str
     limits: tuple[str, ...]
     result: Result
-    figures: tuple[Figure, ...]
+    figures: tuple[Figure | Map, ...]
     drawn_tables: tuple[Table, ...]
     meta: Mapping[str, Any]
     remarks: tuple[str, ...] = ()  # what the reader must know about the files themselves

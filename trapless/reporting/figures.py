@@ -40,7 +40,8 @@ class Figure:
     """A plot of series over one parameter. `kind` is measured, counted or modelled.
 
     With `names` it has bars in place of lines: a group for each name, in which every series has
-    the bar at x = 0 for the first name, 1 for the second.
+    the bar at x = 0 for the first name, 1 for the second. With `stacked` it has areas, one upon the
+    other: all series have the same x, and y that add up to something.
     """
 
     id: str
@@ -55,8 +56,11 @@ class Figure:
     marks: tuple[Mark, ...] = ()
     from_zero: bool = True  # the y axis begins at 0, so that lengths can be compared by eye
     names: tuple[str, ...] = ()
+    stacked: bool = False
 
     def __post_init__(self) -> None:
+        if self.stacked and len({series.x for series in self.series}) > 1:
+            raise ValueError(f"figure {self.id!r}: series that are stacked have the same x")
         places = set(range(len(self.names)))
         for series in self.series if self.names else ():
             if not set(series.x) <= places:
@@ -64,8 +68,37 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Map:
+    """Ratios over two parameters: `cells[j][i]` is at x[i] and y[j]; None where there is none.
+
+    A ratio of 1 divides its colours. x and y rise in equal steps. `outlines` are lines that are
+    drawn over it, each through points of its own: bounds that the text speaks of.
+    """
+
+    id: str
+    title: str
+    x_label: str
+    y_label: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    cells: tuple[tuple[float | None, ...], ...]
+    absent: str = "too few to compare"  # what a cell without a ratio means
+    caption: str = ""
+    kind: str = "counted"
+    outlines: tuple[tuple[tuple[float, float], ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        wrong = [row for row in self.cells if len(row) != len(self.x)]
+        if wrong or len(self.cells) != len(self.y) or len(self.x) < 2 or len(self.y) < 2:
+            raise ValueError(f"map {self.id!r}: not {len(self.y)} rows of {len(self.x)} cells")
+
+
+@dataclass(frozen=True)
 class Table:
-    """Rows of text under columns; numbers are already text with the digits that they deserve."""
+    """Rows of text under columns; numbers are already text with the digits that they deserve.
+
+    A table whose columns have no names is a list of facts: it has no head.
+    """
 
     id: str
     title: str

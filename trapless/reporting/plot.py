@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Draws a Figure as SVG, by matplotlib.
+"""Draws a Figure or a Map as SVG, by matplotlib.
 
 Two forms of the same drawing: `inline` for a page, whose style sheet gives the colours so that
 they follow its light or dark theme; and `standalone`, a file of its own on a white ground. Equal
@@ -14,7 +14,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trapless.reporting.figures import Figure, Series
+from trapless.reporting import heat
+from trapless.reporting.figures import Figure, Map, Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,7 +65,7 @@ def look(name: str, position: int) -> Look:
     return Look(colour, (colour + 3 + place) % len(MARKERS), DASHES[place % len(DASHES)])
 
 
-def inline(figure: Figure) -> str:
+def inline(figure: Figure | Map) -> str:
     """SVG for a page that defines the variables --ink, --faint and --c0 to --c7."""
     svg = _draw(figure)
     for colour, variable in ((INK, "ink"), (FAINT, "faint")):
@@ -74,15 +75,17 @@ def inline(figure: Figure) -> str:
     return svg.replace("<svg ", f'<svg role="img" aria-label="{_escape(figure.title)}" ', 1)
 
 
-def standalone(figure: Figure) -> str:
+def standalone(figure: Figure | Map) -> str:
     """SVG for a file of its own."""
     svg = _draw(figure)
     ground = '<rect width="100%" height="100%" fill="#ffffff"/>'
     return re.sub(r"(<svg [^>]*>)", rf"\1{ground}<desc>{_escape(data(figure))}</desc>", svg)
 
 
-def data(figure: Figure) -> str:
+def data(figure: Figure | Map) -> str:
     """The numbers of a figure as text: what a drawing shows, whichever library drew it."""
+    if isinstance(figure, Map):
+        return heat.data(figure)
     lines = [
         f"{series.name}: "
         + ", ".join(f"{x:g} {y:g}" for x, y in zip(series.x, series.y, strict=True))
@@ -91,12 +94,12 @@ def data(figure: Figure) -> str:
     return "; ".join([f"{figure.title}, {figure.y_label} by {figure.x_label}", *lines])
 
 
-def shows(svg: str, figure: Figure) -> bool:
+def shows(svg: str, figure: Figure | Map) -> bool:
     """Whether a standalone drawing shows this figure; its bytes depend on matplotlib's version."""
     return f"<desc>{_escape(data(figure))}</desc>" in svg
 
 
-def _draw(figure: Figure) -> str:
+def _draw(figure: Figure | Map) -> str:
     import matplotlib
 
     matplotlib.use("svg")
@@ -118,11 +121,15 @@ def _draw(figure: Figure) -> str:
         "legend.frameon": False,
     }
     with matplotlib.rc_context(style):
-        drawing, axes = pyplot.subplots(figsize=(WIDTH_IN, HEIGHT_IN), layout="constrained")
+        size = heat.SIZE_IN if isinstance(figure, Map) else (WIDTH_IN, HEIGHT_IN)
+        drawing, axes = pyplot.subplots(figsize=size, layout="constrained")
         try:
             drawing.patch.set_visible(False)
             axes.patch.set_visible(False)
-            _fill(axes, figure)
+            if isinstance(figure, Map):
+                heat.fill(axes, figure, INK)
+            else:
+                _fill(axes, figure)
             text = io.StringIO()
             drawing.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
         finally:
@@ -135,6 +142,8 @@ def _fill(axes: Axes, figure: Figure) -> None:
 
     if figure.names:
         _bars(axes, figure)
+    elif figure.stacked:
+        _areas(axes, figure)
     else:
         for position, series in enumerate(figure.series):
             _line(axes, series, look(series.name, position), band=not figure.log_y)
@@ -173,6 +182,8 @@ def _legend(axes: Axes, figure: Figure) -> None:
     # Beside the plot, in the order in which the lines end, so that eyes need not jump.
     last = [series.y[-1] if series.y else 0.0 for series in figure.series]
     order = sorted(range(len(last)), key=lambda index: -last[index])
+    if figure.stacked:  # as they lie upon each other
+        order = list(reversed(range(len(last))))
     axes.legend(
         [handles[i] for i in order], [labels[i] for i in order],
         loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.2,
@@ -183,6 +194,10 @@ def _y_axis(axes: Axes, figure: Figure) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter
 
     values = [y for series in figure.series for y in series.y]
+    if figure.stacked:
+        values = [
+            sum(column) for column in zip(*(series.y for series in figure.series), strict=True)
+        ]
     values += [mark.y for mark in figure.marks]
     if figure.log_y:
         axes.set_yscale("log")
@@ -199,14 +214,29 @@ def _y_axis(axes: Axes, figure: Figure) -> None:
 
 def _line(axes: Axes, series: Series, style: Look, *, band: bool) -> None:
     colour = PALETTE[style.colour]
+    marked = len(series.x) <= MARKED_MAX
     axes.plot(
-        series.x, series.y, label=series.name, color=colour, marker=MARKERS[style.marker],
-        markersize=5.5, linewidth=1.8, linestyle=style.dashes,
+        series.x, series.y, label=series.name, color=colour,
+        marker=MARKERS[style.marker] if marked else None,
+        markersize=5.5, linewidth=1.8 if marked else 1.3, linestyle=style.dashes,
     )  # fmt: skip
     if band and series.low and series.high:
         axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.18, linewidth=0)
 
 
+def _areas(axes: Axes, figure: Figure) -> None:
+    looks = [look(series.name, place) for place, series in enumerate(figure.series)]
+    axes.stackplot(
+        figure.series[0].x if figure.series else (),
+        *(series.y for series in figure.series),
+        labels=[series.name for series in figure.series],
+        colors=[PALETTE[style.colour] for style in looks],
+        linewidth=0,
+    )
+    axes.margins(x=0)
+
+
+MARKED_MAX = 64  # from more points on, markers would hide the line
 GROUP_WIDTH = 0.86  # of the room that a group of bars has
 BAR_FADES = 0.68  # each further bar of a colour is so much lighter
 BARS_FEW = 12  # from more bars on, the figures over them are set smaller

@@ -20,7 +20,7 @@ from trapless.console import Progress, TraplessError
 from trapless.measure import experiments
 from trapless.reporting import claims, plot, results, tables, text_report
 from trapless.reporting.document import Report, Section
-from trapless.reporting.figures import Figure, Table
+from trapless.reporting.figures import Figure, Map, Table
 from trapless.reporting.results import Result
 
 HTML_NAME = "report.html"
@@ -36,6 +36,10 @@ def write(directory: Path, progress: Progress) -> Report:
     for section in report.sections:
         if not _same(directory / section.name, section.result):
             results.save(section.result, directory / section.name)
+        for figure in section.figures:
+            if isinstance(figure, Map):  # too large to be read well on the page alone
+                path = directory / section.name / f"{figure.id}.svg"
+                _replace(path, plot.standalone(figure))
     _replace(directory / HTML_NAME, html(report))
     _replace(directory / TEXT_NAME, text_report.text(report))
     progress.done()
@@ -75,7 +79,7 @@ def _folders(directory: Path) -> list[Path]:
 def _section(folder: Path) -> Section:
     known = folder.name in experiments.names()
     remarks: list[str] = []
-    drawings: Sequence[Figure | Table] = ()
+    drawings: Sequence[Figure | Map | Table] = ()
     if known and _has_raw(folder):
         result = experiments.analyse(folder.name, folder)
         drawings = experiments.figures(folder.name, folder)
@@ -99,7 +103,7 @@ def _section(folder: Path) -> Section:
         method=spec.method if spec else "",
         limits=tuple(spec.limits) if spec else (),
         result=result,
-        figures=tuple(item for item in drawings if isinstance(item, Figure)),
+        figures=tuple(item for item in drawings if isinstance(item, Figure | Map)),
         drawn_tables=tuple(item for item in drawings if isinstance(item, Table)),
         meta=_meta(folder),
         remarks=tuple(remarks),
