@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import gzip
 import hashlib
+import itertools
 import json
 import os
 import platform
@@ -63,7 +64,7 @@ class Collection:
         folder = self.directory / BOOTS
         folder.mkdir(parents=True, exist_ok=True)
         finished = folder / f"{label}.jsonl"
-        key = _key(config, argv)
+        key = boot_key(config, argv)
         rows = _finished_boot(finished, key)
         if rows is not None:
             self.progress.note(f"{self.name}: boot {label} is there already; going on after it")
@@ -76,6 +77,28 @@ class Collection:
         """Rows that come from somewhere else than a boot's standard output."""
         self._rows += [{"part": self.part, **row} for row in rows]
 
+    def free_labels(self, prefix: str, count: int) -> list[str]:
+        """So many labels that no boot on record has."""
+        taken = {path.stem for path in (self.directory / BOOTS).glob("*.jsonl")}
+        labels = (f"{prefix}{number}" for number in itertools.count())
+        return list(itertools.islice((label for label in labels if label not in taken), count))
+
+    def adopt(self, head: Row, rows: Sequence[Row]) -> None:
+        """Keep a boot that the part ran by itself; `head` is its boot_record()."""
+        folder = self.directory / BOOTS
+        folder.mkdir(parents=True, exist_ok=True)
+        text = "".join(json.dumps(line) + "\n" for line in (head, *rows))
+        _replace(folder / f"{head['boot']}.jsonl", text)
+        self._labels.append(head["boot"])
+
+    def adopt_saved(self, key: str) -> int:
+        """Take the adopted boots of an interrupted run that have this key; how many there are."""
+        paths = sorted((self.directory / BOOTS).glob("*.jsonl"))
+        found = [path.stem for path in paths if _finished_boot(path, key) is not None]
+        self.resumed += found
+        self._labels += found
+        return len(found)
+
     def _run(
         self, label: str, config: lab.LabConfig, argv: Sequence[str], finished: Path, key: str
     ) -> list[Row]:
@@ -87,12 +110,12 @@ class Collection:
             self.progress.done()
             stream.close()
             head = boot_record(self.part, label, key, config, argv, result)
-        complaints = lab.splats(result.kernel_log)
-        if stream.failure or result.status or complaints or not stream.complete:
+        wrong = fault(stream, result)
+        if wrong:
             log = self.directory / f"{label}.log"
             log.write_text(result.kernel_log, encoding="utf-8")
             raise TraplessError(
-                f"{self.name}, boot {label}: {_reason(stream, result, complaints)}\n"
+                f"{self.name}, boot {label}: {wrong}\n"
                 f"what it printed: {partial}; the guest's kernel log: {log}"
             )
         lines = [head, *stream.rows]
@@ -174,7 +197,10 @@ class RowStream:
         self._file.write(json.dumps(row) + "\n")
 
 
-def _reason(stream: RowStream, result: lab.LabResult, complaints: Sequence[str]) -> str:
+def fault(stream: RowStream, result: lab.LabResult) -> str:
+    """What was wrong with a run that came to its end: a failed check, a status, a complaint of the
+    guest's kernel, a missing last line. Empty where nothing was."""
+    complaints = lab.splats(result.kernel_log)
     errors = result.stderr.decode(errors="replace").strip()
     if stream.failure:
         return f"a check failed: {stream.failure}"
@@ -183,13 +209,15 @@ def _reason(stream: RowStream, result: lab.LabResult, complaints: Sequence[str])
     if result.status:
         said = errors or "\n".join(line[:200] for line in stream.noise[-5:]) or "nothing"
         return f"the workload ended with status {result.status}; it said: {said}"
+    if stream.complete:
+        return ""
     return f"the workload ended without its last line; it said: {errors or 'nothing'}"
 
 
-def _key(config: lab.LabConfig, argv: Sequence[str]) -> str:
+def boot_key(config: lab.LabConfig, argv: Sequence[str], more: Sequence[Path] = ()) -> str:
     """What a boot depends on: its configuration, its command, the files that it was given."""
     digest = hashlib.sha256(repr((config, tuple(argv), __version__)).encode())
-    for path, _ in config.files:
+    for path in (*(source for source, _ in config.files), *more):
         digest.update(path.read_bytes())
     root = repo_root()
     for folder in ("kmod", "include"):
