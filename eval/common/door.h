@@ -24,7 +24,7 @@ void door_close(struct door *door);
 /* Whether `int $0x80` makes calls: a kernel without 32-bit calls answers it with a fault. */
 bool door_int_works(void);
 
-/* One crossing for the n requests from slot 0 on; what the door answers. The slots are free then. */
+/* One crossing for n requests from slot 0 on; what the door answers. The slots are free then. */
 static inline __attribute__((always_inline)) int door_knock(struct door *door, unsigned int n,
 							      bool by_int)
 {
