@@ -15,4 +15,14 @@
 /* Switched processes that one TL_IOC_PROCESSES lists, processes. */
 #define TLK_LISTED_MAX 4096u
 
+/* Places that events are recorded at, places. */
+#define TLK_EVENT_PLACES_MAX 64u
+
+/* Memory for the events of one CPU, KiB. The most is what every kernel gives in one piece. */
+#define TLK_EVENT_KB_MIN 64u
+#define TLK_EVENT_KB_MAX 4096u
+
+/* Memory for the events of all CPUs, KiB. */
+#define TLK_EVENT_TOTAL_KB_MAX (512u << 10)
+
 #endif /* TLK_LIMITS_H */

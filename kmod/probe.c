@@ -18,9 +18,11 @@
 #include <linux/security.h>
 #include <linux/slab.h>
 #include <linux/sysfs.h>
+#include <asm/barrier.h>
 
 #include "compat/poke.h"
 #include "probe.h"
+#include "probe_event.h"
 #include "probe_patch.h"
 #include "probe_signal.h"
 #include "probe_site.h"
@@ -37,6 +39,10 @@ static DEFINE_MUTEX(lock);	/* what is on, and everything below */
 static unsigned int wanted;	/* by the parameter, before init */
 static bool ready;
 static const char *missing;
+
+static char *events;
+module_param(events, charp, 0600);
+MODULE_PARM_DESC(events, "which events, a list: tracepoints, or symbol+0x10:name=di:0x18(si)");
 
 static int find_and_insert(u32 what)
 {
@@ -122,21 +128,21 @@ static u32 with_needed(u32 what)
 	return what;
 }
 
-static int change(u32 what)
+static int change_modes(u32 what)
 {
-	const u32 on = tlk_probe_map.active;
+	const u32 on = tlk_probe_map.active & ~TLK_PROBE_EVENTS;
 	int error = 0;
 
 	if (what == on)
 		return 0;
-	if (on & TLK_PROBE_MODES) {
+	if (on) {
 		error = stop_modes();
 		if (error)
 			return error;
-		WRITE_ONCE(tlk_probe_map.active, on & ~with_needed(TLK_PROBE_COUNTS));
+		WRITE_ONCE(tlk_probe_map.active, tlk_probe_map.active & ~on);
 		module_put(THIS_MODULE);
 	}
-	if (!(what & TLK_PROBE_MODES))
+	if (!what)
 		return 0;
 	if (tlk_supervisor_is_offered()) {
 		pr_err("no probes where supervisor mode is offered: its system calls would look like "
@@ -151,6 +157,53 @@ static int change(u32 what)
 	}
 	WRITE_ONCE(tlk_probe_map.active, tlk_probe_map.active | what);
 	return 0;
+}
+
+/* The caller holds the lock of the module's parameters, too: `events` stays. */
+static int start_events(void)
+{
+	struct tlk_event_map map;
+	int error;
+
+	__module_get(THIS_MODULE);
+	error = tlk_event_start(events, &map);
+	if (error) {
+		module_put(THIS_MODULE);
+		return error;
+	}
+	tlk_probe_map.cpus = nr_cpu_ids;
+	tlk_probe_map.ring_events = map.ring_events;
+	tlk_probe_map.event_bytes = map.event_bytes;
+	tlk_probe_map.places = map.places;
+	tlk_probe_map.place = map.place;
+	smp_store_release(&tlk_probe_map.rings, map.rings);	/* the observer reads it first */
+	WRITE_ONCE(tlk_probe_map.active, tlk_probe_map.active | TLK_PROBE_EVENTS);
+	return 0;
+}
+
+static void stop_events(void)
+{
+	WRITE_ONCE(tlk_probe_map.active, tlk_probe_map.active & ~TLK_PROBE_EVENTS);
+	smp_store_mb(tlk_probe_map.rings, 0);
+	tlk_event_stop();
+	module_put(THIS_MODULE);
+}
+
+/* Events come first and go last, for to end them always works. */
+static int change(u32 what)
+{
+	const u32 events_on = tlk_probe_map.active & TLK_PROBE_EVENTS;
+	const u32 events_wanted = what & TLK_PROBE_EVENTS;
+	int error = 0;
+
+	if (events_wanted && !events_on)
+		error = start_events();
+	if (error)
+		return error;
+	error = change_modes(what & ~TLK_PROBE_EVENTS);
+	if ((error ? events_wanted && !events_on : !events_wanted && events_on))
+		stop_events();
+	return error;
 }
 
 static int set_probes(const char *text, const struct kernel_param *parameter)
@@ -192,11 +245,13 @@ int __init tlk_probe_init(void)
 	tlk_poke_init(&missing);
 	tlk_probe_map.site = (unsigned long)tlk_probe_sites;
 	tlk_probe_map.records = (unsigned long)(uintptr_t)&tlk_probe_record;
+	kernel_param_lock(THIS_MODULE);
 	mutex_lock(&lock);
 	ready = true;
 	if (wanted)
 		error = change(with_needed(wanted));
 	mutex_unlock(&lock);
+	kernel_param_unlock(THIS_MODULE);
 	return error;
 }
 
