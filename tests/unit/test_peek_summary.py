@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trapless.peek import summary, tier0
+from trapless.peek import tables, tier0
 from trapless.peek.errors import PeekError
 from trapless.peek.plan import Field, Group, Plan, Rule
 from trapless.peek.recording import Recorder, Recording
@@ -45,7 +45,7 @@ def busy_and_idle(what: Head) -> Rows:
 
 
 def recorded(folder: Path, what: Head, rows: Rows, end: bool = True) -> Recording:
-    with Recorder(folder, what, {}) as recorder:
+    with Recorder(folder, what, {"context_user": 2}) as recorder:
         recorder.add(rows)
         counts = End(Ending.SIGNAL, len(rows), len(rows) + LOST, LOST, 0, 0, 0, 0, 0, 0)
         recorder.close(counts if end else None)
@@ -53,7 +53,7 @@ def recorded(folder: Path, what: Head, rows: Rows, end: bool = True) -> Recordin
 
 
 def cells(recording: Recording, table: str) -> list[dict[str, str]]:
-    (found,) = (one for one in summary.tables(recording) if one.id == table)
+    (found,) = (one for one in tables.tables(recording) if one.id == table)
     return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
 
 
@@ -64,13 +64,14 @@ def test_examples_are_so():
 @pytest.mark.parametrize(
     ("count", "pid", "context", "active", "part"),
     [
-        (0, 7, 1, 1, Part.USER),
-        (0, 7, 0x101, 1, Part.USER),  # higher bits are RCU's
+        (0, 7, 2, 1, Part.USER),
+        (0, 7, 0x102, 1, Part.USER),  # higher bits are RCU's
         (0, 7, 0, 1, Part.KERNEL),
-        (0, 7, 1, 0, Part.PROCESS),  # this CPU is not tracked: the state means nothing
+        (0, 7, 1, 1, Part.KERNEL),
+        (0, 7, 2, 0, Part.PROCESS),  # this CPU is not tracked: the state means nothing
         (0x80000001, 7, 0, 0, Part.PROCESS),  # preemption is off, that is all
         (0x200, 7, 0, 0, Part.PROCESS),  # softirqs are off, none is served
-        (0x100, 7, 1, 1, Part.BOTTOM_HALF),
+        (0x100, 7, 2, 1, Part.BOTTOM_HALF),
         (0x10100, 0, 0, 0, Part.TOP_HALF),
         (0x110000, 7, 0, 0, Part.TOP_HALF),
         (0, 0, 0, 1, Part.IDLE),
@@ -81,7 +82,7 @@ def test_where_a_cpu_is(count, pid, context, active, part):
         np.array([value], kind)
         for value, kind in ((count, "u4"), (pid, "u4"), (context, "u4"), (active, "u1"))
     ]
-    assert tier0.parts(*arrays).tolist() == [part]
+    assert tier0.parts(*arrays, in_user=2).tolist() == [part]
 
 
 def test_shares_add_up(tmp_path):
@@ -110,7 +111,7 @@ def test_user_mode_is_told_from_the_kernel_where_memory_tells(tmp_path):
     what = head(contexts=True)
     rows = busy_and_idle(what)
     rows["cpu0.context_active"] = 1
-    rows["cpu0.context"][:600] = 1
+    rows["cpu0.context"][:600] = 2
     busy, _ = cells(recorded(tmp_path / "r", what, rows), "shares")
     assert (busy["user"], busy["other kernel"]) == ("30.0%", "40.0%")
     assert "user or kernel" not in busy
@@ -143,10 +144,10 @@ def test_a_killed_recording_is_shown_with_what_is_missing(tmp_path):
     recording = recorded(tmp_path / "r", head(), busy_and_idle(head()), end=False)
     (sampling,) = cells(recording, "sampling")
     assert sampling["lost"] == "20.00%"
-    assert "killed" in summary.tables(recording)[2].caption
+    assert "killed" in tables.tables(recording)[-1].caption
 
 
 def test_a_recording_without_rows_is_an_error(tmp_path):
     recording = recorded(tmp_path / "r", head(), busy_and_idle(head())[:0])
     with pytest.raises(PeekError, match="no rows"):
-        summary.tables(recording)
+        tables.tables(recording)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 RAM_BYTES = 8 << 20
 IMAGE_AT = 0x200000  # physical
@@ -26,6 +27,7 @@ DIRECT_MAP = {4: 0xFFFF_8880_0000_0000, 5: 0xFF11_0000_0000_0000}
 MODULES_VIRTUAL = 0xFFFFFFFFC0000000
 BUILD_ID = "0123456789abcdef0123456789abcdef01234567"
 RELEASE = "6.1.0-toy"
+CODE_SITES = (LINKED + SHIFT + 0x110, LINKED + SHIFT + 0x190)  # in schedule, schedule_timeout
 CANARY = 0x1122334455667788
 MASK = (1 << 64) - 1
 WORD = 0x80  # a token of several letters
@@ -120,6 +122,8 @@ class ToyKernel:
     form: str = "below-base"
     levels: int = 5
     cpus: int = 2
+    probes: int | None = None  # what is active of the module's, where it is there at all
+    probe_map: dict[str, Any] = field(default_factory=dict)  # what is wrong in the map of them
     release: str = RELEASE
     build_id: str = BUILD_ID
     symbols: dict[str, int] = field(default_factory=dict)  # run-time, as in /proc/kallsyms
@@ -133,6 +137,8 @@ class ToyKernel:
         self._image_data()
         self._percpu()
         self._module()
+        if self.probes is not None:
+            self._probes(self.probes)
         self._page_tables()
         self._kallsyms()
         self._note()
@@ -212,6 +218,31 @@ class ToyKernel:
         symbols += struct.pack("<IBBHQQ", 10, 0, 0, 1, MODULES_VIRTUAL + 0x80, 8)
         self.put(here + 0x200, struct.pack("<QIIQ", table, 3, 0, table + 0x80))
         self.put(here + 0x300, symbols.ljust(0x80, b"\0") + strings)
+
+    def _probes(self, active: int) -> None:
+        """The module with probes, in the same page: its map, its sites, and a record a CPU."""
+        module, here = MODULES_VIRTUAL + 0x900, MODULE_AT + 0x900
+        self.map_at, self.sites_at = MODULE_AT + 0xB00, MODULE_AT + 0xC00
+        head = self.symbols["modules"]
+        first = MODULES_VIRTUAL + 0x400
+        self.put(self.physical(head), struct.pack("<Q", module + 8))
+        self.put(here, struct.pack("<QQQ56sQ", 0, first + 8, head, b"trapless", module + 0x100))
+        self.put(here + 96, struct.pack("<QII", module + 0x200, 0x100, 0))
+        self.put(here + 0x100, struct.pack("<QIIQ", module + 0x140, 2, 0, module + 0x180))
+        symbol = struct.pack("<IBBHQQ", 1, 0, 0, 1, module + 0x200, 8)
+        self.put(here + 0x140, bytes(24) + symbol)
+        self.put(here + 0x180, b"\0tlk_probe_map\0")
+        percpu = self.symbols["this_cpu_off"] - 0x40
+        said = {"magic": b"TLPROBE1", "size": 72, "active": active, "sites": 2}
+        said |= {"record_bytes": 64, "records": percpu + 0x100, "site": module + 0x300}
+        said |= self.probe_map
+        self.put(self.map_at, struct.pack("<8s4I3Q4IQ", *said.values(), 0, 0, 0, 0, 0, 0))
+        for number, address in enumerate(CODE_SITES):
+            self.put(self.sites_at + 16 * number, struct.pack("<QII", address, 0, 5))
+        for cpu in range(self.cpus):
+            state = 1 if cpu else CODE_SITES[0]  # user mode, but for the first
+            at = PERCPU_AT + cpu * PERCPU_BYTES
+            self.put(at + 0x100, struct.pack("<QI", state, 1))
 
     def _page_tables(self) -> None:
         self._next = 0x100000

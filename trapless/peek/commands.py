@@ -115,8 +115,9 @@ def record(
     """Record what a running kernel does into FOLDER.
 
     For each CPU of the VM, in each sample: in which handler it is, which task it runs, and how
-    long its run queue is. FOLDER gets Parquet files, each whole as soon as it is there, so that a
-    killed recording loses 20 seconds at most.
+    long its run queue is; with the module's probes on in the VM also whether it is in user mode,
+    and who has switched interrupts off. FOLDER gets Parquet files, each whole as soon as it is
+    there, so that a killed recording loses 20 seconds at most.
 
     \b
     trapless peek record --seconds 10 /tmp/recording
@@ -140,20 +141,31 @@ def record(
 
 
 @peek.command()
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write a page with the tables and with figures over time.",
+)
 @click.argument("folder", type=click.Path(path_type=Path))
-def report(folder: Path) -> None:
+def report(folder: Path, html: Path | None) -> None:
     """Show a recording in tables.
 
-    Shares of each CPU's time: user mode and the kernel (as one, where the kernel's memory does
-    not tell them apart), top halves, bottom halves, idle; its run queue; the processes; and how
-    well it was sampled.
+    Shares of each CPU's time: user mode and the kernel (as one, where nothing told them apart),
+    top halves, bottom halves, idle; its run queue; who switched interrupts off, where probes
+    told; the processes; and how well it was sampled.
     """
     _need("pyarrow", "recordings are Parquet")
-    from trapless.peek import summary
+    from trapless.peek import figures, tables
     from trapless.peek.recording import Recording
     from trapless.reporting import text_report
 
-    text_report.show_tables(summary.tables(Recording.open(folder)))
+    recording = Recording.open(folder)
+    if html is None:
+        text_report.show_tables(tables.tables(recording))
+    else:
+        text_report.show_tables(figures.write(recording, html))
+        click.echo(f"figures: {html}")
 
 
 @peek.command()
@@ -181,7 +193,8 @@ def top(
     """Show live what a running kernel does.
 
     Once a second: where each CPU of the VM was, its run queue, who ran most, and how well it was
-    sampled. Ctrl-C ends it.
+    sampled; with the module's probes on in the VM also user mode, and who switched interrupts
+    off. Ctrl-C ends it.
     """
     _need("pyarrow", "samples are added up with it")
     from trapless.peek import machines

@@ -2,7 +2,8 @@
 """`trapless peek record`: what a running kernel does, sampled from outside into a recording.
 
 Owns the order of things: resolve the kernel once, make a plan of what a stock kernel shows
-(tier0.py), let the sampler follow it, store what comes. Ends on request, with the target, or when
+(tier0.py) and of what the module's probes add where they are (tier1.py), let the sampler follow it,
+store what comes. Ends on request, with the target, or when
 the target was restarted; what was recorded by then is whole.
 """
 
@@ -17,15 +18,18 @@ from types import FrameType
 from typing import Any
 
 from trapless.console import Progress
-from trapless.peek import sampler, tier0
+from trapless.peek import sampler, sites, tier0, tier1
 from trapless.peek.errors import PeekError
 from trapless.peek.memory import FileMemory
+from trapless.peek.names import Names
 from trapless.peek.plan import Plan
-from trapless.peek.recording import Recorder
+from trapless.peek.probes import ProbeMap
+from trapless.peek.recording import SEGMENT_AGE_S, Recorder
 from trapless.peek.rows import End, Ending
 from trapless.peek.sampler import Sampler
 from trapless.peek.target import Target
 from trapless.peek.vcpus import Emulator, emulator_of
+from trapless.peek.watch import Watch
 
 CHECK_S = 1.0
 """How often it is looked whether it is still the same kernel."""
@@ -49,12 +53,14 @@ def plan_for(
     duration_ns: int,
     cpu: int | None,
     emulator: Emulator | None,
+    probes: ProbeMap | None = None,
 ) -> Plan:
-    """What to sample of a stock kernel."""
+    """What to sample of a kernel."""
+    groups = tier0.groups(target)
     return Plan(
         interval_ns=interval_ns,
         duration_ns=duration_ns,
-        groups=tier0.groups(target),
+        groups=groups if probes is None else tier1.groups(target, probes, groups),
         bases=tier0.bases(target),
         cpu=cpu if cpu is not None else sampler.own_cpu(),
         spin_ns=min(interval_ns // SPIN_SHARE, SPIN_NS_MAX),
@@ -91,9 +97,11 @@ def record(
     progress.step(f"resolving the kernel in {ram}")
     with Target.open(ram, hole) as target:
         emulator = emulator_of(ram)
-        plan = plan_for(target, interval_ns, duration_ns, cpu, emulator)
+        watch = Watch(target, progress.note)
+        progress.note(tier1.what_is_known(watch.first))
+        plan = plan_for(target, interval_ns, duration_ns, cpu, emulator, watch.first)
         with Sampler(source_of(target), plan) as run, ended_by_signals(run.stop):
-            end = _store(target, run, folder, progress, duration_ns, emulator)
+            end = _store(target, run, folder, progress, duration_ns, emulator, watch)
     if end is None:
         raise PeekError(f"the sampler was killed; {folder} has what came until then")
     return end
@@ -106,6 +114,7 @@ def _store(
     progress: Progress,
     duration_ns: int,
     emulator: Emulator | None,
+    watch: Watch,
 ) -> End | None:
     batches = run.batches()
     first = next(batches, None)
@@ -116,22 +125,36 @@ def _store(
         "build_id": target.build_id,
         "banner": target.banner,
         "cpus": target.cpus_online,
-        "contexts": tier0.tracks_contexts(target),
+        "context_user": tier0.context_user(target),
+        "probes": int(watch.first.active) if watch.first is not None else None,
         "vcpus": emulator.threads if emulator is not None else (),
     }
     symbols = zip(target.symbols.addresses, target.symbols.names, strict=True)
     with Recorder(folder, run.head, about, symbols) as recorder:
         progress.step(f"recording {target.release} into {folder}")
         recorder.add(first)
-        checked = began = time.monotonic()
+        sites.keep(recorder, watch.sites())
+        names = Names(target)
+        names.see(first)
+        checked = kept = began = time.monotonic()
         for rows in batches:
             recorder.add(rows)
+            names.see(rows)
             now = time.monotonic()
             if now - checked >= CHECK_S:
                 checked = now
                 progress.advance(now - began, duration_ns / 1e9)
-                if not is_same(target, progress):
+                if is_same(target, progress):
+                    watch.look()
+                else:
                     run.stop()
+            if now - kept >= SEGMENT_AGE_S:
+                kept = now
+                names.keep(recorder)
+                sites.keep(recorder, watch.sites())
+        watch.look_last()
+        names.keep(recorder)
+        sites.keep(recorder, watch.sites())
         recorder.close(run.end)
     progress.done()
     return run.end

@@ -93,7 +93,11 @@ def table_of(rows: Rows, drop: frozenset[str] = DERIVED) -> pa.Table:
 
 def _parquet(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    growing = [name for name in table.column_names if name.startswith("run_ns.")]
+    growing = [
+        name
+        for name in table.column_names
+        if name.startswith("run_ns.") or name.endswith(".nr_switches")
+    ]
     pq.write_table(
         table,
         sink,
@@ -169,6 +173,10 @@ class Recorder:
             raise PeekError(
                 f"{self.folder / name}: {error.strerror}; what was recorded before is whole"
             ) from error
+
+    def keep(self, name: str, table: pa.Table) -> None:
+        """Store a table beside the rows; it replaces an older one of that name, whole."""
+        self._save(name, _parquet(table))
 
     def add(self, rows: Rows) -> None:
         """Take rows; now and then a segment of them is written."""
@@ -246,6 +254,21 @@ class Recording:
         slots: npt.NDArray[np.int64] = table["slot"].to_numpy().astype(np.int64)
         lags: npt.NDArray[np.int64] = table["lag_ns"].to_numpy().astype(np.int64)
         return slots * int(self.meta["interval_ns"]) + lags
+
+    def kept(self, name: str) -> pa.Table | None:
+        """A table that was stored beside the rows; None where there is none that could be read."""
+        try:
+            return pq.read_table(self.folder / name)
+        except (OSError, pa.ArrowException):
+            return None
+
+    def slots(self) -> int:
+        """How many slots there are up to the last one with a row."""
+        for path in reversed(self.segments):
+            last = pq.read_table(path, columns=["slot"])["slot"]
+            if len(last):
+                return int(last[-1].as_py()) + 1
+        return 0
 
     def symbols(self) -> list[tuple[int, str]]:
         """The target's symbols, where they were recorded."""

@@ -2,8 +2,9 @@
 """`trapless peek top`: what a running kernel does, live, from outside.
 
 The sampler follows the same plan as for a recording; each second its rows are added up and shown.
-On a terminal the tables stand still and change; into a pipe each second is printed. It owns no
-sampling (record.py) and no sums (summary.py).
+When probes come into the target or leave it, the plan is made anew and sampling begins again. On a
+terminal the tables stand still and change; into a pipe each second is printed. It owns no sampling
+(record.py), no sums (summary.py) and no tables (tables.py).
 """
 
 from __future__ import annotations
@@ -19,17 +20,21 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from trapless.console import Progress
+from trapless.console import Progress, Silent
+from trapless.peek import tables, tier0, tier1
+from trapless.peek.names import Names
 from trapless.peek.record import ENDINGS, ended_by_signals, is_same, plan_for, source_of
 from trapless.peek.recording import table_of
 from trapless.peek.rows import Flag, Rows
 from trapless.peek.sampler import Sampler
-from trapless.peek.summary import Summary, processes, shares
+from trapless.peek.summary import Summary
 from trapless.peek.target import Target
 from trapless.peek.vcpus import emulator_of
+from trapless.peek.watch import Watch
 from trapless.reporting.text_report import FILE_COLUMNS, grid_of
 
 REFRESH_S = 1.0
+ROUTINES_SHOWN = 6
 
 
 @dataclass
@@ -42,6 +47,41 @@ class Window:
     @property
     def age_s(self) -> float:
         return time.monotonic() - self.began
+
+
+class View:
+    """Where seconds are shown, and how many of them still."""
+
+    def __init__(self, stream: TextIO, updates: int | None) -> None:
+        self.left = updates
+        self._terminal = stream.isatty()
+        width = None if self._terminal else FILE_COLUMNS
+        self._console = Console(file=stream, width=width, highlight=False)
+        self._live: Live | None = None
+
+    def __enter__(self) -> View:
+        if self._terminal:
+            self._live = Live(console=self._console, auto_refresh=False, screen=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    @property
+    def width(self) -> int:
+        return self._console.width
+
+    def show(self, second: Group) -> bool:
+        """Show a second; whether another one is wanted."""
+        if self._live is not None:
+            self._live.update(second, refresh=True)
+        else:
+            self._console.print(second)
+        if self.left is not None:
+            self.left -= 1
+        return self.left != 0
 
 
 def top(
@@ -57,30 +97,32 @@ def top(
     """Show `updates` times, or until Ctrl-C or the target's end."""
     progress.step(f"resolving the kernel in {ram}")
     with Target.open(ram, hole) as target:
-        plan = plan_for(target, interval_ns, 0, cpu, emulator_of(ram))
-        progress.done()
-        with Sampler(source_of(target), plan) as run, ended_by_signals(run.stop):
-            _show(target, run, updates, progress, stream if stream is not None else sys.stdout)
+        emulator = emulator_of(ram)
+        names = Names(target)
+        with View(stream if stream is not None else sys.stdout, updates) as view:
+            more = True
+            while more:
+                watch = Watch(target, Silent().note)
+                plan = plan_for(target, interval_ns, 0, cpu, emulator, watch.first)
+                progress.done()
+                with Sampler(source_of(target), plan) as run, ended_by_signals(run.stop):
+                    more = _show(target, run, view, watch, names, progress)
+    if run.end is not None:
+        progress.note(ENDINGS[run.end.ending])
 
 
 def _show(
-    target: Target, run: Sampler, updates: int | None, progress: Progress, stream: TextIO
-) -> None:
-    terminal = stream.isatty()
-    console = Console(file=stream, width=None if terminal else FILE_COLUMNS, highlight=False)
-    shown = 0
-    with Live(console=console, auto_refresh=False, screen=terminal) as live:
-        for window in _windows(run):
-            view = _view(target, run, window, console.width)
-            if terminal:
-                live.update(view, refresh=True)
-            else:
-                console.print(view)
-            shown += 1
-            if shown == updates or not is_same(target, progress):
-                break
-    if run.end is not None:
-        progress.note(ENDINGS[run.end.ending])
+    target: Target, run: Sampler, view: View, watch: Watch, names: Names, progress: Progress
+) -> bool:
+    """Show seconds until that is enough; whether a new plan could show more of them."""
+    for window in _windows(run):
+        wanted = view.show(_second(target, run, window, watch, names, view.width))
+        if not wanted or not is_same(target, progress):
+            return False
+        watch.look()
+        if watch.gone or watch.came:
+            return True
+    return False
 
 
 def _windows(run: Sampler) -> Iterator[Window]:
@@ -92,18 +134,36 @@ def _windows(run: Sampler) -> Iterator[Window]:
             window = Window()
 
 
-def _view(target: Target, run: Sampler, window: Window, width: int) -> Group:
-    summary = Summary(run.head.groups, len(run.head.threads))
+def _second(
+    target: Target, run: Sampler, window: Window, watch: Watch, names: Names, width: int
+) -> Group:
+    summary = Summary(
+        run.head.groups,
+        len(run.head.threads),
+        names=names.known,
+        context_user=tier0.context_user(target),
+    )
     for rows in window.rows:
+        names.see(rows)
         summary.add(table_of(rows))
-    tables = (grid_of(table, width) for table in (shares(summary), processes(summary)))
-    return Group(Text(_headline(target, run, window, summary), style="bold"), *tables)
+    interval_ns = run.head.interval_ns
+    found = [tables.shares(summary, interval_ns)]
+    if summary.judged:
+        found.append(tables.interrupts(summary, interval_ns, ROUTINES_SHOWN))
+    found.append(tables.processes(summary))
+    head = Text(_headline(target, run, window, summary), style="bold")
+    known = Text(tier1.what_is_known(watch.now), style="dim")
+    return Group(head, known, *(grid_of(table, width) for table in found))
 
 
 def _headline(target: Target, run: Sampler, window: Window, summary: Summary) -> str:
-    return (
+    text = (
         f"{target.release}  {summary.rows / max(window.age_s, 1e-9):,.0f} samples/s of "
         f"{1e9 / run.head.interval_ns:,.0f}, lag {summary.lag_text(0.5)}, 99% "
         f"{summary.lag_text(0.99)}, lost {summary.lost():.1%}, "
         f"torn {summary.flagged(Flag.TORN):.1%}, frozen {summary.flagged(Flag.FROZEN):.1%}"
     )
+    if summary.counts is not None:
+        processes, threads = summary.counts
+        text += f"; {processes} processes, {threads} threads"
+    return text

@@ -13,7 +13,7 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trapless import __version__
 from trapless.console import Progress, TraplessError
@@ -22,6 +22,9 @@ from trapless.reporting import claims, plot, results, tables, text_report
 from trapless.reporting.document import Report, Section
 from trapless.reporting.figures import Figure, Map, Table
 from trapless.reporting.results import Result
+
+if TYPE_CHECKING:
+    import jinja2
 
 HTML_NAME = "report.html"
 TEXT_NAME = "report.txt"
@@ -39,9 +42,9 @@ def write(directory: Path, progress: Progress) -> Report:
         for figure in section.figures:
             if isinstance(figure, Map):  # too large to be read well on the page alone
                 path = directory / section.name / f"{figure.id}.svg"
-                _replace(path, plot.standalone(figure))
-    _replace(directory / HTML_NAME, html(report))
-    _replace(directory / TEXT_NAME, text_report.text(report))
+                replace_file(path, plot.standalone(figure))
+    replace_file(directory / HTML_NAME, html(report))
+    replace_file(directory / TEXT_NAME, text_report.text(report))
     progress.done()
     return report
 
@@ -148,16 +151,20 @@ def flat(data: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     return rows
 
 
-def html(report: Report) -> str:
-    """The page: one file, nothing fetched."""
+def environment() -> jinja2.Environment:
+    """Where pages are made of templates."""
     import jinja2
 
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
-    environment = jinja2.Environment(
+    return jinja2.Environment(
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )  # fmt: skip
-    page = environment.get_template("report.html.j2")
+
+
+def html(report: Report) -> str:
+    """The page: one file, nothing fetched."""
+    page = environment().get_template("report.html.j2")
     return page.render(
         report=report,
         version=__version__,
@@ -173,7 +180,8 @@ def html(report: Report) -> str:
     )
 
 
-def _replace(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
+    """Write a file that is there whole, or as it was before."""
     fresh = path.with_name(f".{path.name}.new")
     try:
         fresh.write_text(text, encoding="utf-8")

@@ -23,6 +23,7 @@ from trapless.reporting.results import FILE_NAME, Claim, Metric
 
 FILE_COLUMNS = 100
 GAP = 2  # between two columns of a table
+EDGE = 2  # before the first column and behind the last
 VERDICTS = {True: ("holds", "green"), False: ("does not hold", "red"), None: ("open", "yellow")}
 
 
@@ -161,25 +162,37 @@ def _cell(pivot: tables.Pivot, row: Mapping[int, Metric], count: int) -> Text:
     return Text(tables.number(row[count].value), style="bold" if best else "")
 
 
-def _word_widths(table: Table, width: int) -> list[int]:
-    """The longest word of each column, where all fit beside each other; else no bound."""
-    cells = zip(table.columns, *table.rows, strict=True)
+def _widths(table: Table, width: int) -> list[int] | list[None]:
+    """How wide each column is, so that no word is broken where that can be avoided.
+
+    Each has the width of its longest word at least; what room is left goes to the first that want
+    more. Where not even the words fit beside each other, it is left to the terminal.
+    """
+    cells = list(zip(table.columns, *table.rows, strict=True))
     widths = [max(len(word) for text in cell for word in text.split() or [""]) for cell in cells]
-    return widths if sum(widths) + GAP * len(widths) <= width else [0] * len(widths)
+    room = width - EDGE - GAP * len(widths) - sum(widths)
+    if room < 0:
+        return [None] * len(widths)
+    for number, cell in enumerate(cells):
+        more = min(room, max(map(len, cell)) - widths[number])
+        widths[number] += more
+        room -= more
+    return widths
 
 
 def grid_of(table: Table, width: int) -> Grid:
     """A table as a terminal of so many columns shows it."""
-    words = _word_widths(table, width)
+    widths = _widths(table, width)
     grid = _grid(f"{table.title} ({table.kind})" if table.kind else table.title)
+    grid.show_header = any(table.columns)
     if table.caption:
         grid.caption, grid.caption_justify = Text(table.caption), "left"
     for number, column in enumerate(table.columns):
         grid.add_column(
             column,
-            justify="left" if number == 0 else "right",
+            justify="right" if number and grid.show_header else "left",
             overflow="fold",
-            min_width=words[number],
+            width=widths[number],
         )
     for row in table.rows:
         grid.add_row(*row)
