@@ -1,88 +1,156 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`trapless peek top`, `record` and `report` on a guest that is busy, then idle, then gone.
+"""`trapless peek top`, `record` and `report` on a guest that is busy in known ways, then gone.
 
-The guest does one thing after the other and says so; the observer gets nothing but its memory.
+The guest does one thing after the other, turns the module's probes on and off, and says so; the
+observer gets nothing but its memory. One recording has all of it: when the guest said what is on
+this machine's clock, as its rows are.
 """
 
 from __future__ import annotations
 
-import queue
 import re
 import subprocess
 import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from tests.lab.command import COMMAND, LIMIT_S
-from trapless.peek.recording import Recording
+from tests.lab.command import COMMAND, LIMIT_S, wait_until
+from trapless.peek.recording import FIRST, Recording
+from trapless.peek.summary import Summary
+from trapless.peek.tier0 import Part
+from trapless.peek.tier1 import Entry
 from trapless.vm import lab
 
 pytestmark = pytest.mark.timeout(2 * LIMIT_S)
 
 GUEST = """
-echo busy; timeout 40 sh -c 'while :; do :; done'
-echo idle; sleep 40
+probes=/sys/module/trapless/parameters/probes
+echo busy; timeout 20 sh -c 'while :; do :; done'
+echo 7 >$probes
+echo user; timeout 5 sh -c 'while :; do :; done'
+echo kernel; timeout 5 dd if=/dev/zero of=/dev/null bs=16M
+echo 0 >$probes; rmmod trapless
+echo idle; sleep 5
+echo end
 """
-SECONDS = "4"
+PHASES = ("busy", "user", "kernel", "idle", "end")
+EDGE_NS = 500_000_000
+"""Of each phase, that does not count: starting programs, and the way of what the guest says."""
 SHARE_MIN = 0.8
 """Of a CPU that does one thing only: the guest's own ticks and kernel threads have the rest."""
 
 
-def run(*arguments: str | Path) -> str:
+def peek(*arguments: str | Path) -> str:
     done = subprocess.run(
         [COMMAND, "peek", *map(str, arguments)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout + done.stderr
+
+
+@dataclass
+class Live:
+    """A guest as it ran, and what was seen of it."""
+
+    marks: dict[str, int] = field(default_factory=dict)  # when each phase began
+    top: str = ""
+    said: str = ""  # by `record`
+    recording: Recording | None = None
+
+    def hear(self, piece: bytes) -> None:
+        for line in piece.decode(errors="replace").split():
+            if line in PHASES:
+                self.marks[line] = time.monotonic_ns()
+
+    def phase(self, name: str) -> Summary:
+        """What the rows of a phase add up to."""
+        assert self.recording is not None
+        start = self.marks[name] + EDGE_NS
+        end = self.marks[PHASES[PHASES.index(name) + 1]] - EDGE_NS
+        summary = Summary(
+            [str(group) for group in self.recording.meta["groups"]],
+            len(self.recording.meta["threads"]),
+        )
+        for table in self.recording.tables():
+            first = int(table.schema.metadata[FIRST.encode()])
+            times = first + self.recording.times_ns(table)
+            summary.add(table.filter((times >= start) & (times < end)))
+        return summary
+
+
+@pytest.fixture(scope="module")
+def lives() -> dict[str, Live]:
+    return {}
 
 
 @pytest.fixture
-def guest(tmp_path, kernel):
-    """(RAM file, what the guest says line by line); it ends by itself."""
-    ram, lines = tmp_path / "ram", queue.Queue()
-
-    def hear(piece: bytes) -> None:
-        for line in piece.decode().split():
-            lines.put(line)
-
-    config = lab.LabConfig(kernel=kernel, cpus=1, memory="256M", module=False, shared_memory=ram)
-    thread = threading.Thread(
-        target=lab.run, args=(config, ["sh", "-c", GUEST]), kwargs={"sink": hear}
-    )
-    thread.start()
-    yield ram, lines
-    thread.join()
-
-
-def shares(text: str) -> dict[str, float]:
-    """The table of shares of CPU 0."""
-    heads = ("user or kernel", "top half", "bottom half", "idle")
-    (row,) = re.findall(r"^ 0 +(.*%.*)$", text, re.M)
-    values = [float(value) / 100 for value in re.findall(r"([\d.]+)%", row)]
-    shown = [head for head in heads if re.search(rf"^ CPU .*\b{head}\b", text, re.M)]
-    return dict(zip(shown, values, strict=True))
+def live(kernel, lives, tmp_path_factory) -> Iterator[Live]:
+    """The guest of one kernel; the first test of it waits until all is over."""
+    if kernel not in lives:
+        lives[kernel] = live = Live()
+        folder = tmp_path_factory.mktemp("live")
+        ram = folder / "ram"
+        config = lab.LabConfig(kernel=kernel, cpus=1, memory="256M", shared_memory=ram)
+        guest = threading.Thread(
+            target=lab.run, args=(config, ["sh", "-c", GUEST]), kwargs={"sink": live.hear}
+        )
+        guest.start()
+        assert wait_until(lambda: "busy" in live.marks)
+        argv = [COMMAND, "peek", "record", "--ram", ram, folder / "all"]
+        with subprocess.Popen(argv, stdout=-1, stderr=subprocess.STDOUT, text=True) as recorder:
+            live.top = peek("top", "--ram", ram, "--updates", "2")
+            guest.join()
+            live.said = recorder.communicate(timeout=LIMIT_S)[0]
+        assert recorder.returncode == 0, live.said
+        live.recording = Recording.open(folder / "all")
+    yield lives[kernel]
 
 
-def test_shares_of_a_busy_and_of_an_idle_kernel(kernel, guest, tmp_path):
-    ram, lines = guest
-    assert lines.get(timeout=LIMIT_S) == "busy"
-    said = run("record", "--ram", ram, "--seconds", SECONDS, tmp_path / "busy")
-    assert "the time is over" in said
-    live = run("top", "--ram", ram, "--updates", "2")
-    assert live.count("Where each CPU was") == 2
-    assert shares(live.split("Processes")[0])["user or kernel"] >= SHARE_MIN
-    assert lines.get(timeout=LIMIT_S) == "idle"
-    run("record", "--ram", ram, "--seconds", SECONDS, tmp_path / "idle")
-    rest = run("record", "--ram", ram, tmp_path / "rest")
-    assert "the VM has ended" in rest
+def test_a_recording_ends_with_the_vm_and_is_whole(live):
+    found = live.recording
+    assert "the VM has ended" in live.said
+    assert found.problems == () and found.end is not None
+    assert found.end["rows"] == sum(table.num_rows for table in found.tables())
+    assert "_text" in {name for _, name in found.symbols()}
 
-    busy, idle = run("report", tmp_path / "busy"), run("report", tmp_path / "idle")
-    assert shares(busy)["user or kernel"] >= SHARE_MIN
-    assert re.search(r"^ \d+ +sh +[89]\d\.\d%", busy, re.M), busy
-    assert shares(idle)["idle"] >= SHARE_MIN
-    recording = Recording.open(tmp_path / "rest")
-    assert recording.problems == () and recording.end is not None
-    assert recording.end["rows"] == sum(table.num_rows for table in recording.tables())
-    assert "_text" in {name for _, name in recording.symbols()}
-    assert "Where each CPU was" in run("report", tmp_path / "rest")
+
+def test_without_probes_user_mode_and_kernel_are_one_share(live):
+    assert "tier 0" in live.said and "tier 0" in live.top
+    assert live.phase("busy").share(Part.PROCESS) >= SHARE_MIN
+    assert live.top.count("Where each CPU was") == 2
+    heads, row = re.search(r"^ CPU (.*)$.*?^ 0 (.*)$", live.top, re.M | re.S).groups()
+    assert "user" in heads and float(re.findall(r"[\d.]+(?=%)", row)[0]) >= 0
+
+
+def test_with_probes_user_mode_is_told(live):
+    found = live.phase("user")
+    assert found.share(Part.USER) >= SHARE_MIN
+    assert found.share(Part.PROCESS) == 0
+    assert found.processes.most_common(1)[0][0][1] == "sh"
+
+
+def test_with_probes_the_kernel_is_told_and_what_it_was_entered_for(live):
+    found = live.phase("kernel")
+    assert found.share(Part.KERNEL) >= SHARE_MIN
+    (cpu,) = found.cpus.values()
+    assert cpu.entries[Entry.SYSTEM_CALL] >= SHARE_MIN * cpu.entries.sum()
+
+
+def test_probes_that_go_leave_what_a_stock_kernel_shows(live):
+    found = live.phase("idle")
+    assert found.share(Part.IDLE) >= SHARE_MIN
+    assert found.judged == 0
+    for text in ("user and kernel, interrupts, counts", "unloaded"):
+        assert text in live.said
+
+
+def test_a_report_has_all_of_it(live, tmp_path):
+    page = tmp_path / "page.html"
+    text = peek("report", "--html", page, live.recording.folder)
+    assert "tier 1 in part" in text and re.search(r"^ \(top halves\) ", text, re.M)
+    assert re.search(r"^ \d+ +sh +\d\d\.\d%", text, re.M), text
+    assert page.read_text().count("<svg") == 5

@@ -136,6 +136,60 @@ def test_an_hour_at_10_khz_is_less_than_200_megabytes(tmp_path):
     assert size / count * PER_HOUR < 200e6
 
 
+def busy_with_probes(random: np.random.Generator, count: int) -> tuple[Head, Rows]:
+    """Two CPUs that have another task in one sample of twenty, run other code in one of five."""
+    fields = (
+        *("preempt_count:4", "current:8", "pid:4", "comm:16", "task_flags:4", "nr_running:4"),
+        *("nr_switches:8", "state:8", "entry:4"),
+    )
+    groups = tuple(
+        Group(f"cpu{cpu}", Rule.STABLE, tuple(Field(*split(field), 0) for field in fields))
+        for cpu in range(2)
+    )
+    plan = Plan(INTERVAL_NS, groups, threads=(100, 101))
+    head_ = parse_head(f"{plan.text()}# monotonic-ns 1\n# realtime-ns 7\n", 56 + 16 + 2 * 60)
+    rows = np.zeros(count, head_.dtype)
+    rows["slot"] = np.arange(count)
+    rows["lag_ns"] = random.lognormal(7.5, 0.6, count)
+    rows["cost_ns"] = 400 + random.lognormal(4, 1, count)
+    states = np.append(
+        random.integers(1 << 24, size=200).astype("u8") + np.uint64(2**64 - 2**31), 1
+    )
+    for cpu in range(2):
+        ran = random.integers(0, 4_000_000, count) * (np.arange(count) % RUN_TIME_ROWS == 0)
+        rows[f"run_ns.{100 + cpu}"] = np.cumsum(ran)
+        at = np.cumsum(random.random(count) < 0.05)  # the number of the task that is another
+        steps = int(at[-1]) + 1
+        pid = random.integers(0, 60, steps)[at]
+        rows[f"cpu{cpu}.pid"], rows[f"cpu{cpu}.current"] = pid, 0x1D40 * pid
+        rows[f"cpu{cpu}.comm"] = np.array([b"task%d" % n for n in range(60)], "S16").view("V16")[
+            pid
+        ]
+        rows[f"cpu{cpu}.nr_switches"] = np.cumsum(random.integers(1, 30, steps))[at]
+        rows[f"cpu{cpu}.nr_running"] = random.integers(0, 50, steps)[at]
+        at = np.cumsum(random.random(count) < 0.2)
+        steps = int(at[-1]) + 1
+        rows[f"cpu{cpu}.state"] = states[random.geometric(0.1, steps)[at] % len(states)]
+        rows[f"cpu{cpu}.entry"] = random.integers(1, 3, steps)[at]
+        rows[f"cpu{cpu}.preempt_count"] = random.choice([0, 1, 0x100, 0x10000], steps)[at]
+    return head_, rows
+
+
+def split(field: str) -> tuple[str, int]:
+    name, _, size = field.partition(":")
+    return name, int(size)
+
+
+def test_an_hour_of_two_cpus_with_probes_is_less_than_200_megabytes(tmp_path):
+    count = recording.SEGMENT_ROWS_MAX
+    head_, rows = busy_with_probes(np.random.default_rng(5), count)
+    with Recorder(tmp_path / "r", head_, {}) as recorder:
+        recorder.add(rows)
+        recorder.close(None)
+    size = sum(path.stat().st_size for path in (tmp_path / "r").glob("rows-*"))
+    assert size / count * PER_HOUR < 200e6
+
+
 KILLED = """
 import sys
 sys.path[:0] = [{root!r}, {tests!r}]

@@ -123,9 +123,10 @@ def fields(target: Target, cpu: int) -> Iterator[Field]:
             yield Field(name, place.size, physical(Where("runqueues", place.offset)))
     if context_user(target) is not None:
         state = Where("context_tracking", target.offset("context_tracking", "state"))
-        active = Where("context_tracking", target.offset("context_tracking", "active"))
-        yield Field("context", 4, physical(state))
-        yield Field("context_active", 1, physical(active))
+        active = physical(Where("context_tracking", target.offset("context_tracking", "active")))
+        if any(target.memory.read(active, 1)):  # boot parameters decide, for good
+            yield Field("context", 4, physical(state))
+            yield Field("context_active", 1, active)
 
 
 def tells_kernel_threads(target: Target) -> bool:
@@ -137,8 +138,8 @@ def tells_kernel_threads(target: Target) -> bool:
 
 
 def context_user(target: Target) -> int | None:
-    """The state of user mode, where this kernel could say if it is in it: whether it does, a field
-    of each CPU says. None elsewhere."""
+    """The state of user mode, where this kernel could say if it is in it; None elsewhere. Whether
+    a CPU does say it is a field of its own."""
     if not (
         target.has_symbol("context_tracking")
         and target.has_member("context_tracking", "state")
