@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What one run of the model simulates: variants of processors, side by side.
+
+Owns the names of structures in a run's rows, sharing (what two variants have in common is simulated
+once) and the text that the plugin reads (model/config.c, which checks every geometry again).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trapless.console import TraplessError
+from trapless.model import processors
+from trapless.model.processors import Structure
+
+STRUCTURES_MAX = 56
+"""Of one run; TLM_STRUCTURES_MAX of model/structure.h."""
+
+WAYS_MAX, TREE_WAYS_MAX = 4096, 64
+PAGE_BYTES = 4096
+
+# x86-64 Linux with four levels and without KASLR: what the kernel maps with 2 MB pages.
+LARGE_PAGES = (
+    ("ffff888000000000", "ffffc87fffffffff"),  # all memory ("direct map")
+    ("ffffea0000000000", "ffffeaffffffffff"),  # struct page
+    ("ffffffff80000000", "ffffffff9fffffff"),  # the kernel's image
+)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A processor, and in what it is tried otherwise.
+
+    `policy`: role to replacement; `prefetch`: role to "stream"; `colour`: seed of page colours (0:
+    pages lie where the guest has them), of caches that a page does not fill evenly; `seed`: of
+    random replacement.
+    """
+
+    processor: str
+    policy: Mapping[str, str] = field(default_factory=dict)
+    prefetch: Mapping[str, str] = field(default_factory=dict)
+    colour: int = 0
+    seed: int = 0
+
+    @property
+    def id(self) -> str:
+        """The processor's, and each difference behind a plus.
+
+        >>> Variant("pentium-4-1.8", policy={"dtlb": "random"}, colour=3).id
+        'pentium-4-1.8+dtlb=random+colour3'
+        """
+        words = [self.processor]
+        words += [f"{role}={policy}" for role, policy in sorted(self.policy.items())]
+        words += [f"{role}={kind}" for role, kind in sorted(self.prefetch.items())]
+        words += [f"colour{self.colour}"] if self.colour else []
+        words += [f"seed{self.seed}"] if self.seed else []
+        return "+".join(words)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run: the plugin's text, and under which name each variant's structures are in the rows."""
+
+    variants: tuple[Variant, ...]
+    names: Mapping[tuple[str, str], str]
+    lines: tuple[str, ...]
+
+    @classmethod
+    def of(cls, variants: Sequence[Variant]) -> Plan:
+        """Lay out `variants`; a TraplessError says which geometry or choice cannot be."""
+        names: dict[tuple[str, str], str] = {}
+        known: dict[str, str] = {}  # parameters to name
+        lines: list[str] = []
+        for variant in variants:
+            processor = processors.load(variant.processor)
+            _check_roles(variant, processor.structures)
+            for position, structure in enumerate(processor.structures.values()):
+                check(structure)
+                parameters = _parameters(variant, structure, position, names)
+                name = f"{structure.role}@{variant.id}"
+                if parameters not in known:
+                    known[parameters] = name
+                    lines.append(f"{structure.kind} {name} {parameters}")
+                names[variant.id, structure.role] = known[parameters]
+        if len(lines) > STRUCTURES_MAX:
+            raise TraplessError(
+                f"{len(variants)} variants are {len(lines)} different caches and TLBs, more than "
+                f"the {STRUCTURES_MAX} of one run: use several runs",
+                status=2,
+            )
+        return cls(tuple(variants), names, tuple(lines))
+
+    def text(self, memory_bytes: int) -> str:
+        """The plugin's configuration for a guest with that much memory."""
+        ranges = [f"pages {first} {last} {1 << 21}" for first, last in LARGE_PAGES]
+        return "\n".join([f"memory {memory_bytes}", *ranges, *self.lines, ""])
+
+    def write(self, path: Path, memory_bytes: int = 1 << 30) -> None:
+        """Write the configuration. The guest needs as much memory as is said here."""
+        path.write_text(self.text(memory_bytes), encoding="utf-8")
+
+
+def check(structure: Structure) -> None:
+    """Raise a TraplessError for a geometry that cannot be."""
+    unit = structure.line_bytes if structure.kind == "cache" else 1
+    what = f"{structure.role}: {structure.size} {'bytes' if structure.line_bytes else 'entries'}"
+    if structure.kind == "cache" and (not _power_of_two(unit) or not 16 <= unit <= PAGE_BYTES):
+        raise TraplessError(
+            f"{structure.role}: lines of {unit} bytes: must be a power of two from 16 to 4096"
+        )
+    if not 0 < structure.ways <= WAYS_MAX:
+        raise TraplessError(f"{structure.role}: {structure.ways} ways: must be 1 to {WAYS_MAX}")
+    way = structure.ways * unit
+    if structure.size % way or not _power_of_two(structure.size // way):
+        raise TraplessError(
+            f"{what} are not {structure.ways} ways{' of lines' if unit > 1 else ''} times a power "
+            "of two"
+        )
+    tree = structure.policy == "plru"
+    if tree and (not _power_of_two(structure.ways) or structure.ways > TREE_WAYS_MAX):
+        raise TraplessError(
+            f"{structure.role}: plru needs a power of two of ways, at most {TREE_WAYS_MAX}"
+        )
+
+
+def _power_of_two(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0
+
+
+def _check_roles(variant: Variant, structures: Mapping[str, Structure]) -> None:
+    for role, policy in variant.policy.items():
+        if role not in structures or policy not in processors.POLICIES:
+            raise TraplessError(f"{variant.id}: no policy '{policy}' of a '{role}'", status=2)
+    for role, kind in variant.prefetch.items():
+        if role not in structures or not structures[role].streams or kind != "stream":
+            raise TraplessError(f"{variant.id}: no prefetcher '{kind}' of a '{role}'", status=2)
+    if variant.colour < 0 or variant.seed < 0:
+        raise TraplessError(f"{variant.id}: a seed is not negative", status=2)
+
+
+def _parameters(
+    variant: Variant, structure: Structure, position: int, names: Mapping[tuple[str, str], str]
+) -> str:
+    """All that makes a structure what it is, in the plugin's words."""
+    policy = variant.policy.get(structure.role, structure.policy)
+    cached = structure.kind == "cache"
+    words = [f"{'size' if cached else 'entries'}={structure.size}", f"ways={structure.ways}"]
+    if cached:
+        words += [f"line={structure.line_bytes}"]
+        words += ["write=through"] if structure.through else []
+        if structure.role in variant.prefetch:
+            words += [f"streams={structure.streams}", f"ahead={structure.ahead}"]
+        if variant.colour and structure.way_bytes > PAGE_BYTES:
+            words += [f"colour={variant.colour}"]
+    else:
+        words += [f"pages={','.join(map(str, structure.pages_bytes))}", f"flush={structure.flush}"]
+    words += [f"policy={policy}"]
+    if policy == "random":
+        words += [f"seed={(variant.seed << 8) + position}"]
+    sources = [names.get((variant.id, feed), feed) for feed in structure.feeds]
+    return " ".join([*words, f"from={','.join(sources)}"])
