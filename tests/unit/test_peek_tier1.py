@@ -120,9 +120,10 @@ def test_what_cannot_be_known_is_said_with_the_remedy(tmp_path):
     arguments = {"interval_ns": MS, "duration_ns": 5 * MS, "cpu": None, "progress": notes}
     record.record(ram, None, tmp_path / "r", **arguments)
     assert "tier 0" in notes.said[0] and "load trapless there with probes=3" in notes.said[0]
+    assert "may stand still" in notes.said[1]  # nobody runs a toy
     ram = ToyKernel(probes=0).save(tmp_path)
     record.record(ram, None, tmp_path / "s", **arguments)
-    assert "echo 3 >/sys/module/trapless/parameters/probes" in notes.said[1]
+    assert "echo 3 >/sys/module/trapless/parameters/probes" in notes.said[2]
 
 
 def poke(ram: Path, at: int, data: bytes) -> None:
@@ -140,9 +141,9 @@ def test_probes_may_come_and_go_during_a_recording(tmp_path, monkeypatch):
         while not (folder / "meta.json").exists():
             time.sleep(0.01)
         for said, at, data in (
-            (1, kernel.map_at + 12, struct.pack("<I", 7)),
-            (2, kernel.map_at + 12, bytes(4)),
-            (3, kernel.map_at, bytes(8)),  # the module is gone, and its memory another's
+            (2, kernel.map_at + 12, struct.pack("<I", 7)),
+            (3, kernel.map_at + 12, bytes(4)),
+            (4, kernel.map_at, bytes(8)),  # the module is gone, and its memory another's
         ):
             time.sleep(0.25)
             poke(ram, at, data)
@@ -156,9 +157,9 @@ def test_probes_may_come_and_go_during_a_recording(tmp_path, monkeypatch):
         ram, None, folder, interval_ns=MS, duration_ns=2000 * MS, cpu=None, progress=notes
     )
     thread.join()
-    assert "user and kernel, interrupts, counts" in notes.said[1]
-    assert "turned to: off" in notes.said[2]
-    assert "unloaded" in notes.said[3]
+    assert "user and kernel, interrupts, counts" in notes.said[2]
+    assert "turned to: off" in notes.said[3]
+    assert "unloaded" in notes.said[4]
     found = Recording.open(folder)
     summary = summarise(found)
     assert found.problems == () and summary.rows > 1500  # slots that were lost, at most

@@ -47,6 +47,9 @@ ENDINGS = {
 }
 
 
+NOBODY = "no running machine has this memory mapped: what is sampled may stand still"
+
+
 def plan_for(
     target: Target,
     interval_ns: int,
@@ -99,6 +102,8 @@ def record(
         emulator = emulator_of(ram)
         watch = Watch(target, progress.note)
         progress.note(tier1.what_is_known(watch.first))
+        if emulator is None:
+            progress.note(NOBODY)
         plan = plan_for(target, interval_ns, duration_ns, cpu, emulator, watch.first)
         with Sampler(source_of(target), plan) as run, ended_by_signals(run.stop):
             end = _store(target, run, folder, progress, duration_ns, emulator, watch)

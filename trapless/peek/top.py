@@ -23,7 +23,7 @@ from rich.text import Text
 from trapless.console import Progress, Silent
 from trapless.peek import tables, tier0, tier1
 from trapless.peek.names import Names
-from trapless.peek.record import ENDINGS, ended_by_signals, is_same, plan_for, source_of
+from trapless.peek.record import ENDINGS, NOBODY, ended_by_signals, is_same, plan_for, source_of
 from trapless.peek.recording import table_of
 from trapless.peek.rows import Flag, Rows
 from trapless.peek.sampler import Sampler
@@ -31,7 +31,7 @@ from trapless.peek.summary import Summary
 from trapless.peek.target import Target
 from trapless.peek.vcpus import emulator_of
 from trapless.peek.watch import Watch
-from trapless.reporting.text_report import FILE_COLUMNS, grid_of
+from trapless.reporting.text_report import FILE_COLUMNS, block_of
 
 REFRESH_S = 1.0
 ROUTINES_SHOWN = 6
@@ -60,9 +60,6 @@ class View:
         self._live: Live | None = None
 
     def __enter__(self) -> View:
-        if self._terminal:
-            self._live = Live(console=self._console, auto_refresh=False, screen=True)
-            self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -75,7 +72,10 @@ class View:
 
     def show(self, second: Group) -> bool:
         """Show a second; whether another one is wanted."""
-        if self._live is not None:
+        if self._terminal:
+            if self._live is None:
+                self._live = Live(console=self._console, auto_refresh=False, screen=True)
+                self._live.start()
             self._live.update(second, refresh=True)
         else:
             self._console.print(second)
@@ -153,7 +153,9 @@ def _second(
     found.append(tables.processes(summary))
     head = Text(_headline(target, run, window, summary), style="bold")
     known = Text(tier1.what_is_known(watch.now), style="dim")
-    return Group(head, known, *(grid_of(table, width) for table in found))
+    if not run.head.threads:
+        known.append(f"\n{NOBODY}")
+    return Group(head, known, *(block_of(table, width) for table in found))
 
 
 def _headline(target: Target, run: Sampler, window: Window, summary: Summary) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, Group
 from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
@@ -38,7 +39,7 @@ def show_tables(tables: Iterable[Table]) -> None:
     width = None if sys.stdout.isatty() else FILE_COLUMNS
     console = Console(width=width, highlight=False)
     for table in tables:
-        console.print(grid_of(table, console.width))
+        console.print(block_of(table, console.width))
 
 
 def summary(report: Report) -> str:
@@ -178,6 +179,15 @@ def _widths(table: Table, width: int) -> list[int] | list[None]:
         widths[number] += more
         room -= more
     return widths
+
+
+def block_of(table: Table, width: int) -> Group:
+    """A table whose title and caption have the terminal's width, however narrow its columns are."""
+    grid = grid_of(replace(table, title="", caption="", kind=""), width)
+    title = Text(f"{table.title} ({table.kind})" if table.kind else table.title, style="bold")
+    if not table.caption:
+        return Group(title, grid)
+    return Group(title, grid, Text(table.caption, style="italic dim"), Text())
 
 
 def grid_of(table: Table, width: int) -> Grid:
