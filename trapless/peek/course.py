@@ -68,7 +68,9 @@ class Course:
         if queues:
             total = sum(table[name].to_numpy().astype(np.int64) for name in queues)
             self.queue += self._sum(span, np.asarray(total))
-            np.maximum.at(self.queue_max, span, total)
+            first = np.flatnonzero(np.diff(span, prepend=-1))  # rows are in order of their slots
+            longest = np.maximum.reduceat(np.asarray(total), first)
+            self.queue_max[span[first]] = np.maximum(self.queue_max[span[first]], longest)
         processes = tier0.processes(table)
         if processes is not None:
             self.processes += self._sum(span, processes)

@@ -6,6 +6,7 @@ reported when the target is no more. It owns nothing of what a sample means (tie
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from enum import IntEnum
@@ -22,6 +23,8 @@ from trapless.peek.target import Target
 SITES_FILE = "sites.parquet"
 SITE = np.dtype([("address", "<u8"), ("kind", "<u4"), ("count", "<u4")])  # struct tlk_probe_site
 COUNT_STEP_MAX = 1 << 31
+LOCK_FUNCTION = re.compile(r"_raw_(spin|read|write)_")
+"""What they switch off is their callers': states name those."""
 
 
 class Kind(IntEnum):
@@ -54,6 +57,11 @@ class Sites:
         for number in np.flatnonzero((self.kinds == Kind.CLI) & (self.runs > 0)).tolist():
             found[function_of(self.names[number])] += int(self.runs[number])
         return found
+
+    def runs_of_locks(self) -> int:
+        """How often lock functions have switched interrupts off, all of them together."""
+        runs = self.runs_by_function()
+        return sum(count for name, count in runs.items() if LOCK_FUNCTION.match(name))
 
     def disabling(self) -> frozenset[int]:
         """Addresses of the sites that switch interrupts off."""

@@ -74,7 +74,8 @@ class Routine:
 
     name: str
     samples: int  # of all CPUs together, that found interrupts off by it
-    own: int  # of these, those by a cli of its own, not by a lock function, while it was counted
+    counted: int  # of these, those while it was counted how often
+    own: int  # of the counted ones, those by a cli of its own, not by a lock function
     runs: int  # how often it ran such a cli; 0 where nobody counted
 
 
@@ -250,13 +251,18 @@ def routines(
 ) -> list[Routine]:
     """Samples by who switched interrupts off, the places of one function together."""
     samples: Counter[str] = Counter()
+    told: Counter[str] = Counter()
     own: Counter[str] = Counter()
     runs, disabling = sites.runs_by_function(), sites.disabling()
     for place, count in who.items():
         name = WHO_TEXT.get(place) or names_file.name_in(names, place)
         samples[name] += count
+        told[name] += counted[place]
         own[name] += counted[place] if place in disabling else 0
-    return [Routine(name, count, own[name], runs[name]) for name, count in samples.most_common()]
+    return [
+        Routine(name, count, told[name], own[name], runs[name])
+        for name, count in samples.most_common()
+    ]
 
 
 def where(

@@ -13,7 +13,7 @@ from trapless.peek.recording import Recording
 from trapless.peek.rows import Flag
 from trapless.peek.summary import Cpu, Routine, Summary, summarise
 from trapless.peek.tier0 import Part
-from trapless.peek.tier1 import Entry, what_is_known
+from trapless.peek.tier1 import WHO_TEXT, Entry, what_is_known
 from trapless.reporting.figures import Table
 
 PROCESSES_SHOWN = 10
@@ -149,7 +149,8 @@ def interrupts(summary: Summary, interval_ns: int, shown: int = ROUTINES_SHOWN) 
     )
     if counted:
         columns = (*columns, "times", "mean, µs")
-        caption += " Times and mean: of a cli of its own, not of lock functions."
+        caption += " Times and mean: of a cli of its own. "
+        caption += _locks_text(summary, found, sample_us)
     return Table(
         id="interrupts",
         title="Who switched interrupts off",
@@ -165,6 +166,16 @@ def interrupts(summary: Summary, interval_ns: int, shown: int = ROUTINES_SHOWN) 
         ),
         caption=caption,
     )
+
+
+def _locks_text(summary: Summary, found: Sequence[Routine], sample_us: float) -> str:
+    """How often lock functions did it, and how long each time: nobody counts that by caller."""
+    runs = summary.sites.runs_of_locks()
+    if not runs:
+        return ""
+    named = set(WHO_TEXT.values())
+    held = sum(one.counted - one.own for one in found if one.name not in named)
+    return f"Lock functions did it {runs:,} times, for {held * sample_us / runs:.2f} µs each."
 
 
 def _runs(routine: Routine, sample_us: float) -> tuple[str, str]:
