@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the model is told and what it says: processors, plans, the plugin's choice, rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from trapless.console import TraplessError
+from trapless.model import plan, plugin, processors, rows
+from trapless.model.plan import Plan, Variant
+
+PENTIUM, LARGER = "pentium-4-1.8", "pentium-4-1.8a"
+
+
+def test_both_processors_of_the_paper_are_there_as_it_says():
+    one, other = processors.load(PENTIUM), processors.load(LARGER)
+    assert (one.structures["l2"].size, other.structures["l2"].size) == (256 << 10, 512 << 10)
+    assert one.structures["l2"].ways == other.structures["l2"].ways == 8
+    for processor in (one, other):
+        tlb = processor.structures["dtlb"]
+        assert (tlb.size, tlb.ways, 4096 in tlb.pages_bytes) == (64, 64, True)
+
+
+def test_every_geometry_can_be_and_says_where_it_is_from():
+    assert len(processors.processors()) >= 4
+    for processor in processors.processors().values():
+        for structure in processor.structures.values():
+            plan.check(structure)
+            assert len(structure.source) > 10 or structure.source.startswith("as above")
+            assert all(structure.assumed.values())
+        assert {"l2", "memory", "dtlb"} <= set(processor.clocks)
+        assert all(len(clocks.source) > 10 for clocks in processor.clocks.values())
+
+
+def changed(tmp_path: Path, role: str, **fields: object) -> Path:
+    data = json.loads((processors.folder() / f"{PENTIUM}.json").read_text())
+    data["structures"][role] |= fields
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(data))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("role", "fields", "reason"),
+    [
+        ("l2", {"policy": "fifo"}, "policy 'fifo'"),
+        ("l2", {"from": ["l3"]}, "stands not before it"),
+        ("l2", {"kind": "disk"}, "neither cache nor tlb"),
+        ("l2", {"source": ""}, "no source"),
+        ("l2", {"write": "around"}, "around"),
+        ("dtlb", {"flush": "never"}, "flush or page_bytes"),
+        ("dtlb", {"page_bytes": [8192]}, "flush or page_bytes"),
+    ],
+)
+def test_a_file_that_is_no_processor_is_refused(tmp_path, role, fields, reason):
+    with pytest.raises(TraplessError, match=reason):
+        processors.read(changed(tmp_path, role, **fields))
+
+
+@pytest.mark.parametrize(
+    ("role", "fields", "reason"),
+    [
+        ("l2", {"bytes": 300_000}, "300000 bytes are not 8 ways of lines times a power of two"),
+        ("l2", {"bytes": 0}, "0 bytes are not"),
+        ("l2", {"ways": 0}, "0 ways"),
+        ("l2", {"ways": 6, "bytes": 6 << 15}, "plru needs a power of two"),
+        ("l2", {"line_bytes": 96}, "lines of 96 bytes"),
+        ("dtlb", {"entries": 65}, "65 entries are not"),
+    ],
+)
+def test_a_geometry_that_cannot_be_is_refused(tmp_path, role, fields, reason):
+    structure = processors.read(changed(tmp_path, role, **fields)).structures[role]
+    with pytest.raises(TraplessError, match=reason):
+        plan.check(structure)
+
+
+def test_unknown_processors_and_choices_are_refused():
+    with pytest.raises(TraplessError, match="no processor 'i486'; there are: core"):
+        Plan.of([Variant("i486")])
+    with pytest.raises(TraplessError, match="no policy 'fifo' of a 'l2'"):
+        Plan.of([Variant(PENTIUM, policy={"l2": "fifo"})])
+    with pytest.raises(TraplessError, match="no prefetcher 'stream' of a 'l1d'"):
+        Plan.of([Variant(PENTIUM, prefetch={"l1d": "stream"})])
+    with pytest.raises(TraplessError, match="not negative"):
+        Plan.of([Variant(PENTIUM, colour=-1)])
+    with pytest.raises(TraplessError, match="use several runs"):
+        Plan.of([Variant(PENTIUM, colour=colour) for colour in range(60)])
+
+
+def test_what_variants_share_is_simulated_once():
+    both = Plan.of([Variant(PENTIUM), Variant(LARGER), Variant(PENTIUM, colour=5)])
+    assert both.names[PENTIUM, "l1d"] == both.names[LARGER, "l1d"]
+    assert both.names[PENTIUM, "dtlb"] == both.names[f"{PENTIUM}+colour5", "dtlb"]
+    assert len({both.names[one.id, "l2"] for one in both.variants}) == 3
+    assert len(both.lines) == 6  # of twelve
+
+
+def test_variants_do_what_their_names_say():
+    variant = Variant(PENTIUM, policy={"dtlb": "random"}, prefetch={"l2": "stream"}, seed=2)
+    text = "\n".join(Plan.of([variant]).lines)
+    assert variant.id == f"{PENTIUM}+dtlb=random+l2=stream+seed2"
+    assert "policy=random seed=512 from=read,write" in text
+    assert "streams=8 ahead=2 policy=plru" in text
+    assert "streams" not in "\n".join(Plan.of([Variant(PENTIUM)]).lines)
+
+
+def fake_qemu(tmp_path: Path, version: str, options: str = "-plugin FILE") -> str:
+    path = tmp_path / "qemu"
+    path.write_text(
+        "#!/bin/sh\n"
+        f'[ "$1" = --version ] && echo "QEMU emulator version {version}" || echo "{options}"\n'
+    )
+    path.chmod(0o755)
+    plugin.api.cache_clear()
+    return str(path)
+
+
+def test_each_qemu_gets_the_plugin_of_its_interface(tmp_path):
+    assert plugin.api(fake_qemu(tmp_path, "7.2.22 (Debian)")) == 1
+    assert plugin.api(fake_qemu(tmp_path, "10.0.2")) == 4
+
+
+@pytest.mark.parametrize("version", ["5.2.0", "9.0.1", "9.1.0"])
+def test_a_qemu_of_another_interface_is_refused(tmp_path, version):
+    with pytest.raises(TraplessError, match="whose plugin interface the model does not know"):
+        plugin.api(fake_qemu(tmp_path, version))
+
+
+def test_a_qemu_without_plugins_is_refused(tmp_path):
+    with pytest.raises(TraplessError, match="built without plugins"):
+        plugin.api(fake_qemu(tmp_path, "7.2.0", "-machine TYPE"))
+    with pytest.raises(TraplessError, match="No such file"):
+        plugin.api(str(tmp_path / "none"))
+
+
+def test_a_comma_in_a_path_is_refused(tmp_path):
+    with pytest.raises(TraplessError, match="comma"):
+        plugin.argument(tmp_path / "a,b", tmp_path / "rows")
+
+
+HEADER = {"format": "trapless-model", "version": 1, "columns": ["user.reads", "crossings.int"]}
+
+
+def written(tmp_path: Path, *lines: object, tail: str = "") -> Path:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines) + tail)
+    return path
+
+
+def test_rows_describe_themselves(tmp_path):
+    row = {"region": 1 << 63, "number": 0, "counts": [3, 4]}
+    end = {"end": {"rows": 1}}
+    recording = rows.read(written(tmp_path, HEADER, row, {"event": "x", "region": 1}, end))
+    assert recording.complete
+    assert recording.events == ("x",)
+    assert recording.rows[0]["user.reads"] == 3
+    assert recording.rows[0].crossings() == {"int": 4}
+    assert recording.rows[0].label == 1 << 63
+
+
+def test_a_guest_that_died_leaves_its_finished_rows(tmp_path):
+    row = {"region": 1, "number": 0, "counts": [3, 4]}
+    path = written(tmp_path, HEADER, row, tail='{"region": 2, "number": 1, "cou')
+    recording = rows.read(path)
+    assert len(recording.rows) == 1
+    assert not recording.complete
+
+
+def test_other_files_are_refused(tmp_path):
+    with pytest.raises(TraplessError, match="not rows of the model"):
+        rows.read(written(tmp_path, {"format": "x"}))
+    with pytest.raises(TraplessError, match="not rows of the model"):
+        rows.read(written(tmp_path, tail="{"))
+    with pytest.raises(TraplessError, match="version 2"):
+        rows.read(written(tmp_path, HEADER | {"version": 2}))
+    with pytest.raises(TraplessError, match="has not 2 counts"):
+        rows.read(written(tmp_path, HEADER, {"region": 1, "number": 0, "counts": [3]}))
+    with pytest.raises(TraplessError, match="No such file"):
+        rows.read(tmp_path / "none")
