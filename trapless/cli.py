@@ -110,6 +110,12 @@ def doctor(calls: bool, online: bool, as_json: bool, names: tuple[str, ...]) -> 
     help="Put the VM's memory in this new file, for trapless peek; it stays.",
 )
 @click.option(
+    "--monitor",
+    type=click.Path(path_type=Path),
+    metavar="SOCKET",
+    help="Offer QEMU's monitor (QMP) on this new socket, for its owner only; it goes.",
+)
+@click.option(
     "--timeout",
     type=click.FloatRange(1),
     metavar="SECONDS",
@@ -131,6 +137,7 @@ def lab(
     module_parameters: str,
     append: str,
     shared_memory: Path | None,
+    monitor: Path | None,
     timeout: float,
     keep: bool,
     verbose: int,
@@ -161,6 +168,7 @@ def lab(
             module_parameters=module_parameters,
             append=append,
             shared_memory=shared_memory,
+            monitor=monitor,
             keep=keep,
             verbose=verbose,
         )

@@ -28,6 +28,7 @@ from trapless.vm import guest_tree, qemu
 from trapless.vm.channel import CHANNEL_BYTES, Channel, Phase
 from trapless.vm.initramfs import Initramfs
 from trapless.vm.lab_session import Bell, Ending, Session, Sinks
+from trapless.vm.qmp import Listener
 from trapless.vm.splats import splats
 
 __all__ = ["LabConfig", "LabError", "LabResult", "run", "splats"]
@@ -66,6 +67,7 @@ class LabConfig:
     append: str = ""  # more words for the kernel's command line
     shared_memory: Path | None = None  # new file for the guest's RAM, for observers; it stays
     debugger: int | None = None  # Debugger.guest_end of one who follows the guest
+    monitor: Path | None = None  # new socket for the emulator's monitor (qmp.Monitor); it goes
     plugins: tuple[str, ...] = ()  # of QEMU's emulator, each "FILE,NAME=VALUE,..."
 
 
@@ -122,9 +124,13 @@ def run(
         _make_memory(config.shared_memory, memory_bytes)
     with ExitStack() as stack:
         files = _RunFiles(stack, config.keep, tree)
+        listener = None
+        if config.monitor is not None:
+            listener = Listener(config.monitor)
+            stack.callback(listener.close)
         sinks = Sinks.inherited() if stream else Sinks.collecting(stdin, sink)
         for attempt in range(BOOT_ATTEMPTS):
-            attempt_run = _Attempt(config, kernel, files, memory_bytes, cpus)
+            attempt_run = _Attempt(config, kernel, files, memory_bytes, cpus, listener)
             ending = attempt_run.go(sinks, watcher)
             if not ending.retriable or not attempt_run.may_be_repeated(ending.phase):
                 break
@@ -267,10 +273,16 @@ class _Attempt:
     """One start of QEMU: makes the channel, runs a session, turns its ending into a result."""
 
     def __init__(
-        self, config: LabConfig, kernel: Kernel, files: _RunFiles, memory_bytes: int, cpus: int
+        self,
+        config: LabConfig,
+        kernel: Kernel,
+        files: _RunFiles,
+        memory_bytes: int,
+        cpus: int,
+        listener: Listener | None,
     ) -> None:
         self._config, self._kernel, self._files = config, kernel, files
-        self._memory_bytes, self._cpus = memory_bytes, cpus
+        self._memory_bytes, self._cpus, self._listener = memory_bytes, cpus, listener
         self._accelerator = "tcg" if config.icount or config.plugins else qemu.accelerator()
         self.argv: list[str] = []
 
@@ -291,6 +303,8 @@ class _Attempt:
             inherited = [channel.file, bell.guest_end, self._files.initrd, self._files.log]
             if self._config.debugger is not None:
                 inherited.append(self._config.debugger)
+            if self._listener is not None:
+                inherited.append(self._listener.fileno())
             process = qemu.Process(self.argv, inherited)
             stack.callback(process.close)
             bell.close_guest_end()
@@ -313,6 +327,7 @@ class _Attempt:
             append=self._config.append,
             shared_memory=self._config.shared_memory,
             debugger_fd=self._config.debugger,
+            monitor_fd=self._listener.fileno() if self._listener is not None else None,
             plugins=self._config.plugins,
         )
 

@@ -51,6 +51,7 @@ class Machine:
     debugger_fd: int | None = None  # connected socket of one who follows the guest
     shared_memory: Path | None = None  # file that is the guest's RAM
     plugins: tuple[str, ...] = ()  # of the emulator, with their arguments
+    monitor_fd: int | None = None  # listening socket of those who stop and ask it
 
 
 def parse_size(text: str) -> int:
@@ -110,6 +111,7 @@ def command(machine: Machine, accelerator_name: str) -> list[str]:
         *("-device", "ivshmem-plain,memdev=channel"),
         *(_share() if machine.share_root else ()),
         *(_debugger(machine.debugger_fd) if machine.debugger_fd is not None else ()),
+        *(_monitor(machine.monitor_fd) if machine.monitor_fd is not None else ()),
         *(word for plugin in machine.plugins for word in ("-plugin", plugin)),
     ]
 
@@ -159,6 +161,13 @@ def _share() -> list[str]:
 
 def _debugger(descriptor: int) -> list[str]:
     return ["-chardev", f"socket,id=debugger,fd={descriptor}", "-gdb", "chardev:debugger"]
+
+
+def _monitor(descriptor: int) -> list[str]:
+    return [
+        *("-chardev", f"socket,id=monitor,fd={descriptor},server=on,wait=off"),
+        *("-mon", "chardev=monitor,mode=control"),
+    ]
 
 
 def _escaped(value: str) -> str:

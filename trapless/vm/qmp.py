@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Stops a VM and asks its emulator for what only it knows: QEMU's monitor, by its QMP protocol.
+
+Owns the socket that a lab VM has for it (LabConfig.monitor), and the few requests that are needed:
+stop, go on, the registers of each CPU, an ELF core, a reset, the end. Whoever may open the socket
+can do with the VM what they like, and with this machine's files what the VM's owner may: only its
+owner can open it. The protocol itself is the package qemu.qmp's, of QEMU's own developers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import socket
+import stat
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from trapless.console import TraplessError
+
+ANSWER_LIMIT_S = 30.0
+"""Longest wait for an answer; QEMU gives them at once."""
+DUMP_LIMIT_S = 300.0
+"""Longest wait for an ELF core: gigabytes are written."""
+ADDRESS_BYTES_MAX = 107
+"""The longest path of a socket (sizeof(sun_path), less its zero)."""
+
+INTERRUPT_FLAG = 1 << 9  # of RFLAGS
+GENERAL = (
+    *("RAX", "RBX", "RCX", "RDX", "RSI", "RDI", "RBP", "RSP"),
+    *(f"R{number}" for number in range(8, 16)),
+)
+
+T = TypeVar("T")
+
+
+class Listener:
+    """The socket on which a VM's monitor is asked for: QEMU inherits it, and we remove its file."""
+
+    def __init__(self, path: Path) -> None:
+        if len(os.fsencode(path)) > ADDRESS_BYTES_MAX:
+            raise TraplessError(
+                f"{path} is too long for a socket: at most {ADDRESS_BYTES_MAX} bytes", status=2
+            )
+        _forget_dead(path)
+        self._path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            os.fchmod(self._socket.fileno(), 0o600)  # before it has a name: what bind() gives it
+            self._socket.bind(str(path))
+            self._socket.listen(1)
+        except OSError as error:
+            self._socket.close()
+            raise TraplessError(f"{path}: {error.strerror}") from error
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        self._socket.close()
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+
+
+def _forget_dead(path: Path) -> None:
+    """Remove the socket of a launcher that was killed; anything else at `path` is an error."""
+    try:
+        status = path.lstat()
+    except OSError:  # nothing is there, or bind() will say what is wrong
+        return
+    if stat.S_ISSOCK(status.st_mode):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(1)
+            try:
+                probe.connect(str(path))
+            except ConnectionRefusedError:
+                path.unlink(missing_ok=True)
+                return
+            except OSError:
+                pass
+    raise TraplessError(f"{path} is there already: the monitor's socket is made new for each VM")
+
+
+@dataclass(frozen=True)
+class Registers:
+    """Of one CPU of a stopped VM."""
+
+    cpu: int
+    general: dict[str, int]  # by the names in GENERAL
+    rip: int
+    rflags: int
+    cr3: int
+    cpl: int
+    halted: bool  # by hlt, waiting for an interrupt
+
+    @property
+    def user(self) -> bool:
+        return self.cpl == 3
+
+    @property
+    def interrupts_on(self) -> bool:
+        return bool(self.rflags & INTERRUPT_FLAG)
+
+
+def parse_registers(text: str) -> list[Registers]:
+    """What `info registers -a` prints, CPU by CPU."""
+    parts = re.split(r"^CPU#(\d+)\s*$", text.replace("\r", ""), flags=re.MULTILINE)
+    found = [_parse(int(cpu), body) for cpu, body in zip(parts[1::2], parts[2::2], strict=True)]
+    if not found:
+        raise TraplessError(f"QEMU's monitor gave no registers, but {text[:80]!r}")
+    return found
+
+
+def _parse(cpu: int, text: str) -> Registers:
+    # "RAX=...", "R8 =...", "RFL=00000246 [---Z-P-] CPL=3 ... HLT=0"; each is a word in hex.
+    words = {name: int(value, 16) for name, value in re.findall(r"\b(\w+) ?=([0-9a-f]+)\b", text)}
+    try:
+        return Registers(
+            cpu=cpu,
+            general={name: words[name] for name in GENERAL},
+            rip=words["RIP"],
+            rflags=words["RFL"],
+            cr3=words["CR3"],
+            cpl=words["CPL"],
+            halted=bool(words["HLT"]),
+        )
+    except KeyError as error:
+        raise TraplessError(
+            f"QEMU's monitor did not tell {error.args[0]} of CPU {cpu}: is it in 64-bit mode?"
+        ) from None
+
+
+class Monitor:
+    """A connection to a VM's monitor. Use as a context manager, or close(); one thread only."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            from qemu.qmp import QMPClient, QMPError
+        except ImportError as error:
+            raise TraplessError(
+                "the Python package qemu.qmp is not installed, and QEMU's monitor is asked with "
+                "it; pip install qemu.qmp"
+            ) from error
+        logging.getLogger("qemu.qmp").addHandler(logging.NullHandler())  # we tell of errors
+        self._path, self._error = path, QMPError
+        self._runner = asyncio.Runner()
+        self._runner.get_loop().set_exception_handler(lambda *_: None)  # and of those in passing
+        self._client = QMPClient("trapless")
+        try:
+            self._run(self._client.connect(str(path)), ANSWER_LIMIT_S)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Monitor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up; a VM that is stopped stays so."""
+        with contextlib.suppress(TraplessError):  # QEMU may have gone first
+            self._run(self._client.disconnect(), ANSWER_LIMIT_S)
+        self._runner.close()
+
+    def stop(self) -> None:
+        """Stop all CPUs, and the guest's time with them."""
+        self._ask("stop")
+
+    def go_on(self) -> None:
+        """Let a stopped VM run."""
+        self._ask("cont")
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """For what is done while the VM stands still."""
+        self.stop()
+        try:
+            yield
+        finally:
+            self.go_on()
+
+    def registers(self) -> list[Registers]:
+        """Of every CPU; of one moment only where the VM is stopped."""
+        text = self._ask("human-monitor-command", {"command-line": "info registers -a"})
+        return parse_registers(str(text))
+
+    def dump(self, path: Path) -> None:
+        """Write the VM's memory and registers into `path`, an ELF core."""
+        where = {"paging": False, "protocol": f"file:{path.resolve()}"}
+        self._ask("dump-guest-memory", where, DUMP_LIMIT_S)
+
+    def reset(self) -> None:
+        """Reboot, as by the button: memory stays as it is. Lab VMs otherwise end at a reboot."""
+        self._ask("set-action", {"reboot": "reset"})
+        self._ask("system_reset")
+
+    def quit(self) -> None:
+        """End the VM."""
+        self._ask("quit")
+
+    def _ask(
+        self, what: str, arguments: dict[str, object] | None = None, limit_s: float = ANSWER_LIMIT_S
+    ) -> object:
+        return self._run(self._client.execute(what, arguments), limit_s)
+
+    def _run(self, work: Coroutine[Any, Any, T], limit_s: float) -> T:
+        try:
+            return self._runner.run(asyncio.wait_for(work, limit_s))
+        except TimeoutError as error:
+            raise TraplessError(f"QEMU's monitor at {self._path} does not answer") from error
+        except (self._error, OSError, EOFError, AssertionError) as error:
+            # An assertion of qemu.qmp fails where QEMU hangs up while it is being asked.
+            said = str(error).strip() or "the VM has ended"
+            raise TraplessError(f"QEMU's monitor at {self._path}: {said}") from error
