@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import re
 import threading
@@ -57,6 +58,31 @@ def test_each_second_is_added_up(kind, tmp_path):
     assert re.search(r"^ *1 +100\.0% +0\.0% +4\.00 +4 +0 *$", text, re.M), text
     assert text.count(toy_kernel.RELEASE) >= 2
     assert re.search(r"samples/s of 1,000, lag \S+ µs", text)
+
+
+def test_probes_may_come_and_go(tmp_path):
+    kernel, stream = ToyKernel(probes=3), io.StringIO()
+    ram = kernel.save(tmp_path)
+
+    def act() -> None:
+        for text, data in (("tier 1", bytes(8)), ("tier 0", b"TLPROBE1")):
+            while text not in stream.getvalue():
+                time.sleep(0.01)
+            with ram.open("r+b") as file:
+                file.seek(kernel.map_at)
+                file.write(data)
+        while not stream.getvalue().split("tier 0")[-1].count("tier 1"):
+            time.sleep(0.01)
+        os.truncate(ram, 0)
+
+    threading.Thread(target=act, daemon=True).start()
+    show(ram, stream, None)
+    seconds = stream.getvalue().split(toy_kernel.RELEASE)[1:]
+    tiers = [re.findall(r"^tier (\d)", second, re.M) for second in seconds]
+    assert [tier for tier, _ in itertools.groupby(tiers)] == [["1"], ["0"], ["1"]]
+    told = [second for second in seconds if "Who switched interrupts off" in second]
+    assert seconds[0] in told and seconds[-1] in told
+    assert seconds[tiers.index(["1"], tiers.index(["0"])) - 1] not in told
 
 
 def test_it_ends_with_the_memory(tmp_path):
