@@ -99,7 +99,8 @@ def live(kernel, lives, tmp_path_factory) -> Iterator[Live]:
             target=lab.run, args=(config, ["sh", "-c", GUEST]), kwargs={"sink": live.hear}
         )
         guest.start()
-        assert wait_until(lambda: "busy" in live.marks)
+        wait_until(lambda: "busy" in live.marks or not guest.is_alive())
+        assert live.marks
         argv = [COMMAND, "peek", "record", "--ram", ram, folder / "all"]
         with subprocess.Popen(argv, stdout=-1, stderr=subprocess.STDOUT, text=True) as recorder:
             live.top = peek("top", "--ram", ram, "--updates", "2")

@@ -18,7 +18,7 @@ import pytest
 
 from tests.unit.toy_kernel import CODE_SITES, ToyKernel
 from trapless.console import Silent
-from trapless.peek import course, figures, names, probes, record, sites, tables, tier1
+from trapless.peek import course, figures, names, probes, record, sites, tables, tier0, tier1
 from trapless.peek.probes import MAGIC_NUMBER, Mode
 from trapless.peek.recording import Recorder, Recording
 from trapless.peek.rows import End, Ending, Rows, parse_head
@@ -125,6 +125,14 @@ def test_what_cannot_be_known_is_said_with_the_remedy(tmp_path):
     ram = ToyKernel(probes=0).save(tmp_path)
     record.record(ram, None, tmp_path / "s", **arguments)
     assert "echo 3 >/sys/module/trapless/parameters/probes" in notes.said[2]
+
+
+def test_contexts_make_probes_unnecessary_for_user_mode():
+    assert "user mode" not in tier1.what_is_known(None, user_mode=True)
+    assert "user mode" in tier1.what_is_known(None)
+    columns = ("cpu0.preempt_count", "cpu0.context_active", "cpu1.preempt_count", "system.threads")
+    assert not tier0.tells_user_mode(columns)
+    assert tier0.tells_user_mode((*columns, "cpu1.context_active"))
 
 
 def poke(ram: Path, at: int, data: bytes) -> None:

@@ -88,6 +88,12 @@ class Plan:
     spin_ns: int = 0  # of each wait that may be spent looking at the clock
     watch: int | None = None  # process with which sampling ends
 
+    def columns(self) -> tuple[str, ...]:
+        """The fields as rows name them."""
+        return tuple(
+            f"{group.name}.{field.name}" for group in self.groups for field in group.fields
+        )
+
     def text(self) -> str:
         """The plan as the sampler takes it."""
         lines = [

@@ -101,10 +101,11 @@ def record(
     with Target.open(ram, hole) as target:
         emulator = emulator_of(ram)
         watch = Watch(target, progress.note)
-        progress.note(tier1.what_is_known(watch.first))
+        plan = plan_for(target, interval_ns, duration_ns, cpu, emulator, watch.first)
+        user_mode = tier0.tells_user_mode(plan.columns())
+        progress.note(tier1.what_is_known(watch.first, user_mode=user_mode))
         if emulator is None:
             progress.note(NOBODY)
-        plan = plan_for(target, interval_ns, duration_ns, cpu, emulator, watch.first)
         with Sampler(source_of(target), plan) as run, ended_by_signals(run.stop):
             end = _store(target, run, folder, progress, duration_ns, emulator, watch)
     if end is None:

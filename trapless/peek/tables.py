@@ -62,7 +62,7 @@ def tier_text(summary: Summary) -> str:
             f"tier 1: probes told user mode, interrupts{', counts' if shares[Mode.COUNTS] else ''}"
         )
     if max(known) == 0:
-        return what_is_known(None)
+        return what_is_known(None, user_mode=summary.share(Part.PROCESS) == 0)
     return (
         f"tier 1 in part: probes told user mode in {known[0]:.1%} of the samples, interrupts in "
         f"{known[1]:.1%}; the rest is tier 0"

@@ -11,7 +11,7 @@ file owns no sampling.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -148,6 +148,12 @@ def context_user(target: Target) -> int | None:
         return None
     found = (target.types.enumerator(name) for name in CONTEXT_USER_NAMES)
     return next((constant[1] for constant in found if constant is not None), None)
+
+
+def tells_user_mode(columns: Collection[str]) -> bool:
+    """Whether contexts are sampled of every CPU, so that no probe is needed for user mode."""
+    cpus = {name.partition(".")[0] for name in columns if name.endswith(".preempt_count")}
+    return bool(cpus) and all(f"{cpu}.context_active" in columns for cpu in cpus)
 
 
 def parts(

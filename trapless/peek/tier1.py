@@ -121,22 +121,27 @@ def disabled_by(found: npt.NDArray[np.uint8], state: npt.NDArray[Any]) -> npt.ND
     return who
 
 
-def what_is_known(probes: ProbeMap | None) -> str:
-    """Which tier it is, what therefore cannot be known, and how it could be: for people."""
+def what_is_known(probes: ProbeMap | None, *, user_mode: bool = False) -> str:
+    """Which tier it is, what therefore cannot be known, and how it could be: for people.
+
+    With `user_mode`, contexts tell that without probes.
+    """
     both = Mode.PARTS | Mode.INTERRUPTS
-    if probes is not None and probes.active & both == both:
-        return f"tier 1: the target's probes are on ({mode_text(probes.active)})"
+    active = Mode(0) if probes is None else probes.active
+    lacking = {
+        Mode.PARTS: "user mode from the kernel",
+        Mode.INTERRUPTS: "who switches interrupts off, and for how long",
+    }
+    not_known = [
+        text
+        for mode, text in lacking.items()
+        if not active & mode and not (mode is Mode.PARTS and user_mode)
+    ]
+    if not not_known:
+        return f"tier 1: the target's probes are on ({mode_text(active)})"
     if probes is None:
         remedy = f"load {MODULE} there with probes={both:d}"
     else:
-        remedy = f"there, as root: echo {int(probes.active | both)} >{TURN_ON}"
-    lacking = [
-        text
-        for mode, text in (
-            (Mode.PARTS, "user mode from the kernel (unless nohz_full tells it)"),
-            (Mode.INTERRUPTS, "who switches interrupts off, and for how long"),
-        )
-        if probes is None or not probes.active & mode
-    ]
-    tier = 1 if probes is not None and probes.active & both else 0
-    return f"tier {tier}: not to be known are {'; '.join(lacking)}. To know: {remedy}"
+        remedy = f"there, as root: echo {int(active | both)} >{TURN_ON}"
+    tier = 1 if active & both else 0
+    return f"tier {tier}; not known: {'; '.join(not_known)}. To know: {remedy}"

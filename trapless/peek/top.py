@@ -152,7 +152,8 @@ def _second(
         found.append(tables.interrupts(summary, interval_ns, ROUTINES_SHOWN))
     found.append(tables.processes(summary))
     head = Text(_headline(target, run, window, summary), style="bold")
-    known = Text(tier1.what_is_known(watch.now), style="dim")
+    user_mode = tier0.tells_user_mode(run.head.dtype.names or ())
+    known = Text(tier1.what_is_known(watch.now, user_mode=user_mode), style="dim")
     if not run.head.threads:
         known.append(f"\n{NOBODY}")
     return Group(head, known, *(block_of(table, width) for table in found))
