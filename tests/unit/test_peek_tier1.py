@@ -116,6 +116,16 @@ def test_records_are_sampled_beside_what_a_stock_kernel_shows(tmp_path):
     assert len(found.sites) == 2
 
 
+def test_names_that_a_killed_recorder_did_not_keep_come_from_its_symbols(tmp_path):
+    ram, folder = ToyKernel(probes=3).save(tmp_path), tmp_path / "r"
+    record.record(
+        ram, None, folder, interval_ns=MS, duration_ns=20 * MS, cpu=None, progress=Silent()
+    )
+    (folder / names.NAMES_FILE).unlink()
+    found = names.from_symbols(Recording.open(folder), [*CODE_SITES, 1 << 63])
+    assert found == dict(zip(CODE_SITES, ("schedule", "schedule_timeout"), strict=True))
+
+
 def test_what_cannot_be_known_is_said_with_the_remedy(tmp_path):
     ram, notes = ToyKernel().save(tmp_path), Notes()
     arguments = {"interval_ns": MS, "duration_ns": 5 * MS, "cpu": None, "progress": notes}

@@ -7,14 +7,15 @@ comes by is named at once, and the names are kept beside the rows. It owns no sy
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import bisect
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
 
 from trapless.peek.recording import Recorder, Recording
 from trapless.peek.rows import Rows
-from trapless.peek.target import Target
+from trapless.peek.target import MASK, Target
 
 NAMES_FILE = "names.parquet"
 NAMES_MAX = 1 << 16
@@ -53,6 +54,22 @@ def load(recording: Recording) -> dict[int, str]:
     if table is None:
         return {}
     return dict(zip(table["address"].to_pylist(), table["name"].to_pylist(), strict=True))
+
+
+def from_symbols(recording: Recording, addresses: Iterable[int]) -> dict[int, str]:
+    """Names by the kernel's symbols, for what a recorder that was killed had no time to name.
+
+    Symbols are kept as linked; `shift` in the recording's `about` says where they were.
+    """
+    symbols = recording.symbols()
+    linked = [address for address, _ in symbols]
+    ends = {name: address for address, name in symbols if name in ("_text", "_end")}
+    found = {}
+    for address in addresses:
+        place = (address - int(recording.meta["about"].get("shift", 0))) & MASK
+        if ends.get("_text", MASK) <= place < ends.get("_end", 0):
+            found[address] = symbols[bisect.bisect_right(linked, place) - 1][1]
+    return found
 
 
 def name_in(names: Mapping[int, str], address: int) -> str:

@@ -129,6 +129,7 @@ def _store(
     about = {
         "release": target.release,
         "build_id": target.build_id,
+        "shift": target.symbols.shift,
         "banner": target.banner,
         "cpus": target.cpus_online,
         "context_user": tier0.context_user(target),

@@ -312,6 +312,9 @@ def summarise(recording: Recording) -> Summary:
     )
     for table in recording.tables():
         summary.add(table)
+    unnamed = {place for cpu in summary.cpus.values() for place in cpu.who} - set(summary.names)
+    if unnamed - set(Who):
+        summary.names = {**names_file.from_symbols(recording, unnamed), **summary.names}
     if not summary.rows:
         raise PeekError(f"{recording.folder}: no rows; {'; '.join(recording.problems)}")
     return summary
