@@ -85,6 +85,14 @@ def test_icount_turns_off_all_that_differs_between_runs():
     assert {"nokaslr", "norandmaps"} <= set(after(argv, "-append").split())
 
 
+def test_a_network_card_leads_to_one_port_of_the_guest_only():
+    argv = qemu.command(machine(forward=(4001, 80)), "tcg")
+    network = after(argv, "-netdev").split(",")
+    assert {"restrict=on", "hostfwd=tcp:127.0.0.1:4001-10.0.2.15:80"} <= set(network)
+    assert f"{qemu.NETWORK_CARD},netdev=net" in argv
+    assert "-nic" not in argv
+
+
 def test_plugins_are_the_emulators():
     argv = qemu.command(machine(plugins=("/m.so,out=/x", "/n.so")), "tcg")
     assert [argv[i + 1] for i, word in enumerate(argv) if word == "-plugin"] == [

@@ -69,6 +69,7 @@ class LabConfig:
     debugger: int | None = None  # Debugger.guest_end of one who follows the guest
     monitor: Path | None = None  # new socket for the emulator's monitor (qmp.Monitor); it goes
     plugins: tuple[str, ...] = ()  # of QEMU's emulator, each "FILE,NAME=VALUE,..."
+    forward: tuple[int, int] | None = None  # a TCP port of this machine to one of the guest's
 
 
 @dataclass(frozen=True)
@@ -215,13 +216,14 @@ def _plan(
         from trapless.stock import kbuild
 
         own_module = kbuild.module_for(kernel, progress)
+    card = ((qemu.NETWORK_CARD, ""),) if config.forward is not None else ()
     return guest_tree.GuestPlan(
         argv=tuple(argv),
         host_root=config.host_root,
         files=config.files,
         env=config.env,
         modules_dir=kernel.modules_dir,
-        modules=config.modules,
+        modules=(*config.modules, *card),
         own_module=own_module,
         own_parameters=_parameters(config),
         supervisor=config.supervisor,
@@ -329,6 +331,7 @@ class _Attempt:
             debugger_fd=self._config.debugger,
             monitor_fd=self._listener.fileno() if self._listener is not None else None,
             plugins=self._config.plugins,
+            forward=self._config.forward,
         )
 
     def result(self, ending: Ending, sinks: Sinks, progress: Progress) -> LabResult:

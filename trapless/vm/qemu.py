@@ -23,6 +23,11 @@ PACKAGE = "qemu-system-x86"
 STOP_S = 5.0
 """How long QEMU may take to end by itself when asked, seconds."""
 
+GUEST_ADDRESS = "10.0.2.15"
+"""What a guest with a network card calls itself; QEMU's own network expects it."""
+NETWORK_CARD = "e1000"
+"""A card that machines had: an interrupt line and registers. Also the name of its driver."""
+
 MEMORY_MIN_BYTES = 128 << 20
 """Every supported kernel boots with it; less is refused before one is tried."""
 _UNITS = {"": 1 << 20, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -51,6 +56,7 @@ class Machine:
     debugger_fd: int | None = None  # connected socket of one who follows the guest
     shared_memory: Path | None = None  # file that is the guest's RAM
     plugins: tuple[str, ...] = ()  # of the emulator, with their arguments
+    forward: tuple[int, int] | None = None  # a TCP port of this machine, and the guest's behind it
     monitor_fd: int | None = None  # listening socket of those who stop and ask it
 
 
@@ -97,7 +103,7 @@ def command(machine: Machine, accelerator_name: str) -> list[str]:
     return [
         binary(),
         *("-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-vga", "none"),
-        *("-nic", "none", *_board(machine)),
+        *(*_network(machine), *_board(machine)),
         *_processor(machine, accelerator_name),
         *("-m", f"{machine.memory_bytes >> 10}K"),
         *("-kernel", str(machine.kernel), "-initrd", machine.initrd),
@@ -113,6 +119,18 @@ def command(machine: Machine, accelerator_name: str) -> list[str]:
         *(_debugger(machine.debugger_fd) if machine.debugger_fd is not None else ()),
         *(_monitor(machine.monitor_fd) if machine.monitor_fd is not None else ()),
         *(word for plugin in machine.plugins for word in ("-plugin", plugin)),
+    ]
+
+
+def _network(machine: Machine) -> list[str]:
+    """A network card whose only way leads to one port of the guest; normally none."""
+    if machine.forward is None:
+        return ["-nic", "none"]
+    ours, guests = machine.forward
+    forward = f"hostfwd=tcp:127.0.0.1:{ours}-{GUEST_ADDRESS}:{guests}"
+    return [
+        *("-netdev", f"user,id=net,restrict=on,ipv6=off,{forward}"),
+        *("-device", f"{NETWORK_CARD},netdev=net"),
     ]
 
 
