@@ -17,23 +17,16 @@
 
 #define SHORT_JMP_BYTES 2
 
-struct patch {
-	u8 *at;			/* NULL: undone */
-	u8 length;
-	u8 before[TLK_JMP_BYTES];
-	u8 after[TLK_JMP_BYTES];
-};
-
 /* Detours, then places. */
-static struct patch patches[2 * TLK_SITES_MAX];
+static struct tlk_patch patches[2 * TLK_SITES_MAX];
 static u32 patch_count;
 static u32 detour_count;
 
 static void prepare(u8 *at, const void *after, u8 length)
 {
-	struct patch *patch = &patches[patch_count++];
+	struct tlk_patch *patch = &patches[patch_count++];
 
-	*patch = (struct patch){ .at = at, .length = length };
+	*patch = (struct tlk_patch){ .at = at, .length = length };
 	memcpy(patch->before, at, length);
 	memcpy(patch->after, after, length);
 }
@@ -80,36 +73,18 @@ static bool detours_are_near(const struct tlk_sites *sites)
 	return true;
 }
 
-static void insert(u32 first, u32 end)
-{
-	u32 i;
-
-	tlk_poke_begin();
-	for (i = first; i < end; i++)
-		tlk_poke(patches[i].at, patches[i].after, patches[i].length, NULL);
-	tlk_poke_end();
-}
-
-/* Returns how many are no longer ours to undo. */
-static u32 undo(u32 first, u32 end)
+/* Places that are not as we left them are not ours to undo; returns how many. */
+static u32 foreign_patches(void)
 {
 	u32 foreign = 0;
 	u32 i;
 
-	tlk_poke_begin();
-	for (i = first; i < end; i++) {
-		struct patch *patch = &patches[i];
+	for (i = 0; i < patch_count; i++) {
+		const struct tlk_patch *patch = &patches[i];
 
-		if (!patch->at)
-			continue;
-		if (memcmp(patch->at, patch->after, patch->length)) {
+		if (patch->is_in && memcmp(patch->at, patch->after, patch->length))
 			foreign++;
-			continue;
-		}
-		tlk_poke(patch->at, patch->before, patch->length, patch->after);
-		patch->at = NULL;
 	}
-	tlk_poke_end();
 	return foreign;
 }
 
@@ -124,8 +99,8 @@ int tlk_probes_insert(const struct tlk_sites *sites, u8 *const *thunks)
 	if (!detours_are_near(sites))
 		return -EOPNOTSUPP;
 	prepare_all(sites, thunks);
-	insert(0, detour_count);
-	insert(detour_count, patch_count);
+	tlk_patches_insert(patches, detour_count);
+	tlk_patches_insert(patches + detour_count, patch_count - detour_count);
 	/* A CPU in user mode says so when it gets back there. */
 	on_each_cpu(enter_kernel, NULL, 1);
 	return 0;
@@ -133,13 +108,13 @@ int tlk_probes_insert(const struct tlk_sites *sites, u8 *const *thunks)
 
 u32 tlk_probes_remove(void)
 {
-	u32 foreign;
+	u32 foreign = foreign_patches();
 
-	foreign = undo(detour_count, patch_count);
-	if (!foreign)
-		foreign = undo(0, detour_count);
+	if (foreign)
+		return foreign;
+	tlk_patches_remove(patches + detour_count, patch_count - detour_count);
+	tlk_patches_remove(patches, detour_count);
 	synchronize_rcu_tasks();
-	if (!foreign)
-		patch_count = 0;
-	return foreign;
+	patch_count = 0;
+	return 0;
 }

@@ -14,9 +14,8 @@
 int tlk_probes_insert(const struct tlk_sites *sites, u8 *const *thunks);
 
 /*
- * Gives every place its own code back and waits until no CPU and no task is in a thunk. 0, or the
- * number of places that somebody else has changed since: they keep their jump, and so their thunk
- * must stay; calling again tries them again.
+ * Gives every place its own code back and waits until no CPU and no task is in a thunk. 0; or how
+ * many places somebody else has changed since, and then nothing is changed.
  */
 u32 tlk_probes_remove(void);
 

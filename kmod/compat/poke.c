@@ -5,17 +5,43 @@
  *
  * Code is changed in the way of jump labels and optimised kprobes: a breakpoint first, then the
  * rest, then the first byte, each seen by all CPUs before the next. No CPU is stopped.
+ *
+ * QEMU's emulator (met in release 7.2) may keep a translation of what was there while the code was
+ * being changed, if another CPU ran there just then: a breakpoint, or a jump, that nobody has put
+ * there any more. There, all other CPUs stand still while code is changed; nothing else interrupts
+ * them in an emulator.
  */
 #include <linux/init.h>
 #include <linux/kernel.h>
 #include <linux/static_call.h>
+#include <linux/stop_machine.h>
+#include <linux/string.h>
+#include <asm/cpufeature.h>
+#include <asm/processor.h>
+#if __has_include(<asm/cpuid/api.h>)
+#include <asm/cpuid/api.h>	/* where cpuid() went */
+#endif
 
 #include "poke.h"
 #include "symbols.h"
 
+#define HYPERVISOR_LEAF 0x40000000
+
 struct tlk_text tlk_text __ro_after_init;
 
 static struct mutex *text_mutex __ro_after_init;
+static bool is_emulator __ro_after_init;
+
+struct change {
+	struct tlk_patch *patches;
+	u32 count;
+	bool insert;
+};
+
+static void *no_direct(void *at, const void *code, size_t length)
+{
+	return NULL;
+}
 
 static void no_poke(void *at, const void *code, size_t length, const void *meanwhile)
 {
@@ -40,6 +66,7 @@ static int no_lookup(unsigned long address, unsigned long *size, unsigned long *
 	return 0;
 }
 
+DEFINE_STATIC_CALL(poke_direct, no_direct);
 DEFINE_STATIC_CALL(poke, no_poke);
 DEFINE_STATIC_CALL(poke_finish, no_finish);
 DEFINE_STATIC_CALL(poke_copy, no_copy);
@@ -57,6 +84,16 @@ static __init void *find(const char *name, const char *later_name, const char **
 	return address;
 }
 
+static __init bool runs_in_emulator(void)
+{
+	u32 signature[3], highest;
+
+	if (!boot_cpu_has(X86_FEATURE_HYPERVISOR))
+		return false;
+	cpuid(HYPERVISOR_LEAF, &highest, &signature[0], &signature[1], &signature[2]);
+	return !memcmp(signature, "TCGTCGTCGTCG", sizeof(signature));
+}
+
 #define FIND_CALL(call, name, later_name)				\
 do {									\
 	void *address = find(name, later_name, missing);		\
@@ -68,6 +105,7 @@ do {									\
 int __init tlk_poke_init(const char **missing)
 {
 	*missing = NULL;
+	FIND_CALL(poke_direct, "text_poke", NULL);
 	FIND_CALL(poke, "text_poke_queue", "smp_text_poke_batch_add");
 	FIND_CALL(poke_finish, "text_poke_finish", "smp_text_poke_batch_finish");
 	FIND_CALL(poke_copy, "text_poke_copy", NULL);
@@ -82,31 +120,65 @@ int __init tlk_poke_init(const char **missing)
 	tlk_text.calls_end = find("__stop_static_call_sites", NULL, missing);
 	if (*missing)
 		return -ENOENT;
+	is_emulator = runs_in_emulator();
 	tlk_text.context_key = tlk_symbol("context_tracking_key");
 	tlk_text.user_enter = tlk_symbol("__ct_user_enter");
 	tlk_text.user_exit = tlk_symbol("__ct_user_exit");
 	return 0;
 }
 
-void tlk_poke_begin(void)
+/* The kernel collects these and changes many in one go. */
+static void change_live(const struct change *change)
+{
+	u32 i;
+
+	for (i = 0; i < change->count; i++) {
+		struct tlk_patch *patch = &change->patches[i];
+
+		if (patch->is_in == change->insert)
+			continue;
+		static_call(poke)(patch->at, change->insert ? patch->after : patch->before,
+				  patch->length, patch->after);
+		patch->is_in = change->insert;
+	}
+	static_call(poke_finish)();
+}
+
+static int change_stopped(void *data)
+{
+	const struct change *change = data;
+	u32 i;
+
+	for (i = 0; i < change->count; i++) {
+		struct tlk_patch *patch = &change->patches[i];
+
+		if (patch->is_in == change->insert)
+			continue;
+		static_call(poke_direct)(patch->at, change->insert ? patch->after : patch->before,
+					 patch->length);
+		patch->is_in = change->insert;
+	}
+	return 0;
+}
+
+static void apply(struct change *change)
 {
 	mutex_lock(text_mutex);
-}
-
-void tlk_poke(void *at, const void *code, size_t length, const void *meanwhile)
-{
-	static_call(poke)(at, code, length, meanwhile);
-}
-
-void tlk_poke_finish(void)
-{
-	static_call(poke_finish)();
-}
-
-void tlk_poke_end(void)
-{
-	static_call(poke_finish)();
+	if (is_emulator)
+		stop_machine(change_stopped, change, NULL);
+	else
+		change_live(change);
 	mutex_unlock(text_mutex);
+}
+
+void tlk_patches_insert(struct tlk_patch *patches, u32 count)
+{
+	apply(&(struct change){ patches, count, true });
+}
+
+void tlk_patches_remove(struct tlk_patch *patches, u32 count)
+{
+	apply(&(struct change){ patches, count, false });
 }
 
 void tlk_poke_dead(void *at, const void *code, size_t length)

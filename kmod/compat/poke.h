@@ -14,15 +14,23 @@
 /* Finds what the functions below need; 0, or -ENOENT with the name of what is missing. */
 int tlk_poke_init(const char **missing);
 
+#define TLK_PATCH_BYTES_MAX 5
+
+/* A change of code: of one instruction, or of a cli or sti and the NOP behind it. */
+struct tlk_patch {
+	u8 *at;
+	u8 length;
+	u8 before[TLK_PATCH_BYTES_MAX];
+	u8 after[TLK_PATCH_BYTES_MAX];	/* a jump of this length */
+	bool is_in;
+};
+
 /*
- * Replace the instruction or instructions at `at` by `code`, on all CPUs: one that gets there
- * meanwhile behaves as if `meanwhile`, a jump or NOP of the same length, were there already. In
- * effect after tlk_poke_finish(). Between tlk_poke_begin() and tlk_poke_end(); may sleep.
+ * Make changes, and take them back. A CPU that gets there meanwhile behaves as if the jump were
+ * there. Those that are in already, or are not, are left alone. Sleep; one thread at a time.
  */
-void tlk_poke_begin(void);
-void tlk_poke(void *at, const void *code, size_t length, const void *meanwhile);
-void tlk_poke_finish(void);
-void tlk_poke_end(void);
+void tlk_patches_insert(struct tlk_patch *patches, u32 count);
+void tlk_patches_remove(struct tlk_patch *patches, u32 count);
 
 /* Write code that nobody runs. */
 void tlk_poke_dead(void *at, const void *code, size_t length);

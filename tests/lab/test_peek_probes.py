@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Probes in the kernel's code, seen from outside: where they are, what they tell, and that they go.
+
+One boot for each kernel. Between phases the guest writes more than fits between it and us, so it
+stands still while we look; its memory is all that is looked at.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from tests.lab.command import LIMIT_S, wait_until
+from trapless.peek.target import Target
+from trapless.vm import lab
+
+pytestmark = pytest.mark.timeout(2 * LIMIT_S)
+
+GUEST = r"""
+probes=/sys/module/trapless/parameters/probes
+phase() { echo "== $1"; head -c 9000000 /dev/zero | tr '\0' .; echo; }
+answer() { if "$@" 2>/dev/null; then echo "$1: done"; else echo "$1: refused"; fi; }
+set_to() { echo "$1" 2>/dev/null >$probes; }
+
+phase before
+set_to 7; phase on
+dd if=/dev/zero of=/dev/null bs=1 count=250000 2>/dev/null; phase counted
+(while :; do :; done) & busy=$!
+(while :; do ls -lR /sys/module >/dev/null; done) & lister=$!
+phase busy
+answer rmmod trapless
+for round in 1 2 3 4 5 6 7 8 9 10; do
+	set_to 0; set_to $((1 + round % 3)); echo "round: $(cat $probes)"
+	echo $((round % 2)) >/sys/devices/system/cpu/cpu1/online
+done
+echo 1 >/sys/devices/system/cpu/cpu1/online
+kill $busy $lister; wait 2>/dev/null
+set_to 3
+mount -t tracefs none /sys/kernel/tracing
+for offset in 5 9; do  # its cli is behind one NOP, and an endbr64 where there are any
+	echo "p:here _raw_spin_lock_irq+$offset" 2>/dev/null >/sys/kernel/tracing/kprobe_events && break
+done
+echo 1 >/sys/kernel/tracing/events/kprobes/here/enable
+answer set_to 0; echo "left: $(cat $probes)"
+echo 0 >/sys/kernel/tracing/events/kprobes/here/enable; echo >/sys/kernel/tracing/kprobe_events
+answer set_to 16
+answer set_to 0
+phase after
+answer rmmod trapless
+"""
+MAP = struct.Struct("<8s4I3Q4IQ")
+SITE = struct.Struct("<QII")
+DISABLE, ENABLE, ENTER_USER, LEAVE_USER = range(4)
+KERNEL, USER = 0, 1
+SITE_BYTES_MAX = 6
+DETOUR_BYTES = 5
+"""Of code that never runs, behind places of two bytes."""
+TRACEPOINT_BYTES = 64
+"""That the kernel changes itself meanwhile: for the tracepoint of signals, and its static keys."""
+SITES_MIN = 400
+CALLS = 500_000
+"""Of dd: a read and a write for each of its blocks."""
+LOOK_S_MAX = 60.0
+
+
+class Observer:
+    """Reads the target's memory at each phase that the guest announces."""
+
+    def __init__(self, memory: Path) -> None:
+        self.memory = memory
+        self.target: Target | None = None
+        self.text: dict[str, bytes] = {}
+        self.start = 0
+        self.sites: list[tuple[int, int, int]] = []
+        self.names: list[str] = []
+        self.counts: dict[str, int] = {}
+        self.states: set[int | str] = set()
+        self.lines: list[str] = []
+        self._rest = b""
+
+    def hear(self, piece: bytes) -> None:
+        self._rest += piece
+        *lines, self._rest = self._rest.split(b"\n")
+        for line in lines:
+            text = line.strip(b".\r").decode()
+            if text.startswith("== "):
+                self.look(text.removeprefix("== "))
+            elif text:
+                self.lines.append(text)
+        self._rest = self._rest.lstrip(b".")
+
+    def look(self, phase: str) -> None:
+        if self.target is None:
+            self.target = Target.open(self.memory)
+        target = self.target
+        self.start, end = target.symbol("_stext"), target.symbol("_etext")
+        if phase in ("on", "counted"):
+            self.sites = sites(target)
+            self.names = [target.name_of(address) for address, _, _ in self.sites]
+            self.counts[phase] = calls_ended(self.sites, self.names)
+        if phase in ("before", "on", "after"):
+            self.text[phase] = target.read(self.start, end - self.start)
+        if phase == "busy":
+            wait_until(lambda: self.see(target), LOOK_S_MAX)
+
+    def see(self, target: Target) -> bool:
+        """Look at what CPUs say; has everything been seen once?"""
+        self.states |= states(target)
+        names = {state for state in self.states if isinstance(state, str)}
+        return {KERNEL, USER} <= self.states and len(names) > 1
+
+
+def probe_map(target: Target) -> tuple[int | bytes, ...]:
+    (module,) = (module for module in target.modules if module.name == "trapless")
+    address = dict(zip(module.names, module.addresses, strict=True))["tlk_probe_map"]
+    return MAP.unpack(target.read(address, MAP.size))
+
+
+def sites(target: Target) -> list[tuple[int, int, int]]:
+    magic, size, _active, count, _record, _records, site, *_ = probe_map(target)
+    assert magic == b"TLPROBE1" and size == MAP.size
+    return list(SITE.iter_unpack(target.read(site, count * SITE.size)))
+
+
+def calls_ended(places: list[tuple[int, int, int]], names: list[str]) -> int:
+    """How often interrupts were disabled at the end of a system call."""
+    functions = ("syscall_exit_to_user_mode+", "do_syscall_64+")
+    return sum(
+        count
+        for (_, kind, count), name in zip(places, names, strict=True)
+        if kind == DISABLE and name.startswith(functions)
+    )
+
+
+def states(target: Target) -> set[int | str]:
+    """What CPUs say that they do: numbers, and functions that disabled interrupts."""
+    records = probe_map(target)[5]
+    offsets = target.symbol("__per_cpu_offset")
+    places = [
+        target.physical((records + target.read_u64(offsets + 8 * cpu)) % (1 << 64))
+        for cpu in target.cpus_online
+    ]
+    seen = {
+        int.from_bytes(target.memory.read(place, 8), "little")
+        for _ in range(1000)
+        for place in places
+    }
+    return {state if state < 3 else target.name_of(state).split("+")[0] for state in seen}
+
+
+@pytest.fixture(scope="module")
+def observers() -> dict[str, Observer]:
+    return {}
+
+
+@pytest.fixture
+def observer(kernel, observers, tmp_path) -> Observer:
+    """What was seen of one kernel; the first test of it waits for its VM."""
+    if kernel not in observers:
+        memory = tmp_path / "ram"
+        observers[kernel] = Observer(memory)
+        config = lab.LabConfig(kernel=kernel, cpus=2, shared_memory=memory)
+        result = lab.run(config, ["sh", "-c", GUEST], sink=observers[kernel].hear)
+        assert result.status == 0
+    return observers[kernel]
+
+
+def changed(observer: Observer, phase: str) -> set[int]:
+    """Addresses of bytes of the kernel's code that are not as they were before."""
+    pairs = zip(observer.text["before"], observer.text[phase], strict=True)
+    return {observer.start + at for at, (before, now) in enumerate(pairs) if before != now}
+
+
+def test_probes_change_only_their_places(observer):
+    places = sorted(address for address, _, _ in observer.sites)
+    assert len(places) >= SITES_MIN
+    near = {place + at for place in places for at in range(SITE_BYTES_MAX)}
+    detours = [at for at in changed(observer, "on") if at not in near]
+    short = sum(kind in (ENTER_USER, LEAVE_USER) for _, kind, _ in observer.sites)
+    assert len(detours) <= DETOUR_BYTES * short + TRACEPOINT_BYTES
+
+
+def test_probes_leave_the_code_as_it_was(observer):
+    assert len(changed(observer, "on")) >= SITES_MIN
+    assert not changed(observer, "on") & changed(observer, "after")  # others change code, too
+
+
+def test_places_are_of_every_kind(observer):
+    kinds = {kind for _, kind, _ in observer.sites}
+    assert {DISABLE, ENABLE, ENTER_USER} <= kinds
+    assert any(name.startswith("__schedule+") for name in observer.names)
+
+
+def test_every_end_of_a_call_is_counted(observer):
+    assert observer.counts["counted"] - observer.counts["on"] >= CALLS  # and those of waiting
+
+
+def test_states_tell_modes_and_who_disabled_interrupts(observer):
+    assert {KERNEL, USER} <= observer.states
+    functions = {state for state in observer.states if isinstance(state, str)}
+    assert not any(name.startswith("_raw_") for name in functions)
+
+
+def test_refusals(observer):
+    answers = [line for line in observer.lines if ": " in line]
+    assert answers == [
+        "rmmod: refused",  # thunks are the module's code
+        *(f"round: {(1, 3, 7)[0] if n % 3 == 0 else 3}" for n in range(1, 11)),
+        "set_to: refused",  # a kprobe sits on one of the places: its restoring would undo us
+        "left: 3",
+        "set_to: refused",  # no such bit
+        "set_to: done",
+        "rmmod: done",
+    ]
