@@ -306,6 +306,7 @@ def test_the_page_has_the_course_of_all(tmp_path):
     drawn = {figure.id: figure for figure in figures.figures(summarise(recording), 100_000)}
     off = drawn["interrupts-over-time"].series[0]
     assert off.y[len(off.x) // 4] == 100 and off.y[0] == 0  # rows 100 to 400 of 1000
+    assert np.isnan(off.y[-1])  # probes were off
     layers = [np.array(series.y) for series in drawn["shares-over-time"].series]
     total = sum(layers)
     assert total == pytest.approx([100] * len(total))

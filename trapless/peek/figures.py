@@ -87,6 +87,7 @@ def _figures(summary: Summary, interval_ns: int) -> Iterator[Figure]:
             )
         if course.judged.any():
             share = 100 * course.mean(course.disabled, course.judged)
+            share[course.judged[course.filled] == 0] = np.nan
             yield Figure(
                 id="interrupts-over-time",
                 title="Interrupts switched off",

@@ -13,7 +13,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Series:
-    """One line. `low` and `high`, where given, are the smallest and largest repeat at each x."""
+    """One line. `low` and `high`, where given, are the smallest and largest repeat at each x.
+
+    Where y is not a number there is nothing to show, and the line has a gap.
+    """
 
     name: str
     x: tuple[float, ...]

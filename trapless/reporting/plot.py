@@ -10,6 +10,7 @@ markers tell them apart in print. This file computes nothing that is shown.
 from __future__ import annotations
 
 import io
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,7 @@ class Look:
 # family's colour, and each a marker and dashes of its own.
 FAMILIES = {
     "plain": 0, "batch": 1, "io_uring": 2, "psc": 3, "du": 4, "find": 5, "trap": 0, "supervisor": 3,
+    "idle": 0, "user": 1, "other kernel": 2, "bottom half": 3, "top half": 4, "user or kernel": 6,
 }  # fmt: skip
 VARIANTS = ("int", "plain", "nop", "sqpoll", "nop-sqpoll", "w2", "w4", "plain-w2", "plain-w4")
 
@@ -193,7 +195,7 @@ def _legend(axes: Axes, figure: Figure) -> None:
 def _y_axis(axes: Axes, figure: Figure) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    values = [y for series in figure.series for y in series.y]
+    values = [y for series in figure.series for y in series.y if not math.isnan(y)]
     if figure.stacked:
         values = [
             sum(column) for column in zip(*(series.y for series in figure.series), strict=True)
