@@ -211,6 +211,52 @@ def top(
         )
 
 
+@peek.command()
+@target_options
+@click.option(
+    "--monitor",
+    type=click.Path(path_type=Path),
+    metavar="SOCKET",
+    required=True,
+    help="The VM's monitor: of `trapless lab --monitor`, or QEMU's -qmp unix:SOCKET,server=on.",
+)
+@click.option(
+    "--stops",
+    type=click.IntRange(1, 1_000_000),
+    default=400,
+    show_default=True,
+    metavar="N",
+    help="How often the VM is stopped.",
+)
+def check(ram: Path | None, hole: int | None, monitor: Path, stops: int) -> None:
+    """Check what is read from memory against the CPUs' registers.
+
+    Stops the VM at random moments, for milliseconds, and compares what the other commands would
+    say with the emulator's registers and the stack unwound from them: user mode, handlers, idle,
+    interrupts, the current task. The exit status is 1 if a share is wrong by more than a point
+    outside of entry and exit code.
+
+    \b
+    trapless lab --shared-memory /dev/shm/ram --monitor /tmp/monitor -- sleep 60 &
+    trapless peek check --monitor /tmp/monitor
+    """
+    _need("drgn", "stacks are unwound by it")
+    from trapless.peek import machines, witness
+    from trapless.reporting import text_report
+
+    with ConsoleProgress() as progress:
+        progress.step("stopping the VM at random moments")
+        findings = witness.check(
+            ram if ram is not None else machines.the_one(),
+            hole,
+            monitor,
+            stops,
+            advance=progress.advance,
+        )
+    text_report.show_tables(witness.tables(findings))
+    sys.exit(0 if findings.good else 1)
+
+
 def _need(module: str, reason: str) -> None:
     if importlib.util.find_spec(module) is None:
         raise TraplessError(f"{module} is not installed, and {reason}; pip install {module}")
