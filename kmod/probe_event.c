@@ -96,8 +96,8 @@ static int rings_alloc(void)
 		return -ENOMEM;
 	for_each_possible_cpu(cpu) {
 		if (ring_alloc(cpu)) {
-			pr_err("events: no %u KiB in one piece for CPU %u: make events_kb smaller\n",
-			       kb, cpu);
+			pr_err("events: no %u KiB in one piece for CPU %u: make events_kb "
+			       "smaller\n", kb, cpu);
 			rings_free();
 			return -ENOMEM;
 		}

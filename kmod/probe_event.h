@@ -11,7 +11,7 @@
 
 /* What an observer needs to find rings and names: for the fields of the same names of the map. */
 struct tlk_event_map {
-	u64 rings;		/* virtual: u64 address of a ring, by CPU number; 0 where it has none */
+	u64 rings;		/* virtual: u64 address of a ring by CPU number, 0 of none */
 	u64 place;		/* virtual: char[TLK_EVENT_PLACE_BYTES], by number of the place */
 	u32 ring_events;	/* slots of a ring */
 	u32 event_bytes;

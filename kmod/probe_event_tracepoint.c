@@ -48,8 +48,8 @@ static __always_inline u64 comm(const struct task_struct *task, unsigned int hal
 static void on_sched_switch(void *data, bool preempt, struct task_struct *prev,
 			    struct task_struct *next, unsigned int prev_state)
 {
-	RECORD(data, prev->pid, prev_state | (preempt ? PREEMPTED : 0), next->pid, next->prio,
-	      comm(next, 0), comm(next, 1));
+	RECORD(data, prev->pid, prev_state | prev->exit_state | (preempt ? PREEMPTED : 0),
+	       next->pid, next->prio, comm(next, 0), comm(next, 1));
 }
 
 static void on_sched_wakeup(void *data, struct task_struct *task)

@@ -257,6 +257,88 @@ def check(ram: Path | None, hole: int | None, monitor: Path, stops: int) -> None
     sys.exit(0 if findings.good else 1)
 
 
+@peek.command()
+@target_options
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, 10_000_000),
+    metavar="N",
+    help="How long to trace.  [default: until Ctrl-C, or the VM's end]",
+)
+@click.option("--backlog", is_flag=True, help="Begin with the events that are there already.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "jsonl", "perfetto"]),
+    help="[default: perfetto with -o, else text]",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where the trace goes.  [default: standard output]",
+)
+@click.option(
+    "--recording",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Make the trace of a recording instead.",
+)
+def trace(
+    ram: Path | None,
+    hole: int | None,
+    seconds: float | None,
+    backlog: bool,
+    format_: str | None,
+    output: Path | None,
+    recording: Path | None,
+) -> None:
+    """Trace events in a running kernel.
+
+    The module in the VM records what happens at places that its parameter `events` names:
+    scheduling, system calls, interrupts, faults, signals, or any instruction, each with the time
+    and chosen values. They are read here in time, decoded, and written for Perfetto's viewer, as
+    text or as JSON lines. Of a VM that has died, the last events are still there.
+
+    With --recording, what was sampled becomes a trace, for which no module is needed.
+
+    \b
+    echo sched_switch,vfs_read:count=dx >/sys/module/trapless/parameters/events   # in the VM
+    echo 8 >/sys/module/trapless/parameters/probes                                # in the VM
+    trapless peek trace --seconds 5 -o /tmp/trace.pftrace
+    """
+    chosen = format_ or ("perfetto" if output is not None else "text")
+    if chosen == "perfetto":
+        _need("perfetto", "it writes the trace")
+    if recording is not None:
+        _export(recording, output, chosen, given=bool(ram or hole or seconds or backlog))
+        return
+    from trapless.peek import machines
+    from trapless.peek import trace as part
+
+    with ConsoleProgress() as progress:
+        outcome = part.trace(
+            ram if ram is not None else machines.the_one(),
+            hole,
+            output,
+            format_=chosen,
+            seconds=seconds,
+            backlog=backlog,
+            progress=progress,
+        )
+    click.echo(f"{outcome}{f': {output}' if output is not None else ''}", err=True)
+
+
+def _export(recording: Path, output: Path | None, chosen: str, *, given: bool) -> None:
+    if given or output is None or chosen != "perfetto":
+        raise click.UsageError("a recording becomes a Perfetto trace: --recording FOLDER -o FILE")
+    _need("pyarrow", "recordings are Parquet")
+    from trapless.peek import trace_samples
+
+    click.echo(f"{trace_samples.export(recording, output)}: {output}", err=True)
+
+
 def _need(module: str, reason: str) -> None:
     if importlib.util.find_spec(module) is None:
         raise TraplessError(f"{module} is not installed, and {reason}; pip install {module}")

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`trapless peek trace` on a guest that does what is known: each event is found once, in order.
+
+One VM: the guest reads blocks of sizes that nobody else reads, turns events off, asks for places
+that do not exist, turns others on, and ends. What is in its memory then is traced as well.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import re
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.lab.command import COMMAND, LIMIT_S
+from trapless.vm import lab
+
+pytestmark = pytest.mark.timeout(3 * LIMIT_S)
+
+SIZES, TIMES = range(5001, 5041), 3
+PLACES = (
+    "sched_switch,sched_process_exec,sched_update_nr_running_tp,sys_enter,sys_exit,softirq_entry,"
+    "softirq_exit,local_timer_entry,local_timer_exit,vfs_read:file=di:count=dx:back=0x0(sp)"
+)
+LATER = "sched_switch,sched_process_exec,sys_enter,sys_exit,page_fault_user,schedule+0"
+GUEST = f"""
+cd /sys/module/trapless/parameters
+echo ready
+sleep 5
+for size in $(seq {SIZES[0]} {SIZES[-1]}); do
+    dd if=/dev/zero of=/dev/null bs=$size count={TIMES} 2>/dev/null
+done
+sleep 1
+echo 0 >probes
+for words in no_such_place vfs_read:zz vfs_read+1 asm_exc_nmi sys_enter,sys_enter ,; do
+    echo $words >events
+    echo 8 2>/dev/null >probes && echo accepted
+done
+cat probes
+echo {LATER} >events
+echo 8 >probes
+ls / >/dev/null
+echo over
+"""
+
+
+def trace(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [COMMAND, "peek", "trace", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def rows(text: str) -> list[dict]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture
+def guest(tmp_path, kernel):
+    """(RAM file, what the guest says line by line, its end in a list)."""
+    ram, lines, results = tmp_path / "ram", queue.Queue(), []
+
+    def hear(piece: bytes) -> None:
+        for line in piece.decode().split():
+            lines.put(line)
+
+    def run() -> None:
+        results.append(lab.run(config, ["sh", "-c", GUEST], sink=hear))
+
+    config = lab.LabConfig(
+        kernel=kernel,
+        cpus=2,
+        memory="256M",
+        module_parameters=f"probes=8 events={PLACES}",
+        thread_single=True,  # the emulator runs into probes that come and go otherwise
+        shared_memory=ram,
+    )
+    thread = threading.Thread(target=run)
+    thread.start()
+    yield ram, lines, lambda: (thread.join(), results[0])[1]
+    thread.join()
+
+
+def test_known_events_are_found_once_and_in_order(kernel, guest, tmp_path):
+    ram, lines, result = guest
+    assert lines.get(timeout=LIMIT_S) == "ready"
+    live = trace("--ram", ram, "--backlog", "--format", "jsonl")
+    assert live.returncode == 0, live.stderr
+    assert "0 lost (events were switched off)" in live.stderr
+    found = rows(live.stdout)
+
+    times = [row["t_ns"] for row in found]
+    assert times == sorted(times)
+    assert {row["cpu"] for row in found} == {0, 1}
+    reads = [row for row in found if row["event"] == "vfs_read"]
+    planted = [row for row in reads if row["values"]["count"] in SIZES]
+    expected = [size for size in SIZES for _ in range(TIMES)]
+    assert [row["values"]["count"] for row in planted] == expected
+    assert len({row["pid"] for row in planted}) == len(SIZES)
+    assert {row["comm"] for row in planted} == {"dd"}
+    assert len({row["values"]["back"] for row in planted}) == 1, "one function calls it"
+    calls = [row for row in found if row["event"] == "sys_exit" and row["comm"] == "dd"]
+    sizes = [row["values"]["result"] for row in calls if row["values"]["call"] == "read"]
+    assert [size for size in sizes if size in SIZES] == expected
+    assert_switches_fit(found)
+
+    assert lines.get(timeout=LIMIT_S) == "0", "a place that there is not was accepted"
+    assert lines.get(timeout=LIMIT_S) == "over"
+    log = result().kernel_log
+    for word in ("no_such_place", "vfs_read:zz", "vfs_read+1", "asm_exc_nmi", "sys_enter"):
+        assert re.search(rf"events: '{re.escape(word)}", log), word
+    assert "no place is chosen" in log
+    assert_last_events_are_in_dead_memory(ram, tmp_path / "trace.pftrace")
+
+
+def assert_switches_fit(found: list[dict]) -> None:
+    """Who leaves a CPU is who came there last."""
+    running: dict[int, int] = {}
+    for row in found:
+        if row["event"] == "sched_switch":
+            assert running.get(row["cpu"], row["values"]["prev"]) == row["values"]["prev"]
+            running[row["cpu"]] = row["values"]["next"]
+    assert len(running) == 2
+
+
+def assert_last_events_are_in_dead_memory(ram: Path, output: Path) -> None:
+    pb = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    dead = trace("--ram", ram, "-o", output)
+    assert dead.returncode == 0, dead.stderr
+    assert "(the machine does not run)" in dead.stderr
+    packets = pb.Trace.FromString(output.read_bytes()).packet
+    events = [event for packet in packets for event in packet.ftrace_events.event]
+    assert {event.WhichOneof("event") for event in events} >= {"sched_switch", "sys_enter"}
+    names = [task.name for packet in packets for task in packet.process_tree.threads]
+    assert "ls" in names
+    instants = {packet.track_event.name for packet in packets if packet.HasField("track_event")}
+    assert instants >= {"sched_process_exec", "page_fault_user", "schedule+0"}
