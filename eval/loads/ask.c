@@ -31,7 +31,7 @@
 #define PIECE (1u << 16)
 #define EVENTS 64
 #define EXCERPT 40u		/* of a reply that is wrong, for people */
-#define WAIT_MS 50		/* between looks at the clock, and before a failed connection is made again */
+#define WAIT_MS 50		/* between looks at the clock; a failed connection rests as long */
 #define GONE_NS 3000000000u	/* without any reply for so long, the server has gone */
 #define NS_PER_S 1000000000ull
 

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * os_behaviour.c - puts one load after the other on the machine, each for a limited time, and says
+ * in an announcement (announce.h) which one it is: the observer samples that word with all others,
+ * so that each sample belongs to a load or to none.
+ *
+ *   os-behaviour NAME SECONDS COMMAND [NAME SECONDS COMMAND]...
+ *
+ * A command is run by the shell. When it has not ended in time, it and all that it has started are
+ * ended; one that fails by itself fails the run.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "announce.h"
+#include "measure.h"
+
+#define NOTHING 0u		/* the setting while no load is on */
+#define SECONDS_MAX 3600u
+#define FIRST_REST_MS 3000	/* for the observer to find out which kernel this is */
+#define REST_MS 500		/* between two loads */
+#define END_MS 3000		/* that what is asked to end may take */
+#define LOOK_MS 10
+#define NS_PER_MS 1000000u
+
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / NS_PER_MS;
+}
+
+static void rest(unsigned int ms)
+{
+	struct timespec pause = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * NS_PER_MS };
+
+	nanosleep(&pause, NULL);
+}
+
+static struct announcement *announce(void)
+{
+	struct announcement *page = mmap(NULL, ANNOUNCE_PAGE, PROT_READ | PROT_WRITE,
+					 MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	if (page == MAP_FAILED || mlock(page, ANNOUNCE_PAGE) ||
+	    madvise(page, ANNOUNCE_PAGE, MADV_DONTFORK)) /* children would have a copy to write */
+		measure_fail("the announcement's page: %m");
+	announce_begin(page, announce_physical(page), 0);
+	return page;
+}
+
+static pid_t start(const char *command)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		measure_fail("fork: %m");
+	if (!pid) {
+		setpgid(0, 0);
+		execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+		_exit(127);
+	}
+	setpgid(pid, pid); /* both do it: neither can be too late */
+	return pid;
+}
+
+/* Whether the process ended in time; sleeps until then, so that it is no load itself. */
+static bool await(pid_t pid, unsigned int ms)
+{
+	struct pollfd ended = { .events = POLLIN };
+	int ready;
+
+	ended.fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (ended.fd < 0)
+		measure_fail("pidfd_open: %m");
+	ready = poll(&ended, 1, (int)ms);
+	close(ended.fd);
+	return ready > 0;
+}
+
+/* Nothing of a load is there any more when the next one begins. */
+static void end_all(pid_t group)
+{
+	uint64_t limit = now_ms() + END_MS;
+
+	kill(-group, SIGTERM);
+	while (kill(-group, 0) == 0) {
+		while (waitpid(-group, NULL, WNOHANG) > 0)
+			;
+		if (now_ms() > limit)
+			kill(-group, SIGKILL);
+		rest(LOOK_MS);
+	}
+}
+
+static void run(struct announcement *page, unsigned int number, const char *name,
+		unsigned int seconds, const char *command)
+{
+	uint64_t begin = now_ms(), end;
+	siginfo_t info = { 0 };
+	bool ended;
+	pid_t pid;
+
+	announce_next(page, number);
+	pid = start(command);
+	ended = await(pid, seconds * 1000);
+	end = now_ms();
+	announce_next(page, NOTHING);
+	if (ended && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT))
+		measure_fail("waitid: %m");
+	end_all(pid);
+	if (ended && (info.si_code != CLD_EXITED || info.si_status))
+		measure_fail("%s: the load did not end with status 0 but %d", name,
+			     info.si_status);
+	printf("{\"load\": \"%s\", \"number\": %u, \"ended\": %s, \"ms\": %llu}\n", name, number,
+	       ended ? "true" : "false", (unsigned long long)(end - begin));
+	fflush(stdout);
+	rest(REST_MS);
+}
+
+int main(int argc, char **argv)
+{
+	struct announcement *page;
+	unsigned int count = (unsigned int)(argc - 1) / 3;
+
+	if (argc < 4 || (argc - 1) % 3)
+		measure_fail("usage: os-behaviour NAME SECONDS COMMAND ...");
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1))
+		measure_fail("prctl: %m");
+	page = announce();
+	rest(FIRST_REST_MS);
+	for (unsigned int i = 0; i < count; i++) {
+		char **load = &argv[1 + 3 * i];
+
+		run(page, i + 1, load[0],
+		    (unsigned int)measure_parse_number("SECONDS", load[1], SECONDS_MAX), load[2]);
+		measure_progress(i + 1, count);
+	}
+	announce_next(page, ANNOUNCE_OVER);
+	rest(REST_MS); /* for who reads that */
+	printf("{\"complete\": true}\n");
+	return 0;
+}
