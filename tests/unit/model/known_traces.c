@@ -60,7 +60,8 @@ static void plru(void)
 	struct tlm_structure *cache;
 
 	start();
-	cache = add((struct tlm_geometry){ .name = "c", .size = 256, .ways = 4, .policy = TLM_PLRU },
+	cache = add((struct tlm_geometry){ .name = "c", .size = 256, .ways = 4,
+					   .policy = TLM_PLRU },
 		    "read");
 	CHECK_EQ(misses(cache, "abcd"), 4);
 	/* The victim is a's; then, a's half having been used, the older of the other: c. */
@@ -71,7 +72,7 @@ static void plru(void)
 	/* Last used: f, of the half f d; there e after b. So b goes, which true LRU would too; */
 	CHECK_EQ(misses(cache, "g"), 1);
 	CHECK_EQ(misses(cache, "efdg"), 0);
-	/* g was used last, so the half f d loses; there f is the older, and e, older still, stays. */
+	/* g was used last, so the half f d loses: f, though e is older still. */
 	CHECK_EQ(misses(cache, "h"), 1);
 	CHECK_EQ(misses(cache, "edg"), 0);
 	CHECK_EQ(misses(cache, "f"), 1);
