@@ -58,6 +58,7 @@ class View:
         width = None if self._terminal else FILE_COLUMNS
         self._console = Console(file=stream, width=width, highlight=False)
         self._live: Live | None = None
+        self._last = Group()
 
     def __enter__(self) -> View:
         return self
@@ -65,6 +66,7 @@ class View:
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
+            self._console.print(self._last)  # stays when the terminal is as it was before
 
     @property
     def width(self) -> int:
@@ -72,6 +74,7 @@ class View:
 
     def show(self, second: Group) -> bool:
         """Show a second; whether another one is wanted."""
+        self._last = second
         if self._terminal:
             if self._live is None:
                 self._live = Live(console=self._console, auto_refresh=False, screen=True)
