@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A guest with a shell that a test gives commands to, while its memory is looked at from outside.
+
+Owns a lab run in a process of its own, with the memory and the monitor in the test's folder. What
+is looked at, and what is expected, is the tests'.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.lab.command import LIMIT_S, ROOT
+from trapless.console import TraplessError
+from trapless.vm import lab
+
+MARK = "== done =="
+GUEST_LIMIT_S = 2.5 * LIMIT_S
+"""Of all that is done with one guest: it serves many checks."""
+
+
+class Guest:
+    """A running guest. `ram` and `monitor` are files of this machine."""
+
+    def __init__(self, folder: Path, process: subprocess.Popen[str]) -> None:
+        self.ram, self.monitor = folder / "ram", folder / "monitor"
+        self.process = process
+        assert process.stdin is not None and process.stdout is not None
+        self._input, self._output = process.stdin, process.stdout
+
+    def say(self, commands: str) -> str:
+        """Run commands in the guest's shell; what they print. A guest that dies fails the test."""
+        self.send(f"{commands}\necho; echo '{MARK}'")
+        lines: list[str] = []
+        for line in self._output:
+            if line.strip() == MARK:
+                return "".join(lines).rstrip("\n")
+            lines.append(line)
+        raise AssertionError(f"the guest ended in: {commands}\n{''.join(lines)}{self.complaint()}")
+
+    def send(self, commands: str) -> None:
+        """Give the shell commands whose end is not waited for."""
+        self._input.write(commands + "\n")
+        self._input.flush()
+
+    def complaint(self) -> str:
+        """What the lab says when the guest has ended."""
+        self.process.wait(LIMIT_S)
+        return self.process.stderr.read() if self.process.stderr is not None else ""
+
+
+@contextmanager
+def folder_of_memory() -> Iterator[Path]:
+    """A folder for a guest's memory, where files are memory."""
+    shm = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shm if os.access(shm, os.W_OK) else None) as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def guest(folder: Path, *files: tuple[Path, str], **options: Any) -> Iterator[Guest]:
+    """A guest for the time of a test: `options` are LabConfig's, `files` are in its root."""
+    options = {"memory": "256M", "module": False, "timeout_s": GUEST_LIMIT_S, **options}
+    paths = {"shared_memory": folder / "ram", "monitor": folder / "monitor", "files": files}
+    config = lab.LabConfig(**options, **paths)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, "-m", __name__, pickle.dumps(config).hex()],
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        cwd=ROOT,
+    ) as process:
+        watchdog = threading.Timer(GUEST_LIMIT_S, process.terminate)  # a silent guest ends the test
+        watchdog.start()
+        try:
+            running = Guest(folder, process)
+            running.say("true")
+            yield running
+        finally:
+            watchdog.cancel()
+            process.terminate()
+
+
+def main() -> None:
+    """In a process of its own: the guest's shell has its standard input and output."""
+    config = pickle.loads(bytes.fromhex(sys.argv[1]))
+    try:
+        lab.run(config, ["sh"], stream=True)
+    except TraplessError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
