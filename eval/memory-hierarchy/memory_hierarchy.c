@@ -232,7 +232,7 @@ int main(int argc, char **argv)
 	for (unsigned int row = 0; row < points(options.user); row++)
 		if (!options.rows || options.rows[row] == '1')
 			run_row(&options, &bench, options.user.first + row * options.user.step);
-	tl_model_off();
+
 	for (unsigned int order = 0; order < ORDERS; order++)
 		if (tallies[order].made)
 			printf("{\"check\": \"%s.%s\", \"made\": %lu, \"executed\": %lu}\n",

@@ -59,7 +59,7 @@ def fill(axes: Axes, figure: Map, ink: str) -> None:
     scale = axes.figure.colorbar(drawn, ax=axes, spacing="uniform", ticks=ticks, shrink=0.95)
     scale.ax.set_yticklabels([f"{bound:g}" for bound in ticks])
     scale.ax.tick_params(labelsize=8.5, length=2)
-    scale.outline.set_visible(False)  # type: ignore[operator]
+    scale.outline.set_visible(False)
     if any(cell is None for row in figure.cells for cell in row):
         axes.legend(
             handles=[Patch(color=ABSENT, label=figure.absent)], loc="upper center",

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs one grid of pairs of footprints in the lab, and says what came of its checks.
+
+Owns the guest's configuration, the test program's command line and what must hold of every region's
+counts. How rows are spread over VMs and kept is trapless/measure/grid.py's business.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trapless.console import TraplessError
+from trapless.measure.collect import Collection, Row
+from trapless.measure.experiments import Raw, load_module, workload
+from trapless.measure.grid import MASK, Grid
+from trapless.measure.grid import collect as collect_grids
+from trapless.model.plan import Plan, Variant
+from trapless.stock import kbuild, kernels
+from trapless.vm.lab import LabConfig
+
+HERE = Path(__file__).parent
+if TYPE_CHECKING:
+    import cells
+else:
+    cells = load_module(HERE / "cells.py")
+
+GUEST_PROGRAM = "/bin/memory-hierarchy"
+GUEST_MODULE = "/hierarchy.ko"
+MODULE = "hierarchy.ko"
+MEMORY = "512M"
+TIMEOUT_S = 3 * 3600.0
+KERNEL_WORDS = "no5lvl transparent_hugepage=never"
+"""The model knows page sizes by address: four levels of tables, and small pages for programs."""
+
+STRUCTURES_AS_MUCH = 10
+"""So many modelled caches take as long as the emulation itself."""
+
+READS_SHARE = 0.999
+"""Of F * footprint / stride, that a region must have read at least: none may be left out."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One grid: which pairs in which orders, on which modelled processors."""
+
+    name: str
+    axis: cells.Axis
+    orders: tuple[str, ...]
+    trap: str
+    variants: tuple[Variant, ...]
+    vms: int
+
+
+def collect(run: Collection, sweeps: Sequence[Sweep]) -> None:
+    """Run all grids, check their counts, and note how their columns are to be read."""
+    plans = [Plan.of(list(sweep.variants)) for sweep in sweeps]
+    grids = [grid_of(run, sweep, plan) for sweep, plan in zip(sweeps, plans, strict=True)]
+    collect_grids(run, grids)
+    for sweep, plan in zip(sweeps, plans, strict=True):
+        names: dict[str, dict[str, str]] = {}
+        for (variant, role), structure in plan.names.items():
+            names.setdefault(variant, {})[role] = structure
+        told: Row = {"grid": sweep.name, "names": names, "step_kb": sweep.axis.step_kb}
+        try:
+            checks = check(cells.load(Raw([told], {}, run.directory), sweep.name), sweep.name)
+        except ValueError as error:
+            raise TraplessError(f"{run.name}, {sweep.name}: a check failed: {error}") from error
+        run.write([told, *checks])
+
+
+def grid_of(run: Collection, sweep: Sweep, plan: Plan) -> Grid:
+    """The grid as the runner takes it: a row is one footprint in user space."""
+    kernel = kernels.resolve(run.kernel, run.progress)
+    module = kbuild.module_for(kernel, run.progress, HERE, MODULE)
+    options = {
+        "orders": ",".join(sweep.orders),
+        "trap": sweep.trap,
+        "user": sweep.axis.text,
+        "kernel": sweep.axis.text,
+        "stride": str(cells.STRIDE),
+        "iterations": str(cells.ITERATIONS),
+        "batch": str(cells.BATCH),
+        "rows": MASK,
+    }
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    weight = 1 + len(plan.lines) / STRUCTURES_AS_MUCH
+    insert = f"insmod {GUEST_MODULE} bytes={cells.FOOTPRINT_KB << 10}"
+    return Grid(
+        name=sweep.name,
+        rows=sweep.axis.points,
+        regions=sweep.axis.points * len(sweep.orders),
+        vms=min(sweep.vms, sweep.axis.points),
+        config=LabConfig(
+            kernel=run.kernel,
+            cpus=1,
+            icount=True,
+            memory=MEMORY,
+            module_parameters="supervisor=1" if "supervisor" in sweep.orders else "",
+            append=KERNEL_WORDS,
+            files=((module, GUEST_MODULE), (workload("memory-hierarchy"), GUEST_PROGRAM)),
+            timeout_s=TIMEOUT_S,
+        ),
+        argv=("/bin/sh", "-c", f"{insert} && exec {shlex.join([GUEST_PROGRAM, *words])}"),
+        plan=plan,
+        row_of=lambda label: cells.region(label).user_kb // sweep.axis.step_kb,
+        effort=lambda label: weight * cells.effort(label),
+        describe=cells.describe,
+        total=weight * sweep.axis.total_effort(len(sweep.orders)),
+    )
+
+
+def check(found: cells.Cells, name: str) -> Sequence[Row]:
+    """Rows of what was checked; ValueError where a count cannot be what it should."""
+    rows: list[Row] = []
+    for order in found.orders:
+        for mode, footprint in (("user", found.user), ("kernel", found.kernel)):
+            if order == "supervisor" and mode == "user":
+                continue  # what the handler does is the kernel's code, wherever it runs
+            least = READS_SHARE * cells.ITERATIONS * footprint * 1024 / cells.STRIDE
+            if (found.count(order, f"{mode}.reads") < least).any():
+                raise ValueError(f"{order}: too few reads in {mode} space: some were not made")
+        switches = found.count(order, "crossings.cr3").sum()
+        if order != "workers" and switches:
+            raise ValueError(f"{order}: {switches:.0f} changes of address space inside of regions")
+        reads = found.both(order, "reads").sum()
+        rows.append({"check": f"{name}, {order}: every read made", "made": int(reads)})
+    return rows
