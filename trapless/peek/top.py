@@ -124,7 +124,7 @@ def _show(
             return False
         watch.look()
         if watch.gone or watch.came:
-            return True
+            return is_same(target, progress)  # what went may have been the whole machine
     return False
 
 
