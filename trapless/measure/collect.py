@@ -12,7 +12,6 @@ from __future__ import annotations
 import datetime
 import gzip
 import hashlib
-import itertools
 import json
 import os
 import platform
@@ -77,27 +76,22 @@ class Collection:
         """Rows that come from somewhere else than a boot's standard output."""
         self._rows += [{"part": self.part, **row} for row in rows]
 
-    def free_labels(self, prefix: str, count: int) -> list[str]:
-        """So many labels that no boot on record has."""
-        taken = {path.stem for path in (self.directory / BOOTS).glob("*.jsonl")}
-        labels = (f"{prefix}{number}" for number in itertools.count())
-        return list(itertools.islice((label for label in labels if label not in taken), count))
-
     def adopt(self, head: Row, rows: Sequence[Row]) -> None:
         """Keep a boot that the part ran by itself; `head` is its boot_record()."""
         folder = self.directory / BOOTS
         folder.mkdir(parents=True, exist_ok=True)
         text = "".join(json.dumps(line) + "\n" for line in (head, *rows))
         _replace(folder / f"{head['boot']}.jsonl", text)
-        self._labels.append(head["boot"])
+        if head["boot"] not in self._labels:
+            self._labels.append(head["boot"])
 
-    def adopt_saved(self, key: str) -> int:
-        """Take the adopted boots of an interrupted run that have this key; how many there are."""
+    def adopt_saved(self, key: str) -> list[str]:
+        """Take the adopted boots of an interrupted run that have this key; their labels."""
         paths = sorted((self.directory / BOOTS).glob("*.jsonl"))
         found = [path.stem for path in paths if _finished_boot(path, key) is not None]
         self.resumed += found
         self._labels += found
-        return len(found)
+        return found
 
     def _run(
         self, label: str, config: lab.LabConfig, argv: Sequence[str], finished: Path, key: str
