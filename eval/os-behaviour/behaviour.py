@@ -188,10 +188,11 @@ def rows_of(
 
 def analyse(raw: Raw) -> Findings:
     results = found.loads_of(raw.rows)
+    machine = found.machine_of(str(raw.meta.get("accelerator")))
     metrics: dict[str, Metric] = {}
     for one in results.values():
         metrics |= found.metrics_of(one)
-    return Findings(metrics, tuple(found.claims_of(results)))
+    return Findings(metrics, tuple(found.claims_of(results, machine)))
 
 
 PART = Part(name="behaviour", collect=collect, analyse=analyse, figures=shown.figures)

@@ -25,6 +25,7 @@
 #include "measure.h"
 
 #define NOTHING 0u		/* the setting while no load is on */
+#define LOADS_MAX 16u
 #define SECONDS_MAX 3600u
 #define FIRST_REST_MS 3000	/* for the observer to find out which kernel this is */
 #define REST_MS 500		/* between two loads */
@@ -45,6 +46,32 @@ static void rest(unsigned int ms)
 	struct timespec pause = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * NS_PER_MS };
 
 	nanosleep(&pause, NULL);
+}
+
+/* What the kernel itself accounts its time to: a witness for who samples it from outside. */
+struct account {
+	unsigned long long user, nice, system, idle, iowait, irq, softirq;	/* ticks */
+};
+
+static struct account account_now(void)
+{
+	struct account account;
+	FILE *file = fopen("/proc/stat", "re");
+
+	if (!file || fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu", &account.user,
+			    &account.nice, &account.system, &account.idle, &account.iowait,
+			    &account.irq, &account.softirq) != 7)
+		measure_fail("/proc/stat cannot be read");
+	fclose(file);
+	return account;
+}
+
+static void print_account(const char *name, struct account from, struct account to)
+{
+	printf("{\"accounted\": \"%s\", \"user\": %llu, \"kernel\": %llu, \"idle\": %llu}\n",
+	       name, to.user + to.nice - from.user - from.nice,
+	       to.system + to.irq + to.softirq - from.system - from.irq - from.softirq,
+	       to.idle + to.iowait - from.idle - from.iowait);
 }
 
 static struct announcement *announce(void)
@@ -106,6 +133,7 @@ static void end_all(pid_t group)
 static void run(struct announcement *page, unsigned int number, const char *name,
 		unsigned int seconds, const char *command)
 {
+	struct account from = account_now(), to;
 	uint64_t begin = now_ms(), end;
 	siginfo_t info = { 0 };
 	bool ended;
@@ -116,6 +144,7 @@ static void run(struct announcement *page, unsigned int number, const char *name
 	ended = await(pid, seconds * 1000);
 	end = now_ms();
 	announce_next(page, NOTHING);
+	to = account_now();
 	if (ended && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT))
 		measure_fail("waitid: %m");
 	end_all(pid);
@@ -124,27 +153,31 @@ static void run(struct announcement *page, unsigned int number, const char *name
 			     info.si_status);
 	printf("{\"load\": \"%s\", \"number\": %u, \"ended\": %s, \"ms\": %llu}\n", name, number,
 	       ended ? "true" : "false", (unsigned long long)(end - begin));
+	print_account(name, from, to);
 	fflush(stdout);
 	rest(REST_MS);
 }
 
 int main(int argc, char **argv)
 {
+	unsigned int count = (unsigned int)(argc - 1) / 3, seconds[LOADS_MAX], done = 0, total = 0;
 	struct announcement *page;
-	unsigned int count = (unsigned int)(argc - 1) / 3;
 
-	if (argc < 4 || (argc - 1) % 3)
+	if (argc < 4 || (argc - 1) % 3 || count > LOADS_MAX)
 		measure_fail("usage: os-behaviour NAME SECONDS COMMAND ...");
+	for (unsigned int i = 0; i < count; i++) {
+		seconds[i] = (unsigned int)measure_parse_number("SECONDS", argv[2 + 3 * i],
+								SECONDS_MAX);
+		total += seconds[i];
+	}
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1))
 		measure_fail("prctl: %m");
 	page = announce();
 	rest(FIRST_REST_MS);
 	for (unsigned int i = 0; i < count; i++) {
-		char **load = &argv[1 + 3 * i];
-
-		run(page, i + 1, load[0],
-		    (unsigned int)measure_parse_number("SECONDS", load[1], SECONDS_MAX), load[2]);
-		measure_progress(i + 1, count);
+		run(page, i + 1, argv[1 + 3 * i], seconds[i], argv[3 + 3 * i]);
+		done += seconds[i];
+		measure_progress(done, total);
 	}
 	announce_next(page, ANNOUNCE_OVER);
 	rest(REST_MS); /* for who reads that */

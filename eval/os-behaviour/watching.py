@@ -156,6 +156,7 @@ def _store(
     }
     names, counters, watched = Names(target), Counters(target), sites.SiteBook()
     stages: dict[int, Stage] = {}
+    over = False
     with Recorder(folder, run.head, about) as recorder:
         for rows in itertools.chain([first], batches):
             recorder.add(rows)
@@ -163,7 +164,9 @@ def _store(
             watched.look(target, found)
             load = int(rows[LOAD][-1])
             if load == OVER:
-                run.stop()
+                if not over:
+                    run.stop()
+                over = True
             elif load:
                 if load not in stages:
                     stages[load] = Stage(first=counters.read())

@@ -66,7 +66,8 @@ def load(name: str, shares: tuple[float, ...], off: float, **more: Any) -> list[
         },
         **more,
     }
-    return [{"load": name, "number": 1, "ended": True, "ms": 10_000}, row]
+    account = {"accounted": name, "user": 1500, "kernel": 500, "idle": 500}
+    return [{"load": name, "number": 1, "ended": True, "ms": 10_000}, account, row]
 
 
 REQUESTS = {"requests": 4000, "failed": 0, "each_second": [400, 380, 1]}
@@ -189,6 +190,13 @@ def test_tables_have_the_papers_beside_ours() -> None:
     drawn = {item.id: item for item in SHOWN.figures(Raw(rows, {}))}
     assert drawn["shares"].rows[1] == ("top half", *("0.1 (0.1)",) * 2, "0.2 (0.2)", "9.2 (9.2)")
     assert drawn["shares"].rows[-1][4] == "55.9 (55.9)"
+    assert drawn["witness"].rows[3] == (
+        "httpd",
+        "44.0 / 60.0",
+        "55.9 / 20.0",
+        "0.1 / 20.0",
+        "2,500",
+    )
     assert drawn["interrupts-off"].rows[1][-1] == "10.6 (10.6)"
     routines = drawn["routines"].rows
     assert routines[0] == ("(top halves)", "50.0", "TH", "46.3")
