@@ -75,7 +75,7 @@ static void clear_records(void)
 	int cpu;
 
 	for_each_possible_cpu(cpu)
-		memset(per_cpu_ptr(&tlk_probe_record, cpu), 0, sizeof(struct tlk_probe_record));
+		memset(per_cpu_ptr(&tlk_probe_cpu, cpu), 0, sizeof(struct tlk_probe_cpu));
 }
 
 static int start_modes(u32 what)
@@ -244,7 +244,8 @@ int __init tlk_probe_init(void)
 
 	tlk_poke_init(&missing);
 	tlk_probe_map.site = (unsigned long)tlk_probe_sites;
-	tlk_probe_map.records = (unsigned long)(uintptr_t)&tlk_probe_record;
+	tlk_probe_map.records = (unsigned long)(uintptr_t)&tlk_probe_cpu +
+				offsetof(struct tlk_probe_cpu, record);
 	kernel_param_lock(THIS_MODULE);
 	mutex_lock(&lock);
 	ready = true;

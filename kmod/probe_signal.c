@@ -19,7 +19,7 @@ static struct tracepoint *delivery;
 static void on_delivery(void *unused, int number, struct kernel_siginfo *info,
 			struct k_sigaction *action)
 {
-	this_cpu_write(tlk_probe_record.entry, TLK_ENTRY_SIGNAL);
+	this_cpu_write(tlk_probe_cpu.record.entry, TLK_ENTRY_SIGNAL);
 }
 
 static void find_delivery(struct tracepoint *tracepoint, void *unused)

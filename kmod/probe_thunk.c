@@ -4,11 +4,13 @@
  * patched.
  *
  * A place jumps to its own thunk, which does what the place did, stores one word and jumps back: 2
- * instructions more than before, 4 where interrupts may be disabled already (then nothing is
- * stored), 1 more for a lock function's caller and for a count. %rax is free at a cli and at a sti,
- * as it was for the call that they stand for; no other register is touched. A thunk for a sti has
- * the jump back in the shadow of it: an interrupt finds the CPU back in the kernel's code.
+ * instructions more than before. Where interrupts may be disabled already it is 1 more, and the
+ * pushf and pop where the flags are not at hand; for a lock function's caller 1 more. %rax is free at
+ * a cli and at a sti, as it was for the call that they stand for; no other register is touched. A
+ * thunk for a sti has the jump back in the shadow of it: an interrupt finds the CPU back in the
+ * kernel's code.
  */
+#include <linux/build_bug.h>
 #include <linux/errno.h>
 #include <linux/kernel.h>
 #include <linux/mm.h>
@@ -23,7 +25,9 @@
 #define THUNK_ALIGNMENT 16
 #define TRAP 0xcc
 
-DEFINE_PER_CPU_ALIGNED(struct tlk_probe_record, tlk_probe_record);
+DEFINE_PER_CPU_ALIGNED(struct tlk_probe_cpu, tlk_probe_cpu);
+
+static_assert(offsetof(struct tlk_probe_cpu, record.state) == X86_EFLAGS_IF);
 
 struct thunk {
 	u8 code[THUNK_BYTES_MAX];
@@ -60,33 +64,41 @@ static bool is_short_address(unsigned long address)
 	return (unsigned long)(s64)(s32)address == address;
 }
 
-static unsigned long record_member(size_t offset)
+static unsigned long cpu_member(size_t offset)
 {
-	return (unsigned long)(uintptr_t)&tlk_probe_record + offset;
+	return (unsigned long)(uintptr_t)&tlk_probe_cpu + offset;
 }
 
 /* movq $value, %gs:state */
 static void emit_state(struct thunk *thunk, u32 value)
 {
 	EMIT(thunk, 0x65, 0x48, 0xc7, 0x04, 0x25);
-	emit_u32(thunk, (u32)record_member(offsetof(struct tlk_probe_record, state)));
+	emit_u32(thunk, (u32)cpu_member(offsetof(struct tlk_probe_cpu, record.state)));
 	emit_u32(thunk, value);
 }
 
-/* pushq depth(%rsp); popq %gs:state */
-static void emit_state_from_stack(struct thunk *thunk, u32 depth)
+/* movq $value, %gs:nowhere(%rax), with %rax the interrupt flag of before */
+static void emit_state_if_enabled(struct thunk *thunk, u32 value)
+{
+	EMIT(thunk, 0x65, 0x48, 0xc7, 0x80);
+	emit_u32(thunk, (u32)cpu_member(offsetof(struct tlk_probe_cpu, nowhere)));
+	emit_u32(thunk, value);
+}
+
+/* pushq depth(%rsp); popq %gs:nowhere(%rax) */
+static void emit_caller_if_enabled(struct thunk *thunk, u32 depth)
 {
 	EMIT(thunk, 0xff, 0xb4, 0x24);
 	emit_u32(thunk, depth);
-	EMIT(thunk, 0x65, 0x8f, 0x04, 0x25);
-	emit_u32(thunk, (u32)record_member(offsetof(struct tlk_probe_record, state)));
+	EMIT(thunk, 0x65, 0x8f, 0x80);
+	emit_u32(thunk, (u32)cpu_member(offsetof(struct tlk_probe_cpu, nowhere)));
 }
 
 /* movl $value, %gs:entry */
 static void emit_entry(struct thunk *thunk, u32 value)
 {
 	EMIT(thunk, 0x65, 0xc7, 0x04, 0x25);
-	emit_u32(thunk, (u32)record_member(offsetof(struct tlk_probe_record, entry)));
+	emit_u32(thunk, (u32)cpu_member(offsetof(struct tlk_probe_cpu, record.entry)));
 	emit_u32(thunk, value);
 }
 
@@ -105,40 +117,43 @@ static void emit_jump(struct thunk *thunk, const u8 *to)
 	emit(thunk, code, sizeof(code));
 }
 
-/* Leaves ZF as "interrupts were disabled already". */
-static void emit_cli_and_test(struct thunk *thunk, bool flags_in_rax)
+/* Adds 1 if %rax has the interrupt flag; takes it from there. */
+static void emit_count_if_enabled(struct thunk *thunk, const u32 *counter)
 {
-	if (flags_in_rax) {
-		EMIT(thunk, 0xfa);				/* cli */
-		EMIT(thunk, 0xf6, 0xc4, 0x02);			/* test $2, %ah */
-		return;
-	}
-	EMIT(thunk, 0x9c);					/* pushf */
+	EMIT(thunk, 0xc1, 0xe8, 9);				/* shr $9, %eax */
+	EMIT(thunk, 0x01, 0x04, 0x25);				/* add %eax, counter */
+	emit_u32(thunk, short_address(counter));
+}
+
+/* cli; leaves the interrupt flag of before, X86_EFLAGS_IF or 0, in %rax. */
+static void emit_cli_and_flag(struct thunk *thunk, bool flags_in_rax)
+{
+	if (!flags_in_rax)
+		EMIT(thunk, 0x9c);				/* pushf */
 	EMIT(thunk, 0xfa);					/* cli */
-	EMIT(thunk, 0xf6, 0x44, 0x24, 0x01, 0x02);		/* testb $2, 1(%rsp) */
-	EMIT(thunk, 0x48, 0x8d, 0x64, 0x24, 0x08);		/* lea 8(%rsp), %rsp */
+	if (!flags_in_rax)
+		EMIT(thunk, 0x58);				/* pop %rax */
+	EMIT(thunk, 0x25);					/* and $flag, %eax */
+	emit_u32(thunk, X86_EFLAGS_IF);
 }
 
 static void emit_disable(struct thunk *thunk, const struct tlk_site_code *site,
 			 const u32 *counter)
 {
-	u32 jump = 0;
-
-	if (site->may_nest) {
-		emit_cli_and_test(thunk, site->flags_in_rax);
-		EMIT(thunk, 0x74, 0);				/* jz over what follows */
-		jump = thunk->length;
-	} else {
+	if (!site->may_nest) {
 		EMIT(thunk, 0xfa);				/* cli */
-	}
-	if (counter)
-		emit_count(thunk, counter);
-	if (site->depth)
-		emit_state_from_stack(thunk, site->depth - 1);
-	else
 		emit_state(thunk, short_address(site->at));
-	if (jump)
-		thunk->code[jump - 1] = thunk->length - jump;
+		if (counter)
+			emit_count(thunk, counter);
+		return;
+	}
+	emit_cli_and_flag(thunk, site->flags_in_rax);
+	if (site->depth)
+		emit_caller_if_enabled(thunk, site->depth - 1);
+	else
+		emit_state_if_enabled(thunk, short_address(site->at));
+	if (counter)
+		emit_count_if_enabled(thunk, counter);
 }
 
 static void emit_enable(struct thunk *thunk, const struct tlk_site_code *site)
@@ -191,7 +206,7 @@ int tlk_thunks_write(const struct tlk_sites *sites, u32 what, u8 **thunks)
 	u8 *area;
 	u32 i;
 
-	if (!is_short_address(record_member(0)) ||
+	if (!is_short_address(cpu_member(0)) ||
 	    !is_short_address((unsigned long)tlk_probe_sites))
 		return -EOPNOTSUPP;
 	area = kvmalloc(TLK_PROBE_AREA_BYTES, GFP_KERNEL);

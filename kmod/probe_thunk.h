@@ -6,10 +6,21 @@
 #define TLK_PROBE_THUNK_H
 
 #include <linux/percpu-defs.h>
+#include <asm/processor-flags.h>
 
 #include "probe_site.h"
 
-DECLARE_PER_CPU_ALIGNED(struct tlk_probe_record, tlk_probe_record);
+/*
+ * A cli that may nest stores where the interrupt flag of before says, without a branch: into the
+ * record if it was set, else to nowhere.
+ */
+struct tlk_probe_cpu {
+	u64 nowhere;
+	u64 room[X86_EFLAGS_IF / sizeof(u64) - 1];
+	struct tlk_probe_record record;
+};
+
+DECLARE_PER_CPU_ALIGNED(struct tlk_probe_cpu, tlk_probe_cpu);
 
 #define TLK_JMP_BYTES 5
 
