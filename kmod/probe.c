@@ -108,8 +108,8 @@ static int stop_modes(void)
 	u32 foreign = tlk_probes_remove();
 
 	if (foreign) {
-		pr_err("%u places with probes were changed by somebody else since; end that (kprobes, "
-		       "live patches) and try again\n", foreign);
+		pr_err("%u places with probes were changed by somebody else since; end that "
+		       "(kprobes, live patches) and try again\n", foreign);
 		return -EBUSY;
 	}
 	tlk_probe_signals_stop();
@@ -145,8 +145,8 @@ static int change_modes(u32 what)
 	if (!what)
 		return 0;
 	if (tlk_supervisor_is_offered()) {
-		pr_err("no probes where supervisor mode is offered: its system calls would look like "
-		       "user mode; load the module without supervisor=1\n");
+		pr_err("no probes where supervisor mode is offered: its system calls would look "
+		       "like user mode; load the module without supervisor=1\n");
 		return -EBUSY;
 	}
 	__module_get(THIS_MODULE);

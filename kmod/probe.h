@@ -29,7 +29,7 @@
 
 #define TLK_ENTRY_CALL		1u	/* a system call */
 #define TLK_ENTRY_EXCEPTION	2u	/* an interrupt or an exception */
-#define TLK_ENTRY_SIGNAL	3u	/* one of these, and on the way back a signal was delivered */
+#define TLK_ENTRY_SIGNAL	3u	/* one of these, and a signal was delivered since */
 
 struct tlk_probe_record {
 	u64 state;

@@ -22,7 +22,8 @@ static int set_probes(const char *text, const struct kernel_param *parameter)
 	error = kstrtouint(text, 0, &what);
 	if (error || !what)
 		return error;
-	pr_err("no probes in this kernel: it needs jump labels, inline static calls and tracepoints\n");
+	pr_err("no probes in this kernel: it needs jump labels, inline static calls and "
+	       "tracepoints\n");
 	return -EOPNOTSUPP;
 }
 

@@ -10,9 +10,9 @@
  * another instruction, and a place is taken only if no jump leads into the six bytes and the NOP
  * belongs to no jump label and no static call.
  *
- * User mode: where the kernel can track contexts (for nohz_full) but does not, each way into and out
- * of user mode has a jump label, a NOP, and a piece of code behind it that calls the tracking and
- * never runs. The label's table says where they are.
+ * User mode: where the kernel can track contexts (for nohz_full) but does not, each way into and
+ * out of user mode has a jump label, a NOP, and a piece of code behind it that calls the tracking
+ * and never runs. The label's table says where they are.
  */
 #include <linux/kallsyms.h>
 #include <linux/kernel.h>
@@ -53,8 +53,8 @@ struct walk {
 };
 
 /*
- * Interrupt handlers take locks, too. Only where interrupts were enabled is a cli recorded: those of
- * lock functions and of local_irq_save() ask. Elsewhere a cli means that they were enabled.
+ * Interrupt handlers take locks, too. Only where interrupts were enabled is a cli recorded: those
+ * of lock functions and of local_irq_save() ask. Elsewhere a cli means that they were enabled.
  *
  * Functions whose cli comes right before an iret, which restores what was interrupted without any
  * instruction that could be seen: recorded, interrupts would seem to stay disabled.
@@ -393,7 +393,7 @@ int tlk_sites_find(struct tlk_sites *sites, u32 what, const char **why)
 		find_interrupt_sites(sites);
 		drop_patchable_places(sites);
 		if (!sites->count) {
-			*why = "its cli and sti leave no room for a jump (needs CONFIG_PARAVIRT_XXL)";
+			*why = "its cli and sti leave no room for a jump (CONFIG_PARAVIRT_XXL)";
 			return -EOPNOTSUPP;
 		}
 	}

@@ -17,8 +17,8 @@ struct tlk_site_code {
 	bool is_entry;		/* sti: the first one of a system call */
 	bool may_nest;		/* cli: interrupts may be disabled already */
 	bool flags_in_rax;	/* cli: and %rax has the flags from before */
-	u16 depth;		/* cli of a lock function: bytes from %rsp to the return address + 1 */
-	u8 *detour;		/* 5 bytes that never run, for sites too short for a jump to a thunk */
+	u16 depth;		/* cli of a lock function: from %rsp to the return address, + 1 */
+	u8 *detour;		/* 5 bytes that never run, for a site of 2: or NULL */
 };
 
 struct tlk_sites {

@@ -5,9 +5,9 @@
  *
  * A place jumps to its own thunk, which does what the place did, stores one word and jumps back: 2
  * instructions more than before. Where interrupts may be disabled already it is 1 more, and the
- * pushf and pop where the flags are not at hand; for a lock function's caller 1 more. %rax is free at
- * a cli and at a sti, as it was for the call that they stand for; no other register is touched. A
- * thunk for a sti has the jump back in the shadow of it: an interrupt finds the CPU back in the
+ * pushf and pop where the flags are not at hand; for a lock function's caller 1 more. %rax is free
+ * at a cli and at a sti, as it was for the call that they stand for; no other register is touched.
+ * A thunk for a sti has the jump back in the shadow of it: an interrupt finds the CPU back in the
  * kernel's code.
  */
 #include <linux/build_bug.h>
