@@ -295,6 +295,11 @@ def test_a_recording_needs_a_file_for_its_trace(tmp_path):
     assert said.exit_code == 2 and "-o FILE" in said.output
 
 
+def test_perfetto_is_for_files():
+    said = CliRunner().invoke(cli, ["peek", "trace", "--format", "perfetto"])
+    assert said.exit_code == 2 and "-o FILE" in said.output
+
+
 def test_what_is_no_event_is_left_out(machine):
     machine.write(0, 1, 1, place=999)
     assert events(machine)[0] == []

@@ -314,6 +314,8 @@ def trace(
     if recording is not None:
         _export(recording, output, chosen, given=bool(ram or hole or seconds or backlog))
         return
+    if chosen == "perfetto" and output is None:
+        raise click.UsageError("a Perfetto trace goes into a file: -o FILE")
     from trapless.peek import machines
     from trapless.peek import trace as part
 

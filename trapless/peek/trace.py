@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -138,6 +139,42 @@ def open_output(path: Path) -> Iterator[TextIO]:
         yield file
 
 
+class _Reader(threading.Thread):
+    """Takes what is new from the rings, all the time, while others understand and write it.
+
+    It sleeps most of the time, so a busy host lets it run when it wants to. Ends by stop(), or by
+    itself when rings are gone; `error` is why it could not go on.
+    """
+
+    def __init__(self, rings: Rings) -> None:
+        super().__init__(name="rings", daemon=True)
+        self._rings = rings
+        self._batches: deque[tuple[float, list[Events]]] = deque()
+        self._over = threading.Event()
+        self.room = True  # for more events: else they stay in the rings, which go over
+        self.error: PeekError | None = None
+        self.gone = False
+
+    def run(self) -> None:
+        try:
+            while not self._over.is_set() and not self.gone:
+                self.gone = self._rings.gone()
+                if self.room and not self.gone:
+                    batches = self._rings.poll()
+                    self._batches.append((time.monotonic(), batches))
+                self._over.wait(POLL_S)
+        except PeekError as error:
+            self.error = error
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join()
+
+    def take(self) -> list[tuple[float, list[Events]]]:
+        """(when it was read, a CPU at a time) of all that came since."""
+        return [self._batches.popleft() for _ in range(len(self._batches))]
+
+
 class _Run:
     """One run from the first event to the last."""
 
@@ -152,6 +189,7 @@ class _Run:
     ) -> None:
         self._target, self._rings, self._decoder = target, rings, decoder
         self._writer, self._vm, self._progress = writer, vm, progress
+        self._reader = _Reader(rings)
         self._merger = Merger()
         self._ready: deque[Events] = deque()
         self._waiting = 0  # events in _ready
@@ -159,35 +197,47 @@ class _Run:
         self._ending = ""
 
     def run(self, seconds: float | None) -> Outcome:
-        end = time.monotonic() + seconds if seconds is not None else float("inf")
         with ended_by_signals(lambda: self._stop("ended on request")):
-            checked = time.monotonic()
-            while not self._ending:
-                now = time.monotonic()
-                self._read(now)
-                if now - checked >= CHECK_S:
-                    checked = now
-                    self._check()
-                if now >= end:
-                    self._stop("the time is over")
-                if self._vm is None:
-                    self._stop("the machine does not run")
-                if not self._write_some():
-                    time.sleep(POLL_S)
+            if self._vm is None:
+                self._stop("the machine does not run")
+                self._merger.add(self._rings.poll(), 0.0)
+            else:
+                self._follow(seconds)
             self._finish()
         rings = self._rings
         return Outcome(self._ending, self._written, rings.lost, rings.dropped, len(rings.rings))
 
+    def _follow(self, seconds: float | None) -> None:
+        checked = began = time.monotonic()
+        self._reader.start()
+        try:
+            while not self._ending:
+                now = time.monotonic()
+                self._collect(now)
+                if now - checked >= CHECK_S:
+                    checked = now
+                    self._check()
+                if seconds is not None and now - began >= seconds:
+                    self._stop("the time is over")
+                if not self._write_some():
+                    time.sleep(POLL_S)
+        finally:
+            self._reader.stop()
+        self._collect(time.monotonic())
+
     def _stop(self, ending: str) -> None:
         self._ending = self._ending or ending
 
-    def _read(self, now: float) -> None:
-        """Take what is new, unless too much waits to be written: then the rings go over."""
-        if self._rings.gone():
+    def _collect(self, now: float) -> None:
+        """What was read since, unless too much waits to be written."""
+        for when, batches in self._reader.take():
+            self._merger.add(batches, when)
+        self._queue(self._merger.take(now))
+        self._reader.room = self._waiting + self._merger.count < WAITING_MAX
+        if self._reader.error is not None:
+            raise self._reader.error
+        if self._reader.gone:
             self._stop("events were switched off")
-        elif self._waiting + self._merger.count < WAITING_MAX:
-            self._merger.add(self._rings.poll(), now)
-            self._queue(self._merger.take(now))
 
     def _queue(self, events: Events) -> None:
         if len(events):
