@@ -102,7 +102,14 @@ def load_module(path: Path) -> ModuleType:
         raise TraplessError(f"{path}: cannot be loaded")
     module = importlib.util.module_from_spec(found)
     sys.modules[name] = module
-    found.loader.exec_module(module)
+    try:
+        found.loader.exec_module(module)
+    except ModuleNotFoundError as error:
+        del sys.modules[name]
+        raise TraplessError(
+            f"the experiment '{path.parent.name}' needs the Python package {error.name}, which is "
+            f"not installed: pip install {error.name}"
+        ) from error
     return module
 
 

@@ -47,6 +47,9 @@ ROWS_FOLDER = "rows"
 LOOK_S = 0.5
 """How often the VMs' output is looked at, seconds."""
 
+CONTEXT = multiprocessing.get_context("spawn")
+"""How the processes beside the VMs are begun: fresh, for this one has threads."""
+
 KEY = b"trapless.key"
 HEADER = b"trapless.model"
 
@@ -301,9 +304,8 @@ class _Work:
         output = store.description.with_name(f"{label}.jsonl")
         told = plugin.argument(config=store.description, output=output)
         config = replace(grid.config, plugins=(*grid.config.plugins, told))
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=drive, args=(config, argv, theirs), daemon=True)
+        ours, theirs = CONTEXT.Pipe()
+        process = CONTEXT.Process(target=drive, args=(config, argv, theirs), daemon=True)
         process.start()
         theirs.close()
         return _Vm(store, label, config, argv, output, process, ours)
