@@ -55,6 +55,10 @@ def test_stack_says_where_a_cpu_is(names, part):
         (("ct_kernel_exit.constprop.0", *CALL[2:]), True),
         (("read_hpet", "ktime_get", "tick_nohz_irq_exit", *TIMER[1:]), True),
         (("save_fpregs_to_fpstate", "__switch_to", "__schedule"), True),
+        (("lapic_next_event", "__hrtimer_rearm_deferred", TIMER[2], *CALL), True),
+        (("enqueue_task", "try_to_wake_up", "handle_softirqs", *TIMER[1:]), True),
+        (("enqueue_task", "try_to_wake_up", *SOFTIRQ, *TIMER[1:]), False),
+        (("tick_nohz_irq_exit", *TIMER[1:]), True),
         # What an interrupt interrupts says nothing of the interrupt.
         ((*TIMER, "tick_nohz_irq_exit", *TIMER[1:]), False),
         (("vfs_write_to_user_mode", *CALL), False),
@@ -63,6 +67,14 @@ def test_stack_says_where_a_cpu_is(names, part):
 def test_entry_and_exit_code_is_known(names, moving):
     assert Stack(names).in_transition is moving
     assert Stack(names, in_section=True).in_transition
+
+
+def test_place_names_who_called():
+    assert Stack(("read_hpet", "ktime_get", "irq_exit_rcu", *TIMER[1:])).place == (
+        "read_hpet < irq_exit_rcu"
+    )
+    assert Stack(("syscall_exit_to_user_mode", *CALL)).place == "syscall_exit_to_user_mode"
+    assert Stack(()).place == "user mode"
 
 
 def findings(samples: int, wrong: int, stack: Stack) -> Findings:

@@ -56,9 +56,14 @@ TRANSITIONS = re.compile(
     r"(enter_from|exit_to)_user_mode\w*|(__)?ct_\w+|context_tracking_\w+)(\.\w+)*$"
 )
 TRANSITION_CALLERS = re.compile(
-    r"(tick_nohz_irq_exit|tick_irq_enter|(__)?irq_(enter|exit)(_rcu)?|ct_\w+|__switch_to)(\.\w+)*$"
+    r"(tick_nohz_irq_exit|__tick_nohz_full_update_tick|tick_irq_enter|irqentry_enter|"
+    r"(__)?irq_(enter|exit)(_rcu)?|(__)?ct_\w+|__switch_to|__hrtimer_rearm_deferred|"
+    r"wakeup_softirqd)(\.\w+)*$"
 )
-"""Whatever these call is done in entry and exit code as well: time and RCU are told of it."""
+"""Whatever these call is done in entry and exit code as well: time and RCU are told of it, the next
+timer is set, left softirqs are handed on."""
+WAKES = "try_to_wake_up"
+"""Called by the handler of softirqs itself, it is wakeup_softirqd, inlined."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +79,25 @@ class Stack:
         """Whether the CPU is in entry or exit code."""
         if self.in_section or (self.names and TRANSITIONS.match(self.names[0])):
             return True
-        inner = itertools.takewhile(
-            lambda name: not (INTERRUPT.match(name) or SOFTIRQ.match(name)), self.names
-        )
-        return any(map(TRANSITION_CALLERS.match, inner))
+        return self._called_by is not None
+
+    @property
+    def place(self) -> str:
+        """The function that it is in; with the one of entry or exit code that called it."""
+        if not self.names:
+            return "user mode"
+        outer = self._called_by
+        return self.names[0] + (f" < {outer}" if outer not in (None, self.names[0]) else "")
+
+    @property
+    def _called_by(self) -> str | None:
+        """The function of entry or exit code that the CPU is in, or is in on behalf of."""
+        for called, name in itertools.pairwise(("", *self.names)):
+            if INTERRUPT.match(name) or SOFTIRQ.match(name):
+                return name if SOFTIRQ.match(name) and called == WAKES else None
+            if TRANSITION_CALLERS.match(name):
+                return name
+        return None
 
     @property
     def part(self) -> Part:

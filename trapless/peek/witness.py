@@ -252,7 +252,7 @@ def tables(findings: Findings) -> list[Table]:
         for name in findings.names
     )
     places = Counter(
-        (one.stack.names[0] if one.stack.names else "user mode", one.memory, one.registers)
+        (one.stack.place, one.memory, one.registers)
         for one in findings.differences
         if one.in_transition
     )
