@@ -26,7 +26,9 @@ TAB = 8
 C_SUFFIXES = {".c", ".h", ".S", ".cc"}
 SCRIPT_FIRST_LINES = ("#!/bin/sh", "#!/usr/bin/env bash", "#!/bin/bash")
 # Documents and data: no code, no opening paragraph; licensed by LICENSES/ as a whole.
-DOCUMENT_SUFFIXES = {".md", ".txt", ".json", ".jsonl", ".svg", ".png", ".log", ".gz", ".zst", ".parquet"}
+DOCUMENT_SUFFIXES = {
+    ".md", ".txt", ".json", ".jsonl", ".parquet", ".svg", ".png", ".log", ".gz", ".zst",
+}  # fmt: skip
 # Kernel versions may be named by what depends on them and by the tests of that.
 MAY_NAME_KERNELS = (
     "kmod/compat/",
