@@ -49,7 +49,7 @@ TIMEOUT_S = 1500.0
 CONNECTIONS = 100
 MARGIN_S = 4
 """The server outlives its requests by that, so that its end is none of the samples."""
-NICE = 19
+NICE = 5
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ SPEC = Spec(
         "With kvm they are a processor's.",
         "Requests are made by this host and reach the guest by an emulated network card, as the "
         "paper's came from another machine: their maker takes nothing of the guest's time. It "
-        "shares a processor with the sampler, at the lowest priority.",
+        "shares a processor with the sampler, at a lower priority.",
         "One virtual processor, on one of this host's to itself, if it has two. Where it has to "
         "share, the guest stands still in what it was doing, and shares stay right only on the "
         "average; after 10 ms of that samples are left out.",
