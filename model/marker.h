@@ -36,9 +36,18 @@ static inline void tl_model_on(void)
 	TL_MODEL_EMIT(TL_MODEL_MARK_ON);
 }
 
-/* Back to full speed. */
+/* Back to full speed.
+ *
+ * The division is for QEMU before 8.0: an instruction that it emulates by a function of its own, and
+ * that ends a block (SYSRET), leaves behind a pointer to its callbacks, and the next access that
+ * such a function makes goes there. The next instruction emulated by a function that does not end
+ * the block clears it: here, before the callbacks are freed.
+ */
 static inline void tl_model_off(void)
 {
+	unsigned int low = 1, high = 0;
+
+	__asm__ volatile("div %0" : "+a"(low), "+d"(high) : : "cc");
 	TL_MODEL_EMIT(TL_MODEL_MARK_OFF);
 }
 
