@@ -59,6 +59,35 @@ static loff_t device_llseek(struct file *file, loff_t argument, int whence)
 	return -EINVAL;
 }
 
+/*
+ * A structure that the caller gives, its size first. It may be longer than what is known here, if
+ * the rest is zero.
+ */
+static int structure_take(void *structure, u32 known, const void __user *user)
+{
+	u32 size;
+
+	if (get_user(size, (const u32 __user *)user))
+		return -EFAULT;
+	if (size < known || size > PAGE_SIZE)
+		return -EINVAL;
+	return copy_struct_from_user(structure, known, user, size);
+}
+
+/* One that the caller asks for: as much of it as the size that it has left there. */
+static long structure_give(void *structure, u32 known, void __user *user)
+{
+	u32 size;
+
+	if (get_user(size, (u32 __user *)user))
+		return -EFAULT;
+	if (size < sizeof(size))
+		return -EINVAL;
+	size = min(size, known);
+	*(u32 *)structure = size;
+	return copy_to_user(user, structure, size) ? -EFAULT : 0;
+}
+
 static long ioctl_info(void __user *user)
 {
 	struct tl_info info = {
@@ -67,44 +96,24 @@ static long ioctl_info(void __user *user)
 		.calls_allowed = tlk_policy_count(),
 		.version = TLK_VERSION,
 	};
-	u32 size;
 
-	if (get_user(size, (u32 __user *)user))
-		return -EFAULT;
-	if (size < sizeof(info.size))
-		return -EINVAL;
-	info.size = min_t(u32, size, sizeof(info));
-	return copy_to_user(user, &info, info.size) ? -EFAULT : 0;
+	return structure_give(&info, sizeof(info), user);
 }
 
 static long ioctl_setup(struct file *file, void __user *user)
 {
 	struct tl_setup setup;
-	u32 size;
-	int error;
+	int error = structure_take(&setup, sizeof(setup), user);
 
-	if (get_user(size, (u32 __user *)user))
-		return -EFAULT;
-	if (size < sizeof(setup) || size > PAGE_SIZE)
-		return -EINVAL;
-	error = copy_struct_from_user(&setup, sizeof(setup), user, size);
-	if (error)
-		return error;
-	return tlk_ring_setup(file, &setup);
+	return error ? error : tlk_ring_setup(file, &setup);
 }
 
 static long ioctl_stats(struct tlk_ring *ring, void __user *user)
 {
 	struct tl_stats stats = {};
-	u32 size;
 
-	if (get_user(size, (u32 __user *)user))
-		return -EFAULT;
-	if (size < sizeof(stats.size))
-		return -EINVAL;
 	tlk_ring_stats(ring, &stats);
-	stats.size = min_t(u32, size, sizeof(stats));
-	return copy_to_user(user, &stats, stats.size) ? -EFAULT : 0;
+	return structure_give(&stats, sizeof(stats), user);
 }
 
 /* A door too, but one that is passed once: the slower way in costs nothing here. */
@@ -126,14 +135,8 @@ static long ioctl_exit(struct tlk_ring *ring)
 static long ioctl_switch(void __user *user)
 {
 	struct tl_switch request;
-	u32 size;
-	int error;
+	int error = structure_take(&request, sizeof(request), user);
 
-	if (get_user(size, (u32 __user *)user))
-		return -EFAULT;
-	if (size < sizeof(request) || size > PAGE_SIZE)
-		return -EINVAL;
-	error = copy_struct_from_user(&request, sizeof(request), user, size);
 	if (error)
 		return error;
 	if (request.mode > TL_MODE_SUPERVISOR || request.flags & ~TL_SWITCH_FLAGS ||
@@ -152,28 +155,17 @@ static long ioctl_supervisor(void __user *user)
 		.processes = tlk_processes_count(),
 		.refusals = tlk_supervisor_refusals(),
 	};
-	u32 size;
 
-	if (get_user(size, (u32 __user *)user))
-		return -EFAULT;
-	if (size < sizeof(info.size))
-		return -EINVAL;
-	info.size = min_t(u32, size, sizeof(info));
-	return copy_to_user(user, &info, info.size) ? -EFAULT : 0;
+	return structure_give(&info, sizeof(info), user);
 }
 
 static long ioctl_processes(void __user *user)
 {
 	struct tl_process *entries;
 	struct tl_processes list;
+	int error = structure_take(&list, sizeof(list), user);
 	u32 i, size;
-	int error;
 
-	if (get_user(size, (u32 __user *)user))
-		return -EFAULT;
-	if (size < sizeof(list) || size > PAGE_SIZE)
-		return -EINVAL;
-	error = copy_struct_from_user(&list, sizeof(list), user, size);
 	if (error)
 		return error;
 	if (list.reserved || !list.entry_size || list.entry_size > PAGE_SIZE)
