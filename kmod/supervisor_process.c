@@ -137,6 +137,24 @@ static void mark_destroy(struct tlk_mark *mark)
 	module_put(THIS_MODULE);
 }
 
+/*
+ * The current thread is in supervisor mode no more; its mark stays. Under the lock, like the next.
+ */
+static void mark_detach(struct tlk_mark *mark)
+{
+	mark->attached = false;
+	tlk_mark_detach(mark);
+}
+
+/* Nor does the mark stay, unless work is queued that will see to it. */
+static void mark_end(struct tlk_mark *mark)
+{
+	if (mark->attached)
+		mark_detach(mark);
+	if (!mark->queued)
+		mark_destroy(mark);
+}
+
 static bool wants_residency(const struct tlk_process *process)
 {
 	return process->mode == TL_MODE_SUPERVISOR && process->flags & TL_SWITCH_RESIDENT;
@@ -332,12 +350,8 @@ void tlk_process_executed(struct tlk_mark *mark, bool may_stay)
 		goto out;
 	}
 	process->mode = TL_MODE_USER;
-	if (mark) {
-		mark->attached = false;
-		tlk_mark_detach(mark);
-		if (!mark->queued)
-			mark_destroy(mark);
-	}
+	if (mark)
+		mark_end(mark);
 out:
 	spin_unlock(&lock);
 }
@@ -351,12 +365,8 @@ void tlk_process_exited(void)
 		return;
 	spin_lock(&lock);
 	mark = mark_current();
-	if (mark && mark->attached) {
-		mark->attached = false;
-		tlk_mark_detach(mark);
-	}
-	if (mark && !mark->queued)
-		mark_destroy(mark);
+	if (mark)
+		mark_end(mark);
 	spin_unlock(&lock);
 }
 
@@ -366,14 +376,15 @@ void tlk_process_give_up(void)
 
 	spin_lock(&lock);
 	mark = mark_current();
-	if (mark && mark->attached) {
-		mark->attached = false;
-		tlk_mark_detach(mark);
-		if (tlk_supervisor_call_is_open())
-			mark->leaving = true;
-		else if (!mark->queued)
-			mark_destroy(mark);
+	if (!mark || !mark->attached)
+		goto out;
+	if (tlk_supervisor_call_is_open()) {
+		mark_detach(mark);
+		mark->leaving = true;
+	} else {
+		mark_end(mark);
 	}
+out:
 	spin_unlock(&lock);
 }
 
