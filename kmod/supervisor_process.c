@@ -6,7 +6,8 @@
  * A process is known by its signal_struct, which lives as long as any of its threads and is never
  * two processes' at once, so a reused process ID finds nothing old. It is in the table while it has
  * marks. One lock covers the table, the marks' links and what is wanted; it is taken by requests,
- * forks and ends of switched processes, never in a system call that just runs.
+ * forks and ends of switched processes, never in a system call that just runs. So threads are found
+ * by a hash: a process may have thousands, each of which is asked under the lock.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -28,6 +29,7 @@
 #include "supervisor_thread.h"
 
 #define TABLE_BITS 6
+#define MARKS_BITS 10
 
 struct tlk_process {
 	struct hlist_node node;
@@ -44,6 +46,7 @@ struct tlk_process {
 
 static DEFINE_SPINLOCK(lock);
 static DEFINE_HASHTABLE(table, TABLE_BITS);
+static DEFINE_HASHTABLE(marks, MARKS_BITS);	/* of all processes, by thread */
 static u32 processes;				/* in the table */
 static struct tlk_counts ended;			/* of processes that are gone */
 static u64 ended_switches;
@@ -94,21 +97,14 @@ static void process_destroy(struct tlk_process *process)
 	kfree(process);
 }
 
-static struct tlk_mark *mark_find(struct tlk_process *process, const struct task_struct *task)
+static struct tlk_mark *mark_find(const struct task_struct *task)
 {
 	struct tlk_mark *mark;
 
-	list_for_each_entry(mark, &process->marks, link)
+	hash_for_each_possible(marks, mark, node, (unsigned long)task)
 		if (mark->task == task)
 			return mark;
 	return NULL;
-}
-
-static struct tlk_mark *mark_current(void)
-{
-	struct tlk_process *process = process_find(current->signal);
-
-	return process ? mark_find(process, current) : NULL;
 }
 
 static struct tlk_mark *mark_create(struct tlk_process *process, const struct task_struct *task)
@@ -121,6 +117,7 @@ static struct tlk_mark *mark_create(struct tlk_process *process, const struct ta
 	__module_get(THIS_MODULE);
 	tlk_mark_init(mark, process, task);
 	list_add_tail(&mark->link, &process->marks);
+	hash_add(marks, &mark->node, (unsigned long)task);
 	return mark;
 }
 
@@ -129,6 +126,7 @@ static void mark_destroy(struct tlk_mark *mark)
 {
 	struct tlk_process *process = mark->process;
 
+	hash_del(&mark->node);
 	list_del(&mark->link);
 	counts_add(&process->past, &mark->counts);
 	kfree(mark);
@@ -169,7 +167,7 @@ static void mark_queue(struct tlk_mark *mark, struct task_struct *thread)
 /* Ask one thread to become what its process is to be. Under the lock. */
 static int thread_ask(struct tlk_process *process, struct task_struct *thread, bool on)
 {
-	struct tlk_mark *mark = mark_find(process, thread);
+	struct tlk_mark *mark = mark_find(thread);
 
 	if (!mark && on)
 		mark = mark_create(process, thread);
@@ -278,7 +276,7 @@ struct tlk_mark *tlk_mark_known(void)
 	struct tlk_mark *mark;
 
 	spin_lock(&lock);
-	mark = mark_current();
+	mark = mark_find(current);
 	spin_unlock(&lock);
 	return mark;
 }
@@ -318,7 +316,7 @@ void tlk_process_forked(struct task_struct *child)
 		process->mode = family->mode;
 		process->flags = family->flags;
 	}
-	mark = mark_find(process, child) ? NULL : mark_create(process, child);
+	mark = mark_find(child) ? NULL : mark_create(process, child);
 	if (mark) {
 		mark->attached = true;
 		tlk_mark_attach_child(mark, child);
@@ -364,7 +362,7 @@ void tlk_process_exited(void)
 	if (!READ_ONCE(processes))
 		return;
 	spin_lock(&lock);
-	mark = mark_current();
+	mark = mark_find(current);
 	if (mark)
 		mark_end(mark);
 	spin_unlock(&lock);
@@ -375,7 +373,7 @@ void tlk_process_give_up(void)
 	struct tlk_mark *mark;
 
 	spin_lock(&lock);
-	mark = mark_current();
+	mark = mark_find(current);
 	if (!mark || !mark->attached)
 		goto out;
 	if (tlk_supervisor_call_is_open()) {

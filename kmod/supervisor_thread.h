@@ -33,6 +33,7 @@ struct tlk_mark {
 
 	/* Under the lock of supervisor_process.c. */
 	struct list_head link;		/* among the process's marks */
+	struct hlist_node node;		/* among all marks, by task */
 	bool queued;			/* work is */
 	bool attached;			/* the notifier is, or its thread is about to do it */
 

@@ -42,6 +42,7 @@ LIMITS_S = {
     "supervisor_soak": 120,
     "supervisor_survives_nmi_storm": 60,
     "supervisor_switches_leave_no_memory": 60,
+    "supervisor_thousands_of_threads_switch": 60,
     "kmemleak_finds_nothing": 60,
 }
 DEBUG_FACTOR = 4
