@@ -7,7 +7,8 @@
 
 #include "ring.h"
 
-#define REQUESTS 2000u
+#define ROUNDS 20
+#define REQUESTS 200u
 
 static void pin(int cpu)
 {
@@ -18,10 +19,25 @@ static void pin(int cpu)
 	MUST(sched_setaffinity(0, sizeof(set), &set));
 }
 
+static uint64_t wakeups_of_round(struct ring *ring)
+{
+	uint64_t before = ring_stats(ring).wakeups;
+
+	for (unsigned int i = 0; i < REQUESTS; i++) {
+		ring_put(ring, 0, SYS_getpid);
+		ring_submit(ring, 0);
+		CHECK_EQ(ring_notify(ring, 1), 1);
+		while (ring_state(ring, 0) != TL_DONE)
+			__builtin_ia32_pause();
+	}
+	return ring_stats(ring).wakeups - before;
+}
+
 int main(void)
 {
 	struct ring ring = ring_open_spin(4, TL_SETUP_WORKERS, TL_SPIN_US_MAX);
 	struct worker worker = { 0 };
+	uint64_t least = REQUESTS;
 	struct tl_stats stats;
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
@@ -29,17 +45,16 @@ int main(void)
 	pin(1);
 	worker_start(&worker, &ring); /* inherits the CPU */
 	pin(0);
-	for (unsigned int i = 0; i < REQUESTS; i++) {
-		ring_put(&ring, 0, SYS_getpid);
-		ring_submit(&ring, 0);
-		CHECK_EQ(ring_notify(&ring, 1), 1);
-		while (ring_state(&ring, 0) != TL_DONE)
-			__builtin_ia32_pause();
+	for (int i = 0; i < ROUNDS; i++) {
+		uint64_t wakeups = wakeups_of_round(&ring);
+
+		if (wakeups < least)
+			least = wakeups;
 	}
 	stats = ring_stats(&ring);
-	CHECK_EQ(stats.executed, REQUESTS);
-	/* A busy host may take a CPU away now and then. */
-	CHECK_WITHIN(stats.wakeups, 0, REQUESTS / 2);
+	CHECK_EQ(stats.executed, ROUNDS * REQUESTS);
+	/* A busy host may take a CPU away now and then, but not in each round. */
+	CHECK_WITHIN(least, 0, REQUESTS / 10);
 	workers_end(&ring, &worker, 1);
 	return 0;
 }
