@@ -52,9 +52,10 @@ help: ## this list
 evaluate: setup ## measure on a stock kernel in a lab VM and write a report (newcomers start here)
 	$(TRAPLESS) evaluate --quick
 
-test: setup ## prove it: check, then every lab test on every supported kernel
+VMS ?= 2
+test: setup ## prove it: check, every lab test on every supported kernel; VMS (2) at once
 	@$(MAKE) --no-print-directory static
-	$(PYTEST) tests/unit tests/abi tests/lab tests/evaluate --kernels all
+	$(PYTEST) -n $(VMS) tests/evaluate tests/lab tests/unit tests/abi --kernels all
 
 check: setup ## under a minute, no VM, no root: builds, style, types, unit and ABI tests
 	@$(MAKE) --no-print-directory static
@@ -66,7 +67,7 @@ lab: setup ## the lab tests in VMs on the default kernel
 
 matrix: setup ## the lab tests on every supported kernel
 	@$(MAKE) --no-print-directory -s all
-	$(PYTEST) tests/lab --kernels all
+	$(PYTEST) -n $(VMS) tests/lab --kernels all
 
 lab-debug: setup ## the lab tests on a KASAN and lockdep kernel (built once, into the cache)
 	@$(MAKE) --no-print-directory -s all
