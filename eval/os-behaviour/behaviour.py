@@ -111,11 +111,11 @@ def collect(run: Collection) -> None:
 
 def guest_script(timed: Sequence[Timed]) -> list[str]:
     """Prepare everything, then one load after the other."""
-    words = ["/tmp/os-behaviour"]
+    prepared = [one.load.prepare for one in timed if one.load.prepare]
+    words = ["/tmp/os-behaviour", "\n".join(["set -e", *prepared])]
     for one in timed:
         words += [one.load.name, str(one.seconds), one.load.command]
-    prepared = [one.load.prepare for one in timed if one.load.prepare]
-    return ["set -e", loads.network(qemu.GUEST_ADDRESS), *prepared, f"exec {shlex.join(words)}"]
+    return ["set -e", loads.network(qemu.GUEST_ADDRESS), f"exec {shlex.join(words)}"]
 
 
 def free_port() -> int:

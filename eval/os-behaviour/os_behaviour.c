@@ -4,10 +4,11 @@
  * in an announcement (announce.h) which one it is: the observer samples that word with all others,
  * so that each sample belongs to a load or to none.
  *
- *   os-behaviour NAME SECONDS COMMAND [NAME SECONDS COMMAND]...
+ *   os-behaviour PREPARE NAME SECONDS COMMAND [NAME SECONDS COMMAND]...
  *
  * A command is run by the shell. When it has not ended in time, it and all that it has started are
- * ended; one that fails by itself fails the run.
+ * ended; one that fails by itself fails the run. PREPARE comes before all of them: until it is done,
+ * the observer has time to find out which kernel this is.
  */
 #include <errno.h>
 #include <poll.h>
@@ -27,7 +28,7 @@
 #define NOTHING 0u		/* the setting while no load is on */
 #define LOADS_MAX 16u
 #define SECONDS_MAX 3600u
-#define FIRST_REST_MS 3000	/* for the observer to find out which kernel this is */
+#define FIRST_REST_MS 2000
 #define REST_MS 500		/* between two loads */
 #define END_MS 3000		/* that what is asked to end may take */
 #define LOOK_MS 10
@@ -158,24 +159,36 @@ static void run(struct announcement *page, unsigned int number, const char *name
 	rest(REST_MS);
 }
 
+static void prepare(const char *command)
+{
+	pid_t pid = start(command);
+	int status;
+
+	if (waitpid(pid, &status, 0) != pid || status)
+		measure_fail("preparing the loads failed with wait status %#x", status);
+	end_all(pid);
+	rest(FIRST_REST_MS);
+}
+
 int main(int argc, char **argv)
 {
-	unsigned int count = (unsigned int)(argc - 1) / 3, seconds[LOADS_MAX], done = 0, total = 0;
+	unsigned int count = (unsigned int)(argc - 2) / 3, seconds[LOADS_MAX], done = 0, total = 0;
 	struct announcement *page;
+	char **loads = argv + 2;
 
-	if (argc < 4 || (argc - 1) % 3 || count > LOADS_MAX)
-		measure_fail("usage: os-behaviour NAME SECONDS COMMAND ...");
+	if (argc < 5 || (argc - 2) % 3 || count > LOADS_MAX)
+		measure_fail("usage: os-behaviour PREPARE NAME SECONDS COMMAND ...");
 	for (unsigned int i = 0; i < count; i++) {
-		seconds[i] = (unsigned int)measure_parse_number("SECONDS", argv[2 + 3 * i],
+		seconds[i] = (unsigned int)measure_parse_number("SECONDS", loads[1 + 3 * i],
 								SECONDS_MAX);
 		total += seconds[i];
 	}
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1))
 		measure_fail("prctl: %m");
 	page = announce();
-	rest(FIRST_REST_MS);
+	prepare(argv[1]);
 	for (unsigned int i = 0; i < count; i++) {
-		run(page, i + 1, argv[1 + 3 * i], seconds[i], argv[3 + 3 * i]);
+		run(page, i + 1, loads[3 * i], seconds[i], loads[2 + 3 * i]);
 		done += seconds[i];
 		measure_progress(done, total);
 	}
