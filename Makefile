@@ -96,7 +96,8 @@ static: # everything of `check` that is not a test: both compilers, sanitizers, 
 	done
 
 .PHONY: unit-programs workloads
-workloads: $(filter $(BUILD)/eval/% $(BUILD)/examples/%,$(PROGRAMS)) # what experiments run
+workloads: $(filter $(BUILD)/eval/% $(BUILD)/examples/% $(BUILD)/sampler/%,$(PROGRAMS))
+workloads: $(MODEL_PLUGINS) # all that experiments run
 
 unit-programs: $(UNIT_PROGRAMS)
 
