@@ -8,18 +8,16 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 
 from tests.unit.test_peek_summary import busy_and_idle, head, recorded
+from trapless.peek import trace_samples
 from trapless.peek.recording import Recording
 from trapless.peek.summary import summarise
 from trapless.peek.tables import COLUMNS
 from trapless.peek.tasks import Task
 from trapless.peek.trace_events import Event, Names
-
-pb = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
-
-from trapless.peek import trace_samples  # noqa: E402
-from trapless.peek.trace_perfetto import PerfettoWriter  # noqa: E402
+from trapless.peek.trace_perfetto import PerfettoWriter
 
 BEGIN, END = pb.TrackEvent.TYPE_SLICE_BEGIN, pb.TrackEvent.TYPE_SLICE_END
 

@@ -223,6 +223,8 @@ class _Run:
                     time.sleep(POLL_S)
         finally:
             self._reader.stop()
+        if self._reader.room and self._reader.error is None:
+            self._merger.add(self._rings.poll(), time.monotonic())
         self._collect(time.monotonic())
 
     def _stop(self, ending: str) -> None:
