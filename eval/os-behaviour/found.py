@@ -294,8 +294,9 @@ def claim_routines(seen: Seen, machine: str) -> Claim:
     )
     note = (
         "The paper's scheduler went through all that wanted to run with interrupts disabled; "
-        "today's takes the first from a tree. Allocation of memory, a sixth of the paper's "
-        f"disabled time, mostly does without disabling them now. {machine}"
+        "today's takes the first from a tree, and then changes the page tables, disabled as well. "
+        "Allocation of memory, a sixth of the paper's disabled time, mostly does without disabling "
+        f"them now. {machine}"
     )
     return claims.make("peek-routines", text, not wrong, _reasons(wrong, note))
 
