@@ -172,8 +172,9 @@ def table_routines(seen: found.Seen) -> Table:
         columns=("routine", "%", "paper's routine", "paper, %"),
         rows=tuple(rows),
         caption=f"The {len(shown)} with the largest shares, then what does the work of the others "
-        "of the paper's now (the time of day is read without the kernel). Top halves are begun disabled by the processor; entry from user mode is "
-        "what comes before the first sti. What a lock function disabled is its caller's.",
+        "of the paper's now (the time of day is read without the kernel). Top halves are begun "
+        "disabled by the processor; entry from user mode is what comes before the first sti. What "
+        "a lock function disabled is its caller's.",
         kind="measured",
     )
 
