@@ -198,9 +198,14 @@ class Monitor:
         self._ask("dump-guest-memory", where, DUMP_LIMIT_S)
 
     def reset(self) -> None:
-        """Reboot, as by the button: memory stays as it is. Lab VMs otherwise end at a reboot."""
+        """Reboot, as by the button: memory stays as it is. The VM does not end at reboots any more:
+        the firmware itself begins with one."""
         self._ask("set-action", {"reboot": "reset"})
         self._ask("system_reset")
+
+    def end_at_reboot(self) -> None:
+        """Let a reboot be the end, a panic's as well, as it is for lab VMs from the beginning."""
+        self._ask("set-action", {"reboot": "shutdown"})
 
     def quit(self) -> None:
         """End the VM."""
