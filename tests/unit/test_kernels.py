@@ -10,22 +10,19 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from debian_repository import Repository, Signer, can_run
+from debian_repository import Repository, needs_apt
 
 from trapless.console import Silent, TraplessError
 from trapless.stock import kernel as kernel_record
-from trapless.stock import kernels, packages
+from trapless.stock import kernels
 from trapless.stock.kernels import Kernel, KernelSpec, resolve
 
 RELEASE = "9.9.1+deb99-amd64"
 COMMON = "linux-headers-9.9.1+deb99-common"
 SPEC = KernelSpec("test", ("teststable",), ("linux-image-amd64",), "9.9.")
-
-needs_apt = pytest.mark.skipif(not can_run(), reason="needs apt, dpkg-deb and gpg")
 
 
 def bz_image(release: str) -> bytes:
@@ -38,24 +35,13 @@ def bz_image(release: str) -> bytes:
     return bytes(image)
 
 
-@pytest.fixture(scope="module")
-def signer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Signer]:
-    made = Signer(tmp_path_factory.mktemp("signer"))
-    yield made
-    made.close()
-
-
 @pytest.fixture
-def mirror(tmp_path: Path, signer: Signer, monkeypatch: pytest.MonkeyPatch) -> Repository:
+def mirror(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
     """A mirror that offers two versions of a kernel, with its headers and a few others."""
-    monkeypatch.setenv("TRAPLESS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("TRAPLESS_REFRESH", raising=False)
-    made = Repository(tmp_path / "mirror", "teststable", signer)
-    monkeypatch.setattr(packages, "machine_mirror", lambda: made.mirror)
     monkeypatch.setattr(kernels, "SUPPORTED", (SPEC,))
     another_process(monkeypatch)
-    offer(made, RELEASE, "9.9.1-1")
-    return made
+    offer(repository, RELEASE, "9.9.1-1")
+    return repository
 
 
 def another_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,10 @@ own apt state is read but its configuration.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from debian_repository import Repository, Signer, can_run
+from debian_repository import Repository, needs_apt
 
 from trapless.console import Silent, TraplessError
 from trapless.stock import packages
@@ -25,31 +24,22 @@ from trapless.stock.apt_sources import (
 )
 from trapless.stock.packages import Archive, Package, parse_uris
 
-needs_apt = pytest.mark.skipif(not can_run(), reason="needs apt, dpkg-deb and gpg")
 
-
-@pytest.fixture(scope="module")
-def signer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Signer]:
-    made = Signer(tmp_path_factory.mktemp("signer"))
-    yield made
-    made.close()
+@pytest.fixture
+def mirror(repository: Repository) -> Repository:
+    """A mirror with a tool, the data that it needs, and two versions of a package of packages."""
+    repository.add("tool", "2:1.0-1", {"usr/bin/tool": b"tool"}, depends="data (= 1.0)")
+    repository.add("data", "1.0", {"usr/share/data": b"data" * 1000})
+    needs = "thing-1.0-amd64 (= 1), data | tool"
+    repository.add("meta", "1", {"usr/share/meta": b"1"}, depends=needs)
+    repository.add("meta", "2", {"usr/share/meta": b"2"}, depends="thing-2.0-amd64 (= 2)")
+    repository.publish()
+    return repository
 
 
 @pytest.fixture
-def repository(tmp_path: Path, signer: Signer, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    monkeypatch.setenv("TRAPLESS_CACHE", str(tmp_path / "cache"))
-    made = Repository(tmp_path / "mirror", "teststable", signer)
-    made.add("tool", "2:1.0-1", {"usr/bin/tool": b"tool"}, depends="data (= 1.0)")
-    made.add("data", "1.0", {"usr/share/data": b"data" * 1000})
-    made.add("meta", "1", {"usr/share/meta": b"1"}, depends="thing-1.0-amd64 (= 1), data | tool")
-    made.add("meta", "2", {"usr/share/meta": b"2"}, depends="thing-2.0-amd64 (= 2)")
-    made.publish()
-    return made
-
-
-@pytest.fixture
-def archive(repository: Repository) -> Archive:
-    with packages.opened(["teststable"], Silent(), repository.mirror) as opened:
+def archive(mirror: Repository) -> Archive:
+    with packages.opened(["teststable"], Silent(), mirror.mirror) as opened:
         return opened
 
 
@@ -92,9 +82,9 @@ def test_an_unknown_package_is_named(archive: Archive) -> None:
 
 @needs_apt
 def test_a_package_changed_on_the_mirror_is_refused(
-    archive: Archive, repository: Repository, tmp_path: Path
+    archive: Archive, mirror: Repository, tmp_path: Path
 ) -> None:
-    deb = repository.folder / "pool" / "data_1.0_amd64.deb"
+    deb = mirror.folder / "pool" / "data_1.0_amd64.deb"
     content = bytearray(deb.read_bytes())
     content[-1] ^= 1
     deb.write_bytes(bytes(content))
@@ -105,9 +95,9 @@ def test_a_package_changed_on_the_mirror_is_refused(
 
 @needs_apt
 def test_a_package_absent_from_the_mirror_is_an_error(
-    archive: Archive, repository: Repository, tmp_path: Path
+    archive: Archive, mirror: Repository, tmp_path: Path
 ) -> None:
-    (repository.folder / "pool" / "data_1.0_amd64.deb").unlink()
+    (mirror.folder / "pool" / "data_1.0_amd64.deb").unlink()
     with pytest.raises(TraplessError, match="could not download"):
         unpacked(archive, tmp_path / "root")
 
@@ -131,16 +121,16 @@ def test_a_file_damaged_after_download_is_refused(
 @needs_apt
 @pytest.mark.parametrize("broken", ["index", "signature"])
 def test_an_index_that_the_keyring_does_not_vouch_for_is_not_used(
-    repository: Repository, broken: str
+    mirror: Repository, broken: str
 ) -> None:
-    dist = repository.folder / "dists" / "teststable"
+    dist = mirror.folder / "dists" / "teststable"
     if broken == "index":
         index = dist / packages_file()
         index.write_text(index.read_text().replace("Version: 1.0", "Version: 6.6"))
     else:
         signed = dist / "InRelease"
         signed.write_text(signed.read_text().replace("Suite: teststable", "Suite: testother"))
-    archive = Archive(["teststable"], repository.mirror)
+    archive = Archive(["teststable"], mirror.mirror)
     archive.update(Silent())
     with pytest.raises(TraplessError, match="apt says"):
         archive.closure(["data"])
@@ -152,21 +142,21 @@ def packages_file() -> str:
 
 @needs_apt
 def test_an_outdated_mirror_is_told_from_an_absent_one(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch
+    mirror: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     strict = (
         packages.CONFIGURATION + 'Acquire::Check-Valid-Until "true";Acquire::Check-Date "true";'
     )
     monkeypatch.setattr(packages, "CONFIGURATION", strict)
-    repository.publish("Valid-Until: Fri, 02 Jan 2026 00:00:00 UTC\n")
+    mirror.publish("Valid-Until: Fri, 02 Jan 2026 00:00:00 UTC\n")
     outdated = pytest.raises(TraplessError, match=r"out of date or this machine's clock")
-    with packages.opened(["teststable"], Silent(), repository.mirror) as archive, outdated:
+    with packages.opened(["teststable"], Silent(), mirror.mirror) as archive, outdated:
         archive.closure(["data"])
 
 
 @needs_apt
-def test_a_suite_the_mirror_lacks_does_not_hide_the_others(repository: Repository) -> None:
-    archive = Archive(["teststable", "testmissing"], repository.mirror)
+def test_a_suite_the_mirror_lacks_does_not_hide_the_others(mirror: Repository) -> None:
+    archive = Archive(["teststable", "testmissing"], mirror.mirror)
     archive.update(Silent())
     assert [package.name for package in archive.closure(["data"])] == ["data"]
     with pytest.raises(TraplessError, match="testmissing"):

@@ -13,47 +13,32 @@ import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from debian_repository import Repository, Signer, can_run
+from debian_repository import Repository, needs_apt
 
 from trapless.console import Silent, TraplessError
 from trapless.measure import experiments, modes
 from trapless.measure.modes import Calls, Program
 from trapless.stock import kernel as kernel_record
-from trapless.stock import packages, programs
+from trapless.stock import programs
 
 ROOT = Path(__file__).resolve().parents[2]
 PART = experiments.load_module(ROOT / "eval" / "mode-switch" / "programs.py")
 RUNNER = ROOT / "build" / "eval" / "modes" / "modes"
 
 
-@pytest.fixture(scope="module")
-def signer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Signer]:
-    made = Signer(tmp_path_factory.mktemp("signer"))
-    yield made
-    made.close()
-
-
 @pytest.fixture
-def mirror(tmp_path: Path, signer: Signer, monkeypatch: pytest.MonkeyPatch) -> Repository:
+def mirror(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
     """A mirror with two programs and a library that both need."""
-    monkeypatch.setenv("TRAPLESS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("TRAPLESS_REFRESH", raising=False)
-    made = Repository(tmp_path / "mirror", "teststable", signer)
-    monkeypatch.setattr(packages, "machine_mirror", lambda: made.mirror)
     monkeypatch.setattr(programs, "SUITES", ("teststable",))
     monkeypatch.setattr(kernel_record, "_refreshed", set())
-    made.add("libone", "1-1", {"usr/lib/libone.so": b"one"})
-    made.add("one", "2-1", {"usr/bin/one": b"1"}, depends="libone (>= 1)")
-    made.add("two", "3-1", {"usr/bin/two": b"2"}, depends="libone")
-    made.publish()
-    return made
-
-
-needs_apt = pytest.mark.skipif(not can_run(), reason="needs apt, dpkg-deb and gpg")
+    repository.add("libone", "1-1", {"usr/lib/libone.so": b"one"})
+    repository.add("one", "2-1", {"usr/bin/one": b"1"}, depends="libone (>= 1)")
+    repository.add("two", "3-1", {"usr/bin/two": b"2"}, depends="libone")
+    repository.publish()
+    return repository
 
 
 @needs_apt
