@@ -38,10 +38,10 @@ static inline void tl_model_on(void)
 
 /* Back to full speed.
  *
- * The division is for QEMU before 8.0: an instruction that it emulates by a function of its own, and
- * that ends a block (SYSRET), leaves behind a pointer to its callbacks, and the next access that
- * such a function makes goes there. The next instruction emulated by a function that does not end
- * the block clears it: here, before the callbacks are freed.
+ * The division is for QEMU before 8.0: an instruction that it emulates by a function of its own,
+ * and that ends a block (SYSRET), leaves behind a pointer to its callbacks, and the next access
+ * that such a function makes goes there. The next instruction emulated by a function that does not
+ * end the block clears it: here, before the callbacks are freed.
  */
 static inline void tl_model_off(void)
 {

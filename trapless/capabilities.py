@@ -384,7 +384,10 @@ def device(host: Host) -> Capability:
 def counters(host: Host) -> Capability:
     """Hardware performance counters, by counting this process's own instructions."""
     title = "hardware performance counters"
-    instead = "counted figures come from the lab (--icount) on any machine"
+    instead = (
+        "instructions are counted in the lab (--icount), misses of caches and TLBs by its model "
+        "(docs/model.md), on any machine"
+    )
     attributes = struct.pack("<IIQ", 0, 128, 1) + bytes(24) + struct.pack("<Q", 0b1100000)
     fd = _system_call(SYS_PERF_EVENT_OPEN, attributes.ljust(128, b"\0"), 0, -1, -1, 0)
     if fd >= 0:

@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from trapless.console import TraplessError
-from trapless.model import plan, plugin, processors, rows
+from trapless.model import events, plan, plugin, processors, rows
 from trapless.model.plan import Plan, Variant
 
+ROOT = Path(__file__).resolve().parents[2]
 PENTIUM, LARGER = "pentium-4-1.8", "pentium-4-1.8a"
 
 
@@ -167,6 +169,52 @@ def test_a_guest_that_died_leaves_its_finished_rows(tmp_path):
     recording = rows.read(path)
     assert len(recording.rows) == 1
     assert not recording.complete
+
+
+def test_both_backends_have_the_same_columns(tmp_path):
+    model = Plan.of([Variant(PENTIUM), Variant("core-i7-9700k")])
+    structures = set(model.names.values())
+    kinds = [f"{kind}_misses" for kind in rows.KINDS]
+    columns = [f"{mode}.instructions" for mode in events.MODES]
+    columns += [f"{m}.{s}.{kind}" for m in events.MODES for s in structures for kind in kinds]
+    counts = list(range(len(columns)))
+    row = {"region": 1, "number": 0, "counts": counts}
+    read = rows.read(written(tmp_path, HEADER | {"columns": columns}, row)).rows[0]
+    of = {one.id: events.of_model(read, model, one.id) for one in model.variants}
+    both = [f"{mode}.{event}" for event in events.EVENTS for mode in events.MODES]
+    assert sorted(of[PENTIUM]) == sorted(of["core-i7-9700k"]) == sorted(both)
+    assert of[PENTIUM]["user.l2_misses"] == of[PENTIUM]["user.llc_misses"]
+    core = {role: model.names["core-i7-9700k", role] for role in ("stlb", "l3")}
+    assert of["core-i7-9700k"]["kernel.dtlb_misses"] == read.of("kernel", core["stlb"], kinds[0])
+    assert of["core-i7-9700k"]["kernel.llc_misses"] == read.misses("kernel", core["l3"])
+
+    counted = {"format": "trapless-counters", "version": 1, "columns": [*both, "user.clocks"]}
+    row = {"region": 1, "number": 0, "counted": 1.0, "counts": list(range(len(both) + 1))}
+    recording = rows.read(written(tmp_path, counted, row))
+    found = events.of_counters(recording, recording.rows[0])
+    assert set(both) < set(found)
+    other = rows.read(written(tmp_path, HEADER, {"region": 1, "number": 0, "counts": [3, 4]}))
+    with pytest.raises(TraplessError, match=r"not events of counters: crossings\.int"):
+        events.of_counters(other, other.rows[0])
+
+
+def test_a_command_is_counted_or_the_model_is_named(tmp_path):
+    """On a machine without counters nothing is run at all."""
+    program = ROOT / "build" / "sanitized" / "model" / "trapless-count"
+    output, trace = tmp_path / "rows", tmp_path / "it-ran"
+    run = subprocess.run(
+        [str(program), str(output), "sh", "-c", f"touch {trace}; exit 3"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if run.returncode == 3:
+        recording = rows.read(output)
+        assert events.of_counters(recording, recording.rows[0])["user.instructions"] > 1000
+    else:
+        assert run.returncode == 125
+        assert "the model inside the emulator gives the same events" in run.stderr
+        assert not trace.exists()
 
 
 def test_other_files_are_refused(tmp_path):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The model's rows, as the plugin wrote them: JSON lines that describe themselves.
+"""Rows as the plugin, or the counters' program, wrote them: JSON lines that describe themselves.
 
 Owns reading: what the columns are called, and what is left when a guest died in the middle. A line
 that is not whole is no row. It owns nothing of what counts mean.
@@ -15,7 +15,7 @@ from typing import Any
 
 from trapless.console import TraplessError
 
-FORMAT, VERSION = "trapless-model", 1
+FORMATS, VERSION = ("trapless-model", "trapless-counters"), 1
 KINDS = ("read", "write", "fetch")
 
 
@@ -55,7 +55,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Recording:
-    """One file. `complete`: QEMU ended the ordinary way; without it the rows are still whole."""
+    """One file. `complete`: QEMU ended the ordinary way; without it the rows are still whole.
+
+    Counters write no last line: a file of theirs is never `complete`.
+    """
 
     header: Mapping[str, Any]
     columns: tuple[str, ...]
@@ -72,7 +75,7 @@ def read(path: Path) -> Recording:
     except OSError as error:
         raise TraplessError(f"{path}: {error.strerror}") from error
     header = next(lines, None)
-    if header is None or header.get("format") != FORMAT:
+    if header is None or header.get("format") not in FORMATS:
         raise TraplessError(f"{path}: not rows of the model")
     if header.get("version") != VERSION:
         raise TraplessError(f"{path}: rows of version {header.get('version')}, not {VERSION}")

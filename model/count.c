@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-only
+ *
+ * Counts a command: `trapless-count OUTPUT COMMAND...` runs it and writes one row of what the
+ * processor counted in it and its children. Ends as the command did; 125: nothing was counted.
+ */
+#include "counters.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NOT_COUNTED 125
+#define NOT_RUN 127
+
+/* Forked off and waiting for a byte from `go`, so that counters can be opened for it. */
+static pid_t prepare(char **argv, int go[2])
+{
+	pid_t child;
+	char word;
+
+	if (pipe(go))
+		return -1;
+	child = fork();
+	if (child != 0)
+		return child;
+	close(go[1]);
+	if (read(go[0], &word, 1) != 1)
+		_exit(NOT_RUN);
+	close(go[0]);
+	execvp(argv[0], argv);
+	fprintf(stderr, "trapless-count: %s: %s\n", argv[0], strerror(errno));
+	_exit(NOT_RUN);
+}
+
+int main(int argc, char **argv)
+{
+	char error[TL_COUNTERS_ERROR_MAX];
+	struct tl_counter_values values;
+	struct tl_counters counters;
+	int go[2], status;
+	FILE *output;
+	pid_t child;
+
+	if (argc < 3) {
+		fprintf(stderr, "usage: trapless-count OUTPUT COMMAND...\n");
+		return NOT_COUNTED;
+	}
+	/* Refused before the command is begun. */
+	if (tl_counters_open(&counters, 0, false, NULL, error)) {
+		fprintf(stderr, "trapless-count: %s\n", error);
+		return NOT_COUNTED;
+	}
+	tl_counters_close(&counters);
+	output = fopen(argv[1], "we");
+	child = output ? prepare(argv + 2, go) : -1;
+	if (child < 0 || tl_counters_open(&counters, child, true, NULL, error)) {
+		fprintf(stderr, "trapless-count: %s\n", child < 0 ? strerror(errno) : error);
+		return NOT_COUNTED; /* and the child, if any, ends without its byte */
+	}
+	tl_counters_header(&counters, output);
+	if (write(go[1], "", 1) != 1 || waitpid(child, &status, 0) != child ||
+	    tl_counters_read(&counters, &values)) {
+		fprintf(stderr, "trapless-count: %s\n", strerror(errno));
+		return NOT_COUNTED;
+	}
+	close(go[0]);
+	close(go[1]);
+	tl_counters_row(&counters, &values, 0, output);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
