@@ -271,6 +271,12 @@ def test_image_without_kernel_says_why(tmp_path):
         Target.open(foreign)
 
 
+def test_kernel_without_note_is_named(kernel):
+    kernel.put(toy_kernel.NOTE_AT, bytes(4096))
+    with pytest.raises(PeekError, match=r'no VMCOREINFO; "Linux version 6\.1\.0-toy" is there'):
+        opened(kernel)
+
+
 def test_truncated_image_is_refused_wherever_it_ends(tmp_path):
     kernel = ToyKernel()
     path = kernel.save(tmp_path)

@@ -195,6 +195,11 @@ def _clock(located: Located) -> int:
 def _nothing_found(memory: Memory) -> str:
     if vmcoreinfo.is_empty(memory):
         why = "it is all zeros: the machine has not been started, or its RAM is another file"
+    elif banner := vmcoreinfo.banner_of(memory):
+        why = (
+            f'"{banner}" is there, but still booting, or was built without '
+            "CONFIG_VMCORE_INFO; it is not looked for in any other way"
+        )
     else:
         why = (
             "either no Linux runs in it, or one that is still booting, was built without "

@@ -21,6 +21,7 @@ HEADER = struct.Struct("<III")  # of name, of text, type
 TEXT_AT = HEADER.size + len(NAME) + 1
 MARK = NAME + b"\0OSRELEASE="
 TEXT_BYTES_MAX = 3 * PAGE_BYTES
+BANNER = re.compile(rb"Linux version \d[\w.+~-]+(?= \()")
 CHUNK_BYTES = 4 << 20
 """Memory is looked through in such pieces."""
 
@@ -102,6 +103,15 @@ def find(memory: Memory) -> Iterator[Vmcoreinfo]:
 def is_empty(memory: Memory) -> bool:
     """Whether there are only zeros."""
     return all(data.count(0) == len(data) for _, data in _chunks(memory))
+
+
+def banner_of(memory: Memory) -> str:
+    """What a kernel that left no note calls itself, as in "Linux version 6.1.0"; or empty."""
+    for _, data in _chunks(memory):
+        found = BANNER.search(data)
+        if found is not None:
+            return found[0].decode("ascii", "replace")
+    return ""
 
 
 def _chunks(memory: Memory) -> Iterator[tuple[int, bytes]]:
