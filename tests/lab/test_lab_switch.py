@@ -15,6 +15,7 @@ import pytest
 
 from tests.lab.command import COMMAND, LIMIT_S, ROOT
 from trapless.vm import lab
+from trapless.vm.lab import DEFAULT_KERNEL
 
 pytestmark = pytest.mark.timeout(3 * LIMIT_S)
 
@@ -62,7 +63,8 @@ def test_a_machine_that_refuses(kernel, append, parameters, expected):
 # ---- run --lab ----------------------------------------------------------------------------------
 
 
-def run_lab(*argv, kernel, stdin=b""):
+def run_lab(*argv, kernel=DEFAULT_KERNEL, stdin=b""):
+    """`trapless run --lab`; each kernel is tried where what the command prints depends on it."""
     return subprocess.run(
         [COMMAND, "run", "--lab", "--kernel", kernel, *argv],
         input=stdin,
@@ -91,8 +93,8 @@ def test_streams_and_status_are_the_commands_and_one_line_is_ours(kernel):
     assert share > 95 and calls > 2000
 
 
-def test_user_mode_has_no_share(kernel):
-    done = run_lab("--", "sh", "-c", "kill -TERM $$", kernel=kernel)
+def test_user_mode_has_no_share():
+    done = run_lab("--", "sh", "-c", "kill -TERM $$")
     assert done.returncode == 143
     assert not SUMMARY.search(done.stderr.decode())
 
@@ -127,15 +129,15 @@ def test_memory_is_locked_in_the_program_that_was_executed(kernel, options, lock
 @pytest.mark.parametrize(
     ("command", "status"), [("no-such-program-anywhere", 127), ("/etc/passwd", 126)]
 )
-def test_what_cannot_be_run_has_the_status_of_shells(kernel, command, status):
-    done = run_lab("--mode", "supervisor", "--", command, kernel=kernel)
+def test_what_cannot_be_run_has_the_status_of_shells(command, status):
+    done = run_lab("--mode", "supervisor", "--", command)
     assert done.returncode == status
     assert command.encode() in done.stderr
 
 
-def test_a_refusal_in_the_vm_is_explained_and_nothing_is_run(kernel):
+def test_a_refusal_in_the_vm_is_explained_and_nothing_is_run():
     words = ("--mode", "supervisor", "--append", "pti=on", "--", "echo", "ran")
-    done = run_lab(*words, kernel=kernel)
+    done = run_lab(*words)
     assert (done.returncode, done.stdout) == (125, b"")
     message = done.stderr.decode().splitlines()[-1]
     assert message.startswith(
