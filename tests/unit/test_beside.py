@@ -22,7 +22,7 @@ def memory_with(path: Path, *announcements: tuple[int, int, int, int]) -> Path:
     with path.open("wb") as file:
         for place, physical, page, phase in announcements:
             file.seek(place)
-            file.write(struct.pack("<QQQQ", beside.MAGIC, physical, page, phase))
+            file.write(struct.pack("<QQQQQ", beside.MAGIC, physical, page, phase, 0))
         file.truncate(PAGES * PAGE)
     return path
 

@@ -165,10 +165,14 @@ def test_both_programs_meet(monkeypatch, form):
     seen = {row["phase"]: row for row in found if "sweep_reads" in row}
     assert len(runs) == 3 * 2 * 4
     assert seen.keys() <= runs.keys()
-    read = set()
+    read, changes = set(), 0
     for phase, sweep in seen.items():
-        assert runs[phase]["total"] == 256 << 20
-        bandwidth.check(runs[phase], sweep)
+        run = runs[phase]
+        assert run["total"] == 256 << 20
+        bandwidth.check(run, sweep)
         if sweep["sweep_reads"]:
-            read.add((runs[phase]["access"], runs[phase]["reads"]))
+            read.add((run["access"], run["reads"]))
+        if (run["access"], run["reads"]) == ("write", "same"):
+            changes += sweep["changes"]
     assert read == {(access, reads) for access in bandwidth.ACCESSES for reads in bandwidth.READS}
+    assert changes

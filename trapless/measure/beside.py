@@ -25,8 +25,10 @@ from trapless.peek.memory import PAGE_BYTES, FileMemory, open_memory
 from trapless.peek.vcpus import emulator_of
 from trapless.vm.lab import LabConfig
 
-ANNOUNCEMENT = struct.Struct("<QQQQ")
-"""Magic number, physical address of this page, that of the observed one, and the phase."""
+ANNOUNCEMENT = struct.Struct("<QQQQQ")
+"""Twin of struct announcement in eval/common/announce.h."""
+OVER = (1 << 64) - 1
+"""The setting after the last phase."""
 MAGIC = 0x74726170 << 32 | (0x74726170 ^ 0xFFFFFFFF)
 NEEDLE = struct.pack("<Q", MAGIC)
 LOOK_S = 0.25
@@ -44,10 +46,23 @@ class Observed:
     page: int
     over: threading.Event  # set when the guest has ended
 
+    def state(self) -> tuple[int, int]:
+        """Which phase the guest is in, by its memory, and the setting of that phase."""
+        before = -1
+        while True:  # the guest writes the setting first, then the phase
+            read = self.memory.read(self.announcement, ANNOUNCEMENT.size)
+            _, _, _, phase, setting = ANNOUNCEMENT.unpack(read)
+            if phase == before:
+                return int(phase), int(setting)
+            before = phase
+
     def phase(self) -> int:
-        """Which phase the guest is in, by its memory; one too high when all are over."""
-        _, _, _, phase = ANNOUNCEMENT.unpack(self.memory.read(self.announcement, ANNOUNCEMENT.size))
-        return int(phase)
+        """The phase alone; one too high when all are over."""
+        return self.state()[0]
+
+    def is_over(self) -> bool:
+        """Whether the last phase has ended."""
+        return self.state()[1] == OVER
 
     def await_phase(self, phase: int) -> None:
         """Wait for a phase to begin; PeekError when it never will."""
@@ -64,7 +79,7 @@ def find(memory: FileMemory) -> tuple[int, int] | None:
         data = memory.read(start, length)
         place = data.find(NEEDLE)
         while 0 <= place <= length - ANNOUNCEMENT.size:
-            _, physical, page, _ = ANNOUNCEMENT.unpack_from(data, place)
+            _, physical, page, _, _ = ANNOUNCEMENT.unpack_from(data, place)
             if physical == start + place and page % PAGE_BYTES == 0:
                 return physical, page
             place = data.find(NEEDLE, place + 1)

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * overhead.c - runs commands again and again in one boot, with the module's probes set differently
+ * from run to run, and says what each run took. Runs in the lab's guest.
+ *
+ * Counted: all instructions of the guest from a command's start to its end (worked.c). Measured:
+ * time, and each run is announced to an observer, who reads or not. It owns the order of runs; what
+ * hits the probes is hits.c's to know.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "announce.h"
+#include "hits.h"
+#include "measure.h"
+#include "worked.h"
+
+#define PROBES "/sys/module/trapless/parameters/probes"
+#define PROBES_COUNTS 4u	/* as in kmod/probe.h */
+#define NS_PER_S 1000000000ull
+#define REPEATS_MAX 1000u
+#define LOADS_MAX 16u
+#define LIMIT_S_MAX 7200u
+#define PAUSE_MS_MAX 60000u
+#define SAID_BYTES 300		/* of a failed command's output */
+
+static const struct setting {
+	const char *name;
+	unsigned int probes;
+	bool reads;		/* an observer does */
+} settings[] = {
+	{ "none", 0, false },
+	{ "modes", 1, false },
+	{ "both", 3, false },
+	{ "counts", 7, false },
+	{ "reads", 3, true },
+};
+
+#define SETTINGS (sizeof(settings) / sizeof(settings[0]))
+
+struct options {
+	const char *settings;
+	enum measure_kind kind;
+	unsigned int repeats, limit_s, lead_ms, settle_ms;
+	char **loads;		/* a name and a command of the shell, and so on */
+	unsigned int load_count;
+};
+
+struct load {
+	const char *name, *command;
+};
+
+static const char *output_name(void)
+{
+	const char *folder = getenv("TMPDIR");
+	static char name[256];
+
+	snprintf(name, sizeof(name), "%s/peek-overhead.output", folder ? folder : "/tmp");
+	return name;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+static void sleep_ms(unsigned int ms)
+{
+	const struct timespec pause = { ms / 1000, ms % 1000 * 1000000l };
+
+	nanosleep(&pause, NULL);
+}
+
+/* Also proves that the module did what it was asked: the parameter shows what is on. */
+static void set_probes(unsigned int probes)
+{
+	char text[16] = "";
+	FILE *file = fopen(PROBES, "r+e");
+
+	if (!file || fprintf(file, "%u", probes) < 0 || fflush(file))
+		measure_fail("%s cannot be set to %u: %s", PROBES, probes, strerror(errno));
+	rewind(file);
+	if (!fgets(text, sizeof(text), file) || strtoul(text, NULL, 10) != probes)
+		measure_fail("%s was set to %u and is %s", PROBES, probes, text);
+	fclose(file);
+}
+
+static void __attribute__((noreturn)) become(const char *command)
+{
+	int in = open("/dev/null", O_RDONLY);
+	int out = open(output_name(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	if (in < 0 || out < 0 || dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
+	    dup2(out, STDERR_FILENO) < 0)
+		_exit(126);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+	_exit(127);
+}
+
+static void check_status(const struct load *load, int status)
+{
+	char said[SAID_BYTES + 1] = "";
+	FILE *file;
+
+	if (WIFEXITED(status) && !WEXITSTATUS(status))
+		return;
+	file = fopen(output_name(), "re");
+	if (file && !fread(said, 1, SAID_BYTES, file))
+		said[0] = '\0';
+	measure_fail("%s ended with wait status %#x; it said: %s", load->name,
+		     (unsigned int)status, said);
+}
+
+/* The command from its start to its end. */
+static void run_command(const struct load *load)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid < 0)
+		measure_fail("cannot fork: %s", strerror(errno));
+	if (!pid)
+		become(load->command);
+	if (waitpid(pid, &status, 0) != pid)
+		measure_fail("cannot wait for %s: %s", load->name, strerror(errno));
+	check_status(load, status);
+}
+
+static void count(const struct load *load, const struct setting *setting, unsigned int repeat)
+{
+	const bool hits = setting->probes & PROBES_COUNTS;
+	uint64_t begin, worked, hit = 0;
+
+	if (hits)
+		hit = hits_made();
+	measure_await_tick();	/* all runs have as many ticks */
+	begin = worked_instructions();
+	run_command(load);
+	worked = worked_instructions() - begin;
+	printf("{\"load\": \"%s\", \"setting\": \"%s\", \"repeat\": %u, \"unit\": "
+	       "\"instructions\", \"value\": %" PRIu64, load->name, setting->name, repeat, worked);
+	if (hits)
+		printf(", \"hits\": %" PRIu64, hits_made() - hit);
+	printf("}\n");
+}
+
+static void measure(const struct load *load, const struct setting *setting,
+		    struct announcement *announcement, unsigned int settle_ms,
+		    unsigned int repeat)
+{
+	uint64_t begin, ns;
+
+	announce_next(announcement, setting->reads);
+	sleep_ms(settle_ms);
+	announce_next(announcement, setting->reads);
+	begin = now_ns();
+	run_command(load);
+	ns = now_ns() - begin;
+	printf("{\"load\": \"%s\", \"setting\": \"%s\", \"repeat\": %u, \"unit\": \"ns\", "
+	       "\"value\": %" PRIu64 ", \"phase\": %" PRIu64 "}\n", load->name, setting->name,
+	       repeat, ns, announcement->phase);
+}
+
+static struct announcement *announced(const struct options *options)
+{
+	uint8_t *page = mmap(NULL, ANNOUNCE_PAGE, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (page == MAP_FAILED || mlock(page, ANNOUNCE_PAGE))
+		measure_fail("a page cannot be pinned: %s", strerror(errno));
+	memset(page, 0, ANNOUNCE_PAGE);
+	announce_begin((void *)page, announce_physical(page), announce_physical(page));
+	sleep_ms(options->lead_ms);	/* to be found */
+	return (void *)page;
+}
+
+/* One load in all settings, in random order. */
+static void run_round(const struct options *options, const struct load *load,
+		      struct announcement *announcement, unsigned int repeat)
+{
+	unsigned int order[SETTINGS], wanted = 0;
+
+	for (unsigned int i = 0; i < SETTINGS; i++)
+		if (measure_list_has(options->settings, settings[i].name))
+			order[wanted++] = i;
+	measure_shuffle(order, wanted);
+	for (unsigned int i = 0; i < wanted; i++) {
+		const struct setting *setting = &settings[order[i]];
+
+		set_probes(setting->probes);
+		if (announcement)
+			measure(load, setting, announcement, options->settle_ms, repeat);
+		else
+			count(load, setting, repeat);
+	}
+}
+
+static void run_all(const struct options *options)
+{
+	const bool counted = options->kind == MEASURE_COUNTED;
+	struct announcement *announcement = counted ? NULL : announced(options);
+	struct load loads[LOADS_MAX];
+
+	/* The first run warms: files are in memory, free pages are those of the run before. */
+	for (unsigned int i = 0; i < options->load_count; i++) {
+		loads[i] = (struct load){ options->loads[2 * i], options->loads[2 * i + 1] };
+		run_command(&loads[i]);
+	}
+	for (unsigned int repeat = 0; repeat < options->repeats; repeat++) {
+		for (unsigned int i = 0; i < options->load_count; i++) {
+			run_round(options, &loads[i], announcement, repeat);
+			measure_progress(repeat * options->load_count + i + 1,
+					 options->repeats * options->load_count);
+		}
+	}
+	set_probes(0);
+	if (announcement)
+		announce_next(announcement, ANNOUNCE_OVER);
+	printf("{\"check\": \"each command did its work in every run, and the probes were what was "
+	       "asked for\", \"made\": %u}\n", options->repeats * options->load_count);
+}
+
+static void __attribute__((noreturn)) usage(void)
+{
+	measure_fail("usage: peek-overhead --settings LIST [--kind counted|measured] [--repeats N] "
+		     "[--limit S] [--lead-ms N] [--settle-ms N] -- NAME COMMAND [NAME COMMAND]...");
+}
+
+static struct options parse(int argc, char **argv)
+{
+	enum { SETTING_LIST = 256, KIND, REPEATS, LIMIT, LEAD, SETTLE };
+	static const struct option longs[] = {
+		{ "settings", required_argument, NULL, SETTING_LIST },
+		{ "kind", required_argument, NULL, KIND },
+		{ "repeats", required_argument, NULL, REPEATS },
+		{ "limit", required_argument, NULL, LIMIT },
+		{ "lead-ms", required_argument, NULL, LEAD },
+		{ "settle-ms", required_argument, NULL, SETTLE },
+		{ 0 },
+	};
+	struct options options = { .kind = MEASURE_MEASURED, .repeats = 1, .limit_s = 600 };
+	unsigned int *const numbers[] = { &options.repeats, &options.limit_s, &options.lead_ms,
+					  &options.settle_ms };
+	static const uint64_t limits[] = { REPEATS_MAX, LIMIT_S_MAX, PAUSE_MS_MAX, PAUSE_MS_MAX };
+	int option, index;
+
+	while ((option = getopt_long(argc, argv, "+", longs, &index)) != -1) {
+		if (option == SETTING_LIST)
+			options.settings = optarg;
+		else if (option == KIND)
+			options.kind = measure_parse_kind(optarg);
+		else if (option >= REPEATS && option <= SETTLE)
+			*numbers[option - REPEATS] = (unsigned int)measure_parse_number(
+				longs[index].name, optarg, limits[option - REPEATS]);
+		else
+			usage();
+	}
+	options.loads = argv + optind;
+	options.load_count = (unsigned int)(argc - optind) / 2;
+	if (!options.settings || !options.load_count || (argc - optind) % 2 ||
+	    options.load_count > LOADS_MAX)
+		usage();
+	return options;
+}
+
+static void too_late(int signal)
+{
+	static const char text[] = "{\"failure\": \"it did not end in time\"}\n";
+
+	(void)signal;
+	if (write(STDOUT_FILENO, text, sizeof(text) - 1) < 0)
+		_exit(2);
+	_exit(1);
+}
+
+int main(int argc, char **argv)
+{
+	struct options options = parse(argc, argv);
+
+	signal(SIGALRM, too_late);
+	alarm(options.limit_s);
+	measure_seed(5);
+	if (options.kind == MEASURE_COUNTED) {
+		measure_calibrate(MEASURE_COUNTED);
+		worked_check();
+	}
+	run_all(&options);
+	return 0;
+}

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The loads of peek-overhead as its guest runs them, again and again in one boot.
+
+Owns their sizes and the guest's script; what the loads are is trapless/measure/loads.py's, how runs
+are ordered and taken is overhead.c's.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trapless.console import TraplessError
+from trapless.measure import loads, modes
+from trapless.measure.experiments import load_module
+from trapless.paths import repo_root
+from trapless.vm.lab import LabConfig
+
+if TYPE_CHECKING:
+    import toolchain
+else:
+    toolchain = load_module(Path(__file__).parent / "toolchain.py")
+
+LOADS = ("qsort", "make", "httpd")
+"""In the paper's order."""
+
+STEPS = {
+    "calls": "a system call that does next to nothing",
+    "faults": "a page fault that gives a fresh page",
+    "switches": "a byte through a pipe to another process, and back",
+}
+LIMIT_S = 3600
+CONNECTIONS = 16
+MANY = ("lapi.o", "lctype.o", "ldump.o", "lfunc.o", "lmem.o", "lzio.o")
+FEW = ("lctype.o",)
+LOOPBACK_UP = "busybox ip link set lo up"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much work one run is. `steps`: how many of each loop; empty for none."""
+
+    sort_bytes: int
+    objects: tuple[str, ...]
+    requests: int
+    steps: Mapping[str, int]
+
+
+def program(name: str) -> Path:
+    """A program of this experiment, as make builds it."""
+    path = repo_root() / "build" / "eval" / "peek-overhead" / name
+    if not path.exists():
+        raise TraplessError(f"{path} is missing; run `make all`")
+    return path
+
+
+def ask(requests: int) -> str:
+    """The client of the web server, in the same guest: it ends after so many replies."""
+    return (
+        f"exec /tmp/ask --port {loads.PORT} --path /{loads.FILE_NAME} "
+        f"--expect /tmp/{loads.FILE_NAME} --connections {CONNECTIONS} --requests {requests}"
+    )
+
+
+def script(sizes: Sizes, options: Sequence[str]) -> list[str]:
+    """Prepare, start the server, run all loads by peek-overhead with `options`."""
+    sort, make, serve = loads.sort(sizes.sort_bytes), loads.make(sizes.objects), loads.serve()
+    commands = {name: f"exec /tmp/peek-calls {name} {n}" for name, n in sizes.steps.items()}
+    commands |= {
+        sort.name: sort.command,
+        make.name: f"exec chroot {toolchain.ROOT} /bin/sh -c {shlex.quote(make.command)}",
+        serve.name: ask(sizes.requests),
+    }
+    words = [word for pair in commands.items() for word in pair]
+    run = shlex.join(["/tmp/peek-overhead", *options, "--limit", str(LIMIT_S), "--", *words])
+    return [
+        "set -e",
+        *(load.prepare for load in (sort, make, serve) if load.prepare),
+        toolchain.PREPARE,
+        LOOPBACK_UP,
+        # It ends by a signal to its process group, which is to be its own.
+        f"busybox setsid /bin/sh -c {shlex.quote(serve.command)} & server=$!",
+        f"({ask(1)}) > /dev/null",  # which waits until it serves
+        f"{run} || exit 1",
+        "kill $server; wait $server || true",
+        "echo '{\"complete\": true}'",
+    ]
+
+
+@contextmanager
+def folder(directory: Path) -> Iterator[Path]:
+    """Where files for the guest are made: always the same, so that an interrupted experiment finds
+    its finished boots to be those that it would make again."""
+    made = directory / "guest"
+    made.mkdir(parents=True, exist_ok=True)
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made)
+
+
+def guest(kernel: str, root: Path, made: Path, timeout_s: float, *, icount: bool) -> LabConfig:
+    """The guest of all loads; what is made for it is written into `made`.
+
+    `root`: the programs', which the guest reaches on the host's disk.
+    """
+    archive = toolchain.pack(root, made), f"{modes.BROUGHT}/{toolchain.ARCHIVE}"
+    own = tuple(
+        (program(name), f"{modes.BROUGHT}/{name}") for name in ("peek-overhead", "peek-calls")
+    )
+    return modes.guest_config(
+        LabConfig(
+            kernel=kernel,
+            cpus=1,
+            icount=icount,
+            files=(*own, archive, *loads.guest_files(made)),
+            timeout_s=timeout_s,
+        )
+    )
