@@ -34,14 +34,14 @@ PRODUCT = ("conventional", "batched", "workers", "supervisor")
 
 def sweeps(quick: bool) -> tuple[sweep.Sweep, ...]:
     """The paper's maps; the same, coarser, on processors built otherwise; and other orders."""
-    fine, coarse, vms = (16, 32, 1) if quick else (4, 16, 2)
+    fine, coarse, coarsest, vms = (16, 32, 64, 1) if quick else (4, 16, 32, 2)
     mains = tuple(variants.main(name) for name in variants.PROCESSORS)
     others: tuple[Variant, ...] = tuple(
         variant for name in variants.PROCESSORS for variant in variants.others(name)
     )
     return (
         sweep.Sweep("maps", cells.Axis(fine), PAPER, "int", mains, 2 if quick else 8),
-        sweep.Sweep("built-otherwise", cells.Axis(coarse), PAPER, "int", (*mains, *others), vms),
+        sweep.Sweep("built-otherwise", cells.Axis(coarsest), PAPER, "int", (*mains, *others), vms),
         sweep.Sweep("orders", cells.Axis(coarse), PRODUCT, "fast", mains, vms),
     )
 
