@@ -123,6 +123,7 @@ void tlm_structure_cold(struct tlm_structure *structure)
 	memset(structure->streams, 0, geometry->streams * sizeof(struct tlm_stream));
 	structure->last = 0;
 	structure->clock = 0;
+	structure->holes = false;
 	structure->random = geometry->seed;
 }
 
@@ -179,7 +180,7 @@ static ALWAYS uint32_t find(const uint64_t *ways, uint32_t count, uint64_t tag)
 }
 
 /* A bit at each inner node, numbered from 1 at the root: the half where the next victim is. */
-static uint32_t tree_victim(uint64_t tree, uint32_t count)
+static ALWAYS uint32_t tree_victim(uint64_t tree, uint32_t count)
 {
 	uint32_t node = 1;
 
@@ -188,7 +189,7 @@ static uint32_t tree_victim(uint64_t tree, uint32_t count)
 	return node - count;
 }
 
-static uint64_t tree_touched(uint64_t tree, uint32_t count, uint32_t way)
+static ALWAYS uint64_t tree_touched(uint64_t tree, uint32_t count, uint32_t way)
 {
 	uint32_t node;
 
@@ -200,10 +201,9 @@ static uint64_t tree_touched(uint64_t tree, uint32_t count, uint32_t way)
 	return tree;
 }
 
-static ALWAYS bool touch(struct tlm_structure *structure, enum tlm_policy policy, uint64_t set,
-			 uint64_t tag, bool fill)
+static ALWAYS bool touch(struct tlm_structure *structure, enum tlm_policy policy, uint32_t count,
+			 uint64_t set, uint64_t tag, bool fill)
 {
-	uint32_t count = structure->geometry.ways;
 	uint64_t *ways = structure->tags + set * count;
 	uint32_t way;
 	bool hit;
@@ -215,7 +215,8 @@ static ALWAYS bool touch(struct tlm_structure *structure, enum tlm_policy policy
 	if (!hit) {
 		if (!fill)
 			return false;
-		way = find(ways, count, 0);
+		/* Places are filled in order; only a flush of some leaves holes. */
+		way = structure->holes || !ways[count - 1] ? find(ways, count, 0) : count;
 		if (way == count)
 			way = policy == TLM_PLRU ?
 				      tree_victim(structure->trees[set], count) :
@@ -272,15 +273,15 @@ static void prefetch(struct tlm_structure *structure, enum tlm_policy policy, ui
 
 		if (next < 0 || next >= lines)
 			break;
-		if (!touch(structure, policy, ahead & (structure->sets - 1), ahead | TAG_VALID,
-			   true))
+		if (!touch(structure, policy, structure->geometry.ways,
+			   ahead & (structure->sets - 1), ahead | TAG_VALID, true))
 			structure->counts.prefetches[kernel]++;
 		structure->last = 0;
 	}
 }
 
 static ALWAYS void run_cache(struct tlm_structure *structure, const struct tlm_chunk *chunk,
-			     uint64_t passed, enum tlm_policy policy)
+			     uint64_t passed, enum tlm_policy policy, uint32_t ways)
 {
 	const struct tlm_geometry *geometry = &structure->geometry;
 	struct tlm_counts *counts = &structure->counts;
@@ -304,7 +305,7 @@ static ALWAYS void run_cache(struct tlm_structure *structure, const struct tlm_c
 			chunk->access[i] |= passed;
 		if (tag == structure->last)
 			continue;
-		hit = touch(structure, policy, line & (structure->sets - 1), tag, !through);
+		hit = touch(structure, policy, ways, line & (structure->sets - 1), tag, !through);
 		if (hit || !through)
 			structure->last = tag;
 		if (!hit) {
@@ -317,7 +318,7 @@ static ALWAYS void run_cache(struct tlm_structure *structure, const struct tlm_c
 }
 
 static ALWAYS void run_tlb(struct tlm_structure *structure, const struct tlm_chunk *chunk,
-			   uint64_t passed, enum tlm_policy policy)
+			   uint64_t passed, enum tlm_policy policy, uint32_t ways)
 {
 	const struct tlm_geometry *geometry = &structure->geometry;
 	struct tlm_counts *counts = &structure->counts;
@@ -339,29 +340,41 @@ static ALWAYS void run_tlb(struct tlm_structure *structure, const struct tlm_chu
 		if (tag == structure->last)
 			continue;
 		structure->last = tag;
-		if (!touch(structure, policy, page & (structure->sets - 1), tag, true)) {
+		if (!touch(structure, policy, ways, page & (structure->sets - 1), tag, true)) {
 			counts->misses[kind]++;
 			chunk->access[i] |= passed;
 		}
 	}
 }
 
+/* Most caches have eight ways, and loops over so many need no counting. */
+static ALWAYS void run_cache_ways(struct tlm_structure *structure, const struct tlm_chunk *chunk,
+				  uint64_t passed, enum tlm_policy policy)
+{
+	if (structure->geometry.ways == 8)
+		run_cache(structure, chunk, passed, policy, 8);
+	else
+		run_cache(structure, chunk, passed, policy, structure->geometry.ways);
+}
+
 void tlm_structure_run(struct tlm_structure *structure, const struct tlm_chunk *chunk,
 		       uint64_t passed)
 {
+	uint32_t ways = structure->geometry.ways;
+
 	switch (structure->geometry.kind * 4 + structure->geometry.policy) {
 	case TLM_CACHE * 4 + TLM_LRU:
-		return run_cache(structure, chunk, passed, TLM_LRU);
+		return run_cache_ways(structure, chunk, passed, TLM_LRU);
 	case TLM_CACHE * 4 + TLM_PLRU:
-		return run_cache(structure, chunk, passed, TLM_PLRU);
+		return run_cache_ways(structure, chunk, passed, TLM_PLRU);
 	case TLM_CACHE * 4 + TLM_RANDOM:
-		return run_cache(structure, chunk, passed, TLM_RANDOM);
+		return run_cache_ways(structure, chunk, passed, TLM_RANDOM);
 	case TLM_TLB * 4 + TLM_LRU:
-		return run_tlb(structure, chunk, passed, TLM_LRU);
+		return run_tlb(structure, chunk, passed, TLM_LRU, ways);
 	case TLM_TLB * 4 + TLM_PLRU:
-		return run_tlb(structure, chunk, passed, TLM_PLRU);
+		return run_tlb(structure, chunk, passed, TLM_PLRU, ways);
 	case TLM_TLB * 4 + TLM_RANDOM:
-		return run_tlb(structure, chunk, passed, TLM_RANDOM);
+		return run_tlb(structure, chunk, passed, TLM_RANDOM, ways);
 	}
 }
 
@@ -382,5 +395,6 @@ void tlm_structure_flush(struct tlm_structure *structure, bool global)
 				ways[ordered ? kept++ : way] = tag;
 		}
 	}
+	structure->holes = !global;
 	structure->last = 0;
 }

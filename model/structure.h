@@ -82,6 +82,7 @@ struct tlm_structure {
 	uint64_t *trees; /* under PLRU, a word a set */
 	uint64_t last;	/* tag touched last: touching it again changes nothing */
 	uint64_t random;
+	bool holes;	/* a flush left empty ways before filled ones */
 	uint64_t clock;	/* of the streams' use */
 	struct tlm_stream *streams;
 };
