@@ -45,7 +45,7 @@ QUICK_SIZES = (2 * KIB, 16 * KIB, MIB)
 SHOWN_SIZES = (2 * KIB, 16 * KIB, 128 * KIB, MIB)
 TOTAL_MB, QUICK_GUEST_TOTAL_MB = 256, 32
 """As in the paper; a quick run in the emulated guest, which is slower by far, takes less."""
-REPEATS, QUICK_REPEATS = {"guest": 9, "local": 21}, {"guest": 3, "local": 7}
+REPEATS, QUICK_REPEATS = {"guest": 7, "local": 15}, {"guest": 3, "local": 7}
 LEAD_MS, SETTLE_MS = {"guest": 2500, "local": 300}, {"guest": 40, "local": 5}
 STOP_S = 5.0
 

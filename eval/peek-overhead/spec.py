@@ -25,8 +25,8 @@ SPEC = Spec(
     limits=(
         "An instruction count knows nothing of caches: that a probe's code and records take room "
         "in them is not in it.",
-        "The client of the web server runs in the guest, too: its instructions, and what probes add "
-        "to them, are counted with the server's.",
+        "The client of the web server runs in the guest, too: its instructions, and what probes "
+        "add to them, are counted with the server's.",
         "A guest is emulated here, and its program reaches memory several times more slowly than a "
         "processor does. The same program on this machine itself shows what a processor loses to a "
         "reader on another one.",
