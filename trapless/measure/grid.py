@@ -23,6 +23,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import signal
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -325,6 +326,7 @@ class _Work:
 
 def drive(config: lab.LabConfig, argv: tuple[str, ...], end: Connection) -> None:
     """The process beside a VM: runs it, and answers (result, rows, what went wrong)."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's is the parent's, who ends us
     threading.Thread(target=_end_with_parent, daemon=True).start()
     stream = RowStream(io.StringIO(), "", Silent())
     try:
@@ -334,8 +336,6 @@ def drive(config: lab.LabConfig, argv: tuple[str, ...], end: Connection) -> None
         end.send((None if wrong else result, stream.rows, wrong))
     except TraplessError as error:
         end.send((None, [], str(error)))
-    except KeyboardInterrupt:  # the terminal's, for the parent to answer
-        end.send((None, [], "interrupted"))
 
 
 def _end_with_parent() -> None:
