@@ -125,6 +125,8 @@ def guest_agrees(running: Guest, folder: Path) -> None:
 
 
 def stalls_are_found(running: Guest, folder: Path) -> None:
+    # A CPU that idles between stalls leaves this machine to the sampler just then: more samples.
+    running.say("taskset 2 sh -c 'while :; do :; done' & busy=$!")
     running.say(f"insmod /stall.ko cpu=1 length_us={STALL_US} pause_us={PAUSE_US}")
     with Target.open(running.ram) as target:
         (module,) = (one for one in target.modules if one.name == "stall")
@@ -144,7 +146,7 @@ def stalls_are_found(running: Guest, folder: Path) -> None:
         states = rows["cpu1.state"].to_numpy()
         mine = [one for one in np.unique(states) if named(target, int(one))]
         off = np.isin(states, mine)
-    running.say("rmmod stall")
+    running.say("rmmod stall; kill $busy; wait $busy")
     window_ns, stalls, stalled_ns = (
         after - before for before, after in zip(begin, end, strict=True)
     )
