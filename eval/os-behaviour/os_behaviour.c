@@ -7,8 +7,8 @@
  *   os-behaviour PREPARE NAME SECONDS COMMAND [NAME SECONDS COMMAND]...
  *
  * A command is run by the shell. When it has not ended in time, it and all that it has started are
- * ended; one that fails by itself fails the run. PREPARE comes before all of them: until it is done,
- * the observer has time to find out which kernel this is.
+ * ended; one that fails by itself fails the run. PREPARE comes before all of them: until it is
+ * done, the observer has time to find out which kernel this is.
  */
 #include <errno.h>
 #include <poll.h>

@@ -14,6 +14,7 @@ import pytest
 from tests.lab.conftest import shown_progress
 from trapless.measure import collect, experiments, grid
 from trapless.model.plan import Plan
+from trapless.vm import lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
@@ -36,7 +37,7 @@ def found(tmp_path_factory, pytestconfig):
     wanted = sweep.Sweep("small", cells.Axis(128), pairs.PRODUCT, "fast", mains, 1)
     plan = Plan.of(list(mains))
     with shown_progress(pytestconfig) as progress:
-        run = collect.Collection("hierarchy", folder, True, "6.1", progress)
+        run = collect.Collection("hierarchy", folder, True, lab.DEFAULT_KERNEL, progress)
         run.part = "pairs"
         made = sweep.grid_of(run, wanted, plan)
         shell, option, script = made.argv
