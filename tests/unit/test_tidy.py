@@ -199,6 +199,19 @@ def test_files_are_short():
     )
 
 
+def test_no_two_files_of_tests_have_one_name():
+    """pytest imports them by it."""
+    seen: dict[str, Path] = {}
+    tests = [path for path in FILES if path.name.startswith("test_") and path.suffix == ".py"]
+    complain(
+        [
+            f"{name_of(path)} and {name_of(first)}: rename one"
+            for path in tests
+            if (first := seen.setdefault(path.name, path)) is not path
+        ]
+    )
+
+
 def test_lines_are_short_and_end_clean():
     faults = []
     for path in CODE:
