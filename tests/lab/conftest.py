@@ -19,10 +19,17 @@ SUITES = pytest.StashKey[dict[str, Suite]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SUITES] = {}
+    config.addinivalue_line(
+        "markers",
+        "outer_kernels: tools that rest on what the programs prove on every kernel; of the chosen "
+        "kernels the first and the last will do",
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     names = kernel_names(metafunc.config.getoption("--kernels"))
+    if metafunc.definition.get_closest_marker("outer_kernels"):
+        names = [name for name in names if name in {names[0], names[-1]}]
     if "kernel" in metafunc.fixturenames and "program" in metafunc.fixturenames:
         pairs = [(kernel, program) for kernel in names for program in programs()]
         ids = [f"{kernel}-{program}" for kernel, program in pairs]

@@ -30,7 +30,6 @@ pytestmark = pytest.mark.timeout(2 * LIMIT_S)
 @pytest.mark.parametrize(
     ("script", "status"),
     [
-        ("exit 0", 0),
         ("exit 255", 255),
         ("kill -KILL $$", 128 + signal.SIGKILL),
         ("ulimit -c 0; kill -SEGV $$", 128 + signal.SIGSEGV),
@@ -151,6 +150,8 @@ def test_module_is_loaded():
     assert result.stdout.startswith(b"trapless ")
     assert result.stdout.endswith(b"/dev/trapless\n")
     assert lab.splats(result.kernel_log) == []
+    # The promise is ten seconds on a quiet machine; this bound is for one that is not.
+    assert 0 < result.boot_s < 60
 
 
 def test_stock_module_is_loaded_with_parameters():
@@ -208,12 +209,6 @@ def test_too_little_memory_for_the_files_is_refused(tmp_path):
         lab.run(config, ["true"])
 
 
-def test_boots_quickly():
-    """The promise is ten seconds on a quiet machine; this bound is for one that is not."""
-    result = lab.run(lab.LabConfig(module=False), ["true"])
-    assert 0 < result.boot_s < 60
-
-
 # ---- icount --------------------------------------------------------------------------------------
 
 COUNTER = """
@@ -253,18 +248,3 @@ def test_icount_refuses_more_than_one_cpu():
     done = run_lab("true", options=("--icount", "--cpus", "2"))
     assert done.returncode == 2
     assert b"one CPU" in done.stderr
-
-
-# ---- Every kernel --------------------------------------------------------------------------------
-
-
-def test_each_kernel_boots_to_the_command(kernel):
-    config = lab.LabConfig(kernel=kernel, module=False)
-    result = lab.run(config, ["uname", "-r"], stdin=b"")
-    assert result.stdout.decode().strip() == result.release or kernel == "debug"
-    assert lab.splats(result.kernel_log) == []
-
-
-def test_each_kernel_mounts_the_hosts_root(kernel):
-    config = lab.LabConfig(kernel=kernel, module=False, host_root=True, memory="2G")
-    assert lab.run(config, ["cat", str(Path(__file__))]).stdout == Path(__file__).read_bytes()

@@ -17,7 +17,11 @@ from tests.lab.conftest import shown_progress
 from trapless.vm import lab
 from trapless.vm.splats import splats
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(0)]  # the lab's own limits apply
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.outer_kernels,
+    pytest.mark.timeout(0),  # the lab's own limits apply
+]
 
 CALLS = 3000
 """TOOL_CALLS of the program."""

@@ -20,7 +20,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 from tests.lab.command import COMMAND, LIMIT_S
 from trapless.vm import lab
 
-pytestmark = pytest.mark.timeout(3 * LIMIT_S)
+pytestmark = [pytest.mark.outer_kernels, pytest.mark.timeout(3 * LIMIT_S)]
 
 SIZES, TIMES = range(5001, 5041), 3
 PLACES = (

@@ -25,7 +25,7 @@ from trapless.peek.tier0 import Part
 from trapless.peek.tier1 import Entry
 from trapless.vm import lab
 
-pytestmark = pytest.mark.timeout(2 * LIMIT_S)
+pytestmark = [pytest.mark.outer_kernels, pytest.mark.timeout(2 * LIMIT_S)]
 
 GUEST = """
 probes=/sys/module/trapless/parameters/probes
