@@ -23,7 +23,10 @@ PROGRAMS = (
 )
 HEADERS = (
     "usr/include",
-    *(f"usr/include/x86_64-linux-gnu/{name}" for name in ("asm", "bits", "gnu", "sys")),
+    *(
+        f"usr/include/x86_64-linux-gnu/{name}"
+        for name in ("asm", "bits", "bits/types", "gnu", "sys")
+    ),
     "usr/include/asm-generic",
     "usr/include/linux",
     f"{COMPILER}/include",
