@@ -267,7 +267,11 @@ def make_meta(collection: Collection, heads: Sequence[Row], rows: Sequence[Row])
         "machine": machine(),
         "qemu": first.get("qemu", []),
         "boots": {
-            head["boot"]: {k: head[k] for k in ("argv", "icount", "boot_s")} for head in heads
+            head["boot"]: {
+                "argv": [anonymous(word) for word in head["argv"]],
+                **{key: head[key] for key in ("icount", "boot_s")},
+            }
+            for head in heads
         },
         "checks": make_checks(rows),
     }
