@@ -59,7 +59,7 @@ test: setup ## prove it: check, every lab test on every supported kernel; VMS (2
 
 check: setup ## under a minute, no VM, no root: builds, style, types, unit and ABI tests
 	@$(MAKE) --no-print-directory static
-	@$(PYTEST) -q tests/unit tests/abi
+	@$(PYTEST) -q -n $(VMS) tests/unit tests/abi
 
 lab: setup ## the lab tests in VMs on the default kernel
 	@$(MAKE) --no-print-directory -s all
