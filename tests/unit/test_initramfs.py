@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from trapless.vm.initramfs import FILE_BYTES_MAX, NAME_BYTES_MAX, Entry, Initramfs
+from trapless.vm.initramfs import FILE_BYTES_MAX, NAME_BYTES_MAX, Entry, Initramfs, Packed
 
 
 def unpacked(tree: Initramfs, folder: Path) -> Path:
@@ -123,3 +124,13 @@ def test_same_tree_gives_same_bytes(tmp_path):
 
 def test_entry_knows_its_size():
     assert Entry(0, content=b"12345").size() == 5
+
+
+def test_packed_tree_is_written_as_it_came():
+    tree = Initramfs()
+    tree.file("/etc/one", b"content")
+    first, again = io.BytesIO(), io.BytesIO()
+    tree.write(first)
+    packed = Packed(first.getvalue())
+    packed.write(again)
+    assert again.getvalue() == first.getvalue() and packed.size() == len(first.getvalue())

@@ -19,15 +19,18 @@ from trapless.vm import qemu
 APIS = (((7, 0), (9, 0), 1), ((9, 2), (99, 0), 4))
 
 
-def argument(config: Path, output: Path, binary: str | None = None) -> str:
+def argument(
+    config: Path, output: Path, binary: str | None = None, library: Path | None = None
+) -> str:
     """The value of QEMU's -plugin: the model reads `config` and writes rows into `output`.
 
-    A TraplessError says why the QEMU (the lab's, if none is named) cannot take it.
+    A TraplessError says why the QEMU (the lab's, if none is named) cannot take it. `library` is a
+    plugin that was made for that QEMU elsewhere; normally it is file().
     """
     for path in (config, output):
         if "," in str(path):
             raise TraplessError(f"{path}: QEMU's plugins take no file with a comma in its name")
-    plugin = file(binary if binary is not None else qemu.binary())
+    plugin = library or file(binary if binary is not None else qemu.binary())
     return f"{plugin},config={config.absolute()},output={output.absolute()}"
 
 

@@ -12,7 +12,7 @@ import shutil
 import stat
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 MERGED = ("bin", "sbin", "lib", "lib64")
 NAME_BYTES_MAX = 4095  # PATH_MAX without its NUL: the kernel skips entries with longer names
@@ -32,6 +32,29 @@ class Entry:
         if isinstance(self.content, Path):
             return self.content.stat().st_size
         return len(self.content)
+
+
+class Tree(Protocol):
+    """What can be unpacked by the kernel as its first root."""
+
+    def size(self) -> int:
+        """Bytes it takes."""
+
+    def write(self, archive: BinaryIO) -> None:
+        """Write it as the kernel wants it."""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A tree that was written elsewhere, as it is."""
+
+    archive: bytes
+
+    def size(self) -> int:
+        return len(self.archive)
+
+    def write(self, archive: BinaryIO) -> None:
+        archive.write(self.archive)
 
 
 class Initramfs:

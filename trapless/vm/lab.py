@@ -26,12 +26,12 @@ from trapless.stock.kernels import SUPPORTED
 from trapless.supervisor import Calls
 from trapless.vm import guest_tree, qemu
 from trapless.vm.channel import CHANNEL_BYTES, Channel, Phase
-from trapless.vm.initramfs import Initramfs
+from trapless.vm.initramfs import Tree
 from trapless.vm.lab_session import Bell, Ending, Session, Sinks
 from trapless.vm.qmp import Listener
 from trapless.vm.splats import splats
 
-__all__ = ["LabConfig", "LabError", "LabResult", "run", "splats"]
+__all__ = ["Guest", "LabConfig", "LabError", "LabResult", "prepare", "run", "splats"]
 
 DEFAULT_KERNEL = SUPPORTED[0].name
 LOG_LINES_MAX = 40
@@ -96,6 +96,28 @@ class LabError(TraplessError):
         self.kernel_log = kernel_log
 
 
+@dataclass(frozen=True)
+class Guest:
+    """All that a VM boots from: with it a run needs nothing else of the machine but QEMU."""
+
+    kernel: Kernel
+    files: Tree
+
+
+def prepare(config: LabConfig, argv: Sequence[str], progress: Progress) -> Guest:
+    """Fetch and build what lacks of a guest that runs `argv`."""
+    _check(config, argv)
+    memory_bytes = qemu.parse_size(config.memory)
+    kernel = _kernel(config, progress)
+    tree = guest_tree.build(_plan(config, argv, kernel, progress), progress)
+    if tree.size() > memory_bytes * INITRAMFS_SHARE:
+        raise TraplessError(
+            f"the guest's files take {tree.size() >> 20} MB, too much for a guest with "
+            f"{config.memory} of memory; give it more (--memory) or use --host-root"
+        )
+    return Guest(kernel, tree)
+
+
 def run(
     config: LabConfig,
     argv: Sequence[str],
@@ -104,27 +126,25 @@ def run(
     stream: bool = False,
     sink: Callable[[bytes], None] | None = None,
     progress: Progress | None = None,
+    guest: Guest | None = None,
 ) -> LabResult:
     """Run `argv` in a fresh VM and return how it ended.
 
     `stream`: the command uses this process's standard input, output and error. Otherwise it reads
     `stdin` (nothing, if None) and its output is returned; `sink` gets pieces of standard output
-    as they come, instead. Raises LabError when the command could not be run to its end.
+    as they come, instead. `guest`: what prepare() made of the same `config` and `argv`, maybe on
+    another machine. Raises LabError when the command could not be run to its end.
     """
     watcher = progress if progress is not None else Silent()
     cpus = _check(config, argv)
     memory_bytes = qemu.parse_size(config.memory)
-    kernel = _kernel(config, watcher)
-    tree = guest_tree.build(_plan(config, argv, kernel, watcher), watcher)
-    if tree.size() > memory_bytes * INITRAMFS_SHARE:
-        raise TraplessError(
-            f"the guest's files take {tree.size() >> 20} MB, too much for a guest with "
-            f"{config.memory} of memory; give it more (--memory) or use --host-root"
-        )
+    if guest is None:
+        guest = prepare(config, argv, watcher)
+    kernel = guest.kernel
     if config.shared_memory is not None:
         _make_memory(config.shared_memory, memory_bytes)
     with ExitStack() as stack:
-        files = _RunFiles(stack, config.keep, tree)
+        files = _RunFiles(stack, config.keep, guest.files)
         listener = None
         if config.monitor is not None:
             listener = Listener(config.monitor)
@@ -243,7 +263,7 @@ class _RunFiles:
     with `keep` they are files in a folder that stays.
     """
 
-    def __init__(self, stack: ExitStack, keep: bool, tree: Initramfs) -> None:
+    def __init__(self, stack: ExitStack, keep: bool, tree: Tree) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="trapless-lab-")) if keep else None
         self._stack = stack
         self.initrd = self._create("initramfs.cpio")
