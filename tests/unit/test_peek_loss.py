@@ -13,6 +13,7 @@ import pytest
 from trapless.console import TraplessError
 from trapless.measure import experiments
 from trapless.measure.experiments import Raw
+from trapless.stock import packed
 from trapless.vm import elf
 
 NONE = 1_000_000_000
@@ -188,7 +189,7 @@ def test_the_toolchain_has_programs_libraries_and_headers_and_no_link(tmp_path):
     root, folder = tmp_path / "root", tmp_path / "folder"
     folder.mkdir()
     shell = Path("/bin/sh").resolve().read_bytes()
-    for name in (*toolchain.PROGRAMS, toolchain.LOADER, "lib/x86_64-linux-gnu/libc.so.6"):
+    for name in (*toolchain.PROGRAMS, packed.LOADER, "lib/x86_64-linux-gnu/libc.so.6"):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(shell if name in toolchain.PROGRAMS else library())
