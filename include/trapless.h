@@ -41,6 +41,9 @@ enum tl_backend {
 /* Flags of the create functions; 0 means: the module where it is loaded, else plain calls. */
 #define TL_PLAIN   (1u << 0)	/* never use the module */
 #define TL_MODULE  (1u << 1)	/* fail with -ENODEV or -ENOENT where the module is absent */
+#define TL_UNORDERED (1u << 2)	/* batches and schedulers: calls may be made in any order */
+
+#define TL_UNORDERED_ENTRIES_MAX (TL_ENTRIES_MAX / 2)	/* slots of a batch with TL_UNORDERED */
 
 /* ---- Wrapped calls ----------------------------------------------------------------------- */
 
@@ -55,7 +58,7 @@ struct tl_batch {
 	struct tl_request *end;		/* behind the last slot */
 };
 
-/* entries: power of two, 1..TL_ENTRIES_MAX. */
+/* entries: power of two, 1..TL_ENTRIES_MAX or, with TL_UNORDERED, TL_UNORDERED_ENTRIES_MAX. */
 int tl_batch_create(struct tl_batch **batch, unsigned int entries, unsigned int flags);
 void tl_batch_destroy(struct tl_batch *batch);
 enum tl_backend tl_batch_backend(const struct tl_batch *batch);
@@ -73,8 +76,19 @@ static inline int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0,
  * number completed; fewer than queued only when a signal handler has run (call again for the rest).
  * A call that the handler interrupted is then either complete, with result -EINTR, or still queued.
  * A traced thread's calls are made one by one, so that the tracer sees them. -EPERM in a child.
+ *
+ * With TL_UNORDERED the calls are made in an order of the library's choice: those with the same
+ * number and first argument side by side, in the order in which they were queued; any two others
+ * may change places, unless a barrier stands between them. What is complete after a flush that came
+ * back early is then not the oldest: ask tl_batch_done().
  */
 int tl_batch_flush(struct tl_batch *batch);
+
+/*
+ * With TL_UNORDERED: all calls queued so far are complete before any that is queued later begins.
+ * Costs no crossing. Without it nothing is left to do. Returns 0, or -EPERM in a child.
+ */
+int tl_batch_barrier(struct tl_batch *batch);
 
 /* Calls that wait for a flush. */
 static inline uint32_t tl_batch_queued(const struct tl_batch *batch);
@@ -84,6 +98,9 @@ static inline uint32_t tl_batch_queued(const struct tl_batch *batch);
  * slot is used again.
  */
 static inline int64_t tl_batch_result(const struct tl_batch *batch, unsigned int slot);
+
+/* Whether the slot's call is complete and its result therefore valid. */
+static inline bool tl_batch_done(const struct tl_batch *batch, unsigned int slot);
 
 /*
  * Kernel-side counts; with plain calls the library's own counts in the same form, a crossing for
@@ -101,7 +118,7 @@ typedef void (*tl_entry)(struct tl_thread *self, void *arg);
 
 struct tl_sched_config {
 	uint32_t size;			/* sizeof(struct tl_sched_config); it may grow at its end */
-	uint32_t flags;			/* TL_PLAIN, TL_MODULE */
+	uint32_t flags;			/* TL_PLAIN, TL_MODULE, TL_UNORDERED */
 	uint32_t flush_at;		/* flush when this many calls are queued; 0: 32 */
 	uint32_t entries;		/* ring size; 0: enough for flush_at */
 	uint64_t deadline_ns;		/* flush when the oldest queued call is this old; 0: none */
@@ -126,6 +143,9 @@ struct tl_sched *tl_thread_sched(const struct tl_thread *self);
  * synchronises `continuation` once (may be NULL: fire and forget). The memory that args and result
  * point to stays valid until then. A full ring is flushed first. Returns 0, -EINVAL if no
  * synchronisation of the continuation is left to deliver, or what tl_batch_flush() returns.
+ *
+ * Calls are made in the order in which they were queued. In a scheduler with TL_UNORDERED only
+ * continuations order them: those that wait for one flush are made as in such a batch.
  */
 int tl_call(struct tl_sched *sched, struct tl_thread *continuation, int64_t *result, uint32_t nr,
 	    uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
@@ -296,6 +316,13 @@ static inline uint32_t tl_batch_queued(const struct tl_batch *batch)
 static inline int64_t tl_batch_result(const struct tl_batch *batch, unsigned int slot)
 {
 	return batch->requests[slot].result;
+}
+
+static inline bool tl_batch_done(const struct tl_batch *batch, unsigned int slot)
+{
+	/* Pairs with the executor's release: what the call has written is there. */
+	return batch->requests &&
+	       __atomic_load_n(&batch->requests[slot].state, __ATOMIC_ACQUIRE) == TL_DONE;
 }
 
 static inline int tl_processes(struct tl_process *entries, unsigned int n)

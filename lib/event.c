@@ -94,6 +94,8 @@ void tl_events_poll(struct tl_sched *sched, bool may_sleep)
 	sched->poll_slot = -1;
 	if (!sched->events_n)
 		return;
+	/* It may sleep: whatever else is queued is made before it, in any order or not. */
+	tl_batch_barrier(sched->batch);
 	/* A full ring leaves no room: the next flush takes the look along. */
 	sched->poll_slot = sched_queue(sched, NULL, &sched->poll_result, SYS_poll,
 				       (uint64_t)(uintptr_t)sched->polls, sched->events_n,

@@ -54,6 +54,7 @@ static int config_copy(struct tl_sched_config *out, const struct tl_sched_config
 
 static int config_read(struct tl_sched_config *out, const struct tl_sched_config *in)
 {
+	uint32_t most = TL_ENTRIES_MAX;
 	int result;
 
 	memset(out, 0, sizeof(*out));
@@ -64,12 +65,14 @@ static int config_read(struct tl_sched_config *out, const struct tl_sched_config
 	}
 	if (!out->flush_at)
 		out->flush_at = FLUSH_AT_DEFAULT;
-	if (out->flush_at > TL_ENTRIES_MAX || out->entries > TL_ENTRIES_MAX)
+	if (out->flags & TL_UNORDERED)
+		most = TL_UNORDERED_ENTRIES_MAX;
+	if (out->flush_at > most || out->entries > most)
 		return -EINVAL;
 	if (!out->entries) {
 		/* Twice N: a thread may add a few beyond N before the scheduler looks. */
 		out->entries = 2;
-		while (out->entries < 2 * out->flush_at && out->entries < TL_ENTRIES_MAX)
+		while (out->entries < 2 * out->flush_at && out->entries < most)
 			out->entries *= 2;
 	}
 	return out->flush_at > out->entries ? -EINVAL : 0;
@@ -90,6 +93,7 @@ int tl_sched_create(struct tl_sched **out, const struct tl_sched_config *config)
 	memset(sched, 0, sizeof(*sched));
 	sched->flush_at = own.flush_at;
 	sched->deadline_ns = own.deadline_ns;
+	sched->unordered = own.flags & TL_UNORDERED;
 	sched->ready_end = &sched->ready;
 	sched->calls = tl_heap_resize(NULL, own.entries, sizeof(*sched->calls));
 	if (!sched->calls) {
@@ -127,22 +131,49 @@ enum tl_backend tl_sched_backend(const struct tl_sched *sched)
 
 /* ---- Calls ------------------------------------------------------------------------------- */
 
+static void call_deliver(struct tl_sched *sched, const struct tl_call_record *call,
+			 const struct tl_request *request)
+{
+	if (call->result)
+		*call->result = request->result;
+	sched->stats.calls += call->result != &sched->poll_result;
+	if (call->continuation) {
+		sched->awaited--;
+		thread_deliver(call->continuation);
+	}
+}
+
+/*
+ * Where the order is free, what is complete is not the oldest. A slot is free again once its call
+ * has been delivered, so that no later flush delivers it.
+ */
+static int flush_unordered(struct tl_sched *sched)
+{
+	struct tl_request *request = sched->batch->requests, *end = sched->batch->next;
+	const struct tl_call_record *call = sched->calls;
+	int n = tl_batch_flush(sched->batch);
+
+	for (; n > 0 && request != end; request++, call++) {
+		if (__atomic_load_n(&request->state, __ATOMIC_ACQUIRE) != TL_DONE)
+			continue;
+		request->state = TL_FREE;
+		call_deliver(sched, call, request);
+	}
+	return n;
+}
+
 /* One crossing. Returns how many calls it completed; their continuations have been synchronised. */
 static int flush_once(struct tl_sched *sched)
 {
-	struct tl_call_record *call = sched->calls + (sched->batch->first - sched->batch->requests);
 	const struct tl_request *request = sched->batch->first;
-	int n = tl_batch_flush(sched->batch);
+	const struct tl_call_record *call = sched->calls + (request - sched->batch->requests);
+	int n;
 
-	for (int i = 0; i < n; i++) {
-		if (call[i].result)
-			*call[i].result = request[i].result;
-		sched->stats.calls += call[i].result != &sched->poll_result;
-		if (call[i].continuation) {
-			sched->awaited--;
-			thread_deliver(call[i].continuation);
-		}
-	}
+	if (sched->unordered)
+		return flush_unordered(sched);
+	n = tl_batch_flush(sched->batch);
+	for (int i = 0; i < n; i++)
+		call_deliver(sched, &call[i], &request[i]);
 	return n;
 }
 

@@ -41,6 +41,7 @@ struct tl_sched {
 	uint32_t flush_at;
 	uint32_t awaited;		/* queued calls that have a continuation */
 	uint32_t turns;			/* threads run since the last look at the events */
+	bool unordered;			/* calls of one flush may be made in any order */
 	bool running;
 	bool stop;
 	uint64_t deadline_ns;
