@@ -297,7 +297,8 @@ static void soak_cpus(void)
 		return soak_pause(1000);
 	write_file(SOAK_CPU1, "0");	/* -EBUSY while the machine suspends */
 	soak_pause(soak_below(300));
-	write_file(SOAK_CPU1, "1");
+	while (write_file(SOAK_CPU1, "1") == -EBUSY)	/* whoever comes next needs both */
+		sleep_ms(10);
 	soak_pause(soak->pause_ms / 4);
 }
 

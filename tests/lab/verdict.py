@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What a program's outcome means.
 
-A program holds when it ends with 0, the kernel logged no complaint while it ran, and nothing of
-the module stayed in use after it. 77 is a skip with the program's own reason; a complaint of the
-kernel is not skipped.
+A program holds when it ends with 0, the kernel logged no complaint while it ran, nothing of the
+module stayed in use after it, and it left no CPU offline. 77 is a skip with the program's own
+reason; a complaint of the kernel is not skipped.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class Outcome:
     kernel: str  # what the kernel logged while it ran
     ms: int = 0
     in_use: int = 0  # users of the module afterwards; -1: the module was gone
+    cpus_offline: int = 0  # that it left so
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ def judge(outcome: Outcome) -> Verdict:
         return Verdict("fail", text)
     if outcome.in_use:
         return Verdict("fail", f"the module has {outcome.in_use} users left\n{said}")
+    if outcome.cpus_offline:
+        return Verdict("fail", f"left {outcome.cpus_offline} CPU(s) offline\n{said}")
     if outcome.code == EXIT_SKIP:
         return Verdict("skip", said or "no reason given")
     if outcome.code != 0:

@@ -36,6 +36,7 @@ def test_a_clean_exit_passes() -> None:
         ({"kernel": SPLAT, "code": 77}, "tlk_ring_free"),
         ({"in_use": 2}, "2 users left"),
         ({"in_use": -1}, "users left"),
+        ({"cpus_offline": 1}, "left 1 CPU(s) offline"),
     ],
 )
 def test_each_way_to_fail_fails(change: dict[str, object], text: str) -> None:

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * runner.c - one test, one process: starts it in a session and a directory of its own, collects
- * what it prints, ends it and all it left behind at its time limit, and gathers what the kernel
- * logged meanwhile. It owns the JSON lines; it does not know what a failure is.
+ * what it prints, ends it and all it left behind at its time limit, brings CPUs back that it left
+ * offline, and gathers what the kernel logged meanwhile. It owns the JSON lines; it does not know
+ * what a failure is.
  */
 #include "runner.h"
 
@@ -27,6 +28,7 @@
 #define RECORD_BYTES 8192	/* longest record of /dev/kmsg */
 #define KILL_MS 5000		/* how long a killed test may take to disappear */
 #define RELEASE_MS 2000		/* how long the module may stay in use after its last user ended */
+#define ONLINE_MS 2000		/* how long a CPU may refuse to come back */
 
 struct text {
 	size_t length;
@@ -238,13 +240,44 @@ static int module_users(void)
 	return users;
 }
 
+/* Whether the CPU was offline; then it is online again, unless it refuses for ONLINE_MS. */
+static bool cpu_bring_back(const char *path)
+{
+	long deadline_ms = now_ms() + ONLINE_MS;
+	char state = '1';
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		return false;
+	if (read(fd, &state, 1) == 1 && state == '0')
+		while (pwrite(fd, "1", 1, 0) < 0 && now_ms() < deadline_ms)
+			pause_ms(20);
+	close(fd);
+	return state == '0';
+}
+
+/* For the tests to come. How many a test has left offline. */
+static int cpus_bring_back(void)
+{
+	long configured = sysconf(_SC_NPROCESSORS_CONF);
+	int offline = 0;
+
+	for (long cpu = 0; cpu < configured; cpu++) {
+		char path[64];
+
+		snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%ld/online", cpu);
+		offline += cpu_bring_back(path);
+	}
+	return offline;
+}
+
 void runner_run(struct runner *runner, const char *name, unsigned int limit_s)
 {
 	static char output_bytes[OUTPUT_BYTES], log_bytes[LOG_BYTES];
 	struct text output = { .size = sizeof(output_bytes), .bytes = output_bytes };
 	struct text log = { .size = sizeof(log_bytes), .bytes = log_bytes };
 	const char *end = "exit";
-	int pipe_fd[2], status = 0, users;
+	int pipe_fd[2], status = 0, users, offline;
 	long begin_ms = now_ms(), end_ms;
 	pid_t pid;
 
@@ -269,11 +302,13 @@ void runner_run(struct runner *runner, const char *name, unsigned int limit_s)
 	if (!end_all())
 		end = "unkillable";
 	users = module_users();
+	offline = cpus_bring_back();
 	close(pipe_fd[0]);
 	log_collect(runner, &log);
-	printf("{\"test\": \"%s\", \"end\": \"%s\", \"code\": %d, \"ms\": %ld, \"in_use\": %d",
-	       name, end, WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
-	       end_ms - begin_ms, users);
+	printf("{\"test\": \"%s\", \"end\": \"%s\", \"code\": %d, \"ms\": %ld, \"in_use\": %d, "
+	       "\"cpus_offline\": %d", name, end,
+	       WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), end_ms - begin_ms,
+	       users, offline);
 	print_json("output", &output);
 	print_json("kernel", &log);
 	printf("}\n");

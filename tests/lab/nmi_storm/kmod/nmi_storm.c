@@ -75,7 +75,10 @@ static int interrupted(unsigned int kind, struct pt_regs *regs)
 	return NMI_HANDLED;
 }
 
-/* Each CPU's timer interrupts the next CPU, so the two are at unrelated places. */
+/*
+ * Each CPU's timer interrupts the next CPU, so the two are at unrelated places. A CPU that is alone
+ * interrupts itself, which is always here.
+ */
 static enum hrtimer_restart storm(struct hrtimer *this)
 {
 	unsigned int next = cpumask_next(smp_processor_id(), cpu_online_mask);
