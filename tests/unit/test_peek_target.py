@@ -218,18 +218,36 @@ def test_same_target_stays_the_same(kernel):
     opened(kernel).check_same()
 
 
-@pytest.mark.parametrize("what", ["another canary", "another place", "all zeros"])
+@pytest.mark.parametrize(
+    "what", ["another canary", "another place", "no page tables", "wild page tables", "all zeros"]
+)
 def test_restarted_target_is_noticed(kernel, what):
     target = opened(kernel)
+    tables = target.page_tables.root
     if what == "another canary":
         where = kernel.physical(kernel.symbols["init_task"]) + 24
         kernel.put(where, struct.pack("<Q", 1))
     elif what == "another place":
         kernel.put_note("OSRELEASE=6.1.0-toy\nBUILD-ID=" + "f" * 40)
+    elif what == "no page tables":
+        kernel.put(tables, bytes(4096))
+    elif what == "wild page tables":  # which lead out of the memory
+        kernel.put(tables, b"\xff" * 4096)
     else:
         kernel.ram[:] = bytes(RAM_BYTES)
-    with pytest.raises(PeekError, match=r"was restarted|is gone"):
+    with pytest.raises(PeekError, match="the target was restarted since it was opened"):
         target.check_same()
+
+
+@pytest.mark.parametrize("left", [0, toy_kernel.NOTE_AT, RAM_BYTES - 4096])
+def test_memory_that_went_away_is_no_restart(tmp_path, left):
+    kernel = ToyKernel()
+    path = kernel.save(tmp_path)
+    with Target.open(path) as target:
+        kernel.put(target.page_tables.root, bytes(4096))
+        path.write_bytes(kernel.ram[:left])
+        with pytest.raises(PeekError, match=r"the target is gone: .* was truncated"):
+            target.check_same()
 
 
 def test_note_from_before_a_reboot_is_passed_over(kernel):

@@ -98,12 +98,21 @@ class Target:
         """Raise PeekError when what was resolved no longer holds: a reboot, or no machine."""
         try:
             same = self._fingerprint() == self._identity
-        except PeekError as error:
-            raise PeekError(f"{self.memory.name}: the target is gone: {error}") from error
+        except PeekError:
+            self._check_memory()
+            same = False  # what the next kernel or the firmware has written over, so far
         if not same:
             raise PeekError(
                 f"{self.memory.name}: the target was restarted since it was opened; open it again"
             )
+
+    def _check_memory(self) -> None:
+        """Raise PeekError when there is not even memory any more, up to its end."""
+        try:
+            for region in self.memory.regions():
+                self.memory.read(region.end - 1, 1)
+        except PeekError as error:
+            raise PeekError(f"{self.memory.name}: the target is gone: {error}") from error
 
     def _fingerprint(self) -> tuple[str, bytes, bytes]:
         """What two boots of one kernel do not share."""
