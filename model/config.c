@@ -4,8 +4,9 @@
  *
  *   memory BYTES
  *   pages FIRST LAST SIZE            (hexadecimal, inclusive; 4096, 2097152 or 1073741824)
- *   cache NAME size= ways= line= policy= from= [write=] [streams= ahead=] [colour=] [seed=]
- *   tlb NAME entries= ways= pages= policy= from= [flush=] [seed=]
+ *   cache NAME size= ways= line= policy= from= [write=] [streams= ahead=] [colour=] [seed=] [modes=]
+ *   tlb NAME entries= ways= pages= policy= from= [flush=] [seed=] [modes=]
+ *   footprint NAME unit= from= [empty=] [label=]
  *
  * Empty lines and lines that begin with # are skipped.
  */
@@ -30,6 +31,8 @@ static const struct choice flushes[] = {
 	{ "none", TLM_FLUSH_NONE },
 	{ NULL, 0 }
 };
+static const struct choice modes[] = { { "shared", 0 }, { "apart", 1 }, { NULL, 0 } };
+static const struct choice empties[] = { { "never", 0 }, { "crossing", 1 }, { NULL, 0 } };
 static const struct choice writes[] = { { "back", 0 }, { "through", 1 }, { NULL, 0 } };
 static const struct choice pages[] = {
 	{ "4096", TLM_HOLDS_4K },
@@ -86,28 +89,82 @@ static int page_sizes(const char *value, unsigned int *result, char *error)
 	return 0;
 }
 
+/* A key that takes one of a few words; -ENOENT if this kind of structure has none of the name. */
+static int set_choice(struct tlm_geometry *geometry, const char *key, const char *value,
+		      char *error)
+{
+	enum { POLICY, MODES, FLUSH, WRITE, EMPTY, KEYS };
+	const struct {
+		const char *key;
+		bool here;
+		const struct choice *choices;
+	} keys[KEYS] = {
+		[POLICY] = { "policy", geometry->kind != TLM_FOOTPRINT, policies },
+		[MODES] = { "modes", geometry->kind != TLM_FOOTPRINT, modes },
+		[FLUSH] = { "flush", geometry->kind == TLM_TLB, flushes },
+		[WRITE] = { "write", geometry->kind == TLM_CACHE, writes },
+		[EMPTY] = { "empty", geometry->kind == TLM_FOOTPRINT, empties },
+	};
+	int at = 0, choice = 0;
+
+	while (at < KEYS && strcmp(keys[at].key, key) != 0)
+		at++;
+	if (at == KEYS || !keys[at].here)
+		return -ENOENT;
+	if (choose(keys[at].choices, key, value, &choice, error))
+		return -EINVAL;
+	switch (at) {
+	case POLICY:
+		geometry->policy = choice;
+		break;
+	case MODES:
+		geometry->apart = choice;
+		break;
+	case FLUSH:
+		geometry->flush = choice;
+		break;
+	case WRITE:
+		geometry->through = choice;
+		break;
+	case EMPTY:
+		geometry->crossing = choice;
+		break;
+	}
+	return 0;
+}
+
+/* A footprint's keys that take a number. */
+static int set_footprint(struct tlm_geometry *geometry, const char *key, const char *value,
+			 char *error)
+{
+	bool unit = strcmp(key, "unit") == 0;
+	uint64_t count;
+
+	if (!unit && strcmp(key, "label") != 0)
+		return complain(error, key, value, "unknown word");
+	if (number(key, value, unit ? UINT32_MAX : TLM_LABELS - 1, &count, error))
+		return -EINVAL;
+	if (unit) {
+		geometry->line = count;
+	} else {
+		geometry->labelled = true;
+		geometry->label = count;
+	}
+	return 0;
+}
+
 /* One KEY=VALUE of a structure. */
 static int set(struct tlm_geometry *geometry, const char *key, const char *value, char *error)
 {
 	bool cache = geometry->kind == TLM_CACHE;
-	int choice = 0, result;
 	uint64_t count;
+	int result;
 
-	if (strcmp(key, "policy") == 0) {
-		result = choose(policies, key, value, &choice, error);
-		geometry->policy = choice;
+	result = set_choice(geometry, key, value, error);
+	if (result != -ENOENT)
 		return result;
-	}
-	if (strcmp(key, "flush") == 0 && !cache) {
-		result = choose(flushes, key, value, &choice, error);
-		geometry->flush = choice;
-		return result;
-	}
-	if (strcmp(key, "write") == 0 && cache) {
-		result = choose(writes, key, value, &choice, error);
-		geometry->through = choice;
-		return result;
-	}
+	if (geometry->kind == TLM_FOOTPRINT)
+		return set_footprint(geometry, key, value, error);
 	if (strcmp(key, "pages") == 0 && !cache)
 		return page_sizes(value, &geometry->pages, error);
 	if (number(key, value, strcmp(key, "seed") && strcmp(key, "colour") &&
@@ -188,7 +245,9 @@ static int read_line(struct tlm_config *config, char *line, char *error)
 		return read_structure(config, TLM_CACHE, words, error);
 	if (strcmp(word, "tlb") == 0)
 		return read_structure(config, TLM_TLB, words, error);
-	return complain(error, "line", word, "neither memory, pages, cache nor tlb");
+	if (strcmp(word, "footprint") == 0)
+		return read_structure(config, TLM_FOOTPRINT, words, error);
+	return complain(error, "line", word, "neither memory, pages, cache, tlb nor footprint");
 }
 
 int tlm_config_read(struct tlm_config *config, FILE *file, char error[TLM_ERROR_MAX])

@@ -11,7 +11,11 @@
 
 struct tlm_hierarchy *tlm_hierarchy_create(void)
 {
-	return calloc(1, sizeof(struct tlm_hierarchy));
+	struct tlm_hierarchy *hierarchy = calloc(1, sizeof(*hierarchy));
+
+	if (hierarchy)
+		hierarchy->label = -1;
+	return hierarchy;
 }
 
 void tlm_hierarchy_destroy(struct tlm_hierarchy *hierarchy)
@@ -55,7 +59,7 @@ static uint64_t source(struct tlm_hierarchy *hierarchy, enum tlm_kind kind, cons
 		if (strcmp(kinds[i].name, word) == 0)
 			return kinds[i].bits;
 	structure = tlm_hierarchy_find(hierarchy, word);
-	if (!structure || structure->geometry.kind != kind)
+	if (!structure || structure->geometry.kind != kind || kind == TLM_FOOTPRINT)
 		return 0;
 	return passed_by(structure - hierarchy->structures);
 }
@@ -86,7 +90,8 @@ int tlm_hierarchy_add(struct tlm_hierarchy *hierarchy, const struct tlm_geometry
 				 "%s: from=%.60s: neither read, write, fetch, data "
 				 "nor a %s before it",
 				 geometry->name, word,
-				 geometry->kind == TLM_CACHE ? "cache" : "TLB");
+				 geometry->kind == TLM_CACHE ? "cache" :
+				 geometry->kind == TLM_TLB   ? "TLB" : "structure (of a footprint)");
 			return -EINVAL;
 		}
 		wanted.from |= bits;
@@ -111,8 +116,19 @@ void tlm_hierarchy_drain(struct tlm_hierarchy *hierarchy)
 	hierarchy->waiting = 0;
 	if (chunk.count == 0)
 		return;
-	for (i = 0; i < hierarchy->count; i++)
-		tlm_structure_run(&hierarchy->structures[i], &chunk, passed_by(i));
+	for (i = 0; i < hierarchy->count; i++) {
+		struct tlm_structure *structure = &hierarchy->structures[i];
+
+		if (!structure->geometry.labelled ||
+		    (int)structure->geometry.label == hierarchy->label)
+			tlm_structure_run(structure, &chunk, passed_by(i));
+	}
+}
+
+void tlm_hierarchy_label(struct tlm_hierarchy *hierarchy, int label)
+{
+	tlm_hierarchy_drain(hierarchy);
+	hierarchy->label = label;
 }
 
 static void flush(struct tlm_hierarchy *hierarchy, bool everything)

@@ -17,6 +17,7 @@ struct tlm_hierarchy {
 	struct tlm_structure structures[TLM_STRUCTURES_MAX];
 	unsigned int count;
 	uint64_t memory; /* bytes; 0: unknown */
+	int label; /* last four bits of the open region's; -1: none is open */
 	size_t waiting;
 	uint64_t virtual[TLM_CHUNK];
 	uint64_t physical[TLM_CHUNK];
@@ -37,6 +38,9 @@ struct tlm_structure *tlm_hierarchy_find(struct tlm_hierarchy *hierarchy, const 
 
 /* Bring all counts up to date: accesses wait until there is a chunk of them. */
 void tlm_hierarchy_drain(struct tlm_hierarchy *hierarchy);
+
+/* A region whose label ends in these four bits begins; -1: it ended. */
+void tlm_hierarchy_label(struct tlm_hierarchy *hierarchy, int label);
 
 /* CR3 was written: each TLB does what its geometry says. */
 void tlm_hierarchy_cr3(struct tlm_hierarchy *hierarchy);

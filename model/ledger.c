@@ -20,6 +20,9 @@ const char *const tlm_crossing_names[TLM_CROSSINGS] = {
 	[TLM_INVLPG] = "invlpg",
 	[TLM_INVPCID] = "invpcid",
 	[TLM_VERW] = "verw",
+	[TLM_TO_KERNEL] = "to_kernel",
+	[TLM_TO_USER] = "to_user",
+	[TLM_SYSCALL_INTERRUPTED] = "syscall_interrupted",
 };
 
 static bool is_prefix(uint8_t byte)
@@ -115,6 +118,24 @@ void tlm_ledger_instruction(struct tlm_ledger *ledger, enum tlm_crossing crossin
 	default:
 		break;
 	}
+	if (crossing == TLM_SYSCALL && ledger->interrupted & ledger->who) {
+		ledger->interrupted &= ~ledger->who;
+		ledger->counts[TLM_SYSCALL_INTERRUPTED]++;
+	}
 	if (crossing != TLM_IRET_USER)
 		ledger->counts[crossing]++;
+}
+
+void tlm_ledger_turn(struct tlm_ledger *ledger, bool kernel)
+{
+	if (ledger->last == TLM_IRET_USER) {
+		ledger->counts[kernel ? TLM_IRET_KERNEL : TLM_IRET_USER]++;
+	} else if (kernel && !ledger->kernel && ledger->last == TLM_NO_CROSSING) {
+		ledger->counts[TLM_INTERRUPT]++;
+		ledger->interrupted |= ledger->who;
+	}
+	if (kernel != ledger->kernel)
+		ledger->counts[kernel ? TLM_TO_KERNEL : TLM_TO_USER]++;
+	ledger->last = TLM_NO_CROSSING;
+	ledger->kernel = kernel;
 }

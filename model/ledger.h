@@ -27,6 +27,9 @@ enum tlm_crossing {
 	TLM_INVLPG,
 	TLM_INVPCID,
 	TLM_VERW,
+	TLM_TO_KERNEL, /* mode changes, however they came about */
+	TLM_TO_USER,
+	TLM_SYSCALL_INTERRUPTED, /* SYSCALL, the first after user mode was interrupted */
 	TLM_CROSSINGS,
 	TLM_NO_CROSSING = TLM_CROSSINGS,
 };
@@ -37,6 +40,8 @@ struct tlm_ledger {
 	uint64_t counts[TLM_CROSSINGS];
 	enum tlm_crossing last; /* an entry or a return whose next block has not begun */
 	bool kernel;		/* where the latest block was */
+	uint32_t who;		/* a bit: whose code is running, as far as labels tell */
+	uint32_t interrupted;	/* bits: whose user mode was, since their last SYSCALL */
 };
 
 /* What the instruction is; TLM_IRET_USER stands for any IRET. */
@@ -45,17 +50,14 @@ enum tlm_crossing tlm_ledger_classify(const uint8_t *code, size_t bytes);
 /* An instruction of that class is executed. */
 void tlm_ledger_instruction(struct tlm_ledger *ledger, enum tlm_crossing crossing);
 
+/* A block begins after an entry or a return, or in the other half. */
+void tlm_ledger_turn(struct tlm_ledger *ledger, bool kernel);
+
 /* A block of code begins, in the kernel's half of the addresses or not. */
 static inline void tlm_ledger_block(struct tlm_ledger *ledger, bool kernel)
 {
-	if (ledger->last == TLM_NO_CROSSING && ledger->kernel == kernel)
-		return;
-	if (ledger->last == TLM_IRET_USER)
-		ledger->counts[kernel ? TLM_IRET_KERNEL : TLM_IRET_USER]++;
-	else if (kernel && !ledger->kernel && ledger->last == TLM_NO_CROSSING)
-		ledger->counts[TLM_INTERRUPT]++;
-	ledger->last = TLM_NO_CROSSING;
-	ledger->kernel = kernel;
+	if (ledger->last != TLM_NO_CROSSING || ledger->kernel != kernel)
+		tlm_ledger_turn(ledger, kernel);
 }
 
 /* Counting begins with this block. */

@@ -8,6 +8,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define NUMBER_MAX 20 /* digits of 64 bits */
+#define NOBODY (1u << TLM_LABELS) /* of the ledger, outside regions */
+
 static const char *const mode_names[2] = { "user", "kernel" };
 static const char *const kind_names[3] = { "read", "write", "fetch" };
 static const char *const policy_names[] = { "lru", "plru", "random" };
@@ -108,31 +111,56 @@ static void describe_sources(struct tlm_recorder *recorder, uint64_t from)
 	}
 }
 
+static void describe_footprint(struct tlm_recorder *recorder, const struct tlm_geometry *geometry)
+{
+	fprintf(recorder->output,
+		"{\"name\": \"%s\", \"kind\": \"footprint\", \"unit_bytes\": %u, "
+		"\"empty\": \"%s\", ",
+		geometry->name, geometry->line, geometry->crossing ? "crossing" : "never");
+	if (geometry->labelled)
+		fprintf(recorder->output, "\"label\": %u, ", geometry->label);
+}
+
+static void describe_cache(struct tlm_recorder *recorder, const struct tlm_geometry *geometry)
+{
+	fprintf(recorder->output,
+		"\"kind\": \"cache\", \"bytes\": %" PRIu64 ", \"line_bytes\": %u, "
+		"\"write\": \"%s\", \"streams\": %u, \"ahead\": %u, \"colour\": %" PRIu64 ", ",
+		geometry->size, geometry->line, geometry->through ? "through" : "back",
+		geometry->streams, geometry->ahead, geometry->colour);
+}
+
+static void describe_tlb(struct tlm_recorder *recorder, const struct tlm_geometry *geometry)
+{
+	fprintf(recorder->output,
+		"\"kind\": \"tlb\", \"entries\": %" PRIu64 ", \"page_bytes\": [%s%s%s], "
+		"\"flush\": \"%s\", ",
+		geometry->size, geometry->pages & TLM_HOLDS_4K ? "4096" : "",
+		geometry->pages & TLM_HOLDS_2M ?
+			(geometry->pages & TLM_HOLDS_4K ? ", 2097152" : "2097152") : "",
+		geometry->pages & TLM_HOLDS_1G ?
+			(geometry->pages & 3 ? ", 1073741824" : "1073741824") : "",
+		flush_names[geometry->flush]);
+}
+
 static void describe_structure(struct tlm_recorder *recorder, const struct tlm_geometry *geometry)
 {
 	FILE *output = recorder->output;
 
-	fprintf(output, "{\"name\": \"%s\", \"policy\": \"%s\", \"ways\": %u, ", geometry->name,
-		policy_names[geometry->policy], geometry->ways);
-	if (geometry->kind == TLM_CACHE) {
-		fprintf(output,
-			"\"kind\": \"cache\", \"bytes\": %" PRIu64 ", \"line_bytes\": %u, "
-			"\"write\": \"%s\", \"streams\": %u, \"ahead\": %u, \"colour\": %" PRIu64
-			", ",
-			geometry->size, geometry->line, geometry->through ? "through" : "back",
-			geometry->streams, geometry->ahead, geometry->colour);
+	if (geometry->kind == TLM_FOOTPRINT) {
+		describe_footprint(recorder, geometry);
 	} else {
 		fprintf(output,
-			"\"kind\": \"tlb\", \"entries\": %" PRIu64 ", \"page_bytes\": [%s%s%s], "
-			"\"flush\": \"%s\", ",
-			geometry->size, geometry->pages & TLM_HOLDS_4K ? "4096" : "",
-			geometry->pages & TLM_HOLDS_2M ?
-				(geometry->pages & TLM_HOLDS_4K ? ", 2097152" : "2097152") : "",
-			geometry->pages & TLM_HOLDS_1G ?
-				(geometry->pages & 3 ? ", 1073741824" : "1073741824") : "",
-			flush_names[geometry->flush]);
+			"{\"name\": \"%s\", \"policy\": \"%s\", \"ways\": %u, \"modes\": \"%s\", ",
+			geometry->name, policy_names[geometry->policy], geometry->ways,
+			geometry->apart ? "apart" : "shared");
+		if (geometry->kind == TLM_CACHE)
+			describe_cache(recorder, geometry);
+		else
+			describe_tlb(recorder, geometry);
+		fprintf(output, "\"seed\": %" PRIu64 ", ", geometry->seed);
 	}
-	fprintf(output, "\"seed\": %" PRIu64 ", \"from\": [", geometry->seed);
+	fputs("\"from\": [", output);
 	describe_sources(recorder, geometry->from);
 	fputs("]}", output);
 }
@@ -142,6 +170,7 @@ void tlm_recorder_start(struct tlm_recorder *recorder, int qemu_api)
 	struct tlm_hierarchy *hierarchy = recorder->hierarchy;
 	unsigned int i;
 
+	recorder->ledger.who = NOBODY;
 	fprintf(recorder->output,
 		"{\"format\": \"trapless-model\", \"version\": %d, \"qemu_api\": %d, "
 		"\"memory_bytes\": %" PRIu64 ", \"fetch_line_bytes\": %d, \"structures\": [",
@@ -162,24 +191,48 @@ void tlm_recorder_begin(struct tlm_recorder *recorder)
 		tlm_recorder_event(recorder, "a region began inside another, which is given up");
 	recorder->open = true;
 	collect(recorder, recorder->begun);
+	tlm_hierarchy_label(recorder->hierarchy, recorder->label % TLM_LABELS);
+	recorder->ledger.who = 1u << recorder->label % TLM_LABELS;
+}
+
+/* Decimal digits of `value`; as many as that. Rows are long and many: printf would be most of a
+ * region's end. */
+static size_t put(char *to, uint64_t value)
+{
+	char digits[NUMBER_MAX];
+	size_t n = 0, i;
+
+	do
+		digits[n++] = '0' + value % 10;
+	while (value /= 10);
+	for (i = 0; i < n; i++)
+		to[i] = digits[n - 1 - i];
+	return n;
 }
 
 void tlm_recorder_end(struct tlm_recorder *recorder)
 {
 	uint64_t now[TLM_COLUMNS_MAX];
-	size_t n, i;
+	char counts[TLM_COLUMNS_MAX * (NUMBER_MAX + 1)];
+	size_t columns, i, n = 0;
 
 	if (!recorder->open) {
 		tlm_recorder_event(recorder, "a region ended that had not begun");
 		return;
 	}
 	recorder->open = false;
-	n = collect(recorder, now);
+	columns = collect(recorder, now);
+	tlm_hierarchy_label(recorder->hierarchy, -1);
+	recorder->ledger.who = NOBODY;
+	for (i = 0; i < columns; i++) {
+		if (i)
+			counts[n++] = ',';
+		n += put(counts + n, now[i] - recorder->begun[i]);
+	}
 	fprintf(recorder->output,
 		"{\"region\": %" PRIu64 ", \"number\": %" PRIu64 ", \"counts\": [", recorder->label,
 		recorder->rows++);
-	for (i = 0; i < n; i++)
-		fprintf(recorder->output, "%s%" PRIu64, i ? "," : "", now[i] - recorder->begun[i]);
+	fwrite(counts, 1, n, recorder->output);
 	fputs("]}\n", recorder->output);
 	written(recorder);
 }

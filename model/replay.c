@@ -13,6 +13,7 @@
 
 static struct tlm_config config;
 static struct tlm_recorder recorder;
+static bool begun;
 
 static int replay_access(char kind, uint64_t virtual, uint64_t physical)
 {
@@ -28,6 +29,10 @@ static int replay_access(char kind, uint64_t virtual, uint64_t physical)
 	counts->reads += (access & TLM_READ) != 0;
 	counts->writes += (access & TLM_WRITE) != 0;
 	counts->fetches += (access & TLM_FETCH) != 0;
+	if (!begun)
+		tlm_ledger_start(&recorder.ledger, access & TLM_KERNEL);
+	begun = true;
+	tlm_ledger_block(&recorder.ledger, access & TLM_KERNEL);
 	tlm_hierarchy_access(config.hierarchy, virtual, physical,
 			     access | tlm_config_page(&config, virtual));
 	return 0;

@@ -81,24 +81,34 @@ static int check(const struct tlm_geometry *geometry, uint64_t memory, char *err
 	return 0;
 }
 
+/* How many times the contents are there. */
+static unsigned int parts(const struct tlm_structure *structure)
+{
+	return structure->geometry.apart ? 2 : 1;
+}
+
 int tlm_structure_init(struct tlm_structure *structure, const struct tlm_geometry *geometry,
 		       uint64_t memory, char error[TLM_ERROR_MAX])
 {
 	bool cache = geometry->kind == TLM_CACHE;
-	int result = check(geometry, memory, error);
+	size_t sets;
 
-	if (result)
-		return result;
 	memset(structure, 0, sizeof(*structure));
 	structure->geometry = *geometry;
+	if (geometry->kind == TLM_FOOTPRINT)
+		return tlm_footprint_init(structure, memory, error);
+	if (check(geometry, memory, error))
+		return -EINVAL;
 	structure->sets = geometry->size / geometry->ways / (cache ? geometry->line : 1);
 	structure->line_bits = cache ? __builtin_ctz(geometry->line) : 0;
-	structure->tags = calloc((size_t)structure->sets * geometry->ways, sizeof(uint64_t));
-	structure->trees = calloc(structure->sets, sizeof(uint64_t));
-	structure->streams = calloc(geometry->streams + 1, sizeof(struct tlm_stream));
+	sets = (size_t)structure->sets * parts(structure);
+	structure->tags = calloc(sets * geometry->ways, sizeof(uint64_t));
+	structure->trees = calloc(sets, sizeof(uint64_t));
+	structure->streams = calloc((geometry->streams + 1) * parts(structure),
+				    sizeof(struct tlm_stream));
 	if (!structure->tags || !structure->trees || !structure->streams) {
-		snprintf(error, TLM_ERROR_MAX, "%s: no memory for its %u sets", geometry->name,
-			 structure->sets);
+		snprintf(error, TLM_ERROR_MAX, "%s: no memory for its %zu sets", geometry->name,
+			 sets);
 		tlm_structure_deinit(structure);
 		return -ENOMEM;
 	}
@@ -108,6 +118,7 @@ int tlm_structure_init(struct tlm_structure *structure, const struct tlm_geometr
 
 void tlm_structure_deinit(struct tlm_structure *structure)
 {
+	tlm_footprint_deinit(structure);
 	free(structure->streams);
 	free(structure->trees);
 	free(structure->tags);
@@ -117,11 +128,17 @@ void tlm_structure_deinit(struct tlm_structure *structure)
 void tlm_structure_cold(struct tlm_structure *structure)
 {
 	const struct tlm_geometry *geometry = &structure->geometry;
+	size_t sets = (size_t)structure->sets * parts(structure);
 
-	memset(structure->tags, 0, (size_t)structure->sets * geometry->ways * sizeof(uint64_t));
-	memset(structure->trees, 0, structure->sets * sizeof(uint64_t));
-	memset(structure->streams, 0, geometry->streams * sizeof(struct tlm_stream));
-	structure->last = 0;
+	if (geometry->kind == TLM_FOOTPRINT) {
+		tlm_footprint_cold(structure);
+		return;
+	}
+	memset(structure->tags, 0, sets * geometry->ways * sizeof(uint64_t));
+	memset(structure->trees, 0, sets * sizeof(uint64_t));
+	memset(structure->streams, 0,
+	       geometry->streams * parts(structure) * sizeof(struct tlm_stream));
+	structure->last[0] = structure->last[1] = 0;
 	structure->clock = 0;
 	structure->holes = false;
 	structure->random = geometry->seed;
@@ -168,6 +185,13 @@ static ALWAYS bool touch_lru(uint64_t *ways, uint32_t count, uint64_t tag, bool 
 		ways[way] = ways[way - 1];
 	ways[0] = tag;
 	return hit;
+}
+
+/* A place in `tags` by the set of ways; what is apart is `part` 1 for the kernel. */
+static ALWAYS uint64_t set_of(const struct tlm_structure *structure, uint64_t number,
+			      unsigned int part)
+{
+	return (number & (structure->sets - 1)) + (uint64_t)part * structure->sets;
 }
 
 static ALWAYS uint32_t find(const uint64_t *ways, uint32_t count, uint64_t tag)
@@ -229,18 +253,17 @@ static ALWAYS bool touch(struct tlm_structure *structure, enum tlm_policy policy
 }
 
 /* The stream in this page; after a miss, if need be the one used longest ago begins anew there. */
-static struct tlm_stream *stream_of(struct tlm_structure *structure, uint64_t page, bool missed)
+static struct tlm_stream *stream_of(struct tlm_stream *streams, uint32_t count, uint64_t page,
+				    bool missed)
 {
-	struct tlm_stream *oldest = structure->streams;
+	struct tlm_stream *oldest = streams;
 	uint32_t i;
 
-	for (i = 0; i < structure->geometry.streams; i++) {
-		struct tlm_stream *stream = structure->streams + i;
-
-		if (stream->page == page)
-			return stream;
-		if (stream->used < oldest->used)
-			oldest = stream;
+	for (i = 0; i < count; i++) {
+		if (streams[i].page == page)
+			return &streams[i];
+		if (streams[i].used < oldest->used)
+			oldest = &streams[i];
 	}
 	if (!missed)
 		return NULL;
@@ -254,8 +277,11 @@ static struct tlm_stream *stream_of(struct tlm_structure *structure, uint64_t pa
 static void prefetch(struct tlm_structure *structure, enum tlm_policy policy, uint64_t line,
 		     bool missed, bool kernel)
 {
+	const struct tlm_geometry *geometry = &structure->geometry;
 	int32_t lines = (1 << TLM_PAGE_BITS) >> structure->line_bits, place = line & (lines - 1);
-	struct tlm_stream *stream = stream_of(structure, line / lines + 1, missed);
+	unsigned int part = geometry->apart && kernel;
+	struct tlm_stream *stream = stream_of(structure->streams + part * geometry->streams,
+					      geometry->streams, line / lines + 1, missed);
 	int32_t step, next;
 	uint32_t i;
 
@@ -268,113 +294,130 @@ static void prefetch(struct tlm_structure *structure, enum tlm_policy policy, ui
 	stream->line = place;
 	if (step != 1 && step != -1)
 		return;
-	for (i = 1, next = place + step; i <= structure->geometry.ahead; i++, next += step) {
+	for (i = 1, next = place + step; i <= geometry->ahead; i++, next += step) {
 		uint64_t ahead = line - place + next;
 
 		if (next < 0 || next >= lines)
 			break;
-		if (!touch(structure, policy, structure->geometry.ways,
-			   ahead & (structure->sets - 1), ahead | TAG_VALID, true))
+		if (!touch(structure, policy, geometry->ways, set_of(structure, ahead, part),
+			   ahead | TAG_VALID, true))
 			structure->counts.prefetches[kernel]++;
-		structure->last = 0;
+		structure->last[part] = 0;
 	}
 }
 
-static ALWAYS void run_cache(struct tlm_structure *structure, const struct tlm_chunk *chunk,
-			     uint64_t passed, enum tlm_policy policy, uint32_t ways)
+/* What an access looks for: the number of a line or page, and what tells it from all others. */
+struct entry {
+	uint64_t number;
+	uint64_t tag;
+};
+
+static ALWAYS struct entry cache_entry(const struct tlm_structure *structure, uint64_t address)
+{
+	const uint64_t inside = (1 << TLM_PAGE_BITS) - 1, colour = structure->geometry.colour;
+	uint64_t line;
+
+	if (colour)
+		address = tlm_colour(address >> TLM_PAGE_BITS, colour) << TLM_PAGE_BITS |
+			  (address & inside);
+	line = address >> structure->line_bits;
+	return (struct entry){ .number = line, .tag = line | TAG_VALID };
+}
+
+/* Sizes: 0: 4 KB, 1: 2 MB, 2: 1 GB. */
+static ALWAYS unsigned int page_size(uint64_t access)
+{
+	return access / TLM_PAGE_2M & 3;
+}
+
+static ALWAYS struct entry tlb_entry(uint64_t virtual, uint64_t physical, unsigned int size)
+{
+	uint64_t page = (virtual & ADDRESS_MASK) >> (TLM_PAGE_BITS + 9 * size);
+	uint64_t frame = physical >> (TLM_PAGE_BITS + 9 * size) & FRAME_MASK;
+	uint64_t tag = TAG_VALID | frame << FRAME_SHIFT | page << 2 | size;
+
+	if (virtual >> 63)
+		tag |= TAG_KERNEL;
+	return (struct entry){ .number = page, .tag = tag };
+}
+
+/* `type`, `policy` and, where it is a number, `ways` are known where this is compiled. */
+static ALWAYS void run(struct tlm_structure *structure, const struct tlm_chunk *chunk,
+		       uint64_t passed, enum tlm_kind type, enum tlm_policy policy, uint32_t ways)
 {
 	const struct tlm_geometry *geometry = &structure->geometry;
 	struct tlm_counts *counts = &structure->counts;
 	size_t i;
 
 	for (i = 0; i < chunk->count; i++) {
-		uint64_t access = chunk->access[i], address = chunk->physical[i], line, tag;
-		unsigned int kind = access & ((1 << TLM_KIND_BITS) - 1);
-		bool through = geometry->through && access & TLM_WRITE, hit;
+		uint64_t access = chunk->access[i];
+		unsigned int kind = access & ((1 << TLM_KIND_BITS) - 1), part;
+		bool fill = true, hit;
+		struct entry entry;
 
 		if (!(access & geometry->from))
 			continue;
-		counts->references[kind]++;
-		if (geometry->colour)
-			address = tlm_colour(address >> TLM_PAGE_BITS, geometry->colour)
-					  << TLM_PAGE_BITS |
-				  (address & ((1 << TLM_PAGE_BITS) - 1));
-		line = address >> structure->line_bits;
-		tag = line | TAG_VALID;
-		if (through)
-			chunk->access[i] |= passed;
-		if (tag == structure->last)
+		if (type == TLM_TLB && !(geometry->pages >> page_size(access) & 1))
 			continue;
-		hit = touch(structure, policy, ways, line & (structure->sets - 1), tag, !through);
-		if (hit || !through)
-			structure->last = tag;
+		counts->references[kind]++;
+		if (type == TLM_TLB)
+			entry = tlb_entry(chunk->virtual[i], chunk->physical[i], page_size(access));
+		else
+			entry = cache_entry(structure, chunk->physical[i]);
+		if (type == TLM_CACHE && geometry->through && access & TLM_WRITE) {
+			chunk->access[i] |= passed;
+			fill = false;
+		}
+		part = geometry->apart && access & TLM_KERNEL;
+		if (entry.tag == structure->last[part])
+			continue;
+		hit = touch(structure, policy, ways, set_of(structure, entry.number, part),
+			    entry.tag, fill);
+		if (hit || fill)
+			structure->last[part] = entry.tag;
 		if (!hit) {
 			counts->misses[kind]++;
 			chunk->access[i] |= passed;
 		}
-		if (geometry->streams)
-			prefetch(structure, policy, line, !hit, access & TLM_KERNEL);
-	}
-}
-
-static ALWAYS void run_tlb(struct tlm_structure *structure, const struct tlm_chunk *chunk,
-			   uint64_t passed, enum tlm_policy policy, uint32_t ways)
-{
-	const struct tlm_geometry *geometry = &structure->geometry;
-	struct tlm_counts *counts = &structure->counts;
-	size_t i;
-
-	for (i = 0; i < chunk->count; i++) {
-		uint64_t access = chunk->access[i], address = chunk->virtual[i], page, frame, tag;
-		unsigned int kind = access & ((1 << TLM_KIND_BITS) - 1);
-		unsigned int size = access / TLM_PAGE_2M & 3; /* 0: 4 KB, 1: 2 MB, 2: 1 GB */
-
-		if (!(access & geometry->from) || !(geometry->pages >> size & 1))
-			continue;
-		counts->references[kind]++;
-		page = (address & ADDRESS_MASK) >> (TLM_PAGE_BITS + 9 * size);
-		frame = chunk->physical[i] >> (TLM_PAGE_BITS + 9 * size) & FRAME_MASK;
-		tag = TAG_VALID | frame << FRAME_SHIFT | page << 2 | size;
-		if (address >> 63)
-			tag |= TAG_KERNEL;
-		if (tag == structure->last)
-			continue;
-		structure->last = tag;
-		if (!touch(structure, policy, ways, page & (structure->sets - 1), tag, true)) {
-			counts->misses[kind]++;
-			chunk->access[i] |= passed;
-		}
+		if (type == TLM_CACHE && geometry->streams)
+			prefetch(structure, policy, entry.number, !hit, access & TLM_KERNEL);
 	}
 }
 
 /* Most caches have eight ways, and loops over so many need no counting. */
-static ALWAYS void run_cache_ways(struct tlm_structure *structure, const struct tlm_chunk *chunk,
-				  uint64_t passed, enum tlm_policy policy)
+static ALWAYS void run_cache(struct tlm_structure *structure, const struct tlm_chunk *chunk,
+			     uint64_t passed, enum tlm_policy policy)
 {
 	if (structure->geometry.ways == 8)
-		run_cache(structure, chunk, passed, policy, 8);
+		run(structure, chunk, passed, TLM_CACHE, policy, 8);
 	else
-		run_cache(structure, chunk, passed, policy, structure->geometry.ways);
+		run(structure, chunk, passed, TLM_CACHE, policy, structure->geometry.ways);
+}
+
+static ALWAYS void run_tlb(struct tlm_structure *structure, const struct tlm_chunk *chunk,
+			   uint64_t passed, enum tlm_policy policy)
+{
+	run(structure, chunk, passed, TLM_TLB, policy, structure->geometry.ways);
 }
 
 void tlm_structure_run(struct tlm_structure *structure, const struct tlm_chunk *chunk,
 		       uint64_t passed)
 {
-	uint32_t ways = structure->geometry.ways;
-
 	switch (structure->geometry.kind * 4 + structure->geometry.policy) {
 	case TLM_CACHE * 4 + TLM_LRU:
-		return run_cache_ways(structure, chunk, passed, TLM_LRU);
+		return run_cache(structure, chunk, passed, TLM_LRU);
 	case TLM_CACHE * 4 + TLM_PLRU:
-		return run_cache_ways(structure, chunk, passed, TLM_PLRU);
+		return run_cache(structure, chunk, passed, TLM_PLRU);
 	case TLM_CACHE * 4 + TLM_RANDOM:
-		return run_cache_ways(structure, chunk, passed, TLM_RANDOM);
+		return run_cache(structure, chunk, passed, TLM_RANDOM);
 	case TLM_TLB * 4 + TLM_LRU:
-		return run_tlb(structure, chunk, passed, TLM_LRU, ways);
+		return run_tlb(structure, chunk, passed, TLM_LRU);
 	case TLM_TLB * 4 + TLM_PLRU:
-		return run_tlb(structure, chunk, passed, TLM_PLRU, ways);
+		return run_tlb(structure, chunk, passed, TLM_PLRU);
 	case TLM_TLB * 4 + TLM_RANDOM:
-		return run_tlb(structure, chunk, passed, TLM_RANDOM, ways);
+		return run_tlb(structure, chunk, passed, TLM_RANDOM);
+	default:
+		return tlm_footprint_run(structure, chunk);
 	}
 }
 
@@ -383,7 +426,7 @@ void tlm_structure_flush(struct tlm_structure *structure, bool global)
 	uint32_t count = structure->geometry.ways, set, way;
 	bool ordered = structure->geometry.policy == TLM_LRU;
 
-	for (set = 0; set < structure->sets; set++) {
+	for (set = 0; set < structure->sets * parts(structure); set++) {
 		uint64_t *ways = structure->tags + (size_t)set * count;
 		uint32_t kept = 0;
 
@@ -396,5 +439,5 @@ void tlm_structure_flush(struct tlm_structure *structure, bool global)
 		}
 	}
 	structure->holes = !global;
-	structure->last = 0;
+	structure->last[0] = structure->last[1] = 0;
 }

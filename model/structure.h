@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only
  *
- * One cache or translation look-aside buffer: its geometry, its contents, its counts. Caches look
- * at physical addresses, TLBs at virtual ones; both are sets of ways with a policy of replacement.
- * It owns nothing of how structures feed each other (hierarchy.h), and knows no emulator.
+ * One cache, translation look-aside buffer or footprint: its geometry, its contents, its counts.
+ * Caches look at physical addresses, TLBs at virtual ones; both are sets of ways with a policy of
+ * replacement. A footprint (footprint.c) forgets nothing: its misses are the distinct units of
+ * memory that were touched. It owns nothing of how structures feed each other (hierarchy.h), and
+ * knows no emulator.
  */
 #ifndef TRAPLESS_MODEL_STRUCTURE_H
 #define TRAPLESS_MODEL_STRUCTURE_H
@@ -32,8 +34,9 @@ enum {
 };
 
 #define TLM_STRUCTURES_MAX (64 - TLM_PASSED)
+#define TLM_LABELS 16 /* by a label's last four bits */
 
-enum tlm_kind { TLM_CACHE, TLM_TLB };
+enum tlm_kind { TLM_CACHE, TLM_TLB, TLM_FOOTPRINT };
 enum tlm_policy { TLM_LRU, TLM_PLRU, TLM_RANDOM };
 enum tlm_flush { TLM_FLUSH_NONGLOBAL, TLM_FLUSH_ALL, TLM_FLUSH_NONE };
 
@@ -50,7 +53,8 @@ struct tlm_geometry {
 	enum tlm_policy policy;
 	uint64_t size;	/* bytes of a cache, entries of a TLB */
 	uint32_t ways;
-	uint32_t line;	/* bytes; of a cache */
+	uint32_t line;	/* bytes; of a cache, or the unit of a footprint */
+	bool apart;	/* user and kernel accesses each have contents of their own */
 	unsigned int pages; /* TLM_HOLDS_*; of a TLB */
 	enum tlm_flush flush; /* of a TLB, when CR3 is written */
 	bool through;	/* of a cache: writes do not allocate, and all go on to the next */
@@ -58,6 +62,9 @@ struct tlm_geometry {
 	uint32_t ahead; /* lines that it fetches ahead of a stream */
 	uint64_t colour; /* of a cache: seed of page colours; 0: pages where they are */
 	uint64_t seed;	/* of random replacement */
+	bool crossing;	/* of a footprint: emptied when the mode of accesses changes */
+	bool labelled;	/* of a footprint: sees only regions whose label ends in `label` */
+	unsigned int label;
 	uint64_t from;	/* TLM_READ | TLM_WRITE | TLM_FETCH, or TLM_PASSED bits of what feeds it */
 };
 
@@ -76,15 +83,18 @@ struct tlm_counts {
 struct tlm_structure {
 	struct tlm_geometry geometry;
 	struct tlm_counts counts;
-	uint32_t sets;
+	uint32_t sets;	/* apart: of each mode, the kernel's behind the user's */
 	unsigned int line_bits;
 	uint64_t *tags;	/* sets * ways, 0: empty; under LRU the latest first, the empty last */
 	uint64_t *trees; /* under PLRU, a word a set */
-	uint64_t last;	/* tag touched last: touching it again changes nothing */
+	uint64_t last[2]; /* tag touched last: touching it again changes nothing; apart: by mode */
 	uint64_t random;
 	bool holes;	/* a flush left empty ways before filled ones */
 	uint64_t clock;	/* of the streams' use */
-	struct tlm_stream *streams;
+	struct tlm_stream *streams; /* apart: the kernel's behind the user's */
+	uint32_t *stamps; /* of a footprint, a unit each: touched, if equal to `stamp` */
+	uint32_t stamp;
+	bool kernel;	/* a footprint's latest access was */
 };
 
 /* Accesses on their way through the structures, in order. */
@@ -109,6 +119,13 @@ void tlm_structure_flush(struct tlm_structure *structure, bool global);
 
 /* As after tlm_structure_init, but for the counts. */
 void tlm_structure_cold(struct tlm_structure *structure);
+
+/* The same for a footprint, which the functions above call. */
+int tlm_footprint_init(struct tlm_structure *footprint, uint64_t memory,
+		       char error[TLM_ERROR_MAX]);
+void tlm_footprint_deinit(struct tlm_structure *footprint);
+void tlm_footprint_run(struct tlm_structure *footprint, const struct tlm_chunk *chunk);
+void tlm_footprint_cold(struct tlm_structure *footprint);
 
 /* Where the physical page `page` lies under the colours of `seed`: each seed is a permutation. */
 uint64_t tlm_colour(uint64_t page, uint64_t seed);

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 from pathlib import Path
 
@@ -107,6 +108,39 @@ def test_variants_do_what_their_names_say():
     assert "policy=random seed=512 from=read,write" in text
     assert "streams=8 ahead=2 policy=plru" in text
     assert "streams" not in "\n".join(Plan.of([Variant(PENTIUM)]).lines)
+
+
+def test_split_variants_and_footprints(tmp_path):
+    variants = [Variant(PENTIUM), Variant(PENTIUM, split=True)]
+    both = Plan.of(variants, footprint_of=1)
+    assert variants[1].id == f"{PENTIUM}+split"
+    apart = {line.split()[1] for line in both.lines if "modes=apart" in line}
+    assert apart == {name for (variant, _), name in both.names.items() if variant.endswith("split")}
+    l2 = next(line for line in both.lines if line.startswith(f"cache l2@{PENTIUM}+split "))
+    assert f"from=l1d@{PENTIUM}+split," in l2
+    assert "footprint run-64 unit=64 from=data,fetch label=1" in both.lines
+    assert "footprint visit-4096 unit=4096 from=data,fetch empty=crossing" in both.lines
+    assert not any(line.startswith("footprint") for line in Plan.of(variants).lines)
+    with pytest.raises(TraplessError, match="footprints of 16: a label's four bits"):
+        Plan.of(variants, footprint_of=16)
+
+    names = [both.names[variant.id, "l2"] for variant in variants]
+    columns = [f"kernel.{name}.{kind}_misses" for name in names for kind in rows.KINDS]
+    columns += [f"user.{name}.{kind}_references" for name in names for kind in rows.KINDS]
+    for footprint in ("run-64", "visit-4096"):
+        columns += [f"kernel.{footprint}.{kind}_misses" for kind in rows.KINDS]
+    columns += ["crossings.to_kernel", "crossings.to_user"]
+    counts = [*range(1, 7), *range(6), 5, 3, 2, 9, 6, 0, 4, 0]
+    line = {"region": 1, "number": 0, "counts": counts}
+    columns += [f"user.visit-4096.{kind}_misses" for kind in rows.KINDS]
+    line["counts"] += [0, 0, 0]
+    row = rows.read(written(tmp_path, HEADER | {"columns": columns}, line)).rows[0]
+    assert both.misses(row, "kernel", variants[0].id, "l2") == 6
+    assert both.misses(row, "kernel", variants[1].id, "l2") == 15
+    assert both.references(row, "user", variants[1].id, "l2") == 12
+    assert both.footprint_bytes(row, "kernel", 64) == 640
+    assert both.visit_bytes(row, "kernel", 4096) == 15 * 4096 / 4
+    assert math.isnan(both.visit_bytes(row, "user", 4096))
 
 
 def fake_qemu(tmp_path: Path, version: str, options: str = "-plugin FILE") -> str:
@@ -227,4 +261,4 @@ def test_other_files_are_refused(tmp_path):
     with pytest.raises(TraplessError, match="has not 2 counts"):
         rows.read(written(tmp_path, HEADER, {"region": 1, "number": 0, "counts": [3]}))
     with pytest.raises(TraplessError, match="No such file"):
-        rows.read(tmp_path / "none")
+        rows.add_up(tmp_path / "none")

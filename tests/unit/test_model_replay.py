@@ -129,8 +129,18 @@ class Reference:
 
     def cold(self):
         draw = splitmix(int(self.spec.get("seed", 0)))
-        self.sets = [SETS[self.spec["policy"]](self.ways, draw) for _ in range(self.count)]
-        self.streams = OrderedDict()
+        self.apart = self.spec.get("modes") == "apart"
+        policy = SETS[self.spec["policy"]]
+        self.sets = {
+            (mode, number): policy(self.ways, draw)
+            for mode in ("user", "kernel")[: 1 + self.apart]
+            for number in range(self.count)
+        }
+        self.streams = {"user": OrderedDict(), "kernel": OrderedDict()}
+
+    def part(self, mode):
+        """Whose contents an access of that mode finds."""
+        return mode if self.apart else "user"
 
     def count_one(self, mode, what):
         self.counts[mode, what] = self.counts.get((mode, what), 0) + 1
@@ -138,7 +148,7 @@ class Reference:
     def flush(self, everything):
         how = "all" if everything else self.spec.get("flush", "nonglobal")
         if self.kind == "tlb" and how != "none":
-            for one in self.sets:
+            for one in self.sets.values():
                 one.keep(lambda tag: how == "nonglobal" and tag[0] >= KERNEL)
 
     def access(self, mode, kind, virtual, physical, page):
@@ -154,7 +164,7 @@ class Reference:
             tag = where
         through = kind == "write" and self.spec.get("write") == "through"
         self.count_one(mode, f"{kind}_references")
-        hit = self.sets[where % self.count].touch(tag, fill=not through)
+        hit = self.sets[self.part(mode), where % self.count].touch(tag, fill=not through)
         if not hit:
             self.count_one(mode, f"{kind}_misses")
         if int(self.spec.get("streams", 0)):
@@ -164,24 +174,50 @@ class Reference:
     def prefetch(self, mode, line, missed):
         lines = 4096 // self.line
         page, place = divmod(line, lines)
-        if page not in self.streams:
+        streams = self.streams[self.part(mode)]
+        if page not in streams:
             if not missed:
                 return
-            if len(self.streams) == int(self.spec["streams"]):
-                self.streams.popitem(last=False)
-            self.streams[page] = place
+            if len(streams) == int(self.spec["streams"]):
+                streams.popitem(last=False)
+            streams[page] = place
             return
-        self.streams.move_to_end(page)
-        step = place - self.streams[page]
-        self.streams[page] = place
+        streams.move_to_end(page)
+        step = place - streams[page]
+        streams[page] = place
         if abs(step) != 1:
             return
         for number in range(1, int(self.spec["ahead"]) + 1):
             ahead = place + number * step
             if 0 <= ahead < lines:
                 target = page * lines + ahead
-                if not self.sets[target % self.count].touch(target, fill=True):
+                place_in = self.sets[self.part(mode), target % self.count]
+                if not place_in.touch(target, fill=True):
                     self.count_one(mode, "prefetches")
+
+
+class Footprint:
+    """The units of memory that were touched, as a set."""
+
+    def __init__(self, name: str, spec: dict) -> None:
+        self.name, self.spec, self.unit = name, spec, int(spec["unit"])
+        self.counts, self.touched, self.mode = {}, set(), None
+
+    def flush(self, everything):
+        pass
+
+    def access(self, mode, kind, physical):
+        if self.spec.get("empty") == "crossing" and mode != self.mode:
+            self.touched.clear()
+        self.mode = mode
+        if kind not in self.spec["from"].replace("data", "read,write").split(","):
+            return
+        whats = [f"{kind}_references"]
+        if (mode, physical // self.unit) not in self.touched:
+            self.touched.add((mode, physical // self.unit))
+            whats.append(f"{kind}_misses")
+        for what in whats:
+            self.counts[mode, what] = self.counts.get((mode, what), 0) + 1
 
 
 class Model:
@@ -194,11 +230,17 @@ class Model:
             if kind in ("cache", "tlb"):
                 spec = dict(word.split("=", 1) for word in words)
                 self.structures.append(Reference(kind, name, spec))
+            elif kind == "footprint":
+                spec = dict(word.split("=", 1) for word in words)
+                self.structures.append(Footprint(name, spec))
 
     def access(self, mode, kind, virtual, physical):
         passed = {kind} | ({"data"} if kind in ("read", "write") else set())
         page = 1 << 21 if virtual >= KERNEL else 1 << 12
         for one in self.structures:
+            if isinstance(one, Footprint):
+                one.access(mode, kind, physical)
+                continue
             fed = passed & set(one.spec["from"].split(","))
             if fed and one.access(mode, kind, virtual, physical, page):
                 passed.add(one.name)
@@ -225,6 +267,17 @@ cache 3 size=32768 ways=8 line=128 policy=random seed=3 from=1,fetch streams=3 a
     "coloured": """cache 0 size=65536 ways=4 line=128 policy=lru from=data
 cache 1 size=65536 ways=4 line=128 policy=lru from=data colour=1
 cache 2 size=65536 ways=4 line=128 policy=plru from=data colour=99 streams=4 ahead=2""",
+    "apart": """cache 1 size=4096 ways=4 line=64 policy=lru from=data write=through modes=apart
+cache 2 size=16384 ways=4 line=64 policy=plru from=1,fetch modes=apart streams=2 ahead=2
+cache 3 size=24576 ways=6 line=64 policy=random seed=5 from=2 modes=apart
+tlb d entries=16 ways=4 pages=4096,2097152 policy=plru from=data modes=apart
+tlb s entries=64 ways=4 pages=4096,2097152 policy=lru from=d modes=apart flush=all""",
+    "footprints": """footprint run unit=64 from=data,fetch
+footprint visit unit=64 from=read,fetch empty=crossing
+footprint pages unit=4096 from=data empty=crossing
+footprint mine unit=4096 from=data,fetch label=7 empty=never
+footprint another unit=4096 from=data,fetch label=8
+cache 1 size=4096 ways=4 line=64 policy=lru from=data""",
     "whole": """cache 1 size=1024 ways=16 line=64 policy=lru from=data
 cache 2 size=4096 ways=1 line=4096 policy=lru from=data
 tlb d entries=1 ways=1 pages=4096,2097152 policy=lru from=read,write,fetch""",
@@ -266,10 +319,13 @@ def test_both_implementations_count_the_same(name: str, seed: int, tmp_path: Pat
     config = tmp_path / "config"
     ranges = f"pages {KERNEL:x} ffffffffffffffff 2097152"
     config.write_text(f"memory {MEMORY}\n{ranges}\n{CONFIGURATIONS[name]}\n")
-    model, lines = Model(CONFIGURATIONS[name]), ["begin 7"]
+    model, lines = Model(CONFIGURATIONS[name].replace("label=8", "from=none")), ["begin 23"]
+    before, crossed = "", {"crossings.to_user": 0, "crossings.to_kernel": 0}
     for mode, *rest in trace(random.Random(seed), 20_000):
         if rest:
             kind, virtual, physical = rest
+            crossed[f"crossings.to_{mode}"] += bool(before) and before != mode
+            before = mode
             model.access(mode, kind, virtual, physical)
             lines.append(f"{LETTERS[mode, kind]} {virtual:x} {physical:x}")
         else:
@@ -283,7 +339,8 @@ def test_both_implementations_count_the_same(name: str, seed: int, tmp_path: Pat
     recording = rows.read(output)
     row = recording.rows[0]
     assert recording.complete
-    assert row.label == 7
+    assert row.label == 23  # which ends in 7
+    assert {column: row[column] for column in crossed} == crossed
     told = {
         column: count
         for column, count in zip(recording.columns, row.counts, strict=True)
@@ -330,8 +387,16 @@ REFUSED = {
     "tlb t entries=48 ways=5 pages=4096 policy=lru from=data": "not ways=5 times a power of two",
     "tlb t entries=64 ways=64 policy=lru from=data": "names no page size",
     "tlb t entries=64 ways=64 pages=8192 policy=lru from=data": "pages=8192: no such choice",
+    "cache c size=4096 ways=4 line=64 policy=lru from=data modes=user": "modes=user: no such",
+    "cache c size=4096 ways=4 line=64 policy=lru from=data empty=crossing": "not a whole|unknown",
+    "footprint f unit=48 from=data": "unit=48 bytes, must be a power of two from 16 to 4096",
+    "footprint f unit=8192 from=data": "unit=8192 bytes",
+    "footprint f from=data": "unit=0 bytes",
+    "footprint f unit=64 from=data label=16": "label=16: too large",
+    "footprint f unit=64 from=data ways=4": "ways=4: unknown word",
+    "footprint f unit=64 from=data policy=lru": "policy=lru: unknown word",
     "pages 2000 1000 4096": "not of the form FIRST LAST SIZE",
-    "cores 4": "neither memory, pages, cache nor tlb",
+    "cores 4": "neither memory, pages, cache, tlb nor footprint",
     "": "no structures",
 }
 
@@ -355,3 +420,29 @@ def test_two_of_one_name_and_more_than_fit_are_refused(tmp_path: Path):
     assert "more than 56 structures" in replay(config, "").stderr
     config.write_text(line.format(1) + "tlb t entries=4 ways=4 pages=4096 policy=lru from=c1\n")
     assert "nor a TLB before it" in replay(config, "").stderr
+    config.write_text(
+        f"memory {MEMORY}\nfootprint f unit=64 from=data\nfootprint g unit=64 from=f\n"
+    )
+    assert "nor a structure (of a footprint) before it" in replay(config, "").stderr
+    config.write_text("footprint f unit=64 from=data\n")
+    assert "`memory BYTES` must come before it" in replay(config, "").stderr
+
+
+def test_regions_of_a_label_are_added_up(tmp_path: Path):
+    """And a footprint of a label sees no other's regions."""
+    config, output = tmp_path / "config", tmp_path / "rows"
+    config.write_text(f"memory {MEMORY}\nfootprint f unit=64 from=data label=1\n")
+    regions = {0: [0], 1: [0, 64, 0], 17: [64, 128], 2: [192], 33: [0, 192]}
+    lines = []
+    for label, addresses in regions.items():
+        lines += [f"begin {label}", *(f"r {at:x} {at:x}" for at in addresses), "end", "r 100 100"]
+    output.write_text(replay(config, "\n".join([*lines, ""])).stdout)
+    all_rows, added = rows.read(output), rows.add_up(output, lambda label: label & 15)
+    assert [row.label for row in all_rows.rows] == list(regions)
+    assert [(row.label, row.number) for row in added.rows] == [(0, 1), (1, 3), (2, 1)]
+    assert [row["user.reads"] for row in added.rows] == [1, 7, 1]
+    assert [row.misses("user", "f") for row in added.rows] == [0, 4, 0]
+    assert (added.columns, added.complete) == (all_rows.columns, True)
+    assert rows.add_up(output).rows[-1] == rows.Row(
+        33, 1, all_rows.rows[-1].counts, all_rows.rows[-1].places
+    )

@@ -7,6 +7,7 @@ once) and the text that the plugin reads (model/config.c, which checks every geo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +15,17 @@ from pathlib import Path
 from trapless.console import TraplessError
 from trapless.model import processors
 from trapless.model.processors import Structure
+from trapless.model.rows import Row
 
 STRUCTURES_MAX = 56
 """Of one run; TLM_STRUCTURES_MAX of model/structure.h."""
 
 WAYS_MAX, TREE_WAYS_MAX = 4096, 64
 PAGE_BYTES = 4096
+UNITS_BYTES = (64, PAGE_BYTES)
+"""Of footprints: lines and pages."""
+LABELS = 16
+"""Regions are told apart by the last four bits of their labels; TLM_LABELS there."""
 
 # x86-64 Linux with four levels and without KASLR: what the kernel maps with 2 MB pages.
 LARGE_PAGES = (
@@ -35,7 +41,8 @@ class Variant:
 
     `policy`: role to replacement; `prefetch`: role to "stream"; `colour`: seed of page colours (0:
     pages lie where the guest has them), of caches that a page does not fill evenly; `seed`: of
-    random replacement.
+    random replacement. `split`: user and kernel have each structure to themselves, so that neither
+    evicts what the other brought in: what is missed less often is the other's pollution.
     """
 
     processor: str
@@ -43,6 +50,7 @@ class Variant:
     prefetch: Mapping[str, str] = field(default_factory=dict)
     colour: int = 0
     seed: int = 0
+    split: bool = False
 
     @property
     def id(self) -> str:
@@ -56,20 +64,29 @@ class Variant:
         words += [f"{role}={kind}" for role, kind in sorted(self.prefetch.items())]
         words += [f"colour{self.colour}"] if self.colour else []
         words += [f"seed{self.seed}"] if self.seed else []
+        words += ["split"] if self.split else []
         return "+".join(words)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A run: the plugin's text, and under which name each variant's structures are in the rows."""
+    """A run: the plugin's text, and under which name each variant's structures are in the rows.
+
+    Footprints are exact: distinct lines (64 bytes) and pages (4096) of physical memory, code and
+    data, by the mode that touched them.
+    """
 
     variants: tuple[Variant, ...]
     names: Mapping[tuple[str, str], str]
     lines: tuple[str, ...]
 
     @classmethod
-    def of(cls, variants: Sequence[Variant]) -> Plan:
-        """Lay out `variants`; a TraplessError says which geometry or choice cannot be."""
+    def of(cls, variants: Sequence[Variant], footprint_of: int | None = None) -> Plan:
+        """Lay out `variants`; a TraplessError says which geometry or choice cannot be.
+
+        `footprint_of`: with footprints, those over the whole run of regions whose label ends in
+        these four bits.
+        """
         names: dict[tuple[str, str], str] = {}
         known: dict[str, str] = {}  # parameters to name
         lines: list[str] = []
@@ -84,6 +101,8 @@ class Plan:
                     known[parameters] = name
                     lines.append(f"{structure.kind} {name} {parameters}")
                 names[variant.id, structure.role] = known[parameters]
+        if footprint_of is not None:
+            lines += _footprints(footprint_of)
         if len(lines) > STRUCTURES_MAX:
             raise TraplessError(
                 f"{len(variants)} variants are {len(lines)} different caches and TLBs, more than "
@@ -100,6 +119,33 @@ class Plan:
     def write(self, path: Path, memory_bytes: int = 1 << 30) -> None:
         """Write the configuration. The guest needs as much memory as is said here."""
         path.write_text(self.text(memory_bytes), encoding="utf-8")
+
+    def misses(self, row: Row, mode: str, variant: str, role: str) -> int:
+        """Of all accesses of that mode, in one variant's structure."""
+        return row.misses(mode, self.names[variant, role])
+
+    def references(self, row: Row, mode: str, variant: str, role: str) -> int:
+        """The accesses of that mode that came as far."""
+        return row.references(mode, self.names[variant, role])
+
+    def footprint_bytes(self, row: Row, mode: str, unit: int) -> int:
+        """What these regions touched that none before them had; all of them added up: the run."""
+        return row.misses(mode, f"run-{unit}") * unit
+
+    def visit_bytes(self, row: Row, mode: str, unit: int) -> float:
+        """What a mode touches between being entered and left, on average; nan without a visit."""
+        visits = row[f"crossings.to_{mode}"]
+        return row.misses(mode, f"visit-{unit}") * unit / visits if visits else math.nan
+
+
+def _footprints(label: int) -> list[str]:
+    if not 0 <= label < LABELS:
+        raise TraplessError(f"footprints of {label}: a label's four bits are 0 to 15", status=2)
+    lines = []
+    for unit in UNITS_BYTES:
+        lines += [f"footprint run-{unit} unit={unit} from=data,fetch label={label}"]
+        lines += [f"footprint visit-{unit} unit={unit} from=data,fetch empty=crossing"]
+    return lines
 
 
 def check(structure: Structure) -> None:
@@ -157,6 +203,7 @@ def _parameters(
     else:
         words += [f"pages={','.join(map(str, structure.pages_bytes))}", f"flush={structure.flush}"]
     words += [f"policy={policy}"]
+    words += ["modes=apart"] if variant.split else []
     if policy == "random":
         words += [f"seed={(variant.seed << 8) + position}"]
     sources = [names.get((variant.id, feed), feed) for feed in structure.feeds]

@@ -8,7 +8,8 @@ that is not whole is no row. It owns nothing of what counts mean.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,11 +70,42 @@ class Recording:
 
 def read(path: Path) -> Recording:
     """All of a file's rows; a TraplessError if it is no such file."""
+    rows: list[Row] = []
+    rest = _each(path, rows.append)
+    return Recording(rest.header, rest.columns, tuple(rows), rest.events, rest.complete)
+
+
+def add_up(path: Path, group: Callable[[int], int] = lambda label: label) -> Recording:
+    """Rows added up by `group` of their labels, however many there are: one for each group.
+
+    Their `label` is the group, their `number` how many rows were added.
+    """
+    sums: dict[int, list[int]] = {}
+    numbers: dict[int, int] = {}
+    places: Mapping[str, int] = {}
+
+    def add(row: Row) -> None:
+        nonlocal places
+        places, to = row.places, group(row.label)
+        before = sums.get(to)
+        sums[to] = list(map(operator.add, before, row.counts) if before else row.counts)
+        numbers[to] = numbers.get(to, 0) + 1
+
+    rest = _each(path, add)
+    rows = tuple(Row(to, numbers[to], tuple(sums[to]), places) for to in sorted(sums))
+    return Recording(rest.header, rest.columns, rows, rest.events, rest.complete)
+
+
+def _each(path: Path, take: Callable[[Row], None]) -> Recording:
+    """Hand over each row as it is read; what else the file holds."""
     try:
         with path.open(encoding="utf-8") as file:
-            lines = _whole_lines(file.read())
+            return _each_of(path, _whole_lines(file), take)
     except OSError as error:
         raise TraplessError(f"{path}: {error.strerror}") from error
+
+
+def _each_of(path: Path, lines: Iterator[dict[str, Any]], take: Callable[[Row], None]) -> Recording:
     header = next(lines, None)
     if header is None or header.get("format") not in FORMATS:
         raise TraplessError(f"{path}: not rows of the model")
@@ -81,24 +113,24 @@ def read(path: Path) -> Recording:
         raise TraplessError(f"{path}: rows of version {header.get('version')}, not {VERSION}")
     columns = tuple(header["columns"])
     places = {name: place for place, name in enumerate(columns)}
-    rows: list[Row] = []
     events: list[str] = []
-    complete = False
+    number, complete = 0, False
     for line in lines:
         if "counts" in line:
             if len(line["counts"]) != len(columns):
                 raise TraplessError(f"{path}: row {line['number']} has not {len(columns)} counts")
-            rows.append(Row(line["region"], line["number"], tuple(line["counts"]), places))
+            take(Row(line["region"], line["number"], tuple(line["counts"]), places))
+            number += 1
         elif "event" in line:
             events.append(line["event"])
         elif "end" in line:
-            complete = line["end"]["rows"] == len(rows)
-    return Recording(header, columns, tuple(rows), tuple(events), complete)
+            complete = line["end"]["rows"] == number
+    return Recording(header, columns, (), tuple(events), complete)
 
 
-def _whole_lines(text: str) -> Iterator[dict[str, Any]]:
+def _whole_lines(file: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Each line up to the first that was not finished."""
-    for line in text.splitlines(keepends=True):
+    for line in file:
         if not line.endswith("\n"):
             return
         try:

@@ -13,7 +13,7 @@ static struct tlm_structure *add(struct tlm_geometry geometry, const char *from)
 {
 	char error[TLM_ERROR_MAX];
 
-	if (geometry.kind == TLM_CACHE && !geometry.line)
+	if (geometry.kind != TLM_TLB && !geometry.line)
 		geometry.line = 64;
 	if (tlm_hierarchy_add(hierarchy, &geometry, from, error))
 		FAIL("%s", error);
@@ -182,6 +182,96 @@ static void tlbs(void)
 	CHECK_EQ(tlb_misses(kept, kernel, 0x200000, TLM_READ | TLM_KERNEL | TLM_PAGE_2M), 1);
 }
 
+static uint64_t missed(struct tlm_structure *structure, uint64_t address, uint64_t access)
+{
+	return tlb_misses(structure, address, address, access);
+}
+
+/* User and kernel accesses each find their own, and evict nothing of the other's. */
+static void modes_apart(void)
+{
+	struct tlm_geometry geometry = { .name = "c", .size = 128, .ways = 2, .apart = true };
+	const uint64_t kernel = TLM_READ | TLM_KERNEL;
+	struct tlm_structure *cache, *tlb;
+
+	start();
+	cache = add(geometry, "data");
+	tlb = add((struct tlm_geometry){ .name = "t", .kind = TLM_TLB, .size = 2, .ways = 2,
+					 .apart = true, .pages = TLM_HOLDS_4K },
+		  "data");
+	CHECK_EQ(misses(cache, "ab"), 2);
+	CHECK_EQ(missed(cache, 0, kernel), 1); /* the same line, but not the kernel's */
+	CHECK_EQ(missed(cache, 0, kernel), 0);
+	CHECK_EQ(missed(cache, 128, kernel), 1);
+	CHECK_EQ(missed(cache, 192, kernel), 1); /* for 0, among the kernel's alone */
+	CHECK_EQ(misses(cache, "abab"), 0);
+	CHECK_EQ(missed(cache, 0, kernel), 1);
+	/* All that was on one page, in either mode. */
+	CHECK_EQ(tlb->counts.misses[TLM_READ], 1);
+	CHECK_EQ(tlb->counts.misses[kernel], 1);
+	tlm_hierarchy_cr3(hierarchy); /* both parts are flushed: no address was the kernel's */
+	CHECK_EQ(missed(tlb, 0, kernel), 1);
+	CHECK_EQ(missed(tlb, 0, TLM_READ), 1);
+}
+
+static void streams_apart(void)
+{
+	struct tlm_structure *cache;
+
+	start();
+	cache = add((struct tlm_geometry){ .name = "c", .size = 65536, .ways = 16, .streams = 1,
+					   .ahead = 1, .apart = true },
+		    "read");
+	CHECK_EQ(misses(cache, "a"), 1);
+	CHECK_EQ(missed(cache, 4096, TLM_READ | TLM_KERNEL), 1); /* takes no stream away */
+	CHECK_EQ(misses(cache, "bc"), 1);
+	CHECK_EQ(cache->counts.prefetches[0], 2);
+	CHECK_EQ(cache->counts.prefetches[1], 0);
+}
+
+static void footprints(void)
+{
+	struct tlm_geometry geometry = { .name = "run", .kind = TLM_FOOTPRINT };
+	const uint64_t kernel = TLM_READ | TLM_KERNEL;
+	struct tlm_structure *run, *visit, *pages, *labelled;
+
+	start();
+	hierarchy->memory = 3 * 4096;
+	run = add(geometry, "data");
+	strcpy(geometry.name, "labelled");
+	geometry.labelled = true;
+	geometry.label = 3;
+	labelled = add(geometry, "data");
+	geometry = (struct tlm_geometry){ .name = "visit", .kind = TLM_FOOTPRINT,
+					 .crossing = true };
+	visit = add(geometry, "data,fetch");
+	strcpy(geometry.name, "pages");
+	geometry.line = 4096;
+	pages = add(geometry, "data");
+
+	CHECK_EQ(misses(run, "abcabz"), 4);
+	CHECK_EQ(visit->counts.misses[TLM_READ], 4);
+	CHECK_EQ(pages->counts.misses[TLM_READ], 1);
+	CHECK_EQ(missed(run, 0, kernel), 1); /* the kernel's own */
+	CHECK_EQ(misses(visit, "ab"), 2);    /* another visit */
+	CHECK_EQ(misses(run, "ab"), 0);
+	CHECK_EQ(visit->counts.misses[kernel], 1);
+	CHECK_EQ(pages->counts.misses[TLM_READ], 2);
+	/* A change of mode is seen where the access itself does not count. */
+	tlm_hierarchy_access(hierarchy, 0, 0, TLM_FETCH | TLM_KERNEL);
+	CHECK_EQ(misses(visit, "a"), 1);
+	/* The last byte of memory, and the first beyond it. */
+	CHECK_EQ(missed(run, 3 * 4096 - 1, TLM_WRITE), 1);
+	CHECK_EQ(missed(run, 3 * 4096, TLM_WRITE), 0);
+	CHECK_EQ(labelled->counts.references[TLM_READ], 0);
+	tlm_hierarchy_label(hierarchy, 3);
+	CHECK_EQ(misses(labelled, "aba"), 2);
+	tlm_hierarchy_label(hierarchy, 4);
+	CHECK_EQ(misses(labelled, "c"), 0);
+	tlm_hierarchy_cold(hierarchy);
+	CHECK_EQ(misses(run, "abc"), 3);
+}
+
 static void colours(void)
 {
 	static uint8_t taken[1 << 16];
@@ -208,6 +298,9 @@ int main(void)
 	writes();
 	prefetches();
 	tlbs();
+	modes_apart();
+	streams_apart();
+	footprints();
 	colours();
 	tlm_hierarchy_destroy(hierarchy);
 	return 0;

@@ -66,9 +66,46 @@ static void transitions(void)
 	CHECK_EQ(ledger.counts[TLM_INTERRUPT], 1);
 }
 
+/* Whose system calls find their user mode interrupted since the last one. */
+static void interrupted_calls(void)
+{
+	struct tlm_ledger ledger = { .who = 1 };
+	int i;
+
+	tlm_ledger_start(&ledger, false);
+	tlm_ledger_instruction(&ledger, TLM_SYSCALL);
+	tlm_ledger_block(&ledger, true);
+	CHECK_EQ(ledger.counts[TLM_SYSCALL_INTERRUPTED], 0);
+	tlm_ledger_block(&ledger, false); /* by an ordinary jump, as in supervisor mode */
+	for (i = 0; i < 2; i++) { /* two interrupts */
+		tlm_ledger_block(&ledger, true);
+		tlm_ledger_instruction(&ledger, TLM_IRET_USER);
+		tlm_ledger_block(&ledger, false);
+	}
+	ledger.who = 2; /* another's call */
+	tlm_ledger_instruction(&ledger, TLM_SYSCALL);
+	tlm_ledger_block(&ledger, true);
+	tlm_ledger_instruction(&ledger, TLM_SYSRET);
+	tlm_ledger_block(&ledger, false);
+	CHECK_EQ(ledger.counts[TLM_SYSCALL_INTERRUPTED], 0);
+	ledger.who = 1;
+	for (i = 0; i < 2; i++) { /* and two calls: the first is */
+		tlm_ledger_instruction(&ledger, TLM_SYSCALL);
+		tlm_ledger_block(&ledger, true);
+		tlm_ledger_instruction(&ledger, TLM_SYSRET);
+		tlm_ledger_block(&ledger, false);
+	}
+	CHECK_EQ(ledger.counts[TLM_SYSCALL_INTERRUPTED], 1);
+	CHECK_EQ(ledger.counts[TLM_SYSCALL], 4);
+	CHECK_EQ(ledger.counts[TLM_INTERRUPT], 2);
+	CHECK_EQ(ledger.counts[TLM_TO_KERNEL], 6);
+	CHECK_EQ(ledger.counts[TLM_TO_USER], 6);
+}
+
 int main(void)
 {
 	instructions();
 	transitions();
+	interrupted_calls();
 	return 0;
 }
