@@ -80,6 +80,5 @@ def _unpack(tarball: Path, folder: Path, log: Path) -> None:
     argv += [f"--directory={folder}", f"--file={tarball}"]
     if tools.run_tool(argv, log) != 0:
         raise TraplessError(
-            f"could not unpack {tarball.name}; nothing was kept. tar says:\n"
-            f"{tools.last_lines(log)}"
+            f"could not unpack {tarball.name}; nothing was kept. tar says:\n{tools.last_lines(log)}"
         )
