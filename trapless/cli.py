@@ -377,14 +377,30 @@ def module_unload() -> None:
     show_default=True,
     help="Where DIR/NAME/result.json, raw data and the report go.",
 )
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Spread grids over the workers of this scheduler of Dask, as tcp://HOST:8786.",
+)
 @click.option("--list", "list_only", is_flag=True, help="Name the experiments and stop.")
 def evaluate(
-    names: tuple[str, ...], quick: bool, kernel: str | None, out: Path, list_only: bool
+    names: tuple[str, ...],
+    quick: bool,
+    kernel: str | None,
+    out: Path,
+    scheduler: str | None,
+    list_only: bool,
 ) -> None:
     """Run experiments in the lab; write results and one report.
 
     Without NAME: all of them. Exits 0 when every run completed and every self-check passed;
     a claim that does not hold is a result, not a failure.
+
+    An experiment that is a grid (memory-hierarchy) uses all cores of this machine; with
+    --scheduler those of all machines where, from a checkout of the same state, somebody started
+
+    \b
+    PYTHONPATH=. .venv/bin/dask worker tcp://HOST:8786 --nworkers CORES --nthreads 1
     """
     from trapless.measure import evaluate as part
     from trapless.measure import experiments
@@ -395,7 +411,9 @@ def evaluate(
         return
     chosen = default_kernel() if kernel is None else kernel
     with ConsoleProgress() as progress:
-        outcome = part.run(names, quick=quick, out=out, kernel=chosen, progress=progress)
+        outcome = part.run(
+            names, quick=quick, out=out, kernel=chosen, progress=progress, scheduler=scheduler
+        )
     if outcome.report is not None:
         click.echo(f"{text_report.summary(outcome.report)}\n")
         click.echo(f"The report: {out / 'report.html'}; as text: {out / 'report.txt'}")

@@ -33,4 +33,5 @@ SPEC = Spec(
         "A timer interrupt comes about every four million instructions, as it must.",
     ),
     parts=(load_part(__file__, "pairs"),),
+    grid=True,
 )

@@ -249,7 +249,7 @@ def offline(monkeypatch):
         "trapless.reporting.report.write", lambda out, progress: written.append(out)
     )
 
-    def collect(spec, directory, *, quick, kernel, progress):
+    def collect(spec, directory, *, quick, kernel, progress, scheduler):
         shutil.copytree(DATA / spec.name, directory, dirs_exist_ok=True)
 
     monkeypatch.setattr(experiments, "collect", collect)

@@ -1,39 +1,45 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Grids: rows over VMs, kept as they come, whatever a VM or the runner dies of.
+"""Grids: rows over VMs, kept as they come, whatever a VM, a worker or the runner dies of.
 
-The guest is stood in for by a function that writes what the model's plugin would; the processes
-beside the VMs are real.
+The guest is stood in for (made_up_guest.py), and Dask's workers are threads; the processes beside
+the VMs are real. Workers of their own and real VMs are tests/lab/test_lab_grid.py's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
-import re
 import signal
+import threading
 import time
 
 import pyarrow.parquet as pq
 import pytest
 
+from tests.unit import made_up_guest
+from tests.unit.made_up_guest import COLUMNS, REGIONS, counts
 from trapless.console import Silent, TraplessError
-from trapless.measure import collect, grid
+from trapless.measure import collect, grid, grid_engine, grid_machine
 from trapless.model import plugin
+from trapless.stock.kernel import Kernel
 from trapless.vm import lab, qemu
+from trapless.vm.initramfs import Packed
 
-COLUMNS = ["user.reads", "kernel.reads"]
-HEADER = {"format": "trapless-model", "version": 1, "columns": COLUMNS, "structures": []}
-ROWS, REGIONS, VMS = 5, 3, 2
+distributed = pytest.importorskip("distributed")
+
+ROWS, VMS = 5, 2
+ALIKE = {grid_machine.NAME: "here", **dict.fromkeys(grid_machine.REMEDIES, "alike")}
 
 
 class Plan:
     """What is modelled, as far as a grid cares."""
 
-    text = "cache l2 size=1"
+    words = "cache l2 size=1"
 
-    def write(self, path, memory_bytes):
-        path.write_text(f"memory {memory_bytes}\n{self.text}\n")
+    def text(self, memory_bytes):
+        return f"memory {memory_bytes}\n{self.words}\n"
 
 
 def a_grid(name="g"):
@@ -45,74 +51,77 @@ def a_grid(name="g"):
     )  # fmt: skip
 
 
-def counts(label):
-    return [label * 7, label * 11]
-
-
-class Guest:
-    """lab.run() without a VM: writes rows where the plugin would, and dies where it is told."""
-
-    def __init__(self, ran, *, dies_at=None, wrong=False, hangs=False, good=True):
-        self.ran, self.dies_at, self.wrong, self.hangs = ran, dies_at, wrong, hangs
-        self.good = good
-
-    def __call__(self, config, argv, *, sink):
-        with open(self.ran, "a") as file:
-            file.write(argv[2] + "\n")
-        output = re.search("output=([^,]+)", config.plugins[-1])[1]
-        with open(output, "w") as rows:
-            rows.write(json.dumps(HEADER) + "\n")
-            for row, wanted in enumerate(argv[2]):
-                for region in range(REGIONS if wanted == "1" else 0):
-                    label = 10 * row + region
-                    if label == self.dies_at:
-                        rows.write('{"region": 1, "cou')
-                        raise TraplessError("the VM ended before the command finished")
-                    made = [value + self.wrong for value in counts(label)]
-                    line = {"region": label, "number": 0, "counts": made}
-                    rows.write(json.dumps(line) + "\n")
-                    rows.flush()
-                    if self.hangs and label == self.hangs:
-                        time.sleep(60)
-            rows.write(json.dumps({"end": {"rows": 0}}) + "\n")
-        sink(b'{"check": "sums", "made": 4}\n')
-        if self.good:
-            sink(b'{"complete": true}\n')
-        return lab.LabResult(0, b"", b"", "", "0.0-stock", 1.0, ("qemu", "-plugin", "x"))
+@pytest.fixture(scope="module")
+def scheduler():
+    """The address of one with two workers, in this process."""
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+    ) as cluster:
+        yield cluster.scheduler_address
 
 
 @pytest.fixture(autouse=True)
 def without_qemu(monkeypatch, tmp_path):
-    library = tmp_path / "model.so"
+    library, image = tmp_path / "model.so", tmp_path / "image"
     library.write_bytes(b"plugin")
+    image.write_bytes(b"image")
+    kernel = Kernel("6.1", "0.0-stock", image, None, None)
     monkeypatch.setattr(plugin, "file", lambda binary: library)
     monkeypatch.setattr(qemu, "binary", lambda: "qemu")
-    monkeypatch.setattr(grid, "CONTEXT", multiprocessing.get_context("fork"))
+    monkeypatch.setattr(lab, "prepare", lambda *_: lab.Guest(kernel, Packed(b"archive")))
+    monkeypatch.setattr(grid_machine, "conditions", lambda: ALIKE)
+    monkeypatch.setattr(grid_engine, "DRIVER", made_up_guest.__name__)
 
 
-def run(folder, monkeypatch, **guest):
-    """One collection into a folder; the masks of the VMs that were started."""
-    ran = folder.with_name(f"{folder.name}.ran")
-    ran.unlink(missing_ok=True)
-    monkeypatch.setattr(lab, "run", Guest(ran, **guest))
-    folder.mkdir(exist_ok=True)
-    collection = collect.Collection("made-up", folder, True, "6.1", Silent())
-    collection.part = "pairs"
-    try:
-        grid.collect(collection, [a_grid()], jobs=2)
+class Runner:
+    """Collects the grid into folders, on a scheduler's workers, with guests that may misbehave."""
+
+    def __init__(self, scheduler, monkeypatch):
+        self.scheduler, self._monkeypatch = scheduler, monkeypatch
+
+    def __call__(self, folder, **guest):
+        """One collection into a folder; the masks of the VMs that were started."""
+        ran = folder.with_name(f"{folder.name}.ran")
+        ran.unlink(missing_ok=True)
+        told = {"ran": str(ran), "go": str(folder.with_name("go")), **guest}
+        self._monkeypatch.setenv(made_up_guest.VARIABLE, json.dumps(told))
+        folder.mkdir(exist_ok=True)
+        collection = collect.Collection("made-up", folder, True, "6.1", Silent())
+        collection.part, collection.scheduler = "pairs", self.scheduler
+        grid.collect(collection, [a_grid()])
         collection.finish()
-    finally:
-        started = sorted(ran.read_text().split()) if ran.exists() else []
-        folder.with_name(f"{folder.name}.masks").write_text("\n".join(started))
-    return started
+        return sorted(line.split()[0] for line in lines_of(ran))
 
 
-def masks(folder):
-    return folder.with_name(f"{folder.name}.masks").read_text().split()
+def lines_of(ran):
+    return ran.read_text().splitlines() if ran.exists() else []
 
 
-def test_all_rows_become_one_file_in_order(tmp_path, monkeypatch):
-    assert run(tmp_path / "a", monkeypatch) == ["01010", "10101"]
+@pytest.fixture
+def run(scheduler, monkeypatch):
+    return Runner(scheduler, monkeypatch)
+
+
+def rows_in(folder):
+    return len(list((folder / grid.ROWS_FOLDER / "g").glob("row-*.parquet")))
+
+
+def wait_until(true, seconds=30):
+    end = time.monotonic() + seconds
+    while not true() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert true()
+
+
+def is_alive(pid):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
+def test_all_rows_become_one_file_in_order(tmp_path, run):
+    assert run(tmp_path / "a") == ["01010", "10101"]
     table = pq.read_table(tmp_path / "a" / "g.parquet").to_pydict()
     labels = [10 * row + region for row in range(ROWS) for region in range(REGIONS)]
     assert table["user_kb"] == [label // 10 for label in labels]
@@ -121,59 +130,106 @@ def test_all_rows_become_one_file_in_order(tmp_path, monkeypatch):
     ]
     assert not (tmp_path / "a" / grid.ROWS_FOLDER).exists()
     raw = collect.read_rows(tmp_path / "a" / "raw.jsonl")
-    assert [row["boot"] for row in raw] == ["g-vm0", "g-vm1"]
+    assert sorted(row["boot"] for row in raw) == ["g-vm0", "g-vm1"]
 
 
-def test_a_guest_that_dies_in_a_row_loses_that_row_alone(tmp_path, monkeypatch):
+def test_a_guest_that_dies_in_a_row_loses_that_row_alone(tmp_path, run):
     folder = tmp_path / "a"
     with pytest.raises(TraplessError, match=r"g-vm0: the VM ended.*\n4 of 5 rows are finished"):
-        run(folder, monkeypatch, dies_at=41)
-    assert len(list((folder / grid.ROWS_FOLDER / "g").glob("row-*.parquet"))) == 4
-    assert run(folder, monkeypatch) == ["10101"]  # the other VM's rows are there
-    run(tmp_path / "b", monkeypatch)
+        run(folder, dies_at=41)
+    assert rows_in(folder) == 4
+    assert run(folder) == ["10101"]  # the other VM's rows are there
+    run(tmp_path / "b")
     interrupted, whole = (tmp_path / name / "g.parquet" for name in "ab")
     assert interrupted.read_bytes() == whole.read_bytes()
 
 
-def test_the_last_region_of_a_guest_that_failed_a_check_is_not_kept(tmp_path, monkeypatch):
+def test_the_last_region_of_a_guest_that_failed_a_check_is_not_kept(tmp_path, run):
     with pytest.raises(TraplessError, match=r"without its last line.*\n3 of 5 rows"):
-        run(tmp_path / "a", monkeypatch, good=False)
+        run(tmp_path / "a", good=False)
 
 
-def test_a_row_made_again_must_be_what_it_was(tmp_path, monkeypatch):
+def test_a_row_made_again_must_be_what_it_was(tmp_path, run):
     with pytest.raises(TraplessError, match="4 of 5"):
-        run(tmp_path / "a", monkeypatch, dies_at=41)
+        run(tmp_path / "a", dies_at=41)
     with pytest.raises(TraplessError, match="row 0 of g was made again and differs"):
-        run(tmp_path / "a", monkeypatch, wrong=True)
+        run(tmp_path / "a", wrong=True)
 
 
-def test_rows_of_other_conditions_are_dropped(tmp_path, monkeypatch):
+def test_rows_of_other_conditions_are_dropped(tmp_path, run, monkeypatch):
     with pytest.raises(TraplessError):
-        run(tmp_path / "a", monkeypatch, dies_at=41)
-    monkeypatch.setattr(Plan, "text", "cache l2 size=2")
-    assert run(tmp_path / "a", monkeypatch, wrong=True) == ["01010", "10101"]
+        run(tmp_path / "a", dies_at=41)
+    monkeypatch.setattr(Plan, "words", "cache l2 size=2")
+    assert run(tmp_path / "a", wrong=True) == ["01010", "10101"]
 
 
-def test_a_damaged_row_is_made_again(tmp_path, monkeypatch):
+def test_a_damaged_row_is_made_again(tmp_path, run):
     with pytest.raises(TraplessError):
-        run(tmp_path / "a", monkeypatch, dies_at=41)
+        run(tmp_path / "a", dies_at=41)
     broken = tmp_path / "a" / grid.ROWS_FOLDER / "g" / "row-00001.parquet"
     broken.write_bytes(broken.read_bytes()[:100])
-    assert run(tmp_path / "a", monkeypatch) == ["01010", "10101"]
+    assert run(tmp_path / "a") == ["01010", "10101"]
     assert pq.read_table(tmp_path / "a" / "g.parquet").num_rows == ROWS * REGIONS
 
 
-def test_what_a_killed_runner_had_finished_is_there(tmp_path, monkeypatch):
-    folder = tmp_path / "a"
-    runner = multiprocessing.get_context("fork").Process(
-        target=run, args=(folder, monkeypatch), kwargs={"hangs": 40}
-    )
-    runner.start()
-    rows = folder / grid.ROWS_FOLDER / "g"
-    end = time.monotonic() + 30
-    while len(list(rows.glob("row-*.parquet"))) < 4 and time.monotonic() < end:
-        time.sleep(0.1)
-    os.kill(runner.pid, signal.SIGKILL)
-    runner.join()
-    assert len(list(rows.glob("row-*.parquet"))) == 4
-    assert run(folder, monkeypatch) == ["10101"]
+def test_what_the_model_complains_of_ends_the_vm_and_no_other(tmp_path, run):
+    with pytest.raises(TraplessError, match=r"g-vm1: the model complains: two regions at once\n"):
+        run(tmp_path / "a", complains_at=10, hangs=11)
+    assert rows_in(tmp_path / "a") >= 3
+    pids = [int(line.split()[1]) for line in lines_of(tmp_path / "a.ran")]
+    wait_until(lambda: not any(map(is_alive, pids)))
+
+
+def test_a_killed_process_beside_a_vm_is_a_failed_vm(tmp_path, run):
+    """What it had finished is kept; nothing of it stays."""
+    context = multiprocessing.get_context("fork")
+    folder, ran = tmp_path / "a", tmp_path / "a.ran"
+
+    def kill():
+        wait_until(lambda: rows_in(folder) == 4)
+        pid = next(int(line.split()[1]) for line in lines_of(ran) if line.startswith("1"))
+        os.kill(pid, signal.SIGKILL)
+
+    killer = context.Process(target=kill)
+    killer.start()
+    with pytest.raises(TraplessError, match=r"g-vm0: the process that drove the VM was killed"):
+        run(folder, hangs=40)
+    killer.join()
+    assert run(folder) == ["10101"]
+
+
+def test_other_machines_are_compared_before_anything_runs(tmp_path, run, monkeypatch):
+    theirs = {**ALIKE, grid_machine.NAME: "lab-7", "QEMU": "10.0"}
+
+    def conditions():
+        ours = threading.current_thread() is threading.main_thread()
+        return ALIKE if ours else theirs
+
+    monkeypatch.setattr(grid_machine, "conditions", conditions)
+    with pytest.raises(TraplessError, match=r"lab-7.*QEMU is '10.0' there and 'alike' here; inst"):
+        run(tmp_path / "a")
+    assert lines_of(tmp_path / "a.ran") == []
+
+
+def test_a_machine_that_changed_meanwhile_is_refused_by_itself(monkeypatch):
+    monkeypatch.setattr(distributed, "get_worker", lambda: type("W", (), {"address": "tcp://w:1"}))
+    conditions = {**ALIKE, "firmware": "older"}
+    _, outcome = grid_engine.beside_vm(None, {}, ("", "q", "v", conditions))
+    assert "firmware is 'alike' there and 'older' here; install the same" in outcome.failure
+
+
+def test_a_scheduler_that_does_not_answer_is_named(tmp_path, run, monkeypatch):
+    monkeypatch.setattr(grid_engine, "CONNECT_S", 0.5)
+    for address in ("tcp://127.0.0.1:9", "nonsense"):
+        run.scheduler = address
+        with pytest.raises(TraplessError, match=rf"no scheduler of Dask answers at '{address}'"):
+            run(tmp_path / "a")
+
+
+def test_a_scheduler_without_workers_is_told_apart(tmp_path, run):
+    with distributed.LocalCluster(
+        n_workers=0, processes=False, dashboard_address="127.0.0.1:0"
+    ) as empty:
+        run.scheduler = empty.scheduler_address
+        with pytest.raises(TraplessError, match=r"has no workers; docs/grids.md"):
+            run(tmp_path / "a")

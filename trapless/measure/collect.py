@@ -46,6 +46,7 @@ class Collection:
     kernel: str
     progress: Progress
     part: str = ""
+    scheduler: str | None = None  # of Dask, for those who spread their work
     _labels: list[str] = field(default_factory=list)
     _rows: list[Row] = field(default_factory=list)
     resumed: list[str] = field(default_factory=list)

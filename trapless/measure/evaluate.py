@@ -38,13 +38,26 @@ class Outcome:
 
 
 def run(
-    wanted: Sequence[str], *, quick: bool, out: Path, kernel: str, progress: Progress
+    wanted: Sequence[str],
+    *,
+    quick: bool,
+    out: Path,
+    kernel: str,
+    progress: Progress,
+    scheduler: str | None = None,
 ) -> Outcome:
     """Run the named experiments, or all; a failure is noted and the next one begins.
 
-    What cannot work for any of them is found out before earlier results are touched.
+    What cannot work for any of them is found out before earlier results are touched. `scheduler`:
+    whose workers run the grids among them.
     """
     specs = [experiments.get(name) for name in (wanted or experiments.names())]
+    if scheduler is not None and not any(spec.grid for spec in specs):
+        grids = ", ".join(name for name in experiments.names() if experiments.get(name).grid)
+        raise TraplessError(
+            f"none of these experiments can be spread over machines; with --scheduler run {grids}",
+            status=2,
+        )
     make_writable(out)
     kernels.resolve(kernel, progress)
     build_programs(progress)
@@ -52,7 +65,14 @@ def run(
     for spec in specs:
         directory = out / spec.name
         try:
-            experiments.collect(spec, directory, quick=quick, kernel=kernel, progress=progress)
+            experiments.collect(
+                spec,
+                directory,
+                quick=quick,
+                kernel=kernel,
+                progress=progress,
+                scheduler=scheduler if spec.grid else None,
+            )
             results.save(experiments.analyse(spec.name, directory), directory)
         except TraplessError as error:
             progress.note(f"{spec.name} failed: {error}")

@@ -64,6 +64,7 @@ class Spec:
     method: str
     limits: tuple[str, ...]
     parts: tuple[Part, ...]
+    grid: bool = False  # its VMs may run on other machines (trapless/measure/grid.py)
 
 
 def eval_dir() -> Path:
@@ -121,7 +122,15 @@ def load_part(beside: str, name: str) -> Part:
     return part
 
 
-def collect(spec: Spec, directory: Path, *, quick: bool, kernel: str, progress: Progress) -> None:
+def collect(
+    spec: Spec,
+    directory: Path,
+    *,
+    quick: bool,
+    kernel: str,
+    progress: Progress,
+    scheduler: str | None = None,
+) -> None:
     """Run every part of an experiment; afterwards raw.jsonl and meta.json are whole.
 
     Files of a finished earlier run are replaced; an interrupted run goes on where it stopped.
@@ -130,6 +139,7 @@ def collect(spec: Spec, directory: Path, *, quick: bool, kernel: str, progress: 
     for stale in (RAW_FILE, META_FILE, results.FILE_NAME):  # never beside a run that fails
         (directory / stale).unlink(missing_ok=True)
     collection = Collection(spec.name, directory, quick, kernel, progress)
+    collection.scheduler = scheduler
     for part in spec.parts:
         collection.part = part.name
         part.collect(collection)
