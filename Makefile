@@ -42,6 +42,7 @@ help: ## this list
 -include lib/Makefile.inc
 -include sampler/Makefile.inc
 -include model/Makefile.inc
+-include model/guest/Makefile.inc
 -include $(wildcard eval/*/Makefile.inc)
 -include examples/Makefile.inc
 -include tests/unit/Makefile.inc
@@ -115,6 +116,7 @@ install: all install-lib ## the command, library, headers, manuals, module sourc
 	install -d $(TREE) $(DESTDIR)$(PREFIX)/bin $(addprefix $(MANUALS)/,man1 man3 man7)
 	$(foreach page,$(PAGES),install -m 644 $(page) $(MANUALS)/man$(subst .,,$(suffix $(page)))/ &&) true
 	tar -c --exclude=__pycache__ pyproject.toml trapless kmod include eval \
+		model/kmod model/marker.h \
 		$(filter $(BUILD)/eval/% $(BUILD)/examples/% $(BUILD)/sampler/% $(BUILD)/model/%,$(PROGRAMS)) $(MODEL_PLUGINS) | \
 		tar -x --no-same-owner -C $(TREE)
 	install -m 755 bin/trapless $(DESTDIR)$(PREFIX)/bin/trapless

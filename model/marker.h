@@ -8,7 +8,11 @@
 #ifndef TRAPLESS_MODEL_MARKER_H
 #define TRAPLESS_MODEL_MARKER_H
 
+#ifdef __KERNEL__
+#include <linux/types.h>
+#else
 #include <stdint.h>
+#endif
 
 #define TL_MODEL_MARK_MASK 0xffff0000u
 #define TL_MODEL_MARK 0x544c0000u

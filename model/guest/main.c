@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: GPL-2.0-only
+ *
+ * trapless-stat-guest: runs a program in a guest whose emulator has the model, and has counted what
+ * the program and all that it starts do. See usage(); `trapless stat --lab` calls it.
+ *
+ * A command is counted from its exec to its end. A server is counted while a load runs, once a
+ * third command says that it is ready; then it gets SIGTERM. What is left in the control group at
+ * the end is killed.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "marker.h"
+#include "stat.h"
+
+#define STATUS_CANNOT_EXECUTE 126
+#define STATUS_NOT_FOUND 127
+#define STATUS_SIGNAL 128
+#define WARM_MAX 100
+#define READY_LIMIT_S 60
+#define READY_PAUSE_NS 100000000
+#define TERM_LIMIT_S 10
+
+struct job {
+	char **argv;
+	char program[PATH_MAX]; /* the file that argv[0] names */
+	const char *module;
+	const char *prepare, *load, *ready;
+	int warm;
+	int ready_limit_s;
+	bool supervisor;
+	int counting; /* file */
+};
+
+static void __attribute__((noreturn)) usage(void)
+{
+	fputs("usage: trapless-stat-guest --module FILE [--prepare SHELL-COMMAND] [--warm N]\n"
+	      "         [--load SHELL-COMMAND --ready SHELL-COMMAND [--ready-limit SECONDS]]\n"
+	      "         [--supervisor] -- PROGRAM [ARGUMENT]...\n", stderr);
+	exit(STATUS_FAILED);
+}
+
+static int parse_number(const char *text, int last)
+{
+	char *end;
+	long value = strtol(text, &end, 10);
+
+	if (end == text || *end || value < 0 || value > last)
+		usage();
+	return (int)value;
+}
+
+static void parse(struct job *job, int argc, char **argv)
+{
+	enum { MODULE = 256, PREPARE, WARM, LOAD, READY, READY_LIMIT, SUPERVISOR };
+	static const struct option longs[] = {
+		{ "module", required_argument, NULL, MODULE },
+		{ "prepare", required_argument, NULL, PREPARE },
+		{ "warm", required_argument, NULL, WARM },
+		{ "load", required_argument, NULL, LOAD },
+		{ "ready", required_argument, NULL, READY },
+		{ "ready-limit", required_argument, NULL, READY_LIMIT },
+		{ "supervisor", no_argument, NULL, SUPERVISOR },
+		{ 0 },
+	};
+	const char **const texts[] = { [MODULE - MODULE] = &job->module,
+				       [PREPARE - MODULE] = &job->prepare,
+				       [LOAD - MODULE] = &job->load,
+				       [READY - MODULE] = &job->ready };
+	int option;
+
+	job->ready_limit_s = READY_LIMIT_S;
+	while ((option = getopt_long(argc, argv, "+", longs, NULL)) != -1) {
+		if (option == WARM)
+			job->warm = parse_number(optarg, WARM_MAX);
+		else if (option == READY_LIMIT)
+			job->ready_limit_s = parse_number(optarg, INT_MAX);
+		else if (option == SUPERVISOR)
+			job->supervisor = true;
+		else if (option >= MODULE && option <= READY)
+			*texts[option - MODULE] = optarg;
+		else
+			usage();
+	}
+	job->argv = argv + optind;
+	if (!job->argv[0] || !job->module || !job->load != !job->ready)
+		usage();
+}
+
+/*
+ * The file that a name means, as execvp() finds it: its attempts in each folder would be counted.
+ * What is not found stays as it is, and the exec says why.
+ */
+static void find_program(struct job *job)
+{
+	const char *folder = getenv("PATH"), *end;
+	struct stat status;
+
+	if (!strchr(job->argv[0], '/'))
+		for (; folder; folder = *end ? end + 1 : NULL) {
+			end = strchrnul(folder, ':');
+			snprintf(job->program, sizeof(job->program), "%.*s/%s",
+				 (int)(end - folder), folder, job->argv[0]);
+			if (!access(job->program, X_OK) && !stat(job->program, &status) &&
+			    S_ISREG(status.st_mode))
+				return;
+		}
+	snprintf(job->program, sizeof(job->program), "%s", job->argv[0]);
+}
+
+static void __attribute__((noreturn)) fail_to_execute(const struct job *job, int error)
+{
+	fprintf(stderr, "trapless stat: cannot execute '%s' in the guest: %s\n", job->argv[0],
+		strerror(error));
+	exit(error == ENOENT ? STATUS_NOT_FOUND : STATUS_CANNOT_EXECUTE);
+}
+
+static int shell_status(int status)
+{
+	return WIFSIGNALED(status) ? STATUS_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static void send_to_null(int file)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null < 0 || dup2(null, file) < 0)
+		stat_fail("/dev/null: %s", strerror(errno));
+	close(null);
+}
+
+static int wait_for(pid_t child)
+{
+	int status;
+
+	while (waitpid(child, &status, 0) != child)
+		if (errno != EINTR)
+			stat_fail("cannot wait for process %d: %s", child, strerror(errno));
+	return shell_status(status);
+}
+
+/* A command of the shell's; returns its status. */
+static int run_shell(const char *command, bool quiet)
+{
+	pid_t child = fork();
+
+	if (child < 0)
+		stat_fail("cannot start a process: %s", strerror(errno));
+	if (child)
+		return wait_for(child);
+	send_to_null(STDIN_FILENO);
+	if (quiet) {
+		send_to_null(STDOUT_FILENO);
+		send_to_null(STDERR_FILENO);
+	}
+	execl("/bin/sh", "sh", "-c", command, NULL);
+	_exit(STATUS_NOT_FOUND);
+}
+
+static void __attribute__((noreturn)) become(const struct job *job, int report, bool counted)
+{
+	int error;
+
+	if (counted) {
+		if (job->supervisor)
+			supervisor_enter();
+		group_enter();
+		if (!job->load)
+			group_count(job->counting, PHASE_PROGRAM);
+	} else {
+		send_to_null(STDIN_FILENO);
+		send_to_null(STDOUT_FILENO);
+		send_to_null(STDERR_FILENO);
+	}
+	execv(job->program, job->argv);
+	error = errno;
+	if (write(report, &error, sizeof(error)) != sizeof(error))
+		_exit(STATUS_FAILED);
+	_exit(STATUS_CANNOT_EXECUTE);
+}
+
+/* The program, begun; what cannot be executed ends all. */
+static pid_t start(const struct job *job, bool counted)
+{
+	int report[2], error;
+	pid_t child;
+
+	if (pipe2(report, O_CLOEXEC) || (child = fork()) < 0)
+		stat_fail("cannot start a process: %s", strerror(errno));
+	if (!child)
+		become(job, report[1], counted);
+	close(report[1]);
+	if (read(report[0], &error, sizeof(error)) == sizeof(error))
+		fail_to_execute(job, error);
+	close(report[0]);
+	return child;
+}
+
+static void tell(const struct job *job, int status, const struct supervisor_counts *before)
+{
+	struct supervisor_counts after;
+	unsigned int i;
+
+	fact_counts(PHASE_PROGRAM);
+	if (job->supervisor) {
+		supervisor_read(&after);
+		for (i = 0; i < 4; i++)
+			fact(FACT_CALLS + i, after.calls[i] - before->calls[i]);
+		for (i = 0; i < TL_DEMOTIONS; i++)
+			fact(FACT_DEMOTIONS + i, after.demotions[i] - before->demotions[i]);
+	}
+	fact(FACT_LEFT_RUNNING, group_is_populated());
+	fact(FACT_STATUS, (uint64_t)status);
+}
+
+/* With the model on: what calls cost here, before or beside the program. */
+static void model_on(const struct job *job)
+{
+	uint64_t refusals = supervisor_refusals();
+
+	tl_model_on();
+	calibrate(job->counting, !refusals);
+	fact(FACT_REFUSALS, refusals);
+}
+
+static int count_command(const struct job *job)
+{
+	struct supervisor_counts before;
+	int i, status;
+
+	for (i = 0; i < job->warm; i++)
+		wait_for(start(job, false));
+	model_on(job);
+	supervisor_read(&before);
+	status = wait_for(start(job, true));
+	group_count(job->counting, PHASE_NONE);
+	tell(job, status, &before);
+	tl_model_off();
+	return status;
+}
+
+static void pause_ns(long ns)
+{
+	const struct timespec pause = { .tv_nsec = ns };
+
+	nanosleep(&pause, NULL);
+}
+
+static void await_ready(const struct job *job, pid_t server)
+{
+	struct timespec now;
+	time_t begin;
+	int status;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	for (begin = now.tv_sec; run_shell(job->ready, true);) {
+		/* One that goes into the background and leaves its children to serve is fine. */
+		if (waitpid(server, &status, WNOHANG) == server && status)
+			stat_fail("%s ended with status %d before it was ready", job->argv[0],
+				  shell_status(status));
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		if (now.tv_sec - begin >= job->ready_limit_s)
+			stat_fail("%s was not ready after %d s: `%s` did not succeed",
+				  job->argv[0], job->ready_limit_s, job->ready);
+		pause_ns(READY_PAUSE_NS);
+	}
+}
+
+static void stop(pid_t server)
+{
+	long tries = TERM_LIMIT_S * (1000000000 / READY_PAUSE_NS);
+
+	if (kill(server, SIGTERM))
+		return;
+	while (waitpid(server, NULL, WNOHANG) == 0 && tries--)
+		pause_ns(READY_PAUSE_NS);
+}
+
+static int count_server(const struct job *job)
+{
+	struct supervisor_counts before;
+	pid_t server = start(job, true);
+	int i, status;
+
+	await_ready(job, server);
+	for (i = 0; i < job->warm; i++)
+		if (run_shell(job->load, true))
+			stat_fail("the load failed when it ran uncounted: `%s`", job->load);
+	model_on(job);
+	supervisor_read(&before);
+	group_count(job->counting, PHASE_PROGRAM);
+	status = run_shell(job->load, false);
+	group_count(job->counting, PHASE_NONE);
+	if (!group_is_populated())
+		stat_fail("%s ended before its load had", job->argv[0]);
+	tell(job, status, &before);
+	tl_model_off();
+	stop(server);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	struct job job = { 0 };
+	int status;
+
+	if (argc > 0 && calibrate_is_idle(argv[0]))
+		return 0;
+	parse(&job, argc, argv);
+	if (job.prepare && run_shell(job.prepare, false))
+		stat_fail("what was to prepare the guest failed: `%s`", job.prepare);
+	find_program(&job);
+	if (access(job.program, X_OK))
+		fail_to_execute(&job, errno);
+	group_create(job.module);
+	job.counting = group_open_counting();
+	status = job.load ? count_server(&job) : count_command(&job);
+	if (group_is_populated())
+		group_kill();
+	close(job.counting);
+	group_remove();
+	return status;
+}

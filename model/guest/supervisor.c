@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0-only
+ *
+ * Supervisor mode as the guest's program uses it: whether it is offered, the switch, and what the
+ * module counted.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stat.h"
+
+#define PROCESSES_MAX 1024
+
+uint64_t supervisor_refusals(void)
+{
+	struct tl_supervisor offer = { .size = sizeof(offer) };
+
+	return tl_supervisor(&offer) ? ~0ull : offer.refusals;
+}
+
+void supervisor_enter(void)
+{
+	enum tl_refusal why = TL_REFUSED_NONE;
+	int error = tl_switch(0, TL_MODE_SUPERVISOR, TL_SWITCH_EXEC | TL_SWITCH_CHILDREN, &why);
+
+	if (error)
+		stat_fail("supervisor mode: %s: %s", strerror(-error), tl_refusal_text(why));
+}
+
+void supervisor_read(struct supervisor_counts *counts)
+{
+	static struct tl_process entries[PROCESSES_MAX];
+	int found = tl_processes(entries, PROCESSES_MAX), i, cause;
+
+	memset(counts, 0, sizeof(*counts));
+	for (i = 0; i < found && i < PROCESSES_MAX; i++) {
+		counts->calls[0] += entries[i].calls_direct;
+		counts->calls[1] += entries[i].calls_worked;
+		counts->calls[2] += entries[i].calls_left;
+		counts->calls[3] += entries[i].calls_kernel;
+		for (cause = 0; cause < TL_DEMOTIONS; cause++)
+			counts->demotions[cause] += entries[i].demotions[cause];
+	}
+}

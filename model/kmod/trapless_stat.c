@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * trapless_stat.c - splits what the model counts by whose work it is: a control group's (a program
+ * with all that it started), the idle task's, or anybody else's. Where the scheduler goes from one
+ * to another, the model's region ends, the label's lowest 12 bits change and the next region
+ * begins. Also counts what the ledger of crossings cannot see: processes begun and ended, programs
+ * executed, signals delivered, page faults, calls in which a thread left the processor.
+ *
+ * One processor, as the model follows one; all is written by it alone, with interrupts off, but for
+ * the counts of events, which their own task context protects.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/cgroup.h>
+#include <linux/cpumask.h>
+#include <linux/irqflags.h>
+#include <linux/module.h>
+#include <linux/rcupdate.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
+#include <linux/sched/task_stack.h>
+#include <linux/string.h>
+#include <linux/tracepoint.h>
+#include <asm/ptrace.h>
+#include <asm/processor.h>
+
+#include "marker.h"
+
+/* The lowest four bits of a region's label, plus GROUP_PHASE in any but the program's own phase. */
+enum group {
+	GROUP_OTHER = 0,
+	GROUP_PROGRAM = 1,
+	GROUP_IDLE = 2,
+	GROUP_PHASE = 4,
+};
+
+/* Bits 4 to 11 of the label: 0 for the program, else the guest's program knows what it measures. */
+#define PHASE_LAST 255u
+
+static unsigned long long cgroup;
+module_param(cgroup, ullong, 0444);
+MODULE_PARM_DESC(cgroup, "ID of the program's control group, its folder's inode number");
+
+static bool counting;
+static unsigned int phase;
+static enum group running; /* whose region is open */
+
+/* Of the program, since counting began. */
+static struct {
+	u64 forks;
+	u64 execs;
+	u64 exits;
+	u64 signals;
+	u64 faults;
+	/* Calls in which a thread slept and the processor went to somebody else, or stayed within
+	 * the program; calls that ended with another thread's turn. */
+	u64 slept_out;
+	u64 slept_within;
+	u64 preempted;
+} counts;
+
+/* Its control group, or one that it made below. */
+static bool is_in_program(struct task_struct *task)
+{
+	struct cgroup *at;
+	bool found = false;
+
+	rcu_read_lock();
+	for (at = task_dfl_cgroup(task); at && !found; at = cgroup_parent(at))
+		found = cgroup_id(at) == cgroup;
+	rcu_read_unlock();
+	return found;
+}
+
+static enum group group_of(struct task_struct *task)
+{
+	if (is_idle_task(task))
+		return GROUP_IDLE;
+	return is_in_program(task) ? GROUP_PROGRAM : GROUP_OTHER;
+}
+
+static void begin(enum group group)
+{
+	running = group;
+	tl_model_label_nibble(phase >> 4);
+	tl_model_label_nibble(phase);
+	tl_model_label_nibble(group | (phase ? GROUP_PHASE : 0));
+	tl_model_begin();
+}
+
+/* An interrupt or exception leaves a negative number where a system call has its own. */
+static bool is_in_call(struct task_struct *task)
+{
+	return (long)task_pt_regs(task)->orig_ax >= 0;
+}
+
+static void count_leaving(struct task_struct *prev, bool sleeps, enum group next)
+{
+	if (!is_in_call(prev))
+		return;
+	if (!sleeps)
+		counts.preempted++;
+	else if (next == GROUP_PROGRAM)
+		counts.slept_within++;
+	else
+		counts.slept_out++;
+}
+
+/* In the task that leaves, interrupts off. */
+static void on_switch(void *data, bool preempt, struct task_struct *prev, struct task_struct *next,
+		      unsigned int prev_state)
+{
+	enum group group;
+
+	if (!counting)
+		return;
+	group = group_of(next);
+	if (running == GROUP_PROGRAM)
+		count_leaving(prev, !preempt && prev_state, group);
+	if (group == running)
+		return;
+	tl_model_end();
+	begin(group);
+}
+
+static bool counts_current(void)
+{
+	return counting && is_in_program(current);
+}
+
+static void on_fork(void *data, struct task_struct *parent, struct task_struct *child)
+{
+	if (counts_current())
+		counts.forks++;
+}
+
+static void on_exec(void *data, struct task_struct *task, pid_t old_pid, struct linux_binprm *bprm)
+{
+	if (counts_current())
+		counts.execs++;
+}
+
+static void on_exit(void *data, struct task_struct *task)
+{
+	if (!counts_current())
+		return;
+	counts.exits++;
+	counts.faults += task->min_flt + task->maj_flt;
+}
+
+static void on_signal(void *data, int signal)
+{
+	if (counts_current())
+		counts.signals++;
+}
+
+/* A handler may take fewer arguments than its tracepoint gives. */
+static struct hook {
+	const char *name;
+	void *handler;
+	struct tracepoint *tracepoint;
+} hooks[] = {
+	{ "sched_switch", on_switch },
+	{ "sched_process_fork", on_fork },
+	{ "sched_process_exec", on_exec },
+	{ "sched_process_exit", on_exit },
+	{ "signal_deliver", on_signal },
+};
+
+/* Of the program's threads that live. */
+static u64 faults_so_far(void)
+{
+	struct task_struct *process, *thread;
+	u64 sum = 0;
+
+	rcu_read_lock();
+	for_each_process_thread(process, thread)
+		if (is_in_program(thread) && !thread->exit_state)
+			sum += thread->min_flt + thread->maj_flt;
+	rcu_read_unlock();
+	return sum;
+}
+
+static int counting_set(const char *text, const struct kernel_param *parameter)
+{
+	unsigned long flags;
+	int wanted, error = kstrtoint(text, 0, &wanted);
+	u64 faults;
+
+	if (error)
+		return error;
+	if (wanted > (int)PHASE_LAST)
+		return -EINVAL;
+	faults = faults_so_far();
+	local_irq_save(flags);
+	if (wanted >= 0 && !counting) {
+		memset(&counts, 0, sizeof(counts));
+		counts.faults = -faults;
+		phase = wanted;
+		counting = true;
+		begin(group_of(current));
+	} else if (wanted < 0 && counting) {
+		tl_model_end();
+		counting = false;
+		counts.faults += faults;
+	}
+	local_irq_restore(flags);
+	return 0;
+}
+
+static int counting_get(char *text, const struct kernel_param *parameter)
+{
+	return sysfs_emit(text, "%d\n", counting ? (int)phase : -1);
+}
+
+static int counts_get(char *text, const struct kernel_param *parameter)
+{
+	return sysfs_emit(text, "%llu %llu %llu %llu %llu %llu %llu %llu\n", counts.forks,
+			  counts.execs, counts.exits, counts.signals, counts.faults,
+			  counts.slept_out, counts.slept_within, counts.preempted);
+}
+
+static const struct kernel_param_ops counting_ops = { .set = counting_set, .get = counting_get };
+module_param_cb(counting, &counting_ops, NULL, 0600);
+MODULE_PARM_DESC(counting, "the phase whose regions are begun and ended, 0 to 255; -1: none");
+
+static const struct kernel_param_ops counts_ops = { .get = counts_get };
+module_param_cb(counts, &counts_ops, NULL, 0400);
+MODULE_PARM_DESC(counts, "of the program: forks execs exits signals page-faults slept-out slept-within "
+			 "preempted");
+
+static void find(struct tracepoint *tracepoint, void *data)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(hooks); i++)
+		if (!strcmp(tracepoint->name, hooks[i].name))
+			hooks[i].tracepoint = tracepoint;
+}
+
+static void unhook(unsigned int count)
+{
+	while (count--)
+		tracepoint_probe_unregister(hooks[count].tracepoint, hooks[count].handler, NULL);
+	tracepoint_synchronize_unregister();
+}
+
+static int __init stat_init(void)
+{
+	unsigned int i;
+	int error;
+
+	if (!cgroup) {
+		pr_err("cgroup=0: give the inode number of a folder of the cgroup2 file system\n");
+		return -EINVAL;
+	}
+	if (num_online_cpus() != 1) {
+		pr_err("%u processors: the model follows one\n", num_online_cpus());
+		return -EOPNOTSUPP;
+	}
+	for_each_kernel_tracepoint(find, NULL);
+	for (i = 0; i < ARRAY_SIZE(hooks); i++) {
+		error = hooks[i].tracepoint ? tracepoint_probe_register(hooks[i].tracepoint,
+									hooks[i].handler, NULL) :
+					      -ENOENT;
+		if (!error)
+			continue;
+		pr_err("this kernel has no tracepoint %s\n", hooks[i].name);
+		unhook(i);
+		return error;
+	}
+	return 0;
+}
+
+/* A region that is open is closed, so that none begins in code that goes. */
+static void __exit stat_exit(void)
+{
+	unhook(ARRAY_SIZE(hooks));
+	if (counting)
+		tl_model_end();
+}
+
+module_init(stat_init);
+module_exit(stat_exit);
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("tells Trapless's model whose work the guest's processor does");

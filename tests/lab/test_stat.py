@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`trapless stat --lab`: a program whose calls are known is counted as that, whatever runs beside.
+
+One boot for a command with children and a daemon, one for a server under load, one for a command
+that a signal ends.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from trapless.console import Silent, TraplessError
+from trapless.paths import repo_root
+from trapless.stat import guest
+from trapless.stat.counted import LOOPS, Counted
+from trapless.stat.guest import Job
+from trapless.vm import lab
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(0)]  # the lab's own limits apply
+
+BUILT = repo_root() / "build" / "tests" / "lab" / "stat_calls"
+PROGRAM = "/stat-calls"
+PROCESSORS = ("pentium-4-1.8",)
+CALLS, CHILDREN, PAGES = 1000, 3, 64
+FEW = 100
+"""Calls and page faults of a static program beside its own: start, forks, exits."""
+
+
+def count(kernel: str, job: Job) -> Counted:
+    config = lab.LabConfig(kernel=kernel, files=((BUILT, PROGRAM),))
+    return guest.run(config, job, PROCESSORS, Silent())
+
+
+def test_a_command_and_all_that_it_starts_are_counted_and_nobody_else(kernel: str) -> None:
+    """Beside it a process of another group makes calls without end; a daemon stays behind."""
+    command = (PROGRAM, "children", str(CHILDREN), str(CALLS))
+    found = count(kernel, Job(command, prepare=f"{PROGRAM} forever >/dev/null 2>&1 &"))
+    crossings, known = found.row.crossings(), (CHILDREN + 1) * CALLS
+    assert found.status == 0
+    assert found.left_running
+    assert known < crossings["syscall"] < known + FEW
+    assert found.events["forks"] == CHILDREN + 2
+    assert found.events["execs"] == 1
+    assert found.events["exits"] == CHILDREN + 2  # but for the daemon
+    faults = CHILDREN * PAGES
+    assert faults < found.events["page_faults"] < faults + (CHILDREN + 3) * FEW
+    assert found.rows["others"].crossings()["syscall"] > FEW
+    assert found.turns > CHILDREN
+    assert Counted.of_json(found.as_json()) == found
+
+
+def test_a_server_is_counted_while_its_load_runs(kernel: str) -> None:
+    job = Job((PROGRAM, "serve"), load=f"{PROGRAM} ask {CALLS}", ready="test -p /tmp/from-server")
+    found = count(kernel, job)
+    assert found.status == 0
+    assert 2 * CALLS <= found.row.crossings()["syscall"] <= 2 * CALLS + 2
+    assert CALLS <= found.events["slept_out"] + found.events["preempted"] <= 2 * CALLS
+    assert found.events["exits"] == found.events["execs"] == found.events["forks"] == 0
+    # What was calibrated beside it: each loop in both modes, batches by trap only.
+    assert set(found.loops) == set(LOOPS)
+    calls = found.loops["calls"]
+    assert calls["trap"].features["syscall"] == calls["supervisor"].features["syscall"] == 65
+    assert calls["supervisor"].instructions < calls["trap"].instructions - 64 * 100
+    assert "supervisor" not in found.loops["batches"]
+
+
+def test_a_command_that_a_signal_ends_was_counted_and_one_that_is_not_there_was_not(
+    kernel: str,
+) -> None:
+    found = count(kernel, Job(("/bin/sh", "-c", "kill -9 $$")))
+    assert found.status == 128 + 9
+    assert found.events["signals"] == 1
+    with pytest.raises(TraplessError, match="'/no/such' in the guest: No such file") as error:
+        count(kernel, Job(("/no/such",)))
+    assert error.value.status == 127

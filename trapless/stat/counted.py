@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What one run was found to do: the model's rows, added up by whose work they are.
+
+Owns the meaning of labels (model/kmod/trapless_stat.c and model/guest/ make them) and a form that
+goes to JSON and back. Everything that is shown is made of it alone; it judges nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trapless.abi import Demotion
+from trapless.console import TraplessError
+from trapless.model import rows
+from trapless.model.plan import Plan, Variant
+from trapless.model.rows import Recording, Row
+from trapless.supervisor import Calls
+
+OTHER, PROGRAM, IDLE = 0, 1, 2
+"""The lowest four bits of a label."""
+
+CALIBRATED = 5
+"""The same for the loops that say what calls cost: what the loop did itself."""
+
+FACT = 15
+"""An empty region, whose label carries a number: value, then what it is, then this."""
+
+STATUS, LEFT_RUNNING, REFUSALS, CALLS, DEMOTIONS = 0xFF0, 0xFF1, 0xFF2, 0xFE0, 0xFD0
+UNANSWERED = (1 << 48) - 1
+"""Refusals where no module could be asked."""
+
+EVENTS = (
+    "forks", "execs", "exits", "signals", "page_faults", "slept_out", "slept_within", "preempted",
+)  # fmt: skip
+"""What the module counts, in its order. The last three are calls in which a thread slept (and the
+processor went to others, or stayed within the program), or that ended with another's turn."""
+
+LOOPS = (
+    "nothing", "calls", "batches", "faults", "double_faults", "kernel_faults", "handed", "sleeps",
+    "preemptions", "sleeps_within", "forks", "execs",
+)  # fmt: skip
+"""As in model/guest/calibrate.c."""
+
+CROSSINGS = ("syscall", "interrupt", "syscall_interrupted", "iret_kernel")
+"""Of the ledger, what loops are compared by."""
+
+PHASE_LOOPS, PHASE_SUPERVISOR = 15, 0x40
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One loop of the calibration in one mode: its instructions, and what else it did."""
+
+    instructions: int
+    features: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A run. `program`, `others` and `idle`: the model's columns, added up.
+
+    `loops`: by name and mode ("trap", "supervisor"). `calls` and `demotions` are the module's, of a
+    run in supervisor mode.
+    """
+
+    release: str
+    processors: tuple[str, ...]
+    columns: tuple[str, ...]
+    program: tuple[int, ...]
+    others: tuple[int, ...]
+    idle: tuple[int, ...]
+    turns: int  # times that the program came onto the processor
+    status: int
+    left_running: bool
+    refusals: int
+    events: Mapping[str, int]
+    loops: Mapping[str, Mapping[str, Loop]]
+    calls: Calls | None = None
+    demotions: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def row(self) -> Row:
+        """The program's counts."""
+        return self._row(PROGRAM, self.program)
+
+    @property
+    def rows(self) -> Mapping[str, Row]:
+        """The counts of each group by name."""
+        return {
+            "program": self.row,
+            "others": self._row(OTHER, self.others),
+            "idle": self._row(IDLE, self.idle),
+        }
+
+    @property
+    def instructions(self) -> int:
+        """Of the program, in both modes."""
+        return _instructions(self.row)
+
+    def _row(self, label: int, counts: tuple[int, ...]) -> Row:
+        places = {name: place for place, name in enumerate(self.columns)}
+        return Row(label, 0, counts, places)
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, for a file."""
+        made = dict(vars(self))
+        made["loops"] = {
+            name: {mode: vars(loop) for mode, loop in modes.items()}
+            for name, modes in self.loops.items()
+        }
+        made["calls"] = None if self.calls is None else vars(self.calls)
+        return made
+
+    @classmethod
+    def of_json(cls, made: Mapping[str, Any]) -> Counted:
+        """What as_json() made."""
+        loops = {
+            name: {mode: Loop(**loop) for mode, loop in modes.items()}
+            for name, modes in made["loops"].items()
+        }
+        calls = None if made["calls"] is None else Calls(**made["calls"])
+        tuples = ("processors", "columns", "program", "others", "idle")
+        plain = {name: tuple(made[name]) for name in tuples}
+        return cls(**{**made, **plain, "loops": loops, "calls": calls})
+
+
+def plan_of(processors: tuple[str, ...]) -> Plan:
+    """What is modelled: each processor as it is, and with its caches and TLBs split by mode."""
+    variants = [Variant(name, split=split) for name in processors for split in (False, True)]
+    return Plan.of(variants, footprint_of=PROGRAM)
+
+
+def read(path: Path, release: str, processors: tuple[str, ...]) -> Counted:
+    """Add up the rows of a run; a TraplessError where it was not counted to its end."""
+    found = rows.add_up(path, _group)
+    facts = {row.label >> 4 & 0xFFF: row.label >> 16 for row in found.rows if _is_fact(row.label)}
+    if STATUS not in facts:
+        raise TraplessError("the run was not counted to its end: its rows have no last one")
+    if found.events:
+        raise TraplessError(f"the model complained: {found.events[0]}")
+    groups = {row.label: row for row in found.rows}
+    calls = [facts[CALLS + n] for n in range(4) if CALLS + n in facts]
+    return Counted(
+        release=release,
+        processors=processors,
+        columns=found.columns,
+        program=_counts(groups, PROGRAM, found),
+        others=_counts(groups, OTHER, found),
+        idle=_counts(groups, IDLE, found),
+        turns=groups[PROGRAM].number if PROGRAM in groups else 0,
+        status=facts[STATUS],
+        left_running=bool(facts[LEFT_RUNNING]),
+        refusals=facts[REFUSALS],
+        events=_events(facts, 0),
+        loops=_loops(groups, facts),
+        calls=Calls(*calls) if calls else None,
+        demotions={
+            cause.name.lower(): facts[DEMOTIONS + cause]
+            for cause in Demotion
+            if DEMOTIONS + cause in facts
+        },
+    )
+
+
+def _is_fact(label: int) -> bool:
+    return label & 15 == FACT
+
+
+def _group(label: int) -> int:
+    """Facts stay as they are; slices go by phase and by whose they are."""
+    return label if _is_fact(label) else label & 0xFFF
+
+
+def _counts(groups: Mapping[int, Row], label: int, found: Recording) -> tuple[int, ...]:
+    return groups[label].counts if label in groups else (0,) * len(found.columns)
+
+
+def _events(facts: Mapping[int, int], phase: int) -> dict[str, int]:
+    return {name: facts.get(16 * phase + place, 0) for place, name in enumerate(EVENTS)}
+
+
+def _instructions(row: Row) -> int:
+    return row["user.instructions"] + row["kernel.instructions"]
+
+
+def _loops(groups: Mapping[int, Row], facts: Mapping[int, int]) -> dict[str, dict[str, Loop]]:
+    """Of each loop in each mode the round with the fewest instructions."""
+    best: dict[str, dict[str, Loop]] = {}
+    for label, row in groups.items():
+        if _is_fact(label) or label & 15 != CALIBRATED:
+            continue
+        phase = label >> 4
+        mode = "supervisor" if phase & PHASE_SUPERVISOR else "trap"
+        modes = best.setdefault(LOOPS[phase & PHASE_LOOPS], {})
+        if mode in modes and modes[mode].instructions <= _instructions(row):
+            continue
+        crossings = row.crossings()
+        features = {kind: crossings[kind] for kind in CROSSINGS} | _events(facts, phase)
+        modes[mode] = Loop(_instructions(row), features)
+    return best

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs a program in the lab under the model, and has it counted.
+
+Owns the guest's configuration and the command line of trapless-stat-guest (model/guest/), which
+does the counting there; what rows mean is counted.py's business.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from trapless.console import Progress, TraplessError
+from trapless.model import plugin
+from trapless.paths import repo_root
+from trapless.stat import counted
+from trapless.stat.counted import Counted
+from trapless.stock import kbuild, kernels
+from trapless.vm import lab, qemu
+from trapless.vm.lab import LabConfig
+
+PROGRAM = "/trapless/stat/guest"
+MODULE = "/trapless/stat/trapless_stat.ko"
+SOURCES, MODULE_NAME = "model", "trapless_stat.ko"
+BUILT = Path("build/model/trapless-stat-guest")
+KERNEL_WORDS = "no5lvl transparent_hugepage=never"
+"""The model knows page sizes by address: four levels of tables, and small pages for programs."""
+
+NOT_COUNTED = 125
+"""With this status the guest's program says that it failed; 126 and 127: that CMD cannot be run."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is counted: a command from its exec to its end, or a server while `load` runs.
+
+    `prepare`, `load` and `ready` are commands of the guest's shell; `warm` says how often the
+    command, or the load, runs before, uncounted.
+    """
+
+    argv: tuple[str, ...]
+    prepare: str = ""
+    load: str = ""
+    ready: str = ""
+    ready_limit_s: int = 60
+    warm: int = 0
+    supervisor: bool = False
+
+
+def argv(job: Job) -> list[str]:
+    """The command that the lab runs.
+
+    >>> argv(Job(("ls", "-R"), warm=1))[1:]
+    ['--module', '/trapless/stat/trapless_stat.ko', '--warm', '1', '--', 'ls', '-R']
+    """
+    if bool(job.load) != bool(job.ready):
+        raise TraplessError("a load and a way to know when the program is ready go together")
+    words = [PROGRAM, "--module", MODULE]
+    for option in ("prepare", "load", "ready"):
+        if getattr(job, option):
+            words += [f"--{option}", getattr(job, option)]
+    if job.load:
+        words += ["--ready-limit", str(job.ready_limit_s)]
+    if job.warm:
+        words += ["--warm", str(job.warm)]
+    if job.supervisor:
+        words.append("--supervisor")
+    return [*words, "--", *job.argv]
+
+
+def config(
+    base: LabConfig, processors: Sequence[str], folder: Path, progress: Progress
+) -> LabConfig:
+    """`base` for a guest that counts: the model's configuration and rows are in `folder`."""
+    kernel = kernels.resolve(base.kernel, progress)
+    module = kbuild.module_for(kernel, progress, repo_root() / SOURCES, MODULE_NAME)
+    program = repo_root() / BUILT
+    if not program.is_file():
+        raise TraplessError(f"{program} is not there; in a checkout `make all` builds it")
+    plan = counted.plan_of(tuple(processors))
+    plan.write(folder / "config", qemu.parse_size(base.memory))
+    return replace(
+        base,
+        cpus=1,
+        icount=True,
+        module_parameters=f"supervisor=1 {base.module_parameters}".strip(),
+        append=f"{KERNEL_WORDS} {base.append}".strip(),
+        files=(*base.files, (program, PROGRAM), (module, MODULE)),
+        plugins=(plugin.argument(folder / "config", rows_of(folder)),),
+    )
+
+
+def rows_of(folder: Path) -> Path:
+    """The file of a run's rows."""
+    return folder / "rows"
+
+
+def run(
+    base: LabConfig,
+    job: Job,
+    processors: Sequence[str],
+    progress: Progress,
+    *,
+    stream: bool = False,
+) -> Counted:
+    """Count one run. Under `stream` the command has this process's input, output and error.
+
+    A TraplessError ends what was not counted; a status of the command that is not 0 is no error.
+    """
+    with tempfile.TemporaryDirectory(prefix="trapless-stat-") as name:
+        folder = Path(name)
+        prepared = config(base, processors, folder, progress)
+        result = lab.run(prepared, argv(job), stream=stream, progress=progress)
+        try:
+            return counted.read(rows_of(folder), result.release, tuple(processors))
+        except TraplessError as error:
+            said = result.stderr.decode(errors="replace").strip().removeprefix("trapless stat: ")
+            what = said or (str(error) if result.status < NOT_COUNTED else "nothing was counted")
+            raise TraplessError(what, status=result.status or 1) from error
