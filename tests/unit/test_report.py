@@ -390,6 +390,7 @@ def a_map(**changes):
     fields = {
         "id": "ratios", "title": "Ratios", "x_label": "user", "y_label": "kernel",
         "x": (0.0, 4.0, 8.0), "y": (0.0, 4.0), "outlines": (((0.0, 4.0), (8.0, 0.0)),),
+        "names": ((2.0, 2.0, "here"),), "scale": "ours / theirs",
         "cells": ((0.25, 1.0, 3.5), (None, 0.5, 0.75)),
     }  # fmt: skip
     return Map(**(fields | changes))
@@ -402,6 +403,7 @@ def test_a_map_is_a_file_of_its_own_and_part_of_the_page(known, monkeypatch):
     assert plot.shows(drawing, a_map()) and not plot.shows(drawing, a_map(title="Others"))
     assert "0.250 1.000 3.500; 4: - 0.500 0.750" in drawing
     assert drawing == plot.standalone(a_map())
+    assert ">here<" in drawing and ">ours / theirs<" in drawing
     page = (known / "report.html").read_text()
     assert "data:image/png;base64" in page and "too few to compare" in page
     assert "too few" not in plot.inline(a_map(cells=((1.0, 1.0, 1.0), (1.0, 1.0, 1.0))))

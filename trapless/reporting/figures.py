@@ -74,8 +74,9 @@ class Figure:
 class Map:
     """Ratios over two parameters: `cells[j][i]` is at x[i] and y[j]; None where there is none.
 
-    A ratio of 1 divides its colours. x and y rise in equal steps. `outlines` are lines that are
-    drawn over it, each through points of its own: bounds that the text speaks of.
+    A ratio of 1 divides its colours; `scale` says what it is a ratio of. x and y rise in equal
+    steps. `outlines` are lines that are drawn over it, each through points of its own: bounds that
+    the text speaks of. `names` are words at points: what lies between such lines is called.
     """
 
     id: str
@@ -89,6 +90,8 @@ class Map:
     caption: str = ""
     kind: str = "counted"
     outlines: tuple[tuple[tuple[float, float], ...], ...] = ()
+    names: tuple[tuple[float, float, str], ...] = ()
+    scale: str = ""
 
     def __post_init__(self) -> None:
         wrong = [row for row in self.cells if len(row) != len(self.x)]

@@ -23,6 +23,9 @@ COLOURS = (
     "#d3e4f0", "#e9eff2", "#f7f5f0", "#fbe3c5", "#f9c890", "#f0a455", "#d97a26", "#a8520c",
 )  # fmt: skip
 ABSENT = "#9a9f9c"
+OVER, CASING = "#10171f", "#ffffff"
+"""Lines and words over the colours, and what sets them off: the same on a dark page, since the
+colours are."""
 
 
 def data(figure: Map) -> str:
@@ -35,8 +38,8 @@ def data(figure: Map) -> str:
     return "; ".join([head, "x " + " ".join(f"{x:g}" for x in figure.x), *lines])
 
 
-def fill(axes: Axes, figure: Map, ink: str) -> None:
-    """Draw the map, its scale and its outlines."""
+def fill(axes: Axes, figure: Map) -> None:
+    """Draw the map, its scale and what is marked on it."""
     from matplotlib.colors import BoundaryNorm, ListedColormap
     from matplotlib.patches import Patch
 
@@ -50,9 +53,7 @@ def fill(axes: Axes, figure: Map, ink: str) -> None:
         cells, cmap=colours, norm=BoundaryNorm(BOUNDS, len(COLOURS)), origin="lower",
         extent=extent, interpolation="none", aspect="equal", zorder=0,
     )  # fmt: skip
-    for line in figure.outlines:
-        x, y = zip(*line, strict=True)
-        axes.plot(x, y, color=ink, linewidth=1, linestyle=(0, (4, 2)))
+    _annotate(axes, figure)
     axes.set_xlim(extent[:2])
     axes.set_ylim(extent[2:])
     ticks = BOUNDS[:-1]
@@ -60,6 +61,8 @@ def fill(axes: Axes, figure: Map, ink: str) -> None:
     scale.ax.set_yticklabels([f"{bound:g}" for bound in ticks])
     scale.ax.tick_params(labelsize=8.5, length=2)
     scale.outline.set_visible(False)
+    if figure.scale:
+        scale.set_label(figure.scale, fontsize=8.5)
     if any(cell is None for row in figure.cells for cell in row):
         axes.legend(
             handles=[Patch(color=ABSENT, label=figure.absent)], loc="upper center",
@@ -69,6 +72,20 @@ def fill(axes: Axes, figure: Map, ink: str) -> None:
     axes.set_ylabel(figure.y_label)
     axes.set_xticks(_ticks(figure.x))
     axes.set_yticks(_ticks(figure.y))
+
+
+def _annotate(axes: Axes, figure: Map) -> None:
+    """Outlines and names, set off: what lies under them may be light or dark."""
+    for line in figure.outlines:
+        x, y = zip(*line, strict=True)
+        axes.plot(x, y, color=CASING, linewidth=2.6, alpha=0.75)
+        axes.plot(x, y, color=OVER, linewidth=1.1, linestyle=(0, (4, 2)))
+    for x_at, y_at, word in figure.names:
+        ground = {"boxstyle": "round,pad=0.2", "facecolor": CASING, "edgecolor": "none"}
+        axes.text(
+            x_at, y_at, word, color=OVER, ha="center", va="center", fontweight="bold",
+            bbox={**ground, "alpha": 0.75},
+        )  # fmt: skip
 
 
 def _ticks(values: tuple[float, ...]) -> list[float]:

@@ -129,7 +129,7 @@ def _draw(figure: Figure | Map) -> str:
             drawing.patch.set_visible(False)
             axes.patch.set_visible(False)
             if isinstance(figure, Map):
-                heat.fill(axes, figure, INK)
+                heat.fill(axes, figure)
             else:
                 _fill(axes, figure)
             text = io.StringIO()
