@@ -177,7 +177,7 @@ static void copies_return(struct batch *batch)
 		if (!done(copy))
 			continue;
 		request->result = copy->result;
-		tl_plain_complete(request);
+		__atomic_store_n(&request->state, TL_DONE, __ATOMIC_RELEASE);
 	}
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	order->in_flight = 0;

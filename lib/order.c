@@ -8,13 +8,13 @@
 
 #include <string.h>
 
-#define INSERTION_MAX 12u	/* words; beyond that merging moves less */
+#define RUN 16u			/* words; beyond that merging moves less than insertion */
 
 size_t tl_order_bytes(unsigned int entries)
 {
 	/* As many barriers as there are places between, before and behind slots. */
-	return sizeof(struct order) + entries * sizeof(uint64_t) +
-	       (entries + 1) / 2 * sizeof(uint64_t) + (entries + 1) * sizeof(uint16_t);
+	return sizeof(struct order) + 2 * entries * sizeof(uint64_t) +
+	       (entries + 1) * sizeof(uint16_t);
 }
 
 struct order *tl_order_make(void *memory, unsigned int entries)
@@ -23,7 +23,7 @@ struct order *tl_order_make(void *memory, unsigned int entries)
 
 	order->words = (uint64_t *)(void *)(order + 1);
 	order->spare = order->words + entries;
-	order->barriers = (uint16_t *)(void *)(order->spare + (entries + 1) / 2);
+	order->barriers = (uint16_t *)(void *)(order->spare + entries);
 	return order;
 }
 
@@ -33,42 +33,57 @@ void tl_order_barrier(struct order *order, unsigned int slot)
 		order->barriers[order->barriers_n++] = (uint16_t)slot;
 }
 
-static void sort_few(uint64_t *words, unsigned int n)
+static void sort_few(uint64_t *words, const uint64_t *end)
 {
-	for (unsigned int i = 1; i < n; i++) {
-		uint64_t word = words[i];
-		unsigned int to = i;
+	for (uint64_t *next = words + 1; next < end; next++) {
+		uint64_t word = *next, *to = next;
 
-		for (; to && words[to - 1] > word; to--)
-			words[to] = words[to - 1];
-		words[to] = word;
+		for (; to != words && to[-1] > word; to--)
+			*to = to[-1];
+		*to = word;
 	}
 }
 
-/* Both halves are sorted; `spare` has room for the first. */
-static void merge(uint64_t *words, unsigned int half, unsigned int n, uint64_t *spare)
+/* from..middle and middle..end are sorted; what becomes of them begins at `to`. */
+static void merge(const uint64_t *from, const uint64_t *middle, const uint64_t *end, uint64_t *to)
 {
-	const uint64_t *a = spare, *a_end = spare + half, *b = words + half, *b_end = words + n;
+	const uint64_t *other = middle;
 
-	memcpy(spare, words, half * sizeof(*words));
-	while (a != a_end && b != b_end)
-		*words++ = *a < *b ? *a++ : *b++;
-	/* What is left of b stands where it belongs. */
-	memcpy(words, a, (size_t)(a_end - a) * sizeof(*words));
+	while (from != middle && other != end) {
+		bool first = *from < *other;
+
+		*to++ = first ? *from : *other;
+		from += first;
+		other += !first;
+	}
+	while (from != middle)
+		*to++ = *from++;
+	while (other != end)
+		*to++ = *other++;
 }
 
+static unsigned int least(unsigned int one, unsigned int other)
+{
+	return one < other ? one : other;
+}
+
+/* Runs by insertion, then pairs of them merged, from one place to the other and back. */
 static void sort(uint64_t *words, unsigned int n, uint64_t *spare)
 {
-	unsigned int half = n / 2;
+	uint64_t *from = words, *to = spare, *done;
 
-	if (n <= INSERTION_MAX) {
-		sort_few(words, n);
-		return;
+	for (unsigned int at = 0; at < n; at += RUN)
+		sort_few(words + at, words + least(at + RUN, n));
+	for (unsigned int width = RUN; width < n; width *= 2) {
+		for (unsigned int at = 0; at < n; at += 2 * width)
+			merge(from + at, from + least(at + width, n),
+			      from + least(at + 2 * width, n), to + at);
+		done = to;
+		to = from;
+		from = done;
 	}
-	sort(words, half, spare);
-	sort(words + half, n - half, spare);
-	if (words[half - 1] > words[half])
-		merge(words, half, n, spare);
+	if (from != words)
+		memcpy(words, from, n * sizeof(*words));
 }
 
 static uint64_t word_of(const struct tl_request *request, unsigned int slot)
@@ -82,13 +97,15 @@ static uint64_t *find(const struct tl_request *requests, unsigned int from, unsi
 {
 	uint64_t last = 0;
 
-	*rising = true;
 	for (unsigned int slot = from; slot < to; slot++) {
+		uint64_t word = word_of(&requests[slot], slot);
+
 		if (requests[slot].state != TL_SUBMITTED)
 			continue;
-		*words = word_of(&requests[slot], slot);
-		*rising &= *words >= last;
-		last = *words++;
+		if (word < last)
+			*rising = false;
+		*words++ = word;
+		last = word;
 	}
 	return words;
 }
@@ -98,12 +115,12 @@ unsigned int tl_order_find(struct order *order, const struct tl_request *request
 {
 	uint64_t *end = order->words;
 	unsigned int from = 0;
-	bool rising;
 
 	*moved = false;
 	for (unsigned int i = 0; from < next; i++) {
 		unsigned int to = i < order->barriers_n ? order->barriers[i] : next;
 		uint64_t *begin = end;
+		bool rising = true;
 
 		end = find(requests, from, to, begin, &rising);
 		if (!rising) {

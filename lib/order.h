@@ -18,7 +18,7 @@
 
 struct order {
 	uint64_t *words;	/* one for each request that waits, in the order to make them */
-	uint64_t *spare;	/* room for half of them */
+	uint64_t *spare;	/* room for as many, while they are sorted */
 	uint16_t *barriers;	/* rising slots: what is below is made before all others */
 	uint32_t barriers_n;
 	uint32_t in_flight;	/* so many copies, of words[0] and so on, may have been executed */
