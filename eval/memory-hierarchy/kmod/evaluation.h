@@ -24,6 +24,9 @@
 #define EVALUATION_WIDTH(argument) ((unsigned long)(argument) & ((1ul << 24) - 1))
 #define EVALUATION_STRIDE_LOG2(argument) ((unsigned long)(argument) >> 24)
 
+/* With this whence: from which byte of the array on this descriptor's widths are. */
+#define EVALUATION_PLACE 1
+
 /* Not inlined, so that both sides call the same few instructions; volatile: each read is made. */
 static noinline __attribute__((unused)) unsigned long
 evaluate(const unsigned char *array, unsigned long width, unsigned long stride)

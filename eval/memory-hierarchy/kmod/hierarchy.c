@@ -2,8 +2,9 @@
 /*
  * hierarchy.c - a kernel module that offers the paper's evaluation function inside the kernel, over
  * an array in pages of 4 KB, by lseek(2) on /dev/hierarchy: the shortest way from user space to a
- * driver's function that a stock kernel has, open to a plain call and to a wrapped one alike. For
- * experiment memory-hierarchy alone; it keeps nothing from call to call.
+ * driver's function that a stock kernel has, open to a plain call and to a wrapped one alike. Each
+ * descriptor has its own place in the array, where its footprint begins. For experiment
+ * memory-hierarchy alone.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -23,21 +24,35 @@ MODULE_PARM_DESC(bytes, "size of the array, a multiple of a page");
 
 static unsigned char *array;
 
+static int evaluation_open(struct inode *inode, struct file *file)
+{
+	file->private_data = array;
+	return 0;
+}
+
 static loff_t evaluation_llseek(struct file *file, loff_t argument, int whence)
 {
+	const unsigned char *begin = file->private_data;
 	unsigned long width, stride_log2;
 
-	if (whence || argument < 0 || argument >> 31)
+	if (argument < 0 || argument >> 31)
 		return -EINVAL;
+	if (whence == EVALUATION_PLACE) {
+		if (argument > bytes)
+			return -EINVAL;
+		file->private_data = array + argument;
+		return 0;
+	}
 	width = EVALUATION_WIDTH(argument);
 	stride_log2 = EVALUATION_STRIDE_LOG2(argument);
-	if (width > bytes || stride_log2 > EVALUATION_STRIDE_MAX_LOG2)
+	if (whence || width > array + bytes - begin || stride_log2 > EVALUATION_STRIDE_MAX_LOG2)
 		return -EINVAL;
-	return evaluate(array, width, 1ul << stride_log2);
+	return evaluate(begin, width, 1ul << stride_log2);
 }
 
 static const struct file_operations operations = {
 	.owner = THIS_MODULE,
+	.open = evaluation_open,
 	.llseek = evaluation_llseek,
 };
 
