@@ -13,6 +13,7 @@ import re
 import subprocess
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -74,8 +75,14 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@cache
 def text_of(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(text_of(path))
 
 
 def is_code(path: Path) -> bool:
@@ -127,7 +134,7 @@ def test_each_file_opens_with_a_paragraph():
     for path in CODE:
         text = text_of(path)
         if path.suffix == ".py":
-            opening = ast.get_docstring(ast.parse(text)) or ""
+            opening = ast.get_docstring(tree_of(path)) or ""
         else:
             head = "\n".join(text.splitlines()[:14])
             head = re.sub(r"^.*SPDX-License-Identifier.*$|^#!.*$", "", head, flags=re.M)
@@ -140,7 +147,7 @@ def test_each_file_opens_with_a_paragraph():
 
 
 def python_functions(path: Path) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(ast.parse(text_of(path))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
 

@@ -2,7 +2,7 @@
 """examples/walk against du and find, on trees that are meant to trip it, without the module.
 
 Owns the nasty trees and the comparison. The same program with the module, in a VM, is
-tests/lab's business. Each comparison runs the ordinary build and one with sanitizers.
+tests/lab's business. Each comparison runs the ordinary build and one with sanitizers on the tree.
 """
 
 from __future__ import annotations
@@ -47,18 +47,30 @@ def build(options: Sequence[str], program: str) -> Path:
     return ROOT / program
 
 
-@pytest.fixture(scope="module", params=["ordinary", "sanitized"])
-def walk(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """The program, where any user may run it; the checkout may be in somebody's private folder."""
-    if request.param == "ordinary":
-        built = build([], "build/examples/walk")
-    else:
-        options = ["BUILD=build/sanitized", "STATIC=", f"SANITIZE={SANITIZE}"]
-        built = build(options, "build/sanitized/examples/walk")
-    folder = Path(tempfile.mkdtemp(prefix=f"trapless-walk-{request.param}-"))
+@pytest.fixture(scope="module")
+def walks() -> Iterator[dict[str, Path]]:
+    """Both builds, where any user may run them; the checkout may be in somebody's private folder.
+
+    Messages begin with a program's name, so each is `walk`.
+    """
+    options = ["BUILD=build/sanitized", "STATIC=", f"SANITIZE={SANITIZE}"]
+    built = {
+        "ordinary": build([], "build/examples/walk"),
+        "sanitized": build(options, "build/sanitized/examples/walk"),
+    }
+    folder = Path(tempfile.mkdtemp(prefix="trapless-walk-"))
     folder.chmod(0o755)
-    yield Path(shutil.copy2(built, folder / "walk"))
+    for kind in built:
+        (folder / kind).mkdir()
+        (folder / kind).chmod(0o755)
+    yield {kind: Path(shutil.copy2(path, folder / kind / "walk")) for kind, path in built.items()}
     shutil.rmtree(folder)
+
+
+@pytest.fixture(params=["ordinary", "sanitized"])
+def walk(request: pytest.FixtureRequest, walks: dict[str, Path]) -> Path:
+    """Each build by itself, for what is not compared."""
+    return walks[request.param]
 
 
 @pytest.fixture
@@ -112,7 +124,7 @@ MODES: tuple[tuple[list[str], list[str], list[str]], ...] = (
 
 
 def assert_equal(
-    walk: Path,
+    walks: dict[str, Path],
     name: str | bytes | Path,
     *,
     cwd: Path | None = None,
@@ -123,26 +135,27 @@ def assert_equal(
     """The same bytes on standard output, the same complaints, the same exit status."""
     for ours, theirs, after in MODES:
         expected = run([*theirs, name, *after], cwd=cwd, user=user)
-        got = run([walk, *ours, *options, name], cwd=cwd, limit=limit, user=user)
-        assert got.stdout == expected.stdout, (ours, name)
-        assert complaints(got.stderr) == complaints(expected.stderr), (ours, name)
-        assert got.status == expected.status, (ours, name)
+        for kind, walk in walks.items():
+            got = run([walk, *ours, *options, name], cwd=cwd, limit=limit, user=user)
+            assert got.stdout == expected.stdout, (kind, ours, name)
+            assert complaints(got.stderr) == complaints(expected.stderr), (kind, ours, name)
+            assert got.status == expected.status, (kind, ours, name)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_trees(walk: Path, tree: Path, seed: int) -> None:
+def test_random_trees(walks: dict[str, Path], tree: Path, seed: int) -> None:
     generator = random.Random(seed)
     files = grow(tree, generator, 5)
     for i in range(40):  # names of one file in many directories: the first one met counts
         if files:
             chosen = generator.choice(files)
             os.link(chosen, generator.choice(files).parent / f"link{i}")
-    assert_equal(walk, tree)
-    assert_equal(walk, tree, options=["--batch=1"])
-    assert_equal(walk, ".", cwd=tree)
+    assert_equal(walks, tree)
+    assert_equal(walks, tree, options=["--batch=1"])
+    assert_equal(walks, ".", cwd=tree)
 
 
-def test_names_of_any_byte(walk: Path, tree: Path) -> None:
+def test_names_of_any_byte(walks: dict[str, Path], tree: Path) -> None:
     base = os.fsencode(tree)
     for i in range(1, 256):
         if i not in (ord("/"), ord(".")):
@@ -150,19 +163,19 @@ def test_names_of_any_byte(walk: Path, tree: Path) -> None:
             Path(os.fsdecode(base + b"/" + bytes([i]) + b"/" + bytes([i]) * 255)).touch()
     for name in (b"...", b"..a", b".hidden", b"-s", b"--find", b"a\nb", b"\xff\xfe"):
         os.mkdir(base + b"/" + name)
-    assert_equal(walk, base)
+    assert_equal(walks, base)
 
 
 @pytest.mark.parametrize("name", ["", "/", "//", "/.", "/../tree"])
-def test_the_tree_as_it_is_named(walk: Path, tree: Path, name: str) -> None:
+def test_the_tree_as_it_is_named(walks: dict[str, Path], tree: Path, name: str) -> None:
     inner = tree / "tree"
     (inner / "sub").mkdir(parents=True)
     (inner / "sub" / "file").write_bytes(b"1")
-    assert_equal(walk, f"tree{name}", cwd=tree)
-    assert_equal(walk, f"{inner}{name}")
+    assert_equal(walks, f"tree{name}", cwd=tree)
+    assert_equal(walks, f"{inner}{name}")
 
 
-def test_a_tree_that_is_no_directory(walk: Path, tree: Path) -> None:
+def test_a_tree_that_is_no_directory(walks: dict[str, Path], tree: Path) -> None:
     (tree / "file").write_bytes(b"x" * 5000)
     (tree / "dir").mkdir()
     (tree / "dir" / "inside").touch()
@@ -172,7 +185,7 @@ def test_a_tree_that_is_no_directory(walk: Path, tree: Path) -> None:
     listener.bind(os.fspath(tree / "socket"))
     listener.close()
     for name in ("file", "to-dir", "to-dir/", "dangling", "socket", "absent", "file/", "to-dir/x"):
-        assert_equal(walk, name, cwd=tree)
+        assert_equal(walks, name, cwd=tree)
 
 
 def test_no_tree_named_means_here(walk: Path, tree: Path) -> None:
@@ -185,16 +198,16 @@ def as_somebody() -> int | None:
     return NOBODY if os.geteuid() == 0 else None
 
 
-def test_directories_that_cannot_be_read(walk: Path, tree: Path) -> None:
+def test_directories_that_cannot_be_read(walks: dict[str, Path], tree: Path) -> None:
     for mode in (0o000, 0o111, 0o444, 0o555):
         folder = tree / f"{mode:o}"
         (folder / "sub").mkdir(parents=True)
         (folder / "sub" / "file").touch()
         (folder / "file").write_bytes(b"x" * 9000)
         folder.chmod(mode)
-    assert run([walk, tree], user=as_somebody()).status == 1
-    assert_equal(walk, tree, user=as_somebody())
-    assert_equal(walk, tree / "0", user=as_somebody())
+    assert run([walks["ordinary"], tree], user=as_somebody()).status == 1
+    assert_equal(walks, tree, user=as_somebody())
+    assert_equal(walks, tree / "0", user=as_somebody())
     for folder in tree.iterdir():
         folder.chmod(0o755)  # so that anybody can remove it
 
@@ -212,25 +225,25 @@ def dig(tree: Path, depth: int, name: bytes, at_each_level: Callable[[int], None
 
 
 @pytest.mark.parametrize("descriptors", [1024, 13])
-def test_deeper_than_a_path_can_say(walk: Path, tree: Path, descriptors: int) -> None:
+def test_deeper_than_a_path_can_say(walks: dict[str, Path], tree: Path, descriptors: int) -> None:
     def branch(fd: int) -> None:
         for side in (b"a", b"z"):
             os.mkdir(side, dir_fd=fd)
             os.mkdir(side + b"/in", dir_fd=fd)
 
     dig(tree, 90, b"long" * 50, branch)
-    assert_equal(walk, tree, limit=(resource.RLIMIT_NOFILE, descriptors))
+    assert_equal(walks, tree, limit=(resource.RLIMIT_NOFILE, descriptors))
 
 
 @pytest.mark.parametrize("descriptors", [1024, 13])
-def test_wide_directories(walk: Path, tree: Path, descriptors: int) -> None:
+def test_wide_directories(walks: dict[str, Path], tree: Path, descriptors: int) -> None:
     for i in range(600):
         (tree / f"dir{i}" / "in").mkdir(parents=True)
-    assert_equal(walk, tree, limit=(resource.RLIMIT_NOFILE, descriptors))
+    assert_equal(walks, tree, limit=(resource.RLIMIT_NOFILE, descriptors))
 
 
 @pytest.mark.parametrize("where", [None, MEMORY])
-def test_directories_that_du_sorts_by_inode(walk: Path, where: str | None) -> None:
+def test_directories_that_du_sorts_by_inode(walks: dict[str, Path], where: str | None) -> None:
     folder = Path(tempfile.mkdtemp(prefix="trapless-walk-", dir=where))
     try:
         generator = random.Random(7)
@@ -242,12 +255,12 @@ def test_directories_that_du_sorts_by_inode(walk: Path, where: str | None) -> No
                 os.makedirs(folder / name / "in", exist_ok=True)
         for i in range(1, 400, 20):
             os.link(folder / names[i], folder / f"other{i}")
-        assert_equal(walk, folder)
+        assert_equal(walks, folder)
     finally:
         shutil.rmtree(folder)
 
 
-def test_mounts(walk: Path, tree: Path) -> None:
+def test_mounts(walks: dict[str, Path], tree: Path) -> None:
     for name in ("a/b/c", "other", "file-on-file"):
         (tree / name).mkdir(parents=True)
     (tree / "file-on-file" / "x").write_bytes(b"x" * 5000)
@@ -261,10 +274,11 @@ def test_mounts(walk: Path, tree: Path) -> None:
     inside = ["unshare", "-m", "sh", "-c", script + 'exec "$@"', "sh"]
     for ours, theirs, after in MODES:
         expected = run([*inside, *theirs, ".", *after], cwd=tree)
-        got = run([*inside, walk, *ours, "."], cwd=tree)
-        assert got.stdout == expected.stdout, ours
-        assert complaints(got.stderr) == complaints(expected.stderr), ours
-        assert got.status == expected.status, ours
+        for kind, walk in walks.items():
+            got = run([*inside, walk, *ours, "."], cwd=tree)
+            assert got.stdout == expected.stdout, (kind, ours)
+            assert complaints(got.stderr) == complaints(expected.stderr), (kind, ours)
+            assert got.status == expected.status, (kind, ours)
 
 
 def test_a_tree_that_changes_under_the_walk(walk: Path, tree: Path) -> None:
@@ -326,7 +340,7 @@ def test_a_reader_that_leaves(walk: Path) -> None:
 
 
 def test_no_memory_is_said(walk: Path, tree: Path) -> None:
-    if "sanitized" in walk.parent.name:
+    if walk.parent.name == "sanitized":
         pytest.skip("the sanitizers' own memory does not fit a limit")
     for i in range(300):
         (tree / ("long" * 50 + str(i)) / "in").mkdir(parents=True)

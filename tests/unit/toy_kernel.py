@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -281,7 +282,7 @@ class ToyKernel:
         self.symbol("kallsyms_names", data)
         tokens = [bytes([i]) if 32 < i < 127 else b"?" for i in range(256)]
         tokens[WORD] = b"schedule"
-        starts = [sum(len(token) + 1 for token in tokens[:i]) for i in range(256)]
+        starts = [0, *accumulate(len(token) + 1 for token in tokens[:-1])]
         self.symbol("kallsyms_token_table", b"\0".join(tokens) + b"\0")
         self.symbol("kallsyms_token_index", struct.pack("<256H", *starts))
         at = self.symbol("kallsyms_offsets", bytes(4 * (len(entries) + 1)))
