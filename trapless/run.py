@@ -13,13 +13,15 @@ import shutil
 import signal
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from trapless import abi, supervisor
 from trapless.abi import Mode
 from trapless.console import Progress, TraplessError
 from trapless.supervisor import Calls
-from trapless.vm import lab
+
+if TYPE_CHECKING:
+    from trapless.vm.lab import LabConfig
 
 FAILED = 125
 CANNOT_EXECUTE = 126
@@ -94,8 +96,10 @@ def _switch_when_closed(reading: int, pid: int, flags: int) -> None:
             print(f"trapless: {error}", file=sys.stderr, flush=True)
 
 
-def in_lab(command: Sequence[str], config: lab.LabConfig, progress: Progress) -> int:
+def in_lab(command: Sequence[str], config: LabConfig, progress: Progress) -> int:
     """Run `command` in a VM and return its status; in supervisor mode say what came of it."""
+    from trapless.vm import lab  # half of what a command on this machine would wait for
+
     result = lab.run(config, command, stream=True, progress=progress)
     if result.calls is not None:
         progress.note(f"trapless: {summary(result.calls)}")

@@ -11,6 +11,7 @@ import random
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 
@@ -185,8 +186,13 @@ SAMPLES_MIN = 3
 def confidence(samples: Sequence[float]) -> Interval:
     """The median with its confidence interval by bootstrap: medians of samples drawn anew.
 
-    Draws are seeded: equal samples give an equal interval.
+    Draws are seeded: equal samples give an equal interval, and are drawn from once.
     """
+    return _confidence(tuple(samples))
+
+
+@cache
+def _confidence(samples: tuple[float, ...]) -> Interval:
     if len(samples) < SAMPLES_MIN:
         raise ValueError(f"{len(samples)} samples have no confidence interval")
     draw = random.Random(0)
