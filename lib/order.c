@@ -2,7 +2,9 @@
 /*
  * order.c - see order.h. Requests that make the same call on the same object come to stand side by
  * side, so that the kernel's code and data for it are still in the caches for the second. Sorting
- * moves words, not requests, and costs next to nothing where they are in order already.
+ * moves words, not requests, and costs next to nothing where they are in order already. What the
+ * last flush did at its end is what the next begins with: it goes through the same objects from the
+ * other side.
  */
 #include "order.h"
 
@@ -93,7 +95,7 @@ static uint64_t word_of(const struct tl_request *request, unsigned int slot)
 
 /* The requests of the slots from..to-1 that wait. Returns the end of their words. */
 static uint64_t *find(const struct tl_request *requests, unsigned int from, unsigned int to,
-		      uint64_t *words, bool *rising)
+		      uint64_t *words, uint64_t turn, bool *rising)
 {
 	uint64_t last = 0;
 
@@ -104,7 +106,7 @@ static uint64_t *find(const struct tl_request *requests, unsigned int from, unsi
 			continue;
 		if (word < last)
 			*rising = false;
-		*words++ = word;
+		*words++ = word ^ turn;
 		last = word;
 	}
 	return words;
@@ -122,12 +124,13 @@ unsigned int tl_order_find(struct order *order, const struct tl_request *request
 		uint64_t *begin = end;
 		bool rising = true;
 
-		end = find(requests, from, to, begin, &rising);
+		end = find(requests, from, to, begin, order->turn, &rising);
 		if (!rising) {
 			sort(begin, (unsigned int)(end - begin), order->spare);
 			*moved = true;
 		}
 		from = to;
 	}
+	order->turn = *moved ? order->turn ^ ORDER_TURNED : ORDER_TURNED;
 	return (unsigned int)(end - order->words);
 }

@@ -67,28 +67,35 @@ static void same_calls_are_made_side_by_side(void)
 	tl_batch_destroy(batch);
 }
 
-/* Stretch by stretch; in each by call, by descriptor, by number. */
-static bool rises(const struct call *one, const struct call *other)
+/* By call, by descriptor; less than 0, 0 or more. */
+static int compare(const struct call *one, const struct call *other)
 {
-	if (one->stretch != other->stretch)
-		return one->stretch < other->stretch;
-	if (one->nr != other->nr)
-		return one->nr < other->nr;
-	if (one->fd != other->fd)
-		return one->fd < other->fd;
-	return one->number < other->number;
+	int nr = (int)one->nr - (int)other->nr;
+
+	return nr ? nr : (int)one->fd - (int)other->fd;
 }
 
+/* Stretch by stretch; each rises or falls as a whole, and equal calls keep their order. */
 static void check_order(unsigned int n)
 {
 	static uint32_t found[CALLS_MAX];
 	bool seen[CALLS_MAX] = { false };
+	int way = 0;
 
 	CHECK_EQ(MUST(read(pipes[0], found, sizeof(found))), n * sizeof(*found));
 	for (unsigned int i = 0; i < n; i++) {
+		const struct call *call = &calls[found[i]], *last = &calls[found[i ? i - 1 : 0]];
+		int step = compare(call, last);
+
 		CHECK(found[i] < n && !seen[found[i]]);
 		seen[found[i]] = true;
-		CHECK(!i || rises(&calls[found[i - 1]], &calls[found[i]]));
+		if (!i || call->stretch != last->stretch) {
+			CHECK(call->stretch >= last->stretch);
+			way = 0;
+			continue;
+		}
+		CHECK(step ? way * step >= 0 : call->number > last->number);
+		way = step ? step : way;
 	}
 }
 
@@ -125,6 +132,36 @@ static void random_calls_are_each_made_once(void)
 	tl_batch_destroy(batch);
 }
 
+static void a_flush_begins_where_the_last_ended(void)
+{
+	static const char *const wanted[] = { "xyz", "zyx", "xyz" };
+	struct tl_batch *batch = unordered_new(4);
+	char text[4] = "";
+
+	for (int round = 0; round < 3; round++) {
+		TL_ADD(batch, SYS_write, fds[1], "y", 1);
+		TL_ADD(batch, SYS_write, fds[2], "z", 1);
+		TL_ADD(batch, SYS_write, fds[0], "x", 1);
+		CHECK_EQ(tl_batch_flush(batch), 3);
+		CHECK_EQ(MUST(read(pipes[0], text, 3)), 3);
+		CHECK_EQ(strcmp(text, wanted[round]), 0);
+	}
+	/* What is in order already stays so, and ended above. */
+	TL_ADD(batch, SYS_write, fds[0], "x", 1);
+	TL_ADD(batch, SYS_write, fds[1], "y", 1);
+	TL_ADD(batch, SYS_write, fds[1], "z", 1);
+	CHECK_EQ(tl_batch_flush(batch), 3);
+	TL_ADD(batch, SYS_write, fds[1], "a", 1);
+	TL_ADD(batch, SYS_write, fds[2], "b", 1);
+	TL_ADD(batch, SYS_write, fds[1], "c", 1);
+	CHECK_EQ(tl_batch_flush(batch), 3);
+	CHECK_EQ(MUST(read(pipes[0], text, 3)), 3);
+	CHECK_EQ(strcmp(text, "xyz"), 0);
+	CHECK_EQ(MUST(read(pipes[0], text, 3)), 3);
+	CHECK_EQ(strcmp(text, "bac"), 0);
+	tl_batch_destroy(batch);
+}
+
 static void a_ring_full_of_barriers_is_a_strict_one(void)
 {
 	struct tl_batch *batch = unordered_new(8);
@@ -145,9 +182,10 @@ static void a_ring_full_of_barriers_is_a_strict_one(void)
 	/* Barriers are gone with the calls that they stood between. */
 	TL_ADD(batch, SYS_write, fds[1], "y", 1);
 	TL_ADD(batch, SYS_write, fds[0], "x", 1);
-	CHECK_EQ(tl_batch_flush(batch), 2);
-	CHECK_EQ(MUST(read(pipes[0], text, sizeof(text))), 2);
-	CHECK_EQ(memcmp(text, "xy", 2), 0);
+	TL_ADD(batch, SYS_write, fds[1], "z", 1);
+	CHECK_EQ(tl_batch_flush(batch), 3);
+	CHECK_EQ(MUST(read(pipes[0], text, sizeof(text))), 3);
+	CHECK_EQ(memcmp(text, "yzx", 3), 0);
 	tl_batch_destroy(batch);
 }
 
@@ -228,6 +266,7 @@ int main(void)
 		fds[i] = MUST(dup(pipes[1]));
 	same_calls_are_made_side_by_side();
 	random_calls_are_each_made_once();
+	a_flush_begins_where_the_last_ended();
 	a_ring_full_of_barriers_is_a_strict_one();
 	odd_calls_and_bounds();
 	a_strict_batch_takes_barriers_too();
