@@ -14,6 +14,7 @@
 #include "marker.h"
 #include "qemu_api.h"
 #include "recorder.h"
+#include "tables.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -58,12 +59,18 @@ static bool modelling;
 static bool block_seen; /* since modelling was turned on */
 static struct place places[PLACES];
 static struct block *blocks;
+static const struct block *running;
 static uint64_t fetched; /* physical address of the line of code entered last */
 static uintptr_t ram;	 /* where QEMU has the guest's memory; 0: not yet looked for */
+static bool offset_known;
+static uint64_t offset; /* of the guest's memory among all that QEMU has */
+static struct tlm_tables tables;
+static bool sizes_unknown; /* of some pages of the kernel's half */
 
 static void forget_places(void)
 {
 	memset(places, 0, sizeof(places));
+	tlm_tables_forget(&tables);
 }
 
 static void forget_blocks(qemu_plugin_id_t id)
@@ -75,6 +82,44 @@ static void forget_blocks(qemu_plugin_id_t id)
 		free(blocks);
 		blocks = next;
 	}
+	running = NULL;
+}
+
+/* The size of the page that maps an address, as an access's flag. */
+static uint64_t page_of(uint64_t virtual, uint64_t physical)
+{
+	uint64_t page;
+
+	if (!(virtual >> 63))
+		return tlm_config_page(&config, virtual);
+	if (tlm_tables_page(&tables, virtual, physical, &page))
+		return page;
+	sizes_unknown = true;
+	return tlm_config_page(&config, virtual);
+}
+
+/*
+ * QEMU before 8.2 (upstream: "plugin: Simplify struct qemu_plugin_hwaddr") tells where an access
+ * goes as a place among all memory that it has, of devices, too. Where code is we know by
+ * ourselves, and reading there would go to the same place: the difference holds for all of the
+ * guest's memory.
+ */
+static bool learn_offset(qemu_plugin_meminfo_t info)
+{
+	const struct qemu_plugin_hwaddr *found;
+	uint64_t difference;
+
+	if (qemu_plugin_mem_is_store(info) || !running || !running->lines)
+		return false;
+	found = qemu_plugin_get_hwaddr(info, running->line[0].virtual);
+	if (!found || qemu_plugin_hwaddr_is_io(found))
+		return false;
+	difference = qemu_plugin_hwaddr_phys_addr(found) - running->line[0].physical;
+	if (difference & PAGE_MASK)
+		return false;
+	offset = difference;
+	offset_known = true;
+	return true;
 }
 
 static struct place *place_of(qemu_plugin_meminfo_t info, uint64_t address)
@@ -85,15 +130,16 @@ static struct place *place_of(qemu_plugin_meminfo_t info, uint64_t address)
 
 	if (__builtin_expect(place->page == page + 1, 1))
 		return place;
-	place->page = page + 1;
+	place->page = 0; /* what is not known now may be the next time */
 	place->flags = UNPLACED;
-	found = qemu_plugin_get_hwaddr(info, address);
-	if (!found || qemu_plugin_hwaddr_is_io(found)) {
-		place->page = 0; /* QEMU may know the next time */
+	if (!offset_known && !learn_offset(info))
 		return place;
-	}
-	place->physical = qemu_plugin_hwaddr_phys_addr(found) & ~PAGE_MASK;
-	place->flags = tlm_config_page(&config, address);
+	found = qemu_plugin_get_hwaddr(info, address);
+	if (!found || qemu_plugin_hwaddr_is_io(found))
+		return place;
+	place->page = page + 1;
+	place->physical = (qemu_plugin_hwaddr_phys_addr(found) - offset) & ~PAGE_MASK;
+	place->flags = page_of(address & ~PAGE_MASK, place->physical);
 	return place;
 }
 
@@ -136,6 +182,7 @@ static void on_block(unsigned int vcpu, void *userdata)
 	uint32_t i;
 
 	(void)vcpu;
+	running = block;
 	if (!block_seen) {
 		tlm_ledger_start(&recorder.ledger, block->flags & TLM_KERNEL);
 		block_seen = true;
@@ -240,6 +287,8 @@ static void find_ram(uintptr_t inside)
 		if (sscanf(line, "%lx-%lx", &first, &end) == 2 && inside >= first && inside < end &&
 		    end - first == config.hierarchy->memory)
 			ram = first;
+	tables.memory = (const uint8_t *)ram;
+	tables.bytes = ram ? config.hierarchy->memory : 0;
 	free(line);
 	if (maps)
 		fclose(maps);
@@ -263,7 +312,7 @@ static void add_line(struct block *block, const struct qemu_plugin_insn *instruc
 		return;
 	block->line[block->lines].virtual = virtual;
 	block->line[block->lines].physical = physical;
-	block->line[block->lines].page = tlm_config_page(&config, virtual);
+	block->line[block->lines].page = page_of(virtual, physical);
 	block->lines++;
 }
 
@@ -351,6 +400,9 @@ static void on_exit_of_qemu(qemu_plugin_id_t id, void *userdata)
 	(void)userdata;
 	if (recorder.rows && !ram)
 		tlm_recorder_event(&recorder, "the guest's memory was not found: no fetches");
+	if (recorder.rows && sizes_unknown)
+		tlm_recorder_event(&recorder, "the kernel's page tables were not found: some of "
+					      "its pages count as 4 KB");
 	tlm_recorder_stop(&recorder);
 }
 

@@ -33,7 +33,7 @@ def crash_in_a_region(kernel: str, folder: Path) -> Path:
                 kernel=kernel,
                 icount=True,
                 files=((PROGRAM, "/regions"),),
-                append="transparent_hugepage=never no5lvl",
+                append="transparent_hugepage=never",
                 plugins=(plugin.argument(config, output),),
             ),
             ["/regions", "crash"],

@@ -27,13 +27,6 @@ UNITS_BYTES = (64, PAGE_BYTES)
 LABELS = 16
 """Regions are told apart by the last four bits of their labels; TLM_LABELS there."""
 
-# x86-64 Linux with four levels and without KASLR: what the kernel maps with 2 MB pages.
-LARGE_PAGES = (
-    ("ffff888000000000", "ffffc87fffffffff"),  # all memory ("direct map")
-    ("ffffea0000000000", "ffffeaffffffffff"),  # struct page
-    ("ffffffff80000000", "ffffffff9fffffff"),  # the kernel's image
-)
-
 
 @dataclass(frozen=True)
 class Variant:
@@ -113,8 +106,7 @@ class Plan:
 
     def text(self, memory_bytes: int) -> str:
         """The plugin's configuration for a guest with that much memory."""
-        ranges = [f"pages {first} {last} {1 << 21}" for first, last in LARGE_PAGES]
-        return "\n".join([f"memory {memory_bytes}", *ranges, *self.lines, ""])
+        return "\n".join([f"memory {memory_bytes}", *self.lines, ""])
 
     def write(self, path: Path, memory_bytes: int = 1 << 30) -> None:
         """Write the configuration. The guest needs as much memory as is said here."""
