@@ -4,7 +4,8 @@
  *
  *   memory BYTES
  *   pages FIRST LAST SIZE            (hexadecimal, inclusive; 4096, 2097152 or 1073741824)
- *   cache NAME size= ways= line= policy= from= [write=] [streams= ahead=] [colour=] [seed=] [modes=]
+ *   cache NAME size= ways= line= policy= from= [write=] [streams= ahead=] [colour=] [seed=]
+ *         [modes=]
  *   tlb NAME entries= ways= pages= policy= from= [flush=] [seed=] [modes=]
  *   footprint NAME unit= from= [empty=] [label=]
  *

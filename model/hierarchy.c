@@ -67,6 +67,7 @@ static uint64_t source(struct tlm_hierarchy *hierarchy, enum tlm_kind kind, cons
 int tlm_hierarchy_add(struct tlm_hierarchy *hierarchy, const struct tlm_geometry *geometry,
 		      const char *from, char error[TLM_ERROR_MAX])
 {
+	static const char *const kinds[] = { "cache", "TLB", "structure (of a footprint)" };
 	struct tlm_geometry wanted = *geometry;
 	char words[1024], *word, *rest = words;
 	int result;
@@ -90,8 +91,7 @@ int tlm_hierarchy_add(struct tlm_hierarchy *hierarchy, const struct tlm_geometry
 				 "%s: from=%.60s: neither read, write, fetch, data "
 				 "nor a %s before it",
 				 geometry->name, word,
-				 geometry->kind == TLM_CACHE ? "cache" :
-				 geometry->kind == TLM_TLB   ? "TLB" : "structure (of a footprint)");
+				 kinds[geometry->kind]);
 			return -EINVAL;
 		}
 		wanted.from |= bits;
