@@ -231,3 +231,14 @@ def test_shared_memory_is_the_guests_ram_whole():
     assert "memory-backend-file,id=ram,mem-path=/dev/shm/a,,b,size=536870912,share=on" in argv
     assert after(argv, "-name") == "trapless,debug-threads=on"
     assert "-name" not in qemu.command(machine(), "tcg")
+
+
+def test_another_qemu_can_be_named(tmp_path, monkeypatch):
+    other = tmp_path / "qemu"
+    other.write_text("#!/bin/sh\n")
+    monkeypatch.setenv(qemu.VARIABLE, str(other))
+    with pytest.raises(TraplessError, match=f"TRAPLESS_QEMU names {other}, which is no program"):
+        qemu.binary()
+    other.chmod(0o755)
+    assert qemu.binary() == str(other)
+    assert qemu.command(machine(), "tcg")[0] == str(other)

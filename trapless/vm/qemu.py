@@ -20,6 +20,8 @@ from trapless.console import TraplessError
 
 BINARY = "qemu-system-x86_64"
 PACKAGE = "qemu-system-x86"
+VARIABLE = "TRAPLESS_QEMU"
+"""Names another QEMU than the one in PATH."""
 STOP_S = 5.0
 """How long QEMU may take to end by itself when asked, seconds."""
 
@@ -76,7 +78,10 @@ def parse_size(text: str) -> int:
 
 def binary() -> str:
     """QEMU's path, or an error that names the package."""
-    found = shutil.which(BINARY)
+    named = os.environ.get(VARIABLE)
+    found = shutil.which(named or BINARY)
+    if found is None and named:
+        raise TraplessError(f"{VARIABLE} names {named}, which is no program that can be run")
     if found is None:
         raise TraplessError(
             f"{BINARY} is not on this machine, and the lab runs its VMs with it; "
