@@ -6,11 +6,11 @@ What the commands do is tested with the parts that do it.
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import click
@@ -56,14 +56,14 @@ def test_no_line_of_a_list_of_commands_is_cut_off(path):
 
 
 def test_help_is_quick_and_imports_no_part():
-    began = time.monotonic()
+    began = os.times().children_user
     code = (
         "import sys; from trapless import cli; "
         "print([m for m in sys.modules if m in ('matplotlib', 'jinja2', 'trapless.vm.lab')])"
     )
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert run.stdout == "[]\n"
-    assert time.monotonic() - began < 5
+    assert os.times().children_user - began < 1
 
 
 def test_the_version_is_that_of_the_project():
