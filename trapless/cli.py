@@ -21,6 +21,7 @@ from trapless import __version__, abi
 from trapless.abi import Mode
 from trapless.console import ConsoleProgress, TraplessError
 from trapless.peek.commands import peek
+from trapless.stat.commands import stat
 
 INTERRUPTED = 128 + signal.SIGINT  # as shells report it
 TERMINATED = 128 + signal.SIGTERM
@@ -31,12 +32,13 @@ Examples:
   trapless lab -- uname -r                 a command on a stock kernel, in a VM
   trapless lab --host-root -- python3 x.py any program of this machine, read-only
   trapless run --lab --mode supervisor ls  a program without the trap, in a VM
+  trapless stat --lab -- ls -R /usr/share  what crossings cost a program
   trapless evaluate --quick                every experiment, then one report
   trapless report results                  the report again, from saved files
 
 \b
 Exit status: 0 done; 1 failed (the message says what to do); 2 wrong usage;
-130 interrupted. `trapless lab` and `trapless run` exit with the status of their command.
+130 interrupted. `trapless lab`, `run` and `stat` exit with the status of their command.
 """
 
 
@@ -233,7 +235,6 @@ def run(
     trapless run --lab --mode supervisor --children -- sh -c 'ls | wc'
     """
     from trapless import run as part
-    from trapless.vm.lab import LabConfig
 
     flags = switch_flags(children, over_exec, resident)
     if mode == "user" and (children or resident):
@@ -244,6 +245,8 @@ def run(
     try:
         if not in_lab:
             part.here(command, Mode[mode.upper()], flags)
+        from trapless.vm.lab import LabConfig
+
         supervisor = flags if mode == "supervisor" else None
         config = LabConfig(**given, host_root=True, supervisor=supervisor)
         with ConsoleProgress() as progress:
@@ -452,6 +455,7 @@ def default_kernel() -> str:
 
 
 cli.add_command(peek)
+cli.add_command(stat)
 
 
 class Terminated(KeyboardInterrupt):

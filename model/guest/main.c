@@ -38,7 +38,7 @@ struct job {
 	const char *prepare, *load, *ready;
 	int warm;
 	int ready_limit_s;
-	bool supervisor;
+	bool supervisor, uncalibrated;
 	int counting; /* file */
 };
 
@@ -46,7 +46,7 @@ static void __attribute__((noreturn)) usage(void)
 {
 	fputs("usage: trapless-stat-guest --module FILE [--prepare SHELL-COMMAND] [--warm N]\n"
 	      "         [--load SHELL-COMMAND --ready SHELL-COMMAND [--ready-limit SECONDS]]\n"
-	      "         [--supervisor] -- PROGRAM [ARGUMENT]...\n", stderr);
+	      "         [--supervisor] [--uncalibrated] -- PROGRAM [ARGUMENT]...\n", stderr);
 	exit(STATUS_FAILED);
 }
 
@@ -62,7 +62,7 @@ static int parse_number(const char *text, int last)
 
 static void parse(struct job *job, int argc, char **argv)
 {
-	enum { MODULE = 256, PREPARE, WARM, LOAD, READY, READY_LIMIT, SUPERVISOR };
+	enum { MODULE = 256, PREPARE, WARM, LOAD, READY, READY_LIMIT, SUPERVISOR, UNCALIBRATED };
 	static const struct option longs[] = {
 		{ "module", required_argument, NULL, MODULE },
 		{ "prepare", required_argument, NULL, PREPARE },
@@ -71,6 +71,7 @@ static void parse(struct job *job, int argc, char **argv)
 		{ "ready", required_argument, NULL, READY },
 		{ "ready-limit", required_argument, NULL, READY_LIMIT },
 		{ "supervisor", no_argument, NULL, SUPERVISOR },
+		{ "uncalibrated", no_argument, NULL, UNCALIBRATED },
 		{ 0 },
 	};
 	const char **const texts[] = { [MODULE - MODULE] = &job->module,
@@ -87,6 +88,8 @@ static void parse(struct job *job, int argc, char **argv)
 			job->ready_limit_s = parse_number(optarg, INT_MAX);
 		else if (option == SUPERVISOR)
 			job->supervisor = true;
+		else if (option == UNCALIBRATED)
+			job->uncalibrated = true;
 		else if (option >= MODULE && option <= READY)
 			*texts[option - MODULE] = optarg;
 		else
@@ -229,7 +232,8 @@ static void model_on(const struct job *job)
 	uint64_t refusals = supervisor_refusals();
 
 	tl_model_on();
-	calibrate(job->counting, !refusals);
+	if (!job->uncalibrated)
+		calibrate(job->counting, !refusals);
 	fact(FACT_REFUSALS, refusals);
 }
 

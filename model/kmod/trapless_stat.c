@@ -226,8 +226,8 @@ MODULE_PARM_DESC(counting, "the phase whose regions are begun and ended, 0 to 25
 
 static const struct kernel_param_ops counts_ops = { .get = counts_get };
 module_param_cb(counts, &counts_ops, NULL, 0400);
-MODULE_PARM_DESC(counts, "of the program: forks execs exits signals page-faults slept-out slept-within "
-			 "preempted");
+MODULE_PARM_DESC(counts, "of the program: forks execs exits signals page-faults slept-out "
+			 "slept-within preempted");
 
 static void find(struct tracepoint *tracepoint, void *data)
 {

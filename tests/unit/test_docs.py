@@ -132,9 +132,9 @@ def commands(group=cli.cli, path=()):
 
 
 def page_of(path):
-    """Groups of commands may have a page of their own."""
+    """Commands may have a page of their own."""
     own = ROOT / "man" / f"trapless-{path[0]}.1"
-    return own if len(path) > 1 and own.exists() else ROOT / "man" / "trapless.1"
+    return own if own.exists() else ROOT / "man" / "trapless.1"
 
 
 @pytest.mark.parametrize(("path", "command"), list(commands()), ids=lambda value: str(value))

@@ -78,6 +78,8 @@ class Counted:
     refusals: int
     events: Mapping[str, int]
     loops: Mapping[str, Mapping[str, Loop]]
+    warm: int = 0  # times that it had run before
+    complaints: tuple[str, ...] = ()  # of the model
     calls: Calls | None = None
     demotions: Mapping[str, int] = field(default_factory=dict)
 
@@ -122,7 +124,7 @@ class Counted:
             for name, modes in made["loops"].items()
         }
         calls = None if made["calls"] is None else Calls(**made["calls"])
-        tuples = ("processors", "columns", "program", "others", "idle")
+        tuples = ("processors", "columns", "program", "others", "idle", "complaints")
         plain = {name: tuple(made[name]) for name in tuples}
         return cls(**{**made, **plain, "loops": loops, "calls": calls})
 
@@ -139,8 +141,6 @@ def read(path: Path, release: str, processors: tuple[str, ...]) -> Counted:
     facts = {row.label >> 4 & 0xFFF: row.label >> 16 for row in found.rows if _is_fact(row.label)}
     if STATUS not in facts:
         raise TraplessError("the run was not counted to its end: its rows have no last one")
-    if found.events:
-        raise TraplessError(f"the model complained: {found.events[0]}")
     groups = {row.label: row for row in found.rows}
     calls = [facts[CALLS + n] for n in range(4) if CALLS + n in facts]
     return Counted(
@@ -154,6 +154,7 @@ def read(path: Path, release: str, processors: tuple[str, ...]) -> Counted:
         status=facts[STATUS],
         left_running=bool(facts[LEFT_RUNNING]),
         refusals=facts[REFUSALS],
+        complaints=tuple(dict.fromkeys(found.events)),
         events=_events(facts, 0),
         loops=_loops(groups, facts),
         calls=Calls(*calls) if calls else None,

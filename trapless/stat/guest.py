@@ -8,7 +8,7 @@ does the counting there; what rows mean is counted.py's business.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -37,7 +37,8 @@ class Job:
     """What is counted: a command from its exec to its end, or a server while `load` runs.
 
     `prepare`, `load` and `ready` are commands of the guest's shell; `warm` says how often the
-    command, or the load, runs before, uncounted.
+    command, or the load, runs before, uncounted. Without `calibrate` nothing can be predicted from
+    the run: for the second of two.
     """
 
     argv: tuple[str, ...]
@@ -47,6 +48,7 @@ class Job:
     ready_limit_s: int = 60
     warm: int = 0
     supervisor: bool = False
+    calibrate: bool = True
 
 
 def argv(job: Job) -> list[str]:
@@ -67,6 +69,8 @@ def argv(job: Job) -> list[str]:
         words += ["--warm", str(job.warm)]
     if job.supervisor:
         words.append("--supervisor")
+    if not job.calibrate:
+        words.append("--uncalibrated")
     return [*words, "--", *job.argv]
 
 
@@ -104,17 +108,20 @@ def run(
     progress: Progress,
     *,
     stream: bool = False,
+    sink: Callable[[bytes], None] | None = None,
 ) -> Counted:
-    """Count one run. Under `stream` the command has this process's input, output and error.
+    """Count one run. Under `stream` the command has this process's input, output and error; `sink`
+    takes its output instead.
 
     A TraplessError ends what was not counted; a status of the command that is not 0 is no error.
     """
     with tempfile.TemporaryDirectory(prefix="trapless-stat-") as name:
         folder = Path(name)
         prepared = config(base, processors, folder, progress)
-        result = lab.run(prepared, argv(job), stream=stream, progress=progress)
+        result = lab.run(prepared, argv(job), stream=stream, sink=sink, progress=progress)
         try:
-            return counted.read(rows_of(folder), result.release, tuple(processors))
+            found = counted.read(rows_of(folder), result.release, tuple(processors))
+            return replace(found, warm=job.warm)
         except TraplessError as error:
             said = result.stderr.decode(errors="replace").strip().removeprefix("trapless stat: ")
             what = said or (str(error) if result.status < NOT_COUNTED else "nothing was counted")

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`trapless stat`: its options and help, and what becomes of the report.
+
+The work is done by guest.py (in the lab) and here.py (on this machine), imported when called.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trapless.console import ConsoleProgress, TraplessError
+
+if TYPE_CHECKING:
+    from trapless.stat.report import Report
+
+PROCESSOR = "core-i7-9700k"
+TIMEOUT_S = 3600
+
+
+@click.command(
+    short_help="Say what crossings cost a program, and what would save it.",
+    context_settings={"allow_interspersed_args": False},
+)
+@click.option("--lab", "in_lab", is_flag=True, help="In a VM with the model, on any machine.")
+@click.option("--kernel", metavar="NAME|PATH", help="With --lab: as in trapless lab.")
+@click.option(
+    "--processor",
+    "processors",
+    multiple=True,
+    metavar="NAME",
+    help=f"With --lab: whose caches are modelled; may be given again.  [default: {PROCESSOR}]",
+)
+@click.option(
+    "--load",
+    metavar="TEXT",
+    help="With --lab: COMMAND is a server; count it while this shell command runs.",
+)
+@click.option(
+    "--ready",
+    metavar="TEXT",
+    help="With --load: a shell command that succeeds when the server can take the load.",
+)
+@click.option(
+    "--warm",
+    type=click.IntRange(0, 100),
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="With --lab: run COMMAND, or the load, N times before, uncounted: its files are in memory "
+    "then. 0 for a COMMAND that does not do the same twice.",
+)
+@click.option(
+    "--prepare", metavar="TEXT", help="With --lab: a shell command to run in the VM before all."
+)
+@click.option(
+    "--compare",
+    type=click.Choice(["supervisor"]),
+    help="With --lab: run it again in supervisor mode and compare with the prediction.",
+)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, path_type=Path, allow_dash=True),
+    metavar="FILE",
+    help="Also write all figures, and the counts they are made of; -: standard output.",
+)
+@click.option("--memory", metavar="SIZE", help="With --lab: as in trapless lab.")
+@click.option("--append", metavar="TEXT", help="With --lab: words for the kernel's command line.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1),
+    metavar="SECONDS",
+    help=f"With --lab: end the VM, with an error, after this long.  [default: {TIMEOUT_S}]",
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def stat(in_lab: bool, command: tuple[str, ...], json_file: Path | None, **of_lab: object) -> None:
+    """Count COMMAND with all that it starts: its crossings between user mode and the kernel, what
+    they cost it directly and by the caches, and how much each mechanism would take away.
+
+    Standard output is COMMAND's; the report goes to standard error. In the lab COMMAND runs on
+    this machine's files, read-only; daemons that it leaves are ended. On this machine itself it
+    takes a processor with performance counters.
+
+    Exit status: COMMAND's, or the load's; 125 if nothing was counted, 126 if COMMAND cannot be
+    executed, 127 if there is none.
+
+    \b
+    trapless stat --lab -- ls -R /usr/share
+    trapless stat --lab --compare supervisor -- find /etc
+    trapless stat --lab --load 'redis-benchmark -q -n 1000' --ready 'redis-cli ping' \\
+        -- redis-server
+    """
+    if not in_lab:
+        context = click.get_current_context()
+        typed = click.core.ParameterSource.COMMANDLINE
+        given = sorted(one for one in of_lab if context.get_parameter_source(one) is typed)
+        if given:
+            name = given[0].replace("processors", "processor")
+            raise click.UsageError(f"--{name} is about a VM: add --lab")
+        sys.exit(_here(command, json_file))
+    if bool(of_lab["load"]) != bool(of_lab["ready"]):
+        raise click.UsageError("--load and --ready go together")
+    sys.exit(_in_lab(command, json_file, of_lab))
+
+
+def _here(command: tuple[str, ...], json_file: Path | None) -> int:
+    from trapless.stat import here, text
+
+    found = here.run(command)
+    _write(json_file, {"status": found.status, "events": dict(found.events)})
+    click.echo("\n".join(["", *text.counters(command, found.events)]), err=True)
+    return found.status
+
+
+def _in_lab(command: tuple[str, ...], json_file: Path | None, of_lab: dict[str, object]) -> int:
+    from trapless.run import status_of
+    from trapless.stat import session, text
+
+    try:
+        with ConsoleProgress() as progress:
+            report: Report = session.run(command, of_lab, progress)
+    except TraplessError as error:
+        raise TraplessError(str(error), status=status_of(error)) from error
+    _write(json_file, report.as_json())
+    click.echo("\n".join(["", *text.lines(report, command)]), err=True)
+    return report.found.status
+
+
+def _write(path: Path | None, made: object) -> None:
+    if path is None:
+        return
+    text = json.dumps(made, indent=1) + "\n"
+    try:
+        if str(path) == "-":
+            sys.stdout.write(text)
+        else:
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise TraplessError(f"{path}: {error.strerror}") from error

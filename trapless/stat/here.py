@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Counts a command on this machine, by its processor's counters.
+
+Owns the way to build/model/trapless-count, and the message where there is nothing to count with.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trapless.console import TraplessError
+from trapless.model import events, rows
+from trapless.paths import repo_root
+
+BUILT = Path("build/model/trapless-count")
+NOT_COUNTED = 125
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What the processor counted, by mode, and how the command ended."""
+
+    status: int
+    events: Mapping[str, int]
+
+
+def run(argv: Sequence[str]) -> Counted:
+    """Run `argv` with this process's input, output and error, and count it with its children."""
+    program = repo_root() / BUILT
+    if not program.is_file():
+        raise TraplessError(f"{program} is not there; in a checkout `make all` builds it")
+    _refuse_where_nothing_counts(program)
+    with tempfile.TemporaryDirectory(prefix="trapless-stat-") as folder:
+        path = Path(folder) / "rows"
+        status = subprocess.run([program, path, *argv]).returncode
+        recording = rows.read(path) if path.exists() else None
+        if recording is None or not recording.rows:
+            raise TraplessError(f"{argv[0]} was not counted", status=status or NOT_COUNTED)
+        return Counted(status, events.of_counters(recording, recording.rows[0]))
+
+
+def _refuse_where_nothing_counts(program: Path) -> None:
+    """Before the command is run; in one message."""
+    probe = subprocess.run([program, "/dev/null", "true"], capture_output=True, text=True)
+    if probe.returncode == NOT_COUNTED:
+        reason = probe.stderr.strip().removeprefix("trapless-count: ").partition(";")[0]
+        raise TraplessError(
+            f"{reason}; in a VM the model counts on any machine: trapless stat --lab -- COMMAND",
+            status=NOT_COUNTED,
+        )

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One `trapless stat --lab`: options become a job, runs become a report.
+
+Owns which runs are made, what their input and output are, and the checks that need no VM.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from trapless.console import Progress, TraplessError
+from trapless.model import processors
+from trapless.stat import guest
+from trapless.stat.commands import PROCESSOR, TIMEOUT_S
+from trapless.stat.guest import Job
+from trapless.stat.report import Report
+from trapless.vm import guest_tree
+from trapless.vm.lab import LabConfig
+
+
+def run(command: Sequence[str], options: Mapping[str, Any], progress: Progress) -> Report:
+    """Count `command` in the lab, once, or with `compare` in both modes."""
+    names = tuple(dict.fromkeys(options["processors"] or (PROCESSOR,)))
+    for name in names:
+        processors.load(name)
+    if guest_tree.find_program(command[0], Path.cwd()) is None:
+        raise TraplessError(f"there is no program '{command[0]}' on this machine", status=127)
+    compare = options["compare"] is not None
+    job = Job(
+        tuple(command),
+        prepare=options["prepare"] or "",
+        load=options["load"] or "",
+        ready=options["ready"] or "",
+        warm=options["warm"],
+    )
+    given = {name: options[name] for name in ("kernel", "memory", "append") if options[name]}
+    config = LabConfig(**given, host_root=True, timeout_s=options["timeout"] or TIMEOUT_S)
+    if not compare:
+        return Report(guest.run(config, job, names, progress, stream=True))
+    return _compared(config, job, names, progress)
+
+
+def _compared(config: LabConfig, job: Job, names: tuple[str, ...], progress: Progress) -> Report:
+    """Both runs have empty input, so that they do the same; the first one's output is shown."""
+    found = guest.run(config, job, names, progress, sink=_show)
+    if found.refusals:
+        return Report(found)
+    again = replace(job, supervisor=True, calibrate=False)
+    real = guest.run(config, again, names, progress, sink=_forget)
+    if real.status != found.status:
+        raise TraplessError(
+            f"in supervisor mode the command ended with status {real.status}, in user mode with "
+            f"{found.status}: there is nothing to compare"
+        )
+    return Report(found, real)
+
+
+def _show(piece: bytes) -> None:
+    sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.flush()
+
+
+def _forget(_piece: bytes) -> None:
+    """Output that was shown already."""

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A report as text: tables of aligned columns, the same on a terminal and in a pipe.
+
+Owns words, units and digits: what is counted is shown as it is, what is modelled with the digits
+that its assumptions bear. It computes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+
+from trapless.refusals import of_mask
+from trapless.stat.counted import UNANSWERED
+from trapless.stat.report import MODES, Clocks, Mechanism, Range, Report
+
+NAMES = {
+    "itlb": "instruction TLB",
+    "dtlb": "data TLB",
+    "dtlb_large": "data TLB, large pages",
+    "stlb": "second-level TLB",
+    "l1i": "L1 instructions",
+    "l1d": "L1 data",
+    "l2": "L2",
+    "l3": "L3",
+}
+Table = Sequence[tuple[str, ...]]
+
+
+def lines(report: Report, argv: Sequence[str]) -> Iterator[str]:
+    """The whole report."""
+    found = report.found
+    yield f"{shlex.join(argv)}"
+    yield from _head(report)
+    yield ""
+    yield from aligned(_crossings(report))
+    yield ""
+    yield from aligned(_footprints(report))
+    for processor in found.processors:
+        yield ""
+        yield from aligned(_misses(report, processor))
+        yield ""
+        yield from aligned(_clocks(report.clocks(processor)))
+    yield ""
+    yield from _mechanisms(report)
+    if report.real is not None:
+        yield ""
+        yield from _comparison(report)
+    yield ""
+    yield from _assumptions(report)
+
+
+def counters(argv: Sequence[str], found: Mapping[str, int]) -> Iterator[str]:
+    """What the processor's counters said, by mode."""
+    yield shlex.join(argv)
+    yield ""
+    names = dict.fromkeys(column.partition(".")[2] for column in found)
+    head = ("counted by the processor", *MODES)
+    cells = [[found.get(f"{mode}.{name}") for mode in MODES] for name in names]
+    rows = [
+        (name.replace("_", " "), *("" if count is None else f"{count:,}" for count in counts))
+        for name, counts in zip(names, cells, strict=True)
+    ]
+    yield from aligned([head, *rows])
+
+
+def _head(report: Report) -> Iterator[str]:
+    found = report.found
+    user, kernel = (report.row[f"{mode}.instructions"] for mode in MODES)
+    calls = report.crossings["syscall"]
+    yield (
+        f"Linux {found.release} in the lab; ended with status {found.status}; {amount(user)} "
+        f"instructions in user mode, {amount(kernel)} in the kernel"
+    )
+    if calls:
+        yield f"a system call each {amount(found.instructions / calls)} instructions"
+    for complaint in found.complaints:
+        yield f"the model says: {complaint}"
+    if found.warm:
+        times = "once" if found.warm == 1 else f"{found.warm} times"
+        yield f"it had run {times} before, uncounted: its files were in memory"
+    if found.left_running:
+        yield "processes that it left running were ended"
+
+
+def _crossings(report: Report) -> Table:
+    found, calls = report.crossings, report.crossings["syscall"]
+    events, millions = report.found.events, report.found.instructions / 1e6
+    rows = [
+        ("system calls", calls + found["sysenter"] + found["int"]),
+        ("interrupts and exceptions in user mode", found["interrupt"]),
+        ("interrupts and exceptions in the kernel", found["iret_kernel"]),
+        ("page faults, of both", events["page_faults"]),
+        ("calls in which it slept", events["slept_out"] + events["slept_within"]),
+        ("turns on the processor", report.found.turns),
+        ("changes of address space", found["cr3"]),
+        ("processes and threads begun", events["forks"]),
+        ("programs executed", events["execs"]),
+        ("signals delivered", events["signals"]),
+    ]
+    head = ("crossings, counted", "number", "per M instructions")
+    return [head, *((name, f"{n:,}", _rate(n, millions)) for name, n in rows if n)]
+
+
+def _rate(number: int, millions: float) -> str:
+    return f"{number / millions:,.1f}" if millions else ""
+
+
+def _footprints(report: Report) -> Table:
+    head = ("memory touched, counted", "user", "kernel")
+    rows: list[tuple[str, list[float | None]]] = [
+        ("whole run, lines of 64 bytes", [report.footprint(mode, 64) for mode in MODES]),
+        ("whole run, pages of 4 KB", [report.footprint(mode, 4096) for mode in MODES]),
+        ("between two crossings, lines, mean", [report.visit(mode, 64) for mode in MODES]),
+        ("between two crossings, pages, mean", [report.visit(mode, 4096) for mode in MODES]),
+    ]
+    return [head, *((name, *(size(value) for value in values)) for name, values in rows)]
+
+
+def _misses(report: Report, processor: str) -> Table:
+    name = report.clocks(processor).name
+    head = (f"misses, modelled: {name}", "user", "kernel", "by the other side")
+    rows = report.misses(processor)
+    return [
+        head,
+        *(
+            (NAMES.get(one.role, one.role), amount(one.user), amount(one.kernel), amount(one.other))
+            for one in rows
+            if one.user or one.kernel
+        ),
+    ]
+
+
+def _clocks(clocks: Clocks) -> Table:
+    head = (f"clocks, modelled: {clocks.name}", "middle", "range", "share")
+    rows = [
+        ("all", clocks.total, ""),
+        ("crossings, directly", clocks.direct, _share(clocks.direct, clocks.total)),
+        ("crossings, by pollution", clocks.pollution, _share(clocks.pollution, clocks.total)),
+    ]
+    made = [(name, rough(one.middle), _ends(one), share) for name, one, share in rows]
+    if clocks.calls_per_second:
+        made.append(("system calls a second", rough(clocks.calls_per_second), "", ""))
+    return [head, *made]
+
+
+def _share(part: Range, whole: Range) -> str:
+    return f"{part.middle / whole.middle:.1%}" if whole.middle else ""
+
+
+def _ends(one: Range) -> str:
+    low, high = rough(one.low), rough(one.high)
+    return f"{low} to {high}" if low != high else ""
+
+
+def _mechanisms(report: Report) -> Iterator[str]:
+    if not report.mechanisms:
+        yield "no mechanism could be calibrated here: " + _refusals(report)
+        return
+    names = [report.clocks(one).name for one in report.found.processors]
+    head = ("what would be taken away", "instructions", "", "crossings", *_clock_heads(names))
+    yield from aligned([head, *(_mechanism(report, one) for one in report.mechanisms)])
+    if report.found.refusals:
+        yield f"supervisor mode is not offered: {_refusals(report)}"
+
+
+def _clock_heads(names: Sequence[str]) -> Iterator[str]:
+    for name in names:
+        yield f"clocks, {name.partition(',')[0]}"
+        yield ""
+
+
+def _mechanism(report: Report, one: Mechanism) -> tuple[str, ...]:
+    at_most = "at most " if one.name.startswith("batches") else ""
+    words = [
+        f"{at_most}by {one.name}",
+        uncertain(one.instructions, one.wrong_by),
+        f"{one.instructions / max(report.found.instructions, 1):.2%}",
+        f"{one.crossings / max(report.entries, 1):.1%}",
+    ]
+    for processor, saved in one.clocks.items():
+        total = report.clocks(processor).total.middle
+        words += [rough(saved.middle), f"{saved.middle / max(total, 1):.1%}"]
+    return tuple(words)
+
+
+def _refusals(report: Report) -> str:
+    if report.found.refusals == UNANSWERED:
+        return "the module did not answer"
+    return "; ".join(row.reason for row in of_mask(report.found.refusals))
+
+
+def _comparison(report: Report) -> Iterator[str]:
+    real, saved = report.real, report.really_saved
+    predicted = next((one for one in report.mechanisms if one.name == "supervisor mode"), None)
+    if real is None or saved is None or predicted is None:
+        return
+    rows = [
+        ("supervisor mode, the same command again", "instructions"),
+        ("predicted saving", uncertain(predicted.instructions, predicted.wrong_by)),
+        ("counted saving", uncertain(saved, predicted.wrong_by)),
+    ]
+    yield from aligned(rows)
+    if report.prediction_error is not None:
+        yield f"the prediction is {report.prediction_error:+.1%} off"
+    if saved < predicted.wrong_by:
+        yield "the saving is smaller than what two runs differ by: neither figure says much"
+    if real.calls is not None and real.calls.share is not None:
+        yield f"{real.calls.share:.1%} of {real.calls.total:,} calls ended in supervisor mode"
+
+
+def _assumptions(report: Report) -> Iterator[str]:
+    yield "Assumed:"
+    yield "  clocks: nothing overlaps, so real ones are fewer; costs and sources: docs/stat.md"
+    yield "  crossings, directly: each interrupt costs as much as a system call's trap"
+    yield "  by the other side, pollution: misses that caches and TLBs split by mode would not have"
+    if any(one.name == "supervisor mode" for one in report.mechanisms):
+        yield "  supervisor mode: all of the program is in it, from its first call on; terms are"
+        yield "    calibrated on this kernel in the same boot"
+    if any(one.name.startswith("batches") for one in report.mechanisms):
+        yield "  batches: every call may wait for 31 others, which few programs allow"
+
+
+def aligned(table: Table) -> Iterator[str]:
+    """Rows under each other: the first column to the left, the others to the right.
+
+    >>> print("\\n".join(aligned([("calls", "number"), ("read", "12")])))
+    calls  number
+    read       12
+    """
+    columns = max(len(row) for row in table)
+    padded = [(*row, *("",) * (columns - len(row))) for row in table]
+    widths = [max(len(row[place]) for row in padded) for place in range(columns)]
+    for row in padded:
+        first = row[0].ljust(widths[0])
+        rest = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        yield "  ".join([first, *rest]).rstrip()
+
+
+def amount(number: float) -> str:
+    """A count as people read it: exact while it is short, then with four digits.
+
+    >>> amount(4096), amount(17142956), amount(-35.4), amount(2.5e9)
+    ('4,096', '17.14 M', '-35', '2.500 G')
+    """
+    return _scaled(number, 4, 100_000)
+
+
+def uncertain(number: float, wrong_by: float) -> str:
+    """A count with what it may be wrong by, in one unit.
+
+    >>> uncertain(1138312, 42481), uncertain(-93_000, 4_000), uncertain(812, 40)
+    ('1.14 ± 0.04 M', '-93 ± 4 k', '812 ± 40')
+    """
+    power, unit = next(
+        ((p, u) for p, u in ((9, " G"), (6, " M"), (3, " k")) if abs(number) >= 10**p), (0, "")
+    )
+    number, wrong_by = number / 10**power, wrong_by / 10**power
+    digits = max(0, min(3, -math.floor(math.log10(wrong_by)))) if wrong_by > 0 else 3
+    return f"{number:,.{digits}f} ± {wrong_by:,.{digits}f}{unit}"
+
+
+def rough(number: float) -> str:
+    """A modelled figure: two digits.
+
+    >>> rough(6543210), rough(123), rough(0.2)
+    ('6.5 M', '120', '0.2')
+    """
+    return _scaled(number, 2, 0)
+
+
+def _scaled(number: float, digits: int, exact_below: float) -> str:
+    if abs(number) < exact_below:
+        return f"{number:,.0f}"
+    for power, unit in ((9, " G"), (6, " M"), (3, " k")):
+        if abs(number) >= 10**power:
+            scaled = number / 10**power
+            return f"{_significant(scaled, digits)}{unit}"
+    return _significant(number, digits)
+
+
+def _significant(number: float, digits: int) -> str:
+    if number == 0:
+        return "0"
+    before = len(f"{abs(number):.0f}") if abs(number) >= 1 else 1
+    if before > digits:
+        step = 10 ** (before - digits)
+        return f"{round(number / step) * step:,.0f}"
+    return f"{number:,.{digits - before}f}"
+
+
+def size(number: float | None) -> str:
+    """Bytes as people read them.
+
+    >>> size(832), size(12_345), size(3_500_000), size(None)
+    ('832 B', '12.1 KB', '3.3 MB', '')
+    """
+    if number is None:
+        return ""
+    if number < 1024:
+        return f"{number:.0f} B"
+    if number < 1 << 20:
+        return f"{number / 1024:.1f} KB"
+    return f"{number / (1 << 20):.1f} MB"
