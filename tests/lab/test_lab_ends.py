@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.command import LIMIT_S, ROOT, own_vms, run_lab, wait_until
+from tests.notes import Notes
 from trapless.console import Silent, TraplessError
 from trapless.stock import kbuild, kernels
 from trapless.vm import lab
@@ -88,16 +89,11 @@ def test_time_limit_ends_the_vm_and_says_so():
 
 
 def test_vm_that_never_boots_is_started_once_more():
-    notes: list[str] = []
-
-    class Notes(Silent):
-        def note(self, text: str) -> None:
-            notes.append(text)
-
+    notes = Notes()
     config = lab.LabConfig(module=False, append="rdinit=/no/such/init init=/none root=none")
     with pytest.raises(TraplessError, match="panicked before its init ran"):
-        lab.run(config, ["true"], progress=Notes())
-    assert notes == ["the VM did not reach its init; starting it once more"]
+        lab.run(config, ["true"], progress=notes)
+    assert notes.said == ["the VM did not reach its init; starting it once more"]
 
 
 def test_absent_qemu_names_its_package(tmp_path):

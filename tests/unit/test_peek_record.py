@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.notes import Notes
 from tests.unit import toy_kernel
 from tests.unit.toy_kernel import FORMS, ToyKernel
 from trapless.console import Silent
@@ -24,22 +25,9 @@ from trapless.peek.recording import Recording
 from trapless.peek.rows import Ending
 from trapless.peek.target import Target
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 MS = 1_000_000
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-class Notes(Silent):
-    """Remembers what a person would have been told."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.said.append(text)
 
 
 def recorded(ram: Path, folder: Path, duration_ns: int = 0, progress: Silent | None = None):

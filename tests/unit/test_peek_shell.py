@@ -19,13 +19,10 @@ from trapless.peek.drgn_program import program
 from trapless.peek.errors import PeekError
 from trapless.peek.target import Target
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCHER = ROOT / "bin" / "trapless"
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRAPLESS_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture(params=[(form, levels) for form in FORMS for levels in (4, 5)], ids=str)

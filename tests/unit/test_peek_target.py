@@ -20,12 +20,9 @@ from trapless.peek.locate import locate
 from trapless.peek.memory import Region
 from trapless.peek.target import Target
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 MIB = 1 << 20
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRAPLESS_CACHE", str(tmp_path / "cache"))
 
 
 class BytesMemory:

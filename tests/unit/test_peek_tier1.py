@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.notes import Notes
 from tests.unit.toy_kernel import CODE_SITES, ToyKernel
 from trapless.console import Silent
 from trapless.peek import course, figures, names, probes, record, sites, tables, tier0, tier1
@@ -28,25 +29,12 @@ from trapless.peek.tier0 import PF_KTHREAD, Part
 from trapless.peek.tier1 import Entry, Who
 from trapless.peek.watch import Watch
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 MS = 1_000_000
 COUNT = 1000
 LOCK = 0xFFFFFFFF81000405
 SCHEDULE, LOCKER = 0xFFFFFFFF81000110, 0xFFFFFFFF81000190  # a cli, and a caller of a lock function
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-class Notes(Silent):
-    """Remembers what a person would have been told."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.said.append(text)
 
 
 @pytest.mark.parametrize("module", [tier1, probes, sites, names, course])

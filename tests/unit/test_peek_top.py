@@ -13,16 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.notes import Notes
 from tests.unit import toy_kernel
 from tests.unit.toy_kernel import ToyKernel
-from trapless.console import Silent
 from trapless.peek import top
 from trapless.peek.errors import PeekError
 
 
 @pytest.fixture(autouse=True)
-def settings(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def settings(own_cache, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(top, "REFRESH_S", 0.15)
 
@@ -30,14 +29,6 @@ def settings(tmp_path, monkeypatch):
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-class Notes(Silent):
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.said.append(text)
 
 
 def show(ram: Path, stream: io.StringIO, updates: int | None) -> list[str]:

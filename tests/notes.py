@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Progress for tests: shows nothing, and remembers what a person would have been told."""
+
+from __future__ import annotations
+
+from trapless.console import Silent
+
+
+class Notes(Silent):
+    """What was noted is in `said`."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
