@@ -52,6 +52,32 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return ram(hole(command))
 
 
+def sampling_options(longest_us: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The options that say how the sampler runs; `longest_us` is the longest interval."""
+    interval = click.option(
+        "--interval-us",
+        type=click.FloatRange(1, longest_us),
+        default=100.0,
+        show_default=True,
+        metavar="N",
+        help="Microseconds from one sample to the next.",
+    )
+    cpu = click.option(
+        "--cpu",
+        type=click.IntRange(0),
+        metavar="N",
+        help="Processor of this host that the sampler is pinned to.  [default: the last]",
+    )
+    return lambda command: interval(cpu(command))
+
+
+def machine(ram: Path | None) -> Path:
+    """The RAM that was named; else of the only machine here that shares its own."""
+    from trapless.peek import machines
+
+    return ram if ram is not None else machines.the_one()
+
+
 @click.group()
 def peek() -> None:
     """Look into a running kernel from outside.
@@ -75,33 +101,19 @@ def shell(ram: Path | None, hole: int | None, code: str | None) -> None:
     trapless peek shell -c 'print([task.comm for task in for_each_task()])'
     """
     _need("drgn", "the shell is one of its sessions")
-    from trapless.peek import machines
     from trapless.peek import shell as part
 
-    sys.exit(part.run(ram if ram is not None else machines.the_one(), hole, code))
+    sys.exit(part.run(machine(ram), hole, code))
 
 
 @peek.command()
 @target_options
-@click.option(
-    "--interval-us",
-    type=click.FloatRange(1, 3_600_000_000),
-    default=100.0,
-    show_default=True,
-    metavar="N",
-    help="Microseconds from one sample to the next.",
-)
+@sampling_options(longest_us=3_600_000_000)
 @click.option(
     "--seconds",
     type=click.FloatRange(0.001, 10_000_000),
     metavar="N",
     help="How long to record.  [default: until Ctrl-C, or the VM's end]",
-)
-@click.option(
-    "--cpu",
-    type=click.IntRange(0),
-    metavar="N",
-    help="Processor of this host that the sampler is pinned to.  [default: the last]",
 )
 @click.argument("folder", type=click.Path(path_type=Path))
 def record(
@@ -124,12 +136,11 @@ def record(
     trapless peek report /tmp/recording
     """
     _need("pyarrow", "recordings are Parquet")
-    from trapless.peek import machines
     from trapless.peek import record as part
 
     with ConsoleProgress() as progress:
         end = part.record(
-            ram if ram is not None else machines.the_one(),
+            machine(ram),
             hole,
             folder,
             interval_ns=round(interval_us * 1000),
@@ -170,20 +181,7 @@ def report(folder: Path, html: Path | None) -> None:
 
 @peek.command()
 @target_options
-@click.option(
-    "--interval-us",
-    type=click.FloatRange(1, 1_000_000),
-    default=100.0,
-    show_default=True,
-    metavar="N",
-    help="Microseconds from one sample to the next.",
-)
-@click.option(
-    "--cpu",
-    type=click.IntRange(0),
-    metavar="N",
-    help="Processor of this host that the sampler is pinned to.  [default: the last]",
-)
+@sampling_options(longest_us=1_000_000)
 @click.option(
     "--updates", type=click.IntRange(1), metavar="N", help="Stop after so many seconds' figures."
 )
@@ -197,12 +195,11 @@ def top(
     off. Ctrl-C ends it.
     """
     _need("pyarrow", "samples are added up with it")
-    from trapless.peek import machines
     from trapless.peek import top as part
 
     with ConsoleProgress() as progress:
         part.top(
-            ram if ram is not None else machines.the_one(),
+            machine(ram),
             hole,
             interval_ns=round(interval_us * 1000),
             cpu=cpu,
@@ -241,13 +238,13 @@ def check(ram: Path | None, hole: int | None, monitor: Path, stops: int) -> None
     trapless peek check --monitor /tmp/monitor
     """
     _need("drgn", "stacks are unwound by it")
-    from trapless.peek import machines, witness
+    from trapless.peek import witness
     from trapless.reporting import text_report
 
     with ConsoleProgress() as progress:
         progress.step("stopping the VM at random moments")
         findings = witness.check(
-            ram if ram is not None else machines.the_one(),
+            machine(ram),
             hole,
             monitor,
             stops,
@@ -316,12 +313,11 @@ def trace(
         return
     if chosen == "perfetto" and output is None:
         raise click.UsageError("a Perfetto trace goes into a file: -o FILE")
-    from trapless.peek import machines
     from trapless.peek import trace as part
 
     with ConsoleProgress() as progress:
         outcome = part.trace(
-            ram if ram is not None else machines.the_one(),
+            machine(ram),
             hole,
             output,
             format_=chosen,
