@@ -58,7 +58,7 @@ struct call *calls_new(unsigned int count)
 	return calls;
 }
 
-/* ---- Order ---------------------------------------------------------------------------------- */
+/* ---- Order -------------------------------------------------------------------------------- */
 
 static int compare(const void *one_call, const void *other_call)
 {
@@ -100,7 +100,7 @@ void calls_sort(struct call *calls, unsigned int count, unsigned int n)
 	}
 }
 
-/* ---- The evaluation function ------------------------------------------------------------------ */
+/* ---- The evaluation function -------------------------------------------------------------- */
 
 /* Each place begins on a page of its own; where exactly, objects_fill() says. */
 void objects_open(unsigned int objects, unsigned long width)
@@ -152,7 +152,7 @@ void objects_fill(struct call *calls, unsigned int count, unsigned int objects,
 	}
 }
 
-/* ---- A server's calls ---------------------------------------------------------------------------- */
+/* ---- A server's calls ---------------------------------------------------------------------- */
 
 static int must(int result, const char *what)
 {

@@ -9,7 +9,7 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 
-#define FDS 6u			/* all of one pipe: what comes out shows in which order it went in */
+#define FDS 6u			/* of one pipe: what comes out shows how it went in */
 #define ROUNDS 300u
 #define CALLS_MAX 2048u
 
