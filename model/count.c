@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only
  *
- * Counts a command: `trapless-count OUTPUT COMMAND...` runs it and writes one row of what the
- * processor counted in it and its children. Ends as the command did; 125: nothing was counted.
+ * Counts a command: `trapless-count [--software] OUTPUT COMMAND...` runs it and writes one row of
+ * what the processor and the kernel, or the kernel alone, counted in it and its children. Ends as
+ * the command did; 125: nothing was counted.
  */
 #include "counters.h"
 
@@ -35,6 +36,7 @@ static pid_t prepare(char **argv, int go[2])
 
 int main(int argc, char **argv)
 {
+	const struct tl_counter_event *events = NULL;
 	char error[TL_COUNTERS_ERROR_MAX];
 	struct tl_counter_values values;
 	struct tl_counters counters;
@@ -42,19 +44,24 @@ int main(int argc, char **argv)
 	FILE *output;
 	pid_t child;
 
+	if (argc > 1 && strcmp(argv[1], "--software") == 0) {
+		events = tl_counters_software;
+		argv++;
+		argc--;
+	}
 	if (argc < 3) {
-		fprintf(stderr, "usage: trapless-count OUTPUT COMMAND...\n");
+		fprintf(stderr, "usage: trapless-count [--software] OUTPUT COMMAND...\n");
 		return NOT_COUNTED;
 	}
 	/* Refused before the command is begun. */
-	if (tl_counters_open(&counters, 0, false, NULL, error)) {
+	if (tl_counters_open(&counters, 0, false, events, error)) {
 		fprintf(stderr, "trapless-count: %s\n", error);
 		return NOT_COUNTED;
 	}
 	tl_counters_close(&counters);
 	output = fopen(argv[1], "we");
 	child = output ? prepare(argv + 2, go) : -1;
-	if (child < 0 || tl_counters_open(&counters, child, true, NULL, error)) {
+	if (child < 0 || tl_counters_open(&counters, child, true, events, error)) {
 		fprintf(stderr, "trapless-count: %s\n", child < 0 ? strerror(errno) : error);
 		return NOT_COUNTED; /* and the child, if any, ends without its byte */
 	}

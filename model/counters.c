@@ -39,6 +39,17 @@ static const struct tl_counter_event amd[] = {
 	{ NULL, 0, 0 },
 };
 
+const struct tl_counter_event tl_counters_software[] = {
+	{ "page_faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS },
+	{ "context_switches", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CONTEXT_SWITCHES },
+	{ NULL, 0, 0 },
+};
+
+static const char *const syscall_ids[] = {
+	"/sys/kernel/tracing/events/raw_syscalls/sys_enter/id",
+	"/sys/kernel/debug/tracing/events/raw_syscalls/sys_enter/id",
+};
+
 static const struct tl_counter_event *vendor_events(void)
 {
 	static const struct tl_counter_event none[] = { { NULL, 0, 0 } };
@@ -113,6 +124,23 @@ static int add_all(struct tl_counters *counters, const struct tl_counter_event *
 	return 0;
 }
 
+/* Entries into system calls, by a tracepoint; none where its number may not be read. */
+static int add_syscalls(struct tl_counters *counters, pid_t thread, bool children)
+{
+	struct tl_counter_event events[2] = { { "syscalls", PERF_TYPE_TRACEPOINT, 0 } };
+	FILE *file = NULL;
+	bool known;
+	size_t i;
+
+	for (i = 0; i < sizeof(syscall_ids) / sizeof(syscall_ids[0]) && !file; i++)
+		file = fopen(syscall_ids[i], "re");
+	if (!file)
+		return 0;
+	known = fscanf(file, "%" SCNu64, &events[0].config) == 1;
+	fclose(file);
+	return known ? add_all(counters, events, thread, children) : 0;
+}
+
 int tl_counters_open(struct tl_counters *counters, pid_t thread, bool children,
 		     const struct tl_counter_event *events, char error[TL_COUNTERS_ERROR_MAX])
 {
@@ -121,7 +149,10 @@ int tl_counters_open(struct tl_counters *counters, pid_t thread, bool children,
 	memset(counters, 0, sizeof(*counters));
 	result = add_all(counters, events ? events : common, thread, children);
 	if (result == 0 && counters->count && !events)
-		result = add_all(counters, vendor_events(), thread, children);
+		result = add_all(counters, vendor_events(), thread, children) ?:
+			 add_all(counters, tl_counters_software, thread, children);
+	if (result == 0 && counters->count && (!events || events == tl_counters_software))
+		result = add_syscalls(counters, thread, children);
 	if (result == 0 && counters->count == 0)
 		result = -ENOENT;
 	if (result == 0)

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-#define TL_COUNTERS_MAX 8
+#define TL_COUNTERS_MAX 12
 #define TL_COUNTERS_ERROR_MAX 256
 
 /* An event as perf_event_open takes it, and what a column calls it. */
@@ -34,9 +34,13 @@ struct tl_counter_values {
 	double counted; /* share of the time in which the event counted least was counted */
 };
 
+/* What the kernel counts by itself, on any machine: page faults, switches of tasks and, where it
+ * lets tracepoints be read, system calls. */
+extern const struct tl_counter_event tl_counters_software[];
+
 /*
- * Open this processor's events, or those of `events` (ended by a NULL name), for a thread; the
- * calling one, if `thread` is 0. `children`: also for what it forks, from its next exec on.
+ * Open this processor's events and the kernel's own, or those of `events` (ended by a NULL name),
+ * for a thread; the calling one, if `thread` is 0. `children`: also for what it forks, from its next exec on.
  * Events that the processor lacks are left out. 0, or -errno with the reason in `error`.
  */
 int tl_counters_open(struct tl_counters *counters, pid_t thread, bool children,

@@ -251,6 +251,21 @@ def test_a_command_is_counted_or_the_model_is_named(tmp_path):
         assert not trace.exists()
 
 
+def test_what_the_kernel_counts_needs_no_counters(tmp_path):
+    program = ROOT / "build" / "sanitized" / "model" / "trapless-count"
+    output = tmp_path / "rows"
+    command = [str(program), "--software", str(output), "sh", "-c", "(exit 0); exit 3"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode == 125 and "not allowed here" in run.stderr:
+        pytest.skip(run.stderr.strip())
+    assert run.returncode == 3, run.stderr
+    recording = rows.read(output)
+    found = events.of_counters(recording, recording.rows[0])
+    assert found["user.page_faults"] > 20  # of two processes
+    assert {"kernel.context_switches", "kernel.page_faults"} < set(found)
+    assert not any("instructions" in column for column in found)
+
+
 def test_other_files_are_refused(tmp_path):
     with pytest.raises(TraplessError, match="not rows of the model"):
         rows.read(written(tmp_path, {"format": "x"}))

@@ -16,6 +16,9 @@ MODES = ("user", "kernel")
 EVENTS = ("instructions", "dtlb_misses", "l1d_misses", "l2_misses", "llc_misses")
 """What the model and counters both give. Counters add `clocks`; the model adds all its columns."""
 
+SOFTWARE = ("page_faults", "context_switches", "syscalls")
+"""What the kernel counts of a command on any machine; `syscalls` where tracepoints may be read."""
+
 
 def of_model(row: Row, plan: Plan, variant: str) -> dict[str, int]:
     """The events of one variant: misses of a TLB of two levels are those that walk page tables."""
@@ -35,7 +38,7 @@ def of_model(row: Row, plan: Plan, variant: str) -> dict[str, int]:
 
 def of_counters(recording: Recording, row: Row) -> dict[str, int]:
     """The events that the processor counted; those that it lacks are not in the result."""
-    known = {f"{mode}.{event}" for mode in MODES for event in (*EVENTS, "clocks")}
+    known = {f"{mode}.{event}" for mode in MODES for event in (*EVENTS, "clocks", *SOFTWARE)}
     strange = set(recording.columns) - known
     if strange:
         raise TraplessError(f"not events of counters: {', '.join(sorted(strange))}")
