@@ -209,13 +209,16 @@ def pairs_of(rows: Sequence[Row], form: str) -> Mapping[Key, Sequence[Pair]]:
     }
     found: dict[Key, list[Pair]] = defaultdict(list)
     for row in own:
-        sweep = sweeps.get(row["phase"]) if row.get("reads") in READS else None
-        if sweep is None:
+        if row.get("reads") not in READS:
             continue
-        check(row, sweep)
         lost = 1 - alone[row["access"], row["bytes"], row["repeat"]] / row["ns"]
-        share = min(sweep["share"], 1) if sweep["sweep_reads"] else 0.0
-        found[row["access"], row["bytes"], row["reads"]].append(Pair(lost, share, sweep["changes"]))
+        share, changes = 0.0, 0
+        sweep = sweeps.get(row["phase"])  # none: its processor was taken from it for all of the run
+        if sweep is not None:
+            check(row, sweep)
+            share = min(sweep["share"], 1) if sweep["sweep_reads"] else 0.0
+            changes = sweep["changes"]
+        found[row["access"], row["bytes"], row["reads"]].append(Pair(lost, share, changes))
     check_seen(found)
     return found
 
@@ -231,6 +234,8 @@ def losses(rows: Sequence[Row], form: str) -> Losses:
         if len(pairs) < fit.SAMPLES_MIN:
             raise ValueError(f"{form}: only {len(pairs)} runs of {key}")
         pairs = sorted(pairs, key=lambda pair: -pair.share)
+        if not pairs[0].share:
+            raise ValueError(f"{form}: the observer had no processor in any run of {key}")
         sound = sum(pair.share >= SHARE_MIN for pair in pairs)
         found[key] = [pair.lost for pair in pairs[: max(sound, fit.SAMPLES_MIN)]]
     if not found:

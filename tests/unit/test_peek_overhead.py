@@ -109,6 +109,20 @@ def test_where_none_had_its_observer_the_best_three_count():
     assert len(bandwidth.losses(found, "guest")["read", 2 * KIB, "same"]) == 3
 
 
+def test_a_run_that_its_observer_missed_was_not_observed():
+    missed = sweeps(rows(), access="read", reads="same", repeat=0)
+    found = [row for row in rows() if row not in missed]
+    assert len(bandwidth.losses(found, "guest")["read", 2 * KIB, "same"]) == 4
+    assert bandwidth.share(found) < 1
+
+
+def test_what_was_never_observed_has_no_loss():
+    missed = sweeps(rows(), access="read", reads="same")
+    found = [row for row in rows() if row not in missed]
+    with pytest.raises(ValueError, match="had no processor in any run"):
+        bandwidth.losses(found, "guest")
+
+
 @pytest.mark.parametrize(
     ("wanted", "changes", "error"),
     [
