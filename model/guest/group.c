@@ -101,6 +101,31 @@ void group_count(int counting, int phase)
 		stat_fail("%s: %s", PARAMETERS "counting", strerror(errno));
 }
 
+/* Returns whether the module took it. */
+static bool set_watching(const char *text)
+{
+	int file = open(PARAMETERS "watching", O_WRONLY | O_CLOEXEC);
+	bool taken = file >= 0 && write(file, text, 1) == 1;
+
+	close(file);
+	return taken;
+}
+
+void group_watch(void)
+{
+	set_watching("1");
+}
+
+uint64_t group_watched(void)
+{
+	char text[64];
+
+	if (!set_watching("0"))
+		return 0;
+	read_file(PARAMETERS "worked", text, sizeof(text));
+	return strtoull(text, NULL, 10);
+}
+
 bool group_is_populated(void)
 {
 	char text[256];

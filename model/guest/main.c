@@ -40,6 +40,7 @@ struct job {
 	int ready_limit_s;
 	bool supervisor, uncalibrated;
 	int counting; /* file */
+	uint64_t worked; /* calls with work on their way out, in an uncounted run */
 };
 
 static void __attribute__((noreturn)) usage(void)
@@ -174,10 +175,10 @@ static void __attribute__((noreturn)) become(const struct job *job, int report, 
 {
 	int error;
 
+	if (counted && job->supervisor)
+		supervisor_enter();
+	group_enter();
 	if (counted) {
-		if (job->supervisor)
-			supervisor_enter();
-		group_enter();
 		if (!job->load)
 			group_count(job->counting, PHASE_PROGRAM);
 	} else {
@@ -222,6 +223,7 @@ static void tell(const struct job *job, int status, const struct supervisor_coun
 		for (i = 0; i < TL_DEMOTIONS; i++)
 			fact(FACT_DEMOTIONS + i, after.demotions[i] - before->demotions[i]);
 	}
+	fact(FACT_WORKED, job->worked);
 	fact(FACT_LEFT_RUNNING, group_is_populated());
 	fact(FACT_STATUS, (uint64_t)status);
 }
@@ -237,13 +239,17 @@ static void model_on(const struct job *job)
 	fact(FACT_REFUSALS, refusals);
 }
 
-static int count_command(const struct job *job)
+static int count_command(struct job *job)
 {
 	struct supervisor_counts before;
 	int i, status;
 
+	group_watch();
 	for (i = 0; i < job->warm; i++)
 		wait_for(start(job, false));
+	job->worked = group_watched() / (uint64_t)(job->warm ?: 1);
+	if (group_is_populated())
+		group_kill(); /* daemons of those runs */
 	model_on(job);
 	supervisor_read(&before);
 	status = wait_for(start(job, true));
@@ -290,16 +296,18 @@ static void stop(pid_t server)
 		pause_ns(READY_PAUSE_NS);
 }
 
-static int count_server(const struct job *job)
+static int count_server(struct job *job)
 {
 	struct supervisor_counts before;
 	pid_t server = start(job, true);
 	int i, status;
 
 	await_ready(job, server);
+	group_watch();
 	for (i = 0; i < job->warm; i++)
 		if (run_shell(job->load, true))
 			stat_fail("the load failed when it ran uncounted: `%s`", job->load);
+	job->worked = group_watched() / (uint64_t)(job->warm ?: 1);
 	model_on(job);
 	supervisor_read(&before);
 	group_count(job->counting, PHASE_PROGRAM);

@@ -31,6 +31,10 @@ int group_open_counting(void);
 #define PHASE_NONE (-1)
 #define PHASE_PROGRAM 0
 void group_count(int counting, int phase);
+/* Count its calls that find work on their way out, while nothing else is counted: begin, and end
+ * with the number; where the kernel takes no probe, 0. */
+void group_watch(void);
+uint64_t group_watched(void);
 /* Whether somebody is in it. */
 bool group_is_populated(void);
 /* SIGKILL to all of it; returns when nobody is left. */
@@ -46,6 +50,7 @@ enum fact {
 	FACT_COUNTS = 0,	/* plus 16 times the phase: group_read_counts() */
 	FACT_STATUS = 0xff0,	/* of the program, as shells have it */
 	FACT_LEFT_RUNNING,	/* processes were ended by us */
+	FACT_WORKED,		/* calls with work on their way out, of one uncounted run */
 	FACT_REFUSALS,		/* why supervisor mode was not calibrated: tl_supervisor.refusals */
 	FACT_CALLS = 0xfe0,	/* in supervisor mode: direct, worked, left, kernel */
 	FACT_DEMOTIONS = 0xfd0, /* by cause, TL_DEMOTIONS of them */

@@ -4,7 +4,8 @@
  * with all that it started), the idle task's, or anybody else's. Where the scheduler goes from one
  * to another, the model's region ends, the label's lowest 12 bits change and the next region
  * begins. Also counts what the ledger of crossings cannot see: processes begun and ended, programs
- * executed, signals delivered, page faults, calls in which a thread left the processor.
+ * executed, signals delivered, page faults, calls in which a thread left the processor. While the
+ * program runs uncounted, a probe counts the calls that find work to do on their way out.
  *
  * One processor, as the model follows one; all is written by it alone, with interrupts off, but for
  * the counts of events, which their own task context protects.
@@ -14,6 +15,7 @@
 #include <linux/cgroup.h>
 #include <linux/cpumask.h>
 #include <linux/irqflags.h>
+#include <linux/kprobes.h>
 #include <linux/module.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
@@ -220,6 +222,51 @@ static int counts_get(char *text, const struct kernel_param *parameter)
 			  counts.slept_out, counts.slept_within, counts.preempted);
 }
 
+/* Calls with work on their way out: a probe costs instructions, so never while counting. */
+
+static bool watching;
+static unsigned long worked;
+module_param(worked, ulong, 0400);
+MODULE_PARM_DESC(worked, "calls of the program that found work on their way out, while watched");
+
+static int on_work(struct kprobe *probe, struct pt_regs *regs)
+{
+	if (is_in_call(current) && !(current->flags & PF_EXITING) && is_in_program(current))
+		worked++;
+	return 0;
+}
+
+static struct kprobe work = { .symbol_name = "task_work_run", .pre_handler = on_work };
+
+static int watching_set(const char *text, const struct kernel_param *parameter)
+{
+	bool on;
+	int error = kstrtobool(text, &on);
+
+	if (error || on == watching)
+		return error;
+	if (on) {
+		worked = 0;
+		work.addr = NULL;
+		work.flags = 0;
+		error = register_kprobe(&work);
+	} else {
+		unregister_kprobe(&work);
+	}
+	if (!error)
+		watching = on;
+	return error;
+}
+
+static int watching_get(char *text, const struct kernel_param *parameter)
+{
+	return sysfs_emit(text, "%d\n", watching);
+}
+
+static const struct kernel_param_ops watching_ops = { .set = watching_set, .get = watching_get };
+module_param_cb(watching, &watching_ops, NULL, 0600);
+MODULE_PARM_DESC(watching, "whether calls with work on their way out are counted");
+
 static const struct kernel_param_ops counting_ops = { .set = counting_set, .get = counting_get };
 module_param_cb(counting, &counting_ops, NULL, 0600);
 MODULE_PARM_DESC(counting, "the phase whose regions are begun and ended, 0 to 255; -1: none");
@@ -276,6 +323,8 @@ static int __init stat_init(void)
 static void __exit stat_exit(void)
 {
 	unhook(ARRAY_SIZE(hooks));
+	if (watching)
+		unregister_kprobe(&work);
 	if (counting)
 		tl_model_end();
 }

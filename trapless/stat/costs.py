@@ -34,6 +34,7 @@ STEPS = (
     ("demoted", "double_faults", "another one before the next call"),
     ("in_kernel", "kernel_faults", "an interrupt or fault inside a call"),
     ("signals", "handed", "a call that the kernel's own entry makes (a signal's return)"),
+    ("worked", "closes", "a call that finds work on its way out (a file's last close)"),
     ("slept_out", "sleeps", "a call in which it sleeps while others run"),
     ("preempted", "preemptions", "a call that ends with another's turn"),
     ("slept_within", "sleeps_within", "a call in which one thread of it gives way to another"),
@@ -51,6 +52,7 @@ def features(done: Mapping[str, int]) -> dict[str, float]:
         "demoted": max(done["interrupt"] - done["syscall_interrupted"], 0),
         "in_kernel": done["iret_kernel"],
         "signals": done["signals"],
+        "worked": done.get("worked", 0),
         "slept_out": done["slept_out"],
         "preempted": done["preempted"],
         "slept_within": done["slept_within"],
@@ -61,17 +63,18 @@ def features(done: Mapping[str, int]) -> dict[str, float]:
 
 def of_run(found: Counted) -> dict[str, float]:
     """Of the program itself."""
-    return features({**found.row.crossings(), **found.events})
+    return features({**found.row.crossings(), **found.events, "worked": found.worked})
 
 
-HANDED = 64
-"""Calls that the loop of that name hands to the kernel's own entry; no counter sees them."""
+UNSEEN = {"handed": ("signals", 64), "closes": ("worked", 64)}
+"""What loops do that no counter sees, and how often: OPERATIONS of model/guest/calibrate.c."""
 
 
 def _of_loop(name: str, loop: Loop) -> dict[str, float]:
     counts = features(loop.features)
-    if name == "handed":
-        counts["signals"] = HANDED
+    if name in UNSEEN:
+        feature, number = UNSEEN[name]
+        counts[feature] = number
     return counts
 
 
@@ -86,7 +89,8 @@ def supervisor_terms(found: Counted) -> tuple[Term, ...]:
         did = _of_loop(loop, modes["trap"])
         rest: float = modes["trap"].instructions - modes["supervisor"].instructions
         rest -= sum(did[known] * each for known, each in saved.items())
-        saved[name] = rest / did[name]
+        # A loop that could not do its thing (a scheduler that preempts nobody) says nothing of it.
+        saved[name] = rest / did[name] if did[name] else 0.0
         terms.append(Term(name, text, saved[name]))
     return tuple(terms)
 
@@ -125,6 +129,17 @@ def supervisor_saving(found: Counted) -> Saving | None:
 def uncertainty(found: Counted) -> float:
     """Instructions by which two runs of the program may differ."""
     return NOISE_PER_TICK * math.sqrt(1 + ticks(found))
+
+
+def sleeping(found: Counted) -> float:
+    """Instructions of going to sleep in a call and coming back, by the calibration."""
+    loops = found.loops
+    if not {"calls", "sleeps"} <= loops.keys():
+        return 0.0
+    calls, sleeps = loops["calls"]["trap"], loops["sleeps"]["trap"]
+    call = calls.instructions / calls.features["syscall"]
+    rest = sleeps.instructions - call * sleeps.features["syscall"]
+    return rest / max(sleeps.features["slept_out"], 1)
 
 
 TICK_INSTRUCTIONS = 4_000_000

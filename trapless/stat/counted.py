@@ -28,7 +28,8 @@ CALIBRATED = 5
 FACT = 15
 """An empty region, whose label carries a number: value, then what it is, then this."""
 
-STATUS, LEFT_RUNNING, REFUSALS, CALLS, DEMOTIONS = 0xFF0, 0xFF1, 0xFF2, 0xFE0, 0xFD0
+STATUS, LEFT_RUNNING, WORKED, REFUSALS = 0xFF0, 0xFF1, 0xFF2, 0xFF3
+CALLS, DEMOTIONS = 0xFE0, 0xFD0
 UNANSWERED = (1 << 48) - 1
 """Refusals where no module could be asked."""
 
@@ -39,8 +40,8 @@ EVENTS = (
 processor went to others, or stayed within the program), or that ended with another's turn."""
 
 LOOPS = (
-    "nothing", "calls", "batches", "faults", "double_faults", "kernel_faults", "handed", "sleeps",
-    "preemptions", "sleeps_within", "forks", "execs",
+    "nothing", "calls", "batches", "faults", "double_faults", "kernel_faults", "handed", "closes",
+    "sleeps", "preemptions", "sleeps_within", "forks", "execs",
 )  # fmt: skip
 """As in model/guest/calibrate.c."""
 
@@ -75,6 +76,7 @@ class Counted:
     turns: int  # times that the program came onto the processor
     status: int
     left_running: bool
+    worked: int  # calls that found work on their way out, in an uncounted run
     refusals: int
     events: Mapping[str, int]
     loops: Mapping[str, Mapping[str, Loop]]
@@ -153,6 +155,7 @@ def read(path: Path, release: str, processors: tuple[str, ...]) -> Counted:
         turns=groups[PROGRAM].number if PROGRAM in groups else 0,
         status=facts[STATUS],
         left_running=bool(facts[LEFT_RUNNING]),
+        worked=facts[WORKED],
         refusals=facts[REFUSALS],
         complaints=tuple(dict.fromkeys(found.events)),
         events=_events(facts, 0),

@@ -201,6 +201,15 @@ class Report:
         return None if self.real is None else self.found.instructions - self.real.instructions
 
     @property
+    def wrong_by(self) -> float:
+        """What the difference of both runs may be wrong by: calls that slept in only one of them,
+        because somebody answered later, are in it."""
+        if self.real is None:
+            return costs.uncertainty(self.found)
+        slept = self.found.events["slept_out"] - self.real.events["slept_out"]
+        return math.hypot(costs.uncertainty(self.found), slept * costs.sleeping(self.found))
+
+    @property
     def prediction_error(self) -> float | None:
         """Of supervisor mode's saving: by how much the prediction is above what was counted."""
         saved = self.really_saved
@@ -235,6 +244,7 @@ class Report:
             "mechanisms": [asdict(one) for one in self.mechanisms],
             "terms": [asdict(one) for one in costs.supervisor_terms(self.found)],
             "really_saved_instructions": self.really_saved,
+            "really_saved_wrong_by": self.wrong_by,
             "prediction_error": self.prediction_error,
             "counted": self.found.as_json(),
             "counted_in_supervisor_mode": self.real.as_json() if self.real else None,

@@ -6,6 +6,7 @@ Owns which runs are made, what their input and output are, and the checks that n
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ from trapless.stat import guest
 from trapless.stat.commands import PROCESSOR, TIMEOUT_S
 from trapless.stat.guest import Job
 from trapless.stat.report import Report
-from trapless.vm import guest_tree
+from trapless.vm import elf, guest_tree
 from trapless.vm.lab import LabConfig
 
 
@@ -27,12 +28,13 @@ def run(command: Sequence[str], options: Mapping[str, Any], progress: Progress) 
     names = tuple(dict.fromkeys(options["processors"] or (PROCESSOR,)))
     for name in names:
         processors.load(name)
-    if guest_tree.find_program(command[0], Path.cwd()) is None:
+    program = guest_tree.find_program(command[0], Path.cwd())
+    if program is None:
         raise TraplessError(f"there is no program '{command[0]}' on this machine", status=127)
     compare = options["compare"] is not None
     job = Job(
         tuple(command),
-        prepare=options["prepare"] or "",
+        prepare="\n".join([bring(program), options["prepare"] or ""]).strip(),
         load=options["load"] or "",
         ready=options["ready"] or "",
         warm=options["warm"],
@@ -42,6 +44,16 @@ def run(command: Sequence[str], options: Mapping[str, Any], progress: Progress) 
     if not compare:
         return Report(guest.run(config, job, names, progress, stream=True))
     return _compared(config, job, names, progress)
+
+
+def bring(program: Path) -> str:
+    """A line of the guest's shell that copies a program and its libraries into the guest's memory:
+    opening a file of this machine asks this machine, which answers when it pleases."""
+    files = [program]
+    with program.open("rb") as file:
+        if file.read(len(elf.ELF_MAGIC)) == elf.ELF_MAGIC:
+            files += elf.dependencies(program)
+    return f'for file in {shlex.join(map(str, files))}; do : >>"$file"; done 2>/dev/null'
 
 
 def _compared(config: LabConfig, job: Job, names: tuple[str, ...], progress: Progress) -> Report:

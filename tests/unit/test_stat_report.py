@@ -45,8 +45,9 @@ def test_each_loop_is_explained_exactly_by_what_it_did(found):
     for name, loop, _ in costs.STEPS:
         ran = found.loops[loop]
         did = costs.features(ran["trap"].features)
-        if name == "signals":
-            did["signals"] = costs.HANDED
+        if loop in costs.UNSEEN:
+            feature, number = costs.UNSEEN[loop]
+            did[feature] = number
         saved = ran["trap"].instructions - ran["supervisor"].instructions
         later = [one for one, _, _ in costs.STEPS]
         known = later[: later.index(name) + 1]
@@ -56,7 +57,7 @@ def test_each_loop_is_explained_exactly_by_what_it_did(found):
 def test_a_call_by_trap_costs_about_200_instructions_more(found):
     terms = {term.name: term.saved for term in costs.supervisor_terms(found)}
     assert 150 < terms.pop("calls") < 250
-    for name in ("demoting", "demoted", "in_kernel", "signals", "slept_out", "slept_within"):
+    for name in ("demoting", "demoted", "in_kernel", "signals", "worked", "slept_out"):
         assert -400 < terms[name] < -20
 
 
@@ -78,6 +79,23 @@ def test_what_a_program_does_moves_its_prediction(found):
     assert costs.supervisor_saving(busy).instructions == pytest.approx(
         before + 1000 * terms["calls"]
     )
+
+
+def test_a_loop_that_did_nothing_of_its_own_adds_nothing(found):
+    idle = found.loops["preemptions"]["trap"]
+    still = replace(idle, features={**idle.features, "preempted": 0})
+    loops = {**found.loops, "preemptions": {**found.loops["preemptions"], "trap": still}}
+    terms = costs.supervisor_terms(replace(found, loops=loops))
+    assert next(term for term in terms if term.name == "preempted").saved == 0
+
+
+def test_sleeping_in_one_run_alone_widens_what_the_difference_may_be_wrong_by(found, real):
+    slept = {**real.events, "slept_out": found.events["slept_out"]}
+    alike = report.Report(found, replace(real, events=slept))
+    assert alike.wrong_by == costs.uncertainty(found)
+    more = {**slept, "slept_out": slept["slept_out"] + 100}
+    apart = report.Report(found, replace(real, events=more))
+    assert apart.wrong_by > alike.wrong_by + 50_000
 
 
 def test_without_supervisor_mode_only_batches_are_predicted(found):
