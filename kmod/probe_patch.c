@@ -73,21 +73,6 @@ static bool detours_are_near(const struct tlk_sites *sites)
 	return true;
 }
 
-/* Places that are not as we left them are not ours to undo; returns how many. */
-static u32 foreign_patches(void)
-{
-	u32 foreign = 0;
-	u32 i;
-
-	for (i = 0; i < patch_count; i++) {
-		const struct tlk_patch *patch = &patches[i];
-
-		if (patch->is_in && memcmp(patch->at, patch->after, patch->length))
-			foreign++;
-	}
-	return foreign;
-}
-
 static void enter_kernel(void *unused)
 {
 }
@@ -99,8 +84,7 @@ int tlk_probes_insert(const struct tlk_sites *sites, u8 *const *thunks)
 	if (!detours_are_near(sites))
 		return -EOPNOTSUPP;
 	prepare_all(sites, thunks);
-	tlk_patches_insert(patches, detour_count);
-	tlk_patches_insert(patches + detour_count, patch_count - detour_count);
+	tlk_patches_insert(patches, patch_count, detour_count);
 	/* A CPU in user mode says so when it gets back there. */
 	on_each_cpu(enter_kernel, NULL, 1);
 	return 0;
@@ -108,12 +92,10 @@ int tlk_probes_insert(const struct tlk_sites *sites, u8 *const *thunks)
 
 u32 tlk_probes_remove(void)
 {
-	u32 foreign = foreign_patches();
+	u32 foreign = tlk_patches_remove(patches, patch_count, detour_count);
 
 	if (foreign)
 		return foreign;
-	tlk_patches_remove(patches + detour_count, patch_count - detour_count);
-	tlk_patches_remove(patches, detour_count);
 	synchronize_rcu_tasks();
 	patch_count = 0;
 	return 0;

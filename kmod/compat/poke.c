@@ -127,58 +127,73 @@ int __init tlk_poke_init(const char **missing)
 	return 0;
 }
 
-/* The kernel collects these and changes many in one go. */
-static void change_live(const struct change *change)
-{
-	u32 i;
-
-	for (i = 0; i < change->count; i++) {
-		struct tlk_patch *patch = &change->patches[i];
-
-		if (patch->is_in == change->insert)
-			continue;
-		static_call(poke)(patch->at, change->insert ? patch->after : patch->before,
-				  patch->length, patch->after);
-		patch->is_in = change->insert;
-	}
-	static_call(poke_finish)();
-}
-
-static int change_stopped(void *data)
+/* In an emulator all other CPUs are stopped; else the kernel collects changes, for one go. */
+static int change_all(void *data)
 {
 	const struct change *change = data;
 	u32 i;
 
 	for (i = 0; i < change->count; i++) {
 		struct tlk_patch *patch = &change->patches[i];
+		const void *code = change->insert ? patch->after : patch->before;
 
 		if (patch->is_in == change->insert)
 			continue;
-		static_call(poke_direct)(patch->at, change->insert ? patch->after : patch->before,
-					 patch->length);
+		if (is_emulator)
+			static_call(poke_direct)(patch->at, code, patch->length);
+		else
+			static_call(poke)(patch->at, code, patch->length, patch->after);
 		patch->is_in = change->insert;
 	}
+	if (!is_emulator)
+		static_call(poke_finish)();
 	return 0;
 }
 
+/* Under text_mutex. */
 static void apply(struct change *change)
 {
-	mutex_lock(text_mutex);
 	if (is_emulator)
-		stop_machine(change_stopped, change, NULL);
+		stop_machine(change_all, change, NULL);
 	else
-		change_live(change);
+		change_all(change);
+}
+
+/* Places that are not as we left them are not ours to undo; returns how many. Under text_mutex. */
+static u32 count_foreign(const struct tlk_patch *patches, u32 count)
+{
+	u32 foreign = 0;
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		const struct tlk_patch *patch = &patches[i];
+
+		if (patch->is_in && memcmp(patch->at, patch->after, patch->length))
+			foreign++;
+	}
+	return foreign;
+}
+
+void tlk_patches_insert(struct tlk_patch *patches, u32 count, u32 detours)
+{
+	mutex_lock(text_mutex);
+	apply(&(struct change){ patches, detours, true });
+	apply(&(struct change){ patches + detours, count - detours, true });
 	mutex_unlock(text_mutex);
 }
 
-void tlk_patches_insert(struct tlk_patch *patches, u32 count)
+u32 tlk_patches_remove(struct tlk_patch *patches, u32 count, u32 detours)
 {
-	apply(&(struct change){ patches, count, true });
-}
+	u32 foreign;
 
-void tlk_patches_remove(struct tlk_patch *patches, u32 count)
-{
-	apply(&(struct change){ patches, count, false });
+	mutex_lock(text_mutex);
+	foreign = count_foreign(patches, count);
+	if (!foreign) {
+		apply(&(struct change){ patches + detours, count - detours, false });
+		apply(&(struct change){ patches, detours, false });
+	}
+	mutex_unlock(text_mutex);
+	return foreign;
 }
 
 void tlk_poke_dead(void *at, const void *code, size_t length)

@@ -27,10 +27,14 @@ struct tlk_patch {
 
 /*
  * Make changes, and take them back. A CPU that gets there meanwhile behaves as if the jump were
- * there. Those that are in already, or are not, are left alone. Sleep; one thread at a time.
+ * there. The first `detours` of them are made before the others, which lead there, and taken back
+ * after them. Those that are in already, or are not, are left alone. Sleep; one thread at a time.
+ *
+ * Nothing is taken back where others have changed some of the code since; returns in how many
+ * places.
  */
-void tlk_patches_insert(struct tlk_patch *patches, u32 count);
-void tlk_patches_remove(struct tlk_patch *patches, u32 count);
+void tlk_patches_insert(struct tlk_patch *patches, u32 count, u32 detours);
+u32 tlk_patches_remove(struct tlk_patch *patches, u32 count, u32 detours);
 
 /* Write code that nobody runs. */
 void tlk_poke_dead(void *at, const void *code, size_t length);
