@@ -67,6 +67,16 @@ def upper(found: cells.Cells) -> Mask:
     return np.asarray((found.kernel >= 192) & (found.kernel <= 224))
 
 
+def below_upper(found: cells.Cells) -> Mask:
+    """K of less than that."""
+    return np.asarray(found.kernel < 192)
+
+
+def above_upper(found: cells.Cells) -> Mask:
+    """K of more than that."""
+    return np.asarray(found.kernel > 224)
+
+
 @dataclass(frozen=True)
 class Summary:
     """Ratios of one area, of the cells that have one."""
@@ -78,6 +88,7 @@ class Summary:
     of: int  # in the area
     below_half: int
     below_one: int
+    above_one: int
 
     @property
     def half_share(self) -> float:
@@ -92,7 +103,7 @@ def summary(ratios: cells.Counts, area: Mask) -> Summary:
     """What the ratios of an area are; an area without any has zeros."""
     found = ratios[area & ~np.isnan(ratios)]
     if not found.size:
-        return Summary(0.0, 0.0, 0.0, 0, int(area.sum()), 0, 0)
+        return Summary(0.0, 0.0, 0.0, 0, int(area.sum()), 0, 0, 0)
     return Summary(
         lowest=float(found.min()),
         median=float(np.median(found)),
@@ -101,4 +112,5 @@ def summary(ratios: cells.Counts, area: Mask) -> Summary:
         of=int(area.sum()),
         below_half=int((found < 0.5).sum()),
         below_one=int((found < 1).sum()),
+        above_one=int((found > 1).sum()),
     )

@@ -8,7 +8,7 @@ from its Parquet file. Judges nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,9 @@ BATCH = 32
 STRIDE = 128
 FOOTPRINT_KB = 256
 """F, N, stride in bytes, and the largest footprint, as the paper has them."""
+
+WARM = BATCH
+"""Iterations before those that are counted; the paper speaks of none."""
 
 Counts = npt.NDArray[np.float64]
 """Of one order: a row for each footprint in the kernel, a column for each in user space."""
@@ -79,22 +82,23 @@ def effort(label: int) -> float:
 
 @dataclass(frozen=True)
 class Axis:
-    """Footprints from 0 to 256 KB, both ends included."""
+    """Footprints from 0 to `last_kb`, both ends included."""
 
     step_kb: int
+    last_kb: int = FOOTPRINT_KB
 
     @property
     def points(self) -> int:
-        return FOOTPRINT_KB // self.step_kb + 1
+        return self.last_kb // self.step_kb + 1
 
     @property
     def text(self) -> str:
         """As the test program takes it."""
-        return f"0:{FOOTPRINT_KB}:{self.step_kb}"
+        return f"0:{self.last_kb}:{self.step_kb}"
 
     def total_effort(self, orders: int) -> float:
         """Of all pairs in so many orders."""
-        return orders * self.points**2 * (FOOTPRINT_KB + EFFORT_FIXED_KB)
+        return orders * self.points**2 * (self.last_kb + EFFORT_FIXED_KB)
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,7 @@ class Cells:
     trap: str
     columns: Mapping[str, Mapping[str, Counts]]  # order -> column -> counts
     names: Mapping[str, Mapping[str, str]]
+    iterations: int = ITERATIONS
 
     def count(self, order: str, column: str) -> Counts:
         """One column, as M.instructions."""
@@ -116,6 +121,10 @@ class Cells:
         """Of user space and kernel together: `suffix` is a column without its mode."""
         found = self.columns[order]
         return found[f"user.{suffix}"] + found[f"kernel.{suffix}"]
+
+    def each(self, counts: Counts) -> Counts:
+        """Counts of a region as those of one iteration."""
+        return counts / self.iterations
 
     def misses(self, order: str, variant: str, role: str, kinds: tuple[str, ...] = KINDS) -> Counts:
         """Misses of a structure, in both modes."""
@@ -147,7 +156,8 @@ def load(raw: Raw, name: str) -> Cells:
     path = raw.directory / f"{name}.parquet"
     if not path.exists():
         raise ValueError(f"{path.name} is missing")
-    return of_table(pq.read_table(path).to_pydict(), told[0]["names"], path)
+    found = of_table(pq.read_table(path).to_pydict(), told[0]["names"], path)
+    return replace(found, iterations=told[0].get("iterations", ITERATIONS))
 
 
 def of_table(

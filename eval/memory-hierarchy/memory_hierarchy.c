@@ -24,6 +24,7 @@
 #define ITERATIONS 512u		/* F and N of the paper */
 #define BATCH 32u
 #define STRIDE 128u
+#define WARM 32u		/* as many as a batch */
 #define ITERATIONS_MAX (1u << 20)
 #define POINTS_MAX 1024u
 #define KB 1024ul
@@ -40,6 +41,7 @@ struct options {
 	struct range user, kernel;
 	const char *rows;	/* '1' for each point of `user` that is run; NULL: all */
 	struct pair pair;
+	unsigned int warm;	/* iterations before those that are counted */
 };
 
 struct tally {
@@ -54,7 +56,7 @@ static unsigned int points(struct range range)
 
 /*
  * 64 bits that name a region: order (4), trap (4), N (16), widths in user space and kernel (20
- * each, KB). Read by hierarchy.py.
+ * each, KB). Read by cells.py.
  */
 static uint64_t label(enum order order, enum trap trap, const struct pair *pair)
 {
@@ -76,17 +78,17 @@ static void await_round_time(void)
 		;
 }
 
-/* One region. The first N iterations fill caches and TLBs, and are not counted. */
-static void run_region(struct bench *bench, enum order order, enum trap trap,
+/* One region. The first iterations fill caches and TLBs, and are not counted. */
+static void run_region(struct bench *bench, enum order order, const struct options *options,
 		       const struct pair *pair)
 {
 	struct tally *tally = &tallies[order];
+	enum trap trap = options->trap;
 	struct pair warm = *pair;
 	uint64_t before, executed;
 	unsigned long bad;
 
-	if (warm.iterations > warm.n)
-		warm.iterations = warm.n;
+	warm.iterations = options->warm;
 	order_enter(bench, order);
 	before = order_executed(bench, order);
 	await_round_time();
@@ -120,7 +122,7 @@ static void run_row(const struct options *options, struct bench *bench, unsigned
 		pair.kernel = k * KB;
 		for (unsigned int order = 0; order < ORDERS; order++)
 			if (measure_list_has(options->orders, order_name((enum order)order)))
-				run_region(bench, (enum order)order, options->trap, &pair);
+				run_region(bench, (enum order)order, options, &pair);
 	}
 }
 
@@ -182,12 +184,14 @@ static struct options parse(int argc, char **argv)
 		{ "stride", required_argument, NULL, 's' },
 		{ "iterations", required_argument, NULL, 'f' },
 		{ "batch", required_argument, NULL, 'n' },
+		{ "warm", required_argument, NULL, 'w' },
 		{ 0 },
 	};
 	struct options options = {
 		.orders = "conventional,batched", .trap = INT, .user = { 0, 256, 4 },
 		.kernel = { 0, 256, 4 },
 		.pair = { .stride = STRIDE, .iterations = ITERATIONS, .n = BATCH },
+		.warm = WARM,
 	};
 	int option;
 
@@ -204,6 +208,10 @@ static struct options parse(int argc, char **argv)
 			break;
 		case 'n':
 			options.pair.n = parse_count("--batch", optarg, TL_ENTRIES_MAX);
+			break;
+		case 'w':
+			options.warm = (unsigned int)measure_parse_number("--warm", optarg,
+									  ITERATIONS_MAX);
 			break;
 		case 't':
 			if (strcmp(optarg, trap_name(FAST)) && strcmp(optarg, trap_name(INT)))

@@ -8,7 +8,7 @@ counts. How rows are spread over VMs and kept is trapless/measure/grid.py's busi
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from trapless.measure.experiments import Raw, load_module, workload
 from trapless.measure.grid import MASK, Grid
 from trapless.measure.grid import collect as collect_grids
 from trapless.model.plan import Plan, Variant
+from trapless.reporting.results import Metric
 from trapless.stock import kbuild, kernels
 from trapless.vm.lab import LabConfig
 
@@ -53,6 +54,9 @@ class Sweep:
     trap: str
     variants: tuple[Variant, ...]
     vms: int
+    warm: int = cells.WARM
+    iterations: int = cells.ITERATIONS
+    kernel_words: str = ""  # of the guest's kernel, beside those that all have
 
 
 def collect(run: Collection, sweeps: Sequence[Sweep]) -> None:
@@ -64,7 +68,12 @@ def collect(run: Collection, sweeps: Sequence[Sweep]) -> None:
         names: dict[str, dict[str, str]] = {}
         for (variant, role), structure in plan.names.items():
             names.setdefault(variant, {})[role] = structure
-        told: Row = {"grid": sweep.name, "names": names, "step_kb": sweep.axis.step_kb}
+        told: Row = {
+            "grid": sweep.name,
+            "names": names,
+            "step_kb": sweep.axis.step_kb,
+            "iterations": sweep.iterations,
+        }
         try:
             checks = check(cells.load(Raw([told], {}, run.directory), sweep.name), sweep.name)
         except ValueError as error:
@@ -82,13 +91,15 @@ def grid_of(run: Collection, sweep: Sweep, plan: Plan) -> Grid:
         "user": sweep.axis.text,
         "kernel": sweep.axis.text,
         "stride": str(cells.STRIDE),
-        "iterations": str(cells.ITERATIONS),
+        "iterations": str(sweep.iterations),
         "batch": str(cells.BATCH),
+        "warm": str(sweep.warm),
         "rows": MASK,
     }
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
-    weight = 1 + len(plan.lines) / STRUCTURES_AS_MUCH
-    insert = f"insmod {GUEST_MODULE} bytes={cells.FOOTPRINT_KB << 10}"
+    share = (sweep.iterations + sweep.warm) / (cells.ITERATIONS + cells.WARM)
+    weight = share * (1 + len(plan.lines) / STRUCTURES_AS_MUCH)
+    insert = f"insmod {GUEST_MODULE} bytes={sweep.axis.last_kb << 10}"
     return Grid(
         name=sweep.name,
         rows=sweep.axis.points,
@@ -100,7 +111,7 @@ def grid_of(run: Collection, sweep: Sweep, plan: Plan) -> Grid:
             icount=True,
             memory=MEMORY,
             module_parameters="supervisor=1" if "supervisor" in sweep.orders else "",
-            append=KERNEL_WORDS,
+            append=f"{KERNEL_WORDS} {sweep.kernel_words}".strip(),
             files=((module, GUEST_MODULE), (workload("memory-hierarchy"), GUEST_PROGRAM)),
             timeout_s=TIMEOUT_S,
         ),
@@ -120,7 +131,7 @@ def check(found: cells.Cells, name: str) -> Sequence[Row]:
         for mode, footprint in (("user", found.user), ("kernel", found.kernel)):
             if order == "supervisor" and mode == "user":
                 continue  # what the handler does is the kernel's code, wherever it runs
-            least = READS_SHARE * cells.ITERATIONS * footprint * 1024 / cells.STRIDE
+            least = READS_SHARE * found.iterations * footprint * 1024 / cells.STRIDE
             if (found.count(order, f"{mode}.reads") < least).any():
                 raise ValueError(f"{order}: too few reads in {mode} space: some were not made")
         switches = found.count(order, "crossings.cr3").sum()
@@ -129,3 +140,20 @@ def check(found: cells.Cells, name: str) -> Sequence[Row]:
         reads = found.both(order, "reads").sum()
         rows.append({"check": f"{name}, {order}: every read made", "made": int(reads)})
     return rows
+
+
+def metrics_of_time(meta: Row, name: str) -> Mapping[str, Metric]:
+    """How long the VMs of a grid ran, from the first's begin to the last's end; time between parts
+    of an interrupted run left out. Nothing where it was not noted."""
+    spans = sorted(
+        (boot["began_s"], boot["began_s"] + boot["wall_s"])
+        for label, boot in meta.get("boots", {}).items()
+        if label.startswith(f"{name}-vm") and "began_s" in boot and "wall_s" in boot
+    )
+    if not spans:
+        return {}
+    wall_s, end = 0.0, spans[0][0]
+    for first, last in spans:
+        wall_s += max(0.0, last - max(first, end))
+        end = max(end, last)
+    return {f"grid.wall.{name}.seconds": Metric(round(wall_s, 1), "seconds", "measured")}

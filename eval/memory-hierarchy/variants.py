@@ -2,21 +2,34 @@
 """The modelled processors of the experiment, and in what they are tried otherwise.
 
 Both Pentium 4s of the paper with the prefetcher that Intel documents; what nobody published
-(replacement, where pages lie) is varied one by one.
+(replacement, where pages lie) is varied one by one. And two processors of today.
 """
 
 from __future__ import annotations
 
 from trapless.model.plan import Variant
 
-PROCESSORS = {"pentium-4-1.8": "256 KB L2", "pentium-4-1.8a": "512 KB L2"}
+SMALL, LARGE = "pentium-4-1.8", "pentium-4-1.8a"
+
+PROCESSORS = {SMALL: "256 KB L2", LARGE: "512 KB L2"}
 """The paper's two, and what tells them apart."""
 
-SHORT = {"pentium-4-1.8": "p4-256kb", "pentium-4-1.8a": "p4-512kb"}
+CURRENT = {"core-i7-9700k": "Core i7-9700K", "ryzen-5-3600": "Ryzen 5 3600"}
+"""Processors of today."""
+
+SHORT = {
+    SMALL: "p4-256kb",
+    LARGE: "p4-512kb",
+    "core-i7-9700k": "i7-9700k",
+    "ryzen-5-3600": "ryzen-3600",
+}
 """As in names of metrics and files."""
 
 STREAM = {"l2": "stream"}
-COLOURS = (1, 2, 3, 4, 5)
+POLICIES = {"plru": "tree PLRU", "lru": "true LRU", "random": "random"}
+"""Replacement in the data TLB: nobody published it."""
+
+COLOURS = tuple(range(1, 11))
 """Seeds of where pages lie: each moves every page to another place of the L2 cache."""
 
 
@@ -25,12 +38,19 @@ def main(processor: str) -> Variant:
     return Variant(processor, prefetch=STREAM)
 
 
+def tlb(processor: str, policy: str) -> Variant:
+    """The same with another replacement in its data TLB; with its own, the same."""
+    if policy == "plru":
+        return main(processor)
+    return Variant(processor, policy={"dtlb": policy}, prefetch=STREAM)
+
+
 def built(processor: str) -> dict[str, Variant]:
     """The same with one thing changed, by what that is."""
     return {
         "no prefetcher": Variant(processor),
-        "data TLB: true LRU": Variant(processor, policy={"dtlb": "lru"}, prefetch=STREAM),
-        "data TLB: random": Variant(processor, policy={"dtlb": "random"}, prefetch=STREAM),
+        "data TLB: true LRU": tlb(processor, "lru"),
+        "data TLB: random": tlb(processor, "random"),
         "L2: true LRU": Variant(processor, policy={"l2": "lru"}, prefetch=STREAM),
         "L2: random": Variant(processor, policy={"l2": "random"}, prefetch=STREAM),
     }
@@ -39,8 +59,3 @@ def built(processor: str) -> dict[str, Variant]:
 def coloured(processor: str) -> tuple[Variant, ...]:
     """The same with pages elsewhere, a seed each."""
     return tuple(Variant(processor, prefetch=STREAM, colour=seed) for seed in COLOURS)
-
-
-def others(processor: str) -> tuple[Variant, ...]:
-    """All that are not as documented."""
-    return (*built(processor).values(), *coloured(processor))

@@ -1,17 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Experiment memory-hierarchy in a VM: the test program, its kernel module, the model, a grid.
 
-One small grid in all four orders on the real kernel; what is made of counts is the business of
-test_memory_hierarchy in tests/unit. The experiment itself is not run here.
+One small grid in all four orders on the real kernel, and again with its VM killed within a row.
+What is made of counts is the business of test_memory_hierarchy in tests/unit; the experiment itself
+is not run here.
 """
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.lab.conftest import shown_progress
+from trapless.console import TraplessError
 from trapless.measure import collect, experiments, grid
 from trapless.model.plan import Plan
 from trapless.vm import lab
@@ -26,28 +33,90 @@ REFUSALS = "".join(
     f"insmod {sweep.GUEST_MODULE} bytes={size} 2>/dev/null && exit 9; "
     for size in ("0", "5", str(16 << 20))
 )
+TOO_LARGE = (
+    f"{sweep.GUEST_PROGRAM} --kernel 0:1024:1024 | "
+    "grep -q 'less than 1048576 bytes: insert hierarchy.ko with bytes=1048576' || exit 8; "
+)
+"""What the module and the program refuse, before and after the module is there."""
+
 CALLS = 512
+WAIT_S = 300.0
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory, pytestconfig):
+def wanted():
     """Footprints of 0, 128 and 256 KB, all orders, by the fast trap, in one VM."""
-    folder = tmp_path_factory.mktemp("hierarchy")
     mains = tuple(variants.main(name) for name in variants.PROCESSORS)
-    wanted = sweep.Sweep("small", cells.Axis(128), pairs.PRODUCT, "fast", mains, 1)
-    plan = Plan.of(list(mains))
+    return sweep.Sweep("small", cells.Axis(128), pairs.PRODUCT, "fast", mains, 1)
+
+
+def run_grid(wanted, folder, progress):
+    """The grid into a folder, or what is missing there."""
+    run = collect.Collection("hierarchy", folder, True, lab.DEFAULT_KERNEL, progress)
+    run.part = "pairs"
+    made = sweep.grid_of(run, wanted, Plan.of(list(wanted.variants)))
+    shell, option, script = made.argv
+    insert, exec_, program = script.partition("exec ")
+    script = f"{REFUSALS}{insert}true || exit; {TOO_LARGE}{exec_}{program}"
+    grid.collect(run, [replace(made, argv=(shell, option, script))], jobs=1)
+    run.finish()
+
+
+@pytest.fixture(scope="module")
+def folder(wanted, tmp_path_factory, pytestconfig):
+    found = tmp_path_factory.mktemp("hierarchy")
     with shown_progress(pytestconfig) as progress:
-        run = collect.Collection("hierarchy", folder, True, lab.DEFAULT_KERNEL, progress)
-        run.part = "pairs"
-        made = sweep.grid_of(run, wanted, plan)
-        shell, option, script = made.argv
-        grid.collect(run, [replace(made, argv=(shell, option, REFUSALS + script))])
-        run.finish()
+        run_grid(wanted, found, progress)
+    return found
+
+
+@pytest.fixture(scope="module")
+def found(wanted, folder):
     names: dict[str, dict[str, str]] = {}
-    for (variant, role), structure in plan.names.items():
+    for (variant, role), structure in Plan.of(list(wanted.variants)).names.items():
         names.setdefault(variant, {})[role] = structure
-    raw = experiments.Raw([{"grid": "small", "names": names}], {}, folder)
-    return cells.load(raw, "small")
+    return cells.load(experiments.Raw([{"grid": "small", "names": names}], {}, folder), "small")
+
+
+def emulators_below(pid):
+    """QEMUs that a process and what it started have started."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
+        except OSError:
+            continue  # it has ended
+        parents[int(stat.parent.name)] = (name, int(rest.split()[1]))
+    below = {pid}
+    while more := {one for one, (_, parent) in parents.items() if parent in below} - below:
+        below |= more
+    return [one for one in below if one != pid and parents[one][0].startswith("qemu")]
+
+
+def kill_after_first_row(folder, killed):
+    """SIGKILL for the VM as soon as a row is kept: the guest is within another one then."""
+    end = time.monotonic() + WAIT_S
+    while time.monotonic() < end and not list(folder.rglob("row-00000.parquet")):
+        time.sleep(0.02)
+    for pid in emulators_below(os.getpid()):
+        os.kill(pid, signal.SIGKILL)
+        killed.append(pid)
+
+
+def test_a_vm_killed_within_a_row_loses_that_row_alone_and_counts_are_equal(
+    wanted, folder, tmp_path, pytestconfig
+):
+    killed: list[int] = []
+    killer = threading.Thread(target=kill_after_first_row, args=(tmp_path, killed))
+    killer.start()
+    with shown_progress(pytestconfig) as progress:
+        with pytest.raises(TraplessError, match=r"of 3 rows are finished and kept; the same"):
+            run_grid(wanted, tmp_path, progress)
+        killer.join()
+        kept = {path.name: path.read_bytes() for path in tmp_path.rglob("row-*.parquet")}
+        assert len(killed) == 1 and 1 <= len(kept) < 3
+        run_grid(wanted, tmp_path, progress)  # makes the kept rows again, and compares them
+    assert (tmp_path / "small.parquet").read_bytes() == (folder / "small.parquet").read_bytes()
 
 
 def test_every_region_passes_its_checks(found):

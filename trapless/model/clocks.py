@@ -29,11 +29,11 @@ TABLES = Path(__file__).parent / "costs.json"
 CACHES = {
     "l2": ("l2_hit", "a read that misses the L1 cache and hits the L2"),
     "l3": ("l3_hit", "a miss of the L2 cache that hits the L3, beyond that"),
-    "memory": ("memory", "a miss of the last cache, beyond that"),
+    "memory": ("memory", "a miss of the {cache} cache{beyond}"),
 }
 TLBS = {
     "stlb": ("stlb_hit", "a miss of the first data TLB that hits the second"),
-    "dtlb": ("walk", "a miss of the data TLB, or of the second where there is one"),
+    "dtlb": ("walk", "a miss of the {tlb} TLB{also}"),
 }
 """By role in a processor's file: the event, and its name in tables."""
 
@@ -92,16 +92,23 @@ def _latencies(processor: str) -> Iterator[tuple[str, Cost]]:
     """What the processor's own file says. Those of a processor with an L3 are latencies of the
     whole way: a miss then costs what the next level takes beyond the one that missed."""
     told = processors.load(processor).clocks
+    deep, second = "l3" in told, "stlb" in told
+    words = {
+        "cache": "L3" if deep else "L2",
+        "beyond": ", beyond that" if deep else "",
+        "tlb": "second" if second else "data",
+        "also": ", beyond that" if second else "",
+    }
     before = None
     for role, (event, text) in {**CACHES, **TLBS}.items():
         if role not in told:
             continue
         low, high = told[role].low, told[role].high
-        if role in CACHES and "l3" in told:
+        if role in CACHES and deep:
             if before is not None:
                 low, high = low - before.high, high - before.low
             before = told[role]
-        yield event, Cost(event, text, low, high, told[role].source)
+        yield event, Cost(event, text.format(**words), low, high, told[role].source)
 
 
 def middle(costs: Mapping[str, Cost]) -> Mapping[str, float]:
