@@ -17,9 +17,9 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "measure.h"
 #include "reply.h"
 
@@ -33,7 +33,6 @@
 #define EXCERPT 40u		/* of a reply that is wrong, for people */
 #define WAIT_MS 50		/* between looks at the clock; a failed connection rests as long */
 #define GONE_NS 3000000000u	/* without any reply for so long, the server has gone */
-#define NS_PER_S 1000000000ull
 
 struct connection {
 	int socket;		/* -1: to be made */
@@ -57,14 +56,6 @@ static struct {
 	uint64_t replies, failed;
 	uint64_t each_second[SECONDS_MAX];
 } work;
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
 
 static void read_file(const char *path)
 {

@@ -13,9 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "run.h"
 
 #define REPEATS_MAX 1000u
@@ -27,10 +27,7 @@
 
 static uint64_t own_time_ns(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 /* A nanosecond of the scheduler's must be an instruction, or costs are no counts. */

@@ -19,10 +19,10 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "announce.h"
+#include "clock.h"
 #include "measure.h"
 
 #define NOTHING 0u		/* the setting while no load is on */
@@ -32,21 +32,10 @@
 #define REST_MS 500		/* between two loads */
 #define END_MS 3000		/* that what is asked to end may take */
 #define LOOK_MS 10
-#define NS_PER_MS 1000000u
 
 static uint64_t now_ms(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / NS_PER_MS;
-}
-
-static void rest(unsigned int ms)
-{
-	struct timespec pause = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * NS_PER_MS };
-
-	nanosleep(&pause, NULL);
+	return now_ns() / NS_PER_MS;
 }
 
 /* What the kernel itself accounts its time to: a witness for who samples it from outside. */
@@ -127,7 +116,7 @@ static void end_all(pid_t group)
 			;
 		if (now_ms() > limit)
 			kill(-group, SIGKILL);
-		rest(LOOK_MS);
+		sleep_ms(LOOK_MS);
 	}
 }
 
@@ -156,7 +145,7 @@ static void run(struct announcement *page, unsigned int number, const char *name
 	       ended ? "true" : "false", (unsigned long long)(end - begin));
 	print_account(name, from, to);
 	fflush(stdout);
-	rest(REST_MS);
+	sleep_ms(REST_MS);
 }
 
 static void prepare(const char *command)
@@ -167,7 +156,7 @@ static void prepare(const char *command)
 	if (waitpid(pid, &status, 0) != pid || status)
 		measure_fail("preparing the loads failed with wait status %#x", status);
 	end_all(pid);
-	rest(FIRST_REST_MS);
+	sleep_ms(FIRST_REST_MS);
 }
 
 int main(int argc, char **argv)
@@ -193,7 +182,7 @@ int main(int argc, char **argv)
 		measure_progress(done, total);
 	}
 	announce_next(page, ANNOUNCE_OVER);
-	rest(REST_MS); /* for who reads that */
+	sleep_ms(REST_MS); /* for who reads that */
 	printf("{\"complete\": true}\n");
 	return 0;
 }

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "crew.h"
 #include "measure.h"
 #include "slow_read.h"
@@ -43,14 +43,6 @@ struct slow {
 struct outcome {
 	uint64_t units, elapsed_ns, gap_ns;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* Work that needs nothing from the kernel. */
 static void work_unit(void)

@@ -18,13 +18,13 @@
 #include <unistd.h>
 
 #include "announce.h"
+#include "clock.h"
 #include "measure.h"
 
 #define PAGE ANNOUNCE_PAGE
 #define LINE 64u
 #define STEP_NS 10000000u
 #define SECONDS_MAX 3600u
-#define NS_PER_S 1000000000ull
 
 /* At the start of the observed page in phase "steps". */
 struct record {
@@ -35,14 +35,6 @@ struct record {
 	volatile uint64_t time_ns;	/* CLOCK_MONOTONIC of this machine, when it was written */
 	volatile uint32_t seq1;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
 
 /* Two pages that are in memory and stay there. */
 static void *pin_pages(void)

@@ -16,16 +16,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "announce.h"
+#include "clock.h"
 #include "measure.h"
 #include "settings.h"
 
 #define HUGE_PAGES "/proc/sys/vm/nr_hugepages"
 #define HUGE_BYTES (2u << 20)
-#define NS_PER_S 1000000000ull
 #define PAUSE_MS_MAX 10000u
 #define LINGER_MS 500u		/* after the end is announced: memory stays until it was seen */
 #define TOTAL_MB_MAX 4096u
@@ -56,17 +55,7 @@ static uint64_t sum_of_reads;	/* used, so that no read is left out */
 /* The processor's time of this program: others may run on the same processor, too. */
 static uint64_t used_ns(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
-static void sleep_ms(unsigned int ms)
-{
-	const struct timespec pause = { ms / 1000, ms % 1000 * 1000000l };
-
-	nanosleep(&pause, NULL);
+	return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 static void read_all(uint64_t *region, unsigned int words, unsigned int passes)

@@ -18,17 +18,16 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "announce.h"
+#include "clock.h"
 #include "hits.h"
 #include "measure.h"
 #include "worked.h"
 
 #define PROBES "/sys/module/trapless/parameters/probes"
 #define PROBES_COUNTS 4u	/* as in kmod/probe.h */
-#define NS_PER_S 1000000000ull
 #define REPEATS_MAX 1000u
 #define LOADS_MAX 16u
 #define LIMIT_S_MAX 7200u
@@ -68,21 +67,6 @@ static const char *output_name(void)
 
 	snprintf(name, sizeof(name), "%s/peek-overhead.output", folder ? folder : "/tmp");
 	return name;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
-static void sleep_ms(unsigned int ms)
-{
-	const struct timespec pause = { ms / 1000, ms % 1000 * 1000000l };
-
-	nanosleep(&pause, NULL);
 }
 
 /* Also proves that the module did what it was asked: the parameter shows what is on. */
