@@ -12,8 +12,11 @@ import json
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -21,7 +24,7 @@ import pytest
 from tests.unit import made_up_guest
 from tests.unit.made_up_guest import COLUMNS, REGIONS, counts
 from trapless.console import Silent, TraplessError
-from trapless.measure import collect, grid, grid_engine, grid_machine
+from trapless.measure import collect, grid, grid_engine, grid_machine, grid_task
 from trapless.model import plugin
 from trapless.stock.kernel import Kernel
 from trapless.vm import lab, qemu
@@ -29,6 +32,7 @@ from trapless.vm.initramfs import Packed
 
 distributed = pytest.importorskip("distributed")
 
+ROOT = Path(__file__).resolve().parents[2]
 ROWS, VMS = 5, 2
 ALIKE = {grid_machine.NAME: "here", **dict.fromkeys(grid_machine.REMEDIES, "alike")}
 
@@ -51,17 +55,27 @@ def a_grid(name="g"):
     )  # fmt: skip
 
 
+def cluster(workers):
+    return distributed.LocalCluster(
+        n_workers=workers, threads_per_worker=1, processes=False, protocol="tcp://",
+        host="127.0.0.1", dashboard_address="127.0.0.1:0",
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def scheduler():
-    """The address of one with two workers, in this process."""
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
-    ) as cluster:
-        yield cluster.scheduler_address
+    """The address of one with two workers, threads of this process."""
+    with cluster(2) as made:
+        yield made.scheduler_address
 
 
 @pytest.fixture(autouse=True)
 def without_qemu(monkeypatch, tmp_path):
+    stand_in(monkeypatch, tmp_path)
+
+
+def stand_in(monkeypatch, tmp_path):
+    """For QEMU, the plugin and kernels."""
     library, image = tmp_path / "model.so", tmp_path / "image"
     library.write_bytes(b"plugin")
     image.write_bytes(b"image")
@@ -83,8 +97,7 @@ class Runner:
         """One collection into a folder; the masks of the VMs that were started."""
         ran = folder.with_name(f"{folder.name}.ran")
         ran.unlink(missing_ok=True)
-        told = {"ran": str(ran), "go": str(folder.with_name("go")), **guest}
-        self._monkeypatch.setenv(made_up_guest.VARIABLE, json.dumps(told))
+        self._monkeypatch.setenv(made_up_guest.VARIABLE, json.dumps({"ran": str(ran), **guest}))
         folder.mkdir(exist_ok=True)
         collection = collect.Collection("made-up", folder, True, "6.1", Silent())
         collection.part, collection.scheduler = "pairs", self.scheduler
@@ -176,8 +189,7 @@ def test_what_the_model_complains_of_ends_the_vm_and_no_other(tmp_path, run):
     with pytest.raises(TraplessError, match=r"g-vm1: the model complains: two regions at once\n"):
         run(tmp_path / "a", complains_at=10, hangs=11)
     assert rows_in(tmp_path / "a") >= 3
-    pids = [int(line.split()[1]) for line in lines_of(tmp_path / "a.ran")]
-    wait_until(lambda: not any(map(is_alive, pids)))
+    wait_until(lambda: not any(map(is_alive, pids_of(tmp_path / "a.ran"))))
 
 
 def test_a_killed_process_beside_a_vm_is_a_failed_vm(tmp_path, run):
@@ -214,7 +226,8 @@ def test_other_machines_are_compared_before_anything_runs(tmp_path, run, monkeyp
 def test_a_machine_that_changed_meanwhile_is_refused_by_itself(monkeypatch):
     monkeypatch.setattr(distributed, "get_worker", lambda: type("W", (), {"address": "tcp://w:1"}))
     conditions = {**ALIKE, "firmware": "older"}
-    _, outcome = grid_engine.beside_vm(None, {}, ("", "q", "v", conditions))
+    order = grid_task.Order("", "q", "v", 1.0, conditions)
+    _, outcome = grid_task.beside_vm(None, {}, order)
     assert "firmware is 'alike' there and 'older' here; install the same" in outcome.failure
 
 
@@ -226,10 +239,43 @@ def test_a_scheduler_that_does_not_answer_is_named(tmp_path, run, monkeypatch):
             run(tmp_path / "a")
 
 
-def test_a_scheduler_without_workers_is_told_apart(tmp_path, run):
-    with distributed.LocalCluster(
-        n_workers=0, processes=False, dashboard_address="127.0.0.1:0"
-    ) as empty:
+def test_a_scheduler_without_workers_is_told_apart(tmp_path, run, monkeypatch):
+    monkeypatch.setattr(grid_engine, "CONNECT_S", 0.5)
+    with cluster(0) as empty:
         run.scheduler = empty.scheduler_address
         with pytest.raises(TraplessError, match=r"has no workers; docs/grids.md"):
             run(tmp_path / "a")
+
+
+def a_client(place, address, silent_s):
+    """A process that collects the grid: for those who kill it."""
+    program = (
+        "import sys, pathlib, pytest; from tests.unit import test_grid as t\n"
+        "place, address, silent_s = pathlib.Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])\n"
+        "with pytest.MonkeyPatch.context() as patch:\n"
+        "    t.stand_in(patch, place)\n"
+        "    patch.setattr(t.grid_engine, 'SILENT_S', silent_s)\n"
+        "    patch.setattr(t.grid_engine, 'PULSE_S', silent_s / 4)\n"
+        "    t.Runner(address, patch)(place / 'a')\n"
+    )
+    words = (str(place), address, str(silent_s))
+    return subprocess.Popen([sys.executable, "-c", program, *words], cwd=ROOT)
+
+
+def pids_of(ran):
+    return [int(line.split()[1]) for line in lines_of(ran)]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_vms_end_with_the_one_who_wanted_them_and_rows_stay(tmp_path, run, monkeypatch, how):
+    """Workers are elsewhere and go on; a client that was killed says nothing to them."""
+    folder, ran = tmp_path / "a", tmp_path / "a.ran"
+    told = {"ran": str(ran), "hangs": 40}
+    monkeypatch.setenv(made_up_guest.VARIABLE, json.dumps(told))  # the workers' processes have it
+    client = a_client(tmp_path, run.scheduler, silent_s=2.0)
+    wait_until(lambda: rows_in(folder) == 4)
+    client.send_signal(how)
+    client.wait()
+    assert rows_in(folder) == 4
+    wait_until(lambda: not any(map(is_alive, pids_of(ran))))
+    assert run(folder) == ["10101"]

@@ -32,6 +32,8 @@ from trapless.vm import lab
 RAW_FILE = "raw.jsonl"
 META_FILE = "meta.json"
 BOOTS = "boots"
+TOLD = ("icount", "boot_s", "began_s", "wall_s")
+"""What meta.json says of each boot, where it is known; the last two of those on a grid."""
 
 Row = dict[str, Any]
 
@@ -270,7 +272,7 @@ def make_meta(collection: Collection, heads: Sequence[Row], rows: Sequence[Row])
         "boots": {
             head["boot"]: {
                 "argv": [anonymous(word) for word in head["argv"]],
-                **{key: head[key] for key in ("icount", "boot_s")},
+                **{key: head[key] for key in TOLD if key in head},
             }
             for head in heads
         },

@@ -222,7 +222,8 @@ class _Crew:
             vm.grid.argv_of(vm.number),
             outcome.result,
         )
-        self._run.adopt({**head, "wall_s": round(outcome.wall_s, 1)}, outcome.checks)
+        times = {"began_s": round(outcome.began_s, 1), "wall_s": round(outcome.wall_s, 1)}
+        self._run.adopt({**head, **times}, outcome.checks)
         self._active.discard(vm.label)
 
     def _fail(self, vm: _Vm, why: str) -> None:

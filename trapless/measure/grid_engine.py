@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Where a grid's VMs run: Dask's workers, on this machine's cores or, by a scheduler, on others'.
 
-Owns all that is Dask: the cluster of this machine, the connection, which workers may take part, and
-the task that stands beside a VM. A VM is one task, in a process of its own (grid_vm.py). What it
-says goes through a queue of the scheduler as it comes. What is still wanted stands in a variable
-there, with a pulse: a task whose VM is not named any more, or that feels no pulse, ends its VM, so
-that none outlives the one who asked for it by more than SILENT_S.
+Owns the cluster of this machine, the connection, and which workers may take part. A VM is one task
+(grid_task.py). What it says comes through a queue of the scheduler as it is said. Which VMs are
+wanted stands in a variable there, with a pulse: whatever becomes of us, no VM outlives us by more
+than SILENT_S.
 
 Dask is imported where it is used: it takes a third of a second, and no other part needs it.
 """
@@ -15,28 +14,22 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-import os
-import pickle
-import shutil
-import subprocess
-import sys
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trapless.console import Progress, TraplessError
 from trapless.measure import grid_machine
-from trapless.measure.grid_vm import GROWTH, OVER, Outcome, Task
+from trapless.measure.grid_task import Ended, Order, beside_vm
+from trapless.measure.grid_vm import Outcome, Task
 
 if TYPE_CHECKING:
     from distributed import Client, Future
-
-Ended = tuple[str, Outcome | None]
-"""Which run of a VM, and how it ended; without an outcome nobody wanted it any more."""
 
 CONNECT_S = 10.0
 """How long a scheduler may take to answer, seconds."""
@@ -46,9 +39,6 @@ PULSE_S = 2.0
 
 SILENT_S = 30.0
 """How long a VM runs on when nobody says so any more."""
-
-END_S = 5.0
-"""How long a VM's process may take to end when asked."""
 
 DRIVER = "trapless.measure.grid_vm"
 """The program beside a VM."""
@@ -93,11 +83,13 @@ class Engine:
 
     def __init__(self, scheduler: str | None, jobs: int, progress: Progress) -> None:
         self._progress = progress
-        self._scheduler = scheduler or "this machine's own"
+        self._name = scheduler or "of this machine"
+        self._alone = False  # no worker is left, and that was said
         self._admitted: dict[str, bool] = {}  # workers' addresses: whether they may take part
         self._files: dict[str, Future[bytes]] = {}  # by their digest
         self._active: dict[str, Future[Ended]] = {}
         self._pulse, self._pulsed = 0, 0.0
+        self._news = threading.Event()  # a task is over
         self._stack = ExitStack()
         with self._stack:
             self._client = self._connect(scheduler, jobs)
@@ -106,9 +98,10 @@ class Engine:
             run = f"trapless-{uuid.uuid4().hex}"
             self._queue = Queue(f"{run}-said", client=self._client)
             self._wanted = Variable(f"{run}-wanted", client=self._client)
-            self._beat()
+            self._tell()
             self._stack.callback(self._give_up)
-            self._admit()
+            with self._reached():
+                self._admit()
             self._stack = self._stack.pop_all()
 
     def __enter__(self) -> Engine:
@@ -119,49 +112,70 @@ class Engine:
 
     def slots(self) -> int:
         """How many VMs can run at a time, now."""
-        return sum(
-            threads
-            for address, threads in self._client.nthreads().items()
-            if self._admitted.get(address)
-        )
+        with self._reached():
+            found = self._client.nthreads().items()
+        slots: int = sum(threads for address, threads in found if self._admitted.get(address))
+        if not slots and not self._alone:
+            self._progress.note("no worker is left; waiting for others (Ctrl-C: rows are kept)")
+        self._alone = not slots
+        return slots
 
     def start(self, task: Task, files: Mapping[str, bytes]) -> None:
         """Have a VM run as soon as a worker is free."""
-        sent = {name: self._send(content) for name, content in files.items()}
-        self._beat(task.label)
-        hosts = {_host(address) for address, admitted in self._admitted.items() if admitted}
-        self._active[task.label] = self._client.submit(
-            beside_vm,
-            task,
-            sent,
-            (DRIVER, self._queue.name, self._wanted.name, grid_machine.conditions()),
-            key=f"trapless-{task.label}-{uuid.uuid4().hex}",
-            workers=sorted(hosts),
-            pure=False,
+        from distributed.comm import get_address_host
+
+        hosts = {get_address_host(address) for address, good in self._admitted.items() if good}
+        order = Order(
+            DRIVER, self._queue.name, self._wanted.name, SILENT_S, grid_machine.conditions()
         )
+        with self._reached():
+            sent = {name: self._send(content) for name, content in files.items()}
+            self._tell(task.label)
+            future = self._client.submit(
+                beside_vm,
+                task,
+                sent,
+                order,
+                key=f"trapless-{task.label}-{uuid.uuid4().hex}",
+                workers=sorted(hosts),  # not by address: a worker that is replaced has another
+                pure=False,
+            )
+        future.add_done_callback(lambda _: self._news.set())
+        self._active[task.label] = future
 
     def stop(self, label: str) -> None:
         """Nobody wants this VM any more."""
-        future = self._active.pop(label, None)
-        self._beat()
-        if future is not None:
-            future.cancel()
+        self._active.pop(label, None)
+        with self._reached():
+            self._tell()
 
     def look(self, seconds: float) -> Iterator[Growth | End]:
         """What VMs have said, and which ended; waits for an end so long at most."""
-        self._beat()
-        self._admit()
-        with contextlib.suppress(TimeoutError):
-            from distributed import wait
-
-            wait(list(self._active.values()), timeout=seconds, return_when="FIRST_COMPLETED")
-        over = [label for label, future in self._active.items() if future.done()]
-        for label, run, data in self._queue.get(batch=True):  # all that was said before the ends
+        with self._reached():
+            if time.monotonic() - self._pulsed >= PULSE_S:
+                self._tell()
+            self._admit()
+            self._news.wait(seconds)
+            self._news.clear()
+            over = [label for label, future in self._active.items() if future.done()]
+            said = self._queue.get(batch=True)  # all that was said before those ends
+        for label, run, data in said:
             yield Growth(label, run, data)
         for label in over:
             future = self._active.pop(label, None)
             if future is not None:
                 yield End(label, *_ended(future))
+
+    @contextlib.contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Whatever is asked of the scheduler: it may have gone."""
+        try:
+            yield
+        except (OSError, RuntimeError) as error:
+            raise TraplessError(
+                f"the scheduler {self._name} is gone ({error}); finished rows are kept, and the "
+                "same command goes on there"
+            ) from error
 
     # ---- Workers ---------------------------------------------------------------------------
 
@@ -174,6 +188,8 @@ class Engine:
                 f"grids need the Python package {error.name}, which is not installed: "
                 "pip install distributed cryptography"
             ) from error
+        for logger in ("distributed", "distributed.client"):  # we say what matters
+            logging.getLogger(logger).setLevel(logging.CRITICAL)
         self._stack.enter_context(dask.config.set(LOCAL_CONFIG))
         if scheduler is None:
             folder = tempfile.TemporaryDirectory(prefix="trapless-grid-")
@@ -188,9 +204,9 @@ class Engine:
                 silence_logs=logging.CRITICAL,
             )
             self._stack.enter_context(cluster)
-            return self._stack.enter_context(Client(cluster))
+            return self._stack.enter_context(Client(cluster, set_as_default=False))
         try:
-            client = Client(scheduler, timeout=CONNECT_S)
+            client = Client(scheduler, timeout=CONNECT_S, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
             raise TraplessError(
                 f"no scheduler of Dask answers at '{scheduler}' ({error}); give tcp://HOST:PORT of "
@@ -201,10 +217,13 @@ class Engine:
     def _admit(self) -> None:
         """Look at workers that are new. One of the first that would count otherwise is an error;
         one that comes later is left out."""
-        new = [address for address in self._client.nthreads() if address not in self._admitted]
         first = not self._admitted
-        if not new and first:
-            raise TraplessError(f"the scheduler {self._scheduler} has no workers; {HELP}")
+        if first:
+            try:
+                self._client.wait_for_workers(1, timeout=CONNECT_S)
+            except TimeoutError as error:
+                raise TraplessError(f"the scheduler {self._name} has no workers; {HELP}") from error
+        new = [address for address in self._client.nthreads() if address not in self._admitted]
         if not new:
             return
         told = self._client.run(grid_machine.conditions, workers=new, on_error="return")
@@ -226,10 +245,8 @@ class Engine:
             self._files[digest] = self._client.submit(bytes, content, key=key, pure=False)
         return self._files[digest]
 
-    def _beat(self, *more: str) -> None:
-        """Say which VMs are wanted: at once where that changes, else as a pulse."""
-        if not more and time.monotonic() - self._pulsed < PULSE_S:
-            return
+    def _tell(self, *more: str) -> None:
+        """Say which VMs are wanted; whether that changes or not, it is a pulse."""
         self._pulse, self._pulsed = self._pulse + 1, time.monotonic()
         self._wanted.set([self._pulse, [*self._active, *more]])
 
@@ -242,18 +259,17 @@ class Engine:
 
 def _ended(future: Future[Ended]) -> Ended:
     """What a task that is over has to say."""
+    if future.cancelled():  # by somebody else at the scheduler
+        return "", None
     try:
         ended: Ended = future.result()
         return ended
     except TraplessError as error:
         return "", Outcome(failure=str(error))
     except Exception as error:  # whatever happens to workers
-        return "", Outcome(failure=f"the VM's worker was lost: {type(error).__name__}: {error}")
-
-
-def _host(address: str) -> str:
-    """What Dask takes as the name of a worker's machine."""
-    return address.partition("://")[2].rpartition(":")[0] or address
+        return "", Outcome(
+            failure=f"its worker was lost or failed: {type(error).__name__}: {error}"
+        )
 
 
 def _unfit(address: str, theirs: object) -> str:
@@ -267,87 +283,3 @@ def _unfit(address: str, theirs: object) -> str:
         return f"the worker {address} cannot run VMs: {theirs}"
     assert isinstance(theirs, dict)
     return grid_machine.difference(grid_machine.conditions(), theirs, address)
-
-
-# ---- On a worker -------------------------------------------------------------------------------
-
-
-def beside_vm(
-    task: Task, files: Mapping[str, bytes], how: tuple[str, str, str, Mapping[str, str]]
-) -> Ended:
-    """Run a VM in a process of its own and pass on what it says."""
-    from distributed import Queue, Variable, get_worker
-
-    driver, queue_name, wanted_name, conditions = how
-    wrong = grid_machine.difference(conditions, grid_machine.conditions(), get_worker().address)
-    if wrong:
-        return "", Outcome(failure=wrong)
-    queue, wanted = Queue(queue_name), _Wanted(Variable(wanted_name), task.label)
-    run = uuid.uuid4().hex
-    with _process(driver, task, files) as messages:
-        for kind, what in messages:
-            if kind == OVER:
-                assert isinstance(what, Outcome)
-                return run, what
-            if kind == GROWTH and what:
-                queue.put([task.label, run, what])
-            if not wanted.still():
-                return run, None
-    return run, Outcome(failure="the process that drove the VM was killed")
-
-
-class _Wanted:
-    """Whether somebody still wants a VM."""
-
-    def __init__(self, variable: Any, label: str) -> None:
-        self._variable, self._label = variable, label
-        self._pulse, self._felt = -1, time.monotonic()
-
-    def still(self) -> bool:
-        pulse, labels = self._variable.get(timeout=CONNECT_S)
-        if pulse != self._pulse:
-            self._pulse, self._felt = pulse, time.monotonic()
-        return self._label in labels and time.monotonic() - self._felt < SILENT_S
-
-
-@contextlib.contextmanager
-def _process(
-    driver: str, task: Task, files: Mapping[str, bytes]
-) -> Iterator[Iterator[tuple[str, Any]]]:
-    """The process that drives a VM, and its messages; it ends when this context does.
-
-    Its folder is removed by us, or by it where we were killed.
-    """
-    folder = tempfile.mkdtemp(prefix="trapless-vm-")
-    process = subprocess.Popen(
-        (sys.executable, "-c", f"from {driver} import main; main()"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
-    assert process.stdin is not None and process.stdout is not None
-    try:
-        with contextlib.suppress(BrokenPipeError):  # it ended at once: no message will come
-            pickle.dump((task, dict(files), folder), process.stdin)
-            process.stdin.flush()
-        yield _messages(process.stdout)
-    finally:
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()
-        try:
-            process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        process.stdout.close()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _messages(mouth: Any) -> Iterator[tuple[str, Any]]:
-    """What the process says until it ends."""
-    while True:
-        try:
-            kind, what = pickle.load(mouth)
-        except (EOFError, pickle.UnpicklingError):
-            return
-        yield kind, what

@@ -4,8 +4,8 @@
 A task carries the kernel's image, the guest's files, the model's plugin and what it is to model, so
 that the same bytes run everywhere. The process (main()) is told its task and a folder on standard
 input, says on standard output what the plugin writes, as it grows, and ends, with the VM and the
-folder, when standard input does: whoever began it may die in any way. This file knows
-of no other machine (grid_engine.py) and of no meaning of rows (grid_rows.py).
+folder, when standard input does: whoever began it may die in any way. This file knows of no other
+machine (grid_task.py, grid_engine.py) and of no meaning of rows (grid_rows.py).
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class Outcome:
     result: lab.LabResult | None = None
     checks: Sequence[Row] = field(default_factory=list)
     failure: str = ""
+    began_s: float = 0.0  # by the machine's clock
     wall_s: float = 0.0
 
 
@@ -83,7 +84,7 @@ def pack(
 
 def drive(task: Task, files: Mapping[str, bytes], folder: Path) -> Outcome:
     """Run the VM with its files in `folder`; what the plugin writes is OUTPUT in there."""
-    began = time.monotonic()
+    began_s, began = time.time(), time.monotonic()
     for name, content in files.items():
         (folder / name).write_bytes(content)
     stream = RowStream(io.StringIO(), "", Silent())
@@ -107,8 +108,8 @@ def drive(task: Task, files: Mapping[str, bytes], folder: Path) -> Outcome:
     if wrong:
         return Outcome(failure=wrong)
     words = tuple(word.replace(str(folder), "VM") for word in result.qemu_argv)
-    wall_s = time.monotonic() - began
-    return Outcome(replace(result, qemu_argv=words), stream.rows, wall_s=wall_s)
+    made = replace(result, qemu_argv=words)
+    return Outcome(made, stream.rows, began_s=began_s, wall_s=time.monotonic() - began)
 
 
 class Tail:
