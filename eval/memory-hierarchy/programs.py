@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Part programs: real programs before `trapless stat`, in user mode and in supervisor mode.
+
+Owns what is run and kept; the programs are subjects.py's, counting them is trapless/stat's.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trapless.measure import counting, loads
+from trapless.measure.collect import Collection
+from trapless.measure.counting import Run
+from trapless.measure.experiments import Findings, Part, Raw, load_module
+from trapless.reporting.figures import Figure, Map, Table
+from trapless.stat.guest import Job
+from trapless.stock import packed, programs
+from trapless.stock.programs import Programs
+from trapless.vm.lab import LabConfig
+
+HERE = Path(__file__).parent
+if TYPE_CHECKING:
+    import savings
+    import subjects
+else:
+    savings, subjects = (load_module(HERE / f"{name}.py") for name in ("savings", "subjects"))
+
+MODES = ("user", "supervisor")
+ARCHIVE = "/programs.tar"
+ASK = "/bin/ask"
+MEMORY = "1G"
+TIMEOUT_S = 1800.0
+WARM = 1
+
+ENTER = f"""\
+cd /; tar -x -f {ARCHIVE}; rm {ARCHIVE}; ip link set lo up
+mkdir -p {subjects.SITE}; mv /{subjects.SERVED} {subjects.SITE}
+"""
+
+
+def archive(root: Path, subject: subjects.Subject, folder: Path) -> Path:
+    """The program with its libraries and the files that it works on."""
+    folders = (
+        str(path.relative_to(root))
+        for tree in subject.trees
+        for path in (root / tree, *sorted((root / tree).rglob("*")))
+        if path.is_dir()
+    )
+    return packed.pack(root, folder / f"{subject.name}.tar", subject.programs, folders)
+
+
+def runs(
+    kernel: str, root: Programs, folder: Path, chosen: Sequence[subjects.Subject]
+) -> Iterator[Run]:
+    """Each program in both modes; what the guests are given is written into `folder`."""
+    served = folder / subjects.SERVED
+    served.write_bytes(loads.served_file())
+    for subject in chosen:
+        files = (
+            (archive(root.root, subject, folder), ARCHIVE),
+            (served, f"/{subjects.SERVED}"),
+            (loads.program("ask"), ASK),
+        )
+        for mode in MODES:
+            yield Run(
+                label=f"{subject.name}-{mode}",
+                config=LabConfig(kernel=kernel, memory=MEMORY, files=files, timeout_s=TIMEOUT_S),
+                job=Job(
+                    subject.argv,
+                    prepare=f"set -e; {ENTER}{subject.prepare}",
+                    load=subject.load,
+                    ready=subject.ready,
+                    warm=WARM,
+                    supervisor=mode == "supervisor",
+                    calibrate=mode == "user",
+                ),
+                processors=tuple(savings.PROCESSORS),
+                after=subject.after,
+            )
+
+
+@contextmanager
+def given(directory: Path) -> Iterator[Path]:
+    """Where files for guests are made: always the same, so that finished runs are known again."""
+    folder = directory / "guest"
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def collect(run: Collection) -> None:
+    root = programs.unpacked(run.progress)
+    chosen = subjects.subjects(subjects.QUICK if run.quick else subjects.FULL)
+    with given(run.directory) as folder:
+        counting.collect(run, tuple(runs(run.kernel, root, folder, chosen)))
+    run.write(
+        [
+            {"subject": one.name, "what": one.what, "version": root.versions[one.package]}
+            for one in chosen
+        ]
+    )
+
+
+def analyse(raw: Raw) -> Findings:
+    return Findings(savings.metrics_of(savings.programs_of(raw.rows)))
+
+
+def figures(raw: Raw) -> tuple[Figure | Map | Table, ...]:
+    found = savings.programs_of(raw.rows)
+    return (
+        savings.predictions(found),
+        savings.compared(found),
+        savings.pollution(found),
+        savings.visits(found),
+        savings.terms(found),
+    )
+
+
+PART = Part(name="programs", collect=collect, analyse=analyse, figures=figures)

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What was counted of real programs, as metrics, tables and figures.
+
+A program has two runs: the first, in user mode, is what predictions are made of; the second, in
+supervisor mode, says what is really saved. Owns words and digits; the arithmetic is that of
+`trapless stat` itself (trapless/stat/report.py), so what holds here holds there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trapless.measure.collect import Row
+from trapless.measure.experiments import load_module
+from trapless.reporting.figures import Figure, Mark, Series, Table, bars
+from trapless.reporting.results import Metric
+from trapless.stat.costs import Saving, Term, supervisor_saving, supervisor_terms
+from trapless.stat.counted import Counted
+from trapless.stat.report import Report
+
+if TYPE_CHECKING:
+    import areas
+else:
+    areas = load_module(Path(__file__).parent / "areas.py")
+
+PROCESSORS = {"core-i7-9700k": "i7-9700k", "ryzen-5-3600": "ryzen-3600"}
+"""The modelled ones, and what they are called in names of metrics."""
+
+NEAR = 0.2
+"""A prediction is to be so near to what was counted then."""
+
+LINE_BYTES, PAGE_BYTES = 64, 4096
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program: who it is, and its two runs."""
+
+    name: str
+    what: str
+    version: str
+    report: Report
+
+    @property
+    def saving(self) -> Saving:
+        """Predicted of supervisor mode."""
+        found = supervisor_saving(self.report.found)
+        if found is None:
+            raise ValueError(f"{self.name}: supervisor mode was not calibrated")
+        return found
+
+    @property
+    def saved(self) -> int:
+        """Counted."""
+        found = self.report.really_saved
+        if found is None:
+            raise ValueError(f"{self.name}: its run in supervisor mode is missing")
+        return found
+
+    @property
+    def error(self) -> float:
+        """By how much the prediction is above what was counted."""
+        return self.saving.instructions / self.saved - 1 if self.saved else float("inf")
+
+    def visit_kb(self, mode: str) -> float:
+        """What one side touches between two crossings, in lines, on average."""
+        return (self.report.visit(mode, LINE_BYTES) or 0.0) / 1024
+
+
+def programs_of(rows: Sequence[Row]) -> tuple[Program, ...]:
+    """All programs of the raw rows; ValueError where a run is missing, or did something else."""
+    runs: Mapping[str, Row] = {row["run"]: row for row in rows if "counted" in row}
+    found = []
+    for about in (row for row in rows if "subject" in row):
+        name = str(about["subject"])
+        user, supervisor = (runs.get(f"{name}-{mode}") for mode in ("user", "supervisor"))
+        if user is None or supervisor is None:
+            raise ValueError(f"{name} was not counted in both modes")
+        check(name, user, supervisor)
+        report = Report(Counted.of_json(user["counted"]), Counted.of_json(supervisor["counted"]))
+        found.append(Program(name, str(about["what"]), str(about["version"]), report))
+    if not found:
+        raise ValueError("no program was counted")
+    return tuple(found)
+
+
+def check(name: str, user: Row, supervisor: Row) -> None:
+    """Both runs did the same work, well, and the second in supervisor mode."""
+    if user["proof"] != supervisor["proof"]:
+        raise ValueError(
+            f"{name} did other work in supervisor mode: '{supervisor['proof']}' and not "
+            f"'{user['proof']}'"
+        )
+    statuses = [run["counted"]["status"] for run in (user, supervisor)]
+    if any(statuses):
+        raise ValueError(f"{name} ended with status {statuses[0]}, then {statuses[1]}")
+    calls = supervisor["counted"]["calls"]
+    if calls is None or not calls["direct"]:
+        raise ValueError(f"{name} made no call in supervisor mode")
+
+
+def metrics_of(found: Sequence[Program]) -> Mapping[str, Metric]:
+    """What `trapless stat` says of each program, by name."""
+    made: dict[str, Metric] = {}
+    for program in found:
+        report, name = program.report, program.name
+        millions = report.found.instructions / 1e6
+        calls, instructions = report.crossings["syscall"], report.found.instructions
+        counted: Mapping[str, float] = {
+            "trap.total.instructions": instructions,
+            "supervisor.predicted.instructions": program.saving.instructions,
+            "supervisor.saved.instructions": program.saved,
+            "supervisor.error.ratio": program.error,
+            "crossings.syscalls.count": calls,
+            "crossings.others.count": report.crossings["interrupt"],
+            "crossings.all.per-million-instructions": report.entries / millions,
+            "footprint.user-visit.bytes": report.visit("user", LINE_BYTES) or 0.0,
+            "footprint.kernel-visit.bytes": report.visit("kernel", LINE_BYTES) or 0.0,
+            "footprint.user-run.bytes": report.footprint("user", PAGE_BYTES),
+            "footprint.kernel-run.bytes": report.footprint("kernel", PAGE_BYTES),
+        }
+        for key, value in counted.items():
+            unit = key.rpartition(".")[2]
+            made[f"{name}.{key}"] = Metric(round(value, 4), unit, "counted")
+        for processor, short in PROCESSORS.items():
+            for part, share in shares(report, processor).items():
+                key = f"{name}.crossings.{part}_{short}.share"
+                made[key] = Metric(round(share, 4), "share", "modelled")
+    near = sum(abs(program.error) <= NEAR for program in found)
+    made["programs.supervisor.within-20-percent.count"] = Metric(near, "count", "counted")
+    made["programs.supervisor.all.count"] = Metric(len(found), "count", "counted")
+    return made
+
+
+def shares(report: Report, processor: str) -> Mapping[str, float]:
+    """Of a program's modelled clocks: what crossings cost by themselves, and by what one side
+    evicts of the other's."""
+    clocks = report.clocks(processor)
+    return {
+        "direct": clocks.direct.middle / clocks.total.middle,
+        "pollution": clocks.pollution.middle / clocks.total.middle,
+    }
+
+
+def predictions(found: Sequence[Program]) -> Table:
+    """The predicted saving beside the counted one."""
+    lines = []
+    for program in found:
+        saving, total = program.saving, program.report.found.instructions
+        lines.append(
+            (
+                program.name,
+                program.what,
+                f"{total / 1e6:,.1f} M",
+                f"{program.report.crossings['syscall']:,}",
+                f"{saving.instructions / 1e3:,.0f} K ± {saving.wrong_by / 1e3:,.0f} K",
+                f"{program.saved / 1e3:,.0f} K",
+                f"{program.error:+.1%}",
+                f"{program.saved / total:.2%}",
+            )
+        )
+    return Table(
+        id="programs-savings",
+        title="What supervisor mode saves a real program: predicted, and counted",
+        columns=(
+            "program", "work", "instructions", "system calls", "predicted", "counted",
+            "prediction off by", "saved of all",
+        ),
+        rows=tuple(lines),
+        caption="Instructions of the program and all that it starts, user space and kernel. "
+        "Predicted from its run in user mode and from loops counted in the same boot; counted in "
+        "another boot, where it ran in supervisor mode. ± is what timer interrupts can make of "
+        f"two runs. Versions: {', '.join(f'{one.name} {one.version}' for one in found)}.",
+        kind="counted",
+    )  # fmt: skip
+
+
+PLACES = {"l1i": "L1i", "l1d": "L1d", "l2": "L2", "dtlb": "data TLB"}
+
+
+def pollution(found: Sequence[Program]) -> Table:
+    """Footprints, and what crossings cost on today's processors."""
+    lines = []
+    for program in found:
+        report = program.report
+        millions = report.found.instructions / 1e6
+        for processor in report.found.processors:
+            clocks, part = report.clocks(processor), shares(report, processor)
+            other = {one.role: one.other for one in report.misses(processor)}
+            lines.append(
+                (
+                    program.name,
+                    clocks.name,
+                    f"{report.entries / millions:,.0f}",
+                    f"{program.visit_kb('user'):.1f} KB",
+                    f"{program.visit_kb('kernel'):.1f} KB",
+                    *(f"{other.get(role, 0) / report.entries:.1f}" for role in PLACES),
+                    f"{part['direct']:.1%}",
+                    f"{part['pollution']:.1%}",
+                )
+            )
+    return Table(
+        id="programs-crossings",
+        title="What crossings cost real programs",
+        columns=(
+            "program", "processor", "crossings a million instructions", "U a visit", "K a visit",
+            *(f"{text} misses a crossing by the other side" for text in PLACES.values()),
+            "clocks: directly", "by pollution",
+        ),
+        rows=tuple(lines),
+        caption="U and K: lines of 64 bytes, code and data, that each side touches between two "
+        "crossings, on average (counted). Misses by the other side: those that would not be if "
+        "user space and kernel had caches of their own; below 0 where each finds what the other "
+        "has brought in. Shares of modelled clocks, at the middle of all costs.",
+        kind="modelled",
+    )  # fmt: skip
+
+
+def terms(found: Sequence[Program]) -> Table:
+    """What the predictions are made of."""
+    calibrated: Sequence[Term] = supervisor_terms(found[0].report.found)
+    lines = []
+    for term in calibrated:
+        parts = [program.saving.parts[term.name] for program in found]
+        lines.append(
+            (term.text, f"{term.saved:+,.0f}", *(f"{part / 1e3:+,.1f} K" for part in parts))
+        )
+    return Table(
+        id="programs-terms",
+        title="What a prediction is made of",
+        columns=("what supervisor mode changes", "saves, once", *(one.name for one in found)),
+        rows=tuple(lines),
+        caption="Instructions. Once: the difference of a loop in both modes, in the boot of "
+        f"{found[0].name}; each program's own boot calibrates its own.",
+        kind="counted",
+    )
+
+
+def visits(found: Sequence[Program]) -> Figure:
+    """U and K of each program, as places on the maps of Fig. 5 and 6."""
+    edge = float(areas.X_MAX_KB)
+    points = tuple(
+        Series(program.name, (program.visit_kb("user"),), (program.visit_kb("kernel"),))
+        for program in found
+    )
+    return Figure(
+        id="programs-visits",
+        title="Where real programs lie on the maps of Fig. 5 and 6",
+        x_label="U: touched in user space between two crossings, KB",
+        y_label="K: touched in the kernel, KB",
+        series=(
+            *points,
+            Series("U + K = 64 KB: the paper's range X ends", (0.0, edge), (edge, 0.0)),
+        ),
+        caption="Lines of 64 bytes, code and data, mean of all visits.",
+        kind="counted",
+    )
+
+
+def compared(found: Sequence[Program]) -> Figure:
+    """Predicted and counted saving, side by side."""
+    groups = {
+        program.name: {
+            "predicted": 100 * program.saving.instructions / program.saved,
+            "counted": 100.0,
+        }
+        for program in found
+    }
+    return Figure(
+        id="programs-predicted",
+        title="Supervisor mode's saving: predicted, in percent of what was counted",
+        x_label="",
+        y_label="instructions saved, counted = 100",
+        series=bars(groups, {"predicted": "predicted from the run in user mode"}),
+        marks=(Mark(80.0, "20% less"), Mark(100.0, "counted"), Mark(120.0, "20% more")),
+        names=tuple(groups),
+        kind="counted",
+    )
