@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`trapless stat --lab`: a program whose calls are known is counted as that, whatever runs beside.
 
-One boot for a command with children and a daemon, one for a server under load, one for a command
-that a signal ends.
+A boot each for a command with children and a daemon, for a server under load (the one that is
+calibrated), for a command that a signal ends, and for what cannot be counted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def count(kernel: str, job: Job) -> Counted:
 def test_a_command_and_all_that_it_starts_are_counted_and_nobody_else(kernel: str) -> None:
     """Beside it a process of another group makes calls without end; a daemon stays behind."""
     command = (PROGRAM, "children", str(CHILDREN), str(CALLS))
-    found = count(kernel, Job(command, prepare=f"{PROGRAM} forever >/dev/null 2>&1 &"))
+    beside = f"{PROGRAM} forever >/dev/null 2>&1 &"
+    found = count(kernel, Job(command, prepare=beside, calibrate=False))
     crossings, known = found.row.crossings(), (CHILDREN + 1) * CALLS
     assert found.status == 0
     assert found.left_running
@@ -49,8 +50,10 @@ def test_a_command_and_all_that_it_starts_are_counted_and_nobody_else(kernel: st
     assert Counted.of_json(found.as_json()) == found
 
 
+@pytest.mark.outer_kernels
 def test_a_server_is_counted_while_its_load_runs(kernel: str) -> None:
-    job = Job((PROGRAM, "serve"), load=f"{PROGRAM} ask {CALLS}", ready="test -p /tmp/from-server")
+    load = f"{PROGRAM} ask {CALLS}"
+    job = Job((PROGRAM, "serve"), load=load, ready="test -p /tmp/from-server", warm=1)
     found = count(kernel, job)
     assert found.status == 0
     assert 2 * CALLS <= found.row.crossings()["syscall"] <= 2 * CALLS + 2
@@ -64,12 +67,25 @@ def test_a_server_is_counted_while_its_load_runs(kernel: str) -> None:
     assert "supervisor" not in found.loops["batches"]
 
 
-def test_a_command_that_a_signal_ends_was_counted_and_one_that_is_not_there_was_not(
-    kernel: str,
-) -> None:
-    found = count(kernel, Job(("/bin/sh", "-c", "kill -9 $$")))
+def test_a_command_that_a_signal_ends_was_counted() -> None:
+    found = count(lab.DEFAULT_KERNEL, Job(("/bin/sh", "-c", "kill -9 $$"), calibrate=False))
     assert found.status == 128 + 9
     assert found.events["signals"] == 1
-    with pytest.raises(TraplessError, match="'/no/such' in the guest: No such file") as error:
-        count(kernel, Job(("/no/such",)))
-    assert error.value.status == 127
+
+
+@pytest.mark.parametrize(
+    ("job", "status", "message"),
+    [
+        (Job(("/no/such",)), 127, "cannot execute '/no/such' in the guest: No such file"),
+        (
+            Job((PROGRAM, "forever"), load="true", ready="false", ready_limit_s=1),
+            125,
+            f"{PROGRAM} was not ready after 1 s: `false` did not succeed",
+        ),
+    ],
+    ids=["absent", "never-ready"],
+)
+def test_what_was_not_counted_says_why(job: Job, status: int, message: str) -> None:
+    with pytest.raises(TraplessError) as error:
+        count(lab.DEFAULT_KERNEL, job)
+    assert message in str(error.value) and error.value.status == status
