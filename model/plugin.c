@@ -148,10 +148,14 @@ static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t ad
 {
 	uint64_t mode = (uintptr_t)userdata; /* 0 or TLM_KERNEL */
 	struct tlm_mode_counts *counts = &recorder.modes[mode != 0];
-	struct place *place = place_of(info, address);
 	uint64_t bytes = 1ull << qemu_plugin_mem_size_shift(info), access, crossing;
+	struct place *place;
 
 	(void)vcpu;
+	/* QEMU before 8.0 also tells what the processor pushes when a user's instruction traps. */
+	if (!mode && address >> 63)
+		return;
+	place = place_of(info, address);
 	if (place->flags == UNPLACED) {
 		counts->unplaced++;
 		return;
