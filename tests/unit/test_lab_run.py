@@ -3,16 +3,27 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from trapless.console import TraplessError
+from trapless.console import Silent, TraplessError
 from trapless.stock import kernels
-from trapless.vm import lab
-from trapless.vm.lab_session import Bell, Sinks
+from trapless.vm import lab, lab_session
+from trapless.vm.channel import Channel, Phase
+from trapless.vm.lab_session import Bell, Ending, Session, Sinks
+from trapless.vm.qemu import Process
 
 LOGS = Path(__file__).resolve().parents[1] / "data/kernel-logs"
+
+
+@pytest.fixture
+def kernel_log() -> Iterator[int]:
+    descriptor = os.memfd_create("kernel.log", 0)
+    yield descriptor
+    os.close(descriptor)
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +111,35 @@ def test_sink_gets_output_and_memory_gets_errors():
     sinks.take_output(b"b")
     sinks.take_errors(b"e")
     assert (pieces, sinks.output, sinks.errors) == ([b"a", b"b"], b"", b"e")
+
+
+def ending_of(script: str, log: int, silence_limit_s: float) -> Ending:
+    """Of a session whose VM is a shell's script that may write to the kernel's log."""
+    channel, bell = Channel(), Bell()
+    process = Process(["sh", "-c", script], [log])
+    try:
+        sinks = Sinks.collecting(None, None)
+        return Session(channel, bell, sinks, log, 1, silence_limit_s).pump(process, Silent())
+    finally:
+        process.close()
+        bell.close()
+        channel.close()
+
+
+@pytest.mark.parametrize("first", ["true", "echo Linux >>/dev/fd/$LOG"])
+def test_kernel_that_prints_nothing_is_not_waited_for(monkeypatch, kernel_log, first):
+    monkeypatch.setenv("LOG", str(kernel_log))
+    ending = ending_of(f"{first}; sleep 50", kernel_log, 0.5)
+    assert ending.reason == "the guest's kernel printed nothing for 0.5 s before its init ran"
+    assert ending.phase is Phase.FIRMWARE and ending.retriable
+
+
+def test_kernel_that_prints_is_waited_for_up_to_the_limit_of_boots(monkeypatch, kernel_log):
+    monkeypatch.setenv("LOG", str(kernel_log))
+    monkeypatch.setattr(lab_session, "BOOT_LIMIT_S", 2.5)
+    ending = ending_of("while sleep 0.1; do echo Linux >>/dev/fd/$LOG; done", kernel_log, 2)
+    assert ending.reason == "the VM did not start the command within 2.5 s"
+    assert ending.retriable
 
 
 @pytest.mark.parametrize(

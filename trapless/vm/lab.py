@@ -24,7 +24,7 @@ from trapless.console import Progress, Silent, TraplessError
 from trapless.stock.kernel import Kernel
 from trapless.stock.kernels import SUPPORTED
 from trapless.supervisor import Calls
-from trapless.vm import guest_tree, qemu
+from trapless.vm import guest_tree, lab_session, qemu
 from trapless.vm.channel import CHANNEL_BYTES, Channel, Phase
 from trapless.vm.initramfs import Tree
 from trapless.vm.lab_session import Bell, Ending, Session, Sinks
@@ -306,6 +306,9 @@ class _Attempt:
         self._config, self._kernel, self._files = config, kernel, files
         self._memory_bytes, self._cpus, self._listener = memory_bytes, cpus, listener
         self._accelerator = "tcg" if config.icount or config.plugins else qemu.accelerator()
+        # Counting or modelling slows a guest down without bound, a debugger stops it.
+        may_be_silent = config.icount or config.plugins or config.debugger is not None
+        self._silence_limit_s = math.inf if may_be_silent else lab_session.SILENCE_LIMIT_S
         self.argv: list[str] = []
 
     def go(self, sinks: Sinks, progress: Progress) -> Ending:
@@ -320,7 +323,9 @@ class _Attempt:
             self.argv = qemu.command(machine, self._accelerator)
             if self._config.verbose > 1:
                 progress.note(shlex.join(self.argv))
-            session = Session(channel, bell, sinks, self._files.log, self._config.timeout_s)
+            session = Session(
+                channel, bell, sinks, self._files.log, self._config.timeout_s, self._silence_limit_s
+            )
             session.prepare()
             inherited = [channel.file, bell.guest_end, self._files.initrd, self._files.log]
             if self._config.debugger is not None:

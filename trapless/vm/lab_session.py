@@ -24,6 +24,9 @@ from trapless.vm.qemu import Process
 BOOT_LIMIT_S = 180.0
 """From QEMU's start to the command's, seconds: thirty times what an idle machine needs."""
 
+SILENCE_LIMIT_S = 60.0
+"""Longest that a kernel which starts prints nothing, seconds: one that hangs is not waited for."""
+
 TICK_S = 0.25
 """How often limits are looked at when nothing happens, seconds."""
 
@@ -144,14 +147,21 @@ class Session:
     """One run of one VM over its channel."""
 
     def __init__(
-        self, channel: Channel, bell: Bell, sinks: Sinks, log_fd: int, timeout_s: float
+        self,
+        channel: Channel,
+        bell: Bell,
+        sinks: Sinks,
+        log_fd: int,
+        timeout_s: float,
+        silence_limit_s: float,
     ) -> None:
         self._channel, self._bell, self._sinks = channel, bell, sinks
         self._log_fd, self._timeout_s = log_fd, timeout_s
+        self._silence_limit_s = silence_limit_s
         self._phase = Phase.FIRMWARE
         self._input_open = True
-        self._began = self._running_since = time.monotonic()
-        self._log_before = 0
+        self._began = self._running_since = self._heard_at = time.monotonic()
+        self._log_before = self._log_heard = 0
 
     def prepare(self) -> None:
         """Put what input is there in the ring before the guest starts.
@@ -170,7 +180,7 @@ class Session:
 
     def pump(self, process: Process, progress: Progress) -> Ending:
         """Serve the guest until it has finished, failed, or met a limit."""
-        self._began = time.monotonic()
+        self._began = self._heard_at = time.monotonic()
         try:
             while self._step(process, progress):
                 pass
@@ -241,6 +251,8 @@ class Session:
         now = time.monotonic()
         if self._phase < Phase.RUNNING and now - self._began > BOOT_LIMIT_S:
             raise _FailedError(f"the VM did not start the command within {BOOT_LIMIT_S:g} s")
+        if self._phase is Phase.FIRMWARE:
+            self._check_silence(now)
         if self._phase is Phase.RUNNING and now - self._running_since > self._timeout_s:
             raise _FailedError(
                 f"the command ran into the time limit of {self._timeout_s:g} s (--timeout); "
@@ -250,6 +262,15 @@ class Session:
             raise _FailedError(f"the guest's kernel printed more than {LOG_BYTES_MAX >> 20} MB")
         if self._sinks.collected > COLLECT_BYTES_MAX:
             raise _FailedError(f"the command wrote more than {COLLECT_BYTES_MAX >> 30} GiB")
+
+    def _check_silence(self, now: float) -> None:
+        if (heard := self._log_bytes()) != self._log_heard:
+            self._log_heard, self._heard_at = heard, now
+        elif now - self._heard_at > self._silence_limit_s:
+            raise _FailedError(
+                f"the guest's kernel printed nothing for {self._silence_limit_s:g} s "
+                "before its init ran"
+            )
 
     def _log_bytes(self) -> int:
         return os.fstat(self._log_fd).st_size
