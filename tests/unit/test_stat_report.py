@@ -167,6 +167,7 @@ def test_a_job_becomes_words():
         (["--warm", "2", "--", "ls"], "--warm is about a VM: add --lab"),
         (["--processor", "x", "--", "ls"], "--processor is about a VM: add --lab"),
         (["--lab", "--load", "x", "--", "ls"], "--load and --ready go together"),
+        (["--lab", "--software", "--", "ls"], "--software is about this machine"),
         (["--lab", "--warm", "-1", "--", "ls"], "not in the range"),
     ],
 )
@@ -203,7 +204,7 @@ def test_without_counters_the_lab_is_named(tmp_path, monkeypatch):
     assert error.value.status == 125
 
 
-def test_counters_are_a_table_by_mode(tmp_path, monkeypatch):
+def test_counts_of_this_machine_are_a_table_by_mode(tmp_path, monkeypatch):
     columns = '["user.instructions", "user.clocks", "kernel.instructions", "kernel.clocks"]'
     header = f'{{"format": "trapless-counters", "version": 1, "columns": {columns}}}'
     row = '{"region": 0, "number": 0, "counted": 1.0, "counts": [1000, 2000, 30, 40]}'
@@ -213,7 +214,21 @@ def test_counters_are_a_table_by_mode(tmp_path, monkeypatch):
     assert found.status == 3
     lines = list(text.counters(["ls"], found.events))
     assert lines[2:] == [
-        "counted by the processor   user  kernel",
-        "instructions              1,000      30",
-        "clocks                    2,000      40",
+        "counted on this machine   user  kernel",
+        "instructions             1,000      30",
+        "clocks                   2,000      40",
+        "",
+        "2.0% of its clocks were the kernel's",
     ]
+
+
+def test_the_kernels_own_events_take_no_counters(tmp_path):
+    made = tmp_path / "made"
+    try:
+        found = here.run(["sh", "-c", f"touch {made}; exit 4"], software=True)
+    except TraplessError as error:
+        assert error.status == 125  # no perf_event_open here
+        pytest.skip(str(error))
+    assert found.status == 4 and made.exists()
+    assert found.events["user.page_faults"] + found.events["kernel.page_faults"] > 20
+    assert not any("instructions" in column for column in found.events)

@@ -27,6 +27,11 @@ TIMEOUT_S = 3600
     context_settings={"allow_interspersed_args": False},
 )
 @click.option("--lab", "in_lab", is_flag=True, help="In a VM with the model, on any machine.")
+@click.option(
+    "--software",
+    is_flag=True,
+    help="On this machine: only what the kernel counts; takes no counters of the processor's.",
+)
 @click.option("--kernel", metavar="NAME|PATH", help="With --lab: as in trapless lab.")
 @click.option(
     "--processor",
@@ -78,13 +83,19 @@ TIMEOUT_S = 3600
     help=f"With --lab: end the VM, with an error, after this long.  [default: {TIMEOUT_S}]",
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def stat(in_lab: bool, command: tuple[str, ...], json_file: Path | None, **of_lab: object) -> None:
+def stat(
+    in_lab: bool,
+    software: bool,
+    command: tuple[str, ...],
+    json_file: Path | None,
+    **of_lab: object,
+) -> None:
     """Count COMMAND with all that it starts: its crossings between user mode and the kernel, what
     they cost it directly and by the caches, and how much each mechanism would take away.
 
     Standard output is COMMAND's; the report goes to standard error. In the lab COMMAND runs on
     this machine's files, read-only; daemons that it leaves are ended. On this machine itself it
-    takes a processor with performance counters.
+    takes a processor with performance counters, or --software.
 
     Exit status: COMMAND's, or the load's; 125 if nothing was counted, 126 if COMMAND cannot be
     executed, 127 if there is none.
@@ -102,16 +113,18 @@ def stat(in_lab: bool, command: tuple[str, ...], json_file: Path | None, **of_la
         if given:
             name = given[0].replace("processors", "processor")
             raise click.UsageError(f"--{name} is about a VM: add --lab")
-        sys.exit(_here(command, json_file))
+        sys.exit(_here(command, json_file, software))
+    if software:
+        raise click.UsageError("--software is about this machine: leave out --lab")
     if bool(of_lab["load"]) != bool(of_lab["ready"]):
         raise click.UsageError("--load and --ready go together")
     sys.exit(_in_lab(command, json_file, of_lab))
 
 
-def _here(command: tuple[str, ...], json_file: Path | None) -> int:
+def _here(command: tuple[str, ...], json_file: Path | None, software: bool) -> int:
     from trapless.stat import here, text
 
-    found = here.run(command)
+    found = here.run(command, software=software)
     _write(json_file, {"status": found.status, "events": dict(found.events)})
     click.echo("\n".join(["", *text.counters(command, found.events)]), err=True)
     return found.status

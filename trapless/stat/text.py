@@ -55,17 +55,21 @@ def lines(report: Report, argv: Sequence[str]) -> Iterator[str]:
 
 
 def counters(argv: Sequence[str], found: Mapping[str, int]) -> Iterator[str]:
-    """What the processor's counters said, by mode."""
+    """What the counters of processor and kernel said, by mode."""
     yield shlex.join(argv)
     yield ""
     names = dict.fromkeys(column.partition(".")[2] for column in found)
-    head = ("counted by the processor", *MODES)
+    head = ("counted on this machine", *MODES)
     cells = [[found.get(f"{mode}.{name}") for mode in MODES] for name in names]
     rows = [
         (name.replace("_", " "), *("" if count is None else f"{count:,}" for count in counts))
         for name, counts in zip(names, cells, strict=True)
     ]
     yield from aligned([head, *rows])
+    clocks = [found.get(f"{mode}.clocks", 0) for mode in MODES]
+    if sum(clocks):
+        yield ""
+        yield f"{clocks[1] / sum(clocks):.1%} of its clocks were the kernel's"
 
 
 def _head(report: Report) -> Iterator[str]:
