@@ -40,8 +40,9 @@ extern const struct tl_counter_event tl_counters_software[];
 
 /*
  * Open this processor's events and the kernel's own, or those of `events` (ended by a NULL name),
- * for a thread; the calling one, if `thread` is 0. `children`: also for what it forks, from its next exec on.
- * Events that the processor lacks are left out. 0, or -errno with the reason in `error`.
+ * for a thread; the calling one, if `thread` is 0. `children`: also for what it forks, from its
+ * next exec on. Events that the processor lacks are left out. 0, or -errno with the reason in
+ * `error`.
  */
 int tl_counters_open(struct tl_counters *counters, pid_t thread, bool children,
 		     const struct tl_counter_event *events, char error[TL_COUNTERS_ERROR_MAX]);

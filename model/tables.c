@@ -37,12 +37,14 @@ static bool leads(const struct tlm_tables *tables, uint64_t top, unsigned int le
 	for (; ; shift -= INDEX_BITS) {
 		if (!entry(tables, at & ADDRESS, virtual, shift, &at))
 			return false;
-		if (shift == TLM_PAGE_BITS || (at & LARGE && shift <= TLM_PAGE_BITS + 2 * INDEX_BITS))
+		if (shift == TLM_PAGE_BITS)
+			break;
+		if (at & LARGE && shift <= TLM_PAGE_BITS + 2 * INDEX_BITS)
 			break;
 	}
 	inside = (1ull << shift) - 1;
-	*page = shift == TLM_PAGE_BITS ? 0 : shift == TLM_PAGE_BITS + INDEX_BITS ? TLM_PAGE_2M :
-										   TLM_PAGE_1G;
+	*page = shift == TLM_PAGE_BITS ? 0 :
+		shift == TLM_PAGE_BITS + INDEX_BITS ? TLM_PAGE_2M : TLM_PAGE_1G;
 	return ((at & ADDRESS & ~inside) | (virtual & inside)) == physical;
 }
 
