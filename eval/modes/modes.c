@@ -27,7 +27,7 @@
 
 static uint64_t own_time_ns(void)
 {
-	return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+	return clock_read(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 /* A nanosecond of the scheduler's must be an instruction, or costs are no counts. */

@@ -55,7 +55,7 @@ static uint64_t sum_of_reads;	/* used, so that no read is left out */
 /* The processor's time of this program: others may run on the same processor, too. */
 static uint64_t used_ns(void)
 {
-	return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+	return clock_read(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 static void read_all(uint64_t *region, unsigned int words, unsigned int passes)
