@@ -273,7 +273,10 @@ def check_seen(found: Mapping[Key, Sequence[Pair]]) -> None:
     while the other had not."""
     for (access, size, reads), pairs in found.items():
         if (access, reads) == ("write", "same") and not any(pair.changes for pair in pairs):
-            raise ValueError(f"write of {size} bytes: the observer saw nothing change")
+            raise ValueError(
+                f"write of {size} bytes: the observer saw nothing change; where this machine is "
+                "busy, program and observer may have run at no common time"
+            )
 
 
 def rate_mb_s(rows: Sequence[Row], form: str, access: str) -> float:
