@@ -193,6 +193,8 @@ def figures(raw: Raw) -> tuple[Figure | Map | Table, ...]:
 def all_of(raw: Raw) -> Mapping[str, told.Regions]:
     """The regions of each load that was run."""
     names = [row["reorder"] for row in raw.rows if "reorder" in row]
+    if told.MIX not in names:
+        raise ValueError(f"{told.MIX} is not described")
     return {name: told.load(raw, name) for name in names}
 
 

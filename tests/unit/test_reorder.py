@@ -186,6 +186,8 @@ def test_a_grid_that_was_not_run_is_refused(raw):
     (raw.directory / "reorder-calls.parquet").unlink()
     with pytest.raises(ValueError, match="is missing"):
         reorder.analyse(raw)
+    with pytest.raises(ValueError, match="is not described"):
+        reorder.analyse(replace(raw, rows=raw.rows[:1]))
 
 
 @pytest.mark.parametrize(
