@@ -35,7 +35,7 @@ MODULE = "hierarchy.ko"
 MEMORY = "512M"
 TIMEOUT_S = 3 * 3600.0
 KERNEL_WORDS = "no5lvl transparent_hugepage=never"
-"""The model knows page sizes by address: four levels of tables, and small pages for programs."""
+"""Small pages for programs: which sizes theirs are the model does not see."""
 
 STRUCTURES_AS_MUCH = 10
 """So many modelled caches take as long as the emulation itself."""

@@ -26,7 +26,7 @@ MODULE = "/trapless/stat/trapless_stat.ko"
 SOURCES, MODULE_NAME = "model", "trapless_stat.ko"
 BUILT = Path("build/model/trapless-stat-guest")
 KERNEL_WORDS = "no5lvl transparent_hugepage=never"
-"""The model knows page sizes by address: four levels of tables, and small pages for programs."""
+"""Small pages for programs: which sizes theirs are the model does not see."""
 
 NOT_COUNTED = 125
 """With this status the guest's program says that it failed; 126 and 127: that CMD cannot be run."""
