@@ -78,7 +78,8 @@ def runs(
                     supervisor=mode == "supervisor",
                     calibrate=mode == "user",
                 ),
-                processors=tuple(savings.PROCESSORS),
+                # Of the run in supervisor mode no more than its instructions is looked at.
+                processors=tuple(savings.PROCESSORS) if mode == "user" else (),
                 after=subject.after,
             )
 
