@@ -80,7 +80,8 @@ class Counted:
     refusals: int
     events: Mapping[str, int]
     loops: Mapping[str, Mapping[str, Loop]]
-    warm: int = 0  # times that it had run before
+    warm: int = 0  # times that it, or its load, had run before
+    served: bool = False  # a server under load
     complaints: tuple[str, ...] = ()  # of the model
     calls: Calls | None = None
     demotions: Mapping[str, int] = field(default_factory=dict)

@@ -121,7 +121,7 @@ def run(
         result = lab.run(prepared, argv(job), stream=stream, sink=sink, progress=progress)
         try:
             found = counted.read(rows_of(folder), result.release, tuple(processors))
-            return replace(found, warm=job.warm)
+            return replace(found, warm=job.warm, served=bool(job.load))
         except TraplessError as error:
             said = result.stderr.decode(errors="replace").strip().removeprefix("trapless stat: ")
             what = said or (str(error) if result.status < NOT_COUNTED else "nothing was counted")

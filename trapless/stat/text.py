@@ -76,8 +76,9 @@ def _head(report: Report) -> Iterator[str]:
     found = report.found
     user, kernel = (report.row[f"{mode}.instructions"] for mode in MODES)
     calls = report.crossings["syscall"]
+    ended = "its load ended" if found.served else "it ended"
     yield (
-        f"Linux {found.release} in the lab; ended with status {found.status}; {amount(user)} "
+        f"Linux {found.release} in the lab; {ended} with status {found.status}; {amount(user)} "
         f"instructions in user mode, {amount(kernel)} in the kernel"
     )
     if calls:
@@ -86,14 +87,15 @@ def _head(report: Report) -> Iterator[str]:
         yield f"the model says: {complaint}"
     if found.warm:
         times = "once" if found.warm == 1 else f"{found.warm} times"
-        yield f"it had run {times} before, uncounted: its files were in memory"
+        what = "its load had run" if found.served else "it had run"
+        yield f"{what} {times} before, uncounted: what it reads was in memory"
     waits = found.events["slept_out"]
-    if waits * SLEEPS_SHOWN > calls and calls:
+    if waits * SLEEPS_SHOWN > calls and calls and not found.served:
         yield (
             f"{waits:,} of its calls slept; where they waited for this machine's files, copy those "
             "first: --prepare 'cp -r ... /tmp'"
         )
-    if found.left_running:
+    if found.left_running and not found.served:
         yield "processes that it left running were ended"
 
 
