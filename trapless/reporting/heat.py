@@ -48,10 +48,12 @@ def fill(axes: Axes, figure: Map) -> None:
     extent = (
         figure.x[0] - half_x, figure.x[-1] + half_x, figure.y[0] - half_y, figure.y[-1] + half_y,
     )  # fmt: skip
+    # As high as wide, whatever the units: a map of K over D is no stripe.
+    square = (extent[1] - extent[0]) / (extent[3] - extent[2])
     cells = [[float("nan") if cell is None else cell for cell in row] for row in figure.cells]
     drawn = axes.imshow(
         cells, cmap=colours, norm=BoundaryNorm(BOUNDS, len(COLOURS)), origin="lower",
-        extent=extent, interpolation="none", aspect="equal", zorder=0,
+        extent=extent, interpolation="none", aspect=square, zorder=0,
     )  # fmt: skip
     _annotate(axes, figure)
     axes.set_xlim(extent[:2])
