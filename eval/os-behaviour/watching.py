@@ -10,7 +10,6 @@ What samples mean is trapless/peek's, which loads there are is behaviour.py's.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -104,7 +103,7 @@ def follow(guest: Observed, folder: Path, on_load: Callable[[int], None]) -> dic
             raise PeekError("the guest's module has no probes on: its log says why")
         plan = plan_of(target, guest, emulator, found)
         with Sampler(record.source_of(target), plan) as run:
-            stages = _store(target, run, folder, found, on_load)
+            stages = _store(target, run, folder, found, emulator, on_load)
     if run.end is None:
         raise PeekError("the sampler was killed")
     return stages
@@ -141,24 +140,16 @@ def _store(
     run: Sampler,
     folder: Path,
     found: ProbeMap,
+    emulator: Emulator,
     on_load: Callable[[int], None],
 ) -> dict[int, Stage]:
-    batches = run.batches()
-    first = next(batches, None)
-    if first is None:
-        raise PeekError("sampling ended before the first sample")
-    about = {
-        "release": target.release,
-        "build_id": target.build_id,
-        "cpus": target.cpus_online,
-        "context_user": tier0.context_user(target),
-        "probes": int(found.active),
-    }
+    batches = record.samples(run)
+    about = record.about_target(target, found, emulator)
     names, counters, watched = Names(target), Counters(target), sites.SiteBook()
     stages: dict[int, Stage] = {}
     over = False
     with Recorder(folder, run.head, about) as recorder:
-        for rows in itertools.chain([first], batches):
+        for rows in batches:
             recorder.add(rows)
             names.see(rows)
             watched.look(target, found)

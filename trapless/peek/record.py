@@ -9,6 +9,7 @@ the target was restarted; what was recorded by then is whole.
 
 from __future__ import annotations
 
+import itertools
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ from trapless.peek.names import Names
 from trapless.peek.plan import Plan
 from trapless.peek.probes import ProbeMap
 from trapless.peek.recording import SEGMENT_AGE_S, Recorder
-from trapless.peek.rows import End, Ending
+from trapless.peek.rows import End, Ending, Rows
 from trapless.peek.sampler import Sampler
 from trapless.peek.target import Target
 from trapless.peek.vcpus import Emulator, emulator_of
@@ -113,6 +114,31 @@ def record(
     return end
 
 
+def samples(run: Sampler) -> Iterator[Rows]:
+    """All that comes, once the first has; `run.head` is known then."""
+    batches = run.batches()
+    first = next(batches, None)
+    if first is None:
+        raise PeekError("sampling ended before the first sample")
+    return itertools.chain([first], batches)
+
+
+def about_target(
+    target: Target, probes: ProbeMap | None, emulator: Emulator | None
+) -> dict[str, Any]:
+    """What a recording says of the kernel that it is of."""
+    return {
+        "release": target.release,
+        "build_id": target.build_id,
+        "shift": target.symbols.shift,
+        "banner": target.banner,
+        "cpus": target.cpus_online,
+        "context_user": tier0.context_user(target),
+        "probes": int(probes.active) if probes is not None else None,
+        "vcpus": emulator.threads if emulator is not None else (),
+    }
+
+
 def _store(
     target: Target,
     run: Sampler,
@@ -122,27 +148,13 @@ def _store(
     emulator: Emulator | None,
     watch: Watch,
 ) -> End | None:
-    batches = run.batches()
-    first = next(batches, None)
-    if first is None:
-        raise PeekError("sampling ended before the first sample")
-    about = {
-        "release": target.release,
-        "build_id": target.build_id,
-        "shift": target.symbols.shift,
-        "banner": target.banner,
-        "cpus": target.cpus_online,
-        "context_user": tier0.context_user(target),
-        "probes": int(watch.first.active) if watch.first is not None else None,
-        "vcpus": emulator.threads if emulator is not None else (),
-    }
+    batches = samples(run)
+    about = about_target(target, watch.first, emulator)
     symbols = zip(target.symbols.addresses, target.symbols.names, strict=True)
     with Recorder(folder, run.head, about, symbols) as recorder:
         progress.step(f"recording {target.release} into {folder}")
-        recorder.add(first)
         sites.keep(recorder, watch.sites())
         names = Names(target)
-        names.see(first)
         checked = kept = began = time.monotonic()
         for rows in batches:
             recorder.add(rows)
