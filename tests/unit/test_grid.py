@@ -24,7 +24,7 @@ import pytest
 from tests.unit import made_up_guest
 from tests.unit.made_up_guest import COLUMNS, REGIONS, counts
 from trapless.console import Silent, TraplessError
-from trapless.measure import collect, grid, grid_engine, grid_machine, grid_task
+from trapless.measure import collect, evaluate, grid, grid_engine, grid_machine, grid_task
 from trapless.model import plugin
 from trapless.stock.kernel import Kernel
 from trapless.vm import lab, qemu
@@ -279,3 +279,21 @@ def test_vms_end_with_the_one_who_wanted_them_and_rows_stay(tmp_path, run, monke
     assert rows_in(folder) == 4
     wait_until(lambda: not any(map(is_alive, pids_of(ran))))
     assert run(folder) == ["10101"]
+
+
+def test_without_dask_the_remedy_is_named_and_nothing_else_imports_it(tmp_path, run, monkeypatch):
+    program = "import sys, trapless.cli, trapless.measure.grid; print('distributed' in sys.modules)"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(TraplessError, match="pip install distributed cryptography"):
+        run(tmp_path / "a")
+
+
+def test_only_grids_take_a_scheduler(tmp_path):
+    with pytest.raises(TraplessError, match="with --scheduler run memory-hierarchy") as caught:
+        evaluate.run(
+            ["ls"], quick=True, out=tmp_path, kernel="", progress=Silent(), scheduler="tcp://h:1"
+        )
+    assert caught.value.status == 2

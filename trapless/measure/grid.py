@@ -180,7 +180,7 @@ class _Crew:
             )
 
     def _start(self) -> None:
-        free = self._engine.slots() - len(self._active)
+        free = self._engine.slots - len(self._active)
         for vm in self._waiting[: max(free, 0)]:
             self._waiting.remove(vm)
             self._active.add(vm.label)

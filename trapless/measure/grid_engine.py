@@ -29,7 +29,7 @@ from trapless.measure.grid_task import Ended, Order, beside_vm
 from trapless.measure.grid_vm import Outcome, Task
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Client, Future, LocalCluster
 
 CONNECT_S = 10.0
 """How long a scheduler may take to answer, seconds."""
@@ -44,7 +44,14 @@ DRIVER = "trapless.measure.grid_vm"
 """The program beside a VM."""
 
 LOCAL_CONFIG = {
-    "distributed.worker.profile.enabled": False,  # the cores are the VMs'
+    # The cores are the VMs': what looks at itself many times a second took a twelfth of one.
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.tick.limit": "1 minute",
+    "distributed.admin.system-monitor.interval": "10s",
+    "distributed.scheduler.work-stealing-interval": "1s",
+    "distributed.scheduler.active-memory-manager.start": False,
+    "distributed.worker.memory.monitor-interval": "10s",
     "distributed.scheduler.http.routes": [],  # servers of pages cannot be left out, only emptied
     "distributed.worker.http.routes": [],
     # The terminal's Ctrl-C is for the one who began the workers.
@@ -84,7 +91,7 @@ class Engine:
     def __init__(self, scheduler: str | None, jobs: int, progress: Progress) -> None:
         self._progress = progress
         self._name = scheduler or "of this machine"
-        self._alone = False  # no worker is left, and that was said
+        self.slots = 0  # how many VMs can run at a time, when last looked
         self._admitted: dict[str, bool] = {}  # workers' addresses: whether they may take part
         self._files: dict[str, Future[bytes]] = {}  # by their digest
         self._active: dict[str, Future[Ended]] = {}
@@ -109,16 +116,6 @@ class Engine:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
-
-    def slots(self) -> int:
-        """How many VMs can run at a time, now."""
-        with self._reached():
-            found = self._client.nthreads().items()
-        slots: int = sum(threads for address, threads in found if self._admitted.get(address))
-        if not slots and not self._alone:
-            self._progress.note("no worker is left; waiting for others (Ctrl-C: rows are kept)")
-        self._alone = not slots
-        return slots
 
     def start(self, task: Task, files: Mapping[str, bytes]) -> None:
         """Have a VM run as soon as a worker is free."""
@@ -181,8 +178,9 @@ class Engine:
 
     def _connect(self, scheduler: str | None, jobs: int) -> Client:
         try:
+            import cryptography  # noqa: F401 - Dask makes keys with it
             import dask
-            from distributed import Client, LocalCluster
+            from distributed import Client
         except ImportError as error:
             raise TraplessError(
                 f"grids need the Python package {error.name}, which is not installed: "
@@ -191,8 +189,21 @@ class Engine:
         for logger in ("distributed", "distributed.client"):  # we say what matters
             logging.getLogger(logger).setLevel(logging.CRITICAL)
         self._stack.enter_context(dask.config.set(LOCAL_CONFIG))
-        if scheduler is None:
-            folder = tempfile.TemporaryDirectory(prefix="trapless-grid-")
+        where = self._local_cluster(jobs) if scheduler is None else scheduler
+        try:
+            client = Client(where, timeout=CONNECT_S, set_as_default=False)
+        except (OSError, ValueError, TypeError) as error:
+            raise TraplessError(
+                f"no scheduler of Dask answers at '{scheduler}' ({error}); give tcp://HOST:PORT of "
+                f"one that `dask scheduler` started; {HELP}"
+            ) from error
+        return self._stack.enter_context(client)
+
+    def _local_cluster(self, jobs: int) -> LocalCluster:
+        from distributed import LocalCluster
+
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="trapless-grid-"))
+        try:
             cluster = LocalCluster(
                 n_workers=jobs,
                 threads_per_worker=1,
@@ -200,19 +211,12 @@ class Engine:
                 security=True,  # other users of this machine can reach the port, but not use it
                 dashboard_address="127.0.0.1:0",
                 memory_limit=0,
-                local_directory=self._stack.enter_context(folder),
+                local_directory=folder,
                 silence_logs=logging.CRITICAL,
             )
-            self._stack.enter_context(cluster)
-            return self._stack.enter_context(Client(cluster, set_as_default=False))
-        try:
-            client = Client(scheduler, timeout=CONNECT_S, set_as_default=False)
-        except (OSError, ValueError, TypeError) as error:
-            raise TraplessError(
-                f"no scheduler of Dask answers at '{scheduler}' ({error}); give tcp://HOST:PORT of "
-                f"one that `dask scheduler` started; {HELP}"
-            ) from error
-        return self._stack.enter_context(client)
+        except (OSError, RuntimeError) as error:
+            raise TraplessError(f"Dask starts no workers on this machine: {error}") from error
+        return self._stack.enter_context(cluster)
 
     def _admit(self) -> None:
         """Look at workers that are new. One of the first that would count otherwise is an error;
@@ -223,10 +227,9 @@ class Engine:
                 self._client.wait_for_workers(1, timeout=CONNECT_S)
             except TimeoutError as error:
                 raise TraplessError(f"the scheduler {self._name} has no workers; {HELP}") from error
-        new = [address for address in self._client.nthreads() if address not in self._admitted]
-        if not new:
-            return
-        told = self._client.run(grid_machine.conditions, workers=new, on_error="return")
+        threads = self._client.nthreads()
+        new = [address for address in threads if address not in self._admitted]
+        told = self._ask(new) if new else {}
         for address, theirs in told.items():
             wrong = _unfit(address, theirs)
             if wrong and first:
@@ -234,6 +237,17 @@ class Engine:
             if wrong:
                 self._progress.note(f"{wrong}; it is left out")
             self._admitted[address] = not wrong
+        before = self.slots
+        self.slots = sum(threads[address] for address in threads if self._admitted.get(address))
+        if before and not self.slots:
+            self._progress.note("no worker is left; waiting for others (Ctrl-C: rows are kept)")
+
+    def _ask(self, workers: list[str]) -> dict[str, object]:
+        """Their machines' conditions, or why they could not say them."""
+        told: dict[str, object] = self._client.run(
+            grid_machine.conditions, workers=workers, on_error="return"
+        )
+        return told
 
     # ---- Tasks -----------------------------------------------------------------------------
 
