@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Experiment memory-hierarchy: what wrapping calls does to caches and TLBs, over all footprints.
 
-Owns the words of the experiment; its part owns what is run and what is made of it.
+Owns the words of the experiment; its parts own what is run and what is made of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ SPEC = Spec(
         "calls a batch through the module's own ring, by int $0x80 as on the paper's kernel. A "
         "model of both Pentium 4s inside the emulator sees each access that the stock kernel, the "
         "module and the program make. Before a region all caches are emptied and filled by 32 "
-        "iterations that are not counted."
+        "iterations that are not counted. Beyond the paper: batches whose calls may change places, "
+        "and real programs, of which the model predicts what supervisor mode saves."
     ),
     limits=(
         "No processor is measured: misses are those of a model, clocks are counts times published "
@@ -32,6 +33,6 @@ SPEC = Spec(
         "In the paper's range X the clocks are the trap's: they depend on one published figure.",
         "A timer interrupt comes about every four million instructions, as it must.",
     ),
-    parts=(load_part(__file__, "pairs"),),
+    parts=tuple(load_part(__file__, name) for name in ("pairs", "reorder", "programs", "slowdown")),
     grid=True,
 )
