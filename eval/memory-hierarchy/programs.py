@@ -35,6 +35,9 @@ ASK = "/bin/ask"
 MEMORY = "1G"
 TIMEOUT_S = 1800.0
 WARM = 1
+PUT_OFF = "rcutree.use_softirq=0"
+"""What the kernel puts off (freeing of files and sockets that were closed) is done by a thread of its
+own, and not within whichever program is interrupted next."""
 
 ENTER = f"""\
 cd /; tar -x -f {ARCHIVE}; rm {ARCHIVE}; ip link set lo up
@@ -68,7 +71,13 @@ def runs(
         for mode in MODES:
             yield Run(
                 label=f"{subject.name}-{mode}",
-                config=LabConfig(kernel=kernel, memory=MEMORY, files=files, timeout_s=TIMEOUT_S),
+                config=LabConfig(
+                    kernel=kernel,
+                    memory=MEMORY,
+                    files=files,
+                    append=PUT_OFF,
+                    timeout_s=TIMEOUT_S,
+                ),
                 job=Job(
                     subject.argv,
                     prepare=f"set -e; {ENTER}{subject.prepare}",

@@ -64,7 +64,7 @@ class Sizes:
 
 
 FULL = Sizes(2000, 1000, 150, ("",), ("lctype.c", "lzio.c"))
-QUICK = Sizes(500, 200, 40, ("/linux",), ("lctype.c",))
+QUICK = Sizes(500, 600, 40, ("/linux",), ("lctype.c",))
 
 
 def subjects(sizes: Sizes) -> tuple[Subject, ...]:
