@@ -36,8 +36,8 @@ MEMORY = "1G"
 TIMEOUT_S = 1800.0
 WARM = 1
 PUT_OFF = "rcutree.use_softirq=0"
-"""What the kernel puts off (freeing of files and sockets that were closed) is done by a thread of its
-own, and not within whichever program is interrupted next."""
+"""What the kernel puts off (freeing of files and sockets that were closed) is done by a thread of
+its own, and not within whichever program is interrupted next."""
 
 ENTER = f"""\
 cd /; tar -x -f {ARCHIVE}; rm {ARCHIVE}; ip link set lo up
