@@ -63,8 +63,11 @@ class Sizes:
     sources: tuple[str, ...]
 
 
-FULL = Sizes(2000, 1000, 150, ("",), ("lctype.c", "lzio.c"))
-QUICK = Sizes(500, 600, 40, ("/linux",), ("lctype.c",))
+TINY = ("lctype.c", "lzio.c", "lopcodes.c", "linit.c")
+"""Sources of Lua: the fewer lines, the more of a compiler's calls among its instructions."""
+
+FULL = Sizes(2000, 1000, 150, ("",), TINY)
+QUICK = Sizes(500, 600, 40, ("/linux",), TINY[:2])
 
 
 def subjects(sizes: Sizes) -> tuple[Subject, ...]:
@@ -158,7 +161,7 @@ def compiler(sizes: Sizes) -> Subject:
     objects = " ".join(source.replace(".c", ".o") for source in sizes.sources)
     return Subject(
         name="gcc",
-        what=f"driver, compiler and assembler on {' and '.join(sizes.sources)} of Lua",
+        what=f"driver, compiler and assembler on {', '.join(sizes.sources)} of Lua",
         package="gcc-12",
         programs=("usr/bin/gcc-12", "usr/bin/as", f"{COMPILER}/cc1"),
         trees=(HEADERS.removeprefix("/"), f"{COMPILER}/include", LUA),
