@@ -165,7 +165,7 @@ class Report:
 
     @cached_property
     def mechanisms(self) -> tuple[Mechanism, ...]:
-        """What is predicted of each that this kernel offers; most honest first."""
+        """What is predicted of each that this kernel offers; bounds behind predictions."""
         found = []
         supervisor = costs.supervisor_saving(self.found)
         if supervisor is not None:
@@ -180,14 +180,8 @@ class Report:
     def _mechanism(self, name: str, saving: Saving, pollution_share: float) -> Mechanism:
         made = {}
         for processor in self.found.processors:
-            table, own = clocks.costs_of(processor), self.clocks(processor)
-            kept = Range.of(
-                lambda end, table=table: (
-                    saving.instructions * end(table["instruction"])  # type: ignore[misc]
-                    + saving.crossings * end(table["fast"])
-                )
-            )
-            lost = own.pollution
+            kept = _clocks_of(saving, clocks.costs_of(processor))
+            lost = self.clocks(processor).pollution
             made[processor] = Range(
                 kept.low + pollution_share * lost.low,
                 kept.middle + pollution_share * lost.middle,
@@ -249,6 +243,14 @@ class Report:
             "counted": self.found.as_json(),
             "counted_in_supervisor_mode": self.real.as_json() if self.real else None,
         }
+
+
+def _clocks_of(saving: Saving, table: Mapping[str, Cost]) -> Range:
+    """Of the instructions and the traps that would not be."""
+    instruction, trap = table["instruction"], table["fast"]
+    return Range.of(
+        lambda end: saving.instructions * end(instruction) + saving.crossings * end(trap)
+    )
 
 
 def _place_of_role(role: str) -> int:
