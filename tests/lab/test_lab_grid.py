@@ -36,6 +36,9 @@ cells, pairs, sweep, variants = (
 NEEDED = (qemu.BINARY, "setpriv", "sh")
 """Programs that a worker's machine must have."""
 
+ITERATIONS = 2048
+"""Of each region: the last row takes seconds, in which something can be killed."""
+
 GUEST_S = 120
 """Longest that a VM takes from its start to its first row on a busy machine, seconds."""
 
@@ -49,7 +52,8 @@ def collected(folder, scheduler=None, progress=None):
     run.part, run.scheduler = "pairs", scheduler
     made = sweep.grid_of(run, wanted, Plan.of(list(mains)))
     argv = tuple(
-        word.replace(f"--iterations {cells.ITERATIONS}", "--iterations 64") for word in made.argv
+        word.replace(f"--iterations {cells.ITERATIONS}", f"--iterations {ITERATIONS}")
+        for word in made.argv
     )
     assert argv != made.argv
     grid.collect(run, [replace(made, argv=argv)])
