@@ -140,8 +140,9 @@ def maps_of_today(found: cells.Cells) -> Iterator[Map]:
     for name, what in variants.CURRENT.items():
         l2_kb = processors.load(name).structures["l2"].size / 1024
         marks = Marks(
-            caption=f"{CLOCKS_CAPTION} Dashed: U + K = {l2_kb:g} KB, its L2 cache. The real "
-            "processor overlaps misses, which brings every ratio nearer to 1.",
+            caption=f"{CLOCKS_CAPTION} Dashed: U + K = {l2_kb:g} KB, its L2 cache. What batching "
+            "can change at most: the real processor overlaps misses, and prefetches at this "
+            "stride of two lines, which the modelled prefetcher does not.",
             lines=(((0.0, l2_kb), (l2_kb, 0.0)),),
         )
         ratios = verdicts.clock_ratio(found, "batched", variants.main(name).id)

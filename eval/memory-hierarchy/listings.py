@@ -293,7 +293,8 @@ def table_of_today(found: cells.Cells) -> Table:
         ),
         rows=tuple(lines),
         caption="All by the fast trap; means and medians over the cells of a row. Misses are "
-        "counted; clocks, modelled, overlap nothing.",
+        "counted, without what a prefetcher by stride would save; clocks, modelled, overlap "
+        "nothing.",
         kind="counted",
     )  # fmt: skip
 
