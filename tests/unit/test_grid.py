@@ -231,6 +231,13 @@ def test_a_machine_that_changed_meanwhile_is_refused_by_itself(monkeypatch):
     assert "firmware is 'alike' there and 'older' here; install the same" in outcome.failure
 
 
+def test_workers_that_cannot_import_trapless_or_run_vms_say_so():
+    missing = Exception("ModuleNotFoundError(\"No module named 'trapless'\")")
+    assert "start it with PYTHONPATH" in grid_engine._unfit("tcp://w:1", missing)
+    lame = TraplessError("qemu-system-x86_64 is not on this machine")
+    assert "w:1 cannot run VMs: qemu-system-x86_64 is" in grid_engine._unfit("tcp://w:1", lame)
+
+
 def test_a_scheduler_that_does_not_answer_is_named(tmp_path, run, monkeypatch):
     monkeypatch.setattr(grid_engine, "CONNECT_S", 0.5)
     for address in ("tcp://127.0.0.1:9", "nonsense"):

@@ -288,10 +288,10 @@ def _ended(future: Future[Ended]) -> Ended:
 
 def _unfit(address: str, theirs: object) -> str:
     """Why the worker cannot take part; empty if it can."""
-    if isinstance(theirs, ImportError):
-        return (
-            f"the worker {address} cannot import Trapless ({theirs}): start it where this checkout "
-            f"or installation is; {HELP}"
+    if isinstance(theirs, BaseException) and "ModuleNotFoundError" in repr(theirs):
+        return (  # Dask may pass on no more of it than its text
+            f"the worker {address} cannot import Trapless ({theirs}): start it with PYTHONPATH "
+            f"naming a checkout or installation; {HELP}"
         )
     if isinstance(theirs, BaseException):
         return f"the worker {address} cannot run VMs: {theirs}"
