@@ -6,6 +6,7 @@ tests are dealt out where several processes run them (-n).
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
@@ -13,6 +14,8 @@ from xdist.scheduler import LoadScopeScheduling
 from trapless.stock import kernels
 
 DEFAULT_KERNELS = kernels.SUPPORTED[0].name
+SLOW = frozenset({"test_grid.py", "test_walk.py", "test_cli.py", "test_tidy.py"})
+"""Take long for their few tests."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,6 +28,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of tests without VMs, files that take longest begin: none is left alone at the end."""
+    if all(item.nodeid.startswith(("tests/unit/", "tests/abi/")) for item in items):
+        tests = Counter(item.path for item in items)
+        items.sort(key=lambda item: (item.path.name not in SLOW, -tests[item.path], item.path))
+
+
 class ByFileAndKernel(LoadScopeScheduling):
     """Tests of a file, in the lab those on one kernel, stay together: they share a VM."""
 
@@ -35,8 +45,6 @@ class ByFileAndKernel(LoadScopeScheduling):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
-    """With VMs among the tests, what is named first on the command line begins first: it should be
-    what takes longest. Otherwise files with many tests do, so that none is left alone at the end.
-    """
-    config.option.loadscopereorder = not any("tests/lab" in name for name in config.args)
+    """What is named first on the command line begins first: it should be what takes longest."""
+    config.option.loadscopereorder = False
     return ByFileAndKernel(config, log)
