@@ -127,6 +127,7 @@ class _Vm:
     work: _Work
     number: int
     outputs: dict[str, Output] = field(default_factory=dict)  # of each run
+    efforts: dict[str, float] = field(default_factory=dict)  # how far each run has come
 
     @property
     def grid(self) -> Grid:
@@ -139,8 +140,7 @@ class _Vm:
     @property
     def effort(self) -> float:
         """Of the run that has come furthest."""
-        efforts = (sum(map(self.grid.effort, out.labels)) for out in self.outputs.values())
-        return max(efforts, default=0.0)
+        return max(self.efforts.values(), default=0.0)
 
 
 class _Crew:
@@ -194,8 +194,11 @@ class _Crew:
             if vm.outputs:
                 self._run.progress.note(f"{vm.label}: a worker was lost; the VM runs once more")
             vm.outputs[said.run] = Output(vm.work.store, self._scratch / f"{said.run}.jsonl")
+            vm.efforts[said.run] = 0.0
         output = vm.outputs[said.run]
+        seen = len(output.labels)
         output.feed(said.data)
+        vm.efforts[said.run] += sum(map(vm.grid.effort, output.labels[seen:]))
         if output.failure and vm.label in self._active:
             self._engine.stop(vm.label)
             self._fail(vm, output.failure)
