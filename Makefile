@@ -98,7 +98,7 @@ static: # everything of `check` that is not a test: both compilers, sanitizers, 
 
 .PHONY: unit-programs workloads
 workloads: $(filter $(BUILD)/eval/% $(BUILD)/examples/% $(BUILD)/sampler/%,$(PROGRAMS))
-workloads: $(MODEL_PLUGINS) # all that experiments run
+workloads: $(filter $(BUILD)/model/%,$(PROGRAMS)) $(MODEL_PLUGINS) # all that experiments run
 
 unit-programs: $(UNIT_PROGRAMS)
 
