@@ -101,7 +101,7 @@ def _process(
     """
     folder = tempfile.mkdtemp(prefix="trapless-vm-")
     process = subprocess.Popen(
-        (sys.executable, "-c", f"from {driver} import main; main()"),
+        (sys.executable, "-c", f"from {driver} import main; main()", folder),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -109,7 +109,7 @@ def _process(
     assert process.stdin is not None and process.stdout is not None
     try:
         with contextlib.suppress(BrokenPipeError):  # it ended at once: no message will come
-            pickle.dump((task, dict(files), folder), process.stdin)
+            pickle.dump((task, dict(files)), process.stdin)
             process.stdin.flush()
         yield _messages(process.stdout)
     finally:

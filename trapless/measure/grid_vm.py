@@ -10,6 +10,7 @@ machine (grid_task.py, grid_engine.py) and of no meaning of rows (grid_rows.py).
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pickle
@@ -21,7 +22,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 from trapless.console import Progress, Silent, TraplessError
 from trapless.measure.collect import Row, RowStream, fault
@@ -35,6 +36,9 @@ LOOK_S = 0.5
 
 IMAGE, ARCHIVE, LIBRARY, MODELLED = "vmlinuz", "initramfs.cpio", "model.so", "modelled"
 """Names of the files that come with a task."""
+
+REMOVALS = 10
+"""How often it is tried to remove a folder that is still written to."""
 
 OUTPUT = "rows.jsonl"
 GROWTH, OVER = "growth", "over"
@@ -128,8 +132,9 @@ class Tail:
         self._say()
 
     def _go(self) -> None:
-        while not self._stopped.wait(LOOK_S):
-            self._say()
+        with contextlib.suppress(OSError):  # nobody listens any more: all will end
+            while not self._stopped.wait(LOOK_S):
+                self._say()
 
     def _say(self) -> None:
         growth = b""
@@ -148,12 +153,16 @@ def say(mouth: BinaryIO, kind: str, what: Any) -> None:
 
 
 def main() -> None:
-    """Drive the VM whose task comes on standard input."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's is for those who began us
+    """Drive the VM whose task comes on standard input, in the folder that the command names."""
+    for ours in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ours, lambda *_: None)  # those who began us get it, too, and end us
+    folder = Path(sys.argv[1])
     mouth = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever else is printed shall not get between the messages
-    task, files, name = pickle.load(sys.stdin.buffer)
-    folder = Path(name)
+    try:
+        task, files = pickle.load(sys.stdin.buffer)
+    except (EOFError, pickle.UnpicklingError):
+        _leave(folder)
     threading.Thread(target=_end_with_input, args=(folder,), daemon=True).start()
     tail = Tail(folder / OUTPUT, mouth)
     outcome = drive(task, files, folder)
@@ -164,5 +173,14 @@ def main() -> None:
 def _end_with_input(folder: Path) -> None:
     while os.read(0, 1):  # nothing more is said to us: this waits for the end
         pass
-    shutil.rmtree(folder, ignore_errors=True)
+    _leave(folder)
+
+
+def _leave(folder: Path) -> NoReturn:
+    """Those who would have removed the folder are gone. Files may still be added to it by us."""
+    for _ in range(REMOVALS):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            break
+        time.sleep(LOOK_S)
     os._exit(1)  # and the VM dies with this process
