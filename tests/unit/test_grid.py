@@ -157,6 +157,24 @@ def test_a_guest_that_dies_in_a_row_loses_that_row_alone(tmp_path, run):
     assert interrupted.read_bytes() == whole.read_bytes()
 
 
+def test_a_finished_grid_is_not_run_again_for_what_was_to_come_after_it(tmp_path, run, monkeypatch):
+    folder = tmp_path / "a"
+
+    def is_interrupted(collection):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as later:
+        later.setattr(collect.Collection, "finish", is_interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(folder)
+    whole = (folder / "g.parquet").read_bytes()
+    assert run(folder) == [] and (folder / "g.parquet").read_bytes() == whole
+    assert not (folder / grid.ROWS_FOLDER).exists()
+    raw = collect.read_rows(folder / "raw.jsonl")
+    assert sorted(row["boot"] for row in raw) == ["g-vm0", "g-vm1"]
+    assert run(folder) == ["01010", "10101"]  # that run was over: this is another
+
+
 def test_the_last_region_of_a_guest_that_failed_a_check_is_not_kept(tmp_path, run):
     with pytest.raises(TraplessError, match=r"without its last line.*\n3 of 5 rows"):
         run(tmp_path / "a", good=False)

@@ -89,7 +89,10 @@ def collect(run: Collection, grids: Sequence[Grid], jobs: int | None = None) -> 
         ):
             _Crew(run, engine, Path(scratch), waiting).go()
     for work in works:
-        work.store.join(parquet_path(run.directory, work.grid.name))
+        if work.joined:
+            work.store.drop()
+        else:
+            work.store.join(work.target)
 
 
 def key_of(grid: Grid) -> str:
@@ -103,15 +106,19 @@ class _Work:
 
     def __init__(self, run: Collection, grid: Grid) -> None:
         self.grid = grid
+        self.target = parquet_path(run.directory, grid.name)
         self.store = Store(run.directory / ROWS_FOLDER / grid.name, key_of(grid), grid)
         self._saved = run.adopt_saved(self.store.key)
-        if self.store.done:
-            run.progress.note(
-                f"{run.name}, {grid.name}: {len(self.store.done)} of {grid.rows} rows are there"
-            )
+        labels = {grid.label(vm) for vm in range(grid.vms)}
+        self.joined = labels.issubset(self._saved) and self.store.made(self.target)
+        there = grid.rows if self.joined else len(self.store.done)
+        if there:
+            run.progress.note(f"{run.name}, {grid.name}: {there} of {grid.rows} rows are there")
 
     def missing(self) -> list[_Vm]:
-        """The VMs that have to be run."""
+        """The VMs that have to be run; none, where what was cut off came after this grid."""
+        if self.joined:
+            return []
         return [
             _Vm(self, number)
             for number in range(self.grid.vms)

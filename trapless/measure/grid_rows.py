@@ -47,16 +47,18 @@ class Store:
     done: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
         for path in sorted(self.folder.glob("row-*.parquet")):
-            try:
-                sound = (pq.read_schema(path).metadata or {}).get(KEY) == self.key.encode()
-            except (OSError, pa.ArrowException):
-                sound = False
-            if sound:
+            if self.made(path):
                 self.done.add(int(path.stem.removeprefix("row-")))
             else:
                 path.unlink()
+
+    def made(self, path: Path) -> bool:
+        """Whether a file is there, sound, and of these conditions."""
+        try:
+            return (pq.read_schema(path).metadata or {}).get(KEY) == self.key.encode()
+        except (OSError, pa.ArrowException):
+            return False
 
     def path(self, row: int) -> Path:
         return self.folder / f"row-{row:05d}.parquet"
@@ -72,6 +74,7 @@ class Store:
         told = {KEY: self.key.encode(), HEADER: json.dumps(header, sort_keys=True).encode()}
         table = pa.table(columns).replace_schema_metadata(told)
         if row not in self.done:
+            self.folder.mkdir(parents=True, exist_ok=True)
             _write(table, self.path(row))
             self.done.add(row)
         elif not pq.read_table(self.path(row)).equals(table):
@@ -88,7 +91,11 @@ class Store:
                 f"{self.folder}: its rows were modelled differently; remove it and run again"
             )
         _write(pa.concat_tables(tables), target)
-        shutil.rmtree(self.folder)
+        self.drop()
+
+    def drop(self) -> None:
+        """The single rows go: they have been joined."""
+        shutil.rmtree(self.folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # the other grids' rows are in there
             self.folder.parent.rmdir()
 
