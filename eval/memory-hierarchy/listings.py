@@ -181,7 +181,7 @@ def table_of_exceptions(grids: published.Grids) -> Table:
                         f"{users[0]} to {users[-1]}" if len(users) > 2 else " and ".join(users),
                         str(len(users)),
                         *(f"{each[at].mean():.1f}" for each in misses),
-                        f"{ratios[at].min():.2f} to {ratios[at].max():.2f}",
+                        f"{ratios[at].min():.3f} to {ratios[at].max():.3f}",
                     )
                 )
     return Table(
