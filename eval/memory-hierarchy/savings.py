@@ -221,15 +221,21 @@ def pollution(found: Sequence[Program]) -> Table:
     )  # fmt: skip
 
 
+def thousands(instructions: float) -> str:
+    """
+    >>> thousands(-1234.5), thousands(-20)
+    ('-1.2 K', '0')
+    """
+    return f"{instructions / 1e3:+,.1f} K" if abs(instructions) >= 50 else "0"
+
+
 def terms(found: Sequence[Program]) -> Table:
     """What the predictions are made of."""
     calibrated: Sequence[Term] = supervisor_terms(found[0].report.found)
     lines = []
     for term in calibrated:
         parts = [program.saving.parts[term.name] for program in found]
-        lines.append(
-            (term.text, f"{term.saved:+,.0f}", *(f"{part / 1e3:+,.1f} K" for part in parts))
-        )
+        lines.append((term.text, f"{term.saved:+,.0f}", *map(thousands, parts)))
     return Table(
         id="programs-terms",
         title="What a prediction is made of",
@@ -244,10 +250,10 @@ def terms(found: Sequence[Program]) -> Table:
 def visits(found: Sequence[Program]) -> Figure:
     """U and K of each program, as places on the maps of Fig. 5 and 6."""
     edge = float(areas.X_MAX_KB)
-    points = tuple(
-        Series(program.name, (program.visit_kb("user"),), (program.visit_kb("kernel"),))
-        for program in found
-    )
+    points = []
+    for program in found:
+        user, kernel = program.visit_kb("user"), program.visit_kb("kernel")
+        points.append(Series(f"{program.name}: {user + kernel:.0f} KB", (user,), (kernel,)))
     return Figure(
         id="programs-visits",
         title="Where real programs lie on the maps of Fig. 5 and 6",

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Real programs in experiment memory-hierarchy: what the guest is told, and what is made of counts.
+
+On the counts of a whole run, saved. Owns the tests of trapless/measure/counting.py and of the part
+"programs", as far as they need no VM.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from trapless.console import Silent
+from trapless.measure import collect, counting, experiments
+from trapless.measure.experiments import Raw
+from trapless.stat import guest
+from trapless.stat.guest import Job
+from trapless.vm.lab import LabConfig
+
+HERE = Path(__file__).resolve().parent
+DATA = HERE.parent / "data" / "programs-counted.jsonl.gz"
+NAMES = ("redis", "nginx", "sqlite", "find", "gcc")
+
+
+def part(name):
+    return experiments.load_module(experiments.eval_dir() / "memory-hierarchy" / f"{name}.py")
+
+
+programs, savings, subjects = map(part, ("programs", "savings", "subjects"))
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return collect.read_rows(DATA)
+
+
+@pytest.fixture(scope="module")
+def found(rows):
+    return {program.name: program for program in savings.programs_of(rows)}
+
+
+def run_of(after, label="one"):
+    config = LabConfig(memory="1G")
+    return counting.Run(label, config, Job(("ls",)), ("core-i7-9700k",), after)
+
+
+def said(run, guest_program):
+    """What the lab's command prints on this machine, where `guest_program` stands for the guest's
+    (the rest of its words are arguments)."""
+    shell, option, text = run.argv
+    command = text.replace(guest.PROGRAM, guest_program)
+    assert command != text
+    return subprocess.run([shell, option, command], capture_output=True, text=True, check=False)
+
+
+# ---- What the guest is told --------------------------------------------------------------------
+
+
+def test_a_run_that_is_proved_says_so_in_rows():
+    done = said(run_of("echo 3 of 3; echo two lines"), "true")
+    proof, last = map(json.loads, done.stdout.splitlines())
+    assert (done.returncode, proof, last) == (
+        0,
+        {"proof": "3 of 3 two lines"},
+        {"complete": True},
+    )
+
+
+@pytest.mark.parametrize(
+    ("after", "program"), [("echo fine", "false"), ("false", "true"), ("true", "true")]
+)
+def test_a_run_that_fails_or_proves_nothing_is_not_complete(after, program):
+    done = said(run_of(after), program)
+    assert done.returncode != 0
+    assert "complete" not in done.stdout
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_turns_are_taken_only_while_the_load_runs(tmp_path, status):
+    switch = tmp_path / "features"
+    text = subjects.taking_turns(f"cp {switch} {tmp_path}/during; (exit {status})")
+    command = text.replace(subjects.FEATURES, str(switch))
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == status
+    assert (tmp_path / "during").read_text() == "NO_WAKEUP_PREEMPTION\n"
+    assert switch.read_text() == "WAKEUP_PREEMPTION\n"
+
+
+@pytest.mark.parametrize("sizes", [subjects.QUICK, subjects.FULL])
+def test_each_program_is_run_in_both_modes_with_a_proof(tmp_path, monkeypatch, sizes):
+    chosen = subjects.subjects(sizes)
+    assert tuple(one.name for one in chosen) == NAMES
+    assert all(one.after and bool(one.load) == bool(one.ready) for one in chosen)
+    monkeypatch.setattr(programs, "archive", lambda root, subject, folder: folder / subject.name)
+    root = programs.Programs(tmp_path, {})
+    runs = tuple(programs.runs("6.1", root, tmp_path, chosen))
+    assert len({run.label for run in runs}) == 2 * len(NAMES)
+    for user, supervisor in zip(runs[::2], runs[1::2], strict=True):
+        assert (user.job.supervisor, supervisor.job.supervisor) == (False, True)
+        assert user.config == supervisor.config
+        assert user.job == replace(supervisor.job, supervisor=False, calibrate=True)
+
+
+def test_finished_runs_are_not_run_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(counting.Run, "key", property(lambda run: f"key of {run.label}"))
+    kept = collect.Collection("memory-hierarchy", tmp_path, True, "6.1", Silent(), part="programs")
+    head = {"boot": "programs-one", "part": "programs", "key": "key of one", "release": "6.1"}
+    kept.adopt(head, [{"run": "one"}])
+    again = collect.Collection("memory-hierarchy", tmp_path, True, "6.1", Silent(), part="programs")
+    counting.collect(again, [run_of("true")])
+    assert again.resumed == ["programs-one"]
+
+
+# ---- What is made of it ------------------------------------------------------------------------
+
+
+def test_predictions_are_near_what_was_counted(found):
+    assert tuple(found) == NAMES
+    assert {name: one.error for name, one in found.items() if abs(one.error) > savings.NEAR} == {}
+
+
+def test_savings_are_differences_of_the_saved_counts(rows, found):
+    counts = {row["run"]: row["counted"] for row in rows if "counted" in row}
+    for name, program in found.items():
+        total = {}
+        for mode in ("user", "supervisor"):
+            of = counts[f"{name}-{mode}"]
+            places = [of["columns"].index(f"{side}.instructions") for side in ("user", "kernel")]
+            total[mode] = sum(of["program"][place] for place in places)
+        assert program.saved == total["user"] - total["supervisor"] > 0
+
+
+def test_metrics_and_tables_have_every_program(rows, found):
+    findings = programs.analyse(Raw(rows, {}))
+    for name, metric in findings.metrics.items():
+        metric.check(name)
+    assert findings.metrics["redis.supervisor.saved.instructions"].value == found["redis"].saved
+    for name in NAMES:
+        for processor in savings.PROCESSORS.values():
+            assert 0 < findings.metrics[f"{name}.crossings.direct_{processor}.share"].value < 1
+    drawn = {one.id: one for one in programs.figures(Raw(rows, {}))}
+    assert [row[0] for row in drawn["programs-savings"].rows] == list(NAMES)
+    assert drawn["programs-predicted"].names == NAMES
+    assert len(drawn["programs-crossings"].rows) == 2 * len(NAMES)
+
+
+def changed(rows, run, change):
+    made = copy.deepcopy(rows)
+    change(next(row for row in made if row.get("run") == run))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("run", "change", "words"),
+    [
+        ("redis-user", lambda row: row.update(proof="less"), "redis did other work"),
+        ("gcc-supervisor", lambda row: row["counted"].update(status=1), "status 0, then 1"),
+        ("find-supervisor", lambda row: row["counted"].update(calls=None), "find made no call"),
+        ("nginx-user", lambda row: row.pop("counted"), "nginx was not counted in both"),
+    ],
+)
+def test_runs_that_cannot_be_compared_are_refused(rows, run, change, words):
+    with pytest.raises(ValueError, match=words):
+        savings.programs_of(changed(rows, run, change))
+
+
+def test_rows_without_a_program_are_refused():
+    with pytest.raises(ValueError, match="no program"):
+        savings.programs_of([])
