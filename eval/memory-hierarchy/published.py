@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The paper's claims of Fig. 5 to 10: what was found, whether it is what was published, why not.
 
-A claim is judged on every cell of the grid, on processors as they are documented. What the paper
-leaves open (how its TLB replaced entries, whether it warmed up, where its pages lay) is tried each
-way: a claim holds where one way gives what was published in every cell that it is about, and what
-is found says which, and what the others give. Owns the judgement; ratios are verdicts.py's, areas
-are areas.py's.
+A claim is judged on every cell of the grid, on processors as they are documented. What nobody
+published (how the TLB replaced entries, where pages lay) is tried each way and told beside it.
+Whether the paper warmed up it does not say: what it says of first touches is judged with them. Owns
+the judgement; ratios are verdicts.py's, areas are areas.py's.
 """
 
 from __future__ import annotations
