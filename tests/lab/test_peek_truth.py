@@ -39,7 +39,7 @@ OUTSIDE_MAX = 0.01
 
 STAT_SECONDS = 5
 STAT_ERROR_MAX = 0.06
-"""Of a share. The guest counts its own by what each tick of its clock meets."""
+"""Of a share: what luck makes of 800 ticks of the guest's clock, three standard deviations."""
 
 STALL_SECONDS = 5
 STALL_US, PAUSE_US = 2000, 6000
@@ -116,8 +116,11 @@ def guest_agrees(running: Guest, folder: Path) -> None:
     said = {name: count / sum(ticks.values()) for name, count in ticks.items()}
     found = summarise(Recording.open(folder))
     user, idle = found.share(Part.USER), found.share(Part.IDLE)
-    shown = f"{said} {[(part.name, found.share(part)) for part in Part]}"
-    assert abs(user - said["user"] - said["nice"]) <= STAT_ERROR_MAX, shown
+    shown = f"{said} {[(part.name, found.share(part)) for part in Part]} {found.disabled=}"
+    # The guest counts what a tick of its clock meets. One that comes while interrupts are off waits
+    # until they are on again, which on the way out of the kernel is in user mode.
+    over = said["user"] + said["nice"] - user
+    assert -STAT_ERROR_MAX <= over <= found.disabled + STAT_ERROR_MAX, shown
     assert abs(idle - said["idle"] - said["iowait"]) <= STAT_ERROR_MAX, shown
 
 
