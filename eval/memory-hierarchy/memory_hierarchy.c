@@ -14,12 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "kmod/evaluation.h"
 #include "measure.h"
 #include "model/marker.h"
 #include "orders.h"
+#include "round_time.h"
 
 #define ITERATIONS 512u		/* F and N of the paper */
 #define BATCH 32u
@@ -28,7 +28,6 @@
 #define ITERATIONS_MAX (1u << 20)
 #define POINTS_MAX 1024u
 #define KB 1024ul
-#define ROUND_NS 64000000ul	/* of virtual time; sleeping costs none of the emulator's */
 #define SUPERVISOR_SHARE 95u	/* percent of the calls that must stay; interrupts take some out */
 
 struct range {
@@ -62,20 +61,6 @@ static uint64_t label(enum order order, enum trap trap, const struct pair *pair)
 {
 	return (uint64_t)order << 60 | (uint64_t)trap << 56 | (uint64_t)pair->n << 40 |
 	       (uint64_t)(pair->user / KB) << 20 | pair->kernel / KB;
-}
-
-static void await_round_time(void)
-{
-	struct timespec time;
-	uint64_t ns;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	ns = (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-	ns = (ns / ROUND_NS + 2) * ROUND_NS;
-	time.tv_sec = (time_t)(ns / 1000000000u);
-	time.tv_nsec = (long)(ns % 1000000000u);
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL))
-		;
 }
 
 /* One region. The first iterations fill caches and TLBs, and are not counted. */

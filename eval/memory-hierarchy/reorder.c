@@ -14,13 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "loads.h"
 #include "measure.h"
 #include "model/marker.h"
+#include "round_time.h"
 
-#define ROUND_NS 64000000ul	/* as in memory_hierarchy.c */
 #define KB 1024ul
 
 enum load { OBJECTS_LOAD, MIX_LOAD };
@@ -47,20 +46,6 @@ static uint64_t label(enum load load, enum arrival arrival, unsigned int free, u
 {
 	return (uint64_t)load << 60 | (uint64_t)arrival << 56 | (uint64_t)free << 52 |
 	       (uint64_t)n << 40 | (uint64_t)objects << 32 | width / KB;
-}
-
-static void await_round_time(void)
-{
-	struct timespec time;
-	uint64_t ns;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	ns = (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-	ns = (ns / ROUND_NS + 2) * ROUND_NS;
-	time.tv_sec = (time_t)(ns / 1000000000u);
-	time.tv_nsec = (long)(ns % 1000000000u);
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL))
-		;
 }
 
 /* The calls from..to-1, N a batch. Returns 0 when each did what it should. */
