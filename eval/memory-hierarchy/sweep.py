@@ -18,6 +18,7 @@ from trapless.measure.collect import Collection, Row
 from trapless.measure.experiments import Raw, load_module, workload
 from trapless.measure.grid import MASK, Grid
 from trapless.measure.grid import collect as collect_grids
+from trapless.model import plugin
 from trapless.model.plan import Plan, Variant
 from trapless.reporting.results import Metric
 from trapless.stock import kbuild, kernels
@@ -34,8 +35,6 @@ GUEST_MODULE = "/hierarchy.ko"
 MODULE = "hierarchy.ko"
 MEMORY = "512M"
 TIMEOUT_S = 3 * 3600.0
-KERNEL_WORDS = "no5lvl transparent_hugepage=never"
-"""Small pages for programs: which sizes theirs are the model does not see."""
 
 STRUCTURES_AS_MUCH = 10
 """So many modelled caches take as long as the emulation itself."""
@@ -111,7 +110,7 @@ def grid_of(run: Collection, sweep: Sweep, plan: Plan) -> Grid:
             icount=True,
             memory=MEMORY,
             module_parameters="supervisor=1" if "supervisor" in sweep.orders else "",
-            append=f"{KERNEL_WORDS} {sweep.kernel_words}".strip(),
+            append=f"{plugin.KERNEL_WORDS} {sweep.kernel_words}".strip(),
             files=((module, GUEST_MODULE), (workload("memory-hierarchy"), GUEST_PROGRAM)),
             timeout_s=TIMEOUT_S,
         ),

@@ -18,6 +18,9 @@ from trapless.vm import qemu
 # First release of QEMU with it, the release that no longer has it, version of the interface.
 APIS = (((7, 0), (9, 0), 1), ((9, 2), (99, 0), 4))
 
+KERNEL_WORDS = "no5lvl transparent_hugepage=never"
+"""For the guest's kernel: small pages for programs, whose sizes the model does not see."""
+
 
 def argument(
     config: Path, output: Path, binary: str | None = None, library: Path | None = None
