@@ -62,11 +62,8 @@ class Run:
         """What the counts depend on."""
         plan = counted.plan_of(self.processors).text(qemu.parse_size(self.config.memory))
         parts = [*self.argv, plan]
-        program = repo_root() / guest.BUILT
-        if not program.exists():
-            raise TraplessError(f"{program} is missing; run `make all`")
         sources = sorted((repo_root() / guest.SOURCES).rglob("*.[ch]"))
-        files = [plugin.file(qemu.binary()), program, *sources]
+        files = [plugin.file(qemu.binary()), guest.program(), *sources]
         return boot_key(self.config, parts, files)
 
 

@@ -25,9 +25,6 @@ PROGRAM = "/trapless/stat/guest"
 MODULE = "/trapless/stat/trapless_stat.ko"
 SOURCES, MODULE_NAME = "model", "trapless_stat.ko"
 BUILT = Path("build/model/trapless-stat-guest")
-KERNEL_WORDS = "no5lvl transparent_hugepage=never"
-"""Small pages for programs: which sizes theirs are the model does not see."""
-
 NOT_COUNTED = 125
 """With this status the guest's program says that it failed; 126 and 127: that CMD cannot be run."""
 
@@ -74,15 +71,20 @@ def argv(job: Job) -> list[str]:
     return [*words, "--", *job.argv]
 
 
+def program() -> Path:
+    """The guest's program; a TraplessError says how it is built."""
+    path = repo_root() / BUILT
+    if not path.is_file():
+        raise TraplessError(f"{path} is not there; in a checkout `make all` builds it")
+    return path
+
+
 def config(
     base: LabConfig, processors: Sequence[str], folder: Path, progress: Progress
 ) -> LabConfig:
     """`base` for a guest that counts: the model's configuration and rows are in `folder`."""
     kernel = kernels.resolve(base.kernel, progress)
     module = kbuild.module_for(kernel, progress, repo_root() / SOURCES, MODULE_NAME)
-    program = repo_root() / BUILT
-    if not program.is_file():
-        raise TraplessError(f"{program} is not there; in a checkout `make all` builds it")
     plan = counted.plan_of(tuple(processors))
     plan.write(folder / "config", qemu.parse_size(base.memory))
     return replace(
@@ -90,8 +92,8 @@ def config(
         cpus=1,
         icount=True,
         module_parameters=f"supervisor=1 {base.module_parameters}".strip(),
-        append=f"{KERNEL_WORDS} {base.append}".strip(),
-        files=(*base.files, (program, PROGRAM), (module, MODULE)),
+        append=f"{plugin.KERNEL_WORDS} {base.append}".strip(),
+        files=(*base.files, (program(), PROGRAM), (module, MODULE)),
         plugins=(plugin.argument(folder / "config", rows_of(folder)),),
     )
 
