@@ -6,14 +6,12 @@ Owns what is run and kept; the programs are subjects.py's, counting them is trap
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trapless.measure import counting, loads
-from trapless.measure.collect import Collection
+from trapless.measure.collect import Collection, guest_folder
 from trapless.measure.counting import Run
 from trapless.measure.experiments import Findings, Part, Raw, load_module
 from trapless.reporting.figures import Figure, Map, Table
@@ -93,21 +91,10 @@ def runs(
             )
 
 
-@contextmanager
-def given(directory: Path) -> Iterator[Path]:
-    """Where files for guests are made: always the same, so that finished runs are known again."""
-    folder = directory / "guest"
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
-
-
 def collect(run: Collection) -> None:
     root = programs.unpacked(run.progress)
     chosen = subjects.subjects(subjects.QUICK if run.quick else subjects.FULL)
-    with given(run.directory) as folder:
+    with guest_folder(run.directory) as folder:
         counting.collect(run, tuple(runs(run.kernel, root, folder, chosen)))
     run.write(
         [

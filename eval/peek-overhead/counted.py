@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trapless.measure import modes
-from trapless.measure.collect import Collection, Row
+from trapless.measure.collect import Collection, Row, guest_folder
 from trapless.measure.experiments import load_module
 from trapless.reporting.figures import Table
 from trapless.reporting.results import Metric
@@ -45,7 +45,7 @@ def collect(run: Collection) -> None:
     sizes = QUICK_SIZES if run.quick else SIZES
     options = ["--kind", "counted", "--settings", ",".join(["none", *SETTINGS])]
     options += ["--repeats", str(QUICK_REPEATS if run.quick else REPEATS)]
-    with workloads.folder(run.directory) as folder:
+    with guest_folder(run.directory) as folder:
         config = workloads.guest(run.kernel, root.root, folder, TIMEOUT_S, icount=True)
         run.boot("counted", config, modes.guest_argv(root, workloads.script(sizes, options)))
     run.write([{"steps": dict(sizes.steps), "requests": sizes.requests}])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from trapless.measure import fit, modes
 from trapless.measure.beside import Observed, pin_emulator, run_beside
-from trapless.measure.collect import Collection, Row
+from trapless.measure.collect import Collection, Row, guest_folder
 from trapless.measure.experiments import load_module
 from trapless.peek import probes, record
 from trapless.peek.errors import PeekError
@@ -59,7 +59,7 @@ def collect(run: Collection) -> None:
         pin_emulator(guest.ram, own)
         run.write(follow(guest, other))
 
-    with workloads.folder(run.directory) as folder:
+    with guest_folder(run.directory) as folder:
         config = workloads.guest(run.kernel, root.root, folder, TIMEOUT_S, icount=False)
         run_beside(run, "measured", config, modes.guest_argv(root, script), observe)
 

@@ -8,9 +8,7 @@ are ordered and taken is overhead.c's.
 from __future__ import annotations
 
 import shlex
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,18 +92,6 @@ def script(sizes: Sizes, options: Sequence[str]) -> list[str]:
         "kill $server; wait $server || true",
         "echo '{\"complete\": true}'",
     ]
-
-
-@contextmanager
-def folder(directory: Path) -> Iterator[Path]:
-    """Where files for the guest are made: always the same, so that an interrupted experiment finds
-    its finished boots to be those that it would make again."""
-    made = directory / "guest"
-    made.mkdir(parents=True, exist_ok=True)
-    try:
-        yield made
-    finally:
-        shutil.rmtree(made)
 
 
 def guest(kernel: str, root: Path, made: Path, timeout_s: float, *, icount: bool) -> LabConfig:

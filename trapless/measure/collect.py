@@ -19,7 +19,8 @@ import re
 import shutil
 import subprocess
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -209,6 +210,18 @@ def fault(stream: RowStream, result: lab.LabResult) -> str:
     if stream.complete:
         return ""
     return f"the workload ended without its last line; it said: {errors or 'nothing'}"
+
+
+@contextmanager
+def guest_folder(directory: Path) -> Iterator[Path]:
+    """Where an experiment makes files for its guests: always the same, so that an interrupted one
+    finds its finished boots to be those that it would make again. It goes at the end."""
+    folder = directory / "guest"
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
 
 
 def boot_key(config: lab.LabConfig, argv: Sequence[str], more: Sequence[Path] = ()) -> str:
