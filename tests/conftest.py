@@ -14,7 +14,7 @@ from xdist.scheduler import LoadScopeScheduling
 from trapless.stock import kernels
 
 DEFAULT_KERNELS = kernels.SUPPORTED[0].name
-SLOW = frozenset({"test_grid.py", "test_walk.py", "test_cli.py", "test_tidy.py"})
+SLOW = frozenset({"test_fleet.py", "test_walk.py", "test_cli.py", "test_tidy.py"})
 """Take long for their few tests."""
 
 

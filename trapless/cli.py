@@ -383,7 +383,7 @@ def module_unload() -> None:
 @click.option(
     "--scheduler",
     metavar="ADDRESS",
-    help="Spread grids over the workers of this scheduler of Dask, as tcp://HOST:8786.",
+    help="Spread VMs over the workers of this scheduler of Dask, as tcp://HOST:8786.",
 )
 @click.option("--list", "list_only", is_flag=True, help="Name the experiments and stop.")
 def evaluate(
@@ -399,8 +399,8 @@ def evaluate(
     Without NAME: all of them. Exits 0 when every run completed and every self-check passed;
     a claim that does not hold is a result, not a failure.
 
-    An experiment that is a grid (memory-hierarchy) uses all cores of this machine; with
-    --scheduler those of all machines where, from a checkout of the same state, somebody started
+    An experiment of many VMs (memory-hierarchy) uses all cores of this machine; with --scheduler
+    those of all machines where, from a checkout of the same state, somebody started
 
     \b
     PYTHONPATH=. .venv/bin/dask worker tcp://HOST:8786 --nworkers CORES --nthreads 1

@@ -34,5 +34,5 @@ SPEC = Spec(
         "A timer interrupt comes about every four million instructions, as it must.",
     ),
     parts=tuple(load_part(__file__, name) for name in ("pairs", "reorder", "programs", "slowdown")),
-    grid=True,
+    spread=True,
 )

@@ -2,7 +2,7 @@
 """Experiment memory-hierarchy: labels, areas, clocks and verdicts, on real counts of a quick run.
 
 Expected figures are computed here from the saved tables by other means. The runner is
-test_grid.py's, the guest's side the lab's.
+test_fleet.py's, the guest's side the lab's.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ RAW_FILE = "raw.jsonl"
 META_FILE = "meta.json"
 BOOTS = "boots"
 TOLD = ("icount", "boot_s", "began_s", "wall_s")
-"""What meta.json says of each boot, where it is known; the last two of those on a grid."""
+"""What meta.json says of each boot, where it is known; the last two of those of a fleet."""
 
 Row = dict[str, Any]
 
@@ -215,13 +215,22 @@ def fault(stream: RowStream, result: lab.LabResult) -> str:
 @contextmanager
 def guest_folder(directory: Path) -> Iterator[Path]:
     """Where an experiment makes files for its guests: always the same, so that an interrupted one
-    finds its finished boots to be those that it would make again. It goes at the end."""
-    folder = directory / "guest"
+    finds its finished boots to be those that it would make again."""
+    with own_folder(directory, "guest") as folder:
+        yield folder
+
+
+@contextmanager
+def own_folder(directory: Path, name: str) -> Iterator[Path]:
+    """A folder for the time of a run, beside its data. It goes at the end; what a run that was
+    killed left there goes when the next one begins."""
+    folder = directory / name
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         yield folder
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def boot_key(config: lab.LabConfig, argv: Sequence[str], more: Sequence[Path] = ()) -> str:

@@ -49,13 +49,13 @@ def run(
     """Run the named experiments, or all; a failure is noted and the next one begins.
 
     What cannot work for any of them is found out before earlier results are touched. `scheduler`:
-    whose workers run the grids among them.
+    whose workers run the VMs of those that have many.
     """
     specs = [experiments.get(name) for name in (wanted or experiments.names())]
-    if scheduler is not None and not any(spec.grid for spec in specs):
-        grids = ", ".join(name for name in experiments.names() if experiments.get(name).grid)
+    if scheduler is not None and not any(spec.spread for spec in specs):
+        many = ", ".join(name for name in experiments.names() if experiments.get(name).spread)
         raise TraplessError(
-            f"none of these experiments can be spread over machines; with --scheduler run {grids}",
+            f"none of these experiments can be spread over machines; with --scheduler run {many}",
             status=2,
         )
     make_writable(out)
@@ -71,7 +71,7 @@ def run(
                 quick=quick,
                 kernel=kernel,
                 progress=progress,
-                scheduler=scheduler if spec.grid else None,
+                scheduler=scheduler if spec.spread else None,
             )
             results.save(experiments.analyse(spec.name, directory), directory)
         except TraplessError as error:

@@ -64,7 +64,7 @@ class Spec:
     method: str
     limits: tuple[str, ...]
     parts: tuple[Part, ...]
-    grid: bool = False  # its VMs may run on other machines (trapless/measure/grid.py)
+    spread: bool = False  # its VMs may run on other machines (trapless/measure/fleet.py)
 
 
 def eval_dir() -> Path:

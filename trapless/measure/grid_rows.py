@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trapless.console import TraplessError
+from trapless.measure.collect import Row
 from trapless.model import rows as model_rows
 
 KEY = b"trapless.key"
@@ -34,6 +35,7 @@ class Shape:
     name: str
     regions: int  # in each row
     row_of: Callable[[int], int]  # label -> number of its row
+    effort: Callable[[int], float]  # label -> how long it takes, in any unit
     describe: Callable[[int], Mapping[str, str | int]]  # label -> columns
 
 
@@ -118,7 +120,7 @@ class Output:
 
     store: Store
     scratch: Path  # a file that is ours
-    labels: list[int] = field(default_factory=list)  # of the regions that came
+    effort: float = 0.0  # of the regions that came
     failure: str = ""
     _head: bytes = b""
     _rest: bytes = b""
@@ -139,13 +141,14 @@ class Output:
         if recording.events:
             self.failure = f"the model complains: {recording.events[0]}"
         for region in recording.rows:
-            self.labels.append(region.label)
+            self.effort += self.store.shape.effort(region.label)
             self._take_last()
             self._last = region
 
-    def ended_well(self) -> None:
-        """The guest came to its end, with all checks passed."""
+    def finish(self, _release: str, rows: Sequence[Row]) -> Sequence[Row]:
+        """The guest came to its end, with all checks passed, of which it tells in its own rows."""
         self._take_last()
+        return rows
 
     def _take_last(self) -> None:
         if self._last is None:

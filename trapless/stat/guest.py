@@ -79,14 +79,10 @@ def program() -> Path:
     return path
 
 
-def config(
-    base: LabConfig, processors: Sequence[str], folder: Path, progress: Progress
-) -> LabConfig:
-    """`base` for a guest that counts: the model's configuration and rows are in `folder`."""
+def config(base: LabConfig, progress: Progress) -> LabConfig:
+    """`base` for a guest that counts, but for the model's plugin."""
     kernel = kernels.resolve(base.kernel, progress)
     module = kbuild.module_for(kernel, progress, repo_root() / SOURCES, MODULE_NAME)
-    plan = counted.plan_of(tuple(processors))
-    plan.write(folder / "config", qemu.parse_size(base.memory))
     return replace(
         base,
         cpus=1,
@@ -94,13 +90,7 @@ def config(
         module_parameters=f"supervisor=1 {base.module_parameters}".strip(),
         append=f"{plugin.KERNEL_WORDS} {base.append}".strip(),
         files=(*base.files, (program(), PROGRAM), (module, MODULE)),
-        plugins=(plugin.argument(folder / "config", rows_of(folder)),),
     )
-
-
-def rows_of(folder: Path) -> Path:
-    """The file of a run's rows."""
-    return folder / "rows"
 
 
 def run(
@@ -118,11 +108,12 @@ def run(
     A TraplessError ends what was not counted; a status of the command that is not 0 is no error.
     """
     with tempfile.TemporaryDirectory(prefix="trapless-stat-") as name:
-        folder = Path(name)
-        prepared = config(base, processors, folder, progress)
+        told, rows = Path(name, "config"), Path(name, "rows")
+        counted.plan_of(tuple(processors)).write(told, qemu.parse_size(base.memory))
+        prepared = replace(config(base, progress), plugins=(plugin.argument(told, rows),))
         result = lab.run(prepared, argv(job), stream=stream, sink=sink, progress=progress)
         try:
-            found = counted.read(rows_of(folder), result.release, tuple(processors))
+            found = counted.read(rows, result.release, tuple(processors))
             return replace(found, warm=job.warm, served=bool(job.load))
         except TraplessError as error:
             said = result.stderr.decode(errors="replace").strip().removeprefix("trapless stat: ")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Grids: rows over VMs, kept as they come, whatever a VM, a worker or the runner dies of.
+"""Fleets: a grid's rows and runs of `trapless stat` over VMs, whatever a VM, a worker or the runner
+dies of.
 
 The guest is stood in for (made_up_guest.py), and Dask's workers are threads; the processes beside
 the VMs are real. Workers of their own and real VMs are tests/lab/test_lab_grid.py's.
@@ -22,10 +23,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.unit import made_up_guest
-from tests.unit.made_up_guest import COLUMNS, REGIONS, counts
+from tests.unit.made_up_guest import COLUMNS, COUNTS, REGIONS, counts
 from trapless.console import Silent, TraplessError
-from trapless.measure import collect, evaluate, grid, grid_engine, grid_machine, grid_task
+from trapless.measure import (
+    collect,
+    counting,
+    evaluate,
+    fleet,
+    fleet_engine,
+    fleet_machine,
+    fleet_task,
+    grid,
+)
 from trapless.model import plugin
+from trapless.stat import counted
+from trapless.stat.guest import Job
 from trapless.stock.kernel import Kernel
 from trapless.vm import lab, qemu
 from trapless.vm.initramfs import Packed
@@ -34,7 +46,7 @@ distributed = pytest.importorskip("distributed")
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS, VMS = 5, 2
-ALIKE = {grid_machine.NAME: "here", **dict.fromkeys(grid_machine.REMEDIES, "alike")}
+ALIKE = {fleet_machine.NAME: "here", **dict.fromkeys(fleet_machine.REMEDIES, "alike")}
 
 
 class Plan:
@@ -83,8 +95,8 @@ def stand_in(monkeypatch, tmp_path):
     monkeypatch.setattr(plugin, "file", lambda binary: library)
     monkeypatch.setattr(qemu, "binary", lambda: "qemu")
     monkeypatch.setattr(lab, "prepare", lambda *_: lab.Guest(kernel, Packed(b"archive")))
-    monkeypatch.setattr(grid_machine, "conditions", lambda: ALIKE)
-    monkeypatch.setattr(grid_engine, "DRIVER", made_up_guest.__name__)
+    monkeypatch.setattr(fleet_machine, "conditions", lambda: ALIKE)
+    monkeypatch.setattr(fleet_engine, "DRIVER", made_up_guest.__name__)
 
 
 class Runner:
@@ -104,6 +116,23 @@ class Runner:
         grid.collect(collection, [a_grid()])
         collection.finish()
         return sorted(line.split()[0] for line in lines_of(ran))
+
+    def count(self, folder, **guest):
+        """Two programs counted into a folder; how often a VM was started, and the raw rows."""
+        ran = folder.with_name(f"{folder.name}.ran")
+        self._monkeypatch.setenv(made_up_guest.VARIABLE, json.dumps({"ran": str(ran), **guest}))
+        self._monkeypatch.setattr(counting.Run, "key", property(lambda run: f"key of {run.label}"))
+        self._monkeypatch.setattr(counting.guest, "config", lambda base, progress: base)
+        folder.mkdir(exist_ok=True)
+        collection = collect.Collection("made-up", folder, True, "6.1", Silent())
+        collection.part, collection.scheduler = "programs", self.scheduler
+        wanted = [
+            counting.Run(name, lab.LabConfig(), Job(("ls",)), ("core-i7-9700k",), "echo 2 of 2")
+            for name in ("one", "two")
+        ]
+        counting.collect(collection, wanted)
+        collection.finish()
+        return len(lines_of(ran)), collect.read_rows(folder / collect.RAW_FILE)
 
 
 def lines_of(ran):
@@ -228,14 +257,48 @@ def test_a_killed_process_beside_a_vm_is_a_failed_vm(tmp_path, run):
     assert run(folder) == ["10101"]
 
 
+def test_programs_are_counted_on_the_same_workers(tmp_path, run):
+    started, rows = run.count(tmp_path / "a")
+    assert started == 2
+    assert sorted(row["boot"] for row in rows) == ["programs-one", "programs-two"]
+    for row in rows:
+        assert row["run"] == row["boot"].removeprefix("programs-") and row["proof"] == "2 of 2"
+        assert row["counted"]["program"] == [2 * count for count in COUNTS]
+        assert (row["counted"]["turns"], row["counted"]["release"]) == (2, "0.0-stock")
+    assert list((tmp_path / "a").glob(fleet.FOLDER)) == []
+
+
+def test_a_program_that_was_not_counted_to_its_end_is_named(tmp_path, run):
+    with pytest.raises(TraplessError, match=r"programs-(one|two): the run was not counted to its"):
+        run.count(tmp_path / "a", lacks=[counted.STATUS])
+    assert list((tmp_path / "a" / collect.BOOTS).glob("*")) == []
+
+
+def test_workers_of_this_machine_have_their_files_beside_the_results(tmp_path, run, monkeypatch):
+    """What a killed run leaves goes when the next one begins, and nothing of it is elsewhere."""
+    left, found = tmp_path / "a" / fleet.FOLDER / "left", []
+
+    def fails(*, local_directory, **_):
+        found.append((Path(local_directory), left.exists()))
+        raise OSError("no port is free")
+
+    left.mkdir(parents=True)
+    monkeypatch.setattr(distributed, "LocalCluster", fails)
+    run.scheduler = None
+    with pytest.raises(TraplessError, match="starts no workers on this machine: no port is free"):
+        run(tmp_path / "a")
+    assert found == [(left.parent, False)]
+    assert not left.parent.exists()
+
+
 def test_other_machines_are_compared_before_anything_runs(tmp_path, run, monkeypatch):
-    theirs = {**ALIKE, grid_machine.NAME: "lab-7", "QEMU": "10.0"}
+    theirs = {**ALIKE, fleet_machine.NAME: "lab-7", "QEMU": "10.0"}
 
     def conditions():
         ours = threading.current_thread() is threading.main_thread()
         return ALIKE if ours else theirs
 
-    monkeypatch.setattr(grid_machine, "conditions", conditions)
+    monkeypatch.setattr(fleet_machine, "conditions", conditions)
     with pytest.raises(TraplessError, match=r"lab-7.*QEMU is '10.0' there and 'alike' here; inst"):
         run(tmp_path / "a")
     assert lines_of(tmp_path / "a.ran") == []
@@ -244,20 +307,20 @@ def test_other_machines_are_compared_before_anything_runs(tmp_path, run, monkeyp
 def test_a_machine_that_changed_meanwhile_is_refused_by_itself(monkeypatch):
     monkeypatch.setattr(distributed, "get_worker", lambda: type("W", (), {"address": "tcp://w:1"}))
     conditions = {**ALIKE, "firmware": "older"}
-    order = grid_task.Order("", "q", "v", 1.0, conditions)
-    _, outcome = grid_task.beside_vm(None, {}, order)
+    order = fleet_task.Order("", "q", "v", 1.0, conditions)
+    _, outcome = fleet_task.beside_vm(None, {}, order)
     assert "firmware is 'alike' there and 'older' here; install the same" in outcome.failure
 
 
 def test_workers_that_cannot_import_trapless_or_run_vms_say_so():
     missing = Exception("ModuleNotFoundError(\"No module named 'trapless'\")")
-    assert "start it with PYTHONPATH" in grid_engine._unfit("tcp://w:1", missing)
+    assert "start it with PYTHONPATH" in fleet_engine._unfit("tcp://w:1", missing)
     lame = TraplessError("qemu-system-x86_64 is not on this machine")
-    assert "w:1 cannot run VMs: qemu-system-x86_64 is" in grid_engine._unfit("tcp://w:1", lame)
+    assert "w:1 cannot run VMs: qemu-system-x86_64 is" in fleet_engine._unfit("tcp://w:1", lame)
 
 
 def test_a_scheduler_that_does_not_answer_is_named(tmp_path, run, monkeypatch):
-    monkeypatch.setattr(grid_engine, "CONNECT_S", 0.5)
+    monkeypatch.setattr(fleet_engine, "CONNECT_S", 0.5)
     for address in ("tcp://127.0.0.1:9", "nonsense"):
         run.scheduler = address
         with pytest.raises(TraplessError, match=rf"no scheduler of Dask answers at '{address}'"):
@@ -265,26 +328,28 @@ def test_a_scheduler_that_does_not_answer_is_named(tmp_path, run, monkeypatch):
 
 
 def test_a_scheduler_without_workers_is_told_apart(tmp_path, run, monkeypatch):
-    monkeypatch.setattr(grid_engine, "CONNECT_S", 0.5)
+    monkeypatch.setattr(fleet_engine, "CONNECT_S", 0.5)
     with cluster(0) as empty:
         run.scheduler = empty.scheduler_address
-        with pytest.raises(TraplessError, match=r"has no workers; docs/grids.md"):
+        with pytest.raises(TraplessError, match=r"has no workers; docs/fleets.md"):
             run(tmp_path / "a")
 
 
 def a_client(place, address, silent_s):
     """A process that collects the grid: for those who kill it."""
     program = (
-        "import sys, pathlib, pytest; from tests.unit import test_grid as t\n"
+        "import sys, pathlib, pytest; from tests.unit import test_fleet as t\n"
         "place, address, silent_s = pathlib.Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])\n"
         "with pytest.MonkeyPatch.context() as patch:\n"
         "    t.stand_in(patch, place)\n"
-        "    patch.setattr(t.grid_engine, 'SILENT_S', silent_s)\n"
-        "    patch.setattr(t.grid_engine, 'PULSE_S', silent_s / 4)\n"
+        "    patch.setattr(t.fleet_engine, 'SILENT_S', silent_s)\n"
+        "    patch.setattr(t.fleet_engine, 'PULSE_S', silent_s / 4)\n"
         "    t.Runner(address, patch)(place / 'a')\n"
     )
     words = (str(place), address, str(silent_s))
-    return subprocess.Popen([sys.executable, "-c", program, *words], cwd=ROOT)
+    (place / "tmp").mkdir()
+    environment = {**os.environ, "TMPDIR": str(place / "tmp")}
+    return subprocess.Popen([sys.executable, "-c", program, *words], cwd=ROOT, env=environment)
 
 
 def pids_of(ran):
@@ -302,8 +367,10 @@ def test_vms_end_with_the_one_who_wanted_them_and_rows_stay(tmp_path, run, monke
     client.send_signal(how)
     client.wait()
     assert rows_in(folder) == 4
+    assert list((tmp_path / "tmp").iterdir()) == []
     wait_until(lambda: not any(map(is_alive, pids_of(ran))))
     assert run(folder) == ["10101"]
+    assert not (folder / fleet.FOLDER).exists()
 
 
 def test_without_dask_the_remedy_is_named_and_nothing_else_imports_it(tmp_path, run, monkeypatch):
@@ -316,7 +383,7 @@ def test_without_dask_the_remedy_is_named_and_nothing_else_imports_it(tmp_path, 
         run(tmp_path / "a")
 
 
-def test_only_grids_take_a_scheduler(tmp_path):
+def test_only_those_with_many_vms_take_a_scheduler(tmp_path):
     with pytest.raises(TraplessError, match="with --scheduler run memory-hierarchy") as caught:
         evaluate.run(
             ["ls"], quick=True, out=tmp_path, kernel="", progress=Silent(), scheduler="tcp://h:1"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where a grid's VMs run: Dask's workers, on this machine's cores or, by a scheduler, on others'.
+"""Where a fleet's VMs run: Dask's workers, on this machine's cores or, by a scheduler, on others'.
 
 Owns the cluster of this machine, the connection, and which workers may take part. A VM is one task
-(grid_task.py). What it says comes through a queue of the scheduler as it is said. Which VMs are
+(fleet_task.py). What it says comes through a queue of the scheduler as it is said. Which VMs are
 wanted stands in a variable there, with a pulse: whatever becomes of us, no VM outlives us by more
 than SILENT_S.
 
@@ -14,19 +14,19 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-import tempfile
 import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trapless.console import Progress, TraplessError
-from trapless.measure import grid_machine
-from trapless.measure.grid_task import Ended, Order, beside_vm
-from trapless.measure.grid_vm import Outcome, Task
+from trapless.measure import fleet_machine
+from trapless.measure.fleet_task import Ended, Order, beside_vm
+from trapless.measure.fleet_vm import Outcome, Task
 
 if TYPE_CHECKING:
     from distributed import Client, Future, LocalCluster
@@ -40,7 +40,7 @@ PULSE_S = 2.0
 SILENT_S = 30.0
 """How long a VM runs on when nobody says so any more."""
 
-DRIVER = "trapless.measure.grid_vm"
+DRIVER = "trapless.measure.fleet_vm"
 """The program beside a VM."""
 
 LOCAL_CONFIG = {
@@ -59,7 +59,7 @@ LOCAL_CONFIG = {
     "distributed.admin.large-graph-warning-threshold": "1GB",  # a task's files are in its graph
 }
 
-HELP = "docs/grids.md says how workers are started"
+HELP = "docs/fleets.md says how workers are started"
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,13 @@ class End:
 
 
 class Engine:
-    """Dask, as a grid needs it. Use as a context manager: leaving it ends all VMs.
+    """Dask, as a fleet needs it. Use as a context manager: leaving it ends all VMs.
 
     `scheduler`: the address of one whose workers are to be used; without it `jobs` processes on
-    this machine are. A TraplessError says why that cannot be.
+    this machine are, with their files in `folder`. A TraplessError says why that cannot be.
     """
 
-    def __init__(self, scheduler: str | None, jobs: int, progress: Progress) -> None:
+    def __init__(self, scheduler: str | None, jobs: int, folder: Path, progress: Progress) -> None:
         self._progress = progress
         self._name = scheduler or "of this machine"
         self.slots = 0  # how many VMs can run at a time, when last looked
@@ -99,7 +99,7 @@ class Engine:
         self._news = threading.Event()  # a task is over
         self._stack = ExitStack()
         with self._stack:
-            self._client = self._connect(scheduler, jobs)
+            self._client = self._connect(scheduler, jobs, folder)
             from distributed import Queue, Variable
 
             run = f"trapless-{uuid.uuid4().hex}"
@@ -123,7 +123,7 @@ class Engine:
 
         hosts = {get_address_host(address) for address, good in self._admitted.items() if good}
         order = Order(
-            DRIVER, self._queue.name, self._wanted.name, SILENT_S, grid_machine.conditions()
+            DRIVER, self._queue.name, self._wanted.name, SILENT_S, fleet_machine.conditions()
         )
         with self._reached():
             sent = {name: self._send(content) for name, content in files.items()}
@@ -176,20 +176,20 @@ class Engine:
 
     # ---- Workers ---------------------------------------------------------------------------
 
-    def _connect(self, scheduler: str | None, jobs: int) -> Client:
+    def _connect(self, scheduler: str | None, jobs: int, folder: Path) -> Client:
         try:
             import cryptography  # noqa: F401 - Dask makes keys with it
             import dask
             from distributed import Client
         except ImportError as error:
             raise TraplessError(
-                f"grids need the Python package {error.name}, which is not installed: "
+                f"fleets of VMs need the Python package {error.name}, which is not installed: "
                 "pip install distributed cryptography"
             ) from error
         for logger in ("distributed", "distributed.client"):  # we say what matters
             logging.getLogger(logger).setLevel(logging.CRITICAL)
         self._stack.enter_context(dask.config.set(LOCAL_CONFIG))
-        where = self._local_cluster(jobs) if scheduler is None else scheduler
+        where = self._local_cluster(jobs, folder) if scheduler is None else scheduler
         try:
             client = Client(where, timeout=CONNECT_S, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
@@ -199,10 +199,9 @@ class Engine:
             ) from error
         return self._stack.enter_context(client)
 
-    def _local_cluster(self, jobs: int) -> LocalCluster:
+    def _local_cluster(self, jobs: int, folder: Path) -> LocalCluster:
         from distributed import LocalCluster
 
-        folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="trapless-grid-"))
         try:
             cluster = LocalCluster(
                 n_workers=jobs,
@@ -211,7 +210,7 @@ class Engine:
                 security=True,  # other users of this machine can reach the port, but not use it
                 dashboard_address="127.0.0.1:0",
                 memory_limit=0,
-                local_directory=folder,
+                local_directory=str(folder),
                 silence_logs=logging.CRITICAL,
             )
         except (OSError, RuntimeError) as error:
@@ -245,7 +244,7 @@ class Engine:
     def _ask(self, workers: list[str]) -> dict[str, object]:
         """Their machines' conditions, or why they could not say them."""
         told: dict[str, object] = self._client.run(
-            grid_machine.conditions, workers=workers, on_error="return"
+            fleet_machine.conditions, workers=workers, on_error="return"
         )
         return told
 
@@ -296,4 +295,4 @@ def _unfit(address: str, theirs: object) -> str:
     if isinstance(theirs, BaseException):
         return f"the worker {address} cannot run VMs: {theirs}"
     assert isinstance(theirs, dict)
-    return grid_machine.difference(grid_machine.conditions(), theirs, address)
+    return fleet_machine.difference(fleet_machine.conditions(), theirs, address)

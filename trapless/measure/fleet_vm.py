@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One VM of a grid, on whatever machine: what it is given, and the process that drives it.
+"""One VM of a fleet, on whatever machine: what it is given, and the process that drives it.
 
 A task carries the kernel's image, the guest's files, the model's plugin and what it is to model, so
 that the same bytes run everywhere. The process (main()) is told its task and a folder on standard
 input, says on standard output what the plugin writes, as it grows, and ends, with the VM and the
 folder, when standard input does: whoever began it may die in any way. This file knows of no other
-machine (grid_task.py, grid_engine.py) and of no meaning of rows (grid_rows.py).
+machine (fleet_task.py, fleet_engine.py) and of no meaning of rows (grid_rows.py, trapless/stat).
 """
 
 from __future__ import annotations

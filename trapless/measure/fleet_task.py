@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The task beside a VM, as a worker of Dask runs it: passes on what the VM's process says.
 
-Owns the process (grid_vm.py) for as long as the task runs, and the decision that nobody wants its
+Owns the process (fleet_vm.py) for as long as the task runs, and the decision that nobody wants its
 VM any more: where a variable of the scheduler does not name it, or gives no pulse. What the
-machine's counts depend on was compared before (grid_engine.py) and is compared here again.
+machine's counts depend on was compared before (fleet_engine.py) and is compared here again.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trapless.measure import grid_machine
-from trapless.measure.grid_vm import GROWTH, OVER, Outcome, Task
+from trapless.measure import fleet_machine
+from trapless.measure.fleet_vm import GROWTH, OVER, Outcome, Task
 
 Ended = tuple[str, Outcome | None]
 """Which run of a VM, and how it ended; without an outcome nobody wanted it any more."""
@@ -53,8 +53,8 @@ def beside_vm(task: Task, files: Mapping[str, bytes], order: Order) -> Ended:
     """Run a VM in a process of its own and pass on what it says."""
     from distributed import Queue, Variable, get_worker
 
-    here, address = grid_machine.conditions(), get_worker().address
-    wrong = grid_machine.difference(order.conditions, here, address)
+    here, address = fleet_machine.conditions(), get_worker().address
+    wrong = fleet_machine.difference(order.conditions, here, address)
     if wrong:
         return "", Outcome(failure=wrong)
     queue = Queue(order.queue)

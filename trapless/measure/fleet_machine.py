@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What of a machine shows in the counts of a VM that runs there, and so must be alike on all.
 
-A guest's kernel and files and the model come along with the work (grid_vm.py); this file owns what
+A guest's kernel and files and the model come along with the work (fleet_vm.py); this file owns what
 does not, how it is compared, and what to do about a difference.
 """
 
