@@ -429,21 +429,22 @@ def evaluate(
     "--readme",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Also rewrite the generated part of this README.",
+    help="Also rewrite the generated part of this README, and what documents beside it cite.",
 )
 def report(directory: Path, readme: Path | None) -> None:
     """Write report.html and report.txt again from the files saved in DIR, and print the text.
 
     Nothing is measured; the guest is not needed.
     """
+    from trapless.reporting import cited, text_report
     from trapless.reporting import readme as readme_part
     from trapless.reporting import report as part
-    from trapless.reporting import text_report
 
     with ConsoleProgress() as progress:
         made = part.write(directory, progress)
         if readme is not None:
             readme_part.rewrite(readme, made)
+            cited.rewrite(readme.parent, made)
     text_report.show(made)
 
 

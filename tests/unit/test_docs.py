@@ -24,6 +24,7 @@ DOCUMENTS = sorted(
 )
 PAGES = sorted((ROOT / "man").glob("*.[1-8]"))
 README = ROOT / "README.md"
+REMAKE = "bin/trapless report docs/results/6.1 --readme README.md"
 
 
 def named(path):
@@ -99,20 +100,42 @@ def test_the_first_program_is_the_example():
     assert block and block[1].strip() == code.strip()
 
 
-def test_the_generated_part_of_the_readme_is_what_saved_results_say():
-    from trapless.console import Silent
-    from trapless.reporting import plot, readme, report, results
+def generated_part():
+    from trapless.reporting import readme
 
-    text = README.read_text()
-    part = text.split(readme.BEGIN + "\n")[1].split(readme.END)[0]
-    folder = re.search(r"\]\((docs/results/[^/)]+)/\)", part)
+    return README.read_text().split(readme.BEGIN + "\n")[1].split(readme.END)[0]
+
+
+@pytest.fixture(scope="module")
+def saved():
+    """The results that README.md names."""
+    from trapless.console import Silent
+    from trapless.reporting import report
+
+    folder = re.search(r"\]\((docs/results/[^/)]+)/\)", generated_part())
     assert folder, "README.md names the results it was made of"
-    saved = report.read(ROOT / folder[1], Silent())
+    return report.read(ROOT / folder[1], Silent())
+
+
+def test_the_generated_part_of_the_readme_is_what_saved_results_say(saved):
+    from trapless.reporting import plot, readme, results
+
     for section in saved.sections:
-        assert results.load(ROOT / folder[1] / section.name) == section.result
-    assert readme.generated(saved, ROOT) == part
-    picture = (ROOT / folder[1] / readme.PICTURE_NAME).read_text()
+        assert results.load(saved.directory / section.name) == section.result
+    assert readme.generated(saved, ROOT) == generated_part()
+    picture = (saved.directory / readme.PICTURE_NAME).read_text()
     assert plot.shows(picture, readme.picture(saved))
+
+
+def test_figures_that_documents_cite_are_what_saved_results_say(saved):
+    from trapless.reporting import cited
+
+    found = cited.documents(ROOT)
+    assert set(found) <= set(DOCUMENTS)
+    assert any(cited.BEGIN in path.read_text() for path in found)
+    for path in found:
+        text = path.read_text()
+        assert cited.filled(path, text, saved) == text, f"{path}: `{REMAKE}` puts it right"
 
 
 def words_of(page):

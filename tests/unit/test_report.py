@@ -10,7 +10,9 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -18,7 +20,7 @@ from click.testing import CliRunner
 from trapless import cli
 from trapless.console import Silent, TraplessError
 from trapless.measure import experiments
-from trapless.reporting import plot, readme, report, results, tables, text_report
+from trapless.reporting import cited, plot, readme, report, results, tables, text_report
 from trapless.reporting.figures import Figure, Map, Mark, Series, Table, bars
 from trapless.reporting.results import Claim, Metric, Result
 
@@ -278,6 +280,57 @@ def test_a_readme_is_not_made_of_results_that_lack_its_experiment(saved):
     with pytest.raises(TraplessError, match="holds no result of batch-size"):
         readme.rewrite(page, report.read(saved, Silent()))
     assert page.read_text() == f"{readme.BEGIN}\n{readme.END}\n"
+
+
+def test_figures_that_a_document_cites_come_from_the_results(saved, tmp_path):
+    read = report.read(saved, Silent())
+    page = tmp_path / "docs" / "page.md"
+    page.parent.mkdir()
+    page.write_text(
+        "It takes <!--= made-up getppid.batch.n32.instructions whole -->9<!--/-->, between "
+        "<!--= made-up lowest getppid.*.n32.instructions whole --><!--/--> and "
+        "<!--= made-up highest getppid.*.n32.instructions tens -->?<!--/-->.\n"
+    )
+    cited.rewrite(tmp_path, read)
+    assert re.sub("<.*?>", "", page.read_text()) == "It takes 151, between 151 and 350.\n"
+    text = page.read_text()
+    cited.rewrite(tmp_path, read)
+    assert page.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("absent getppid.batch.n32.instructions whole", "there is no result of absent"),
+        ("made-up getppid.batch.n31.instructions whole", "0 metrics are called so"),
+        ("made-up getppid.*.n32.instructions whole", r"\d metrics are called so"),
+        ("made-up getppid.batch.n32.instructions roman", "no form is called roman"),
+        ("made-up getppid.batch.n32.instructions", "that names no metric and form"),
+        ("made-up table t: row: column", "no table is called t"),
+    ],
+)
+def test_a_figure_that_no_result_has_is_named_and_nothing_is_written(saved, tmp_path, said, why):
+    pages = [tmp_path / "docs" / name for name in ("a.md", "b.md")]
+    pages[0].parent.mkdir()
+    pages[0].write_text("<!--= made-up getppid.batch.n32.instructions whole -->9<!--/-->")
+    pages[1].write_text(f"<!--= {said} -->9<!--/-->")
+    with pytest.raises(TraplessError, match=rf"b.md: cites '{re.escape(said)}', but {why}"):
+        cited.rewrite(tmp_path, report.read(saved, Silent()))
+    assert ">9<" in pages[0].read_text()
+
+
+def test_a_citation_without_its_end_is_refused(saved):
+    with pytest.raises(TraplessError, match=r"page.md: a cited figure is not written as cited.py"):
+        cited.filled(Path("page.md"), "<!--= made-up a b -->9", report.read(saved, Silent()))
+
+
+def test_cells_of_a_reports_tables_can_be_cited(saved):
+    read = report.read(saved, Silent())
+    table = Table("t", "A table", ("call", "by trap"), (("getpid", "8 or so"),))
+    read = replace(read, sections=(replace(read.sections[0], drawn_tables=(table,)),))
+    assert cited.cited(f"{read.sections[0].name} table t: getpid: by trap", read) == "8 or so"
+    with pytest.raises(LookupError, match="table t has 0 such rows"):
+        cited.cited(f"{read.sections[0].name} table t: getppid: by trap", read)
 
 
 def test_a_readme_without_markers_is_left_alone(saved):
