@@ -153,10 +153,13 @@ static inline long write_file(const char *path, const char *text)
 	return n;
 }
 
+/* For what comes at once where nobody else wants the machine. Less than what the runner allows. */
+#define WAIT_MS 15000
+
 /* Waits until a thread sleeps interruptibly: it has reached the call that it will block in. */
 static inline void wait_asleep(pid_t tid)
 {
-	uint64_t deadline = now_ms() + 5000;
+	uint64_t deadline = now_ms() + WAIT_MS;
 	char path[64], text[512], *state;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)tid);
@@ -168,7 +171,7 @@ static inline void wait_asleep(pid_t tid)
 			return;
 		sleep_ms(1);
 	}
-	FAIL("thread %d does not sleep after 5 s", (int)tid);
+	FAIL("thread %d does not sleep after %d ms", (int)tid, WAIT_MS);
 }
 
 static inline void on_signal(int signal, void (*handler)(int), int flags)
@@ -212,6 +215,23 @@ static inline int child_wait(pid_t pid)
 	while (got < 0 && errno == EINTR);
 	CHECK_EQ(got, pid);
 	return status;
+}
+
+/*
+ * A child that sends a signal to this process once it sleeps, in the call that the signal is to
+ * find it in: a timer of some milliseconds comes before that call where a machine is busy. The
+ * caller sleeps nowhere in between, and waits for the child after it.
+ */
+static inline pid_t signal_when_asleep(int signal)
+{
+	pid_t sleeper = getpid(), pid = MUST(fork());
+
+	if (pid == 0) {
+		wait_asleep(sleeper);
+		MUST(kill(sleeper, signal));
+		_exit(0);
+	}
+	return pid;
 }
 
 static inline int child_run(void (*body)(void))

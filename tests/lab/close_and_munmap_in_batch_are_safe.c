@@ -18,6 +18,7 @@ static void attack(void)
 	struct ring ring = ring_open(8);
 	unsigned char parameters[120] = { 0 };	/* struct io_uring_params */
 	long uring = sys(SYS_io_uring_setup, 4, parameters), done;
+	pid_t waker;
 
 	on_signal(SIGALRM, on_alarm, 0);
 	ring_put(&ring, 0, SYS_close, ring.fd);
@@ -26,8 +27,9 @@ static void attack(void)
 	ring_put(&ring, 2, SYS_io_uring_enter, uring, 0, 1, 1);
 	for (unsigned int slot = 3; slot < 8; slot++)
 		ring_put(&ring, slot, SYS_getpid);
-	alarm_ms(50, 0);
+	waker = signal_when_asleep(SIGALRM);
 	done = ring_batch(&ring, 0, 8);
+	CHECK_EXITED(child_wait(waker), 0);
 	CHECK_WITHIN(done, 2, 8);
 	CHECK_EQ(sys(SYS_fcntl, ring.fd, F_GETFD), -EBADF);
 	CHECK_EQ(sys(SYS_msync, ring.requests, TL_RING_BYTES(8), MS_ASYNC), -ENOMEM);

@@ -25,13 +25,15 @@ int main(void)
 {
 	struct ring ring = ring_open(4);
 	char byte = 0;
+	pid_t waker;
 
 	MUST(pipe(pipe_fd));
 	ring_put(&ring, 0, SYS_read, pipe_fd[0], &byte, 1);
 	ring_put(&ring, 1, SYS_getpid);
 	on_signal(SIGALRM, writes, SA_RESTART);
-	alarm_ms(20, 0);
+	waker = signal_when_asleep(SIGALRM);
 	CHECK_EQ(ring_batch(&ring, 0, 2), 2);
+	CHECK_EXITED(child_wait(waker), 0);
 	CHECK_EQ(handled, 1);
 	CHECK_DONE(&ring, 0, 1);
 	CHECK_DONE(&ring, 1, getpid());
@@ -41,8 +43,9 @@ int main(void)
 	ring_put(&ring, 0, SYS_read, pipe_fd[0], &byte, 1);
 	ring_put(&ring, 1, SYS_getpid);
 	on_signal(SIGALRM, counts, 0);
-	alarm_ms(20, 0);
+	waker = signal_when_asleep(SIGALRM);
 	CHECK_EQ(ring_batch(&ring, 0, 2), -EINTR);
+	CHECK_EXITED(child_wait(waker), 0);
 	CHECK_EQ(handled, 1);
 	CHECK_EQ(ring_state(&ring, 0), TL_SUBMITTED);
 	CHECK_EQ(ring_state(&ring, 1), TL_SUBMITTED);

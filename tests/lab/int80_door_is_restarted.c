@@ -14,6 +14,7 @@ int main(void)
 {
 	struct ring ring;
 	char byte = 0;
+	pid_t waker;
 
 	int80_need();
 	ring = ring_open(4);
@@ -21,15 +22,17 @@ int main(void)
 	on_signal(SIGALRM, writes, SA_RESTART);
 	ring_put(&ring, 0, SYS_read, pipe_fd[0], &byte, 1);
 	ring_put(&ring, 1, SYS_getpid);
-	alarm_ms(20, 0);
+	waker = signal_when_asleep(SIGALRM);
 	CHECK_EQ(ring_batch_int80(&ring, 0, 2), 2);
+	CHECK_EXITED(child_wait(waker), 0);
 	CHECK_DONE(&ring, 0, 1);
 	CHECK_DONE(&ring, 1, getpid());
 
 	on_signal(SIGALRM, writes, 0);
 	ring_put(&ring, 0, SYS_read, pipe_fd[0], &byte, 1);
-	alarm_ms(20, 0);
+	waker = signal_when_asleep(SIGALRM);
 	CHECK_EQ(ring_batch_int80(&ring, 0, 1), -EINTR);
+	CHECK_EXITED(child_wait(waker), 0);
 	CHECK_EQ(ring_state(&ring, 0), TL_SUBMITTED);
 	CHECK_EQ(ring_batch_int80(&ring, 0, 1), 1);
 	CHECK_DONE(&ring, 0, 1);

@@ -18,6 +18,7 @@ int main(void)
 	struct ring ring = ring_open(4);
 	int pipe_fd[2];
 	char byte;
+	pid_t waker;
 
 	MUST(pipe(pipe_fd));
 	for (int flags = 0; flags <= SA_RESTART; flags += SA_RESTART) {
@@ -26,8 +27,9 @@ int main(void)
 		ring_put(&ring, 0, SYS_getppid);
 		ring_put(&ring, 1, SYS_read, pipe_fd[0], &byte, 1);
 		ring_put(&ring, 2, SYS_getpid);
-		alarm_ms(20, 0);
+		waker = signal_when_asleep(SIGALRM);
 		CHECK_EQ(ring_batch(&ring, 0, 3), 1);
+		CHECK_EXITED(child_wait(waker), 0);
 		CHECK_EQ(handled, 1);
 		CHECK_DONE(&ring, 0, getppid());
 		CHECK_EQ(ring_state(&ring, 1), TL_SUBMITTED);

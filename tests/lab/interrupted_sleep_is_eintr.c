@@ -18,6 +18,7 @@ int main(void)
 	struct timespec pause = { .tv_sec = 10 }, left = { 0 };
 	struct pollfd polled = { .events = POLLIN };
 	int pipe_fd[2];
+	pid_t waker;
 
 	MUST(pipe(pipe_fd));
 	polled.fd = pipe_fd[0];
@@ -25,8 +26,9 @@ int main(void)
 
 	ring_put(&ring, 0, SYS_nanosleep, &pause, &left);
 	ring_put(&ring, 1, SYS_getpid);
-	alarm_ms(20, 0);
+	waker = signal_when_asleep(SIGALRM);
 	CHECK_EQ(ring_batch(&ring, 0, 2), 1);
+	CHECK_EXITED(child_wait(waker), 0);
 	CHECK_DONE(&ring, 0, -EINTR);
 	CHECK_WITHIN(left.tv_sec, 5, 9);
 	CHECK_EQ(ring_state(&ring, 1), TL_SUBMITTED);
@@ -34,13 +36,15 @@ int main(void)
 	ring_put(&ring, 0, SYS_getppid);
 	ring_put(&ring, 1, SYS_poll, &polled, 1, 10000);
 	ring_put(&ring, 2, SYS_getpid);
-	alarm_ms(20, 0);
+	waker = signal_when_asleep(SIGALRM);
 	CHECK_EQ(ring_batch(&ring, 0, 3), 2);
+	CHECK_EXITED(child_wait(waker), 0);
 	CHECK_DONE(&ring, 1, -EINTR);
 
 	ring_put(&ring, 0, SYS_pause);
-	alarm_ms(20, 0);
+	waker = signal_when_asleep(SIGALRM);
 	CHECK_EQ(ring_batch(&ring, 0, 1), 1);
+	CHECK_EXITED(child_wait(waker), 0);
 	CHECK_DONE(&ring, 0, -EINTR);
 	return 0;
 }

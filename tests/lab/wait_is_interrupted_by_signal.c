@@ -16,6 +16,7 @@ int main(void)
 	struct worker worker = { 0 };
 	int pipe_fd[2];
 	char byte;
+	pid_t waker;
 
 	MUST(pipe(pipe_fd));
 	worker_start(&worker, &ring);
@@ -23,8 +24,9 @@ int main(void)
 		on_signal(SIGALRM, nothing, flags);
 		ring_put(&ring, 0, SYS_read, pipe_fd[0], &byte, 1);
 		ring_submit(&ring, 0);
-		alarm_ms(20, 0);
+		waker = signal_when_asleep(SIGALRM);
 		CHECK_EQ(ring_wait(&ring, 1, 0), -EINTR);
+		CHECK_EXITED(child_wait(waker), 0);
 		CHECK_EQ(write(pipe_fd[1], "x", 1), 1);
 		CHECK_EQ(ring_wait(&ring, 0, 0), 0);
 		CHECK_DONE(&ring, 0, 1);

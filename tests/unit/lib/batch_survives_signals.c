@@ -32,6 +32,7 @@ static void interrupted_call_says_so(void)
 {
 	struct tl_batch *batch = batch_new(8);
 	int pipes[2];
+	pid_t waker;
 	char byte;
 
 	MUST(pipe(pipes));
@@ -39,8 +40,9 @@ static void interrupted_call_says_so(void)
 	handled = 0;
 	TL_ADD(batch, SYS_read, pipes[0], &byte, 1);
 	TL_ADD(batch, SYS_getppid);
-	alarm_ms(20, 0);
+	waker = signal_when_asleep(SIGALRM);
 	CHECK_EQ(tl_batch_flush(batch), 1);
+	CHECK_EXITED(child_wait(waker), 0);
 	CHECK_EQ(handled, 1);
 	CHECK_EQ(tl_batch_result(batch, 0), -EINTR);
 	CHECK_EQ(tl_batch_queued(batch), 1);
@@ -65,6 +67,7 @@ static void restarted_call_goes_on(void)
 	struct tl_batch *batch = batch_new(8);
 	int pipes[2];
 	char byte = 0;
+	pid_t waker;
 
 	MUST(pipe(pipes));
 	pipe_to_fill = pipes[1];
@@ -72,8 +75,9 @@ static void restarted_call_goes_on(void)
 	handled = 0;
 	TL_ADD(batch, SYS_getppid);
 	TL_ADD(batch, SYS_read, pipes[0], &byte, 1);
-	alarm_ms(20, 0);
+	waker = signal_when_asleep(SIGALRM);
 	flush_all(batch);
+	CHECK_EXITED(child_wait(waker), 0);
 	CHECK_EQ(handled, 1);
 	CHECK_EQ(tl_batch_result(batch, 1), 1);
 	CHECK_EQ(byte, 'x');

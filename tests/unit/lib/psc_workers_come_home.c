@@ -4,6 +4,8 @@
  * may enter again; the end of the ring brings them home with what they have served; a requester
  * that waits is woken by a signal too.
  */
+#include <sys/ioctl.h>
+
 #include "lib_check.h"
 
 static struct tl_psc *psc;
@@ -67,6 +69,7 @@ static void signal_brings_worker_home(void)
 static void signal_wakes_requester(void)
 {
 	int pipes[2];
+	pid_t waker;
 	char byte;
 
 	MUST(pipe(pipes));
@@ -74,8 +77,9 @@ static void signal_wakes_requester(void)
 	on_signal(SIGALRM, handler, 0);
 	handled = 0;
 	TL_PSC_ADD(psc, SYS_read, pipes[0], &byte, 1);
-	alarm_ms(30, 0);
+	waker = signal_when_asleep(SIGALRM);
 	CHECK_EQ(tl_psc_wait(psc, 0), -EINTR);
+	CHECK_EXITED(child_wait(waker), 0);
 	CHECK_EQ(handled, 1);
 	MUST(write(pipes[1], "q", 1));
 	CHECK_EQ(tl_psc_wait(psc, 0), 0);
@@ -85,19 +89,57 @@ static void signal_wakes_requester(void)
 	close(pipes[1]);
 }
 
+#define BUSY 2
+#define PIPE_BYTES 65536
+
+static int busy_pipes[BUSY][2];
+
+/* Takes what the workers write, but only once the thread that ends their ring waits for them. */
+static void *take_all(void *ending)
+{
+	static char bytes[PIPE_BYTES];
+
+	wait_asleep(*(pid_t *)ending);
+	for (int i = 0; i < BUSY; i++) {
+		ssize_t sum = 0, n;
+
+		while (sum <= PIPE_BYTES &&
+		       (n = MUST(read(busy_pipes[i][0], bytes, sizeof(bytes)))) > 0)
+			sum += n;
+		CHECK_EQ(sum, PIPE_BYTES + 1);
+	}
+	return NULL;
+}
+
+/* A write of more than a pipe holds shows that it is under way: the pipe is full. */
 static void end_finds_workers_busy(void)
 {
-	struct timespec nap = { 0, 30000000 };
-	uint64_t start_ms = now_ms();
+	static char bytes[PIPE_BYTES + 1];
+	pid_t ending = gettid();
+	pthread_t taker;
 
-	psc = psc_new(8, 0, 2);
-	for (int i = 0; i < 2; i++)
-		TL_PSC_ADD(psc, SYS_nanosleep, &nap, NULL);
-	CHECK_EQ(tl_psc_notify(psc), 2);
-	sleep_ms(10);
-	/* What is under way finishes. */
+	psc = psc_new(8, 0, BUSY);
+	for (int i = 0; i < BUSY; i++) {
+		MUST(pipe(busy_pipes[i]));
+		CHECK_EQ(MUST(fcntl(busy_pipes[i][1], F_SETPIPE_SZ, PIPE_BYTES)), PIPE_BYTES);
+		TL_PSC_ADD(psc, SYS_write, busy_pipes[i][1], bytes, sizeof(bytes));
+	}
+	CHECK_EQ(tl_psc_notify(psc), BUSY);
+	for (int i = 0; i < BUSY; i++) {
+		int held = 0;
+
+		while (held < PIPE_BYTES) {
+			sched_yield();
+			MUST(ioctl(busy_pipes[i][0], FIONREAD, &held));
+		}
+	}
+	CHECK_EQ(pthread_create(&taker, NULL, take_all, &ending), 0);
 	tl_psc_exit(psc);
-	CHECK(now_ms() - start_ms >= 30);
+	for (int i = 0; i < BUSY; i++)
+		close(busy_pipes[i][1]);
+	CHECK_EQ(pthread_join(taker, NULL), 0);
+	for (int i = 0; i < BUSY; i++)
+		close(busy_pipes[i][0]);
 }
 
 static void end_finds_nothing_begun(void)

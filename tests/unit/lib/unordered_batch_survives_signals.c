@@ -47,6 +47,7 @@ static void what_is_complete_can_be_asked(void)
 {
 	struct tl_batch *batch = unordered_new(8);
 	int pipes[2], fd = MUST(memfd_create("rest", 0));
+	pid_t waker;
 	char byte;
 
 	MUST(pipe(pipes));
@@ -56,8 +57,9 @@ static void what_is_complete_can_be_asked(void)
 	TL_ADD(batch, SYS_getppid);
 	TL_ADD(batch, SYS_write, fd, "x", 1);
 	TL_ADD(batch, SYS_read, pipes[0], &byte, 1);
-	alarm_ms(20, 0);
+	waker = signal_when_asleep(SIGALRM);
 	CHECK_EQ(tl_batch_flush(batch), 1);
+	CHECK_EXITED(child_wait(waker), 0);
 	CHECK_EQ(handled, 1);
 	CHECK_EQ(tl_batch_queued(batch), 2);
 	CHECK(tl_batch_done(batch, 2) && !tl_batch_done(batch, 0) && !tl_batch_done(batch, 1));

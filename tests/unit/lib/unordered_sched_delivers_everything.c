@@ -102,6 +102,7 @@ static void what_was_interrupted_is_delivered_once(void)
 	int64_t first = 0, second = 0;
 	struct tl_thread *then;
 	int pipes[2];
+	pid_t waker;
 	char byte;
 
 	MUST(pipe(pipes));
@@ -109,8 +110,9 @@ static void what_was_interrupted_is_delivered_once(void)
 	CHECK_EQ(tl_thread_create(sched, &then, run_never, NULL, 3), 0);
 	CHECK_EQ(TL_CALL(sched, then, &first, SYS_write, fds[0], "x", 1), 0);
 	CHECK_EQ(TL_CALL(sched, then, &second, SYS_read, pipes[0], &byte, 1), 0);
-	alarm_ms(20, 0);
+	waker = signal_when_asleep(SIGALRM);
 	CHECK_EQ(tl_sched_run(sched), 0);
+	CHECK_EXITED(child_wait(waker), 0);
 	CHECK_EQ(first, 1);
 	CHECK_EQ(second, -EINTR);
 	CHECK_EQ(sched_stats(sched).calls, 2);
