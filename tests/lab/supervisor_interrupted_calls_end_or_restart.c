@@ -7,27 +7,48 @@
 #include "supervisor.h"
 
 static int pipe_ends[2];
-static volatile sig_atomic_t handled;
+static volatile int *handled;
 
 static void handle(int signal)
 {
 	(void)signal;
-	handled++;
+	++*handled;
 }
 
-/* read() of an empty pipe, begun in supervisor mode, with a signal after 30 ms. */
-static long read_interrupted(char *byte)
+/*
+ * A child that sends the caller SIGALRM once it sleeps in its read; if it is to, it writes a byte
+ * when the signal has been handled so often and the caller sleeps again.
+ */
+static pid_t disturb_reader(bool write_too, int times)
 {
-	handled = 0;
-	alarm_ms(30, 0);
-	reach_supervisor();
-	return sys(SYS_read, pipe_ends[0], byte, 1);
+	pid_t reader = getpid(), pid = MUST(fork());
+
+	if (pid)
+		return pid;
+	wait_asleep(reader);
+	MUST(kill(reader, SIGALRM));
+	if (write_too) {
+		while (*handled < times)
+			sched_yield();
+		wait_asleep(reader);
+		CHECK_EQ(sys(SYS_write, pipe_ends[1], "x", 1), 1);
+	}
+	_exit(0);
 }
 
-static void write_later(void)
+/* read() of an empty pipe, begun in supervisor mode. */
+static long read_disturbed(char *byte, bool write_too, int times)
 {
-	sleep_ms(120);
-	CHECK_EQ(sys(SYS_write, pipe_ends[1], "x", 1), 1);
+	pid_t child;
+	long result;
+
+	*handled = 0;
+	child = disturb_reader(write_too, times);
+	while (cpl())		/* not reach_supervisor(), which may nap: the child would wake it */
+		sys(SYS_getppid);
+	result = sys(SYS_read, pipe_ends[0], byte, 1);
+	CHECK_EXITED(child_wait(child), 0);
+	return result;
 }
 
 static void die_in_read(void)
@@ -36,7 +57,7 @@ static void die_in_read(void)
 
 	enter_supervisor(0);
 	on_signal(SIGALRM, SIG_DFL, 0);
-	read_interrupted(&byte);
+	sys(SYS_read, pipe_ends[0], &byte, 1);
 }
 
 /* nanosleep() stopped and continued goes on by restart_syscall() for what is left. */
@@ -48,7 +69,7 @@ static void stopped_sleep(void)
 
 	child = MUST(fork());
 	if (child == 0) {
-		sleep_ms(50);
+		wait_asleep(parent);
 		kill(parent, SIGSTOP);
 		sleep_ms(30);
 		kill(parent, SIGCONT);
@@ -66,25 +87,27 @@ int main(void)
 	pid_t child;
 
 	MUST(pipe(pipe_ends));
+	handled = shared_memory(sizeof(*handled));
 	enter_supervisor(0);
 	for (int i = 0; i < 10; i++) {
 		on_signal(SIGALRM, handle, 0);
-		CHECK_EQ(read_interrupted(&byte), -EINTR);
-		CHECK_EQ(handled, 1);
+		CHECK_EQ(read_disturbed(&byte, false, 0), -EINTR);
+		CHECK_EQ(*handled, 1);
 
 		on_signal(SIGALRM, handle, SA_RESTART);
-		child = child_start(write_later);
-		CHECK_EQ(read_interrupted(&byte), 1);
-		CHECK_EQ(handled, 1);
+		CHECK_EQ(read_disturbed(&byte, true, 1), 1);
+		CHECK_EQ(*handled, 1);
 		CHECK_EQ(byte, 'x');
-		CHECK_EXITED(child_wait(child), 0);
 
 		on_signal(SIGALRM, SIG_IGN, 0);
-		child = child_start(write_later);
-		CHECK_EQ(read_interrupted(&byte), 1);
-		CHECK_EXITED(child_wait(child), 0);
+		CHECK_EQ(read_disturbed(&byte, true, 0), 1);
+		CHECK_EQ(*handled, 0);
 	}
-	CHECK_KILLED(child_run(die_in_read), SIGALRM);
+	child = child_start(die_in_read);
+	wait_mode(child, TL_MODE_SUPERVISOR);
+	wait_asleep(child);
+	MUST(kill(child, SIGALRM));
+	CHECK_KILLED(child_wait(child), SIGALRM);
 	stopped_sleep();
 	reach_supervisor();
 	return 0;
