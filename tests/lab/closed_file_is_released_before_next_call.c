@@ -20,7 +20,7 @@ int main(void)
 	char byte;
 
 	on_signal(SIGALRM, nothing, 0);	/* a reader that waits for ever would be interrupted */
-	alarm_ms(3000, 0);
+	alarm_ms(15000, 0);
 
 	MUST(pipe(pipe_fd));
 	ring_put(&ring, 0, SYS_close, pipe_fd[1]);

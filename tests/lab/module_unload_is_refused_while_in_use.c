@@ -16,7 +16,7 @@ static long unload(void)
 /* The last reference of a process that has ended may be dropped a moment later. */
 static void unload_soon(void)
 {
-	uint64_t deadline = now_ms() + 5000;
+	uint64_t deadline = now_ms() + WAIT_MS;
 	long result;
 
 	while ((result = unload()) == -EAGAIN && now_ms() < deadline)
@@ -26,7 +26,7 @@ static void unload_soon(void)
 
 static void load(void)
 {
-	uint64_t deadline = now_ms() + 5000;
+	uint64_t deadline = now_ms() + WAIT_MS;
 	int fd = MUST(open(MODULE_FILE, O_RDONLY));
 
 	CHECK_EQ(sys(SYS_finit_module, fd, "supervisor=1", 0), 0);

@@ -213,11 +213,12 @@ static inline void workers_end(struct ring *ring, struct worker *workers, unsign
 /* Waits, without entering the kernel's wait door, until a slot is done. */
 static inline void wait_done(const struct ring *ring, unsigned int slot)
 {
-	uint64_t deadline = now_ms() + 5000;
+	uint64_t deadline = now_ms() + WAIT_MS;
 
 	while (ring_state(ring, slot) != TL_DONE) {
 		if (now_ms() > deadline)
-			FAIL("slot %u is in state %u after 5 s", slot, ring_state(ring, slot));
+			FAIL("slot %u is in state %u after %d ms", slot, ring_state(ring, slot),
+			     WAIT_MS);
 		sleep_ms(1);
 	}
 }

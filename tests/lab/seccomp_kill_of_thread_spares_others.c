@@ -23,7 +23,7 @@ static void *victim(void *arg)
 int main(void)
 {
 	char path[64], text[64];
-	uint64_t deadline = now_ms() + 5000;
+	uint64_t deadline = now_ms() + WAIT_MS;
 	pthread_t thread;
 	pid_t tid = 0;
 

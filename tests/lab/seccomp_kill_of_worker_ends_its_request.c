@@ -10,7 +10,7 @@ int main(void)
 {
 	struct ring ring = worker_ring_open(8);
 	struct worker victim = { 0 }, other = { 0 };
-	uint64_t deadline = now_ms() + 5000;
+	uint64_t deadline = now_ms() + WAIT_MS;
 	char path[64], text[64];
 
 	filter_call(SYS_getppid, SECCOMP_RET_KILL_THREAD);

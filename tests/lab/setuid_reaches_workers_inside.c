@@ -13,7 +13,7 @@ static struct ring ring;
 static void *serve(void *arg)
 {
 	struct worker *worker = arg;
-	uint64_t deadline = now_ms() + 5000;
+	uint64_t deadline = now_ms() + WAIT_MS;
 
 	__atomic_store_n(&worker->tid, (pid_t)sys(SYS_gettid), __ATOMIC_RELEASE);
 	do

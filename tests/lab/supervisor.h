@@ -195,7 +195,7 @@ static inline uint64_t demoted(const struct tl_process *before, const struct tl_
 /* Waits until all threads of another process, which makes calls, are in the mode. */
 static inline void wait_mode(pid_t pid, enum tl_mode mode)
 {
-	uint64_t deadline = now_ms() + 5000;
+	uint64_t deadline = now_ms() + WAIT_MS;
 	struct tl_process process = { 0 };
 
 	while (now_ms() < deadline) {
@@ -208,8 +208,8 @@ static inline void wait_mode(pid_t pid, enum tl_mode mode)
 			return;
 		sleep_ms(1);
 	}
-	FAIL("process %d: %u of %u threads in supervisor mode after 5 s", (int)pid,
-	     process.supervisor, process.threads);
+	FAIL("process %d: %u of %u threads in supervisor mode after %d ms", (int)pid,
+	     process.supervisor, process.threads, WAIT_MS);
 }
 
 #endif /* TL_TEST_SUPERVISOR_H */

@@ -19,7 +19,7 @@ static long unload(void)
 
 static void load(void)
 {
-	uint64_t deadline = now_ms() + 5000;
+	uint64_t deadline = now_ms() + WAIT_MS;
 	int fd = MUST(open(MODULE_FILE, O_RDONLY));
 
 	CHECK_EQ(sys(SYS_finit_module, fd, "supervisor=1", 0), 0);
@@ -63,7 +63,7 @@ static int references(void)
 /* The last reference may be dropped a moment after its process has ended. */
 static void unload_soon(void)
 {
-	uint64_t deadline = now_ms() + 5000;
+	uint64_t deadline = now_ms() + WAIT_MS;
 	long result;
 
 	while ((result = unload()) == -EAGAIN && now_ms() < deadline)

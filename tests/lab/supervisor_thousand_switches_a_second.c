@@ -82,7 +82,7 @@ int main(void)
 		(unsigned long long)switch_many(pid));
 	CHECK_EXITED(child_wait(other), 0);
 
-	deadline = now_ms() + 5000;
+	deadline = now_ms() + WAIT_MS;
 	CHECK_EQ(switch_supervisor(pid), 0);
 	do {	/* the first thread sleeps in a call: it stays asked */
 		process = process_counts(pid);
