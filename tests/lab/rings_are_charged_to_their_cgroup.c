@@ -49,7 +49,7 @@ int main(void)
 	else
 		CHECK_EXITED(status, 0);
 	CHECK(read_file(GROUP "/memory.max", text, sizeof(text)) > 0);
-	for (int i = 0; i < 200 && rmdir(GROUP) < 0; i++)
+	for (uint64_t end = now_ms() + WAIT_MS; rmdir(GROUP) < 0 && now_ms() < end;)
 		sleep_ms(10);
 	MUST(umount2("cgroup", MNT_DETACH));
 	rmdir("cgroup");

@@ -79,7 +79,7 @@ static void group_make(void)
 
 static void group_remove(void)
 {
-	for (int i = 0; i < 200 && rmdir(GROUP) < 0; i++)
+	for (uint64_t end = now_ms() + WAIT_MS; rmdir(GROUP) < 0 && now_ms() < end;)
 		sleep_ms(10);
 	MUST(umount2("cgroup", MNT_DETACH));
 	rmdir("cgroup");
