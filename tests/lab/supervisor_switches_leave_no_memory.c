@@ -7,7 +7,7 @@
 #include "supervisor.h"
 
 #define ROUNDS 300
-#define WINDOWS 3
+#define WINDOWS 8
 
 static void back_and_forth(void)
 {
