@@ -6,7 +6,7 @@
 #include "filter.h"
 #include "ring.h"
 
-#define LIMIT_MS 3000
+#define LIMIT_MS 3000		/* of looking for more than one of each */
 #define ENOUGH 2000
 
 static struct ring ring;
@@ -36,7 +36,8 @@ int main(void)
 	ring_put(&ring, 0, SYS_write, allowed, "x", 1);
 	CHECK_EQ(pthread_create(&thread, NULL, flip, NULL), 0);
 	filter_install(SYS_write, (uint32_t)denied[1], SECCOMP_RET_ERRNO | EPERM, 0);
-	while ((written < ENOUGH || refused < ENOUGH) && now_ms() < deadline) {
+	while (!written || !refused ||
+	       ((written < ENOUGH || refused < ENOUGH) && now_ms() < deadline)) {
 		CHECK_EQ(ring_batch(&ring, 0, 1), 1);
 		if (ring_result(&ring, 0) == 1)
 			written++;
@@ -47,8 +48,6 @@ int main(void)
 	}
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
-	CHECK(written > 0);
-	CHECK(refused > 0);
 	CHECK_EQ(sys(SYS_read, denied[0], &byte, 1), -EAGAIN);
 	return 0;
 }

@@ -6,7 +6,7 @@
 #include "filter.h"
 #include "ring.h"
 
-#define LIMIT_MS 3000
+#define LIMIT_MS 3000		/* of looking for more than one of each */
 
 static struct ring ring;
 static int stop;
@@ -33,7 +33,8 @@ static void race(uint32_t first, uint32_t second, long want_first, long want_sec
 	ring_put(&ring, 0, first);
 	stop = 0;
 	CHECK_EQ(pthread_create(&thread, NULL, flip, (void *)numbers), 0);
-	while ((firsts < enough || seconds < enough) && now_ms() < deadline) {
+	while (!firsts || !seconds ||
+	       ((firsts < enough || seconds < enough) && now_ms() < deadline)) {
 		CHECK_EQ(ring_batch(&ring, 0, 1), 1);
 		if (ring_result(&ring, 0) == want_first)
 			firsts++;
@@ -44,8 +45,6 @@ static void race(uint32_t first, uint32_t second, long want_first, long want_sec
 	}
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
-	CHECK(firsts > 0);
-	CHECK(seconds > 0);
 }
 
 int main(void)
