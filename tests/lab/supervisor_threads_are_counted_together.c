@@ -29,6 +29,7 @@ int main(void)
 	long inside[THREADS] = { 0 }, sum = 0;
 	struct tl_process before, during, after;
 	pthread_t threads[THREADS];
+	uint64_t deadline;
 
 	enter_supervisor(0);
 	pthread_barrier_init(&barrier, NULL, THREADS + 1);
@@ -50,8 +51,11 @@ int main(void)
 	/* Around them a few calls of the barriers, of the C library's thread exit and ours. */
 	CHECK_WITHIN(calls_of(&during) - calls_of(&before), THREADS * CALLS,
 		     THREADS * CALLS + 20 * THREADS);
-	sleep_ms(50);	/* a joined thread's last instructions */
-	after = process_counts(getpid());
+	deadline = now_ms() + WAIT_MS;
+	do {	/* a joined thread has a few instructions left */
+		after = process_counts(getpid());
+		CHECK(now_ms() < deadline);
+	} while (after.threads > 1);
 	CHECK_EQ(after.threads, 1);
 	CHECK(calls_of(&after) > calls_of(&during));
 	return 0;
