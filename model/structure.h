@@ -105,6 +105,10 @@ struct tlm_chunk {
 	uint64_t *access;
 };
 
+/* 0, or -EINVAL with the reason in `error`; for a machine with so much memory, 0 if unknown. */
+int tlm_geometry_check(const struct tlm_geometry *geometry, uint64_t memory,
+		       char error[TLM_ERROR_MAX]);
+
 /* 0, or -EINVAL or -ENOMEM with the reason in `error`. */
 int tlm_structure_init(struct tlm_structure *structure, const struct tlm_geometry *geometry,
 		       uint64_t memory, char error[TLM_ERROR_MAX]);
