@@ -17,6 +17,7 @@
 #define ADDRESS_MASK ((1ull << 48) - 1)
 #define FRAME_SHIFT 38
 #define FRAME_MASK ((1ull << (62 - FRAME_SHIFT)) - 1)
+#define GUESSES_EACH 4 /* at least so many places for an entry: few of those in use share one */
 #define COLOUR_BITS 32 /* of page numbers that colours permute: 16 TB */
 #define ALWAYS inline __attribute__((always_inline))
 
@@ -24,6 +25,33 @@
 static unsigned int parts(const struct tlm_structure *structure)
 {
 	return structure->geometry.apart ? 2 : 1;
+}
+
+/* A power of two. */
+static uint64_t guesses(const struct tlm_structure *structure)
+{
+	uint64_t count = structure->sets;
+
+	while (count < (uint64_t)structure->sets * structure->geometry.ways * GUESSES_EACH)
+		count *= 2;
+	return count;
+}
+
+/* A set's tree has a bit at each inner node, numbered from 1 at the root: the half where the next
+ * victim is. Touching a way turns all bits on the path to it to the other halves. */
+static void make_paths(struct tlm_path *paths, uint32_t count)
+{
+	uint32_t way, node;
+
+	for (way = 0; way < count; way++) {
+		paths[way] = (struct tlm_path){ .keep = ~0ull };
+		for (node = count + way; node > 1; node >>= 1) {
+			uint64_t bit = 1ull << (node >> 1);
+
+			paths[way].keep &= ~bit;
+			paths[way].set |= node & 1 ? 0 : bit;
+		}
+	}
 }
 
 int tlm_structure_init(struct tlm_structure *structure, const struct tlm_geometry *geometry,
@@ -40,17 +68,23 @@ int tlm_structure_init(struct tlm_structure *structure, const struct tlm_geometr
 		return -EINVAL;
 	structure->sets = geometry->size / geometry->ways / (cache ? geometry->line : 1);
 	structure->line_bits = cache ? __builtin_ctz(geometry->line) : 0;
+	structure->guess_mask = guesses(structure) - 1;
 	sets = (size_t)structure->sets * parts(structure);
 	structure->tags = calloc(sets * geometry->ways, sizeof(uint64_t));
+	structure->guesses = calloc(guesses(structure), sizeof(uint16_t));
 	structure->trees = calloc(sets, sizeof(uint64_t));
+	structure->paths = calloc(geometry->ways, sizeof(struct tlm_path));
 	structure->streams = calloc((geometry->streams + 1) * parts(structure),
 				    sizeof(struct tlm_stream));
-	if (!structure->tags || !structure->trees || !structure->streams) {
+	if (!structure->tags || !structure->guesses || !structure->trees || !structure->paths ||
+	    !structure->streams) {
 		snprintf(error, TLM_ERROR_MAX, "%s: no memory for its %zu sets", geometry->name,
 			 sets);
 		tlm_structure_deinit(structure);
 		return -ENOMEM;
 	}
+	if (geometry->policy == TLM_PLRU)
+		make_paths(structure->paths, geometry->ways);
 	tlm_structure_cold(structure);
 	return 0;
 }
@@ -59,7 +93,9 @@ void tlm_structure_deinit(struct tlm_structure *structure)
 {
 	tlm_footprint_deinit(structure);
 	free(structure->streams);
+	free(structure->paths);
 	free(structure->trees);
+	free(structure->guesses);
 	free(structure->tags);
 	memset(structure, 0, sizeof(*structure));
 }
@@ -126,11 +162,15 @@ static ALWAYS bool touch_lru(uint64_t *ways, uint32_t count, uint64_t tag, bool 
 	return hit;
 }
 
-/* A place in `tags` by the set of ways; what is apart is `part` 1 for the kernel. */
-static ALWAYS uint64_t set_of(const struct tlm_structure *structure, uint64_t number,
-			      unsigned int part)
+/* What an access looks for: the number of a line or page, and what tells it from all others. */
+struct entry {
+	uint64_t number;
+	uint64_t tag;
+};
+
+static ALWAYS struct entry line_entry(uint64_t line)
 {
-	return (number & (structure->sets - 1)) + (uint64_t)part * structure->sets;
+	return (struct entry){ .number = line, .tag = line | TAG_VALID };
 }
 
 static ALWAYS uint32_t find(const uint64_t *ways, uint32_t count, uint64_t tag)
@@ -142,7 +182,7 @@ static ALWAYS uint32_t find(const uint64_t *ways, uint32_t count, uint64_t tag)
 	return way;
 }
 
-/* A bit at each inner node, numbered from 1 at the root: the half where the next victim is. */
+/* The way of the next victim; make_paths() says what a tree is. */
 static ALWAYS uint32_t tree_victim(uint64_t tree, uint32_t count)
 {
 	uint32_t node = 1;
@@ -152,42 +192,50 @@ static ALWAYS uint32_t tree_victim(uint64_t tree, uint32_t count)
 	return node - count;
 }
 
-static ALWAYS uint64_t tree_touched(uint64_t tree, uint32_t count, uint32_t way)
+static ALWAYS uint32_t victim(struct tlm_structure *structure, enum tlm_policy policy,
+			      uint32_t count, uint64_t set)
 {
-	uint32_t node;
+	const uint64_t *ways = structure->tags + set * count;
+	uint32_t way = count;
 
-	for (node = count + way; node > 1; node >>= 1) {
-		uint64_t bit = 1ull << (node >> 1);
-
-		tree = node & 1 ? tree & ~bit : tree | bit;
-	}
-	return tree;
+	/* Places are filled in order; only a flush of some leaves holes. */
+	if (structure->holes || !ways[count - 1])
+		way = find(ways, count, 0);
+	if (way < count)
+		return way;
+	if (policy == TLM_PLRU)
+		return tree_victim(structure->trees[set], count);
+	return (draw(&structure->random) >> 32) * count >> 32;
 }
 
 static ALWAYS bool touch(struct tlm_structure *structure, enum tlm_policy policy, uint32_t count,
-			 uint64_t set, uint64_t tag, bool fill)
+			 unsigned int part, struct entry entry, bool fill)
 {
+	uint64_t set = (entry.number & (structure->sets - 1)) + (uint64_t)part * structure->sets;
 	uint64_t *ways = structure->tags + set * count;
-	uint32_t way;
-	bool hit;
+	uint16_t *guess = &structure->guesses[entry.number & structure->guess_mask];
+	uint32_t way = *guess;
+	bool hit = true;
 
 	if (policy == TLM_LRU)
-		return touch_lru(ways, count, tag, fill);
-	way = find(ways, count, tag);
-	hit = way < count;
-	if (!hit) {
-		if (!fill)
+		return touch_lru(ways, count, entry.tag, fill);
+	/* What hits is mostly where it was the last time, and a search is most of the work. */
+	if (ways[way] != entry.tag) {
+		way = find(ways, count, entry.tag);
+		hit = way < count;
+		if (!hit && !fill)
 			return false;
-		/* Places are filled in order; only a flush of some leaves holes. */
-		way = structure->holes || !ways[count - 1] ? find(ways, count, 0) : count;
-		if (way == count)
-			way = policy == TLM_PLRU ?
-				      tree_victim(structure->trees[set], count) :
-				      (uint32_t)((draw(&structure->random) >> 32) * count >> 32);
-		ways[way] = tag;
+		if (!hit) {
+			way = victim(structure, policy, count, set);
+			ways[way] = entry.tag;
+		}
+		*guess = way;
 	}
-	if (policy == TLM_PLRU)
-		structure->trees[set] = tree_touched(structure->trees[set], count, way);
+	if (policy == TLM_PLRU) {
+		const struct tlm_path *path = &structure->paths[way];
+
+		structure->trees[set] = (structure->trees[set] & path->keep) | path->set;
+	}
 	return hit;
 }
 
@@ -238,29 +286,20 @@ static void prefetch(struct tlm_structure *structure, enum tlm_policy policy, ui
 
 		if (next < 0 || next >= lines)
 			break;
-		if (!touch(structure, policy, geometry->ways, set_of(structure, ahead, part),
-			   ahead | TAG_VALID, true))
+		if (!touch(structure, policy, geometry->ways, part, line_entry(ahead), true))
 			structure->counts.prefetches[kernel]++;
 		structure->last[part] = 0;
 	}
 }
 
-/* What an access looks for: the number of a line or page, and what tells it from all others. */
-struct entry {
-	uint64_t number;
-	uint64_t tag;
-};
-
 static ALWAYS struct entry cache_entry(const struct tlm_structure *structure, uint64_t address)
 {
 	const uint64_t inside = (1 << TLM_PAGE_BITS) - 1, colour = structure->geometry.colour;
-	uint64_t line;
 
 	if (colour)
 		address = tlm_colour(address >> TLM_PAGE_BITS, colour) << TLM_PAGE_BITS |
 			  (address & inside);
-	line = address >> structure->line_bits;
-	return (struct entry){ .number = line, .tag = line | TAG_VALID };
+	return line_entry(address >> structure->line_bits);
 }
 
 /* Sizes: 0: 4 KB, 1: 2 MB, 2: 1 GB. */
@@ -310,8 +349,7 @@ static ALWAYS void run(struct tlm_structure *structure, const struct tlm_chunk *
 		part = geometry->apart && access & TLM_KERNEL;
 		if (entry.tag == structure->last[part])
 			continue;
-		hit = touch(structure, policy, ways, set_of(structure, entry.number, part),
-			    entry.tag, fill);
+		hit = touch(structure, policy, ways, part, entry, fill);
 		if (hit || fill)
 			structure->last[part] = entry.tag;
 		if (!hit) {
@@ -323,12 +361,14 @@ static ALWAYS void run(struct tlm_structure *structure, const struct tlm_chunk *
 	}
 }
 
-/* Most caches have eight ways, and loops over so many need no counting. */
+/* Most caches have eight or four ways, and loops over so many need no counting. */
 static ALWAYS void run_cache(struct tlm_structure *structure, const struct tlm_chunk *chunk,
 			     uint64_t passed, enum tlm_policy policy)
 {
 	if (structure->geometry.ways == 8)
 		run(structure, chunk, passed, TLM_CACHE, policy, 8);
+	else if (structure->geometry.ways == 4)
+		run(structure, chunk, passed, TLM_CACHE, policy, 4);
 	else
 		run(structure, chunk, passed, TLM_CACHE, policy, structure->geometry.ways);
 }

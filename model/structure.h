@@ -74,6 +74,12 @@ struct tlm_stream {
 	int32_t line; /* looked up last; -1: none yet */
 };
 
+/* What touching a way changes in its set's tree. */
+struct tlm_path {
+	uint64_t keep;
+	uint64_t set;
+};
+
 struct tlm_counts {
 	uint64_t references[1 << TLM_KIND_BITS]; /* by TLM_READ, _WRITE or _FETCH, and TLM_KERNEL */
 	uint64_t misses[1 << TLM_KIND_BITS];
@@ -86,7 +92,10 @@ struct tlm_structure {
 	uint32_t sets;	/* apart: of each mode, the kernel's behind the user's */
 	unsigned int line_bits;
 	uint64_t *tags;	/* sets * ways, 0: empty; under LRU the latest first, the empty last */
+	uint16_t *guesses; /* not under LRU; a number's way when it was last found, or another's */
+	uint64_t guess_mask; /* guesses stand by the low bits of numbers of lines or pages */
 	uint64_t *trees; /* under PLRU, a word a set */
+	struct tlm_path *paths; /* under PLRU, of each way */
 	uint64_t last[2]; /* tag touched last: touching it again changes nothing; apart: by mode */
 	uint64_t random;
 	bool holes;	/* a flush left empty ways before filled ones */
