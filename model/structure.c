@@ -113,6 +113,7 @@ void tlm_structure_cold(struct tlm_structure *structure)
 	memset(structure->trees, 0, sets * sizeof(uint64_t));
 	memset(structure->streams, 0,
 	       geometry->streams * parts(structure) * sizeof(struct tlm_stream));
+	memset(structure->answers, 0, sizeof(structure->answers));
 	structure->last[0] = structure->last[1] = 0;
 	structure->clock = 0;
 	structure->holes = false;
@@ -239,36 +240,58 @@ static ALWAYS bool touch(struct tlm_structure *structure, enum tlm_policy policy
 	return hit;
 }
 
-/* The stream in this page; after a miss, if need be the one used longest ago begins anew there. */
-static struct tlm_stream *stream_of(struct tlm_stream *streams, uint32_t count, uint64_t page,
-				    bool missed)
+static struct tlm_stream *find_stream(struct tlm_stream *streams, uint32_t count, uint64_t page)
+{
+	uint32_t i;
+
+	for (i = 0; i < count; i++)
+		if (streams[i].page == page)
+			return &streams[i];
+	return NULL;
+}
+
+/* The one used longest ago begins anew in this page. */
+static struct tlm_stream *begin_stream(struct tlm_stream *streams, uint32_t count, uint64_t page)
 {
 	struct tlm_stream *oldest = streams;
 	uint32_t i;
 
-	for (i = 0; i < count; i++) {
-		if (streams[i].page == page)
-			return &streams[i];
+	for (i = 1; i < count; i++)
 		if (streams[i].used < oldest->used)
 			oldest = &streams[i];
-	}
-	if (!missed)
-		return NULL;
 	oldest->page = page;
 	oldest->line = -1;
 	return oldest;
 }
 
+/* The stream in this page; after a miss there is one. Walks ask for the same page again and again:
+ * the latest answer holds until another page's stream begins, which is an answer itself. */
+static ALWAYS struct tlm_stream *stream_of(struct tlm_structure *structure, unsigned int part,
+					   uint64_t page, bool missed)
+{
+	const uint32_t count = structure->geometry.streams;
+	struct tlm_stream_answer *answer = &structure->answers[part];
+	struct tlm_stream *streams = structure->streams + part * count;
+
+	if (answer->page != page) {
+		answer->page = page;
+		answer->stream = find_stream(streams, count, page);
+	}
+	if (!answer->stream && missed)
+		answer->stream = begin_stream(streams, count, page);
+	return answer->stream;
+}
+
 /* Two neighbouring lines in a row make a stream: from then on lines ahead of it, up to the page's
  * end, are brought in. `line` is the number of the line just looked up; pages count from 1. */
-static void prefetch(struct tlm_structure *structure, enum tlm_policy policy, uint64_t line,
-		     bool missed, bool kernel)
+static ALWAYS void prefetch(struct tlm_structure *structure, enum tlm_policy policy, uint32_t ways,
+			    uint64_t line, bool missed, bool kernel)
 {
 	const struct tlm_geometry *geometry = &structure->geometry;
-	int32_t lines = (1 << TLM_PAGE_BITS) >> structure->line_bits, place = line & (lines - 1);
+	const unsigned int bits = TLM_PAGE_BITS - structure->line_bits;
+	const int32_t lines = 1 << bits, place = line & (lines - 1);
 	unsigned int part = geometry->apart && kernel;
-	struct tlm_stream *stream = stream_of(structure->streams + part * geometry->streams,
-					      geometry->streams, line / lines + 1, missed);
+	struct tlm_stream *stream = stream_of(structure, part, (line >> bits) + 1, missed);
 	int32_t step, next;
 	uint32_t i;
 
@@ -276,17 +299,13 @@ static void prefetch(struct tlm_structure *structure, enum tlm_policy policy, ui
 		return;
 	step = stream->line < 0 ? 0 : place - stream->line;
 	stream->used = ++structure->clock;
-	if (step == 0 && stream->line >= 0)
-		return;
 	stream->line = place;
 	if (step != 1 && step != -1)
 		return;
 	for (i = 1, next = place + step; i <= geometry->ahead; i++, next += step) {
-		uint64_t ahead = line - place + next;
-
 		if (next < 0 || next >= lines)
 			break;
-		if (!touch(structure, policy, geometry->ways, part, line_entry(ahead), true))
+		if (!touch(structure, policy, ways, part, line_entry(line - place + next), true))
 			structure->counts.prefetches[kernel]++;
 		structure->last[part] = 0;
 	}
@@ -357,7 +376,7 @@ static ALWAYS void run(struct tlm_structure *structure, const struct tlm_chunk *
 			chunk->access[i] |= passed;
 		}
 		if (type == TLM_CACHE && geometry->streams)
-			prefetch(structure, policy, entry.number, !hit, access & TLM_KERNEL);
+			prefetch(structure, policy, ways, entry.number, !hit, access & TLM_KERNEL);
 	}
 }
 

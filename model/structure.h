@@ -74,6 +74,12 @@ struct tlm_stream {
 	int32_t line; /* looked up last; -1: none yet */
 };
 
+/* The page whose stream was looked for last, and what was found. */
+struct tlm_stream_answer {
+	uint64_t page; /* 0: none yet */
+	struct tlm_stream *stream; /* NULL: it has none */
+};
+
 /* What touching a way changes in its set's tree. */
 struct tlm_path {
 	uint64_t keep;
@@ -101,6 +107,7 @@ struct tlm_structure {
 	bool holes;	/* a flush left empty ways before filled ones */
 	uint64_t clock;	/* of the streams' use */
 	struct tlm_stream *streams; /* apart: the kernel's behind the user's */
+	struct tlm_stream_answer answers[2]; /* apart: by mode */
 	uint32_t *stamps; /* of a footprint, a unit each: touched, if equal to `stamp` */
 	uint32_t stamp;
 	bool kernel;	/* a footprint's latest access was */

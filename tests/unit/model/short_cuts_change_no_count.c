@@ -58,6 +58,7 @@ static void mislead(struct tlm_structure *structure)
 	for (i = 0; i <= structure->guess_mask; i++)
 		structure->guesses[i] = draw(structure->geometry.ways);
 	memset(structure->last, 0, sizeof(structure->last));
+	memset(structure->answers, 0, sizeof(structure->answers));
 }
 
 /* One access, or now and then a flush, at once through all structures. */
