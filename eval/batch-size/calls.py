@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from trapless.console import TraplessError
-from trapless.measure import fit
+from trapless.measure import fit, repeated
 from trapless.measure.collect import Collection, Row
 from trapless.measure.experiments import Findings, Part, Raw, workload
+from trapless.measure.repeated import Key, Samples
 from trapless.reporting import claims
 from trapless.reporting.figures import Figure, Table, lines
 from trapless.reporting.results import Claim, Metric
@@ -34,8 +35,6 @@ REPEATS = {"counted": 5, "measured": 25}
 QUICK_REPEATS = {"counted": 3, "measured": 7}
 TIMEOUT_S = 900.0
 GUEST_PROGRAM = "/bin/batch-size"
-Samples = Mapping[int, Sequence[float]]
-Key = tuple[str, str]  # call, mechanism
 
 
 def collect(run: Collection) -> None:
@@ -100,25 +99,6 @@ def per_call(rows: Sequence[Row], kind: str) -> dict[Key, dict[int, list[float]]
     return found
 
 
-def exact(samples: Samples) -> dict[int, float]:
-    """N -> instructions a call: the repeats' smallest, which is all of them where n repeats."""
-    return {n: min(values) for n, values in samples.items()}
-
-
-def counted_metrics(counted: Mapping[Key, Samples]) -> dict[str, Metric]:
-    metrics = {}
-    for (call, mechanism), samples in counted.items():
-        for n, values in samples.items():
-            metrics[f"{call}.{mechanism}.n{n}.instructions"] = Metric(
-                round(min(values), 3),
-                "instructions",
-                "counted",
-                len(values),
-                round(max(values) - min(values), 3),
-            )
-    return metrics
-
-
 def ratios(
     measured: Mapping[Key, Samples], call: str, mechanism: str, base: str
 ) -> dict[int, fit.Summary]:
@@ -175,7 +155,7 @@ def fits(counted: Mapping[Key, Samples]) -> dict[Key, fit.Equation1]:
     """Equation (1) for each call and each kind of trap: cost of N calls against N."""
 
     def totals(call: str, mechanism: str) -> dict[int, float]:
-        return {n: n * cost for n, cost in exact(counted[call, mechanism]).items()}
+        return {n: n * cost for n, cost in repeated.least(counted[call, mechanism]).items()}
 
     return {
         (call, mechanism): fit.equation1(
@@ -209,7 +189,8 @@ def counted_break_even(
     counted: Mapping[Key, Samples], call: str, base: str, other: str
 ) -> int | None:
     return fit.observed_break_even(
-        exact(counted.get((call, base), {})), exact(counted.get((call, other), {}))
+        repeated.least(counted.get((call, base), {})),
+        repeated.least(counted.get((call, other), {})),
     )
 
 
@@ -250,7 +231,7 @@ def analyse(raw: Raw) -> Findings:
     equations = fits(counted)
     repeats = min(len(values) for samples in counted.values() for values in samples.values())
     metrics = (
-        counted_metrics(counted)
+        repeated.metrics(counted, "instructions")
         | measured_metrics(measured)
         | fit_metrics(equations, repeats)
         | break_even_metrics(counted, measured)
@@ -306,8 +287,8 @@ def claim_sysenter(
 def claim_fast_trap(
     counted: Mapping[Key, Samples], measured: Mapping[Key, Samples], emulated: bool
 ) -> Claim:
-    plain = exact(counted["getpid", "plain"])
-    by_int = exact(counted.get(("getpid", "plain-int"), {}))
+    plain = repeated.least(counted["getpid", "plain"])
+    by_int = repeated.least(counted.get(("getpid", "plain-int"), {}))
     clock = ratios(measured, "getpid", "plain", "plain-int")
     n = max(plain)
     if n not in by_int or n not in clock:
@@ -369,9 +350,8 @@ FIGURE_11 = {
 
 def figure_11(counted: Mapping[Key, Samples]) -> Figure:
     totals = {
-        mechanism: {n: 512 * cost for n, cost in exact(samples).items()}
-        for (call, mechanism), samples in counted.items()
-        if call == "getpid"
+        mechanism: {n: 512 * cost for n, cost in costs.items()}
+        for mechanism, costs in repeated.of_call(counted, "getpid").items()
     }
     return Figure(
         id="fig11",

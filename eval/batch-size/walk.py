@@ -16,13 +16,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trapless.console import TraplessError
-from trapless.measure import crossings
+from trapless.measure import crossings, repeated
 from trapless.measure.collect import Collection, Row
 from trapless.measure.crossings import Command, Counts, Key
 from trapless.measure.experiments import Findings, Part, Raw, workload
 from trapless.paths import repo_root
 from trapless.reporting.figures import Figure, Table
-from trapless.reporting.results import Metric
 from trapless.stock import kernels
 from trapless.vm.lab import LabConfig
 
@@ -175,18 +174,16 @@ def of_boot(raw: Raw, label: str) -> dict[Key, Counts]:
     return crossings.counts(row for row in raw.rows if row.get("boot") == f"walk-{label}")
 
 
-def metric(values: Sequence[int], unit: str) -> Metric:
-    return Metric(min(values), unit, "counted", len(values), max(values) - min(values))
-
-
 def analyse(raw: Raw) -> Findings:
     metrics = {}
     for label, parameter in ((STOCK, "total"), (UNZEROED, "total_unzeroed")):
         for (call, mechanism), count in of_boot(raw, label).items():
             name = f"{call}.{mechanism}"
-            metrics[f"{name}.{parameter}.instructions"] = metric(count.instructions, "instructions")
+            metrics[f"{name}.{parameter}.instructions"] = repeated.metric(
+                count.instructions, "instructions"
+            )
             if label == STOCK:
-                metrics[f"{name}.crossings.count"] = metric(count.crossings, "count")
+                metrics[f"{name}.crossings.count"] = repeated.metric(count.crossings, "count")
     return Findings(metrics)
 
 

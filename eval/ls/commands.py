@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from trapless.console import TraplessError
-from trapless.measure import clocks, crossings, experiments, fit
+from trapless.measure import clocks, crossings, experiments, fit, repeated
 from trapless.measure.clocks import Counts
 from trapless.measure.collect import Collection, Row
 from trapless.measure.crossings import Command
@@ -175,10 +175,8 @@ def analyse(raw: Raw) -> Findings:
     for label, unit in ((STOCK, "instructions"), (UNZEROED, "unzeroed-instructions")):
         for (call, mode), counts in of_boot(raw, label).items():
             work, program = split(call)
-            values = counts.instructions
-            metrics[f"{work}.{mode}.{program}.{unit}"] = Metric(
-                min(values), unit, "counted", len(values), max(values) - min(values)
-            )
+            name = f"{work}.{mode}.{program}.{unit}"
+            metrics[name] = repeated.metric(counts.instructions, unit)
             if label == STOCK:
                 metrics[f"{work}.{mode}.{program}.crossings"] = Metric(
                     counts.crossings[0], "crossings", "counted", len(counts.crossings)

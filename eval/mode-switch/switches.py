@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trapless.measure import repeated
 from trapless.measure.collect import Row
 from trapless.measure.experiments import load_module
 from trapless.reporting import claims
@@ -47,9 +48,7 @@ def delays(rows: Sequence[Row]) -> dict[tuple[str, str], dict[int, int]]:
 
 def metrics(rows: Sequence[Row]) -> dict[str, Metric]:
     found = {
-        f"switch.{mode}.{side}.instructions": Metric(
-            min(values), "instructions", "counted", len(values), max(values) - min(values)
-        )
+        f"switch.{mode}.{side}.instructions": repeated.metric(values, "instructions")
         for (mode, side), values in switch_costs(rows).items()
     }
     for (mode, target), counts in delays(rows).items():

@@ -11,9 +11,10 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from trapless.measure import fit
+from trapless.measure import fit, repeated
 from trapless.measure.collect import Collection, Row
 from trapless.measure.experiments import Findings, Part, Raw, workload
+from trapless.measure.repeated import Key, Samples
 from trapless.reporting import claims
 from trapless.reporting.figures import Figure, Mark, Series, Table, lines
 from trapless.reporting.results import Claim, Metric
@@ -35,9 +36,6 @@ AGREED = 0.5
 """Rounds agree when the middle half of them lies within this share of the median."""
 BEST_FROM = 16
 """The paper's best is claimed from this many requests a notify on."""
-
-Samples = Mapping[int, Sequence[float]]
-Key = tuple[str, str]  # call, mechanism
 
 
 def guest_command(**options: object) -> list[str]:
@@ -125,16 +123,6 @@ def select(
     return found
 
 
-def counted_metrics(found: Mapping[Key, Samples], unit: str) -> dict[str, Metric]:
-    return {
-        f"{call}.{mechanism}.n{n}.{unit}": Metric(
-            round(min(values), 3), unit, "counted", len(values), round(max(values) - min(values), 3)
-        )
-        for (call, mechanism), samples in found.items()
-        for n, values in samples.items()
-    }
-
-
 def paired(rows: Sequence[Row], call: str, mechanism: str) -> dict[int, fit.Summary]:
     """K -> time / time of plain calls in the same round of the same program."""
     base: dict[tuple[int, int, int], float] = {}
@@ -185,10 +173,7 @@ def break_even(found: Mapping[int, fit.Summary]) -> int | None:
 def requester_break_even(free: Mapping[Key, Samples]) -> int | None:
     """Smallest K from which the requester executes fewer instructions than by plain calls."""
     plain, psc = free["gettid", "plain"], free["gettid", "psc"]
-    return fit.observed_break_even(
-        {n: min(values) for n, values in plain.items()},
-        {n: min(values) for n, values in psc.items()},
-    )
+    return fit.observed_break_even(repeated.least(plain), repeated.least(psc))
 
 
 def analyse(raw: Raw) -> Findings:
@@ -197,9 +182,9 @@ def analyse(raw: Raw) -> Findings:
     free = select(raw.rows, "counted", "submit", "value")
     crossings = select(raw.rows, "counted", "total", "crossings")
     metrics = (
-        counted_metrics(total, "instructions")
-        | counted_metrics(free, "requester-instructions")
-        | counted_metrics(crossings, "crossings")
+        repeated.metrics(total, "instructions")
+        | repeated.metrics(free, "requester-instructions")
+        | repeated.metrics(crossings, "crossings")
         | measured_metrics(quiet)
     )
     ratios = paired(quiet, "gettid", "psc")
@@ -325,17 +310,12 @@ REQUESTERS = ("plain", "psc", "psc-plain", "batch", "io_uring-nop")
 
 
 def requester_figure(free: Mapping[Key, Samples]) -> Figure:
-    costs = {
-        mechanism: {n: min(values) for n, values in samples.items()}
-        for (call, mechanism), samples in free.items()
-        if call == "gettid"
-    }
     return Figure(
         id="requester",
         title="What the requester itself executes until it is free for other work",
         x_label="requests a notify, K",
         y_label="instructions a request",
-        series=lines(costs, {name: name for name in REQUESTERS}),
+        series=lines(repeated.of_call(free, "gettid"), {name: name for name in REQUESTERS}),
         log_x=True,
         caption="gettid. Workers run afterwards here; in psc the call itself is theirs.",
         kind="counted",
