@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Part programs: real programs before `trapless stat`, in user mode and in supervisor mode.
+"""Part programs: real programs before `trapless stat`, predicted, and by turns in both modes.
 
 Owns what is run and kept; the programs are subjects.py's, counting them is trapless/stat's.
 """
@@ -7,6 +7,7 @@ Owns what is run and kept; the programs are subjects.py's, counting them is trap
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from trapless.measure.collect import Collection, guest_folder
 from trapless.measure.counting import Run
 from trapless.measure.experiments import Findings, Part, Raw, load_module
 from trapless.reporting.figures import Figure, Map, Table
+from trapless.stat import guest
 from trapless.stat.guest import Job
 from trapless.stock import packed, programs
 from trapless.stock.programs import Programs
@@ -27,12 +29,13 @@ if TYPE_CHECKING:
 else:
     savings, subjects = (load_module(HERE / f"{name}.py") for name in ("savings", "subjects"))
 
-MODES = ("user", "supervisor")
 ARCHIVE = "/programs.tar"
 ASK = "/bin/ask"
 MEMORY = "1G"
 TIMEOUT_S = 1800.0
 WARM = 1
+PAIRS = 6
+"""Runs in each mode, by turns, that say what is saved."""
 PUT_OFF = "rcutree.use_softirq=0"
 """What the kernel puts off (freeing of files and sockets that were closed) is done by a thread of
 its own, and not within whichever program is interrupted next."""
@@ -57,7 +60,11 @@ def archive(root: Path, subject: subjects.Subject, folder: Path) -> Path:
 def runs(
     kernel: str, root: Programs, folder: Path, chosen: Sequence[subjects.Subject]
 ) -> Iterator[Run]:
-    """Each program in both modes; what the guests are given is written into `folder`."""
+    """Each program twice; what the guests are given is written into `folder`.
+
+    The first boot's run is in user mode, with all that is predicted from it. In the second it runs
+    in both modes by turns, for its instructions alone: nothing but the mode differs there.
+    """
     served = folder / subjects.SERVED
     served.write_bytes(loads.served_file())
     for subject in chosen:
@@ -66,29 +73,19 @@ def runs(
             (served, f"/{subjects.SERVED}"),
             (loads.program("ask"), ASK),
         )
-        for mode in MODES:
-            yield Run(
-                label=f"{subject.name}-{mode}",
-                config=LabConfig(
-                    kernel=kernel,
-                    memory=MEMORY,
-                    files=files,
-                    append=PUT_OFF,
-                    timeout_s=TIMEOUT_S,
-                ),
-                job=Job(
-                    subject.argv,
-                    prepare=f"set -e; {ENTER}{subject.prepare}",
-                    load=subject.load,
-                    ready=subject.ready,
-                    warm=WARM,
-                    supervisor=mode == "supervisor",
-                    calibrate=mode == "user",
-                ),
-                # Of the run in supervisor mode no more than its instructions is looked at.
-                processors=tuple(savings.PROCESSORS) if mode == "user" else (),
-                after=subject.after,
-            )
+        config = LabConfig(
+            kernel=kernel, memory=MEMORY, files=files, append=PUT_OFF, timeout_s=TIMEOUT_S
+        )
+        job = Job(
+            subject.argv,
+            prepare=f"set -e; {ENTER}{subject.prepare}",
+            load=subject.load,
+            ready=subject.ready,
+            warm=WARM,
+        )
+        by_turns = replace(job, calibrate=False, turns=guest.by_turns(PAIRS))
+        yield Run(f"{subject.name}-user", config, job, tuple(savings.PROCESSORS), subject.after)
+        yield Run(f"{subject.name}-turns", config, by_turns, (), subject.after)
 
 
 def collect(run: Collection) -> None:

@@ -1,24 +1,29 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What was counted of real programs, as metrics, tables and figures.
 
-A program has two runs: the first, in user mode, is what predictions are made of; the second, in
-supervisor mode, says what is really saved. Owns words and digits; the arithmetic is that of
-`trapless stat` itself (trapless/stat/report.py), so what holds here holds there.
+A program has two boots: a run in user mode in the first is what predictions are made of; pairs of
+runs in the second, by turns in both modes, say what is really saved. Owns words and digits; the
+arithmetic is that of `trapless stat` itself (trapless/stat/report.py), so what holds here holds
+there.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trapless.measure import fit
 from trapless.measure.collect import Row
 from trapless.measure.experiments import load_module
+from trapless.measure.fit import Interval
 from trapless.reporting.figures import Figure, Mark, Series, Table, bars
 from trapless.reporting.results import Metric
 from trapless.stat.costs import Saving, Term, supervisor_saving, supervisor_terms
-from trapless.stat.counted import Counted
+from trapless.stat.counted import MODES, Counted
 from trapless.stat.report import Report
 
 if TYPE_CHECKING:
@@ -32,13 +37,21 @@ PROCESSORS = {"core-i7-9700k": "i7-9700k", "ryzen-5-3600": "ryzen-3600"}
 NEAR = 0.2
 """A prediction is to be so near to what was counted then."""
 
-PREDICTED = ("supervisor.predicted.instructions", "supervisor.error.ratio")
+CALLS_APART = 0.01
+"""By so much of its calls may a run differ from another one of the same work: a server's number
+depends on how many replies it finds at once."""
+
+ERROR = "supervisor.error"
+PREDICTED = (
+    "supervisor.predicted.instructions",
+    *(f"{ERROR}{end}.ratio" for end in ("", "-low", "-high")),
+)
 LINE_BYTES, PAGE_BYTES = 64, 4096
 
 
 @dataclass(frozen=True)
 class Program:
-    """One program: who it is, and its two runs."""
+    """One program: who it is, and its runs in both boots."""
 
     name: str
     what: str
@@ -53,18 +66,17 @@ class Program:
             raise ValueError(f"{self.name}: supervisor mode was not calibrated")
         return found
 
-    @property
-    def saved(self) -> int:
-        """Counted."""
-        found = self.report.really_saved
-        if found is None:
-            raise ValueError(f"{self.name}: its run in supervisor mode is missing")
-        return found
+    @cached_property
+    def saved(self) -> Interval:
+        """Counted: the median of all pairs, and where it lies at 95%."""
+        each = self.report.saved_each
+        if len(each) < fit.SAMPLES_MIN:
+            return Interval(statistics.median(each), min(each), max(each), len(each))
+        return fit.confidence(each)
 
-    @property
-    def error(self) -> float:
-        """By how much the prediction is above what was counted."""
-        return self.saving.instructions / self.saved - 1 if self.saved else float("inf")
+    def error(self, saved: float) -> float:
+        """By how much the prediction is above that saving."""
+        return self.saving.instructions / saved - 1 if saved > 0 else float("inf")
 
     def visit_kb(self, mode: str) -> float:
         """What one side touches between two crossings, in lines, on average."""
@@ -77,30 +89,46 @@ def programs_of(rows: Sequence[Row]) -> tuple[Program, ...]:
     found = []
     for about in (row for row in rows if "subject" in row):
         name = str(about["subject"])
-        user, supervisor = (runs.get(f"{name}-{mode}") for mode in ("user", "supervisor"))
-        if user is None or supervisor is None:
-            raise ValueError(f"{name} was not counted in both modes")
-        check(name, user, supervisor)
-        report = Report(Counted.of_json(user["counted"]), Counted.of_json(supervisor["counted"]))
+        user, turns = (runs.get(f"{name}-{boot}") for boot in ("user", "turns"))
+        if user is not None and turns is None:
+            turns = of_single_runs(user, runs.get(f"{name}-supervisor"))
+        if user is None or turns is None:
+            raise ValueError(f"{name} was not counted in both boots")
+        report = Report(Counted.of_json(user["counted"]), Counted.of_json(turns["counted"]))
+        check(name, report, [user["proof"], turns["proof"]])
         found.append(Program(name, str(about["what"]), str(about["version"]), report))
     if not found:
         raise ValueError("no program was counted")
     return tuple(found)
 
 
-def check(name: str, user: Row, supervisor: Row) -> None:
-    """Both runs did the same work, well, and the second in supervisor mode."""
-    if user["proof"] != supervisor["proof"]:
-        raise ValueError(
-            f"{name} did other work in supervisor mode: '{supervisor['proof']}' and not "
-            f"'{user['proof']}'"
-        )
-    statuses = [run["counted"]["status"] for run in (user, supervisor)]
-    if any(statuses):
-        raise ValueError(f"{name} ended with status {statuses[0]}, then {statuses[1]}")
-    calls = supervisor["counted"]["calls"]
-    if calls is None or not calls["direct"]:
+def of_single_runs(user: Row, supervisor: Row | None) -> Row | None:
+    """A pair, of results that were saved when a program ran once in each mode, in two boots."""
+    if supervisor is None:
+        return None
+    repeats = {}
+    for mode, row in zip(MODES, (user, supervisor), strict=True):
+        ran = Counted.of_json(row["counted"])
+        repeats[mode] = [{"instructions": ran.instructions, "features": ran.row.crossings()}]
+    return {**supervisor, "counted": {**supervisor["counted"], "repeats": repeats}}
+
+
+def check(name: str, report: Report, proofs: Sequence[str]) -> None:
+    """All runs did the same work, well, and half of those in the second boot in supervisor mode."""
+    found, again = report.found, report.real
+    assert again is not None
+    if len(set(proofs)) > 1:
+        raise ValueError(f"{name} did other work by turns: '{proofs[1]}' and not '{proofs[0]}'")
+    if found.status or again.status:
+        raise ValueError(f"{name} ended with status {found.status}, then {again.status}")
+    if again.calls is None or not again.calls.direct:
         raise ValueError(f"{name} made no call in supervisor mode")
+    if {len(again.repeats.get(mode, ())) for mode in MODES} != {len(again.repeats["trap"])}:
+        raise ValueError(f"{name} did not run as often in both modes")
+    made = [run.features["syscall"] for ran in again.repeats.values() for run in ran]
+    known = report.crossings["syscall"]
+    if any(abs(number - known) > CALLS_APART * known for number in made):
+        raise ValueError(f"{name} made {known:,} calls, then {min(made):,} to {max(made):,}")
 
 
 def metrics_of(found: Sequence[Program]) -> Mapping[str, Metric]:
@@ -113,8 +141,6 @@ def metrics_of(found: Sequence[Program]) -> Mapping[str, Metric]:
         counted: Mapping[str, float] = {
             "trap.total.instructions": instructions,
             "supervisor.predicted.instructions": program.saving.instructions,
-            "supervisor.saved.instructions": program.saved,
-            "supervisor.error.ratio": program.error,
             "crossings.syscalls.count": calls,
             "crossings.others.count": report.crossings["interrupt"],
             "crossings.all.per-million-instructions": report.entries / millions,
@@ -127,13 +153,32 @@ def metrics_of(found: Sequence[Program]) -> Mapping[str, Metric]:
             unit = key.rpartition(".")[2]
             kind = "modelled" if key in PREDICTED else "counted"
             made[f"{name}.{key}"] = Metric(round(value, 4), unit, kind)
+        for key, metric in repeated(program).items():
+            made[f"{name}.{key}"] = metric
         for processor, short in PROCESSORS.items():
             for part, share in shares(report, processor).items():
                 key = f"{name}.crossings.{part}_{short}.share"
                 made[key] = Metric(round(share, 4), "share", "modelled")
-    near = sum(abs(program.error) <= NEAR for program in found)
+    near = sum(abs(program.error(program.saved.median)) <= NEAR for program in found)
     made["programs.supervisor.within-20-percent.count"] = Metric(near, "count", "counted")
     made["programs.supervisor.all.count"] = Metric(len(found), "count", "counted")
+    return made
+
+
+def repeated(program: Program) -> Mapping[str, Metric]:
+    """What pairs of runs say: the saving, and the prediction's error, at both ends, too, of where
+    the median lies at 95%."""
+    saved, each = program.saved, program.report.saved_each
+    far = program.error(min(each)) - program.error(max(each))
+    made = {
+        "supervisor.saved.instructions": Metric(
+            round(saved.median, 4), "instructions", "counted", saved.n, max(each) - min(each)
+        )
+    }
+    ends = {"": saved.median, "-low": saved.high, "-high": saved.low}
+    for end, value in ends.items() if saved.n >= fit.SAMPLES_MIN else [("", saved.median)]:
+        error, spread = round(program.error(value), 4), 0.0 if end else round(far, 4)
+        made[f"{ERROR}{end}.ratio"] = Metric(error, "ratio", "modelled", saved.n, spread)
     return made
 
 
@@ -152,30 +197,37 @@ def predictions(found: Sequence[Program]) -> Table:
     lines = []
     for program in found:
         saving, total = program.saving, program.report.found.instructions
+        saved, each = program.saved, program.report.saved_each
+        low, high = program.error(saved.high), program.error(saved.low)
         lines.append(
             (
                 program.name,
                 program.what,
                 f"{total / 1e6:,.1f} M",
                 f"{program.report.crossings['syscall']:,}",
-                f"{saving.instructions / 1e3:,.0f} K ± {saving.wrong_by / 1e3:,.0f} K",
-                f"{program.saved / 1e3:,.0f} K",
-                f"{program.error:+.1%}",
-                f"{program.saved / total:.2%}",
+                f"{saving.instructions / 1e3:,.0f} K",
+                f"{saved.median / 1e3:,.0f} K",
+                f"{min(each) / 1e3:,.0f} to {max(each) / 1e3:,.0f} K, n = {saved.n}",
+                f"{program.error(saved.median):+.1%}",
+                f"{low:+.0%} to {high:+.0%}",
+                f"{saved.median / total:.2%}",
             )
         )
     return Table(
         id="programs-savings",
         title="What supervisor mode saves a real program: predicted, and counted",
         columns=(
-            "program", "work", "instructions", "system calls", "predicted", "counted",
-            "prediction off by", "saved of all",
+            "program", "work", "instructions", "system calls", "predicted", "counted, median",
+            "pairs", "prediction off by", "at 95%", "saved of all",
         ),
         rows=tuple(lines),
         caption="Instructions of the program and all that it starts, user space and kernel. "
-        "Predicted from its run in user mode and from loops counted in the same boot; counted in "
-        "another boot, where it ran in supervisor mode. ± is what timer interrupts can make of "
-        f"two runs. Versions: {', '.join(f'{one.name} {one.version}' for one in found)}.",
+        "Predicted from a run in user mode and from loops counted in the same boot. Counted in "
+        "another boot, in pairs of runs that take turns, one in user mode and one in supervisor "
+        "mode: lowest and highest pair, and what the prediction is off by where the median of "
+        "all such pairs may lie (bootstrap). Timer interrupts, and what the kernel has put off "
+        "until then, make pairs differ. "
+        f"Versions: {', '.join(f'{one.name} {one.version}' for one in found)}.",
         kind="counted",
     )  # fmt: skip
 
@@ -272,7 +324,7 @@ def compared(found: Sequence[Program]) -> Figure:
     """Predicted and counted saving, side by side."""
     groups = {
         program.name: {
-            "predicted": 100 * program.saving.instructions / program.saved,
+            "predicted": 100 * (1 + program.error(program.saved.median)),
             "counted": 100.0,
         }
         for program in found

@@ -140,7 +140,7 @@ def sqlite(sizes: Sizes) -> Subject:
         programs=("usr/bin/sqlite3",),
         prepare=f"awk -v rows={sizes.rows} {shlex.quote(SQL)} > {WORK}",
         argv=("sh", "-c", work),
-        after=f"tail -n 1 {OUTPUT}; md5sum < {OUTPUT}; md5sum < {DATABASE}",
+        after=f"tail -n 1 {OUTPUT}; md5sum < {OUTPUT}; sqlite3 {DATABASE} .dump | md5sum",
     )
 
 

@@ -298,7 +298,7 @@ static void __attribute__((noreturn)) calibrate_here(int counting, bool supervis
 		loop.batch = NULL; /* without the module there are no batches to speak of */
 	run_all(&loop, 0, counting);
 	if (supervisor) {
-		supervisor_enter();
+		supervisor_switch(0, true);
 		run_all(&loop, PHASE_SUPERVISOR, counting);
 	}
 	partner_end(&loop.outside);

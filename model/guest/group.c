@@ -144,6 +144,18 @@ void group_kill(void)
 		nanosleep(&pause, NULL);
 }
 
+void group_switch(bool supervisor)
+{
+	FILE *members = fopen(GROUP "/cgroup.procs", "re");
+	int process;
+
+	if (!members)
+		stat_fail("%s: %s", GROUP "/cgroup.procs", strerror(errno));
+	while (fscanf(members, "%d", &process) == 1)
+		supervisor_switch(process, supervisor);
+	fclose(members);
+}
+
 void group_read_counts(uint64_t counts[GROUP_COUNTS])
 {
 	char text[512], *at = text, *end;

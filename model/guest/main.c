@@ -5,7 +5,8 @@
  *
  * A command is counted from its exec to its end. A server is counted while a load runs, once a
  * third command says that it is ready; then it gets SIGTERM. What is left in the control group at
- * the end is killed.
+ * the end is killed. With turns, the command or the load runs once for each, in user mode or in
+ * supervisor mode as asked, and each is counted by itself: runs that differ in their mode alone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,6 +31,10 @@
 #define READY_LIMIT_S 60
 #define READY_PAUSE_NS 100000000
 #define TERM_LIMIT_S 10
+#define TURN_USER 'u'
+#define TURN_SUPERVISOR 's'
+#define TURNS_MAX 32
+#define PHASE_TURN 0x40 /* and twice its number, and in which mode */
 
 struct job {
 	char **argv;
@@ -38,7 +43,8 @@ struct job {
 	const char *prepare, *load, *ready;
 	int warm;
 	int ready_limit_s;
-	bool supervisor, uncalibrated;
+	const char *turns; /* TURN_USER and TURN_SUPERVISOR, in their order */
+	bool uncalibrated;
 	int counting; /* file */
 	uint64_t worked; /* calls with work on their way out, in an uncounted run */
 };
@@ -47,7 +53,7 @@ static void __attribute__((noreturn)) usage(void)
 {
 	fputs("usage: trapless-stat-guest --module FILE [--prepare SHELL-COMMAND] [--warm N]\n"
 	      "         [--load SHELL-COMMAND --ready SHELL-COMMAND [--ready-limit SECONDS]]\n"
-	      "         [--supervisor] [--uncalibrated] -- PROGRAM [ARGUMENT]...\n", stderr);
+	      "         [--turns u|s...] [--uncalibrated] -- PROGRAM [ARGUMENT]...\n", stderr);
 	exit(STATUS_FAILED);
 }
 
@@ -61,9 +67,17 @@ static int parse_number(const char *text, int last)
 	return (int)value;
 }
 
+static bool turns_are_known(const struct job *job)
+{
+	static const char known[] = { TURN_USER, TURN_SUPERVISOR, '\0' };
+
+	return !job->turns || (*job->turns && strlen(job->turns) <= TURNS_MAX &&
+			       !job->turns[strspn(job->turns, known)]);
+}
+
 static void parse(struct job *job, int argc, char **argv)
 {
-	enum { MODULE = 256, PREPARE, WARM, LOAD, READY, READY_LIMIT, SUPERVISOR, UNCALIBRATED };
+	enum { MODULE = 256, PREPARE, LOAD, READY, TURNS, WARM, READY_LIMIT, UNCALIBRATED };
 	static const struct option longs[] = {
 		{ "module", required_argument, NULL, MODULE },
 		{ "prepare", required_argument, NULL, PREPARE },
@@ -71,14 +85,15 @@ static void parse(struct job *job, int argc, char **argv)
 		{ "load", required_argument, NULL, LOAD },
 		{ "ready", required_argument, NULL, READY },
 		{ "ready-limit", required_argument, NULL, READY_LIMIT },
-		{ "supervisor", no_argument, NULL, SUPERVISOR },
+		{ "turns", required_argument, NULL, TURNS },
 		{ "uncalibrated", no_argument, NULL, UNCALIBRATED },
 		{ 0 },
 	};
 	const char **const texts[] = { [MODULE - MODULE] = &job->module,
 				       [PREPARE - MODULE] = &job->prepare,
 				       [LOAD - MODULE] = &job->load,
-				       [READY - MODULE] = &job->ready };
+				       [READY - MODULE] = &job->ready,
+				       [TURNS - MODULE] = &job->turns };
 	int option;
 
 	job->ready_limit_s = READY_LIMIT_S;
@@ -87,17 +102,15 @@ static void parse(struct job *job, int argc, char **argv)
 			job->warm = parse_number(optarg, WARM_MAX);
 		else if (option == READY_LIMIT)
 			job->ready_limit_s = parse_number(optarg, INT_MAX);
-		else if (option == SUPERVISOR)
-			job->supervisor = true;
 		else if (option == UNCALIBRATED)
 			job->uncalibrated = true;
-		else if (option >= MODULE && option <= READY)
+		else if (option >= MODULE && option <= TURNS)
 			*texts[option - MODULE] = optarg;
 		else
 			usage();
 	}
 	job->argv = argv + optind;
-	if (!job->argv[0] || !job->module || !job->load != !job->ready)
+	if (!job->argv[0] || !job->module || !job->load != !job->ready || !turns_are_known(job))
 		usage();
 }
 
@@ -171,21 +184,28 @@ static int run_shell(const char *command, bool quiet)
 	_exit(STATUS_NOT_FOUND);
 }
 
-static void __attribute__((noreturn)) become(const struct job *job, int report, bool counted)
+/* What a process of the program begins as. */
+struct begin {
+	bool quiet; /* without input and output */
+	bool supervisor;
+	int phase; /* counted from its exec on */
+};
+
+static void __attribute__((noreturn)) become(const struct job *job, int report,
+					     const struct begin *begin)
 {
 	int error;
 
-	if (counted && job->supervisor)
-		supervisor_enter();
+	if (begin->supervisor)
+		supervisor_switch(0, true);
 	group_enter();
-	if (counted) {
-		if (!job->load)
-			group_count(job->counting, PHASE_PROGRAM);
-	} else {
+	if (begin->quiet) {
 		send_to_null(STDIN_FILENO);
 		send_to_null(STDOUT_FILENO);
 		send_to_null(STDERR_FILENO);
 	}
+	if (begin->phase != PHASE_NONE)
+		group_count(job->counting, begin->phase);
 	execv(job->program, job->argv);
 	error = errno;
 	if (write(report, &error, sizeof(error)) != sizeof(error))
@@ -194,7 +214,7 @@ static void __attribute__((noreturn)) become(const struct job *job, int report, 
 }
 
 /* The program, begun; what cannot be executed ends all. */
-static pid_t start(const struct job *job, bool counted)
+static pid_t start(const struct job *job, const struct begin *begin)
 {
 	int report[2], error;
 	pid_t child;
@@ -202,7 +222,7 @@ static pid_t start(const struct job *job, bool counted)
 	if (pipe2(report, O_CLOEXEC) || (child = fork()) < 0)
 		stat_fail("cannot start a process: %s", strerror(errno));
 	if (!child)
-		become(job, report[1], counted);
+		become(job, report[1], begin);
 	close(report[1]);
 	if (read(report[0], &error, sizeof(error)) == sizeof(error))
 		fail_to_execute(job, error);
@@ -210,19 +230,8 @@ static pid_t start(const struct job *job, bool counted)
 	return child;
 }
 
-static void tell(const struct job *job, int status, const struct supervisor_counts *before)
+static void tell(const struct job *job, int status)
 {
-	struct supervisor_counts after;
-	unsigned int i;
-
-	fact_counts(PHASE_PROGRAM);
-	if (job->supervisor) {
-		supervisor_read(&after);
-		for (i = 0; i < 4; i++)
-			fact(FACT_CALLS + i, after.calls[i] - before->calls[i]);
-		for (i = 0; i < TL_DEMOTIONS; i++)
-			fact(FACT_DEMOTIONS + i, after.demotions[i] - before->demotions[i]);
-	}
 	fact(FACT_WORKED, job->worked);
 	fact(FACT_LEFT_RUNNING, group_is_populated());
 	fact(FACT_STATUS, (uint64_t)status);
@@ -239,24 +248,79 @@ static void model_on(const struct job *job)
 	fact(FACT_REFUSALS, refusals);
 }
 
+/* Counts the command, or the server while its load runs, in that phase; returns the status. */
+static int count_once(const struct job *job, int phase, bool supervisor)
+{
+	const struct begin begin = { .supervisor = supervisor, .phase = phase };
+	int status;
+
+	if (job->load) {
+		group_count(job->counting, phase);
+		status = run_shell(job->load, false);
+	} else {
+		status = wait_for(start(job, &begin));
+	}
+	group_count(job->counting, PHASE_NONE);
+	fact_counts(phase);
+	return status;
+}
+
+/* Each turn in its mode; a server that is there already changes its mode. */
+static int count_turns(const struct job *job)
+{
+	struct supervisor_counts before, after;
+	int turn, status, last = 0;
+	unsigned int i;
+
+	supervisor_read(&before);
+	for (turn = 0; job->turns[turn]; turn++) {
+		bool supervisor = job->turns[turn] == TURN_SUPERVISOR;
+
+		if (job->load)
+			group_switch(supervisor);
+		status = count_once(job, PHASE_TURN | turn << 1 | supervisor, supervisor);
+		if (turn && status != last)
+			stat_fail("turn %d of %s ended with status %d, the one before with %d: "
+				  "there is nothing to compare", turn + 1, job->turns, status,
+				  last);
+		last = status;
+		if (!job->load && group_is_populated())
+			group_kill(); /* its daemons */
+	}
+	supervisor_read(&after);
+	for (i = 0; i < 4; i++)
+		fact(FACT_CALLS + i, after.calls[i] - before.calls[i]);
+	for (i = 0; i < TL_DEMOTIONS; i++)
+		fact(FACT_DEMOTIONS + i, after.demotions[i] - before.demotions[i]);
+	return last;
+}
+
+/* All that is counted, and the facts about it. */
+static int count(const struct job *job)
+{
+	int status;
+
+	model_on(job);
+	status = job->turns ? count_turns(job) : count_once(job, PHASE_PROGRAM, false);
+	if (job->load && !group_is_populated())
+		stat_fail("%s ended before its load had", job->argv[0]);
+	tell(job, status);
+	tl_model_off();
+	return status;
+}
+
 static int count_command(struct job *job)
 {
-	struct supervisor_counts before;
-	int i, status;
+	static const struct begin uncounted = { .quiet = true, .phase = PHASE_NONE };
+	int i;
 
 	group_watch();
 	for (i = 0; i < job->warm; i++)
-		wait_for(start(job, false));
+		wait_for(start(job, &uncounted));
 	job->worked = group_watched() / (uint64_t)(job->warm ?: 1);
 	if (group_is_populated())
 		group_kill(); /* daemons of those runs */
-	model_on(job);
-	supervisor_read(&before);
-	status = wait_for(start(job, true));
-	group_count(job->counting, PHASE_NONE);
-	tell(job, status, &before);
-	tl_model_off();
-	return status;
+	return count(job);
 }
 
 static void pause_ns(long ns)
@@ -298,8 +362,8 @@ static void stop(pid_t server)
 
 static int count_server(struct job *job)
 {
-	struct supervisor_counts before;
-	pid_t server = start(job, true);
+	static const struct begin uncounted = { .phase = PHASE_NONE };
+	pid_t server = start(job, &uncounted);
 	int i, status;
 
 	await_ready(job, server);
@@ -308,15 +372,7 @@ static int count_server(struct job *job)
 		if (run_shell(job->load, true))
 			stat_fail("the load failed when it ran uncounted: `%s`", job->load);
 	job->worked = group_watched() / (uint64_t)(job->warm ?: 1);
-	model_on(job);
-	supervisor_read(&before);
-	group_count(job->counting, PHASE_PROGRAM);
-	status = run_shell(job->load, false);
-	group_count(job->counting, PHASE_NONE);
-	if (!group_is_populated())
-		stat_fail("%s ended before its load had", job->argv[0]);
-	tell(job, status, &before);
-	tl_model_off();
+	status = count(job);
 	stop(server);
 	return status;
 }

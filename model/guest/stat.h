@@ -39,6 +39,8 @@ uint64_t group_watched(void);
 bool group_is_populated(void);
 /* SIGKILL to all of it; returns when nobody is left. */
 void group_kill(void);
+/* All of it to supervisor mode, or back. */
+void group_switch(bool supervisor);
 /* Since counting began; in the order of trapless/stat/counted.py. */
 #define GROUP_COUNTS 8
 void group_read_counts(uint64_t counts[GROUP_COUNTS]);
@@ -64,8 +66,8 @@ void fact_counts(int phase);
 
 /* Bits of why supervisor mode is refused; 0 where it is offered; ~0 where nobody can be asked. */
 uint64_t supervisor_refusals(void);
-/* The calling process, over exec and with its children. */
-void supervisor_enter(void);
+/* A process, 0 for the calling one, over exec and with its children; or back to user mode. */
+void supervisor_switch(pid_t process, bool supervisor);
 /* What the module counted, of all processes that were ever switched. */
 struct supervisor_counts {
 	uint64_t calls[4];

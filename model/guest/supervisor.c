@@ -18,13 +18,16 @@ uint64_t supervisor_refusals(void)
 	return tl_supervisor(&offer) ? ~0ull : offer.refusals;
 }
 
-void supervisor_enter(void)
+void supervisor_switch(pid_t process, bool supervisor)
 {
+	enum tl_mode mode = supervisor ? TL_MODE_SUPERVISOR : TL_MODE_USER;
+	unsigned int flags = supervisor ? TL_SWITCH_EXEC | TL_SWITCH_CHILDREN : 0;
 	enum tl_refusal why = TL_REFUSED_NONE;
-	int error = tl_switch(0, TL_MODE_SUPERVISOR, TL_SWITCH_EXEC | TL_SWITCH_CHILDREN, &why);
+	int error = tl_switch(process, mode, flags, &why);
 
 	if (error)
-		stat_fail("supervisor mode: %s: %s", strerror(-error), tl_refusal_text(why));
+		stat_fail("%s mode: %s: %s", supervisor ? "supervisor" : "user", strerror(-error),
+			  tl_refusal_text(why));
 }
 
 void supervisor_read(struct supervisor_counts *counts)

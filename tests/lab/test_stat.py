@@ -2,7 +2,8 @@
 """`trapless stat --lab`: a program whose calls are known is counted as that, whatever runs beside.
 
 A boot each for a command with children and a daemon, for a server under load (the one that is
-calibrated), for a command that a signal ends, and for what cannot be counted.
+calibrated), for both by turns in user and supervisor mode, for a command that a signal ends, and
+for what cannot be counted.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ PROCESSORS = ("pentium-4-1.8",)
 CALLS, CHILDREN, PAGES = 1000, 3, 64
 FEW = 100
 """Calls and page faults of a static program beside its own: start, forks, exits."""
+SAVED_MIN = 150
+"""Instructions that a call saves in supervisor mode, at least."""
 
 
-def count(kernel: str, job: Job) -> Counted:
+def count(kernel: str, job: Job, processors: tuple[str, ...] = PROCESSORS) -> Counted:
     config = lab.LabConfig(kernel=kernel, files=((BUILT, PROGRAM),))
-    return guest.run(config, job, PROCESSORS, Silent())
+    return guest.run(config, job, processors, Silent())
 
 
 def test_a_command_and_all_that_it_starts_are_counted_and_nobody_else(kernel: str) -> None:
@@ -65,6 +68,38 @@ def test_a_server_is_counted_while_its_load_runs(kernel: str) -> None:
     assert calls["trap"].features["syscall"] == calls["supervisor"].features["syscall"] == 65
     assert calls["supervisor"].instructions < calls["trap"].instructions - 64 * 100
     assert "supervisor" not in found.loops["batches"]
+
+
+def test_a_command_by_turns_differs_by_what_supervisor_mode_saves() -> None:
+    job = Job((PROGRAM, "children", "0", str(CALLS)), turns="uss", calibrate=False)
+    found = count(lab.DEFAULT_KERNEL, job, processors=())
+    user, supervisor = found.repeats["trap"], found.repeats["supervisor"]
+    assert (len(user), len(supervisor)) == (1, 2)
+    for run in (*user, *supervisor):
+        assert CALLS < run.features["syscall"] < CALLS + FEW
+        assert run.features["execs"] == 1 and run.features["forks"] == 2
+    for run in supervisor:
+        assert user[0].instructions - run.instructions > CALLS * SAVED_MIN
+    assert found.calls is not None and 2 * CALLS < found.calls.total < 2 * (CALLS + FEW)
+    assert found.instructions == 0 and not found.loops  # the program's own phase never was
+    assert Counted.of_json(found.as_json()) == found
+
+
+def test_a_server_changes_its_mode_between_turns() -> None:
+    """It lives on: what its loads ask in user mode does not come to the module."""
+    job = Job(
+        (PROGRAM, "serve"),
+        load=f"{PROGRAM} ask {CALLS}",
+        ready="test -p /tmp/from-server",
+        turns="suusu",
+        calibrate=False,
+    )
+    found = count(lab.DEFAULT_KERNEL, job, processors=())
+    assert [len(found.repeats[mode]) for mode in ("trap", "supervisor")] == [3, 2]
+    for run in (*found.repeats["trap"], *found.repeats["supervisor"]):
+        assert 2 * CALLS - 2 <= run.features["syscall"] <= 2 * CALLS + 2
+    # A thread changes at the end of a call, so one call of each change may be the other mode's.
+    assert found.calls is not None and abs(found.calls.total - 2 * 2 * CALLS) <= 4
 
 
 def test_a_command_that_a_signal_ends_was_counted() -> None:

@@ -5,6 +5,7 @@ where nothing can be counted."""
 from __future__ import annotations
 
 import json
+import re
 import stat as modes
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +15,13 @@ from click.testing import CliRunner
 
 from trapless.cli import cli
 from trapless.console import TraplessError
+from trapless.paths import repo_root
 from trapless.stat import costs, counted, guest, here, report, text
 from trapless.stat.counted import Counted
 from trapless.stat.guest import Job
 
 DATA = Path(__file__).parents[1] / "data" / "stat" / "find.json"
-"""`trapless stat --lab --compare supervisor --json` of find on /etc."""
+"""`trapless stat --lab --compare supervisor --json` of find on a copy of /etc."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +36,7 @@ def found(saved):
 
 @pytest.fixture
 def real(saved):
-    return Counted.of_json(saved["counted_in_supervisor_mode"])
+    return Counted.of_json(saved["counted_by_turns"])
 
 
 # ---- Predicting --------------------------------------------------------------------------------
@@ -65,6 +67,39 @@ def test_the_prediction_is_within_20_percent_of_what_was_counted(found, real):
     made = report.Report(found, real)
     assert made.really_saved > 2 * costs.uncertainty(found)
     assert abs(made.prediction_error) < 0.2
+    low, high = made.prediction_error_range
+    assert low <= made.prediction_error <= high
+
+
+def saving(real, each):
+    """`real` where pairs saved so much."""
+    user, supervisor = (real.repeats[mode][0] for mode in counted.MODES)
+    repeats = {
+        "trap": tuple(replace(user, instructions=1_000_000 + saved) for saved in each),
+        "supervisor": tuple(replace(supervisor, instructions=1_000_000) for _ in each),
+    }
+    return replace(real, repeats=repeats)
+
+
+def test_one_pair_that_something_fell_into_does_not_decide_what_was_saved(found, real):
+    made = report.Report(found, saving(real, [200_000, 210_000, -500_000]))
+    assert made.really_saved == 200_000
+    assert made.wrong_by == 355_000
+    assert "200 ± 355 k" in "\n".join(text.lines(made, ["find"]))
+
+
+def test_where_nothing_was_saved_no_error_is_given(found, real):
+    made = report.Report(found, saving(real, [-5_000, -4_000, 3_000]))
+    assert made.prediction_error is None and made.prediction_error_range is None
+    assert "neither figure says much" in "\n".join(text.lines(made, ["find"]))
+
+
+def test_the_documented_terms_are_those_of_the_saved_run(found):
+    documented = re.findall(
+        r"^\| (.+) \| (-?[\d,]+) \|$", (repo_root() / "docs" / "stat.md").read_text(), re.M
+    )
+    terms = costs.supervisor_terms(found)
+    assert documented == [(term.text, text.whole(term.saved)) for term in terms]
 
 
 def test_what_a_program_does_moves_its_prediction(found):
@@ -89,13 +124,24 @@ def test_a_loop_that_did_nothing_of_its_own_adds_nothing(found):
     assert next(term for term in terms if term.name == "preempted").saved == 0
 
 
-def test_sleeping_in_one_run_alone_widens_what_the_difference_may_be_wrong_by(found, real):
-    slept = {**real.events, "slept_out": found.events["slept_out"]}
-    alike = report.Report(found, replace(real, events=slept))
-    assert alike.wrong_by == costs.uncertainty(found)
-    more = {**slept, "slept_out": slept["slept_out"] + 100}
-    apart = report.Report(found, replace(real, events=more))
-    assert apart.wrong_by > alike.wrong_by + 50_000
+def test_of_a_single_pair_sleeping_in_one_run_alone_widens_what_it_may_be_wrong_by(found, real):
+    pair = saving(real, [200_000])
+
+    def slept(more):
+        (user,), (supervisor,) = (pair.repeats[mode] for mode in counted.MODES)
+        features = {**user.features, "slept_out": supervisor.features["slept_out"] + more}
+        repeats = {**pair.repeats, "trap": (replace(user, features=features),)}
+        return report.Report(found, replace(pair, repeats=repeats)).wrong_by
+
+    assert slept(0) == costs.uncertainty(found)
+    assert slept(100) > slept(0) + 50_000
+
+
+def test_boots_are_joined_repeat_by_repeat(found, real):
+    one, other = saving(real, [1]), saving(real, [2])
+    joined = one.joined(other)
+    assert report.Report(found, joined).saved_each == (1, 2)
+    assert joined.calls.total == 2 * real.calls.total
 
 
 def test_without_supervisor_mode_only_batches_are_predicted(found):
@@ -132,14 +178,14 @@ def test_the_report_fits_a_screen_and_its_columns_stand_under_each_other(found, 
     assert all(number.strip().replace(".", "").replace(",", "").isdigit() for number in numbers)
 
 
-def test_a_run_of_nothing_is_shown_without_a_crash(found):
+def test_a_run_of_nothing_is_shown_without_a_crash(found, real):
     nothing = replace(
         found,
         program=(0,) * len(found.columns),
         events=dict.fromkeys(counted.EVENTS, 0),
         turns=0,
     )
-    shown = "\n".join(text.lines(report.Report(nothing, nothing), ["true"]))
+    shown = "\n".join(text.lines(report.Report(nothing, saving(real, [0, 0])), ["true"]))
     assert "0 instructions" in shown
 
 
@@ -154,8 +200,8 @@ def test_short_of_rows_is_said(tmp_path):
 
 
 def test_a_job_becomes_words():
-    words = guest.argv(Job(("srv",), load="go", ready="test -e x", supervisor=True, prepare="p"))
-    assert words[-2:] == ["--", "srv"] and "--supervisor" in words
+    words = guest.argv(Job(("srv",), load="go", ready="test -e x", turns="us", prepare="p"))
+    assert words[-2:] == ["--", "srv"] and words[words.index("--turns") + 1] == "us"
     assert words[words.index("--load") + 1] == "go"
     with pytest.raises(TraplessError, match="go together"):
         guest.argv(Job(("srv",), load="go"))

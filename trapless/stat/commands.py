@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 PROCESSOR = "core-i7-9700k"
 TIMEOUT_S = 3600
+REPEAT, REPEAT_MAX = 3, 16
+"""Runs in each mode that are compared; there are TURNS_MAX of model/guest/main.c."""
 
 
 @click.command(
@@ -65,7 +67,16 @@ TIMEOUT_S = 3600
 @click.option(
     "--compare",
     type=click.Choice(["supervisor"]),
-    help="With --lab: run it again in supervisor mode and compare with the prediction.",
+    help="With --lab: run it again in both modes, by turns, and compare what supervisor mode saves "
+    "with the prediction.",
+)
+@click.option(
+    "--repeat",
+    type=click.IntRange(1, REPEAT_MAX),
+    metavar="N",
+    default=REPEAT,
+    show_default=True,
+    help="With --compare: how often in each mode.",
 )
 @click.option(
     "--json",

@@ -7,8 +7,8 @@ goes to JSON and back. Everything that is shown is made of it alone; it judges n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,8 @@ from trapless.supervisor import Calls
 OTHER, PROGRAM, IDLE = 0, 1, 2
 """The lowest four bits of a label."""
 
-CALIBRATED = 5
-"""The same for the loops that say what calls cost: what the loop did itself."""
+APART = 5
+"""The same in a phase: a loop that says what calls cost, or one of several runs of the program."""
 
 FACT = 15
 """An empty region, whose label carries a number: value, then what it is, then this."""
@@ -48,12 +48,17 @@ LOOPS = (
 CROSSINGS = ("syscall", "interrupt", "syscall_interrupted", "iret_kernel")
 """Of the ledger, what loops are compared by."""
 
-PHASE_LOOPS, PHASE_SUPERVISOR = 15, 0x40
+PHASE_CALIBRATION, PHASE_LOOPS, PHASE_SUPERVISOR = 0x80, 15, 0x40
+"""Bits of a phase; model/guest/calibrate.c."""
+TURN_SUPERVISOR = 1
+"""In a phase that is no calibration's; above it is the number of the turn. model/guest/main.c."""
+MODES = ("trap", "supervisor")
 
 
 @dataclass(frozen=True)
 class Loop:
-    """One loop of the calibration in one mode: its instructions, and what else it did."""
+    """One loop of the calibration in one mode, or one of several runs of the program: its
+    instructions, and what else it did."""
 
     instructions: int
     features: Mapping[str, int]
@@ -63,8 +68,9 @@ class Loop:
 class Counted:
     """A run. `program`, `others` and `idle`: the model's columns, added up.
 
-    `loops`: by name and mode ("trap", "supervisor"). `calls` and `demotions` are the module's, of a
-    run in supervisor mode.
+    `loops`: by name and mode ("trap", "supervisor"). Where the program ran by turns, `repeats` has
+    each of its runs, by mode in their order, and `program` has none; `calls` and `demotions` are
+    the module's, of all those in supervisor mode.
     """
 
     release: str
@@ -80,6 +86,7 @@ class Counted:
     refusals: int
     events: Mapping[str, int]
     loops: Mapping[str, Mapping[str, Loop]]
+    repeats: Mapping[str, tuple[Loop, ...]] = field(default_factory=dict)
     warm: int = 0  # times that it, or its load, had run before
     served: bool = False  # a server under load
     complaints: tuple[str, ...] = ()  # of the model
@@ -109,6 +116,19 @@ class Counted:
         places = {name: place for place, name in enumerate(self.columns)}
         return Row(label, 0, counts, places)
 
+    def joined(self, other: Counted) -> Counted:
+        """With the repeats of another boot behind its own."""
+        ran = {mode: self.repeats.get(mode, ()) + other.repeats.get(mode, ()) for mode in MODES}
+        causes = {
+            cause: number + other.demotions.get(cause, 0)
+            for cause, number in self.demotions.items()
+        }
+        calls = self.calls
+        if calls is not None and other.calls is not None:
+            both = zip(astuple(calls), astuple(other.calls), strict=True)
+            calls = Calls(*(one + another for one, another in both))
+        return replace(self, repeats=ran, calls=calls, demotions=causes)
+
     def as_json(self) -> dict[str, Any]:
         """All of it, for a file."""
         made = dict(vars(self))
@@ -116,6 +136,7 @@ class Counted:
             name: {mode: vars(loop) for mode, loop in modes.items()}
             for name, modes in self.loops.items()
         }
+        made["repeats"] = {mode: [vars(one) for one in ran] for mode, ran in self.repeats.items()}
         made["calls"] = None if self.calls is None else vars(self.calls)
         return made
 
@@ -126,14 +147,26 @@ class Counted:
             name: {mode: Loop(**loop) for mode, loop in modes.items()}
             for name, modes in made["loops"].items()
         }
+        repeats = {
+            mode: tuple(Loop(**one) for one in ran) for mode, ran in made.get("repeats", {}).items()
+        }
         calls = None if made["calls"] is None else Calls(**made["calls"])
         tuples = ("processors", "columns", "program", "others", "idle", "complaints")
         plain = {name: tuple(made[name]) for name in tuples}
-        return cls(**{**made, **plain, "loops": loops, "calls": calls})
+        return cls(**{**made, **plain, "loops": loops, "repeats": repeats, "calls": calls})
+
+
+LEAST = f"footprint code unit=4096 from=fetch label={PROGRAM}"
+"""The model wants a structure: its cheapest, for where nothing but instructions is asked for."""
 
 
 def plan_of(processors: tuple[str, ...]) -> Plan:
-    """What is modelled: each processor as it is, and with its caches and TLBs split by mode."""
+    """What is modelled: each processor as it is, and with its caches and TLBs split by mode.
+
+    Without processors there are neither misses nor footprints, only instructions and crossings.
+    """
+    if not processors:
+        return Plan((), {}, (LEAST,))
     variants = [Variant(name, split=split) for name in processors for split in (False, True)]
     return Plan.of(variants, footprint_of=PROGRAM)
 
@@ -161,6 +194,7 @@ def read(path: Path, release: str, processors: tuple[str, ...]) -> Counted:
         complaints=tuple(dict.fromkeys(found.events)),
         events=_events(facts, 0),
         loops=_loops(groups, facts),
+        repeats=_repeats(groups, facts),
         calls=Calls(*calls) if calls else None,
         demotions={
             cause.name.lower(): facts[DEMOTIONS + cause]
@@ -191,18 +225,35 @@ def _instructions(row: Row) -> int:
     return row["user.instructions"] + row["kernel.instructions"]
 
 
+def _phases(groups: Mapping[int, Row], facts: Mapping[int, int]) -> Iterator[tuple[int, Loop]]:
+    """What the program, or the loops in its place, did in each phase but its own."""
+    for label in sorted(groups):
+        if _is_fact(label) or label & 15 != APART:
+            continue
+        row, phase = groups[label], label >> 4
+        crossings = row.crossings()
+        features = {kind: crossings[kind] for kind in CROSSINGS} | _events(facts, phase)
+        yield phase, Loop(_instructions(row), features)
+
+
 def _loops(groups: Mapping[int, Row], facts: Mapping[int, int]) -> dict[str, dict[str, Loop]]:
     """Of each loop in each mode the round with the fewest instructions."""
     best: dict[str, dict[str, Loop]] = {}
-    for label, row in groups.items():
-        if _is_fact(label) or label & 15 != CALIBRATED:
+    for phase, loop in _phases(groups, facts):
+        if not phase & PHASE_CALIBRATION:
             continue
-        phase = label >> 4
-        mode = "supervisor" if phase & PHASE_SUPERVISOR else "trap"
+        mode = MODES[bool(phase & PHASE_SUPERVISOR)]
         modes = best.setdefault(LOOPS[phase & PHASE_LOOPS], {})
-        if mode in modes and modes[mode].instructions <= _instructions(row):
-            continue
-        crossings = row.crossings()
-        features = {kind: crossings[kind] for kind in CROSSINGS} | _events(facts, phase)
-        modes[mode] = Loop(_instructions(row), features)
+        if mode not in modes or loop.instructions < modes[mode].instructions:
+            modes[mode] = loop
     return best
+
+
+def _repeats(groups: Mapping[int, Row], facts: Mapping[int, int]) -> dict[str, tuple[Loop, ...]]:
+    """The program's runs by turns, by mode."""
+    found: dict[str, tuple[Loop, ...]] = {}
+    for phase, run in _phases(groups, facts):
+        if not phase & PHASE_CALIBRATION:
+            mode = MODES[phase & TURN_SUPERVISOR]
+            found[mode] = (*found.get(mode, ()), run)
+    return found

@@ -35,7 +35,8 @@ class Job:
 
     `prepare`, `load` and `ready` are commands of the guest's shell; `warm` says how often the
     command, or the load, runs before, uncounted. Without `calibrate` nothing can be predicted from
-    the run: for the second of two.
+    the run. With `turns` it runs once for each letter, u in user mode and s in supervisor mode, and
+    what each run took is counted by itself (Counted.repeats): runs that are alike but for the mode.
     """
 
     argv: tuple[str, ...]
@@ -44,8 +45,18 @@ class Job:
     ready: str = ""
     ready_limit_s: int = 60
     warm: int = 0
-    supervisor: bool = False
+    turns: str = ""
     calibrate: bool = True
+
+
+def by_turns(pairs: int) -> str:
+    """Turns for so many runs in each mode: who is first changes, so that what drifts favours
+    neither; the last is in supervisor mode.
+
+    >>> by_turns(1), by_turns(4)
+    ('us', 'suussuus')
+    """
+    return "".join("us" if left % 2 else "su" for left in range(pairs, 0, -1))
 
 
 def argv(job: Job) -> list[str]:
@@ -57,15 +68,13 @@ def argv(job: Job) -> list[str]:
     if bool(job.load) != bool(job.ready):
         raise TraplessError("a load and a way to know when the program is ready go together")
     words = [PROGRAM, "--module", MODULE]
-    for option in ("prepare", "load", "ready"):
+    for option in ("prepare", "load", "ready", "turns"):
         if getattr(job, option):
             words += [f"--{option}", getattr(job, option)]
     if job.load:
         words += ["--ready-limit", str(job.ready_limit_s)]
     if job.warm:
         words += ["--warm", str(job.warm)]
-    if job.supervisor:
-        words.append("--supervisor")
     if not job.calibrate:
         words.append("--uncalibrated")
     return [*words, "--", *job.argv]

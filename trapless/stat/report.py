@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -77,7 +78,7 @@ class Clocks:
 
 
 class Report:
-    """The figures about one run; `real` is the same command's run in supervisor mode."""
+    """The figures about one run; `real` has the same command's runs in both modes, by turns."""
 
     def __init__(self, found: Counted, real: Counted | None = None) -> None:
         self.found, self.real = found, real
@@ -189,28 +190,57 @@ class Report:
             )
         return Mechanism(name, saving.instructions, saving.wrong_by, saving.crossings, made)
 
+    @cached_property
+    def saved_each(self) -> tuple[int, ...]:
+        """Instructions that supervisor mode saved, counted: of each pair of runs, one a mode."""
+        if self.real is None:
+            return ()
+        user, supervisor = (self.real.repeats[mode] for mode in counted.MODES)
+        return tuple(
+            one.instructions - other.instructions
+            for one, other in zip(user, supervisor, strict=True)
+        )
+
     @property
-    def really_saved(self) -> int | None:
-        """Instructions, counted in both runs."""
-        return None if self.real is None else self.found.instructions - self.real.instructions
+    def really_saved(self) -> float | None:
+        """The median of all pairs: what falls into one run alone does not decide it."""
+        return statistics.median(self.saved_each) if self.saved_each else None
 
     @property
     def wrong_by(self) -> float:
-        """What the difference of both runs may be wrong by: calls that slept in only one of them,
-        because somebody answered later, are in it."""
+        """Half of the distance between the lowest and the highest pair; of a single pair what two
+        runs may differ by, and calls that slept in only one of them, because somebody answered
+        later."""
+        if len(self.saved_each) > 1:
+            return (max(self.saved_each) - min(self.saved_each)) / 2
         if self.real is None:
             return costs.uncertainty(self.found)
-        slept = self.found.events["slept_out"] - self.real.events["slept_out"]
-        return math.hypot(costs.uncertainty(self.found), slept * costs.sleeping(self.found))
+        slept = [self.real.repeats[mode][0].features["slept_out"] for mode in counted.MODES]
+        wait = (slept[0] - slept[1]) * costs.sleeping(self.found)
+        return math.hypot(costs.uncertainty(self.found), wait)
+
+    @property
+    def predicted(self) -> Mechanism | None:
+        """Supervisor mode, where it is offered."""
+        return next((one for one in self.mechanisms if one.name == "supervisor mode"), None)
 
     @property
     def prediction_error(self) -> float | None:
         """Of supervisor mode's saving: by how much the prediction is above what was counted."""
-        saved = self.really_saved
-        predicted = next((one for one in self.mechanisms if one.name == "supervisor mode"), None)
-        if not saved or predicted is None:
+        return self._above(self.really_saved)
+
+    @property
+    def prediction_error_range(self) -> tuple[float, float] | None:
+        """The same against the highest and the lowest pair; None where nothing was saved there."""
+        if not self.saved_each:
             return None
-        return predicted.instructions / saved - 1
+        low, high = (self._above(end(self.saved_each)) for end in (max, min))
+        return None if low is None or high is None else (low, high)
+
+    def _above(self, saved: float | None) -> float | None:
+        if saved is None or saved <= 0 or self.predicted is None:
+            return None
+        return self.predicted.instructions / saved - 1
 
     def as_json(self) -> dict[str, Any]:
         """All figures, and what they were made of."""
@@ -239,9 +269,11 @@ class Report:
             "terms": [asdict(one) for one in costs.supervisor_terms(self.found)],
             "really_saved_instructions": self.really_saved,
             "really_saved_wrong_by": self.wrong_by,
+            "really_saved_each_instructions": self.saved_each,
             "prediction_error": self.prediction_error,
+            "prediction_error_range": self.prediction_error_range,
             "counted": self.found.as_json(),
-            "counted_in_supervisor_mode": self.real.as_json() if self.real else None,
+            "counted_by_turns": self.real.as_json() if self.real else None,
         }
 
 

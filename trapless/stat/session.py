@@ -17,6 +17,7 @@ from trapless.console import Progress, TraplessError
 from trapless.model import processors
 from trapless.stat import guest
 from trapless.stat.commands import PROCESSOR, TIMEOUT_S
+from trapless.stat.counted import Counted
 from trapless.stat.guest import Job
 from trapless.stat.report import Report
 from trapless.vm import elf, guest_tree
@@ -24,7 +25,7 @@ from trapless.vm.lab import LabConfig
 
 
 def run(command: Sequence[str], options: Mapping[str, Any], progress: Progress) -> Report:
-    """Count `command` in the lab, once, or with `compare` in both modes."""
+    """Count `command` in the lab, once, or with `compare` in both modes, by turns."""
     names = tuple(dict.fromkeys(options["processors"] or (PROCESSOR,)))
     for name in names:
         processors.load(name)
@@ -43,7 +44,7 @@ def run(command: Sequence[str], options: Mapping[str, Any], progress: Progress) 
     config = LabConfig(**given, host_root=True, timeout_s=options["timeout"] or TIMEOUT_S)
     if not compare:
         return Report(guest.run(config, job, names, progress, stream=True))
-    return _compared(config, job, names, progress)
+    return _compared(config, job, names, options["repeat"], progress)
 
 
 def bring(program: Path) -> str:
@@ -57,18 +58,25 @@ def bring(program: Path) -> str:
     return f'for file in {shlex.join(map(str, files))}; do true >>"$file"; done 2>/dev/null; true'
 
 
-def _compared(config: LabConfig, job: Job, names: tuple[str, ...], progress: Progress) -> Report:
-    """Both runs have empty input, so that they do the same; the first one's output is shown."""
+def _compared(
+    config: LabConfig, job: Job, names: tuple[str, ...], pairs: int, progress: Progress
+) -> Report:
+    """All runs have empty input, so that they do the same; the first one's output is shown."""
     found = guest.run(config, job, names, progress, sink=_show)
     if found.refusals:
         return Report(found)
-    again = replace(job, supervisor=True, calibrate=False)
-    real = guest.run(config, again, names, progress, sink=_forget)
-    if real.status != found.status:
-        raise TraplessError(
-            f"in supervisor mode the command ended with status {real.status}, in user mode with "
-            f"{found.status}: there is nothing to compare"
-        )
+    # A command that is not to run uncounted before may not do the same after another one, either.
+    boots = [guest.by_turns(pairs)] if job.warm else [*guest.by_turns(1)] * pairs
+    real: Counted | None = None
+    for turns in boots:
+        again = replace(job, turns=turns, calibrate=False)
+        ran = guest.run(config, again, (), progress, sink=_forget)
+        if ran.status != found.status:
+            raise TraplessError(
+                f"the command ended with status {ran.status} when it ran again, and not with "
+                f"{found.status}: there is nothing to compare"
+            )
+        real = ran if real is None else real.joined(ran)
     return Report(found, real)
 
 

@@ -207,16 +207,18 @@ def _refusals(report: Report) -> str:
 
 
 def _comparison(report: Report) -> Iterator[str]:
-    real, saved = report.real, report.really_saved
-    predicted = next((one for one in report.mechanisms if one.name == "supervisor mode"), None)
-    if real is None or saved is None or predicted is None:
+    real, saved, each = report.real, report.really_saved, report.saved_each
+    if real is None or saved is None or report.predicted is None:
         return
+    predicted = report.predicted
     rows = [
-        ("supervisor mode, the same command again", "instructions"),
+        ("supervisor mode beside user mode, by turns", "instructions"),
         ("predicted saving", uncertain(predicted.instructions, predicted.wrong_by)),
         ("counted saving", uncertain(saved, report.wrong_by)),
     ]
     yield from aligned(rows)
+    if len(each) > 1:
+        yield f"counted: median of {len(each)} pairs, {amount(min(each))} to {amount(max(each))}"
     if report.prediction_error is not None:
         yield f"the prediction is {report.prediction_error:+.1%} off"
     if saved < report.wrong_by:
@@ -274,6 +276,15 @@ def uncertain(number: float, wrong_by: float) -> str:
     number, wrong_by = number / 10**power, wrong_by / 10**power
     digits = max(0, min(3, -math.floor(math.log10(wrong_by)))) if wrong_by > 0 else 3
     return f"{number:,.{digits}f} ± {wrong_by:,.{digits}f}{unit}"
+
+
+def whole(number: float) -> str:
+    """What one thing saves or costs: instructions, in thousands with two digits.
+
+    >>> whole(193.5), whole(-66.6), whole(-2891.2)
+    ('194', '-67', '-2,900')
+    """
+    return f"{round(number, -2 if abs(number) >= 1000 else 0):,.0f}"
 
 
 def rough(number: float) -> str:
