@@ -138,6 +138,13 @@ def test_figures_that_documents_cite_are_what_saved_results_say(saved):
         assert cited.filled(path, text, saved) == text, f"{path}: `{REMAKE}` puts it right"
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=named)
+def test_a_cited_figure_begins_no_line(path):
+    """A comment at the begin of a line ends a paragraph; a table is to stand alone."""
+    begun = re.findall(r"^ *<!--= (?!\S+ table \S+ -->$).*", path.read_text(), re.M)
+    assert begun == []
+
+
 def words_of(page):
     """A manual page as plain text, options as they are typed."""
     run = subprocess.run(
