@@ -27,6 +27,7 @@
 #define WARM 32u		/* as many as a batch */
 #define ITERATIONS_MAX (1u << 20)
 #define POINTS_MAX 1024u
+#define JITTER_MAX UINT32_MAX
 #define KB 1024ul
 #define SUPERVISOR_SHARE 95u	/* percent of the calls that must stay; interrupts take some out */
 
@@ -170,6 +171,7 @@ static struct options parse(int argc, char **argv)
 		{ "iterations", required_argument, NULL, 'f' },
 		{ "batch", required_argument, NULL, 'n' },
 		{ "warm", required_argument, NULL, 'w' },
+		{ "jitter", required_argument, NULL, 'j' },
 		{ 0 },
 	};
 	struct options options = {
@@ -197,6 +199,9 @@ static struct options parse(int argc, char **argv)
 		case 'w':
 			options.warm = (unsigned int)measure_parse_number("--warm", optarg,
 									  ITERATIONS_MAX);
+			break;
+		case 'j':
+			round_time_disturb(measure_parse_number("--jitter", optarg, JITTER_MAX));
 			break;
 		case 't':
 			if (strcmp(optarg, trap_name(FAST)) && strcmp(optarg, trap_name(INT)))

@@ -175,6 +175,7 @@ static struct options parse(int argc, char **argv)
 		{ "warm", required_argument, NULL, 'w' },
 		{ "mix", no_argument, NULL, 'm' },
 		{ "rows", required_argument, NULL, 'r' },
+		{ "jitter", required_argument, NULL, 'j' },
 		{ 0 },
 	};
 	struct options options = {
@@ -201,6 +202,9 @@ static struct options parse(int argc, char **argv)
 			break;
 		case 'm': options.mix = true; break;
 		case 'r': options.rows = optarg; break;
+		case 'j':
+			round_time_disturb(measure_parse_number("--jitter", optarg, UINT32_MAX));
+			break;
 		default: exit(2);
 		}
 	}

@@ -19,7 +19,6 @@ from trapless.measure.collect import Collection, Row
 from trapless.measure.experiments import Findings, Part, Raw, load_module, workload
 from trapless.measure.grid import MASK, Grid
 from trapless.measure.grid import collect as collect_grids
-from trapless.model import plugin
 from trapless.model.plan import Plan
 from trapless.reporting.figures import Figure, Map, Table
 from trapless.stock import kbuild, kernels
@@ -157,7 +156,7 @@ def grid_of(run: Collection, load: Load, plan: Plan) -> Grid:
             cpus=1,
             icount=True,
             memory=sweep.MEMORY,
-            append=plugin.KERNEL_WORDS,
+            append=sweep.KERNEL_WORDS,
             files=((module, sweep.GUEST_MODULE), (program, guest)),
             timeout_s=sweep.TIMEOUT_S,
         ),

@@ -1,29 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * round_time.h - the moment at which a region of the memory model begins. It stands alike to the
- * kernel's timer each time, and what the kernel had put off is done by then.
+ * kernel's timer each time, and what the kernel had put off is done by then. Where the time-stamp
+ * counter counts instructions (the lab's --icount) it is exact to the instruction, whatever became
+ * of the clock while the machine slept.
  */
 #ifndef TRAPLESS_ROUND_TIME_H
 #define TRAPLESS_ROUND_TIME_H
 
+#include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
 
-#define ROUND_NS 64000000ul	/* of virtual time; sleeping costs none of the emulator's */
+/* Returns at the moment; sleeps before. Ends the program if there is no such moment. */
+void await_round_time(void);
 
-/* Sleep until the next but one; signals do not end it. */
-static inline void await_round_time(void)
-{
-	struct timespec time;
-	uint64_t ns;
+/* From now on each wait begins and wakes late, by up to 4,095 instructions; 0: no more. */
+void round_time_disturb(uint64_t seed);
 
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	ns = (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-	ns = (ns / ROUND_NS + 2) * ROUND_NS;
-	time.tv_sec = (time_t)(ns / 1000000000u);
-	time.tv_nsec = (long)(ns % 1000000000u);
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL))
-		;
-}
+/* round_spin.S */
+bool round_spin(uint64_t instant);
 
 #endif

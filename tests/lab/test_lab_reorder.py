@@ -46,7 +46,7 @@ def found(tmp_path_factory, pytestconfig):
         lab.LabConfig(
             icount=True,
             memory=sweep.MEMORY,
-            append=plugin.KERNEL_WORDS,
+            append=sweep.KERNEL_WORDS,
             files=((module, sweep.GUEST_MODULE), (program, f"/bin/{reorder.PROGRAM}")),
             plugins=(plugin.argument(folder / "config", folder / "rows"),),
         ),
