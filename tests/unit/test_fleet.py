@@ -12,6 +12,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -144,6 +145,25 @@ def run(scheduler, monkeypatch):
     return Runner(scheduler, monkeypatch)
 
 
+@pytest.fixture(scope="module")
+def made(scheduler, tmp_path_factory):
+    """A folder with collections to begin with: one that is whole, one a guest of which has died."""
+    folder = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        stand_in(patch, folder)
+        collects = Runner(scheduler, patch)
+        assert collects(folder / "whole") == ["01010", "10101"]
+        with pytest.raises(TraplessError, match=r"g-vm0: the VM ended.*\n4 of 5 rows are finished"):
+            collects(folder / "interrupted", dies_at=41)
+    return folder
+
+
+@pytest.fixture
+def interrupted(made, tmp_path):
+    """A folder of the test's own, of a collection that has four rows of five."""
+    return Path(shutil.copytree(made / "interrupted", tmp_path / "a"))
+
+
 def rows_in(folder):
     return len(list((folder / grid.ROWS_FOLDER / "g").glob("row-*.parquet")))
 
@@ -162,28 +182,23 @@ def is_alive(pid):
     return False
 
 
-def test_all_rows_become_one_file_in_order(tmp_path, run):
-    assert run(tmp_path / "a") == ["01010", "10101"]
-    table = pq.read_table(tmp_path / "a" / "g.parquet").to_pydict()
+def test_all_rows_become_one_file_in_order(made):
+    table = pq.read_table(made / "whole" / "g.parquet").to_pydict()
     labels = [10 * row + region for row in range(ROWS) for region in range(REGIONS)]
     assert table["user_kb"] == [label // 10 for label in labels]
     assert [list(pair) for pair in zip(*(table[c] for c in COLUMNS), strict=True)] == [
         counts(label) for label in labels
     ]
-    assert not (tmp_path / "a" / grid.ROWS_FOLDER).exists()
-    raw = collect.read_rows(tmp_path / "a" / "raw.jsonl")
+    assert not (made / "whole" / grid.ROWS_FOLDER).exists()
+    raw = collect.read_rows(made / "whole" / "raw.jsonl")
     assert sorted(row["boot"] for row in raw) == ["g-vm0", "g-vm1"]
 
 
-def test_a_guest_that_dies_in_a_row_loses_that_row_alone(tmp_path, run):
-    folder = tmp_path / "a"
-    with pytest.raises(TraplessError, match=r"g-vm0: the VM ended.*\n4 of 5 rows are finished"):
-        run(folder, dies_at=41)
-    assert rows_in(folder) == 4
-    assert run(folder) == ["10101"]  # the other VM's rows are there
-    run(tmp_path / "b")
-    interrupted, whole = (tmp_path / name / "g.parquet" for name in "ab")
-    assert interrupted.read_bytes() == whole.read_bytes()
+def test_a_guest_that_dies_in_a_row_loses_that_row_alone(made, interrupted, run):
+    assert rows_in(interrupted) == 4
+    assert run(interrupted) == ["10101"]  # the other VM's rows are there
+    repaired, whole = (folder / "g.parquet" for folder in (interrupted, made / "whole"))
+    assert repaired.read_bytes() == whole.read_bytes()
 
 
 def test_a_finished_grid_is_not_run_again_for_what_was_to_come_after_it(tmp_path, run, monkeypatch):
@@ -209,27 +224,21 @@ def test_the_last_region_of_a_guest_that_failed_a_check_is_not_kept(tmp_path, ru
         run(tmp_path / "a", good=False)
 
 
-def test_a_row_made_again_must_be_what_it_was(tmp_path, run):
-    with pytest.raises(TraplessError, match="4 of 5"):
-        run(tmp_path / "a", dies_at=41)
+def test_a_row_made_again_must_be_what_it_was(interrupted, run):
     with pytest.raises(TraplessError, match="row 0 of g was made again and differs"):
-        run(tmp_path / "a", wrong=True)
+        run(interrupted, wrong=True)
 
 
-def test_rows_of_other_conditions_are_dropped(tmp_path, run, monkeypatch):
-    with pytest.raises(TraplessError):
-        run(tmp_path / "a", dies_at=41)
+def test_rows_of_other_conditions_are_dropped(interrupted, run, monkeypatch):
     monkeypatch.setattr(Plan, "words", "cache l2 size=2")
-    assert run(tmp_path / "a", wrong=True) == ["01010", "10101"]
+    assert run(interrupted, wrong=True) == ["01010", "10101"]
 
 
-def test_a_damaged_row_is_made_again(tmp_path, run):
-    with pytest.raises(TraplessError):
-        run(tmp_path / "a", dies_at=41)
-    broken = tmp_path / "a" / grid.ROWS_FOLDER / "g" / "row-00001.parquet"
+def test_a_damaged_row_is_made_again(interrupted, run):
+    broken = interrupted / grid.ROWS_FOLDER / "g" / "row-00001.parquet"
     broken.write_bytes(broken.read_bytes()[:100])
-    assert run(tmp_path / "a") == ["01010", "10101"]
-    assert pq.read_table(tmp_path / "a" / "g.parquet").num_rows == ROWS * REGIONS
+    assert run(interrupted) == ["01010", "10101"]
+    assert pq.read_table(interrupted / "g.parquet").num_rows == ROWS * REGIONS
 
 
 def test_what_the_model_complains_of_ends_the_vm_and_no_other(tmp_path, run):
