@@ -170,7 +170,7 @@ def test_parts_of_clocks_are_parts(found):
 
 def test_the_report_fits_a_screen_and_its_columns_stand_under_each_other(found, real):
     shown = list(text.lines(report.Report(found, real), ["find", "/etc"]))
-    assert max(map(len, shown)) <= 120
+    assert max(map(len, shown)) <= text.WIDTH
     start = next(n for n, line in enumerate(shown) if line.startswith("crossings, counted"))
     end = start + shown[start:].index("")
     numbers = [line.split("  ")[-1] for line in shown[start + 1 : end]]

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 import shlex
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from trapless.refusals import of_mask
 from trapless.stat.counted import UNANSWERED
-from trapless.stat.report import MODES, Clocks, Mechanism, Range, Report
+from trapless.stat.report import MODES, Mechanism, Range, Report
 
 NAMES = {
     "itlb": "instruction TLB",
@@ -25,6 +26,8 @@ NAMES = {
     "l2": "L2",
     "l3": "L3",
 }
+WIDTH = 80
+"""Of lines, whatever they are shown on; what the user typed is not broken."""
 SLEEPS_SHOWN = 20
 """A remark where one call in so many sleeps."""
 
@@ -44,7 +47,7 @@ def lines(report: Report, argv: Sequence[str]) -> Iterator[str]:
         yield ""
         yield from aligned(_misses(report, processor))
         yield ""
-        yield from aligned(_clocks(report.clocks(processor)))
+        yield from aligned(_clocks(report, processor))
     yield ""
     yield from _mechanisms(report)
     if report.real is not None:
@@ -77,21 +80,19 @@ def _head(report: Report) -> Iterator[str]:
     user, kernel = (report.row[f"{mode}.instructions"] for mode in MODES)
     calls = report.crossings["syscall"]
     ended = "its load ended" if found.served else "it ended"
-    yield (
-        f"Linux {found.release} in the lab; {ended} with status {found.status}; {amount(user)} "
-        f"instructions in user mode, {amount(kernel)} in the kernel"
-    )
+    yield f"Linux {found.release} in the lab; {ended} with status {found.status}"
+    yield f"{amount(user)} instructions in user mode, {amount(kernel)} in the kernel"
     if calls:
         yield f"a system call each {amount(found.instructions / calls)} instructions"
     for complaint in found.complaints:
-        yield f"the model says: {complaint}"
+        yield from sentence(f"the model says: {complaint}")
     if found.warm:
         times = "once" if found.warm == 1 else f"{found.warm} times"
         what = "its load had run" if found.served else "it had run"
         yield f"{what} {times} before, uncounted: what it reads was in memory"
     waits = found.events["slept_out"]
     if waits * SLEEPS_SHOWN > calls and calls and not found.served:
-        yield (
+        yield from sentence(
             f"{waits:,} of its calls slept; where they waited for this machine's files, copy those "
             "first: --prepare 'cp -r ... /tmp'"
         )
@@ -147,14 +148,19 @@ def _misses(report: Report, processor: str) -> Table:
     ]
 
 
-def _clocks(clocks: Clocks) -> Table:
+def _clocks(report: Report, processor: str) -> Table:
+    clocks = report.clocks(processor)
     head = (f"clocks, modelled: {clocks.name}", "middle", "range", "share")
     rows = [
-        ("all", clocks.total, ""),
-        ("crossings, directly", clocks.direct, _share(clocks.direct, clocks.total)),
-        ("crossings, by pollution", clocks.pollution, _share(clocks.pollution, clocks.total)),
+        ("all", clocks.total),
+        ("crossings, directly", clocks.direct),
+        ("crossings, by pollution", clocks.pollution),
+        *((f"taken away {_by(one)}", one.clocks[processor]) for one in report.mechanisms),
     ]
-    made = [(name, rough(one.middle), _ends(one), share) for name, one, share in rows]
+    made = [
+        (name, rough(one.middle), _ends(one), "" if name == "all" else _share(one, clocks.total))
+        for name, one in rows
+    ]
     if clocks.calls_per_second:
         made.append(("system calls a second", rough(clocks.calls_per_second), "", ""))
     return [head, *made]
@@ -171,33 +177,25 @@ def _ends(one: Range) -> str:
 
 def _mechanisms(report: Report) -> Iterator[str]:
     if not report.mechanisms:
-        yield "no mechanism could be calibrated here: " + _refusals(report)
+        yield from sentence(f"no mechanism could be calibrated here: {_refusals(report)}")
         return
-    names = [report.clocks(one).name for one in report.found.processors]
-    head = ("what would be taken away", "instructions", "", "crossings", *_clock_heads(names))
+    head = ("what would be taken away", "instructions", "of all", "of crossings")
     yield from aligned([head, *(_mechanism(report, one) for one in report.mechanisms)])
     if report.found.refusals:
-        yield f"supervisor mode is not offered: {_refusals(report)}"
+        yield from sentence(f"supervisor mode is not offered: {_refusals(report)}")
 
 
-def _clock_heads(names: Sequence[str]) -> Iterator[str]:
-    for name in names:
-        yield f"clocks, {name.partition(',')[0]}"
-        yield ""
+def _by(one: Mechanism) -> str:
+    return f"at most by {one.name}" if one.name.startswith("batches") else f"by {one.name}"
 
 
 def _mechanism(report: Report, one: Mechanism) -> tuple[str, ...]:
-    at_most = "at most " if one.name.startswith("batches") else ""
-    words = [
-        f"{at_most}by {one.name}",
+    return (
+        _by(one),
         uncertain(one.instructions, one.wrong_by),
         f"{one.instructions / max(report.found.instructions, 1):.2%}",
         f"{one.crossings / max(report.entries, 1):.1%}",
-    ]
-    for processor, saved in one.clocks.items():
-        total = report.clocks(processor).total.middle
-        words += [rough(saved.middle), f"{saved.middle / max(total, 1):.1%}"]
-    return tuple(words)
+    )
 
 
 def _refusals(report: Report) -> str:
@@ -228,15 +226,28 @@ def _comparison(report: Report) -> Iterator[str]:
 
 
 def _assumptions(report: Report) -> Iterator[str]:
+    names = [one.name for one in report.mechanisms]
+    said = [
+        "clocks: nothing overlaps, so real ones are fewer; sources: docs/stat.md",
+        "crossings, directly: each interrupt costs as much as a system call's trap",
+        "by the other side, pollution: misses that would not be if user mode and the kernel had "
+        "caches and TLBs of their own",
+    ]
+    if "supervisor mode" in names:
+        said.append(
+            "supervisor mode: all of the program is in it, from its first call on; what that "
+            "saves is calibrated on this kernel in the same boot"
+        )
+    if any(name.startswith("batches") for name in names):
+        said.append("batches: every call may wait for 31 others, which few programs allow")
     yield "Assumed:"
-    yield "  clocks: nothing overlaps, so real ones are fewer; costs and sources: docs/stat.md"
-    yield "  crossings, directly: each interrupt costs as much as a system call's trap"
-    yield "  by the other side, pollution: misses that caches and TLBs split by mode would not have"
-    if any(one.name == "supervisor mode" for one in report.mechanisms):
-        yield "  supervisor mode: all of the program is in it, from its first call on; terms are"
-        yield "    calibrated on this kernel in the same boot"
-    if any(one.name.startswith("batches") for one in report.mechanisms):
-        yield "  batches: every call may wait for 31 others, which few programs allow"
+    for text in said:
+        yield from sentence(text, indent="  ")
+
+
+def sentence(text: str, indent: str = "") -> list[str]:
+    """In as many lines as it takes; those after the first stand further in."""
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ")
 
 
 def aligned(table: Table) -> Iterator[str]:
