@@ -37,6 +37,7 @@ PROMISED_MODES = {
     "delay.supervisor.asleep.calls": 1,
 }
 SAVED_MIN = 190
+PREDICTED_WITHIN = 0.2
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +83,16 @@ def test_supervisor_mode_saves_as_much_in_every_call(evaluated):
     saved = {n: m.value for n, m in metrics.items() if n.endswith(".saved-instructions")}
     assert len(saved) >= 15
     assert {name: value for name, value in saved.items() if value < SAVED_MIN} == {}
+
+
+def test_what_supervisor_mode_saves_real_programs_is_predicted(evaluated):
+    metrics = results.load(evaluated / "memory-hierarchy").metrics
+    end = ".supervisor.error.ratio"
+    errors = {name.removesuffix(end): one for name, one in metrics.items() if name.endswith(end)}
+    assert set(errors) == {"redis", "nginx", "sqlite", "find", "gcc"}
+    assert min(one.n for one in errors.values()) > 1
+    far = {name: one.value for name, one in errors.items() if abs(one.value) > PREDICTED_WITHIN}
+    assert far == {}
 
 
 def test_the_walk_crosses_ten_times_less_than_du_in_fewer_instructions(evaluated):
