@@ -90,8 +90,6 @@ def programs_of(rows: Sequence[Row]) -> tuple[Program, ...]:
     for about in (row for row in rows if "subject" in row):
         name = str(about["subject"])
         user, turns = (runs.get(f"{name}-{boot}") for boot in ("user", "turns"))
-        if user is not None and turns is None:
-            turns = of_single_runs(user, runs.get(f"{name}-supervisor"))
         if user is None or turns is None:
             raise ValueError(f"{name} was not counted in both boots")
         report = Report(Counted.of_json(user["counted"]), Counted.of_json(turns["counted"]))
@@ -100,17 +98,6 @@ def programs_of(rows: Sequence[Row]) -> tuple[Program, ...]:
     if not found:
         raise ValueError("no program was counted")
     return tuple(found)
-
-
-def of_single_runs(user: Row, supervisor: Row | None) -> Row | None:
-    """A pair, of results that were saved when a program ran once in each mode, in two boots."""
-    if supervisor is None:
-        return None
-    repeats = {}
-    for mode, row in zip(MODES, (user, supervisor), strict=True):
-        ran = Counted.of_json(row["counted"])
-        repeats[mode] = [{"instructions": ran.instructions, "features": ran.row.crossings()}]
-    return {**supervisor, "counted": {**supervisor["counted"], "repeats": repeats}}
 
 
 def check(name: str, report: Report, proofs: Sequence[str]) -> None:
