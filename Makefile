@@ -42,8 +42,8 @@ help: ## this list
 -include lib/Makefile.inc
 -include sampler/Makefile.inc
 -include model/Makefile.inc
--include model/guest/Makefile.inc
--include $(wildcard eval/*/Makefile.inc)
+-include stat/Makefile.inc
+-include $(wildcard eval/*/Makefile.inc eval/tools/*/Makefile.inc)
 -include examples/Makefile.inc
 -include tests/unit/Makefile.inc
 -include tests/abi/Makefile.inc
@@ -92,13 +92,10 @@ static: # everything of `check` that is not a test: both compilers, sanitizers, 
 		SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=all' unit-programs
 	@$(PYTHON) -m ruff check --quiet .
 	@$(PYTHON) -m mypy
-	@for folder in eval/*/; do \
-		set -- $$folder*.py; [ ! -e "$$1" ] || $(PYTHON) -m mypy "$$@" || exit; \
-	done
 
 .PHONY: unit-programs workloads
 workloads: $(filter $(BUILD)/eval/% $(BUILD)/examples/% $(BUILD)/sampler/%,$(PROGRAMS))
-workloads: $(filter $(BUILD)/model/%,$(PROGRAMS)) $(MODEL_PLUGINS) # all that experiments run
+workloads: $(filter $(BUILD)/stat/%,$(PROGRAMS)) $(MODEL_PLUGINS) # all that experiments run
 
 unit-programs: $(UNIT_PROGRAMS)
 
@@ -116,8 +113,8 @@ install: all install-lib ## the command, library, headers, manuals, module sourc
 	install -d $(TREE) $(DESTDIR)$(PREFIX)/bin $(addprefix $(MANUALS)/,man1 man3 man7)
 	$(foreach page,$(PAGES),install -m 644 $(page) $(MANUALS)/man$(subst .,,$(suffix $(page)))/ &&) true
 	tar -c --exclude=__pycache__ pyproject.toml trapless kmod include eval \
-		model/kmod model/marker.h \
-		$(filter $(BUILD)/eval/% $(BUILD)/examples/% $(BUILD)/sampler/% $(BUILD)/model/%,$(PROGRAMS)) $(MODEL_PLUGINS) | \
+		stat/kmod model/marker.h \
+		$(filter $(BUILD)/eval/% $(BUILD)/examples/% $(BUILD)/sampler/% $(BUILD)/stat/%,$(PROGRAMS)) $(MODEL_PLUGINS) | \
 		tar -x --no-same-owner -C $(TREE)
 	install -m 755 bin/trapless $(DESTDIR)$(PREFIX)/bin/trapless
 

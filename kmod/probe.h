@@ -3,7 +3,7 @@
  * Probes: what a CPU does, kept in memory for an observer who reads it from outside (`trapless
  * peek`; Yamanouchi and Tada, section 5.2.1 and figure 4). Nothing here is ever read by the module.
  * This header owns the layout that observers find by the symbol `tlk_probe_map`; its twin is
- * trapless/peek/tier1.py. Numbers are little-endian, addresses virtual.
+ * trapless/peek/sampling/tier1.py. Numbers are little-endian, addresses virtual.
  */
 #ifndef TLK_PROBE_H
 #define TLK_PROBE_H

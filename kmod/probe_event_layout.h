@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The memory of events as an observer reads it. Twin of trapless/peek/trace_rings.py.
+ * The memory of events as an observer reads it. Twin of trapless/peek/trace/rings.py.
  */
 #ifndef TLK_PROBE_EVENT_LAYOUT_H
 #define TLK_PROBE_EVENT_LAYOUT_H

@@ -141,7 +141,7 @@ int tl_process_list(struct tl_process *entries, unsigned int n, size_t entry_byt
 	return (int)request.total;
 }
 
-/* Word for word the reasons of trapless/refusals.py; a test holds the two equal. */
+/* Word for word the reasons of trapless/supervisor/refusals.py; a test holds the two equal. */
 static const char *const refusals[] = {
 	[TL_REFUSED_PARAMETER] = "the module was loaded without supervisor=1",
 	[TL_REFUSED_CONFIG] = "the kernel was built without something that supervisor mode takes",

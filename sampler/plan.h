@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * plan.h - what is to be sampled, when, and under which rule: read once, from text that
- * trapless/peek/plan.py writes. It owns the text's form; every number in it has been resolved by
- * then. A plan is lines of words:
+ * trapless/peek/sampling/plan.py writes. It owns the text's form; every number in it has been
+ * resolved by then. A plan is lines of words:
  *
  *   trapless-plan 1
  *   interval-ns N                      time from one sample to the next

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * row.h - the form in which samples leave the sampler; trapless/peek/rows.py is its twin. All
- * numbers are little-endian. It owns no I/O (output.c) and no reading (sample.c).
+ * row.h - the form in which samples leave the sampler; trapless/peek/sampling/rows.py is its twin.
+ * All numbers are little-endian. It owns no I/O (output.c) and no reading (sample.c).
  *
  *   struct stream_head, then `head_bytes` of text: what the rows mean, line by line
  *   struct block_head and its rows, again and again

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from trapless.console import Silent
+from trapless.base.console import Silent
 
 
 class Notes(Silent):

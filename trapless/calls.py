@@ -27,8 +27,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trapless.console import TraplessError
-from trapless.paths import repo_root
+from trapless.base.console import TraplessError
+from trapless.base.paths import repo_root
 
 HEADER = "trapless_calls.h"
 PLACES = ("/usr/local/include/linux", "/usr/include/linux")

@@ -19,7 +19,7 @@ import click
 
 from trapless import __version__, abi
 from trapless.abi import Mode
-from trapless.console import ConsoleProgress, TraplessError
+from trapless.base.console import ConsoleProgress, TraplessError
 from trapless.peek.commands import peek
 from trapless.stat.commands import stat
 
@@ -66,7 +66,7 @@ def doctor(calls: bool, online: bool, as_json: bool, names: tuple[str, ...]) -> 
     trapless doctor --calls 'epoll_*' execve
     trapless doctor --calls refused | less
     """
-    from trapless import doctor as part
+    from trapless.doctor import report as part
 
     if names and not calls:
         raise click.UsageError("names of calls go with --calls")
@@ -289,7 +289,7 @@ def switch(
     trapless switch --supervisor --wait 5 $(pidof redis-server) && trapless ps
     trapless switch --user $(pidof redis-server)
     """
-    from trapless import supervisor as part
+    from trapless.supervisor import control as part
 
     flags = switch_flags(children, over_exec, resident)
     if mode is None:
@@ -313,7 +313,7 @@ def ps(as_json: bool) -> None:
     SHARE   direct and worked, of all
     DEMOTED by what a thread left supervisor mode until the end of its next call
     """
-    from trapless import ps as part
+    from trapless.supervisor import ps as part
 
     sys.exit(part.run(as_json=as_json))
 
@@ -338,10 +338,10 @@ def module() -> None:
 @module.command("build")
 def module_build() -> None:
     """Build trapless.ko for the running kernel and print its path."""
-    from trapless.stock import host_module
+    from trapless import module
 
     with ConsoleProgress() as progress:
-        path = host_module.build(progress)
+        path = module.build(progress)
     click.echo(path)
 
 
@@ -353,19 +353,19 @@ def module_load(parameters: tuple[str, ...]) -> None:
     With supervisor=1 it offers supervisor mode, which gives up protection; where that is refused,
     the reasons are named and the rest of the module works.
     """
-    from trapless.stock import host_module
+    from trapless import module
 
     with ConsoleProgress() as progress:
-        host_module.load(progress, parameters)
+        module.load(progress, parameters)
 
 
 @module.command("unload", short_help="Remove it from the running kernel (needs root).")
 def module_unload() -> None:
     """Remove the module from the running kernel (needs root; refused while in use)."""
-    from trapless.stock import host_module
+    from trapless import module
 
     with ConsoleProgress() as progress:
-        host_module.unload(progress)
+        module.unload(progress)
 
 
 @cli.command(short_help="Run experiments; write results and one report.")
@@ -405,12 +405,12 @@ def evaluate(
     \b
     PYTHONPATH=. .venv/bin/dask worker tcp://HOST:8786 --nworkers CORES --nthreads 1
     """
-    from trapless.measure import evaluate as part
-    from trapless.measure import experiments
-    from trapless.reporting import text_report
+    from trapless.experiments import evaluate as part
+    from trapless.experiments import experiment
+    from trapless.report import text_report
 
     if list_only:
-        click.echo("\n".join(experiments.names()))
+        click.echo("\n".join(experiment.names()))
         return
     chosen = default_kernel() if kernel is None else kernel
     with ConsoleProgress() as progress:
@@ -436,15 +436,15 @@ def report(directory: Path, readme: Path | None) -> None:
 
     Nothing is measured; the guest is not needed.
     """
-    from trapless.reporting import cited, text_report
-    from trapless.reporting import readme as readme_part
-    from trapless.reporting import report as part
+    from trapless.experiments import report as part
+    from trapless.report import citations, text_report
+    from trapless.report import readme as readme_part
 
     with ConsoleProgress() as progress:
         made = part.write(directory, progress)
         if readme is not None:
             readme_part.rewrite(readme, made)
-            cited.rewrite(readme.parent, made)
+            citations.rewrite(readme.parent, made)
     text_report.show(made)
 
 

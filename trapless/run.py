@@ -15,10 +15,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from trapless import abi, supervisor
+from trapless import abi
 from trapless.abi import Mode
-from trapless.console import Progress, TraplessError
-from trapless.supervisor import Calls
+from trapless.base.console import Progress, TraplessError
+from trapless.supervisor import control
+from trapless.supervisor.control import Calls
 
 if TYPE_CHECKING:
     from trapless.vm.lab import LabConfig
@@ -37,7 +38,7 @@ def here(command: Sequence[str], mode: Mode, flags: int = 0) -> NoReturn:
     cancel = None
     if mode is Mode.SUPERVISOR:
         # Also where it does not outlive the exec: a refusal is then known before.
-        supervisor.switch(0, mode, flags)
+        control.switch(0, mode, flags)
         if not flags & abi.SWITCH_EXEC:
             cancel = _switch_after_exec(flags)
     for number in _IGNORED_BY_PYTHON:
@@ -90,7 +91,7 @@ def _switch_when_closed(reading: int, pid: int, flags: int) -> None:
     if os.read(reading, len(_CANCELLED)):
         return
     try:
-        supervisor.switch(pid, Mode.SUPERVISOR, flags)
+        control.switch(pid, Mode.SUPERVISOR, flags)
     except TraplessError as error:
         if os.path.exists(f"/proc/{pid}"):  # it has not just ended by itself
             print(f"trapless: {error}", file=sys.stderr, flush=True)

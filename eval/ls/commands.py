@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The part of ls: runs each command in both modes, and makes Fig. 9 and its claims of the counts.
 
-Owns the folders, the commands and the comparison of their output. Counting is eval/crossings',
-through trapless/measure/crossings.py; modelled clocks are trapless/measure/clocks.py's.
+Owns the folders, the commands and the comparison of their output. eval/tools/crossings
+counts; modelled clocks are trapless/model/trap_clocks.py's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from trapless.console import TraplessError
-from trapless.measure import clocks, crossings, experiments, fit, repeated
-from trapless.measure.clocks import Counts
-from trapless.measure.collect import Collection, Row
-from trapless.measure.crossings import Command
-from trapless.measure.experiments import Findings, Part, Raw, load_module, workload
-from trapless.reporting import claims
-from trapless.reporting.figures import Figure, Table, bars
-from trapless.reporting.results import Claim, Metric
+from eval.batch_size import walk
+from eval.tools.crossings import crossings
+from eval.tools.crossings.crossings import Command
+from trapless.base.console import TraplessError
+from trapless.experiments import fit, repetition
+from trapless.experiments.collection import Collection, Row
+from trapless.experiments.experiment import Findings, Part, Raw, tool
+from trapless.model import trap_clocks
+from trapless.model.trap_clocks import Counts
+from trapless.report.figures import Figure, Table, bars
+from trapless.results import claims
+from trapless.results.result_file import Claim, Metric
 from trapless.vm.lab import LabConfig
 
 REPEATS, QUICK_REPEATS = {"counted": 5, "measured": 25}, {"counted": 3, "measured": 5}
@@ -47,12 +50,11 @@ def commands() -> Iterator[Command]:
 
 def collect(run: Collection) -> None:
     """Counted on the kernel as it is and without its zeroing; measured on two CPUs."""
-    walk = load_module(experiments.eval_dir() / "batch-size" / "walk.py")
     archive = run.directory / "tree.tar"
     try:
         entries = walk.make_tree(walk.headers(run) / "linux", archive)
         files = (
-            (workload("crossings"), crossings.GUEST_PROGRAM),
+            (tool("crossings/crossings"), crossings.GUEST_PROGRAM),
             (walk.host_program("ls"), "/bin/ls-of-host"),
             (archive, ARCHIVE),
         )
@@ -176,7 +178,7 @@ def analyse(raw: Raw) -> Findings:
         for (call, mode), counts in of_boot(raw, label).items():
             work, program = split(call)
             name = f"{work}.{mode}.{program}.{unit}"
-            metrics[name] = repeated.metric(counts.instructions, unit)
+            metrics[name] = repetition.metric(counts.instructions, unit)
             if label == STOCK:
                 metrics[f"{work}.{mode}.{program}.crossings"] = Metric(
                     counts.crossings[0], "crossings", "counted", len(counts.crossings)
@@ -205,20 +207,21 @@ PAPER = "pentium-4"
 
 def modelled(raw: Raw, call: str) -> dict[float, float]:
     """Clocks an instruction -> time in supervisor mode, trap = 1, on the paper's processor."""
-    processor = clocks.processors()[PAPER]
+    processor = trap_clocks.processors()[PAPER]
     work = work_of(raw, UNZEROED)[call]
     return {
-        cpi: clocks.estimate(processor.cases[0], cpi, work, {}).ratio.high for cpi in processor.cpi
+        cpi: trap_clocks.estimate(processor.cases[0], cpi, work, {}).ratio.high
+        for cpi in processor.cpi
     }
 
 
 def modelled_metrics(raw: Raw) -> dict[str, Metric]:
-    processor = clocks.processors()[PAPER]
+    processor = trap_clocks.processors()[PAPER]
     made = {}
     for call in work_of(raw, UNZEROED):
         work, program = split(call)
         for cpi, ratio in modelled(raw, call).items():
-            what = clocks.parameter(processor, processor.cases[0], cpi)
+            what = trap_clocks.parameter(processor, processor.cases[0], cpi)
             made[f"{work}.supervisor.{program}_{what}.clock-ratio"] = Metric(
                 round(ratio, 4), "clock-ratio", "modelled"
             )
@@ -238,7 +241,7 @@ def claims_of(raw: Raw) -> Iterator[Claim]:
             continue
         ratios = modelled(raw, call)
         one, other = done[call], done[f"{work}-coreutils"]
-        bound = clocks.largest_cpi(clocks.processors()[PAPER].cases[0], one, published)
+        bound = trap_clocks.largest_cpi(trap_clocks.processors()[PAPER].cases[0], one, published)
         holds = True if bound >= max(ratios) else None if bound >= min(ratios) else False
         timed = f"{fit.percent(clock[call])} of the emulator's time, " if call in clock else ""
         ours = (
@@ -295,7 +298,7 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
 
 
 def modelled_figure(raw: Raw) -> Figure:
-    processor = clocks.processors()[PAPER]
+    processor = trap_clocks.processors()[PAPER]
     groups = {
         work: {f"{cpi:g}": ratio for cpi, ratio in modelled(raw, f"{work}-busybox").items()}
         | ({"published": PUBLISHED[work]} if work in PUBLISHED else {})

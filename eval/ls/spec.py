@@ -6,7 +6,8 @@ Owns the words of the experiment; its part owns what is run and what is made of 
 
 from __future__ import annotations
 
-from trapless.measure.experiments import Spec, load_part
+from eval.ls import commands
+from trapless.experiments.experiment import Spec
 
 SPEC = Spec(
     name="ls",
@@ -30,5 +31,5 @@ SPEC = Spec(
         "The terminal is missing: output goes to a file in memory. The paper's 408 files include "
         "the display.",
     ),
-    parts=(load_part(__file__, "commands"),),
+    parts=(commands.PART,),
 )

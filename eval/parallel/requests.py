@@ -11,13 +11,13 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from trapless.measure import fit, repeated
-from trapless.measure.collect import Collection, Row
-from trapless.measure.experiments import Findings, Part, Raw, workload
-from trapless.measure.repeated import Key, Samples
-from trapless.reporting import claims
-from trapless.reporting.figures import Figure, Mark, Series, Table, lines
-from trapless.reporting.results import Claim, Metric
+from trapless.experiments import fit, repetition
+from trapless.experiments.collection import Collection, Row
+from trapless.experiments.experiment import Findings, Part, Raw, workload
+from trapless.experiments.repetition import Key, Samples
+from trapless.report.figures import Figure, Mark, Series, Table, lines
+from trapless.results import claims
+from trapless.results.result_file import Claim, Metric
 from trapless.vm import guest_disk
 from trapless.vm.lab import LabConfig
 
@@ -173,7 +173,7 @@ def break_even(found: Mapping[int, fit.Summary]) -> int | None:
 def requester_break_even(free: Mapping[Key, Samples]) -> int | None:
     """Smallest K from which the requester executes fewer instructions than by plain calls."""
     plain, psc = free["gettid", "plain"], free["gettid", "psc"]
-    return fit.observed_break_even(repeated.least(plain), repeated.least(psc))
+    return fit.observed_break_even(repetition.least(plain), repetition.least(psc))
 
 
 def analyse(raw: Raw) -> Findings:
@@ -182,9 +182,9 @@ def analyse(raw: Raw) -> Findings:
     free = select(raw.rows, "counted", "submit", "value")
     crossings = select(raw.rows, "counted", "total", "crossings")
     metrics = (
-        repeated.metrics(total, "instructions")
-        | repeated.metrics(free, "requester-instructions")
-        | repeated.metrics(crossings, "crossings")
+        repetition.metrics(total, "instructions")
+        | repetition.metrics(free, "requester-instructions")
+        | repetition.metrics(crossings, "crossings")
         | measured_metrics(quiet)
     )
     ratios = paired(quiet, "gettid", "psc")
@@ -315,7 +315,7 @@ def requester_figure(free: Mapping[Key, Samples]) -> Figure:
         title="What the requester itself executes until it is free for other work",
         x_label="requests a notify, K",
         y_label="instructions a request",
-        series=lines(repeated.of_call(free, "gettid"), {name: name for name in REQUESTERS}),
+        series=lines(repetition.of_call(free, "gettid"), {name: name for name in REQUESTERS}),
         log_x=True,
         caption="gettid. Workers run afterwards here; in psc the call itself is theirs.",
         kind="counted",

@@ -11,11 +11,11 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from trapless.measure.collect import Collection, Row
-from trapless.measure.experiments import Findings, Part, Raw, workload
-from trapless.reporting import claims
-from trapless.reporting.figures import Figure, Table
-from trapless.reporting.results import Claim, Metric
+from trapless.experiments.collection import Collection, Row
+from trapless.experiments.experiment import Findings, Part, Raw, workload
+from trapless.report.figures import Figure, Table
+from trapless.results import claims
+from trapless.results.result_file import Claim, Metric
 from trapless.vm.lab import LabConfig
 
 DELAY_NS = 50_000_000

@@ -6,7 +6,8 @@ Owns the words of the experiment; its parts own what is run and what is made of 
 
 from __future__ import annotations
 
-from trapless.measure.experiments import Spec, load_part
+from eval.parallel import requests, slow_read
+from trapless.experiments.experiment import Spec
 
 SPEC = Spec(
     name="parallel",
@@ -28,5 +29,5 @@ SPEC = Spec(
         "who served.",
         "io_uring has no gettid: its NOP stands beside it.",
     ),
-    parts=(load_part(__file__, "requests"), load_part(__file__, "slow_read")),
+    parts=(requests.PART, slow_read.PART),
 )

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from trapless.measure import experiments
-from trapless.reporting import results
+from trapless.experiments import experiment
+from trapless.results import result_file
 
 ROOT = Path(__file__).resolve().parents[2]
 MINUTES = 60
@@ -54,9 +54,9 @@ def evaluated(tmp_path_factory):
     return out
 
 
-@pytest.mark.parametrize("name", experiments.names())
+@pytest.mark.parametrize("name", experiment.names())
 def test_each_experiment_leaves_a_result_and_passed_its_checks(evaluated, name):
-    result = results.load(evaluated / name)
+    result = result_file.load(evaluated / name)
     assert result.experiment == name
     assert result.claims
     meta = json.loads((evaluated / name / "meta.json").read_text())
@@ -66,27 +66,27 @@ def test_each_experiment_leaves_a_result_and_passed_its_checks(evaluated, name):
 
 @pytest.mark.parametrize("name", PROMISED)
 def test_counted_figures_are_as_promised(evaluated, name):
-    metric = results.load(evaluated / "batch-size").metrics[name]
+    metric = result_file.load(evaluated / "batch-size").metrics[name]
     assert metric.kind == "counted"
     assert metric.value <= PROMISED[name]
 
 
 @pytest.mark.parametrize("name", PROMISED_MODES)
 def test_supervisor_mode_is_as_promised(evaluated, name):
-    metric = results.load(evaluated / "mode-switch").metrics[name]
+    metric = result_file.load(evaluated / "mode-switch").metrics[name]
     assert metric.kind == "counted"
     assert metric.value <= PROMISED_MODES[name]
 
 
 def test_supervisor_mode_saves_as_much_in_every_call(evaluated):
-    metrics = results.load(evaluated / "mode-switch").metrics
+    metrics = result_file.load(evaluated / "mode-switch").metrics
     saved = {n: m.value for n, m in metrics.items() if n.endswith(".saved-instructions")}
     assert len(saved) >= 15
     assert {name: value for name, value in saved.items() if value < SAVED_MIN} == {}
 
 
 def test_what_supervisor_mode_saves_real_programs_is_predicted(evaluated):
-    metrics = results.load(evaluated / "memory-hierarchy").metrics
+    metrics = result_file.load(evaluated / "memory-hierarchy").metrics
     end = ".supervisor.error.ratio"
     errors = {name.removesuffix(end): one for name, one in metrics.items() if name.endswith(end)}
     assert set(errors) == {"redis", "nginx", "sqlite", "find", "gcc"}
@@ -96,7 +96,7 @@ def test_what_supervisor_mode_saves_real_programs_is_predicted(evaluated):
 
 
 def test_the_walk_crosses_ten_times_less_than_du_in_fewer_instructions(evaluated):
-    metrics = results.load(evaluated / "batch-size").metrics
+    metrics = result_file.load(evaluated / "batch-size").metrics
     crossed, total = "{}.crossings.count", "{}.total.instructions"
     assert 10 * metrics[crossed.format("walk.batch")].value <= (
         metrics[crossed.format("du.plain")].value
@@ -113,7 +113,7 @@ def test_what_is_ours_is_counted_alike_each_time(evaluated):
     whole commands' instructions: they hold timer ticks. Their crossings are exact."""
     spreads = {
         name: metric.spread
-        for name, metric in results.load(evaluated / "batch-size").metrics.items()
+        for name, metric in result_file.load(evaluated / "batch-size").metrics.items()
         if metric.kind == "counted"
         and name.split(".")[1] in {"plain", "batch"}
         and not name.split(".")[2].startswith("total")

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.lab.suite import Suite, kernel_names, programs
-from trapless.console import ConsoleProgress, Progress
+from trapless.base.console import ConsoleProgress, Progress
 
 SUITES = pytest.StashKey[dict[str, Suite]]()
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab.command import LIMIT_S, ROOT
-from trapless.console import TraplessError
+from trapless.base.console import TraplessError
 from trapless.vm import lab
 
 MARK = "== done =="

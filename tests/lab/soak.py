@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from tests.lab import suite
-from trapless.console import ConsoleProgress, Progress, TraplessError
+from trapless.base.console import ConsoleProgress, Progress, TraplessError
 from trapless.vm import lab
 from trapless.vm.splats import splats
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tests.lab.verdict import Outcome
-from trapless.console import Progress, TraplessError
+from trapless.base.console import Progress, TraplessError
 from trapless.stock import kbuild, kernels
 from trapless.vm import lab
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.command import LIMIT_S, run_lab, trapless
-from trapless.console import TraplessError
+from trapless.base.console import TraplessError
 from trapless.vm import lab
 
 pytestmark = pytest.mark.timeout(2 * LIMIT_S)

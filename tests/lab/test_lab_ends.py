@@ -19,7 +19,7 @@ import pytest
 
 from tests.lab.command import LIMIT_S, ROOT, own_vms, run_lab, wait_until
 from tests.notes import Notes
-from trapless.console import Silent, TraplessError
+from trapless.base.console import Silent, TraplessError
 from trapless.stock import kbuild, kernels
 from trapless.vm import lab
 
@@ -205,7 +205,7 @@ from pathlib import Path
 from trapless import cli
 from trapless.stock import kbuild, kernels
 from trapless.vm import lab
-from trapless.console import Silent
+from trapless.base.console import Silent
 kernel = kernels.resolve(kernels.SUPPORTED[0].name, Silent())
 kernels.resolve = lambda name, progress: kernel
 os.environ["TRAPLESS_CACHE"] = sys.argv[1]

@@ -20,19 +20,17 @@ from pathlib import Path
 
 import pytest
 
+from eval.memory_hierarchy import cells, pairs, sweep, variants
 from tests.lab.conftest import shown_progress
-from trapless.console import Silent
-from trapless.measure import collect, experiments, grid
+from trapless.base.console import Silent
+from trapless.experiments import collection
+from trapless.experiments.fleet import grid
 from trapless.model.plan import Plan
 from trapless.vm import lab, qemu
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).resolve().parents[2]
-HERE = experiments.eval_dir() / "memory-hierarchy"
-cells, pairs, sweep, variants = (
-    experiments.load_module(HERE / f"{name}.py") for name in ("cells", "pairs", "sweep", "variants")
-)
 NEEDED = (qemu.BINARY, "setpriv", "sh")
 """Programs that a worker's machine must have."""
 
@@ -48,7 +46,7 @@ def collected(folder, scheduler=None, progress=None):
     mains = tuple(variants.main(name) for name in variants.PROCESSORS)
     wanted = sweep.Sweep("small", cells.Axis(128), pairs.PAPER, "int", mains, 2)
     folder.mkdir(exist_ok=True)
-    run = collect.Collection("grid", folder, True, lab.DEFAULT_KERNEL, progress or Silent())
+    run = collection.Collection("grid", folder, True, lab.DEFAULT_KERNEL, progress or Silent())
     run.part, run.scheduler = "pairs", scheduler
     made = sweep.grid_of(run, wanted, Plan.of(list(mains)))
     argv = tuple(

@@ -19,18 +19,16 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from eval.memory_hierarchy import cells, pairs, sweep, variants
 from tests.lab.conftest import shown_progress
-from trapless.console import TraplessError
-from trapless.measure import collect, experiments, grid
+from trapless.base.console import TraplessError
+from trapless.experiments import collection, experiment
+from trapless.experiments.fleet import grid
 from trapless.model.plan import Plan
 from trapless.vm import lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
-HERE = experiments.eval_dir() / "memory-hierarchy"
-cells, pairs, sweep, variants = (
-    experiments.load_module(HERE / f"{name}.py") for name in ("cells", "pairs", "sweep", "variants")
-)
 REFUSALS = "".join(
     f"insmod {sweep.GUEST_MODULE} bytes={size} 2>/dev/null && exit 9; "
     for size in ("0", "5", str(16 << 20))
@@ -55,7 +53,7 @@ def wanted():
 def run_grid(wanted, folder, progress, jitter="0"):
     """The grid into a folder, or what is missing there. `jitter` is one digit, for the length of a
     program's words moves its stack."""
-    run = collect.Collection("hierarchy", folder, True, lab.DEFAULT_KERNEL, progress)
+    run = collection.Collection("hierarchy", folder, True, lab.DEFAULT_KERNEL, progress)
     run.part = "pairs"
     made = sweep.grid_of(run, wanted, Plan.of(list(wanted.variants)))
     shell, option, script = made.argv
@@ -78,7 +76,7 @@ def found(wanted, folder):
     names: dict[str, dict[str, str]] = {}
     for (variant, role), structure in Plan.of(list(wanted.variants)).names.items():
         names.setdefault(variant, {})[role] = structure
-    return cells.load(experiments.Raw([{"grid": "small", "names": names}], {}, folder), "small")
+    return cells.load(experiment.Raw([{"grid": "small", "names": names}], {}, folder), "small")
 
 
 def emulators_below(pid):

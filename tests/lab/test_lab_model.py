@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from trapless.base.paths import repo_root
 from trapless.model import plugin, rows
 from trapless.model.plan import Plan, Variant
-from trapless.paths import repo_root
 from trapless.vm import lab, qemu
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(0)]  # the lab's own limits apply

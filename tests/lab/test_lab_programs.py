@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Real programs, unmodified, in supervisor mode: the same output, and nearly every call.
 
-One item for each program of eval/mode-switch/programs.py and each kernel; the programs of a kernel
+One item for each program of eval/mode_switch/programs.py and each kernel; the programs of a kernel
 share a VM with two CPUs. Servers are also switched back and forth while they serve. -rP shows the
 share of each. What it costs is the experiment's business, how calls behave one by one that of the C
 programs.
@@ -14,17 +14,17 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from eval.mode_switch import programs as both_modes
+from eval.tools.modes import modes
 from tests.lab.conftest import shown_progress
-from trapless.console import Progress, TraplessError
-from trapless.measure import experiments, modes
-from trapless.measure.collect import Row
+from trapless.base.console import Progress, TraplessError
+from trapless.experiments.collection import Row
 from trapless.stock import programs
 from trapless.vm import lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(0)]  # the runner's own limits apply
 
-PART = experiments.load_module(experiments.eval_dir() / "mode-switch" / "programs.py")
-NAMES = [program.name for program in PART.PROGRAMS]
+NAMES = [program.name for program in both_modes.PROGRAMS]
 TIMEOUT_S = 1800.0
 ON_DEBUG = frozenset({"busybox", "ls", "sqlite3", "luajit", "redis"})
 """A KASAN and lockdep kernel is ten times slower: static, dynamic, with code made at run time, and
@@ -46,7 +46,7 @@ BOOTS: dict[str, Boot] = {}
 
 def run(kernel: str, progress: Progress) -> Boot:
     """All programs on one kernel."""
-    chosen = [one for one in PART.PROGRAMS if kernel != "debug" or one.name in ON_DEBUG]
+    chosen = [one for one in both_modes.PROGRAMS if kernel != "debug" or one.name in ON_DEBUG]
     boot, names, rows = Boot(), iter(one.name for one in chosen), list[Row]()
     rest = b""
 
@@ -64,11 +64,11 @@ def run(kernel: str, progress: Progress) -> Boot:
     config = lab.LabConfig(
         kernel=kernel,
         cpus=2,
-        files=PART.guest_files(),
+        files=both_modes.guest_files(),
         timeout_s=TIMEOUT_S,
         module_parameters="supervisor=1",
     )
-    script = PART.guest_script(chosen, 1, "measured", GO_ON)
+    script = both_modes.guest_script(chosen, 1, "measured", GO_ON)
     try:
         argv = modes.guest_argv(programs.unpacked(progress), script)
         result = lab.run(modes.guest_config(config), argv, sink=sink, progress=progress)
@@ -105,7 +105,7 @@ def test_a_program_does_the_same_in_supervisor_mode(kernel: str, name: str, boot
     assert found.trap and found.supervisor and found.calls
     for calls, demotions in zip(found.calls, found.demotions, strict=True):
         print(f"{name}: {calls.share:.2%} of {calls.all} calls returned in supervisor mode")
-        assert calls.share >= PART.SHARE_MIN, (calls, demotions)
+        assert calls.share >= both_modes.SHARE_MIN, (calls, demotions)
 
 
 def test_the_kernels_log_is_clean(kernel: str, boot: Boot) -> None:

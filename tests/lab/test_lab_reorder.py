@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import pytest
 
+from eval.memory_hierarchy import reorder, sweep, variants
+from eval.memory_hierarchy import reorder_tables as told
 from tests.lab.conftest import shown_progress
-from trapless.measure import experiments
+from trapless.experiments import experiment
 from trapless.model import plugin, rows
 from trapless.model.plan import Plan
 from trapless.stock import kbuild, kernels
@@ -18,11 +20,6 @@ from trapless.vm import lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
-HERE = experiments.eval_dir() / "memory-hierarchy"
-reorder, sweep, told, variants = (
-    experiments.load_module(HERE / f"{name}.py")
-    for name in ("reorder", "sweep", "reorder_told", "variants")
-)
 CORE = "core-i7-9700k"
 N, CALLS = 32, 256
 RUNS = (
@@ -39,8 +36,8 @@ def found(tmp_path_factory, pytestconfig):
     plan.write(folder / "config", 512 << 20)
     with shown_progress(pytestconfig) as progress:
         kernel = kernels.resolve(lab.DEFAULT_KERNEL, progress)
-        module = kbuild.module_for(kernel, progress, HERE, sweep.MODULE)
-    program = experiments.workload("memory-hierarchy").with_name(reorder.PROGRAM)
+        module = kbuild.module_for(kernel, progress, sweep.HERE, sweep.MODULE)
+    program = experiment.workload("memory-hierarchy").with_name(reorder.PROGRAM)
     insert = f"insmod {sweep.GUEST_MODULE} bytes={12 * 32 << 10}"
     done = lab.run(
         lab.LabConfig(

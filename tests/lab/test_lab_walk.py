@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """examples/walk by the module, in VMs: equal to du and find on nasty trees, and its crossings.
 
-The same trees without the module are tests/unit/test_walk.py's business. Here are those that need
-root, mounts or another user, and proof that batches are what makes the walk cross so rarely.
+The same trees without the module are tests/unit/eval/test_walk.py's business. Here are those that
+need root, mounts or another user, and proof that batches are what makes the walk cross so rarely.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from eval.tools.crossings import crossings
+from eval.tools.crossings.crossings import Command
 from tests.trees import grow
-from trapless.console import Silent
-from trapless.measure import crossings
-from trapless.measure.collect import RowStream
-from trapless.measure.crossings import Command
+from trapless.base.console import Silent
+from trapless.experiments.collection import RowStream
 from trapless.vm import lab
 
 pytestmark = [pytest.mark.outer_kernels, pytest.mark.lab, pytest.mark.timeout(600)]
@@ -92,7 +92,7 @@ def programs() -> tuple[tuple[Path, str], ...]:
     )
     return (
         (ROOT / "build" / "examples" / "walk", "/bin/walk"),
-        (ROOT / "build" / "eval" / "crossings" / "crossings", crossings.GUEST_PROGRAM),
+        (ROOT / "build" / "eval" / "tools" / "crossings" / "crossings", crossings.GUEST_PROGRAM),
         *host,
     )
 

@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 
 from tests.lab.command import COMMAND, LIMIT_S, wait_until
-from trapless.peek.recording import FIRST, Recording
-from trapless.peek.summary import Summary
-from trapless.peek.tier0 import Part
-from trapless.peek.tier1 import Entry
+from trapless.peek.sampling.recording import FIRST, Recording
+from trapless.peek.sampling.summary import Summary
+from trapless.peek.sampling.tier0 import Part
+from trapless.peek.sampling.tier1 import Entry
 from trapless.vm import lab
 
 pytestmark = [pytest.mark.outer_kernels, pytest.mark.timeout(2 * LIMIT_S)]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.command import LIMIT_S, wait_until
-from trapless.peek.target import Target
+from trapless.peek.kernel.target import Target
 from trapless.vm import lab
 
 pytestmark = pytest.mark.timeout(2 * LIMIT_S)

@@ -27,8 +27,8 @@ from drgn.helpers.linux import (
 )
 
 from tests.lab.command import LIMIT_S, ROOT, wait_until
-from trapless.peek.drgn_program import VARIABLES, program
-from trapless.peek.target import Target
+from trapless.peek.kernel.drgn_program import VARIABLES, program
+from trapless.peek.kernel.target import Target
 from trapless.vm import lab
 
 pytestmark = pytest.mark.timeout(2 * LIMIT_S)

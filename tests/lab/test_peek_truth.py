@@ -19,12 +19,12 @@ import pytest
 
 from tests.lab.command import COMMAND
 from tests.lab.observed import GUEST_LIMIT_S, Guest, folder_of_memory, guest
-from trapless.console import Silent
-from trapless.peek import witness
-from trapless.peek.recording import Recording
-from trapless.peek.summary import Summary, summarise
-from trapless.peek.target import Target
-from trapless.peek.tier0 import Part
+from trapless.base.console import Silent
+from trapless.peek.kernel.target import Target
+from trapless.peek.sampling import witness
+from trapless.peek.sampling.recording import Recording
+from trapless.peek.sampling.summary import Summary, summarise
+from trapless.peek.sampling.tier0 import Part
 from trapless.stock import kbuild, kernels
 from trapless.vm import lab
 

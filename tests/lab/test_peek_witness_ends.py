@@ -18,10 +18,10 @@ import pytest
 
 from tests.lab.command import COMMAND, LIMIT_S
 from tests.lab.observed import GUEST_LIMIT_S, Guest, folder_of_memory, guest
-from trapless.console import Silent
+from trapless.base.console import Silent
 from trapless.peek.errors import PeekError
-from trapless.peek.recording import Recording
-from trapless.peek.target import Target
+from trapless.peek.kernel.target import Target
+from trapless.peek.sampling.recording import Recording
 from trapless.stock import kbuild, kernels
 from trapless.vm import lab
 from trapless.vm.qmp import Monitor

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import pytest
 
-from trapless.console import Silent, TraplessError
-from trapless.paths import repo_root
+from trapless.base.console import Silent, TraplessError
+from trapless.base.paths import repo_root
 from trapless.stat import guest
-from trapless.stat.counted import LOOPS, Counted
 from trapless.stat.guest import Job
+from trapless.stat.run_counts import LOOPS, Counted
 from trapless.vm import lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(0)]  # the lab's own limits apply

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from debian_repository import Repository, Signer
 
+from tests.unit.stock.debian_repository import Repository, Signer
 from trapless.stock import packages
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from trapless import calls
+from trapless.base.console import TraplessError
 from trapless.calls import Call, CallClass
-from trapless.console import TraplessError
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = """\

@@ -100,7 +100,7 @@ def test_an_error_is_one_message_and_status_1(tmp_path):
 STANDIN = """
 import sys, time
 from trapless import cli
-from trapless.measure import evaluate
+from trapless.experiments import evaluate
 def run(*_, **__):
     try:
         print("running", flush=True)
@@ -130,8 +130,8 @@ def test_a_signal_ends_with_its_status_after_cleaning_up(number, status, word):
 
 def test_a_reader_that_leaves_early_is_no_error():
     code = (
-        "import os, sys; from trapless import cli; from trapless.measure import experiments; "
-        "experiments.names = lambda: ('name',) * 100000; "
+        "import os, sys; from trapless import cli; from trapless.experiments import experiment; "
+        "experiment.names = lambda: ('name',) * 100000; "
         "sys.argv = ['trapless', 'evaluate', '--list']; cli.main()"
     )
     run = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=-1, stderr=-1, text=True)

@@ -18,8 +18,8 @@ import pytest
 from click.testing import CliRunner
 
 from trapless import abi, cli, run
-from trapless.console import TraplessError
-from trapless.supervisor import Calls
+from trapless.base.console import TraplessError
+from trapless.supervisor.control import Calls
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = str(ROOT / "bin/trapless")
@@ -167,13 +167,14 @@ def test_a_command_without_calls_has_no_share():
 WITHOUT_EXEC = """
 import sys
 import time
-from trapless import run, supervisor
+from trapless import run
+from trapless.supervisor import control
 from trapless.abi import Mode
 def switch(pid, mode, flags=0):
     with open(sys.argv[1], "a") as file:
         name = open(f"/proc/{pid or 'self'}/comm").read().strip()
         print(name, pid, mode.name, flags, file=file)
-supervisor.switch = switch
+control.switch = switch
 run.here(sys.argv[2:], Mode.SUPERVISOR, 0)
 """
 

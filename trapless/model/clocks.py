@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trapless.console import TraplessError
+from trapless.base.console import TraplessError
 from trapless.model import processors
 
 TABLES = Path(__file__).parent / "costs.json"

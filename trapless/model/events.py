@@ -7,7 +7,7 @@ so on; `dtlb_misses` and `l1d_misses` are those of reads, as processors count th
 
 from __future__ import annotations
 
-from trapless.console import TraplessError
+from trapless.base.console import TraplessError
 from trapless.model import processors
 from trapless.model.plan import Plan
 from trapless.model.rows import Recording, Row

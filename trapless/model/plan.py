@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trapless.console import TraplessError
+from trapless.base.console import TraplessError
 from trapless.model import processors
 from trapless.model.processors import Structure
 from trapless.model.rows import Row

@@ -11,8 +11,8 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from trapless.console import TraplessError
-from trapless.paths import repo_root
+from trapless.base.console import TraplessError
+from trapless.base.paths import repo_root
 from trapless.vm import qemu
 
 # First release of QEMU with it, the release that no longer has it, version of the interface.

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from trapless.console import TraplessError
+from trapless.base.console import TraplessError
 
 POLICIES = ("lru", "plru", "random")
 FLUSHES = ("nonglobal", "all", "none")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trapless.console import TraplessError
+from trapless.base.console import TraplessError
 
 FORMATS, VERSION = ("trapless-model", "trapless-counters"), 1
 KINDS = ("read", "write", "fetch")

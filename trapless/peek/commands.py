@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from trapless.console import ConsoleProgress, TraplessError
+from trapless.base.console import ConsoleProgress, TraplessError
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -136,7 +136,7 @@ def record(
     trapless peek report /tmp/recording
     """
     _need("pyarrow", "recordings are Parquet")
-    from trapless.peek import record as part
+    from trapless.peek.sampling import record as part
 
     with ConsoleProgress() as progress:
         end = part.record(
@@ -167,9 +167,9 @@ def report(folder: Path, html: Path | None) -> None:
     told; the processes; and how well it was sampled.
     """
     _need("pyarrow", "recordings are Parquet")
-    from trapless.peek import figures, tables
-    from trapless.peek.recording import Recording
-    from trapless.reporting import text_report
+    from trapless.peek.sampling import figures, tables
+    from trapless.peek.sampling.recording import Recording
+    from trapless.report import text_report
 
     recording = Recording.open(folder)
     if html is None:
@@ -195,7 +195,7 @@ def top(
     off. Ctrl-C ends it.
     """
     _need("pyarrow", "samples are added up with it")
-    from trapless.peek import top as part
+    from trapless.peek.sampling import top as part
 
     with ConsoleProgress() as progress:
         part.top(
@@ -238,8 +238,8 @@ def check(ram: Path | None, hole: int | None, monitor: Path, stops: int) -> None
     trapless peek check --monitor /tmp/monitor
     """
     _need("drgn", "stacks are unwound by it")
-    from trapless.peek import witness
-    from trapless.reporting import text_report
+    from trapless.peek.sampling import witness
+    from trapless.report import text_report
 
     with ConsoleProgress() as progress:
         progress.step("stopping the VM at random moments")
@@ -313,7 +313,7 @@ def trace(
         return
     if chosen == "perfetto" and output is None:
         raise click.UsageError("a Perfetto trace goes into a file: -o FILE")
-    from trapless.peek import trace as part
+    from trapless.peek.trace import trace as part
 
     with ConsoleProgress() as progress:
         outcome = part.trace(
@@ -332,9 +332,9 @@ def _export(recording: Path, output: Path | None, chosen: str, *, given: bool) -
     if given or output is None or chosen != "perfetto":
         raise click.UsageError("a recording becomes a Perfetto trace: --recording FOLDER -o FILE")
     _need("pyarrow", "recordings are Parquet")
-    from trapless.peek import trace_samples
+    from trapless.peek.trace import samples
 
-    click.echo(f"{trace_samples.export(recording, output)}: {output}", err=True)
+    click.echo(f"{samples.export(recording, output)}: {output}", err=True)
 
 
 def _need(module: str, reason: str) -> None:

@@ -6,7 +6,7 @@ Owns no message: who raises it says what was wrong with which image, and what to
 
 from __future__ import annotations
 
-from trapless.console import TraplessError
+from trapless.base.console import TraplessError
 
 
 class PeekError(TraplessError):

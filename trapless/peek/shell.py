@@ -14,9 +14,9 @@ from typing import Any
 import drgn
 import drgn.cli
 
-from trapless.peek.drgn_program import program
 from trapless.peek.errors import PeekError
-from trapless.peek.target import Target
+from trapless.peek.kernel.drgn_program import program
+from trapless.peek.kernel.target import Target
 
 BANNER = """\
 Linux {release} in {memory}, live and read-only

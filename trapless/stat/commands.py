@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trapless.console import ConsoleProgress, TraplessError
+from trapless.base.console import ConsoleProgress, TraplessError
 
 if TYPE_CHECKING:
     from trapless.stat.report import Report
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PROCESSOR = "core-i7-9700k"
 TIMEOUT_S = 3600
 REPEAT, REPEAT_MAX = 3, 16
-"""Runs in each mode that are compared; there are TURNS_MAX of model/guest/main.c."""
+"""Runs in each mode that are compared; there are TURNS_MAX of stat/guest/main.c."""
 
 
 @click.command(
@@ -133,9 +133,9 @@ def stat(
 
 
 def _here(command: tuple[str, ...], json_file: Path | None, software: bool) -> int:
-    from trapless.stat import here, text
+    from trapless.stat import host, text
 
-    found = here.run(command, software=software)
+    found = host.run(command, software=software)
     _write(json_file, {"status": found.status, "events": dict(found.events)})
     click.echo("\n".join(["", *text.counters(command, found.events)]), err=True)
     return found.status

@@ -13,10 +13,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trapless.stat.counted import Counted, Loop
+from trapless.stat.run_counts import Counted, Loop
 
 BATCH = 32
-"""Calls of a batch in the calibration; BATCH of model/guest/calibrate.c."""
+"""Calls of a batch in the calibration; BATCH of stat/guest/calibrate.c."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def of_run(found: Counted) -> dict[str, float]:
 
 
 UNSEEN = {"handed": ("signals", 64), "closes": ("worked", 64)}
-"""What loops do that no counter sees, and how often: OPERATIONS of model/guest/calibrate.c."""
+"""What loops do that no counter sees, and how often: OPERATIONS of stat/guest/calibrate.c."""
 
 
 def _of_loop(name: str, loop: Loop) -> dict[str, float]:

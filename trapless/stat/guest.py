@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs a program in the lab under the model, and has it counted.
 
-Owns the guest's configuration and the command line of trapless-stat-guest (model/guest/), which
+Owns the guest's configuration and the command line of trapless-stat-guest (stat/guest/), which
 does the counting there; what rows mean is counted.py's business.
 """
 
@@ -12,19 +12,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trapless.console import Progress, TraplessError
+from trapless.base.console import Progress, TraplessError
+from trapless.base.paths import repo_root
 from trapless.model import plugin
-from trapless.paths import repo_root
-from trapless.stat import counted
-from trapless.stat.counted import Counted
+from trapless.stat import run_counts
+from trapless.stat.run_counts import Counted
 from trapless.stock import kbuild, kernels
 from trapless.vm import lab, qemu
 from trapless.vm.lab import LabConfig
 
 PROGRAM = "/trapless/stat/guest"
 MODULE = "/trapless/stat/trapless_stat.ko"
-SOURCES, MODULE_NAME = "model", "trapless_stat.ko"
-BUILT = Path("build/model/trapless-stat-guest")
+SOURCES, MODULE_NAME = "stat", "trapless_stat.ko"
+BUILT = Path("build/stat/trapless-stat-guest")
 NOT_COUNTED = 125
 """With this status the guest's program says that it failed; 126 and 127: that CMD cannot be run."""
 
@@ -118,11 +118,11 @@ def run(
     """
     with tempfile.TemporaryDirectory(prefix="trapless-stat-") as name:
         told, rows = Path(name, "config"), Path(name, "rows")
-        counted.plan_of(tuple(processors)).write(told, qemu.parse_size(base.memory))
+        run_counts.plan_of(tuple(processors)).write(told, qemu.parse_size(base.memory))
         prepared = replace(config(base, progress), plugins=(plugin.argument(told, rows),))
         result = lab.run(prepared, argv(job), stream=stream, sink=sink, progress=progress)
         try:
-            found = counted.read(rows, result.release, tuple(processors))
+            found = run_counts.read(rows, result.release, tuple(processors))
             return replace(found, warm=job.warm, served=bool(job.load))
         except TraplessError as error:
             said = result.stderr.decode(errors="replace").strip().removeprefix("trapless stat: ")

@@ -19,9 +19,9 @@ from trapless.model import clocks, processors
 from trapless.model.clocks import ALL, Cost
 from trapless.model.plan import Plan, Variant
 from trapless.model.rows import Row
-from trapless.stat import costs, counted
+from trapless.stat import costs, run_counts
 from trapless.stat.costs import BATCH, Saving
-from trapless.stat.counted import Counted
+from trapless.stat.run_counts import Counted
 
 MODES = ("user", "kernel")
 UNITS = (64, 4096)
@@ -82,7 +82,7 @@ class Report:
 
     def __init__(self, found: Counted, real: Counted | None = None) -> None:
         self.found, self.real = found, real
-        self.plan: Plan = counted.plan_of(found.processors)
+        self.plan: Plan = run_counts.plan_of(found.processors)
         self.row: Row = found.row
 
     @cached_property
@@ -195,7 +195,7 @@ class Report:
         """Instructions that supervisor mode saved, counted: of each pair of runs, one a mode."""
         if self.real is None:
             return ()
-        user, supervisor = (self.real.repeats[mode] for mode in counted.MODES)
+        user, supervisor = (self.real.repeats[mode] for mode in run_counts.MODES)
         return tuple(
             one.instructions - other.instructions
             for one, other in zip(user, supervisor, strict=True)
@@ -215,7 +215,7 @@ class Report:
             return (max(self.saved_each) - min(self.saved_each)) / 2
         if self.real is None:
             return costs.uncertainty(self.found)
-        slept = [self.real.repeats[mode][0].features["slept_out"] for mode in counted.MODES]
+        slept = [self.real.repeats[mode][0].features["slept_out"] for mode in run_counts.MODES]
         wait = (slept[0] - slept[1]) * costs.sleeping(self.found)
         return math.hypot(costs.uncertainty(self.found), wait)
 

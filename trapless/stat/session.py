@@ -13,14 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trapless.console import Progress, TraplessError
+from trapless.base import elf
+from trapless.base.console import Progress, TraplessError
 from trapless.model import processors
 from trapless.stat import guest
 from trapless.stat.commands import PROCESSOR, TIMEOUT_S
-from trapless.stat.counted import Counted
 from trapless.stat.guest import Job
 from trapless.stat.report import Report
-from trapless.vm import elf, guest_tree
+from trapless.stat.run_counts import Counted
+from trapless.vm import guest_tree
 from trapless.vm.lab import LabConfig
 
 

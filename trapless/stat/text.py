@@ -12,9 +12,9 @@ import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
-from trapless.refusals import of_mask
-from trapless.stat.counted import UNANSWERED
 from trapless.stat.report import MODES, Mechanism, Range, Report
+from trapless.stat.run_counts import UNANSWERED
+from trapless.supervisor.refusals import of_mask
 
 NAMES = {
     "itlb": "instruction TLB",

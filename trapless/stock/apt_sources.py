@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from trapless.console import TraplessError
+from trapless.base.console import TraplessError
 
 MIRROR_VARIABLE = "TRAPLESS_MIRROR"
 SECURITY_SUFFIX = "-security"

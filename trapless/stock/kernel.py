@@ -12,8 +12,8 @@ import os
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from trapless import cache
-from trapless.console import Progress, TraplessError
+from trapless.base import cache
+from trapless.base.console import Progress, TraplessError
 
 REFRESH_VARIABLE = "TRAPLESS_REFRESH"
 RECORD = "kernel.json"

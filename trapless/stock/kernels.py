@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trapless import cache, tools
-from trapless.console import Progress, TraplessError
-from trapless.paths import cache_dir
+from trapless.base import cache, tools
+from trapless.base.console import Progress, TraplessError
+from trapless.base.paths import cache_dir
 from trapless.stock import debug_kernel, local_kernel
 from trapless.stock.kernel import Kernel, find_image, load, refreshed, save, wants_refresh
 from trapless.stock.packages import Archive, Package, opened

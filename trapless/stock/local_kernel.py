@@ -10,8 +10,8 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from trapless import cache
-from trapless.console import TraplessError
+from trapless.base import cache
+from trapless.base.console import TraplessError
 from trapless.stock.kernel import Kernel, find_image
 
 TREE_IMAGE = Path("arch/x86/boot/bzImage")

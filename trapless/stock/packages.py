@@ -21,9 +21,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from trapless import cache, tools
-from trapless.console import Progress, TraplessError
-from trapless.paths import cache_dir
+from trapless.base import cache, tools
+from trapless.base.console import Progress, TraplessError
+from trapless.base.paths import cache_dir
 from trapless.stock.apt_sources import MIRROR_VARIABLE, Index, Mirror, machine_mirror
 
 ARCHITECTURE = "amd64"

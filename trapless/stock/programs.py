@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from trapless import cache
-from trapless.console import Progress
-from trapless.paths import cache_dir
+from trapless.base import cache
+from trapless.base.console import Progress
+from trapless.base.paths import cache_dir
 from trapless.stock import sources as sources_of
 from trapless.stock.apt_sources import Index
 from trapless.stock.kernel import refreshed, wants_refresh

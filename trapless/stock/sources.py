@@ -13,8 +13,8 @@ import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
 
-from trapless import cache, tools
-from trapless.console import Progress, TraplessError
+from trapless.base import cache, tools
+from trapless.base.console import Progress, TraplessError
 from trapless.stock.packages import Archive, Package
 
 

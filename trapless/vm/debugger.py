@@ -13,7 +13,7 @@ import struct
 import time
 from collections.abc import Iterator
 
-from trapless.console import TraplessError
+from trapless.base.console import TraplessError
 
 REGISTERS = (
     *("rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp"),

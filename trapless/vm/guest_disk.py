@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trapless.console import Progress
+from trapless.base.console import Progress
 from trapless.stock import kernels
 
 MOUNT_POINT = "/data"

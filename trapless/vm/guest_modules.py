@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from trapless.console import TraplessError
+from trapless.base.console import TraplessError
 
 _SUFFIXES = (".ko.xz", ".ko.zst", ".ko.gz", ".ko")
 

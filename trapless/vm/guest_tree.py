@@ -16,10 +16,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trapless import cache, tools
-from trapless.console import Progress, TraplessError
-from trapless.paths import cache_dir, repo_root
-from trapless.vm import elf, guest_modules
+from trapless.base import cache, elf, tools
+from trapless.base.console import Progress, TraplessError
+from trapless.base.paths import cache_dir, repo_root
+from trapless.vm import guest_modules
 from trapless.vm.initramfs import Initramfs
 
 SHARE_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay")

@@ -19,11 +19,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from trapless import supervisor
-from trapless.console import Progress, Silent, TraplessError
+from trapless.base.console import Progress, Silent, TraplessError
 from trapless.stock.kernel import Kernel
 from trapless.stock.kernels import SUPPORTED
-from trapless.supervisor import Calls
+from trapless.supervisor import control
+from trapless.supervisor.control import Calls
 from trapless.vm import guest_tree, lab_session, qemu
 from trapless.vm.channel import CHANNEL_BYTES, Channel, Phase
 from trapless.vm.initramfs import Tree
@@ -368,7 +368,7 @@ class _Attempt:
             (self._files.folder / "qemu.argv").write_text(shlex.join(self.argv) + "\n")
             progress.note(f"kept: {self._files.folder}")
         if ending.switch_error:
-            raise supervisor.explained(
+            raise control.explained(
                 ending.switch_error, ending.refusal, "the command", "in the VM"
             )
         if ending.phase is not Phase.DONE:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from trapless.abi import Refusal
-from trapless.console import Progress
+from trapless.base.console import Progress
 from trapless.vm.channel import Channel, Phase, Ring
 from trapless.vm.qemu import Process
 
@@ -52,7 +52,7 @@ class Ending:
     log_before: int = 0  # bytes of the kernel's log that cannot explain the end
     switch_error: int = 0  # errno: the command was not switched to supervisor mode ...
     refusal: int = Refusal.NONE  # ... for this reason
-    calls: tuple[int, ...] = ()  # made in supervisor mode: fields of trapless.supervisor.Calls
+    calls: tuple[int, ...] = ()  # made in supervisor mode: fields of control.Calls
 
 
 class Bell:

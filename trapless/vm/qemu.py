@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trapless.console import TraplessError
+from trapless.base.console import TraplessError
 
 BINARY = "qemu-system-x86_64"
 PACKAGE = "qemu-system-x86"

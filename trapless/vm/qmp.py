@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trapless.console import TraplessError
+from trapless.base.console import TraplessError
 
 ANSWER_LIMIT_S = 30.0
 """Longest wait for an answer; QEMU gives them at once."""

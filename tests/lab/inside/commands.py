@@ -25,7 +25,7 @@ from tests.lab.inside.people import (
     trapless,
     until,
 )
-from trapless import supervisor
+from trapless.supervisor import control
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -111,10 +111,10 @@ def test_what_has_ended_leaves_the_list_and_stays_in_the_sum():
     with process(shell()) as pid:
         assert trapless("switch", "--supervisor", str(pid)).status == 0
         until(lambda: calls(pid) > 500)
-        (before,) = (one.calls.total for one in supervisor.processes() if not one.pid)
+        (before,) = (one.calls.total for one in control.processes() if not one.pid)
         end(pid)
         until(lambda: pid not in listed())
-    (after,) = (one.calls.total for one in supervisor.processes() if not one.pid)
+    (after,) = (one.calls.total for one in control.processes() if not one.pid)
     assert after - before > 500
 
 

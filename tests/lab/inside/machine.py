@@ -10,9 +10,10 @@ import os
 import pytest
 
 from tests.lab.inside.people import process, shell, trapless
-from trapless import supervisor, supervisor_machine
-from trapless.capabilities import Host
-from trapless.refusals import REFUSALS, explain, of_mask
+from trapless.doctor import supervisor
+from trapless.doctor.capabilities import Host
+from trapless.supervisor import control
+from trapless.supervisor.refusals import REFUSALS, explain, of_mask
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -21,21 +22,21 @@ FIRST = next(row for row in REFUSALS.values() if row.name in EXPECTED)
 
 
 def test_the_module_says_why():
-    assert [row.name for row in of_mask(supervisor.refusals())] == EXPECTED
+    assert [row.name for row in of_mask(control.refusals())] == EXPECTED
 
 
 def test_doctor_shows_each_reason_of_the_module():
-    head, *reasons = supervisor_machine.examine(Host())
+    head, *reasons = supervisor.examine(Host())
     assert not head.ok and "the module refuses it" in head.found
     assert [one.id for one in reasons] == [f"supervisor-{name}" for name in EXPECTED]
 
 
 def test_doctor_would_have_predicted_it_without_the_module():
-    predicted = [one.id for one in supervisor_machine._predicted(Host()) if not one.ok]
+    predicted = [one.id for one in supervisor._predicted(Host()) if not one.ok]
     reasons = [
         f"supervisor-{row.name}"
         for row in REFUSALS.values()
-        if row.name in EXPECTED and row.code in supervisor_machine.PREDICTIONS
+        if row.name in EXPECTED and row.code in supervisor.PREDICTIONS
     ]
     assert predicted == (["supervisor", *reasons] if reasons else [])
 

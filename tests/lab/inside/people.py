@@ -18,9 +18,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from trapless import cli, doctor, ps, run, supervisor
+from trapless import cli, run
+from trapless.doctor import report
+from trapless.supervisor import control, ps
 
-PARTS = (cli, doctor, ps, run, supervisor)
+PARTS = (cli, report, ps, run, control)
 """What commands import when they are called: here before the forks."""
 
 LIMIT_S = 60.0

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from tests.lab.inside.people import CALLS_FOREVER, listed, process, shell, trapless, until
-from trapless import supervisor_machine
 from trapless.abi import Refusal
-from trapless.capabilities import Host
-from trapless.refusals import REFUSALS, explain
+from trapless.doctor import supervisor
+from trapless.doctor.capabilities import Host
+from trapless.supervisor.refusals import REFUSALS, explain
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -210,7 +210,7 @@ def test_a_set_user_id_program_leaves_supervisor_mode_when_executed(tmp_path):
 
 
 def test_doctor_says_that_it_is_offered():
-    (answer,) = supervisor_machine.examine(Host())
+    (answer,) = supervisor.examine(Host())
     assert answer.ok and "offered by the module" in answer.found
 
 
@@ -223,6 +223,6 @@ def test_lockdown_forbids_what_comes_after_it():
             subprocess.run(["mount", "-t", "securityfs", "none", lockdown.parent], check=True)
         lockdown.write_text("integrity")
         refused(late, Refusal.LOCKDOWN)
-        head, reason = supervisor_machine.examine(Host())
+        head, reason = supervisor.examine(Host())
         assert not head.ok and reason.id == "supervisor-lockdown"
         assert trapless("ps").status == 0

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * supervisor.c - the ioctls of supervisor mode. Owns no decision: when to switch is init.c's,
- * what an answer means the launcher's (trapless/supervisor.py).
+ * what an answer means the launcher's (trapless/supervisor/control.py).
  */
 #include <errno.h>
 #include <fcntl.h>

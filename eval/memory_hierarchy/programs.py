@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Part programs: real programs before `trapless stat`, predicted, and by turns in both modes.
+
+Owns what is run and kept; the programs are subjects.py's, counting them is trapless/stat's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from eval.memory_hierarchy import savings, subjects
+from eval.tools.loads import loads
+from trapless.experiments import stat_runs
+from trapless.experiments.collection import Collection, guest_folder
+from trapless.experiments.experiment import Findings, Part, Raw
+from trapless.experiments.stat_runs import Run
+from trapless.report.figures import Figure, Map, Table
+from trapless.stat import guest
+from trapless.stat.guest import Job
+from trapless.stock import archive, programs
+from trapless.stock.programs import Programs
+from trapless.vm.lab import LabConfig
+
+ARCHIVE = "/programs.tar"
+ASK = "/bin/ask"
+MEMORY = "1G"
+TIMEOUT_S = 1800.0
+WARM = 1
+PAIRS = 6
+"""Runs in each mode, by turns, that say what is saved."""
+PUT_OFF = "rcutree.use_softirq=0"
+"""What the kernel puts off (freeing of files and sockets that were closed) is done by a thread of
+its own, and not within whichever program is interrupted next."""
+
+ENTER = f"""\
+cd /; tar -x -f {ARCHIVE}; rm {ARCHIVE}; ip link set lo up
+mkdir -p {subjects.SITE}; mv /{subjects.SERVED} {subjects.SITE}
+"""
+
+
+def pack(root: Path, subject: subjects.Subject, folder: Path) -> Path:
+    """The program with its libraries and the files that it works on."""
+    folders = (
+        str(path.relative_to(root))
+        for tree in subject.trees
+        for path in (root / tree, *sorted((root / tree).rglob("*")))
+        if path.is_dir()
+    )
+    return archive.pack(root, folder / f"{subject.name}.tar", subject.programs, folders)
+
+
+def runs(
+    kernel: str, root: Programs, folder: Path, chosen: Sequence[subjects.Subject]
+) -> Iterator[Run]:
+    """Each program twice; what the guests are given is written into `folder`.
+
+    The first boot's run is in user mode, with all that is predicted from it. In the second it runs
+    in both modes by turns, for its instructions alone: nothing but the mode differs there.
+    """
+    served = folder / subjects.SERVED
+    served.write_bytes(loads.served_file())
+    for subject in chosen:
+        files = (
+            (pack(root.root, subject, folder), ARCHIVE),
+            (served, f"/{subjects.SERVED}"),
+            (loads.program("ask"), ASK),
+        )
+        config = LabConfig(
+            kernel=kernel, memory=MEMORY, files=files, append=PUT_OFF, timeout_s=TIMEOUT_S
+        )
+        job = Job(
+            subject.argv,
+            prepare=f"set -e; {ENTER}{subject.prepare}",
+            load=subject.load,
+            ready=subject.ready,
+            warm=WARM,
+        )
+        by_turns = replace(job, calibrate=False, turns=guest.by_turns(PAIRS))
+        yield Run(f"{subject.name}-user", config, job, tuple(savings.PROCESSORS), subject.after)
+        yield Run(f"{subject.name}-turns", config, by_turns, (), subject.after)
+
+
+def collect(run: Collection) -> None:
+    root = programs.unpacked(run.progress)
+    chosen = subjects.subjects(subjects.QUICK if run.quick else subjects.FULL)
+    with guest_folder(run.directory) as folder:
+        stat_runs.collect(run, tuple(runs(run.kernel, root, folder, chosen)))
+    run.write(
+        [
+            {"subject": one.name, "what": one.what, "version": root.versions[one.package]}
+            for one in chosen
+        ]
+    )
+
+
+def analyse(raw: Raw) -> Findings:
+    return Findings(savings.metrics_of(savings.programs_of(raw.rows)))
+
+
+def figures(raw: Raw) -> tuple[Figure | Map | Table, ...]:
+    found = savings.programs_of(raw.rows)
+    return (
+        savings.predictions(found),
+        savings.compared(found),
+        savings.pollution(found),
+        savings.visits(found),
+        savings.terms(found),
+    )
+
+
+PART = Part(name="programs", collect=collect, analyse=analyse, figures=figures)

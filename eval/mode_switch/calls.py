@@ -1,0 +1,418 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The main part of mode-switch: runs the workload, and makes figures and claims of its rows.
+
+Owns what is run where, how rows become costs of a call, the metrics' names, and the claims about
+calls. Switches and their delay are switches.py's, modelled clocks modelled.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from eval.mode_switch import costs, model, switches
+from trapless.base.console import TraplessError
+from trapless.base.paths import repo_root
+from trapless.experiments import fit
+from trapless.experiments.collection import Collection, Row
+from trapless.experiments.experiment import Findings, Part, Raw, workload
+from trapless.report.figures import Figure, Table, bars
+from trapless.results import claims
+from trapless.results.result_file import Claim, Metric
+from trapless.vm.lab import LabConfig
+
+LINKS = ("static", "dynamic")
+REPEATS, QUICK_REPEATS = {"counted": 5, "measured": 25}, {"counted": 3, "measured": 7}
+EVENTS, QUICK_EVENTS = 1_000_000, 200_000
+DELAYS, QUICK_DELAYS = 500, 50
+TIMEOUT_S = 600.0
+PRESENT = "supervisor=1"
+
+
+def collect(run: Collection) -> None:
+    """Counted without the module and with it, for both kinds of linking; measured; each boot once
+    more in full runs, where it must count the same."""
+    repeats = QUICK_REPEATS if run.quick else REPEATS
+    events, delays = (QUICK_EVENTS, QUICK_DELAYS) if run.quick else (EVENTS, DELAYS)
+    for link in LINKS:
+        for label, parameters in (("absent", None), ("present", PRESENT)):
+            config = boot_config(run, link, parameters, counted=True)
+            rows = run.boot(
+                f"counted-{label}-{link}",
+                config,
+                guest_command(
+                    link,
+                    kind="counted",
+                    repeats=repeats["counted"],
+                    events=events if link == LINKS[0] else 0,
+                    delays=delays if link == LINKS[0] else 0,
+                ),
+            )
+            check(rows)
+    run.boot(
+        "measured",
+        boot_config(run, LINKS[0], PRESENT, counted=False),
+        guest_command(
+            LINKS[0], kind="measured", repeats=repeats["measured"], events=events, delays=delays
+        ),
+    )
+
+
+def program(link: str) -> Path:
+    """The workload, linked as asked for."""
+    static = workload("mode-switch")
+    return static if link == LINKS[0] else static.with_name(f"{static.name}-{link}")
+
+
+def boot_config(run: Collection, link: str, parameters: str | None, *, counted: bool) -> LabConfig:
+    """A VM with the workload; without `parameters` the module is not even loaded."""
+    path = program(link)
+    if not path.exists():
+        raise TraplessError(f"{path} is missing; run `make all` in {repo_root()}")
+    return LabConfig(
+        kernel=run.kernel,
+        cpus=1 if counted else 2,
+        icount=counted,
+        module=parameters is not None,
+        module_parameters=parameters or "",
+        files=((path, f"/bin/{path.name}"),),
+        timeout_s=TIMEOUT_S,
+    )
+
+
+def guest_command(link: str, **options: object) -> list[str]:
+    words = [f"/bin/{program(link).name}", "--link", link, "--seed", "5"]
+    for name, value in options.items():
+        words += [f"--{name}", str(value)]
+    return words
+
+
+def check(rows: Sequence[Row]) -> None:
+    """Under --icount the empty loop and calls that touch no file must count alike every time."""
+    for key, values in costs.samples(rows).items():
+        if key.call in ("empty", "nosys", "getpid") and len(set(values)) > 1:
+            raise TraplessError(f"mode-switch: {key} counted {sorted(set(values))} in one boot")
+
+
+def counted_metrics(found: Mapping[costs.Key, costs.Cost]) -> dict[str, Metric]:
+    """What a call costs, in each mode, form and state of the machine."""
+    return {
+        f"{key.call}.{key.mechanism}.{key.form}.instructions": Metric(
+            round(cost.least, 2), "instructions", "counted", cost.n, round(cost.spread, 2)
+        )
+        for key, cost in found.items()
+    }
+
+
+def ratio_metrics(found: Mapping[costs.Key, costs.Cost]) -> dict[str, Metric]:
+    """Counted, to a trap with the mechanism absent; what supervisor mode saves a call."""
+    metrics = {}
+    for key, cost in found.items():
+        base = found.get(key.by(costs.ABSENT))
+        if base is None or key.mechanism == costs.ABSENT:
+            continue
+        metrics[f"{key.call}.{key.mechanism}.{key.form}.instruction-ratio"] = Metric(
+            round(cost.least / base.least, 4), "instruction-ratio", "counted", cost.n
+        )
+        if key.mechanism == costs.SUPERVISOR:
+            metrics[f"{key.call}.supervisor.{key.form}.saved-instructions"] = Metric(
+                round(base.least - cost.least, 2), "saved-instructions", "counted", cost.n
+            )
+    return metrics
+
+
+def measured_ratios(rows: Sequence[Row]) -> dict[tuple[str, str], fit.Summary]:
+    """(call, form) -> time in supervisor mode to time by trap, runs of the same round."""
+    found: dict[tuple[str, str, str], dict[int, float]] = {}
+    for row in rows:
+        if row.get("kind") == "measured" and "mechanism" in row:
+            key = (row["call"], row["form"], row["mechanism"])
+            found.setdefault(key, {})[row["repeat"]] = row["value"]
+    ratios = {}
+    for (call, form, mechanism), values in found.items():
+        if mechanism == costs.SUPERVISOR:
+            pairs = fit.paired_ratios(values, found.get((call, form, "trap-back"), {}))
+            if pairs:
+                ratios[call, form] = fit.summary(pairs)
+    return ratios
+
+
+def measured_metrics(ratios: Mapping[tuple[str, str], fit.Summary]) -> dict[str, Metric]:
+    return {
+        f"{call}.supervisor.{form}.ratio": Metric(
+            round(one.median, 4), "ratio", "measured", one.n, round(one.spread, 4)
+        )
+        for (call, form), one in ratios.items()
+    }
+
+
+def event_metrics(rows: Sequence[Row]) -> dict[str, Metric]:
+    """Changes between user and supervisor mode, for each call of a long run with interrupts."""
+    return {
+        f"getpid.{row['events']}.{row['boot'].split('-')[1]}.transitions": Metric(
+            round(transitions(row), 6), "transitions", "counted"
+        )
+        for row in rows
+        if "events" in row
+    }
+
+
+def transitions(row: Row) -> float:
+    """A call begun in user mode enters by one change, one that ends there leaves by one; so does
+    the return from each interrupt that found the program in supervisor mode."""
+    demoted = row["demotions"]
+    return float((row["begun_user"] + row["ended_user"] + demoted) / row["calls"])
+
+
+def analyse(raw: Raw) -> Findings:
+    found = costs.calls(raw.rows)
+    ratios = measured_ratios(raw.rows)
+    metrics = (
+        counted_metrics(found)
+        | ratio_metrics(found)
+        | measured_metrics(ratios)
+        | event_metrics(raw.rows)
+        | switches.metrics(raw.rows)
+        | model.metrics(found)
+    )
+    trap = found[costs.Key("getpid", "static", costs.ABSENT)].least
+    return Findings(
+        metrics,
+        (
+            claim_saving(found),
+            *model.claims_of(found, ratios),
+            claim_trap_overhead(found),
+            claim_static(found),
+            *switches.claims_of(raw.rows, trap),
+        ),
+    )
+
+
+def claim_saving(found: Mapping[costs.Key, costs.Cost]) -> Claim:
+    saved = costs.saved(found)
+    if not saved:
+        return claims.make("dms-saving", "not run", None, costs.NOT_OFFERED)
+    least, most = min(saved.values()), max(saved.values())
+    ours = f"{least:.0f} to {most:.0f} instructions a call"
+    note = (
+        "Undecided: clocks are a processor's. That it is the same for every call, as the paper "
+        "says, is found here: of the calls above it differs by "
+        f"{most - least:.0f} instructions. What the trap's two instructions take on a processor "
+        "comes on top, and is in the modelled figures alone."
+    )
+    return claims.make("dms-saving", ours, None, note)
+
+
+OVERHEAD_MAX = 0.02
+
+
+def claim_trap_overhead(found: Mapping[costs.Key, costs.Cost]) -> Claim:
+    """The worst of all calls and of all states in which the mechanism is there."""
+    states = ("trap-loaded", "trap-present", "trap-back")
+    grown = {
+        key: cost.least / found[key.by(costs.ABSENT)].least - 1
+        for key, cost in found.items()
+        if key.mechanism in states and key.by(costs.ABSENT) in found
+    }
+    if not grown:
+        return claims.make("dms-trap-overhead", "not run", None, costs.NOT_OFFERED)
+    worst = max(grown, key=grown.__getitem__)
+    getpid = max(value for key, value in grown.items() if key.call == "getpid")
+    ours = (
+        f"{getpid:+.1%} for getpid; {grown[worst]:+.1%} at the most ({worst.call}, "
+        f"{worst.form}), with the module loaded, with another process in supervisor mode, and "
+        "after coming back from it"
+    )
+    holds = grown[worst] <= OVERHEAD_MAX
+    note = "" if holds else "Some call grows by more."
+    return claims.make("dms-trap-overhead", ours, holds, note)
+
+
+STATIC_MAX = 0.06
+
+
+def claim_static(found: Mapping[costs.Key, costs.Cost]) -> Claim:
+    shorter = {
+        key: 1 - cost.least / found[key.linked("dynamic")].least
+        for key, cost in found.items()
+        if key.form == "static"
+        and key.call in costs.PAPER_CALLS
+        and key.mechanism in (costs.ABSENT, costs.SUPERVISOR)
+        and key.linked("dynamic") in found
+    }
+    least, most = min(shorter.values()), max(shorter.values())
+    ours = f"{least:.1%} to {most:.1%} fewer instructions"
+    holds = least > -0.001 and most <= STATIC_MAX
+    note = "" if holds else "Linking changes some call by more."
+    return claims.make("dms-static", ours, holds, note)
+
+
+NAMES = {
+    costs.ABSENT: "trap, mechanism absent",
+    "trap-present": "trap, mechanism present",
+    costs.SUPERVISOR: "supervisor",
+}
+
+
+def figures(raw: Raw) -> tuple[Figure | Table, ...]:
+    found = costs.calls(raw.rows)
+    return (
+        figure_7(found),
+        *model.figures(found),
+        *switches.figures(raw.rows, found),
+        reach_table(raw, found),
+        call_table(found, measured_ratios(raw.rows)),
+        *event_tables(raw.rows),
+        *model.tables(found),
+    )
+
+
+def figure_7(found: Mapping[costs.Key, costs.Cost]) -> Figure:
+    groups = {
+        call: {
+            mechanism: found[key].least
+            for mechanism in NAMES
+            if (key := costs.Key(call, "static", mechanism)) in found
+        }
+        for call in ("getpid", "sbrk", "read1", "write1")
+    }
+    return Figure(
+        id="fig7",
+        title="What a system call costs, as Fig. 7 of the paper (static link)",
+        x_label="",
+        y_label="instructions a call",
+        series=bars(groups, NAMES),
+        names=("getpid", "sbrk", "read, 1 B", "write, 1 B"),
+        caption="By the library's function, in user space and kernel together, an empty loop "
+        "subtracted; files are in the page cache. The paper shows clocks of a Pentium 4, where a "
+        "trap takes far longer than its instructions tell.",
+        kind="counted",
+    )
+
+
+def reach_table(raw: Raw, found: Mapping[costs.Key, costs.Cost]) -> Table:
+    """What the project set out to reach, beside what was found."""
+    rows = [
+        *reach_rows(found),
+        *switches.reach_rows(raw.rows),
+        *model.reach_rows(found),
+    ]
+    return Table(
+        id="reach",
+        title="What it set out to reach",
+        columns=("figure", "here", "bound", "reached"),
+        rows=tuple(rows),
+        caption="The module's own path is a whole call of a number without a call: `syscall` and "
+        "the two or three instructions of the kernel's function for that are in it. Modelled "
+        "figures are estimates, at the dearest clocks an instruction of the range.",
+    )
+
+
+def reach_rows(found: Mapping[costs.Key, costs.Cost]) -> list[tuple[str, str, str, str]]:
+    saved = costs.saved(found)
+    if not saved:
+        return []
+    getpid = {m: found[costs.Key("getpid", "bare", m)].least for m in NAMES}
+    ratio = getpid[costs.SUPERVISOR] / getpid[costs.ABSENT]
+    path = found[costs.Key("nosys", "bare", costs.SUPERVISOR)].least
+    grown = getpid["trap-present"] / getpid[costs.ABSENT] - 1
+    lowest = min(saved, key=saved.__getitem__)
+    return [
+        reached("getpid, supervisor / trap, instructions", f"{ratio:.3f}", "0.38", ratio <= 0.38),
+        reached(
+            f"instructions saved a call, any call (least: {lowest})",
+            f"{saved[lowest]:.0f}",
+            "190 or more",
+            saved[lowest] >= 190,
+        ),
+        reached("the module's own path, instructions", f"{path:.0f}", "45", path <= 45),
+        reached("trap in user mode with it present", f"{grown:+.1%}", "+2%", grown <= 0.02),
+    ]
+
+
+def reached(figure: str, ours: str, bound: str, is_reached: bool) -> tuple[str, str, str, str]:
+    return figure, ours, bound, "yes" if is_reached else "no"
+
+
+def call_table(
+    found: Mapping[costs.Key, costs.Cost], ratios: Mapping[tuple[str, str], fit.Summary]
+) -> Table:
+    rows = []
+    for key, cost in found.items():
+        if key.mechanism != costs.ABSENT:
+            continue
+        inside, present = (found.get(key.by(m)) for m in (costs.SUPERVISOR, "trap-present"))
+        clock = ratios.get((key.call, key.form))
+        rows.append(
+            (
+                key.call,
+                key.form,
+                f"{cost.least:.1f}",
+                f"{present.least:.1f}" if present else "",
+                f"{inside.least:.1f}" if inside else "",
+                f"{cost.least - inside.least:.1f}" if inside else "",
+                f"{inside.least / cost.least:.0%}" if inside else "",
+                f"{clock.median:.2f} ({clock.low:.2f} to {clock.high:.2f})" if clock else "",
+            )
+        )
+    return Table(
+        id="calls",
+        title="What a call costs in each mode",
+        columns=(
+            "call",
+            "form",
+            "trap, absent",
+            "trap, present",
+            "supervisor",
+            "saved",
+            "of the instructions",
+            "of the emulator's time",
+        ),
+        rows=tuple(rows),
+        caption="Instructions of one call, the smallest of the repeats, an empty loop subtracted. "
+        "Absent: the module is not loaded. Present: another process is in supervisor mode. bare: "
+        "the instruction in a loop of assembly; static, dynamic: the function of the C library. "
+        "nosys is a number without a call. read and write move a page, read1 and write1 a byte, "
+        "in a cached file. Last: median and quartiles of alternating runs.",
+        kind="counted",
+    )
+
+
+def event_tables(rows: Sequence[Row]) -> tuple[Table, ...]:
+    lines = tuple(
+        (
+            f"{row['events']}, {'counted' if 'counted' in row['boot'] else 'measured'}",
+            f"{row['calls']:,}",
+            f"{row['begun_user']:,}",
+            f"{row['ended_user']:,}",
+            f"{row['demotions']:,}",
+            f"{row['interrupts']:,}",
+            f"{transitions(row):.5f}",
+        )
+        for row in rows
+        if "events" in row
+    )
+    if not lines:
+        return ()
+    table = Table(
+        id="events",
+        title="How often getpid changes between user and supervisor mode",
+        columns=(
+            "mode, boot",
+            "calls",
+            "begun in user mode",
+            "ended there",
+            "demoted",
+            "interrupts",
+            "changes a call",
+        ),
+        rows=lines,
+        caption="One long run with whatever interrupts it. The program reads its privilege level "
+        "before and after each call; demotions are the module's count, interrupts the kernel's "
+        "(of all CPUs, also those that hit kernel code).",
+        kind="counted",
+    )
+    return (table,)
+
+
+PART = Part(name="calls", collect=collect, analyse=analyse, figures=figures)

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""From rows of the workload to what a call costs: loops less the empty loop of the same length.
+
+Owns the arithmetic on counted rows that calls.py, switches.py and modelled.py share; no judgement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from trapless.experiments.collection import Row
+from trapless.model.trap_clocks import Counts
+
+ABSENT, SUPERVISOR = "trap", "supervisor"
+PAPER_CALLS = ("getpid", "sbrk", "read", "write")
+EMPTY = "empty"
+NOT_OFFERED = "supervisor mode was not offered here; a row of the raw data says why"
+
+
+@dataclass(frozen=True)
+class Key:
+    """What was run: a call, its form, and the state of the machine."""
+
+    call: str
+    form: str
+    mechanism: str
+
+    def by(self, mechanism: str) -> Key:
+        return replace(self, mechanism=mechanism)
+
+    def linked(self, form: str) -> Key:
+        return replace(self, form=form)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Instructions of one call: the smallest of `n` repeats, and how far they lie apart."""
+
+    least: float
+    spread: float
+    n: int
+
+
+def samples(rows: Sequence[Row]) -> dict[Key, list[int]]:
+    """Counted runs as they are; the name of an empty loop carries its length."""
+    found: dict[Key, list[int]] = {}
+    for row in rows:
+        if row.get("kind") == "counted" and "mechanism" in row:
+            call = row["call"] if row["call"] != EMPTY else f"{EMPTY}{row['ops']}"
+            key = Key(call, row["form"], row["mechanism"])
+            found.setdefault(key, []).append(row["value"])
+    return found
+
+
+def calls(rows: Sequence[Row]) -> dict[Key, Cost]:
+    """Cost of one call. Bare calls are in the boots of both links: the repeats of all count."""
+    lengths = {
+        (row["call"], row["form"]): row["ops"]
+        for row in rows
+        if row.get("kind") == "counted" and "mechanism" in row
+    }
+    runs = samples(rows)
+    found = {}
+    for key, values in runs.items():
+        if key.call.startswith(EMPTY):
+            continue
+        ops = lengths[key.call, key.form]
+        empty = min(runs[replace(key, call=f"{EMPTY}{ops}")])
+        found[key] = Cost(
+            (min(values) - empty) / ops, (max(values) - min(values)) / ops, len(values)
+        )
+    return found
+
+
+def saved(found: Mapping[Key, Cost]) -> dict[str, float]:
+    """ "call, form" -> instructions that supervisor mode saves; every call in every form."""
+    return {
+        f"{key.call}, {key.form}": found[key.by(ABSENT)].least - cost.least
+        for key, cost in found.items()
+        if key.mechanism == SUPERVISOR and key.by(ABSENT) in found
+    }
+
+
+def counts(found: Mapping[Key, Cost], form: str) -> dict[str, Counts]:
+    """call -> instructions in both modes, of calls that were counted in both."""
+    return {
+        key.call: Counts(cost.least, found[key.by(SUPERVISOR)].least)
+        for key, cost in found.items()
+        if key.mechanism == ABSENT and key.form == form and key.by(SUPERVISOR) in found
+    }

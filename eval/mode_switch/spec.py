@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Experiment mode-switch: what calls cost in supervisor mode, beside traps.
+
+Owns the words of the experiment; its parts own what is run and what is made of it.
+"""
+
+from __future__ import annotations
+
+from eval.mode_switch import calls, programs, steps
+from trapless.experiments.experiment import Spec
+
+SPEC = Spec(
+    name="mode-switch",
+    paper="running-mode-switch",
+    question="What does a system call cost when the process already runs in supervisor mode?",
+    method=(
+        "getpid, sbrk, read and write in a loop, by trap and in supervisor mode, by the library's "
+        "function in a statically and a dynamically linked program and as the bare instruction "
+        "(Fig. 7 of the paper); what switches cost who asks for them (Fig. 8); and how many calls "
+        "a switch from outside is late. Counted: instructions of user and kernel side on one CPU, "
+        "an empty loop subtracted, every repeat shown, and changes of the privilege level, seen "
+        "by the program itself and by the module. Measured: ratios of runs in both modes, in "
+        "random order. Modelled: clocks on processors whose traps somebody has measured. And real "
+        "programs, unmodified, in both modes by turns: the same output, the share of their calls "
+        "that returned in supervisor mode, the processor time saved."
+    ),
+    limits=(
+        "An instruction count knows nothing of what a trap does to a pipeline, and takes SYSCALL, "
+        "SWAPGS and POPFQ for one instruction each. It understates what supervisor mode saves.",
+        "The emulator's clock is not a processor's. Nothing here ran on bare hardware.",
+        "Modelled clocks take all instructions for equally long and calls for independent of each "
+        "other. What clocks an instruction takes is not known: the range is shown.",
+        "The emulator counts each byte of `rep movsb` as an instruction, so read and write of a "
+        "page look 4,095 instructions longer than read1 and write1.",
+        "A switch writes MSR_LSTAR, CR4 and the IDT's register: three instructions, of which each "
+        "takes a processor far longer than most.",
+    ),
+    parts=(calls.PART, steps.PART, programs.PART),
+)

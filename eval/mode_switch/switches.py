@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What switches cost and when they take effect: metrics, claims and figures of those rows.
+
+Owns Fig. 8 of the paper and the delay of a switch from outside. The rows come with those of
+calls.py, from the same boots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from eval.mode_switch import costs
+from trapless.experiments import repetition
+from trapless.experiments.collection import Row
+from trapless.report.figures import Figure, Table, bars
+from trapless.results import claims
+from trapless.results.result_file import Claim, Metric
+
+MODES = ("supervisor", "user")
+SIDES = ("self", "outside")
+
+
+def switch_costs(rows: Sequence[Row]) -> dict[tuple[str, str], list[int]]:
+    """(mode, who asks) -> instructions of the request, repeats of all boots."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for row in rows:
+        if "switch" in row:
+            found.setdefault((row["switch"], row["from"]), []).append(row["value"])
+    return found
+
+
+def delays(rows: Sequence[Row]) -> dict[tuple[str, str], dict[int, int]]:
+    """(mode, what the target does) -> calls that the switch was late -> how often."""
+    found: dict[tuple[str, str], dict[int, int]] = {}
+    for row in rows:
+        if "delay" in row:
+            by_delay = found.setdefault((row["to"], row["target"]), {})
+            by_delay[row["delay"]] = by_delay.get(row["delay"], 0) + row["switches"]
+    return found
+
+
+def metrics(rows: Sequence[Row]) -> dict[str, Metric]:
+    found = {
+        f"switch.{mode}.{side}.instructions": repetition.metric(values, "instructions")
+        for (mode, side), values in switch_costs(rows).items()
+    }
+    for (mode, target), counts in delays(rows).items():
+        found[f"delay.{mode}.{target}.calls"] = Metric(
+            max(counts), "calls", "counted", sum(counts.values()), max(counts) - min(counts)
+        )
+    return found
+
+
+def claims_of(rows: Sequence[Row], getpid: float) -> tuple[Claim, Claim]:
+    return claim_switch(rows, getpid), claim_delay(rows)
+
+
+def claim_switch(rows: Sequence[Row], getpid: float) -> Claim:
+    found = switch_costs(rows)
+    if not {(mode, "self") for mode in MODES} <= found.keys():
+        return claims.make("dms-switch", "not run", None, costs.NOT_OFFERED)
+    to, back = (min(found[mode, "self"]) for mode in MODES)
+    nothing = min(found["none", "self"])
+    ours = f"{to:,} and {back:,} instructions, a getpid {getpid:.0f}"
+    holds = max(to, back) < getpid
+    note = (
+        "The paper adds a call of its own to the kernel, which sets a flag and a register's "
+        f"saved value. Here an ioctl is the way to the module ({nothing} instructions for one "
+        "that asks for nothing), and a switch checks who asks for whom, goes through the "
+        "kernel's list of work at the thread's own return, and sets a processor up. "
+        f"After {to / (getpid / 2):.0f} calls or so it is paid back."
+    )
+    return claims.make("dms-switch", ours, holds, "" if holds else note)
+
+
+def claim_delay(rows: Sequence[Row]) -> Claim:
+    found = delays(rows)
+    if not found:
+        return claims.make("dms-delay", "not run", None, costs.NOT_OFFERED)
+    worst = max(max(counts) for counts in found.values())
+    late = sum(n for counts in found.values() for delay, n in counts.items() if delay)
+    made = sum(n for counts in found.values() for n in counts.values())
+    ours = f"at most {worst} calls of the target in {made:,} switches; {late} were late at all"
+    note = "" if worst <= 1 else "Some calls begun after the request still ended in the old mode."
+    return claims.make("dms-delay", ours, worst <= 1, note)
+
+
+def reach_rows(rows: Sequence[Row]) -> list[tuple[str, str, str, str]]:
+    found = delays(rows)
+    if not found:
+        return []
+    worst = max(max(counts) for counts in found.values())
+    return [
+        (
+            "a switch from outside takes effect, calls of the target late",
+            str(worst),
+            "1",
+            "yes" if worst <= 1 else "no",
+        )
+    ]
+
+
+def figures(
+    rows: Sequence[Row], calls: Mapping[costs.Key, costs.Cost]
+) -> tuple[Figure | Table, ...]:
+    found = switch_costs(rows)
+    if not found:
+        return ()
+    trap = calls[costs.Key("getpid", "static", costs.ABSENT)]
+    groups = {
+        mode: {side: float(min(found[mode, side])) for side in SIDES if (mode, side) in found}
+        for mode in MODES
+    } | {"nothing": {"beside": float(min(found["none", "self"]))}, "trap": {"beside": trap.least}}
+    return (
+        Figure(
+            id="fig8",
+            title="What a switch costs who asks for it, as Fig. 8 of the paper",
+            x_label="",
+            y_label="instructions",
+            series=bars(
+                groups,
+                {"beside": "beside it", "self": "of oneself", "outside": "of another process"},
+            ),
+            names=("to supervisor mode", "to user mode", "an empty ioctl", "a getpid by trap"),
+            caption="The request to the module, from before it to after its return. Who switches "
+            "itself has changed by then; another changes at the end of a call of its own.",
+            kind="counted",
+        ),
+        delay_table(rows),
+    )
+
+
+def delay_table(rows: Sequence[Row]) -> Table:
+    lines = []
+    for (mode, target), counts in sorted(delays(rows).items()):
+        made = sum(counts.values())
+        spread = ", ".join(f"{n:,} by {delay}" for delay, n in sorted(counts.items()))
+        lines.append((f"to {mode} mode, target {target}", f"{made:,}", str(max(counts)), spread))
+    return Table(
+        id="delay",
+        title="After how many of its calls a process changes when another asks",
+        columns=("switch", "times", "calls late at most", "all"),
+        rows=tuple(lines),
+        caption="Late are calls that the target began after the request had been made and that "
+        "still ended in the old mode. Running: it makes calls without a pause, on the same CPU "
+        "or on another. Asleep: it sleeps in a read meanwhile; that call was begun before.",
+        kind="counted",
+    )

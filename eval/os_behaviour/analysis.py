@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What os-behaviour found: shares and times from its raw rows, metrics, the paper's claims judged.
+
+Owns the paper's figures that have no place among the claims, and what a claim must show to hold.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from trapless.experiments import fit
+from trapless.experiments.collection import Row
+from trapless.peek.sampling.tier0 import Part
+from trapless.peek.sampling.tier1 import WHO_TEXT, Who
+from trapless.results import claims
+from trapless.results.result_file import Claim, Metric
+
+LOADS = ("nop", "qsort", "make", "httpd")
+ACCOUNTS = ("user", "kernel", "idle")
+KERNEL_PARTS = (Part.TOP_HALF, Part.BOTTOM_HALF, Part.KERNEL)
+
+PAPER_SHARES: Mapping[Part, tuple[float, ...]] = {
+    Part.USER: (0.0, 98.8, 92.9, 44.1),
+    Part.TOP_HALF: (0.1, 0.1, 0.2, 9.2),
+    Part.BOTTOM_HALF: (0.0, 0.0, 0.1, 21.5),
+    Part.KERNEL: (0.0, 1.1, 6.5, 25.2),
+    Part.IDLE: (99.9, 0.1, 0.2, 0.1),
+}
+"""Table 1 of the paper, percent, in the order of LOADS."""
+PAPER_OFF = (0.1, 0.1, 0.5, 10.6)
+PAPER_QUEUE_MAX = 54
+PAPER_INTERRUPTS_US = 62.4
+"""Mean interval of interrupts under httpd."""
+
+TOP_HALVES = WHO_TEXT[Who.TOP_HALF]
+SCHEDULERS = ("schedule", "__schedule")
+COMPILERS_OWN = re.compile(r"\.(constprop|part|isra|cold)(\.\d+)?")
+"""What compilers append to the names of functions that they have made variants of."""
+SMALL = 1.0
+"""Percent: shares that the paper has as 0.5 or less must stay below."""
+FACTOR = 2.0
+"""Larger ones must come within this factor of the paper's."""
+
+
+@dataclass(frozen=True)
+class Routine:
+    """A routine that disabled interrupts. `share` is of all disabled time; a mean is None where
+    its runs were not counted."""
+
+    name: str
+    share: float
+    runs: int
+    mean_us: float | None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One load as it was observed."""
+
+    name: str
+    row: Row
+    ended: bool  # by itself, its work done
+    ticks: Mapping[str, int]  # of the guest's clock, as its kernel accounts for them
+
+    @property
+    def seconds(self) -> float:
+        return float(self.row["slots"] * self.row["interval_ns"] / 1e9)
+
+    def percent(self, part: Part) -> float:
+        return 100 * float(self.row["parts"][part.name.lower()]) / max(int(self.row["samples"]), 1)
+
+    @property
+    def kernel(self) -> float:
+        """Percent in the kernel, handlers included."""
+        return sum((self.percent(part) for part in KERNEL_PARTS), 0.0)
+
+    def accounted(self, what: str) -> float:
+        """Percent by the guest's own account: user, kernel or idle."""
+        return 100 * self.ticks[what] / max(sum(self.ticks.values()), 1)
+
+    @property
+    def off(self) -> float:
+        """Percent with interrupts disabled."""
+        return 100 * float(self.row["off"]) / max(int(self.row["judged"]), 1)
+
+    @property
+    def sample_us(self) -> float:
+        """The time that a sample stands for: that of slots that were lost is shared by all."""
+        return self.seconds * 1e6 / max(int(self.row["rows"]), 1)
+
+    def _us(self, samples: float, runs: float) -> float | None:
+        """The mean time of runs that were counted over the whole load, from samples of a window."""
+        return samples * self.sample_us / (runs * self.whole_share) if samples and runs else None
+
+    @property
+    def interrupt_interval_us(self) -> float:
+        """Mean, from one to the next, of the time that the guest did not stand still."""
+        interrupts = int(self.row["counts"]["interrupts"]) * self.whole_share
+        return int(self.row["samples"]) * self.sample_us / max(interrupts, 1.0)
+
+    @property
+    def whole_share(self) -> float:
+        """Which part of the load the samples are of, and the counts are of all of it."""
+        return float(self.row["whole_share"])
+
+    def routines(self) -> list[Routine]:
+        """Those that disabled interrupts, most of the time first. Top halves are begun by the
+        processor: their runs are the interrupts that the kernel counted."""
+        total = max(sum(one["samples"] for one in self.row["routines"]), 1)
+        made = []
+        for one in self.row["routines"]:
+            handler = one["name"] == TOP_HALVES
+            runs = self.row["counts"]["interrupts"] if handler else one["runs"]
+            own = one["samples"] if handler else one["own"]
+            mean = self._us(own, runs)
+            name = COMPILERS_OWN.sub("", one["name"])
+            made.append(Routine(name, 100 * one["samples"] / total, runs if mean else 0, mean))
+        return made
+
+    def block_percents(self, name: str, of: str) -> list[float]:
+        blocks = self.row["blocks"]
+        return [
+            100 * count / total
+            for count, total in zip(blocks[name], self._totals(of), strict=True)
+            if total
+        ]
+
+    def _totals(self, of: str) -> Sequence[int]:
+        blocks = self.row["blocks"]
+        if of != "samples":
+            return [int(count) for count in blocks[of]]
+        parts = [blocks[part.name.lower()] for part in Part]
+        return [sum(counts) for counts in zip(*parts, strict=True)]
+
+
+def loads_of(rows: Sequence[Row]) -> dict[str, Seen]:
+    """The loads by name; ValueError where one is missing, or its samples cannot be."""
+    ended = {row["load"]: bool(row["ended"]) for row in rows if "load" in row}
+    ticks = {
+        row["accounted"]: {name: int(row[name]) for name in ACCOUNTS}
+        for row in rows
+        if "accounted" in row
+    }
+    names = {row["observed"]: row for row in rows if "observed" in row}
+    made = {name: Seen(name, row, ended[name], ticks[name]) for name, row in names.items()}
+    for name in LOADS:
+        row = made[name].row
+        if not row["samples"] or sum(row["parts"].values()) != row["samples"]:
+            raise ValueError(f"{name}: its samples do not add up")
+        if row["parts"][Part.PROCESS.name.lower()]:
+            raise ValueError(f"{name}: user mode and kernel were not told apart in all samples")
+        if row["judged"] != row["samples"]:
+            raise ValueError(f"{name}: probes were not on in all samples")
+    return {name: made[name] for name in LOADS}
+
+
+def _metric(value: float, unit: str, values: Sequence[float]) -> Metric:
+    spread = fit.summary(values).spread if len(values) > 1 else 0.0
+    return Metric(round(value, 3), unit, "measured", max(len(values), 1), round(spread, 3))
+
+
+def metrics_of(seen: Seen) -> dict[str, Metric]:
+    """Shares in percent: of all samples, with how much the parts of the time differ; and counts."""
+    made = {}
+    for part in PAPER_SHARES:
+        name = part.name.lower()
+        values = seen.block_percents(name, "samples")
+        key = f"{seen.name}.sampled.{name.replace('_', '-')}.percent"
+        made[key] = _metric(seen.percent(part), "percent", values)
+    values = seen.block_percents("off", "judged")
+    made[f"{seen.name}.sampled.interrupts-off.percent"] = _metric(seen.off, "percent", values)
+    made[f"{seen.name}.sampled.interrupt-interval.us"] = _metric(
+        seen.interrupt_interval_us, "us", ()
+    )
+    course = seen.row["course"]
+    made[f"{seen.name}.sampled.queue-max.tasks"] = _metric(max(course["queue_max"]), "tasks", ())
+    made[f"{seen.name}.sampled.tasks-max.tasks"] = _metric(max(course["tasks"]), "tasks", ())
+    return made
+
+
+def within(ours: float, published: float) -> bool:
+    """Whether a percentage is as the paper's: small where that is, else within a factor.
+
+    >>> within(0.7, 0.1), within(1.2, 0.5), within(30, 44.1), within(20, 44.1)
+    (True, False, True, False)
+    """
+    if published <= SMALL / 2:
+        return ours < SMALL
+    return published / FACTOR <= ours <= published * FACTOR
+
+
+def differing(ours: Mapping[str, float], published: Mapping[str, float]) -> list[str]:
+    """What is not as the paper has it, for people."""
+    return [
+        f"{name} {ours[name]:.1f} where the paper has {value:.1f}"
+        for name, value in published.items()
+        if not within(ours[name], value)
+    ]
+
+
+MACHINES = {
+    "tcg": "These are shares of an emulated machine: the emulator takes far longer for an access "
+    "to a device or a change of page tables than for a plain instruction, and all of it is the "
+    "guest's time.",
+    "kvm": "These are shares of a virtual machine: an access to a device, which leaves the guest, "
+    "takes longer than on hardware.",
+}
+
+
+def machine_of(accelerator: str) -> str:
+    """What the shares are of, for people."""
+    return MACHINES.get(accelerator, "Which kind of machine these are shares of is not on record.")
+
+
+def claims_of(results: Mapping[str, Seen], machine: str) -> Iterator[Claim]:
+    """The paper's claims; `machine` says what shares are of."""
+    yield claim_shares(results, machine)
+    yield claim_off(results, machine)
+    yield claim_routines(results["httpd"], machine)
+    yield claim_queue(results["httpd"])
+
+
+def _reasons(wrong: Sequence[str], more: str) -> str:
+    return f"Not as published: {'; '.join(wrong)}. {more}" if wrong else more
+
+
+def claim_shares(results: Mapping[str, Seen], machine: str) -> Claim:
+    ours = {
+        f"{name} {part.name.lower().replace('_', ' ')}": results[name].percent(part)
+        for name in LOADS
+        for part in PAPER_SHARES
+    }
+    published = {
+        f"{name} {part.name.lower().replace('_', ' ')}": values[place]
+        for place, name in enumerate(LOADS)
+        for part, values in PAPER_SHARES.items()
+    }
+    wrong = differing(ours, published)
+    text = "; ".join(
+        f"{part.name.lower().replace('_', ' ')} "
+        + " / ".join(f"{results[name].percent(part):.1f}" for name in LOADS)
+        for part in PAPER_SHARES
+    )
+    note = (
+        f"To hold, each share that the paper has above {SMALL / 2:g}% must be within a factor of "
+        f"{FACTOR:g}, all others below {SMALL:g}%. {machine}"
+    )
+    return claims.make("peek-shares", f"{text} (%)", not wrong, _reasons(wrong, note))
+
+
+def handler_times(seen: Seen) -> str:
+    """What top halves of a load are made of, for people."""
+    means = [one.mean_us for one in seen.routines() if one.name == TOP_HALVES and one.mean_us]
+    mean = f"{means[0]:.0f} µs" if means else "no time that was seen"
+    return f"{mean} under {seen.name}, where one comes every {seen.interrupt_interval_us:.0f} µs"
+
+
+def claim_off(results: Mapping[str, Seen], machine: str) -> Claim:
+    ours = {name: results[name].off for name in LOADS}
+    wrong = differing(ours, dict(zip(LOADS, PAPER_OFF, strict=True)))
+    text = " / ".join(f"{ours[name]:.1f}" for name in LOADS) + " %"
+    times = " and ".join(handler_times(results[name]) for name in ("qsort", "make"))
+    note = f"Judged as the shares are. A top half takes {times}. {machine}"
+    return claims.make("peek-irqoff", text, not wrong, _reasons(wrong, note))
+
+
+def claim_routines(seen: Seen, machine: str) -> Claim:
+    """Top halves first, the scheduler second, and no mean time near the interval of interrupts."""
+    routines = seen.routines()
+    by_name = {one.name: one for one in routines}
+    scheduler = max(
+        (by_name[name] for name in SCHEDULERS if name in by_name),
+        key=lambda one: one.share,
+        default=Routine("__schedule", 0.0, 0, None),
+    )
+    handlers = by_name.get(TOP_HALVES, Routine(TOP_HALVES, 0.0, 0, None))
+    means = [one.mean_us for one in routines if one.mean_us is not None and one.share >= SMALL]
+    wrong = []
+    if not within(handlers.share, 46.3):
+        wrong.append(f"top halves have {handlers.share:.1f}% of the disabled time")
+    if not within(scheduler.share, 23.8):
+        wrong.append(f"the scheduler has {scheduler.share:.1f}%")
+    if max(means, default=0.0) >= seen.interrupt_interval_us:
+        wrong.append("a mean disabled time is as long as the interval of interrupts")
+    times = ", ".join(
+        f"{one.name} {one.mean_us:.1f} µs" for one in routines[:3] if one.mean_us is not None
+    )
+    text = (
+        f"top halves {handlers.share:.1f}%, {scheduler.name} {scheduler.share:.1f}%; {times}; an "
+        f"interrupt every {seen.interrupt_interval_us:.0f} µs"
+    )
+    note = (
+        "The paper's scheduler went through all that wanted to run with interrupts disabled; "
+        "today's takes the first from a tree, and then changes the page tables, disabled as well. "
+        "Allocation of memory, a sixth of the paper's disabled time, mostly does without disabling "
+        f"them now. {machine}"
+    )
+    return claims.make("peek-routines", text, not wrong, _reasons(wrong, note))
+
+
+def thirds(values: Sequence[float]) -> tuple[float, float]:
+    """Means of the first and of the last third.
+
+    >>> thirds([1.0, 1.0, 5.0, 5.0, 9.0, 11.0])
+    (1.0, 10.0)
+    """
+    third = max(len(values) // 3, 1)
+    return statistics.fmean(values[:third]), statistics.fmean(values[-third:])
+
+
+def claim_queue(seen: Seen) -> Claim:
+    course = seen.row["course"]
+    tasks, queue = thirds(course["tasks"]), thirds(course["queue"])
+    longest = max(course["queue_max"])
+    wrong = []
+    if tasks[1] <= tasks[0]:
+        wrong.append("the number of processes does not grow")
+    if queue[1] <= queue[0]:
+        wrong.append("the run queue does not grow")
+    if not within(longest, PAPER_QUEUE_MAX):
+        wrong.append(f"the run queue's longest is {longest}")
+    text = (
+        f"processes {tasks[0]:.0f} in the first third of {seen.seconds:.0f} s, {tasks[1]:.0f} in "
+        f"the last, at most {max(course['tasks']):.0f}; run queue {queue[0]:.0f} and "
+        f"{queue[1]:.0f}, at most {longest}"
+    )
+    note = (
+        "Apache adds processes, up to 150, for as long as too few are free. The requests' maker "
+        "is on this machine and has a fixed number of connections: the queue cannot be longer."
+    )
+    return claims.make("peek-runq", text, not wrong, _reasons(wrong, note))

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The part of os-behaviour that is the paper's section 5: what an operating system does under four
+loads, by samples of its memory from outside.
+
+Owns the loads, their length, the metrics and the claims. Sampling is watching.py's, what is shown
+is shown.py's, the loads themselves are eval/tools/loads/loads.py's.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from eval.os_behaviour import analysis, observation, tables
+from eval.tools.loads import loads
+from eval.tools.loads.loads import Load
+from eval.tools.modes import modes
+from trapless.experiments.collection import BOOTS, Collection, Row
+from trapless.experiments.experiment import Findings, Part, Raw, workload
+from trapless.experiments.observer import Observed, run_beside
+from trapless.peek.errors import PeekError
+from trapless.peek.sampling.recording import Recording
+from trapless.results.result_file import Metric
+from trapless.stock import programs
+from trapless.vm import qemu
+from trapless.vm.lab import LabConfig
+
+GUEST_PROGRAM = f"{modes.BROUGHT}/os-behaviour"
+RECORDING = "recording"
+"""Beside the raw data: all samples, for `trapless peek report`."""
+TIMEOUT_S = 1500.0
+CONNECTIONS = 100
+MARGIN_S = 4
+"""The server outlives its requests by that, so that its end is none of the samples."""
+NICE = 5
+STEADY_CLOCK = "tsc=reliable"
+"""A guest that a busy host keeps from running would blame its clock, and read a slow device
+thousands of times a second instead."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A load, and for how long at most it is on."""
+
+    load: Load
+    seconds: int
+
+
+def timed_loads(quick: bool) -> tuple[Timed, ...]:
+    """nop, qsort, make and httpd, in the paper's order."""
+    nop = Load("nop", "", "exec sleep 3600")
+    if quick:
+        return (
+            Timed(nop, 8),
+            Timed(loads.sort(8 << 20), 20),
+            Timed(loads.make(loads.FEW), 25),
+            Timed(loads.serve(), 12 + MARGIN_S),
+        )
+    return (
+        Timed(nop, 20),
+        Timed(loads.sort(), 120),
+        Timed(loads.make(), 300),
+        Timed(loads.serve(), 60 + MARGIN_S),
+    )
+
+
+def collect(run: Collection) -> None:
+    """One guest, one load after the other; a boot without its observer's samples is worth nothing,
+    so it is never taken from an interrupted run."""
+    timed = timed_loads(run.quick)
+    shutil.rmtree(run.directory / RECORDING, ignore_errors=True)
+    (run.directory / BOOTS / f"{run.part}-observed.jsonl").unlink(missing_ok=True)
+    root = programs.unpacked(run.progress)
+    with tempfile.TemporaryDirectory(prefix="trapless-loads-") as folder:
+        port = free_port()
+        config = LabConfig(
+            kernel=run.kernel,
+            cpus=1,
+            files=(
+                *loads.guest_files(Path(folder)),
+                (workload("os-behaviour"), GUEST_PROGRAM),
+            ),
+            timeout_s=TIMEOUT_S,
+            module_parameters=f"probes={observation.NEEDED:d}",
+            forward=(port, loads.PORT),
+            append=STEADY_CLOCK,
+        )
+        asking = ask_argv(port, Path(folder), timed[-1].seconds - MARGIN_S)
+
+        def observe(guest: Observed) -> None:
+            run.write(observed(guest, run.directory / RECORDING, timed, asking))
+
+        argv = modes.guest_argv(root, guest_script(timed))
+        run_beside(run, "observed", modes.guest_config(config), argv, observe)
+    used = {name: root.versions[name] for name in ("apache2-bin", "gcc-12", "libc6", "lua5.4")}
+    run.write([{"versions": used}])
+
+
+def guest_script(timed: Sequence[Timed]) -> list[str]:
+    """Prepare everything, then one load after the other."""
+    prepared = [one.load.prepare for one in timed if one.load.prepare]
+    words = ["/tmp/os-behaviour", "\n".join(["set -e", *prepared])]
+    for one in timed:
+        words += [one.load.name, str(one.seconds), one.load.command]
+    return ["set -e", loads.network(qemu.GUEST_ADDRESS), f"exec {shlex.join(words)}"]
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def ask_argv(port: int, folder: Path, seconds: int) -> list[str]:
+    """More requests than the server can serve: each connection asks again at once."""
+    return [
+        *("nice", "-n", str(NICE), str(loads.program("ask"))),
+        *("--port", str(port), "--path", f"/{loads.FILE_NAME}"),
+        *("--expect", str(folder / loads.FILE_NAME), "--connections", str(CONNECTIONS)),
+        *("--seconds", str(seconds), "--wait", "30"),
+    ]
+
+
+def observed(
+    guest: Observed, folder: Path, timed: Sequence[Timed], asking: Sequence[str]
+) -> list[Row]:
+    """Follow the guest to its end; a row for each load."""
+    clients: list[subprocess.Popen[str]] = []
+
+    def on_load(number: int) -> None:
+        if timed[number - 1].load.name == "httpd":
+            clients.append(subprocess.Popen(asking, stdout=subprocess.PIPE, text=True))
+
+    try:
+        stages = observation.follow(guest, folder, on_load)
+        outputs = [client.communicate(timeout=30)[0] for client in clients]
+    finally:
+        for client in clients:
+            with suppress(ProcessLookupError):
+                client.kill()
+            client.wait()
+    said = [json.loads(line) for output in outputs for line in output.splitlines()]
+    failures = [str(row["failure"]) for row in said if "failure" in row]
+    if failures or not any("requests" in row for row in said):
+        raise PeekError(f"the requests failed: {'; '.join(failures) or 'no reply was counted'}")
+    requests = next(row for row in said if "requests" in row)
+    checks = [row for row in said if "check" in row]
+    return [*checks, *rows_of(Recording.open(folder), timed, stages, requests)]
+
+
+def rows_of(
+    recording: Recording,
+    timed: Sequence[Timed],
+    stages: Mapping[int, observation.Stage],
+    requests: Row,
+) -> list[Row]:
+    """What each load added up to. httpd counts from the first reply to the last."""
+    whole, start = observation.windows(recording), observation.first_ns(recording)
+    rows = []
+    for number, one in enumerate(timed, 1):
+        if number not in whole or number not in stages:
+            raise PeekError(f"{one.load.name} was not seen: this machine is too busy to observe on")
+        window, more = whole[number], {}
+        if one.load.name == "httpd":
+            begin, end = (
+                (requests[key] - start) // observation.INTERVAL_NS
+                for key in ("first_ns", "last_ns")
+            )
+            window = replace(window, begin=max(begin, window.begin), end=min(end, window.end))
+            more = {"requests": requests}
+        summary = observation.summarise(recording, number, window, stages[number])
+        row = observation.row_of(summary, window, whole[number], stages[number])
+        rows.append({"observed": one.load.name, "limit_s": one.seconds, **row, **more})
+    return rows
+
+
+def analyse(raw: Raw) -> Findings:
+    results = analysis.loads_of(raw.rows)
+    machine = analysis.machine_of(str(raw.meta.get("accelerator")))
+    metrics: dict[str, Metric] = {}
+    for one in results.values():
+        metrics |= analysis.metrics_of(one)
+    return Findings(metrics, tuple(analysis.claims_of(results, machine)))
+
+
+PART = Part(name="behaviour", collect=collect, analyse=analyse, figures=tables.figures)

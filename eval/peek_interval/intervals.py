@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The intervals of peek-interval: how closely reads of a running machine's memory can follow.
+
+Owns Fig. 2 and 3 of the paper: sizes, repeats, metrics and claims. How a guest is found is
+trapless/experiments/observer.py's, the reading is the sampler's (sampler/interval.c).
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from trapless.experiments.collection import Collection, Row
+from trapless.experiments.experiment import Findings, Part, Raw, workload
+from trapless.experiments.observer import Observed, run_beside
+from trapless.peek.errors import PeekError
+from trapless.peek.sampling import sampler
+from trapless.report.figures import Figure, Mark, Series, Table
+from trapless.results import claims
+from trapless.results.result_file import Claim, Metric
+from trapless.vm.lab import LabConfig
+
+GUEST_PROGRAM = "/bin/peek-interval"
+MEMORY = "256M"
+TIMEOUT_S = 900.0
+
+SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+READS = 200_000
+EVEN_SIZES = (8, 2048)
+EVEN_READS = 10_000
+"""As in Fig. 3 of the paper: how evenly so many reads follow one another."""
+PHASES = ("quiet", "written")
+REPEATS, QUICK_REPEATS, REPEATS_MIN = 9, 5, 3
+SECONDS, QUICK_SECONDS = 45, 15
+PUBLISHED_NS = {4: 20_700.0, 2048: 85_300.0}
+PUBLISHED_P99_NS = 24_600.0
+NOTE = (
+    "The paper read over a 400 Mb/s bus; here the observer maps the memory of a virtual machine, "
+    "and a read is a load. What remains is the observer's own scheduling, in the longest intervals."
+)
+
+
+def collect(run: Collection) -> None:
+    repeats = QUICK_REPEATS if run.quick else REPEATS
+    seconds = QUICK_SECONDS if run.quick else SECONDS
+
+    def observe(guest: Observed) -> None:
+        for number, phase in enumerate(PHASES, 1):
+            guest.await_phase(number)
+            done = 0
+            while done < repeats and measure(run, guest, phase, number, done):
+                done += 1
+            if done < REPEATS_MIN:
+                raise PeekError(
+                    f"only {done} repeats in {seconds} s: this machine is too busy to measure on"
+                )
+
+    config, argv = guest_of(run, seconds, PHASES)
+    run_beside(run, "observed", config, argv, observe)
+
+
+def guest_of(run: Collection, seconds: int, phases: Sequence[str]) -> tuple[LabConfig, list[str]]:
+    """The observed machine, and its command: each phase lasts so many seconds."""
+    config = LabConfig(
+        kernel=run.kernel,
+        cpus=1,
+        memory=MEMORY,
+        module=False,
+        files=((workload("peek-interval"), GUEST_PROGRAM),),
+        timeout_s=TIMEOUT_S,
+    )
+    return config, [GUEST_PROGRAM, str(seconds), *phases]
+
+
+def measure(run: Collection, guest: Observed, phase: str, number: int, repeat: int) -> bool:
+    """One repeat of all sizes; False, and nothing written, where the phase ended meanwhile."""
+    source, cpu = sampler.ram(guest.ram), sampler.own_cpu()
+    rows = sampler.intervals(source, guest.page, SIZES, READS, cpu)
+    even = sampler.intervals(source, guest.page, EVEN_SIZES, EVEN_READS, cpu)
+    if guest.phase() != number:
+        return False
+    place = {"phase": phase, "repeat": repeat, "cpu": cpu}
+    run.write([{**row, **place, "even": False} for row in rows])
+    run.write([{**row, **place, "even": True} for row in even])
+    return True
+
+
+def of(rows: Sequence[Row], phase: str, size: int, even: bool = False) -> list[Row]:
+    found = [
+        row
+        for row in rows
+        if (row.get("phase"), row.get("bytes"), row.get("even")) == (phase, size, even)
+    ]
+    if not found:
+        raise ValueError(f"no reads of {size} bytes in phase {phase}")
+    return found
+
+
+def quantile(row: Row, part: float) -> float:
+    return float(dict(map(tuple, row["quantiles"]))[part])
+
+
+def figures_of(rows: Sequence[Row]) -> Mapping[str, list[float]]:
+    """Of each repeat: the intervals' median, 99% and 99.99%, and the mean of the shortest 99%."""
+    return {
+        "median": [quantile(row, 0.5) for row in rows],
+        "p99": [quantile(row, 0.99) for row in rows],
+        "p9999": [quantile(row, 0.9999) for row in rows],
+        "mean99": [float(row["mean99_ns"]) for row in rows],
+    }
+
+
+def metric(values: Sequence[float]) -> Metric:
+    spread = round(max(values) - min(values), 2)
+    return Metric(round(statistics.median(values), 2), "ns", "measured", len(values), spread)
+
+
+def analyse(raw: Raw) -> Findings:
+    check(raw.rows)
+    metrics = {}
+    for phase in PHASES:
+        mechanism = "interval" if phase == "quiet" else f"interval-{phase}"
+        for size in SIZES:
+            for name, values in figures_of(of(raw.rows, phase, size)).items():
+                metrics[f"read{size}.{mechanism}.{name}.ns"] = metric(values)
+        for size in EVEN_SIZES:
+            values = [quantile(row, 0.99) for row in of(raw.rows, phase, size, True)]
+            metrics[f"read{size}.{mechanism}.p99-of-10000.ns"] = metric(values)
+    return Findings(metrics, tuple(make_claims(metrics)))
+
+
+def check(rows: Sequence[Row]) -> None:
+    """The reads were real: they saw what was written, and nothing where nothing was."""
+    for row in rows:
+        changes = row.get("changes")
+        if row.get("phase") == "quiet" and changes:
+            raise ValueError(f"a page that nobody writes to changed {changes} times")
+    written = [row["changes"] for row in rows if row.get("phase") == "written"]
+    if not any(written):
+        raise ValueError("a page that is written to never changed")
+
+
+def make_claims(metrics: Mapping[str, Metric]) -> list[Claim]:
+    made = []
+    for size, published in PUBLISHED_NS.items():
+        quiet = metrics[f"read{size}.interval.median.ns"].value
+        written = metrics[f"read{size}.interval-written.median.ns"].value
+        p99 = metrics[f"read{size}.interval.p99.ns"].value
+        ours = (
+            f"{quiet:.0f} ns (median; 99% within {p99:.0f} ns); while the target writes to the "
+            f"same bytes {written:.0f} ns"
+        )
+        made.append(claims.make(f"peek-interval-{size}", ours, quiet <= published, NOTE))
+    quiet = metrics["read8.interval.p99-of-10000.ns"].value
+    written = metrics["read8.interval-written.p99-of-10000.ns"].value
+    ours = f"{quiet:.0f} ns; while the target writes to the same bytes {written:.0f} ns"
+    made.append(claims.make("peek-p99-8", ours, max(quiet, written) <= PUBLISHED_P99_NS, NOTE))
+    return made
+
+
+def time_text(ns: float) -> str:
+    for limit, scale, unit in ((1e4, 1, "ns"), (1e7, 1e3, "µs")):
+        if ns < limit:
+            return f"{ns / scale:.0f} {unit}"
+    return f"{ns / 1e6:.0f} ms"
+
+
+def by_size(rows: Sequence[Row], phase: str, name: str) -> Series:
+    points = [figures_of(of(rows, phase, size))["median"] for size in SIZES]
+    return Series(
+        name,
+        tuple(map(float, SIZES)),
+        tuple(statistics.median(values) for values in points),
+        tuple(min(values) for values in points),
+        tuple(max(values) for values in points),
+    )
+
+
+def distribution(rows: Sequence[Row], phase: str, size: int, name: str) -> Series:
+    """Which part of the reads was done within which interval: medians over the repeats."""
+    repeats = [dict(map(tuple, row["quantiles"])) for row in of(rows, phase, size, True)]
+    parts = sorted(repeats[0])
+    return Series(
+        name,
+        tuple(statistics.median(repeat[part] for repeat in repeats) for part in parts),
+        tuple(parts),
+    )
+
+
+def table(rows: Sequence[Row]) -> Table:
+    lines = []
+    for size in SIZES:
+        for phase in PHASES:
+            found = of(rows, phase, size)
+            values = {name: statistics.median(each) for name, each in figures_of(found).items()}
+            longest = max(quantile(row, 1) for row in found)
+            lines.append(
+                (
+                    f"{size} B",
+                    "yes" if phase == "written" else "no",
+                    *(time_text(values[name]) for name in ("median", "p99", "p9999")),
+                    time_text(longest),
+                    f"{size / values['mean99']:.2f}",
+                )
+            )
+    return Table(
+        id="peek-intervals",
+        title="Reads of a running machine's memory, back to back",
+        columns=(
+            "read",
+            "target writes there",
+            "median",
+            "99% within",
+            "99.99% within",
+            "longest",
+            "GB/s",
+        ),
+        rows=tuple(lines),
+        caption=f"{READS} reads a repeat; medians of the repeats, the longest of all. Throughput "
+        "is of the shortest 99%: the rest is time that the observer's processor spent elsewhere.",
+        kind="measured",
+    )
+
+
+def figures(raw: Raw) -> tuple[Figure | Table, ...]:
+    check(raw.rows)
+    return (
+        Figure(
+            id="peek-interval",
+            title="Shortest interval of repeated reads (Fig. 2)",
+            x_label="bytes a read",
+            y_label="ns from one read to the next",
+            series=(
+                by_size(raw.rows, "quiet", "nobody writes there"),
+                by_size(raw.rows, "written", "the target writes there"),
+            ),
+            log_x=True,
+            log_y=True,
+            from_zero=False,
+            caption="Medians, with the lowest and highest repeat. The steps are the clock's: "
+            "its resolution is a few nanoseconds, and reading it takes part of each interval.",
+            kind="measured",
+            marks=(
+                Mark(PUBLISHED_NS[4], "paper: 4 B"),
+                Mark(PUBLISHED_NS[2048], "paper: 2048 B"),
+            ),
+        ),
+        Figure(
+            id="peek-distribution",
+            title="How evenly 10,000 reads follow one another (Fig. 3)",
+            x_label="ns from one read to the next, at most",
+            y_label="part of the reads",
+            series=tuple(
+                distribution(raw.rows, phase, size, f"{size} B, {words}")
+                for size in EVEN_SIZES
+                for phase, words in (("quiet", "nobody writes"), ("written", "target writes"))
+            ),
+            log_x=True,
+            caption="The paper's 99% were within 24.6 µs (8 B) and 93.2 µs (2048 B).",
+            kind="measured",
+        ),
+        table(raw.rows),
+    )
+
+
+PART = Part(name="intervals", collect=collect, analyse=analyse, figures=figures)

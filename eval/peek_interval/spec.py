@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Experiment peek-interval: how closely, and how evenly, a running machine's memory can be read.
+
+Owns the words of the experiment; its parts own what is run and what is made of it.
+"""
+
+from __future__ import annotations
+
+from eval.peek_interval import intervals, user
+from trapless.experiments.experiment import Spec
+
+SPEC = Spec(
+    name="peek-interval",
+    paper="memory-peeping",
+    question="How short and how even are the intervals at which an observer can read the memory "
+    "of a machine that runs on?",
+    method=(
+        "A guest pins a page and tells nobody; the observer finds it in the guest's RAM, which is "
+        "a file, and reads 4 to 4096 bytes of it back to back (Fig. 2 and 3 of the paper): first "
+        "while nobody writes there, then while the guest writes to all of it without a pause. "
+        "Then a process in the guest climbs a staircase in its pinned page (section 7), and the "
+        "sampler takes one sample a millisecond."
+    ),
+    limits=(
+        "The target is a virtual machine on the same host: its memory is mapped, and no bus or "
+        "controller lies between, as in the paper. LeechCore reads through such hardware; there "
+        "is none here.",
+        "The observer is pinned to one CPU, which it shares with whatever else this host runs, "
+        "often with the guest itself: that makes the longest intervals.",
+        "While nobody writes there, the bytes stay in the cache of the observer's own processor; "
+        "while the target writes, they are fetched anew: that is what sampling live state costs.",
+        "Reading the clock is part of each interval, and its resolution shows.",
+    ),
+    parts=(intervals.PART, user.PART),
+)

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The user-process part of peek-interval (section 7.1 of the paper): a pinned region is sampled.
+
+A process in the guest climbs a staircase in its page: a record with the step's number, its
+complement and the time, guarded by two counters. The sampler reads it by its physical address.
+Owns what a sound sample of it is, the metrics and the claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from eval.peek_interval import intervals
+from trapless.experiments.collection import Collection, Row
+from trapless.experiments.experiment import Findings, Part, Raw
+from trapless.experiments.observer import Observed, run_beside
+from trapless.peek.errors import PeekError
+from trapless.peek.sampling import sampler
+from trapless.peek.sampling.plan import Field, Group, Plan, Rule
+from trapless.peek.sampling.rows import Ending
+from trapless.peek.sampling.sampler import Sampler
+from trapless.report.figures import Figure, Series, Table
+from trapless.results import claims
+from trapless.results.result_file import Claim, Metric
+
+INTERVAL_NS = 1_000_000
+SAMPLING_S, QUICK_SAMPLING_S = 6, 3
+SPARE_S = 6
+"""The guest climbs on for so long, so that it does not end before its observer."""
+SHOWN_NS = 300_000_000
+ONES = (1 << 64) - 1
+COLUMNS = ("slot", "t_ns", "torn", "record.step", "record.complement", "record.time_ns")
+
+
+def record(page: int) -> Group:
+    """The record at the start of the page, as struct record of peek_interval.c has it."""
+    fields = tuple(
+        Field(name, 8, page + offset)
+        for name, offset in (("step", 8), ("complement", 16), ("time_ns", 24))
+    )
+    return Group("record", Rule.SEQLOCK, fields, seq0=page, seq1=page + 32)
+
+
+def collect(run: Collection) -> None:
+    seconds = QUICK_SAMPLING_S if run.quick else SAMPLING_S
+
+    def observe(guest: Observed) -> None:
+        guest.await_phase(1)
+        plan = Plan(
+            interval_ns=INTERVAL_NS,
+            groups=(record(guest.page),),
+            duration_ns=seconds * 10**9,
+            cpu=sampler.own_cpu(),
+        )
+        with Sampler(sampler.ram(guest.ram), plan) as run_:
+            rows = np.concatenate(list(run_.batches()))
+            end = run_.end
+        if end is None or end.ending is not Ending.DURATION:
+            raise PeekError(f"sampling ended early: {end}")
+        if guest.phase() != 1:
+            raise PeekError("the guest ended first: this machine is too busy to measure on")
+        columns = {name.split(".")[-1]: rows[name].tolist() for name in COLUMNS}
+        run.write([{"samples": columns, "slots": end.slots, "lost": end.lost}])
+
+    config, argv = intervals.guest_of(run, seconds + SPARE_S, ("steps",))
+    run_beside(run, "observed", config, argv, observe)
+
+
+@dataclass(frozen=True)
+class Climb:
+    """The staircase as seen. `whole` has (t_ns, step, guest's ns) of the samples not torn."""
+
+    whole: Sequence[tuple[int, int, int]]
+    samples: int
+    torn: int
+    damaged: int  # samples that are not marked, and are none that was written
+    back: int  # samples with a step before that of the sample before
+    slots: int
+    lost: int
+
+    @property
+    def seen(self) -> float:
+        """Which part of the steps that were made between the first and the last was seen."""
+        steps = {step for _, step, _ in self.whole}
+        return len(steps) / (max(steps) - min(steps) + 1)
+
+    @property
+    def sound(self) -> bool:
+        return not self.damaged and not self.back and len({step for _, step, _ in self.whole}) > 1
+
+
+def climb(rows: Sequence[Row]) -> Climb:
+    (row,) = (row for row in rows if "samples" in row)
+    samples = row["samples"]
+    whole: list[tuple[int, int, int]] = []
+    damaged = back = 0
+    columns = (samples[name] for name in ("t_ns", "torn", "step", "complement", "time_ns"))
+    for t_ns, torn, step, complement, time_ns in zip(*columns, strict=True):
+        if torn or not step | complement:  # nothing is written before the first step
+            continue
+        damaged += step ^ complement != ONES
+        back += bool(whole) and step < whole[-1][1]
+        whole.append((t_ns, step, time_ns))
+    if not whole:
+        raise ValueError("not one whole sample")
+    torn = sum(map(bool, samples["torn"]))
+    return Climb(whole, len(samples["t_ns"]), torn, damaged, back, row["slots"], row["lost"])
+
+
+def analyse(raw: Raw) -> Findings:
+    found = climb(raw.rows)
+    values = {
+        "seen": found.seen,
+        "torn": found.torn / found.samples,
+        "lost": found.lost / found.slots,
+        "damaged": found.damaged / found.samples,
+    }
+    metrics = {
+        f"region.user.{name}.ratio": Metric(round(value, 5), "ratio", "measured", found.samples, 0)
+        for name, value in values.items()
+    }
+    return Findings(metrics, (claim(found),))
+
+
+def claim(found: Climb) -> Claim:
+    ours = (
+        f"{'yes' if found.sound else 'no'}: {found.samples} samples of a pinned page of a process "
+        f"in the guest, {found.damaged} of them inconsistent, {found.back} out of order; "
+        f"{found.seen:.1%} of its steps seen"
+    )
+    note = (
+        ""
+        if found.sound
+        else "Samples that are not marked as torn must be records that the process wrote, in order."
+    )
+    return claims.make("peek-user", ours, found.sound, note)
+
+
+def figures(raw: Raw) -> tuple[Figure | Table, ...]:
+    found = climb(raw.rows)
+    start = found.whole[0][0]
+    shown = [(t_ns - start, step) for t_ns, step, _ in found.whole if t_ns - start < SHOWN_NS]
+    first, last = found.whole[0], found.whole[-1]
+    rate = (last[2] - first[2]) / (last[0] - first[0])
+    return (
+        Figure(
+            id="peek-user",
+            title="A process's staircase, seen from outside (section 7)",
+            x_label="ms",
+            y_label="step",
+            series=(
+                Series(
+                    "samples, one a millisecond",
+                    tuple(t_ns / 1e6 for t_ns, _ in shown),
+                    tuple(float(step) for _, step in shown),
+                ),
+            ),
+            caption="The process in the guest takes a step about every 10 ms, by its own clock.",
+            kind="measured",
+            from_zero=False,
+        ),
+        Table(
+            id="peek-user-samples",
+            title="Samples of a process's pinned page",
+            columns=("samples", "torn", "lost slots", "inconsistent", "steps seen", "clock's rate"),
+            rows=(
+                (
+                    str(found.samples),
+                    str(found.torn),
+                    f"{found.lost} of {found.slots}",
+                    str(found.damaged),
+                    f"{found.seen:.1%}",
+                    f"{rate:.4f}",
+                ),
+            ),
+            caption="The rate is the guest's clock, which stands in each sample, against the "
+            "observer's, between the first sample and the last.",
+            kind="measured",
+        ),
+    )
+
+
+PART = Part(name="user", collect=collect, analyse=analyse, figures=figures)

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Experiment peek-overhead: what being observed costs the observed machine.
+
+Owns the words of the experiment; its parts own what is run and what is made of it.
+"""
+
+from __future__ import annotations
+
+from eval.peek_overhead import bandwidth, loss
+from trapless.experiments.experiment import Spec
+
+SPEC = Spec(
+    name="peek-overhead",
+    paper="memory-peeping",
+    question="What does it cost a machine that its memory is read while it runs?",
+    method=(
+        "A guest sorts, compiles and serves (Table 5 of the paper), with the module's probes off "
+        "and on by turns in one boot. Counted: all instructions of the guest for a fixed amount of "
+        "work, idle time left out. Measured: time on a processor of its own, while the sampler, on "
+        "another one, reads each 100 µs or not. Then a program reads or writes 256 MB over a "
+        "region of 2 KB to 1 MB, again and again, while an observer on another processor reads the "
+        "same region back to back, at the pace of a recording, or another region (Fig. 6): on "
+        "this machine, where the observer maps the memory or reads it by system calls, and in a "
+        "guest."
+    ),
+    limits=(
+        "An instruction count knows nothing of caches: that a probe's code and records take room "
+        "in them is not in it.",
+        "The client of the web server runs in the guest, too: its instructions, and what probes "
+        "add to them, are counted with the server's.",
+        "A guest is emulated here, and its program reaches memory several times more slowly than a "
+        "processor does. The same program on this machine itself shows what a processor loses to a "
+        "reader on another one.",
+    ),
+    parts=(loss.PART, bandwidth.PART),
+)

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What whole commands cost in the lab: crossings into the kernel, and instructions.
+
+The program beside this file counts in the guest; this file owns how commands are handed to it and
+how its rows are read. Which commands, and what their figures mean, is an experiment's business.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from trapless.experiments.collection import Row
+
+GUEST_PROGRAM = "/bin/crossings"
+UNITS = ("crossings", "instructions")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the guest, and what it is called in rows: call and mechanism.
+
+    `argv[0]` is a path. `output` takes its standard output. It must not sleep: a count of
+    instructions would hold the idle time, so the counter refuses it.
+    """
+
+    call: str
+    mechanism: str
+    argv: tuple[str, ...]
+    output: str = "/dev/null"
+    env: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What the repeats of one command counted."""
+
+    crossings: tuple[int, ...]
+    instructions: tuple[int, ...]
+
+
+Key = tuple[str, str]  # call, mechanism
+
+
+def shell_line(
+    command: Command, repeats: int, modes: Sequence[str] = (), kind: str = "counted"
+) -> str:
+    """One line for the guest's shell that counts a command; with `modes`, in each of them by turns.
+
+    >>> shell_line(Command("du", "plain", ("/bin/du", "a b"), env=(("LC_ALL", "C"),)), 3)
+    "LC_ALL=C /bin/crossings --call du --mechanism plain --output /dev/null --repeats 3 -- \
+/bin/du 'a b'"
+    """
+    options = {
+        "call": command.call,
+        "mechanism": command.mechanism,
+        "output": command.output,
+        "repeats": str(repeats),
+    }
+    if modes:
+        options |= {"modes": ",".join(modes), "kind": kind}
+        del options["mechanism"]  # a row carries its mode
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    settings = [f"{name}={shlex.quote(value)}" for name, value in command.env]
+    return " ".join([*settings, shlex.join([GUEST_PROGRAM, *words, "--", *command.argv])])
+
+
+def counts(rows: Iterable[Row]) -> dict[Key, Counts]:
+    """Counted rows by command. KeyError where a command has one unit and not the other."""
+    found: dict[Key, dict[str, list[int]]] = {}
+    for row in rows:
+        if row.get("kind") == "counted" and row.get("unit") in UNITS:
+            units = found.setdefault((row["call"], row["mechanism"]), {})
+            units.setdefault(row["unit"], []).append(int(row["value"]))
+    return {
+        key: Counts(tuple(units["crossings"]), tuple(units["instructions"]))
+        for key, units in found.items()
+    }
+
+
+def differing(found: Mapping[Key, Counts]) -> Sequence[Key]:
+    """Commands whose repeats made different numbers of crossings: under --icount a fault."""
+    return [key for key, count in found.items() if len(set(count.crossings)) != 1]

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Where the instructions of a call go: pieces of work in a VM, followed step by step.
+
+eval/tools/steps makes the pieces; this file follows them from outside, names the function that each
+instruction belongs to, and sums them up. An interrupt cannot come in between. Counts by
+the time-stamp counter (--icount) and these are independent of each other.
+"""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from trapless.base.console import Progress, TraplessError
+from trapless.experiments.collection import Row
+from trapless.experiments.experiment import tool
+from trapless.vm import lab
+from trapless.vm.debugger import Debugger
+
+GUEST_PROGRAM = "/bin/steps"
+MAGIC = 0x737465707321
+BEGIN, END = "steps_begin", "steps_end"
+STEPS_MAX = 20_000
+LIMIT_S = 300.0
+OWN_MODULE = "trapless"
+PROGRAM = "program"
+KERNEL_ENTRY = "entry_SYSCALL_64"
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """Functions of the guest's kernel, its modules and one program, by address."""
+
+    addresses: tuple[int, ...]
+    names: tuple[tuple[str, str], ...]  # function, and what it is part of
+
+    @staticmethod
+    def of(entries: Iterable[tuple[int, str, str]]) -> Symbols:
+        ordered = sorted(set(entries))
+        return Symbols(
+            tuple(address for address, _, _ in ordered),
+            tuple((name, part) for _, name, part in ordered),
+        )
+
+    def name(self, address: int) -> tuple[str, str]:
+        place = bisect.bisect_right(self.addresses, address) - 1
+        if place < 0:
+            raise TraplessError(f"no function is known at {address:#x}")
+        return self.names[place]
+
+
+@dataclass
+class Trace:
+    """What was executed: piece of work -> addresses in order."""
+
+    pieces: dict[str, list[int]] = field(default_factory=dict)
+    failure: BaseException | None = None
+
+
+def follow(kernel: str, progress: Progress) -> list[Row]:
+    """Rows {"steps": piece, "function": name, "of": kernel|trapless|program, "count": n}."""
+    program = tool("steps/steps")
+    marks = {name: address for address, name in program_symbols(program) if name in (BEGIN, END)}
+    debugger = Debugger()
+    try:
+        config = lab.LabConfig(
+            kernel=kernel,
+            cpus=1,
+            files=((program, GUEST_PROGRAM),),
+            module_parameters="supervisor=1",
+            append="nokaslr norandmaps",
+            debugger=debugger.guest_end,
+            timeout_s=LIMIT_S,
+        )
+        trace = Trace()
+        watcher = threading.Thread(target=watch, args=(debugger, marks, trace), daemon=True)
+        watcher.start()
+        command = ["/bin/sh", "-c", f"{GUEST_PROGRAM} && cat /proc/kallsyms"]
+        try:
+            result = lab.run(config, command, progress=progress)
+        finally:
+            debugger.hang_up()
+            watcher.join(LIMIT_S)
+    finally:
+        debugger.close()
+    if trace.failure is not None:
+        raise TraplessError(f"following a call failed: {trace.failure}") from trace.failure
+    if result.status:
+        raise TraplessError(f"{GUEST_PROGRAM} failed: {result.stdout[-300:]!r}")
+    entries = [(address, name, PROGRAM) for address, name in program_symbols(program)]
+    symbols = Symbols.of([*entries, *kernel_symbols(result.stdout.decode().splitlines())])
+    found = rows(trace.pieces, symbols)
+    check(found)
+    return found
+
+
+def watch(debugger: Debugger, marks: Mapping[str, int], trace: Trace) -> None:
+    """Follow every piece until the program has ended; runs beside the lab's own loop."""
+    try:
+        debugger.attach(LIMIT_S)
+        while True:
+            debugger.run_to(marks[BEGIN], LIMIT_S)
+            found = debugger.registers()
+            if found["rsi"] != MAGIC:  # another program, at the same address
+                continue
+            piece = debugger.text(found["rdi"])
+            trace.pieces[piece] = list(debugger.steps_to(marks[END], STEPS_MAX))
+    except TraplessError as error:
+        if not trace.pieces:
+            trace.failure = error
+    except OSError as error:
+        trace.failure = error
+
+
+def program_symbols(program: Path) -> list[tuple[int, str]]:
+    """Functions of an ELF file."""
+    with program.open("rb") as file:
+        tables = [s for s in ELFFile(file).iter_sections() if isinstance(s, SymbolTableSection)]
+        return [
+            (symbol["st_value"], symbol.name)
+            for table in tables
+            for symbol in table.iter_symbols()
+            if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_value"]
+        ]
+
+
+def kernel_symbols(lines: Sequence[str]) -> list[tuple[int, str, str]]:
+    """Functions in /proc/kallsyms; other lines are passed over."""
+    found = []
+    for line in lines:
+        words = line.split()
+        if len(words) in (3, 4) and words[1] in "tTwW" and len(words[0]) == 16:
+            part = words[3].strip("[]") if len(words) == 4 else "kernel"
+            found.append((int(words[0], 16), words[2], part))
+    return found
+
+
+def rows(pieces: Mapping[str, Sequence[int]], symbols: Symbols) -> list[Row]:
+    """Instructions by function, of the marks' own functions none, in the order of execution."""
+    made: list[Row] = []
+    for piece, addresses in pieces.items():
+        named = (symbols.name(address) for address in addresses)
+        counts = Counter(name for name in named if name[0] not in (BEGIN, END))
+        made += [
+            {"steps": piece, "function": function, "of": part, "count": count}
+            for (function, part), count in counts.items()
+        ]
+    return made
+
+
+def check(found: Sequence[Row]) -> None:
+    """Pieces must have gone the way that their names say."""
+    for piece in dict.fromkeys(row["steps"] for row in found):
+        by_kernel = any(row["function"] == KERNEL_ENTRY for row in found if row["steps"] == piece)
+        if by_kernel == piece.endswith(".supervisor"):
+            way = "through" if by_kernel else "not through"
+            raise TraplessError(f"{piece} went {way} the kernel's own entry")
+
+
+def total(found: Iterable[Row], piece: str, part: str | None = None) -> int:
+    """Instructions of a piece: all, or those in one part of the system."""
+    return sum(
+        row["count"]
+        for row in found
+        if row.get("steps") == piece and (part is None or row["of"] == part)
+    )

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A tool's words are kept, and it ends with whoever started it.
+
+It owns the tests of tools.py.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from trapless.base import tools
+from trapless.base.console import TraplessError
+from trapless.base.paths import repo_root
+
+
+def test_a_tools_output_and_status_are_kept(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert tools.run_tool(["sh", "-c", "echo out; echo err >&2; exit 3"], log) == 3
+    assert log.read_text() == "out\nerr\n"
+    assert tools.last_lines(log, 1) == "    err"
+
+
+INTERRUPTED = """
+import sys, pathlib
+from trapless.base import tools
+tools.run_tool(["sh", "-c", "sleep 60 & echo $! > pid; wait"], pathlib.Path("log"))
+"""
+
+
+def test_a_tool_does_not_outlive_an_interrupted_caller(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(repo_root())}
+    caller = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED], cwd=tmp_path, env=environment, stderr=subprocess.PIPE
+    )
+    pid_file = tmp_path / "pid"
+    deadline = time.monotonic() + 20
+    while not (pid_file.exists() and pid_file.read_text().strip()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    caller.send_signal(signal.SIGINT)
+    assert caller.wait(20) != 0
+    assert caller.stderr is not None
+    caller.stderr.close()
+    while not has_ended(int(pid_file.read_text())):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def has_ended(pid: int) -> bool:
+    """Gone, or a zombie that nobody has reaped."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_missing_tools_are_named_with_their_packages() -> None:
+    with pytest.raises(TraplessError, match=r"fishing needs no-such-rod.*apt-get install rods"):
+        tools.require_tools({"sh": "dash", "no-such-rod": "rods"}, "fishing")
+
+
+def test_an_interrupt_waits_for_the_end_of_the_block() -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), tools.interrupts_deferred():
+        signal.raise_signal(signal.SIGINT)
+        done.append("the block went on")
+    assert done == ["the block went on"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Experiment peek-interval on saved raw data: what is made of it, what it refuses to believe."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from eval.peek_interval import intervals, user
+from trapless.base.console import TraplessError
+from trapless.experiments import experiment
+from trapless.experiments.experiment import Raw
+from trapless.report.figures import Figure, Table
+
+DATA = Path(__file__).parents[2] / "data" / "experiments" / "peek-interval"
+ROWS = [
+    json.loads(line) for line in gzip.decompress((DATA / "raw.jsonl.gz").read_bytes()).splitlines()
+]
+
+
+def rows_of(name):
+    return copy.deepcopy([row for row in ROWS if row["part"] == name])
+
+
+def saved():
+    return experiment.analyse("peek-interval", DATA)
+
+
+def test_all_claims_of_the_figures_are_judged():
+    found = {claim.id: claim for claim in saved().claims}
+    assert set(found) == {"peek-interval-4", "peek-interval-2048", "peek-p99-8", "peek-user"}
+    assert all(claim.holds is True for claim in found.values())
+
+
+def test_figures_are_those_of_the_repeats():
+    metrics = saved().metrics
+    medians = sorted(
+        dict(map(tuple, row["quantiles"]))[0.5]
+        for row in rows_of("intervals")
+        if (row.get("bytes"), row.get("phase"), row.get("even")) == (2048, "written", False)
+    )
+    metric = metrics["read2048.interval-written.median.ns"]
+    assert metric.n == len(medians) == 5
+    assert metric.value == medians[2]
+    assert metric.spread == round(medians[-1] - medians[0], 2)
+    assert metric.kind == "measured"
+
+
+def test_intervals_are_what_the_product_promises():
+    metrics = saved().metrics
+    assert metrics["read4.interval.median.ns"].value <= 50
+    assert metrics["read2048.interval.median.ns"].value <= 100
+    assert metrics["read8.interval-written.p99-of-10000.ns"].value <= 1000
+
+
+def test_longer_intervals_than_the_papers_do_not_hold():
+    rows = rows_of("intervals")
+    for row in rows:
+        if row.get("bytes") == 4:
+            row["quantiles"] = [[part, value + 21_000] for part, value in row["quantiles"]]
+    found = {claim.id: claim for claim in intervals.analyse(Raw(rows, {})).claims}
+    assert found["peek-interval-4"].holds is False
+    assert found["peek-interval-2048"].holds is True
+
+
+@pytest.mark.parametrize(
+    ("phase", "changes", "error"),
+    [("quiet", 3, "changed 3 times"), ("written", 0, "never changed")],
+)
+def test_reads_that_saw_something_else_are_no_result(phase, changes, error):
+    rows = rows_of("intervals")
+    for row in rows:
+        if row.get("phase") == phase:
+            row["changes"] = changes
+    with pytest.raises(ValueError, match=error):
+        intervals.analyse(Raw(rows, {}))
+
+
+def damaged(change):
+    rows = rows_of("user")
+    (row,) = (row for row in rows if "samples" in row)
+    change(row["samples"])
+    found = user.analyse(Raw(rows, {}))
+    return found.metrics, found.claims[0]
+
+
+def test_a_staircase_that_is_seen_whole_holds():
+    metrics, claim = damaged(lambda samples: None)
+    assert claim.holds is True
+    assert metrics["region.user.damaged.ratio"].value == 0
+    assert metrics["region.user.seen.ratio"].value > 0.9
+
+
+def spoil(samples):
+    samples["complement"][1500] ^= 1
+
+
+def go_back(samples):
+    samples["step"][1500] -= 50
+    samples["complement"][1500] = (1 << 64) - 1 - samples["step"][1500]
+
+
+def stand_still(samples):
+    for name in ("step", "complement"):
+        samples[name] = [samples[name][100]] * len(samples[name])
+
+
+@pytest.mark.parametrize("change", [spoil, go_back, stand_still])
+def test_samples_that_cannot_be_do_not_hold(change):
+    assert damaged(change)[1].holds is False
+
+
+def test_a_damaged_sample_that_is_marked_as_torn_is_no_harm():
+    def tear(samples):
+        spoil(samples)
+        samples["torn"][1500] = 1
+
+    metrics, claim = damaged(tear)
+    assert claim.holds is True
+    assert metrics["region.user.torn.ratio"].value > 0
+
+
+def test_figures_are_drawn_from_saved_rows():
+    drawn = experiment.figures("peek-interval", DATA)
+    ids = [one.id for one in drawn]
+    assert len(set(ids)) == len(ids) == 5
+    assert {type(one) for one in drawn} == {Figure, Table}
+    (distribution,) = (one for one in drawn if one.id == "peek-distribution")
+    for series in distribution.series:
+        assert list(series.x) == sorted(series.x)
+        assert series.y[-1] == 1
+
+
+@pytest.mark.parametrize("lost", ["intervals", "user"])
+def test_incomplete_data_is_named(tmp_path, lost):
+    kept = [json.dumps(row) + "\n" for row in ROWS if row["part"] != lost]
+    (tmp_path / "raw.jsonl").write_text("".join(kept))
+    (tmp_path / "meta.json").write_bytes((DATA / "meta.json").read_bytes())
+    with pytest.raises(TraplessError, match=f"'{lost}' is incomplete or damaged"):
+        experiment.analyse("peek-interval", tmp_path)

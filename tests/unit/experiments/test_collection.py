@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Collecting saves what a workload prints, resumes what was interrupted, and fails loudly.
+
+The VM is stood in for by a function that prints what a guest would; what a guest really prints is
+in tests/data/experiments and is read by test_experiments.py.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+
+import pytest
+
+from trapless.base.console import Silent, TraplessError
+from trapless.experiments import collection as collection_file
+from trapless.vm import lab
+
+ROW = {"mechanism": "plain", "call": "getpid", "n": 1, "kind": "counted", "value": 5, "ops": 1}
+GOOD = [ROW, {"check": "getpid.plain", "made": 512, "executed": 512}, {"complete": True}]
+QUIET_LOG = "[    0.000000] Linux version 0.0\n"
+
+
+class Guest:
+    """What lab.run() does, without a VM: prints lines in odd pieces."""
+
+    def __init__(self, lines, *, status=0, log=QUIET_LOG, stderr=b"", tail=b""):
+        self.output = b"".join(
+            line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n" for line in lines
+        )
+        self.output += tail
+        self.status, self.log, self.stderr, self.runs = status, log, stderr, 0
+        self.release = "0.0-stock"
+
+    def __call__(self, config, argv, *, sink, progress):
+        self.runs += 1
+        for at in range(0, len(self.output), 7):
+            sink(self.output[at : at + 7])
+        return lab.LabResult(
+            status=self.status,
+            stdout=b"",
+            stderr=self.stderr,
+            kernel_log=self.log,
+            release=self.release,
+            boot_s=1.234,
+            qemu_argv=("qemu", "-kernel", "x"),
+            provenance=(("image", "sha256:0"),),
+        )
+
+
+@pytest.fixture
+def collection(tmp_path):
+    found = collection_file.Collection("made-up", tmp_path, True, "6.1", Silent())
+    found.part = "calls"
+    return found
+
+
+def install(monkeypatch, guest):
+    monkeypatch.setattr(lab, "run", guest)
+    return guest
+
+
+def boot(collection, label="counted", argv=("/bin/x",)):
+    return collection.boot(label, lab.LabConfig(), argv)
+
+
+def test_rows_come_back_and_are_saved(collection, monkeypatch):
+    install(monkeypatch, Guest(GOOD))
+    assert boot(collection) == GOOD[:2]
+    collection.write([{"check": "from elsewhere", "made": 1}])
+    collection.finish()
+    rows = collection_file.read_rows(collection.directory / "raw.jsonl")
+    assert {"boot": "calls-counted", "part": "calls", **ROW} in rows
+    assert {"part": "calls", "check": "from elsewhere", "made": 1} in rows
+    meta = json.loads((collection.directory / "meta.json").read_text())
+    assert meta["kernel"] == "0.0-stock"
+    assert meta["provenance"] == {"image": "sha256:0"}
+    assert meta["command"] == ["trapless", "evaluate", "made-up", "--kernel", "6.1", "--quick"]
+    assert meta["boots"]["calls-counted"]["argv"] == ["/bin/x"]
+    assert {"calls-counted: getpid.plain"} <= {check["name"] for check in meta["checks"]}
+    assert not (collection.directory / "boots").exists()
+
+
+def test_an_interrupted_experiment_goes_on_after_the_last_whole_boot(collection, monkeypatch):
+    install(monkeypatch, Guest(GOOD))
+    boot(collection)
+    install(monkeypatch, interrupted := Guest([ROW]))
+    interrupted_run = interrupted.__call__
+
+    def break_off(*args, **words):
+        interrupted_run(*args, **words)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lab, "run", break_off)
+    with pytest.raises(KeyboardInterrupt):
+        boot(collection, "measured")
+
+    again = collection_file.Collection("made-up", collection.directory, True, "6.1", Silent())
+    again.part = "calls"
+    guest = install(monkeypatch, Guest(GOOD))
+    assert boot(again) == GOOD[:2]
+    assert guest.runs == 0
+    assert boot(again, "measured") == GOOD[:2]
+    assert guest.runs == 1
+    assert again.resumed == ["calls-counted"]
+
+
+def test_what_was_collected_under_other_conditions_is_not_resumed(collection, monkeypatch):
+    guest = install(monkeypatch, Guest(GOOD))
+    boot(collection)
+    again = collection_file.Collection("made-up", collection.directory, True, "6.1", Silent())
+    again.part = "calls"
+    boot(again, argv=("/bin/x", "--other"))
+    assert guest.runs == 2
+
+
+def test_boots_on_different_kernels_are_no_experiment(collection, monkeypatch):
+    guest = install(monkeypatch, Guest(GOOD))
+    boot(collection)
+    guest.release = "0.1-newer"
+    boot(collection, "measured")
+    with pytest.raises(TraplessError, match=r"counted on 0\.0-stock, calls-measured on 0\.1"):
+        collection.finish()
+    assert not (collection.directory / "raw.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("guest", "said"),
+    [
+        (
+            Guest([ROW, {"failure": "getpid by batch: 512 calls made, 0 executed"}], status=1),
+            "a check failed: getpid by batch: 512 calls made, 0 executed",
+        ),
+        (Guest([ROW], status=139, stderr=b"killed\n"), "status 139; it said: killed"),
+        (Guest([b"not a row\n"], status=1), "status 1; it said: not a row"),
+        (Guest([ROW]), "without its last line"),
+        (Guest(GOOD[:2], tail=b'{"complete": tr'), "without its last line"),
+        (Guest(GOOD, log="[    1.0] BUG: kernel NULL pointer dereference\n"), "complained"),
+    ],
+)
+def test_a_run_that_went_wrong_is_an_error_that_says_so(collection, monkeypatch, guest, said):
+    install(monkeypatch, guest)
+    with pytest.raises(TraplessError) as error:
+        boot(collection)
+    assert said in str(error.value)
+    assert (collection.directory / "calls-counted.log").exists()
+    assert not (collection.directory / "boots" / "calls-counted.jsonl").exists()
+
+
+def test_rows_are_on_disk_before_the_run_ends(collection, monkeypatch):
+    part = collection.directory / "boots" / "calls-counted.part"
+    seen = []
+
+    def run(config, argv, *, sink, progress):
+        sink(json.dumps(ROW).encode() + b'\n{"progress": 1, "total": 2}\n')
+        seen.append(part.read_text())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lab, "run", run)
+    with pytest.raises(KeyboardInterrupt):
+        boot(collection)
+    assert json.dumps(ROW) in seen[0]
+
+
+def test_two_boots_of_one_name_are_a_mistake(collection, monkeypatch):
+    install(monkeypatch, Guest(GOOD))
+    boot(collection)
+    with pytest.raises(ValueError, match="two boots"):
+        boot(collection)
+
+
+def test_progress_reaches_the_console():
+    class Watcher(Silent):
+        def __init__(self):
+            self.seen = []
+
+        def advance(self, done, total):
+            self.seen.append((done, total))
+
+    watcher = Watcher()
+    stream = collection_file.RowStream(io.StringIO(), "title", watcher)
+    stream.feed(b'{"progress": 3, "to')
+    stream.feed(b'tal": 6}\n')
+    stream.close()
+    assert watcher.seen == [(3, 6)]
+    assert stream.rows == []
+
+
+def test_command_lines_do_not_tell_where_files_are(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", "/home/ada")
+    monkeypatch.setenv("TRAPLESS_CACHE", "/home/ada/.cache/trapless")
+    words = ["/home/ada/.cache/trapless/k/home/ada/x", "file=/home/ada/y,share=on", "/srv/home/ada"]
+    assert [collection_file.anonymous(word) for word in words] == [
+        "CACHE/k/home/ada/x",
+        "file=~/y,share=on",
+        "/srv/home/ada",
+    ]
+
+
+def test_damaged_raw_data_is_named_by_file_and_line(tmp_path):
+    path = tmp_path / "raw.jsonl"
+    with pytest.raises(TraplessError, match=r"raw\.jsonl: no such file"):
+        collection_file.read_rows(path)
+    path.write_text('{"a": 1}\n{"a": \n')
+    with pytest.raises(TraplessError, match="line 2: not JSON"):
+        collection_file.read_rows(path)
+    path.write_text('{"a": 1}\n[1]\n')
+    with pytest.raises(TraplessError, match="line 2: not an object"):
+        collection_file.read_rows(path)
+    packed = tmp_path / "raw.jsonl.gz"
+    packed.write_bytes(gzip.compress(b'{"a": 1}\n')[:-3])
+    with pytest.raises(TraplessError, match="cannot be read"):
+        collection_file.read_rows(packed)
+    packed.write_bytes(gzip.compress(b'{"a": 1}\n'))
+    assert collection_file.read_rows(packed) == [{"a": 1}]
+
+
+def test_boots_that_a_part_ran_by_itself_are_kept_and_found_again(collection):
+    config = lab.LabConfig()
+    result = Guest(GOOD)(config, ("/bin/x",), sink=lambda piece: None, progress=None)
+    head = collection_file.boot_record("calls", "calls-vm1", "key", config, ("/bin/x",), result)
+    collection.adopt(head, GOOD[1:2])
+
+    again = collection_file.Collection("made-up", collection.directory, True, "6.1", Silent())
+    assert again.adopt_saved("another key") == []
+    assert again.adopt_saved("key") == ["calls-vm1"]
+    again.finish()
+    assert collection_file.read_rows(again.directory / "raw.jsonl") == [
+        {"boot": "calls-vm1", "part": "calls", **GOOD[1]}
+    ]

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Documents say what is so: links lead somewhere, commands exist, examples are the examples.
+
+It reads README.md, CONTRIBUTING.md, docs/, the READMEs of parts, and the manual pages.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+
+from trapless import cli
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCUMENTS = sorted(
+    path
+    for pattern in ("*.md", "docs/*.md", "eval/**/README.md", "examples/**/*.md", "kmod/*.md")
+    for path in ROOT.glob(pattern)
+)
+PAGES = sorted((ROOT / "man").glob("*.[1-8]"))
+README = ROOT / "README.md"
+REMAKE = "bin/trapless report docs/results/6.1 --readme README.md"
+
+
+def named(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def anchors(text):
+    headings = re.findall(r"^#+ (.+)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in headings}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=named)
+def test_links_lead_somewhere(path):
+    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        place = (path.parent / name).resolve() if name else path
+        assert place.exists(), f"{named(path)} links to {target}"
+        if anchor and place.suffix == ".md":
+            assert anchor in anchors(place.read_text()), f"{named(path)} links to {target}"
+
+
+def shell_lines(text):
+    """Command lines that a document tells people to type, without prompts and comments."""
+    for block in re.findall(r"```(?:sh|console)\n(.*?)```", text, re.S):
+        for line in block.replace("\\\n", " ").splitlines():
+            yield line.removeprefix("$ ")
+    for line in re.findall(r"`((?:bin/)?trapless [^`]+|make [^`]+)`", text):
+        yield line
+
+
+def check_command(line):
+    """Assert that a `trapless` or `make` line names what exists."""
+    words = shlex.split(line, comments=True)
+    if not words or Path(words[0]).name not in {"trapless", "make"}:
+        return
+    if words[0] == "make":
+        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
+        for word in words[1:]:
+            assert word.startswith("-") or "=" in word or word in targets, line
+        return
+    command: click.Command = cli.cli
+    words = words[1:]
+    while words and isinstance(command, click.Group) and not words[0].startswith("-"):
+        assert words[0] in command.commands, f"no such command: {line}"
+        command = command.commands[words.pop(0)]
+    options = {opt for param in command.params for opt in param.opts} | {"--help", "-h"}
+    for word in words:
+        if word == "--":
+            break
+        if word.startswith("-"):
+            assert word.split("=")[0] in options, f"no option {word}: {line}"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=named)
+def test_commands_that_documents_name_exist(path):
+    for line in shell_lines(path.read_text()):
+        check_command(line)
+
+
+def test_that_check_finds_wrong_commands():
+    for line in ("trapless fly", "trapless lab --warp -- true", "make coffee"):
+        with pytest.raises(AssertionError):
+            check_command(line)
+
+
+def test_the_first_program_is_the_example():
+    block = re.search(r"```c\n(.*?)```", README.read_text(), re.S)
+    source = (ROOT / "examples" / "first.c").read_text()
+    code = re.sub(r"\A(\s*(/\*.*?\*/|//[^\n]*))*\s*", "", source, flags=re.S)
+    assert block and block[1].strip() == code.strip()
+
+
+def generated_part():
+    from trapless.report import readme
+
+    return README.read_text().split(readme.BEGIN + "\n")[1].split(readme.END)[0]
+
+
+@pytest.fixture(scope="module")
+def saved():
+    """The results that README.md names."""
+    from trapless.base.console import Silent
+    from trapless.experiments import report
+
+    folder = re.search(r"\]\((docs/results/[^/)]+)/\)", generated_part())
+    assert folder, "README.md names the results it was made of"
+    return report.read(ROOT / folder[1], Silent())
+
+
+def test_the_generated_part_of_the_readme_is_what_saved_results_say(saved):
+    from trapless.report import plot, readme
+    from trapless.results import result_file
+
+    for section in saved.sections:
+        assert result_file.load(saved.directory / section.name) == section.result
+    assert readme.generated(saved, ROOT) == generated_part()
+    picture = (saved.directory / readme.PICTURE_NAME).read_text()
+    assert plot.shows(picture, readme.picture(saved))
+
+
+def test_figures_that_documents_cite_are_what_saved_results_say(saved):
+    from trapless.report import citations
+
+    found = citations.documents(ROOT)
+    assert set(found) <= set(DOCUMENTS)
+    assert any(citations.BEGIN in path.read_text() for path in found)
+    for path in found:
+        text = path.read_text()
+        assert citations.filled(path, text, saved) == text, f"{path}: `{REMAKE}` puts it right"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=named)
+def test_a_cited_figure_begins_no_line(path):
+    """A comment at the begin of a line ends a paragraph; a table is to stand alone."""
+    begun = re.findall(r"^ *<!--= (?!\S+ table \S+ -->$).*", path.read_text(), re.M)
+    assert begun == []
+
+
+def words_of(page):
+    """A manual page as plain text, options as they are typed."""
+    run = subprocess.run(
+        ["mandoc", "-T", "ascii", str(page)], capture_output=True, text=True, check=True
+    )
+    return re.sub(r".\x08", "", run.stdout)
+
+
+def commands(group=cli.cli, path=()):
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+def page_of(path):
+    """Commands may have a page of their own."""
+    own = ROOT / "man" / f"trapless-{path[0]}.1"
+    return own if own.exists() else ROOT / "man" / "trapless.1"
+
+
+@pytest.mark.parametrize(("path", "command"), list(commands()), ids=lambda value: str(value))
+def test_the_manual_has_every_command_and_option(path, command):
+    text = words_of(page_of(path))
+    assert f"trapless {' '.join(path)}" in text
+    for param in command.params:
+        if isinstance(param, click.Option):
+            for option in param.opts:
+                assert re.search(rf"(?<![\w-]){option}(?![\w-])", text), option
+
+
+@pytest.mark.parametrize("group", [cli.cli, cli.cli.commands["peek"]], ids=lambda group: group.name)
+def test_the_manual_has_no_command_that_is_not_there(group):
+    page = "trapless.1" if group is cli.cli else f"trapless-{group.name}.1"
+    source = (ROOT / "man" / page).read_text()
+    shown = re.findall(r"^\.Nm\n\.Cm (\w+)", source, re.M)
+    typed = re.findall(r"^(?:\.Dl )?(trapless .*)$", source, re.M)
+    assert set(shown) == set(group.commands)
+    assert typed
+    for line in typed:
+        check_command(line)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_manual_pages_are_well_formed(page):
+    run = subprocess.run(
+        ["mandoc", "-T", "lint", "-W", "warning", str(page)], capture_output=True, text=True
+    )
+    assert run.stdout + run.stderr == ""
+
+
+def test_the_changelog_has_the_version():
+    from trapless import __version__
+
+    assert f"\n## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_architecture_names_every_file_of_the_module():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    for path in (ROOT / "kmod").glob("*.c"):
+        assert f"| `{path.name}` |" in text

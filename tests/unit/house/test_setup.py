@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""scripts/setup: quick when nothing lacks, names what does, never half a job.
+
+Machines that lack something are made of a PATH with little on it; nothing is installed here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+SETUP = ROOT / "scripts" / "setup"
+TOOLS = ("bash", "cat", "cut", "dirname", "env", "id", "mktemp", "python3", "rm", "sed",
+         "sha256sum", "sleep", "tail", "sh")  # fmt: skip
+
+
+@pytest.fixture
+def poor_machine(tmp_path):
+    """A PATH with the tools the script itself is made of, and no compiler, QEMU or apt."""
+    for tool in TOOLS:
+        (tmp_path / tool).symlink_to(shutil.which(tool))
+    return {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+
+
+def setup(*arguments, script=SETUP, **options):
+    return subprocess.run(
+        [str(script), *arguments], capture_output=True, text=True, timeout=50, **options
+    )
+
+
+def test_nothing_lacks_after_setup_and_that_is_found_quickly():
+    began = os.times()
+    assert setup("--check-only").returncode == 0
+    ended = os.times()  # of a processor: what passes beside it says how busy the machine is
+    assert ended.children_user - began.children_user < 0.3
+    assert ended.children_system - began.children_system < 0.3
+
+
+def test_what_lacks_is_named_with_its_purpose(poor_machine):
+    run = setup("--check-only", env=poor_machine)
+    assert run.returncode == 1
+    assert "qemu-system-x86 - the lab: virtual machines" in run.stderr
+    assert "python3 -" not in run.stderr
+
+
+def test_elsewhere_than_on_debian_it_installs_nothing_and_names_all(poor_machine):
+    run = setup(env=poor_machine)
+    assert run.returncode == 1
+    assert "this is not Debian" in run.stderr
+    assert "clang - make check" in run.stderr
+
+
+def test_a_changed_list_of_packages_makes_the_environment_stale(tmp_path):
+    """A copy of the tree whose pyproject.toml changed since its .venv was made."""
+    (tmp_path / "scripts").mkdir()
+    script = shutil.copy(SETUP, tmp_path / "scripts" / "setup")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / ".trapless-stamp").write_text("something older\n")
+    run = setup("--check-only", script=script)
+    assert run.returncode == 1
+    assert ".venv is missing or older" in run.stderr
+
+
+def test_an_environment_that_cannot_be_made_leaves_the_old_one(tmp_path):
+    """python3 here is one that cannot make environments."""
+    (tmp_path / "scripts").mkdir()
+    script = shutil.copy(SETUP, tmp_path / "scripts" / "setup")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "old").write_text("kept")
+    python = tmp_path / "bin" / "python3"
+    python.parent.mkdir()
+    python.write_text(
+        "#!/bin/sh\n"
+        '[ "$1 $2" != "-m venv" ] || { mkdir "$3"; echo "no space left"; exit 1; }\n'
+        f'exec {shutil.which("python3")} "$@"\n'
+    )
+    python.chmod(0o755)
+    run = setup(script=script, env=os.environ | {"PATH": f"{python.parent}:{os.environ['PATH']}"})
+    assert run.returncode == 1
+    assert "no space left" in run.stderr and "making .venv failed" in run.stderr
+    assert (tmp_path / ".venv" / "old").read_text() == "kept"
+    assert not (tmp_path / ".venv.new").exists()
+
+
+def test_an_unknown_argument_is_wrong_usage():
+    run = setup("--fast")
+    assert run.returncode == 2
+    assert "--fast" in run.stderr
+
+
+def test_every_package_has_a_proof_and_a_purpose():
+    text = SETUP.read_text().split("needs='")[1].split("\n'\n")[0].replace("'\"'\"'", "'")
+    rows = [line.split("|") for line in text.splitlines() if line]
+    assert len(rows) > 10
+    for row in rows:
+        assert len(row) == 3 and all(row), row

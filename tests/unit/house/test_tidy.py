@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Style as a test: what CONTRIBUTING.md asks of every file, checked on every tracked file.
+
+It owns the mechanical rules only. What needs judgement (names, reasons in comments) is for
+readers. A rule that a file must break is an entry in a table here, with its reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import subprocess
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+FUNCTION_LINES_MAX = 70
+FILE_LINES_MAX = 500
+COLUMNS_MAX = 100
+TAB = 8
+
+C_SUFFIXES = {".c", ".h", ".S", ".cc"}
+SCRIPT_FIRST_LINES = ("#!/bin/sh", "#!/usr/bin/env bash", "#!/bin/bash")
+# Documents and data: no code, no opening paragraph; licensed by LICENSES/ as a whole.
+DOCUMENT_SUFFIXES = {
+    ".md", ".txt", ".json", ".jsonl", ".parquet", ".svg", ".png", ".log", ".gz", ".zst",
+}  # fmt: skip
+# Kernel versions may be named by what depends on them and by the tests of that.
+MAY_NAME_KERNELS = (
+    "kmod/compat/",
+    "trapless/stock/kernels.py",
+    "tests/unit/",  # on what was recorded with some kernel or other
+)
+
+LICENCES = {
+    "GPL-2.0-only",
+    "MIT",
+    "GPL-2.0-or-later",
+    "(GPL-2.0-only WITH Linux-syscall-note) OR MIT",
+}
+LICENCE_OF = (
+    ("include/", "(GPL-2.0-only WITH Linux-syscall-note) OR MIT"),
+    ("lib/", "(GPL-2.0-only WITH Linux-syscall-note) OR MIT"),
+    ("examples/", "MIT"),
+    ("kmod/", "GPL-2.0-only"),
+    ("trapless/", "GPL-2.0-only"),
+)
+
+
+def tracked() -> list[Path]:
+    """Files under version control that exist; all files where git knows nothing of this tree."""
+    listing = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, check=False
+    )
+    if listing.returncode == 0 and listing.stdout:
+        names = listing.stdout.decode().split("\0")
+        return sorted(path for name in names if name and (path := ROOT / name).is_file())
+    skip = {".venv", "build", "results", "__pycache__", ".git"}
+    return sorted(
+        path
+        for path in ROOT.rglob("*")
+        if path.is_file() and not skip & set(path.relative_to(ROOT).parts)
+    )
+
+
+FILES = tracked()
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(text_of(path))
+
+
+def is_code(path: Path) -> bool:
+    if path.suffix in DOCUMENT_SUFFIXES or name_of(path).startswith("LICENSES/"):
+        return False
+    return path.name not in {".gitignore", ".gitattributes", "py.typed"}
+
+
+CODE = [path for path in FILES if is_code(path)]
+
+
+def complain(faults: list[str]) -> None:
+    if faults:
+        pytest.fail("\n".join(faults), pytrace=False)
+
+
+def test_there_are_files_to_check():
+    assert len(CODE) > 10
+
+
+def test_each_file_names_its_licence_first():
+    faults = []
+    for path in CODE:
+        head = "\n".join(text_of(path).splitlines()[:4])
+        found = re.search(r"SPDX-License-Identifier:\s*(.+?)\s*(\*/|-->|#\}|$)", head, re.M)
+        if not found:
+            faults.append(f"{name_of(path)}: no SPDX-License-Identifier in its first lines")
+            continue
+        wanted = next((spdx for top, spdx in LICENCE_OF if name_of(path).startswith(top)), None)
+        if found[1] not in LICENCES or (wanted and found[1] != wanted):
+            faults.append(f"{name_of(path)}: licence '{found[1]}', want {wanted or LICENCES}")
+    complain(faults)
+
+
+def test_each_licence_has_its_text():
+    used = {
+        word
+        for path in CODE
+        for line in text_of(path).splitlines()[:4]
+        if "SPDX-License-Identifier:" in line
+        for word in re.findall(r"GPL-2\.0-only|GPL-2\.0-or-later|MIT|Linux-syscall-note", line)
+    }
+    texts = {path.stem for path in (ROOT / "LICENSES").iterdir()}
+    assert used == texts
+
+
+def test_each_file_opens_with_a_paragraph():
+    faults = []
+    for path in CODE:
+        text = text_of(path)
+        if path.suffix == ".py":
+            opening = ast.get_docstring(tree_of(path)) or ""
+        else:
+            head = "\n".join(text.splitlines()[:14])
+            head = re.sub(r"^.*SPDX-License-Identifier.*$|^#!.*$", "", head, flags=re.M)
+            words = re.findall(r"^\s*(?:/?\*+|//|#|\.\\\"|\{#|<!--)?\s*(\S.*)$", head, re.M)
+            commented = re.search(r"^\s*(/\*|\*|//|#|\.\\\"|\{#|<!--)", head, re.M)
+            opening = " ".join(words) if commented else ""
+        if len(opening) < 40:
+            faults.append(f"{name_of(path)}: no opening paragraph on what it owns")
+    complain(faults)
+
+
+def python_functions(path: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def braced_functions(path: Path) -> Iterator[tuple[str, int]]:
+    """Functions of C in kernel style: a '{' and a '}' in the first column, head above."""
+    began, head = 0, ""
+    for number, line in enumerate(text_of(path).splitlines(), 1):
+        if re.match(r"[A-Za-z_].*\(", line) and not line.startswith(("static const", "struct ")):
+            head = line
+        if line == "{":
+            began = number
+        elif line == "}" and began:
+            yield head.split("(")[0].split()[-1] if head else "?", number - began + 1
+            began = 0
+
+
+def shell_functions(path: Path) -> Iterator[tuple[str, int]]:
+    began, name = 0, ""
+    for number, line in enumerate(text_of(path).splitlines(), 1):
+        if found := re.match(r"([a-z_]+)\(\) \{$", line):
+            began, name = number, found[1]
+        elif line == "}" and began:
+            yield name, number - began + 1
+            began = 0
+
+
+def functions(path: Path) -> Iterator[tuple[str, int]]:
+    if path.suffix == ".py":
+        return python_functions(path)
+    if path.suffix in C_SUFFIXES:
+        return braced_functions(path)
+    if text_of(path).startswith(SCRIPT_FIRST_LINES):
+        return shell_functions(path)
+    return iter(())
+
+
+def test_functions_are_short():
+    complain(
+        [
+            f"{name_of(path)}: {name} has {lines} lines, at most {FUNCTION_LINES_MAX}"
+            for path in CODE
+            for name, lines in functions(path)
+            if lines > FUNCTION_LINES_MAX
+        ]
+    )
+
+
+def test_files_are_short():
+    complain(
+        [
+            f"{name_of(path)}: {lines} lines, at most {FILE_LINES_MAX}"
+            for path in CODE
+            if (lines := text_of(path).count("\n")) > FILE_LINES_MAX
+        ]
+    )
+
+
+def test_lines_are_short_and_end_clean():
+    faults = []
+    for path in CODE:
+        text = text_of(path)
+        if not text.endswith("\n") or text.endswith("\n\n"):
+            faults.append(f"{name_of(path)}: must end with one newline")
+        for number, line in enumerate(text.splitlines(), 1):
+            if line != line.rstrip():
+                faults.append(f"{name_of(path)}:{number}: trailing white space")
+            if path.suffix in C_SUFFIXES and len(line.expandtabs(TAB)) > COLUMNS_MAX:
+                faults.append(f"{name_of(path)}:{number}: wider than {COLUMNS_MAX} columns")
+    complain(faults)
+
+
+def test_nothing_is_left_for_later():
+    marker = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
+    complain(
+        [
+            f"{name_of(path)}:{number}: {found[0]}"
+            for path in FILES
+            if path.suffix not in {".gz", ".zst", ".png", ".log", ".jsonl"}
+            for number, line in enumerate(text_of(path).splitlines(), 1)
+            if (found := marker.search(line))
+        ]
+    )
+
+
+def code_only(path: Path) -> str:
+    """What the machine acts on: comments may cite releases, code and its strings may not.
+
+    Of Python only the strings, less the docstrings: a number there is a number.
+    """
+    text = text_of(path)
+    if path.suffix != ".py":
+        return re.sub(r"//[^\n]*", "", re.sub(r"/\*.*?\*/", "", text, flags=re.S))
+    docstrings = {
+        node.body[0].lineno
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and ast.get_docstring(node) is not None
+    }
+    return "\n".join(
+        token.string
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type == tokenize.STRING and token.start[0] not in docstrings
+    )
+
+
+def test_only_kernel_code_names_kernel_versions():
+    version = re.compile(
+        r"(?<![\w.])(5\.10|6\.1|6\.12|7\.[0-9])(?=[\"'\s.)\]-]|$)"
+        r"|LINUX_VERSION_CODE|KERNEL_VERSION\("
+    )
+    complain(
+        [
+            f"{name_of(path)}: names kernel version {found[0]!r}; ask trapless/stock/kernels.py"
+            for path in CODE
+            if path.suffix in C_SUFFIXES | {".py"}
+            and not name_of(path).startswith(MAY_NAME_KERNELS)
+            for found in [version.search(code_only(path))]
+            if found
+        ]
+    )
+
+
+def machine_words() -> list[re.Pattern[str]]:
+    """What belongs to the machine at hand: the path of the tree, and its mirrors' hosts."""
+    # A folder at the top, like /build, may stand in any file; a longer path is somebody's own.
+    common = {"/var/tmp", "/usr/src", "/usr/local/src"}
+    paths = {
+        path for path in (ROOT, ROOT.parent) if len(path.parts) > 2 and str(path) not in common
+    }
+    sources = [Path("/etc/apt/sources.list")]
+    sources += sorted(Path("/etc/apt/sources.list.d").glob("*"))
+    sources += [Path("/etc/pip.conf"), Path.home() / ".config/pip/pip.conf"]
+    hosts = {
+        host
+        for path in sources
+        if path.is_file()
+        for host in re.findall(r"https?://(?:[^@/\s]*@)?([^/\s]+)", text_of(path))
+    }
+    # A whole path, not the end of a longer one.
+    words = [rf"(?<![\w.}})\]-]){re.escape(str(path))}/" for path in sorted(paths)]
+    return [re.compile(word) for word in words + [re.escape(host) for host in sorted(hosts)]]
+
+
+def test_nothing_belongs_to_one_machine():
+    words = machine_words()
+    complain(
+        [
+            f"{name_of(path)}: names {found[0]!r}"
+            for path in FILES
+            for found in (word.search(text_of(path)) for word in words)
+            if found
+        ]
+    )

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs the unit tests of the parallel calls once more, under the thread sanitizer.
+
+What they assert is theirs; this file owns the build with -fsanitize=thread, which cannot be
+combined with the address sanitizer that all C unit tests run under (test_c_programs.py).
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+OUT = ROOT / "build" / "tsan"
+PROGRAMS = sorted(path.stem for path in (ROOT / "tests/unit/lib").glob("psc_*.c"))
+
+
+def test_there_are_programs():
+    assert PROGRAMS
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_no_data_race(program: str):
+    target = f"build/tsan/tests/unit/lib_{program}"
+    sanitize = "SANITIZE=-fsanitize=thread"
+    make = ["make", "-s", f"BUILD={OUT.relative_to(ROOT)}", "STATIC=", sanitize, target]
+    built = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    run = subprocess.run([str(ROOT / target)], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, f"exit status {run.returncode}\n{run.stdout}{run.stderr}"

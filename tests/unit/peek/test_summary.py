@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What samples of a stock kernel mean, and a recording in tables; no kernel runs here."""
+
+from __future__ import annotations
+
+import doctest
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trapless.peek.errors import PeekError
+from trapless.peek.sampling import tables, tier0
+from trapless.peek.sampling.plan import Field, Group, Plan, Rule
+from trapless.peek.sampling.recording import Recorder, Recording
+from trapless.peek.sampling.rows import End, Ending, Head, Rows, parse_head
+from trapless.peek.sampling.tier0 import Part
+
+MEMBERS = (("preempt_count", 4), ("current", 8), ("pid", 4), ("comm", 16), ("nr_running", 4))
+CONTEXT = (("context", 4), ("context_active", 1))
+COUNT = 1000
+LOST = 250
+
+
+def head(contexts: bool = False, threads: int = 2) -> Head:
+    members = (*MEMBERS, *(CONTEXT if contexts else ()))
+    fields = tuple(Field(name, size, 0) for name, size in members)
+    groups = tuple(Group(f"cpu{cpu}", Rule.STABLE, fields) for cpu in range(2))
+    text = Plan(100_000, groups, threads=tuple(range(10, 10 + threads))).text()
+    size = 56 + 8 * threads + 2 * sum(size for _, size in members)
+    return parse_head(f"{text}# monotonic-ns 1\n# realtime-ns 1\n", (size + 7) // 8 * 8)
+
+
+def busy_and_idle(what: Head) -> Rows:
+    """CPU 0 runs pid 7, less a tenth in interrupts and a fifth in softirqs; CPU 1 is idle."""
+    rows = np.zeros(COUNT, what.dtype)
+    rows["slot"] = np.arange(COUNT) + np.where(np.arange(COUNT) < 500, 0, LOST)
+    rows["lag_ns"] = 2000
+    rows["cpu0.pid"] = 7
+    rows["cpu0.comm"] = np.frombuffer(b"worker".ljust(16, b"\0"), "V16")[0]
+    rows["cpu0.nr_running"] = 3
+    rows["cpu0.preempt_count"][:100] = 0x10001
+    rows["cpu0.preempt_count"][100:300] = 0x102
+    return rows
+
+
+def recorded(folder: Path, what: Head, rows: Rows, end: bool = True) -> Recording:
+    with Recorder(folder, what, {"context_user": 2}) as recorder:
+        recorder.add(rows)
+        counts = End(Ending.SIGNAL, len(rows), len(rows) + LOST, LOST, 0, 0, 0, 0, 0, 0)
+        recorder.close(counts if end else None)
+    return Recording.open(folder)
+
+
+def cells(recording: Recording, table: str) -> list[dict[str, str]]:
+    (found,) = (one for one in tables.tables(recording) if one.id == table)
+    return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+
+
+def test_examples_are_so():
+    assert doctest.testmod(tier0).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("count", "pid", "context", "active", "part"),
+    [
+        (0, 7, 2, 1, Part.USER),
+        (0, 7, 0x102, 1, Part.USER),  # higher bits are RCU's
+        (0, 7, 0, 1, Part.KERNEL),
+        (0, 7, 1, 1, Part.KERNEL),
+        (0, 7, 2, 0, Part.PROCESS),  # this CPU is not tracked: the state means nothing
+        (0x80000001, 7, 0, 0, Part.PROCESS),  # preemption is off, that is all
+        (0x200, 7, 0, 0, Part.PROCESS),  # softirqs are off, none is served
+        (0x100, 7, 2, 1, Part.BOTTOM_HALF),
+        (0x10100, 0, 0, 0, Part.TOP_HALF),
+        (0x110000, 7, 0, 0, Part.TOP_HALF),
+        (0, 0, 0, 1, Part.IDLE),
+    ],
+)
+def test_where_a_cpu_is(count, pid, context, active, part):
+    arrays = [
+        np.array([value], kind)
+        for value, kind in ((count, "u4"), (pid, "u4"), (context, "u4"), (active, "u1"))
+    ]
+    assert tier0.parts(*arrays, in_user=2).tolist() == [part]
+
+
+def test_shares_add_up(tmp_path):
+    recording = recorded(tmp_path / "r", head(), busy_and_idle(head()))
+    busy, idle = cells(recording, "shares")
+    assert busy["CPU"] == "0" and idle["CPU"] == "1"
+    assert (busy["user or kernel"], busy["top half"], busy["bottom half"]) == (
+        *("70.0%", "10.0%", "20.0%"),
+    )
+    assert (busy["idle"], idle["idle"]) == ("0.0%", "100.0%")
+    assert (busy["run queue"], busy["longest"]) == ("3.00", "3")
+    assert cells(recording, "processes") == [{"PID": "7", "name": "worker", "share": "35.0%"}]
+    (sampling,) = cells(recording, "sampling")
+    assert sampling["samples"] == "1000" and sampling["lost"] == "20.00%"
+    assert sampling["lag, median"] == sampling["lag, 99%"] == "2.1 µs"  # in steps of 0.1
+
+
+def test_lags_beyond_all_bounds_are_told(tmp_path):
+    rows = busy_and_idle(head())
+    rows["lag_ns"][:100] = 4_000_000_000
+    (sampling,) = cells(recorded(tmp_path / "r", head(), rows), "sampling")
+    assert (sampling["lag, median"], sampling["lag, 99%"]) == ("2.1 µs", "over 10 ms")
+
+
+def test_user_mode_is_told_from_the_kernel_where_memory_tells(tmp_path):
+    what = head(contexts=True)
+    rows = busy_and_idle(what)
+    rows["cpu0.context_active"] = 1
+    rows["cpu0.context"][:600] = 2
+    busy, _ = cells(recorded(tmp_path / "r", what, rows), "shares")
+    assert (busy["user"], busy["other kernel"]) == ("30.0%", "40.0%")
+    assert "user or kernel" not in busy
+
+
+@pytest.mark.parametrize(
+    ("column", "bits", "left_out"),
+    [("torn", 1, (100, 0)), ("absent", 2, (0, 100)), ("frozen", 2, (0, 100))],
+)
+def test_samples_that_mean_nothing_are_left_out(tmp_path, column, bits, left_out):
+    rows = busy_and_idle(head())
+    rows[column][:100] = bits
+    rows["flags"][:100] = {"torn": 2, "frozen": 4, "absent": 8}[column]
+    found = cells(recorded(tmp_path / "r", head(), rows), "shares")
+    assert tuple(int(cpu["left out"]) for cpu in found) == left_out
+    (sampling,) = cells(Recording.open(tmp_path / "r"), "sampling")
+    assert sampling["torn"] == ("10.00%" if column == "torn" else "0.00%")
+    assert found[0].get("top half") == (None if left_out[0] else "10.0%")
+
+
+def test_one_thread_may_be_all_cpus(tmp_path):
+    what = head(threads=1)
+    rows = busy_and_idle(what)
+    rows["frozen"][:100] = 1
+    found = cells(recorded(tmp_path / "r", what, rows), "shares")
+    assert [cpu["left out"] for cpu in found] == ["100", "100"]
+
+
+def test_a_killed_recording_is_shown_with_what_is_missing(tmp_path):
+    recording = recorded(tmp_path / "r", head(), busy_and_idle(head()), end=False)
+    (sampling,) = cells(recording, "sampling")
+    assert sampling["lost"] == "20.00%"
+    assert "killed" in tables.tables(recording)[-1].caption
+
+
+def test_a_recording_without_rows_is_an_error(tmp_path):
+    recording = recorded(tmp_path / "r", head(), busy_and_idle(head())[:0])
+    with pytest.raises(PeekError, match="no rows"):
+        tables.tables(recording)

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`trapless peek top` on a toy kernel: what is shown, in both forms, and how it ends."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import re
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.notes import Notes
+from tests.unit.peek import toy_kernel
+from tests.unit.peek.toy_kernel import ToyKernel
+from trapless.peek.errors import PeekError
+from trapless.peek.sampling import top
+
+
+@pytest.fixture(autouse=True)
+def settings(own_cache, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(top, "REFRESH_S", 0.15)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def show(ram: Path, stream: io.StringIO, updates: int | None) -> list[str]:
+    notes = Notes()
+    top.top(
+        ram, None, interval_ns=1_000_000, cpu=None, updates=updates, progress=notes, stream=stream
+    )
+    return notes.said
+
+
+@pytest.mark.parametrize("kind", [io.StringIO, Terminal])
+def test_each_second_is_added_up(kind, tmp_path):
+    stream = kind()
+    show(ToyKernel().save(tmp_path), stream, 2)
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
+    assert text.count("Where each CPU was") >= 2
+    assert re.search(r"^ *0 +0\.0% +100\.0% +3\.00 +3 +0 *$", text, re.M), text
+    assert re.search(r"^ *1 +100\.0% +0\.0% +4\.00 +4 +0 *$", text, re.M), text
+    assert text.count(toy_kernel.RELEASE) >= 2
+    assert re.search(r"samples/s of 1,000, lag \S+ µs", text)
+
+
+def test_probes_may_come_and_go(tmp_path):
+    kernel, stream = ToyKernel(probes=3), io.StringIO()
+    ram = kernel.save(tmp_path)
+
+    def act() -> None:
+        for text, data in (("tier 1", bytes(8)), ("tier 0", b"TLPROBE1")):
+            while text not in stream.getvalue():
+                time.sleep(0.01)
+            with ram.open("r+b") as file:
+                file.seek(kernel.map_at)
+                file.write(data)
+        while not stream.getvalue().split("tier 0")[-1].count("tier 1"):
+            time.sleep(0.01)
+        os.truncate(ram, 0)
+
+    threading.Thread(target=act, daemon=True).start()
+    show(ram, stream, None)
+    seconds = stream.getvalue().split(toy_kernel.RELEASE)[1:]
+    tiers = [re.findall(r"^tier (\d)", second, re.M) for second in seconds]
+    assert [tier for tier, _ in itertools.groupby(tiers)] == [["1"], ["0"], ["1"]]
+    told = [second for second in seconds if "Who switched interrupts off" in second]
+    assert seconds[0] in told and seconds[-1] in told
+    assert seconds[tiers.index(["1"], tiers.index(["0"])) - 1] not in told
+
+
+def test_it_ends_with_the_memory(tmp_path):
+    ram, stream = ToyKernel().save(tmp_path), io.StringIO()
+
+    def cut() -> None:
+        while "Where" not in stream.getvalue():
+            time.sleep(0.01)
+        os.truncate(ram, 0)
+
+    threading.Thread(target=cut, daemon=True).start()
+    (said,) = show(ram, stream, None)
+    assert "went away" in said or "gone" in said
+
+
+def test_what_is_no_kernel_is_said_first(tmp_path):
+    path = tmp_path / "ram"
+    path.write_bytes(bytes(1 << 20))
+    with pytest.raises(PeekError):
+        show(path, io.StringIO(), 1)

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`trapless stat`: from saved counts of a run to what is predicted and shown, and the messages
+where nothing can be counted."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat as modes
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from trapless.base.console import TraplessError
+from trapless.base.paths import repo_root
+from trapless.cli import cli
+from trapless.stat import costs, guest, host, report, run_counts, text
+from trapless.stat.guest import Job
+from trapless.stat.run_counts import Counted
+
+DATA = Path(__file__).parents[2] / "data" / "stat" / "find.json"
+"""`trapless stat --lab --compare supervisor --json` of find on a copy of /etc."""
+
+
+@pytest.fixture(scope="module")
+def saved():
+    return json.loads(DATA.read_text())
+
+
+@pytest.fixture
+def found(saved):
+    return Counted.of_json(saved["counted"])
+
+
+@pytest.fixture
+def real(saved):
+    return Counted.of_json(saved["counted_by_turns"])
+
+
+# ---- Predicting --------------------------------------------------------------------------------
+
+
+def test_each_loop_is_explained_exactly_by_what_it_did(found):
+    terms = {term.name: term.saved for term in costs.supervisor_terms(found)}
+    for name, loop, _ in costs.STEPS:
+        ran = found.loops[loop]
+        did = costs.features(ran["trap"].features)
+        if loop in costs.UNSEEN:
+            feature, number = costs.UNSEEN[loop]
+            did[feature] = number
+        saved = ran["trap"].instructions - ran["supervisor"].instructions
+        later = [one for one, _, _ in costs.STEPS]
+        known = later[: later.index(name) + 1]
+        assert sum(did[one] * terms[one] for one in known) == pytest.approx(saved)
+
+
+def test_a_call_by_trap_costs_about_200_instructions_more(found):
+    terms = {term.name: term.saved for term in costs.supervisor_terms(found)}
+    assert 150 < terms.pop("calls") < 250
+    for name in ("demoting", "demoted", "in_kernel", "signals", "worked", "slept_out"):
+        assert -400 < terms[name] < -20
+
+
+def test_the_prediction_is_within_20_percent_of_what_was_counted(found, real):
+    made = report.Report(found, real)
+    assert made.really_saved > 2 * costs.uncertainty(found)
+    assert abs(made.prediction_error) < 0.2
+    low, high = made.prediction_error_range
+    assert low <= made.prediction_error <= high
+
+
+def saving(real, each):
+    """`real` where pairs saved so much."""
+    user, supervisor = (real.repeats[mode][0] for mode in run_counts.MODES)
+    repeats = {
+        "trap": tuple(replace(user, instructions=1_000_000 + saved) for saved in each),
+        "supervisor": tuple(replace(supervisor, instructions=1_000_000) for _ in each),
+    }
+    return replace(real, repeats=repeats)
+
+
+def test_one_pair_that_something_fell_into_does_not_decide_what_was_saved(found, real):
+    made = report.Report(found, saving(real, [200_000, 210_000, -500_000]))
+    assert made.really_saved == 200_000
+    assert made.wrong_by == 355_000
+    assert "200 ± 355 k" in "\n".join(text.lines(made, ["find"]))
+
+
+def test_where_nothing_was_saved_no_error_is_given(found, real):
+    made = report.Report(found, saving(real, [-5_000, -4_000, 3_000]))
+    assert made.prediction_error is None and made.prediction_error_range is None
+    assert "neither figure says much" in "\n".join(text.lines(made, ["find"]))
+
+
+def test_the_documented_terms_are_those_of_the_saved_run(found):
+    documented = re.findall(
+        r"^\| (.+) \| (-?[\d,]+) \|$", (repo_root() / "docs" / "stat.md").read_text(), re.M
+    )
+    terms = costs.supervisor_terms(found)
+    assert documented == [(term.text, text.whole(term.saved)) for term in terms]
+
+
+def test_what_a_program_does_moves_its_prediction(found):
+    before = costs.supervisor_saving(found).instructions
+    sleepy = replace(found, events={**found.events, "slept_out": found.events["slept_out"] + 1000})
+    assert costs.supervisor_saving(sleepy).instructions < before - 100_000
+    terms = {term.name: term.saved for term in costs.supervisor_terms(found)}
+    place = found.columns.index("crossings.syscall")
+    program = list(found.program)
+    program[place] += 1000
+    busy = replace(found, program=tuple(program))
+    assert costs.supervisor_saving(busy).instructions == pytest.approx(
+        before + 1000 * terms["calls"]
+    )
+
+
+def test_a_loop_that_did_nothing_of_its_own_adds_nothing(found):
+    idle = found.loops["preemptions"]["trap"]
+    still = replace(idle, features={**idle.features, "preempted": 0})
+    loops = {**found.loops, "preemptions": {**found.loops["preemptions"], "trap": still}}
+    terms = costs.supervisor_terms(replace(found, loops=loops))
+    assert next(term for term in terms if term.name == "preempted").saved == 0
+
+
+def test_of_a_single_pair_sleeping_in_one_run_alone_widens_what_it_may_be_wrong_by(found, real):
+    pair = saving(real, [200_000])
+
+    def slept(more):
+        (user,), (supervisor,) = (pair.repeats[mode] for mode in run_counts.MODES)
+        features = {**user.features, "slept_out": supervisor.features["slept_out"] + more}
+        repeats = {**pair.repeats, "trap": (replace(user, features=features),)}
+        return report.Report(found, replace(pair, repeats=repeats)).wrong_by
+
+    assert slept(0) == costs.uncertainty(found)
+    assert slept(100) > slept(0) + 50_000
+
+
+def test_boots_are_joined_repeat_by_repeat(found, real):
+    one, other = saving(real, [1]), saving(real, [2])
+    joined = one.joined(other)
+    assert report.Report(found, joined).saved_each == (1, 2)
+    assert joined.calls.total == 2 * real.calls.total
+
+
+def test_without_supervisor_mode_only_batches_are_predicted(found):
+    loops = {name: {"trap": ran["trap"]} for name, ran in found.loops.items()}
+    made = report.Report(replace(found, loops=loops, refusals=1 << 3))
+    assert [one.name for one in made.mechanisms] == ["batches of 32"]
+    shown = "\n".join(text.lines(made, ["find"]))
+    assert "supervisor mode is not offered: " in shown and "page-table isolation" in shown
+
+
+# ---- What is shown -----------------------------------------------------------------------------
+
+
+def test_a_report_is_a_function_of_what_was_counted(saved, found, real):
+    assert Counted.of_json(found.as_json()) == found
+    again = json.loads(json.dumps(report.Report(found, real).as_json()))
+    assert again == saved
+
+
+def test_parts_of_clocks_are_parts(found):
+    for processor in found.processors:
+        clocks = report.Report(found).clocks(processor)
+        assert 0 < clocks.direct.low < clocks.direct.high < clocks.total.low
+        assert clocks.pollution.middle < clocks.total.middle
+
+
+def test_the_report_fits_a_screen_and_its_columns_stand_under_each_other(found, real):
+    shown = list(text.lines(report.Report(found, real), ["find", "/etc"]))
+    assert max(map(len, shown)) <= text.WIDTH
+    start = next(n for n, line in enumerate(shown) if line.startswith("crossings, counted"))
+    end = start + shown[start:].index("")
+    numbers = [line.split("  ")[-1] for line in shown[start + 1 : end]]
+    assert {len(line) for line in shown[start:end]} == {len(shown[start])}
+    assert all(number.strip().replace(".", "").replace(",", "").isdigit() for number in numbers)
+
+
+def test_a_run_of_nothing_is_shown_without_a_crash(found, real):
+    nothing = replace(
+        found,
+        program=(0,) * len(found.columns),
+        events=dict.fromkeys(run_counts.EVENTS, 0),
+        turns=0,
+    )
+    shown = "\n".join(text.lines(report.Report(nothing, saving(real, [0, 0])), ["true"]))
+    assert "0 instructions" in shown
+
+
+def test_short_of_rows_is_said(tmp_path):
+    path = tmp_path / "rows"
+    path.write_text('{"format": "trapless-model", "version": 1, "columns": []}\n')
+    with pytest.raises(TraplessError, match="not counted to its end"):
+        run_counts.read(path, "x", ("core-i7-9700k",))
+
+
+# ---- Options and errors ------------------------------------------------------------------------
+
+
+def test_a_job_becomes_words():
+    words = guest.argv(Job(("srv",), load="go", ready="test -e x", turns="us", prepare="p"))
+    assert words[-2:] == ["--", "srv"] and words[words.index("--turns") + 1] == "us"
+    assert words[words.index("--load") + 1] == "go"
+    with pytest.raises(TraplessError, match="go together"):
+        guest.argv(Job(("srv",), load="go"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--warm", "2", "--", "ls"], "--warm is about a VM: add --lab"),
+        (["--processor", "x", "--", "ls"], "--processor is about a VM: add --lab"),
+        (["--lab", "--load", "x", "--", "ls"], "--load and --ready go together"),
+        (["--lab", "--software", "--", "ls"], "--software is about this machine"),
+        (["--lab", "--warm", "-1", "--", "ls"], "not in the range"),
+    ],
+)
+def test_wrong_usage_is_named(words, message):
+    result = CliRunner().invoke(cli, ["stat", *words])
+    assert result.exit_code == 2 and message in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["--lab", "--", "no-such-program"], 127, "no program 'no-such-program'"),
+        (["--lab", "--processor", "8086", "--", "ls"], 2, "no processor '8086'; there are: "),
+    ],
+)
+def test_what_cannot_be_run_is_said_before_a_vm_starts(words, status, message):
+    result = CliRunner().invoke(cli, ["stat", *words])
+    assert isinstance(result.exception, TraplessError)
+    assert result.exception.status == status and message in str(result.exception)
+
+
+def fake_counter(folder, script):
+    program = folder / host.BUILT
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(program.stat().st_mode | modes.S_IXUSR)
+
+
+def test_without_counters_the_lab_is_named(tmp_path, monkeypatch):
+    fake_counter(tmp_path, "echo 'trapless-count: the kernel offers none; more' >&2; exit 125")
+    monkeypatch.setattr(host, "repo_root", lambda: tmp_path)
+    with pytest.raises(TraplessError, match=r"^the kernel offers none; .*stat --lab -- ") as error:
+        host.run(["ls"])
+    assert error.value.status == 125
+
+
+def test_counts_of_this_machine_are_a_table_by_mode(tmp_path, monkeypatch):
+    columns = '["user.instructions", "user.clocks", "kernel.instructions", "kernel.clocks"]'
+    header = f'{{"format": "trapless-counters", "version": 1, "columns": {columns}}}'
+    row = '{"region": 0, "number": 0, "counted": 1.0, "counts": [1000, 2000, 30, 40]}'
+    fake_counter(tmp_path, f"printf '%s\\n' '{header}' '{row}' > $1; exit 3")
+    monkeypatch.setattr(host, "repo_root", lambda: tmp_path)
+    found = host.run(["ls"])
+    assert found.status == 3
+    lines = list(text.counters(["ls"], found.events))
+    assert lines[2:] == [
+        "counted on this machine   user  kernel",
+        "instructions             1,000      30",
+        "clocks                   2,000      40",
+        "",
+        "2.0% of its clocks were the kernel's",
+    ]
+
+
+def test_the_kernels_own_events_take_no_counters(tmp_path):
+    made = tmp_path / "made"
+    try:
+        found = host.run(["sh", "-c", f"touch {made}; exit 4"], software=True)
+    except TraplessError as error:
+        assert error.status == 125  # no perf_event_open here
+        pytest.skip(str(error))
+    assert found.status == 4 and made.exists()
+    assert found.events["user.page_faults"] + found.events["kernel.page_faults"] > 20
+    assert not any("instructions" in column for column in found.events)

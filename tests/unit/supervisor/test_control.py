@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What Python asks of the module about supervisor mode, and how it explains the answers.
+
+A function stands in for the ioctl: what the module itself answers is tested in the lab.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+
+import pytest
+
+from trapless import abi
+from trapless.abi import Demotion, Mode, Refusal
+from trapless.base.console import TraplessError
+from trapless.supervisor import control, refusals
+
+
+@pytest.fixture
+def module(monkeypatch, tmp_path):
+    """A device that can be opened, whose ioctl is `module.answer`; requests are kept."""
+
+    class Module:
+        def __init__(self):
+            self.requests = []
+            self.answer = lambda _code, _argument: 0
+
+    made = Module()
+    (tmp_path / "device").touch()
+    monkeypatch.setattr(abi, "DEVICE", str(tmp_path / "device"))
+
+    def ioctl(_fd, code, argument):
+        made.requests.append((code, argument))
+        return made.answer(code, argument)
+
+    monkeypatch.setattr(control, "_ioctl", ioctl)
+    return made
+
+
+def refusing(error, refusal):
+    def answer(_code, argument):
+        argument.refusal = refusal
+        return error
+
+    return answer
+
+
+def test_a_switch_is_one_request(module):
+    control.switch(12, Mode.SUPERVISOR, abi.SWITCH_EXEC)
+    ((code, request),) = module.requests
+    assert code == abi.IOC_SWITCH
+    assert (request.size, request.mode, request.pid, request.flags) == (
+        ctypes.sizeof(abi.Switch),
+        Mode.SUPERVISOR,
+        12,
+        abi.SWITCH_EXEC,
+    )
+    assert list(request.reserved) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("code", list(refusals.REFUSALS), ids=lambda code: code.name)
+def test_a_refusal_gives_reason_and_remedy(module, code):
+    row = refusals.REFUSALS[code]
+    module.answer = refusing(errno.EOPNOTSUPP if row.of_machine else errno.EPERM, code)
+    with pytest.raises(control.RefusedError) as caught:
+        control.switch(os.getpid(), Mode.SUPERVISOR)
+    assert caught.value.refusal is code
+    assert row.reason in str(caught.value) and row.remedy in str(caught.value)
+    assert row.of_machine or f"process {os.getpid()}" in str(caught.value)
+
+
+@pytest.mark.parametrize("code", [31, 99, int(Refusal.NONE)])
+def test_a_reason_that_is_not_known_is_named_by_its_number(module, code):
+    module.answer = refusing(errno.EPERM, code)
+    with pytest.raises(TraplessError, match=rf"\({code}\).*module is newer"):
+        control.switch(0, Mode.SUPERVISOR)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (errno.ESRCH, "there is no process 4194304"),
+        (errno.ENOMEM, "memory is short"),
+        (errno.EINVAL, "not of this command's version"),
+        (errno.ENOTTY, "knows no supervisor mode"),
+        (errno.EIO, "does not answer: Input/output error"),
+    ],
+)
+def test_errors_say_what_was_wrong(module, error, words):
+    module.answer = lambda *_: error
+    with pytest.raises(TraplessError, match=words):
+        control.switch(4194304, Mode.USER)
+
+
+def test_the_id_of_a_thread_names_its_process(module, tmp_path, monkeypatch):
+    (tmp_path / "77").mkdir()
+    (tmp_path / "77/status").write_text("Name:\tx\nTgid:\t70\nPid:\t77\n")
+    monkeypatch.setattr(control, "PROC", tmp_path)
+    module.answer = lambda *_: errno.ESRCH
+    with pytest.raises(TraplessError, match=r"77 is a thread of process 70.*give 70"):
+        control.switch(77, Mode.SUPERVISOR)
+
+
+def test_without_the_module_the_remedy_is_to_load_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(abi, "DEVICE", str(tmp_path / "none"))
+    for ask in (lambda: control.switch(0, Mode.USER), control.processes, control.refusals):
+        with pytest.raises(TraplessError, match=r"not loaded.*supervisor=1.*--lab"):
+            ask()
+
+
+def filling(count):
+    """A module that knows `count` processes, in no order, and fills in as many as fit."""
+
+    def answer(code, request):
+        assert code == abi.IOC_PROCESSES and request.reserved == 0
+        assert request.entry_size == ctypes.sizeof(abi.Process)
+        entries = (abi.Process * request.count).from_address(request.entries)
+        request.total = count
+        request.count = min(count, request.count)
+        for i in range(request.count):
+            entries[i].pid = count - i
+            entries[i].mode = Mode.SUPERVISOR
+            entries[i].flags = abi.SWITCH_CHILDREN | abi.SWITCH_RESIDENT
+            entries[i].comm = b"a b"
+            entries[i].calls_direct, entries[i].calls_worked = 90, 5
+            entries[i].calls_left, entries[i].calls_kernel = 3, 2
+            entries[i].demotions[Demotion.PAGE_FAULT] = 7
+        return 0
+
+    return answer
+
+
+@pytest.mark.parametrize("count", [0, 1, control.ENTRIES_FIRST, 5 * control.ENTRIES_FIRST])
+def test_all_processes_are_listed_by_id(module, count):
+    module.answer = filling(count)
+    found = control.processes()
+    assert [process.pid for process in found] == list(range(1, count + 1))
+
+
+def test_a_process_is_described(module):
+    module.answer = filling(1)
+    (found,) = control.processes()
+    assert (found.command, found.mode) == ("a b", Mode.SUPERVISOR)
+    assert found.options == ("children", "resident")
+    assert (found.calls.total, found.calls.share) == (100, 0.95)
+    assert found.demotions[Demotion.PAGE_FAULT] == 7
+    assert sum(found.demotions.values()) == 7
+
+
+def test_without_calls_there_is_no_share():
+    assert control.Calls(0, 0, 0, 0).share is None
+
+
+def test_the_real_ioctl_reports_errno(tmp_path):
+    with (tmp_path / "file").open("w") as file:
+        assert control._ioctl(file.fileno(), abi.IOC_SWITCH, abi.Switch()) == errno.ENOTTY
+
+
+class Threads:
+    """A module whose one process has threads that change one by one, each time it is asked."""
+
+    def __init__(self, threads, ready, step):
+        self.threads, self.ready, self.step = threads, ready, step
+        self.mode = Mode.USER
+
+    def answer(self, code, request):
+        if code == abi.IOC_SWITCH:
+            self.mode = Mode(request.mode)
+        elif code == abi.IOC_PROCESSES:
+            entries = (abi.Process * request.count).from_address(request.entries)
+            entries[0].pid, entries[0].comm, entries[0].mode = 9, b"worker", self.mode
+            entries[0].threads, entries[0].supervisor = self.threads, self.ready
+            request.total = request.count = 1
+            self.ready += self.step
+        return 0
+
+
+@pytest.mark.parametrize(("mode", "ready", "step"), [(Mode.SUPERVISOR, 0, 1), (Mode.USER, 4, -1)])
+def test_waiting_ends_when_the_last_thread_has_changed(module, mode, ready, step):
+    threads = Threads(4, ready, step)
+    module.answer = threads.answer
+    control.switch_each([9], mode, wait_s=30)
+    asked = [code for code, _ in module.requests]
+    assert asked.count(abi.IOC_PROCESSES) == 5
+
+
+def test_waiting_in_vain_says_how_many_threads_are_late(module):
+    module.answer = Threads(4, 1, 0).answer
+    with pytest.raises(TraplessError, match=r"9 \(worker\): 3 of 4 threads .* within 0\.1 s"):
+        control.switch_each([9], Mode.SUPERVISOR, wait_s=0.1)
+
+
+def test_without_waiting_nobody_is_listed(module):
+    module.answer = Threads(4, 0, 0).answer
+    control.switch_each([9], Mode.SUPERVISOR)
+    assert abi.IOC_PROCESSES not in [code for code, _ in module.requests]
+
+
+def test_a_reason_of_the_machine_is_said_once_for_all(module):
+    def answer(code, argument):
+        if code != abi.IOC_SWITCH:
+            return 0
+        return refusing(errno.EOPNOTSUPP, Refusal.PTI)(code, argument)
+
+    module.answer = answer
+    with pytest.raises(control.RefusedError):
+        control.switch_each([1, 2, 3], Mode.SUPERVISOR)
+    assert [code for code, _ in module.requests].count(abi.IOC_SWITCH) == 1
+
+
+def test_all_that_fail_are_named_and_others_are_switched(module):
+    def answer(code, request):
+        return errno.ESRCH if code == abi.IOC_SWITCH and request.pid != 4194301 else 0
+
+    module.answer = answer
+    with pytest.raises(TraplessError) as caught:
+        control.switch_each([4194300, 4194301, 4194302], Mode.USER)
+    assert [line.split()[4].rstrip(";") for line in str(caught.value).splitlines()] == [
+        "4194300",
+        "4194302",
+    ]

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Every reason of a refusal has its words, and library and command say the same."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from pathlib import Path
+
+import pytest
+
+from trapless import abi
+from trapless.abi import Refusal
+from trapless.supervisor import refusals
+
+ROOT = Path(__file__).resolve().parents[3]
+LIBRARY = ROOT / "build/lib/libtrapless.so"
+HEADER = (ROOT / "include/uapi/linux/trapless.h").read_text()
+ROWS = [pytest.param(row, id=row.name) for row in refusals.REFUSALS.values()]
+
+
+def test_every_reason_of_the_interface_has_a_row():
+    named = dict(re.findall(r"TL_REFUSED_(\w+) = (\w+)", HEADER))
+    assert named.pop("NONE") == str(int(Refusal.NONE))
+    assert {name: int(value) for name, value in named.items()} == {
+        code.name: int(code) for code in refusals.REFUSALS
+    }
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_words_go_on_in_a_sentence(row):
+    for text in (row.title, row.reason, row.remedy):
+        assert text and not text.endswith(".") and "  " not in text
+    for text in (row.reason, row.remedy):
+        first = text.split()[0]
+        assert first[0].islower() or first.isupper() or "_" in first, text
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_the_library_gives_the_same_reason(row):
+    library = ctypes.CDLL(str(LIBRARY))
+    library.tl_refusal_text.restype = ctypes.c_char_p
+    assert library.tl_refusal_text(int(row.code)).decode() == row.reason
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_the_manual_explains_it(row):
+    manual = (ROOT / "man/trapless.1").read_text().split(".Sh SUPERVISOR MODE")[1]
+    _, _, text = manual.partition(f"\n.It {row.title}\n")
+    said = " ".join(text.partition("\n.")[0].split())
+    assert said == f"{row.reason[0].upper()}{row.reason[1:]}."
+
+
+def test_a_mask_becomes_rows_in_the_order_of_the_interface():
+    everything = (1 << abi.REFUSALS_MACHINE) - 1
+    rows = refusals.of_mask(everything)
+    assert [row.code for row in rows] == sorted(row.code for row in rows)
+    assert len(rows) == abi.REFUSALS_MACHINE and all(row.of_machine for row in rows)
+    assert refusals.of_mask(0) == ()
+
+
+def test_a_reason_of_a_newer_module_is_not_lost():
+    assert refusals.unknown_bits(1 << 40 | 1 << Refusal.PTI) == 1 << 40
+
+
+def test_an_explanation_has_reason_and_remedy():
+    row = refusals.REFUSALS[Refusal.PTI]
+    assert refusals.explain(Refusal.PTI) == f"{row.reason}; {row.remedy}"

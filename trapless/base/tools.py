@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Running the programs that fill the cache: apt, dpkg-deb, make, depmod, a compiler.
+
+This file owns how such a program is started, watched, ended and quoted, and the message when it is
+missing. It owns no knowledge of what any of them does.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from trapless.base.console import TraplessError
+
+POLL_S = 0.2
+"""How often a running tool is looked at, seconds."""
+
+OF_THE_CALLING_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MAKEFILES", "MFLAGS", "MAKEOVERRIDES")
+OF_THE_CALLERS_BUILD = ("ARCH", "CC", "CFLAGS", "CROSS_COMPILE", "KBUILD_OUTPUT", "LDFLAGS", "O")
+NOT_HANDED_DOWN = frozenset((*OF_THE_CALLING_MAKE, *OF_THE_CALLERS_BUILD))
+"""Variables that are meant for another build, and that a kernel's build would obey."""
+
+
+def require_tools(tools: Mapping[str, str], what: str) -> None:
+    """Refuse to begin where a program is missing; `tools` maps programs to Debian packages."""
+    absent = [tool for tool in tools if shutil.which(tool, path=tool_path()) is None]
+    if absent:
+        packages = " ".join(sorted({tools[tool] for tool in absent}))
+        raise TraplessError(
+            f"{what} needs {', '.join(absent)}, not found on this machine; "
+            f"on Debian: apt-get install {packages}"
+        )
+
+
+def run_tool(
+    argv: Sequence[str],
+    log: Path,
+    *,
+    cwd: Path | None = None,
+    watch: Callable[[], None] | None = None,
+) -> int:
+    """Run a tool with both its outputs in `log`; call `watch` while it runs. Its exit status.
+
+    The tool does not outlive an interrupted caller.
+    """
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        with log.open("ab") as output, interrupts_deferred():
+            process = subprocess.Popen(
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=cwd,
+                env=tool_environment(),
+                process_group=0,  # so that all of a make can be ended at once
+            )
+        while True:
+            try:
+                return process.wait(POLL_S)
+            except subprocess.TimeoutExpired:
+                if watch is not None:
+                    watch()
+    except BaseException:
+        if process is not None:
+            _end_group(process)
+        raise
+
+
+@contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM take effect at the end of the block: what starts a process must not
+    be left between its start and knowing it. Signals reach Python in the main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    caught: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda n, _: caught.append(n)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for again in caught:
+            signal.raise_signal(again)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    for signal_number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, signal_number)
+            process.wait(5)
+            return
+        except ProcessLookupError:
+            process.wait()
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def tool_environment() -> dict[str, str]:
+    """Our environment for a tool: its messages in English, and nothing meant for another build."""
+    inherited = {key: value for key, value in os.environ.items() if key not in NOT_HANDED_DOWN}
+    return {**inherited, "LC_ALL": "C", "PATH": tool_path()}
+
+
+def tool_path() -> str:
+    """$PATH with the administrator's folders: depmod and insmod live there."""
+    return os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
+
+
+def last_lines(log: Path, count: int = 15) -> str:
+    """The end of a log, indented, for an error message."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return "\n".join(f"    {line}" for line in lines[-count:])

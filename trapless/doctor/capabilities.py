@@ -1,0 +1,464 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What this machine and kernel can do for Trapless: one function a capability.
+
+Each looks, changes nothing, and answers yes or no with what it saw; a no names the remedy, or
+says what works instead. This file owns the questions and their answers. doctor.py shows them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import struct
+import subprocess
+import tomllib
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trapless import abi, module
+from trapless.base.console import Silent, TraplessError
+from trapless.base.paths import cache_dir, repo_root
+from trapless.stock import apt_sources, debug_kernel, kernels
+from trapless.stock.kernel import load
+from trapless.vm import qemu
+
+KERNEL_BYTES = 1_300_000_000  # one unpacked kernel with its own build tools, the largest
+MEMORY_BYTES = 2 << 30  # a guest of the default size, and room for QEMU and a build
+NETWORK_TIMEOUT_S = 10.0
+TOOL_TIMEOUT_S = 10.0
+CAP_SYS_MODULE = 16
+SYS_PERF_EVENT_OPEN = 298
+SYS_IO_URING_SETUP = 425
+NEEDED_SYMBOLS = ("register_kprobe", "sys_call_table")
+LAB_WORKS = "use the lab: it brings a kernel of its own"
+NO_MODULES = "this kernel takes no modules: built without CONFIG_MODULES"
+
+
+@dataclass(frozen=True)
+class Host:
+    """The machine that is looked at; tests put a folder in place of `/`."""
+
+    root: Path = Path("/")
+    uid: int = os.geteuid()
+    release: str = os.uname().release
+
+    def text(self, path: str) -> str:
+        """Contents of a file, or nothing."""
+        try:
+            return (self.root / path).read_text(errors="replace").strip()
+        except OSError:
+            return ""
+
+    def exists(self, path: str) -> bool:
+        return (self.root / path).exists()
+
+
+@dataclass(frozen=True)
+class Capability:
+    """One answer. `remedy` is what would turn a no into a yes, or what to do instead."""
+
+    id: str
+    title: str
+    ok: bool
+    found: str
+    remedy: str = ""
+
+
+Question = Callable[[Host], Capability]
+
+
+# ---- The command itself ---------------------------------------------------------------------
+
+
+def python_packages(_host: Host) -> Capability:
+    """Python and the packages that pyproject.toml requires."""
+    project = tomllib.loads((repo_root() / "pyproject.toml").read_text(encoding="utf-8"))
+    missing, found = [], [f"Python {platform.python_version()}"]
+    for requirement in project["project"]["dependencies"]:
+        name, _, bounds = re.sub(r"(?=[<>=])", " ", requirement, count=1).partition(" ")
+        version = _installed(name)
+        if version is None or not satisfies(version, bounds):
+            missing.append(f"{requirement} ({version or 'absent'})")
+        else:
+            found.append(f"{name} {version}")
+    title = "Python packages"
+    if missing:
+        return Capability("python", title, False, "lacks " + ", ".join(missing), "scripts/setup")
+    return Capability("python", title, True, ", ".join(found))
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def satisfies(version: str, bounds: str) -> bool:
+    """Whether a version lies within bounds such as '>=8.1,<9'.
+
+    >>> satisfies("8.1.3", ">=8.1,<9"), satisfies("9.0", ">=8.1,<9")
+    (True, False)
+    """
+    own = _numbers(version)
+    for bound in filter(None, bounds.split(",")):
+        limit = _numbers(bound.lstrip("<>="))
+        if (bound.startswith(">=") and own < limit) or (bound.startswith("<") and own >= limit):
+            return False
+    return True
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
+def build_tools(_host: Host) -> Capability:
+    """What builds, tests and experiments need of the system; scripts/setup holds the list."""
+    title, script = "tools for builds and tests", repo_root() / "scripts" / "setup"
+    if not script.exists():
+        compiler = shutil.which("gcc") and shutil.which("make")
+        found = "gcc and make" if compiler else "gcc or make is missing"
+        return Capability("tools", title, bool(compiler), found, "install gcc and make")
+    done = _run([str(script), "--check-only"])
+    if done is None or done.returncode:
+        said = done.stderr if done else "scripts/setup did not answer"
+        lacks = " ".join(said.replace("setup: ", "").split()) or "something is missing"
+        return Capability("tools", title, False, lacks, "scripts/setup (make runs it)")
+    return Capability("tools", title, True, "all that scripts/setup lists")
+
+
+# ---- The lab --------------------------------------------------------------------------------
+
+
+def emulator(_host: Host) -> Capability:
+    """QEMU: without it there is no lab."""
+    path = shutil.which(qemu.BINARY)
+    if path is None:
+        remedy = f"apt-get install {qemu.PACKAGE} (scripts/setup does it)"
+        return Capability("qemu", "lab VMs", False, f"{qemu.BINARY} is not on PATH", remedy)
+    done = _run([path, "--version"])
+    version = re.search(r"version ([\d.]+)", done.stdout) if done else None
+    found = f"QEMU {version[1]}" if version else f"{path} does not say its version"
+    return Capability("qemu", "lab VMs", version is not None, found, "reinstall QEMU")
+
+
+def acceleration(host: Host) -> Capability:
+    """KVM. Only a device and a processor that has virtualisation make a yes."""
+    device = host.root / "dev/kvm"
+    flags = re.search(r"^flags\s*:(.*)$", host.text("proc/cpuinfo"), re.MULTILINE)
+    capable = flags is not None and not {"vmx", "svm"}.isdisjoint(flags[1].split())
+    title = "lab at full speed (KVM)"
+    emulated = "VMs are emulated instead, slower; counted figures are the same"
+    if not capable:
+        found = "the processor shows no virtualisation (vmx or svm)"
+        if device.exists():
+            found += "; /dev/kvm alone is not enough"
+        remedy = "switch it on in the firmware, or for this VM in its host (nested); " + emulated
+        return Capability("kvm", title, False, found, remedy)
+    if not device.exists():
+        remedy = "load kvm_intel or kvm_amd; " + emulated
+        return Capability("kvm", title, False, "there is no /dev/kvm", remedy)
+    if not os.access(device, os.R_OK | os.W_OK):
+        remedy = f"join its group (usermod -aG kvm USER, log in again); {emulated}"
+        return Capability("kvm", title, False, "/dev/kvm may not be opened by you", remedy)
+    return Capability("kvm", title, True, "usable /dev/kvm")
+
+
+def kernel_cache(_host: Host) -> Capability:
+    """Which of the supported kernels are fetched already."""
+    there, absent = [], []
+    for spec in kernels.SUPPORTED:
+        kernel = load(cache_dir() / "kernels" / spec.name, Silent())
+        if kernel is None:
+            absent.append(spec.name)
+        else:
+            there.append(f"{spec.name} ({kernel.release})")
+    title, found = "stock kernels in the cache", ", ".join(there) or "none"
+    if not absent:
+        return Capability("kernels", title, True, found)
+    remedy = f"{', '.join(absent)}: fetched when first used, as in trapless lab --kernel NAME"
+    return Capability("kernels", title, bool(there), found, remedy)
+
+
+def fetching(_host: Host) -> Capability:
+    """Tools and a mirror to fetch kernels from; nothing is sent."""
+    title = "fetching kernels"
+    missing = [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]
+    if missing:
+        found = f"{' and '.join(missing)} missing: this is no Debian machine"
+        remedy = "give --kernel a kernel image or build tree of your own"
+        return Capability("fetch", title, False, found, remedy)
+    try:
+        apt_sources.machine_mirror()
+    except TraplessError as error:
+        return Capability("fetch", title, False, "apt names no Debian mirror", str(error))
+    return Capability("fetch", title, True, "by apt, from this machine's own mirror")
+
+
+def mirror(_host: Host) -> Capability:
+    """Whether the mirror answers. The only question that uses the network: on demand."""
+    title = "the mirror answers"
+    try:
+        address = f"{apt_sources.machine_mirror().archive}/dists/stable/InRelease"
+        request = urllib.request.Request(address, method="HEAD")
+        with urllib.request.urlopen(request, timeout=NETWORK_TIMEOUT_S) as answer:
+            return Capability("mirror", title, True, f"HTTP status {answer.status}")
+    except (TraplessError, OSError, ValueError) as error:
+        remedy = "check the network and proxy, or name a mirror: TRAPLESS_MIRROR=URI"
+        return Capability("mirror", title, False, str(error), remedy)
+
+
+def newest_kernel(_host: Host) -> Capability:
+    """The newest kernel's module is built in an unpacked root: that needs unshare."""
+    title = "building for the newest kernel"
+    done = _run(["unshare", "-r", "-m", "true"])
+    if done is None:
+        return Capability("newest", title, False, "unshare is missing", "install util-linux")
+    if done.returncode:
+        found = "unprivileged user namespaces are switched off: " + done.stderr.strip()
+        remedy = "sysctl kernel.unprivileged_userns_clone=1, or run as root"
+        return Capability("newest", title, False, found, remedy)
+    return Capability("newest", title, True, "user namespaces work")
+
+
+def debug_tools(_host: Host) -> Capability:
+    """What `lab --debug` compiles its kernel with."""
+    title = "building the debug kernel"
+    needed = [package for tool, package in debug_kernel.TOOLS.items() if shutil.which(tool) is None]
+    needed += [package for file, package in debug_kernel.HEADERS.items() if not file.exists()]
+    if needed:
+        remedy = f"apt-get install {' '.join(needed)}"
+        return Capability("debug", title, False, f"lacks {', '.join(needed)}", remedy)
+    return Capability("debug", title, True, "compiler and kconfig's tools")
+
+
+def disk_space(_host: Host) -> Capability:
+    """Room in the cache for what is not there yet."""
+    folder = cache_dir()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    absent = [s for s in kernels.SUPPORTED if not (cache_dir() / "kernels" / s.name).exists()]
+    needed = len(absent) * KERNEL_BYTES + debug_kernel.BUILD_BYTES
+    found = f"{gigabytes(free)} free for {cache_dir()}, {gigabytes(needed)} may be wanted"
+    remedy = "free some, or put the cache elsewhere: TRAPLESS_CACHE=FOLDER"
+    return Capability("disk", "disk space", free >= needed, found, remedy)
+
+
+def memory(host: Host) -> Capability:
+    """Memory for a guest."""
+    match = re.search(r"^MemAvailable:\s*(\d+) kB", host.text("proc/meminfo"), re.MULTILINE)
+    available = int(match[1]) << 10 if match else 0
+    found = f"{gigabytes(available)} available"
+    remedy = "give the guest less: trapless lab --memory 512M"
+    return Capability("memory", "memory", available >= MEMORY_BYTES, found, remedy)
+
+
+def gigabytes(count_bytes: int) -> str:
+    return f"{count_bytes / 1e9:.1f} GB"
+
+
+# ---- The module on this machine's own kernel ------------------------------------------------
+
+
+def processor(_host: Host) -> Capability:
+    """The module knows one architecture."""
+    machine = platform.machine()
+    remedy = "an x86-64 machine; programs with libtrapless run here with plain calls"
+    return Capability("x86-64", "x86-64", machine == "x86_64", machine, remedy)
+
+
+def kernel_symbols(host: Host) -> Capability:
+    """What the module looks up in the running kernel."""
+    title, text = "symbols the module needs", host.text("proc/kallsyms")
+    if not text:
+        remedy = f"a kernel with CONFIG_KALLSYMS; {LAB_WORKS}"
+        return Capability("symbols", title, False, "there is no /proc/kallsyms", remedy)
+    absent = [name for name in NEEDED_SYMBOLS if not re.search(rf" {name}$", text, re.MULTILINE)]
+    if absent:
+        remedy = f"a kernel with CONFIG_KPROBES and CONFIG_KALLSYMS_ALL; {LAB_WORKS}"
+        return Capability("symbols", title, False, f"lacks {', '.join(absent)}", remedy)
+    return Capability("symbols", title, True, ", ".join(NEEDED_SYMBOLS))
+
+
+def takes_modules(host: Host) -> bool:
+    """Whether the running kernel can load modules at all."""
+    return host.exists("proc/modules")
+
+
+def headers(host: Host) -> Capability:
+    """Headers to build the module for the running kernel."""
+    title, place = "headers of this kernel", f"lib/modules/{host.release}/build"
+    if host.exists(f"{place}/Makefile"):
+        return Capability("headers", title, True, f"/{place}")
+    if not takes_modules(host):
+        return Capability("headers", title, False, "none: it takes no modules", LAB_WORKS)
+    remedy = f"apt-get install linux-headers-{host.release}; or {LAB_WORKS}"
+    return Capability("headers", title, False, f"/{place} is missing", remedy)
+
+
+def loading(host: Host) -> Capability:
+    """Whether this kernel, and this user, may load a module at all."""
+    title = "loading modules"
+
+    def no(found: str, remedy: str) -> Capability:
+        return Capability("loading", title, False, found, remedy)
+
+    if not takes_modules(host):
+        return no(NO_MODULES, LAB_WORKS)
+    if host.text("proc/sys/kernel/modules_disabled") == "1":
+        return no("switched off until the next boot (kernel.modules_disabled)", LAB_WORKS)
+    if host.uid != 0:
+        return no("only root may", f"sudo trapless module load; or {LAB_WORKS}")
+    effective = re.search(r"^CapEff:\s*([0-9a-f]+)", host.text("proc/self/status"), re.MULTILINE)
+    if effective and not int(effective[1], 16) & 1 << CAP_SYS_MODULE:
+        return no("root, but without CAP_SYS_MODULE: a container", f"its host may; or {LAB_WORKS}")
+    return Capability("loading", title, True, "by trapless module load, never by itself")
+
+
+def signatures(host: Host) -> Capability:
+    """Lockdown, Secure Boot and enforced signatures: all refuse a module that you built."""
+    title = "modules without a trusted signature"
+    lockdown = re.search(r"\[(\w+)\]", host.text("sys/kernel/security/lockdown"))
+    if lockdown and lockdown[1] != "none":
+        found = f"the kernel is locked down ({lockdown[1]})"
+    elif host.text("sys/module/module/parameters/sig_enforce") == "Y":
+        found = "the kernel enforces signatures (module.sig_enforce)"
+    elif not takes_modules(host):
+        return Capability("unsigned", title, False, "no modules at all", LAB_WORKS)
+    else:
+        secure = "Secure Boot is on, and does not forbid it" if secure_boot(host) else "accepted"
+        return Capability("unsigned", title, True, secure)
+    remedy = f"sign the module with a key of yours (kmodsign, mokutil), or {LAB_WORKS}"
+    return Capability("unsigned", title, False, found, remedy)
+
+
+def secure_boot(host: Host) -> bool:
+    """The firmware's variable: four bytes of attributes, then the value."""
+    for variable in (host.root / "sys/firmware/efi/efivars").glob("SecureBoot-*"):
+        try:
+            return variable.read_bytes()[4:5] == b"\x01"
+        except OSError:
+            return False
+    return False
+
+
+def device(host: Host) -> Capability:
+    """The loaded module: its version, and whether its ABI is ours."""
+    title, path = "the module, loaded", host.root / abi.DEVICE.lstrip("/")
+    plain = "programs with libtrapless make plain calls meanwhile"
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        loaded = host.exists(f"sys/module/{module.MODULE}")
+        found = f"{abi.DEVICE} is missing" + (", though the module is loaded" if loaded else "")
+        remedy = f"trapless module load; {plain}" if takes_modules(host) else plain
+        return Capability("device", title, False, found, remedy)
+    except OSError as error:
+        remedy = f"permissions of {abi.DEVICE} are the administrator's; {plain}"
+        return Capability("device", title, False, os.strerror(error.errno or 0), remedy)
+    try:
+        info = abi.Info(size=ctypes.sizeof(abi.Info))
+        fcntl.ioctl(fd, abi.IOC_INFO, info)
+    except OSError as error:
+        found = f"{abi.DEVICE} does not answer: {os.strerror(error.errno or 0)}"
+        return Capability("device", title, False, found, "is it another program's device?")
+    finally:
+        os.close(fd)
+    found = f"version {info.version.decode(errors='replace')}, ABI {info.abi}"
+    remedy = f"it is not this command's (ABI {abi.VERSION}): unload it, load this one's"
+    return Capability("device", title, info.abi == abi.VERSION, found, remedy)
+
+
+# ---- Measuring and comparing here -----------------------------------------------------------
+
+
+def counters(host: Host) -> Capability:
+    """Hardware performance counters, by counting this process's own instructions."""
+    title = "hardware performance counters"
+    instead = (
+        "instructions are counted in the lab (--icount), misses of caches and TLBs by its model "
+        "(docs/model.md), on any machine"
+    )
+    attributes = struct.pack("<IIQ", 0, 128, 1) + bytes(24) + struct.pack("<Q", 0b1100000)
+    fd = _system_call(SYS_PERF_EVENT_OPEN, attributes.ljust(128, b"\0"), 0, -1, -1, 0)
+    if fd >= 0:
+        os.close(fd)
+        return Capability("counters", title, True, "instructions can be counted")
+    level = host.text("proc/sys/kernel/perf_event_paranoid")
+    if -fd in (errno.EPERM, errno.EACCES):
+        remedy = f"sysctl kernel.perf_event_paranoid=1; {instead}"
+        return Capability("counters", title, False, f"perf_event_paranoid is {level}", remedy)
+    if -fd in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
+        return Capability("counters", title, False, "the processor shows this kernel none", instead)
+    return Capability("counters", title, False, os.strerror(-fd), instead)
+
+
+def io_uring(host: Host) -> Capability:
+    """io_uring on the running kernel, which experiments compare with (the lab has its own)."""
+    title = "io_uring on this kernel"
+    fd = _system_call(SYS_IO_URING_SETUP, 1, bytearray(120))
+    if fd >= 0:
+        os.close(fd)
+        return Capability("io_uring", title, True, "can be set up")
+    disabled = host.text("proc/sys/kernel/io_uring_disabled")
+    remedy = "experiments run in the lab, whose kernels have it"
+    if disabled not in ("", "0"):
+        remedy = f"sysctl kernel.io_uring_disabled=0 (it is {disabled}); {remedy}"
+    return Capability("io_uring", title, False, os.strerror(-fd), remedy)
+
+
+def _system_call(number: int, *arguments: int | bytes | bytearray) -> int:
+    """A raw system call; its result or -errno."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    words = [
+        ctypes.c_long(word)
+        if isinstance(word, int)
+        else (ctypes.c_char * len(word)).from_buffer_copy(word)
+        for word in arguments
+    ]
+    libc.syscall.restype = ctypes.c_long
+    result = int(libc.syscall(ctypes.c_long(number), *words))
+    return result if result >= 0 else -ctypes.get_errno()
+
+
+def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
+    """Run a tool quietly; None where it is missing or does not end."""
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        return subprocess.run(
+            argv, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, env=environment
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+GROUPS: tuple[tuple[str, tuple[Question, ...]], ...] = (
+    ("The command", (python_packages, build_tools)),
+    (
+        "The lab: a stock kernel in a VM",
+        (
+            emulator,
+            acceleration,
+            kernel_cache,
+            fetching,
+            newest_kernel,
+            debug_tools,
+            disk_space,
+            memory,
+        ),
+    ),
+    (
+        "The module on this machine's own kernel",
+        (processor, kernel_symbols, headers, loading, signatures, device),
+    ),
+    ("Measuring on this machine", (counters, io_uring)),
+)

@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Collecting: boots VMs for an experiment and saves what its workloads print, as it comes.
+
+It owns the raw files of an experiment: raw.jsonl (one JSON object a line, each with the label of
+its boot) and meta.json (what ran where, and which checks passed). While an experiment runs, each
+boot has a file of its own under boots/; an interrupted experiment goes on after the last whole
+boot. It owns no mechanism and no figure.
+"""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trapless import __version__
+from trapless.base.console import Progress, TraplessError
+from trapless.base.paths import cache_dir, repo_root
+from trapless.vm import lab
+
+RAW_FILE = "raw.jsonl"
+META_FILE = "meta.json"
+BOOTS = "boots"
+TOLD = ("icount", "boot_s", "began_s", "wall_s")
+"""What meta.json says of each boot, where it is known; the last two of those of a fleet."""
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Collection:
+    """One experiment being collected into `directory`."""
+
+    name: str
+    directory: Path
+    quick: bool
+    kernel: str
+    progress: Progress
+    part: str = ""
+    scheduler: str | None = None  # of Dask, for those who spread their work
+    _labels: list[str] = field(default_factory=list)
+    _rows: list[Row] = field(default_factory=list)
+    resumed: list[str] = field(default_factory=list)
+
+    def boot(self, label: str, config: lab.LabConfig, argv: Sequence[str]) -> list[Row]:
+        """Run `argv` in one VM; its standard output is JSON lines, the last {"complete": true}.
+
+        Returns the rows. A failing check in the guest, a status other than 0 or a complaint in
+        the kernel's log is a TraplessError, with the guest's words in it.
+        """
+        label = f"{self.part}-{label}"
+        if label in self._labels:
+            raise ValueError(f"two boots called {label!r}")
+        self._labels.append(label)
+        folder = self.directory / BOOTS
+        folder.mkdir(parents=True, exist_ok=True)
+        finished = folder / f"{label}.jsonl"
+        key = boot_key(config, argv)
+        rows = _finished_boot(finished, key)
+        if rows is not None:
+            self.progress.note(f"{self.name}: boot {label} is there already; going on after it")
+            self.resumed.append(label)
+        else:
+            rows = self._run(label, config, argv, finished, key)
+        return rows[1:]
+
+    def write(self, rows: Iterable[Row]) -> None:
+        """Rows that come from somewhere else than a boot's standard output."""
+        self._rows += [{"part": self.part, **row} for row in rows]
+
+    def adopt(self, head: Row, rows: Sequence[Row]) -> None:
+        """Keep a boot that the part ran by itself; `head` is its boot_record()."""
+        folder = self.directory / BOOTS
+        folder.mkdir(parents=True, exist_ok=True)
+        text = "".join(json.dumps(line) + "\n" for line in (head, *rows))
+        _replace(folder / f"{head['boot']}.jsonl", text)
+        if head["boot"] not in self._labels:
+            self._labels.append(head["boot"])
+
+    def adopt_saved(self, key: str) -> list[str]:
+        """Take the adopted boots of an interrupted run that have this key; their labels."""
+        paths = sorted((self.directory / BOOTS).glob("*.jsonl"))
+        found = [path.stem for path in paths if _finished_boot(path, key) is not None]
+        self.resumed += found
+        self._labels += found
+        return found
+
+    def _run(
+        self, label: str, config: lab.LabConfig, argv: Sequence[str], finished: Path, key: str
+    ) -> list[Row]:
+        partial = finished.with_suffix(".part")
+        with partial.open("w", encoding="utf-8") as file:
+            stream = RowStream(file, f"{self.name}: {label}", self.progress)
+            file.write(json.dumps({"boot": label, "key": key}) + "\n")
+            result = lab.run(config, argv, sink=stream.feed, progress=self.progress)
+            self.progress.done()
+            stream.close()
+            head = boot_record(self.part, label, key, config, argv, result)
+        wrong = fault(stream, result)
+        if wrong:
+            log = self.directory / f"{label}.log"
+            log.write_text(result.kernel_log, encoding="utf-8")
+            raise TraplessError(
+                f"{self.name}, boot {label}: {wrong}\n"
+                f"what it printed: {partial}; the guest's kernel log: {log}"
+            )
+        lines = [head, *stream.rows]
+        fresh = finished.with_suffix(".new")
+        fresh.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        os.replace(fresh, finished)
+        partial.unlink()
+        return lines
+
+    def finish(self) -> None:
+        """Make raw.jsonl and meta.json of all boots, whole or not at all."""
+        heads, rows = [], list(self._rows)
+        for label in self._labels:
+            lines = read_rows(self.directory / BOOTS / f"{label}.jsonl")
+            heads.append(lines[0])
+            rows += [{"boot": label, "part": lines[0]["part"], **row} for row in lines[1:]]
+        self._check_same_kernel(heads)
+        _replace(self.directory / RAW_FILE, "".join(json.dumps(row) + "\n" for row in rows))
+        meta = make_meta(self, heads, rows)
+        _replace(self.directory / META_FILE, json.dumps(meta, indent=2) + "\n")
+        shutil.rmtree(self.directory / BOOTS, ignore_errors=True)
+
+    def _check_same_kernel(self, heads: Sequence[Row]) -> None:
+        """What `newest` is may change between an interrupted run and its end."""
+        kernels = {head["release"]: head["boot"] for head in heads}
+        if len(kernels) > 1:
+            found = ", ".join(f"{boot} on {release}" for release, boot in sorted(kernels.items()))
+            raise TraplessError(
+                f"{self.name}: boots ran on different kernels ({found}); remove "
+                f"{self.directory / BOOTS} and run `trapless evaluate {self.name}` again"
+            )
+
+
+class RowStream:
+    """Turns pieces of a workload's output into rows, saves each at once, shows progress."""
+
+    def __init__(self, file: Any, title: str, progress: Progress) -> None:
+        self._file, self._title, self._progress = file, title, progress
+        self._rest = b""
+        self._begun = False
+        self.rows: list[Row] = []
+        self.failure = ""
+        self.noise: list[str] = []
+        self.complete = False
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next piece, cut anywhere."""
+        if not self._begun:
+            self._begun = True
+            self._progress.step(self._title)
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        for line in lines:
+            self._line(line)
+
+    def close(self) -> None:
+        """The output has ended; an unfinished line is noise."""
+        if self._rest:
+            self._line(self._rest)
+            self._rest = b""
+
+    def _line(self, line: bytes) -> None:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict):
+            self.noise.append(line.decode(errors="replace"))
+            return
+        if "progress" in row:
+            self._progress.advance(row["progress"], row["total"])
+            self._file.flush()
+            return
+        if "failure" in row:
+            self.failure = str(row["failure"])
+        if row.get("complete") is True:
+            self.complete = True
+            return
+        self.rows.append(row)
+        self._file.write(json.dumps(row) + "\n")
+
+
+def fault(stream: RowStream, result: lab.LabResult) -> str:
+    """What was wrong with a run that came to its end: a failed check, a status, a complaint of the
+    guest's kernel, a missing last line. Empty where nothing was."""
+    complaints = lab.splats(result.kernel_log)
+    errors = result.stderr.decode(errors="replace").strip()
+    if stream.failure:
+        return f"a check failed: {stream.failure}"
+    if complaints:
+        return "the guest's kernel complained:\n" + "\n".join(complaints[:10])
+    if result.status:
+        said = errors or "\n".join(line[:200] for line in stream.noise[-5:]) or "nothing"
+        return f"the workload ended with status {result.status}; it said: {said}"
+    if stream.complete:
+        return ""
+    return f"the workload ended without its last line; it said: {errors or 'nothing'}"
+
+
+@contextmanager
+def guest_folder(directory: Path) -> Iterator[Path]:
+    """Where an experiment makes files for its guests: always the same, so that an interrupted one
+    finds its finished boots to be those that it would make again."""
+    with own_folder(directory, "guest") as folder:
+        yield folder
+
+
+@contextmanager
+def own_folder(directory: Path, name: str) -> Iterator[Path]:
+    """A folder for the time of a run, beside its data. It goes at the end; what a run that was
+    killed left there goes when the next one begins."""
+    folder = directory / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def boot_key(config: lab.LabConfig, argv: Sequence[str], more: Sequence[Path] = ()) -> str:
+    """What a boot depends on: its configuration, its command, the files that it was given."""
+    digest = hashlib.sha256(repr((config, tuple(argv), __version__)).encode())
+    for path in (*(source for source, _ in config.files), *more):
+        digest.update(path.read_bytes())
+    root = repo_root()
+    for folder in ("kmod", "include"):
+        for path in sorted((root / folder).rglob("*.[chS]")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _finished_boot(path: Path, key: str) -> list[Row] | None:
+    if not path.exists():
+        return None
+    lines = read_rows(path)
+    return lines if lines and lines[0].get("key") == key else None
+
+
+def boot_record(
+    part: str,
+    label: str,
+    key: str,
+    config: lab.LabConfig,
+    argv: Sequence[str],
+    result: lab.LabResult,
+) -> Row:
+    """First line of a boot's file: what ran, on what."""
+    return {
+        "boot": label,
+        "part": part,
+        "key": key,
+        "date": now(),
+        "argv": list(argv),
+        "icount": config.icount,
+        "release": result.release,
+        "provenance": dict(result.provenance),
+        "accelerator": result.accelerator,
+        "boot_s": round(result.boot_s, 1),
+        "qemu": [anonymous(word) for word in result.qemu_argv],
+    }
+
+
+def make_meta(collection: Collection, heads: Sequence[Row], rows: Sequence[Row]) -> Row:
+    """meta.json: how the raw data came about and what proves that it is sound."""
+    first = heads[0] if heads else {}
+    command = ["trapless", "evaluate", collection.name, "--kernel", collection.kernel]
+    return {
+        "experiment": collection.name,
+        "date": now(),
+        "command": [*command, "--quick"] if collection.quick else command,
+        "quick": collection.quick,
+        "trapless": trapless_version(),
+        "kernel": first.get("release", "unknown"),
+        "provenance": first.get("provenance", {}),
+        "accelerator": first.get("accelerator", "unknown"),
+        "machine": machine(),
+        "qemu": first.get("qemu", []),
+        "boots": {
+            head["boot"]: {
+                "argv": [anonymous(word) for word in head["argv"]],
+                **{key: head[key] for key in TOLD if key in head},
+            }
+            for head in heads
+        },
+        "checks": make_checks(rows),
+    }
+
+
+def make_checks(rows: Sequence[Row]) -> list[Row]:
+    """The checks that workloads made, one line each: they end a run when they fail."""
+    checks: list[Row] = []
+    for row in rows:
+        where = row.get("boot", row.get("part", "all"))
+        if "calibration" in row:
+            detail = f"two readings cost {row['overhead']} {row['calibration']}"
+            if "nops" in row:
+                detail += (
+                    f"; {row['nops']} nops read as {row['nops_counted']}, a loop of "
+                    f"{row['loop']} instructions as {row['loop_counted']}"
+                )
+            counter = {"name": f"{where}: the counter", "ok": True, "detail": detail}
+            if counter not in checks:  # a boot may run many programs that each check it
+                checks.append(counter)
+        elif "check" in row:
+            counts = {
+                key: row[key]
+                for key in ("made", "executed", "batches", "crossings", "lines")
+                if row.get(key)
+            }
+            detail = ", ".join(f"{value} {key}" for key, value in counts.items())
+            checks.append({"name": f"{where}: {row['check']}", "ok": True, "detail": detail})
+        elif "skipped" in row and row["reason"] != "not asked for":
+            name = f"{where}: {row['skipped']} left out"
+            checks.append({"name": name, "ok": True, "left_out": True, "detail": row["reason"]})
+    return checks
+
+
+def machine() -> dict[str, str]:
+    """This machine in a few words; nothing that tells whose it is."""
+    cpu = "unknown processor"
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        if line.startswith("model name"):
+            cpu = line.split(":", 1)[1].strip()
+            break
+    return {
+        "processor": cpu,
+        "cpus": str(os.cpu_count() or 0),
+        "architecture": platform.machine(),
+        "kernel": platform.release(),
+    }
+
+
+def trapless_version() -> str:
+    """Version, and the commit where this is a checkout."""
+    command = ["git", "-C", str(repo_root()), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return __version__
+    commit = done.stdout.strip()
+    return f"{__version__} ({commit})" if done.returncode == 0 and commit else __version__
+
+
+def anonymous(word: str) -> str:
+    """A word of a command line without the places of this user's files."""
+    for place, name in ((cache_dir(), "CACHE"), (repo_root(), "REPO"), (Path.home(), "~")):
+        word = re.sub(rf"(?<![\w./~-]){re.escape(str(place))}(?=/|,|$)", name, word)
+    return word
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Rows of a raw file, gzip'd or not; a TraplessError names the line that is no row."""
+    rows: list[Row] = []
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+    except FileNotFoundError as error:
+        raise TraplessError(f"{path}: no such file; `trapless evaluate` writes it") from error
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise TraplessError(f"{path}: cannot be read: {error}") from error
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise TraplessError(f"{path}, line {number}: not JSON: {error}") from error
+        if not isinstance(row, dict):
+            raise TraplessError(f"{path}, line {number}: not an object")
+        rows.append(row)
+    return rows
+
+
+def _replace(path: Path, text: str) -> None:
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(text, encoding="utf-8")
+    os.replace(fresh, path)

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The experiments: finds eval/NAME/spec.py, and collects, analyses and draws by what it says.
+
+An experiment is a Spec: what it asks, and parts that collect rows and make figures of them. The
+steps are separate: collecting writes raw files, analysing reads nothing but those. This file owns
+the steps; their order is evaluate.py's, what is measured is in eval/, how VMs are driven is in
+collect.py.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from trapless.base.console import Progress, TraplessError
+from trapless.base.paths import repo_root
+from trapless.experiments.collection import META_FILE, RAW_FILE, Collection, Row, read_rows
+from trapless.report.figures import Figure, Map, Table
+from trapless.results import result_file
+from trapless.results.result_file import Claim, Metric, Result
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What one part of an experiment found."""
+
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Saved raw data of one part: all that analysing and drawing may look at."""
+
+    rows: Sequence[Row]
+    meta: Row
+    directory: Path = Path()  # where other files lie that a part may have saved
+
+
+@dataclass(frozen=True)
+class Part:
+    """One piece of an experiment with its own rows."""
+
+    name: str
+    collect: Callable[[Collection], None]
+    analyse: Callable[[Raw], Findings]
+    figures: Callable[[Raw], tuple[Figure | Map | Table, ...]]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """An experiment: what it asks, how, and within which limits."""
+
+    name: str
+    paper: str
+    question: str
+    method: str
+    limits: tuple[str, ...]
+    parts: tuple[Part, ...]
+    spread: bool = False  # its VMs may run on other machines (trapless/experiments/fleet/fleet.py)
+
+
+def eval_dir() -> Path:
+    """Where the experiments live: the checkout's eval/."""
+    return repo_root() / "eval"
+
+
+def names() -> tuple[str, ...]:
+    """All experiments, in the order of their names."""
+    folders = (path.parent.name for path in eval_dir().glob("*/spec.py"))
+    return tuple(sorted(folder.replace("_", "-") for folder in folders))
+
+
+def get(name: str) -> Spec:
+    """The experiment called `name`."""
+    if name not in names():
+        known = ", ".join(names()) or "none: this is not a checkout"
+        raise TraplessError(f"no experiment '{name}'; there are {known}", status=2)
+    return load_spec(f"eval.{_folder(name)}.spec", name)
+
+
+@cache
+def load_spec(module: str, name: str) -> Spec:
+    """SPEC of a spec.py, by the dotted name of its module."""
+    try:
+        spec = importlib.import_module(module).SPEC
+    except ModuleNotFoundError as error:
+        raise TraplessError(
+            f"the experiment '{name}' needs the Python package {error.name}, which is not "
+            f"installed: pip install {error.name}"
+        ) from error
+    if not isinstance(spec, Spec) or spec.name != name:
+        raise TraplessError(f"{module}: SPEC is not the Spec of '{name}'")
+    return spec
+
+
+def _folder(name: str) -> str:
+    """The folder below eval/ of an experiment: a Python package, so it has no hyphens."""
+    return name.replace("-", "_")
+
+
+def collect(
+    spec: Spec,
+    directory: Path,
+    *,
+    quick: bool,
+    kernel: str,
+    progress: Progress,
+    scheduler: str | None = None,
+) -> None:
+    """Run every part of an experiment; afterwards raw.jsonl and meta.json are whole.
+
+    Files of a finished earlier run are replaced; an interrupted run goes on where it stopped.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    for stale in (RAW_FILE, META_FILE, result_file.FILE_NAME):  # never beside a run that fails
+        (directory / stale).unlink(missing_ok=True)
+    collection = Collection(spec.name, directory, quick, kernel, progress)
+    collection.scheduler = scheduler
+    for part in spec.parts:
+        collection.part = part.name
+        part.collect(collection)
+    collection.part = ""
+    collection.finish()
+
+
+def load_raw(directory: Path) -> Raw:
+    """raw.jsonl and meta.json of an experiment."""
+    path = directory / META_FILE
+    try:
+        meta = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise TraplessError(f"{path}: no such file; `trapless evaluate` writes it") from error
+    except (OSError, ValueError) as error:
+        raise TraplessError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(meta, dict):
+        raise TraplessError(f"{path}: not an object")
+    raw = directory / RAW_FILE
+    packed = raw.with_name(raw.name + ".gz")
+    rows = read_rows(packed if packed.exists() and not raw.exists() else raw)
+    return Raw(rows, meta, directory)
+
+
+def _of_part(raw: Raw, part: Part) -> Raw:
+    rows = [row for row in raw.rows if row.get("part") == part.name]
+    return Raw(rows, raw.meta, raw.directory)
+
+
+def analyse(name: str, directory: Path) -> Result:
+    """The result of an experiment from its raw files alone."""
+    spec, raw = get(name), load_raw(directory)
+    metrics: dict[str, Metric] = {}
+    claims: list[Claim] = []
+    for part in spec.parts:
+        with _held_to_its_form(name, part, directory):
+            findings = part.analyse(_of_part(raw, part))
+        doubled = metrics.keys() & findings.metrics.keys()
+        if doubled:
+            raise TraplessError(f"{name}: two parts report {', '.join(sorted(doubled))}")
+        metrics |= findings.metrics
+        claims += findings.claims
+    return Result(
+        experiment=name,
+        kernel=str(raw.meta.get("kernel", "unknown")),
+        accelerator=str(raw.meta.get("accelerator", "unknown")),
+        machine=_machine_text(raw.meta.get("machine", {})),
+        metrics=metrics,
+        claims=tuple(claims),
+    )
+
+
+@contextmanager
+def _held_to_its_form(name: str, part: Part, directory: Path) -> Iterator[None]:
+    """Raw data comes from files: whatever a part stumbles over in it is the data's fault."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise TraplessError(
+            f"{directory}: the raw data of '{part.name}' is incomplete or damaged "
+            f"({type(error).__name__}: {error}); run `trapless evaluate {name}` again"
+        ) from error
+
+
+def _machine_text(machine: object) -> str:
+    if not isinstance(machine, dict) or not {"processor", "cpus", "kernel"} <= machine.keys():
+        return "unknown"
+    return f"{machine['processor']}, {machine['cpus']} CPUs, host Linux {machine['kernel']}"
+
+
+def figures(name: str, directory: Path) -> tuple[Figure | Map | Table, ...]:
+    """Figures and tables of an experiment from its raw files alone."""
+    spec, raw = get(name), load_raw(directory)
+    drawn: list[Figure | Map | Table] = []
+    for part in spec.parts:
+        with _held_to_its_form(name, part, directory):
+            drawn += part.figures(_of_part(raw, part))
+    return tuple(drawn)
+
+
+def workload(name: str) -> Path:
+    """The program of an experiment, as make builds it."""
+    return program(f"{_folder(name)}/{name}")
+
+
+def tool(name: str) -> Path:
+    """A program of eval/tools, as make builds it."""
+    return program(f"tools/{name}")
+
+
+def program(path: str) -> Path:
+    """A program of eval/ by its path there, as make builds it."""
+    built = repo_root() / "build" / "eval" / path
+    if not built.exists():
+        raise TraplessError(f"{built} is missing; run `make all`")
+    return built

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Where a fleet's VMs run: Dask's workers, on this machine's cores or, by a scheduler, on others'.
+
+Owns the cluster of this machine, the connection, and which workers may take part. A VM is one task
+(fleet_task.py). What it says comes through a queue of the scheduler as it is said. Which VMs are
+wanted stands in a variable there, with a pulse: whatever becomes of us, no VM outlives us by more
+than SILENT_S.
+
+Dask is imported where it is used: it takes a third of a second, and no other part needs it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trapless.base.console import Progress, TraplessError
+from trapless.experiments.fleet import machine
+from trapless.experiments.fleet.task import Ended, Order, beside_vm
+from trapless.experiments.fleet.vm import Outcome, Task
+
+if TYPE_CHECKING:
+    from distributed import Client, Future, LocalCluster
+
+CONNECT_S = 10.0
+"""How long a scheduler may take to answer, seconds."""
+
+PULSE_S = 2.0
+"""How often tasks are told that somebody wants their VMs."""
+
+SILENT_S = 30.0
+"""How long a VM runs on when nobody says so any more."""
+
+DRIVER = "trapless.experiments.fleet.vm"
+"""The program beside a VM."""
+
+LOCAL_CONFIG = {
+    # The cores are the VMs': what looks at itself many times a second took a twelfth of one.
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.tick.limit": "1 minute",
+    "distributed.admin.system-monitor.interval": "10s",
+    "distributed.scheduler.work-stealing-interval": "1s",
+    "distributed.scheduler.active-memory-manager.start": False,
+    "distributed.worker.memory.monitor-interval": "10s",
+    "distributed.scheduler.http.routes": [],  # servers of pages cannot be left out, only emptied
+    "distributed.worker.http.routes": [],
+    # The terminal's Ctrl-C is for the one who began the workers.
+    "distributed.worker.preload": ["from signal import *; signal(SIGINT, SIG_IGN)"],
+    "distributed.admin.large-graph-warning-threshold": "1GB",  # a task's files are in its graph
+}
+
+HELP = "docs/fleets.md says how workers are started"
+
+
+@dataclass(frozen=True)
+class Growth:
+    """More of what a VM's plugin writes. `run`: a VM may be run again where a worker was lost."""
+
+    label: str
+    run: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class End:
+    """A VM is over. Without an outcome its task was not told in time that it was still wanted: it
+    has to be run again."""
+
+    label: str
+    run: str
+    outcome: Outcome | None
+
+
+class Engine:
+    """Dask, as a fleet needs it. Use as a context manager: leaving it ends all VMs.
+
+    `scheduler`: the address of one whose workers are to be used; without it `jobs` processes on
+    this machine are, with their files in `folder`. A TraplessError says why that cannot be.
+    """
+
+    def __init__(self, scheduler: str | None, jobs: int, folder: Path, progress: Progress) -> None:
+        self._progress = progress
+        self._name = scheduler or "of this machine"
+        self.slots = 0  # how many VMs can run at a time, when last looked
+        self._admitted: dict[str, bool] = {}  # workers' addresses: whether they may take part
+        self._files: dict[str, Future[bytes]] = {}  # by their digest
+        self._active: dict[str, Future[Ended]] = {}
+        self._pulse, self._pulsed = 0, 0.0
+        self._news = threading.Event()  # a task is over
+        self._stack = ExitStack()
+        with self._stack:
+            self._client = self._connect(scheduler, jobs, folder)
+            from distributed import Queue, Variable
+
+            run = f"trapless-{uuid.uuid4().hex}"
+            self._queue = Queue(f"{run}-said", client=self._client)
+            self._wanted = Variable(f"{run}-wanted", client=self._client)
+            self._tell()
+            self._stack.callback(self._give_up)
+            with self._reached():
+                self._admit()
+            self._stack = self._stack.pop_all()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def start(self, task: Task, files: Mapping[str, bytes]) -> None:
+        """Have a VM run as soon as a worker is free."""
+        from distributed.comm import get_address_host
+
+        hosts = {get_address_host(address) for address, good in self._admitted.items() if good}
+        order = Order(
+            DRIVER, self._queue.name, self._wanted.name, SILENT_S, machine.conditions()
+        )
+        with self._reached():
+            sent = {name: self._send(content) for name, content in files.items()}
+            self._tell(task.label)
+            future = self._client.submit(
+                beside_vm,
+                task,
+                sent,
+                order,
+                key=f"trapless-{task.label}-{uuid.uuid4().hex}",
+                workers=sorted(hosts),  # not by address: a worker that is replaced has another
+                pure=False,
+            )
+        future.add_done_callback(lambda _: self._news.set())
+        self._active[task.label] = future
+
+    def stop(self, label: str) -> None:
+        """Nobody wants this VM any more."""
+        self._active.pop(label, None)
+        with self._reached():
+            self._tell()
+
+    def look(self, seconds: float) -> Iterator[Growth | End]:
+        """What VMs have said, and which ended; waits for an end so long at most."""
+        with self._reached():
+            if time.monotonic() - self._pulsed >= PULSE_S:
+                self._tell()
+            self._admit()
+            self._news.wait(seconds)
+            self._news.clear()
+            over = [label for label, future in self._active.items() if future.done()]
+            said = self._queue.get(batch=True)  # all that was said before those ends
+        for label, run, data in said:
+            yield Growth(label, run, data)
+        for label in over:
+            future = self._active.pop(label, None)
+            if future is not None:
+                yield End(label, *_ended(future))
+
+    @contextlib.contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Whatever is asked of the scheduler: it may have gone."""
+        try:
+            yield
+        except (OSError, RuntimeError) as error:
+            raise TraplessError(
+                f"the scheduler {self._name} is gone ({error}); finished rows are kept, and the "
+                "same command goes on there"
+            ) from error
+
+    # ---- Workers ---------------------------------------------------------------------------
+
+    def _connect(self, scheduler: str | None, jobs: int, folder: Path) -> Client:
+        try:
+            import cryptography  # noqa: F401 - Dask makes keys with it
+            import dask
+            from distributed import Client
+        except ImportError as error:
+            raise TraplessError(
+                f"fleets of VMs need the Python package {error.name}, which is not installed: "
+                "pip install distributed cryptography"
+            ) from error
+        for logger in ("distributed", "distributed.client"):  # we say what matters
+            logging.getLogger(logger).setLevel(logging.CRITICAL)
+        self._stack.enter_context(dask.config.set(LOCAL_CONFIG))
+        where = self._local_cluster(jobs, folder) if scheduler is None else scheduler
+        try:
+            client = Client(where, timeout=CONNECT_S, set_as_default=False)
+        except (OSError, ValueError, TypeError) as error:
+            raise TraplessError(
+                f"no scheduler of Dask answers at '{scheduler}' ({error}); give tcp://HOST:PORT of "
+                f"one that `dask scheduler` started; {HELP}"
+            ) from error
+        return self._stack.enter_context(client)
+
+    def _local_cluster(self, jobs: int, folder: Path) -> LocalCluster:
+        from distributed import LocalCluster
+
+        try:
+            cluster = LocalCluster(
+                n_workers=jobs,
+                threads_per_worker=1,
+                host="127.0.0.1",
+                security=True,  # other users of this machine can reach the port, but not use it
+                dashboard_address="127.0.0.1:0",
+                memory_limit=0,
+                local_directory=str(folder),
+                silence_logs=logging.CRITICAL,
+            )
+        except (OSError, RuntimeError) as error:
+            raise TraplessError(f"Dask starts no workers on this machine: {error}") from error
+        return self._stack.enter_context(cluster)
+
+    def _admit(self) -> None:
+        """Look at workers that are new. One of the first that would count otherwise is an error;
+        one that comes later is left out."""
+        first = not self._admitted
+        if first:
+            try:
+                self._client.wait_for_workers(1, timeout=CONNECT_S)
+            except TimeoutError as error:
+                raise TraplessError(f"the scheduler {self._name} has no workers; {HELP}") from error
+        threads = self._client.nthreads()
+        new = [address for address in threads if address not in self._admitted]
+        told = self._ask(new) if new else {}
+        for address, theirs in told.items():
+            wrong = _unfit(address, theirs)
+            if wrong and first:
+                raise TraplessError(wrong)
+            if wrong:
+                self._progress.note(f"{wrong}; it is left out")
+            self._admitted[address] = not wrong
+        before = self.slots
+        self.slots = sum(threads[address] for address in threads if self._admitted.get(address))
+        if before and not self.slots:
+            self._progress.note("no worker is left; waiting for others (Ctrl-C: rows are kept)")
+
+    def _ask(self, workers: list[str]) -> dict[str, object]:
+        """Their machines' conditions, or why they could not say them."""
+        told: dict[str, object] = self._client.run(
+            machine.conditions, workers=workers, on_error="return"
+        )
+        return told
+
+    # ---- Tasks -----------------------------------------------------------------------------
+
+    def _send(self, content: bytes) -> Future[bytes]:
+        """A file as a task that gives it: workers pass it on, and a lost one is sent again."""
+        digest = hashlib.sha256(content).hexdigest()
+        if digest not in self._files:
+            key = f"trapless-file-{digest}-{uuid.uuid4().hex}"
+            self._files[digest] = self._client.submit(bytes, content, key=key, pure=False)
+        return self._files[digest]
+
+    def _tell(self, *more: str) -> None:
+        """Say which VMs are wanted; whether that changes or not, it is a pulse."""
+        self._pulse, self._pulsed = self._pulse + 1, time.monotonic()
+        self._wanted.set([self._pulse, [*self._active, *more]])
+
+    def _give_up(self) -> None:
+        """End all VMs; the connection may be gone already."""
+        self._active.clear()
+        with contextlib.suppress(Exception):
+            self._wanted.set([self._pulse + 1, []], callback_timeout=CONNECT_S)
+
+
+def _ended(future: Future[Ended]) -> Ended:
+    """What a task that is over has to say."""
+    if future.cancelled():  # by somebody else at the scheduler
+        return "", None
+    try:
+        ended: Ended = future.result()
+        return ended
+    except TraplessError as error:
+        return "", Outcome(failure=str(error))
+    except Exception as error:  # whatever happens to workers
+        return "", Outcome(
+            failure=f"its worker was lost or failed: {type(error).__name__}: {error}"
+        )
+
+
+def _unfit(address: str, theirs: object) -> str:
+    """Why the worker cannot take part; empty if it can."""
+    if isinstance(theirs, BaseException) and "ModuleNotFoundError" in repr(theirs):
+        return (  # Dask may pass on no more of it than its text
+            f"the worker {address} cannot import Trapless ({theirs}): start it with PYTHONPATH "
+            f"naming a checkout or installation; {HELP}"
+        )
+    if isinstance(theirs, BaseException):
+        return f"the worker {address} cannot run VMs: {theirs}"
+    assert isinstance(theirs, dict)
+    return machine.difference(machine.conditions(), theirs, address)

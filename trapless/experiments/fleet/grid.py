@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Grids: many regions of the memory model, in rows that are spread over VMs, on cores or machines.
+
+The same rows always share a VM, wherever it runs and whatever is there already: what a guest counts
+depends a little on what it did before (its timer), and two runs shall be equal to the byte. So a VM
+that was cut off is run again from its begin; rows that it makes a second time must be equal to the
+first.
+
+This file owns which VMs have to be run. How they are run is fleet.py's, how rows are kept
+grid_rows.py's; what a region is and what its label means is the experiment's business, what is
+counted trapless/model's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trapless.base.console import TraplessError
+from trapless.experiments.collection import Collection, boot_key
+from trapless.experiments.fleet import fleet
+from trapless.experiments.fleet.fleet import Vm
+from trapless.experiments.fleet.grid_rows import Output, Shape, Store
+from trapless.model import plugin
+from trapless.model.plan import Plan
+from trapless.vm import lab, qemu
+
+ROWS_FOLDER = "rows"
+MASK = "{rows}"
+
+
+@dataclass(frozen=True)
+class Grid(Shape):
+    """What is run: `rows` rows in `vms` VMs. The guest's command gets, for the word MASK, a '1' for
+    each row that it is to run and a '0' for each other."""
+
+    rows: int
+    vms: int
+    config: lab.LabConfig
+    argv: tuple[str, ...]
+    plan: Plan
+    total: float  # effort of all regions
+
+    def label(self, vm: int) -> str:
+        """The name of a VM's boot."""
+        return f"{self.name}-vm{vm}"
+
+    def rows_of(self, vm: int) -> range:
+        """The rows that share a VM: rows grow longer, and all VMs shall end together."""
+        return range(vm, self.rows, self.vms)
+
+    def argv_of(self, vm: int) -> tuple[str, ...]:
+        """The command of a VM."""
+        wanted = self.rows_of(vm)
+        mask = "".join("1" if row in wanted else "0" for row in range(self.rows))
+        return tuple(word.replace(MASK, mask) for word in self.argv)
+
+    @property
+    def modelled(self) -> str:
+        """What the plugin models, in its words."""
+        return self.plan.text(qemu.parse_size(self.config.memory))
+
+
+def parquet_path(directory: Path, name: str) -> Path:
+    """Where the regions of a grid are, once it is finished."""
+    return directory / f"{name}.parquet"
+
+
+def collect(run: Collection, grids: Sequence[Grid], jobs: int | None = None) -> None:
+    """Run what is missing of the grids, as fleet.run() does, and join each.
+
+    TraplessError where a VM failed; what the others finished is kept.
+    """
+    works = [_Work(run, grid) for grid in grids]
+    missing = [(work, vm) for work in works for vm in work.missing()]
+    rows = sum(len(work.grid.rows_of(vm)) for work, vm in missing)
+    title = f"{run.name}: {rows} rows on {len(missing)} VMs"
+    failures = fleet.run(run, title, [work.vm(number) for work, number in missing], jobs)
+    unjoined = [work for work in works if not work.joined]
+    wanted = sum(work.grid.rows for work in unjoined)
+    done = sum(len(work.store.done) for work in unjoined)
+    if failures or done < wanted:
+        raise TraplessError(
+            f"{run.name}: {failures[0] if failures else 'regions are missing'}\n"
+            f"{done} of {wanted} rows are finished and kept; the same command goes on there"
+        )
+    for work in works:
+        if work.joined:
+            work.store.drop()
+        else:
+            work.store.join(work.target)
+
+
+def key_of(grid: Grid) -> str:
+    """What the counts depend on. The plugin's file is part of it, where files lie is not."""
+    rest = (*grid.argv, grid.modelled, f"{grid.rows} rows, {grid.vms} VMs")
+    return boot_key(grid.config, rest, [plugin.file(qemu.binary())])
+
+
+class _Work:
+    """One grid, and what an interrupted run has saved of it."""
+
+    def __init__(self, run: Collection, grid: Grid) -> None:
+        self.grid = grid
+        self.target = parquet_path(run.directory, grid.name)
+        self.store = Store(run.directory / ROWS_FOLDER / grid.name, key_of(grid), grid)
+        self._saved = run.adopt_saved(self.store.key)
+        labels = {grid.label(vm) for vm in range(grid.vms)}
+        self.joined = labels.issubset(self._saved) and self.store.made(self.target)
+        there = grid.rows if self.joined else len(self.store.done)
+        if there:
+            run.progress.note(f"{run.name}, {grid.name}: {there} of {grid.rows} rows are there")
+
+    def missing(self) -> list[int]:
+        """The VMs that have to be run; none, where what was cut off came after this grid."""
+        if self.joined:
+            return []
+        return [
+            number
+            for number in range(self.grid.vms)
+            if self.grid.label(number) not in self._saved
+            or not self.store.done.issuperset(self.grid.rows_of(number))
+        ]
+
+    def vm(self, number: int) -> Vm:
+        """As a fleet runs it."""
+        grid = self.grid
+        return Vm(
+            label=grid.label(number),
+            key=self.store.key,
+            config=grid.config,
+            argv=grid.argv_of(number),
+            modelled=grid.modelled,
+            effort=grid.total / grid.vms,
+            output=lambda file: Output(self.store, file),
+        )

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The task beside a VM, as a worker of Dask runs it: passes on what the VM's process says.
+
+Owns the process (fleet_vm.py) for as long as the task runs, and the decision that nobody wants its
+VM any more: where a variable of the scheduler does not name it, or gives no pulse. What the
+machine's counts depend on was compared before (fleet_engine.py) and is compared here again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trapless.experiments.fleet import machine
+from trapless.experiments.fleet.vm import GROWTH, OVER, Outcome, Task
+
+Ended = tuple[str, Outcome | None]
+"""Which run of a VM, and how it ended; without an outcome nobody wanted it any more."""
+
+ASK_S = 1.0
+"""How often the scheduler is asked which VMs are wanted, seconds."""
+
+ANSWER_S = 10.0
+"""How long it may take to say so, seconds."""
+
+END_S = 5.0
+"""How long a VM's process may take to end when asked, seconds."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """How a task stands beside its VM: the program that drives it, what queue and variable are
+    called, how long it may feel no pulse, and what its machine must be like."""
+
+    driver: str
+    queue: str
+    wanted: str
+    silent_s: float
+    conditions: Mapping[str, str]
+
+
+def beside_vm(task: Task, files: Mapping[str, bytes], order: Order) -> Ended:
+    """Run a VM in a process of its own and pass on what it says."""
+    from distributed import Queue, Variable, get_worker
+
+    here, address = machine.conditions(), get_worker().address
+    wrong = machine.difference(order.conditions, here, address)
+    if wrong:
+        return "", Outcome(failure=wrong)
+    queue = Queue(order.queue)
+    wanted = _Wanted(Variable(order.wanted), task.label, order.silent_s)
+    run = uuid.uuid4().hex
+    with _process(order.driver, task, files) as messages:
+        for kind, what in messages:
+            if kind == OVER:
+                assert isinstance(what, Outcome)
+                return run, what
+            if kind == GROWTH and what:
+                queue.put([task.label, run, what])
+            if not wanted.still():
+                return run, None
+    return run, Outcome(failure="the process that drove the VM was killed")
+
+
+class _Wanted:
+    """Whether somebody still wants a VM."""
+
+    def __init__(self, variable: Any, label: str, silent_s: float) -> None:
+        self._variable, self._label, self._silent_s = variable, label, silent_s
+        self._pulse, self._felt, self._asked = -1, time.monotonic(), 0.0
+
+    def still(self) -> bool:
+        """Asks seldom enough for a scheduler with a thousand VMs."""
+        now = time.monotonic()
+        if now - self._asked < ASK_S:
+            return True
+        self._asked = now
+        pulse, labels = self._variable.get(timeout=ANSWER_S)
+        if pulse != self._pulse:
+            self._pulse, self._felt = pulse, now
+        return self._label in labels and now - self._felt < self._silent_s
+
+
+@contextlib.contextmanager
+def _process(
+    driver: str, task: Task, files: Mapping[str, bytes]
+) -> Iterator[Iterator[tuple[str, Any]]]:
+    """The process that drives a VM, and its messages; it ends when this context does.
+
+    Its folder is removed by us, or by it where we were killed.
+    """
+    folder = tempfile.mkdtemp(prefix="trapless-vm-")
+    process = subprocess.Popen(
+        (sys.executable, "-c", f"from {driver} import main; main()", folder),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        with contextlib.suppress(BrokenPipeError):  # it ended at once: no message will come
+            pickle.dump((task, dict(files)), process.stdin)
+            process.stdin.flush()
+        yield _messages(process.stdout)
+    finally:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _messages(mouth: Any) -> Iterator[tuple[str, Any]]:
+    """What the process says until it ends."""
+    while True:
+        try:
+            kind, what = pickle.load(mouth)
+        except (EOFError, pickle.UnpicklingError):
+            return
+        yield kind, what

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One VM of a fleet, on whatever machine: what it is given, and the process that drives it.
+
+A task carries the kernel's image, the guest's files, the model's plugin and what it is to model, so
+that the same bytes run everywhere. The process (main()) is told its task and a folder on standard
+input, says on standard output what the plugin writes, as it grows, and ends, with the VM and the
+folder, when standard input does: whoever began it may die in any way. This file knows of no other
+machine (fleet_task.py, fleet_engine.py) and of no meaning of rows (grid_rows.py, trapless/stat).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+from trapless.base.console import Progress, Silent, TraplessError
+from trapless.experiments.collection import Row, RowStream, fault
+from trapless.model import plugin
+from trapless.stock.kernel import Kernel
+from trapless.vm import lab, qemu
+from trapless.vm.initramfs import Packed
+
+LOOK_S = 0.5
+"""How often the plugin's output is looked at, seconds."""
+
+IMAGE, ARCHIVE, LIBRARY, MODELLED = "vmlinuz", "initramfs.cpio", "model.so", "modelled"
+"""Names of the files that come with a task."""
+
+REMOVALS = 10
+"""How often it is tried to remove a folder that is still written to."""
+
+OUTPUT = "rows.jsonl"
+GROWTH, OVER = "growth", "over"
+"""What is said: (GROWTH, bytes), none of them a sign of life; and last (OVER, Outcome)."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What runs in one VM. `config` tells neither kernel nor files: those come along."""
+
+    label: str
+    config: lab.LabConfig
+    argv: tuple[str, ...]
+    kernel: str
+    release: str
+    provenance: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a VM ended: with a result and its workload's rows, or with what went wrong."""
+
+    result: lab.LabResult | None = None
+    checks: Sequence[Row] = field(default_factory=list)
+    failure: str = ""
+    began_s: float = 0.0  # by the machine's clock
+    wall_s: float = 0.0
+
+
+def pack(
+    label: str, config: lab.LabConfig, argv: tuple[str, ...], modelled: bytes, progress: Progress
+) -> tuple[Task, dict[str, bytes]]:
+    """A VM as it can be sent to any machine: the task, and the files that go with it."""
+    guest = lab.prepare(config, argv, progress)
+    archive = io.BytesIO()
+    guest.files.write(archive)
+    files = {
+        IMAGE: guest.kernel.image.read_bytes(),
+        ARCHIVE: archive.getvalue(),
+        LIBRARY: plugin.file(qemu.binary()).read_bytes(),
+        MODELLED: modelled,
+    }
+    known = guest.kernel
+    bare = replace(config, files=())
+    return Task(label, bare, argv, known.name, known.release, known.provenance), files
+
+
+def drive(task: Task, files: Mapping[str, bytes], folder: Path) -> Outcome:
+    """Run the VM with its files in `folder`; what the plugin writes is OUTPUT in there."""
+    began_s, began = time.time(), time.monotonic()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    stream = RowStream(io.StringIO(), "", Silent())
+    kernel = Kernel(
+        name=task.kernel,
+        release=task.release,
+        image=folder / IMAGE,
+        build_dir=None,
+        modules_dir=None,
+        provenance=dict(task.provenance),
+    )
+    try:
+        told = plugin.argument(folder / MODELLED, folder / OUTPUT, library=folder / LIBRARY)
+        config = replace(task.config, plugins=(*task.config.plugins, told))
+        guest = lab.Guest(kernel, Packed(files[ARCHIVE]))
+        result = lab.run(config, task.argv, sink=stream.feed, guest=guest)
+    except TraplessError as error:
+        return Outcome(failure=str(error))
+    stream.close()
+    wrong = fault(stream, result)
+    if wrong:
+        return Outcome(failure=wrong)
+    words = tuple(word.replace(str(folder), "VM") for word in result.qemu_argv)
+    made = replace(result, qemu_argv=words)
+    return Outcome(made, stream.rows, began_s=began_s, wall_s=time.monotonic() - began)
+
+
+class Tail:
+    """Says what is added to a file, and that it is still there, until it is stopped."""
+
+    def __init__(self, path: Path, mouth: BinaryIO) -> None:
+        self._path, self._mouth, self._said = path, mouth, 0
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._go, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """All that the file holds has been said when this returns."""
+        self._stopped.set()
+        self._thread.join()
+        self._say()
+
+    def _go(self) -> None:
+        with contextlib.suppress(OSError):  # nobody listens any more: all will end
+            while not self._stopped.wait(LOOK_S):
+                self._say()
+
+    def _say(self) -> None:
+        growth = b""
+        if self._path.exists():
+            with self._path.open("rb") as file:
+                file.seek(self._said)
+                growth = file.read()
+        self._said += len(growth)
+        say(self._mouth, GROWTH, growth)
+
+
+def say(mouth: BinaryIO, kind: str, what: Any) -> None:
+    """One message to whoever began this process."""
+    pickle.dump((kind, what), mouth)
+    mouth.flush()
+
+
+def main() -> None:
+    """Drive the VM whose task comes on standard input, in the folder that the command names."""
+    for ours in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ours, lambda *_: None)  # those who began us get it, too, and end us
+    folder = Path(sys.argv[1])
+    mouth = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever else is printed shall not get between the messages
+    try:
+        task, files = pickle.load(sys.stdin.buffer)
+    except (EOFError, pickle.UnpicklingError):
+        _leave(folder)
+    threading.Thread(target=_end_with_input, args=(folder,), daemon=True).start()
+    tail = Tail(folder / OUTPUT, mouth)
+    outcome = drive(task, files, folder)
+    tail.stop()
+    say(mouth, OVER, outcome)
+
+
+def _end_with_input(folder: Path) -> None:
+    while os.read(0, 1):  # nothing more is said to us: this waits for the end
+        pass
+    _leave(folder)
+
+
+def _leave(folder: Path) -> NoReturn:
+    """Those who would have removed the folder are gone. Files may still be added to it by us."""
+    for _ in range(REMOVALS):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            break
+        time.sleep(LOOK_S)
+    os._exit(1)  # and the VM dies with this process

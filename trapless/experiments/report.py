@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The report: from a folder of saved experiments to report.html and report.txt.
+
+It owns which files are read and what is said of missing or damaged ones. Every number
+comes from DIR/NAME/result.json, which is itself made again from the raw data where that is
+there; nothing is measured. How a report looks is trapless/report's business.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trapless.base.console import Progress, TraplessError
+from trapless.experiments import experiment
+from trapless.report import html, plot, text_report
+from trapless.report.document import Report, Section
+from trapless.report.figures import Figure, Map, Table
+from trapless.results import result_file
+from trapless.results.result_file import Result
+
+HTML_NAME = "report.html"
+TEXT_NAME = "report.txt"
+META_NAME = "meta.json"
+RAW_NAMES = ("raw.jsonl", "raw.jsonl.gz")
+
+
+def write(directory: Path, progress: Progress) -> Report:
+    """Make report.html, report.txt and each result.json from what is saved in `directory`."""
+    report = read(directory, progress)
+    progress.step("writing the report")
+    for section in report.sections:
+        if not _same(directory / section.name, section.result):
+            result_file.save(section.result, directory / section.name)
+        for figure in section.figures:
+            if isinstance(figure, Map):  # too large to be read well on the page alone
+                path = directory / section.name / f"{figure.id}.svg"
+                html.replace_file(path, plot.standalone(figure))
+    html.replace_file(directory / HTML_NAME, html.html(report))
+    html.replace_file(directory / TEXT_NAME, text_report.text(report))
+    progress.done()
+    return report
+
+
+def read(directory: Path, progress: Progress) -> Report:
+    """Read every experiment saved in `directory`, analysing its raw data again; write nothing."""
+    if not directory.is_dir():
+        what = "not a folder" if directory.exists() else "no such folder"
+        raise TraplessError(f"{directory}: {what}; `trapless evaluate --out DIR` makes one")
+    sections, incomplete = [], []
+    for folder in _folders(directory):
+        if _has_raw(folder) or (folder / result_file.FILE_NAME).exists():
+            progress.step(f"reading {folder.name}")
+            sections.append(_section(folder))
+        elif (folder / META_NAME).exists() or folder.name in experiment.names():
+            incomplete.append(folder.name)
+    if not sections:
+        begun = f" (begun and not finished: {', '.join(incomplete)})" if incomplete else ""
+        raise TraplessError(
+            f"{directory}: holds no results of trapless{begun}; a result is "
+            f"NAME/{result_file.FILE_NAME}, as `trapless evaluate --out {directory}` writes it"
+        )
+    order = {name: place for place, name in enumerate(experiment.names())}
+    sections.sort(key=lambda section: order.get(section.name, len(order)))
+    return Report(directory, tuple(sections), tuple(incomplete))
+
+
+def _folders(directory: Path) -> list[Path]:
+    try:
+        return sorted(path for path in directory.iterdir() if path.is_dir())
+    except OSError as error:
+        raise TraplessError(f"{directory}: cannot be read: {error.strerror}") from error
+
+
+def _section(folder: Path) -> Section:
+    known = folder.name in experiment.names()
+    remarks: list[str] = []
+    drawings: Sequence[Figure | Map | Table] = ()
+    if known and _has_raw(folder):
+        result = experiment.analyse(folder.name, folder)
+        drawings = experiment.figures(folder.name, folder)
+    else:
+        result = result_file.load(folder)
+        remarks.append(
+            "The raw data is not here: numbers are those saved in result.json, and figures that "
+            "need the raw data are missing."
+            if known
+            else "This version of trapless does not know the experiment: numbers are those saved."
+        )
+    if result.experiment != folder.name:
+        raise TraplessError(
+            f"{folder / result_file.FILE_NAME}: is the result of '{result.experiment}', not of "
+            f"'{folder.name}'; folders carry their experiment's name"
+        )
+    spec = experiment.get(folder.name) if known else None
+    return Section(
+        name=folder.name,
+        question=spec.question if spec else "",
+        method=spec.method if spec else "",
+        limits=tuple(spec.limits) if spec else (),
+        result=result,
+        figures=tuple(item for item in drawings if isinstance(item, Figure | Map)),
+        drawn_tables=tuple(item for item in drawings if isinstance(item, Table)),
+        meta=_meta(folder),
+        remarks=tuple(remarks),
+    )
+
+
+def _has_raw(folder: Path) -> bool:
+    return any((folder / name).exists() for name in RAW_NAMES)
+
+
+def _same(folder: Path, result: Result) -> bool:
+    try:
+        return (folder / result_file.FILE_NAME).read_text(encoding="utf-8") == result.to_json()
+    except (OSError, ValueError):
+        return False
+
+
+def _meta(folder: Path) -> Mapping[str, Any]:
+    path = folder / META_NAME
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise TraplessError(f"{path}: damaged ({error}); run the experiment again") from error
+    if not isinstance(data, dict):
+        raise TraplessError(f"{path}: not an object; run the experiment again")
+    return data

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The module on this machine's own kernel: built, loaded and unloaded, each only when asked.
+
+This file owns the explanations: why a kernel takes no modules, who still uses the device, what
+a refusal by the kernel means. Loading is never a side effect of anything else.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from trapless.base import tools
+from trapless.base.console import Progress, TraplessError
+from trapless.stock import kbuild
+from trapless.stock.kernel import Kernel
+from trapless.supervisor import control, refusals
+
+ROOT = Path("/")
+"""The machine meant; tests put another in its place."""
+
+MODULE = "trapless"
+CONSENTS = {"supervisor=1", "supervisor=Y", "supervisor=y", "supervisor=on"}
+DEVICE = Path("/dev/trapless")
+LAB_INSTEAD = "the lab runs it on a kernel of its own, without root: trapless lab -- CMD"
+
+
+def build(progress: Progress) -> Path:
+    """Build the module for the running kernel; its path."""
+    return kbuild.module_for(host_kernel(), progress)
+
+
+def load(progress: Progress, parameters: Sequence[str] = ()) -> None:
+    """Load the module into the running kernel, building it if need be."""
+    if is_loaded():
+        raise TraplessError("the module is loaded already; unload it first: trapless module unload")
+    _need_root("loading the module")
+    if _read(ROOT / "proc/sys/kernel/modules_disabled") == "1":
+        raise TraplessError(
+            "this machine has switched off the loading of modules until it is booted again "
+            f"(sysctl kernel.modules_disabled=1); {LAB_INSTEAD}"
+        )
+    module = build(progress)
+    tools.require_tools({"insmod": "kmod"}, "loading the module")
+    said = _run(["insmod", str(module), *parameters])
+    if said is not None:
+        raise TraplessError(
+            f"the kernel {os.uname().release} refused the module: {said}{_refusal(said)}"
+        )
+    if CONSENTS & set(parameters):
+        _say_what_is_refused(progress)
+
+
+def unload(_progress: Progress) -> None:
+    """Unload the module from the running kernel; refused while a process uses it."""
+    if not is_loaded():
+        raise TraplessError("the module is not loaded; nothing to unload")
+    _need_root("unloading the module")
+    tools.require_tools({"rmmod": "kmod"}, "unloading the module")
+    said = _run(["rmmod", MODULE])
+    if said is not None:
+        users = ", ".join(f"{pid} ({name})" for pid, name in device_users(ROOT / "proc"))
+        held = f"; these processes have {DEVICE} open: {users}" if users else ""
+        raise TraplessError(f"the kernel did not unload the module: {said}{held}{_switched()}")
+
+
+def _switched() -> str:
+    """Processes in supervisor mode hold the module, too."""
+    try:
+        pids = [str(process.pid) for process in control.processes() if process.pid]
+    except TraplessError:  # it is as good as gone
+        return ""
+    return f"; in supervisor mode: trapless switch --user {' '.join(pids)}" if pids else ""
+
+
+def is_loaded() -> bool:
+    """Whether the running kernel has the module."""
+    return (ROOT / "sys" / "module" / MODULE).is_dir()
+
+
+def host_kernel() -> Kernel:
+    """The running kernel, as something a module can be built for."""
+    release = os.uname().release
+    if not (ROOT / "proc" / "modules").exists():
+        raise TraplessError(
+            f"this machine's kernel ({release}) takes no modules: it was built without "
+            f"CONFIG_MODULES; {LAB_INSTEAD}"
+        )
+    build_dir = ROOT / "lib" / "modules" / release / "build"
+    if not (build_dir / "Makefile").exists():
+        raise TraplessError(
+            f"there are no headers for this machine's kernel ({build_dir} is missing); on Debian: "
+            f"apt-get install linux-headers-{release}. Or {LAB_INSTEAD}"
+        )
+    image = ROOT / "boot" / f"vmlinuz-{release}"
+    return Kernel("host", release, image, build_dir, build_dir.parent)
+
+
+def device_users(proc: Path) -> list[tuple[int, str]]:
+    """Processes that have the device open, as far as we may see: (pid, name)."""
+    users = []
+    for process in sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name)):
+        try:
+            targets = {os.readlink(link) for link in (process / "fd").iterdir()}
+            name = (process / "comm").read_text().strip()
+        except OSError:  # gone, or not ours to see
+            continue
+        if str(DEVICE) in targets:
+            users.append((int(process.name), name))
+    return users
+
+
+def _need_root(doing: str) -> None:
+    if os.geteuid() != 0:
+        raise TraplessError(f"{doing} needs root: run it with sudo. Or {LAB_INSTEAD}")
+
+
+def _refusal(said: str) -> str:
+    """What the kernel's answer means, where it is known to puzzle people."""
+    if "Key was rejected" in said or "Required key" in said:
+        return (
+            f". Secure Boot wants modules that are signed with a key this machine trusts; "
+            f"sign it (see kmodsign(1), mokutil(1)) or {LAB_INSTEAD}"
+        )
+    if "Operation not permitted" in said:
+        return f". The kernel is locked down, or this is a container; {LAB_INSTEAD}"
+    if "Invalid module format" in said or "disagrees about version" in said:
+        return ". The headers do not belong to the running kernel: reboot into the installed one"
+    return "; the reason is in the kernel's log: dmesg | tail"
+
+
+def _run(argv: Sequence[str]) -> str | None:
+    """Run a tool; None when it succeeded, else what it said."""
+    environment = {**os.environ, "LC_ALL": "C", "PATH": tools.tool_path()}
+    answer = subprocess.run(argv, capture_output=True, text=True, env=environment)
+    return None if answer.returncode == 0 else answer.stderr.strip() or f"{argv[0]} failed"
+
+
+def _say_what_is_refused(progress: Progress) -> None:
+    """The module loads in any case: batches and workers need nothing of supervisor mode."""
+    for row in refusals.of_mask(control.refusals(str(ROOT / DEVICE.relative_to("/")))):
+        progress.note(f"loaded, but supervisor mode is refused: {refusals.explain(row.code)}")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

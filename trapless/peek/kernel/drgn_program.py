@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A target as a drgn program: the debugger's helpers on a running kernel, without debug symbols.
+
+Owns the translation of what the target carries itself into what drgn asks for: BTF into types,
+kallsyms into symbols, and the variables whose types nobody but the source knows. Function-local
+variables and line numbers need DWARF, which no kernel carries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import drgn
+
+from trapless.peek.errors import PeekError
+from trapless.peek.kernel.btf import Btf, Kind, Type
+from trapless.peek.kernel.target import Target
+
+# BTF has types of per-CPU variables only. These are the others that drgn's helpers and people ask
+# for; a name that a kernel does not have is no harm. A number of elements may be a constant's name.
+VARIABLES = {
+    "__cpu_online_mask": "struct cpumask",
+    "__cpu_possible_mask": "struct cpumask",
+    "__cpu_present_mask": "struct cpumask",
+    "__per_cpu_offset": "unsigned long [8192]",
+    "_totalram_pages": "atomic_long_t",
+    "avenrun": "unsigned long [3]",
+    "block_class": "struct class",
+    "blockdev_superblock": "struct super_block *",
+    "btf_idr": "struct idr",
+    "bus_kset": "struct kset *",
+    "cgrp_dfl_root": "struct cgroup_root",
+    "class_kset": "struct kset *",
+    "hstates": "struct hstate [2]",
+    "hugetlb_max_hstate": "int",
+    "idt_table": "gate_desc [256]",
+    "init_ipc_ns": "struct ipc_namespace",
+    "init_mm": "struct mm_struct",
+    "init_net": "struct net",
+    "init_pid_ns": "struct pid_namespace",
+    "init_task": "struct task_struct",
+    "init_uts_ns": "struct uts_namespace",
+    "irq_desc_tree": "struct xarray",
+    "jiffies_64": "u64",
+    "link_idr": "struct idr",
+    "linux_banner": "char [512]",
+    "map_idr": "struct idr",
+    "max_low_pfn": "unsigned long",
+    "mem_section": "struct mem_section **",
+    "memblock": "struct memblock",
+    "memory_subsys": "struct bus_type",
+    "min_low_pfn": "unsigned long",
+    "mod_tree": "struct mod_tree_root",
+    "modules": "struct list_head",
+    "net_namespace_list": "struct list_head",
+    "node_data": "struct pglist_data *[1024]",
+    "node_states": "nodemask_t [NR_NODE_STATES]",
+    "nr_cpu_ids": "unsigned int",
+    "nr_irqs": "int",
+    "nr_node_ids": "unsigned int",
+    "nr_swap_pages": "atomic_long_t",
+    "nr_threads": "int",
+    "nr_vmap_nodes": "unsigned int",
+    "page_offset_base": "unsigned long",
+    "pci_bus_type": "struct bus_type",
+    "pci_root_buses": "struct list_head",
+    "prb": "struct printk_ringbuffer *",
+    "prog_idr": "struct idr",
+    "root_task_group": "struct task_group",
+    "saved_command_line": "char *",
+    "slab_caches": "struct list_head",
+    "slab_kset": "struct kset *",
+    "sparse_irqs": "struct maple_tree",
+    "super_blocks": "struct list_head",
+    "sysctl_overcommit_kbytes": "unsigned long",
+    "sysctl_overcommit_ratio": "int",
+    "tainted_mask": "unsigned long",
+    "task_struct_cachep": "struct kmem_cache *",
+    "total_swap_pages": "long",
+    "vm_committed_as": "struct percpu_counter",
+    "vm_node_stat": "atomic_long_t [NR_VM_NODE_STAT_ITEMS]",
+    "vm_zone_stat": "atomic_long_t [NR_VM_ZONE_STAT_ITEMS]",
+    "vmalloc_base": "unsigned long",
+    "vmap_area_list": "struct list_head",
+    "vmap_area_root": "struct rb_root",
+    "vmap_nodes": "struct vmap_node *",
+    "vmap_zone_size": "unsigned int",
+    "vmemmap_base": "unsigned long",
+}
+_CONSTANT = re.compile(r"\[([A-Z_]+)\]")
+
+INT_SIGNED, INT_BOOL = 1, 4  # encodings of BTF's INT
+
+
+def program(target: Target) -> drgn.Program:
+    """A drgn program on the target. It must not outlive the target."""
+    if not hasattr(drgn.Program, "set_linux_kernel_custom"):
+        raise PeekError(
+            f"drgn {drgn.__version__} cannot read a kernel through others; "
+            "install a newer one with: pip install -U drgn"
+        )
+    text = target.info.text.encode()
+    found = drgn.Program(drgn.Platform(drgn.Architecture.X86_64), vmcoreinfo=text)
+    for region in target.memory.regions():
+        found.add_memory_segment(region.start, region.length, _reader(target), physical=True)
+    found.set_linux_kernel_custom(text, True)
+    types = _Types(found, target.types)
+    found.register_type_finder("trapless", types.find, enable_index=0)
+    objects = _Objects(target, types)
+    found.register_object_finder("trapless", objects.find, enable_index=0)
+    found.register_symbol_finder("trapless", _symbol_finder(target), enable_index=0)
+    # With it, drgn unwinds stacks by the ORC tables that are in the target's memory.
+    kernel = found.main_module("kernel", create=True)
+    kernel.address_range = target.symbol("_text"), target.symbol("_end")
+    return found
+
+
+def _reader(target: Target) -> Callable[[int, int, int, bool], bytes]:
+    def read(address: int, count: int, _offset: int, _physical: bool) -> bytes:
+        try:
+            return target.memory.read(address, count)
+        except PeekError as error:
+            raise drgn.FaultError(str(error), address) from error
+
+    return read
+
+
+class _Types:
+    """Types of BTF as drgn's, made when they are asked for, each once."""
+
+    def __init__(self, prog: drgn.Program, btf: Btf) -> None:
+        self._prog, self._btf = prog, btf
+        self._made: dict[int, drgn.Type] = {}
+
+    @property
+    def btf(self) -> Btf:
+        return self._btf
+
+    def find(
+        self, _prog: drgn.Program, kinds: drgn.TypeKindSet, name: str, _file: str | None
+    ) -> drgn.Type | None:
+        for kind in kinds:
+            for one in _KINDS.get(kind, ()):
+                for number in self._btf.find(one, name):
+                    made = self.make(number)
+                    if made.kind == kind:
+                        return made
+        return None
+
+    def make(self, number: int) -> drgn.Type:
+        """The type with that number in BTF."""
+        if number not in self._made:
+            one = self._btf.type(number)
+            self._made[number] = _MAKERS[one.kind](self, one)
+        return self._made[number]
+
+    def void(self, _one: Type) -> drgn.Type:
+        return self._prog.void_type()
+
+    def integer(self, one: Type) -> drgn.Type:
+        ((word,),) = self._btf.words(one, "<I")
+        encoding = word >> 24
+        if encoding & INT_BOOL:
+            return self._prog.bool_type(one.name, one.size, "little")
+        return self._prog.int_type(one.name, one.size, bool(encoding & INT_SIGNED), "little")
+
+    def floating(self, one: Type) -> drgn.Type:
+        return self._prog.float_type(one.name, one.size, "little")
+
+    def pointer(self, one: Type) -> drgn.Type:
+        return self._prog.pointer_type(self.make(one.size))
+
+    def array(self, one: Type) -> drgn.Type:
+        ((element, _, count),) = self._btf.words(one, "<III")
+        return self._prog.array_type(self.make(element), count)
+
+    def record(self, one: Type) -> drgn.Type:
+        members = []
+        for member in self._btf.members(one):
+
+            def made(number: int = member.type, bits: int = member.bits) -> Any:
+                inner = self.make(number)
+                return drgn.Object(self._prog, inner, bit_field_size=bits) if bits else inner
+
+            members.append(drgn.TypeMember(made, member.name or None, member.bit_offset))
+        form = self._prog.struct_type if one.kind is Kind.STRUCT else self._prog.union_type
+        return form(one.name or None, one.size, members)
+
+    def forward(self, one: Type) -> drgn.Type:
+        return (self._prog.union_type if one.flag else self._prog.struct_type)(one.name)
+
+    def enumeration(self, one: Type) -> drgn.Type:
+        values = [drgn.TypeEnumerator(name, value) for name, value in self._btf.enumerators(one)]
+        whole = {1: "char", 2: "short", 4: "int", 8: "long"}.get(one.size, "int")
+        compatible = self._prog.int_type(whole, one.size, one.flag, "little")
+        return self._prog.enum_type(one.name or None, compatible, values)
+
+    def alias(self, one: Type) -> drgn.Type:
+        return self._prog.typedef_type(one.name, self.make(one.size))
+
+    def qualified(self, one: Type) -> drgn.Type:
+        inner = self.make(one.size)
+        return inner.qualified(inner.qualifiers | _QUALIFIERS[one.kind])
+
+    def tagged(self, one: Type) -> drgn.Type:
+        return self.make(one.size)
+
+    def function(self, one: Type) -> drgn.Type:
+        words = list(self._btf.words(one, "<II"))
+        variadic = bool(words) and words[-1] == (0, 0)
+        parameters = [
+            drgn.TypeParameter(
+                lambda number=number: self.make(number), self._btf.string(name) if name else None
+            )
+            for name, number in (words[:-1] if variadic else words)
+        ]
+        return self._prog.function_type(self.make(one.size), parameters, variadic)
+
+
+_QUALIFIERS = {
+    Kind.VOLATILE: drgn.Qualifiers.VOLATILE,
+    Kind.CONST: drgn.Qualifiers.CONST,
+    Kind.RESTRICT: drgn.Qualifiers.RESTRICT,
+}
+_KINDS = {
+    drgn.TypeKind.STRUCT: (Kind.STRUCT,),
+    drgn.TypeKind.UNION: (Kind.UNION,),
+    drgn.TypeKind.ENUM: (Kind.ENUM, Kind.ENUM64),
+    drgn.TypeKind.TYPEDEF: (Kind.TYPEDEF,),
+    drgn.TypeKind.INT: (Kind.INT,),
+    drgn.TypeKind.BOOL: (Kind.INT,),
+    drgn.TypeKind.FLOAT: (Kind.FLOAT,),
+}
+_MAKERS: dict[Kind, Callable[[_Types, Type], drgn.Type]] = {
+    Kind.VOID: _Types.void,
+    Kind.INT: _Types.integer,
+    Kind.PTR: _Types.pointer,
+    Kind.ARRAY: _Types.array,
+    Kind.STRUCT: _Types.record,
+    Kind.UNION: _Types.record,
+    Kind.ENUM: _Types.enumeration,
+    Kind.FWD: _Types.forward,
+    Kind.TYPEDEF: _Types.alias,
+    Kind.VOLATILE: _Types.qualified,
+    Kind.CONST: _Types.qualified,
+    Kind.RESTRICT: _Types.qualified,
+    Kind.FUNC: _Types.tagged,  # refers to its FUNC_PROTO
+    Kind.FUNC_PROTO: _Types.function,
+    Kind.VAR: _Types.tagged,
+    Kind.DATASEC: _Types.void,
+    Kind.FLOAT: _Types.floating,
+    Kind.DECL_TAG: _Types.tagged,
+    Kind.TYPE_TAG: _Types.tagged,
+    Kind.ENUM64: _Types.enumeration,
+}
+
+
+class _Objects:
+    """Variables, functions and enumerators by name."""
+
+    def __init__(self, target: Target, types: _Types) -> None:
+        self._target, self._types = target, types
+
+    def find(
+        self, prog: drgn.Program, name: str, flags: drgn.FindObjectFlags, _file: str | None
+    ) -> drgn.Object | None:
+        constant = self._types.btf.enumerator(name)
+        if flags & drgn.FindObjectFlags.CONSTANT and constant is not None:
+            return drgn.Object(prog, self._types.make(constant[0]), value=constant[1])
+        if not self._target.has_symbol(name):
+            return None
+        address = self._target.symbol(name)
+        if flags & drgn.FindObjectFlags.VARIABLE:
+            for number in self._types.btf.find(Kind.VAR, name):
+                return drgn.Object(prog, self._types.make(number), address=address)
+            if name in VARIABLES:
+                return drgn.Object(prog, self._type_text(VARIABLES[name]), address=address)
+        if flags & drgn.FindObjectFlags.FUNCTION:
+            for number in self._types.btf.find(Kind.FUNC, name):
+                return drgn.Object(prog, self._types.make(number), address=address)
+        return None
+
+    def _type_text(self, text: str) -> str:
+        """A type as drgn reads it, with this kernel's value for the name of a constant."""
+
+        def value(match: re.Match[str]) -> str:
+            found = self._types.btf.enumerator(match[1])
+            if found is None:
+                raise LookupError(f"the target's kernel has no {match[1]}")
+            return f"[{found[1]}]"
+
+        return _CONSTANT.sub(value, text)
+
+
+def _symbol_finder(target: Target) -> Callable[..., Sequence[drgn.Symbol]]:
+    def symbol(name: str, address: int, size: int, kind: str) -> drgn.Symbol:
+        binding = drgn.SymbolBinding.GLOBAL if kind.isupper() else drgn.SymbolBinding.LOCAL
+        what = drgn.SymbolKind.FUNC if kind in "tTwW" else drgn.SymbolKind.OBJECT
+        return drgn.Symbol(name, address, max(size, 1), binding, what)
+
+    def find(
+        _prog: drgn.Program, name: str | None, address: int | None, _one: bool
+    ) -> Sequence[drgn.Symbol]:
+        if name is not None:
+            if not target.has_symbol(name):
+                return []
+            address = target.symbol(name)
+        if address is None:
+            return []
+        if target.in_image(address):
+            found = target.symbols.at(address)
+            if found is None:
+                return []
+            start = address - found[1]
+            size = target.symbols.size_at(start)
+            kind = target.symbols.kind_at(start)
+            return [symbol(name or found[0], start, size, kind)]
+        module = target.modules.at(address)
+        if module is None:
+            return []
+        text, distance = module.at(address)
+        return [symbol(text, address - distance, distance + 1, "t")]
+
+    return find

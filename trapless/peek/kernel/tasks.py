@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The threads of a target at this moment, by the kernel's own lists.
+
+Owns walking lists that change while they are walked: a walk that runs into something torn keeps
+what it has, and never goes on without bound.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from trapless.peek.errors import PeekError
+from trapless.peek.kernel.target import Target
+
+TASKS_MAX = 65_536
+COMM_BYTES = 16
+PF_KTHREAD = 0x00200000
+
+
+@dataclass(frozen=True)
+class Task:
+    """One thread. `group`: the pid of its process."""
+
+    pid: int
+    group: int
+    comm: str
+    parent: int  # pid of the process that it is a child of
+    is_kernel: bool
+
+
+def threads(target: Target) -> dict[int, Task]:
+    """All threads by pid, without the idle ones."""
+    found: dict[int, Task] = {}
+    try:
+        for leader in _leaders(target):
+            for task in _group(target, leader):
+                one = _read(target, task)
+                found[one.pid] = one
+                if len(found) >= TASKS_MAX:
+                    return found
+    except PeekError:
+        pass
+    return found
+
+
+def _list(target: Target, head: int, link: int) -> Iterator[int]:
+    """What is on a list whose links are `link` bytes into its members."""
+    place, count = target.read_u64(head), 0
+    while place != head and count < TASKS_MAX:
+        yield place - link
+        place, count = target.read_u64(place), count + 1
+
+
+def _leaders(target: Target) -> Iterator[int]:
+    link = target.offset("task_struct", "tasks")
+    yield from _list(target, target.symbol("init_task") + link, link)
+
+
+def _group(target: Target, leader: int) -> Iterator[int]:
+    signal = target.read_u64(leader + target.offset("task_struct", "signal"))
+    head = signal + target.offset("signal_struct", "thread_head")
+    yield from _list(target, head, target.offset("task_struct", "thread_node"))
+
+
+def _read(target: Target, task: int) -> Task:
+    def number(member: str, of: int = task) -> int:
+        return int(
+            struct.unpack("<i", target.read(of + target.offset("task_struct", member), 4))[0]
+        )
+
+    parent = target.read_u64(task + target.offset("task_struct", "real_parent"))
+    comm = target.read(task + target.offset("task_struct", "comm"), COMM_BYTES)
+    return Task(
+        pid=number("pid"),
+        group=number("tgid"),
+        comm=comm.split(b"\0")[0].decode("utf-8", "replace"),
+        parent=number("tgid", parent),
+        is_kernel=bool(number("flags") & PF_KTHREAD),
+    )

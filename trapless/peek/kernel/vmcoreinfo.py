@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The VMCOREINFO note: what a kernel leaves in its own memory for those who read it from outside.
+
+Owns finding the note (an ELF note at the beginning of a page) and reading its lines. A note proves
+nothing: a kernel that ran before a reboot, or one in a VM inside the target, leaves one as well.
+Who uses it checks it (locate.py).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from trapless.peek.errors import PeekError
+from trapless.peek.kernel.memory import PAGE_BYTES, Memory
+
+NAME = b"VMCOREINFO\0"
+HEADER = struct.Struct("<III")  # of name, of text, type
+TEXT_AT = HEADER.size + len(NAME) + 1
+MARK = NAME + b"\0OSRELEASE="
+TEXT_BYTES_MAX = 3 * PAGE_BYTES
+BANNER = re.compile(rb"Linux version \d[\w.+~-]+(?= \()")
+CHUNK_BYTES = 4 << 20
+"""Memory is looked through in such pieces."""
+
+_LINE = re.compile(r"(?:(\w+)\(([^)\n]+)\)|([\w-]+))=(.*)")
+
+
+@dataclass(frozen=True)
+class Vmcoreinfo:
+    """One note. Keys are as in the text: `SYMBOL(_stext)`, `NUMBER(phys_base)`, `OSRELEASE`."""
+
+    text: str
+    address: int  # physical, of the note
+    values: dict[str, str] = field(repr=False)
+
+    @property
+    def release(self) -> str:
+        return self._value("OSRELEASE")
+
+    @property
+    def build_id(self) -> str:
+        """In hex; empty where the kernel does not tell."""
+        return self.values.get("BUILD-ID", "")
+
+    @property
+    def kernel_offset(self) -> int:
+        """By how much the kernel lies above where it was linked to."""
+        return self._integer("KERNELOFFSET", 16)
+
+    def symbol(self, name: str) -> int:
+        return self._integer(f"SYMBOL({name})", 16)
+
+    def symbols(self) -> dict[str, int]:
+        """All symbols that the note has. Some hold a value, not an address: mem_section."""
+        names = [key[7:-1] for key in self.values if key.startswith("SYMBOL(")]
+        return {name: self.symbol(name) for name in names}
+
+    def number(self, name: str, default: int | None = None) -> int:
+        key = f"NUMBER({name})"
+        if default is not None and key not in self.values:
+            return default
+        return self._integer(key, 0)
+
+    def has_symbol(self, name: str) -> bool:
+        return f"SYMBOL({name})" in self.values
+
+    def _value(self, key: str) -> str:
+        try:
+            return self.values[key]
+        except KeyError:
+            raise PeekError(f"the kernel's VMCOREINFO has no {key}") from None
+
+    def _integer(self, key: str, base: int) -> int:
+        value = self._value(key)
+        try:
+            return int(value, base)
+        except ValueError:
+            raise PeekError(f"the kernel's VMCOREINFO says {key}={value!r}: no number") from None
+
+
+def parse(text: str, address: int = 0) -> Vmcoreinfo:
+    """A note's text as data; lines of a form that nobody knows are left out."""
+    lines = (line.partition("=") for line in text.splitlines() if _LINE.fullmatch(line))
+    return Vmcoreinfo(text, address, {key: value for key, _, value in lines})
+
+
+def find(memory: Memory) -> Iterator[Vmcoreinfo]:
+    """Every note in memory, of whichever kernel, in ascending order."""
+    for address in _pages_with_mark(memory):
+        name_bytes, text_bytes, kind = HEADER.unpack(memory.read(address, HEADER.size))
+        if name_bytes != len(NAME) or kind != 0 or not 0 < text_bytes <= TEXT_BYTES_MAX:
+            continue
+        try:
+            data = memory.read(address + TEXT_AT, text_bytes)
+        except PeekError:  # at the end of memory: a piece of an old note
+            continue
+        yield parse(data.rstrip(b"\0").decode("ascii", "replace"), address)
+
+
+def is_empty(memory: Memory) -> bool:
+    """Whether there are only zeros."""
+    return all(data.count(0) == len(data) for _, data in _chunks(memory))
+
+
+def banner_of(memory: Memory) -> str:
+    """What a kernel that left no note calls itself, as in "Linux version 6.1.0"; or empty."""
+    for _, data in _chunks(memory):
+        found = BANNER.search(data)
+        if found is not None:
+            return found[0].decode("ascii", "replace")
+    return ""
+
+
+def _chunks(memory: Memory) -> Iterator[tuple[int, bytes]]:
+    for start, length in memory.populated():
+        for place in range(start, start + length, CHUNK_BYTES):
+            yield place, memory.read(place, min(CHUNK_BYTES, start + length - place))
+
+
+def _pages_with_mark(memory: Memory) -> Iterator[int]:
+    for place, data in _chunks(memory):
+        # Pages are whole and chunks begin at one, so no mark at a page's beginning is cut.
+        found = data.find(MARK)
+        while found >= 0:
+            address = place + found - HEADER.size
+            if address % PAGE_BYTES == 0:
+                yield address
+            found = data.find(MARK, found + 1)

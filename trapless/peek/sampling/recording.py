@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Recordings: samples as columns on disk, for hours, whole up to the last piece whatever happens.
+
+A recording is a folder. meta.json says what was observed and what the columns mean, and is there
+before the first row; rows-000000.parquet and its successors hold the rows, each one row group that
+is written aside, flushed to the disk and then renamed, so that after a kill or a power cut all that
+have their name are whole; symbols.parquet, where given, has the target's symbols; end.json has the
+counts, and is missing when the recorder was killed. Any reader of Parquet opens the folder.
+
+A row's time is first deadline + slot * interval + lag, with the lag in steps of 16 ns: t_ns itself
+is not stored.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from trapless.peek.errors import PeekError
+from trapless.peek.sampling.rows import End, Head, Rows
+
+FORMAT = 1
+META_FILE = "meta.json"
+END_FILE = "end.json"
+SYMBOLS_FILE = "symbols.parquet"
+SEGMENT_ROWS_MAX = 200_000
+SEGMENT_BYTES_MAX = 64 << 20
+"""Of rows in memory; a segment is written when it is reached."""
+SEGMENT_AGE_S = 20.0
+"""Most that a kill can lose."""
+
+FIRST = "first_ns"
+"""In the metadata of each segment: when slot 0 was due."""
+DERIVED = frozenset({"t_ns"})
+ROUNDED = frozenset({"lag_ns", "cost_ns"})
+ROUND_NS = 16
+"""They are rounded down to it: the rest is the clock's noise, and would be a third of all bytes."""
+
+
+def _segment_name(number: int) -> str:
+    return f"rows-{number:06d}.parquet"
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """The file is there whole, on the disk, or not at all."""
+    partial = path.with_name(f".{path.name}.part")
+    with partial.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def first_deadline(rows: Rows, interval_ns: int) -> int:
+    """When slot 0 was due, in ns of the observing machine's CLOCK_MONOTONIC."""
+    row = rows[np.argmin(rows["lag_ns"])]  # a lag of more than four seconds is cut short
+    return int(row["t_ns"]) - int(row["lag_ns"]) - int(row["slot"]) * interval_ns
+
+
+def table_of(rows: Rows, drop: frozenset[str] = DERIVED) -> pa.Table:
+    """Rows as columns of Arrow; fields that are no numbers become fixed-size binary."""
+    columns: dict[str, pa.Array] = {}
+    for name in rows.dtype.names or ():
+        if name in drop:
+            continue
+        column = np.array(rows[name])  # a copy, in one piece
+        if name in ROUNDED:
+            column -= column % ROUND_NS
+        if column.dtype.kind == "V":
+            size = column.dtype.itemsize
+            data = pa.py_buffer(column.tobytes())
+            columns[name] = pa.Array.from_buffers(pa.binary(size), len(column), [None, data])
+        else:
+            columns[name] = pa.array(column)
+    return pa.table(columns)
+
+
+def _parquet(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    growing = [
+        name
+        for name in table.column_names
+        if name.startswith("run_ns.") or name.endswith(".nr_switches")
+    ]
+    pq.write_table(
+        table,
+        sink,
+        compression="zstd",
+        use_dictionary=[name for name in table.column_names if name not in ("slot", *growing)],
+        column_encoding={"slot": "DELTA_BINARY_PACKED"} if "slot" in table.column_names else None,
+        row_group_size=len(table),
+        write_statistics=["slot"],
+    )
+    return bytes(sink.getvalue())
+
+
+class Recorder:
+    """Writes a recording. Use as a context manager; close(end) marks it as complete."""
+
+    def __init__(
+        self,
+        folder: Path,
+        head: Head,
+        about: Mapping[str, Any],
+        symbols: Iterable[tuple[int, str]] = (),
+    ) -> None:
+        self.folder = folder
+        self._head = head
+        self._waiting: list[Rows] = []
+        self._began = 0.0
+        self._segments = 0
+        self._full = False  # the disk has refused
+        self._about = dict(about)
+        self._symbols = list(symbols)
+
+    def __enter__(self) -> Recorder:
+        meta = {
+            "format": FORMAT,
+            "interval_ns": self._head.interval_ns,
+            "monotonic_ns": self._head.monotonic_ns,
+            "realtime_ns": self._head.realtime_ns,
+            "groups": self._head.groups,
+            "threads": self._head.threads,
+            "plan": self._head.text,
+            "about": self._about,
+        }
+        try:
+            self.folder.mkdir(parents=True)
+        except FileExistsError as error:
+            raise PeekError(
+                f"{self.folder} exists already; a recording needs a folder of its own"
+            ) from error
+        except OSError as error:
+            raise PeekError(f"{self.folder}: {error.strerror}") from error
+        self._save(META_FILE, json.dumps(meta, indent=2).encode() + b"\n")
+        if self._symbols:
+            addresses = np.array([address for address, _ in self._symbols], "<u8")
+            names = pa.array([name for _, name in self._symbols])
+            table = pa.table({"address": addresses, "name": names})
+            self._save(SYMBOLS_FILE, _parquet(table))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._full:
+            self._write()
+
+    def _save(self, name: str, data: bytes) -> None:
+        try:
+            _write_whole(self.folder / name, data)
+        except OSError as error:
+            self._full = True
+            raise PeekError(
+                f"{self.folder / name}: {error.strerror}; what was recorded before is whole"
+            ) from error
+
+    def keep(self, name: str, table: pa.Table) -> None:
+        """Store a table beside the rows; it replaces an older one of that name, whole."""
+        self._save(name, _parquet(table))
+
+    def add(self, rows: Rows) -> None:
+        """Take rows; now and then a segment of them is written."""
+        if not len(rows):
+            return
+        if not self._waiting:
+            self._began = time.monotonic()
+        self._waiting.append(rows)
+        count = sum(len(batch) for batch in self._waiting)
+        if (
+            count >= SEGMENT_ROWS_MAX
+            or count * rows.dtype.itemsize >= SEGMENT_BYTES_MAX
+            or time.monotonic() - self._began >= SEGMENT_AGE_S
+        ):
+            self._write()
+
+    def _write(self) -> None:
+        if self._waiting:
+            rows, self._waiting = np.concatenate(self._waiting), []
+            first = str(first_deadline(rows, self._head.interval_ns))
+            table = table_of(rows).replace_schema_metadata({FIRST: first})
+            self._save(_segment_name(self._segments), _parquet(table))
+            self._segments += 1
+
+    def close(self, end: End | None) -> None:
+        """Write what is left and, where sampling ended by itself, the counts of it."""
+        self._write()
+        if end is not None:
+            counts = {**asdict(end), "ending": end.ending.name.lower(), "segments": self._segments}
+            self._save(END_FILE, json.dumps(counts, indent=2).encode() + b"\n")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recording that is there. `problems` says what is missing of it, for people."""
+
+    folder: Path
+    meta: Mapping[str, Any]
+    end: Mapping[str, Any] | None
+    segments: tuple[Path, ...]
+    problems: tuple[str, ...]
+
+    @classmethod
+    def open(cls, folder: Path) -> Recording:
+        """Look at a folder; PeekError where it is no recording at all."""
+        meta = _json(folder / META_FILE)
+        if meta is None or meta.get("format") != FORMAT:
+            raise PeekError(
+                f"{folder}: no recording, or its {META_FILE} is damaged; `{META_FILE}` says what "
+                "the rows mean and is written first"
+            )
+        end = _json(folder / END_FILE)
+        problems, segments = [], []
+        for path in sorted(folder.glob("rows-*.parquet")):
+            try:
+                pq.read_metadata(path)
+                segments.append(path)
+            except (OSError, pa.ArrowException) as error:
+                problems.append(f"{path.name} is damaged and left out ({error})".splitlines()[0])
+        names = {path.name for path in segments}
+        last = int(end["segments"]) if end else len(names) and int(max(names)[5:11]) + 1
+        missing = [_segment_name(i) for i in range(last) if _segment_name(i) not in names]
+        problems += [f"{name} is missing" for name in missing if not (folder / name).exists()]
+        if end is None:
+            problems.append("the recorder was killed: rows after the last segment are lost")
+        return cls(folder, meta, end, tuple(segments), tuple(problems))
+
+    def tables(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """The rows, a segment at a time, in order: memory stays bounded."""
+        for path in self.segments:
+            yield pq.read_table(path, columns=list(columns) if columns is not None else None)
+
+    def times_ns(self, table: pa.Table) -> npt.NDArray[np.int64]:
+        """When each row of a table with slot and lag_ns was taken, after the first deadline."""
+        slots: npt.NDArray[np.int64] = table["slot"].to_numpy().astype(np.int64)
+        lags: npt.NDArray[np.int64] = table["lag_ns"].to_numpy().astype(np.int64)
+        return slots * int(self.meta["interval_ns"]) + lags
+
+    def kept(self, name: str) -> pa.Table | None:
+        """A table that was stored beside the rows; None where there is none that could be read."""
+        try:
+            return pq.read_table(self.folder / name)
+        except (OSError, pa.ArrowException):
+            return None
+
+    def slots(self) -> int:
+        """How many slots there are up to the last one with a row."""
+        for path in reversed(self.segments):
+            last = pq.read_table(path, columns=["slot"])["slot"]
+            if len(last):
+                return int(last[-1].as_py()) + 1
+        return 0
+
+    def symbols(self) -> list[tuple[int, str]]:
+        """The target's symbols, where they were recorded."""
+        path = self.folder / SYMBOLS_FILE
+        if not path.exists():
+            return []
+        table = pq.read_table(path)
+        return list(zip(table["address"].to_pylist(), table["name"].to_pylist(), strict=True))
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) else None

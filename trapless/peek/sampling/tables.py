@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Sums of samples as tables for people: those of `trapless peek report`, and of `top`'s seconds.
+
+It owns columns, wording and what is said of what cannot be known. The sums are summary.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trapless.peek.sampling.probes import Mode
+from trapless.peek.sampling.recording import Recording
+from trapless.peek.sampling.rows import Flag
+from trapless.peek.sampling.summary import Cpu, Routine, Summary, summarise
+from trapless.peek.sampling.tier0 import Part
+from trapless.peek.sampling.tier1 import WHO_TEXT, Entry, what_is_known
+from trapless.report.figures import Table
+
+PROCESSES_SHOWN = 10
+ROUTINES_SHOWN = 15
+COLUMNS = {
+    Part.USER: "user",
+    Part.KERNEL: "other kernel",
+    Part.PROCESS: "user or kernel",
+    Part.TOP_HALF: "top half",
+    Part.BOTTOM_HALF: "bottom half",
+    Part.IDLE: "idle",
+}
+ENTRIES = {
+    Entry.SYSTEM_CALL: "system call",
+    Entry.INTERRUPT: "interrupt or exception",
+    Entry.SIGNAL: "signal",
+    Entry.UNKNOWN: "not known",
+}
+
+
+def tables(recording: Recording, summary: Summary | None = None) -> Sequence[Table]:
+    """The recording for people."""
+    summary = summary if summary is not None else summarise(recording)
+    interval_ns = int(recording.meta["interval_ns"])
+    found = [about(recording, summary), shares(summary, interval_ns)]
+    if summary.judged:
+        found += [interrupts(summary, interval_ns)]
+    if any(cpu.entries.any() for cpu in summary.cpus.values()):
+        found += [entries(summary)]
+    return (*found, processes(summary), sampling(recording, summary))
+
+
+def seconds(summary: Summary, interval_ns: int) -> float:
+    """How long was sampled: from the first slot to the last."""
+    first, last = summary.slots if summary.slots else (0, -1)
+    return (last - first + 1) * interval_ns / 1e9
+
+
+def tier_text(summary: Summary) -> str:
+    """How much the target told by itself, and what of it cannot be known."""
+    shares = {mode: summary.probed[mode] / max(summary.rows, 1) for mode in Mode}
+    both = Mode.PARTS | Mode.INTERRUPTS
+    known = [shares[mode] for mode in both]
+    if min(known) == 1:
+        return (
+            f"tier 1: probes told user mode, interrupts{', counts' if shares[Mode.COUNTS] else ''}"
+        )
+    if max(known) == 0:
+        return what_is_known(None, user_mode=summary.share(Part.PROCESS) == 0)
+    return (
+        f"tier 1 in part: probes told user mode in {known[0]:.1%} of the samples, interrupts in "
+        f"{known[1]:.1%}; the rest is tier 0"
+    )
+
+
+def about(recording: Recording, summary: Summary) -> Table:
+    """What was observed."""
+    rows = [
+        ("kernel", str(recording.meta["about"].get("release", "?"))),
+        ("time", f"{seconds(summary, int(recording.meta['interval_ns'])):.3g} s"),
+        ("known", tier_text(summary)),
+    ]
+    course = summary.course
+    if summary.counts and course is not None and len(course.filled):
+        counts, threads = course.mean(course.processes), course.mean(course.threads)
+        rows += [
+            ("processes", f"{counts.min():.0f} to {counts.max():.0f}, kernel threads with them"),
+            ("threads", f"{threads.min():.0f} to {threads.max():.0f}"),
+        ]
+    return Table(id="about", title="What was recorded", columns=("", ""), rows=tuple(rows))
+
+
+def shares(summary: Summary, interval_ns: int) -> Table:
+    """A row for each CPU."""
+    cpus = summary.cpus.values()
+    shown = [part for part in COLUMNS if any(cpu.parts[part] for cpu in cpus)]
+    columns = ["CPU", *(COLUMNS[part] for part in shown)]
+    if summary.judged:
+        columns.append("interrupts off")
+    columns += ["run queue", "longest"]
+    switches = all(cpu.switches is not None for cpu in cpus)
+    if switches:
+        columns.append("switches a second")
+    time_s = seconds(summary, interval_ns) if switches else 0.0
+    return Table(
+        id="shares",
+        title="Where each CPU was",
+        columns=(*columns, "left out"),
+        rows=tuple(
+            _row(name, cpu, shown, bool(summary.judged), time_s)
+            for name, cpu in summary.cpus.items()
+        ),
+        caption=_shares_caption(summary, shown),
+    )
+
+
+def _shares_caption(summary: Summary, shown: Sequence[Part]) -> str:
+    text = "Left out: samples that were torn, or of a virtual CPU that stood still."
+    if Part.PROCESS in shown and not summary.probed[Mode.PARTS]:
+        text += " User mode and the kernel cannot be told apart in this kernel's memory"
+        if Part.KERNEL in shown:
+            text += ", but for kernel threads, which are other kernel"
+        text += "; with the module's probes, or the boot parameter nohz_full, they can."
+    return text
+
+
+def _row(
+    name: str, cpu: Cpu, shown: Sequence[Part], judged: bool, time_s: float
+) -> tuple[str, ...]:
+    first, last = cpu.switches or (0, 0)
+    return (
+        name.removeprefix("cpu"),
+        *(f"{cpu.share(part):.1%}" for part in shown),
+        *([f"{cpu.disabled:.1%}"] if judged else []),
+        f"{cpu.queue_sum / max(cpu.samples, 1):.2f}",
+        str(cpu.queue_max),
+        *([f"{(last - first) / time_s:,.0f}"] if time_s else []),
+        str(cpu.left_out),
+    )
+
+
+def interrupts(summary: Summary, interval_ns: int, shown: int = ROUTINES_SHOWN) -> Table:
+    """Who switched interrupts off: how much of the time, and how long each time."""
+    found = summary.routines()
+    total = max(sum(routine.samples for routine in found), 1)
+    counted = any(routine.runs for routine in found)
+    sample_us = seconds(summary, interval_ns) * 1e6 / max(summary.rows, 1)
+    columns: tuple[str, ...] = ("routine", "of the time off", "of all time")
+    caption = (
+        f"Off in {summary.disabled:.2%} of all samples of all CPUs; "
+        f"{min(shown, len(found))} of {len(found)} routines. What a lock function switched off "
+        "is its caller's."
+    )
+    if counted:
+        columns = (*columns, "times", "mean, µs")
+        caption += " Times and mean: of a cli of its own. "
+        caption += _locks_text(summary, found, sample_us)
+    return Table(
+        id="interrupts",
+        title="Who switched interrupts off",
+        columns=columns,
+        rows=tuple(
+            (
+                routine.name,
+                f"{routine.samples / total:.1%}",
+                f"{routine.samples / max(summary.judged, 1):.2%}",
+                *(_runs(routine, sample_us) if counted else ()),
+            )
+            for routine in found[:shown]
+        ),
+        caption=caption,
+    )
+
+
+def _locks_text(summary: Summary, found: Sequence[Routine], sample_us: float) -> str:
+    """How often lock functions did it, and how long each time: nobody counts that by caller."""
+    runs = summary.sites.runs_of_locks()
+    if not runs:
+        return ""
+    named = set(WHO_TEXT.values())
+    held = sum(one.counted - one.own for one in found if one.name not in named)
+    return f"Lock functions did it {runs:,} times, for {held * sample_us / runs:.2f} µs each."
+
+
+def _runs(routine: Routine, sample_us: float) -> tuple[str, str]:
+    """How often, and how long each time: a sample stands for the time to the next one, and those
+    of a virtual CPU that stood still are not among them."""
+    if not routine.runs or not routine.own:
+        return "", ""
+    return f"{routine.runs:,}", f"{routine.own * sample_us / routine.runs:.2f}"
+
+
+def entries(summary: Summary) -> Table:
+    """Why the kernel had been entered, where a process was in it."""
+    counts = {
+        entry: sum(int(cpu.entries[entry]) for cpu in summary.cpus.values()) for entry in ENTRIES
+    }
+    total = max(sum(counts.values()), 1)
+    return Table(
+        id="entries",
+        title="Why processes were in the kernel",
+        columns=("entered for", "of other kernel"),
+        rows=tuple(
+            (ENTRIES[entry], f"{count / total:.1%}") for entry, count in counts.items() if count
+        ),
+        caption="By the last entry on that CPU: after a switch inside the kernel, the one of the "
+        "process before.",
+    )
+
+
+def processes(summary: Summary) -> Table:
+    """Who ran most."""
+    total = summary.samples
+    rows = tuple(
+        (str(pid), name, f"{count / max(total, 1):.1%}")
+        for (pid, name), count in summary.processes.most_common(PROCESSES_SHOWN)
+    )
+    return Table(
+        id="processes",
+        title="Processes, of the time of all CPUs",
+        columns=("PID", "name", "share"),
+        rows=rows,
+        caption=f"{len(rows)} of {len(summary.processes)}.",
+    )
+
+
+def sampling(recording: Recording, summary: Summary) -> Table:
+    """What the samples are worth."""
+    marks = (Flag.LATE, Flag.TORN, Flag.FROZEN)
+    return Table(
+        id="sampling",
+        title="How well it was sampled",
+        columns=(
+            "samples",
+            "interval",
+            "lag, median",
+            "lag, 99%",
+            "lost",
+            *(flag.name.lower() for flag in marks if flag.name),
+        ),
+        rows=(
+            (
+                str(summary.rows),
+                f"{int(recording.meta['interval_ns']) / 1e3:g} µs",
+                *(summary.lag_text(part) for part in (0.5, 0.99)),
+                f"{summary.lost():.2%}",
+                *(f"{summary.flagged(flag):.2%}" for flag in marks),
+            ),
+        ),
+        caption="; ".join(recording.problems),
+    )

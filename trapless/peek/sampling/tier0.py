@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a stock kernel shows without any change to it: the fields to sample, and what they mean.
+
+For each CPU: the preempt count (in which handler it is), the current task with its pid, name and
+flags (kernel threads are told by them), the length of the run queue and how often it has switched;
+and where the kernel tracks contexts (boot parameter nohz_full), whether it is in user mode. Without
+that, nothing in memory tells user mode from the kernel, and shares say so. For the whole system:
+how many threads and processes there are. Fields are found by features, never by a version. This
+file owns no sampling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from trapless.peek.errors import PeekError
+from trapless.peek.kernel.target import Target
+from trapless.peek.sampling.plan import Base, Field, Group, Rule
+
+COMM_BYTES = 16
+SYSTEM = "system"
+"""The group of what is not any CPU's."""
+COUNTED_CPUS_MAX = 64
+"""Of more CPUs, the counts of processes would be most of a row."""
+
+# The preempt count's bits, as include/linux/preempt.h lays them out: an interface to nobody, but
+# the same since 2009, and checked against the types where they are there.
+SOFTIRQ_SERVING = 0x100
+HARDIRQ = 0x000F0000
+NMI = 0x00F00000
+
+PF_KTHREAD = 0x00200000
+"""In a task's flags (include/linux/sched.h): a kernel thread, which has no user mode."""
+
+CONTEXT_MASK = 0x3
+"""Context tracking's states (enum ctx_state); higher bits count changes for RCU."""
+CONTEXT_USER_NAMES = ("CT_STATE_USER", "CONTEXT_USER")
+"""What user mode is called among them; its number differs between kernels."""
+
+
+class Part(IntEnum):
+    """Where a CPU is, in one sample."""
+
+    USER = 0
+    TOP_HALF = 1
+    BOTTOM_HALF = 2
+    KERNEL = 3  # other kernel
+    IDLE = 4
+    PROCESS = 5  # user mode or other kernel: which of them is not known
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where per-CPU words are in this kernel: a per-CPU symbol, and an offset."""
+
+    symbol: str
+    offset: int
+
+
+def _percpu_word(target: Target, names: tuple[str, ...], member: str) -> Where:
+    """A variable of its own, or a member of the structure of hot ones."""
+    for name in names:
+        if target.has_symbol(name):
+            return Where(name, 0)
+    if target.has_symbol("pcpu_hot") and target.has_member("pcpu_hot", member):
+        return Where("pcpu_hot", target.offset("pcpu_hot", member))
+    raise PeekError(f"{target.release} has no per-CPU {names[0]} that could be found")
+
+
+def bases(target: Target) -> tuple[Base, ...]:
+    """Where pointers to tasks may lead: the map of all memory, and the image (init_task)."""
+    start, end = target.symbol("_text"), target.symbol("_end")
+    return (
+        Base(target.direct_map, target.memory_end(), 0),
+        Base(start, end - start, start + target.image_shift),
+    )
+
+
+def groups(target: Target) -> tuple[Group, ...]:
+    """A group of fields for each CPU that is online (cpu0.preempt_count, cpu0.pid, ...), and one
+    for the whole system (system.threads, system.processes.0, ...)."""
+    cpus = tuple(
+        Group(f"cpu{cpu}", Rule.STABLE, tuple(fields(target, cpu))) for cpu in target.cpus_online
+    )
+    system = tuple(system_fields(target))
+    return (*cpus, Group(SYSTEM, Rule.ONCE, system)) if system else cpus
+
+
+def system_fields(target: Target) -> Iterator[Field]:
+    """How many threads and processes there are; the latter is the sum over all possible CPUs."""
+    if target.has_symbol("nr_threads"):
+        yield Field("threads", 4, target.physical(target.symbol("nr_threads")))
+    if target.has_symbol("process_counts") and len(target.cpus_possible) <= COUNTED_CPUS_MAX:
+        for cpu in target.cpus_possible:
+            at = target.physical(target.percpu("process_counts", cpu))
+            yield Field(f"processes.{cpu}", 8, at)
+
+
+def fields(target: Target, cpu: int) -> Iterator[Field]:
+    """What is sampled of one CPU."""
+
+    def physical(where: Where) -> int:
+        return target.physical(target.percpu(where.symbol, cpu) + where.offset)
+
+    preempt = _percpu_word(target, ("__preempt_count",), "preempt_count")
+    current = physical(_percpu_word(target, ("current_task",), "current_task"))
+    yield Field("preempt_count", 4, physical(preempt))
+    yield Field("current", 8, current)
+    yield Field("pid", 4, current, (target.offset("task_struct", "pid"),))
+    yield Field("comm", COMM_BYTES, current, (target.offset("task_struct", "comm"),))
+    if tells_kernel_threads(target):
+        yield Field("task_flags", 4, current, (target.offset("task_struct", "flags"),))
+    for name in ("nr_running", "nr_switches"):
+        if name == "nr_running" or target.has_member("rq", name):
+            place = target.place("rq", name)
+            yield Field(name, place.size, physical(Where("runqueues", place.offset)))
+    if context_user(target) is not None:
+        state = Where("context_tracking", target.offset("context_tracking", "state"))
+        active = physical(Where("context_tracking", target.offset("context_tracking", "active")))
+        if any(target.memory.read(active, 1)):  # boot parameters decide, for good
+            yield Field("context", 4, physical(state))
+            yield Field("context_active", 1, active)
+
+
+def tells_kernel_threads(target: Target) -> bool:
+    """Whether flags mean what is believed: the first task is such a thread, and must say so."""
+    if not target.has_member("task_struct", "flags"):
+        return False
+    place = target.symbol("init_task") + target.offset("task_struct", "flags")
+    return bool(int.from_bytes(target.read(place, 4), "little") & PF_KTHREAD)
+
+
+def context_user(target: Target) -> int | None:
+    """The state of user mode, where this kernel could say if it is in it; None elsewhere. Whether
+    a CPU does say it is a field of its own."""
+    if not (
+        target.has_symbol("context_tracking")
+        and target.has_member("context_tracking", "state")
+        and target.has_member("context_tracking", "active")
+    ):
+        return None
+    found = (target.types.enumerator(name) for name in CONTEXT_USER_NAMES)
+    return next((constant[1] for constant in found if constant is not None), None)
+
+
+def tells_user_mode(columns: Collection[str]) -> bool:
+    """Whether contexts are sampled of every CPU, so that no probe is needed for user mode."""
+    cpus = {name.partition(".")[0] for name in columns if name.endswith(".preempt_count")}
+    return bool(cpus) and all(f"{cpu}.context_active" in columns for cpu in cpus)
+
+
+def parts(
+    preempt_count: npt.NDArray[Any],
+    pid: npt.NDArray[Any],
+    context: npt.NDArray[Any] | None = None,
+    active: npt.NDArray[Any] | None = None,
+    task_flags: npt.NDArray[Any] | None = None,
+    in_user: int | None = None,
+) -> npt.NDArray[np.uint8]:
+    """Where a CPU was in each sample, as numbers of Part.
+
+    `in_user` is the context's state in user mode, of context_user().
+    An interrupt of an idle CPU is a top half; a softirq that an interrupt interrupts is one, too.
+
+    >>> parts(np.array([0x10100, 0x100, 0, 0], "u4"), np.array([0, 0, 0, 7], "u4")).tolist()
+    [1, 2, 4, 5]
+    """
+    found = np.full(len(preempt_count), Part.PROCESS, np.uint8)
+    if task_flags is not None:
+        found[(task_flags & PF_KTHREAD) != 0] = Part.KERNEL
+    if context is not None and active is not None and in_user is not None:
+        found[active != 0] = Part.KERNEL
+        found[(active != 0) & ((context & CONTEXT_MASK) == in_user)] = Part.USER
+    found[pid == 0] = Part.IDLE
+    found[(preempt_count & SOFTIRQ_SERVING) != 0] = Part.BOTTOM_HALF
+    found[(preempt_count & (HARDIRQ | NMI)) != 0] = Part.TOP_HALF
+    return found
+
+
+def processes(table: pa.Table) -> npt.NDArray[np.int64] | None:
+    """How many processes there were in each row: CPUs count those that began and ended there, so
+    that only the sum of their counts is a number of processes."""
+    columns = [name for name in table.column_names if name.startswith(f"{SYSTEM}.processes.")]
+    if not columns:
+        return None
+    counts = np.zeros(table.num_rows, np.int64)
+    for name in columns:
+        counts += table[name].to_numpy().astype(np.int64)  # of 8 bytes, signed
+    return counts

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a kernel shows whose probes are on (tier 1): user mode, why the kernel was entered, and
+whether interrupts are off and who switched them off.
+
+Owns the fields that are sampled of each CPU's record, and what their values mean for a sample;
+probes.py owns where records are. A record's state is one word, so never torn. It is written where
+the kernel executes cli and sti, enters and leaves user mode; that the processor has switched
+interrupts off for an interrupt is concluded from the preempt count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trapless.peek.kernel.target import Target
+from trapless.peek.sampling.plan import Field, Group, Rule
+from trapless.peek.sampling.probes import (
+    ACTIVE_AT,
+    MAGIC,
+    MAGIC_NUMBER,
+    MODULE,
+    Mode,
+    ProbeMap,
+    mode_text,
+)
+from trapless.peek.sampling.tier0 import HARDIRQ, NMI, SOFTIRQ_SERVING, SYSTEM, Part
+
+TURN_ON = f"/sys/module/{MODULE}/parameters/probes"
+
+# States. Any other is the address of the code that has switched interrupts off: of the cli, or
+# where a lock function has it, of the place in its caller.
+STATE_ENABLED = 0  # in the kernel
+STATE_USER = 1
+STATE_ENTERED = 2  # from user mode: the processor has switched them off
+
+
+class Entry(IntEnum):
+    """Why the kernel was last entered from user mode on a CPU."""
+
+    UNKNOWN = 0
+    SYSTEM_CALL = 1
+    INTERRUPT = 2  # or exception
+    SIGNAL = 3  # a signal is being delivered
+
+
+class Who(IntEnum):
+    """Who has switched interrupts off; any other number is the address of the kernel's code."""
+
+    ENABLED = 0  # nobody
+    TOP_HALF = 1  # the processor, for an interrupt
+    ENTERED = 2  # the processor, as user mode was left
+
+
+WHO_TEXT: dict[int, str] = {Who.TOP_HALF: "(top halves)", Who.ENTERED: "(entry from user mode)"}
+
+
+def groups(target: Target, probes: ProbeMap, stock: Sequence[Group]) -> tuple[Group, ...]:
+    """What a stock kernel shows, and what its probes add: to each CPU, and for the system whether
+    records of that moment mean anything, for probes may go while a plan is followed."""
+    found = []
+    for group in stock:
+        if group.name != SYSTEM:
+            at = target.physical(probes.record(target, int(group.name.removeprefix("cpu"))))
+            more = (Field("state", 8, at), Field("entry", 4, at + 8))
+            found.append(replace(group, fields=(*group.fields, *more)))
+    at = target.physical(probes.address)
+    active = target.physical(probes.address + ACTIVE_AT)
+    system = [field for group in stock if group.name == SYSTEM for field in group.fields]
+    system += [Field("probe_magic", len(MAGIC), at), Field("probes", 4, active)]
+    return (*found, Group(SYSTEM, Rule.ONCE, tuple(system)))
+
+
+def modes(magic: npt.NDArray[Any], active: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
+    """What was on in each sample.
+
+    >>> modes(np.array([MAGIC_NUMBER, 7], "u8"), np.array([3, 3], "u4")).tolist()
+    [3, 0]
+    """
+    return np.where(magic == MAGIC_NUMBER, active, 0).astype(np.uint32)
+
+
+def parts(
+    preempt_count: npt.NDArray[Any], pid: npt.NDArray[Any], state: npt.NDArray[Any]
+) -> npt.NDArray[np.uint8]:
+    """Where a CPU was in each sample, as numbers of Part; needs Mode.PARTS.
+
+    >>> count = np.array([0, 0, 0, 0x100, 0x10000], "u4")
+    >>> pid = np.array([7, 7, 0, 7, 0], "u4")
+    >>> state = np.array([STATE_USER, STATE_ENTERED, 0, 1 << 63, 0], "u8")
+    >>> [Part(part).name for part in parts(count, pid, state)]
+    ['USER', 'KERNEL', 'IDLE', 'BOTTOM_HALF', 'TOP_HALF']
+    """
+    found = np.full(len(state), Part.KERNEL, np.uint8)
+    found[state == STATE_USER] = Part.USER
+    found[pid == 0] = Part.IDLE
+    found[(preempt_count & SOFTIRQ_SERVING) != 0] = Part.BOTTOM_HALF
+    found[(preempt_count & (HARDIRQ | NMI)) != 0] = Part.TOP_HALF
+    return found
+
+
+def disabled_by(found: npt.NDArray[np.uint8], state: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """Who has switched interrupts off in each sample, as numbers of Who; needs Mode.INTERRUPTS.
+
+    `found` is where the CPU was. An idle CPU counts as one with interrupts enabled: its hlt or
+    mwait ends with the next one.
+
+    >>> found = np.array([Part.KERNEL, Part.USER, Part.KERNEL, Part.TOP_HALF, Part.IDLE])
+    >>> disabled_by(found, np.array([99, 1, 2, 0, 99], "u8")).tolist()
+    [99, 0, 2, 1, 0]
+    """
+    who = state.astype(np.uint64)
+    who[state == STATE_USER] = Who.ENABLED
+    who[found == Part.IDLE] = Who.ENABLED
+    who[found == Part.TOP_HALF] = Who.TOP_HALF
+    return who
+
+
+def what_is_known(probes: ProbeMap | None, *, user_mode: bool = False) -> str:
+    """Which tier it is, what therefore cannot be known, and how it could be: for people.
+
+    With `user_mode`, contexts tell that without probes.
+    """
+    both = Mode.PARTS | Mode.INTERRUPTS
+    active = Mode(0) if probes is None else probes.active
+    lacking = {
+        Mode.PARTS: "user mode from the kernel",
+        Mode.INTERRUPTS: "who switches interrupts off, and for how long",
+    }
+    not_known = [
+        text
+        for mode, text in lacking.items()
+        if not active & mode and not (mode is Mode.PARTS and user_mode)
+    ]
+    if not not_known:
+        return f"tier 1: the target's probes are on ({mode_text(active)})"
+    if probes is None:
+        remedy = f"load {MODULE} there with probes={both:d}"
+    else:
+        remedy = f"there, as root: echo {int(active | both)} >{TURN_ON}"
+    tier = 1 if active & both else 0
+    return f"tier {tier}; not known: {'; '.join(not_known)}. To know: {remedy}"

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`trapless peek top`: what a running kernel does, live, from outside.
+
+The sampler follows the same plan as for a recording; each second its rows are added up and shown.
+When probes come into the target or leave it, the plan is made anew and sampling begins again. On a
+terminal the tables stand still and change; into a pipe each second is printed. It owns no sampling
+(record.py), no sums (summary.py) and no tables (tables.py).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from trapless.base.console import Progress, Silent
+from trapless.peek.kernel.target import Target
+from trapless.peek.kernel.vcpus import emulator_of
+from trapless.peek.sampling import tables, tier0, tier1
+from trapless.peek.sampling.names import Names
+from trapless.peek.sampling.record import (
+    ENDINGS,
+    NOBODY,
+    ended_by_signals,
+    is_same,
+    plan_for,
+    source_of,
+)
+from trapless.peek.sampling.recording import table_of
+from trapless.peek.sampling.rows import Flag, Rows
+from trapless.peek.sampling.sampler import Sampler
+from trapless.peek.sampling.summary import Summary
+from trapless.peek.sampling.watch import Watch
+from trapless.report.text_report import FILE_COLUMNS, block_of
+
+REFRESH_S = 1.0
+ROUTINES_SHOWN = 6
+
+
+@dataclass
+class Window:
+    """The rows of one second."""
+
+    began: float = field(default_factory=time.monotonic)
+    rows: list[Rows] = field(default_factory=list)
+
+    @property
+    def age_s(self) -> float:
+        return time.monotonic() - self.began
+
+
+class View:
+    """Where seconds are shown, and how many of them still."""
+
+    def __init__(self, stream: TextIO, updates: int | None) -> None:
+        self.left = updates
+        self._terminal = stream.isatty()
+        width = None if self._terminal else FILE_COLUMNS
+        self._console = Console(file=stream, width=width, highlight=False)
+        self._live: Live | None = None
+        self._last = Group()
+
+    def __enter__(self) -> View:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._console.print(self._last)  # stays when the terminal is as it was before
+
+    @property
+    def width(self) -> int:
+        return self._console.width
+
+    def show(self, second: Group) -> bool:
+        """Show a second; whether another one is wanted."""
+        self._last = second
+        if self._terminal:
+            if self._live is None:
+                self._live = Live(console=self._console, auto_refresh=False, screen=True)
+                self._live.start()
+            self._live.update(second, refresh=True)
+        else:
+            self._console.print(second)
+        if self.left is not None:
+            self.left -= 1
+        return self.left != 0
+
+
+def top(
+    ram: Path,
+    hole: int | None,
+    *,
+    interval_ns: int,
+    cpu: int | None,
+    updates: int | None,
+    progress: Progress,
+    stream: TextIO | None = None,
+) -> None:
+    """Show `updates` times, or until Ctrl-C or the target's end."""
+    progress.step(f"resolving the kernel in {ram}")
+    with Target.open(ram, hole) as target:
+        emulator = emulator_of(ram)
+        names = Names(target)
+        with View(stream if stream is not None else sys.stdout, updates) as view:
+            more = True
+            while more:
+                watch = Watch(target, Silent().note)
+                plan = plan_for(target, interval_ns, 0, cpu, emulator, watch.first)
+                progress.done()
+                with Sampler(source_of(target), plan) as run, ended_by_signals(run.stop):
+                    more = _show(target, run, view, watch, names, progress)
+    if run.end is not None:
+        progress.note(ENDINGS[run.end.ending])
+
+
+def _show(
+    target: Target, run: Sampler, view: View, watch: Watch, names: Names, progress: Progress
+) -> bool:
+    """Show seconds until that is enough; whether a new plan could show more of them."""
+    for window in _windows(run):
+        wanted = view.show(_second(target, run, window, watch, names, view.width))
+        if not wanted or not is_same(target, progress):
+            return False
+        watch.look()
+        if watch.gone or watch.came:
+            return is_same(target, progress)  # what went may have been the whole machine
+    return False
+
+
+def _windows(run: Sampler) -> Iterator[Window]:
+    window = Window()
+    for rows in run.batches():
+        window.rows.append(rows)
+        if window.age_s >= REFRESH_S:
+            yield window
+            window = Window()
+
+
+def _second(
+    target: Target, run: Sampler, window: Window, watch: Watch, names: Names, width: int
+) -> Group:
+    summary = Summary(
+        run.head.groups,
+        len(run.head.threads),
+        names=names.known,
+        context_user=tier0.context_user(target),
+    )
+    for rows in window.rows:
+        names.see(rows)
+        summary.add(table_of(rows))
+    interval_ns = run.head.interval_ns
+    found = [tables.shares(summary, interval_ns)]
+    if summary.judged:
+        found.append(tables.interrupts(summary, interval_ns, ROUTINES_SHOWN))
+    found.append(tables.processes(summary))
+    head = Text(_headline(target, run, window, summary), style="bold")
+    user_mode = tier0.tells_user_mode(run.head.dtype.names or ())
+    known = Text(tier1.what_is_known(watch.now, user_mode=user_mode), style="dim")
+    if not run.head.threads:
+        known.append(f"\n{NOBODY}")
+    return Group(head, known, *(block_of(table, width) for table in found))
+
+
+def _headline(target: Target, run: Sampler, window: Window, summary: Summary) -> str:
+    text = (
+        f"{target.release}  {summary.rows / max(window.age_s, 1e-9):,.0f} samples/s of "
+        f"{1e9 / run.head.interval_ns:,.0f}, lag {summary.lag_text(0.5)}, 99% "
+        f"{summary.lag_text(0.99)}, lost {summary.lost():.1%}, "
+        f"torn {summary.flagged(Flag.TORN):.1%}, frozen {summary.flagged(Flag.FROZEN):.1%}"
+    )
+    if summary.counts is not None:
+        processes, threads = summary.counts
+        text += f"; {processes} processes, {threads} threads"
+    return text

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What memory says of each CPU, held against the CPU's own registers: whether to believe the rest.
+
+The VM is stopped at random moments through its emulator's monitor. In the stopped state memory is
+judged by the very functions that recordings are judged by (tier0.py, tier1.py), and so are the
+registers: the privilege level, the interrupt flag, and the kernel's stack, unwound from them by
+drgn with the kernel's own tables. Every difference is kept with where the CPU was. It owns no
+judgement of memory; its own of registers and stacks is in stacks.py.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from trapless.peek.errors import PeekError
+from trapless.peek.kernel.drgn_program import program
+from trapless.peek.kernel.stacks import Stack, Unwinder
+from trapless.peek.kernel.target import Target
+from trapless.peek.sampling import probes, tier0, tier1
+from trapless.peek.sampling.plan import Base, Field
+from trapless.peek.sampling.probes import Mode, ProbeMap
+from trapless.peek.sampling.tables import COLUMNS
+from trapless.peek.sampling.tier0 import Part
+from trapless.report.figures import Table
+from trapless.vm.qmp import Monitor, Registers
+
+INTERVAL_MEAN_S = 0.02
+INTERVAL_MAX_S = 0.5
+"""Between two stops the VM runs for a random time, exponentially distributed, at most this."""
+
+TIER1 = Mode.PARTS | Mode.INTERRUPTS
+ERROR_MAX = 0.01
+"""Of a share, outside of entry and exit code: memory is believed if no share is further off."""
+
+NAMES = {**COLUMNS, Part.IDLE: "idle"}
+INTERRUPTS = {True: "interrupts off", False: "interrupts on"}
+TASKS = {True: "the current task", False: "another's stack"}
+DIFFERENCES_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one side says of a CPU at one moment."""
+
+    part: Part
+    off: bool | None  # interrupts, an idle CPU's counting as on; None is not known
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One CPU at one stop, of which memory and registers do not say the same."""
+
+    stop: int
+    cpu: int
+    what: str  # "part", "interrupts" or "task"
+    memory: str
+    registers: str
+    stack: Stack
+
+    @property
+    def in_transition(self) -> bool:
+        """Whether it is in entry or exit code, where memory cannot but lag behind."""
+        return self.stack.in_transition
+
+    def __str__(self) -> str:
+        return (
+            f"stop {self.stop}, CPU {self.cpu}: memory says {self.memory}, registers say "
+            f"{self.registers}, at {self.stack}"
+        )
+
+
+@dataclass
+class Findings:
+    """All stops, added up: a moment of a CPU is one sample."""
+
+    tier: int
+    stops: int = 0
+    samples: int = 0
+    memory: Counter[str] = field(default_factory=Counter)  # parts, and INTERRUPTS_OFF
+    registers: Counter[str] = field(default_factory=Counter)
+    differences: list[Difference] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """What occurred, in one order always."""
+        known = (*NAMES.values(), *INTERRUPTS.values(), *TASKS.values())
+        return [name for name in known if self.memory[name] or self.registers[name]]
+
+    def outside(self) -> list[Difference]:
+        """Differences that entry and exit code do not explain."""
+        return [one for one in self.differences if not one.in_transition]
+
+    def error(self, name: str) -> float:
+        """By how much memory's share is off, by differences outside of entry and exit code."""
+        excess = Counter[str]()
+        for one in self.outside():
+            excess[one.memory] += 1
+            excess[one.registers] -= 1
+        return abs(excess[name]) / max(self.samples, 1)
+
+    @property
+    def good(self) -> bool:
+        """Whether memory is to be believed."""
+        return self.samples > 0 and all(self.error(name) <= ERROR_MAX for name in self.names)
+
+
+class Witness:
+    """Compares one target with its emulator."""
+
+    def __init__(self, target: Target, monitor: Monitor) -> None:
+        self._target, self._monitor = target, monitor
+        self._unwinder = Unwinder(target, program(target))
+        self._bases = tier0.bases(target)
+        self._probes = _probes(target)
+        self._fields = {cpu: tuple(self._wanted(cpu)) for cpu in target.cpus_online}
+        self._context_user = tier0.context_user(target)
+        self.findings = Findings(1 if self._probes is not None else 0)
+
+    def _wanted(self, cpu: int) -> Iterator[Field]:
+        groups = tier0.groups(self._target)
+        if self._probes is not None:
+            groups = tier1.groups(self._target, self._probes, groups)
+        for group in groups:
+            if group.name == f"cpu{cpu}":
+                yield from group.fields
+
+    def stop_once(self) -> None:
+        """Stop the VM, compare every CPU, let it go on."""
+        findings = self.findings
+        with self._monitor.stopped():
+            findings.stops += 1
+            for registers in self._monitor.registers():
+                if registers.cpu in self._fields:
+                    self._compare(registers)
+
+    def _compare(self, registers: Registers) -> None:
+        findings, stack = self.findings, self._unwinder.stack(registers)
+        values = self._values(registers.cpu)
+        memory, seen = self._judge(values), _seen(registers, stack)
+        findings.samples += 1
+
+        def compare(what: str, said: str, truth: str) -> None:
+            findings.memory[said] += 1
+            findings.registers[truth] += 1
+            if said != truth:
+                findings.differences.append(
+                    Difference(findings.stops, registers.cpu, what, said, truth, stack)
+                )
+
+        compare("part", NAMES[memory.part], NAMES[_as_known(seen.part, memory.part)])
+        if memory.off is not None:
+            compare("interrupts", INTERRUPTS[memory.off], INTERRUPTS[bool(seen.off)])
+        runs = self._unwinder.runs(registers, stack, values["current"])
+        compare("task", TASKS[True], TASKS[runs])
+
+    def _values(self, cpu: int) -> dict[str, int]:
+        return {one.name: read(self._target, self._bases, one) for one in self._fields[cpu]}
+
+    def _judge(self, values: dict[str, int]) -> Said:
+        """What recordings are judged by, for one row."""
+
+        def column(name: str, kind: str) -> np.ndarray | None:
+            return np.array([values[name]], kind) if name in values else None
+
+        count, pid = column("preempt_count", "u4"), column("pid", "u4")
+        assert count is not None and pid is not None
+        state = column("state", "u8")
+        if state is not None:
+            found = tier1.parts(count, pid, state)
+            off = bool(tier1.disabled_by(found, state)[0])
+            return Said(Part(found[0]), off)
+        found = tier0.parts(
+            count,
+            pid,
+            column("context", "u4"),
+            column("context_active", "u1"),
+            column("task_flags", "u4"),
+            self._context_user,
+        )
+        return Said(Part(found[0]), None)
+
+
+def _probes(target: Target) -> ProbeMap | None:
+    found = probes.find(target)
+    return found if found is not None and found.active & TIER1 == TIER1 else None
+
+
+def _seen(registers: Registers, stack: Stack) -> Said:
+    """What registers say. An idle CPU counts as one with interrupts on, as everywhere."""
+    part = Part.USER if registers.user else stack.part
+    return Said(part, not registers.interrupts_on and part is not Part.IDLE)
+
+
+def _as_known(truth: Part, said: Part) -> Part:
+    """The truth in the words of one who may not tell user mode from the kernel."""
+    process = truth in (Part.USER, Part.KERNEL) and said is Part.PROCESS
+    return Part.PROCESS if process else truth
+
+
+def read(target: Target, bases: Sequence[Base], wanted: Field) -> int:
+    """One field as the sampler reads it: at an address, or at the end of a chain of pointers."""
+    place = wanted.address
+    for offset in wanted.follow:
+        pointer = int.from_bytes(target.memory.read(place, 8), "little") + offset
+        for base in bases:
+            if base.virtual <= pointer < base.virtual + base.length:
+                place = pointer - base.virtual + base.physical
+                break
+        else:
+            raise PeekError(f"{wanted.name}: {pointer:#x} is no address of the kernel's data")
+    return int.from_bytes(target.memory.read(place, wanted.bytes), "little")
+
+
+def check(
+    ram: Path,
+    hole: int | None,
+    monitor: Path,
+    stops: int,
+    seed: int | None = None,
+    advance: Callable[[float, float], None] = lambda _now, _all: None,
+) -> Findings:
+    """Stop the VM `stops` times and compare."""
+    moments = random.Random(seed)
+    with Target.open(ram, hole) as target, Monitor(monitor) as connection:
+        witness = Witness(target, connection)
+        for stop in range(stops):
+            pause_s = moments.expovariate(1 / INTERVAL_MEAN_S)
+            time.sleep(min(pause_s, INTERVAL_MAX_S))
+            witness.stop_once()
+            advance(stop + 1, stops)
+        target.check_same()
+    return witness.findings
+
+
+def tables(findings: Findings) -> list[Table]:
+    """For people: the shares, and in which functions memory lags behind."""
+    samples = max(findings.samples, 1)
+    shares = tuple(
+        (
+            name,
+            f"{findings.memory[name] / samples:.1%}",
+            f"{findings.registers[name] / samples:.1%}",
+            f"{findings.error(name):.1%}",
+        )
+        for name in findings.names
+    )
+    places = Counter(
+        (one.stack.place, one.memory, one.registers)
+        for one in findings.differences
+        if one.in_transition
+    )
+    return [
+        Table(
+            id="witness",
+            title=f"Memory (tier {findings.tier}) and registers at {findings.stops} stops",
+            columns=("a CPU is in", "memory", "registers", "error elsewhere"),
+            rows=shares,
+            caption=f"{findings.samples} samples: each CPU at each stop. Error elsewhere: of "
+            "memory's share, from differences outside of entry and exit code.",
+        ),
+        Table(
+            id="transitions",
+            title="In entry and exit code, where memory changes after the CPU",
+            columns=("function", "memory", "registers", "samples"),
+            rows=tuple((*place, str(count)) for place, count in places.most_common()),
+            caption=f"{len(findings.outside())} differences elsewhere"
+            + "".join(f"; {one}" for one in findings.outside()[:DIFFERENCES_SHOWN])
+            + ".",
+        ),
+    ]

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What events mean: numbers from the rings become names, texts and signed values.
+
+Owns the reading of each known tracepoint's values, and the names of processes as they change. It
+reads the target only for what a value points to (an interrupt's name) and for processes that it
+has not met; it owns no rings (trace_rings.py) and no format (trace_text.py, trace_perfetto.py).
+"""
+
+from __future__ import annotations
+
+import signal
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from trapless import calls
+from trapless.base.console import TraplessError
+from trapless.peek.errors import PeekError
+from trapless.peek.kernel import tasks
+from trapless.peek.kernel.target import Target
+from trapless.peek.kernel.tasks import Task
+from trapless.peek.trace.rings import Events, Place
+
+Value = int | str
+
+KERNEL_HALF = 1 << 63
+STATES = "SDTtXZP"  # a task's state, bit by bit, as `ps` and the kernel's own tracers have them
+REPORTED = 0x7F
+IDLE_STATE = 0x402  # uninterruptible, and no load
+PREEMPTED = 1 << 32
+SOFTIRQS = (
+    *("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER"),
+    "RCU",
+)
+LOOK_AGAIN_NS = 1_000_000_000
+"""Of the target's time: how often it is asked for processes that nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event, understood. `lost`: how many were lost on its CPU directly before."""
+
+    t_ns: int  # CLOCK_MONOTONIC of the target
+    cpu: int
+    pid: int  # of the thread that was there
+    name: str
+    values: Mapping[str, Value]
+    lost: int = 0
+
+
+def signed(value: int, bits: int = 64) -> int:
+    """
+    >>> signed(2**64 - 2), signed(7)
+    (-2, 7)
+    """
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def state_letter(value: int) -> str:
+    """
+    >>> [state_letter(state) for state in (0, 1, 0x402, PREEMPTED, 0x20)]
+    ['R', 'S', 'I', 'R+', 'Z']
+    """
+    if value & PREEMPTED:
+        return "R+"
+    if value & IDLE_STATE == IDLE_STATE:
+        return "I"
+    bits = value & REPORTED
+    return STATES[bits.bit_length() - 1] if bits else "R"
+
+
+@lru_cache(maxsize=1)
+def _call_names() -> dict[int, str]:
+    try:
+        return {call.nr: call.name for call in calls.load()}
+    except TraplessError:  # an installation without the header
+        return {}
+
+
+def call_name(number: int) -> str:
+    """The name of a system call of x86-64, or its number."""
+    return _call_names().get(number, f"call {signed(number)}")
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+class Names:
+    """Names of threads by pid, as events and the target's lists tell them."""
+
+    def __init__(self, target: Target | None) -> None:
+        self._target = target
+        self.known: dict[int, Task] = {}
+        self._looked_ns = -LOOK_AGAIN_NS
+        self._missing: set[int] = set()
+
+    def look(self, t_ns: int) -> None:
+        """Ask the target's lists, at a time of its clock."""
+        self._looked_ns = t_ns
+        if self._target is not None:
+            self.known.update(tasks.threads(self._target))
+
+    def of(self, pid: int, t_ns: int) -> Task:
+        """The thread; "" is its name where nobody knows."""
+        if pid == 0:
+            return Task(0, 0, "idle", 0, True)
+        if pid not in self.known and pid not in self._missing:
+            if t_ns - self._looked_ns >= LOOK_AGAIN_NS:
+                self.look(t_ns)
+            if pid not in self.known:
+                self._missing.add(pid)
+        return self.known.get(pid) or Task(pid, pid, "", 0, False)
+
+    def learn(self, pid: int, comm: str, group: int | None = None) -> None:
+        """An event told the name of a thread."""
+        old = self.known.get(pid)
+        if not pid or (old and old.comm == comm and group in (None, old.group)):
+            return
+        base = old or Task(pid, pid, comm, 0, False)
+        self.known[pid] = Task(
+            pid, group if group is not None else base.group, comm, base.parent, base.is_kernel
+        )
+        self._missing.discard(pid)
+
+
+class Decoder:
+    """Understands the events of one target."""
+
+    def __init__(self, places: Sequence[Place], target: Target | None) -> None:
+        self._places, self._target = tuple(places), target
+        self.names = Names(target)
+        self._queues: dict[int, int] = {}
+        self._texts: dict[int, str] = {}
+        self._symbols: dict[int, str] = {}
+        if target is not None:
+            self._queues = {target.percpu("runqueues", cpu): cpu for cpu in target.cpus_possible}
+
+    def decode(self, events: Events) -> Iterator[Event]:
+        """One after the other, as they are given."""
+        for t_ns, number, pid, values, cpu, lost in events.tolist():
+            if number < len(self._places):  # else the ring was no ring: the target is going
+                place = self._places[number]
+                named = dict(zip(place.labels, map(int, values), strict=False))
+                convert = _CONVERTERS.get(place.name, _plain)
+                found = convert(self, named)
+                self._learn(place.name, found)
+                yield Event(t_ns, cpu, pid, place.name, found, lost)
+
+    def _learn(self, name: str, values: Mapping[str, Value]) -> None:
+        comm = values.get("comm")
+        if not isinstance(comm, str):
+            return
+        pid = values.get("next" if name == "sched_switch" else "pid", values.get("child"))
+        group = values.get("tgid")
+        if isinstance(pid, int):
+            self.names.learn(pid, comm, group if isinstance(group, int) else None)
+
+    def symbol(self, address: int) -> str:
+        """What is at an address of the kernel; of the user's, the number."""
+        if address < KERNEL_HALF or self._target is None:
+            return f"{address:#x}"
+        if address not in self._symbols:
+            self._symbols[address] = self._target.name_of(address)
+        return self._symbols[address]
+
+    def text(self, address: int) -> str:
+        """The text at an address of the kernel."""
+        if self._target is None or address < KERNEL_HALF:
+            return ""
+        if address not in self._texts:
+            try:
+                self._texts[address] = self._target.read_string(address, 64)
+            except PeekError:  # its driver has gone
+                return ""
+        return self._texts[address]
+
+    def queue(self, address: int) -> int:
+        """The CPU whose run queue is at an address; -1 of none."""
+        return self._queues.get(address, -1)
+
+
+def _comm(values: dict[str, int]) -> str:
+    data = struct.pack("<QQ", values.pop("comm.0", 0), values.pop("comm.1", 0))
+    return data.split(b"\0")[0].decode("utf-8", "replace")
+
+
+def _plain(_: Decoder, values: dict[str, int]) -> dict[str, Value]:
+    return dict(values)
+
+
+def _task(_: Decoder, values: dict[str, int]) -> dict[str, Value]:
+    comm = _comm(values)
+    found: dict[str, Value] = dict(values)
+    if "state" in values:
+        found["state"] = state_letter(values["state"])
+    if "prio" in values:  # below zero with a deadline
+        found["prio"] = signed(values["prio"])
+    return {**found, "comm": comm}
+
+
+def _call(_: Decoder, values: dict[str, int]) -> dict[str, Value]:
+    return {"call": call_name(values["nr"]), **values, "nr": signed(values["nr"])}
+
+
+def _call_end(_: Decoder, values: dict[str, int]) -> dict[str, Value]:
+    number = values["nr"]  # -1 after a signal's handler has returned
+    return {
+        "call": call_name(number),
+        "nr": signed(number),
+        "result": signed(values["result"]),
+    }
+
+
+def _interrupt(decoder: Decoder, values: dict[str, int]) -> dict[str, Value]:
+    return {
+        "irq": values["irq"],
+        "name": decoder.text(values["name"]),
+        "handler": decoder.symbol(values["handler"]),
+    }
+
+
+def _interrupt_end(_: Decoder, values: dict[str, int]) -> dict[str, Value]:
+    return {"irq": values["irq"], "result": signed(values["result"])}
+
+
+def _softirq(_: Decoder, values: dict[str, int]) -> dict[str, Value]:
+    number = values["vector"]
+    return {"vector": number, "name": SOFTIRQS[number] if number < len(SOFTIRQS) else "?"}
+
+
+def _fault(decoder: Decoder, values: dict[str, int]) -> dict[str, Value]:
+    return {**values, "ip": decoder.symbol(values["ip"])}
+
+
+def _signal(decoder: Decoder, values: dict[str, int]) -> dict[str, Value]:
+    found: dict[str, Value] = {"name": signal_name(values["signal"]), **values}
+    if "code" in values:
+        found["code"] = signed(values["code"])
+    if "handler" in values:
+        found["handler"] = {0: "default", 1: "ignored"}.get(
+            values["handler"], decoder.symbol(values["handler"])
+        )
+    return found
+
+
+def _queue(decoder: Decoder, values: dict[str, int]) -> dict[str, Value]:
+    return {"queue": decoder.queue(values["rq"]), "change": signed(values["change"])}
+
+
+_CONVERTERS: dict[str, Callable[[Decoder, dict[str, int]], dict[str, Value]]] = {
+    "sched_switch": _task,
+    "sched_waking": _task,
+    "sched_wakeup": _task,
+    "sched_wakeup_new": _task,
+    "sched_process_fork": _task,
+    "sched_process_exec": _task,
+    "sched_update_nr_running_tp": _queue,
+    "sys_enter": _call,
+    "sys_exit": _call_end,
+    "irq_handler_entry": _interrupt,
+    "irq_handler_exit": _interrupt_end,
+    "softirq_raise": _softirq,
+    "softirq_entry": _softirq,
+    "softirq_exit": _softirq,
+    "page_fault_user": _fault,
+    "page_fault_kernel": _fault,
+    "signal_generate": _signal,
+    "signal_deliver": _signal,
+}

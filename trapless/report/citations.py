@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Figures that documents cite from saved results, kept as the results have them.
+
+In the source of a document a cited figure stands between two comments, which no reader sees; the
+first says where it is from:
+
+    <!--= EXPERIMENT METRIC FORM -->0.90<!--/-->         a metric of result.json
+    <!--= EXPERIMENT table ID: ROW: COLUMN -->8<!--/-->  a cell of a table of the report, as it is
+    <!--= EXPERIMENT table ID --> ... <!--/-->           all of the table, on lines of its own
+
+METRIC may be a pattern with a word before it: `lowest` or `highest` of all metrics that fit. FORM
+is a row of FORMS. This file owns the text between the comments, and nothing outside them. A test
+fills the documents again and compares.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from trapless.base.console import TraplessError
+from trapless.report import tables
+from trapless.report.document import Report, Section
+
+MARK = re.compile(r"(?P<head><!--= (?P<said>[^<>]+) -->)(?P<text>[^<]*)(?P<end><!--/-->)")
+BEGIN = "<!--="
+DOCUMENTS = ("docs/*.md", "eval/**/README.md")
+
+FORMS: Mapping[str, Callable[[float], str]] = {
+    "number": tables.number,
+    "tenth": "{:.1f}".format,
+    "ratio": "{:.2f}".format,
+    "%": "{:.0%}".format,
+    "+%": "{:+.0%}".format,
+    "0.1%": "{:.1%}".format,
+    "whole": "{:,.0f}".format,
+    "tens": lambda value: f"{round(value, -1):,.0f}",
+    "KB": lambda value: f"{value / 1024:.0f}",
+}
+"""How a metric's value is written; a percent is of a share."""
+
+OF_MANY: Mapping[str, Callable[[list[float]], float]] = {"lowest": min, "highest": max}
+
+
+def rewrite(root: Path, report: Report) -> None:
+    """Fill the documents below `root`; all, or none where one cites what the report lacks."""
+    texts = {path: path.read_text(encoding="utf-8") for path in documents(root)}
+    for path, text in {path: filled(path, text, report) for path, text in texts.items()}.items():
+        if text != texts[path]:
+            path.write_text(text, encoding="utf-8")
+
+
+def documents(root: Path) -> list[Path]:
+    """The documents that may cite figures."""
+    return [path for pattern in DOCUMENTS for path in sorted(root.glob(pattern))]
+
+
+def filled(path: Path, text: str, report: Report) -> str:
+    """The document with each cited figure as the report has it."""
+
+    def fill(mark: re.Match[str]) -> str:
+        try:
+            return f"{mark['head']}{cited(mark['said'], report)}{mark['end']}"
+        except LookupError as error:
+            raise TraplessError(
+                f"{path}: cites '{mark['said']}', but {error.args[0]}; correct the document, or "
+                f"evaluate what {report.directory} lacks"
+            ) from error
+
+    whole = MARK.sub(fill, text)
+    if len(MARK.findall(text)) != text.count(BEGIN):
+        raise TraplessError(f"{path}: a cited figure is not written as {Path(__file__).name} says")
+    return whole
+
+
+def cited(said: str, report: Report) -> str:
+    """What a mark stands for; a LookupError says what is missing."""
+    name, _, rest = said.partition(" ")
+    section = next((one for one in report.sections if one.name == name), None)
+    if section is None:
+        raise LookupError(f"there is no result of {name}")
+    first, _, cell = rest.partition(" ")
+    return _table(section, cell) if first == "table" else _metric(section, rest.split())
+
+
+def _metric(section: Section, words: list[str]) -> str:
+    of_many = OF_MANY.get(words[0])
+    words = words[1:] if of_many else words
+    if len(words) != 2:
+        raise LookupError("that names no metric and form")
+    pattern, form = words
+    metrics = section.result.metrics
+    found = [metric.value for name, metric in metrics.items() if fnmatchcase(name, pattern)]
+    if not found or (len(found) > 1 and not of_many):
+        raise LookupError(f"{len(found)} metrics are called so")
+    if form not in FORMS:
+        raise LookupError(f"no form is called {form}; there are {', '.join(FORMS)}")
+    return FORMS[form](of_many(found) if of_many else found[0])
+
+
+def _table(section: Section, said: str) -> str:
+    name, *place = said.split(": ", 2)
+    table = next((one for one in section.drawn_tables if one.id == name), None)
+    if table is None:
+        raise LookupError(f"no table is called {name}")
+    if not place:
+        lines = [table.columns, ("---", *("--:" for _ in table.columns[1:])), *table.rows]
+        return "\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    row, column = (*place, "")[:2]
+    cells = [cells for cells in table.rows if cells[0] == row]
+    if len(cells) != 1 or column not in table.columns:
+        raise LookupError(f"table {name} has {len(cells)} such rows and columns {table.columns}")
+    return cells[0][table.columns.index(column)]

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A report as data: what was read of each experiment, ready to be set as a page or as text.
+
+It owns what a report consists of and how its verdict is worded. report.py fills it from files;
+the page, the text and the README's part are made of it and of nothing else.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trapless.report import tables
+from trapless.report.figures import Figure, Map, Table
+from trapless.results.result_file import Claim, Result
+
+
+@dataclass(frozen=True)
+class Section:
+    """One experiment of the report."""
+
+    name: str
+    question: str
+    method: str
+    limits: tuple[str, ...]
+    result: Result
+    figures: tuple[Figure | Map, ...]
+    drawn_tables: tuple[Table, ...]
+    meta: Mapping[str, Any]
+    remarks: tuple[str, ...] = ()  # what the reader must know about the files themselves
+
+    @property
+    def pivots(self) -> tuple[tables.Pivot, ...]:
+        return tables.pivots(self.result)
+
+    @property
+    def checks(self) -> tuple[Mapping[str, Any], ...]:
+        """The self-checks that meta.json records."""
+        rows = self.meta.get("checks")
+        return tuple(row for row in rows if isinstance(row, dict)) if isinstance(rows, list) else ()
+
+    @property
+    def failed(self) -> tuple[Mapping[str, Any], ...]:
+        """The self-checks that did not pass."""
+        return tuple(check for check in self.checks if not check.get("ok"))
+
+    @property
+    def checks_text(self) -> str:
+        """One line on the self-checks."""
+        if not self.checks:
+            return "No self-check is recorded."
+        if self.failed:
+            return f"{len(self.failed)} of {len(self.checks)} self-checks FAILED."
+        left_out = sum(1 for check in self.checks if check.get("left_out"))
+        words = f"All {len(self.checks) - left_out} self-checks passed"
+        return f"{words}; {left_out} left out." if left_out else f"{words}."
+
+    @property
+    def repeat(self) -> str:
+        """The command line that makes this experiment again."""
+        command = self.meta.get("command") or ["trapless", "evaluate", self.name]
+        return shlex.join(map(str, command)) if isinstance(command, list) else str(command)
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that is shown."""
+
+    directory: Path
+    sections: tuple[Section, ...]
+    incomplete: tuple[str, ...]  # experiments that were begun and have no result
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        return tuple(claim for section in self.sections for claim in section.result.claims)
+
+    def verdict(self) -> str:
+        """One sentence on the papers' claims."""
+        held = [claim.holds for claim in self.claims]
+        if not held:
+            return "No claim of a paper is decided by these experiments."
+        return (
+            f"Of {len(held)} published claims: {held.count(True)} found to hold, "
+            f"{held.count(False)} found not to, {held.count(None)} left open."
+        )

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The report as text: in colour on a terminal, plain in pipes and in report.txt.
+
+It sets what report.py has read and owns no number, no wording of a finding and no file.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from rich import box
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+
+from trapless.report import tables
+from trapless.report.document import Report, Section
+from trapless.report.figures import Table
+from trapless.results import claims
+from trapless.results.result_file import FILE_NAME, Claim, Metric
+
+FILE_COLUMNS = 100
+GAP = 2  # between two columns of a table
+EDGE = 2  # before the first column and behind the last
+VERDICTS = {True: ("holds", "green"), False: ("does not hold", "red"), None: ("open", "yellow")}
+
+
+def show(report: Report) -> None:
+    """Print to standard output, as wide as the terminal; plain where it is none."""
+    columns = None if sys.stdout.isatty() else FILE_COLUMNS
+    _print(Console(width=columns, highlight=False), report)
+
+
+def show_tables(tables: Iterable[Table]) -> None:
+    """Print tables that belong to no report, in the same form."""
+    width = None if sys.stdout.isatty() else FILE_COLUMNS
+    console = Console(width=width, highlight=False)
+    for table in tables:
+        console.print(block_of(table, console.width))
+
+
+def summary(report: Report) -> str:
+    """The verdict and a line a claim: what a person wants to see at the end of a long run."""
+    lines = [report.verdict()]
+    for claim in report.claims:
+        lines.append(f"  {claim.id:<16} {VERDICTS[claim.holds][0]:<14} {claim.ours}")
+    return "\n".join(lines)
+
+
+def text(report: Report) -> str:
+    """The same without colour, for a file."""
+    stream = io.StringIO()
+    console = Console(
+        file=stream, width=FILE_COLUMNS, force_terminal=False, color_system=None, highlight=False
+    )
+    _print(console, report)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+def _print(console: Console, report: Report) -> None:
+    console.print(Text("Trapless: results", style="bold"))
+    console.print(report.verdict())
+    for claim in report.claims:
+        _claim(console, claim)
+    for name in report.incomplete:
+        console.print(Text(f"{name}: begun and not finished; run it again", style="yellow"))
+    for section in report.sections:
+        _section(console, section)
+
+
+def _grid(title: str) -> Grid:
+    return Grid(
+        title=Text(title, style="bold") if title else None, title_justify="left",
+        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0),
+    )  # fmt: skip
+
+
+def _claim(console: Console, claim: Claim) -> None:
+    known = claims.published().get(claim.id)
+    word, style = VERDICTS[claim.holds]
+    head = Text("\n").append(claim.id, style="bold").append("  ").append(word, style=style)
+    console.print(head)
+    rows = [("claim", known.claim if known else ""), ("published", claim.published)]
+    rows += [("here", claim.ours), ("why", claim.note)]
+    grid = Grid.grid(padding=(0, 2))
+    for label, text in rows:
+        if text:
+            grid.add_row(Text(label, style="dim"), Text(text))
+    console.print(Padding(grid, (0, 0, 0, 2)))
+
+
+def _section(console: Console, section: Section) -> None:
+    result = section.result
+    console.print()
+    console.rule(Text(section.name, style="bold"), align="left")
+    if section.question:
+        console.print(Text(section.question))
+    console.print(
+        Text(f"Kernel {result.kernel}, {result.accelerator}, {result.machine}", style="dim")
+    )
+    for remark in section.remarks:
+        console.print(Text(remark, style="yellow"))
+    grids = [grid_of(table, console.width) for table in section.drawn_tables]
+    for pivot in section.pivots:
+        grids += _pivot(pivot, console.width)
+    for grid in grids:
+        console.print()
+        console.print(grid)
+    _others(console, section)
+    console.print(Text(section.checks_text, style="red" if section.failed else "green"))
+    for check in section.failed:
+        console.print(Text(f"  {check.get('name', '')}: {check.get('detail', '')}", style="red"))
+    for limit in section.limits:
+        console.print(Text(f"Limit: {limit}", style="dim"))
+    console.print(Padding(Text("again: ").append(section.repeat, style="bold"), (1, 0, 0, 0)))
+
+
+def _others(console: Console, section: Section) -> None:
+    rows = tables.others(section.result)
+    console.print()
+    if len(rows) > tables.OTHERS_MAX:
+        console.print(f"{len(rows)} further metrics are in {section.name}/{FILE_NAME}.")
+    elif rows:
+        grid = _grid("Other figures")
+        for column in ("metric", "value", "unit", "kind", "repeats"):
+            grid.add_column(column, justify="right" if column == "value" else "left")
+        for name, metric in rows:
+            value = tables.number(metric.value)
+            grid.add_row(name, value, metric.unit, metric.kind, tables.spread_text(metric))
+        console.print(grid)
+
+
+def _pivot(pivot: tables.Pivot, width: int) -> list[Grid]:
+    """A row a mechanism, a column an N; further tables where the columns are too many."""
+    cells = {
+        count: [_cell(pivot, row, count) for row in pivot.cells.values()] for count in pivot.counts
+    }
+    grids: list[tuple[Grid, list[Text]]] = []
+    room = 0
+    for count, column in cells.items():
+        needed = GAP + max(len(str(count)), *map(len, column))
+        if not grids or needed > room:
+            grid = _grid("" if grids else f"{pivot.title} ({pivot.kind})")
+            names = Text("\n").join(map(Text, pivot.cells))
+            grid.add_column("N", no_wrap=True)
+            grids.append((grid, [names]))
+            room = width - GAP - max(map(len, pivot.cells))
+        grids[-1][0].add_column(str(count), justify="right", no_wrap=True)
+        grids[-1][1].append(Text("\n").join(column))
+        room -= needed
+    for grid, columns in grids:
+        grid.add_row(*columns)
+    return [grid for grid, _ in grids]
+
+
+def _cell(pivot: tables.Pivot, row: Mapping[int, Metric], count: int) -> Text:
+    if count not in row:
+        return Text("-", style="dim")
+    best = pivot.is_best(row[count], count)
+    return Text(tables.number(row[count].value), style="bold" if best else "")
+
+
+def _widths(table: Table, width: int) -> list[int] | list[None]:
+    """How wide each column is, so that no word is broken where that can be avoided.
+
+    Each has the width of its longest word at least; what room is left goes to the first that want
+    more. Where not even the words fit beside each other, it is left to the terminal.
+    """
+    cells = list(zip(table.columns, *table.rows, strict=True))
+    widths = [max(len(word) for text in cell for word in text.split() or [""]) for cell in cells]
+    room = width - EDGE - GAP * len(widths) - sum(widths)
+    if room < 0:
+        return [None] * len(widths)
+    for number, cell in enumerate(cells):
+        more = min(room, max(map(len, cell)) - widths[number])
+        widths[number] += more
+        room -= more
+    return widths
+
+
+def block_of(table: Table, width: int) -> Group:
+    """A table whose title and caption have the terminal's width, however narrow its columns are."""
+    grid = grid_of(replace(table, title="", caption="", kind=""), width)
+    title = Text(f"{table.title} ({table.kind})" if table.kind else table.title, style="bold")
+    if not table.caption:
+        return Group(title, grid)
+    return Group(title, grid, Text(table.caption, style="italic dim"), Text())
+
+
+def grid_of(table: Table, width: int) -> Grid:
+    """A table as a terminal of so many columns shows it."""
+    widths = _widths(table, width)
+    grid = _grid(f"{table.title} ({table.kind})" if table.kind else table.title)
+    grid.show_header = any(table.columns)
+    if table.caption:
+        grid.caption, grid.caption_justify = Text(table.caption), "left"
+    for number, column in enumerate(table.columns):
+        grid.add_column(
+            column,
+            justify="right" if number and grid.show_header else "left",
+            overflow="fold",
+            width=widths[number],
+        )
+    for row in table.rows:
+        grid.add_row(*row)
+    return grid

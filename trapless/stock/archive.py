@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Some of a root of programs, with all that they are linked with, as one archive for a guest.
+
+A counted guest that waits for a file of the host's has its clock run ahead meanwhile, and whatever
+else is due then is done and counted; how often depends on how busy this machine is. So what a
+counted program reads comes along in the guest's memory. Owns how files are found and packed; which
+ones are wanted is the experiments' business, the root is programs.py's.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from trapless.base import elf
+from trapless.base.console import TraplessError
+
+LIBRARIES = ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu")
+LOADER = "lib64/ld-linux-x86-64.so.2"
+LINKS_MAX = 8  # one after another, before a link counts as a circle
+
+
+def pack(root: Path, archive: Path, programs: Iterable[str], folders: Iterable[str] = ()) -> Path:
+    """Write `archive`: programs of `root` with their loader and libraries, and the files (not the
+    folders) in some folders. Links become what they lead to."""
+    names = {LOADER}
+    for program in programs:
+        names |= {program, *libraries(root, program)}
+    for folder in folders:
+        files = (path for path in (root / folder).iterdir() if path.is_file())
+        names |= {f"{folder}/{path.name}" for path in files}
+    with tarfile.open(archive, "w", dereference=True) as tar:
+        for name in sorted(names):
+            tar.add(inside(root, name), arcname=name, recursive=False)
+    return archive
+
+
+def libraries(root: Path, name: str) -> Iterator[str]:
+    """What a program or library is linked with, and what that is."""
+    for needed in elf.needs(inside(root, name)).libraries:
+        places = (f"{folder}/{needed}" for folder in LIBRARIES)
+        found = next((place for place in places if inside(root, place).is_file()), None)
+        if found is None and needed != Path(LOADER).name:
+            raise TraplessError(f"{name} needs {needed}, which is not among the programs' files")
+        if found is not None:
+            yield found
+            yield from libraries(root, found)
+
+
+def inside(root: Path, name: str) -> Path:
+    """A file of the root; links lead nowhere out of it."""
+    path = root / name
+    for _ in range(LINKS_MAX):
+        if not path.is_symlink():
+            break
+        target = path.readlink()
+        path = root / target.relative_to("/") if target.is_absolute() else path.parent / target
+    return path

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Supervisor mode as Python asks for it: switch a process, list those switched, ask the module.
+
+Owns the ioctls of /dev/trapless that are about supervisor mode and the words for what they
+answer. The reasons of a refusal are in refusals.py; tables and commands are next door (ps.py,
+run.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from trapless import abi
+from trapless.abi import Demotion, Mode, Refusal
+from trapless.base.console import TraplessError
+from trapless.supervisor.refusals import REFUSALS, explain
+
+PROC = Path("/proc")
+POLL_S = 0.02
+ENTRIES_FIRST = 64
+"""Processes asked for at first; more are asked for when there are more."""
+
+
+class RefusedError(TraplessError):
+    """A switch that module, kernel or machine do not make, and why."""
+
+    def __init__(self, message: str, refusal: Refusal) -> None:
+        super().__init__(message)
+        self.refusal = refusal
+
+
+@dataclass(frozen=True)
+class Calls:
+    """System calls by the path they took; the sum is all since the process was switched."""
+
+    direct: int  # made by the module, returned in supervisor mode at once
+    worked: int  # the same after exit work of the kernel
+    left: int  # made by the module, returned in user mode
+    kernel: int  # handed to the kernel's own entry
+
+    @property
+    def total(self) -> int:
+        return self.direct + self.worked + self.left + self.kernel
+
+    @property
+    def share(self) -> float | None:
+        """Part of the calls that ended in supervisor mode; None before the first.
+
+        >>> Calls(90, 5, 3, 2).share
+        0.95
+        """
+        return (self.direct + self.worked) / self.total if self.total else None
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process that was switched, as the module sees it; under ID 0 all that have ended."""
+
+    pid: int
+    command: str
+    mode: Mode  # what was asked for last
+    flags: int
+    threads: int
+    supervisor: int  # threads that are in supervisor mode now
+    resident: int  # 1: its memory is locked; 0: not asked or not yet; else -errno
+    calls: Calls
+    switches: int
+    demotions: dict[Demotion, int]
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Names of the options of its last switch."""
+        return tuple(name for name, bit in OPTIONS.items() if self.flags & bit)
+
+
+OPTIONS = {
+    "children": abi.SWITCH_CHILDREN,
+    "exec": abi.SWITCH_EXEC,
+    "resident": abi.SWITCH_RESIDENT,
+}
+
+
+def switch(pid: int, mode: Mode, flags: int = 0) -> None:
+    """Ask that process `pid` (0: this one) change its mode at the end of its next system call."""
+    request = abi.Switch(size=ctypes.sizeof(abi.Switch), mode=mode, pid=pid, flags=flags)
+    with _device() as fd:
+        error = _ioctl(fd, abi.IOC_SWITCH, request)
+    if error:
+        raise _about_process(error, request)
+
+
+def switch_each(
+    pids: Sequence[int], mode: Mode, flags: int = 0, *, wait_s: float | None = None
+) -> None:
+    """Switch several processes; one error at the end names all that were not.
+
+    With `wait_s`, return when all their threads have changed; that some have not is an error.
+    """
+    refusals()  # where no module answers, say so once
+    failures: list[str] = []
+    switched: list[int] = []
+    for pid in pids:
+        try:
+            switch(pid, mode, flags)
+            switched.append(pid)
+        except RefusedError as error:
+            if REFUSALS[error.refusal].of_machine:
+                raise  # it is the same for all
+            failures.append(str(error))
+        except TraplessError as error:
+            failures.append(str(error))
+    if wait_s is not None:
+        failures += [_waiting_for(one, wait_s) for one in _await(switched, mode, wait_s)]
+    if failures:
+        raise TraplessError("\n".join(failures))
+
+
+def _await(pids: Sequence[int], mode: Mode, limit_s: float) -> list[Process]:
+    """Those of the processes that have threads in the other mode after `limit_s`."""
+    end = time.monotonic() + limit_s
+    while True:
+        late = [one for one in processes() if one.pid in pids and _unchanged(one, mode)]
+        if not late or time.monotonic() >= end:
+            return late
+        time.sleep(POLL_S)
+
+
+def _unchanged(process: Process, mode: Mode) -> int:
+    """How many of its threads are yet to change; one that is back in user mode is not listed."""
+    return process.threads - process.supervisor if mode is Mode.SUPERVISOR else process.supervisor
+
+
+def _waiting_for(process: Process, limit_s: float) -> str:
+    count = _unchanged(process, process.mode)
+    return (
+        f"process {process.pid} ({process.command}): {count} of {process.threads} threads finished "
+        f"no system call within {limit_s:g} s; they change when they do (see trapless ps)"
+    )
+
+
+def refusals(device: str | None = None) -> int:
+    """Bits of the reasons why supervisor mode is not offered here; 0 where it is."""
+    state = abi.Supervisor(size=ctypes.sizeof(abi.Supervisor))
+    with _device(device) as fd:
+        error = _ioctl(fd, abi.IOC_SUPERVISOR, state)
+    if error:
+        raise _unanswered(error)
+    return int(state.refusals)
+
+
+def processes() -> tuple[Process, ...]:
+    """All processes that were switched and can be seen from here, by process ID; see Process."""
+    room = ENTRIES_FIRST
+    with _device() as fd:
+        while True:
+            entries = (abi.Process * room)()
+            request = abi.Processes(
+                size=ctypes.sizeof(abi.Processes),
+                entry_size=ctypes.sizeof(abi.Process),
+                count=room,
+                entries=ctypes.addressof(entries),
+            )
+            error = _ioctl(fd, abi.IOC_PROCESSES, request)
+            if error:
+                raise _unanswered(error)
+            if request.total <= room:
+                found = [_process(entries[i]) for i in range(request.count)]
+                return tuple(sorted(found, key=lambda process: process.pid))
+            room = request.total + ENTRIES_FIRST
+
+
+def _process(entry: abi.Process) -> Process:
+    return Process(
+        pid=entry.pid,
+        command=entry.comm.decode(errors="replace"),
+        mode=Mode(entry.mode),
+        flags=entry.flags,
+        threads=entry.threads,
+        supervisor=entry.supervisor,
+        resident=entry.resident,
+        calls=Calls(entry.calls_direct, entry.calls_worked, entry.calls_left, entry.calls_kernel),
+        switches=entry.switches,
+        demotions={cause: entry.demotions[cause] for cause in Demotion},
+    )
+
+
+@contextmanager
+def _device(path: str | None = None) -> Iterator[int]:
+    try:
+        fd = os.open(path or abi.DEVICE, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise TraplessError(
+            f"the module is not loaded ({abi.DEVICE} is missing): trapless module load "
+            "supervisor=1, or in a VM: trapless run --lab"
+        ) from error
+    except OSError as error:
+        raise TraplessError(
+            f"cannot open {abi.DEVICE}: {error.strerror}; its permissions are the administrator's"
+        ) from error
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _ioctl(fd: int, code: int, argument: ctypes.Structure) -> int:
+    """0 or errno. Not fcntl.ioctl(): it may drop what a refused request wrote back."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    result = libc.ioctl(fd, ctypes.c_ulong(code), ctypes.byref(argument))
+    return 0 if result >= 0 else ctypes.get_errno()
+
+
+def _unanswered(error: int) -> TraplessError:
+    if error == errno.ENOTTY:
+        return TraplessError(
+            "the loaded module knows no supervisor mode: it is older than this command; unload "
+            "it and load this one's: trapless module unload; trapless module load supervisor=1"
+        )
+    return TraplessError(f"{abi.DEVICE} does not answer: {os.strerror(error)}")
+
+
+def _about_process(error: int, request: abi.Switch) -> TraplessError:
+    pid = request.pid
+    if error == errno.ESRCH:
+        owner = _process_of_thread(pid)
+        if owner is not None:
+            return TraplessError(
+                f"{pid} is a thread of process {owner}; processes are switched as a whole: "
+                f"give {owner}"
+            )
+        return TraplessError(f"there is no process {pid}; see ps -e")
+    return explained(error, request.refusal, _named(pid), "here")
+
+
+def explained(error: int, refusal: int, whom: str, where: str) -> TraplessError:
+    """Why a request to switch `whom` failed, as an error for a person.
+
+    >>> print(explained(errno.ENOEXEC, Refusal.COMPAT, "process 7", "here"))
+    process 7 was not switched: the process is a 32-bit one; use a 64-bit build of the program
+    """
+    if error in (errno.EOPNOTSUPP, errno.EPERM, errno.ENOEXEC):
+        return _refused(refusal, error, whom, where)
+    if error == errno.ENOMEM:
+        return TraplessError(
+            f"memory is short: some threads of {whom} may not have been asked; ask again"
+        )
+    if error == errno.EINVAL:
+        return TraplessError(
+            f"the module does not understand the request to switch {whom}: it is not of this "
+            "command's version; see trapless doctor"
+        )
+    return _unanswered(error)
+
+
+def _refused(code: int, error: int, whom: str, where: str) -> TraplessError:
+    try:
+        row = REFUSALS[Refusal(code)]
+    except (KeyError, ValueError):
+        return TraplessError(
+            f"{whom} was not switched, for a reason ({code}) that this command does not know: "
+            f"{os.strerror(error)}; the module is newer, so use the command that came with it"
+        )
+    if row.of_machine:
+        message = f"supervisor mode is refused {where}: {explain(row.code)}"
+    else:
+        message = f"{whom} was not switched: {explain(row.code)}"
+    return RefusedError(message, row.code)
+
+
+def _named(pid: int) -> str:
+    if pid == 0:
+        return "this process"
+    try:
+        return f"process {pid} ({(PROC / str(pid) / 'comm').read_text().strip()})"
+    except OSError:
+        return f"process {pid}"
+
+
+def _process_of_thread(number: int) -> int | None:
+    """The process that has a thread of this ID; None where the ID is a process's or nobody's."""
+    try:
+        status = (PROC / str(number) / "status").read_text()
+    except OSError:
+        return None
+    for line in status.splitlines():
+        if line.startswith("Tgid:"):
+            owner = int(line.split()[1])
+            return owner if owner != number else None
+    return None
