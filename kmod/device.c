@@ -14,16 +14,16 @@
 #include <linux/string.h>
 #include <linux/uaccess.h>
 
-#include "batch.h"
+#include "ring/batch.h"
 #include "device.h"
 #include "limits.h"
-#include "policy.h"
-#include "queue.h"
-#include "request.h"
-#include "ring.h"
-#include "supervisor.h"
-#include "supervisor_process.h"
-#include "worker.h"
+#include "ring/policy.h"
+#include "ring/queue.h"
+#include "ring/request.h"
+#include "ring/ring.h"
+#include "supervisor/supervisor.h"
+#include "supervisor/process.h"
+#include "ring/worker.h"
 
 /* May this thread go through a door of this ring now? */
 static __always_inline int door_check(struct tlk_ring *ring)

@@ -12,9 +12,9 @@
 
 #include "compat/symbols.h"
 #include "device.h"
-#include "policy.h"
-#include "probe.h"
-#include "supervisor.h"
+#include "ring/policy.h"
+#include "probe/probe.h"
+#include "supervisor/supervisor.h"
 
 #define CHECK_SIZE(type, bytes) static_assert(sizeof(type) == (bytes))
 #define CHECK_FIELD(type, field, at, bytes) \

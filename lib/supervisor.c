@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
  * supervisor.c - switching processes to supervisor mode and back. It owns the descriptor of the
- * device that these functions share and the texts of refusals; what a switch does is the module's.
+ * device that these functions share; what a switch does is the module's. The texts of refusals are
+ * rows of linux/trapless_refusals.h.
  *
  * The descriptor is opened by the first call and kept, close-on-exec: a program that switches
  * itself around a busy phase then pays for one ioctl, not for open and close as well. The module
@@ -141,52 +142,10 @@ int tl_process_list(struct tl_process *entries, unsigned int n, size_t entry_byt
 	return (int)request.total;
 }
 
-/* Word for word the reasons of trapless/supervisor/refusals.py; a test holds the two equal. */
 static const char *const refusals[] = {
-	[TL_REFUSED_PARAMETER] = "the module was loaded without supervisor=1",
-	[TL_REFUSED_CONFIG] = "the kernel was built without something that supervisor mode takes",
-	[TL_REFUSED_SYMBOL] = "the kernel lacks a function that supervisor mode takes",
-	[TL_REFUSED_PTI] =
-		"page-table isolation is on: under a program's own tables the kernel is "
-		"not mapped",
-	[TL_REFUSED_FRED] = "the processor delivers events by FRED, not through the IDT",
-	[TL_REFUSED_LASS] = "LASS is on: supervisor mode cannot execute a program's code",
-	[TL_REFUSED_IBT] =
-		"the kernel tracks indirect branches (IBT), and a program's code does "
-		"not bear its marks",
-	[TL_REFUSED_SHSTK] = "programs may use shadow stacks, and each privilege level has its own",
-	[TL_REFUSED_IBRS] =
-		"the kernel sets IBRS at each entry, and a call in supervisor mode "
-		"makes none",
-	[TL_REFUSED_CALL_DEPTH] =
-		"the kernel accounts call depth from each entry, and a call in "
-		"supervisor mode makes none",
-	[TL_REFUSED_XEN] = "the kernel is a Xen PV guest: it is not in supervisor mode itself",
-	[TL_REFUSED_CONFIDENTIAL] =
-		"the machine is a confidential guest (SEV-ES, TDX), whose exceptions "
-		"the entry code of the kernel handles itself",
-	[TL_REFUSED_CONTEXT] =
-		"context tracking is on (nohz_full): the kernel must see each "
-		"transition",
-	[TL_REFUSED_IST] = "the interrupt stack that the module needs is in use",
-	[TL_REFUSED_ENTRY] =
-		"MSR_LSTAR or the IDT is not the kernel's own: another module has "
-		"changed it",
-	[TL_REFUSED_LOCKDOWN] =
-		"the kernel is locked down: what supervisor mode is, lockdown forbids",
-	[TL_REFUSED_NOT_CAPABLE] = "the caller lacks CAP_SYS_RAWIO or CAP_SYS_MODULE",
-	[TL_REFUSED_OTHER_USER] =
-		"the process is another user's, and the caller lacks CAP_SYS_PTRACE",
-	[TL_REFUSED_PRIVILEGED] =
-		"the process is set-user-ID: its real, effective and saved IDs differ",
-	[TL_REFUSED_CONFINED] =
-		"the process is confined by seccomp, which a process in supervisor mode "
-		"could undo",
-	[TL_REFUSED_COMPAT] = "the process is a 32-bit one",
-	[TL_REFUSED_KERNEL_THREAD] = "it is a kernel thread, or about to exit",
-	[TL_REFUSED_VCPU] =
-		"the process runs a virtual machine (KVM), which changes what "
-		"supervisor mode depends on",
+#define TL_REFUSAL(name, code, title, reason, remedy) [code] = reason,
+#include <linux/trapless_refusals.h>
+#undef TL_REFUSAL
 	[TL_REFUSED_NONE] = "not refused",
 };
 

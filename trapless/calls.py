@@ -66,14 +66,14 @@ class Call:
     reason: str = ""
 
 
-def header_path() -> Path:
-    """The table's file: of this checkout or installation, else the one among system headers."""
+def header_path(name: str = HEADER) -> Path:
+    """A table's file: of this checkout or installation, else the one among system headers."""
     places = [repo_root() / "include" / "uapi" / "linux", *map(Path, PLACES)]
     for place in places:
-        if (place / HEADER).is_file():
-            return place / HEADER
+        if (place / name).is_file():
+            return place / name
     tried = ", ".join(str(place) for place in places)
-    raise TraplessError(f"{HEADER} is in none of {tried}; `make install` puts it there")
+    raise TraplessError(f"{name} is in none of {tried}; `make install` puts it there")
 
 
 def parse(text: str, where: str = HEADER) -> list[Call]:

@@ -22,8 +22,8 @@
 #include <asm/cpuid/api.h>	/* where cpuid() went */
 #endif
 
-#include "poke.h"
-#include "symbols.h"
+#include "compat/poke.h"
+#include "compat/symbols.h"
 
 #define HYPERVISOR_LEAF 0x40000000
 

@@ -14,8 +14,8 @@
 #include <linux/ptrace.h>
 #include <linux/static_call.h>
 
-#include "supervisor.h"
-#include "symbols.h"
+#include "compat/supervisor.h"
+#include "compat/symbols.h"
 
 static void no_leave_call(struct pt_regs *regs)
 {

@@ -23,7 +23,7 @@
 #include <linux/lsm_hooks.h>
 #endif
 
-#include "symbols.h"
+#include "compat/symbols.h"
 
 static unsigned long no_lookup(const char *name)
 {

@@ -227,7 +227,9 @@ PYTHON_NUMBERS: dict[str, int] = {
 def test_the_table_names_every_number_of_the_header() -> None:
     """An enumerator or ioctl that is added to the header and forgotten here is found."""
     header = (ROOT / "include/uapi/linux/trapless.h").read_text(encoding="utf-8")
+    rows = (ROOT / "include/uapi/linux/trapless_refusals.h").read_text(encoding="utf-8")
     in_enums = re.findall(r"^\t(TL_[A-Z_]+) = ", header, re.MULTILINE)
+    in_enums += [f"TL_REFUSED_{name}" for name in re.findall(r"^TL_REFUSAL\((\w+),", rows, re.M)]
     ioctls = re.findall(r"^#define (TL_(?:IOC|SWITCH|DOOR)_[A-Z]+) ", header, re.MULTILINE)
     assert {*in_enums, *ioctls} - {"TL_IOC_MAGIC"} <= set(NUMBERS)
     assert set(re.findall(r"^struct (\w+) \{", header, re.MULTILINE)) == set(STRUCTS)

@@ -3,7 +3,7 @@
 
 Where the module is loaded, it is asked: its answer counts. Where it is not, its answer is predicted
 from what the kernel shows of itself. Owns the predictions; the reasons are rows of refusals.py,
-the decision is kmod/supervisor_refusal.c's.
+the decision is kmod/supervisor/refusal.c's.
 """
 
 from __future__ import annotations

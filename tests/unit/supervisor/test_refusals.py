@@ -4,27 +4,51 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from pathlib import Path
 
 import pytest
 
 from trapless import abi
 from trapless.abi import Refusal
+from trapless.base.console import TraplessError
 from trapless.supervisor import refusals
 
 ROOT = Path(__file__).resolve().parents[3]
 LIBRARY = ROOT / "build/lib/libtrapless.so"
-HEADER = (ROOT / "include/uapi/linux/trapless.h").read_text()
+SAMPLE = """/* A comment, TL_REFUSAL(PTI, 3, "in", "a", "comment") */
+TL_REFUSAL(PTI, 3, "a title",
+    "a reason of \\"two\\" "
+    "pieces",
+    "a remedy")
+TL_REFUSAL(COMPAT, 36, "b", "c", "d")
+"""
 ROWS = [pytest.param(row, id=row.name) for row in refusals.REFUSALS.values()]
 
 
 def test_every_reason_of_the_interface_has_a_row():
-    named = dict(re.findall(r"TL_REFUSED_(\w+) = (\w+)", HEADER))
-    assert named.pop("NONE") == str(int(Refusal.NONE))
-    assert {name: int(value) for name, value in named.items()} == {
-        code.name: int(code) for code in refusals.REFUSALS
-    }
+    assert {*refusals.REFUSALS, Refusal.NONE} == set(Refusal)
+    assert list(refusals.REFUSALS) == sorted(refusals.REFUSALS)
+
+
+def test_rows_are_read_as_the_compiler_reads_them():
+    assert refusals.parse(SAMPLE) == [
+        refusals.Row(Refusal.PTI, "a title", 'a reason of "two" pieces', "a remedy"),
+        refusals.Row(Refusal.COMPAT, "b", "c", "d"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        ('TL_REFUSAL(PTI, 3, "a", "b")', "not a row"),
+        ('TL_REFUSAL(PTI, 3, "a", "b", "c"), 1', "not a row"),
+        ('TL_REFUSAL(PTI, 4, "a", "b", "c")', "does not know PTI with code 4"),
+        ('TL_REFUSAL(ITP, 3, "a", "b", "c")', "does not know ITP with code 3"),
+    ],
+)
+def test_what_is_no_row_is_an_error(row, complaint):
+    with pytest.raises(TraplessError, match=complaint):
+        refusals.parse(SAMPLE + row)
 
 
 @pytest.mark.parametrize("row", ROWS)

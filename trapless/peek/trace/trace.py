@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`trapless peek trace`: events at places in the target's kernel, read while they happen.
 
-The module records them in the target's memory (kmod/probe_event.c); here they are read in time,
+The module records them in the target's memory (kmod/probe/event.c); here they are read in time,
 put into one order, understood and written. Ends on request, with the time, with the VM, or when
 events are switched off; what has come by then is written. Of a machine that does not run any more,
 its rings still have the last events of each CPU.

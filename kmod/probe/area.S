@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Room for thunks (probe/thunk.c), within reach of the kernel's code by a jump of five bytes.
+ * It is traps until thunks are written into it. A stack trace that begins in a thunk ends there.
+ */
+#include <linux/linkage.h>
+
+#include "compat/unwind.h"
+#include "probe/area.h"
+
+	.text
+	.balign	64
+SYM_CODE_START(tlk_probe_area)
+	TLK_ANNOTATE_NOENDBR
+	TLK_UNWIND_HINT_NONE
+	.fill	TLK_PROBE_AREA_BYTES, 1, 0xcc
+	ud2			/* the end, as objtool understands it */
+SYM_CODE_END(tlk_probe_area)

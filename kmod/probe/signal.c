@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Says on the way back to user mode that a signal is delivered there. Owns the tracepoint: signals
+ * are rare, so the kernel's own hook is cheap enough.
+ */
+#include <linux/errno.h>
+#include <linux/percpu.h>
+#include <linux/string.h>
+#include <linux/tracepoint.h>
+
+#include "probe/signal.h"
+#include "probe/thunk.h"
+
+struct k_sigaction;
+struct kernel_siginfo;
+
+static struct tracepoint *delivery;
+
+static void on_delivery(void *unused, int number, struct kernel_siginfo *info,
+			struct k_sigaction *action)
+{
+	this_cpu_write(tlk_probe_cpu.record.entry, TLK_ENTRY_SIGNAL);
+}
+
+static void find_delivery(struct tracepoint *tracepoint, void *unused)
+{
+	if (!strcmp(tracepoint->name, "signal_deliver"))
+		delivery = tracepoint;
+}
+
+int tlk_probe_signals_start(void)
+{
+	if (!delivery)
+		for_each_kernel_tracepoint(find_delivery, NULL);
+	if (!delivery)
+		return -EOPNOTSUPP;
+	return tracepoint_probe_register(delivery, on_delivery, NULL);
+}
+
+void tlk_probe_signals_stop(void)
+{
+	tracepoint_probe_unregister(delivery, on_delivery, NULL);
+	tracepoint_synchronize_unregister();
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The allow-list. Owns the two dispatch tables and their making from the rows of trapless_calls.h;
+ * owns no row (those are part of the binary interface) and makes no call.
+ */
+#include <linux/build_bug.h>
+#include <linux/cache.h>
+#include <linux/errno.h>
+#include <linux/init.h>
+#include <linux/nospec.h>
+#include <linux/stringify.h>
+#include <asm/unistd.h>
+
+#include "ring/policy.h"
+
+struct tlk_dispatch tlk_batch_calls __ro_after_init;
+struct tlk_dispatch tlk_worker_calls __ro_after_init;
+
+enum call_class {
+	CALL_UNKNOWN = 0,
+	CALL_REFUSED,
+	CALL_BATCH_ONLY,
+	CALL_ANY,
+};
+
+static const u8 call_class[TLK_NUMBERS] = {
+#define TL_ANY(name, nr) [nr] = CALL_ANY,
+#define TL_BATCH_ONLY(name, nr, why) [nr] = CALL_BATCH_ONLY,
+#define TL_REFUSED(name, nr, why) [nr] = CALL_REFUSED,
+#include <linux/trapless_calls.h>
+#undef TL_ANY
+#undef TL_BATCH_ONLY
+#undef TL_REFUSED
+};
+
+static long refuse(const struct pt_regs *regs)
+{
+	return TLK_REFUSED;
+}
+
+/*
+ * Each row's number must be the kernel's. A call younger than the kernel that is built against
+ * has no __NR_name there: its macro stays a name, which begins with an underscore.
+ */
+static void __init check_numbers(void)
+{
+#define CHECK(name, nr) \
+	BUILD_BUG_ON(__stringify(__NR_##name)[0] != '_' && \
+		     __builtin_strcmp(__stringify(__NR_##name), #nr) != 0);
+#define TL_ANY(name, nr) CHECK(name, nr)
+#define TL_BATCH_ONLY(name, nr, why) CHECK(name, nr)
+#define TL_REFUSED(name, nr, why) CHECK(name, nr)
+#include <linux/trapless_calls.h>
+#undef TL_ANY
+#undef TL_BATCH_ONLY
+#undef TL_REFUSED
+#undef CHECK
+}
+
+void __init tlk_policy_replace(unsigned int nr, sys_call_ptr_t handler)
+{
+	if (call_class[nr] >= CALL_BATCH_ONLY)
+		tlk_batch_calls.handler[nr] = handler;
+	if (call_class[nr] >= CALL_ANY)
+		tlk_worker_calls.handler[nr] = handler;
+}
+
+void __init tlk_policy_init(const sys_call_ptr_t *table)
+{
+	unsigned int nr;
+
+	BUILD_BUG_ON(__NR_syscalls > TLK_NUMBERS);
+	check_numbers();
+	for (nr = 0; nr <= TLK_NUMBERS; nr++) {
+		tlk_batch_calls.handler[nr] = refuse;
+		tlk_worker_calls.handler[nr] = refuse;
+	}
+	for (nr = 0; nr < __NR_syscalls; nr++)
+		tlk_policy_replace(nr, table[nr]);
+}
+
+unsigned int tlk_policy_count(void)
+{
+	unsigned int nr, count = 0;
+
+	for (nr = 0; nr < TLK_NUMBERS; nr++)
+		count += tlk_policy_handler(&tlk_batch_calls, nr) != refuse;
+	return count;
+}
+
+long tlk_policy_refusal(unsigned int nr)
+{
+	if (nr >= TLK_NUMBERS)
+		return -ENOSYS;
+	nr = array_index_nospec(nr, TLK_NUMBERS);
+	if (call_class[nr] == CALL_REFUSED)
+		return -EOPNOTSUPP;
+	/* A worker's request for a call that only a batch may make. */
+	return tlk_policy_handler(&tlk_batch_calls, nr) == refuse ? -ENOSYS : -EOPNOTSUPP;
+}

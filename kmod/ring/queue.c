@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The queue of a worker ring: requesters' doors, sleep and wake-up, and the cases that are not on
+ * a worker's usual path (which is in queue.h).
+ */
+#include <linux/bitmap.h>
+#include <linux/ktime.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/stat.h>
+#include <linux/slab.h>
+
+#include "compat/entry.h"
+#include "ring/queue.h"
+
+static_assert(TL_ENTRIES_MAX <= U16_MAX, "a door's argument holds two counts of 16 bits");
+
+struct tlk_queue *tlk_queue_create(const struct tl_setup *setup)
+{
+	struct tlk_queue *queue = kzalloc(sizeof(*queue), GFP_KERNEL_ACCOUNT);
+
+	if (!queue)
+		return NULL;
+	init_waitqueue_head(&queue->idle);
+	init_waitqueue_head(&queue->done);
+	queue->spin_ns = (u64)setup->spin_us * NSEC_PER_USEC;
+	tlk_identity_take(&queue->identity);
+	return queue;
+}
+
+void tlk_queue_destroy(struct tlk_queue *queue)
+{
+	tlk_identity_put(&queue->identity);
+	kfree(queue);
+}
+
+/*
+ * Under idle.lock. The queue has one identity: that of all workers inside and of all requests that
+ * wait. Another one is taken over when neither is left; or, with requests left, from the very
+ * thread that made them, whose credentials have changed since (glibc's setuid() sends all workers
+ * home for it).
+ */
+static int admit(struct tlk_queue *queue)
+{
+	if (queue->shut)
+		return -ESHUTDOWN;
+	if (tlk_identity_is_current(&queue->identity))
+		return 0;
+	if (queue->inside)
+		return -EPERM;
+	if (atomic_read(&queue->unfinished) && queue->requester != current->pid)
+		return -EPERM;
+	tlk_identity_put(&queue->identity);
+	tlk_identity_take(&queue->identity);
+	return 0;
+}
+
+/* Under idle.lock. Those who spin find work without being called. */
+static void wake_worker(struct tlk_ring *ring)
+{
+	struct tlk_queue *queue = ring->queue;
+
+	if (!tlk_queue_has_work(queue) || queue->spinning || !waitqueue_active(&queue->idle))
+		return;
+	atomic64_inc(&ring->counts.wakeups);
+	wake_up_locked(&queue->idle);
+}
+
+void tlk_queue_wake(struct tlk_ring *ring)
+{
+	spin_lock(&ring->queue->idle.lock);
+	wake_worker(ring);
+	spin_unlock(&ring->queue->idle.lock);
+}
+
+/*
+ * One round of spinning: several looks for each pause and reading of the clock, which cost much
+ * more than a look where the processor is emulated. Whoever else could run on this CPU may be the
+ * one that is waited for, so spinning is for a CPU of one's own.
+ */
+#define LOOKS 64
+
+static bool spin_on(u64 end)
+{
+	cpu_relax();
+	return single_task_running() && !need_resched() && !signal_pending(current) &&
+	       ktime_get_ns() < end;
+}
+
+/* ---- Workers ---- */
+
+int tlk_queue_enter(struct tlk_ring *ring)
+{
+	struct tlk_queue *queue = ring->queue;
+	int error;
+
+	spin_lock(&queue->idle.lock);
+	error = admit(queue);
+	if (!error)
+		queue->inside++;
+	spin_unlock(&queue->idle.lock);
+	return error;
+}
+
+/* The wake-up that brought this worker may have been meant for what it leaves behind. */
+void tlk_queue_leave(struct tlk_ring *ring)
+{
+	struct tlk_queue *queue = ring->queue;
+
+	spin_lock(&queue->idle.lock);
+	queue->inside--;
+	wake_worker(ring);
+	spin_unlock(&queue->idle.lock);
+}
+
+static void spin_for_work(struct tlk_queue *queue)
+{
+	u64 end = ktime_get_ns() + queue->spin_ns;
+	unsigned int look;
+
+	while (spin_on(end))
+		for (look = 0; look < LOOKS; look++)
+			if (tlk_queue_has_work(queue) || READ_ONCE(queue->shut))
+				return;
+}
+
+/* Returns when there may be something to do, be it to go home. */
+void tlk_queue_rest(struct tlk_ring *ring)
+{
+	struct tlk_queue *queue = ring->queue;
+
+	spin_lock(&queue->idle.lock);
+	if (queue->spin_ns) {
+		WRITE_ONCE(queue->spinning, queue->spinning + 1);
+		spin_unlock(&queue->idle.lock);
+		spin_for_work(queue);
+		spin_lock(&queue->idle.lock);
+		WRITE_ONCE(queue->spinning, queue->spinning - 1);
+	}
+	if (!tlk_queue_has_work(queue) && !queue->shut) {
+		atomic64_inc(&ring->counts.sleeps);
+		/* A signal is the caller's to see. */
+		(void)wait_event_interruptible_exclusive_locked(queue->idle,
+								tlk_queue_has_work(queue) ||
+								queue->shut);
+	}
+	spin_unlock(&queue->idle.lock);
+}
+
+int tlk_queue_take_redo(struct tlk_ring *ring)
+{
+	struct tlk_queue *queue = ring->queue;
+	int slot = -1;
+
+	spin_lock(&queue->idle.lock);
+	if (queue->redo_count && !queue->shut) {
+		slot = find_first_bit(queue->redo, ring->mask + 1);
+		__clear_bit(slot, queue->redo);
+		WRITE_ONCE(queue->redo_count, queue->redo_count - 1);
+	}
+	spin_unlock(&queue->idle.lock);
+	if (slot >= 0 && !tlk_queue_claim(ring, slot)) {
+		tlk_queue_drop(ring);
+		return -1;
+	}
+	return slot;
+}
+
+/* A notified request that will not be made, now or later. */
+void tlk_queue_drop(struct tlk_ring *ring)
+{
+	atomic64_inc(&ring->counts.dropped);
+	tlk_queue_finish(ring->queue);
+}
+
+/*
+ * A request that was taken and not made, for another worker or for this one when it comes back.
+ * The state comes first: whoever finds the bit may claim the slot. Only a requester that breaks
+ * the rules has one slot running twice; then the second is dropped.
+ */
+void tlk_queue_redo(struct tlk_ring *ring, unsigned int slot)
+{
+	struct tlk_queue *queue = ring->queue;
+	bool twice;
+
+	smp_store_release(&ring->requests[slot].state, TL_SUBMITTED);
+	spin_lock(&queue->idle.lock);
+	twice = __test_and_set_bit(slot, queue->redo);
+	if (!twice)
+		WRITE_ONCE(queue->redo_count, queue->redo_count + 1);
+	spin_unlock(&queue->idle.lock);
+	if (twice)
+		tlk_queue_drop(ring);
+}
+
+/* ---- Requesters ---- */
+
+/* Under idle.lock. */
+static int notify(struct tlk_ring *ring, u32 count)
+{
+	struct tlk_queue *queue = ring->queue;
+	int error = admit(queue);
+
+	if (error)
+		return error;
+	if (count > ring->mask + 1 - (queue->tail - (u32)atomic_read(&queue->head)))
+		return -EAGAIN;
+	if (count) {
+		if (!atomic_read(&queue->unfinished))
+			queue->requester = current->pid;
+		else if (queue->requester != current->pid)
+			queue->requester = 0;
+	}
+	atomic_add(count, &queue->unfinished);
+	queue->notified += count;
+	/* Pairs with the acquire in tlk_queue_take(). */
+	smp_store_release(&queue->tail, queue->tail + count);
+	wake_worker(ring);
+	return 0;
+}
+
+static int notify_locked(struct tlk_ring *ring, u32 count)
+{
+	int error;
+
+	/* Workers may be recorded by nobody: this thread's calls are for those who watch it. */
+	if (unlikely(tlk_entry_work() & ~TLK_ENTRY_SECCOMP)) {
+		atomic64_inc(&ring->counts.bypassed);
+		return -EBUSY;
+	}
+	atomic64_inc(&ring->counts.crossings);
+	spin_lock(&ring->queue->idle.lock);
+	error = notify(ring, count);
+	spin_unlock(&ring->queue->idle.lock);
+	return error;
+}
+
+long tlk_queue_notify(struct tlk_ring *ring, unsigned long argument)
+{
+	int error;
+
+	if (argument > ring->mask + 1)
+		return -EINVAL;
+	error = notify_locked(ring, argument);
+	return error ? error : (long)argument;
+}
+
+static bool done_enough(const struct tlk_queue *queue, u32 left)
+{
+	return (u32)atomic_read(&queue->unfinished) <= left;
+}
+
+static void spin_for_results(struct tlk_queue *queue, u32 left)
+{
+	u64 end = ktime_get_ns() + queue->spin_ns;
+	unsigned int look;
+
+	while (!READ_ONCE(queue->shut) && spin_on(end))
+		for (look = 0; look < LOOKS; look++)
+			if (done_enough(queue, left))
+				return;
+}
+
+/* Several may wait at once: then each wake-up is for all, and each looks for itself. */
+static int sleep_for_results(struct tlk_queue *queue, u32 left)
+{
+	DEFINE_WAIT(wait);
+	int error = 0;
+
+	spin_lock(&queue->idle.lock);
+	WRITE_ONCE(queue->wait_left, queue->waiting ? max(queue->wait_left, left) : left);
+	WRITE_ONCE(queue->waiting, queue->waiting + 1);
+	spin_unlock(&queue->idle.lock);
+	for (;;) {
+		/* Its full barrier pairs with that of tlk_queue_finish(). */
+		prepare_to_wait(&queue->done, &wait, TASK_INTERRUPTIBLE);
+		if (done_enough(queue, left))
+			break;
+		if (READ_ONCE(queue->shut))
+			error = -ESHUTDOWN;
+		else if (signal_pending(current))
+			error = -EINTR;
+		if (error)
+			break;
+		schedule();
+	}
+	finish_wait(&queue->done, &wait);
+	spin_lock(&queue->idle.lock);
+	WRITE_ONCE(queue->waiting, queue->waiting - 1);
+	spin_unlock(&queue->idle.lock);
+	return error;
+}
+
+long tlk_queue_wait(struct tlk_ring *ring, unsigned long argument)
+{
+	struct tlk_queue *queue = ring->queue;
+	u32 count = argument & 0xffff;
+	u32 left = argument >> 16;
+	int error;
+
+	if (argument >> 32 || count > ring->mask + 1)
+		return -EINVAL;
+	error = notify_locked(ring, count);
+	if (error)
+		return error;
+	if (queue->spin_ns && !done_enough(queue, left))
+		spin_for_results(queue, left);
+	if (!done_enough(queue, left))
+		error = sleep_for_results(queue, left);
+	return error ? error : atomic_read(&queue->unfinished);
+}
+
+/* What is not taken yet never will be: the queue is emptied, so that no worker can be late. */
+void tlk_queue_shut(struct tlk_ring *ring)
+{
+	struct tlk_queue *queue = ring->queue;
+
+	spin_lock(&queue->idle.lock);
+	WRITE_ONCE(queue->shut, true);
+	atomic_set(&queue->head, queue->tail);
+	bitmap_zero(queue->redo, TL_ENTRIES_MAX);
+	WRITE_ONCE(queue->redo_count, 0);
+	wake_up_all_locked(&queue->idle);
+	spin_unlock(&queue->idle.lock);
+	wake_up_all(&queue->done);
+}
+
+/*
+ * Every notified request is unfinished, dropped, refused or executed, so the last need not be
+ * counted one by one.
+ */
+u64 tlk_queue_executed(struct tlk_ring *ring)
+{
+	struct tlk_queue *queue = ring->queue;
+	u64 executed;
+
+	spin_lock(&queue->idle.lock);
+	executed = queue->notified - atomic_read(&queue->unfinished) -
+		   atomic64_read(&ring->counts.dropped) - atomic64_read(&ring->counts.refused);
+	spin_unlock(&queue->idle.lock);
+	return executed;
+}

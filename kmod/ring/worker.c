@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A worker's life: take a request, make it, until something sends the worker home. Owns when that
+ * is, and what becomes of the request in hand; where requests come from is queue.h's, how one call
+ * is made request.h's, on whose behalf identity.h's.
+ */
+#include <linux/cred.h>
+#include <linux/sched/signal.h>
+
+#include "ring/identity.h"
+#include "ring/queue.h"
+#include "ring/request.h"
+#include "ring/worker.h"
+
+/* On the worker's stack; nobody else sees it. */
+struct worker {
+	struct tlk_stay stay;
+	struct tlk_ring *ring;
+	unsigned int slot;		/* of the request in hand */
+	const struct cred *cred;	/* the worker's own when its identity was last compared */
+};
+
+/*
+ * Need must_leave() be asked? Calls that would change a worker's identity are not for workers, and
+ * another thread that gives it a filter (SECCOMP_FILTER_FLAG_TSYNC) leaves seccomp's work behind.
+ * But a request may write to a file that stands for its thread, such as /proc/thread-self/attr.
+ */
+static __always_inline bool may_have_to_leave(const struct worker *worker)
+{
+	return tlk_work_pending() || unlikely(current_cred() != worker->cred);
+}
+
+/* 0, or why this worker must go home now. */
+static noinline int must_leave(struct worker *worker)
+{
+	if (signal_pending(current))
+		return -EINTR;
+	if (current->ptrace || (tlk_entry_work() & ~TLK_ENTRY_SECCOMP))
+		return -EBUSY;
+	if (!tlk_identity_is_current(&worker->ring->queue->identity))
+		return -EPERM;
+	worker->cred = current_cred();
+	return 0;
+}
+
+/* Makes the request in hand. False: it is to be made again. */
+static __always_inline bool make_request(struct worker *worker, struct pt_regs *regs)
+{
+	struct tl_request *request = &worker->ring->requests[worker->slot];
+	struct tlk_stay *stay = &worker->stay;
+	long result;
+
+	tlk_request_copy(request, regs);
+	if (tlk_work_pending())
+		result = tlk_request_make_slow(stay, false);
+	else
+		result = tlk_request_call(regs, &tlk_worker_calls);
+	if (tlk_result_is_special(result) && stay->ending == TLK_DONE)
+		result = tlk_request_settle(stay, result);
+	/* Files that the request closed are released before its result shows. */
+	if (unlikely(tlk_exit_work()))
+		tlk_exit_work_serve(stay);
+	if (unlikely(stay->ending != TLK_DONE)) {
+		stay->ending = TLK_DONE;
+		return false;
+	}
+	if (unlikely(stay->refused)) {
+		atomic64_inc(&worker->ring->counts.refused);
+		stay->refused = 0;
+	}
+	tlk_request_complete(request, result);
+	tlk_queue_finish(worker->ring->queue);
+	return true;
+}
+
+/* Serves until something sends the worker home. Returns the number served or why it stopped. */
+static long serve(struct worker *worker, struct pt_regs *regs)
+{
+	struct tlk_ring *ring = worker->ring;
+	long served = 0;
+	int error, slot;
+
+	while (!READ_ONCE(ring->queue->shut)) {
+		if (may_have_to_leave(worker)) {
+			error = must_leave(worker);
+			if (error)
+				return error;
+		}
+		slot = tlk_queue_take(ring);
+		if (slot < 0) {
+			if (tlk_exit_work())
+				tlk_exit_work_serve(&worker->stay);
+			tlk_queue_rest(ring);
+			continue;
+		}
+		tlk_queue_wake_next(ring);
+		worker->slot = slot;
+		if (likely(make_request(worker, regs)))
+			served++;
+		else
+			tlk_queue_redo(ring, slot);
+	}
+	return served;
+}
+
+/* The thread ends inside its call, by a filter's verdict: nobody else will put this right. */
+static void abandon(struct tlk_stay *stay)
+{
+	struct worker *worker = container_of(stay, struct worker, stay);
+
+	tlk_request_complete(&worker->ring->requests[worker->slot], -ENOSYS);
+	tlk_queue_finish(worker->ring->queue);
+	tlk_queue_leave(worker->ring);
+}
+
+long tlk_worker_serve(struct tlk_ring *ring, struct file *file)
+{
+	struct worker worker = { .ring = ring, .cred = current_cred() };
+	struct pt_regs *regs = current_pt_regs();
+	struct tlk_door door;
+	long ret;
+
+	atomic64_inc(&ring->counts.crossings);
+	ret = tlk_queue_enter(ring);
+	if (ret)
+		return ret;
+	door = tlk_stay_begin(&worker.stay, file, regs, &tlk_worker_calls, abandon);
+	ret = serve(&worker, regs);
+	tlk_queue_leave(ring);
+	if (ret == -EINTR)
+		atomic64_inc(&ring->counts.interrupted);
+	else if (ret == -EBUSY)
+		atomic64_inc(&ring->counts.bypassed);
+	tlk_stay_end(&worker.stay, regs, door);
+	return ret;
+}

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Processors: what is set up once on each, and what is put in place while a thread in supervisor
+ * mode is on it (MSR_LSTAR, the IDT, CR4) and taken away after. Owns the hardware's state and
+ * nothing about threads.
+ *
+ * All of it happens with interrupts off, in the scheduler's notifiers and when a thread is marked.
+ * NMIs come at any moment; their stub needs only `stack`, which is there from set-up to the end.
+ *
+ * Suspend needs nothing here: the other processors go offline, and the last one keeps its memory.
+ * If the thread that suspends is itself in supervisor mode, the kernel has put its own LSTAR there
+ * on resume, so the thread's calls go through the kernel's entry until it is scheduled in again.
+ */
+#include <linux/cpuhotplug.h>
+#include <linux/errno.h>
+#include <linux/gfp.h>
+#include <linux/sched/task_stack.h>
+#include <linux/smp.h>
+#include <linux/thread_info.h>
+#include <asm/desc.h>
+#include <asm/msr.h>
+#include <asm/processor.h>
+#include <asm/tlbflush.h>
+#include <asm/trapnr.h>
+
+#include "compat/entry.h"
+#include "supervisor/cpu.h"
+#include "supervisor/thread.h"
+
+#define GATES 256
+
+/* Calls return also on processors that go without: there, too, nobody is here. */
+DEFINE_PER_CPU(struct tlk_supervisor_cpu, tlk_supervisor_cpu) = {
+	.thread = &tlk_supervisor_nobody,
+};
+
+u64 tlk_supervisor_handlers[GATES] __ro_after_init;
+const struct tlk_nobody tlk_supervisor_nobody = { .words = { [0 ... 7] = ~0ul } };
+
+/* Filled in once, then read-only to all but the processor's own loads. */
+static gate_desc gates[GATES] __ro_after_init __aligned(PAGE_SIZE);
+static const struct desc_ptr gates_pointer = {
+	.size = sizeof(gates) - 1,
+	.address = (unsigned long)gates,
+};
+
+static struct desc_ptr kernel_gates __ro_after_init;
+static unsigned long kernel_lstar __ro_after_init;
+static unsigned long cr4_bits __ro_after_init;	/* of SMEP and SMAP, what the kernel has on */
+static int hotplug_state __ro_after_init;
+
+/*
+ * CR4 as it is, past the kernel's copy: the kernel must not learn of our change, or its check of
+ * pinned bits would take it for an attack.
+ */
+static __always_inline unsigned long cr4_get(void)
+{
+	unsigned long value;
+
+	asm volatile("mov %%cr4, %0" : "=r" (value));
+	return value;
+}
+
+static __always_inline void cr4_set(unsigned long value)
+{
+	asm volatile("mov %0, %%cr4" : : "r" (value) : "memory");
+}
+
+static __always_inline void lstar_set(unsigned long address)
+{
+	native_wrmsr(MSR_LSTAR, (u32)address, (u32)(address >> 32));
+}
+
+static unsigned long lstar_get(void)
+{
+	u32 low, high;
+
+	rdmsr(MSR_LSTAR, low, high);
+	return low | (unsigned long)high << 32;
+}
+
+/* KVM may have a guest's LSTAR loaded, to be changed back on the way to user mode: leave it. */
+static __always_inline bool lstar_is_lent(void)
+{
+#ifdef TIF_USER_RETURN_NOTIFY
+	return test_thread_flag(TIF_USER_RETURN_NOTIFY);
+#else
+	return false;
+#endif
+}
+
+/* Add the processor's counts of calls to those of the thread that is on it. */
+void tlk_supervisor_cpu_count(void)
+{
+	struct tlk_supervisor_cpu *cpu = this_cpu_ptr(&tlk_supervisor_cpu);
+	struct tlk_mark *mark = cpu->mark;
+
+	if (!mark)
+		return;
+	mark->counts.direct += cpu->direct;
+	mark->counts.kernel += cpu->kernel;
+	cpu->direct = 0;
+	cpu->kernel = 0;
+}
+
+static void count_now(void *unused)
+{
+	tlk_supervisor_cpu_count();
+}
+
+static bool has_counts(int number, void *unused)
+{
+	return READ_ONCE(per_cpu(tlk_supervisor_cpu, number).mark);
+}
+
+/* Anyone may ask for counts: that interrupts no processor but those with a marked thread. */
+void tlk_supervisor_cpus_count(void)
+{
+	on_each_cpu_cond(has_counts, count_now, NULL, true);
+}
+
+/* Nobody is here: calls that still come are handed to the kernel with a frame of their own. */
+static void nobody_here(struct tlk_supervisor_cpu *cpu)
+{
+	cpu->thread = &tlk_supervisor_nobody;
+	cpu->frame = &cpu->stack->nobody;
+	cpu->mark = NULL;
+	cpu->stack->demotions = cpu->stack->nowhere;
+}
+
+static void disarm(struct tlk_supervisor_cpu *cpu)
+{
+	if (!cpu->armed)
+		return;
+	if (!lstar_is_lent())
+		lstar_set(kernel_lstar);
+	native_load_idt(&kernel_gates);
+	cr4_set(cr4_get() | cr4_bits);
+	cpu->armed = false;
+}
+
+void tlk_supervisor_cpu_leave(bool disarm_too)
+{
+	struct tlk_supervisor_cpu *cpu = this_cpu_ptr(&tlk_supervisor_cpu);
+
+	if (!cpu->mark)
+		return;
+	cpu->silent = !cpu->direct;
+	tlk_supervisor_cpu_count();
+	nobody_here(cpu);
+	if (disarm_too)
+		disarm(cpu);
+}
+
+void tlk_supervisor_cpu_arm(struct tlk_mark *mark)
+{
+	struct tlk_supervisor_cpu *cpu = this_cpu_ptr(&tlk_supervisor_cpu);
+	unsigned long cr4;
+
+	if (unlikely(!cpu->ready)) {
+		disarm(cpu);
+		return;
+	}
+	cpu->kernel = 0;	/* what came through a forgotten LSTAR is nobody's */
+	cpu->mark = mark;
+	cpu->frame = task_pt_regs(current);
+	cpu->stack->demotions = mark->counts.demotions;
+	cpu->thread = current;
+	cr4 = cr4_get();
+	if (cr4 & cr4_bits)
+		cr4_set(cr4 & ~cr4_bits);
+	if (cpu->armed && !cpu->silent)
+		return;
+	native_load_idt(&gates_pointer);
+	if (!lstar_is_lent())
+		lstar_set((unsigned long)tlk_supervisor_call);
+	cpu->armed = true;
+}
+
+static void gate_set(unsigned int vector, const char *stub, unsigned int ist)
+{
+	unsigned long address = (unsigned long)stub;
+	gate_desc *gate = &gates[vector];
+
+	gate->offset_low = (u16)address;
+	gate->offset_middle = (u16)(address >> 16);
+	gate->offset_high = (u32)(address >> 32);
+	gate->bits.ist = ist;
+}
+
+/* The kernel's gates with our stubs in front. Those with a stack of their own keep it. */
+static void __init gates_init(void)
+{
+	const gate_desc *kernel = (const gate_desc *)kernel_gates.address;
+	unsigned int vector;
+
+	for (vector = 0; vector < GATES; vector++) {
+		unsigned int ist = kernel[vector].bits.ist;
+
+		gates[vector] = kernel[vector];
+		tlk_supervisor_handlers[vector] = gate_offset(&kernel[vector]);
+		if (!kernel[vector].bits.p)
+			continue;
+		if (!ist)
+			gate_set(vector, tlk_supervisor_stubs + vector * TLK_STUB_BYTES,
+				 TLK_IST_INDEX + 1);
+		else if (vector == X86_TRAP_DB)
+			gate_set(vector, tlk_supervisor_stub_debug, ist);
+		else if (vector == X86_TRAP_NMI)
+			gate_set(vector, tlk_supervisor_stub_nmi, ist);
+		else if (vector == X86_TRAP_MC)
+			gate_set(vector, tlk_supervisor_stub_machine_check, ist);
+	}
+}
+
+/* On the processor itself, before it gets user threads; interrupts may be on. */
+static int processor_online(unsigned int number)
+{
+	struct tlk_supervisor_cpu *cpu = this_cpu_ptr(&tlk_supervisor_cpu);
+	u64 *ist = &this_cpu_ptr(&cpu_tss_rw)->x86_tss.ist[TLK_IST_INDEX];
+	struct tlk_supervisor_stack *stack = cpu->stack;
+	struct desc_ptr idt;
+
+	if (!stack) {
+		stack = (void *)__get_free_pages(GFP_KERNEL | __GFP_ZERO,
+						 get_order(sizeof(*stack)));
+		if (!stack)
+			return -ENOMEM;
+	}
+	store_idt(&idt);
+	if (lstar_get() == (unsigned long)tlk_supervisor_call)
+		lstar_set(kernel_lstar);	/* someone has put back what was ours */
+	if (idt.address != kernel_gates.address || lstar_get() != kernel_lstar ||
+	    (*ist && *ist != (u64)(stack + 1))) {
+		if (!cpu->stack)
+			free_pages((unsigned long)stack, get_order(sizeof(*stack)));
+		return 0;	/* goes without: threads on it stay in user mode */
+	}
+	stack->ist = ist;
+	stack->entry_stack = this_cpu_read(cpu_tss_rw.x86_tss.sp0);
+	cpu->stack = stack;
+	nobody_here(cpu);
+	*ist = (u64)(stack + 1);
+	cpu->ready = true;
+	return 0;
+}
+
+/*
+ * The processor's own thread runs this, so no marked thread is on it; those that still come until
+ * it is gone find it not ready and stay in user mode.
+ */
+static int processor_offline(unsigned int number)
+{
+	struct tlk_supervisor_cpu *cpu = this_cpu_ptr(&tlk_supervisor_cpu);
+
+	local_irq_disable();
+	disarm(cpu);
+	if (cpu->ready)
+		this_cpu_ptr(&cpu_tss_rw)->x86_tss.ist[TLK_IST_INDEX] = 0;
+	cpu->ready = false;
+	local_irq_enable();
+	return 0;
+}
+
+/* Is what the mechanism replaces the kernel's own here? The other processors are asked later. */
+static int __init check(unsigned long kernel_entry)
+{
+	const gate_desc *kernel;
+	unsigned int vector;
+
+	store_idt(&kernel_gates);
+	kernel_lstar = lstar_get();
+	cr4_bits = cr4_get() & (X86_CR4_SMEP | X86_CR4_SMAP);
+	if (kernel_lstar != kernel_entry || kernel_gates.size != sizeof(gates) - 1)
+		return 1 + TL_REFUSED_ENTRY;
+	if (this_cpu_read(cpu_tss_rw.x86_tss.ist[TLK_IST_INDEX]))
+		return 1 + TL_REFUSED_IST;
+	kernel = (const gate_desc *)kernel_gates.address;
+	for (vector = 0; vector < GATES; vector++)
+		if (kernel[vector].bits.p && kernel[vector].bits.ist > TLK_IST_INDEX)
+			return 1 + TL_REFUSED_IST;
+	return 0;
+}
+
+int __init tlk_supervisor_cpus_init(unsigned long kernel_entry)
+{
+	int result;
+
+	preempt_disable();
+	result = check(kernel_entry);
+	preempt_enable();
+	if (result)
+		return result;
+	gates_init();
+	result = cpuhp_setup_state(CPUHP_AP_ONLINE_DYN, "trapless:supervisor", processor_online,
+				   processor_offline);
+	if (result < 0) {
+		tlk_supervisor_cpus_exit();
+		return result;
+	}
+	hotplug_state = result;
+	return 0;
+}
+
+/* No thread is marked any more. */
+void tlk_supervisor_cpus_exit(void)
+{
+	int number;
+
+	if (hotplug_state)
+		cpuhp_remove_state(hotplug_state);
+	for_each_possible_cpu(number) {
+		struct tlk_supervisor_cpu *cpu = per_cpu_ptr(&tlk_supervisor_cpu, number);
+
+		if (cpu->stack)
+			free_pages((unsigned long)cpu->stack, get_order(sizeof(*cpu->stack)));
+		cpu->stack = NULL;
+	}
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The first instructions of every interrupt and fault on a processor that has a thread in
+ * supervisor mode. What arrives from user code at level 0 is made to look as if it came from level
+ * 3 ("demoted") and everything goes to the kernel's own handler. Owns the frames on the way there;
+ * handles nothing itself and returns nowhere: every iret is the kernel's.
+ *
+ * At level 0 an interrupt does not switch stacks by itself, and user code's stack is no place for a
+ * frame. So all gates use one interrupt stack of the TSS that stock kernels leave free. A stub
+ * copies the frame from there to where the kernel's handler would have found it and leaves that
+ * stack with its last instructions.
+ */
+#include <linux/linkage.h>
+#include <asm/asm.h>
+#include <asm/nospec-branch.h>
+#include <asm/percpu.h>
+#include <asm/processor-flags.h>
+#include <asm/segment.h>
+#include <asm/trapnr.h>
+#include <asm/unwind_hints.h>
+
+#include "compat/unwind.h"
+#include "supervisor/offsets.h"
+
+#define PF_PROTECTION	1		/* bits of a page fault's error code */
+#define PF_USER		4
+#define VECTOR_COMPAT_CALL 0x80
+#define VECTOR_FIRST_INTERRUPT 0x20
+/* Set by popf at level 0, these must not go to level 3, where they mean something else. */
+#define FLAGS_OF_LEVEL_0 (X86_EFLAGS_AC | X86_EFLAGS_IOPL)
+
+#define VSYSCALL_PAGE_NUMBER 0xa00000	/* minus the address of the vsyscall page */
+
+	.text
+
+/*
+ * One entry for each vector: the stack gets an error code where the processor gives none, and the
+ * vector.
+ */
+	.p2align 4
+SYM_CODE_START(tlk_supervisor_stubs)
+	.set	vector, 0
+	.rept	256
+	.set	has_error, 0
+	.if vector == X86_TRAP_DF || (vector >= X86_TRAP_TS && vector <= X86_TRAP_PF) || \
+	    vector == X86_TRAP_AC || vector == 21 || vector == 29 || vector == 30
+	.set	has_error, 1
+	.endif
+	.p2align 4
+	.if has_error
+	TLK_UNWIND_HINT_IRET(8)
+	.else
+	TLK_UNWIND_HINT_IRET(0)
+	.endif
+	ENDBR
+	.if has_error == 0
+	pushq	$0				/* error code */
+	.endif
+	pushq	$vector
+	.if has_error
+	jmp	stub_with_error
+	.else
+	jmp	stub_without_error
+	.endif
+	.set	vector, vector + 1
+	.endr
+	.p2align 4
+SYM_CODE_END(tlk_supervisor_stubs)
+
+/* What a stub has on the interrupt stack once it has saved three registers. */
+#define F_DX	0
+#define F_CX	8
+#define F_AX	16
+#define F_VECTOR 24
+#define F_ERROR	32
+#define F_IP	40
+#define F_CS	48
+#define F_FLAGS	56
+#define F_SP	64
+#define F_SS	72
+
+/* The struct tlk_supervisor_stack that the stack pointer is in. */
+.macro STACK_BASE reg
+	movq	%rsp, \reg
+	andq	$-STACK_BYTES, \reg
+.endm
+
+/*
+ * Is the interrupted code user code, at whatever level? Goes to \user or falls through for kernel
+ * code. That is at the canonical negative addresses; a jump to one that is not canonical faults
+ * with that address, and is user code's. The two instructions that end a return in supervisor mode
+ * are completed here, and the vsyscall page is user code with a kernel's address.
+ */
+#define KERNEL_ADDRESS_SHIFT 47
+
+.macro CLASSIFY user
+	movq	F_IP(%rsp), %rcx
+	movq	%rcx, %rdx
+	sarq	$KERNEL_ADDRESS_SHIFT, %rdx
+	incq	%rdx
+	jnz	\user
+	cmpq	$tlk_supervisor_return_jump, %rcx
+	je	1f
+	cmpq	$tlk_supervisor_return_sp, %rcx
+	je	2f
+	leaq	VSYSCALL_PAGE_NUMBER(%rcx), %rdx
+	shrq	$12, %rdx
+	jz	\user
+	jmp	3f
+2:	movq	F_SP(%rsp), %rcx		/* popq %rsp is still to do */
+	movq	(%rcx), %rcx
+	movq	%rcx, F_SP(%rsp)
+1:	movq	F_CX(%rsp), %rcx		/* jmp *%rcx is still to do */
+	movq	%rcx, F_IP(%rsp)
+	jmp	\user
+3:
+.endm
+
+/*
+ * Make the frame one of level 3 and count it. A page fault by protection may be due to SMEP or
+ * SMAP: the kernel writes CR4 from a copy of its own now and then (to flush the TLB), and then they
+ * are on again. They are taken down here, and the kernel is told of a page that is not there: it
+ * finds it, and what is allowed is tried again. Of a fault by protection it would send a signal
+ * for any read, without a look at the page.
+ */
+.macro DEMOTE
+	movq	$__USER_CS, F_CS(%rsp)
+	movq	$__USER_DS, F_SS(%rsp)
+	orq	$X86_EFLAGS_IF, F_FLAGS(%rsp)
+	andq	$~FLAGS_OF_LEVEL_0, F_FLAGS(%rsp)
+	STACK_BASE %rdx
+	movl	$DEMOTED_INTERRUPT, %ecx
+	cmpq	$VECTOR_FIRST_INTERRUPT, F_VECTOR(%rsp)
+	jb	1f
+	cmpq	$VECTOR_COMPAT_CALL, F_VECTOR(%rsp)
+	jne	3f
+	movl	$DEMOTED_COMPAT_CALL, %ecx
+	jmp	3f
+1:	movl	$DEMOTED_EXCEPTION, %ecx
+	cmpq	$X86_TRAP_PF, F_VECTOR(%rsp)
+	jne	3f
+	movl	$DEMOTED_PAGE_FAULT, %ecx
+	orq	$PF_USER, F_ERROR(%rsp)
+	testb	$PF_PROTECTION, F_ERROR(%rsp)
+	jz	3f
+	movq	%cr4, %rax
+	testl	$(X86_CR4_SMEP | X86_CR4_SMAP), %eax
+	jz	3f
+	andq	$~(X86_CR4_SMEP | X86_CR4_SMAP), %rax
+	movq	%rax, %cr4
+	andq	$~PF_PROTECTION, F_ERROR(%rsp)
+3:	movq	STACK_demotions(%rdx), %rdx
+	incq	(%rdx,%rcx,8)
+.endm
+
+/*
+ * Copy the frame to below rcx, with the error code if the processor gave one, put three registers
+ * and the handler's address below it, give the area of this stack back, and go. An NMI may have
+ * moved the TSS slot down: this area's own end is put there again.
+ */
+.macro DELIVER has_error freed
+	movq	F_SS(%rsp), %rax
+	movq	%rax, -8(%rcx)
+	movq	F_SP(%rsp), %rax
+	movq	%rax, -16(%rcx)
+	movq	F_FLAGS(%rsp), %rax
+	movq	%rax, -24(%rcx)
+	movq	F_CS(%rsp), %rax
+	movq	%rax, -32(%rcx)
+	movq	F_IP(%rsp), %rax
+	movq	%rax, -40(%rcx)
+	.if \has_error
+	movq	F_ERROR(%rsp), %rax
+	movq	%rax, -48(%rcx)
+	subq	$48, %rcx
+	.else
+	subq	$40, %rcx
+	.endif
+	movq	F_VECTOR(%rsp), %rdx
+	movq	tlk_supervisor_handlers(,%rdx,8), %rax
+	movq	%rax, -8(%rcx)
+	movq	F_AX(%rsp), %rax
+	movq	%rax, -16(%rcx)
+	movq	F_CX(%rsp), %rax
+	movq	%rax, -24(%rcx)
+	movq	F_DX(%rsp), %rax
+	movq	%rax, -32(%rcx)
+	STACK_BASE %rdx
+	movq	STACK_ist(%rdx), %rdx
+	movq	%rsp, %rax
+	orq	$(STACK_AREA_BYTES - 1), %rax
+	incq	%rax
+	movq	%rax, (%rdx)
+	/* Nothing on the interrupt stack is needed any more. */
+SYM_INNER_LABEL(\freed, SYM_L_LOCAL)
+	TLK_ANNOTATE_NOENDBR
+	leaq	-32(%rcx), %rsp
+	TLK_UNWIND_HINT_IRET(32+8*\has_error)
+	popq	%rdx
+	popq	%rcx
+	popq	%rax
+	TLK_UNWIND_HINT_IRET(8+8*\has_error)
+	/* A jump without a register to spare; the return predictor is wrong about it. */
+	ANNOTATE_UNRET_SAFE
+	ret
+	int3
+.endm
+
+/*
+ * Faults in kernel code that the processor could not have put on that code's stack: iret's own on
+ * the read-only stack for returns to 16-bit stack segments, which the kernel repairs, and those of
+ * a stub that finds no room for its frame, which are the end. Both are double faults to the kernel.
+ * rcx: the instruction pointer.
+ */
+.macro PROMOTE
+	movq	F_SP(%rsp), %rdx
+	sarq	$ESPFIX_SHIFT, %rdx
+	cmpq	$ESPFIX_ENTRY, %rdx
+	je	1f
+	cmpq	$tlk_supervisor_stubs, %rcx
+	jb	2f
+	cmpq	$stub_with_error_freed, %rcx
+	jae	2f
+1:	movq	$X86_TRAP_DF, F_VECTOR(%rsp)
+	movq	$0, F_ERROR(%rsp)
+	STACK_BASE %rdx
+	movq	STACK_ist(%rdx), %rcx
+	movq	DOUBLE_FAULT_IST(%rcx), %rcx
+	jmp	12f
+2:
+.endm
+
+/*
+ * The kernel finds a frame from user code on the entry stack of the TSS, and one from kernel code
+ * below the stack pointer of that code, which is aligned first as the processor would do.
+ */
+.macro STUB has_error freed
+	TLK_UNWIND_HINT_IRET(16)
+	pushq	%rax
+	pushq	%rcx
+	pushq	%rdx
+	TLK_UNWIND_HINT_IRET(40)
+	testb	$3, F_CS(%rsp)
+	jnz	11f
+	CLASSIFY 10f
+	.if \has_error
+	PROMOTE
+	.endif
+	movq	F_SP(%rsp), %rcx
+	andq	$-16, %rcx
+	jmp	12f
+10:	DEMOTE
+11:	STACK_BASE %rdx
+	movq	STACK_entry_stack(%rdx), %rcx
+12:	DELIVER \has_error \freed
+.endm
+
+SYM_CODE_START_LOCAL(stub_without_error)
+	TLK_ANNOTATE_NOENDBR
+	STUB 0 stub_without_error_freed
+SYM_CODE_END(stub_without_error)
+
+SYM_CODE_START_LOCAL(stub_with_error)
+	TLK_ANNOTATE_NOENDBR
+	STUB 1 stub_with_error_freed
+SYM_CODE_END(stub_with_error)
+
+/*
+ * #DB, NMI and #MC have interrupt stacks of the kernel's own and keep them: the frame is demoted
+ * where it is. Of the NMI's stack only one word may be used, the next is the kernel's mark that an
+ * NMI is under way; so two registers go to the processor's struct tlk_supervisor_stack, which is
+ * found without GS: whose it is at this moment is not known.
+ *
+ * Between a stub and the kernel's handler these can come, and the kernel can fault in them (it
+ * reads user memory for a trace, say). That fault's stub must not find the first one's frame in its
+ * way: the TSS slot is moved to the area below.
+ */
+#define P_AX	0
+#define P_IP	8
+#define P_CS	16
+#define P_FLAGS	24
+#define P_SP	32
+#define P_SS	40
+
+.macro IN_PLACE name vector spill cause
+SYM_CODE_START(\name)
+	TLK_UNWIND_HINT_IRET(0)
+	ENDBR
+	pushq	%rax
+	TLK_UNWIND_HINT_IRET(8)
+	movl	$__CPUNODE_SEG, %eax
+	lsl	%eax, %eax
+	andl	$0xfff, %eax			/* VDSO_CPUNODE_MASK */
+	movq	__per_cpu_offset(,%rax,8), %rax
+	movq	tlk_supervisor_cpu + CPU_stack(%rax), %rax
+	movq	%rcx, STACK_spill + 16 * \spill(%rax)
+	testb	$3, P_CS(%rsp)
+	jnz	9f
+	movq	P_IP(%rsp), %rcx
+	sarq	$KERNEL_ADDRESS_SHIFT, %rcx
+	incq	%rcx
+	jz	1f
+	movq	$__USER_CS, P_CS(%rsp)
+	movq	$__USER_DS, P_SS(%rsp)
+	orq	$X86_EFLAGS_IF, P_FLAGS(%rsp)
+	andq	$~FLAGS_OF_LEVEL_0, P_FLAGS(%rsp)
+	movq	STACK_demotions(%rax), %rcx
+	incq	8 * \cause(%rcx)
+	jmp	9f
+1:	movq	P_IP(%rsp), %rcx		/* in a stub that still needs its area? */
+	cmpq	$tlk_supervisor_stubs, %rcx
+	jb	9f
+	cmpq	$stub_with_error_freed, %rcx
+	jae	9f
+	cmpq	$stub_without_error_freed, %rcx
+	jb	2f
+	cmpq	$stub_with_error, %rcx
+	jb	9f
+2:	movq	%rdx, STACK_spill + 16 * \spill + 8(%rax)
+	movq	P_SP(%rsp), %rcx
+	decq	%rcx
+	andq	$-STACK_AREA_BYTES, %rcx
+	movq	STACK_ist(%rax), %rdx
+	movq	%rcx, (%rdx)
+	movq	STACK_spill + 16 * \spill + 8(%rax), %rdx
+9:	movq	STACK_spill + 16 * \spill(%rax), %rcx
+	popq	%rax
+	TLK_UNWIND_HINT_IRET(0)
+	ANNOTATE_RETPOLINE_SAFE			/* there is no register to spare for a retpoline */
+	jmp	*(tlk_supervisor_handlers + 8 * \vector)
+SYM_CODE_END(\name)
+_ASM_NOKPROBE(\name)
+.endm
+
+IN_PLACE tlk_supervisor_stub_debug X86_TRAP_DB 0 DEMOTED_DEBUG
+IN_PLACE tlk_supervisor_stub_nmi X86_TRAP_NMI 1 DEMOTED_NMI
+IN_PLACE tlk_supervisor_stub_machine_check X86_TRAP_MC 2 DEMOTED_MACHINE_CHECK
+
+_ASM_NOKPROBE(tlk_supervisor_stubs)
+_ASM_NOKPROBE(stub_without_error)
+_ASM_NOKPROBE(stub_with_error)

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Why not. Owns every check that comes before supervisor mode: of the processor, of the kernel, of
+ * who asks and for which process. What only setting up can find out is supervisor/cpu.c's.
+ *
+ * Not refused, and why: the clearing of buffers and branch history on the way to and from user mode
+ * (MDS, TAA, BHI, retbleed's untraining) protects the kernel from the code that returns or enters.
+ * That code is in supervisor mode itself and needs no trick to read what it likes. What another
+ * process left behind is cleaned up at that process's own entries and returns. IBRS and call depth
+ * differ: the kernel code of other tasks, after a switch inside a call, relies on them, too.
+ */
+#include <linux/capability.h>
+#include <linux/cc_platform.h>
+#include <linux/context_tracking_state.h>
+#include <linux/errno.h>
+#include <linux/fdtable.h>
+#include <linux/fs.h>
+#include <linux/sched/task.h>
+#include <linux/security.h>
+#include <linux/string.h>
+#include <asm/cpufeature.h>
+#include <asm/msr.h>
+
+#include "compat/supervisor.h"
+#include "supervisor/refusal.h"
+
+/* Bits of registers that older headers do not name. */
+#define CR4_CET BIT_ULL(23)
+#define CR4_LASS BIT_ULL(27)
+#define CR4_FRED BIT_ULL(32)
+#define S_CET_MSR 0x6a2
+#define S_CET_SHADOW_STACK BIT(0)
+#define S_CET_ENDBR BIT(2)
+
+static u64 __init refusals_of_cr4(void)
+{
+	u64 mask = 0;
+	u32 low, high;
+	u64 cr4;
+
+	asm volatile("mov %%cr4, %0" : "=r" (cr4));
+	if (cr4 & CR4_FRED)
+		mask |= BIT_ULL(TL_REFUSED_FRED);
+	if (cr4 & CR4_LASS)
+		mask |= BIT_ULL(TL_REFUSED_LASS);
+	if (cr4 & CR4_CET) {
+		rdmsr(S_CET_MSR, low, high);
+		if (low & S_CET_ENDBR)
+			mask |= BIT_ULL(TL_REFUSED_IBT);
+		if (low & S_CET_SHADOW_STACK)
+			mask |= BIT_ULL(TL_REFUSED_SHSTK);
+	}
+	return mask;
+}
+
+u64 __init tlk_refusals_of_machine(void)
+{
+	u64 mask = refusals_of_cr4();
+
+	if (boot_cpu_has(X86_FEATURE_PTI))
+		mask |= BIT_ULL(TL_REFUSED_PTI);
+	if (boot_cpu_has(X86_FEATURE_KERNEL_IBRS))
+		mask |= BIT_ULL(TL_REFUSED_IBRS);
+#ifdef X86_FEATURE_USER_SHSTK
+	if (boot_cpu_has(X86_FEATURE_USER_SHSTK))
+		mask |= BIT_ULL(TL_REFUSED_SHSTK);
+#endif
+#ifdef X86_FEATURE_CALL_DEPTH
+	if (boot_cpu_has(X86_FEATURE_CALL_DEPTH))
+		mask |= BIT_ULL(TL_REFUSED_CALL_DEPTH);
+#endif
+	if (boot_cpu_has(X86_FEATURE_XENPV))
+		mask |= BIT_ULL(TL_REFUSED_XEN);
+	if (boot_cpu_has(X86_FEATURE_TDX_GUEST) || cc_platform_has(CC_ATTR_GUEST_STATE_ENCRYPT))
+		mask |= BIT_ULL(TL_REFUSED_CONFIDENTIAL);
+	if (context_tracking_enabled())
+		mask |= BIT_ULL(TL_REFUSED_CONTEXT);
+	return mask;
+}
+
+u64 tlk_refusals_of_moment(void)
+{
+	return security_locked_down(LOCKDOWN_MSR) ? BIT_ULL(TL_REFUSED_LOCKDOWN) : 0;
+}
+
+static int is_vcpu(const void *data, struct file *file, unsigned int descriptor)
+{
+	return !strncmp(file->f_path.dentry->d_name.name, "kvm-vcpu", 8);
+}
+
+/* KVM changes the registers that supervisor mode changes, for the time that a guest runs. */
+static bool runs_a_machine(struct task_struct *leader)
+{
+	int found = 0;
+
+	task_lock(leader);
+	if (leader->files)
+		found = iterate_fd(leader->files, 0, is_vcpu, NULL);
+	task_unlock(leader);
+	return found;
+}
+
+static bool has_memory(struct task_struct *leader)
+{
+	bool has;
+
+	task_lock(leader);
+	has = leader->mm && !(leader->flags & (PF_KTHREAD | PF_EXITING));
+	task_unlock(leader);
+	return has;
+}
+
+static int refuse(enum tl_refusal reason, u32 *why, int error)
+{
+	*why = reason;
+	return error;
+}
+
+static bool caller_is_capable(void)
+{
+	return capable(CAP_SYS_RAWIO) && capable(CAP_SYS_MODULE);
+}
+
+int tlk_refuse_switch(struct task_struct *leader, u32 *why)
+{
+	if (!caller_is_capable())
+		return refuse(TL_REFUSED_NOT_CAPABLE, why, -EPERM);
+	if (!has_memory(leader))
+		return refuse(TL_REFUSED_KERNEL_THREAD, why, -ENOEXEC);
+	if (!tlk_may_debug(leader))
+		return refuse(TL_REFUSED_OTHER_USER, why, -EPERM);
+	if (!tlk_is_ordinary(leader))
+		return refuse(TL_REFUSED_PRIVILEGED, why, -EPERM);
+	if (tlk_is_confined(leader))
+		return refuse(TL_REFUSED_CONFINED, why, -EPERM);
+	if (test_tsk_thread_flag(leader, TIF_ADDR32))
+		return refuse(TL_REFUSED_COMPAT, why, -ENOEXEC);
+	if (runs_a_machine(leader))
+		return refuse(TL_REFUSED_VCPU, why, -ENOEXEC);
+	return 0;
+}
+
+/* Anyone may give up supervisor mode; taking it from others is for those who may give it. */
+int tlk_refuse_return(struct task_struct *leader, u32 *why)
+{
+	if (leader != current->group_leader && !caller_is_capable())
+		return refuse(TL_REFUSED_NOT_CAPABLE, why, -EPERM);
+	return 0;
+}

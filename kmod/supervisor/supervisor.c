@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Supervisor mode's table of contents: what is set up, in which order, and taken down in reverse;
+ * and requests, from their checks to supervisor/process.c. Owns the module parameter and what is
+ * logged. Why something is refused is in supervisor/refusal.c.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/errno.h>
+#include <linux/moduleparam.h>
+#include <linux/module.h>
+#include <linux/panic.h>
+#include <linux/pid.h>
+#include <linux/printk.h>
+#include <linux/rcupdate.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
+
+#include "compat/supervisor.h"
+#include "supervisor/supervisor.h"
+#include "supervisor/call.h"
+#include "supervisor/cpu.h"
+#include "supervisor/kvm.h"
+#include "supervisor/process.h"
+#include "supervisor/refusal.h"
+#include "supervisor/thread.h"
+
+static bool supervisor;
+module_param(supervisor, bool, 0444);
+MODULE_PARM_DESC(supervisor, "offer supervisor mode: gives up protection (default: no)");
+
+static u64 refusals __ro_after_init;
+static bool ready __ro_after_init;
+
+static int __init refuse(enum tl_refusal why)
+{
+	refusals |= BIT_ULL(why);
+	return 0;
+}
+
+int __init tlk_supervisor_init(const sys_call_ptr_t *table)
+{
+	unsigned long kernel_entry;
+	int error;
+
+	refusals = tlk_refusals_of_machine();
+	if (!supervisor)
+		return refuse(TL_REFUSED_PARAMETER);
+	if (refusals)
+		goto refused;
+	if (tlk_task_init() || tlk_supervisor_calls_init(table, &kernel_entry)) {
+		refuse(TL_REFUSED_SYMBOL);
+		goto refused;
+	}
+	error = tlk_supervisor_cpus_init(kernel_entry);
+	if (error > 0) {
+		refuse(error - 1);
+		goto refused;
+	}
+	if (error)
+		return error;
+	error = tlk_supervisor_threads_init();
+	if (error)
+		goto err_cpus;
+	error = tlk_supervisor_kvm_init();
+	if (error)
+		goto err_threads;
+	ready = true;
+	return 0;
+
+err_threads:
+	tlk_supervisor_threads_exit();
+err_cpus:
+	tlk_supervisor_cpus_exit();
+	return error;
+
+refused:
+	pr_warn("supervisor mode is refused here (reasons %#llx; `trapless doctor` explains)\n",
+		refusals);
+	return 0;
+}
+
+/*
+ * No thread is marked: each mark holds the module. A thread may still be on its last instructions
+ * here, between giving up its mark and the kernel's text; it does not sleep there.
+ */
+void tlk_supervisor_exit(void)
+{
+	if (!ready)
+		return;
+	tlk_supervisor_kvm_exit();
+	tlk_supervisor_threads_exit();
+	synchronize_rcu_tasks();
+	tlk_supervisor_cpus_exit();
+}
+
+u64 tlk_supervisor_refusals(void)
+{
+	return refusals | tlk_refusals_of_moment();
+}
+
+bool tlk_supervisor_is_offered(void)
+{
+	return ready;
+}
+
+static struct task_struct *find_process(pid_t number)
+{
+	struct task_struct *task;
+	struct pid *pid;
+
+	if (!number) {
+		get_task_struct(current->group_leader);
+		return current->group_leader;
+	}
+	pid = find_get_pid(number);
+	task = get_pid_task(pid, PIDTYPE_TGID);
+	put_pid(pid);
+	return task;
+}
+
+static void confess(struct task_struct *leader)
+{
+	pr_notice_once("%s[%d] is the first process in supervisor mode: it can do anything to this "
+		       "kernel, by mistake or on purpose\n", leader->comm, task_pid_nr(leader));
+	add_taint(TAINT_USER, LOCKDEP_STILL_OK);
+}
+
+int tlk_supervisor_switch(struct tl_switch *request)
+{
+	u64 machine = tlk_supervisor_refusals();
+	struct task_struct *leader;
+	int error;
+
+	request->refusal = TL_REFUSED_NONE;
+	if (machine && (request->mode == TL_MODE_SUPERVISOR || !ready)) {
+		request->refusal = __ffs64(machine);
+		return -EOPNOTSUPP;
+	}
+	if (request->pid < 0)
+		return -EINVAL;
+	leader = find_process(request->pid);
+	if (!leader)
+		return -ESRCH;
+	error = request->mode == TL_MODE_SUPERVISOR ? tlk_refuse_switch(leader, &request->refusal)
+						    : tlk_refuse_return(leader, &request->refusal);
+	if (!error) {
+		if (request->mode == TL_MODE_SUPERVISOR)
+			confess(leader);
+		error = tlk_process_switch(leader, request->mode, request->flags);
+	}
+	put_task_struct(leader);
+	return error;
+}

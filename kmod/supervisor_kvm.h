@@ -1,9 +1,0 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
-/* Keeps the module loaded while KVM may know its address: see supervisor_kvm.c. */
-#ifndef TLK_SUPERVISOR_KVM_H
-#define TLK_SUPERVISOR_KVM_H
-
-int tlk_supervisor_kvm_init(void);
-void tlk_supervisor_kvm_exit(void);
-
-#endif /* TLK_SUPERVISOR_KVM_H */
