@@ -23,7 +23,12 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BINARY = ROOT / "build/tests/lab/labtests"
 RECORDS = ROOT / "build/tests/lab/outcomes"
-NMI_STORM = HERE / "nmi_storm"
+NMI_STORM = HERE / "modules/nmi_storm"
+
+FOLDERS = (
+    "batch", "identity", "lib", "ring", "seccomp", "signal", "supervisor", "tracing", "worker",
+)  # fmt: skip
+"""Each C file in them and below is a program; LAB_FOLDERS in Makefile.inc says the same."""
 
 Files = tuple[tuple[Path, str], ...]
 
@@ -189,9 +194,15 @@ class _Vm:
             self.begun = ""
 
 
+def sources() -> dict[str, Path]:
+    """The C file of each program, by the program's name."""
+    files = (path for folder in FOLDERS for path in (HERE / folder).rglob("*.c"))
+    return {path.stem: path for path in sorted(files, key=lambda path: path.stem)}
+
+
 def programs() -> list[str]:
-    """The names of all programs: one a C file of this folder."""
-    return sorted(path.stem for path in HERE.glob("*.c"))
+    """The names of all programs."""
+    return list(sources())
 
 
 def kernel_names(option: str) -> list[str]:
