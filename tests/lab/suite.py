@@ -30,6 +30,9 @@ FOLDERS = (
 )  # fmt: skip
 """Each C file in them and below is a program; LAB_FOLDERS in Makefile.inc says the same."""
 
+BACKENDS = ROOT / "tests/unit/lib/backends"
+"""Unit tests of the library that run on either backend; the lab runs them on the module."""
+
 Files = tuple[tuple[Path, str], ...]
 
 MODULE_PARAMETERS = "supervisor=1"
@@ -61,7 +64,7 @@ CRASHES_MAX = 5
 # once a boot is a risk that is taken, hundreds of times is none.
 TAKE_TURNS = frozenset(
     {
-        "syscall_tracepoint_makes_door_busy",
+        "syscall_tracepoint_makes_batch_busy",
         "module_unload_is_refused_while_in_use",
         "supervisor_module_is_held_while_in_use",
         "supervisor_tracepoint_sees_every_call",
@@ -196,8 +199,9 @@ class _Vm:
 
 def sources() -> dict[str, Path]:
     """The C file of each program, by the program's name."""
-    files = (path for folder in FOLDERS for path in (HERE / folder).rglob("*.c"))
-    return {path.stem: path for path in sorted(files, key=lambda path: path.stem)}
+    files = {path.stem: path for folder in FOLDERS for path in (HERE / folder).rglob("*.c")}
+    files |= {f"lib_{path.stem}": path for path in BACKENDS.glob("*.c")}
+    return dict(sorted(files.items()))
 
 
 def programs() -> list[str]:

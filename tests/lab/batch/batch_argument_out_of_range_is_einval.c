@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A door with a slot, count or number out of range is -EINVAL and executes nothing. */
+/* Entering with a slot, count or whence out of range is -EINVAL and executes nothing. */
 #include <limits.h>
 
 #include "ring.h"
@@ -11,23 +11,23 @@ int main(void)
 		TL_BATCH(65535, 1), TL_BATCH(65535, 32767), -1, -65536, LONG_MIN, LONG_MAX,
 		1L << 32 | TL_BATCH(0, 1), 1L << 62 | TL_BATCH(0, 1),
 	};
-	static const int bad_doors[] = { -1, 3, 4, 5, 1000, INT_MAX, INT_MIN };
+	static const int bad_whences[] = { -1, 3, 4, 5, 1000, INT_MAX, INT_MIN };
 	struct ring ring = ring_open(8);
 
 	for (unsigned int slot = 0; slot < 8; slot++)
 		ring_put(&ring, slot, SYS_getpid);
 	for (unsigned int i = 0; i < sizeof(bad_batches) / sizeof(*bad_batches); i++) {
-		long result = door(ring.fd, bad_batches[i], TL_DOOR_BATCH);
+		long result = enter(ring.fd, bad_batches[i], TL_ENTER_BATCH);
 
 		if (result != -EINVAL)
 			FAIL("batch argument 0x%lx gives %ld, expected -EINVAL", bad_batches[i],
 			     result);
 	}
-	for (unsigned int i = 0; i < sizeof(bad_doors) / sizeof(*bad_doors); i++) {
-		long result = door(ring.fd, TL_BATCH(0, 1), bad_doors[i]);
+	for (unsigned int i = 0; i < sizeof(bad_whences) / sizeof(*bad_whences); i++) {
+		long result = enter(ring.fd, TL_BATCH(0, 1), bad_whences[i]);
 
 		if (result != -EINVAL)
-			FAIL("door %d gives %ld, expected -EINVAL", bad_doors[i], result);
+			FAIL("whence %d gives %ld, expected -EINVAL", bad_whences[i], result);
 	}
 	for (unsigned int slot = 0; slot < 8; slot++)
 		CHECK_EQ(ring_state(&ring, slot), TL_SUBMITTED);

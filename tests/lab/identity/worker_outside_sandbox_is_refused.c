@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A thread that has confined itself with Landlock cannot have its requests made by a worker that
- * has not, although user, groups and capabilities are the same: notify and enter are -EPERM.
+ * has not, although user, groups and capabilities are the same: notify and enter_ring are -EPERM.
  */
 #include <linux/landlock.h>
 #include <sys/prctl.h>
@@ -37,7 +37,7 @@ static void confined_requester(void)
 	workers_end(&ring, &worker, 1);
 }
 
-static void *enter(void *arg)
+static void *enter_ring(void *arg)
 {
 	struct worker *worker = arg;
 
@@ -48,7 +48,7 @@ static void *enter(void *arg)
 static void *confined_enter(void *arg)
 {
 	confine();
-	return enter(arg);
+	return enter_ring(arg);
 }
 
 static void confined_worker(void)

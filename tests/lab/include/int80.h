@@ -35,7 +35,7 @@ static inline void int80_need(void)
 
 static inline long ring_batch_int80(const struct ring *ring, unsigned int first, unsigned int n)
 {
-	return int80(INT80_LSEEK, ring->fd, (int)TL_BATCH(first, n), TL_DOOR_BATCH);
+	return int80(INT80_LSEEK, ring->fd, (int)TL_BATCH(first, n), TL_ENTER_BATCH);
 }
 
 #endif /* TL_TEST_INT80_H */

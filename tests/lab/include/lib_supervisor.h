@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * lib_supervisor.h - what the tests of the library's supervisor mode share. They use the library's
- * functions only; supervisor.h has functions of the same names that trust no library.
+ * lib_supervisor.h - shared parts of the tests of the library's supervisor mode. They use the
+ * library's functions only; supervisor.h has functions that do not trust the library.
  */
 #ifndef TL_TEST_LIB_SUPERVISOR_H
 #define TL_TEST_LIB_SUPERVISOR_H
@@ -18,7 +18,7 @@ static inline void lib_supervisor_need(void)
 {
 	struct tl_supervisor info = { .size = sizeof(info) };
 
-	CHECK_EQ(tl_supervisor(&info), 0);
+	CHECK_EQ(tl_supervisor_get(&info), 0);
 	if (info.refusals & 1ull << TL_REFUSED_PARAMETER)
 		FAIL("the module was loaded without supervisor=1");
 	if (info.refusals)

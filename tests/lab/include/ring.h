@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * ring.h - how a test drives the module: the raw interface of <linux/trapless.h>, no library
- * between. It owns the ring of the test and its workers; it checks only that set-up succeeds.
+ * ring.h - drives the module by the raw interface of <linux/trapless.h>, without the library. It
+ * owns a test's ring and its workers, and checks only that their set-up succeeds.
  */
 #ifndef TL_TEST_RING_H
 #define TL_TEST_RING_H
@@ -110,14 +110,14 @@ static inline long ring_result(const struct ring *ring, unsigned int slot)
 	return ring->requests[slot].result;
 }
 
-static inline long door(int fd, long argument, int whence)
+static inline long enter(int fd, long argument, int whence)
 {
 	return sys(SYS_lseek, fd, argument, whence);
 }
 
 static inline long ring_batch(const struct ring *ring, unsigned int first, unsigned int n)
 {
-	return door(ring->fd, TL_BATCH(first, n), TL_DOOR_BATCH);
+	return enter(ring->fd, TL_BATCH(first, n), TL_ENTER_BATCH);
 }
 
 static inline struct tl_stats ring_stats(const struct ring *ring)
@@ -154,12 +154,12 @@ static inline void ring_submit(struct ring *ring, uint32_t slot)
 
 static inline long ring_notify(const struct ring *ring, unsigned int n)
 {
-	return door(ring->fd, (long)n, TL_DOOR_NOTIFY);
+	return enter(ring->fd, (long)n, TL_ENTER_NOTIFY);
 }
 
 static inline long ring_wait(const struct ring *ring, unsigned int n, unsigned int left)
 {
-	return door(ring->fd, TL_WAIT(n, left), TL_DOOR_WAIT);
+	return enter(ring->fd, TL_WAIT(n, left), TL_ENTER_WAIT);
 }
 
 struct worker {
@@ -202,7 +202,7 @@ static inline void worker_join(struct worker *worker)
 	CHECK_EQ(pthread_join(worker->thread, NULL), 0);
 }
 
-/* Sends the workers home and waits for them. */
+/* Makes the workers return and waits for them. */
 static inline void workers_end(struct ring *ring, struct worker *workers, unsigned int n)
 {
 	CHECK_EQ(sys(SYS_ioctl, ring->fd, TL_IOC_EXIT), 0);
@@ -210,7 +210,7 @@ static inline void workers_end(struct ring *ring, struct worker *workers, unsign
 		worker_join(&workers[i]);
 }
 
-/* Waits, without entering the kernel's wait door, until a slot is done. */
+/* Waits until a slot is done, without TL_ENTER_WAIT. */
 static inline void wait_done(const struct ring *ring, unsigned int slot)
 {
 	uint64_t deadline = now_ms() + WAIT_MS;

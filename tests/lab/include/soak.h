@@ -149,7 +149,7 @@ static void soak_switches(void)
 	pid_t pid = child_start(soak_threads);
 
 	for (int i = 0; i < 1000 && !soak->end; i++) {
-		CHECK_EQ(i % 2 ? switch_user(pid) : switch_supervisor(pid), 0);
+		CHECK_EQ(i % 2 ? raw_switch_user(pid) : raw_switch_supervisor(pid), 0);
 		usleep(1000);
 	}
 	MUST(kill(pid, SIGKILL));

@@ -77,12 +77,12 @@ static inline long switch_mode(pid_t pid, enum tl_mode mode, unsigned int flags)
 	return switch_ioctl(&request);
 }
 
-static inline long switch_supervisor(pid_t pid)
+static inline long raw_switch_supervisor(pid_t pid)
 {
 	return switch_mode(pid, TL_MODE_SUPERVISOR, 0);
 }
 
-static inline long switch_user(pid_t pid)
+static inline long raw_switch_user(pid_t pid)
 {
 	return switch_mode(pid, TL_MODE_USER, 0);
 }
@@ -134,7 +134,7 @@ static inline void enter_supervisor(unsigned int flags)
 
 static inline void enter_user(void)
 {
-	CHECK_EQ(switch_user(0), 0);
+	CHECK_EQ(raw_switch_user(0), 0);
 	sys(SYS_getppid);
 	CHECK_EQ(cpl(), 3);
 }

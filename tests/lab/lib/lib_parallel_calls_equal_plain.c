@@ -43,7 +43,7 @@ static struct tl_stats run(unsigned int flags, int fd, int64_t results[ROUNDS][E
 	struct tl_stats counts = { .size = sizeof(counts) };
 	struct tl_psc *psc;
 
-	CHECK_EQ(tl_psc_regist(&psc, ENTRIES, 10, flags), 0);
+	CHECK_EQ(tl_psc_create(&psc, ENTRIES, 10, flags), 0);
 	CHECK_EQ(tl_psc_start(psc, 3), 0);
 	for (int round = 0; round < ROUNDS; round++) {
 		int slots[ENTRIES];
@@ -58,8 +58,8 @@ static struct tl_stats run(unsigned int flags, int fd, int64_t results[ROUNDS][E
 				CHECK_EQ(bytes[i][0], i % 16 ? i : 0);
 		}
 	}
-	CHECK_EQ(tl_psc_stats(psc, &counts), 0);
-	tl_psc_exit(psc);
+	CHECK_EQ(tl_psc_get_stats(psc, &counts), 0);
+	tl_psc_destroy(psc);
 	return counts;
 }
 

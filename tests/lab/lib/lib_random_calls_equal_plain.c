@@ -178,7 +178,7 @@ static void scenario(struct scenario *run, uint64_t seed, unsigned int flags)
 			MUST(dup2(0, fd));
 	for (unsigned int round = 0; round < ROUNDS; round++)
 		round_of_calls(run, batch);
-	CHECK_EQ(tl_batch_stats(batch, &stats), 0);
+	CHECK_EQ(tl_batch_get_stats(batch, &stats), 0);
 	CHECK(stats.executed > 10 * ROUNDS);
 	if (flags & TL_MODULE)
 		CHECK_EQ(stats.crossings, ROUNDS);

@@ -16,7 +16,7 @@ static void *body(void *argument)
 
 	for (int i = 0; i < ROUNDS; i++) {
 		pthread_barrier_wait(&start);
-		CHECK_EQ(tl_supervisor(&info), 0);
+		CHECK_EQ(tl_supervisor_get(&info), 0);
 		CHECK_EQ(info.size, sizeof(info));
 		pthread_barrier_wait(&end);
 	}

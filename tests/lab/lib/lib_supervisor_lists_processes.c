@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * tl_processes() lists each switched process once and the ended ones together, fills in no more
+ * tl_process_list() lists each switched process once and the ended ones together, fills in no more
  * entries than it is given, and serves callers whose structure is shorter or longer than its own.
  */
 #include <stddef.h>
@@ -36,7 +36,7 @@ static void check_whole_list(void)
 	struct tl_process list[CHILDREN + 2];
 
 	memset(list, MARK, sizeof(list));
-	CHECK_EQ(tl_processes(list, CHILDREN + 2), CHILDREN + 1);
+	CHECK_EQ(tl_process_list(list, CHILDREN + 2), CHILDREN + 1);
 	for (int i = 0; i < CHILDREN; i++) {
 		CHECK(is_child(list[i].pid));
 		for (int other = 0; other < i; other++)
@@ -54,23 +54,23 @@ static void check_short_lists(void)
 	struct tl_process list[2];
 	struct longer longer[2];
 
-	CHECK_EQ(tl_processes(NULL, 0), CHILDREN + 1);
-	CHECK_EQ(tl_processes(NULL, 1), -EFAULT);
+	CHECK_EQ(tl_process_list(NULL, 0), CHILDREN + 1);
+	CHECK_EQ(tl_process_list(NULL, 1), -EFAULT);
 	memset(list, MARK, sizeof(list));
-	CHECK_EQ(tl_processes(list, 1), CHILDREN + 1);
+	CHECK_EQ(tl_process_list(list, 1), CHILDREN + 1);
 	CHECK(is_child(list[0].pid));
 	CHECK_EQ(*(unsigned char *)&list[1], MARK);
 
 	memset(list, MARK, sizeof(list));
-	CHECK_EQ(tl_process_list(list, 1, SHORT_BYTES), CHILDREN + 1);
+	CHECK_EQ(tl_process_list_sized(list, 1, SHORT_BYTES), CHILDREN + 1);
 	CHECK(is_child(list[0].pid));
 	CHECK_EQ(((unsigned char *)list)[SHORT_BYTES], MARK);
 
 	memset(longer, MARK, sizeof(longer));
-	CHECK_EQ(tl_process_list(&longer[0].process, 2, sizeof(longer[0])), CHILDREN + 1);
+	CHECK_EQ(tl_process_list_sized(&longer[0].process, 2, sizeof(longer[0])), CHILDREN + 1);
 	CHECK(is_child(longer[0].process.pid) && is_child(longer[1].process.pid));
 	CHECK_EQ(longer[0].more[0], MARK);
-	CHECK_EQ(tl_process_list(list, 1, 0), -EINVAL);
+	CHECK_EQ(tl_process_list_sized(list, 1, 0), -EINVAL);
 }
 
 static void check_short_info(void)
@@ -79,21 +79,21 @@ static void check_short_info(void)
 
 	memset(&info, MARK, sizeof(info));
 	info.size = 8;
-	CHECK_EQ(tl_supervisor(&info), 0);
+	CHECK_EQ(tl_supervisor_get(&info), 0);
 	CHECK_EQ(info.size, 8);
 	CHECK_EQ(info.processes, CHILDREN);
 	CHECK_EQ(*(unsigned char *)&info.refusals, MARK);
 	info.size = 3;
-	CHECK_EQ(tl_supervisor(&info), -EINVAL);
+	CHECK_EQ(tl_supervisor_get(&info), -EINVAL);
 }
 
 int main(void)
 {
 	lib_supervisor_need();
-	CHECK_EQ(tl_processes(NULL, 0), 1);
+	CHECK_EQ(tl_process_list(NULL, 0), 1);
 	for (int i = 0; i < CHILDREN; i++) {
 		children[i] = child_start(wait_for_end);
-		CHECK_EQ(switch_supervisor(children[i]), 0);
+		CHECK_EQ(tl_switch_supervisor(children[i]), 0);
 	}
 	check_whole_list();
 	check_short_lists();
@@ -102,6 +102,6 @@ int main(void)
 		MUST(kill(children[i], SIGKILL));
 		CHECK_KILLED(child_wait(children[i]), SIGKILL);
 	}
-	CHECK_EQ(tl_processes(NULL, 0), 1);
+	CHECK_EQ(tl_process_list(NULL, 0), 1);
 	return 0;
 }

@@ -7,9 +7,9 @@
 
 static void check_works(void)
 {
-	CHECK_EQ(switch_supervisor(0), 0);
+	CHECK_EQ(tl_switch_supervisor(0), 0);
 	CHECK_WITHIN(calls_inside(), MOST_CALLS, CALLS);
-	CHECK_EQ(switch_user(0), 0);
+	CHECK_EQ(tl_switch_user(0), 0);
 	CHECK_EQ(calls_inside(), 0);
 }
 

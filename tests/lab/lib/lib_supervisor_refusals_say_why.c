@@ -15,21 +15,21 @@ static enum tl_refusal why;
 static int to_supervisor(pid_t pid)
 {
 	why = TL_REFUSED_VCPU;
-	return tl_switch(pid, TL_MODE_SUPERVISOR, 0, &why);
+	return tl_switch_mode(pid, TL_MODE_SUPERVISOR, 0, &why);
 }
 
 static void check_errors_have_no_reason(void)
 {
 	CHECK_EQ(to_supervisor(0x3fffffff), -ESRCH);
 	CHECK_EQ(why, TL_REFUSED_NONE);
-	CHECK_EQ(tl_switch(0, (enum tl_mode)2, 0, &why), -EINVAL);
+	CHECK_EQ(tl_switch_mode(0, (enum tl_mode)2, 0, &why), -EINVAL);
 	CHECK_EQ(why, TL_REFUSED_NONE);
-	CHECK_EQ(tl_switch(0, TL_MODE_SUPERVISOR, TL_SWITCH_FLAGS + 1, &why), -EINVAL);
-	CHECK_EQ(tl_switch(0, TL_MODE_USER, TL_SWITCH_CHILDREN, &why), -EINVAL);
+	CHECK_EQ(tl_switch_mode(0, TL_MODE_SUPERVISOR, TL_SWITCH_FLAGS + 1, &why), -EINVAL);
+	CHECK_EQ(tl_switch_mode(0, TL_MODE_USER, TL_SWITCH_CHILDREN, &why), -EINVAL);
 	CHECK_EQ(why, TL_REFUSED_NONE);
-	CHECK_EQ(switch_supervisor(-1), -ESRCH);
-	CHECK_EQ(switch_supervisor(1L << 32), -ESRCH);
-	CHECK_EQ(switch_user(1L << 32), -ESRCH);
+	CHECK_EQ(tl_switch_supervisor(-1), -ESRCH);
+	CHECK_EQ(tl_switch_supervisor(1L << 32), -ESRCH);
+	CHECK_EQ(tl_switch_user(1L << 32), -ESRCH);
 }
 
 static void without_capability(void)
@@ -41,7 +41,7 @@ static void without_capability(void)
 	MUST(setresuid(NOBODY, NOBODY, NOBODY));
 	CHECK_EQ(to_supervisor(0), -EPERM);
 	CHECK_EQ(why, TL_REFUSED_NOT_CAPABLE);
-	CHECK_EQ(switch_supervisor(0), -EPERM);
+	CHECK_EQ(tl_switch_supervisor(0), -EPERM);
 	CHECK_EQ(calls_inside(), 0);
 }
 

@@ -8,7 +8,7 @@
 static void switch_itself(void)
 {
 	CHECK_EQ(device_descriptors(NULL), 1);
-	CHECK_EQ(switch_supervisor(0), 0);
+	CHECK_EQ(tl_switch_supervisor(0), 0);
 	CHECK_WITHIN(calls_inside(), MOST_CALLS, CALLS);
 	CHECK_EQ(device_descriptors(NULL), 1);
 }
@@ -19,7 +19,7 @@ static void close_and_switch(void)
 
 	CHECK_EQ(device_descriptors(&fd), 1);
 	close(fd);
-	CHECK_EQ(switch_supervisor(0), 0);
+	CHECK_EQ(tl_switch_supervisor(0), 0);
 	CHECK_WITHIN(calls_inside(), MOST_CALLS, CALLS);
 }
 
@@ -39,7 +39,7 @@ static int __attribute__((noinline)) vfork_and_close(int fd)
 		for (int i = 0; i < 8; i++)
 			dup(0);	/* so that the new number is not the old one */
 		close(fd);
-		_exit(tl_supervisor(&info) ? 1 : 0);
+		_exit(tl_supervisor_get(&info) ? 1 : 0);
 	}
 	CHECK(pid > 0);
 	CHECK_EQ(waitpid(pid, &status, 0), pid);

@@ -53,16 +53,16 @@ int main(void)
 			   MAP_SHARED | MAP_ANONYMOUS, -1, 0));
 	child = child_start(make_calls);
 	for (int i = 0; i < SWITCHES; i++) {
-		CHECK_EQ(switch_supervisor(child), 0);
+		CHECK_EQ(tl_switch_supervisor(child), 0);
 		wait_calls(2);
 		in_time += wait_calls(2) > 0;
-		CHECK_EQ(switch_user(child), 0);
+		CHECK_EQ(tl_switch_user(child), 0);
 		wait_calls(2);
 		CHECK_EQ(wait_calls(20), 0);
 	}
 	CHECK_WITHIN(in_time, MOST_SWITCHES, SWITCHES);
 	MUST(kill(child, SIGKILL));
 	CHECK_KILLED(child_wait(child), SIGKILL);
-	CHECK_EQ(switch_supervisor(child), -ESRCH);
+	CHECK_EQ(tl_switch_supervisor(child), -ESRCH);
 	return 0;
 }

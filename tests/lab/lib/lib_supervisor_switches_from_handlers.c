@@ -13,7 +13,7 @@ static void handler(int signal)
 {
 	(void)signal;
 	signals++;
-	if (signals & 1 ? switch_supervisor(0) : switch_user(0))
+	if (signals & 1 ? tl_switch_supervisor(0) : tl_switch_user(0))
 		failures++;
 }
 
@@ -27,9 +27,9 @@ int main(void)
 	alarm_ms(2, 2);
 	errno = 4711;
 	while (signals < MIN_SIGNALS && now_ms() < deadline) {
-		CHECK_EQ(switch_supervisor(0), 0);
+		CHECK_EQ(tl_switch_supervisor(0), 0);
 		CHECK_EQ(sys(SYS_getppid), getppid());
-		CHECK_EQ(switch_user(0), 0);
+		CHECK_EQ(tl_switch_user(0), 0);
 		if (++rounds % 16)
 			continue;
 		CHECK_EQ(errno, 4711);
@@ -40,9 +40,9 @@ int main(void)
 	alarm_ms(0, 0);
 	CHECK(signals >= MIN_SIGNALS);
 	CHECK_EQ(failures, 0);
-	CHECK_EQ(switch_user(0), 0);
+	CHECK_EQ(tl_switch_user(0), 0);
 	CHECK_EQ(calls_inside(), 0);
-	CHECK_EQ(switch_supervisor(0), 0);
+	CHECK_EQ(tl_switch_supervisor(0), 0);
 	CHECK_WITHIN(calls_inside(), MOST_CALLS, CALLS);
 	return 0;
 }

@@ -55,7 +55,7 @@ static struct tl_sched_stats run(uint32_t flags, struct file *files)
 		CHECK_EQ(tl_thread_create(sched, NULL, file_open, &files[i], 0), 0);
 	}
 	CHECK_EQ(tl_sched_run(sched), 0);
-	CHECK_EQ(tl_sched_stats(sched, &stats), 0);
+	CHECK_EQ(tl_sched_get_stats(sched, &stats), 0);
 	tl_sched_destroy(sched);
 	return stats;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A tracer that stops a program at every system call sees each call of a batch, though the program
- * uses the module: the door steps aside and the library makes the calls one by one.
+ * uses the module: the module answers -EBUSY and the library makes the calls one by one.
  */
 #include "check.h"
 
@@ -24,7 +24,7 @@ static void tracee(void)
 	CHECK_EQ(tl_batch_flush(batch), CALLS);
 	for (unsigned int i = 0; i < CALLS; i++)
 		CHECK_EQ(tl_batch_result(batch, i), getpgrp());
-	CHECK_EQ(tl_batch_stats(batch, &stats), 0);
+	CHECK_EQ(tl_batch_get_stats(batch, &stats), 0);
 	CHECK_EQ(stats.bypassed, 1);
 	CHECK_EQ(stats.executed, CALLS);
 	tl_batch_destroy(batch);

@@ -31,7 +31,7 @@ static void program(void)
 {
 	struct tl_psc *psc;
 
-	CHECK_EQ(tl_psc_regist(&psc, ENTRIES, 100, TL_MODULE), 0);
+	CHECK_EQ(tl_psc_create(&psc, ENTRIES, 100, TL_MODULE), 0);
 	CHECK_EQ(tl_psc_start(psc, 4), 0);
 	for (int round = 0; round < 50; round++)
 		round_of_calls(psc, 0, 0);
@@ -42,7 +42,7 @@ static void program(void)
 	for (int round = 0; round < 50; round++)
 		round_of_calls(psc, 1000, -EACCES);
 	CHECK_EQ(tl_psc_backend(psc), TL_BACKEND_MODULE);
-	tl_psc_exit(psc);
+	tl_psc_destroy(psc);
 }
 
 int main(void)

@@ -35,7 +35,7 @@ static void program(void)
 	char byte = 0;
 
 	MUST(pipe(pipes));
-	CHECK_EQ(tl_psc_regist(&psc, ENTRIES, 0, TL_MODULE), 0);
+	CHECK_EQ(tl_psc_create(&psc, ENTRIES, 0, TL_MODULE), 0);
 	CHECK_EQ(tl_psc_start(psc, 3), 0);
 	/* Interrupted inside the module, given back, and made again outside. */
 	slow = TL_PSC_ADD(psc, SYS_read, pipes[0], &byte, 1);
@@ -63,10 +63,10 @@ static void program(void)
 	CHECK_EQ(tl_psc_result(psc, (unsigned int)slow, &result), 1);
 	CHECK_EQ(result, 1);
 	CHECK_EQ(byte, 's');
-	CHECK_EQ(tl_psc_stats(psc, &stats), 0);
+	CHECK_EQ(tl_psc_get_stats(psc, &stats), 0);
 	CHECK_EQ(stats.executed, ROUNDS * ENTRIES / 2 + 1);
 	CHECK_EQ(lseek(fd, 0, SEEK_END), ROUNDS * ENTRIES / 2);
-	tl_psc_exit(psc);
+	tl_psc_destroy(psc);
 }
 
 /* Attaches to every thread of the program, lets each run on, and lets go when it is told. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A ring's descriptor sent to another process opens nothing there: every door is -EPERM. */
+/* A ring's descriptor that was sent to another process is useless there: entering is -EPERM. */
 #include <sys/socket.h>
 
 #include "ring.h"
@@ -41,7 +41,7 @@ static void receiver(void)
 
 	CHECK_EQ(MUST(recvmsg(sockets[1], &message, 0)), 1);
 	memcpy(&fd, CMSG_DATA(&control.header), sizeof(fd));
-	CHECK_EQ(door(fd, TL_BATCH(0, 1), TL_DOOR_BATCH), -EPERM);
+	CHECK_EQ(enter(fd, TL_BATCH(0, 1), TL_ENTER_BATCH), -EPERM);
 	CHECK_EQ((long)device_map(fd, 8), -EPERM);
 }
 

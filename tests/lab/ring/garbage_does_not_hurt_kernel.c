@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A generator of garbage: for a bounded time processes of uid 1000, in namespaces of their own,
- * fill every ring field with garbage while other threads rewrite it, go through every door and
+ * fill every ring field with garbage while other threads rewrite it, enter in every way and
  * ioctl with garbage arguments, bend the mapping, serve as workers and are interrupted and killed.
  * The kernel must stay whole (the runner reads its log) and the module must serve the next ring.
  *
@@ -28,7 +28,7 @@ static char scratch[65536] __attribute__((aligned(4096)));
 static struct ring rings[RINGS];	/* even: batches, odd: workers */
 static pid_t tids[THREADS_MAX];		/* who may block and must be interrupted */
 static unsigned int tids_count;
-static uint64_t *answered;		/* requests that doors of an attacker completed, shared */
+static uint64_t *answered;		/* requests of attackers that were completed, shared */
 static uint64_t answered_sum;		/* ... of all, where no attacker can write */
 
 /* Calls that end or blind the attacker itself: made seldom, or it would not live to do more. */
@@ -131,17 +131,17 @@ static void *rewrite(void *arg)
 	return NULL;
 }
 
-static void garbage_door(struct random *random, const struct ring *ring)
+static void garbage_enter(struct random *random, const struct ring *ring)
 {
 	uint32_t first = random_below(random, SLOTS), n = random_below(random, SLOTS + 2);
 	long done;
 
 	switch (random_below(random, 8)) {
 	case 0:
-		door(ring->fd, (long)garbage_argument(random), (int)random_below(random, 4));
+		enter(ring->fd, (long)garbage_argument(random), (int)random_below(random, 4));
 		break;
 	case 1:
-		door(ring->fd, (long)random_next(random), (int)random_below(random, 4));
+		enter(ring->fd, (long)random_next(random), (int)random_below(random, 4));
 		break;
 	case 2:
 	case 3:
@@ -232,7 +232,7 @@ static void *attack(void *arg)
 		else if (what < 12)
 			garbage_ioctl(&random, &rings[index]);
 		else
-			garbage_door(&random, &rings[index]);
+			garbage_enter(&random, &rings[index]);
 	}
 	return NULL;
 }

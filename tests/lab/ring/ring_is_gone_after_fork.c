@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A child has neither its parent's ring in its memory nor the use of its doors. */
+/* A child neither has its parent's ring in its memory nor may enter by its descriptor. */
 #include "ring.h"
 
 static struct ring batches, workers;
@@ -10,7 +10,7 @@ static void touch(void)
 	__atomic_store_n(&batches.requests[0].nr, SYS_getpid, __ATOMIC_RELAXED);
 }
 
-static void doors(void)
+static void enter_as_child(void)
 {
 	void *map;
 
@@ -29,7 +29,7 @@ int main(void)
 	workers = worker_ring_open(8);
 	ring_put(&batches, 0, SYS_getppid);
 	CHECK_KILLED(child_run(touch), SIGSEGV);
-	CHECK_EXITED(child_run(doors), 0);
+	CHECK_EXITED(child_run(enter_as_child), 0);
 	CHECK_EQ(ring_state(&batches, 0), TL_SUBMITTED);
 	CHECK_EQ(ring_batch(&batches, 0, 1), 1);
 	CHECK_DONE(&batches, 0, getppid());

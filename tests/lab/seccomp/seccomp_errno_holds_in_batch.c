@@ -16,7 +16,7 @@ int main(void)
 	CHECK_DONE(&ring, 0, getpid());
 	CHECK_DONE(&ring, 1, -EACCES);
 	CHECK_DONE(&ring, 2, getpid());
-	/* The door's own registers are whole again: the next door and call work. */
+	/* The saved registers are restored: the next batch and call work. */
 	CHECK_EQ(ring_batch(&ring, 1, 2), 2);
 	CHECK_EQ(sys(SYS_getpid), getpid());
 	return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The attack: a thread that was alone enters the door (the kernel takes no reference of its own
+ * The attack: a thread that was alone enters a batch (the kernel takes no reference of its own
  * to the descriptor), a request makes a kernel thread that shares the table of files (io_uring's
  * poller), and a filter then ends the thread inside the batch. Whoever counts the references that
  * are to be put by who shares the table now puts one too many.
@@ -23,7 +23,7 @@ static void body(void)
 	ring_put(&ring, 2, SYS_getpid);
 	ring_put(&ring, 3, SYS_getppid);
 	done = ring_batch(&ring, 0, 4);
-	FAIL("survived: the door returned %ld", done);
+	FAIL("survived: the batch returned %ld", done);
 }
 
 /* Only the first thread; a moment more is given to what the kernel does on its own threads. */

@@ -15,7 +15,7 @@ static void batch_forbidden(uint32_t action)
 	ring_put(&ring, 1, SYS_getppid);
 	ring_put(&ring, 2, SYS_write, pipe_fd[1], "2", 1);
 	done = ring_batch(&ring, 0, 3);
-	FAIL("survived: the door returned %ld", done);
+	FAIL("survived: the batch returned %ld", done);
 }
 
 static void kill_process(void)

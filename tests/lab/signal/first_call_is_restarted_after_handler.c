@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A batch whose first call sleeps when a signal comes: under SA_RESTART the kernel restarts the
- * door like the call; without it the door is -EINTR and the request can be submitted again.
+ * A signal arrives while the first call of a batch sleeps. With SA_RESTART the kernel restarts the
+ * batch like the call; without it the batch is -EINTR and the request can be submitted again.
  */
 #include "ring.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A later call of a batch sleeps when a signal comes: the door returns the count before it, with
- * and without SA_RESTART, and the call is made when it is submitted again.
+ * A signal arrives while a later call of a batch sleeps. The batch returns the count of the calls
+ * before it, with and without SA_RESTART, and the call is made when it is submitted again.
  */
 #include "ring.h"
 

@@ -18,7 +18,7 @@ static void body(void)
 	ring_put(&ring, 1, SYS_kill, getpid(), SIGABRT);
 	ring_put(&ring, 2, SYS_getpid);
 	done = ring_batch(&ring, 0, 3);
-	FAIL("survived: the door returned %ld", done);
+	FAIL("survived: the batch returned %ld", done);
 }
 
 int main(void)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A thread whose calls the kernel's audit records finds the doors -EBUSY, so that no call escapes
- * the record. Audit cannot be taken back: this test leaves a rule that spares later processes.
+ * A thread whose calls the kernel's audit records gets -EBUSY for each batch, so that no call
+ * escapes the record. Audit cannot be taken back: this test leaves a rule that spares later
+ * processes.
  */
 #include "audit.h"
 #include "ring.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The doors of a traced thread are -EBUSY and execute nothing, so that it makes its calls one by
- * one and its tracer sees every one; after the tracer has gone the doors work again.
+ * The batches of a traced thread are -EBUSY and execute nothing, so that the thread makes its calls
+ * one by one and its tracer sees each of them; without the tracer batches work again.
  */
 #include <sys/ptrace.h>
 #include <sys/user.h>
@@ -33,7 +33,7 @@ static void tracee(void)
 int main(void)
 {
 	pid_t pid = child_start(tracee);
-	unsigned int seen_calls = 0, seen_doors = 0, stops = 0;
+	unsigned int seen_calls = 0, seen_batches = 0, stops = 0;
 	int status = child_wait(pid);
 
 	CHECK(WIFSTOPPED(status));
@@ -52,11 +52,11 @@ int main(void)
 			continue;	/* the exit of a call */
 		MUST(ptrace(PTRACE_GETREGS, pid, NULL, &regs));
 		seen_calls += regs.orig_rax == SYS_getppid;
-		seen_doors += regs.orig_rax == SYS_lseek;
+		seen_batches += regs.orig_rax == SYS_lseek;
 	}
 	MUST(ptrace(PTRACE_DETACH, pid, NULL, NULL));
 	CHECK_EXITED(child_wait(pid), 0);
 	CHECK_EQ(seen_calls, CALLS);
-	CHECK_EQ(seen_doors, 1);
+	CHECK_EQ(seen_batches, 1);
 	return 0;
 }

@@ -66,7 +66,7 @@ static void check_workers(void)
 			ring_submit(&ring, slot);
 		}
 		if (round % 50 == 0)
-			CHECK_EQ(round % 100 ? switch_supervisor(0) : switch_user(0), 0);
+			CHECK_EQ(round % 100 ? raw_switch_supervisor(0) : raw_switch_user(0), 0);
 		CHECK_EQ(ring_wait(&ring, ENTRIES, 0), 0);
 		for (unsigned int slot = 0; slot < ENTRIES; slot++)
 			CHECK_DONE(&ring, slot, getppid());

@@ -22,7 +22,7 @@ static char *no_code;		/* a page that may not be executed */
 										\
 	witness->tries++;	/* the page is there: no fault at CS */		\
 	if (!in_user_mode) {							\
-		CHECK_EQ(switch_supervisor(0), 0);				\
+		CHECK_EQ(raw_switch_supervisor(0), 0);				\
 		reach_supervisor();						\
 	}									\
 	__asm__ volatile("mov %[getppid], %%eax\n\t"				\

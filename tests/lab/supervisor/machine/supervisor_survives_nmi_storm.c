@@ -40,7 +40,7 @@ static void on_fault(int signal)
 static void fault(void)
 {
 	on_signal(SIGSEGV, on_fault, 0);
-	CHECK_EQ(switch_supervisor(0), 0);
+	CHECK_EQ(raw_switch_supervisor(0), 0);
 	reach_supervisor();
 	__asm__ volatile("movl $1, 8" : : : "memory");
 }
@@ -95,8 +95,8 @@ static void run(uint64_t seed)
 			CHECK_EXITED(child_run(fault), 42);
 			break;
 		default:
-			CHECK_EQ(switch_user(0), 0);
-			CHECK_EQ(switch_supervisor(0), 0);
+			CHECK_EQ(raw_switch_user(0), 0);
+			CHECK_EQ(raw_switch_supervisor(0), 0);
 		}
 	}
 }

@@ -99,7 +99,7 @@ static void going_back(void)
 	enter_supervisor(0);
 	drop(CAP_SYS_RAWIO);
 	reach_supervisor();
-	CHECK_EQ(switch_user(getppid()), -EPERM);
+	CHECK_EQ(raw_switch_user(getppid()), -EPERM);
 	enter_user();
 	check_refused(0, -EPERM, TL_REFUSED_NOT_CAPABLE);
 }

@@ -65,10 +65,10 @@ int main(void)
 		long result = 0;
 
 		for (int k = 0; k < 20 && result == 0; k++)
-			result = switch_supervisor(pid);
+			result = raw_switch_supervisor(pid);
 		CHECK(result == 0 || result == -ENOEXEC || result == -ESRCH);
 		CHECK_EXITED(child_wait(pid), 0);
-		CHECK_EQ(switch_supervisor(pid), -ESRCH);
+		CHECK_EQ(raw_switch_supervisor(pid), -ESRCH);
 	}
 	CHECK_EQ(supervisor_info().processes, 0);
 	return 0;

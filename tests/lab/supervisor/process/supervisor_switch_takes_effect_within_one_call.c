@@ -67,7 +67,7 @@ static void check_asleep(void)
 	pid_t pid = child_start(target_asleep);
 
 	wait_asleep(pid);
-	CHECK_EQ(switch_supervisor(pid), 0);
+	CHECK_EQ(raw_switch_supervisor(pid), 0);
 	wait_asleep(pid);
 	CHECK(process_find(pid, &process));
 	CHECK_EQ(process.mode, TL_MODE_SUPERVISOR);

@@ -77,7 +77,7 @@ int main(void)
 	if (!*waiting)
 		SKIP("the child could not wait by io_uring");
 	wait_asleep(child);
-	CHECK_EQ(switch_user(child), 0);
+	CHECK_EQ(raw_switch_user(child), 0);
 	MUST(write(pipes[0][1], "", 1));	/* it wakes, sees one event of two, sleeps on */
 	wait_mode(child, TL_MODE_USER);
 	wait_asleep(child);

@@ -56,7 +56,7 @@ static void is_refused(void)
 	struct tl_switch request = { .size = sizeof(request), .mode = 7 };
 
 	CHECK_EQ(switch_ioctl(&request), -EINVAL);
-	CHECK_EQ(switch_supervisor(2), -ENOEXEC);
+	CHECK_EQ(raw_switch_supervisor(2), -ENOEXEC);
 }
 
 static void switch_many(int n)

@@ -56,7 +56,7 @@ static uint64_t switch_many(pid_t pid)
 	for (unsigned int i = 0; i < SWITCHES; i++) {
 		while (now_us() < begin + i * PERIOD_US)
 			sched_yield();
-		CHECK_EQ(i % 2 ? switch_user(pid) : switch_supervisor(pid), 0);
+		CHECK_EQ(i % 2 ? raw_switch_user(pid) : raw_switch_supervisor(pid), 0);
 	}
 	return (now_us() - begin) / 1000;
 }
@@ -83,7 +83,7 @@ int main(void)
 	CHECK_EXITED(child_wait(other), 0);
 
 	deadline = now_ms() + WAIT_MS;
-	CHECK_EQ(switch_supervisor(pid), 0);
+	CHECK_EQ(raw_switch_supervisor(pid), 0);
 	do {	/* the first thread sleeps in a call: it stays asked */
 		process = process_counts(pid);
 		CHECK_EQ(process.mode, TL_MODE_SUPERVISOR);

@@ -65,10 +65,10 @@ int main(void)
 	}
 	CHECK_EQ(process_counts(getpid()).supervisor, THREADS + 1);
 	for (int i = 0; i < ROUNDS; i++) {
-		CHECK_EQ(switch_user(0), 0);
+		CHECK_EQ(raw_switch_user(0), 0);
 		wake_and_wait_for(0);
 		before_us = now_us();
-		CHECK_EQ(switch_supervisor(0), 0);
+		CHECK_EQ(raw_switch_supervisor(0), 0);
 		printf("all threads are asked within %llu us\n",
 		       (unsigned long long)(now_us() - before_us));
 		wake_and_wait_for(THREADS + 1);

@@ -47,7 +47,7 @@ static void run(void *(*what)(void *))
 {
 	pthread_t thread;
 
-	CHECK_EQ(switch_supervisor(0), 0);
+	CHECK_EQ(raw_switch_supervisor(0), 0);
 	CHECK_EQ(pthread_create(&thread, NULL, what, NULL), 0);
 	wait_for_the_end();
 }
@@ -71,7 +71,7 @@ static void all_of_it(void)
 {
 	pthread_t thread;
 
-	CHECK_EQ(switch_supervisor(0), 0);
+	CHECK_EQ(raw_switch_supervisor(0), 0);
 	for (int i = 0; i < THREADS; i++) {
 		pthread_create(&thread, NULL, call_for_ever, NULL);
 		pthread_create(&thread, NULL, compute_for_ever, NULL);

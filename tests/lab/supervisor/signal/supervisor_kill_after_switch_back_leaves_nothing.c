@@ -24,7 +24,7 @@ int main(void)
 
 		wait_mode(child, TL_MODE_SUPERVISOR);
 		wait_asleep(child);
-		CHECK_EQ(switch_user(child), 0);
+		CHECK_EQ(raw_switch_user(child), 0);
 		MUST(kill(child, SIGKILL));
 		CHECK_KILLED(child_wait(child), SIGKILL);
 		if (process_find(child, &left))

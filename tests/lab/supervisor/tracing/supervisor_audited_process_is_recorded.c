@@ -12,7 +12,7 @@ static void audited(void)
 {
 	struct tl_process before, after;
 
-	CHECK_EQ(switch_supervisor(0), 0);
+	CHECK_EQ(raw_switch_supervisor(0), 0);
 	before = process_counts(getpid());
 	for (int i = 0; i < CALLS; i++) {
 		sys(SYS_getppid);

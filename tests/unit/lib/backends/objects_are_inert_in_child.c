@@ -43,12 +43,12 @@ static void child(void)
 	CHECK_EQ(TL_ADD(batch, SYS_getpid), -EAGAIN);
 	CHECK_EQ(tl_batch_queued(batch), 0);
 	CHECK_EQ(tl_batch_flush(batch), -EPERM);
-	CHECK_EQ(tl_batch_stats(batch, &stats), -EPERM);
+	CHECK_EQ(tl_batch_get_stats(batch, &stats), -EPERM);
 	tl_batch_destroy(batch);
 
 	CHECK_EQ(TL_CALL(sched, NULL, NULL, SYS_getpid), -EPERM);
 	CHECK_EQ(tl_sched_run(sched), -EPERM);
-	CHECK_EQ(tl_sched_stats(sched, &sched_counts), -EPERM);
+	CHECK_EQ(tl_sched_get_stats(sched, &sched_counts), -EPERM);
 	tl_sched_destroy(sched);
 
 	CHECK_EQ(TL_PSC_ADD(psc, SYS_getpid), -EAGAIN);
@@ -57,8 +57,8 @@ static void child(void)
 	CHECK_EQ(tl_psc_enter(psc), -EPERM);
 	CHECK_EQ(tl_psc_start(psc, 1), -EPERM);
 	CHECK_EQ(tl_psc_result(psc, 0, &result), -EPERM);
-	CHECK_EQ(tl_psc_stats(psc, &stats), -EPERM);
-	tl_psc_exit(psc);
+	CHECK_EQ(tl_psc_get_stats(psc, &stats), -EPERM);
+	tl_psc_destroy(psc);
 
 	/* A child makes objects of its own. */
 	batch = batch_new(8);
@@ -100,6 +100,6 @@ int main(void)
 	CHECK_EQ(result, getpid());
 	tl_batch_destroy(batch);
 	tl_sched_destroy(sched);
-	tl_psc_exit(psc);
+	tl_psc_destroy(psc);
 	return 0;
 }

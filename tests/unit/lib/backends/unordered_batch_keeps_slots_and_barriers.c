@@ -198,7 +198,7 @@ static void odd_calls_and_bounds(void)
 	CHECK_EQ(tl_batch_create(&batch, 3, LIB_FLAGS | TL_UNORDERED), -EINVAL);
 	CHECK_EQ(tl_batch_create(&batch, 0, LIB_FLAGS | TL_UNORDERED), -EINVAL);
 	CHECK_EQ(tl_batch_create(&batch, 1u << 31, LIB_FLAGS | TL_UNORDERED), -EINVAL);
-	CHECK_EQ(tl_psc_regist(&psc, 8, 0, LIB_FLAGS | TL_UNORDERED), -EINVAL);
+	CHECK_EQ(tl_psc_create(&psc, 8, 0, LIB_FLAGS | TL_UNORDERED), -EINVAL);
 	batch = unordered_new(1);
 	CHECK_EQ(tl_batch_flush(batch), 0);
 	CHECK_EQ(TL_ADD(batch, SYS_getppid), 0);

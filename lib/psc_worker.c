@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * psc_plain.c - workers in user space: ordinary threads that take requests from the ring and make
- * them as plain calls. It serves where the module is absent, and takes over where the module must
- * step aside (a traced worker or requester). Slots and the five operations are psc.c's.
+ * psc_worker.c - workers in user space: ordinary threads that take requests from the ring and make
+ * them as plain calls. They serve where the module is absent, and after a handover from the module
+ * (psc_handover.c). Slots and the five operations are the business of psc.c.
  */
-#include "psc.h"
+#include "psc_state.h"
 #include "futex.h"
 
 #include <errno.h>
 #include <time.h>
 
-#define SPINS_PER_CLOCK 64u	/* looks at the queue between two looks at the clock */
+#define SPINS_PER_CLOCK 64u	/* reads of the bell between two reads of the clock */
 
 static uint32_t load(const uint32_t *word)
 {
@@ -25,9 +25,9 @@ static void count(__u64 *counter)
 /* ---- The requester's side ---------------------------------------------------------------- */
 
 /*
- * After a take-over, requests that the module's workers had begun finish without telling us one by
- * one, so the states are counted. What was added since the last notify is submitted but not handed
- * out.
+ * Requests that the module's workers had begun before a handover finish without decrementing
+ * `unfinished`, so the states are counted. Requests that were added since the last notify are in
+ * state TL_SUBMITTED, too, but not notified.
  */
 static uint32_t unfinished(const struct tl_psc *psc)
 {
@@ -43,17 +43,17 @@ static uint32_t unfinished(const struct tl_psc *psc)
 	return n - (psc->added - psc->notified);
 }
 
-void tl_psc_plain_notify(struct tl_psc *psc)
+void tl_psc_worker_notify(struct tl_psc *psc)
 {
 	uint32_t n = psc->added - psc->notified, sleepers;
 
 	if (!n)
 		return;
 	__atomic_fetch_add(&psc->unfinished, n, __ATOMIC_SEQ_CST);
-	/* Release: submit[] and the requests are visible to whoever sees the new count. */
+	/* Release: a worker that sees the new count sees submit[] and the requests, too. */
 	__atomic_store_n(&psc->notified, psc->added, __ATOMIC_SEQ_CST);
 	__atomic_fetch_add(&psc->bell, 1, __ATOMIC_SEQ_CST);
-	/* Pairs with the worker's sleepers++ before its last look at `bell` (in the futex). */
+	/* Pairs with the worker's sleepers++ before the futex reads `bell` for the last time. */
 	sleepers = load(&psc->sleepers);
 	if (sleepers) {
 		count(&psc->counts.wakeups);
@@ -61,7 +61,7 @@ void tl_psc_plain_notify(struct tl_psc *psc)
 	}
 }
 
-int tl_psc_plain_wait(struct tl_psc *psc, unsigned int left)
+int tl_psc_worker_wait(struct tl_psc *psc, unsigned int left)
 {
 	int32_t target = left > INT32_MAX ? INT32_MAX : (int32_t)left;
 	int result = 0;
@@ -71,8 +71,8 @@ int tl_psc_plain_wait(struct tl_psc *psc, unsigned int left)
 		uint32_t finished = load(&psc->finished);
 
 		if (psc->backend == TL_BACKEND_MODULE)
-			tl_psc_take_over(psc);
-		/* Pairs with the worker's `unfinished` before its look at wait_left. */
+			tl_psc_hand_over(psc);
+		/* Pairs with the worker, which writes `unfinished` before it reads wait_left. */
 		__atomic_store_n(&psc->wait_left, target, __ATOMIC_SEQ_CST);
 		n = unfinished(psc);
 		if (n > left)
@@ -87,7 +87,7 @@ int tl_psc_plain_wait(struct tl_psc *psc, unsigned int left)
 
 /* ---- The worker's side ------------------------------------------------------------------- */
 
-/* Claims the oldest request. submit[] is read before `taken` moves on: it may be reused then. */
+/* Claims the oldest request. It reads submit[] before `taken` frees the place for reuse. */
 static bool claim(struct tl_psc *psc, uint32_t *slot)
 {
 	uint32_t taken;
@@ -109,7 +109,7 @@ static void serve(struct tl_psc *psc, struct tl_request *request)
 	uint32_t left, state = TL_SUBMITTED;
 	int32_t target;
 
-	/* Acquire: what the requester wrote, also where a worker of the module had it before. */
+	/* Acquire: see the requester's writes, even if a worker of the module had the request. */
 	if (!__atomic_compare_exchange_n(&request->state, &state, TL_RUNNING, false,
 					 __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 		return;
@@ -124,7 +124,7 @@ static void serve(struct tl_psc *psc, struct tl_request *request)
 	target = __atomic_load_n(&psc->wait_left, __ATOMIC_SEQ_CST);
 	if (target == PSC_NOT_WAITING)
 		return;
-	if (left <= (uint32_t)target || load(&psc->leave_module)) {
+	if (left <= (uint32_t)target || load(&psc->module_stopped)) {
 		__atomic_fetch_add(&psc->finished, 1, __ATOMIC_SEQ_CST);
 		futex_wake(&psc->finished, 1);
 	}
@@ -138,7 +138,7 @@ static uint64_t now_us(void)
 	return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
 }
 
-/* Looks at the bell for up to spin_us. Returns whether it has rung. */
+/* Reads the bell for up to spin_us. Returns whether it has changed. */
 static bool spin(const struct tl_psc *psc, uint32_t bell)
 {
 	uint64_t end_us;
@@ -167,7 +167,7 @@ static int sleep_on(struct tl_psc *psc, uint32_t bell)
 	return result;
 }
 
-long tl_psc_plain_enter(struct tl_psc *psc)
+long tl_psc_worker_enter(struct tl_psc *psc)
 {
 	long served = 0;
 	uint32_t slot;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Each door and each command belongs to a kind of ring: without one, or on the other, -EINVAL. */
+/* Each whence and each ioctl belongs to a kind of ring: on the other kind it is -EINVAL. */
 #include "ring.h"
 
 int main(void)
@@ -8,8 +8,8 @@ int main(void)
 	struct ring batches = ring_open(8), workers = worker_ring_open(8);
 	int bare = device_open();
 
-	for (int which = TL_DOOR_BATCH; which <= TL_DOOR_WAIT; which++)
-		CHECK_EQ(door(bare, TL_BATCH(0, 1), which), -EINVAL);
+	for (int which = TL_ENTER_BATCH; which <= TL_ENTER_WAIT; which++)
+		CHECK_EQ(enter(bare, TL_BATCH(0, 1), which), -EINVAL);
 	CHECK_EQ(sys(SYS_ioctl, bare, TL_IOC_ENTER), -EINVAL);
 	CHECK_EQ(sys(SYS_ioctl, bare, TL_IOC_EXIT), -EINVAL);
 	CHECK_EQ(sys(SYS_ioctl, bare, TL_IOC_STATS, &stats), -EINVAL);

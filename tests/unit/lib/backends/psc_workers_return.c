@@ -42,12 +42,12 @@ static pthread_t server_start(void)
 	return thread;
 }
 
-static void signal_brings_worker_home(void)
+static void signal_makes_worker_return(void)
 {
 	pthread_t thread;
 	int64_t result;
 
-	CHECK_EQ(tl_psc_regist(&psc, 8, 0, LIB_FLAGS), 0);
+	CHECK_EQ(tl_psc_create(&psc, 8, 0, LIB_FLAGS), 0);
 	on_signal(SIGUSR1, handler, SA_RESTART);
 	thread = server_start();
 	wait_asleep(server_tid);
@@ -60,7 +60,7 @@ static void signal_brings_worker_home(void)
 	CHECK_EQ(tl_psc_wait(psc, 0), 0);
 	CHECK_EQ(tl_psc_result(psc, 0, &result), 1);
 	CHECK_EQ(result, getpid());
-	tl_psc_exit(psc);
+	tl_psc_destroy(psc);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	CHECK_EQ(served, 1);
 	CHECK_EQ(interruptions, 1);
@@ -84,7 +84,7 @@ static void signal_wakes_requester(void)
 	MUST(write(pipes[1], "q", 1));
 	CHECK_EQ(tl_psc_wait(psc, 0), 0);
 	CHECK_EQ(byte, 'q');
-	tl_psc_exit(psc);
+	tl_psc_destroy(psc);
 	close(pipes[0]);
 	close(pipes[1]);
 }
@@ -134,7 +134,7 @@ static void end_finds_workers_busy(void)
 		}
 	}
 	CHECK_EQ(pthread_create(&taker, NULL, take_all, &ending), 0);
-	tl_psc_exit(psc);
+	tl_psc_destroy(psc);
 	for (int i = 0; i < BUSY; i++)
 		close(busy_pipes[i][1]);
 	CHECK_EQ(pthread_join(taker, NULL), 0);
@@ -144,15 +144,15 @@ static void end_finds_workers_busy(void)
 
 static void end_finds_nothing_begun(void)
 {
-	CHECK_EQ(tl_psc_regist(&psc, 8, 0, LIB_FLAGS), 0);
+	CHECK_EQ(tl_psc_create(&psc, 8, 0, LIB_FLAGS), 0);
 	TL_PSC_ADD(psc, SYS_kill, getpid(), SIGKILL);
 	CHECK_EQ(tl_psc_notify(psc), 1);
-	tl_psc_exit(psc);
+	tl_psc_destroy(psc);
 }
 
 int main(void)
 {
-	signal_brings_worker_home();
+	signal_makes_worker_return();
 	signal_wakes_requester();
 	end_finds_workers_busy();
 	end_finds_nothing_begun();

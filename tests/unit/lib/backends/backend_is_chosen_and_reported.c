@@ -35,9 +35,9 @@ int main(void)
 	CHECK_EQ(tl_sched_create(&sched, NULL), 0);
 	CHECK_EQ(tl_sched_backend(sched), TL_BACKEND_PLAIN);
 	tl_sched_destroy(sched);
-	CHECK_EQ(tl_psc_regist(&psc, 8, 0, 0), 0);
+	CHECK_EQ(tl_psc_create(&psc, 8, 0, 0), 0);
 	CHECK_EQ(tl_psc_backend(psc), TL_BACKEND_PLAIN);
-	tl_psc_exit(psc);
+	tl_psc_destroy(psc);
 	setenv("TRAPLESS_BACKEND", "fast", 1);
 	CHECK_EQ(create(0, &backend), -EINVAL);
 	CHECK_EQ(create(TL_PLAIN, &backend), 0);

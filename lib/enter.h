@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * door.h - the `syscall` instruction itself. It owns the two ways the library enters the kernel: a
- * door of the module and a plain call. It keeps errno out of both: the kernel's own value is what
- * the ring holds.
+ * enter.h - the `syscall` instruction. It owns the two ways in which the library enters the kernel:
+ * a raw system call, and the lseek(2) that enters the module. Both return the kernel's own value
+ * and leave errno alone, because a ring holds the kernel's own values.
  */
-#ifndef TRAPLESS_LIB_DOOR_H
-#define TRAPLESS_LIB_DOOR_H
+#ifndef TRAPLESS_LIB_ENTER_H
+#define TRAPLESS_LIB_ENTER_H
 
 #include <linux/trapless.h>
 #include <sys/syscall.h>
@@ -14,8 +14,8 @@
 #error "libtrapless knows the system-call table of x86-64 only"
 #endif
 
-static inline long call6(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4,
-			 uint64_t a5)
+static inline long raw_syscall(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3,
+			       uint64_t a4, uint64_t a5)
 {
 	register uint64_t r10 __asm__("r10") = a3;
 	register uint64_t r8 __asm__("r8") = a4;
@@ -29,8 +29,8 @@ static inline long call6(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_
 	return result;
 }
 
-/* One crossing: lseek is the shortest path from here to a function of the module. */
-static inline long door(int fd, long argument, long whence)
+/* Makes one crossing. lseek(2) is the shortest path from here to a function of the module. */
+static inline long module_enter(int fd, long argument, long whence)
 {
 	long result;
 
@@ -41,4 +41,4 @@ static inline long door(int fd, long argument, long whence)
 	return result;
 }
 
-#endif /* TRAPLESS_LIB_DOOR_H */
+#endif /* TRAPLESS_LIB_ENTER_H */

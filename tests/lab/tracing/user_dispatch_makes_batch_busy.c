@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * While a thread's calls are dispatched to user space the doors are -EBUSY, also where the
- * selector lets calls pass.
+ * While a thread's calls are dispatched to user space, batches are -EBUSY, even where the selector
+ * lets calls pass.
  */
 #include <sys/prctl.h>
 

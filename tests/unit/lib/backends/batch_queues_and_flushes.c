@@ -72,7 +72,7 @@ static void refused_and_unknown_calls_are_answered(void)
 	CHECK_EQ(tl_batch_result(batch, 1), -ENOSYS);
 	CHECK_EQ(tl_batch_result(batch, 2), -ENOSYS);
 	CHECK_EQ(tl_batch_result(batch, 3), getppid());
-	CHECK_EQ(tl_batch_stats(batch, &stats), 0);
+	CHECK_EQ(tl_batch_get_stats(batch, &stats), 0);
 	CHECK_EQ(stats.executed, 1);
 	CHECK_EQ(stats.refused, 3);
 	CHECK_EQ(stats.crossings, 1);
@@ -116,7 +116,7 @@ static void bad_arguments_are_refused(void)
 	CHECK_EQ(tl_batch_create(&batch, 8, 1u << 31), -EINVAL);
 	CHECK(!batch);
 	batch = batch_new(TL_ENTRIES_MAX);
-	CHECK_EQ(tl_batch_stats(batch, &stats), -EINVAL);
+	CHECK_EQ(tl_batch_get_stats(batch, &stats), -EINVAL);
 	tl_batch_destroy(batch);
 	tl_batch_destroy(NULL);
 	CHECK_EQ(errno, 0);
@@ -129,7 +129,7 @@ static void short_stats_leave_the_rest_alone(void)
 
 	TL_ADD(batch, SYS_getppid);
 	CHECK_EQ(tl_batch_flush(batch), 1);
-	CHECK_EQ(tl_batch_stats(batch, &stats), 0);
+	CHECK_EQ(tl_batch_get_stats(batch, &stats), 0);
 	CHECK_EQ(stats.size, 16);
 	CHECK_EQ(stats.crossings, 1);
 	CHECK_EQ(stats.executed, 77);

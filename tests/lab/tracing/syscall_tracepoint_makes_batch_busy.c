@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * While anybody traces system calls by the kernel's tracepoint (perf trace, ftrace) the doors are
- * -EBUSY, so that the trace holds every call; without it they work again.
+ * While anybody traces system calls by the kernel's tracepoint (perf trace, ftrace), batches are
+ * -EBUSY, so that the trace holds every call; without the tracepoint they work again.
  */
 #include <sys/mount.h>
 

@@ -32,11 +32,11 @@ static void every_request_is_served_once(unsigned int workers, unsigned int spin
 			CHECK_EQ(tl_psc_result(psc, slots[i], &result), 0);
 		}
 	}
-	CHECK_EQ(tl_psc_stats(psc, &stats), 0);
+	CHECK_EQ(tl_psc_get_stats(psc, &stats), 0);
 	CHECK_EQ(stats.executed, ENTRIES * (ENTRIES + 1) / 2);
 	CHECK_EQ(stats.refused, 0);
 	CHECK_EQ(stats.dropped, 0);
-	tl_psc_exit(psc);
+	tl_psc_destroy(psc);
 	close(fd);
 }
 
@@ -56,10 +56,10 @@ static void results_are_counted_when_they_show(void)
 		for (unsigned int i = 0; i < ENTRIES; i++)
 			while (!tl_psc_result(psc, slots[i], &result))
 				;
-		CHECK_EQ(tl_psc_stats(psc, &stats), 0);
+		CHECK_EQ(tl_psc_get_stats(psc, &stats), 0);
 		CHECK_EQ(stats.executed, round * ENTRIES);
 	}
-	tl_psc_exit(psc);
+	tl_psc_destroy(psc);
 }
 
 static void slow_call_blocks_nobody(void)
@@ -82,7 +82,7 @@ static void slow_call_blocks_nobody(void)
 	CHECK_EQ(tl_psc_result(psc, (unsigned int)slow, &result), 1);
 	CHECK_EQ(result, 1);
 	CHECK_EQ(byte, 'z');
-	tl_psc_exit(psc);
+	tl_psc_destroy(psc);
 	close(pipes[0]);
 	close(pipes[1]);
 }
@@ -104,7 +104,7 @@ static void slots_are_used_again(void)
 					       &result), 1);
 	}
 	CHECK_EQ(tl_psc_result(psc, 4, &result), -EINVAL);
-	tl_psc_exit(psc);
+	tl_psc_destroy(psc);
 }
 
 static void thread_local_calls_are_refused(void)
@@ -122,18 +122,18 @@ static void thread_local_calls_are_refused(void)
 	CHECK_EQ(result, -EOPNOTSUPP);
 	CHECK_EQ(tl_psc_result(psc, 2, &result), 1);
 	CHECK_EQ(result, -ENOSYS);
-	tl_psc_exit(psc);
+	tl_psc_destroy(psc);
 }
 
 static void bad_arguments_are_refused(void)
 {
 	struct tl_psc *psc;
 
-	CHECK_EQ(tl_psc_regist(&psc, 0, 0, 0), -EINVAL);
-	CHECK_EQ(tl_psc_regist(&psc, 5, 0, 0), -EINVAL);
-	CHECK_EQ(tl_psc_regist(&psc, 2 * TL_ENTRIES_MAX, 0, 0), -EINVAL);
-	CHECK_EQ(tl_psc_regist(&psc, 8, TL_SPIN_US_MAX + 1, 0), -EINVAL);
-	tl_psc_exit(NULL);
+	CHECK_EQ(tl_psc_create(&psc, 0, 0, 0), -EINVAL);
+	CHECK_EQ(tl_psc_create(&psc, 5, 0, 0), -EINVAL);
+	CHECK_EQ(tl_psc_create(&psc, 2 * TL_ENTRIES_MAX, 0, 0), -EINVAL);
+	CHECK_EQ(tl_psc_create(&psc, 8, TL_SPIN_US_MAX + 1, 0), -EINVAL);
+	tl_psc_destroy(NULL);
 }
 
 int main(void)
