@@ -76,10 +76,10 @@ lab-debug: setup ## the lab tests on a KASAN and lockdep kernel (built once, int
 
 MINUTES ?= 10
 soak: setup ## supervisor mode under everything at once for MINUTES (10), two CPUs
-	@$(PYTHON) -m tests.lab.soak --minutes $(MINUTES)
+	@$(PYTHON) -m tests.lab.supervisor.soak --minutes $(MINUTES)
 
 soak-debug: setup ## the same on the KASAN and lockdep kernel
-	@$(PYTHON) -m tests.lab.soak --minutes $(MINUTES) --kernel debug
+	@$(PYTHON) -m tests.lab.supervisor.soak --minutes $(MINUTES) --kernel debug
 
 setup: ## install what this machine lacks: packages by apt on Debian, Python ones in .venv
 	@scripts/setup

@@ -67,7 +67,7 @@ int main(void)
 	int64_t result = 0;
 	int slow, error;
 
-	error = tl_psc_regist(&psc, 128, 50, 0);
+	error = tl_psc_create(&psc, 128, 50, 0);
 	if (!error)
 		error = tl_psc_start(psc, 2);
 	if (!error && pipe(pipes))
@@ -87,6 +87,6 @@ int main(void)
 	       text, (long)result, now_ms() - start_ms);
 	printf("meanwhile %lu other calls were made\n", calls);
 	pthread_join(thread, NULL);
-	tl_psc_exit(psc);
+	tl_psc_destroy(psc);
 	return 0;
 }

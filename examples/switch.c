@@ -40,7 +40,7 @@ static void make_calls(const char *when)
 static void print_counts(void)
 {
 	struct tl_process list[PROCESSES];
-	int n = tl_processes(list, PROCESSES);
+	int n = tl_process_list(list, PROCESSES);
 
 	for (int i = 0; i < n && i < PROCESSES; i++) {
 		if (list[i].pid != getpid())
@@ -60,7 +60,7 @@ int main(void)
 	int error;
 
 	make_calls("user mode");
-	error = tl_switch(0, TL_MODE_SUPERVISOR, 0, &why);
+	error = tl_switch_mode(0, TL_MODE_SUPERVISOR, 0, &why);
 	if (error) {
 		printf("no supervisor mode: %s\n",
 		       why == TL_REFUSED_NONE ? strerror(-error) : tl_refusal_text(why));
@@ -68,7 +68,7 @@ int main(void)
 	}
 	make_calls("supervisor mode");
 	print_counts();
-	error = switch_user(0);
+	error = tl_switch_user(0);
 	if (error)
 		return 1;
 	make_calls("user mode again");

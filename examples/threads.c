@@ -144,7 +144,7 @@ int main(int argc, char **argv)
 		goto failed;
 	error = run(sched, files, n, argv + 1);
 	if (!error)
-		error = tl_sched_stats(sched, &stats);
+		error = tl_sched_get_stats(sched, &stats);
 	if (!error)
 		fprintf(stderr, "threads: %lu threads, %lu calls, %lu crossings\n",
 			stats.threads_run, stats.calls, stats.crossings);

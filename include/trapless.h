@@ -1,24 +1,30 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * trapless.h - the C interface of libtrapless.
+ * trapless.h - the C interface of libtrapless. It declares the library's functions; the interface
+ * to the module is linux/trapless.h.
  *
- * Three ways to make system calls without a trap for each:
- *   tl_batch_*   wrapped calls: queue N, cross once (wrapped-system-call, Fig. 1, 4)
- *   tl_sched_*   fine-grained threads that issue wrapped calls and name continuations (section 2.1)
- *   tl_psc_*     parallel calls served by worker threads (parallel-system-call, section 2)
- * and one to make them as ever without the trap:
- *   switch_*     this process or another in supervisor mode (running-mode-switch, Table 1)
+ * Three families make system calls without a trap for each call:
+ *   tl_batch_*   wrapped calls: a program queues N calls and enters the kernel once
+ *                (wrapped-system-call, Fig. 1 and 4)
+ *   tl_sched_*   fine-grained threads, which issue wrapped calls and name their continuations
+ *                (wrapped-system-call, section 2.1)
+ *   tl_psc_*     parallel calls, which worker threads serve (parallel-system-call, section 2)
+ * A fourth family removes the trap from the calls that a program makes anyway:
+ *   tl_switch_*  switch a process to supervisor mode and back (running-mode-switch, Table 1)
+ * The papers' own names of these functions are in trapless_paper.h.
  *
- * Every function that can fail returns -errno and leaves errno alone. Without the module the same
- * programs run with the same results: batches by plain calls, workers by ordinary threads. The
- * backend is chosen when an object is created (environment TRAPLESS_BACKEND=auto|module|plain)
- * and reported by tl_*_backend().
+ * Errors: every function that can fail returns -errno and leaves errno alone. The manual pages
+ * (tl_batch.3, tl_sched.3, tl_psc.3, tl_switch.3, trapless.7) list every error.
  *
- * Concurrency: one object belongs to one thread at a time, except where a function says otherwise,
- * and of its functions only tl_sched_stop() is for signal handlers. An object belongs to the
- * process that created it: in a child its functions answer -EPERM, or -EAGAIN where they would
- * queue, and only destroying it has an effect. The manual pages (tl_batch.3 and its neighbours,
- * trapless.7) have every error.
+ * Without the module the same programs run with the same results: the library makes the calls of a
+ * batch by plain system calls, and ordinary threads are the workers. The library chooses this
+ * backend when it creates an object (environment TRAPLESS_BACKEND=auto|module|plain), and
+ * tl_*_backend() reports it.
+ *
+ * Concurrency: one thread at a time may use an object, except where a function says otherwise. A
+ * signal handler may call tl_sched_stop() and the functions of supervisor mode, and no others. An
+ * object belongs to the process that created it. In the child of a fork its functions answer
+ * -EPERM, or -EAGAIN where they would queue a call, and only destroying the object has an effect.
  */
 #ifndef TRAPLESS_H
 #define TRAPLESS_H
@@ -38,7 +44,7 @@ enum tl_backend {
 	TL_BACKEND_MODULE = 1,	/* /dev/trapless */
 };
 
-/* Flags of the create functions; 0 means: the module where it is loaded, else plain calls. */
+/* Flags of the create functions. 0 uses the module where it is loaded, and else plain calls. */
 #define TL_PLAIN   (1u << 0)	/* never use the module */
 #define TL_MODULE  (1u << 1)	/* fail with -ENODEV or -ENOENT where the module is absent */
 #define TL_UNORDERED (1u << 2)	/* batches and schedulers: calls may be made in any order */
@@ -48,80 +54,85 @@ enum tl_backend {
 /* ---- Wrapped calls ----------------------------------------------------------------------- */
 
 /*
- * The fields are the inline functions' business; read them through those. Pointers and not indices,
- * so that queueing a call is its stores and little more.
+ * Only the inline functions below use these fields; a program reads them through those functions.
+ * The fields are pointers and not indices, so that queueing a call is hardly more than its stores.
  */
 struct tl_batch {
 	struct tl_request *requests;	/* slot 0; all four are NULL in the child of a fork */
-	struct tl_request *first;	/* oldest that waits for a flush */
-	struct tl_request *next;	/* next to fill in */
-	struct tl_request *end;		/* behind the last slot */
+	struct tl_request *first;	/* the oldest request that waits for a flush */
+	struct tl_request *next;	/* the next request to fill in */
+	struct tl_request *end;		/* the end of the last slot */
 };
 
-/* entries: power of two, 1..TL_ENTRIES_MAX or, with TL_UNORDERED, TL_UNORDERED_ENTRIES_MAX. */
+/*
+ * entries is a power of two from 1 to TL_ENTRIES_MAX, or to TL_UNORDERED_ENTRIES_MAX with
+ * TL_UNORDERED.
+ */
 int tl_batch_create(struct tl_batch **batch, unsigned int entries, unsigned int flags);
 void tl_batch_destroy(struct tl_batch *batch);
 enum tl_backend tl_batch_backend(const struct tl_batch *batch);
 
 /*
- * Queue one call. Returns its slot: 0 for the first after a complete flush, then 1, ... entries-1;
- * then -EAGAIN until a flush has completed all (and always in the child of a fork: a batch belongs
- * to the process that created it).
+ * Queues one call and returns its slot: 0 for the first call after a complete flush, then 1 to
+ * entries - 1. Returns -EAGAIN when the batch is full, until a flush has completed all calls, and
+ * always in the child of a fork, because a batch belongs to the process that created it.
  */
 static inline int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0, uint64_t a1,
 			       uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
 
 /*
- * Execute all queued calls in order, by one crossing unless signals interrupt it. Returns the
- * number completed; fewer than queued only when a signal handler has run (call again for the rest).
- * A call that the handler interrupted is then either complete, with result -EINTR, or still queued.
- * A traced thread's calls are made one by one, so that the tracer sees them. -EPERM in a child.
+ * Executes all queued calls in order, by one crossing unless signals interrupt it. Returns the
+ * number of completed calls. That number is less than the number of queued calls only when a signal
+ * handler has run; another flush then makes the rest. A call that the handler interrupted is either
+ * complete, with result -EINTR, or still queued. The calls of a traced thread are made one by one,
+ * so that the tracer sees them. Returns -EPERM in the child of a fork.
  *
- * With TL_UNORDERED the calls are made in an order of the library's choice: those with the same
- * number and first argument side by side, in the order in which they were queued; any two others
- * may change places, unless a barrier stands between them. What is complete after a flush that came
- * back early is then not the oldest: ask tl_batch_done().
+ * With TL_UNORDERED the library chooses the order. Calls with the same number and first argument
+ * are made side by side, in the order in which they were queued. Any two other calls may change
+ * places, unless a barrier stands between them. The completed calls of an early return are then not
+ * the oldest ones: tl_batch_done() tells which they are.
  */
 int tl_batch_flush(struct tl_batch *batch);
 
 /*
- * With TL_UNORDERED: all calls queued so far are complete before any that is queued later begins.
- * Costs no crossing. Without it nothing is left to do. Returns 0, or -EPERM in a child.
+ * With TL_UNORDERED, all calls queued so far are complete before a call that is queued later
+ * begins. Without it the function has no effect, because calls are made in order anyway. It makes
+ * no crossing. Returns 0, or -EPERM in the child of a fork.
  */
 int tl_batch_barrier(struct tl_batch *batch);
 
-/* Calls that wait for a flush. */
+/* Returns the number of calls that wait for a flush. */
 static inline uint32_t tl_batch_queued(const struct tl_batch *batch);
 
 /*
- * Result of a slot that tl_batch_add() returned, valid from the flush that completed it until the
- * slot is used again.
+ * Returns the result of a slot that tl_batch_add() returned. The result is valid from the flush
+ * that completed the call until the slot is used again.
  */
 static inline int64_t tl_batch_result(const struct tl_batch *batch, unsigned int slot);
 
-/* Whether the slot's call is complete and its result therefore valid. */
+/* Returns whether the slot's call is complete, and its result therefore valid. */
 static inline bool tl_batch_done(const struct tl_batch *batch, unsigned int slot);
 
 /*
- * Kernel-side counts; with plain calls the library's own counts in the same form, a crossing for
- * each call. The caller sets stats->size; fields beyond it are left alone.
+ * Reads the module's counts or, with plain calls, the library's own counts in the same form, where
+ * each call is one crossing. The caller sets stats->size; fields beyond it are left alone.
  */
-int tl_batch_stats(const struct tl_batch *batch, struct tl_stats *stats);
+int tl_batch_get_stats(const struct tl_batch *batch, struct tl_stats *stats);
 
 /* ---- Fine-grained threads ---------------------------------------------------------------- */
 
 struct tl_sched;
 struct tl_thread;
 
-/* A thread's body: runs to completion and should not block. self is freed when it returns. */
+/* A thread's body. It runs to completion and should not block. Its return frees self. */
 typedef void (*tl_entry)(struct tl_thread *self, void *arg);
 
 struct tl_sched_config {
 	uint32_t size;			/* sizeof(struct tl_sched_config); it may grow at its end */
 	uint32_t flags;			/* TL_PLAIN, TL_MODULE, TL_UNORDERED */
 	uint32_t flush_at;		/* flush when this many calls are queued; 0: 32 */
-	uint32_t entries;		/* ring size; 0: enough for flush_at */
-	uint64_t deadline_ns;		/* flush when the oldest queued call is this old; 0: none */
+	uint32_t entries;		/* slots of the batch; 0: enough for flush_at */
+	uint64_t deadline_ns;		/* flush when a queued call is this old; 0: never */
 };
 
 int tl_sched_create(struct tl_sched **sched, const struct tl_sched_config *config);
@@ -129,41 +140,50 @@ void tl_sched_destroy(struct tl_sched *sched);
 enum tl_backend tl_sched_backend(const struct tl_sched *sched);
 
 /*
- * A thread that becomes ready when `syncs` synchronisations have arrived (0: ready now). *thread is
- * valid until it has run; thread may be NULL. Returns 0 or -ENOMEM.
+ * Creates a thread that becomes ready when `syncs` synchronisations have arrived; with 0 it is
+ * ready at once. *thread is valid until the thread has run; thread may be NULL. Returns 0 or
+ * -ENOMEM.
  */
 int tl_thread_create(struct tl_sched *sched, struct tl_thread **thread, tl_entry entry, void *arg,
 		     unsigned int syncs);
-/* Deliver one synchronisation. -EINVAL: all have arrived, or queued calls will deliver them. */
+/*
+ * Delivers one synchronisation. Returns 0, or -EINVAL if all synchronisations have arrived or
+ * queued calls will deliver them.
+ */
 int tl_thread_sync(struct tl_thread *thread);
 struct tl_sched *tl_thread_sched(const struct tl_thread *self);
 
 /*
- * Split phase: queue a call whose result is stored to *result (may be NULL) and whose completion
- * synchronises `continuation` once (may be NULL: fire and forget). The memory that args and result
- * point to stays valid until then. A full ring is flushed first. Returns 0, -EINVAL if no
- * synchronisation of the continuation is left to deliver, or what tl_batch_flush() returns.
+ * Queues a split-phase call. Its completion stores the result to *result and synchronises
+ * `continuation` once; each of the two may be NULL. The memory that the arguments and result point
+ * to must stay valid until then. A full batch is flushed first. Returns 0, -EINVAL if no
+ * synchronisation of the continuation is left to deliver, or an error of tl_batch_flush().
  *
  * Calls are made in the order in which they were queued. In a scheduler with TL_UNORDERED only
- * continuations order them: those that wait for one flush are made as in such a batch.
+ * continuations order calls: the calls of one flush are made as in a batch with TL_UNORDERED.
  */
 int tl_call(struct tl_sched *sched, struct tl_thread *continuation, int64_t *result, uint32_t nr,
 	    uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
 
 /*
- * External events as threads of their own: whenever fd shows one of `events` (poll bits), a new
- * thread entry(arg) is created, and no other until that one has run. It should queue the call that
- * consumes the event. One registration a descriptor; a closed one is dropped.
+ * Registers an external event. Whenever fd shows one of `events` (bits of poll(2)), the scheduler
+ * creates a thread entry(arg), and creates no other until that thread has run. The thread should
+ * queue the call that consumes the event. A descriptor has one registration at most; the scheduler
+ * removes the registration of a closed descriptor.
  */
 int tl_event_add(struct tl_sched *sched, int fd, short events, tl_entry entry, void *arg);
 int tl_event_remove(struct tl_sched *sched, int fd);
 
 /*
- * Run until no thread is ready, no call queued and no event registered, or tl_sched_stop(). Returns
- * 0, -EDEADLK inside one of its own threads, what tl_batch_flush() returns, or why poll(2) failed.
+ * Runs threads until no thread is ready, no call is queued and no event is registered, or until
+ * tl_sched_stop(). Returns 0, -EDEADLK if one of the scheduler's own threads calls it, an error of
+ * tl_batch_flush(), or an error of poll(2).
  */
 int tl_sched_run(struct tl_sched *sched);
-/* Ends the run, this or the next, after the thread or batch under way. For signal handlers too. */
+/*
+ * Ends the current run, or else the next one, after the thread or batch that is executing. A signal
+ * handler may call it.
+ */
 void tl_sched_stop(struct tl_sched *sched);
 
 struct tl_sched_stats {
@@ -172,107 +192,102 @@ struct tl_sched_stats {
 	uint64_t threads_run;
 	uint64_t calls;			/* calls completed */
 	uint64_t crossings;		/* crossings made for them */
-	uint64_t flushes_full;		/* ... because flush_at was reached */
-	uint64_t flushes_idle;		/* ... because nothing was ready */
-	uint64_t flushes_deadline;	/* ... because the oldest call was due */
+	uint64_t flushes_full;		/* flushes because flush_at was reached */
+	uint64_t flushes_idle;		/* flushes because no thread was ready */
+	uint64_t flushes_deadline;	/* flushes because the oldest call reached deadline_ns */
 };
-/* The caller sets stats->size. A structure and a function of one name, as in stat(2). */
-#ifdef __cplusplus
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wshadow"
-#endif
-int tl_sched_stats(const struct tl_sched *sched, struct tl_sched_stats *stats);
-#ifdef __cplusplus
-#pragma GCC diagnostic pop
-#endif
+/* The caller sets stats->size; fields beyond it are left alone. */
+int tl_sched_get_stats(const struct tl_sched *sched, struct tl_sched_stats *stats);
 
-/* ---- Parallel calls: the paper's five operations ----------------------------------------- */
+/* ---- Parallel calls ---------------------------------------------------------------------- */
 
 struct tl_psc;
 
-/* pscregist: a ring served by workers. entries as for batches; spin_us 0..TL_SPIN_US_MAX. */
-int tl_psc_regist(struct tl_psc **psc, unsigned int entries, unsigned int spin_us,
+/*
+ * Creates a ring that workers serve. entries is a power of two from 1 to TL_ENTRIES_MAX. An idle
+ * worker spins for spin_us microseconds, 0 to TL_SPIN_US_MAX, before it sleeps.
+ */
+int tl_psc_create(struct tl_psc **psc, unsigned int entries, unsigned int spin_us,
 		  unsigned int flags);
 /*
- * pscenter: the calling thread serves requests until tl_psc_exit() (returns the number served) or
- * a signal (returns -EINTR; call again to go on serving). Any number of threads may be inside.
+ * The calling thread becomes a worker: it serves requests until tl_psc_destroy(), and returns their
+ * number. A signal ends it with -EINTR; the thread may then enter again. Any number of threads may
+ * be workers at a time.
  */
 long tl_psc_enter(struct tl_psc *psc);
-/* Convenience: start n threads that sit in tl_psc_enter(), all signals blocked. */
+/* Starts n worker threads, which block all signals and call tl_psc_enter(). */
 int tl_psc_start(struct tl_psc *psc, unsigned int n);
-/* Fill in a request. Returns its slot or -EAGAIN. Not visible to workers before notify. */
+/* Fills in a request. Returns its slot, or -EAGAIN. tl_psc_notify() makes it visible to workers. */
 int tl_psc_add(struct tl_psc *psc, uint32_t nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3,
 	       uint64_t a4, uint64_t a5);
-/* pscnotify: hand everything added since the last notify to the workers. Never blocks. */
+/* Submits all requests that were added since the last notify to the workers. Never blocks. */
 int tl_psc_notify(struct tl_psc *psc);
-/* pscwait: notify, then sleep until at most `left` requests are unfinished. */
+/* Does a notify, then sleeps until at most `left` requests are unfinished. */
 int tl_psc_wait(struct tl_psc *psc, unsigned int left);
-/* 1 and *result when the slot's request is complete (the slot is then free again), else 0. */
+/*
+ * Returns 1, stores *result and frees the slot when the slot's request is complete; returns 0 when
+ * it is not.
+ */
 int tl_psc_result(struct tl_psc *psc, unsigned int slot, int64_t *result);
-/* pscexit: send the workers home, join those of tl_psc_start(), free. Calls under way finish. */
-void tl_psc_exit(struct tl_psc *psc);
+/*
+ * Makes all workers return after their current calls, joins the threads of tl_psc_start() and frees
+ * the ring.
+ */
+void tl_psc_destroy(struct tl_psc *psc);
 enum tl_backend tl_psc_backend(const struct tl_psc *psc);
-int tl_psc_stats(const struct tl_psc *psc, struct tl_stats *stats);
+int tl_psc_get_stats(const struct tl_psc *psc, struct tl_stats *stats);
 
 /* ---- Supervisor mode --------------------------------------------------------------------- */
 
 /*
- * Switches process `pid`, all its threads, to supervisor mode, where its system calls cost no trap
- * and it can do anything to the machine, or back to user mode. 0 is the caller's own process. Each
- * thread changes at the end of a call of its own, at most one late. Returns 0 or -errno: -ENODEV
- * without the module, -EOPNOTSUPP, -EPERM or -ENOEXEC when refused.
+ * Switch all threads of process `pid` to supervisor mode, or back to user mode; 0 is the caller's
+ * own process. In supervisor mode the system calls of a process cost no trap, and the process can
+ * do anything to the machine. Each thread changes its mode at the end of a system call of its own,
+ * one call late at most. They return 0 or -errno: -ENODEV without the module; -EOPNOTSUPP, -EPERM
+ * or -ENOEXEC when the switch is refused.
  *
- * These functions, and those below, are for every thread and for signal handlers. The first call
- * of any opens a descriptor that stays open (close-on-exec).
+ * Any thread and any signal handler may call the functions of supervisor mode at any time. The
+ * first call of any of them opens a descriptor that stays open (close-on-exec).
  */
-int switch_supervisor(long pid);
-int switch_user(long pid);
-
-/* Here, too, structures and functions share names. */
-#ifdef __cplusplus
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wshadow"
-#endif
+int tl_switch_supervisor(long pid);
+int tl_switch_user(long pid);
 /*
- * The same with options (TL_SWITCH_*, with TL_MODE_SUPERVISOR only). *why (may be NULL) is the
- * reason of a refusal, TL_REFUSED_NONE after success and after errors that are none.
+ * Switches to `mode` with the options of `flags` (TL_SWITCH_*, with TL_MODE_SUPERVISOR only). *why
+ * is the reason of a refusal, and TL_REFUSED_NONE after success and other errors; why may be NULL.
  */
-int tl_switch(pid_t pid, enum tl_mode mode, unsigned int flags, enum tl_refusal *why);
-/* What this machine and module offer. The caller sets info->size. */
-int tl_supervisor(struct tl_supervisor *info);
+int tl_switch_mode(pid_t pid, enum tl_mode mode, unsigned int flags, enum tl_refusal *why);
+/* Reads what this machine and module offer. The caller sets info->size. */
+int tl_supervisor_get(struct tl_supervisor *info);
 /*
- * The switched processes that the caller's pid namespace sees, and behind them one entry with pid 0
- * and the counts of all that have ended or were switched back. Fills in the first n entries and
- * returns how many there are. entries may be NULL when n is 0. The module lists thousands at most:
- * entries behind them are all zero.
+ * Lists the switched processes that the caller's PID namespace sees. A last entry, with pid 0, has
+ * the counts of all processes that have ended or were switched back. The function fills in the
+ * first n entries and returns the number of all. entries may be NULL when n is 0. The module lists
+ * some thousand entries at most; the function fills further entries with zeros.
  */
-static inline int tl_processes(struct tl_process *entries, unsigned int n);
-#ifdef __cplusplus
-#pragma GCC diagnostic pop
-#endif
-/* The same for a caller whose struct tl_process has entry_bytes bytes. */
-int tl_process_list(struct tl_process *entries, unsigned int n, size_t entry_bytes);
+static inline int tl_process_list(struct tl_process *entries, unsigned int n);
+/* Does the same for a caller whose struct tl_process has entry_bytes bytes. */
+int tl_process_list_sized(struct tl_process *entries, unsigned int n, size_t entry_bytes);
 
-/* The reason in words, without a capital or full stop: static text. */
+/* Returns the reason in words: static text that begins in lower case and has no full stop. */
 const char *tl_refusal_text(enum tl_refusal why);
 
 /* ---- What may be wrapped ----------------------------------------------------------------- */
 
 enum tl_call_class {
-	TL_CALL_REFUSED = 0,	/* never by a batch or a worker: answered -EOPNOTSUPP */
-	TL_CALL_BATCH = 1,	/* in one's own batch; not by a worker (thread-local effect) */
-	TL_CALL_ANY = 2,	/* batch or worker */
+	TL_CALL_REFUSED = 0,	/* batches and workers answer it with -EOPNOTSUPP */
+	TL_CALL_BATCH = 1,	/* batches make it; workers do not: its effect is thread-local */
+	TL_CALL_ANY = 2,	/* batches and workers make it */
 };
 
-/* Class of a call; *name and *reason (each may be NULL) point to static text. -ENOSYS: unknown. */
-int tl_call_class(uint32_t nr, const char **name, const char **reason);
-
-/* ---- For people ----------------------------------------------------------------------------- */
-
 /*
- * The same functions with as many arguments as the call has, pointers among them:
- * TL_ADD(batch, SYS_read, fd, buffer, sizeof(buffer)).
+ * Returns the class of a call, or -ENOSYS for an unknown number. *name and *reason then point to
+ * static text; name and reason may be NULL.
  */
+int tl_call_get_class(uint32_t nr, const char **name, const char **reason);
+
+/* ---- Macros with as many arguments as the call has --------------------------------------- */
+
+/* An argument may be a pointer: TL_ADD(batch, SYS_read, fd, buffer, sizeof(buffer)). */
 #define TL_ADD(batch, ...) TL_ADD_(batch, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
 #define TL_ADD_(batch, nr, a0, a1, a2, a3, a4, a5, ...) \
 	tl_batch_add(batch, (uint32_t)(nr), (uint64_t)(a0), (uint64_t)(a1), (uint64_t)(a2), \
@@ -325,9 +340,9 @@ static inline bool tl_batch_done(const struct tl_batch *batch, unsigned int slot
 	       __atomic_load_n(&batch->requests[slot].state, __ATOMIC_ACQUIRE) == TL_DONE;
 }
 
-static inline int tl_processes(struct tl_process *entries, unsigned int n)
+static inline int tl_process_list(struct tl_process *entries, unsigned int n)
 {
-	return tl_process_list(entries, n, sizeof(*entries));
+	return tl_process_list_sized(entries, n, sizeof(*entries));
 }
 
 #ifdef __cplusplus

@@ -50,11 +50,11 @@ static loff_t device_llseek(struct file *file, loff_t argument, int whence)
 
 	if (unlikely(error))
 		return error;
-	if (likely(whence == TL_DOOR_BATCH && !ring->queue))
+	if (likely(whence == TL_ENTER_BATCH && !ring->queue))
 		return tlk_batch_run(ring, file, argument);
-	if (whence == TL_DOOR_NOTIFY && ring->queue)
+	if (whence == TL_ENTER_NOTIFY && ring->queue)
 		return tlk_queue_notify(ring, argument);
-	if (whence == TL_DOOR_WAIT && ring->queue)
+	if (whence == TL_ENTER_WAIT && ring->queue)
 		return tlk_queue_wait(ring, argument);
 	return -EINVAL;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * backend.c - module or plain. It owns the choice (flags, environment, what is loaded), the set-up
- * of a ring in the module and the counts that both report in one form. It owns no request.
+ * backend.c - the choice between the module and plain calls. It owns that choice (flags,
+ * environment, whether the module is loaded), the set-up of a ring in the module, and the counts
+ * that both backends report in one form. It does not own requests.
  */
 #include "internal.h"
 
@@ -44,39 +45,40 @@ int tl_device_ioctl(int fd, unsigned long request, void *argument)
 	return result;
 }
 
-static int device_open(struct tl_kept *kept, const struct tl_setup *setup)
+static int device_open(struct tl_object_header *header, const struct tl_setup *setup)
 {
 	struct tl_info info = { .size = sizeof(info) };
 	struct tl_setup own = *setup;
 	int result;
 
-	kept->fd = open(TL_DEVICE, O_RDWR | O_CLOEXEC);
-	if (kept->fd < 0)
+	header->fd = open(TL_DEVICE, O_RDWR | O_CLOEXEC);
+	if (header->fd < 0)
 		return -errno;
-	result = tl_device_ioctl(kept->fd, TL_IOC_INFO, &info);
+	result = tl_device_ioctl(header->fd, TL_IOC_INFO, &info);
 	if (!result && info.abi != TL_ABI_VERSION)
 		result = -EPROTO;
 	if (!result)
-		result = tl_device_ioctl(kept->fd, TL_IOC_SETUP, &own);
+		result = tl_device_ioctl(header->fd, TL_IOC_SETUP, &own);
 	if (result)
 		goto close_fd;
 
-	kept->ring_bytes = TL_RING_BYTES(own.entries);
-	kept->ring = mmap(NULL, kept->ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, kept->fd, 0);
-	if (kept->ring == MAP_FAILED) {
+	header->ring_bytes = TL_RING_BYTES(own.entries);
+	header->ring = mmap(NULL, header->ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+			    header->fd, 0);
+	if (header->ring == MAP_FAILED) {
 		result = -errno;
-		kept->ring = NULL;
+		header->ring = NULL;
 		goto close_fd;
 	}
 	return 0;
 
 close_fd:
-	close(kept->fd);
-	kept->fd = -1;
+	close(header->fd);
+	header->fd = -1;
 	return result;
 }
 
-/* Errors that mean "not here, or not for you": reasons to go on without the module. */
+/* Whether the module is missing, or this user may not use it: the library then makes the calls. */
 static bool module_absent(int error)
 {
 	switch (error) {
@@ -93,8 +95,8 @@ static bool module_absent(int error)
 	}
 }
 
-int tl_backend_open(enum tl_backend *backend, struct tl_kept *kept, const struct tl_setup *setup,
-		    unsigned int flags)
+int tl_backend_open(enum tl_backend *backend, struct tl_object_header *header,
+		    const struct tl_setup *setup, unsigned int flags)
 {
 	int saved = errno, choice = choose(flags), result;
 
@@ -103,7 +105,7 @@ int tl_backend_open(enum tl_backend *backend, struct tl_kept *kept, const struct
 	*backend = TL_BACKEND_PLAIN;
 	if (choice == CHOICE_PLAIN)
 		return 0;
-	result = device_open(kept, setup);
+	result = device_open(header, setup);
 	errno = saved;
 	if (!result)
 		*backend = TL_BACKEND_MODULE;

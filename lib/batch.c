@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * batch.c - wrapped calls: a ring of requests and the one crossing that executes them. It owns when
- * a request counts as complete; queueing is inline in trapless.h, threads are sched.c's.
+ * batch.c - wrapped calls (wrapped-system-call, Fig. 1 and 4): a ring of requests and the crossing
+ * that executes them. It owns the decision when a request is complete. Queueing is inline in
+ * trapless.h; fine-grained threads are the business of sched.c.
  *
- * What a flush has done is read from the states in the ring, never from the door's return value
- * alone: a signal handler that emulates a call (SIGSYS) may have rewritten that.
+ * A flush reads from the states in the ring which requests are complete, and never from the return
+ * value of lseek(2) alone: a signal handler that emulates a call (SIGSYS) may have rewritten that.
  *
- * Where the order is free (TL_UNORDERED) the ring has twice as many places as the caller has slots.
- * Requests that already stand in the order in which they are to be made are executed in place; else
- * they are copied to the places behind the slots in that order, executed there, and their results
- * copied back. So a slot is always its call's, and a handler may leave a flush at any point.
+ * With TL_UNORDERED the ring has twice as many places as the caller has slots. Requests that are in
+ * order already are executed in place. All others are copied in order to the places behind the
+ * slots and executed there, and their results are copied back. So a slot always belongs to its
+ * call, and a signal handler may leave a flush by a jump at any point.
  */
 #include "internal.h"
-#include "door.h"
+#include "enter.h"
 #include "order.h"
 
 #include <errno.h>
 
 struct batch {
-	struct tl_batch shown;		/* what callers and inline functions see */
+	struct tl_batch head;		/* the part that callers and inline functions see */
 	int fd;
 	enum tl_backend backend;
-	bool straight;			/* in strict order, by the module: nothing else to ask */
-	struct order *order;		/* NULL: strict */
-	struct tl_stats counts;		/* of the calls made here, not in the module */
+	bool direct;			/* in strict order by the module: no other case */
+	struct order *order;		/* NULL: strict order */
+	struct tl_stats counts;		/* of the calls that the library made itself */
 	struct tl_request plain[] __attribute__((aligned(64)));	/* the ring without the module */
 };
 
@@ -32,16 +33,16 @@ _Static_assert(sizeof(struct tl_batch) == 32 && offsetof(struct tl_batch, reques
 	       offsetof(struct tl_batch, first) == 8 && offsetof(struct tl_batch, next) == 16 &&
 	       offsetof(struct tl_batch, end) == 24, "the layout is part of the binary interface");
 
-static struct batch *inner(struct tl_batch *batch)
+static struct batch *batch_of(struct tl_batch *batch)
 {
 	return (struct batch *)(void *)batch;
 }
 
-/* Everything queued is complete: the next call takes slot 0, whose cache line is warm. */
-static void rewind_slots(struct tl_batch *shown)
+/* All queued calls are complete. The next call takes slot 0, whose cache line is warm. */
+static void rewind_slots(struct tl_batch *head)
 {
-	shown->first = shown->requests;
-	shown->next = shown->requests;
+	head->first = head->requests;
+	head->next = head->requests;
 }
 
 int tl_batch_create(struct tl_batch **out, unsigned int entries, unsigned int flags)
@@ -60,22 +61,22 @@ int tl_batch_create(struct tl_batch **out, unsigned int entries, unsigned int fl
 	if (result)
 		return result;
 	batch = object;
-	result = tl_backend_open(&batch->backend, tl_object_kept(object), &setup,
+	result = tl_backend_open(&batch->backend, tl_header_of(object), &setup,
 				 flags ^ unordered);
 	if (result) {
 		tl_object_destroy(object, true);
 		return result;
 	}
-	batch->fd = tl_object_kept(object)->fd;
-	batch->shown.requests = batch->plain;
+	batch->fd = tl_header_of(object)->fd;
+	batch->head.requests = batch->plain;
 	if (batch->backend == TL_BACKEND_MODULE)
-		batch->shown.requests = tl_object_kept(object)->ring;
+		batch->head.requests = tl_header_of(object)->ring;
 	if (unordered)
 		batch->order = tl_order_make((char *)object + bytes, entries);
-	batch->straight = batch->backend == TL_BACKEND_MODULE && !unordered;
-	batch->shown.end = batch->shown.requests + entries;
-	rewind_slots(&batch->shown);
-	*out = &batch->shown;
+	batch->direct = batch->backend == TL_BACKEND_MODULE && !unordered;
+	batch->head.end = batch->head.requests + entries;
+	rewind_slots(&batch->head);
+	*out = &batch->head;
 	return 0;
 }
 
@@ -92,22 +93,22 @@ enum tl_backend tl_batch_backend(const struct tl_batch *batch)
 
 static bool done(const struct tl_request *request)
 {
-	/* Pairs with the executor's release: a result is read after this. */
+	/* Pairs with the executor's release: the caller reads the result after this. */
 	return __atomic_load_n(&request->state, __ATOMIC_ACQUIRE) == TL_DONE;
 }
 
-/* n more are complete: the oldest, where the order is strict. */
-static int completed(struct tl_batch *shown, int n)
+/* n more requests are complete; in a strict order they are the oldest. */
+static int advance(struct tl_batch *head, int n)
 {
-	if (shown->next - shown->first == n)
-		rewind_slots(shown);
+	if (head->next - head->first == n)
+		rewind_slots(head);
 	else
-		shown->first += n;
+		head->first += n;
 	return n;
 }
 
-/* One by one and in order. A call that a handler interrupted ends the run, as it ends a batch. */
-static int make_plain(struct batch *batch, struct tl_request *from, struct tl_request *to)
+/* Makes the calls one by one. A call that a handler interrupted ends the run, as in a batch. */
+static int execute_plain(struct batch *batch, struct tl_request *from, struct tl_request *to)
 {
 	struct tl_request *request = from;
 
@@ -126,16 +127,16 @@ static int make_plain(struct batch *batch, struct tl_request *from, struct tl_re
 	return (int)(request - from);
 }
 
-/* The door came back and the last of from..to-1 is not complete. Returns how many are. */
-static int make_short(struct batch *batch, struct tl_request *from, struct tl_request *to,
-		      long door_result)
+/* The module has returned and the last of from..to-1 is not complete. Returns how many are. */
+static int complete_short(struct batch *batch, struct tl_request *from, struct tl_request *to,
+		      long entered)
 {
 	struct tl_request *request = from;
 
 	while (request != to && done(request))
 		request++;
-	if (request == from && door_result == -EINTR) {
-		/* The first call was interrupted and its handler wants no restart. */
+	if (request == from && entered == -EINTR) {
+		/* A handler without SA_RESTART has interrupted the first call. */
 		request->result = -EINTR;
 		tl_plain_complete(request);
 		request++;
@@ -143,32 +144,33 @@ static int make_short(struct batch *batch, struct tl_request *from, struct tl_re
 	if (request != from)
 		return (int)(request - from);
 	/*
-	 * Nothing was executed. Traced or audited (-EBUSY): the tracer shall see every call. A
-	 * count without a single complete request is not the module's answer: something between
-	 * here and there (a filter that traps lseek and a handler) answered in its place.
+	 * No request was executed. -EBUSY: the thread is traced or audited, and the tracer must
+	 * see every call. A count without a complete request is not the module's answer: a
+	 * filter that traps lseek(2), and its handler, have answered in its place.
 	 */
-	if (door_result == -EBUSY || door_result >= 0)
-		return make_plain(batch, from, to);
-	return (int)door_result;
+	if (entered == -EBUSY || entered >= 0)
+		return execute_plain(batch, from, to);
+	return (int)entered;
 }
 
-/* Executes the requests from..to-1, none of which is complete. Returns how many are then. */
-static int make(struct batch *batch, struct tl_request *from, struct tl_request *to)
+/* Executes the incomplete requests from..to-1. Returns how many are complete then. */
+static int execute(struct batch *batch, struct tl_request *from, struct tl_request *to)
 {
 	long result;
 
 	if (batch->backend == TL_BACKEND_PLAIN)
-		return make_plain(batch, from, to);
-	result = door(batch->fd, TL_BATCH(from - batch->shown.requests, to - from), TL_DOOR_BATCH);
-	return done(to - 1) ? (int)(to - from) : make_short(batch, from, to, result);
+		return execute_plain(batch, from, to);
+	result = module_enter(batch->fd, TL_BATCH(from - batch->head.requests, to - from),
+			      TL_ENTER_BATCH);
+	return done(to - 1) ? (int)(to - from) : complete_short(batch, from, to, result);
 }
 
 /* ---- In any order -------------------------------------------------------------------------- */
 
-/* What copies that were executed have to say to the slots. May be left and done again. */
-static void copies_return(struct batch *batch)
+/* Copies the results of executed copies to their slots. A jump may leave it; it may run again. */
+static void copies_write_back(struct batch *batch)
 {
-	struct tl_request *requests = batch->shown.requests, *copy = batch->shown.end;
+	struct tl_request *requests = batch->head.requests, *copy = batch->head.end;
 	struct order *order = batch->order;
 
 	for (uint32_t i = 0; i < order->in_flight; i++, copy++) {
@@ -183,107 +185,107 @@ static void copies_return(struct batch *batch)
 	order->in_flight = 0;
 }
 
-static int make_copies(struct batch *batch, unsigned int n)
+static int execute_copies(struct batch *batch, unsigned int n)
 {
-	struct tl_request *requests = batch->shown.requests, *copies = batch->shown.end;
+	struct tl_request *requests = batch->head.requests, *copies = batch->head.end;
 	struct order *order = batch->order;
 	int result;
 
 	for (unsigned int i = 0; i < n; i++)
 		copies[i] = requests[ORDER_SLOT(order->words[i])];
-	/* A handler that leaves the flush from here on leaves something to return. */
+	/* If a handler leaves the flush from here on, the next flush copies the results back. */
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	order->in_flight = n;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	result = make(batch, copies, copies + n);
-	copies_return(batch);
+	result = execute(batch, copies, copies + n);
+	copies_write_back(batch);
 	return result;
 }
 
 static int flush_unordered(struct batch *batch)
 {
-	struct tl_batch *shown = &batch->shown;
+	struct tl_batch *head = &batch->head;
 	struct order *order = batch->order;
-	unsigned int queued = tl_batch_queued(shown), n, first, last;
+	unsigned int queued = tl_batch_queued(head), n, first, last;
 	int result;
 	bool moved;
 
-	copies_return(batch);
-	n = tl_order_find(order, shown->requests, (unsigned int)(shown->next - shown->requests),
+	copies_write_back(batch);
+	n = tl_order_find(order, head->requests, (unsigned int)(head->next - head->requests),
 			  &moved);
 	if (n != queued) {
-		/* A handler left the flush before by a jump: what was done is not done again. */
+		/* A handler has left the last flush by a jump: no request is made twice. */
 		result = (int)(queued - n);
 	} else {
 		first = ORDER_SLOT(order->words[0]);
 		last = ORDER_SLOT(order->words[n - 1]);
-		result = moved || last - first != n - 1 ? make_copies(batch, n) :
-			 make(batch, shown->requests + first, shown->requests + first + n);
+		result = moved || last - first != n - 1 ? execute_copies(batch, n) :
+			 execute(batch, head->requests + first, head->requests + first + n);
 	}
 	if (result == (int)queued)
 		order->barriers_n = 0;
-	return result > 0 ? completed(shown, result) : result;
+	return result > 0 ? advance(head, result) : result;
 }
 
-int tl_batch_barrier(struct tl_batch *shown)
+int tl_batch_barrier(struct tl_batch *head)
 {
-	struct order *order = inner(shown)->order;
+	struct order *order = batch_of(head)->order;
 
-	if (!shown->requests)
+	if (!head->requests)
 		return -EPERM;
 	if (order)
-		tl_order_barrier(order, (unsigned int)(shown->next - shown->requests));
+		tl_order_barrier(order, (unsigned int)(head->next - head->requests));
 	return 0;
 }
 
 /* ---- Flushing ------------------------------------------------------------------------------ */
 
-static __attribute__((noinline)) int flush_otherwise(struct batch *batch)
+static __attribute__((noinline)) int flush_indirect(struct batch *batch)
 {
-	struct tl_batch *shown = &batch->shown;
+	struct tl_batch *head = &batch->head;
 
 	if (batch->order)
 		return flush_unordered(batch);
-	return completed(shown, done(shown->first) ?
-				make_short(batch, shown->first, shown->next, 0) :
-				make_plain(batch, shown->first, shown->next));
+	return advance(head, done(head->first) ?
+				complete_short(batch, head->first, head->next, 0) :
+				execute_plain(batch, head->first, head->next));
 }
 
-static __attribute__((noinline)) int flush_short(struct batch *batch, long door_result)
+static __attribute__((noinline)) int flush_short(struct batch *batch, long entered)
 {
-	struct tl_batch *shown = &batch->shown;
-	int result = make_short(batch, shown->first, shown->next, door_result);
+	struct tl_batch *head = &batch->head;
+	int result = complete_short(batch, head->first, head->next, entered);
 
-	return result > 0 ? completed(shown, result) : result;
+	return result > 0 ? advance(head, result) : result;
 }
 
-int tl_batch_flush(struct tl_batch *shown)
+int tl_batch_flush(struct tl_batch *head)
 {
-	struct batch *batch = inner(shown);
-	long first = shown->first - shown->requests;
-	long queued = shown->next - shown->first;
+	struct batch *batch = batch_of(head);
+	long first = head->first - head->requests;
+	long queued = head->next - head->first;
 	long result;
 
 	if (!queued)
-		return shown->requests ? 0 : -EPERM;
-	if (!batch->straight)
-		return flush_otherwise(batch);
-	/* A handler left the flush before by a jump: what was done is not done again. */
-	if (done(shown->first))
+		return head->requests ? 0 : -EPERM;
+	if (!batch->direct)
+		return flush_indirect(batch);
+	/* A handler has left the last flush by a jump: no request is made twice. */
+	if (done(head->first))
 		return flush_short(batch, 0);
-	result = door(batch->fd, TL_BATCH(first, queued), TL_DOOR_BATCH);
-	/* In order: when the last is complete, all are. */
-	if (!done(shown->next - 1))
+	result = module_enter(batch->fd, TL_BATCH(first, queued), TL_ENTER_BATCH);
+	/* The order is strict: when the last request is complete, all are. */
+	if (!done(head->next - 1))
 		return flush_short(batch, result);
-	rewind_slots(shown);
+	rewind_slots(head);
 	return (int)queued;
 }
 
-int tl_batch_stats(const struct tl_batch *shown, struct tl_stats *stats)
+int tl_batch_get_stats(const struct tl_batch *head, struct tl_stats *stats)
 {
-	const struct batch *batch = (const struct batch *)(const void *)shown;
+	const struct batch *batch = (const struct batch *)(const void *)head;
 
-	if (!shown->requests)
+	if (!head->requests)
 		return -EPERM;
 	if (batch->backend == TL_BACKEND_PLAIN)
 		return tl_stats_copy(stats, &batch->counts);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * calls.c - which system calls may be wrapped. It owns the look-up; the rows are the module's own
- * (linux/trapless_calls.h), so that a program gets the same answer with and without the module.
+ * calls.c - the list of system calls that may be wrapped. It owns the look-up. The rows are those
+ * of the module (linux/trapless_calls.h), so that a program gets the same answer with and without
+ * the module.
  */
 #include "internal.h"
 
@@ -32,7 +33,7 @@ int tl_call_lookup(uint32_t nr)
 	return (int)rows[nr].class;
 }
 
-int tl_call_class(uint32_t nr, const char **name, const char **reason)
+int tl_call_get_class(uint32_t nr, const char **name, const char **reason)
 {
 	int class = tl_call_lookup(nr);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * futex.h - sleeping on a word of memory and waking who sleeps there, within one process. It owns
- * the call; what a word means is its user's business.
+ * futex.h - sleeps on a word of memory, and wakes the threads that sleep there, within one process.
+ * It owns the system call; its users own the meaning of the word. futex_wait() returns 0 or -errno.
  */
 #ifndef TRAPLESS_LIB_FUTEX_H
 #define TRAPLESS_LIB_FUTEX_H
@@ -9,20 +9,20 @@
 #include <linux/futex.h>
 #include <time.h>
 
-#include "door.h"
+#include "enter.h"
 
-/* With a timeout, even one of a century, no handler's SA_RESTART turns -EINTR into more sleep. */
+/* The timeout, here of a century, makes the call return -EINTR even after an SA_RESTART handler. */
 static inline int futex_wait(uint32_t *word, uint32_t value)
 {
 	static const struct timespec century = { .tv_sec = 3155760000 };
 
-	return (int)call6(SYS_futex, (uintptr_t)word, FUTEX_WAIT_PRIVATE, value,
+	return (int)raw_syscall(SYS_futex, (uintptr_t)word, FUTEX_WAIT_PRIVATE, value,
 			  (uintptr_t)&century, 0, 0);
 }
 
 static inline void futex_wake(uint32_t *word, int n)
 {
-	call6(SYS_futex, (uintptr_t)word, FUTEX_WAKE_PRIVATE, (uint64_t)n, 0, 0, 0);
+	raw_syscall(SYS_futex, (uintptr_t)word, FUTEX_WAKE_PRIVATE, (uint64_t)n, 0, 0, 0);
 }
 
 #endif /* TRAPLESS_LIB_FUTEX_H */

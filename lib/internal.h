@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * internal.h - what the library's files share with one another and with nobody else: objects that
- * a fork leaves behind, the device, plain execution of one request. Names start with tl_ all the
- * same, because they are visible in libtrapless.a; the symbol map hides them in the shared library.
+ * internal.h - functions that the library's files share and that programs do not see: objects that
+ * survive a fork, the choice of a backend, and the plain execution of one request. Their names
+ * begin with tl_, because libtrapless.a shows them; the symbol map hides them in the shared
+ * library.
+ *
+ * Errors: they return -errno and leave errno alone.
  */
 #ifndef TRAPLESS_LIB_INTERNAL_H
 #define TRAPLESS_LIB_INTERNAL_H
@@ -13,9 +16,9 @@
 
 /* ---- object.c: memory that reads as zeros in the child of a fork ------------------------- */
 
-/* The part of an object that a child keeps, so that it can release what it inherited. */
-struct tl_kept {
-	size_t bytes;		/* of the whole object, this page included */
+/* The part of an object that a child can read, so that it can free what it has inherited. */
+struct tl_object_header {
+	size_t bytes;		/* of the whole object with this page */
 	int fd;			/* /dev/trapless, or -1 */
 	void *ring;		/* the shared mapping, or NULL; not mapped in a child */
 	size_t ring_bytes;
@@ -23,38 +26,41 @@ struct tl_kept {
 };
 
 int tl_object_create(void **object, size_t bytes);
-/* `own`: this process made the object. Unmaps the ring, closes the device, frees the memory. */
+/* Unmaps the ring if this process created the object (`own`), closes the device, frees memory. */
 void tl_object_destroy(void *object, bool own);
-struct tl_kept *tl_object_kept(void *object);
-/* As reallocarray(3), but leaves errno alone. */
+struct tl_object_header *tl_header_of(void *object);
+/* Does what reallocarray(3) does, but leaves errno alone. */
 void *tl_heap_resize(void *old, size_t count, size_t bytes);
 
 /* ---- backend.c: module or plain, and the module's device --------------------------------- */
 
 /*
- * Decides by flags and TRAPLESS_BACKEND and, for the module, opens the device, sets a ring up and
- * maps it into kept->fd, ->ring, ->ring_bytes.
+ * Chooses a backend by `flags` and TRAPLESS_BACKEND. For the module it opens the device, sets up a
+ * ring, maps it, and stores all three to header->fd, ->ring and ->ring_bytes.
  */
-int tl_backend_open(enum tl_backend *backend, struct tl_kept *kept, const struct tl_setup *setup,
-		    unsigned int flags);
+int tl_backend_open(enum tl_backend *backend, struct tl_object_header *header,
+		    const struct tl_setup *setup, unsigned int flags);
 int tl_device_ioctl(int fd, unsigned long request, void *argument);
-/* Copies `counts` out as far as the caller's stats->size reaches. */
+/* Copies as much of `counts` as the caller's stats->size has room for. */
 int tl_stats_copy(struct tl_stats *stats, const struct tl_stats *counts);
-/* The module's counts plus the library's own in *extra. */
+/* Reads the module's counts and adds the library's own counts of *extra. */
 int tl_stats_module(int fd, struct tl_stats *stats, const struct tl_stats *extra);
 
-/* ---- calls.c, plain.c -------------------------------------------------------------------- */
+/* ---- calls.c, plain_call.c --------------------------------------------------------------- */
 
-/* Class of a call, or -ENOSYS. */
+/* Returns the class of a call, or -ENOSYS. */
 int tl_call_lookup(uint32_t nr);
 
 /*
- * Executes one request by a plain call, on behalf of a batch (least = TL_CALL_BATCH) or a worker
- * (TL_CALL_ANY): a call of a lower class is answered -EOPNOTSUPP as by the module. Writes the
- * result. Returns whether a system call was really made.
+ * Executes one request by a plain call and writes its result. `least` is TL_CALL_BATCH for a batch
+ * and TL_CALL_ANY for a worker: like the module, the function answers a call of a lower class with
+ * -EOPNOTSUPP. Returns whether it has made a system call.
  */
 bool tl_plain_execute(struct tl_request *request, enum tl_call_class least);
-/* state = TL_DONE with release: last, so that whoever sees it sees the result and the counts. */
+/*
+ * Stores TL_DONE with release. It is the last step, so that a thread that sees the state sees the
+ * result and the counts, too.
+ */
 void tl_plain_complete(struct tl_request *request);
 
 #endif /* TRAPLESS_LIB_INTERNAL_H */

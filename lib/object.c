@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
  * object.c - memory of the library's objects. It owns how an object notices that it is in the child
- * of a fork, and that errno survives a lack of memory; it does not own what is in the object.
+ * of a fork, and keeps errno unchanged when memory is short. It does not own an object's content.
  *
- * A ring is not inherited (the module maps it VM_DONTCOPY), so in a child every pointer to it would
- * be a trap. An object therefore is a mapping of its own: one page that a child inherits, then the
- * object itself under MADV_WIPEONFORK, which a child reads as zeros whichever way it was forked.
- * Zero entries mean "full" to the inline add and "not yours" to everything else, at the price of no
- * instruction in either.
+ * A child does not inherit a ring, because the module maps rings with VM_DONTCOPY, so every pointer
+ * to a ring would fault in a child. An object therefore is a mapping of its own: first a page that
+ * a child inherits, then the object itself under MADV_WIPEONFORK, which every child reads as zeros.
+ * Zero entries mean "full" to the inline add, and to all other functions that the object belongs to
+ * another process. Neither check costs an instruction.
  */
 #include "internal.h"
 
@@ -18,11 +18,11 @@
 
 #define PAGE_BYTES 4096u
 
-_Static_assert(sizeof(struct tl_kept) <= PAGE_BYTES, "the kept part fits its page");
+_Static_assert(sizeof(struct tl_object_header) <= PAGE_BYTES, "the header fits its page");
 
-struct tl_kept *tl_object_kept(void *object)
+struct tl_object_header *tl_header_of(void *object)
 {
-	return (struct tl_kept *)(void *)((char *)object - PAGE_BYTES);
+	return (struct tl_object_header *)(void *)((char *)object - PAGE_BYTES);
 }
 
 void *tl_heap_resize(void *old, size_t count, size_t bytes)
@@ -38,7 +38,7 @@ int tl_object_create(void **object, size_t bytes)
 {
 	size_t whole = PAGE_BYTES + ((bytes + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1));
 	int saved = errno, error;
-	struct tl_kept *kept;
+	struct tl_object_header *header;
 	char *memory;
 
 	memory = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -46,9 +46,9 @@ int tl_object_create(void **object, size_t bytes)
 		goto failed;
 	if (madvise(memory + PAGE_BYTES, whole - PAGE_BYTES, MADV_WIPEONFORK))
 		goto unmap;
-	kept = (struct tl_kept *)(void *)memory;
-	kept->bytes = whole;
-	kept->fd = -1;
+	header = (struct tl_object_header *)(void *)memory;
+	header->bytes = whole;
+	header->fd = -1;
 	*object = memory + PAGE_BYTES;
 	return 0;
 
@@ -64,14 +64,14 @@ failed:
 
 void tl_object_destroy(void *object, bool own)
 {
-	struct tl_kept *kept = tl_object_kept(object);
+	struct tl_object_header *header = tl_header_of(object);
 	int saved = errno;
 
-	free(kept->heap);
-	if (own && kept->ring)
-		munmap(kept->ring, kept->ring_bytes);
-	if (kept->fd >= 0)
-		close(kept->fd);
-	munmap(kept, kept->bytes);
+	free(header->heap);
+	if (own && header->ring)
+		munmap(header->ring, header->ring_bytes);
+	if (header->fd >= 0)
+		close(header->fd);
+	munmap(header, header->bytes);
 	errno = saved;
 }

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * order.c - see order.h. Requests that make the same call on the same object come to stand side by
- * side, so that the kernel's code and data for it are still in the caches for the second. Sorting
- * moves words, not requests, and costs next to nothing where they are in order already. What the
- * last flush did at its end is what the next begins with: it goes through the same objects from the
- * other side.
+ * order.c - sorts the requests of a batch by call and object; see order.h. Requests that make the
+ * same call on the same object are made side by side, so that the kernel's code and data for them
+ * are still in the caches. Sorting moves words and not requests, and costs little where requests
+ * are in order already. Each flush begins with the objects with which the last flush ended.
  */
 #include "order.h"
 
 #include <string.h>
 
-#define RUN 16u			/* words; beyond that merging moves less than insertion */
+#define RUN 16u			/* words; merging moves less than insertion in longer runs */
 
 size_t tl_order_bytes(unsigned int entries)
 {
-	/* As many barriers as there are places between, before and behind slots. */
+	/* A barrier may stand before the first slot, behind the last, and between any two. */
 	return sizeof(struct order) + 2 * entries * sizeof(uint64_t) +
 	       (entries + 1) * sizeof(uint16_t);
 }
@@ -46,7 +45,7 @@ static void sort_few(uint64_t *words, const uint64_t *end)
 	}
 }
 
-/* from..middle and middle..end are sorted; what becomes of them begins at `to`. */
+/* Merges the sorted words from..middle and middle..end into the words at `to`. */
 static void merge(const uint64_t *from, const uint64_t *middle, const uint64_t *end, uint64_t *to)
 {
 	const uint64_t *other = middle;
@@ -69,7 +68,7 @@ static unsigned int least(unsigned int one, unsigned int other)
 	return one < other ? one : other;
 }
 
-/* Runs by insertion, then pairs of them merged, from one place to the other and back. */
+/* Sorts runs by insertion, then merges pairs of runs between the two arrays. */
 static void sort(uint64_t *words, unsigned int n, uint64_t *spare)
 {
 	uint64_t *from = words, *to = spare, *done;
@@ -93,9 +92,9 @@ static uint64_t word_of(const struct tl_request *request, unsigned int slot)
 	return (uint64_t)request->nr << 48 | (request->args[0] & UINT32_MAX) << 16 | slot;
 }
 
-/* The requests of the slots from..to-1 that wait. Returns the end of their words. */
+/* Finds the requests of the slots from..to-1 that wait. Returns the end of their words. */
 static uint64_t *find(const struct tl_request *requests, unsigned int from, unsigned int to,
-		      uint64_t *words, uint64_t turn, bool *rising)
+		      uint64_t *words, uint64_t direction, bool *rising)
 {
 	uint64_t last = 0;
 
@@ -106,7 +105,7 @@ static uint64_t *find(const struct tl_request *requests, unsigned int from, unsi
 			continue;
 		if (word < last)
 			*rising = false;
-		*words++ = word ^ turn;
+		*words++ = word ^ direction;
 		last = word;
 	}
 	return words;
@@ -124,13 +123,13 @@ unsigned int tl_order_find(struct order *order, const struct tl_request *request
 		uint64_t *begin = end;
 		bool rising = true;
 
-		end = find(requests, from, to, begin, order->turn, &rising);
+		end = find(requests, from, to, begin, order->direction, &rising);
 		if (!rising) {
 			sort(begin, (unsigned int)(end - begin), order->spare);
 			*moved = true;
 		}
 		from = to;
 	}
-	order->turn = *moved ? order->turn ^ ORDER_TURNED : ORDER_TURNED;
+	order->direction = *moved ? order->direction ^ ORDER_REVERSED : ORDER_REVERSED;
 	return (unsigned int)(end - order->words);
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * order.h - the order in which the requests of a batch are made where the caller left it free:
- * which of them wait, between which barriers, sorted how. Owns no request and executes none; what
- * becomes of the order is batch.c's.
+ * order.h - the order in which a batch with TL_UNORDERED makes its requests. It owns the search for
+ * the requests that wait, the barriers between them and the sorting. batch.c owns the requests and
+ * executes them in this order.
+ *
+ * Concurrency: as of the batch. One thread at a time uses an order.
  */
 #ifndef TRAPLESS_LIB_ORDER_H
 #define TRAPLESS_LIB_ORDER_H
@@ -10,34 +12,36 @@
 #include <trapless.h>
 
 /*
- * A request as one word that sorts: call number (16 bits), first argument (32), slot (16). Numbers
- * and arguments that are larger merely group worse. No two words are equal, and requests with the
- * same call and argument are sorted by their slots: whatever sorts these words is stable.
+ * A word that stands for a request when requests are sorted: call number (16 bits), first argument
+ * (32 bits), slot (16 bits). Larger numbers and arguments are only grouped less well. No two words
+ * are equal. Requests with the same call and argument are sorted by their slots, so every algorithm
+ * that sorts these words is stable.
  */
 #define ORDER_SLOT(word) ((unsigned int)((word) & 0xffff))
-/* Turns the order of calls and arguments around, but not that of equal ones. */
-#define ORDER_TURNED (~(uint64_t)0xffff)
+/* Reverses the order of calls and arguments, but not the order of requests that share both. */
+#define ORDER_REVERSED (~(uint64_t)0xffff)
 
 struct order {
-	uint64_t *words;	/* one for each request that waits, in the order to make them */
-	uint64_t *spare;	/* room for as many, while they are sorted */
-	uint16_t *barriers;	/* rising slots: what is below is made before all others */
+	uint64_t *words;	/* of the requests that wait, in the order of their execution */
+	uint64_t *spare;	/* room for the same number of words while they are sorted */
+	uint16_t *barriers;	/* rising slots; requests below one are made first */
 	uint32_t barriers_n;
-	uint64_t turn;		/* ORDER_TURNED where what is sorted falls this time, else 0 */
-	uint32_t in_flight;	/* so many copies, of words[0] and so on, may have been executed */
+	uint64_t direction;	/* ORDER_REVERSED if the next sorting is a falling one, else 0 */
+	uint32_t in_flight;	/* the number of copies, from words[0] on, that may be executed */
 };
 
-/* Bytes of an order for so many slots, and the order in that memory, which is all zeros. */
+/* Returns the bytes of an order for `entries` slots. */
 size_t tl_order_bytes(unsigned int entries);
+/* Makes an order in that memory, which must be all zeros. */
 struct order *tl_order_make(void *memory, unsigned int entries);
 
-/* A barrier behind `slot` - 1. */
+/* Puts a barrier between slot - 1 and slot. */
 void tl_order_barrier(struct order *order, unsigned int slot);
 
 /*
- * Finds the requests below slot `next` that wait and puts them in order: rising, or as they are
- * where they rise already; the next time falling, to begin where this time ended. Returns how many
- * there are; *moved says whether any of them is to be made before an older one.
+ * Finds the requests below slot `next` that wait, and sorts them: rising and falling in turn, so
+ * that a flush begins where the last one ended. Requests that rise already stay as they are.
+ * Returns their number. *moved tells whether a request is to be made before an older one.
  */
 unsigned int tl_order_find(struct order *order, const struct tl_request *requests,
 			   unsigned int next, bool *moved);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
  * psc.c - parallel calls: the five operations of parallel-system-call, section 2. It owns slots,
- * the threads of tl_psc_start() and the module's doors. What user-space workers do is psc_plain.c's
- * business, when they take the module's place, psc_leave.c's.
+ * the threads of tl_psc_start() and the calls of the module. User-space workers are the business of
+ * psc_worker.c, and the handover from the module to them is that of psc_handover.c.
  */
-#include "psc.h"
-#include "door.h"
+#include "psc_state.h"
+#include "enter.h"
 #include "futex.h"
 
 #include <errno.h>
@@ -20,11 +20,11 @@ static size_t object_bytes(unsigned int entries)
 {
 	size_t bytes = sizeof(struct tl_psc) + 4 * sizeof(uint32_t) * entries;
 
-	/* The ring without the module lies behind, on a cache line. */
+	/* Without the module the ring lies behind the arrays and begins on a cache line. */
 	return ((bytes + 63) & ~(size_t)63) + TL_RING_BYTES(entries);
 }
 
-int tl_psc_regist(struct tl_psc **out, unsigned int entries, unsigned int spin_us,
+int tl_psc_create(struct tl_psc **out, unsigned int entries, unsigned int spin_us,
 		  unsigned int flags)
 {
 	struct tl_setup setup = {
@@ -45,17 +45,17 @@ int tl_psc_regist(struct tl_psc **out, unsigned int entries, unsigned int spin_u
 	if (result)
 		return result;
 	psc = object;
-	result = tl_backend_open(&psc->backend, tl_object_kept(psc), &setup, flags);
+	result = tl_backend_open(&psc->backend, tl_header_of(psc), &setup, flags);
 	if (result) {
 		tl_object_destroy(psc, true);
 		return result;
 	}
 	ring = (char *)psc + object_bytes(entries) - TL_RING_BYTES(entries);
 	if (psc->backend == TL_BACKEND_MODULE)
-		ring = tl_object_kept(psc)->ring;
+		ring = tl_header_of(psc)->ring;
 	psc->requests = (struct tl_request *)(void *)ring;
 	psc->submit = (uint32_t *)(void *)(ring + TL_RING_SUBMIT_OFFSET(entries));
-	psc->fd = tl_object_kept(psc)->fd;
+	psc->fd = tl_header_of(psc)->fd;
 	psc->serving = psc->backend == TL_BACKEND_PLAIN;
 	psc->entries = entries;
 	psc->mask = entries - 1;
@@ -74,7 +74,7 @@ int tl_psc_regist(struct tl_psc **out, unsigned int entries, unsigned int spin_u
 
 enum tl_backend tl_psc_backend(const struct tl_psc *psc)
 {
-	if (__atomic_load_n(&psc->leave_module, __ATOMIC_ACQUIRE))
+	if (__atomic_load_n(&psc->module_stopped, __ATOMIC_ACQUIRE))
 		return TL_BACKEND_PLAIN;
 	return psc->backend;
 }
@@ -86,23 +86,23 @@ static bool in_module(const struct tl_psc *psc)
 	return tl_psc_backend(psc) == TL_BACKEND_MODULE;
 }
 
-/* True: the door is not to be used (any more), and the requester has taken over. */
-static bool use_plain(struct tl_psc *psc)
+/* Returns whether user-space workers serve the ring; completes a handover where one is due. */
+static bool in_user_space(struct tl_psc *psc)
 {
 	if (psc->backend == TL_BACKEND_PLAIN)
 		return true;
 	if (in_module(psc))
 		return false;
-	tl_psc_take_over(psc);
+	tl_psc_hand_over(psc);
 	return true;
 }
 
 /* ---- Workers ----------------------------------------------------------------------------- */
 
 /*
- * A change of credentials by setuid(3) reaches the threads one after the other. Until the last
- * worker of before is out, the module answers -EPERM to those that are already changed. Returns
- * whether it is worth another try.
+ * setuid(3) changes the credentials of the threads one after the other. Until the last worker with
+ * the old credentials has returned, the module answers -EPERM to threads with the new ones. Returns
+ * whether the caller should try again.
  */
 static bool changing_identity(long result, unsigned int *tries)
 {
@@ -110,23 +110,23 @@ static bool changing_identity(long result, unsigned int *tries)
 
 	if (result != -EPERM || !(*tries)--)
 		return false;
-	call6(SYS_nanosleep, (uintptr_t)&nap, 0, 0, 0, 0, 0);
+	raw_syscall(SYS_nanosleep, (uintptr_t)&nap, 0, 0, 0, 0, 0);
 	return true;
 }
 
-static long psc_door(const struct tl_psc *psc, long argument, long whence)
+static long module_call(const struct tl_psc *psc, long argument, long whence)
 {
 	unsigned int tries = IDENTITY_TRIES;
 	long result;
 
 	do {
-		result = door(psc->fd, argument, whence);
+		result = module_enter(psc->fd, argument, whence);
 	} while (changing_identity(result, &tries));
 	return result;
 }
 
-/* Errors after which user-space workers serve: traced, another identity for good, shut down. */
-static bool module_steps_aside(long result)
+/* Whether the thread is traced, has another identity for good, or the ring is shut down. */
+static bool module_declines(long result)
 {
 	return result == -EBUSY || result == -EPERM || result == -ESHUTDOWN;
 }
@@ -143,10 +143,10 @@ static long enter_module(struct tl_psc *psc)
 		return result < 0 ? 0 : result;
 	if (result == -EINTR)
 		return result;
-	/* Serve as an ordinary thread: the module has refused, or somebody else leaves it. */
-	tl_psc_leave(psc);
-	__atomic_fetch_add(&psc->came_home, 1, __ATOMIC_SEQ_CST);
-	tl_psc_ring(psc);
+	/* Serve as an ordinary thread: the module has refused this thread, or was stopped. */
+	tl_psc_stop_module(psc);
+	__atomic_fetch_add(&psc->workers_out, 1, __ATOMIC_SEQ_CST);
+	tl_psc_wake_all(psc);
 	return result < 0 ? 0 : result;
 }
 
@@ -160,8 +160,8 @@ long tl_psc_enter(struct tl_psc *psc)
 	if (in_module(psc))
 		served = enter_module(psc);
 	if (served >= 0)
-		more = tl_psc_plain_enter(psc);
-	/* The last access: tl_psc_exit() frees everything when it sees 0. */
+		more = tl_psc_worker_enter(psc);
+	/* This is the last access: tl_psc_destroy() frees the ring when it sees 0. */
 	if (!__atomic_sub_fetch(&psc->inside, 1, __ATOMIC_SEQ_CST))
 		futex_wake(&psc->inside, 1);
 	if (served < 0)
@@ -180,17 +180,17 @@ static void *worker(void *arg)
 
 int tl_psc_start(struct tl_psc *psc, unsigned int n)
 {
-	struct tl_kept *kept = tl_object_kept(psc);
+	struct tl_object_header *header = tl_header_of(psc);
 	sigset_t all, before;
 	pthread_t *threads;
 	int result = 0;
 
 	if (!psc->entries)
 		return -EPERM;
-	threads = tl_heap_resize(kept->heap, psc->started + (size_t)n, sizeof(*threads));
+	threads = tl_heap_resize(header->heap, psc->started + (size_t)n, sizeof(*threads));
 	if (!threads && n)
 		return -ENOMEM;
-	kept->heap = threads;
+	header->heap = threads;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	while (n-- && !result) {
@@ -233,17 +233,17 @@ int tl_psc_notify(struct tl_psc *psc)
 
 	if (!psc->entries)
 		return -EPERM;
-	if (!use_plain(psc)) {
-		result = psc_door(psc, n, TL_DOOR_NOTIFY);
+	if (!in_user_space(psc)) {
+		result = module_call(psc, n, TL_ENTER_NOTIFY);
 		if (result >= 0) {
 			psc->notified = psc->added;
 			return (int)n;
 		}
-		if (!module_steps_aside(result))
+		if (!module_declines(result))
 			return (int)result;
-		tl_psc_take_over(psc);
+		tl_psc_hand_over(psc);
 	}
-	tl_psc_plain_notify(psc);
+	tl_psc_worker_notify(psc);
 	return (int)n;
 }
 
@@ -256,20 +256,21 @@ int tl_psc_wait(struct tl_psc *psc, unsigned int left)
 		return -EPERM;
 	if (left > psc->entries)
 		left = psc->entries;
-	if (!use_plain(psc)) {
-		result = psc_door(psc, TL_WAIT(n, left), TL_DOOR_WAIT);
+	if (!in_user_space(psc)) {
+		result = module_call(psc, TL_WAIT(n, left), TL_ENTER_WAIT);
 		/*
-		 * The door hands out before it sleeps. Shut down before or while it slept? Taken as
-		 * handed out, a request is given a new place unless the module has begun it.
+		 * The module submits the requests before it sleeps. It may have been shut down
+		 * before that or during the sleep. If all requests count as submitted, the handover
+		 * gives each of them a new place unless the module has begun it.
 		 */
 		if (result >= 0 || result == -EINTR || result == -ESHUTDOWN)
 			psc->notified = psc->added;
-		if (!module_steps_aside(result))
+		if (!module_declines(result))
 			return (int)result;
-		tl_psc_take_over(psc);
+		tl_psc_hand_over(psc);
 	}
-	tl_psc_plain_notify(psc);
-	return tl_psc_plain_wait(psc, left);
+	tl_psc_worker_notify(psc);
+	return tl_psc_worker_wait(psc, left);
 }
 
 int tl_psc_result(struct tl_psc *psc, unsigned int slot, int64_t *result)
@@ -282,7 +283,7 @@ int tl_psc_result(struct tl_psc *psc, unsigned int slot, int64_t *result)
 		return -EINVAL;
 	request = &psc->requests[slot];
 	if (__atomic_load_n(&request->state, __ATOMIC_ACQUIRE) != TL_DONE) {
-		use_plain(psc);
+		in_user_space(psc);
 		return 0;
 	}
 	if (result)
@@ -292,7 +293,7 @@ int tl_psc_result(struct tl_psc *psc, unsigned int slot, int64_t *result)
 	return 1;
 }
 
-int tl_psc_stats(const struct tl_psc *psc, struct tl_stats *stats)
+int tl_psc_get_stats(const struct tl_psc *psc, struct tl_stats *stats)
 {
 	struct tl_stats own = { 0 };
 
@@ -309,7 +310,7 @@ int tl_psc_stats(const struct tl_psc *psc, struct tl_stats *stats)
 	return tl_stats_module(psc->fd, stats, &own);
 }
 
-void tl_psc_exit(struct tl_psc *psc)
+void tl_psc_destroy(struct tl_psc *psc)
 {
 	pthread_t *threads;
 	uint32_t inside;
@@ -323,8 +324,8 @@ void tl_psc_exit(struct tl_psc *psc)
 	__atomic_store_n(&psc->exiting, 1, __ATOMIC_SEQ_CST);
 	if (psc->fd >= 0)
 		tl_device_ioctl(psc->fd, TL_IOC_EXIT, NULL);
-	tl_psc_ring(psc);
-	threads = tl_object_kept(psc)->heap;
+	tl_psc_wake_all(psc);
+	threads = tl_header_of(psc)->heap;
 	while (psc->started)
 		pthread_join(threads[--psc->started], NULL);
 	while ((inside = __atomic_load_n(&psc->inside, __ATOMIC_SEQ_CST)))

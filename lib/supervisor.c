@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * supervisor.c - switching processes to supervisor mode and back. It owns the descriptor of the
- * device that these functions share; what a switch does is the module's. The texts of refusals are
- * rows of linux/trapless_refusals.h.
+ * supervisor.c - switches processes to supervisor mode and back (running-mode-switch, Table 1). It
+ * owns the descriptor of the device that these functions share. The module owns the effect of a
+ * switch; the texts of refusals are rows of linux/trapless_refusals.h.
  *
- * The descriptor is opened by the first call and kept, close-on-exec: a program that switches
- * itself around a busy phase then pays for one ioctl, not for open and close as well. The module
- * asks who calls, never who opened, so that a child may use what it inherited. A program that
- * closes all descriptors closes this one too, and its number may since belong to another file:
- * EBADF or ENOTTY, upon which another is opened and the number forgotten. It is never closed here.
+ * The first call opens the descriptor, close-on-exec, and it stays open, so that a program that
+ * switches itself around a busy phase makes one ioctl(2) for each switch and no open(2) or
+ * close(2). The module checks who calls and never who opened it, so a child may use the descriptor
+ * that it has inherited. A program that closes all descriptors closes this one, too, and its number
+ * may then belong to another file: EBADF or ENOTTY, upon which the library opens another descriptor
+ * and forgets the number. It never closes a descriptor that has been in use.
  */
 #include "internal.h"
 
@@ -22,10 +23,11 @@
 #define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
 
 /*
- * The descriptor plus 1 (0: none yet) in the lower half; the upper half counts how often it was
- * replaced, since a new one often has the number of one that was closed. Threads replace it by
- * compare-and-exchange only, so that of two that open it at a time one closes its own again. It
- * publishes no memory: relaxed.
+ * The lower half is the descriptor plus 1, and 0 before the first call. The upper half counts how
+ * often the descriptor was replaced, because a new descriptor often has the number of a closed one.
+ * Threads replace the value by compare-and-exchange only; of two threads that open the device at
+ * the same time, one closes its descriptor again. The value publishes no memory, so accesses are
+ * relaxed.
  */
 static uint64_t device;
 
@@ -53,7 +55,7 @@ static int device_open(void)
 	return fd;
 }
 
-/* A descriptor in place of `stale`: one opened now, unless another thread has been quicker. */
+/* Returns a descriptor in place of `stale`: a new one, unless another thread has replaced it. */
 static int device_replace(uint64_t stale)
 {
 	uint64_t next;
@@ -66,10 +68,10 @@ static int device_replace(uint64_t stale)
 					__ATOMIC_RELAXED))
 		return fd;
 	close(fd);
-	return device_number(stale); /* the quicker one's */
+	return device_number(stale); /* of the other thread */
 }
 
-/* An ioctl on the kept descriptor; on a new one where that is no longer the device's. */
+/* Makes an ioctl on the shared descriptor, or on a new one if that is not the device's any more. */
 static int device_call(unsigned long request, void *argument)
 {
 	uint64_t kept = __atomic_load_n(&device, __ATOMIC_RELAXED);
@@ -84,7 +86,7 @@ static int device_call(unsigned long request, void *argument)
 	return fd < 0 ? fd : tl_device_ioctl(fd, request, argument);
 }
 
-int tl_switch(pid_t pid, enum tl_mode mode, unsigned int flags, enum tl_refusal *why)
+int tl_switch_mode(pid_t pid, enum tl_mode mode, unsigned int flags, enum tl_refusal *why)
 {
 	struct tl_switch request = {
 		.size = sizeof(request),
@@ -104,25 +106,25 @@ static int switch_to(long pid, enum tl_mode mode)
 {
 	if (pid < 0 || pid > INT_MAX)
 		return -ESRCH;
-	return tl_switch((pid_t)pid, mode, 0, NULL);
+	return tl_switch_mode((pid_t)pid, mode, 0, NULL);
 }
 
-int switch_supervisor(long pid)
+int tl_switch_supervisor(long pid)
 {
 	return switch_to(pid, TL_MODE_SUPERVISOR);
 }
 
-int switch_user(long pid)
+int tl_switch_user(long pid)
 {
 	return switch_to(pid, TL_MODE_USER);
 }
 
-int tl_supervisor(struct tl_supervisor *info)
+int tl_supervisor_get(struct tl_supervisor *info)
 {
 	return device_call(TL_IOC_SUPERVISOR, info);
 }
 
-int tl_process_list(struct tl_process *entries, unsigned int n, size_t entry_bytes)
+int tl_process_list_sized(struct tl_process *entries, unsigned int n, size_t entry_bytes)
 {
 	struct tl_processes request = {
 		.size = sizeof(request),
@@ -136,7 +138,7 @@ int tl_process_list(struct tl_process *entries, unsigned int n, size_t entry_byt
 		return result;
 	if (n > request.total)
 		n = request.total;
-	if (n > request.count) /* the module lists so many at a time and no more */
+	if (n > request.count) /* the module lists no more entries at a time */
 		memset((char *)entries + request.count * entry_bytes, 0,
 		       (n - request.count) * entry_bytes);
 	return (int)request.total;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * thread.c - fine-grained threads: their memory, and how many synchronisations each still waits
- * for. When a thread runs is sched.c's business.
+ * thread.c - fine-grained threads. It owns their memory and the number of synchronisations that
+ * each of them still waits for. When a thread runs is the business of sched.c.
  */
-#include "sched.h"
+#include "thread.h"
 #include "internal.h"
 
 #include <errno.h>
@@ -11,28 +11,28 @@
 
 #define POOL_THREADS 126u	/* threads of one allocation */
 
-struct pool {
-	struct pool *next;
+struct thread_pool {
+	struct thread_pool *next;
 	struct tl_thread threads[POOL_THREADS];
 };
 
-static struct tl_thread *thread_get(struct tl_sched *sched)
+static struct tl_thread *thread_get(struct threads *threads)
 {
-	struct tl_thread *thread = sched->unused;
-	struct pool *pool;
+	struct tl_thread *thread = threads->unused;
+	struct thread_pool *pool;
 
 	if (thread) {
-		sched->unused = thread->next;
+		threads->unused = thread->next;
 		return thread;
 	}
 	pool = tl_heap_resize(NULL, 1, sizeof(*pool));
 	if (!pool)
 		return NULL;
-	pool->next = sched->pools;
-	sched->pools = pool;
+	pool->next = threads->pools;
+	threads->pools = pool;
 	for (unsigned int i = POOL_THREADS - 1; i > 0; i--) {
-		pool->threads[i].next = sched->unused;
-		sched->unused = &pool->threads[i];
+		pool->threads[i].next = threads->unused;
+		threads->unused = &pool->threads[i];
 	}
 	return &pool->threads[0];
 }
@@ -40,7 +40,7 @@ static struct tl_thread *thread_get(struct tl_sched *sched)
 int tl_thread_create(struct tl_sched *sched, struct tl_thread **out, tl_entry entry, void *arg,
 		     unsigned int syncs)
 {
-	struct tl_thread *thread = thread_get(sched);
+	struct tl_thread *thread = thread_get(threads_of(sched));
 
 	if (!thread)
 		return -ENOMEM;
@@ -71,12 +71,12 @@ struct tl_sched *tl_thread_sched(const struct tl_thread *self)
 	return self->sched;
 }
 
-void tl_threads_free(struct tl_sched *sched)
+void tl_threads_free(struct threads *threads)
 {
-	struct pool *pool;
+	struct thread_pool *pool;
 
-	while ((pool = sched->pools)) {
-		sched->pools = pool->next;
+	while ((pool = threads->pools)) {
+		threads->pools = pool->next;
 		free(pool);
 	}
 }

@@ -35,8 +35,8 @@ class State(enum.IntEnum):
     DONE = 3
 
 
-class Door(enum.IntEnum):
-    """TL_DOOR_*: the `whence` of the lseek that enters the module."""
+class Enter(enum.IntEnum):
+    """TL_ENTER_*: the `whence` of the lseek that enters the module."""
 
     BATCH = 0
     NOTIFY = 1
@@ -252,7 +252,7 @@ def ring_bytes(entries: int) -> int:
 
 
 def batch_argument(first: int, n: int) -> int:
-    """TL_BATCH: the offset that makes Door.BATCH execute n requests from slot `first`.
+    """TL_BATCH: the offset that makes Enter.BATCH execute n requests from slot `first`.
 
     >>> batch_argument(3, 32)
     2097155
@@ -261,7 +261,7 @@ def batch_argument(first: int, n: int) -> int:
 
 
 def wait_argument(n: int, left: int) -> int:
-    """TL_WAIT: the offset that makes Door.WAIT notify n and wait until `left` are unfinished.
+    """TL_WAIT: the offset that makes Enter.WAIT notify n and wait until `left` are unfinished.
 
     >>> wait_argument(4, 0)
     4

@@ -61,7 +61,7 @@ INLINED int knock(struct run *run, struct tl_batch *batch, enum way way)
 
 	if (way == BY_LIBRARY)
 		return tl_batch_flush(batch);
-	return door_knock(&run->bench->door, n, true);
+	return raw_ring_enter(&run->bench->raw, n, true);
 }
 
 INLINED int add(struct tl_batch *batch, struct call call)
@@ -133,7 +133,7 @@ static void batch_##subject(void *arg) \
 static void batch_int_##subject(void *arg) \
 { \
 	struct run *run = arg; \
-	run_batch(run, subject, &run->bench->door.batch, BY_INT); \
+	run_batch(run, subject, &run->bench->raw.batch, BY_INT); \
 } \
 static void batch_plain_##subject(void *arg) \
 { \
@@ -188,9 +188,9 @@ static int open_one(struct bench *bench, enum mechanism mechanism)
 {
 	switch (mechanism) {
 	case PLAIN: return 0;
-	case PLAIN_INT: return door_int_works() ? 0 : -ENOSYS;
+	case PLAIN_INT: return int80_works() ? 0 : -ENOSYS;
 	case BATCH: return tl_batch_create(&bench->batch, RING_ENTRIES, TL_MODULE);
-	case BATCH_INT: return door_int_works() ? door_open(&bench->door, RING_ENTRIES) : -ENOSYS;
+	case BATCH_INT: return int80_works() ? raw_ring_open(&bench->raw, RING_ENTRIES) : -ENOSYS;
 	case BATCH_PLAIN: return tl_batch_create(&bench->batch_plain, RING_ENTRIES, TL_PLAIN);
 	case URING: return uring_open(&bench->uring, RING_ENTRIES, URING_NOT_POLLED);
 	default: return uring_open(&bench->sqpoll, RING_ENTRIES, POLLING_CPU);
@@ -223,7 +223,7 @@ void bench_close(struct bench *bench)
 	if (bench->open[BATCH_PLAIN])
 		tl_batch_destroy(bench->batch_plain);
 	if (bench->open[BATCH_INT])
-		door_close(&bench->door);
+		raw_ring_close(&bench->raw);
 	if (bench->open[BATCH])
 		tl_batch_destroy(bench->batch);
 }
@@ -235,13 +235,13 @@ bool bench_stats(struct bench *bench, enum mechanism mechanism, struct tl_stats 
 	*stats = (struct tl_stats){ .size = sizeof(*stats) };
 	switch (mechanism) {
 	case BATCH:
-		error = tl_batch_stats(bench->batch, stats);
+		error = tl_batch_get_stats(bench->batch, stats);
 		break;
 	case BATCH_PLAIN:
-		error = tl_batch_stats(bench->batch_plain, stats);
+		error = tl_batch_get_stats(bench->batch_plain, stats);
 		break;
 	case BATCH_INT:
-		error = ioctl(bench->door.fd, TL_IOC_STATS, stats) ? -errno : 0;
+		error = ioctl(bench->raw.fd, TL_IOC_STATS, stats) ? -errno : 0;
 		break;
 	default:
 		return false;

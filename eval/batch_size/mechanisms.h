@@ -29,7 +29,7 @@ enum mechanism {
 struct bench {
 	struct fixture *fixture;
 	struct tl_batch *batch, *batch_plain;
-	struct door door;	/* to knock by INT */
+	struct raw_ring raw;	/* to knock by INT */
 	struct io_uring uring, sqpoll;
 	bool open[MECHANISMS];
 	char reason[MECHANISMS][128];	/* why a mechanism is not open */

@@ -47,7 +47,7 @@ void crew_open(struct crew *crew, unsigned int entries, unsigned int workers, un
 {
 	pid_t before[THREADS_MAX], after[THREADS_MAX];
 	unsigned int old = list_threads(before, THREADS_MAX), count, found = 0;
-	int error = tl_psc_regist(&crew->psc, entries, spin_us, flags);
+	int error = tl_psc_create(&crew->psc, entries, spin_us, flags);
 
 	if (!error)
 		error = tl_psc_start(crew->psc, workers);
@@ -82,5 +82,5 @@ void crew_place(struct crew *crew, int cpu, bool idle)
 
 void crew_close(struct crew *crew)
 {
-	tl_psc_exit(crew->psc);
+	tl_psc_destroy(crew->psc);
 }

@@ -20,7 +20,7 @@ struct crew {
 	uint64_t served[WORKERS_MAX];	/* gettid tells who served */
 };
 
-/* `flags` are tl_psc_regist()'s. */
+/* `flags` are tl_psc_create()'s. */
 void crew_open(struct crew *crew, unsigned int entries, unsigned int workers, unsigned int spin_us,
 	       unsigned int flags);
 /* cpu: pin the workers there, -1: do not; idle: SCHED_IDLE, they never preempt the requester. */

@@ -345,9 +345,9 @@ bool desk_stats(struct desk *desk, enum mechanism mechanism, struct tl_stats *st
 
 	*stats = (struct tl_stats){ .size = sizeof(*stats) };
 	switch (mechanism) {
-	case BATCH: error = tl_batch_stats(desk->batch, stats); break;
-	case PSC: error = tl_psc_stats(desk->crew.psc, stats); break;
-	case PSC_PLAIN: error = tl_psc_stats(desk->crew_plain.psc, stats); break;
+	case BATCH: error = tl_batch_get_stats(desk->batch, stats); break;
+	case PSC: error = tl_psc_get_stats(desk->crew.psc, stats); break;
+	case PSC_PLAIN: error = tl_psc_get_stats(desk->crew_plain.psc, stats); break;
 	default: return false;
 	}
 	if (error)

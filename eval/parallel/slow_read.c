@@ -234,7 +234,7 @@ void slow_read(const char *device, unsigned int workers, unsigned int repeats)
 				      way == WAY_PSC ? workers : 0, latency_ns, repeat);
 		}
 	}
-	if (tl_psc_stats(slow.crew.psc, &stats) || stats.executed != (uint64_t)READS * repeats)
+	if (tl_psc_get_stats(slow.crew.psc, &stats) || stats.executed != (uint64_t)READS * repeats)
 		measure_fail("slow read by psc: %u reads made, %lu executed", READS * repeats,
 			     (unsigned long)stats.executed);
 	printf("{\"check\": \"slow_read.psc\", \"made\": %u, \"executed\": %lu}\n",

@@ -128,7 +128,7 @@ static char *tree_name(const struct options *options)
 static void print_stats(const struct walk *walk)
 {
 	struct tl_sched_stats stats = { .size = sizeof(stats) };
-	int error = tl_sched_stats(walk->sched, &stats);
+	int error = tl_sched_get_stats(walk->sched, &stats);
 
 	if (error)
 		die("cannot read statistics", -error);

@@ -5,7 +5,7 @@
 
 #include "ring/ring.h"
 
-/* TL_DOOR_BATCH. */
+/* TL_ENTER_BATCH. */
 long tlk_batch_run(struct tlk_ring *ring, struct file *file, unsigned long argument);
 
 #endif /* TLK_BATCH_H */

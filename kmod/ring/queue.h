@@ -43,7 +43,7 @@ struct tlk_queue {
 	/* Written under idle.lock, read without it as hints; who acts on one takes the lock. */
 	u32 redo_count;			/* bits set in redo */
 	u32 spinning;			/* workers that look at the queue all the time */
-	u32 waiting;			/* requesters in TL_DOOR_WAIT */
+	u32 waiting;			/* requesters in TL_ENTER_WAIT */
 	u32 wait_left;			/* the most that any of them would be content with */
 	bool shut;
 
@@ -55,14 +55,14 @@ struct tlk_queue {
 	DECLARE_BITMAP(redo, TL_ENTRIES_MAX);	/* slots whose worker went home with a signal */
 
 	wait_queue_head_t idle;		/* workers asleep, exclusive */
-	wait_queue_head_t done;		/* requesters in TL_DOOR_WAIT */
+	wait_queue_head_t done;		/* requesters in TL_ENTER_WAIT */
 	u64 spin_ns;			/* constant */
 };
 
 struct tlk_queue *tlk_queue_create(const struct tl_setup *setup);
 void tlk_queue_destroy(struct tlk_queue *queue);
 
-/* Requesters: the doors TL_DOOR_NOTIFY and TL_DOOR_WAIT, and TL_IOC_EXIT. */
+/* Requesters: the doors TL_ENTER_NOTIFY and TL_ENTER_WAIT, and TL_IOC_EXIT. */
 long tlk_queue_notify(struct tlk_ring *ring, unsigned long argument);
 long tlk_queue_wait(struct tlk_ring *ring, unsigned long argument);
 void tlk_queue_shut(struct tlk_ring *ring);

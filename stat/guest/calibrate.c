@@ -247,7 +247,7 @@ static void run_loop(struct loop *loop, int number, int mode, int counting)
 		if (round >= 0)
 			group_count(counting, PHASE_NONE);
 		if (round >= 0)
-			fact_counts(phase);
+			group_record_counts(phase);
 	}
 }
 

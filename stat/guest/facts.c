@@ -32,13 +32,3 @@ void fact(unsigned int which, uint64_t value)
 	tl_model_begin();
 	tl_model_end();
 }
-
-void fact_counts(int phase)
-{
-	uint64_t counts[GROUP_COUNTS];
-	unsigned int i;
-
-	group_read_counts(counts);
-	for (i = 0; i < GROUP_COUNTS; i++)
-		fact(FACT_COUNTS + 16 * (unsigned int)phase + i, counts[i]);
-}

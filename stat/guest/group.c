@@ -156,15 +156,17 @@ void group_switch(bool supervisor)
 	fclose(members);
 }
 
-void group_read_counts(uint64_t counts[GROUP_COUNTS])
+void group_record_counts(int phase)
 {
 	char text[512], *at = text, *end;
-	int i;
+	unsigned int i;
 
 	read_file(PARAMETERS "counts", text, sizeof(text));
 	for (i = 0; i < GROUP_COUNTS; i++, at = end) {
-		counts[i] = strtoull(at, &end, 10);
+		uint64_t count = strtoull(at, &end, 10);
+
 		if (end == at)
 			stat_fail("%s: not understood: %s", PARAMETERS "counts", text);
+		fact(FACT_COUNTS + 16 * (unsigned int)phase + i, count);
 	}
 }

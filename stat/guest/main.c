@@ -261,7 +261,7 @@ static int count_once(const struct job *job, int phase, bool supervisor)
 		status = wait_for(start(job, &begin));
 	}
 	group_count(job->counting, PHASE_NONE);
-	fact_counts(phase);
+	group_record_counts(phase);
 	return status;
 }
 

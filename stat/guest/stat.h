@@ -41,15 +41,18 @@ bool group_is_populated(void);
 void group_kill(void);
 /* All of it to supervisor mode, or back. */
 void group_switch(bool supervisor);
-/* Since counting began; in the order of trapless/stat/run_counts.py. */
+/*
+ * Records the module's counts since counting began as facts of the phase, in the order of
+ * trapless/stat/run_counts.py.
+ */
 #define GROUP_COUNTS 8
-void group_read_counts(uint64_t counts[GROUP_COUNTS]);
+void group_record_counts(int phase);
 
 /* ---- facts.c ---- */
 
 /* Numbers that the rows carry in the labels of empty regions; trapless/stat/guest.py reads them. */
 enum fact {
-	FACT_COUNTS = 0,	/* plus 16 times the phase: group_read_counts() */
+	FACT_COUNTS = 0,	/* plus 16 times the phase: group_record_counts() */
 	FACT_STATUS = 0xff0,	/* of the program, as shells have it */
 	FACT_LEFT_RUNNING,	/* processes were ended by us */
 	FACT_WORKED,		/* calls with work on their way out, of one uncounted run */
@@ -59,8 +62,6 @@ enum fact {
 };
 
 void fact(unsigned int which, uint64_t value);
-/* group_read_counts() of a phase, as facts. */
-void fact_counts(int phase);
 
 /* ---- supervisor.c ---- */
 

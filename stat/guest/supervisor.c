@@ -15,7 +15,7 @@ uint64_t supervisor_refusals(void)
 {
 	struct tl_supervisor offer = { .size = sizeof(offer) };
 
-	return tl_supervisor(&offer) ? ~0ull : offer.refusals;
+	return tl_supervisor_get(&offer) ? ~0ull : offer.refusals;
 }
 
 void supervisor_switch(pid_t process, bool supervisor)
@@ -23,7 +23,7 @@ void supervisor_switch(pid_t process, bool supervisor)
 	enum tl_mode mode = supervisor ? TL_MODE_SUPERVISOR : TL_MODE_USER;
 	unsigned int flags = supervisor ? TL_SWITCH_EXEC | TL_SWITCH_CHILDREN : 0;
 	enum tl_refusal why = TL_REFUSED_NONE;
-	int error = tl_switch(process, mode, flags, &why);
+	int error = tl_switch_mode(process, mode, flags, &why);
 
 	if (error)
 		stat_fail("%s mode: %s: %s", supervisor ? "supervisor" : "user", strerror(-error),
@@ -33,7 +33,7 @@ void supervisor_switch(pid_t process, bool supervisor)
 void supervisor_read(struct supervisor_counts *counts)
 {
 	static struct tl_process entries[PROCESSES_MAX];
-	int found = tl_processes(entries, PROCESSES_MAX), i, cause;
+	int found = tl_process_list(entries, PROCESSES_MAX), i, cause;
 
 	memset(counts, 0, sizeof(*counts));
 	for (i = 0; i < found && i < PROCESSES_MAX; i++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // include_from_cxx.cc - the public headers are usable from C++ without a warning: it includes
 // them and calls the inline functions once. It tests no behaviour of the library.
-#include <trapless.h>
+#include <trapless_paper.h>
 
 #define TL_ANY(name, nr) (nr),
 #define TL_BATCH_ONLY(name, nr, why) (nr),

@@ -120,9 +120,9 @@ NUMBERS: dict[str, int] = {
     "TL_IOC_STATS": 0xC048E703,
     "TL_IOC_ENTER": 0xE704,
     "TL_IOC_EXIT": 0xE705,
-    "TL_DOOR_BATCH": 0,
-    "TL_DOOR_NOTIFY": 1,
-    "TL_DOOR_WAIT": 2,
+    "TL_ENTER_BATCH": 0,
+    "TL_ENTER_NOTIFY": 1,
+    "TL_ENTER_WAIT": 2,
     "TL_RING_SUBMIT_OFFSET(64)": 4096,
     "TL_RING_BYTES(1)": 4096,
     "TL_RING_BYTES(64)": 8192,
@@ -200,9 +200,9 @@ PYTHON_NUMBERS: dict[str, int] = {
     "TL_IOC_STATS": abi.IOC_STATS,
     "TL_IOC_ENTER": abi.IOC_ENTER,
     "TL_IOC_EXIT": abi.IOC_EXIT,
-    "TL_DOOR_BATCH": abi.Door.BATCH,
-    "TL_DOOR_NOTIFY": abi.Door.NOTIFY,
-    "TL_DOOR_WAIT": abi.Door.WAIT,
+    "TL_ENTER_BATCH": abi.Enter.BATCH,
+    "TL_ENTER_NOTIFY": abi.Enter.NOTIFY,
+    "TL_ENTER_WAIT": abi.Enter.WAIT,
     "TL_RING_SUBMIT_OFFSET(64)": abi.ring_submit_offset(64),
     "TL_RING_BYTES(1)": abi.ring_bytes(1),
     "TL_RING_BYTES(64)": abi.ring_bytes(64),
@@ -230,7 +230,7 @@ def test_the_table_names_every_number_of_the_header() -> None:
     rows = (ROOT / "include/uapi/linux/trapless_refusals.h").read_text(encoding="utf-8")
     in_enums = re.findall(r"^\t(TL_[A-Z_]+) = ", header, re.MULTILINE)
     in_enums += [f"TL_REFUSED_{name}" for name in re.findall(r"^TL_REFUSAL\((\w+),", rows, re.M)]
-    ioctls = re.findall(r"^#define (TL_(?:IOC|SWITCH|DOOR)_[A-Z]+) ", header, re.MULTILINE)
+    ioctls = re.findall(r"^#define (TL_(?:IOC|SWITCH|ENTER)_[A-Z]+) ", header, re.MULTILINE)
     assert {*in_enums, *ioctls} - {"TL_IOC_MAGIC"} <= set(NUMBERS)
     assert set(re.findall(r"^struct (\w+) \{", header, re.MULTILINE)) == set(STRUCTS)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Turns each C program of this folder into one test item per kernel, and shares the VMs' results.
+"""Turns each C program of these folders into one test item per kernel, and shares the VMs' results.
 
 Only what a session has selected is run in its VMs, so `-k seccomp` boots with those alone.
 """

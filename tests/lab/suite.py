@@ -23,7 +23,15 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BINARY = ROOT / "build/tests/lab/labtests"
 RECORDS = ROOT / "build/tests/lab/outcomes"
-NMI_STORM = HERE / "nmi_storm"
+NMI_STORM = HERE / "modules/nmi_storm"
+
+FOLDERS = (
+    "batch", "identity", "lib", "ring", "seccomp", "signal", "supervisor", "tracing", "worker",
+)  # fmt: skip
+"""Each C file in them and below is a program; LAB_FOLDERS in Makefile.inc says the same."""
+
+BACKENDS = ROOT / "tests/unit/lib/backends"
+"""Unit tests of the library that run on either backend; the lab runs them on the module."""
 
 Files = tuple[tuple[Path, str], ...]
 
@@ -56,7 +64,7 @@ CRASHES_MAX = 5
 # once a boot is a risk that is taken, hundreds of times is none.
 TAKE_TURNS = frozenset(
     {
-        "syscall_tracepoint_makes_door_busy",
+        "syscall_tracepoint_makes_batch_busy",
         "module_unload_is_refused_while_in_use",
         "supervisor_module_is_held_while_in_use",
         "supervisor_tracepoint_sees_every_call",
@@ -189,9 +197,16 @@ class _Vm:
             self.begun = ""
 
 
+def sources() -> dict[str, Path]:
+    """The C file of each program, by the program's name."""
+    files = {path.stem: path for folder in FOLDERS for path in (HERE / folder).rglob("*.c")}
+    files |= {f"lib_{path.stem}": path for path in BACKENDS.glob("*.c")}
+    return dict(sorted(files.items()))
+
+
 def programs() -> list[str]:
-    """The names of all programs: one a C file of this folder."""
-    return sorted(path.stem for path in HERE.glob("*.c"))
+    """The names of all programs."""
+    return list(sources())
 
 
 def kernel_names(option: str) -> list[str]:

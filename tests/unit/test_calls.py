@@ -68,7 +68,7 @@ int main(void)
 {
 	for (unsigned int nr = 0; nr < 600; nr++) {
 		const char *name, *reason;
-		int class = tl_call_class(nr, &name, &reason);
+		int class = tl_call_get_class(nr, &name, &reason);
 
 		if (class >= 0)
 			printf("%u %s %d %s\n", nr, name, class, reason);

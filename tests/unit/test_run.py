@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`trapless run` on this machine: it becomes the command, and says what it refuses.
 
-Supervisor mode itself is tested in VMs (tests/lab/test_lab_switch.py); here a function stands in
-for the request.
+Supervisor mode itself is tested in VMs (tests/lab/supervisor/test_lab_switch.py); here a function
+stands in for the request.
 """
 
 from __future__ import annotations

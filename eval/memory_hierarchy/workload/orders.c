@@ -90,7 +90,7 @@ INLINED unsigned int batch_of(const struct run *run, unsigned int done)
 	return left < run->n ? left : run->n;
 }
 
-INLINED unsigned long run_batches(const struct run *run, struct door *door, bool by_int)
+INLINED unsigned long run_batches(const struct run *run, struct raw_ring *raw, bool by_int)
 {
 	unsigned long bad = 0;
 	unsigned int n;
@@ -99,11 +99,11 @@ INLINED unsigned long run_batches(const struct run *run, struct door *door, bool
 		n = batch_of(run, i);
 		for (unsigned int j = 0; j < n; j++) {
 			bad |= user_function(run);
-			TL_ADD(&door->batch, SYS_lseek, run->file, run->argument, 0);
+			TL_ADD(&raw->batch, SYS_lseek, run->file, run->argument, 0);
 		}
-		bad |= (unsigned long)door_knock(door, n, by_int) ^ n;
+		bad |= (unsigned long)raw_ring_enter(raw, n, by_int) ^ n;
 		for (unsigned int j = 0; j < n; j++)
-			bad |= (unsigned long)tl_batch_result(&door->batch, j) ^ run->kernel_sum;
+			bad |= (unsigned long)tl_batch_result(&raw->batch, j) ^ run->kernel_sum;
 	}
 	return bad;
 }
@@ -145,8 +145,8 @@ unsigned long order_run(struct bench *bench, enum order order, enum trap trap,
 
 	switch (order) {
 	case BATCHED:
-		return trap == INT ? run_batches(&run, &bench->door, true)
-				   : run_batches(&run, &bench->door, false);
+		return trap == INT ? run_batches(&run, &bench->raw, true)
+				   : run_batches(&run, &bench->raw, false);
 	case WORKERS:
 		return run_workers(&run, bench->psc);
 	default:
@@ -197,15 +197,15 @@ void bench_open(struct bench *bench, const char *orders, enum trap trap, unsigne
 	if (lseek(bench->file, EVALUATION(bytes, 12), SEEK_SET) < 0)
 		measure_fail("the kernel's array has less than %lu bytes: insert hierarchy.ko with "
 			     "bytes=%lu", bytes, bytes);
-	if (trap == INT && !door_int_works())
+	if (trap == INT && !int80_works())
 		measure_fail("this kernel makes no calls by int $0x80; use --trap fast");
 	if (measure_list_has(orders, names[BATCHED])) {
-		error = door_open(&bench->door, power_of_two(n));
+		error = raw_ring_open(&bench->raw, power_of_two(n));
 		if (error)
 			measure_fail("no ring for batches: %s", strerror(-error));
 	}
 	if (measure_list_has(orders, names[WORKERS])) {
-		error = tl_psc_regist(&bench->psc, power_of_two(n), 0, TL_MODULE);
+		error = tl_psc_create(&bench->psc, power_of_two(n), 0, TL_MODULE);
 		if (!error)
 			error = tl_psc_start(bench->psc, 1);
 		if (error)
@@ -224,9 +224,9 @@ void bench_close(struct bench *bench)
 	if (bench->module >= 0)
 		close(bench->module);
 	if (bench->psc)
-		tl_psc_exit(bench->psc);
-	if (bench->door.batch.requests)
-		door_close(&bench->door);
+		tl_psc_destroy(bench->psc);
+	if (bench->raw.batch.requests)
+		raw_ring_close(&bench->raw);
 	close(bench->file);
 }
 
@@ -255,10 +255,10 @@ uint64_t order_executed(struct bench *bench, enum order order)
 
 	switch (order) {
 	case BATCHED:
-		error = ioctl(bench->door.fd, TL_IOC_STATS, &stats) ? -errno : 0;
+		error = ioctl(bench->raw.fd, TL_IOC_STATS, &stats) ? -errno : 0;
 		break;
 	case WORKERS:
-		error = tl_psc_stats(bench->psc, &stats);
+		error = tl_psc_get_stats(bench->psc, &stats);
 		break;
 	case SUPERVISOR:
 		mode_counts(bench->module, getpid(), &counts);

@@ -31,7 +31,7 @@ struct pair {
 
 struct bench {
 	const unsigned char *array;	/* of the user's side, from a page's begin on */
-	struct door door;
+	struct raw_ring raw;
 	struct tl_psc *psc;
 	int file;			/* of the kernel's side */
 	int module;			/* for switches of mode */

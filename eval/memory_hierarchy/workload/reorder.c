@@ -72,7 +72,7 @@ static uint64_t count_executed(struct tl_batch *batch)
 {
 	struct tl_stats stats = { .size = sizeof(stats) };
 
-	if (tl_batch_stats(batch, &stats))
+	if (tl_batch_get_stats(batch, &stats))
 		measure_fail("the module does not tell its counts");
 	return stats.executed;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * door.c - see door.h: opening and closing, and what the machine answers `int $0x80` with.
+ * door.c - opens and closes a raw ring, and tells whether the machine answers `int $0x80`.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@ static void on_fault(int signal)
 	siglongjmp(no_int, 1);
 }
 
-bool door_int_works(void)
+bool int80_works(void)
 {
 	struct sigaction fault = { .sa_handler = on_fault }, before;
 	volatile bool works = false;
@@ -32,7 +32,7 @@ bool door_int_works(void)
 	return works;
 }
 
-int door_open(struct door *door, unsigned int entries)
+int raw_ring_open(struct raw_ring *raw, unsigned int entries)
 {
 	struct tl_setup setup = { .size = sizeof(setup), .entries = entries };
 	int fd = open(TL_DEVICE, O_RDWR | O_CLOEXEC), error;
@@ -49,11 +49,11 @@ int door_open(struct door *door, unsigned int entries)
 		error = -errno;
 		goto err_close;
 	}
-	door->batch = (struct tl_batch){
+	raw->batch = (struct tl_batch){
 		.requests = ring, .first = ring, .next = ring,
 		.end = (struct tl_request *)ring + entries,
 	};
-	door->fd = fd;
+	raw->fd = fd;
 	return 0;
 
 err_close:
@@ -61,10 +61,10 @@ err_close:
 	return error;
 }
 
-void door_close(struct door *door)
+void raw_ring_close(struct raw_ring *raw)
 {
-	size_t entries = (size_t)(door->batch.end - door->batch.requests);
+	size_t entries = (size_t)(raw->batch.end - raw->batch.requests);
 
-	munmap(door->batch.requests, TL_RING_BYTES(entries));
-	close(door->fd);
+	munmap(raw->batch.requests, TL_RING_BYTES(entries));
+	close(raw->fd);
 }

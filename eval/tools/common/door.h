@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * door.h - a ring of the module opened without the library, so that its door can be knocked at by
- * either trap. Requests are queued by the library's inline functions, on `door.batch`.
+ * door.h - a ring of the module that is opened without the library, so that a program can enter it
+ * by either trap. The library's inline functions queue its requests on `raw.batch`.
  */
-#ifndef EVAL_DOOR_H
-#define EVAL_DOOR_H
+#ifndef EVAL_RAW_RING_H
+#define EVAL_RAW_RING_H
 
 #include <stdbool.h>
 #include <trapless.h>
@@ -12,30 +12,30 @@
 
 #include "traps.h"
 
-struct door {
+struct raw_ring {
 	struct tl_batch batch;
 	int fd;
 };
 
 /* entries: a power of two, up to TL_ENTRIES_MAX. 0 or -errno. */
-int door_open(struct door *door, unsigned int entries);
-void door_close(struct door *door);
+int raw_ring_open(struct raw_ring *raw, unsigned int entries);
+void raw_ring_close(struct raw_ring *raw);
 
 /* Whether `int $0x80` makes calls: a kernel without 32-bit calls answers it with a fault. */
-bool door_int_works(void);
+bool int80_works(void);
 
-/* One crossing for n requests from slot 0 on; what the door answers. The slots are free then. */
-static inline __attribute__((always_inline)) int door_knock(struct door *door, unsigned int n,
-							      bool by_int)
+/* Makes one crossing for n requests from slot 0 on, and frees the slots. Returns its result. */
+static inline __attribute__((always_inline)) int raw_ring_enter(struct raw_ring *raw,
+								unsigned int n, bool by_int)
 {
 	long done;
 
-	done = by_int ? trap_int3(INT_NR_LSEEK, (uint64_t)door->fd, (uint64_t)TL_BATCH(0, n),
-				  TL_DOOR_BATCH)
-		      : trap_fast3(SYS_lseek, (uint64_t)door->fd, (uint64_t)TL_BATCH(0, n),
-				   TL_DOOR_BATCH);
-	door->batch.next = door->batch.requests;
+	done = by_int ? trap_int3(INT_NR_LSEEK, (uint64_t)raw->fd, (uint64_t)TL_BATCH(0, n),
+				  TL_ENTER_BATCH)
+		      : trap_fast3(SYS_lseek, (uint64_t)raw->fd, (uint64_t)TL_BATCH(0, n),
+				   TL_ENTER_BATCH);
+	raw->batch.next = raw->batch.requests;
 	return (int)done;
 }
 
-#endif /* EVAL_DOOR_H */
+#endif /* EVAL_RAW_RING_H */

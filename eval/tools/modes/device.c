@@ -16,7 +16,7 @@
 bool device_offers(const char **reason)
 {
 	struct tl_supervisor offer = { .size = sizeof(offer) };
-	int err = tl_supervisor(&offer);
+	int err = tl_supervisor_get(&offer);
 
 	*reason = "";
 	if (err)
@@ -29,7 +29,7 @@ bool device_offers(const char **reason)
 void device_switch(pid_t pid, enum tl_mode mode, unsigned int flags)
 {
 	enum tl_refusal why;
-	int err = tl_switch(pid, mode, mode == TL_MODE_SUPERVISOR ? flags : 0, &why);
+	int err = tl_switch_mode(pid, mode, mode == TL_MODE_SUPERVISOR ? flags : 0, &why);
 
 	if (err)
 		measure_fail("process %d cannot be switched: %s: %s", pid, strerror(-err),
@@ -39,7 +39,7 @@ void device_switch(pid_t pid, enum tl_mode mode, unsigned int flags)
 struct calls device_calls_of(pid_t pid)
 {
 	struct tl_process *entries = calloc(PROCESSES_MAX, sizeof(*entries));
-	int count = entries ? tl_processes(entries, PROCESSES_MAX) : -1;
+	int count = entries ? tl_process_list(entries, PROCESSES_MAX) : -1;
 	struct calls calls = { 0 };
 
 	if (count < 0 || count > PROCESSES_MAX)

@@ -3,7 +3,7 @@
 dies of.
 
 The guest is stood in for (made_up_guest.py), and Dask's workers are threads; the processes beside
-the VMs are real. Workers of their own and real VMs are tests/lab/test_lab_grid.py's.
+the VMs are real. Workers of their own and real VMs are tests/lab/experiments/test_lab_grid.py's.
 """
 
 from __future__ import annotations

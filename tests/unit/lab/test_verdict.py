@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.suite import programs
+from tests.lab.suite import programs, sources
 from tests.lab.verdict import Outcome, judge
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -51,12 +51,20 @@ def test_77_skips_with_its_reason() -> None:
 
 
 def test_every_program_is_found_and_says_what_it_tests() -> None:
-    names = programs()
-    assert len(names) > 70
-    for name in names:
-        head = (ROOT / f"tests/lab/{name}.c").read_text()[:600]
+    files = sources()
+    assert len(files) > 70
+    for name, path in files.items():
+        head = path.read_text()[:600]
         assert "SPDX-License-Identifier" in head, name
         assert head.count("/*") + head.count("//") >= 2, f"{name}: no sentence on what it tests"
+
+
+def test_the_runner_has_every_program() -> None:
+    """suite.py and Makefile.inc list the same folders."""
+    listed = ROOT / "build/tests/lab/tests.inc"
+    if not listed.exists():
+        pytest.skip("build/tests/lab is not built")
+    assert re.findall(r"TEST\((\w+)\)", listed.read_text()) == programs()
 
 
 def test_the_document_names_every_program() -> None:

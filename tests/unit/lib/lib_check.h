@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * lib_check.h - short names for what the library's unit tests do all the time. It owns no
- * assertion (those are the lab's check.h) and no behaviour of the library.
+ * lib_check.h - short names for frequent steps of the library's unit tests. It adds no assertion to
+ * those of the lab's check.h.
  */
 #ifndef TL_UNIT_LIB_CHECK_H
 #define TL_UNIT_LIB_CHECK_H
@@ -10,7 +10,7 @@
 
 #include <trapless.h>
 
-/* The lab runs the same tests on the module alone (tests/lab/lib_*.c). */
+/* The lab compiles the programs of backends/ with TL_MODULE, so that they test the module alone. */
 #ifndef LIB_FLAGS
 #define LIB_FLAGS 0
 #endif
@@ -43,7 +43,7 @@ static inline struct tl_psc *psc_new(unsigned int entries, unsigned int spin_us,
 {
 	struct tl_psc *psc = NULL;
 
-	CHECK_EQ(tl_psc_regist(&psc, entries, spin_us, LIB_FLAGS), 0);
+	CHECK_EQ(tl_psc_create(&psc, entries, spin_us, LIB_FLAGS), 0);
 	CHECK_EQ(tl_psc_start(psc, workers), 0);
 	return psc;
 }
@@ -52,7 +52,7 @@ static inline struct tl_sched_stats sched_stats(const struct tl_sched *sched)
 {
 	struct tl_sched_stats stats = { .size = sizeof(stats) };
 
-	CHECK_EQ(tl_sched_stats(sched, &stats), 0);
+	CHECK_EQ(tl_sched_get_stats(sched, &stats), 0);
 	return stats;
 }
 

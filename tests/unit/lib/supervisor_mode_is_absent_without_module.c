@@ -20,16 +20,16 @@ int main(void)
 	close(lowest);
 
 	errno = MARK;
-	CHECK_EQ(switch_supervisor(0), -ENODEV);
-	CHECK_EQ(switch_user(0), -ENODEV);
-	CHECK_EQ(switch_supervisor(-1), -ESRCH);
-	CHECK_EQ(switch_user(1L << 32), -ESRCH);
-	CHECK_EQ(tl_switch(0, TL_MODE_SUPERVISOR, TL_SWITCH_FLAGS, &why), -ENODEV);
+	CHECK_EQ(tl_switch_supervisor(0), -ENODEV);
+	CHECK_EQ(tl_switch_user(0), -ENODEV);
+	CHECK_EQ(tl_switch_supervisor(-1), -ESRCH);
+	CHECK_EQ(tl_switch_user(1L << 32), -ESRCH);
+	CHECK_EQ(tl_switch_mode(0, TL_MODE_SUPERVISOR, TL_SWITCH_FLAGS, &why), -ENODEV);
 	CHECK_EQ(why, TL_REFUSED_NONE);
-	CHECK_EQ(tl_switch(0, TL_MODE_USER, 0, NULL), -ENODEV);
-	CHECK_EQ(tl_supervisor(&info), -ENODEV);
+	CHECK_EQ(tl_switch_mode(0, TL_MODE_USER, 0, NULL), -ENODEV);
+	CHECK_EQ(tl_supervisor_get(&info), -ENODEV);
 	CHECK_EQ(info.refusals, MARK);
-	CHECK_EQ(tl_processes(&process, 1), -ENODEV);
+	CHECK_EQ(tl_process_list(&process, 1), -ENODEV);
 	CHECK_EQ(process.pid, MARK);
 	CHECK_EQ(errno, MARK);
 	CHECK_EQ(MUST(dup(0)), lowest);

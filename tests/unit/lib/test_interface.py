@@ -2,7 +2,8 @@
 """Holds the library's four lists of its functions equal, and its packaging usable.
 
 The lists: include/trapless.h declares, lib/libtrapless.map exports, the shared library really has,
-the manual pages explain. The packaging: pkg-config from the build tree and from an installation
+the manual pages explain. include/trapless_paper.h gives some of them a second name. The packaging:
+pkg-config from the build tree and from an installation
 under DESTDIR, from C and from C++. Behaviour is tested by the C programs in tests/unit/lib.
 """
 
@@ -28,11 +29,12 @@ SECTIONS_3 = (
     "NOTES",
 )
 PROGRAM = """
-#include <trapless.h>
+#include <trapless_paper.h>
 
 int main(void)
 {
 	struct tl_batch *batch;
+	struct tl_psc *psc;
 	char name[390];
 	int slot;
 
@@ -43,7 +45,10 @@ int main(void)
 	if (tl_batch_flush(batch) != 2 || tl_batch_result(batch, (unsigned)slot) <= 0)
 		return 2;
 	tl_batch_destroy(batch);
-	return 0;
+	if (pscregist(&psc, 8, 0, TL_PLAIN) || pscnotify(psc) || pscwait(psc, 0))
+		return 3;
+	pscexit(psc);
+	return switch_user(-1) == -3 ? 0 : 4;
 }
 """
 
@@ -72,7 +77,7 @@ def declared() -> tuple[set[str], set[str]]:
     """The header's functions: exported ones and inline ones."""
     text = (ROOT / "include/trapless.h").read_text(encoding="utf-8")
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
-    function = r"^(?!\s)((?:static inline )?)[\w ]+?[ *]((?:tl|switch)_\w+)\("
+    function = r"^(?!\s)((?:static inline )?)[\w ]+?[ *](tl_\w+)\("
     names = re.findall(function, text, flags=re.M)
     inline = {name for static, name in names if static}
     return {name for static, name in names if not static}, inline
@@ -97,8 +102,30 @@ def test_every_function_has_a_manual_page():
     named: set[str] = set()
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        named |= set(re.findall(r"^\.Nm ((?:tl|switch)_\w+)", text, flags=re.M))
-    assert named >= exported | inline
+        named |= set(re.findall(r"^\.Nm (\w+)", text, flags=re.M))
+    assert named >= exported | inline | set(aliases())
+
+
+def aliases() -> dict[str, str]:
+    """The papers' own names, with the function that each of them stands for."""
+    text = (ROOT / "include/trapless_paper.h").read_text(encoding="utf-8")
+    return dict(re.findall(r"^#define ([a-z_]+) (\w+)$", text, flags=re.M))
+
+
+def test_the_papers_names_are_aliases_of_functions():
+    papers = {"pscregist", "pscenter", "pscnotify", "pscwait", "pscexit"}
+    assert set(aliases()) == papers | {"switch_supervisor", "switch_user"}
+    assert set(aliases().values()) <= declared()[0]
+    text = (ROOT / "include/trapless.h").read_text(encoding="utf-8")
+    assert not re.search(rf"\b({'|'.join(aliases())})\b", text)
+
+
+def test_no_function_has_the_name_of_a_type():
+    headers = ("trapless.h", "uapi/linux/trapless.h")
+    text = "".join((ROOT / "include" / name).read_text(encoding="utf-8") for name in headers)
+    types = set(re.findall(r"^(?:struct|enum) (\w+) \{", text, flags=re.M))
+    exported, inline = declared()
+    assert types and not types & (exported | inline)
 
 
 def test_manual_pages_show_the_header_prototypes():

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 OUT = ROOT / "build" / "tsan"
-PROGRAMS = sorted(path.stem for path in (ROOT / "tests/unit/lib").glob("psc_*.c"))
+PROGRAMS = sorted(path.stem for path in (ROOT / "tests/unit/lib").rglob("psc_*.c"))
 
 
 def test_there_are_programs():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Recording a toy kernel: what is sampled where, how it ends, and what cannot be recorded.
 
-Nothing runs in a toy kernel; tests/lab/test_peek_live.py has one that does.
+Nothing runs in a toy kernel; tests/lab/peek/test_peek_live.py has one that does.
 """
 
 from __future__ import annotations

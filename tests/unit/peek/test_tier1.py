@@ -2,7 +2,7 @@
 """What probes say about samples, and what becomes of it in a recording's tables and page; the
 probes' memory is made here, in the form that kmod/probe/probe.h gives it.
 
-tests/lab/test_peek_live.py has the module and a kernel.
+tests/lab/peek/test_peek_live.py has the module and a kernel.
 """
 
 from __future__ import annotations

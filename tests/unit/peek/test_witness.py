@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What stacks say of a CPU, how differences add up, and that wrong memory is found out.
 
-The stacks are as they were seen on stock kernels; real ones are in tests/lab/test_peek_truth.py.
+The stacks are as they were seen on stock kernels; tests/lab/peek/test_peek_truth.py has real ones.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Complaints found in saved logs of real kernels, and none in those of healthy ones.
 
-tests/data/kernel-logs/KERNEL.KIND.log: the log of KERNEL while tests/lab/complain/complain.c made
-it complain by KIND; from the start of init on, except for the healthy KIND `nothing`.
+tests/data/kernel-logs/KERNEL.KIND.log: the log of KERNEL while tests/lab/modules/complain made it
+complain by KIND; from the start of init on, except for the healthy KIND `nothing`.
 """
 
 from __future__ import annotations

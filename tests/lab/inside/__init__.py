@@ -1,3 +1,0 @@
-# SPDX-License-Identifier: GPL-2.0-only
-"""Tests that run inside a guest, on the host's files, with the module loaded. Their names keep
-pytest from collecting them on the host; tests/lab/test_lab_switch.py runs them in VMs."""

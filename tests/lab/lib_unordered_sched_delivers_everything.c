@@ -1,4 +1,0 @@
-// SPDX-License-Identifier: GPL-2.0-only
-/* The library with the module does what tests/unit/lib asserts of it with plain calls. */
-#define LIB_FLAGS TL_MODULE
-#include "../unit/lib/unordered_sched_delivers_everything.c"

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Looking from outside at what does not last: modules that come and go, memory that is cut or lies,
+a guest that is reset while it is looked at, then one that crashes. One guest serves all.
+
+What is recorded must be whole, and what is said must be clear.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.lab.command import COMMAND, LIMIT_S, ROOT
+from tests.lab.peek.observed import GUEST_LIMIT_S, Guest, folder_of_memory, guest
+from trapless.base.console import Silent
+from trapless.peek.errors import PeekError
+from trapless.peek.kernel.target import Target
+from trapless.peek.sampling.recording import Recording
+from trapless.stock import kbuild, kernels
+from trapless.vm import lab
+from trapless.vm.qmp import Monitor
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1.2 * GUEST_LIMIT_S)]
+
+STALL = ROOT / "tests/lab/modules/stall"
+LOADS = 15
+RESTART_NOTICED_S = 60
+"""The firmware first starts the new kernel, which overwrites the old one's memory."""
+COUNT = "print(target.release, len(list(for_each_task())))"
+
+
+def test_what_does_not_last_is_looked_at_to_its_end():
+    resolved = kernels.resolve(lab.DEFAULT_KERNEL, Silent())
+    stall = kbuild.module_for(resolved, Silent(), STALL, "stall.ko")
+    with folder_of_memory() as folder, guest(folder, (stall, "/stall.ko"), cpus=2) as running:
+        modules_come_and_go(running, folder / "modules")
+        core_of_the_emulator_is_opened(running, folder / "core")
+        copies_that_are_cut_or_lie_are_refused(running, folder)
+        reset_is_noticed(running, folder)
+        crash_is_seen_to_its_end(running, folder / "crash")
+
+
+def peek(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    argv = [COMMAND, "peek", *map(str, arguments)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+
+@contextmanager
+def recording(ram: Path, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """`peek record`, from the time that it does."""
+    argv = [COMMAND, "peek", "record", "--ram", str(ram), str(folder)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            while process.poll() is None and not (folder / "meta.json").exists():
+                time.sleep(0.01)
+            yield process
+        finally:
+            process.terminate()
+
+
+def is_whole(folder: Path) -> None:
+    saved = Recording.open(folder)
+    assert saved.problems == () and saved.end is not None
+    assert saved.end["rows"] == sum(table.num_rows for table in saved.tables()) > 0
+    assert peek("report", folder).returncode == 0
+
+
+def modules_come_and_go(running: Guest, folder: Path) -> None:
+    commands = "insmod /stall.ko; rmmod stall"
+    with Target.open(running.ram) as target, recording(running.ram, folder) as process:
+        running.send(f"for i in $(seq {LOADS}); do {commands}; done; insmod /stall.ko; echo loaded")
+        seen = set()
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline and {True, False} - seen:
+            target.modules.refresh()
+            seen.add(any(module.name == "stall" for module in target.modules))
+        assert "loaded" in running.say("true")
+        target.modules.refresh()
+        (module,) = (one for one in target.modules if one.name == "stall")
+        assert target.name_of(module.spans[0][0]).endswith("[stall]")
+        process.terminate()
+        assert process.wait(LIMIT_S) == 0
+        running.say("rmmod stall")
+        target.modules.refresh()
+        assert target.name_of(module.spans[0][0]) == f"{module.spans[0][0]:#x}"
+    assert seen == {True, False}
+    is_whole(folder)
+
+
+def core_of_the_emulator_is_opened(running: Guest, core: Path) -> None:
+    with Monitor(running.monitor) as monitor:
+        monitor.dump(core)
+    done = peek("shell", "--ram", core, "-c", COUNT)
+    assert done.returncode == 0, done.stderr
+    release, tasks = done.stdout.split()
+    assert release == running.say("uname -r").strip() and int(tasks) > 30
+    assert "is not the RAM of a running machine" in peek("record", "--ram", core, "no").stderr
+    core.unlink()
+
+
+def copies_that_are_cut_or_lie_are_refused(running: Guest, folder: Path) -> None:
+    copy = folder / "copy"
+    with Monitor(running.monitor) as monitor, monitor.stopped():
+        shutil.copyfile(running.ram, copy)
+    with Target.open(copy) as target:
+        names = target.physical(target.info.symbol("kallsyms_names"))
+        release = target.release
+    with recording(copy, folder / "cut") as process:
+        time.sleep(1)
+        with copy.open("r+b") as file:
+            file.truncate(1 << 20)
+        said, noted = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 0 and "the VM's memory went away" in said, noted
+    is_whole(folder / "cut")
+    shutil.copyfile(running.ram, copy)
+    with copy.open("r+b") as file:
+        file.seek(names + 1000)
+        file.write(bytes(range(256)) * 16)
+    done = peek("shell", "--ram", copy, "-c", COUNT)
+    assert done.returncode == 1 and done.stdout == ""
+    assert f"has the VMCOREINFO of {release}, but no such kernel" in done.stderr
+    assert "table of symbols" in done.stderr and "Traceback" not in done.stderr
+    copy.unlink()
+
+
+def reset_is_noticed(running: Guest, folder: Path) -> None:
+    with Target.open(running.ram) as before:
+        running.send("echo 'from before' >/dev/kmsg")
+        top = subprocess.Popen(
+            [COMMAND, "peek", "top", "--ram", str(running.ram)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with top, recording(running.ram, folder / "reset") as process:
+            time.sleep(2)  # top has resolved the kernel as well
+            with Monitor(running.monitor) as monitor:
+                monitor.reset()
+            _, noted = process.communicate(timeout=RESTART_NOTICED_S)
+            _, shown = top.communicate(timeout=RESTART_NOTICED_S)
+        for said, status in ((noted, process.returncode), (shown, top.returncode)):
+            assert status == 0 and "the target was restarted since it was opened" in said, said
+        with pytest.raises(PeekError, match="was restarted"):
+            before.check_same()
+    is_whole(folder / "reset")
+    assert float(running.say("cut -d ' ' -f 1 /proc/uptime")) < RESTART_NOTICED_S
+    done = peek("shell", "--ram", running.ram, "-c", "print(get_dmesg().decode())")
+    assert done.returncode == 0, done.stderr  # whatever notes the old kernel has left
+    assert "Linux version" in done.stdout and "from before" not in done.stdout
+
+
+def crash_is_seen_to_its_end(running: Guest, folder: Path) -> None:
+    with Monitor(running.monitor) as monitor:
+        monitor.end_at_reboot()
+    with recording(running.ram, folder) as process:
+        time.sleep(1)
+        running.send("echo c >/proc/sysrq-trigger")
+        said, noted = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 0 and "the VM has ended" in said, noted
+    is_whole(folder)
+    assert "kernel panicked" in running.complaint()
+    done = peek("shell", "--ram", running.ram, "-c", "print(get_dmesg().decode())")
+    assert done.returncode == 0, done.stderr
+    assert "sysrq: Trigger a crash" in done.stdout and "sysrq_handle_crash" in done.stdout

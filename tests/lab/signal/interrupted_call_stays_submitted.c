@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A signal arrives while a later call of a batch sleeps. The batch returns the count of the calls
+ * before it, with and without SA_RESTART, and the call is made when it is submitted again.
+ */
+#include "ring.h"
+
+static volatile unsigned int handled;
+
+static void counts(int signal)
+{
+	(void)signal;
+	handled++;
+}
+
+int main(void)
+{
+	struct ring ring = ring_open(4);
+	int pipe_fd[2];
+	char byte;
+	pid_t waker;
+
+	MUST(pipe(pipe_fd));
+	for (int flags = 0; flags <= SA_RESTART; flags += SA_RESTART) {
+		handled = 0;
+		on_signal(SIGALRM, counts, flags);
+		ring_put(&ring, 0, SYS_getppid);
+		ring_put(&ring, 1, SYS_read, pipe_fd[0], &byte, 1);
+		ring_put(&ring, 2, SYS_getpid);
+		waker = signal_when_asleep(SIGALRM);
+		CHECK_EQ(ring_batch(&ring, 0, 3), 1);
+		CHECK_EXITED(child_wait(waker), 0);
+		CHECK_EQ(handled, 1);
+		CHECK_DONE(&ring, 0, getppid());
+		CHECK_EQ(ring_state(&ring, 1), TL_SUBMITTED);
+		CHECK_EQ(ring_state(&ring, 2), TL_SUBMITTED);
+		CHECK_EQ(write(pipe_fd[1], "z", 1), 1);
+		CHECK_EQ(ring_batch(&ring, 1, 2), 2);
+		CHECK_DONE(&ring, 1, 1);
+		CHECK_DONE(&ring, 2, getpid());
+	}
+	return 0;
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Threads of the program's own that serve a ring: a signal brings them home with -EINTR and they
+ * may enter again; the end of the ring brings them home with what they have served; a requester
+ * that waits is woken by a signal too.
+ */
+#include <sys/ioctl.h>
+
+#include "lib_check.h"
+
+static struct tl_psc *psc;
+static volatile sig_atomic_t handled;
+
+static void handler(int signal)
+{
+	(void)signal;
+	handled++;
+}
+
+static pid_t server_tid;
+static int interruptions;
+static long served;
+
+static void *server(void *arg)
+{
+	(void)arg;
+	__atomic_store_n(&server_tid, gettid(), __ATOMIC_SEQ_CST);
+	while ((served = tl_psc_enter(psc)) == -EINTR)
+		__atomic_fetch_add(&interruptions, 1, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+static pthread_t server_start(void)
+{
+	pthread_t thread;
+
+	server_tid = 0;
+	interruptions = 0;
+	CHECK_EQ(pthread_create(&thread, NULL, server, NULL), 0);
+	while (!__atomic_load_n(&server_tid, __ATOMIC_SEQ_CST))
+		sched_yield();
+	return thread;
+}
+
+static void signal_makes_worker_return(void)
+{
+	pthread_t thread;
+	int64_t result;
+
+	CHECK_EQ(tl_psc_create(&psc, 8, 0, LIB_FLAGS), 0);
+	on_signal(SIGUSR1, handler, SA_RESTART);
+	thread = server_start();
+	wait_asleep(server_tid);
+	CHECK_EQ(pthread_kill(thread, SIGUSR1), 0);
+	for (int i = 0; !__atomic_load_n(&interruptions, __ATOMIC_SEQ_CST); i++) {
+		CHECK(i < 5000);
+		sleep_ms(1);
+	}
+	CHECK_EQ(TL_PSC_ADD(psc, SYS_getpid), 0);
+	CHECK_EQ(tl_psc_wait(psc, 0), 0);
+	CHECK_EQ(tl_psc_result(psc, 0, &result), 1);
+	CHECK_EQ(result, getpid());
+	tl_psc_destroy(psc);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	CHECK_EQ(served, 1);
+	CHECK_EQ(interruptions, 1);
+}
+
+static void signal_wakes_requester(void)
+{
+	int pipes[2];
+	pid_t waker;
+	char byte;
+
+	MUST(pipe(pipes));
+	psc = psc_new(8, 0, 1);
+	on_signal(SIGALRM, handler, 0);
+	handled = 0;
+	TL_PSC_ADD(psc, SYS_read, pipes[0], &byte, 1);
+	waker = signal_when_asleep(SIGALRM);
+	CHECK_EQ(tl_psc_wait(psc, 0), -EINTR);
+	CHECK_EXITED(child_wait(waker), 0);
+	CHECK_EQ(handled, 1);
+	MUST(write(pipes[1], "q", 1));
+	CHECK_EQ(tl_psc_wait(psc, 0), 0);
+	CHECK_EQ(byte, 'q');
+	tl_psc_destroy(psc);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+#define BUSY 2
+#define PIPE_BYTES 65536
+
+static int busy_pipes[BUSY][2];
+
+/* Takes what the workers write, but only once the thread that ends their ring waits for them. */
+static void *take_all(void *ending)
+{
+	static char bytes[PIPE_BYTES];
+
+	wait_asleep(*(pid_t *)ending);
+	for (int i = 0; i < BUSY; i++) {
+		ssize_t sum = 0, n;
+
+		while (sum <= PIPE_BYTES &&
+		       (n = MUST(read(busy_pipes[i][0], bytes, sizeof(bytes)))) > 0)
+			sum += n;
+		CHECK_EQ(sum, PIPE_BYTES + 1);
+	}
+	return NULL;
+}
+
+/* A write of more than a pipe holds shows that it is under way: the pipe is full. */
+static void end_finds_workers_busy(void)
+{
+	static char bytes[PIPE_BYTES + 1];
+	pid_t ending = gettid();
+	pthread_t taker;
+
+	psc = psc_new(8, 0, BUSY);
+	for (int i = 0; i < BUSY; i++) {
+		MUST(pipe(busy_pipes[i]));
+		CHECK_EQ(MUST(fcntl(busy_pipes[i][1], F_SETPIPE_SZ, PIPE_BYTES)), PIPE_BYTES);
+		TL_PSC_ADD(psc, SYS_write, busy_pipes[i][1], bytes, sizeof(bytes));
+	}
+	CHECK_EQ(tl_psc_notify(psc), BUSY);
+	for (int i = 0; i < BUSY; i++) {
+		int held = 0;
+
+		while (held < PIPE_BYTES) {
+			sched_yield();
+			MUST(ioctl(busy_pipes[i][0], FIONREAD, &held));
+		}
+	}
+	CHECK_EQ(pthread_create(&taker, NULL, take_all, &ending), 0);
+	tl_psc_destroy(psc);
+	for (int i = 0; i < BUSY; i++)
+		close(busy_pipes[i][1]);
+	CHECK_EQ(pthread_join(taker, NULL), 0);
+	for (int i = 0; i < BUSY; i++)
+		close(busy_pipes[i][0]);
+}
+
+static void end_finds_nothing_begun(void)
+{
+	CHECK_EQ(tl_psc_create(&psc, 8, 0, LIB_FLAGS), 0);
+	TL_PSC_ADD(psc, SYS_kill, getpid(), SIGKILL);
+	CHECK_EQ(tl_psc_notify(psc), 1);
+	tl_psc_destroy(psc);
+}
+
+int main(void)
+{
+	signal_makes_worker_return();
+	signal_wakes_requester();
+	end_finds_workers_busy();
+	end_finds_nothing_begun();
+	return 0;
+}
