@@ -29,4 +29,5 @@ SPEC = Spec(
         "memory-hierarchy.",
     ),
     parts=(calls.PART, walk.PART),
+    minutes=(1, 3),
 )

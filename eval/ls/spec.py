@@ -32,4 +32,5 @@ SPEC = Spec(
         "the display.",
     ),
     parts=(commands.PART,),
+    minutes=(1, 2),
 )

@@ -35,5 +35,6 @@ SPEC = Spec(
         "A timer interrupt comes about every four million instructions, as it must.",
     ),
     parts=(pairs.PART, reorder.PART, programs.PART, slowdown.PART),
+    minutes=(2, 180),
     spread=True,
 )

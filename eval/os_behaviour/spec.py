@@ -39,4 +39,5 @@ SPEC = Spec(
         "interrupt's few instructions before the kernel counts it as one are what it interrupted.",
     ),
     parts=(behaviour.PART,),
+    minutes=(1, 5),
 )

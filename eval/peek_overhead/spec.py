@@ -33,4 +33,5 @@ SPEC = Spec(
         "reader on another one.",
     ),
     parts=(loss.PART, bandwidth.PART),
+    minutes=(2, 15),
 )

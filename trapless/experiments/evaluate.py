@@ -7,21 +7,29 @@ stands by itself and works on saved files: experiments.py and report.py have the
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from trapless.base.console import Progress, TraplessError
-from trapless.base.paths import repo_root
+from trapless.base.paths import cache_dir, repo_root
 from trapless.experiments import experiment, report
+from trapless.experiments.experiment import Spec
 from trapless.report.document import Report
 from trapless.results import result_file
 from trapless.stock import kernels
 
 BUILD_JOBS = 2
+CORES = 2
+"""What the specs' minutes are about."""
+FETCHED = "a kernel (85 MB) and programs to run (130 MB) from Debian's mirrors"
+ATTEMPTS = 2
+"""What fails by the machine succeeds the second time; what fails twice has another reason."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +37,7 @@ class Outcome:
     """What came of it: which experiments failed, and the report on all that is saved."""
 
     failed: tuple[str, ...]
-    report: Report | None
+    report: Report
 
     @property
     def status(self) -> int:
@@ -46,7 +54,8 @@ def run(
     progress: Progress,
     scheduler: str | None = None,
 ) -> Outcome:
-    """Run the named experiments, or all; a failure is noted and the next one begins.
+    """Run the named experiments, or all. One that fails is tried once more: it goes on after the
+    boots that it has. If it fails again, the report says why, and the next one begins.
 
     What cannot work for any of them is found out before earlier results are touched. `scheduler`:
     whose workers run the VMs of those that have many.
@@ -58,13 +67,15 @@ def run(
             f"none of these experiments can be spread over machines; with --scheduler run {many}",
             status=2,
         )
+    progress.note(announcement(specs, quick, kernel))
     make_writable(out)
     kernels.resolve(kernel, progress)
     build_programs(progress)
     failed = []
     for spec in specs:
         directory = out / spec.name
-        try:
+
+        def attempt(spec: Spec = spec, directory: Path = directory) -> None:
             experiment.collect(
                 spec,
                 directory,
@@ -74,15 +85,47 @@ def run(
                 scheduler=scheduler if spec.spread else None,
             )
             result_file.save(experiment.analyse(spec.name, directory), directory)
-        except TraplessError as error:
-            progress.note(f"{spec.name} failed: {error}")
+
+        if reason := _why_it_fails(attempt, spec.name, directory, progress):
+            command = _command(spec.name, quick=quick, kernel=kernel, out=out)
+            progress.note(f"{spec.name} failed again: {reason}\nto go on with it: {command}")
+            experiment.note_failure(directory, reason, command)
             failed.append(spec.name)
-        except OSError as error:  # a full disk, a folder that somebody took away
-            progress.note(f"{spec.name} failed: {error.filename or directory}: {error.strerror}")
-            failed.append(spec.name)
-    if len(failed) == len(specs):
-        return Outcome(tuple(failed), None)
     return Outcome(tuple(failed), report.write(out, progress))
+
+
+def announcement(specs: Sequence[Spec], quick: bool, kernel: str) -> str:
+    """What is about to happen, how long it takes and what is fetched for it, in one line."""
+    minutes = max(1, round(sum(spec.minutes[0 if quick else 1] for spec in specs)))
+    many = "one experiment" if len(specs) == 1 else f"{len(specs)} experiments"
+    return (
+        f"{many}{' (quick)' if quick else ''} in VMs of kernel {kernel}: about {minutes} min on "
+        f"{CORES} idle cores (here {os.cpu_count()}); fetches {FETCHED} if {cache_dir()} lacks them"
+    )
+
+
+def _why_it_fails(
+    attempt: Callable[[], None], name: str, directory: Path, progress: Progress
+) -> str:
+    """Try twice; the second failure's reason, or nothing where one of the two succeeded."""
+    reason = ""
+    for number in range(ATTEMPTS):
+        if number:
+            progress.note(f"{name} failed: {reason}\ntrying it once more")
+        try:
+            attempt()
+            return ""
+        except TraplessError as error:
+            reason = str(error)
+        except OSError as error:  # a full disk, a folder that somebody took away
+            reason = f"{error.filename or directory}: {error.strerror}"
+        progress.done()
+    return reason
+
+
+def _command(name: str, *, quick: bool, kernel: str, out: Path) -> str:
+    words = ["trapless", "evaluate", name, *(["--quick"] if quick else [])]
+    return shlex.join([*words, "--kernel", kernel, "--out", str(out)])
 
 
 def make_writable(out: Path) -> None:

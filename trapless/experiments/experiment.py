@@ -12,17 +12,27 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import repo_root
-from trapless.experiments.collection import META_FILE, RAW_FILE, Collection, Row, read_rows
+from trapless.experiments.collection import (
+    META_FILE,
+    RAW_FILE,
+    Collection,
+    Row,
+    anonymous,
+    read_rows,
+)
 from trapless.report.figures import Figure, Map, Table
 from trapless.results import result_file
 from trapless.results.result_file import Claim, Metric, Result
+
+FAILURE_FILE = "failure.json"
+"""Of an experiment that has no result: why, and the command that goes on with it."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,7 @@ class Part:
     collect: Callable[[Collection], None]
     analyse: Callable[[Raw], Findings]
     figures: Callable[[Raw], tuple[Figure | Map | Table, ...]]
+    full_only: bool = False  # takes too long for a quick run
 
 
 @dataclass(frozen=True)
@@ -62,6 +73,7 @@ class Spec:
     method: str
     limits: tuple[str, ...]
     parts: tuple[Part, ...]
+    minutes: tuple[float, float]  # a quick run and a full one, on two idle cores
     spread: bool = False  # its VMs may run on other machines (trapless/experiments/fleet/fleet.py)
 
 
@@ -118,15 +130,41 @@ def collect(
     Files of a finished earlier run are replaced; an interrupted run goes on where it stopped.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    for stale in (RAW_FILE, META_FILE, result_file.FILE_NAME):  # never beside a run that fails
+    for stale in (
+        RAW_FILE,
+        META_FILE,
+        FAILURE_FILE,
+        result_file.FILE_NAME,
+    ):  # never beside a run that fails
         (directory / stale).unlink(missing_ok=True)
     collection = Collection(spec.name, directory, quick, kernel, progress)
     collection.scheduler = scheduler
     for part in spec.parts:
+        if quick and part.full_only:
+            continue
         collection.part = part.name
         part.collect(collection)
     collection.part = ""
     collection.finish()
+
+
+def note_failure(directory: Path, reason: str, command: str) -> None:
+    """Leave word for the report, in place of a result."""
+    words = {"reason": anonymous(reason), "command": command}
+    with suppress(OSError):  # what failed may be the disk, and it was told
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / FAILURE_FILE).write_text(json.dumps(words, indent=2) + "\n", encoding="utf-8")
+
+
+def load_failure(directory: Path) -> tuple[str, str] | None:
+    """Reason and command of an experiment that failed; None where it did not."""
+    try:
+        words = json.loads((directory / FAILURE_FILE).read_text(encoding="utf-8"))
+        return str(words["reason"]), str(words["command"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        return f"{directory / FAILURE_FILE} cannot be read: {error}", ""
 
 
 def load_raw(directory: Path) -> Raw:
@@ -146,9 +184,12 @@ def load_raw(directory: Path) -> Raw:
     return Raw(rows, meta, directory)
 
 
-def _of_part(raw: Raw, part: Part) -> Raw:
-    rows = [row for row in raw.rows if row.get("part") == part.name]
-    return Raw(rows, raw.meta, raw.directory)
+def _raw_of_parts(spec: Spec, raw: Raw) -> Iterator[tuple[Part, Raw]]:
+    """Each part that was run, with its own rows."""
+    for part in spec.parts:
+        rows = [row for row in raw.rows if row.get("part") == part.name]
+        if rows or not (part.full_only and raw.meta.get("quick")):
+            yield part, Raw(rows, raw.meta, raw.directory)
 
 
 def analyse(name: str, directory: Path) -> Result:
@@ -156,9 +197,9 @@ def analyse(name: str, directory: Path) -> Result:
     spec, raw = get(name), load_raw(directory)
     metrics: dict[str, Metric] = {}
     claims: list[Claim] = []
-    for part in spec.parts:
+    for part, own in _raw_of_parts(spec, raw):
         with _held_to_its_form(name, part, directory):
-            findings = part.analyse(_of_part(raw, part))
+            findings = part.analyse(own)
         doubled = metrics.keys() & findings.metrics.keys()
         if doubled:
             raise TraplessError(f"{name}: two parts report {', '.join(sorted(doubled))}")
@@ -196,9 +237,9 @@ def figures(name: str, directory: Path) -> tuple[Figure | Map | Table, ...]:
     """Figures and tables of an experiment from its raw files alone."""
     spec, raw = get(name), load_raw(directory)
     drawn: list[Figure | Map | Table] = []
-    for part in spec.parts:
+    for part, own in _raw_of_parts(spec, raw):
         with _held_to_its_form(name, part, directory):
-            drawn += part.figures(_of_part(raw, part))
+            drawn += part.figures(own)
     return tuple(drawn)
 
 

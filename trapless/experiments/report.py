@@ -16,7 +16,7 @@ from typing import Any
 from trapless.base.console import Progress, TraplessError
 from trapless.experiments import experiment
 from trapless.report import html, plot, text_report
-from trapless.report.document import Report, Section
+from trapless.report.document import Report, Section, Unfinished
 from trapless.report.figures import Figure, Map, Table
 from trapless.results import result_file
 from trapless.results.result_file import Result
@@ -49,22 +49,26 @@ def read(directory: Path, progress: Progress) -> Report:
     if not directory.is_dir():
         what = "not a folder" if directory.exists() else "no such folder"
         raise TraplessError(f"{directory}: {what}; `trapless evaluate --out DIR` makes one")
-    sections, incomplete = [], []
+    sections: list[Section] = []
+    unfinished: list[Unfinished] = []
     for folder in _folders(directory):
-        if _has_raw(folder) or (folder / result_file.FILE_NAME).exists():
+        if failure := experiment.load_failure(folder):
+            unfinished.append(Unfinished(folder.name, *failure))
+        elif _has_raw(folder) or (folder / result_file.FILE_NAME).exists():
             progress.step(f"reading {folder.name}")
             sections.append(_section(folder))
         elif (folder / META_NAME).exists() or folder.name in experiment.names():
-            incomplete.append(folder.name)
-    if not sections:
-        begun = f" (begun and not finished: {', '.join(incomplete)})" if incomplete else ""
+            unfinished.append(Unfinished(folder.name))
+    if not sections and not any(one.reason for one in unfinished):
+        names = ", ".join(one.name for one in unfinished)
+        begun = f" (begun and not finished: {names})" if names else ""
         raise TraplessError(
             f"{directory}: holds no results of trapless{begun}; a result is "
             f"NAME/{result_file.FILE_NAME}, as `trapless evaluate --out {directory}` writes it"
         )
     order = {name: place for place, name in enumerate(experiment.names())}
     sections.sort(key=lambda section: order.get(section.name, len(order)))
-    return Report(directory, tuple(sections), tuple(incomplete))
+    return Report(directory, tuple(sections), tuple(unfinished))
 
 
 def _folders(directory: Path) -> list[Path]:

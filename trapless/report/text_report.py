@@ -18,7 +18,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from trapless.report import tables
-from trapless.report.document import Report, Section
+from trapless.report.document import Report, Section, Unfinished
 from trapless.report.figures import Table
 from trapless.results import claims
 from trapless.results.result_file import FILE_NAME, Claim, Metric
@@ -48,7 +48,11 @@ def summary(report: Report) -> str:
     lines = [report.verdict()]
     for claim in report.claims:
         lines.append(f"  {claim.id:<16} {VERDICTS[claim.holds][0]:<14} {claim.ours}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *map(_unfinished, report.unfinished)])
+
+
+def _unfinished(one: Unfinished) -> str:
+    return f"{one.name} {one.told}\n  to go on with it: {one.go_on}"
 
 
 def text(report: Report) -> str:
@@ -66,8 +70,8 @@ def _print(console: Console, report: Report) -> None:
     console.print(report.verdict())
     for claim in report.claims:
         _claim(console, claim)
-    for name in report.incomplete:
-        console.print(Text(f"{name}: begun and not finished; run it again", style="yellow"))
+    for one in report.unfinished:
+        console.print(Text(f"\n{_unfinished(one)}", style="yellow"))
     for section in report.sections:
         _section(console, section)
 

@@ -27,7 +27,7 @@ from trapless.experiments.fleet import grid
 from trapless.model.plan import Plan
 from trapless.vm import lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
 
 REFUSALS = "".join(
     f"insmod {sweep.GUEST_MODULE} bytes={size} 2>/dev/null && exit 9; "
@@ -40,7 +40,7 @@ TOO_LARGE = (
 """What the module and the program refuse, before and after the module is there."""
 
 CALLS = 512
-WAIT_S = 300.0
+WAIT_S = 1800.0
 
 
 @pytest.fixture(scope="module")

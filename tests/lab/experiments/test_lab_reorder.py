@@ -18,7 +18,7 @@ from trapless.model.plan import Plan
 from trapless.stock import kbuild, kernels
 from trapless.vm import lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
 
 CORE = "core-i7-9700k"
 N, CALLS = 32, 256

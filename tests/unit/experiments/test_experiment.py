@@ -7,9 +7,11 @@ the data, not to itself.
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import gzip
 import json
+import re
 import shutil
 import statistics
 from pathlib import Path
@@ -18,14 +20,18 @@ import pytest
 
 from eval.batch_size import calls as batch_size_calls
 from eval.parallel import slow_read
+from tests.notes import Notes
 from trapless.base.console import ConsoleProgress, Silent, TraplessError
 from trapless.experiments import evaluate, experiment
 from trapless.experiments.collection import Collection
 from trapless.report.figures import Figure, Table
 from trapless.results import claims, result_file
+from trapless.results.result_file import Metric
 from trapless.stock import kernels
 
 DATA = Path(__file__).parents[2] / "data" / "experiments"
+MAKEFILE = Path(__file__).parents[3] / "Makefile"
+ONE = Metric(1, "count", "counted")
 NAMES = ("batch-size", "ls", "mode-switch", "parallel")
 
 
@@ -269,19 +275,83 @@ def test_evaluate_saves_results_and_reports(offline, tmp_path):
     assert offline == [tmp_path]
 
 
-def test_one_failed_experiment_fails_evaluate_but_not_the_others(offline, tmp_path, monkeypatch):
-    copy = experiment.collect
+@pytest.fixture
+def failing(offline, monkeypatch):
+    """Makes collecting batch-size fail so many times, each with its own reason."""
 
+    def make(times):
+        copy, reasons = experiment.collect, [f"check {number} failed" for number in range(times)]
+
+        def collect(spec, directory, **words):
+            if spec.name == "batch-size" and reasons:
+                raise TraplessError(reasons.pop(0))
+            copy(spec, directory, **words)
+
+        monkeypatch.setattr(experiment, "collect", collect)
+
+    return make
+
+
+def test_an_experiment_that_fails_once_is_tried_again(offline, failing, tmp_path):
+    failing(1)
+    notes = Notes()
+    outcome = evaluate.run(NAMES, quick=True, out=tmp_path, kernel="any", progress=notes)
+    assert outcome.status == 0
+    assert notes.said[1:] == ["batch-size failed: check 0 failed\ntrying it once more"]
+    assert (tmp_path / "batch-size" / "result.json").exists()
+    assert experiment.load_failure(tmp_path / "batch-size") is None
+
+
+def test_one_that_fails_twice_fails_evaluate_but_not_the_others(offline, failing, tmp_path):
+    failing(2)
+    notes = Notes()
+    out = tmp_path / "my results"
+    outcome = evaluate.run(NAMES, quick=True, out=out, kernel="any", progress=notes)
+    assert (outcome.status, outcome.failed) == (1, ("batch-size",))
+    command = f"trapless evaluate batch-size --quick --kernel any --out '{out}'"
+    assert notes.said[2] == (
+        f"batch-size failed again: check 1 failed\nto go on with it: {command}"
+    )
+    assert experiment.load_failure(out / "batch-size") == ("check 1 failed", command)
+    assert not (out / "batch-size" / "result.json").exists()
+    assert (out / "parallel" / "result.json").exists()
+    assert offline == [out]
+
+
+def test_what_is_about_to_happen_is_said_first(offline, tmp_path, monkeypatch):
     def collect(spec, directory, **words):
-        if spec.name == "batch-size":
-            raise TraplessError("a check failed: by design")
-        copy(spec, directory, **words)
+        raise TraplessError("not here")
 
     monkeypatch.setattr(experiment, "collect", collect)
-    assert run(tmp_path, *NAMES) == 1
-    assert not (tmp_path / "batch-size" / "result.json").exists()
-    assert (tmp_path / "parallel" / "result.json").exists()
-    assert offline == [tmp_path]
+    notes = Notes()
+    evaluate.run([], quick=True, out=tmp_path, kernel="any", progress=notes)
+    first = notes.said[0]
+    assert re.match(r"8 experiments \(quick\) in VMs of kernel any: about \d+ min on 2 idle", first)
+    assert "fetches a kernel (85 MB) and programs" in first and "\n" not in first
+    # The Makefile says it before anything is installed.
+    assert (
+        re.search(r"about (\d+) min", first)[1]
+        == re.search(r"ABOUT_EVALUATE = 8 experiments .* about (\d+) min", MAKEFILE.read_text())[1]
+    )
+
+
+def test_parts_of_full_runs_are_left_out_of_quick_ones(tmp_path, monkeypatch):
+    parts = tuple(
+        experiment.Part(
+            name,
+            lambda run: run.write([{"made": True}]),
+            lambda raw: experiment.Findings({f"{raw.rows[0]['part']}.count": ONE}),
+            lambda raw: (),
+            full_only=name == "long",
+        )
+        for name in ("short", "long")
+    )
+    spec = dataclasses.replace(experiment.get("parallel"), parts=parts)
+    monkeypatch.setattr(experiment, "get", lambda name: spec)
+    for quick in (True, False):
+        experiment.collect(spec, tmp_path, quick=quick, kernel="6.1", progress=Silent())
+        made = {"short.count"} if quick else {"short.count", "long.count"}
+        assert experiment.analyse("parallel", tmp_path).metrics.keys() == made
 
 
 def test_a_full_disk_is_a_failure_and_not_a_traceback(offline, tmp_path, monkeypatch, capsys):
@@ -312,19 +382,20 @@ def test_results_that_cannot_be_written_are_refused_first(offline, tmp_path):
     assert offline == []
 
 
-def test_nothing_is_reported_where_everything_failed(offline, tmp_path, monkeypatch):
+def test_the_report_is_made_where_everything_failed(offline, tmp_path, monkeypatch):
     def collect(spec, directory, **words):
         raise TraplessError("no such kernel")
 
     monkeypatch.setattr(experiment, "collect", collect)
     assert run(tmp_path, "parallel") == 1
-    assert offline == []
+    assert offline == [tmp_path]
 
 
 def test_a_new_collection_begins_by_forgetting_old_results(tmp_path, monkeypatch):
     spec = experiment.get("parallel")
     (tmp_path / "result.json").write_text("old")
     (tmp_path / "raw.jsonl").write_text("old")
+    experiment.note_failure(tmp_path, "old", "old")
 
     def refuse(self, *args):
         raise TraplessError("the VM did not start")
@@ -334,6 +405,7 @@ def test_a_new_collection_begins_by_forgetting_old_results(tmp_path, monkeypatch
         experiment.collect(spec, tmp_path, quick=True, kernel="6.1", progress=Silent())
     assert not (tmp_path / "result.json").exists()
     assert not (tmp_path / "raw.jsonl").exists()
+    assert experiment.load_failure(tmp_path) is None
 
 
 def test_a_missing_package_is_named(tmp_path, monkeypatch):

@@ -27,7 +27,7 @@ from tests.lab.supervisor.inside.people import (
 )
 from trapless.supervisor import control
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(1200)
 
 
 def calls(pid):

@@ -15,7 +15,7 @@ from trapless.doctor.capabilities import Host
 from trapless.supervisor import control
 from trapless.supervisor.refusals import REFUSALS, explain, of_mask
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(1200)
 
 EXPECTED = os.environ["EXPECTED"].split(",")
 FIRST = next(row for row in REFUSALS.values() if row.name in EXPECTED)

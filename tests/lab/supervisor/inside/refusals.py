@@ -29,7 +29,7 @@ from trapless.doctor import supervisor
 from trapless.doctor.capabilities import Host
 from trapless.supervisor.refusals import REFUSALS, explain
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(1200)
 
 USER = 1000
 CAP_SYS_MODULE, CAP_SYS_RAWIO, CAP_SYS_PTRACE = 16, 17, 19
