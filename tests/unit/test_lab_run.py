@@ -11,8 +11,10 @@ import pytest
 
 from trapless.console import Silent, TraplessError
 from trapless.stock import kernels
-from trapless.vm import lab, lab_session
+from trapless.stock.kernel import Kernel
+from trapless.vm import lab, lab_session, qemu
 from trapless.vm.channel import Channel, Phase
+from trapless.vm.initramfs import Initramfs
 from trapless.vm.lab_session import Bell, Ending, Session, Sinks
 from trapless.vm.qemu import Process
 
@@ -140,6 +142,33 @@ def test_kernel_that_prints_is_waited_for_up_to_the_limit_of_boots(monkeypatch, 
     ending = ending_of("while sleep 0.1; do echo Linux >>/dev/fd/$LOG; done", kernel_log, 2)
     assert ending.reason == "the VM did not start the command within 2.5 s"
     assert ending.retriable
+
+
+class ChannelOfTheEnd(Channel):
+    """Of a guest whose command has written and ended before the launcher looks once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.output.produce(b"text\n")
+        self._header.phase = Phase.DONE
+
+
+@pytest.mark.parametrize(
+    ("place", "error"),
+    [("/dev/full", "cannot write to standard output: No space left on device"), ("/dev/null", "")],
+)
+def test_output_that_is_lost_after_the_commands_end_is_an_error(monkeypatch, place, error):
+    monkeypatch.setenv(qemu.VARIABLE, "true")
+    monkeypatch.setattr(lab, "Channel", ChannelOfTheEnd)
+    guest = lab.Guest(Kernel("none", "none", Path("none"), None, None), Initramfs())
+    with open(place, "wb") as output:
+        monkeypatch.setattr(Sinks, "inherited", lambda: Sinks(output_fd=output.fileno()))
+        try:
+            result = lab.run(lab.LabConfig(), ["echo", "text"], stream=True, guest=guest)
+        except lab.LabError as failure:
+            assert error and error in str(failure)
+        else:
+            assert not error and result.status == 0
 
 
 @pytest.mark.parametrize(

@@ -371,7 +371,7 @@ class _Attempt:
             raise supervisor.explained(
                 ending.switch_error, ending.refusal, "the command", "in the VM"
             )
-        if ending.phase is not Phase.DONE:
+        if ending.reason:
             raise LabError(self._explain(ending, log), log)
         complaints = splats(log)
         if complaints and not self._config.verbose:

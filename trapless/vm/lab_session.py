@@ -41,7 +41,8 @@ LOG_BYTES_MAX = 64 << 20
 
 @dataclass(frozen=True)
 class Ending:
-    """How a VM's run ended. `reason` is empty exactly when phase is DONE."""
+    """How a VM's run ended. `reason` is empty exactly where the command came to its end and all
+    that it wrote was taken; the phase says how far the guest came, and not more."""
 
     phase: Phase
     status: int = 0
