@@ -56,7 +56,7 @@ evaluate: setup ## measure on a stock kernel in a lab VM and write a report (new
 VMS ?= 2
 test: setup ## prove it: check, every lab test on every supported kernel; VMS (2) at once
 	@$(MAKE) --no-print-directory static
-	$(PYTEST) -n $(VMS) tests/evaluate tests/lab tests/unit tests/abi --kernels all
+	$(PYTEST) -n $(VMS) $(if $(CI),--once-more) tests/evaluate tests/lab tests/unit tests/abi --kernels all
 
 check: setup ## under a minute, no VM, no root: builds, style, types, unit and ABI tests
 	@$(MAKE) --no-print-directory static

@@ -13,6 +13,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 from trapless.stock import kernels
 
+pytest_plugins = ["tests.once_more"]
+
 DEFAULT_KERNELS = kernels.SUPPORTED[0].name
 SLOW = frozenset({"test_fleet.py", "test_walk.py", "test_cli.py", "test_tidy.py"})
 """Take long for their few tests."""

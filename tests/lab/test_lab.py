@@ -13,11 +13,13 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(0)]  # the lab's own limits a
 
 
 def test_behaviour(kernel: str, program: str, suite: Suite) -> None:
-    verdict = judge(suite.outcome(program))
+    outcome = suite.outcome(program)
+    verdict = judge(outcome)
     if verdict.kind == "skip":
         pytest.skip(verdict.text)
     if verdict.kind == "fail":
         pytest.fail(verdict.text, pytrace=False)
+    print(f"{outcome.output}\n{outcome.kernel}\n{outcome.ms} ms")  # shown by -rA
 
 
 def test_kernel_log_is_clean(kernel: str, suite: Suite) -> None:

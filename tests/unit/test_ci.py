@@ -1,25 +1,36 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """.ci/run: its last line is the closing count, and it never succeeds without tests.
 
-A Makefile that only prints stands in for the project's.
+A Makefile that only prints stands in for the project's. What becomes of tests that fail is seen in
+a folder of tests of its own, with the project's conftest.py and by two processes.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 300
 
 
 def ci(folder, recipe):
     (folder / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "run", folder / ".ci" / "run")
     (folder / "Makefile").write_text(f"test:\n\t@{recipe}\n")
-    return subprocess.run([str(folder / ".ci" / "run")], capture_output=True, text=True, timeout=50)
+    environment = {name: value for name, value in os.environ.items() if name[:7] != "PYTEST_"}
+    return subprocess.run(
+        [str(folder / ".ci" / "run")],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        env={**environment, "PYTHONPATH": str(ROOT)},
+    )
 
 
 def test_the_count_is_the_last_line(tmp_path):
@@ -53,3 +64,99 @@ def test_nothing_waits_for_input(tmp_path):
 def test_tools_are_told_that_this_is_ci(tmp_path):
     run = ci(tmp_path, 'echo "CI is $$CI"; echo "=== 1 passed in 1s ==="')
     assert "CI is true" in run.stdout
+
+
+STEADY = """
+import pytest
+@pytest.mark.parametrize("number", range(5))
+def test_steady(number):
+    pass
+"""
+ONCE = """
+import os, pathlib, pytest
+pytestmark = pytest.mark.lab
+def first(name):
+    place = pathlib.Path(name)
+    try:
+        place.mkdir()
+    except FileExistsError:
+        return False
+    return True
+"""
+FAILS_ONCE = """
+def test_once{0}():
+    print("in process", os.getpid())
+    assert not first("once{0}"), "the first time"
+"""
+FAILS_ALWAYS = """
+def test_always():
+    assert False, "always"
+"""
+SHARED = """
+@pytest.fixture(scope="module")
+def machine():
+    assert not first("machine"), "no machine"
+@pytest.mark.parametrize("number", range(4))
+def test_shares(machine, number):
+    pass
+"""
+NO_LAB = "\npytestmark = []\n"
+
+
+def ci_of(folder, *parts):
+    """Run tests made of these parts, with five more that pass."""
+    tests = folder / "made_up"
+    tests.mkdir()
+    shutil.copy(ROOT / "tests" / "conftest.py", tests)
+    (tests / "test_steady.py").write_text(STEADY)
+    (tests / "test_parts.py").write_text("".join([ONCE, *parts]))
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    lab: of the lab\n")
+    return ci(folder, f"{sys.executable} -m pytest -ra -n 2 $(if $(CI),--once-more) made_up")
+
+
+def test_a_lab_test_that_fails_once_is_unsteady_and_no_failure(tmp_path):
+    run = ci_of(tmp_path, FAILS_ONCE.format(1), FAILS_ONCE.format(2))
+    *_, first, second, count = run.stdout.splitlines()
+    assert run.returncode == 0, run.stdout
+    assert count.startswith("5 passed, 2 unsteady in ")
+    for number, line in enumerate((first, second), 1):
+        log = f"build/once-more/made_up-test_parts.py-test_once{number}.log"
+        assert line == f"unsteady: made_up/test_parts.py::test_once{number} (both logs: {log})"
+        before, after = (tmp_path / log).read_text().split("==== once more, alone")
+        assert "AssertionError: the first time" in before and "1 passed" in after
+        # Both say what the test printed, and each was alone in its process.
+        pids = {text.split("in process ")[1].split()[0] for text in (before, after)}
+        assert len(pids) == 2
+
+
+def test_a_lab_test_that_fails_twice_fails_the_run(tmp_path):
+    run = ci_of(tmp_path, FAILS_ONCE.format(1), FAILS_ALWAYS)
+    assert run.returncode == 1
+    *_, count = run.stdout.splitlines()
+    assert count.startswith("ci: make test failed: 1 failed, 5 passed, 1 unsteady in ")
+    assert "\nunsteady: made_up/test_parts.py::test_once1 " in run.stdout
+    assert "\nfailed twice: made_up/test_parts.py::test_always " in run.stdout
+    log = tmp_path / "build/once-more/made_up-test_parts.py-test_always.log"
+    assert log.read_text().count("AssertionError: always") >= 2
+
+
+def test_three_unsteady_tests_fail_the_run(tmp_path):
+    run = ci_of(tmp_path, *(FAILS_ONCE.format(number) for number in range(3)))
+    assert run.returncode == 1
+    *_, count = run.stdout.splitlines()
+    assert count.startswith("ci: make test failed: 5 passed, 3 unsteady in ")
+    for number in range(3):
+        assert f"\nunsteady: made_up/test_parts.py::test_once{number} " in run.stdout
+
+
+def test_tests_that_shared_what_failed_failed_once(tmp_path):
+    run = ci_of(tmp_path, SHARED)
+    assert run.returncode == 0, run.stdout
+    assert run.stdout.splitlines()[-1].startswith("5 passed, 4 unsteady in ")
+
+
+def test_a_test_without_a_vm_is_not_run_again(tmp_path):
+    run = ci_of(tmp_path, FAILS_ONCE.format(1), NO_LAB)
+    assert run.returncode == 1
+    assert "unsteady" not in run.stdout
+    assert "once more" not in run.stdout
