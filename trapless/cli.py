@@ -417,9 +417,8 @@ def evaluate(
         outcome = part.run(
             names, quick=quick, out=out, kernel=chosen, progress=progress, scheduler=scheduler
         )
-    if outcome.report is not None:
-        click.echo(f"{text_report.summary(outcome.report)}\n")
-        click.echo(f"The report: {out / 'report.html'}; as text: {out / 'report.txt'}")
+    click.echo(f"{text_report.summary(outcome.report)}\n")
+    click.echo(f"The report: {out / 'report.html'}; as text: {out / 'report.txt'}")
     sys.exit(outcome.status)
 
 

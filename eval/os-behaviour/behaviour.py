@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from trapless.measure import loads, modes
 from trapless.measure.beside import Observed, run_beside
-from trapless.measure.collect import BOOTS, Collection, Row
+from trapless.measure.collect import Collection, Row
 from trapless.measure.experiments import Findings, Part, Raw, load_module, workload
 from trapless.measure.loads import Load
 from trapless.peek.errors import PeekError
@@ -82,11 +82,9 @@ def timed_loads(quick: bool) -> tuple[Timed, ...]:
 
 
 def collect(run: Collection) -> None:
-    """One guest, one load after the other; a boot without its observer's samples is worth nothing,
-    so it is never taken from an interrupted run."""
+    """One guest, one load after the other."""
     timed = timed_loads(run.quick)
     shutil.rmtree(run.directory / RECORDING, ignore_errors=True)
-    (run.directory / BOOTS / f"{run.part}-observed.jsonl").unlink(missing_ok=True)
     root = programs.unpacked(run.progress)
     with tempfile.TemporaryDirectory(prefix="trapless-loads-") as folder:
         port = free_port()

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.notes import Notes
 from trapless.console import ConsoleProgress, Silent, TraplessError
 from trapless.measure import evaluate, experiments
 from trapless.measure.collect import Collection
@@ -268,19 +269,47 @@ def test_evaluate_saves_results_and_reports(offline, tmp_path):
     assert offline == [tmp_path]
 
 
-def test_one_failed_experiment_fails_evaluate_but_not_the_others(offline, tmp_path, monkeypatch):
-    copy = experiments.collect
+@pytest.fixture
+def failing(offline, monkeypatch):
+    """Makes collecting batch-size fail so many times, each with its own reason."""
 
-    def collect(spec, directory, **words):
-        if spec.name == "batch-size":
-            raise TraplessError("a check failed: by design")
-        copy(spec, directory, **words)
+    def make(times):
+        copy, reasons = experiments.collect, [f"check {number} failed" for number in range(times)]
 
-    monkeypatch.setattr(experiments, "collect", collect)
-    assert run(tmp_path, *NAMES) == 1
-    assert not (tmp_path / "batch-size" / "result.json").exists()
-    assert (tmp_path / "parallel" / "result.json").exists()
-    assert offline == [tmp_path]
+        def collect(spec, directory, **words):
+            if spec.name == "batch-size" and reasons:
+                raise TraplessError(reasons.pop(0))
+            copy(spec, directory, **words)
+
+        monkeypatch.setattr(experiments, "collect", collect)
+
+    return make
+
+
+def test_an_experiment_that_fails_once_is_tried_again(offline, failing, tmp_path):
+    failing(1)
+    notes = Notes()
+    outcome = evaluate.run(NAMES, quick=True, out=tmp_path, kernel="any", progress=notes)
+    assert outcome.status == 0
+    assert notes.said == ["batch-size failed: check 0 failed\ntrying it once more"]
+    assert (tmp_path / "batch-size" / "result.json").exists()
+    assert experiments.load_failure(tmp_path / "batch-size") is None
+
+
+def test_one_that_fails_twice_fails_evaluate_but_not_the_others(offline, failing, tmp_path):
+    failing(2)
+    notes = Notes()
+    out = tmp_path / "my results"
+    outcome = evaluate.run(NAMES, quick=True, out=out, kernel="any", progress=notes)
+    assert (outcome.status, outcome.failed) == (1, ("batch-size",))
+    command = f"trapless evaluate batch-size --quick --kernel any --out '{out}'"
+    assert notes.said[1] == (
+        f"batch-size failed again: check 1 failed\nto go on with it: {command}"
+    )
+    assert experiments.load_failure(out / "batch-size") == ("check 1 failed", command)
+    assert not (out / "batch-size" / "result.json").exists()
+    assert (out / "parallel" / "result.json").exists()
+    assert offline == [out]
 
 
 def test_a_full_disk_is_a_failure_and_not_a_traceback(offline, tmp_path, monkeypatch, capsys):
@@ -311,19 +340,20 @@ def test_results_that_cannot_be_written_are_refused_first(offline, tmp_path):
     assert offline == []
 
 
-def test_nothing_is_reported_where_everything_failed(offline, tmp_path, monkeypatch):
+def test_the_report_is_made_where_everything_failed(offline, tmp_path, monkeypatch):
     def collect(spec, directory, **words):
         raise TraplessError("no such kernel")
 
     monkeypatch.setattr(experiments, "collect", collect)
     assert run(tmp_path, "parallel") == 1
-    assert offline == []
+    assert offline == [tmp_path]
 
 
 def test_a_new_collection_begins_by_forgetting_old_results(tmp_path, monkeypatch):
     spec = experiments.get("parallel")
     (tmp_path / "result.json").write_text("old")
     (tmp_path / "raw.jsonl").write_text("old")
+    experiments.note_failure(tmp_path, "old", "old")
 
     def refuse(self, *args):
         raise TraplessError("the VM did not start")
@@ -333,3 +363,4 @@ def test_a_new_collection_begins_by_forgetting_old_results(tmp_path, monkeypatch
         experiments.collect(spec, tmp_path, quick=True, kernel="6.1", progress=Silent())
     assert not (tmp_path / "result.json").exists()
     assert not (tmp_path / "raw.jsonl").exists()
+    assert experiments.load_failure(tmp_path) is None

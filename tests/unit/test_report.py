@@ -171,7 +171,31 @@ def test_an_experiment_that_was_cut_short_is_named(saved):
     (saved / "cut-short" / "meta.json").write_text("{}")
     page = page_of(saved)
     assert "cut-short" in page and "not finished" in page
-    assert "cut-short: begun and not finished" in (saved / "report.txt").read_text()
+    text = (saved / "report.txt").read_text()
+    assert "cut-short was begun and not finished.\n  to go on with it: trapless eval" in text
+
+
+def test_an_experiment_that_failed_says_why_whatever_it_left(saved):
+    experiments.note_failure(saved / "failing", "no <reply>\nfor minutes", "trapless evaluate it")
+    (saved / "failing" / "raw.jsonl").write_text("{ not analysed")
+    page = page_of(saved)
+    assert "failing</b> failed: no &lt;reply&gt;\nfor minutes" in page
+    assert "To go on with it: <code>trapless evaluate it</code>" in page
+    text = (saved / "report.txt").read_text()
+    told = "failing failed: no <reply>\nfor minutes\n  to go on with it: trapless evaluate it"
+    assert told in text
+    assert told in text_report.summary(report.read(saved, Silent()))
+
+
+def test_a_report_of_a_failure_alone_is_one(tmp_path):
+    experiments.note_failure(tmp_path / "failing", "no reply", "trapless evaluate failing")
+    assert "failing</b> failed: no reply" in page_of(tmp_path)
+
+
+def test_a_damaged_word_of_a_failure_is_still_a_failure(saved):
+    (saved / "failing").mkdir()
+    (saved / "failing" / "failure.json").write_text("[]")
+    assert "failing</b> failed: " in page_of(saved)
 
 
 def test_other_folders_are_left_alone(saved):

@@ -93,7 +93,11 @@ def run_beside(
     argv: Sequence[str],
     observe: Callable[[Observed], None],
 ) -> None:
-    """Boot `argv` as Collection.boot does; `observe` runs in a thread, once its page is found."""
+    """Boot `argv` as Collection.boot does; `observe` runs in a thread, once its page is found.
+
+    A boot without its observer is worth nothing: one that an earlier try saved is made again.
+    """
+    run.forget(label)
     over = threading.Event()
     failures: list[BaseException] = []
 

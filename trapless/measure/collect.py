@@ -80,6 +80,10 @@ class Collection:
         """Rows that come from somewhere else than a boot's standard output."""
         self._rows += [{"part": self.part, **row} for row in rows]
 
+    def forget(self, label: str) -> None:
+        """Do not go on after a saved boot that is worth nothing by itself."""
+        (self.directory / BOOTS / f"{self.part}-{label}.jsonl").unlink(missing_ok=True)
+
     def adopt(self, head: Row, rows: Sequence[Row]) -> None:
         """Keep a boot that the part ran by itself; `head` is its boot_record()."""
         folder = self.directory / BOOTS

@@ -7,21 +7,25 @@ stands by itself and works on saved files: experiments.py and report.py have the
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from trapless.console import Progress, TraplessError
 from trapless.measure import experiments
+from trapless.measure.experiments import Spec
 from trapless.paths import repo_root
 from trapless.reporting import report, results
 from trapless.reporting.document import Report
 from trapless.stock import kernels
 
 BUILD_JOBS = 2
+ATTEMPTS = 2
+"""What fails by the machine succeeds the second time; what fails twice has another reason."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Outcome:
     """What came of it: which experiments failed, and the report on all that is saved."""
 
     failed: tuple[str, ...]
-    report: Report | None
+    report: Report
 
     @property
     def status(self) -> int:
@@ -46,7 +50,8 @@ def run(
     progress: Progress,
     scheduler: str | None = None,
 ) -> Outcome:
-    """Run the named experiments, or all; a failure is noted and the next one begins.
+    """Run the named experiments, or all. One that fails is tried once more: it goes on after the
+    boots that it has. If it fails again, the report says why, and the next one begins.
 
     What cannot work for any of them is found out before earlier results are touched. `scheduler`:
     whose workers run the VMs of those that have many.
@@ -64,7 +69,8 @@ def run(
     failed = []
     for spec in specs:
         directory = out / spec.name
-        try:
+
+        def attempt(spec: Spec = spec, directory: Path = directory) -> None:
             experiments.collect(
                 spec,
                 directory,
@@ -74,15 +80,37 @@ def run(
                 scheduler=scheduler if spec.spread else None,
             )
             results.save(experiments.analyse(spec.name, directory), directory)
-        except TraplessError as error:
-            progress.note(f"{spec.name} failed: {error}")
+
+        if reason := _why_it_fails(attempt, spec.name, directory, progress):
+            command = _command(spec.name, quick=quick, kernel=kernel, out=out)
+            progress.note(f"{spec.name} failed again: {reason}\nto go on with it: {command}")
+            experiments.note_failure(directory, reason, command)
             failed.append(spec.name)
-        except OSError as error:  # a full disk, a folder that somebody took away
-            progress.note(f"{spec.name} failed: {error.filename or directory}: {error.strerror}")
-            failed.append(spec.name)
-    if len(failed) == len(specs):
-        return Outcome(tuple(failed), None)
     return Outcome(tuple(failed), report.write(out, progress))
+
+
+def _why_it_fails(
+    attempt: Callable[[], None], name: str, directory: Path, progress: Progress
+) -> str:
+    """Try twice; the second failure's reason, or nothing where one of the two succeeded."""
+    reason = ""
+    for number in range(ATTEMPTS):
+        if number:
+            progress.note(f"{name} failed: {reason}\ntrying it once more")
+        try:
+            attempt()
+            return ""
+        except TraplessError as error:
+            reason = str(error)
+        except OSError as error:  # a full disk, a folder that somebody took away
+            reason = f"{error.filename or directory}: {error.strerror}"
+        progress.done()
+    return reason
+
+
+def _command(name: str, *, quick: bool, kernel: str, out: Path) -> str:
+    words = ["trapless", "evaluate", name, *(["--quick"] if quick else [])]
+    return shlex.join([*words, "--kernel", kernel, "--out", str(out)])
 
 
 def make_writable(out: Path) -> None:

@@ -13,18 +13,28 @@ import importlib.util
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 from trapless.console import Progress, TraplessError
-from trapless.measure.collect import META_FILE, RAW_FILE, Collection, Row, read_rows
+from trapless.measure.collect import (
+    META_FILE,
+    RAW_FILE,
+    Collection,
+    Row,
+    anonymous,
+    read_rows,
+)
 from trapless.paths import repo_root
 from trapless.reporting import results
 from trapless.reporting.figures import Figure, Map, Table
 from trapless.reporting.results import Claim, Metric, Result
+
+FAILURE_FILE = "failure.json"
+"""Of an experiment that has no result: why, and the command that goes on with it."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +146,12 @@ def collect(
     Files of a finished earlier run are replaced; an interrupted run goes on where it stopped.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    for stale in (RAW_FILE, META_FILE, results.FILE_NAME):  # never beside a run that fails
+    for stale in (
+        RAW_FILE,
+        META_FILE,
+        FAILURE_FILE,
+        results.FILE_NAME,
+    ):  # never beside a run that fails
         (directory / stale).unlink(missing_ok=True)
     collection = Collection(spec.name, directory, quick, kernel, progress)
     collection.scheduler = scheduler
@@ -145,6 +160,25 @@ def collect(
         part.collect(collection)
     collection.part = ""
     collection.finish()
+
+
+def note_failure(directory: Path, reason: str, command: str) -> None:
+    """Leave word for the report, in place of a result."""
+    words = {"reason": anonymous(reason), "command": command}
+    with suppress(OSError):  # what failed may be the disk, and it was told
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / FAILURE_FILE).write_text(json.dumps(words, indent=2) + "\n", encoding="utf-8")
+
+
+def load_failure(directory: Path) -> tuple[str, str] | None:
+    """Reason and command of an experiment that failed; None where it did not."""
+    try:
+        words = json.loads((directory / FAILURE_FILE).read_text(encoding="utf-8"))
+        return str(words["reason"]), str(words["command"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        return f"{directory / FAILURE_FILE} cannot be read: {error}", ""
 
 
 def load_raw(directory: Path) -> Raw:

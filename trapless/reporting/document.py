@@ -66,12 +66,31 @@ class Section:
 
 
 @dataclass(frozen=True)
+class Unfinished:
+    """An experiment that was begun and has no result."""
+
+    name: str
+    reason: str = ""  # why it failed; none is known of one that was interrupted
+    command: str = ""  # goes on with it
+
+    @property
+    def told(self) -> str:
+        """What became of it, to be put after its name."""
+        return f"failed: {self.reason}" if self.reason else "was begun and not finished."
+
+    @property
+    def go_on(self) -> str:
+        """The command that goes on where it stopped."""
+        return self.command or f"trapless evaluate {self.name}"
+
+
+@dataclass(frozen=True)
 class Report:
     """All that is shown."""
 
     directory: Path
     sections: tuple[Section, ...]
-    incomplete: tuple[str, ...]  # experiments that were begun and have no result
+    unfinished: tuple[Unfinished, ...]
 
     @property
     def claims(self) -> tuple[Claim, ...]:

@@ -19,7 +19,7 @@ from trapless import __version__
 from trapless.console import Progress, TraplessError
 from trapless.measure import experiments
 from trapless.reporting import claims, plot, results, tables, text_report
-from trapless.reporting.document import Report, Section
+from trapless.reporting.document import Report, Section, Unfinished
 from trapless.reporting.figures import Figure, Map, Table
 from trapless.reporting.results import Result
 
@@ -54,22 +54,26 @@ def read(directory: Path, progress: Progress) -> Report:
     if not directory.is_dir():
         what = "not a folder" if directory.exists() else "no such folder"
         raise TraplessError(f"{directory}: {what}; `trapless evaluate --out DIR` makes one")
-    sections, incomplete = [], []
+    sections: list[Section] = []
+    unfinished: list[Unfinished] = []
     for folder in _folders(directory):
-        if _has_raw(folder) or (folder / results.FILE_NAME).exists():
+        if failure := experiments.load_failure(folder):
+            unfinished.append(Unfinished(folder.name, *failure))
+        elif _has_raw(folder) or (folder / results.FILE_NAME).exists():
             progress.step(f"reading {folder.name}")
             sections.append(_section(folder))
         elif (folder / META_NAME).exists() or folder.name in experiments.names():
-            incomplete.append(folder.name)
-    if not sections:
-        begun = f" (begun and not finished: {', '.join(incomplete)})" if incomplete else ""
+            unfinished.append(Unfinished(folder.name))
+    if not sections and not any(one.reason for one in unfinished):
+        names = ", ".join(one.name for one in unfinished)
+        begun = f" (begun and not finished: {names})" if names else ""
         raise TraplessError(
             f"{directory}: holds no results of trapless{begun}; a result is "
             f"NAME/{results.FILE_NAME}, as `trapless evaluate --out {directory}` writes it"
         )
     order = {name: place for place, name in enumerate(experiments.names())}
     sections.sort(key=lambda section: order.get(section.name, len(order)))
-    return Report(directory, tuple(sections), tuple(incomplete))
+    return Report(directory, tuple(sections), tuple(unfinished))
 
 
 def _folders(directory: Path) -> list[Path]:

@@ -18,7 +18,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from trapless.reporting import claims, tables
-from trapless.reporting.document import Report, Section
+from trapless.reporting.document import Report, Section, Unfinished
 from trapless.reporting.figures import Table
 from trapless.reporting.results import FILE_NAME, Claim, Metric
 
@@ -47,7 +47,11 @@ def summary(report: Report) -> str:
     lines = [report.verdict()]
     for claim in report.claims:
         lines.append(f"  {claim.id:<16} {VERDICTS[claim.holds][0]:<14} {claim.ours}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *map(_unfinished, report.unfinished)])
+
+
+def _unfinished(one: Unfinished) -> str:
+    return f"{one.name} {one.told}\n  to go on with it: {one.go_on}"
 
 
 def text(report: Report) -> str:
@@ -65,8 +69,8 @@ def _print(console: Console, report: Report) -> None:
     console.print(report.verdict())
     for claim in report.claims:
         _claim(console, claim)
-    for name in report.incomplete:
-        console.print(Text(f"{name}: begun and not finished; run it again", style="yellow"))
+    for one in report.unfinished:
+        console.print(Text(f"\n{_unfinished(one)}", style="yellow"))
     for section in report.sections:
         _section(console, section)
 
