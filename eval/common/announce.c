@@ -2,7 +2,9 @@
 /*
  * announce.c - see announce.h. What phases and settings mean is the experiments' business.
  */
+#include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include "announce.h"
@@ -40,4 +42,25 @@ void announce_next(struct announcement *page, uint64_t setting)
 {
 	page->setting = setting;
 	__atomic_store_n(&page->phase, page->phase + 1, __ATOMIC_RELEASE);
+}
+
+bool announce_may_go_on(int wait_ms)
+{
+	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
+	int ready = poll(&input, 1, wait_ms);
+	char line;
+
+	if (ready < 0 && errno != EINTR)
+		measure_fail("poll: %m");
+	if (ready <= 0)
+		return false;
+	if (read(STDIN_FILENO, &line, 1) != 1)
+		measure_fail("the observer has gone");
+	return true;
+}
+
+void announce_await(void)
+{
+	while (!announce_may_go_on(-1))
+		;
 }

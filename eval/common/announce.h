@@ -2,7 +2,8 @@
 /*
  * announce.h - how a process lets itself be found, and followed, by an observer who reads memory:
  * a page that begins with a magic number and its own address, so that no copy is taken for it, and
- * says what the process is about. Nothing is answered: an observer writes nowhere.
+ * says what the process is about. An observer writes nowhere in memory. Where the process must not
+ * go on without it, it waits for a line of its standard input, however slow the machine is.
  *
  * The observers are trapless/measure/beside.py and eval/peek-overhead/sweep.c.
  */
@@ -32,5 +33,11 @@ void announce_begin(struct announcement *page, uint64_t address, uint64_t region
 
 /* The next phase begins. */
 void announce_next(struct announcement *page, uint64_t setting);
+
+/* Wait until the observer says to go on; ends the program where there is none any more. */
+void announce_await(void);
+
+/* Whether it has said so, after at most so many ms; each word of it is taken once. */
+bool announce_may_go_on(int wait_ms);
 
 #endif /* EVAL_ANNOUNCE_H */

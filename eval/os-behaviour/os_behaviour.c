@@ -6,9 +6,10 @@
  *
  *   os-behaviour PREPARE NAME SECONDS COMMAND [NAME SECONDS COMMAND]...
  *
- * A command is run by the shell. When it has not ended in time, it and all that it has started are
- * ended; one that fails by itself fails the run. PREPARE comes before all of them: until it is
- * done, the observer has time to find out which kernel this is.
+ * A command is run by the shell. When it has not ended in time, or when the observer says so by a
+ * line of standard input, it and all that it has started are ended; one that fails by itself fails
+ * the run. PREPARE comes before all of them. Then the observer is waited for, until it has found
+ * out which kernel this is.
  */
 #include <errno.h>
 #include <poll.h>
@@ -84,6 +85,8 @@ static pid_t start(const char *command)
 		measure_fail("fork: %m");
 	if (!pid) {
 		setpgid(0, 0);
+		if (!freopen("/dev/null", "r", stdin)) /* what the observer says is not for it */
+			_exit(126);
 		execl("/bin/sh", "sh", "-c", command, (char *)NULL);
 		_exit(127);
 	}
@@ -94,15 +97,17 @@ static pid_t start(const char *command)
 /* Whether the process ended in time; sleeps until then, so that it is no load itself. */
 static bool await(pid_t pid, unsigned int ms)
 {
-	struct pollfd ended = { .events = POLLIN };
-	int ready;
+	struct pollfd ends[] = { { .events = POLLIN }, { .fd = STDIN_FILENO, .events = POLLIN } };
+	bool ended;
 
-	ended.fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (ended.fd < 0)
+	ends[0].fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (ends[0].fd < 0)
 		measure_fail("pidfd_open: %m");
-	ready = poll(&ended, 1, (int)ms);
-	close(ended.fd);
-	return ready > 0;
+	ended = poll(ends, 2, (int)ms) > 0 && ends[0].revents;
+	if (ends[1].revents)
+		announce_await();	/* takes the line */
+	close(ends[0].fd);
+	return ended;
 }
 
 /* Nothing of a load is there any more when the next one begins. */
@@ -176,6 +181,7 @@ int main(int argc, char **argv)
 		measure_fail("prctl: %m");
 	page = announce();
 	prepare(argv[1]);
+	announce_await();
 	for (unsigned int i = 0; i < count; i++) {
 		run(page, i + 1, loads[3 * i], seconds[i], loads[2 + 3 * i]);
 		done += seconds[i];

@@ -38,4 +38,5 @@ SPEC = Spec(
         "interrupt's few instructions before the kernel counts it as one are what it interrupted.",
     ),
     parts=(load_part(__file__, "behaviour"),),
+    minutes=(1, 5),
 )

@@ -39,7 +39,7 @@ from trapless.peek.vcpus import Emulator, emulator_of
 
 INTERVAL_NS = 100_000
 """As in the paper."""
-LIMIT_S = 1800
+LIMIT_S = 4 * 3600
 BLOCKS = 20
 WORD = 8
 LOAD = f"{SYSTEM}.load"
@@ -103,6 +103,7 @@ def follow(guest: Observed, folder: Path, on_load: Callable[[int], None]) -> dic
             raise PeekError("the guest's module has no probes on: its log says why")
         plan = plan_of(target, guest, emulator, found)
         with Sampler(record.source_of(target), plan) as run:
+            guest.go_on()
             stages = _store(target, run, folder, found, emulator, on_load)
     if run.end is None:
         raise PeekError("the sampler was killed")

@@ -7,14 +7,13 @@
  *
  * Phases: "quiet" leaves the page alone, "written" writes to all of it without a pause, "steps"
  * climbs a staircase of known length: a record, guarded by two counters, with the number of the
- * step and the time.
+ * step and the time. A phase lasts until the observer has seen enough.
  */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "announce.h"
@@ -23,8 +22,7 @@
 
 #define PAGE ANNOUNCE_PAGE
 #define LINE 64u
-#define STEP_NS 10000000u
-#define SECONDS_MAX 3600u
+#define STEP_MS 10
 
 /* At the start of the observed page in phase "steps". */
 struct record {
@@ -48,57 +46,51 @@ static void *pin_pages(void)
 	return pages;
 }
 
-static uint64_t keep_quiet(void *page, uint64_t until)
+static uint64_t keep_quiet(void *page)
 {
-	const struct timespec pause = { .tv_nsec = STEP_NS };
-
 	(void)page;
-	while (now_ns() < until)
-		nanosleep(&pause, NULL);
+	announce_await();
 	return 0;
 }
 
-static uint64_t write_all(void *page, uint64_t until)
+static uint64_t write_all(void *page)
 {
 	uint64_t writes = 0;
 	unsigned int at;
 
-	while (now_ns() < until)
+	while (!announce_may_go_on(0))
 		for (unsigned int turn = 0; turn < 1000; turn++, writes++)
 			for (at = 0; at < PAGE; at += LINE)
 				*(volatile uint32_t *)((uint8_t *)page + at) = (uint32_t)writes;
 	return writes;
 }
 
-static uint64_t climb(void *page, uint64_t until)
+static uint64_t climb(void *page)
 {
-	const struct timespec pause = { .tv_nsec = STEP_NS };
 	struct record *record = page;
 	uint64_t step = 0;
 
-	while (now_ns() < until) {
+	do {
 		step++;
 		record->seq0++;
 		record->step = step;
 		record->complement = ~step;
 		record->time_ns = now_ns();
 		record->seq1++;
-		nanosleep(&pause, NULL);
-	}
+	} while (!announce_may_go_on(STEP_MS));
 	return step;
 }
 
 static const struct {
 	const char *name;
-	uint64_t (*run)(void *page, uint64_t until);
+	uint64_t (*run)(void *page);
 } phases[] = {
 	{ "quiet", keep_quiet },
 	{ "written", write_all },
 	{ "steps", climb },
 };
 
-static void run_phase(const char *name, struct announcement *announcement, void *page,
-		      unsigned int seconds)
+static void run_phase(const char *name, struct announcement *announcement, void *page)
 {
 	unsigned int i = 0;
 	uint64_t made;
@@ -108,7 +100,7 @@ static void run_phase(const char *name, struct announcement *announcement, void 
 	if (i == sizeof(phases) / sizeof(phases[0]))
 		measure_fail("no phase '%s'", name);
 	announce_next(announcement, i);
-	made = phases[i].run(page, now_ns() + seconds * NS_PER_S);
+	made = phases[i].run(page);
 	if (announce_physical(page) != announcement->region)
 		measure_fail("the page has moved");
 	printf("{\"check\": \"%s: the page stayed where it was\", \"made\": %llu}\n", name,
@@ -119,17 +111,15 @@ static void run_phase(const char *name, struct announcement *announcement, void 
 int main(int argc, char **argv)
 {
 	struct announcement *announcement;
-	unsigned int seconds;
 	uint8_t *page;
 
-	if (argc < 3)
-		measure_fail("usage: peek-interval SECONDS PHASE...");
-	seconds = (unsigned int)measure_parse_number("SECONDS", argv[1], SECONDS_MAX);
+	if (argc < 2)
+		measure_fail("usage: peek-interval PHASE...");
 	announcement = pin_pages();
 	page = (uint8_t *)announcement + PAGE;
 	announce_begin(announcement, announce_physical(announcement), announce_physical(page));
-	for (int i = 2; i < argc; i++)
-		run_phase(argv[i], announcement, page, seconds);
+	for (int i = 1; i < argc; i++)
+		run_phase(argv[i], announcement, page);
 	announce_next(announcement, ANNOUNCE_OVER);	/* a figure that ends later is none */
 	printf("{\"complete\": true}\n");
 	return 0;

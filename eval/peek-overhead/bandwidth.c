@@ -2,8 +2,8 @@
 /*
  * bandwidth.c - the observed side of Fig. 6: reads or writes so many bytes in total over a region,
  * again and again, and says what time it took, while an observer (sweep.c) reads the same region,
- * another one, or nothing. It owns the order of all runs and announces each: an odd phase gives the
- * observer time to begin, the even one after it is the run.
+ * another one, or nothing. It owns the order of all runs and announces each: an odd phase lasts
+ * until the observer has begun, the even one after it is the run.
  *
  * In a guest the region is a huge page, so that it lies in one piece in physical memory. On this
  * machine it is a shared file, which an observer maps as it maps the memory of a guest.
@@ -25,8 +25,6 @@
 
 #define HUGE_PAGES "/proc/sys/vm/nr_hugepages"
 #define HUGE_BYTES (2u << 20)
-#define PAUSE_MS_MAX 10000u
-#define LINGER_MS 500u		/* after the end is announced: memory stays until it was seen */
 #define TOTAL_MB_MAX 4096u
 #define REPEATS_MAX 1000u
 
@@ -42,7 +40,7 @@ static const char *const reads_names[READS] = {
 struct options {
 	const char *file;		/* NULL: in a guest */
 	unsigned int sizes[MEASURE_LIST_MAX], size_count;
-	unsigned int repeats, total_mb, lead_ms, settle_ms, cpu;
+	unsigned int repeats, total_mb, cpu;
 };
 
 struct place {
@@ -140,7 +138,7 @@ static void run(const struct options *options, struct place *place, unsigned int
 	uint64_t begin, ns, phase;
 
 	announce_next(place->announcement, settings_pack(reads, bytes));
-	sleep_ms(options->settle_ms);
+	announce_await();
 	accesses[access].run(place->regions, words, 1);	/* as cold, or warm, as all others */
 	announce_next(place->announcement, settings_pack(reads, bytes));
 	phase = place->announcement->phase;
@@ -160,12 +158,10 @@ static struct options parse(int argc, char **argv)
 		{ "sizes", required_argument, NULL, 'n' },
 		{ "repeats", required_argument, NULL, 'r' },
 		{ "total-mb", required_argument, NULL, 't' },
-		{ "lead-ms", required_argument, NULL, 'l' },
-		{ "settle-ms", required_argument, NULL, 's' },
 		{ "cpu", required_argument, NULL, 'c' },
 		{ 0 },
 	};
-	struct options options = { .repeats = 1, .total_mb = 256, .settle_ms = 100 };
+	struct options options = { .repeats = 1, .total_mb = 256 };
 	int option;
 
 	while ((option = getopt_long(argc, argv, "", longs, NULL)) != -1) {
@@ -180,18 +176,11 @@ static struct options parse(int argc, char **argv)
 		else if (option == 't')
 			options.total_mb = (unsigned int)measure_parse_number("--total-mb", optarg,
 									      TOTAL_MB_MAX);
-		else if (option == 'l')
-			options.lead_ms = (unsigned int)measure_parse_number("--lead-ms", optarg,
-									     PAUSE_MS_MAX);
-		else if (option == 's')
-			options.settle_ms = (unsigned int)measure_parse_number(
-				"--settle-ms", optarg, PAUSE_MS_MAX);
 		else if (option == 'c')
 			options.cpu = (unsigned int)measure_parse_number("--cpu", optarg, 65535);
 		else
 			measure_fail("usage: peek-bandwidth --sizes LIST [--repeats N] "
-				     "[--total-mb N] [--lead-ms N] [--settle-ms N] [--cpu N] "
-				     "[--file FILE]");
+				     "[--total-mb N] [--cpu N] [--file FILE]");
 	}
 	for (unsigned int i = 0; i < options.size_count; i++)
 		if (options.sizes[i] % PIECE_BYTES)
@@ -211,7 +200,6 @@ int main(int argc, char **argv)
 	measure_pin(options.cpu);
 	measure_seed(6);
 	place = options.file ? in_file(options.file) : in_guest();
-	sleep_ms(options.lead_ms);	/* to be found */
 	for (unsigned int repeat = 0; repeat < options.repeats; repeat++) {
 		for (unsigned int i = 0; i < options.size_count; i++) {
 			for (unsigned int j = 0; j < READS * ACCESSES; j++)
@@ -229,6 +217,6 @@ int main(int argc, char **argv)
 	       sum_of_reads);
 	printf("{\"complete\": true}\n");
 	fflush(stdout);
-	sleep_ms(LINGER_MS);
+	announce_await();	/* memory stays until the end was seen */
 	return 0;
 }

@@ -37,7 +37,7 @@ QUICK_STEPS = {"calls": 20_000, "faults": 2_000, "switches": 1_000}
 SIZES = workloads.Sizes(40 << 20, workloads.MANY, 1000, STEPS)
 QUICK_SIZES = workloads.Sizes(1 << 20, workloads.FEW, 200, QUICK_STEPS)
 REPEATS, QUICK_REPEATS = 3, 3
-TIMEOUT_S = 3600.0
+TIMEOUT_S = 4 * 3600.0
 
 
 def collect(run: Collection) -> None:

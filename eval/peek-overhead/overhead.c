@@ -30,7 +30,7 @@
 #define PROBES_COUNTS 4u	/* as in kmod/probe.h */
 #define REPEATS_MAX 1000u
 #define LOADS_MAX 16u
-#define LIMIT_S_MAX 7200u
+#define LIMIT_S_MAX 86400u
 #define PAUSE_MS_MAX 60000u
 #define SAID_BYTES 300		/* of a failed command's output */
 
@@ -51,7 +51,7 @@ static const struct setting {
 struct options {
 	const char *settings;
 	enum measure_kind kind;
-	unsigned int repeats, limit_s, lead_ms, settle_ms;
+	unsigned int repeats, limit_s, settle_ms;
 	char **loads;		/* a name and a command of the shell, and so on */
 	unsigned int load_count;
 };
@@ -150,6 +150,8 @@ static void measure(const struct load *load, const struct setting *setting,
 	uint64_t begin, ns;
 
 	announce_next(announcement, setting->reads);
+	if (setting->reads)
+		announce_await();	/* the sampler is at work */
 	sleep_ms(settle_ms);
 	announce_next(announcement, setting->reads);
 	begin = now_ns();
@@ -160,7 +162,7 @@ static void measure(const struct load *load, const struct setting *setting,
 	       repeat, ns, announcement->phase);
 }
 
-static struct announcement *announced(const struct options *options)
+static struct announcement *announced(void)
 {
 	uint8_t *page = mmap(NULL, ANNOUNCE_PAGE, PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -169,7 +171,7 @@ static struct announcement *announced(const struct options *options)
 		measure_fail("a page cannot be pinned: %s", strerror(errno));
 	memset(page, 0, ANNOUNCE_PAGE);
 	announce_begin((void *)page, announce_physical(page), announce_physical(page));
-	sleep_ms(options->lead_ms);	/* to be found */
+	announce_await();	/* found */
 	return (void *)page;
 }
 
@@ -197,7 +199,7 @@ static void run_round(const struct options *options, const struct load *load,
 static void run_all(const struct options *options)
 {
 	const bool counted = options->kind == MEASURE_COUNTED;
-	struct announcement *announcement = counted ? NULL : announced(options);
+	struct announcement *announcement = counted ? NULL : announced();
 	struct load loads[LOADS_MAX];
 
 	/* The first run warms: files are in memory, free pages are those of the run before. */
@@ -222,25 +224,23 @@ static void run_all(const struct options *options)
 static void __attribute__((noreturn)) usage(void)
 {
 	measure_fail("usage: peek-overhead --settings LIST [--kind counted|measured] [--repeats N] "
-		     "[--limit S] [--lead-ms N] [--settle-ms N] -- NAME COMMAND [NAME COMMAND]...");
+		     "[--limit S] [--settle-ms N] -- NAME COMMAND [NAME COMMAND]...");
 }
 
 static struct options parse(int argc, char **argv)
 {
-	enum { SETTING_LIST = 256, KIND, REPEATS, LIMIT, LEAD, SETTLE };
+	enum { SETTING_LIST = 256, KIND, REPEATS, LIMIT, SETTLE };
 	static const struct option longs[] = {
 		{ "settings", required_argument, NULL, SETTING_LIST },
 		{ "kind", required_argument, NULL, KIND },
 		{ "repeats", required_argument, NULL, REPEATS },
 		{ "limit", required_argument, NULL, LIMIT },
-		{ "lead-ms", required_argument, NULL, LEAD },
 		{ "settle-ms", required_argument, NULL, SETTLE },
 		{ 0 },
 	};
 	struct options options = { .kind = MEASURE_MEASURED, .repeats = 1, .limit_s = 600 };
-	unsigned int *const numbers[] = { &options.repeats, &options.limit_s, &options.lead_ms,
-					  &options.settle_ms };
-	static const uint64_t limits[] = { REPEATS_MAX, LIMIT_S_MAX, PAUSE_MS_MAX, PAUSE_MS_MAX };
+	unsigned int *const numbers[] = { &options.repeats, &options.limit_s, &options.settle_ms };
+	static const uint64_t limits[] = { REPEATS_MAX, LIMIT_S_MAX, PAUSE_MS_MAX };
 	int option, index;
 
 	while ((option = getopt_long(argc, argv, "+", longs, &index)) != -1) {

@@ -23,7 +23,7 @@
 
 #define LOOK_NS 200000		/* between two looks for the next phase while nothing is read */
 #define LOOK_READS 16u		/* most reads between two looks */
-#define SILENCE_NS (300 * NS_PER_S)	/* without a new phase: the other side is gone */
+#define SILENCE_NS (3600 * NS_PER_S)	/* without a new phase: the other side is gone */
 
 struct sweep {
 	struct source source;
@@ -158,6 +158,10 @@ static void follow(struct sweep *sweep)
 		     settings_bytes(setting) > REGION_BYTES_MAX))
 			measure_fail("setting %#" PRIx64 " is none", setting);
 		begin_phase(sweep, phase);
+		if (phase % 2) {	/* the other side waits for that, at its end, too */
+			printf("{\"ready\": %" PRIu64 "}\n", phase);
+			fflush(stdout);
+		}
 	}
 }
 

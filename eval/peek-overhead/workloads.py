@@ -32,7 +32,7 @@ STEPS = {
     "faults": "a page fault that gives a fresh page",
     "switches": "a byte through a pipe to another process, and back",
 }
-LIMIT_S = 3600
+LIMIT_S = 4 * 3600
 CONNECTIONS = 5
 SERVERS = 10
 """Processes of the server: of the spare ones it starts some below 5 and ends some above 10, one in

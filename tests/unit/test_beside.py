@@ -46,7 +46,7 @@ def test_nothing_is_found_where_nothing_is(tmp_path):
 
 @pytest.mark.parametrize(
     ("phase", "wanted", "error"),
-    [(1, 1, ""), (2, 1, "faster than its observer"), (0, 1, "ended before its next phase")],
+    [(1, 1, ""), (2, 1, "did not wait for its observer"), (0, 1, "ended before its next phase")],
 )
 def test_phases_are_waited_for(tmp_path, phase, wanted, error):
     ram = memory_with(tmp_path / "ram", (PAGE, PAGE, 2 * PAGE, phase))

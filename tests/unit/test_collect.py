@@ -33,7 +33,7 @@ class Guest:
         self.status, self.log, self.stderr, self.runs = status, log, stderr, 0
         self.release = "0.0-stock"
 
-    def __call__(self, config, argv, *, sink, progress):
+    def __call__(self, config, argv, *, sink, progress, stdin=None):
         self.runs += 1
         for at in range(0, len(self.output), 7):
             sink(self.output[at : at + 7])
@@ -152,7 +152,7 @@ def test_rows_are_on_disk_before_the_run_ends(collection, monkeypatch):
     part = collection.directory / "boots" / "calls-counted.part"
     seen = []
 
-    def run(config, argv, *, sink, progress):
+    def run(config, argv, *, sink, progress, stdin=None):
         sink(json.dumps(ROW).encode() + b'\n{"progress": 1, "total": 2}\n')
         seen.append(part.read_text())
         raise KeyboardInterrupt

@@ -172,8 +172,6 @@ def test_both_programs_meet(monkeypatch, form):
         pytest.skip("one processor")
     monkeypatch.setattr(bandwidth, "QUICK_SIZES", (4 * KIB,))
     monkeypatch.setattr(bandwidth, "QUICK_REPEATS", {"local": 3})
-    monkeypatch.setattr(bandwidth, "LEAD_MS", {"local": 1000})
-    monkeypatch.setattr(bandwidth, "SETTLE_MS", {"local": 30})
     found = bandwidth.collect_local(Tried, form)
     runs = {row["phase"]: row for row in found if "access" in row}
     seen = {row["phase"]: row for row in found if "sweep_reads" in row}

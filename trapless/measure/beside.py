@@ -4,7 +4,9 @@
 Owns the guest's memory as a file, the observer's thread and its end, and finding a page that a
 process in the guest wants to be found: it writes the page's physical address into an announcement,
 a page that begins with a magic number and its own physical address, so that no copy is taken for
-it. Nothing is written from outside. What is measured belongs to the experiments.
+it. Nothing is written into memory from outside: where the guest waits for its observer, which may
+be slow on a busy machine, it waits for a line of its standard input. What is measured belongs to
+the experiments.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from trapless.console import TraplessError
 from trapless.measure.collect import Collection
 from trapless.peek.errors import PeekError
 from trapless.peek.memory import PAGE_BYTES, FileMemory, open_memory
@@ -32,8 +35,8 @@ OVER = (1 << 64) - 1
 MAGIC = 0x74726170 << 32 | (0x74726170 ^ 0xFFFFFFFF)
 NEEDLE = struct.pack("<Q", MAGIC)
 LOOK_S = 0.25
-FIND_LIMIT_S = 300.0
-"""From the guest's start to the announcement, seconds."""
+FIND_LIMIT_S = 1800.0
+"""From the guest's start to the announcement, seconds: for a guest that hangs."""
 
 
 @dataclass
@@ -45,6 +48,12 @@ class Observed:
     announcement: int
     page: int
     over: threading.Event  # set when the guest has ended
+    input: int = -1  # the way to its standard input, a descriptor
+
+    def go_on(self) -> None:
+        """Tell a guest that waits in announce_await(), or whose phase has no end of its own."""
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and that is told otherwise
+            os.write(self.input, b"\n")
 
     def state(self) -> tuple[int, int]:
         """Which phase the guest is in, by its memory, and the setting of that phase."""
@@ -70,7 +79,7 @@ class Observed:
             if self.over.wait(LOOK_S):
                 raise PeekError("the guest ended before its next phase")
         if found > phase:
-            raise PeekError("the guest was faster than its observer: this machine is too busy")
+            raise PeekError(f"the guest is in phase {found}: it did not wait for its observer")
 
 
 def find(memory: FileMemory) -> tuple[int, int] | None:
@@ -101,23 +110,32 @@ def run_beside(
     over = threading.Event()
     failures: list[BaseException] = []
 
+    guests, ours = os.pipe()
+
     def watch(ram: Path) -> None:
         try:
             _await_size(ram, over)
             with open_memory(ram)[0] as memory:
-                observe(Observed(ram, memory, *_await_page(memory, over), over))
+                observe(Observed(ram, memory, *_await_page(memory, over), over, ours))
         except BaseException as error:
             failures.append(error)
+        finally:
+            os.close(ours)  # a guest that still waits ends
 
     with tempfile.TemporaryDirectory(prefix="trapless-peek-", dir=shared_folder()) as folder:
         ram = Path(folder) / "ram"
         thread = threading.Thread(target=watch, args=(ram,), name="observer")
         thread.start()
         try:
-            run.boot(label, replace(config, shared_memory=ram), argv)
+            run.boot(label, replace(config, shared_memory=ram), argv, stdin=guests)
+        except TraplessError as error:
+            over.set()
+            thread.join()
+            failures.append(error)  # after the observer's: that ends the guest, too
         finally:
             over.set()
             thread.join()
+            os.close(guests)
     if failures:
         raise failures[0]
 

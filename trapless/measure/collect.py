@@ -54,11 +54,18 @@ class Collection:
     _rows: list[Row] = field(default_factory=list)
     resumed: list[str] = field(default_factory=list)
 
-    def boot(self, label: str, config: lab.LabConfig, argv: Sequence[str]) -> list[Row]:
+    def boot(
+        self,
+        label: str,
+        config: lab.LabConfig,
+        argv: Sequence[str],
+        stdin: int | None = None,
+    ) -> list[Row]:
         """Run `argv` in one VM; its standard output is JSON lines, the last {"complete": true}.
 
-        Returns the rows. A failing check in the guest, a status other than 0 or a complaint in
-        the kernel's log is a TraplessError, with the guest's words in it.
+        `stdin` is a descriptor from which it reads, if any. Returns the rows. A failing check in
+        the guest, a status other than 0 or a complaint in the kernel's log is a TraplessError, with
+        the guest's words in it.
         """
         label = f"{self.part}-{label}"
         if label in self._labels:
@@ -73,7 +80,7 @@ class Collection:
             self.progress.note(f"{self.name}: boot {label} is there already; going on after it")
             self.resumed.append(label)
         else:
-            rows = self._run(label, config, argv, finished, key)
+            rows = self._run(label, config, argv, finished, key, stdin)
         return rows[1:]
 
     def write(self, rows: Iterable[Row]) -> None:
@@ -102,13 +109,19 @@ class Collection:
         return found
 
     def _run(
-        self, label: str, config: lab.LabConfig, argv: Sequence[str], finished: Path, key: str
+        self,
+        label: str,
+        config: lab.LabConfig,
+        argv: Sequence[str],
+        finished: Path,
+        key: str,
+        stdin: int | None,
     ) -> list[Row]:
         partial = finished.with_suffix(".part")
         with partial.open("w", encoding="utf-8") as file:
             stream = RowStream(file, f"{self.name}: {label}", self.progress)
             file.write(json.dumps({"boot": label, "key": key}) + "\n")
-            result = lab.run(config, argv, sink=stream.feed, progress=self.progress)
+            result = lab.run(config, argv, stdin=stdin, sink=stream.feed, progress=self.progress)
             self.progress.done()
             stream.close()
             head = boot_record(self.part, label, key, config, argv, result)

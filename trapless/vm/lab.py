@@ -122,7 +122,7 @@ def run(
     config: LabConfig,
     argv: Sequence[str],
     *,
-    stdin: bytes | None = None,
+    stdin: bytes | int | None = None,
     stream: bool = False,
     sink: Callable[[bytes], None] | None = None,
     progress: Progress | None = None,
@@ -131,9 +131,10 @@ def run(
     """Run `argv` in a fresh VM and return how it ended.
 
     `stream`: the command uses this process's standard input, output and error. Otherwise it reads
-    `stdin` (nothing, if None) and its output is returned; `sink` gets pieces of standard output
-    as they come, instead. `guest`: what prepare() made of the same `config` and `argv`, maybe on
-    another machine. Raises LabError when the command could not be run to its end.
+    `stdin` (nothing, if None; a number is a descriptor, of which it gets what comes while it runs)
+    and its output is returned; `sink` gets pieces of standard output as they come, instead.
+    `guest`: what prepare() made of the same `config` and `argv`, maybe on another machine. Raises
+    LabError when the command could not be run to its end.
     """
     watcher = progress if progress is not None else Silent()
     cpus = _check(config, argv)

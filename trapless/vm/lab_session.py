@@ -21,10 +21,10 @@ from trapless.console import Progress
 from trapless.vm.channel import Channel, Phase, Ring
 from trapless.vm.qemu import Process
 
-BOOT_LIMIT_S = 180.0
-"""From QEMU's start to the command's, seconds: thirty times what an idle machine needs."""
+BOOT_LIMIT_S = 1200.0
+"""From QEMU's start to the command's, seconds: two hundred times what an idle machine needs."""
 
-SILENCE_LIMIT_S = 60.0
+SILENCE_LIMIT_S = 300.0
 """Longest that a kernel which starts prints nothing, seconds: one that hangs is not waited for."""
 
 TICK_S = 0.25
@@ -116,8 +116,12 @@ class Sinks:
         return cls(input_fd=0, output_fd=1, errors_fd=2)
 
     @classmethod
-    def collecting(cls, stdin: bytes | None, on_output: Callable[[bytes], None] | None) -> Sinks:
-        """Input from memory, output to memory or, standard output, to a callback."""
+    def collecting(
+        cls, stdin: bytes | int | None, on_output: Callable[[bytes], None] | None
+    ) -> Sinks:
+        """Input from memory or a descriptor; output to memory, or that of stdout to a callback."""
+        if isinstance(stdin, int):
+            return cls(input_fd=stdin, on_output=on_output)
         return cls(pending=stdin or b"", on_output=on_output)
 
     @property
