@@ -54,6 +54,7 @@ static void follow(const struct piece *piece)
 	steps_begin(piece->name, STEPS_MAGIC);
 	piece->make();
 	steps_end(piece->name, STEPS_MAGIC);
+	printf("{\"piece\": \"%s\"}\n", piece->name);
 }
 
 int main(void)

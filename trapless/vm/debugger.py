@@ -20,11 +20,15 @@ REGISTERS = (
     *(f"r{number}" for number in range(8, 16)),
     "rip",
 )
-ANSWER_LIMIT_S = 60.0
+ANSWER_LIMIT_S = 1800.0
+"""For an emulator that hangs."""
 STOP_LIMIT_S = 2.0
-"""A VM that has not begun to run ignores being stopped: it is asked again."""
+"""A VM that has not begun to run ignores being stopped: it is asked again. So does one that has
+stopped already, and whose answer is late."""
 STEP_QUIETLY = 7
 """Steps of the emulator that take no interrupt and let no timer run."""
+
+ENDED = "the VM ended while it was being followed"
 
 
 class Debugger:
@@ -51,7 +55,7 @@ class Debugger:
         """Stop the VM as soon as it runs."""
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
-            self._ours.sendall(b"\x03")
+            self._send(b"\x03")
             try:
                 self._receive(STOP_LIMIT_S)
             except TimeoutError:
@@ -97,11 +101,17 @@ class Debugger:
 
     def _ask(self, request: str, limit_s: float = ANSWER_LIMIT_S) -> bytes:
         body = request.encode()
-        self._ours.sendall(b"$%s#%02x" % (body, sum(body) % 256))
+        self._send(b"$%s#%02x" % (body, sum(body) % 256))
         try:
             return self._receive(limit_s)
         except TimeoutError as error:
             raise TraplessError(f"no answer to {request} within {limit_s:.0f} s") from error
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._ours.sendall(data)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise TraplessError(ENDED) from error
 
     def _receive(self, limit_s: float) -> bytes:
         """The next packet, acknowledged."""
@@ -112,9 +122,12 @@ class Debugger:
             if begin >= 0 and end >= 0 and len(self._pending) >= end + 3:
                 body = self._pending[begin + 1 : end]
                 self._pending = self._pending[end + 3 :]
-                self._ours.sendall(b"+")
+                self._send(b"+")
                 return body
-            piece = self._ours.recv(1 << 16)
+            try:
+                piece = self._ours.recv(1 << 16)
+            except ConnectionResetError:
+                piece = b""
             if not piece:
-                raise TraplessError("the VM ended while it was being followed")
+                raise TraplessError(ENDED)
             self._pending += piece
