@@ -28,4 +28,5 @@ SPEC = Spec(
         "memory-hierarchy.",
     ),
     parts=(load_part(__file__, "calls"), load_part(__file__, "walk")),
+    minutes=(1, 3),
 )

@@ -31,4 +31,5 @@ SPEC = Spec(
         "the display.",
     ),
     parts=(load_part(__file__, "commands"),),
+    minutes=(1, 2),
 )

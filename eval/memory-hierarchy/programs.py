@@ -32,7 +32,7 @@ else:
 ARCHIVE = "/programs.tar"
 ASK = "/bin/ask"
 MEMORY = "1G"
-TIMEOUT_S = 1800.0
+TIMEOUT_S = 2 * 3600.0
 WARM = 1
 PAIRS = 6
 """Runs in each mode, by turns, that say what is saved."""
@@ -116,4 +116,4 @@ def figures(raw: Raw) -> tuple[Figure | Map | Table, ...]:
     )
 
 
-PART = Part(name="programs", collect=collect, analyse=analyse, figures=figures)
+PART = Part(name="programs", collect=collect, analyse=analyse, figures=figures, full_only=True)

@@ -34,5 +34,6 @@ SPEC = Spec(
         "A timer interrupt comes about every four million instructions, as it must.",
     ),
     parts=tuple(load_part(__file__, name) for name in ("pairs", "reorder", "programs", "slowdown")),
+    minutes=(2, 180),
     spread=True,
 )

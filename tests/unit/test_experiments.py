@@ -7,9 +7,11 @@ the data, not to itself.
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import gzip
 import json
+import re
 import shutil
 import statistics
 from pathlib import Path
@@ -22,9 +24,12 @@ from trapless.measure import evaluate, experiments
 from trapless.measure.collect import Collection
 from trapless.reporting import claims, results
 from trapless.reporting.figures import Figure, Table
+from trapless.reporting.results import Metric
 from trapless.stock import kernels
 
 DATA = Path(__file__).parents[1] / "data" / "experiments"
+MAKEFILE = Path(__file__).parents[2] / "Makefile"
+ONE = Metric(1, "count", "counted")
 NAMES = ("batch-size", "ls", "mode-switch", "parallel")
 
 
@@ -291,7 +296,7 @@ def test_an_experiment_that_fails_once_is_tried_again(offline, failing, tmp_path
     notes = Notes()
     outcome = evaluate.run(NAMES, quick=True, out=tmp_path, kernel="any", progress=notes)
     assert outcome.status == 0
-    assert notes.said == ["batch-size failed: check 0 failed\ntrying it once more"]
+    assert notes.said[1:] == ["batch-size failed: check 0 failed\ntrying it once more"]
     assert (tmp_path / "batch-size" / "result.json").exists()
     assert experiments.load_failure(tmp_path / "batch-size") is None
 
@@ -303,13 +308,49 @@ def test_one_that_fails_twice_fails_evaluate_but_not_the_others(offline, failing
     outcome = evaluate.run(NAMES, quick=True, out=out, kernel="any", progress=notes)
     assert (outcome.status, outcome.failed) == (1, ("batch-size",))
     command = f"trapless evaluate batch-size --quick --kernel any --out '{out}'"
-    assert notes.said[1] == (
+    assert notes.said[2] == (
         f"batch-size failed again: check 1 failed\nto go on with it: {command}"
     )
     assert experiments.load_failure(out / "batch-size") == ("check 1 failed", command)
     assert not (out / "batch-size" / "result.json").exists()
     assert (out / "parallel" / "result.json").exists()
     assert offline == [out]
+
+
+def test_what_is_about_to_happen_is_said_first(offline, tmp_path, monkeypatch):
+    def collect(spec, directory, **words):
+        raise TraplessError("not here")
+
+    monkeypatch.setattr(experiments, "collect", collect)
+    notes = Notes()
+    evaluate.run([], quick=True, out=tmp_path, kernel="any", progress=notes)
+    first = notes.said[0]
+    assert re.match(r"8 experiments \(quick\) in VMs of kernel any: about \d+ min on 2 idle", first)
+    assert "fetches a kernel (85 MB) and programs" in first and "\n" not in first
+    # The Makefile says it before anything is installed.
+    assert (
+        re.search(r"about (\d+) min", first)[1]
+        == re.search(r"ABOUT_EVALUATE = 8 experiments .* about (\d+) min", MAKEFILE.read_text())[1]
+    )
+
+
+def test_parts_of_full_runs_are_left_out_of_quick_ones(tmp_path, monkeypatch):
+    parts = tuple(
+        experiments.Part(
+            name,
+            lambda run: run.write([{"made": True}]),
+            lambda raw: experiments.Findings({f"{raw.rows[0]['part']}.count": ONE}),
+            lambda raw: (),
+            full_only=name == "long",
+        )
+        for name in ("short", "long")
+    )
+    spec = dataclasses.replace(experiments.get("parallel"), parts=parts)
+    monkeypatch.setattr(experiments, "get", lambda name: spec)
+    for quick in (True, False):
+        experiments.collect(spec, tmp_path, quick=quick, kernel="6.1", progress=Silent())
+        made = {"short.count"} if quick else {"short.count", "long.count"}
+        assert experiments.analyse("parallel", tmp_path).metrics.keys() == made
 
 
 def test_a_full_disk_is_a_failure_and_not_a_traceback(offline, tmp_path, monkeypatch, capsys):

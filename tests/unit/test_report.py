@@ -67,7 +67,7 @@ def known(saved, monkeypatch):
         Figure("f", "A figure", "x", "y", (Series("batch", x, y),), marks=(Mark(2, "paper"),)),
         Table("t", "A table", ("what", "how many"), (("crossings", "17"),), "From the raw data."),
     )
-    part = experiments.Spec("made-up", "paper", "What is asked?", "How.", ("A limit.",), ())
+    part = experiments.Spec("made-up", "paper", "What is asked?", "How.", ("A limit.",), (), (1, 1))
     monkeypatch.setattr(experiments, "names", lambda: ("made-up",))
     monkeypatch.setattr(experiments, "get", lambda name: part)
     monkeypatch.setattr(experiments, "analyse", lambda name, folder: a_result(first=400.0))

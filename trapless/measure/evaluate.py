@@ -7,6 +7,7 @@ stands by itself and works on saved files: experiments.py and report.py have the
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -18,12 +19,15 @@ from pathlib import Path
 from trapless.console import Progress, TraplessError
 from trapless.measure import experiments
 from trapless.measure.experiments import Spec
-from trapless.paths import repo_root
+from trapless.paths import cache_dir, repo_root
 from trapless.reporting import report, results
 from trapless.reporting.document import Report
 from trapless.stock import kernels
 
 BUILD_JOBS = 2
+CORES = 2
+"""What the specs' minutes are about."""
+FETCHED = "a kernel (85 MB) and programs to run (130 MB) from Debian's mirrors"
 ATTEMPTS = 2
 """What fails by the machine succeeds the second time; what fails twice has another reason."""
 
@@ -63,6 +67,7 @@ def run(
             f"none of these experiments can be spread over machines; with --scheduler run {many}",
             status=2,
         )
+    progress.note(announcement(specs, quick, kernel))
     make_writable(out)
     kernels.resolve(kernel, progress)
     build_programs(progress)
@@ -87,6 +92,16 @@ def run(
             experiments.note_failure(directory, reason, command)
             failed.append(spec.name)
     return Outcome(tuple(failed), report.write(out, progress))
+
+
+def announcement(specs: Sequence[Spec], quick: bool, kernel: str) -> str:
+    """What is about to happen, how long it takes and what is fetched for it, in one line."""
+    minutes = max(1, round(sum(spec.minutes[0 if quick else 1] for spec in specs)))
+    many = "one experiment" if len(specs) == 1 else f"{len(specs)} experiments"
+    return (
+        f"{many}{' (quick)' if quick else ''} in VMs of kernel {kernel}: about {minutes} min on "
+        f"{CORES} idle cores (here {os.cpu_count()}); fetches {FETCHED} if {cache_dir()} lacks them"
+    )
 
 
 def _why_it_fails(

@@ -62,6 +62,7 @@ class Part:
     collect: Callable[[Collection], None]
     analyse: Callable[[Raw], Findings]
     figures: Callable[[Raw], tuple[Figure | Map | Table, ...]]
+    full_only: bool = False  # takes too long for a quick run
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Spec:
     method: str
     limits: tuple[str, ...]
     parts: tuple[Part, ...]
+    minutes: tuple[float, float]  # a quick run and a full one, on two idle cores
     spread: bool = False  # its VMs may run on other machines (trapless/measure/fleet.py)
 
 
@@ -156,6 +158,8 @@ def collect(
     collection = Collection(spec.name, directory, quick, kernel, progress)
     collection.scheduler = scheduler
     for part in spec.parts:
+        if quick and part.full_only:
+            continue
         collection.part = part.name
         part.collect(collection)
     collection.part = ""
@@ -198,9 +202,12 @@ def load_raw(directory: Path) -> Raw:
     return Raw(rows, meta, directory)
 
 
-def _of_part(raw: Raw, part: Part) -> Raw:
-    rows = [row for row in raw.rows if row.get("part") == part.name]
-    return Raw(rows, raw.meta, raw.directory)
+def _raw_of_parts(spec: Spec, raw: Raw) -> Iterator[tuple[Part, Raw]]:
+    """Each part that was run, with its own rows."""
+    for part in spec.parts:
+        rows = [row for row in raw.rows if row.get("part") == part.name]
+        if rows or not (part.full_only and raw.meta.get("quick")):
+            yield part, Raw(rows, raw.meta, raw.directory)
 
 
 def analyse(name: str, directory: Path) -> Result:
@@ -208,9 +215,9 @@ def analyse(name: str, directory: Path) -> Result:
     spec, raw = get(name), load_raw(directory)
     metrics: dict[str, Metric] = {}
     claims: list[Claim] = []
-    for part in spec.parts:
+    for part, own in _raw_of_parts(spec, raw):
         with _held_to_its_form(name, part, directory):
-            findings = part.analyse(_of_part(raw, part))
+            findings = part.analyse(own)
         doubled = metrics.keys() & findings.metrics.keys()
         if doubled:
             raise TraplessError(f"{name}: two parts report {', '.join(sorted(doubled))}")
@@ -248,9 +255,9 @@ def figures(name: str, directory: Path) -> tuple[Figure | Map | Table, ...]:
     """Figures and tables of an experiment from its raw files alone."""
     spec, raw = get(name), load_raw(directory)
     drawn: list[Figure | Map | Table] = []
-    for part in spec.parts:
+    for part, own in _raw_of_parts(spec, raw):
         with _held_to_its_form(name, part, directory):
-            drawn += part.figures(_of_part(raw, part))
+            drawn += part.figures(own)
     return tuple(drawn)
 
 
