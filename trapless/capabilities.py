@@ -33,7 +33,7 @@ from trapless.vm import qemu
 KERNEL_BYTES = 1_300_000_000  # one unpacked kernel with its own build tools, the largest
 MEMORY_BYTES = 2 << 30  # a guest of the default size, and room for QEMU and a build
 NETWORK_TIMEOUT_S = 10.0
-TOOL_TIMEOUT_S = 10.0
+TOOL_TIMEOUT_S = 120.0
 CAP_SYS_MODULE = 16
 SYS_PERF_EVENT_OPEN = 298
 SYS_IO_URING_SETUP = 425

@@ -26,7 +26,7 @@ from trapless.stock import kernels
 from trapless.vm.lab import LabConfig
 
 REPEATS, QUICK_REPEATS = 5, 2
-TIMEOUT_S = 600.0
+TIMEOUT_S = 2 * 3600.0
 ARCHIVE, TREE = "/tree.tar", "/tree"
 STOCK, UNZEROED = "counted", "counted-unzeroed"
 UNZEROED_APPEND = "init_on_alloc=0"

@@ -21,7 +21,7 @@ from trapless.reporting.results import Claim, Metric
 from trapless.vm.lab import LabConfig
 
 REPEATS, QUICK_REPEATS = {"counted": 5, "measured": 25}, {"counted": 3, "measured": 5}
-TIMEOUT_S = 600.0
+TIMEOUT_S = 2 * 3600.0
 ARCHIVE, TREE = "/tree.tar", "/tree"
 STOCK, UNZEROED = "counted", "counted-unzeroed"
 UNZEROED_APPEND = "init_on_alloc=0"

@@ -154,7 +154,7 @@ static inline long write_file(const char *path, const char *text)
 }
 
 /* For what comes at once where nobody else wants the machine. Less than what the runner allows. */
-#define WAIT_MS 15000
+#define WAIT_MS 300000	/* for what hangs: machines may be slow */
 
 /* Waits until a thread sleeps interruptibly: it has reached the call that it will block in. */
 static inline void wait_asleep(pid_t tid)

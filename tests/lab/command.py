@@ -15,7 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = str(ROOT / "bin/trapless")
-LIMIT_S = 180
+LIMIT_S = 1800
+"""For what hangs. All of these take seconds on an idle machine."""
 
 
 def trapless(*argv: str, options: tuple[str, ...] = ()) -> list[str]:

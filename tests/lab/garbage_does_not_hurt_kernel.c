@@ -306,7 +306,7 @@ static void run_attacker(void)
 			kill(pid, SIGKILL);
 		sleep_ms(5);
 		killed = now_ms();
-		if (killed > deadline + 10000)
+		if (killed > deadline + WAIT_MS)
 			FAIL("seed %llu: the attacker does not die", (unsigned long long)seed);
 	}
 	if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_FAIL)

@@ -34,7 +34,7 @@ static void make_calls(void)
 /* Waits for n more calls of the child; returns how many of these were in supervisor mode. */
 static uint64_t wait_calls(uint64_t n)
 {
-	uint64_t calls = shared->calls, inside = shared->inside, deadline = now_ms() + 20000;
+	uint64_t calls = shared->calls, inside = shared->inside, deadline = now_ms() + WAIT_MS;
 
 	while (shared->calls < calls + n) {
 		CHECK(now_ms() < deadline);

@@ -19,7 +19,7 @@ static void handler(int signal)
 
 int main(void)
 {
-	uint64_t deadline = now_ms() + 20000;
+	uint64_t deadline = now_ms() + WAIT_MS;
 	int fd = -1, rounds = 0;
 
 	lib_supervisor_need();

@@ -29,7 +29,7 @@ static void body(void)
 /* Only the first thread; a moment more is given to what the kernel does on its own threads. */
 static void wait_thread_ended(pid_t pid)
 {
-	uint64_t deadline = now_ms() + 2000;
+	uint64_t deadline = now_ms() + WAIT_MS;
 	char path[64], text[512];
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);

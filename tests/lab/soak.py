@@ -17,7 +17,7 @@ from trapless.console import ConsoleProgress, Progress, TraplessError
 from trapless.vm import lab
 from trapless.vm.splats import splats
 
-SPARE_S = 300
+SPARE_S = 1800
 """For what the program still does once its time is up, on a slow kernel."""
 
 

@@ -77,7 +77,7 @@ static void stopped_sleep(void)
 	}
 	reach_supervisor();
 	CHECK_EQ(sys(SYS_nanosleep, &time, NULL), 0);
-	CHECK_WITHIN(now_ms() - begin, 200, 2000);
+	CHECK_WITHIN(now_ms() - begin, 200, WAIT_MS);
 	CHECK_EXITED(child_wait(child), 0);
 }
 

@@ -233,7 +233,7 @@ def counter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("counter")
     (folder / "counter.c").write_text(COUNTER)
     command = ["cc", "-O2", "-static", "-o", str(folder / "counter"), str(folder / "counter.c")]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True, timeout=LIMIT_S)
     return folder / "counter"
 
 

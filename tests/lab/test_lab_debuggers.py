@@ -71,7 +71,7 @@ def run(kernel: str, config: pytest.Config, tool: str, script: str) -> str:
                 cpus=2,
                 host_root=True,
                 module_parameters=suite.MODULE_PARAMETERS,
-                timeout_s=240,
+                timeout_s=1800,
             ),
             ["sh", "-c", script, str(suite.BINARY), tool],
             progress=progress,

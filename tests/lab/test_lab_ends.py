@@ -81,11 +81,9 @@ def test_guest_that_leaves_early_is_an_error(way):
 
 
 def test_time_limit_ends_the_vm_and_says_so():
-    began = time.monotonic()
-    done = run_lab("sleep", "1000", options=("--timeout", "2"))
+    done = run_lab("sleep", "100000", options=("--timeout", "2"))
     assert done.returncode == 1
     assert b"time limit of 2 s" in done.stderr
-    assert time.monotonic() - began < 60
 
 
 def test_vm_that_never_boots_is_started_once_more():
@@ -122,7 +120,7 @@ def traces(tmp_path: Path) -> Iterator[tuple[str, dict[str, str], Path]]:
     folder.mkdir()
     mark = f"mark.{os.getpid()}.{time.monotonic_ns()}"
     yield mark, {**os.environ, "TMPDIR": str(folder)}, folder
-    assert wait_until(lambda: not own_vms(mark), 10)
+    assert wait_until(lambda: not own_vms(mark))
     assert list(folder.iterdir()) == []
 
 

@@ -25,7 +25,7 @@ from trapless.measure import collect, experiments, grid
 from trapless.model.plan import Plan
 from trapless.vm import lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
 
 HERE = experiments.eval_dir() / "memory-hierarchy"
 cells, pairs, sweep, variants = (
@@ -42,7 +42,7 @@ TOO_LARGE = (
 """What the module and the program refuse, before and after the module is there."""
 
 CALLS = 512
-WAIT_S = 300.0
+WAIT_S = 1800.0
 
 
 @pytest.fixture(scope="module")

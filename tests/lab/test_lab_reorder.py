@@ -16,7 +16,7 @@ from trapless.model.plan import Plan
 from trapless.stock import kbuild, kernels
 from trapless.vm import lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
 
 HERE = experiments.eval_dir() / "memory-hierarchy"
 reorder, sweep, told, variants = (

@@ -22,7 +22,7 @@ from trapless.measure.collect import RowStream
 from trapless.measure.crossings import Command
 from trapless.vm import lab
 
-pytestmark = [pytest.mark.outer_kernels, pytest.mark.lab, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.outer_kernels, pytest.mark.lab, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).resolve().parents[2]
 

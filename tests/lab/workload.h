@@ -144,7 +144,7 @@ static inline void workload_start(struct workload *workload, pid_t *pids, int n,
 /* Waits until each runner has done so many more rounds: none is stuck. */
 static inline void workload_progress(const struct workload *workload, int n, uint64_t rounds)
 {
-	uint64_t before[WORKLOAD_RUNNERS_MAX], deadline = now_ms() + 20000;
+	uint64_t before[WORKLOAD_RUNNERS_MAX], deadline = now_ms() + WAIT_MS;
 
 	for (int i = 0; i < n; i++)
 		before[i] = workload->rounds[i];
@@ -160,7 +160,7 @@ static inline void workload_progress(const struct workload *workload, int n, uin
 /* Those that were switched are in supervisor mode, still or again. */
 static inline void workload_inside(const struct workload *workload, int switched)
 {
-	uint64_t before[WORKLOAD_RUNNERS_MAX], deadline = now_ms() + 20000;
+	uint64_t before[WORKLOAD_RUNNERS_MAX], deadline = now_ms() + WAIT_MS;
 
 	for (int i = 0; i < switched; i++)
 		before[i] = workload->inside[i];

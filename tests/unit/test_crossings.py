@@ -156,7 +156,7 @@ def guest(tmp_path, walk):
         path = tmp_path / "bin" / name
         path.write_text(f"#!/bin/sh\n{text}\n")
         path.chmod(0o755)
-    return subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=30)
+    return subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=600)
 
 
 WALK = """\

@@ -18,7 +18,9 @@ def compiled(folder: Path, name: str, source: str, *flags: str) -> Path:
     code = folder / f"{name}.c"
     code.write_text(source)
     target = folder / name
-    subprocess.run(["cc", "-o", str(target), str(code), *flags], check=True, timeout=60, cwd=folder)
+    subprocess.run(
+        ["cc", "-o", str(target), str(code), *flags], check=True, timeout=600, cwd=folder
+    )
     return target
 
 

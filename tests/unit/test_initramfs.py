@@ -23,7 +23,7 @@ def unpacked(tree: Initramfs, folder: Path) -> Path:
     root.mkdir()
     with archive.open("rb") as file:
         subprocess.run(
-            ["busybox", "cpio", "-idm", "--quiet"], stdin=file, cwd=root, check=True, timeout=30
+            ["busybox", "cpio", "-idm", "--quiet"], stdin=file, cwd=root, check=True, timeout=600
         )
     return root
 

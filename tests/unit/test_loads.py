@@ -30,7 +30,7 @@ def built() -> None:
 
 
 def run(name: str, *words: str) -> tuple[int, list[dict[str, Any]]]:
-    done = subprocess.run([loads.program(name), *words], capture_output=True, timeout=60)
+    done = subprocess.run([loads.program(name), *words], capture_output=True, timeout=600)
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
 

@@ -109,7 +109,7 @@ def shell(*arguments, **options):
         [str(LAUNCHER), "peek", "shell", *arguments],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=600,
         **options,
     )
 

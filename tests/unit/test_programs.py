@@ -117,7 +117,7 @@ def modes_run(tmp_path: Path, *words: str) -> tuple[int, list[dict[str, object]]
     subprocess.run(["make", "-s", str(RUNNER.relative_to(ROOT))], cwd=ROOT, check=True)
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     argv = [RUNNER, "--call", "x", *words]
-    done = subprocess.run(argv, capture_output=True, env=environment, timeout=60)
+    done = subprocess.run(argv, capture_output=True, env=environment, timeout=600)
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
 

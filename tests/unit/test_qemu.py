@@ -19,7 +19,7 @@ from trapless.vm import qemu
 ROOT = Path(__file__).resolve().parents[2]
 VMX = "processor\t: 0\nflags\t\t: fpu vmx sse\nprocessor\t: 1\nflags\t\t: fpu vmx sse\n"
 PLAIN = "processor\t: 0\nflags\t\t: fpu hypervisor sse\n"
-DEADLINE_S = 10
+DEADLINE_S = 600
 
 
 def machine(**changes: object) -> qemu.Machine:

@@ -27,7 +27,7 @@ COMMAND = str(ROOT / "bin/trapless")
 
 def trapless(*argv, **options):
     return subprocess.run(
-        [COMMAND, "run", *argv], capture_output=True, text=True, timeout=60, **options
+        [COMMAND, "run", *argv], capture_output=True, text=True, timeout=600, **options
     )
 
 
@@ -195,7 +195,7 @@ def test_without_exec_nobody_is_switched_where_the_exec_fails(tmp_path):
         [sys.executable, "-c", WITHOUT_EXEC, str(asked), "/dev/null"],
         cwd=ROOT,
         capture_output=True,
-        timeout=30,
+        timeout=600,
     )
     assert done.returncode != 0
     assert len(asked.read_text().splitlines()) == 1

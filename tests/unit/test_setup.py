@@ -29,7 +29,7 @@ def poor_machine(tmp_path):
 
 def setup(*arguments, script=SETUP, **options):
     return subprocess.run(
-        [str(script), *arguments], capture_output=True, text=True, timeout=50, **options
+        [str(script), *arguments], capture_output=True, text=True, timeout=600, **options
     )
 
 

@@ -40,12 +40,12 @@ def test_a_tool_does_not_outlive_an_interrupted_caller(tmp_path: Path) -> None:
         [sys.executable, "-c", INTERRUPTED], cwd=tmp_path, env=environment, stderr=subprocess.PIPE
     )
     pid_file = tmp_path / "pid"
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 600
     while not (pid_file.exists() and pid_file.read_text().strip()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     caller.send_signal(signal.SIGINT)
-    assert caller.wait(20) != 0
+    assert caller.wait(600) != 0
     assert caller.stderr is not None
     caller.stderr.close()
     while not has_ended(int(pid_file.read_text())):

@@ -102,7 +102,7 @@ def run(
         cwd=cwd,
         env=ENVIRONMENT,
         capture_output=True,
-        timeout=60,
+        timeout=600,
         preexec_fn=prepare if limit is not None or user is not None else None,
     )
     return Outcome(done.returncode, done.stdout, done.stderr)
@@ -318,7 +318,7 @@ def test_a_tree_that_changes_under_the_walk(walk: Path, tree: Path) -> None:
 def test_a_full_disk_is_an_error(walk: Path, tree: Path) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
-            [walk, tree], stdout=full, stderr=subprocess.PIPE, env=ENVIRONMENT, timeout=60
+            [walk, tree], stdout=full, stderr=subprocess.PIPE, env=ENVIRONMENT, timeout=600
         )
     assert done.returncode == 1
     assert done.stderr == b"walk: write error: No space left on device\n"
@@ -332,7 +332,7 @@ def test_a_reader_that_leaves(walk: Path) -> None:
         stdout=write_end,
         stderr=subprocess.PIPE,
         env=ENVIRONMENT,
-        timeout=60,
+        timeout=600,
         preexec_fn=lambda: signal.signal(signal.SIGPIPE, signal.SIG_DFL) and None,
     )
     os.close(write_end)

@@ -31,13 +31,13 @@ from trapless.measure.fleet_vm import Outcome, Task
 if TYPE_CHECKING:
     from distributed import Client, Future, LocalCluster
 
-CONNECT_S = 10.0
+CONNECT_S = 60.0
 """How long a scheduler may take to answer, seconds."""
 
 PULSE_S = 2.0
 """How often tasks are told that somebody wants their VMs."""
 
-SILENT_S = 30.0
+SILENT_S = 120.0
 """How long a VM runs on when nobody says so any more."""
 
 DRIVER = "trapless.measure.fleet_vm"

@@ -79,7 +79,7 @@ def _firmware(folders: list[str]) -> str:
 def _ask(binary: str, *words: str) -> str:
     try:
         run = subprocess.run(
-            [binary, *words], capture_output=True, text=True, timeout=60, check=True
+            [binary, *words], capture_output=True, text=True, timeout=600, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise TraplessError(f"{binary} {' '.join(words)}: {error}") from error

@@ -30,10 +30,10 @@ Ended = tuple[str, Outcome | None]
 ASK_S = 1.0
 """How often the scheduler is asked which VMs are wanted, seconds."""
 
-ANSWER_S = 10.0
+ANSWER_S = 60.0
 """How long it may take to say so, seconds."""
 
-END_S = 5.0
+END_S = 60.0
 """How long a VM's process may take to end when asked, seconds."""
 
 

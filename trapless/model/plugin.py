@@ -68,7 +68,7 @@ def api(binary: str) -> int:
 def _ask(binary: str, question: str) -> str:
     try:
         run = subprocess.run(
-            [binary, question], capture_output=True, text=True, timeout=60, check=True
+            [binary, question], capture_output=True, text=True, timeout=600, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise TraplessError(f"{binary} {question}: {error}") from error

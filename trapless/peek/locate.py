@@ -26,6 +26,9 @@ IMAGE_BASE = 0xFFFF_FFFF_8000_0000
 END_SLACK_BYTES = 64 << 20
 """Firmware keeps so much of the last memory to itself, at most, that the kernel never maps."""
 
+CLOCK_LOOKS = 1200
+"""At the clocks of several kernels, 50 ms apart, before none is taken to move: a minute."""
+
 # Addresses in the note that the table of symbols has as well: they tell how it is to be read.
 WITNESSES = ("_stext", "init_uts_ns", "init_top_pgt", "kallsyms_offsets", "prb")
 
@@ -176,7 +179,7 @@ def _excess(located: Located) -> int:
 def _running(found: list[Located]) -> Located:
     """Of several kernels that are all there, the one whose clock moves."""
     before = [_clock(one) for one in found]
-    for _ in range(10):
+    for _ in range(CLOCK_LOOKS):
         time.sleep(0.05)
         moving = [one for one, was in zip(found, before, strict=True) if _clock(one) != was]
         if len(moving) == 1:

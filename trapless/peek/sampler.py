@@ -22,7 +22,7 @@ from trapless.peek.plan import Plan
 from trapless.peek.rows import End, Head, Rows, Stream
 
 READ_BYTES = 1 << 20
-STOP_S = 5.0
+STOP_S = 120.0
 """How long the sampler may take to write what it has, seconds."""
 
 STATUS_ENDED = 3

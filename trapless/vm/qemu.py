@@ -22,7 +22,7 @@ BINARY = "qemu-system-x86_64"
 PACKAGE = "qemu-system-x86"
 VARIABLE = "TRAPLESS_QEMU"
 """Names another QEMU than the one in PATH."""
-STOP_S = 5.0
+STOP_S = 60.0
 """How long QEMU may take to end by itself when asked, seconds."""
 
 GUEST_ADDRESS = "10.0.2.15"

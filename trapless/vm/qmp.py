@@ -24,9 +24,9 @@ from typing import Any, TypeVar
 
 from trapless.console import TraplessError
 
-ANSWER_LIMIT_S = 30.0
-"""Longest wait for an answer; QEMU gives them at once."""
-DUMP_LIMIT_S = 300.0
+ANSWER_LIMIT_S = 600.0
+"""Longest wait for an answer, for an emulator that hangs; QEMU gives them at once."""
+DUMP_LIMIT_S = 1800.0
 """Longest wait for an ELF core: gigabytes are written."""
 ADDRESS_BYTES_MAX = 107
 """The longest path of a socket (sizeof(sun_path), less its zero)."""

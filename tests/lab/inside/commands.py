@@ -27,7 +27,7 @@ from tests.lab.inside.people import (
 )
 from trapless import supervisor
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(1200)
 
 
 def calls(pid):

@@ -14,7 +14,7 @@ from trapless import supervisor, supervisor_machine
 from trapless.capabilities import Host
 from trapless.refusals import REFUSALS, explain, of_mask
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(1200)
 
 EXPECTED = os.environ["EXPECTED"].split(",")
 FIRST = next(row for row in REFUSALS.values() if row.name in EXPECTED)

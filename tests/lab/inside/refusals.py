@@ -22,7 +22,7 @@ from trapless.abi import Refusal
 from trapless.capabilities import Host
 from trapless.refusals import REFUSALS, explain
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(1200)
 
 USER = 1000
 CAP_SYS_MODULE, CAP_SYS_RAWIO, CAP_SYS_PTRACE = 16, 17, 19

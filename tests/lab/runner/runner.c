@@ -26,9 +26,9 @@
 #define OUTPUT_BYTES 16384	/* kept of what a test prints */
 #define LOG_BYTES 65536		/* kept of what the kernel logs during one test */
 #define RECORD_BYTES 8192	/* longest record of /dev/kmsg */
-#define KILL_MS 5000		/* how long a killed test may take to disappear */
-#define RELEASE_MS 2000		/* how long the module may stay in use after its last user ended */
-#define ONLINE_MS 2000		/* how long a CPU may refuse to come back */
+#define KILL_MS 120000	/* a killed test takes so long to disappear, at most */
+#define RELEASE_MS 120000	/* the module stays in use so long after its last user, at most */
+#define ONLINE_MS 120000	/* a CPU refuses so long to come back, at most */
 
 struct text {
 	size_t length;
