@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import threading
 from pathlib import Path
 
 import pytest
 
+from trapless.console import TraplessError
 from trapless.measure import beside
 from trapless.peek.errors import PeekError
 from trapless.peek.memory import open_memory
+from trapless.vm.lab import LabConfig
 
 PAGE = 4096
 PAGES = 64
@@ -59,3 +62,45 @@ def test_phases_are_waited_for(tmp_path, phase, wanted, error):
                 guest.await_phase(wanted)
         else:
             guest.await_phase(wanted)
+
+
+class Boots:
+    """A collection whose guest announces itself and then waits for its observer."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def forget(self, label):
+        self.done.append(f"forgot {label}")
+
+    def boot(self, label, config, argv, stdin):
+        memory_with(config.shared_memory, (PAGE, PAGE, 2 * PAGE, 1))
+        said = os.read(stdin, 1)
+        self.done.append(f"booted {label}, heard {said!r}")
+        if not said:
+            raise TraplessError("the observer has gone")
+
+
+def test_a_guest_waits_for_its_observer_and_is_never_taken_from_an_earlier_try():
+    run = Boots()
+    beside.run_beside(run, "observed", LabConfig(), ["x"], lambda guest: guest.go_on())
+    assert run.done == ["forgot observed", r"booted observed, heard b'\n'"]
+
+
+def test_a_guest_does_not_outlive_its_observer_whose_reason_is_told():
+    def observe(guest):
+        raise PeekError("no probes here")
+
+    run = Boots()
+    with pytest.raises(PeekError, match="no probes here"):
+        beside.run_beside(run, "observed", LabConfig(), ["x"], observe)
+    assert run.done[1:] == ["booted observed, heard b''"]
+
+
+def test_who_is_told_to_go_on_may_have_ended(tmp_path):
+    theirs, ours = os.pipe()
+    os.close(theirs)
+    ram = memory_with(tmp_path / "ram")
+    with open_memory(ram)[0] as memory:
+        beside.Observed(ram, memory, 0, 0, threading.Event(), ours).go_on()
+    os.close(ours)
