@@ -86,7 +86,7 @@ def test_what_was_made_must_have_been_followed(monkeypatch, tmp_path, stdout, se
         trace.pieces.update({name: [0x1000] for name in seen})
         trace.failure = TraplessError("no answer")
 
-    monkeypatch.setattr(steps, "workload", lambda name: tmp_path)
+    monkeypatch.setattr(steps, "tool", lambda name: tmp_path)
     monkeypatch.setattr(steps, "program_symbols", lambda program: [])
     monkeypatch.setattr(steps, "watch", watch)
     result = SimpleNamespace(status=0, stdout=stdout.encode())
