@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /dev/trapless. Owns the file operations: which door or ioctl leads where, and the checks that
- * are common to all doors. Owns no ring and executes nothing.
+ * /dev/trapless. This file owns the file operations: which entry or ioctl leads where, and the
+ * checks that all entries share. It owns no ring and executes nothing.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -14,26 +14,27 @@
 #include <linux/string.h>
 #include <linux/uaccess.h>
 
-#include "ring/batch.h"
 #include "device.h"
 #include "limits.h"
+#include "ring/batch.h"
 #include "ring/policy.h"
 #include "ring/queue.h"
 #include "ring/request.h"
 #include "ring/ring.h"
-#include "supervisor/supervisor.h"
-#include "supervisor/process.h"
+#include "ring/setup.h"
 #include "ring/worker.h"
+#include "supervisor/process.h"
+#include "supervisor/supervisor.h"
 
-/* May this thread go through a door of this ring now? */
-static __always_inline int door_check(struct tlk_ring *ring)
+/* May this thread enter the module by this ring now? */
+static __always_inline int enter_check(struct tlk_ring *ring)
 {
 	if (unlikely(!ring))
 		return -EINVAL;
-	/* Both pointers are pinned, ours by the ring: equal means the same address space. */
+	/* Both pointers are pinned, the ring's by mmgrab(): equal means the same address space. */
 	if (unlikely(ring->mm != current->mm))
 		return -EPERM;
-	if (unlikely(tlk_stay_nested()))
+	if (unlikely(tlk_context_is_nested()))
 		return -EDEADLK;
 	if (unlikely(current->ptrace)) {
 		atomic64_inc(&ring->counts.bypassed);
@@ -42,16 +43,16 @@ static __always_inline int door_check(struct tlk_ring *ring)
 	return 0;
 }
 
-/* The doors: see the binary interface for why they are lseek's. */
+/* Batches, notifies and waits enter here: the binary interface says why it is lseek(). */
 static loff_t device_llseek(struct file *file, loff_t argument, int whence)
 {
 	struct tlk_ring *ring = tlk_ring_of(file);
-	int error = door_check(ring);
+	int error = enter_check(ring);
 
 	if (unlikely(error))
 		return error;
 	if (likely(whence == TL_ENTER_BATCH && !ring->queue))
-		return tlk_batch_run(ring, file, argument);
+		return tlk_batch_enter(ring, file, argument);
 	if (whence == TL_ENTER_NOTIFY && ring->queue)
 		return tlk_queue_notify(ring, argument);
 	if (whence == TL_ENTER_WAIT && ring->queue)
@@ -60,8 +61,8 @@ static loff_t device_llseek(struct file *file, loff_t argument, int whence)
 }
 
 /*
- * A structure that the caller gives, its size first. It may be longer than what is known here, if
- * the rest is zero.
+ * Takes a structure that the caller gives, its size first. It may be longer than what is known
+ * here, if the rest is zero.
  */
 static int structure_take(void *structure, u32 known, const void __user *user)
 {
@@ -74,7 +75,7 @@ static int structure_take(void *structure, u32 known, const void __user *user)
 	return copy_struct_from_user(structure, known, user, size);
 }
 
-/* One that the caller asks for: as much of it as the size that it has left there. */
+/* Gives a structure that the caller asks for, as much of it as the size that stands there. */
 static long structure_give(void *structure, u32 known, void __user *user)
 {
 	u32 size;
@@ -105,21 +106,21 @@ static long ioctl_setup(struct file *file, void __user *user)
 	struct tl_setup setup;
 	int error = structure_take(&setup, sizeof(setup), user);
 
-	return error ? error : tlk_ring_setup(file, &setup);
+	return error ? error : tlk_setup(file, &setup);
 }
 
 static long ioctl_stats(struct tlk_ring *ring, void __user *user)
 {
 	struct tl_stats stats = {};
 
-	tlk_ring_stats(ring, &stats);
+	tlk_setup_stats(ring, &stats);
 	return structure_give(&stats, sizeof(stats), user);
 }
 
-/* A door too, but one that is passed once: the slower way in costs nothing here. */
+/* A worker enters once, so the slower ioctl costs it nothing. */
 static long ioctl_enter(struct tlk_ring *ring, struct file *file)
 {
-	int error = door_check(ring);
+	int error = enter_check(ring);
 
 	return error ? error : tlk_worker_serve(ring, file);
 }
@@ -225,7 +226,7 @@ static int device_mmap(struct file *file, struct vm_area_struct *vma)
 
 static int device_open(struct inode *inode, struct file *file)
 {
-	/* The misc core leaves its own pointer here; ours means a ring that is set up. */
+	/* The misc core leaves its own pointer here; the module's means a ring that is set up. */
 	file->private_data = NULL;
 	return 0;
 }
@@ -235,7 +236,7 @@ static int device_release(struct inode *inode, struct file *file)
 	struct tlk_ring *ring = tlk_ring_of(file);
 
 	if (ring)
-		tlk_ring_free(ring);
+		tlk_setup_undo(ring);
 	return 0;
 }
 

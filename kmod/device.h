@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* /dev/trapless: the doors and ioctls, and who may use them. */
+/*
+ * /dev/trapless: the entries and ioctls, and who may use them. This header owns the device's
+ * registration and the version that the device tells.
+ */
 #ifndef TLK_DEVICE_H
 #define TLK_DEVICE_H
 

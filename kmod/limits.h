@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Bounds of the module that no user sees, each with its unit. The bounds that users see are in
- * the binary interface (TL_ENTRIES_MAX, TL_SPIN_US_MAX).
+ * Bounds of the module that no user sees, each with its unit. This header owns these bounds. The
+ * binary interface owns those that users see (TL_ENTRIES_MAX, TL_SPIN_US_MAX).
  */
 #ifndef TLK_LIMITS_H
 #define TLK_LIMITS_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The module's table of contents: what is set up, in which order, and taken down in reverse. Owns
- * nothing else, except the proof that the binary interface has the layout that is frozen.
+ * Sets the module's parts up, and takes them down in reverse order. This file owns the order, and
+ * the proof that the binary interface has the frozen layout. It owns nothing else.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -12,8 +12,8 @@
 
 #include "compat/symbols.h"
 #include "device.h"
-#include "ring/policy.h"
 #include "probe/probe.h"
+#include "ring/policy.h"
 #include "supervisor/supervisor.h"
 
 #define CHECK_SIZE(type, bytes) static_assert(sizeof(type) == (bytes))
@@ -103,7 +103,7 @@ static int __init tlk_init(void)
 	error = tlk_device_init();
 	if (error)
 		goto err_supervisor;
-	error = tlk_probe_init();
+	error = tlk_probe_init(tlk_supervisor_is_offered());
 	if (error)
 		goto err_device;
 	return 0;

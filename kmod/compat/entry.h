@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the kernel's system-call entry and exit look at, and the register frame between them. Owns
- * the names that differ between kernels and everything that knows struct thread_info; decides
- * nothing.
+ * What the kernel's system-call entry and exit look at, and the register frame between them. This
+ * header owns the names that differ between kernels and everything that knows struct thread_info.
+ * It decides nothing.
  */
 #ifndef TLK_COMPAT_ENTRY_H
 #define TLK_COMPAT_ENTRY_H
@@ -11,6 +11,7 @@
 #include <linux/mm.h>
 #include <linux/sched.h>
 #include <linux/sched/task_stack.h>
+#include <linux/thread_info.h>
 #include <asm/processor.h>
 #include <asm/ptrace.h>
 
@@ -18,13 +19,14 @@
 #define _TIF_NEED_RESCHED_LAZY 0
 #endif
 
-/* Anything that the kernel would do on the way into a call. */
+/* Anything that the kernel does on the way into a call. */
 #define TLK_ENTRY_WORK SYSCALL_WORK_ENTER
 #define TLK_ENTRY_SECCOMP SYSCALL_WORK_SECCOMP
 
 /*
- * What it does on the way out to user mode and has to be done between two calls as well. The rest
- * of EXIT_TO_USER_MODE_WORK (uprobes, live patching, rseq) is about user mode and waits for it.
+ * What the kernel does on the way out to user mode that has to be done between two calls as well.
+ * The rest of EXIT_TO_USER_MODE_WORK (uprobes, live patching, rseq) is about user mode and waits
+ * for it.
  */
 #define TLK_EXIT_RESCHED (_TIF_NEED_RESCHED | _TIF_NEED_RESCHED_LAZY)
 #define TLK_EXIT_RESUME _TIF_NOTIFY_RESUME
@@ -43,8 +45,8 @@
 	(EXIT_TO_USER_MODE_WORK | TLK_EXIT_NOTIFIERS | _TIF_NEED_FPU_LOAD)
 
 /*
- * Flags with which a call is the kernel's business: it single-steps, or is of another world than
- * 64-bit programs'.
+ * Flags with which a call goes to the kernel's entry: the thread single-steps, or it is in a state
+ * that 64-bit programs do not use.
  */
 #define TLK_SUPERVISOR_FLAGS_NOT_OURS \
 	(X86_EFLAGS_TF | X86_EFLAGS_IOPL | X86_EFLAGS_NT | X86_EFLAGS_RF | X86_EFLAGS_VM | \
@@ -61,9 +63,9 @@ static __always_inline unsigned long tlk_exit_work(void)
 }
 
 /*
- * Both of the above, in a form that the compiler turns into two tests of memory. Others (signals,
- * scheduler, tracers) set these bits at any time; whoever asks before each call finds them at
- * the latest at the next one, for the call in between is a compiler barrier.
+ * Asks for both of the above, in a form that the compiler turns into two tests of memory. Others
+ * (signals, the scheduler, tracers) set these bits at any time. A caller that asks before each call
+ * finds them at the latest before the next one, because the call in between is a compiler barrier.
  */
 static __always_inline bool tlk_work_pending(void)
 {
@@ -74,8 +76,8 @@ static __always_inline bool tlk_work_pending(void)
 }
 
 /*
- * A door through int $0x80 marks the call as a 32-bit one. Requests are 64-bit calls, and handlers
- * and seccomp must see them as such. Returns whether tlk_compat_restore() is to follow.
+ * An entry by int $0x80 marks the call as a 32-bit one. Requests are 64-bit calls, and handlers and
+ * seccomp must see them as such. Returns whether tlk_compat_restore() is to follow.
  */
 static __always_inline bool tlk_compat_clear(void)
 {
@@ -93,9 +95,9 @@ static inline void tlk_compat_restore(void)
 }
 
 /*
- * TLK_EXIT_RESUME announces task work, but also rseq's and the memory cgroup's, which wait for
- * user mode: left standing it would send every later call on the slow path. It is taken down
- * before task work is looked for, as the kernel does, and put up again at the end.
+ * TLK_EXIT_RESUME announces task work, but also rseq's and the memory cgroup's, which wait for user
+ * mode. If it stayed set, every later call would take the slow path. It is cleared before task work
+ * is looked for, as the kernel does, and set again at the end.
  */
 static inline void tlk_resume_clear(void)
 {
@@ -110,8 +112,21 @@ static inline void tlk_resume_restore(void)
 }
 
 /*
- * For a variable whose fields are all set before they are read: without it, compilers that
- * clear every variable (CONFIG_INIT_STACK_ALL_ZERO) do so at each pass of a door.
+ * Is MSR_LSTAR a guest's here? KVM may have loaded it, to change it back on the way to user mode.
+ * Then it is left alone.
+ */
+static __always_inline bool tlk_lstar_is_guests(void)
+{
+#ifdef TIF_USER_RETURN_NOTIFY
+	return test_thread_flag(TIF_USER_RETURN_NOTIFY);
+#else
+	return false;
+#endif
+}
+
+/*
+ * For a variable whose fields are all set before they are read: without it, compilers that clear
+ * every variable (CONFIG_INIT_STACK_ALL_ZERO) do so at each entry.
  */
 #define tlk_uninitialized __attribute__((uninitialized))
 

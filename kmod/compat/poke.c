@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Finds the kernel's functions for changing and reading its own code, once, when the module is
- * loaded. They are called through static calls, as those of symbols.c are and for its reasons.
+ * Changes and reads the kernel's code by the kernel's own functions, which are found once, when the
+ * module is loaded. This file owns how a change is made. It owns no choice of what is changed
+ * (probe/patch.c). The functions are called through static calls, as those of symbols.c are and for
+ * the same reasons.
  *
- * Code is changed in the way of jump labels and optimised kprobes: a breakpoint first, then the
- * rest, then the first byte, each seen by all CPUs before the next. No CPU is stopped.
+ * Code is changed as jump labels and optimised kprobes change it: a breakpoint first, then the
+ * rest, then the first byte, and all CPUs see each step before the next. No CPU is stopped.
  *
- * QEMU's emulator (met in release 7.2) may keep a translation of what was there while the code was
- * being changed, if another CPU ran there just then: a breakpoint, or a jump, that nobody has put
- * there any more. There, all other CPUs stand still while code is changed; nothing else interrupts
- * them in an emulator.
+ * QEMU's emulator (met in release 7.2) may keep a translation of the code as it was during the
+ * change, if another CPU ran there just then: a breakpoint, or a jump, that is not in memory any
+ * more. In an emulator all other CPUs are therefore stopped while code is changed; nothing else
+ * interrupts them there.
  */
 #include <linux/init.h>
 #include <linux/kernel.h>
+#include <linux/lockdep.h>
 #include <linux/static_call.h>
 #include <linux/stop_machine.h>
 #include <linux/string.h>
@@ -127,7 +130,7 @@ int __init tlk_poke_init(const char **missing)
 	return 0;
 }
 
-/* In an emulator all other CPUs are stopped; else the kernel collects changes, for one go. */
+/* In an emulator all other CPUs are stopped; elsewhere the kernel makes the changes together. */
 static int change_all(void *data)
 {
 	const struct change *change = data;
@@ -150,21 +153,22 @@ static int change_all(void *data)
 	return 0;
 }
 
-/* Under text_mutex. */
-static void apply(struct change *change)
+static void apply_locked(struct change *change)
 {
+	lockdep_assert_held(text_mutex);
 	if (is_emulator)
 		stop_machine(change_all, change, NULL);
 	else
 		change_all(change);
 }
 
-/* Places that are not as we left them are not ours to undo; returns how many. Under text_mutex. */
-static u32 count_foreign(const struct tlk_patch *patches, u32 count)
+/* Counts the places that somebody else has changed since: these must not be changed back. */
+static u32 count_foreign_locked(const struct tlk_patch *patches, u32 count)
 {
 	u32 foreign = 0;
 	u32 i;
 
+	lockdep_assert_held(text_mutex);
 	for (i = 0; i < count; i++) {
 		const struct tlk_patch *patch = &patches[i];
 
@@ -177,8 +181,8 @@ static u32 count_foreign(const struct tlk_patch *patches, u32 count)
 void tlk_patches_insert(struct tlk_patch *patches, u32 count, u32 detours)
 {
 	mutex_lock(text_mutex);
-	apply(&(struct change){ patches, detours, true });
-	apply(&(struct change){ patches + detours, count - detours, true });
+	apply_locked(&(struct change){ patches, detours, true });
+	apply_locked(&(struct change){ patches + detours, count - detours, true });
 	mutex_unlock(text_mutex);
 }
 
@@ -187,10 +191,10 @@ u32 tlk_patches_remove(struct tlk_patch *patches, u32 count, u32 detours)
 	u32 foreign;
 
 	mutex_lock(text_mutex);
-	foreign = count_foreign(patches, count);
+	foreign = count_foreign_locked(patches, count);
 	if (!foreign) {
-		apply(&(struct change){ patches + detours, count - detours, false });
-		apply(&(struct change){ patches, detours, false });
+		apply_locked(&(struct change){ patches + detours, count - detours, false });
+		apply_locked(&(struct change){ patches, detours, false });
 	}
 	mutex_unlock(text_mutex);
 	return foreign;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Changing the kernel's code while it runs, by the kernel's own means, and what must be known about
- * code before: its instructions, functions and patchable places.
+ * Changes the kernel's code while it runs, by the kernel's own means, and tells what must be known
+ * about code before: its instructions, functions and patchable places. This header owns the form of
+ * a change; probe/ owns which changes are made.
  */
 #ifndef TLK_COMPAT_POKE_H
 #define TLK_COMPAT_POKE_H
@@ -11,7 +12,7 @@
 #include <linux/types.h>
 #include <asm/insn.h>
 
-/* Finds what the functions below need; 0, or -ENOENT with the name of what is missing. */
+/* Finds what the functions below need. Returns 0, or -ENOENT with the name of what is missing. */
 int tlk_poke_init(const char **missing);
 
 #define TLK_PATCH_BYTES_MAX 5
@@ -26,26 +27,27 @@ struct tlk_patch {
 };
 
 /*
- * Make changes, and take them back. A CPU that gets there meanwhile behaves as if the jump were
- * there. The first `detours` of them are made before the others, which lead there, and taken back
- * after them. Those that are in already, or are not, are left alone. Sleep; one thread at a time.
+ * The first function makes changes, the second takes them back. A CPU that executes a place
+ * meanwhile behaves as if the jump were there. The first `detours` changes are made before the
+ * others, which jump to them, and are taken back after them. A change that is in the wanted state
+ * already is left alone. Both functions sleep; the caller lets one thread in at a time.
  *
- * Nothing is taken back where others have changed some of the code since; returns in how many
- * places.
+ * Nothing is taken back if somebody else has changed some of the code since; the second function
+ * returns in how many places.
  */
 void tlk_patches_insert(struct tlk_patch *patches, u32 count, u32 detours);
 u32 tlk_patches_remove(struct tlk_patch *patches, u32 count, u32 detours);
 
-/* Write code that nobody runs. */
+/* Writes code that nobody runs. */
 void tlk_poke_dead(void *at, const void *code, size_t length);
 
-/* Decode one instruction of the kernel; a negative error if it is none. */
+/* Decodes one instruction of the kernel. Returns a negative error if there is none. */
 int tlk_decode(struct insn *insn, const void *code);
 
-/* The function that an address belongs to: its size and the address's offset in it. */
+/* Finds the function that an address belongs to: its size and the address's offset in it. */
 bool tlk_function_at(unsigned long address, unsigned long *size, unsigned long *offset);
 
-/* Where the kernel's code begins and ends, and the tables of its patchable places. */
+/* The bounds of the kernel's code, and the tables of its patchable places. */
 struct tlk_text {
 	u8 *start;
 	u8 *end;

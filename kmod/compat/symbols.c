@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Finds what the kernel does not export. Owns the look-up and the calls; owns no policy about when
- * they are made.
+ * Finds functions and tables that the kernel does not export. This file owns the look-up and the
+ * calls. It owns no policy about when they are made.
  *
- * The way in is a kprobe: registering one on a function by name gives its address, also for
- * kallsyms_lookup_name, which has not been exported since upstream commit 0bd476e6c671 (5.7).
- * Every function found this way is called through a static call: that patches a direct call into
- * our text, so it works where indirect-branch tracking has sealed functions that nobody in the
- * kernel calls by pointer, and it costs no retpoline.
+ * The look-up begins with a kprobe: registering one on a function by name gives the function's
+ * address, also that of kallsyms_lookup_name, which has not been exported since upstream commit
+ * 0bd476e6c671 (5.7). Every function found this way is called through a static call. That patches a
+ * direct call into the module's text, so it works where indirect-branch tracking has sealed
+ * functions that nobody in the kernel calls by pointer, and it costs no retpoline.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Functions and tables of the kernel that are not exported to modules. Found once when the module
- * is loaded; it refuses to load without any of them.
+ * Functions and tables of the kernel that are not exported to modules. They are found once, when
+ * the module is loaded, which fails if any of them is missing. This header owns their names in the
+ * module, and no policy about when they are called.
  */
 #ifndef TLK_COMPAT_SYMBOLS_H
 #define TLK_COMPAT_SYMBOLS_H
@@ -20,16 +21,16 @@ const sys_call_ptr_t *tlk_syscall_table(void);
 size_t tlk_cred_security_bytes(void);
 #endif
 
-/* Address of any symbol, or NULL. While the module is loaded only. */
+/* The address of any symbol, or NULL. Only while the module is being loaded. */
 void *tlk_symbol(const char *name);
 
-/* As the kernel's functions of the same name, on the current task. */
+/* These are the kernel's functions of the same names, on the current task. */
 int tlk_secure_computing(void);
 void tlk_task_work_run(void);
 int tlk_task_work_add(struct callback_head *work);
 bool tlk_task_work_cancel(task_work_func_t func);
 
-/* task_work_add() for any task, which looks at it soon: at its next return to user mode. */
+/* Adds work to any task, which does it at its next return to user mode. */
 int tlk_task_work_notify(struct task_struct *task, struct callback_head *work);
 
 #endif /* TLK_COMPAT_SYMBOLS_H */

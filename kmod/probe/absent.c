@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Stands for probes where the kernel was built without the places that they go to (jump labels,
- * inline static calls, tracepoints): says so, and does nothing else.
+ * Answers for probes where the kernel was built without the places that they go to (jump labels,
+ * inline static calls, tracepoints). This file owns the answer that they are not there, and nothing
+ * else.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -39,7 +40,7 @@ static const struct kernel_param_ops probes_ops = {
 module_param_cb(probes, &probes_ops, NULL, 0600);
 MODULE_PARM_DESC(probes, "show observers what CPUs do (not on this kernel)");
 
-int __init tlk_probe_init(void)
+int __init tlk_probe_init(bool supervisor_is_offered)
 {
 	return 0;
 }

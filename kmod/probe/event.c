@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Events from beginning to end: which words the user chose, the rings that their events go to, and
- * the probes, put in place after the rings are there and taken away before. Owns no probe's own
- * ways (probe/event_tracepoint.c, probe/event_kprobe.c).
+ * Starts and stops events: parses the words that the user chose, makes the rings that their events
+ * go to, and puts probes in place after the rings are there. This file owns the order and the
+ * rings. event_tracepoint.c and event_kprobe.c own the probes.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -33,13 +33,13 @@ MODULE_PARM_DESC(events_kb, "Memory for each CPU's events, KiB: a power of two f
 DEFINE_PER_CPU(struct tlk_event_cpu, tlk_event_cpu);
 u32 tlk_event_slots;
 
-/* All of it is of the one caller; probes read only what is there before they are armed. */
+/* Only the one caller changes this; probes read what is there before they are armed. */
 static struct {
 	char (*place)[TLK_EVENT_PLACE_BYTES];
 	struct tlk_event_source *sources;
 	u64 *rings;		/* addresses, by CPU number */
-	u32 places;		/* that have a text */
-	u32 armed;		/* sources, from the first on, whose probe is in place */
+	u32 places;		/* places that have a text */
+	u32 armed;		/* sources whose probe is in place, from the first on */
 	unsigned int order;	/* of a ring's pages */
 } events;
 
@@ -75,7 +75,7 @@ static int ring_alloc(unsigned int cpu)
 	return 0;
 }
 
-/* For every CPU that may come: one that comes later has its ring already. */
+/* Every CPU that is possible gets a ring: one that comes online later has it already. */
 static int rings_alloc(void)
 {
 	const unsigned int kb = READ_ONCE(events_kb);
@@ -120,8 +120,8 @@ static int word_parse(const char *word)
 		case -E2BIG:
 			return refuse(word, "more than 6 values, or more than 63 characters");
 		default:
-			return refuse(word, "not a tracepoint that is known, nor like "
-					    "symbol+0x10:di:0x18(si)");
+			return refuse(word, "is neither a tracepoint of the list nor of "
+					    "the form symbol+0x10:di:0x18(si)");
 		}
 	}
 	for (i = 0; i < events.places; i++)
@@ -171,7 +171,7 @@ static int words_parse(const char *spec)
 static int arm(struct tlk_event_source *source)
 {
 	const char *place = events.place[source->place];
-	int error = source->known ? tlk_event_tracepoint_arm(source) :
+	int error = source->row ? tlk_event_tracepoint_arm(source) :
 				    tlk_event_kprobe_arm(source);
 
 	switch (error) {
@@ -191,7 +191,7 @@ static void disarm_all(void)
 	while (events.armed) {
 		struct tlk_event_source *source = &events.sources[--events.armed];
 
-		if (source->known)
+		if (source->row)
 			tlk_event_tracepoint_disarm(source);
 		else
 			tlk_event_kprobe_disarm(source);

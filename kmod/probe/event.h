@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Events: what happens at places in the kernel that the user chose, with the time and a few values,
- * in rings that an observer reads out of this machine's memory. The layout of the rings is
- * probe.h's; here is how they are switched on and off.
+ * in rings that an observer reads out of this machine's memory. This header owns how events start
+ * and stop; layout.h owns the rings.
  */
 #ifndef TLK_PROBE_EVENT_H
 #define TLK_PROBE_EVENT_H
 
 #include <linux/types.h>
 
-/* What an observer needs to find rings and names: for the fields of the same names of the map. */
+/* What an observer needs to find rings and names: struct tlk_probe_map has the same fields. */
 struct tlk_event_map {
 	u64 rings;		/* virtual: u64 address of a ring by CPU number, 0 of none */
 	u64 place;		/* virtual: char[TLK_EVENT_PLACE_BYTES], by number of the place */
@@ -20,15 +20,15 @@ struct tlk_event_map {
 
 /*
  * Places probes as `spec` says and fills the map. A spec is a list of words, separated by commas:
- *   sched_switch                  a tracepoint of those that probe/event_tracepoint.c knows
+ *   sched_switch                  a tracepoint of the list in event_tracepoint.c
  *   vfs_read:file=di:count=dx     a function, with values: registers as struct pt_regs calls them,
  *   schedule+0x10:0x18(bx)        or words of the kernel's memory at a distance from one
- * 0, or -EINVAL with a line in the log that names the word, -ENOMEM, -EPERM (lockdown). One caller
- * at a time.
+ * Returns 0, or -EINVAL with a line in the log that names the word, -ENOMEM, -EPERM (lockdown). The
+ * caller lets one thread in at a time, here and below.
  */
 int tlk_event_start(const char *spec, struct tlk_event_map *map);
 
-/* Takes all probes away and frees the rings: nobody may be told of the map any more. */
+/* Takes all probes away and frees the rings. No observer may be told of the map any more. */
 void tlk_event_stop(void);
 
 #endif /* TLK_PROBE_EVENT_H */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Events at any instruction that the kernel lets a probe be placed at: symbol[+offset], and up to
- * six values, each a register (`di`) or a word of memory (`0x10(di)`), with a name if one is given
- * (`file=di`). Owns what such a word means.
+ * Records events at any instruction at which the kernel lets a probe be placed: symbol[+offset], and
+ * up to six values, each a register (`di`) or a word of memory (`0x10(di)`), with a name if one is
+ * given (`file=di`). This file owns what such a word means.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -35,7 +35,7 @@ static u64 value_of(const struct tlk_event_operand *operand, const struct pt_reg
 
 	if (!operand->is_memory)
 		return value;
-	/* The kernel's memory only: the user's may sleep, and is not the kernel's to tell. */
+	/* Only the kernel's memory is read: to read the user's may sleep, and it is private. */
 	if (copy_from_kernel_nofault(&word, (const void *)(value + operand->distance),
 				     sizeof(word)))
 		return (u64)-EFAULT;
@@ -69,7 +69,7 @@ static int register_parse(struct tlk_event_operand *operand, const char *name)
 	return -EINVAL;
 }
 
-/* [name=]REGISTER or [name=]DISTANCE(REGISTER); the text is cut up. */
+/* Parses [name=]REGISTER or [name=]DISTANCE(REGISTER), and cuts the text into pieces. */
 static int operand_parse(struct tlk_event_operand *operand, char *text)
 {
 	char *equals = strchr(text, '=');
@@ -128,6 +128,6 @@ void tlk_event_kprobe_disarm(struct tlk_event_source *source)
 {
 	unregister_kprobe(&source->probe);
 	if (source->probe.nmissed)
-		pr_warn("events: %s was passed %lu times inside other probes: not recorded\n",
+		pr_warn("events: %s was reached %lu times inside other probes: not recorded\n",
 			source->symbol, source->probe.nmissed);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Tracepoints that events can be taken from: a row of the table and a typed handler each. Owns
+ * Records events at tracepoints: each has a row of the table and a typed handler. This file owns
  * which values of a tracepoint's arguments are kept, and what they are called.
  *
  * The names follow the tracepoint in the text of its place, separated by colons. Two that end in .0
@@ -17,16 +17,16 @@
 
 #include "probe/event_write.h"
 
-struct tlk_event_known {
+struct tlk_event_row {
 	const char *name;
 	const char *values;
 	void *handler;
 };
 
-/* Beside the bits of a task's state: it did not leave the processor by its own will. */
+/* A bit beside those of a task's state: the task was preempted. */
 #define PREEMPTED BIT_ULL(32)
 
-/* data: the number of the place. */
+/* `data` is the number of the place. */
 #define RECORD(data, ...)							\
 	do {									\
 		const u64 values[] = { __VA_ARGS__ };				\
@@ -35,7 +35,7 @@ struct tlk_event_known {
 		tlk_event_write_values((uintptr_t)(data), values, ARRAY_SIZE(values)); \
 	} while (0)
 
-/* Its owner may change it meanwhile: half of the old name and half of the new, at worst. */
+/* The task may change its name meanwhile: at worst half of the old and half of the new is read. */
 static __always_inline u64 comm(const struct task_struct *task, unsigned int half)
 {
 	u64 word;
@@ -62,7 +62,7 @@ static void on_sched_migrate_task(void *data, struct task_struct *task, int to)
 	RECORD(data, task->pid, task_cpu(task), to);
 }
 
-/* The queue's CPU is for the observer to find: its structure is known to the scheduler only. */
+/* The observer finds the queue's CPU: only the scheduler knows the queue's structure. */
 static void on_sched_update_nr_running(void *data, struct rq *rq, int change)
 {
 	RECORD(data, (uintptr_t)rq, (s64)change);
@@ -80,7 +80,7 @@ static void on_sched_process_exec(void *data, struct task_struct *task, pid_t ol
 	RECORD(data, task->pid, old_pid, comm(task, 0), comm(task, 1));
 }
 
-/* Some kernels pass more. */
+/* Some kernels pass more arguments. */
 static void on_sched_process_exit(void *data, struct task_struct *task)
 {
 	RECORD(data, task->pid, task->tgid);
@@ -134,7 +134,7 @@ static void on_signal_deliver(void *data, int signal, struct kernel_siginfo *inf
 	RECORD(data, signal, (s64)info->si_code, (uintptr_t)action->sa.sa_handler);
 }
 
-static const struct tlk_event_known known[] = {
+static const struct tlk_event_row rows[] = {
 	{ "sched_switch", "prev:state:next:prio:comm.0:comm.1", on_sched_switch },
 	{ "sched_waking", "pid:prio:cpu:comm.0:comm.1", on_sched_wakeup },
 	{ "sched_wakeup", "pid:prio:cpu:comm.0:comm.1", on_sched_wakeup },
@@ -169,13 +169,13 @@ static const struct tlk_event_known known[] = {
 
 bool tlk_event_tracepoint_parse(struct tlk_event_source *source, const char *word, char *text)
 {
-	const struct tlk_event_known *one;
+	const struct tlk_event_row *row;
 
-	for (one = known; one < known + ARRAY_SIZE(known); one++) {
-		if (strcmp(one->name, word))
+	for (row = rows; row < rows + ARRAY_SIZE(rows); row++) {
+		if (strcmp(row->name, word))
 			continue;
-		source->known = one;
-		snprintf(text, TLK_EVENT_PLACE_BYTES, "%s:%s", one->name, one->values);
+		source->row = row;
+		snprintf(text, TLK_EVENT_PLACE_BYTES, "%s:%s", row->name, row->values);
 		return true;
 	}
 	return false;
@@ -185,7 +185,7 @@ static void find(struct tracepoint *tracepoint, void *data)
 {
 	struct tlk_event_source *source = data;
 
-	if (!strcmp(tracepoint->name, source->known->name))
+	if (!strcmp(tracepoint->name, source->row->name))
 		source->tracepoint = tracepoint;
 }
 
@@ -194,13 +194,13 @@ int tlk_event_tracepoint_arm(struct tlk_event_source *source)
 	for_each_kernel_tracepoint(find, source);
 	if (!source->tracepoint)
 		return -ENOENT;
-	return tracepoint_probe_register(source->tracepoint, source->known->handler,
+	return tracepoint_probe_register(source->tracepoint, source->row->handler,
 					 (void *)(uintptr_t)source->place);
 }
 
 /* Its handler may run until tracepoint_synchronize_unregister(). */
 void tlk_event_tracepoint_disarm(struct tlk_event_source *source)
 {
-	tracepoint_probe_unregister(source->tracepoint, source->known->handler,
+	tracepoint_probe_unregister(source->tracepoint, source->row->handler,
 				    (void *)(uintptr_t)source->place);
 }

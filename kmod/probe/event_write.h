@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the files of events share: a source of events (a probe at a place), and how an event gets
- * into the ring of its CPU.
+ * into the ring of its CPU. This header owns the writing; layout.h owns the ring's layout.
  *
  * A ring has one writer, its CPU with interrupts off, so events are in the order of their times. An
  * NMI (or a breakpoint) that comes while one is being written finds `busy` set and is counted as
@@ -20,17 +20,17 @@
 #include <asm/barrier.h>
 #include <asm/local.h>
 
-#include "probe/event_layout.h"
+#include "probe/layout.h"
 
 struct tlk_event_cpu {
 	struct tlk_probe_ring *ring;
-	u32 slot;		/* that the next event goes to */
+	u32 slot;		/* where the next event goes */
 	bool busy;
 };
 
 DECLARE_PER_CPU(struct tlk_event_cpu, tlk_event_cpu);
 
-/* Slots of every ring; does not change while a probe is in place. */
+/* How many slots every ring has. It does not change while a probe is in place. */
 extern u32 tlk_event_slots;
 
 /* A register, or a word of memory at a distance from one. */
@@ -40,11 +40,11 @@ struct tlk_event_operand {
 	bool is_memory;
 };
 
-struct tlk_event_known;
+struct tlk_event_row;
 
-/* One probe at one place; `known` says that it is a tracepoint. */
+/* One probe at one place: a tracepoint if it has a row, else a kprobe. */
 struct tlk_event_source {
-	const struct tlk_event_known *known;
+	const struct tlk_event_row *row;
 	struct tracepoint *tracepoint;
 	struct kprobe probe;
 	char symbol[TLK_EVENT_PLACE_BYTES];
@@ -53,7 +53,7 @@ struct tlk_event_source {
 	u32 place;
 };
 
-/* `text` is written: what the observer sees of the place. False: not one that is known. */
+/* Writes what the observer sees of the place to `text`. Returns false if no row has the name. */
 bool tlk_event_tracepoint_parse(struct tlk_event_source *source, const char *word, char *text);
 int tlk_event_tracepoint_arm(struct tlk_event_source *source);
 void tlk_event_tracepoint_disarm(struct tlk_event_source *source);
@@ -63,7 +63,7 @@ int tlk_event_kprobe_parse(struct tlk_event_source *source, const char *word);
 int tlk_event_kprobe_arm(struct tlk_event_source *source);
 void tlk_event_kprobe_disarm(struct tlk_event_source *source);
 
-/* Any context. What a slot had before stays in the values that a place does not have. */
+/* May run in any context. Values that the place does not have keep what the slot had before. */
 static __always_inline void tlk_event_write_values(u32 place, const u64 *values, u32 count)
 {
 	struct tlk_probe_event *event;

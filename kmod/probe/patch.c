@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Changes places of the kernel's code, and changes them back. Owns the record of what was where.
+ * Changes places of the kernel's code, and changes them back. This file owns the record of what was
+ * where. compat/poke.c owns how a change is made.
  *
  * A place of two bytes has no room for a jump to a thunk: it jumps to a piece of code nearby that
  * never runs, and that one to the thunk. So detours are made first and undone last.

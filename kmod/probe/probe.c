@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Probes' table of contents: what the module parameter `probes` turns on, in which order, and off
- * in reverse. Owns the parameter, the map that observers find, and what is logged. While probes are
- * on they hold the module: thunks are its code.
+ * Turns on what the module parameter `probes` asks for, and off in reverse order. This file owns the
+ * parameter, the map that observers find, and what is logged. It owns no probe. While probes are on
+ * they hold the module, because thunks are its code.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/errno.h>
 #include <linux/kernel.h>
+#include <linux/lockdep.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/moduleparam.h>
@@ -20,37 +21,42 @@
 #include <linux/sysfs.h>
 #include <asm/barrier.h>
 
+#include "compat/assert.h"
 #include "compat/poke.h"
-#include "probe/probe.h"
 #include "probe/event.h"
+#include "probe/layout.h"
 #include "probe/patch.h"
+#include "probe/probe.h"
 #include "probe/signal.h"
 #include "probe/site.h"
 #include "probe/thunk.h"
-#include "supervisor/supervisor.h"
 
+/* Observers find it by this name; nothing in the module refers to it from another file. */
+extern struct tlk_probe_map tlk_probe_map;
 struct tlk_probe_map tlk_probe_map = {
 	.magic = { 'T', 'L', 'P', 'R', 'O', 'B', 'E', '1' },
 	.size = sizeof(struct tlk_probe_map),
 	.record_bytes = sizeof(struct tlk_probe_record),
 };
 
-static DEFINE_MUTEX(lock);	/* what is on, and everything below */
+static DEFINE_MUTEX(lock);	/* for what is on, and for all below and in the files of probes */
 static unsigned int wanted;	/* by the parameter, before init */
 static bool ready;
+static bool supervisor_mode;	/* is offered */
 static const char *missing;
 
 static char *events;
 module_param(events, charp, 0600);
 MODULE_PARM_DESC(events, "which events, a list: tracepoints, or symbol+0x10:name=di:0x18(si)");
 
-static int find_and_insert(u32 what)
+static int find_and_insert_locked(u32 what)
 {
 	struct tlk_sites *sites;
 	const char *why = "";
 	u8 **thunks;
 	int error;
 
+	lockdep_assert_held(&lock);
 	sites = kvmalloc(sizeof(*sites), GFP_KERNEL);
 	thunks = kvmalloc_array(TLK_SITES_MAX, sizeof(*thunks), GFP_KERNEL);
 	error = sites && thunks ? tlk_sites_find(sites, what, &why) : -ENOMEM;
@@ -78,10 +84,11 @@ static void clear_records(void)
 		memset(per_cpu_ptr(&tlk_probe_cpu, cpu), 0, sizeof(struct tlk_probe_cpu));
 }
 
-static int start_modes(u32 what)
+static int start_modes_locked(u32 what)
 {
 	int error;
 
+	lockdep_assert_held(&lock);
 	if (missing) {
 		pr_err("no probes in this kernel: it has no %s\n", missing);
 		return -EOPNOTSUPP;
@@ -94,7 +101,7 @@ static int start_modes(u32 what)
 	error = tlk_probe_signals_start();
 	if (error)
 		return error;
-	error = find_and_insert(what);
+	error = find_and_insert_locked(what);
 	if (error) {
 		tlk_probe_signals_stop();
 		return error;
@@ -103,13 +110,15 @@ static int start_modes(u32 what)
 	return 0;
 }
 
-static int stop_modes(void)
+static int stop_modes_locked(void)
 {
-	u32 foreign = tlk_probes_remove();
+	u32 foreign;
 
+	lockdep_assert_held(&lock);
+	foreign = tlk_probes_remove();
 	if (foreign) {
-		pr_err("%u places with probes were changed by somebody else since; end that "
-		       "(kprobes, live patches) and try again\n", foreign);
+		pr_err("somebody else has changed %u places with probes since; end that (kprobes, "
+		       "live patches) and try again\n", foreign);
 		return -EBUSY;
 	}
 	tlk_probe_signals_stop();
@@ -118,7 +127,7 @@ static int stop_modes(void)
 	return 0;
 }
 
-/* Interrupts cannot be told without modes: the last cli is on the way to user mode. */
+/* Interrupts need modes: the last cli of a system call is on the way to user mode. */
 static u32 with_needed(u32 what)
 {
 	if (what & TLK_PROBE_COUNTS)
@@ -128,15 +137,16 @@ static u32 with_needed(u32 what)
 	return what;
 }
 
-static int change_modes(u32 what)
+static int change_modes_locked(u32 what)
 {
 	const u32 on = tlk_probe_map.active & ~TLK_PROBE_EVENTS;
 	int error = 0;
 
+	lockdep_assert_held(&lock);
 	if (what == on)
 		return 0;
 	if (on) {
-		error = stop_modes();
+		error = stop_modes_locked();
 		if (error)
 			return error;
 		WRITE_ONCE(tlk_probe_map.active, tlk_probe_map.active & ~on);
@@ -144,13 +154,13 @@ static int change_modes(u32 what)
 	}
 	if (!what)
 		return 0;
-	if (tlk_supervisor_is_offered()) {
+	if (supervisor_mode) {
 		pr_err("no probes where supervisor mode is offered: its system calls would look "
 		       "like user mode; load the module without supervisor=1\n");
 		return -EBUSY;
 	}
 	__module_get(THIS_MODULE);
-	error = start_modes(what);
+	error = start_modes_locked(what);
 	if (error) {
 		module_put(THIS_MODULE);
 		return error;
@@ -159,12 +169,14 @@ static int change_modes(u32 what)
 	return 0;
 }
 
-/* The caller holds the lock of the module's parameters, too: `events` stays. */
-static int start_events(void)
+/* The lock of the module's parameters keeps `events` as it is. */
+static int start_events_locked(void)
 {
 	struct tlk_event_map map;
 	int error;
 
+	lockdep_assert_held(&lock);
+	tlk_assert_params_locked();
 	__module_get(THIS_MODULE);
 	error = tlk_event_start(events, &map);
 	if (error) {
@@ -181,28 +193,30 @@ static int start_events(void)
 	return 0;
 }
 
-static void stop_events(void)
+static void stop_events_locked(void)
 {
+	lockdep_assert_held(&lock);
 	WRITE_ONCE(tlk_probe_map.active, tlk_probe_map.active & ~TLK_PROBE_EVENTS);
 	smp_store_mb(tlk_probe_map.rings, 0);
 	tlk_event_stop();
 	module_put(THIS_MODULE);
 }
 
-/* Events come first and go last, for to end them always works. */
-static int change(u32 what)
+/* Events start first and stop last, because stopping them never fails. */
+static int change_locked(u32 what)
 {
 	const u32 events_on = tlk_probe_map.active & TLK_PROBE_EVENTS;
 	const u32 events_wanted = what & TLK_PROBE_EVENTS;
 	int error = 0;
 
+	lockdep_assert_held(&lock);
 	if (events_wanted && !events_on)
-		error = start_events();
+		error = start_events_locked();
 	if (error)
 		return error;
-	error = change_modes(what & ~TLK_PROBE_EVENTS);
+	error = change_modes_locked(what & ~TLK_PROBE_EVENTS);
 	if ((error ? events_wanted && !events_on : !events_wanted && events_on))
-		stop_events();
+		stop_events_locked();
 	return error;
 }
 
@@ -218,7 +232,7 @@ static int set_probes(const char *text, const struct kernel_param *parameter)
 		return -EINVAL;
 	mutex_lock(&lock);
 	if (ready)
-		error = change(with_needed(what));
+		error = change_locked(with_needed(what));
 	else
 		wanted = what;
 	mutex_unlock(&lock);
@@ -238,10 +252,11 @@ module_param_cb(probes, &probes_ops, NULL, 0600);
 MODULE_PARM_DESC(probes, "show observers: 1 user mode, 2 interrupts and who disabled them, "
 			 "4 how often, 8 events; a sum (default: 0)");
 
-int __init tlk_probe_init(void)
+int __init tlk_probe_init(bool supervisor_is_offered)
 {
 	int error = 0;
 
+	supervisor_mode = supervisor_is_offered;
 	tlk_poke_init(&missing);
 	tlk_probe_map.site = (unsigned long)tlk_probe_sites;
 	tlk_probe_map.records = (unsigned long)(uintptr_t)&tlk_probe_cpu +
@@ -250,13 +265,14 @@ int __init tlk_probe_init(void)
 	mutex_lock(&lock);
 	ready = true;
 	if (wanted)
-		error = change(with_needed(wanted));
+		error = change_locked(with_needed(wanted));
 	mutex_unlock(&lock);
 	kernel_param_unlock(THIS_MODULE);
 	return error;
 }
 
-/* Nothing is on: what is on holds the module. */
+/* Nothing is on, because what is on holds the module. */
 void tlk_probe_exit(void)
 {
+	WARN_ON_ONCE(tlk_probe_map.active);
 }

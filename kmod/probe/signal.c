@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Says on the way back to user mode that a signal is delivered there. Owns the tracepoint: signals
- * are rare, so the kernel's own hook is cheap enough.
+ * Records on the way back to user mode that a signal is delivered there. This file owns the
+ * tracepoint of that. Signals are rare, so the kernel's own tracepoint costs little enough.
  */
 #include <linux/errno.h>
 #include <linux/percpu.h>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Finds where the kernel disables and enables interrupts, and where it enters and leaves user mode.
- * Owns the search and every check of a place; changes nothing.
+ * This file owns the search and every check of a place. It changes nothing.
  *
  * Interrupts: a kernel that can run under Xen has each cli and sti as a call that was replaced at
  * boot by the instruction and a NOP of five bytes: six bytes in all, room for a jump. The list of
- * them was in memory that is freed after boot, so they are found again: all code of a function that
+ * them was in memory that is freed after boot, so they are found again. All code of a function that
  * has these bytes somewhere is decoded from its start, which tells a cli from the same byte inside
- * another instruction, and a place is taken only if no jump leads into the six bytes and the NOP
+ * another instruction. A place is taken only if no jump leads into the six bytes and the NOP
  * belongs to no jump label and no static call.
  *
  * User mode: where the kernel can track contexts (for nohz_full) but does not, each way into and
@@ -20,6 +20,7 @@
 #include <linux/string.h>
 
 #include "compat/poke.h"
+#include "probe/layout.h"
 #include "probe/site.h"
 
 #define CLI 0xfa
@@ -53,11 +54,12 @@ struct walk {
 };
 
 /*
- * Interrupt handlers take locks, too. Only where interrupts were enabled is a cli recorded: those
- * of lock functions and of local_irq_save() ask. Elsewhere a cli means that they were enabled.
+ * Interrupt handlers take locks, too. A cli is recorded only where interrupts were enabled before:
+ * thunks for lock functions and local_irq_save() ask for that. Elsewhere a cli means that they were.
  *
- * Functions whose cli comes right before an iret, which restores what was interrupted without any
- * instruction that could be seen: recorded, interrupts would seem to stay disabled.
+ * The functions named here have a cli right before an iret, which restores what was interrupted
+ * without an instruction that has a probe. Such a cli is not recorded, or interrupts would seem to
+ * stay disabled.
  */
 static const char *const before_iret[] = {
 	"exc_", "__do_softirq", "handle_softirqs", "do_error_trap", "do_trap", "math_error",
@@ -93,7 +95,7 @@ static bool is_branch(const struct insn *insn)
 	       opcode[0] == JMP || opcode[0] == 0xeb;
 }
 
-/* May an instruction between the pushf and the cli of local_irq_save() stay: not writing %rax? */
+/* Does an instruction between the pushf and the cli of local_irq_save() leave %rax alone? */
 static bool keeps_rax(const struct insn *insn)
 {
 	const u8 opcode = insn->opcode.bytes[0];
@@ -223,7 +225,7 @@ static void add_sites_of_function(struct tlk_sites *sites, struct walk *walk)
 	heed_jumps(sites, walk);
 }
 
-/* Returns where to go on. */
+/* Looks at the function at an address and returns the address after it. */
 static const u8 *look_at_function(struct tlk_sites *sites, const u8 *at)
 {
 	struct walk walk = { .is_straight = true, .depth = 0, .first = sites->count };
@@ -278,7 +280,7 @@ static void drop_site_with_nop_at(struct tlk_sites *sites, const u8 *nop)
 		drop_site(sites, code - sites->code);
 }
 
-/* What else the kernel may change at any time: the NOPs of jump labels and of static calls. */
+/* Drops what else the kernel may change at any time: the NOPs of jump labels and static calls. */
 static void drop_patchable_places(struct tlk_sites *sites)
 {
 	const struct jump_entry *entry;
@@ -295,7 +297,7 @@ static bool is_text(const u8 *at, size_t bytes)
 	return at >= tlk_text.start && at + bytes <= tlk_text.end;
 }
 
-/* Code that would call the tracking, or NULL: mov $context, %edi and a call or a jump there. */
+/* What the code at a place calls (mov $context, %edi and a call or a jump), or NULL. */
 static void *tracking_called_by(const u8 *code)
 {
 	s32 distance;
@@ -326,7 +328,7 @@ static bool is_detour_taken(const struct tlk_sites *sites, u32 interrupts, const
 	return false;
 }
 
-/* A way into or out of user mode that cannot be patched would make the rest lie: an error. */
+/* A way into or out of user mode that cannot be patched is an error: records would be wrong. */
 static int add_context_site(struct tlk_sites *sites, u32 interrupts, u8 *at, u8 *target)
 {
 	const void *called = tracking_called_by(target);

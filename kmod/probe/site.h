@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The places of the kernel's code that probes go to, found in the code itself and checked.
+ * The places of the kernel's code that probes go to, found in the code itself and checked. This
+ * header owns what is known of a place; patch.h owns its change.
  */
 #ifndef TLK_PROBE_SITE_H
 #define TLK_PROBE_SITE_H
 
 #include <linux/types.h>
 
-#include "probe/probe.h"
+#include "probe/layout.h"
 
 #define TLK_SITES_MAX 2048
 
@@ -27,12 +28,12 @@ struct tlk_sites {
 	struct tlk_site_code code[TLK_SITES_MAX];
 };
 
-/* The same places for observers; entry i is that of code[i]. */
+/* The same places for observers: entry i is the place of code[i]. */
 extern struct tlk_probe_site tlk_probe_sites[TLK_SITES_MAX];
 
 /*
- * Fills `sites` with the places for `what` (TLK_PROBE_MODES or more); 0, -EOPNOTSUPP with `why`
- * where this kernel has none. Reads code only.
+ * Fills `sites` with the places for `what` (TLK_PROBE_MODES or more). Returns 0, or -EOPNOTSUPP with
+ * `why` where this kernel has none. Only reads code.
  */
 int tlk_sites_find(struct tlk_sites *sites, u32 what, const char **why);
 

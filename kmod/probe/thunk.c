@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Writes thunks. Owns every byte of code that probes add; knows nothing of how places are found or
- * patched.
+ * Writes thunks. This file owns every byte of code that probes add. It does not know how places are
+ * found or patched.
  *
  * A place jumps to its own thunk, which does what the place did, stores one word and jumps back: 2
- * instructions more than before. Where interrupts may be disabled already it is 1 more, and the
- * pushf and pop where the flags are not at hand; for a lock function's caller 1 more. %rax is free
- * at a cli and at a sti, as it was for the call that they stand for; no other register is touched.
- * A thunk for a sti has the jump back in the shadow of it: an interrupt finds the CPU back in the
- * kernel's code.
+ * instructions more than before. Where interrupts may be disabled already it is 1 more, and a pushf
+ * and a pop where no register has the flags; for a lock function's caller it is 1 more. %rax is
+ * free at a cli and at a sti, as it was for the call that they replace; no other register is
+ * changed. In a thunk for a sti the jump back is in the shadow of the sti: an interrupt finds the
+ * CPU back in the kernel's code.
  */
 #include <linux/build_bug.h>
 #include <linux/errno.h>
@@ -19,6 +19,7 @@
 
 #include "compat/poke.h"
 #include "probe/area.h"
+#include "probe/layout.h"
 #include "probe/thunk.h"
 
 #define THUNK_BYTES_MAX 64
@@ -32,7 +33,7 @@ static_assert(offsetof(struct tlk_probe_cpu, record.state) == X86_EFLAGS_IF);
 struct thunk {
 	u8 code[THUNK_BYTES_MAX];
 	u32 length;
-	const u8 *home;		/* where it will run */
+	const u8 *target;	/* where it will run */
 };
 
 static void emit(struct thunk *thunk, const void *bytes, size_t count)
@@ -113,11 +114,11 @@ static void emit_jump(struct thunk *thunk, const u8 *to)
 {
 	u8 code[TLK_JMP_BYTES];
 
-	tlk_jump(code, thunk->home + thunk->length, to);
+	tlk_jump(code, thunk->target + thunk->length, to);
 	emit(thunk, code, sizeof(code));
 }
 
-/* Adds 1 if %rax has the interrupt flag; takes it from there. */
+/* Adds 1 if %rax has the interrupt flag; shifts the flag out of %rax. */
 static void emit_count_if_enabled(struct thunk *thunk, const u32 *counter)
 {
 	EMIT(thunk, 0xc1, 0xe8, 9);				/* shr $9, %eax */
@@ -214,7 +215,7 @@ int tlk_thunks_write(const struct tlk_sites *sites, u32 what, u8 **thunks)
 		return -ENOMEM;
 	memset(area, TRAP, TLK_PROBE_AREA_BYTES);
 	for (i = 0; i < sites->count && used + THUNK_BYTES_MAX <= TLK_PROBE_AREA_BYTES; i++) {
-		struct thunk thunk = { .home = tlk_probe_area + used };
+		struct thunk thunk = { .target = tlk_probe_area + used };
 
 		make_thunk(&thunk, sites, i, what);
 		memcpy(area + used, thunk.code, thunk.length);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The batch executor. Owns order, partial completion and restart; how one call is made is
- * request.h's.
+ * Executes batches. This file owns the order of requests, partial completion and restart. request.h
+ * owns how one call is made.
  */
 #include "ring/batch.h"
 #include "ring/request.h"
 
 /*
- * Makes the requests from..to-1 and returns where it stopped. The loop is what a call costs, so
- * it is kept short: everything unusual is out of line.
+ * Makes the requests from..to-1 and returns where it stopped. The loop is what a call costs, so it
+ * is kept short: everything unusual is out of line.
  */
-static __always_inline struct tl_request *execute(struct tlk_stay *stay, struct pt_regs *regs,
-						  struct tl_request *from, struct tl_request *to,
-						  bool first, long *stopped)
+static __always_inline struct tl_request *
+execute(struct tlk_context *context, struct pt_regs *regs, struct tl_request *from,
+	struct tl_request *to, bool first, long *stopped)
 {
 	struct tl_request *request;
 	long result;
@@ -20,15 +20,15 @@ static __always_inline struct tl_request *execute(struct tlk_stay *stay, struct 
 	for (request = from; request != to; request++) {
 		tlk_request_copy(request, regs);
 		if (tlk_work_pending()) {
-			result = tlk_request_make_slow(stay, first && request == from);
-			if (stay->ending != TLK_DONE)
+			result = tlk_request_make_slow(context, first && request == from);
+			if (context->ending != TLK_DONE)
 				goto stop;
 		} else {
 			result = tlk_request_call(regs, &tlk_batch_calls);
 		}
 		if (tlk_result_is_special(result)) {
-			result = tlk_request_settle(stay, result);
-			if (stay->ending != TLK_DONE)
+			result = tlk_request_settle(context, result);
+			if (context->ending != TLK_DONE)
 				goto stop;
 		}
 		tlk_request_complete(request, result);
@@ -39,29 +39,30 @@ stop:
 	return request;
 }
 
-/* The part of a batch that wraps around the ring's end. Returns how many it made. */
-static noinline unsigned int execute_wrapped(struct tlk_stay *stay, struct tlk_ring *ring,
+/* Makes the part of a batch that wraps around the ring's end. Returns how many it made. */
+static noinline unsigned int execute_wrapped(struct tlk_context *context, struct tlk_ring *ring,
 					     unsigned int count, bool first, long *stopped)
 {
 	struct tl_request *from = ring->requests;
 
-	return execute(stay, current_pt_regs(), from, from + count, first, stopped) - from;
+	return execute(context, current_pt_regs(), from, from + count, first, stopped) - from;
 }
 
-static noinline void count_unusual(struct tlk_counts *counts, const struct tlk_stay *stay)
+static noinline void count_unusual(struct tlk_ring_counts *counts,
+				   const struct tlk_context *context)
 {
-	atomic64_add(stay->refused, &counts->refused);
-	if (stay->ending == TLK_BUSY)
+	atomic64_add(context->refused, &counts->refused);
+	if (context->ending == TLK_BUSY)
 		atomic64_inc(&counts->bypassed);
-	else if (stay->ending != TLK_DONE)
+	else if (context->ending != TLK_DONE)
 		atomic64_inc(&counts->interrupted);
 }
 
 /*
- * What the door returns when its first request stopped it is what that call returned: the kernel
- * then restarts the door as it would have restarted the call.
+ * A batch that its first request stopped returns what that call returned: the kernel then restarts
+ * the batch as it would have restarted the call.
  */
-long tlk_batch_run(struct tlk_ring *ring, struct file *file, unsigned long argument)
+long tlk_batch_enter(struct tlk_ring *ring, struct file *file, unsigned long argument)
 {
 	unsigned int entries = ring->mask + 1;
 	unsigned int first = argument & 0xffff;
@@ -70,22 +71,22 @@ long tlk_batch_run(struct tlk_ring *ring, struct file *file, unsigned long argum
 	/* Speculation stays in the ring even where the check of `first` is mispredicted. */
 	struct tl_request *from = &ring->requests[first & ring->mask];
 	struct pt_regs *regs = current_pt_regs();
-	struct tlk_stay stay tlk_uninitialized;
-	struct tlk_door door;
+	struct tlk_context context tlk_uninitialized;
+	struct tlk_saved_regs saved;
 	unsigned int done;
 	long stopped = 0;
 
 	if (unlikely(argument >> 32 || first >= entries || asked > entries))
 		return -EINVAL;
-	door = tlk_stay_begin(&stay, file, regs, &tlk_batch_calls, NULL);
-	done = execute(&stay, regs, from, from + straight, true, &stopped) - from;
+	saved = tlk_context_begin(&context, file, regs, &tlk_batch_calls, NULL);
+	done = execute(&context, regs, from, from + straight, true, &stopped) - from;
 	if (unlikely(straight != asked && done == straight))
-		done += execute_wrapped(&stay, ring, asked - straight, !done, &stopped);
+		done += execute_wrapped(&context, ring, asked - straight, !done, &stopped);
 
 	atomic64_inc(&ring->counts.crossings);
-	atomic64_add(done - stay.refused, &ring->counts.executed);
-	if (unlikely(done != asked || stay.refused))
-		count_unusual(&ring->counts, &stay);
-	tlk_stay_end(&stay, regs, door);
+	atomic64_add(done - context.refused, &ring->counts.executed);
+	if (unlikely(done != asked || context.refused))
+		count_unusual(&ring->counts, &context);
+	tlk_context_end(&context, regs, saved);
 	return done ? done : stopped;
 }

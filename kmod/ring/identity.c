@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Comparison of the calling thread with another one. Owns what "the same" means; workers decide
- * what follows when it is not.
+ * Compares the calling thread with another one. This file owns what "the same identity" means. The
+ * queue and its workers decide what follows when it is not the same.
  *
  * Threads are born with the same struct cred, so one comparison of pointers is the usual case.
  * After a change of credentials that all threads made (glibc's setuid signals each to do so) the
@@ -10,20 +10,10 @@
  */
 #include <linux/cred.h>
 #include <linux/sched.h>
-#include <linux/seccomp.h>
 #include <linux/string.h>
 
-#include "compat/symbols.h"
+#include "compat/cred.h"
 #include "ring/identity.h"
-
-static const void *current_filter(void)
-{
-#ifdef CONFIG_SECCOMP_FILTER
-	return READ_ONCE(current->seccomp.filter);
-#else
-	return NULL;
-#endif
-}
 
 static bool ids_equal(const struct cred *a, const struct cred *b)
 {
@@ -42,39 +32,21 @@ static bool caps_equal(const struct cred *a, const struct cred *b)
 	       !memcmp(&a->cap_ambient, &b->cap_ambient, sizeof(kernel_cap_t));
 }
 
-/*
- * What security modules keep in credentials: labels, profiles, Landlock's domain. The bytes are
- * compared, since several modules have no number for theirs (security_cred_getsecid() answers 0).
- * A module that keeps caches or lists there makes equal credentials differ: then workers refuse.
- */
-static bool security_equal(const struct cred *a, const struct cred *b)
-{
-#ifdef CONFIG_SECURITY
-	return !memcmp(a->security, b->security, tlk_cred_security_bytes());
-#else
-	return true;
-#endif
-}
-
 static bool creds_equal(const struct cred *a, const struct cred *b)
 {
 	if (a == b)
 		return true;
 	if (a->user_ns != b->user_ns)
 		return false;
-#ifdef CONFIG_KEYS
-	if (a->session_keyring != b->session_keyring || a->thread_keyring != b->thread_keyring ||
-	    a->process_keyring != b->process_keyring || a->request_key_auth != b->request_key_auth)
-		return false;
-#endif
-	return ids_equal(a, b) && caps_equal(a, b) && security_equal(a, b);
+	return tlk_cred_keyrings_equal(a, b) && ids_equal(a, b) && caps_equal(a, b) &&
+	       tlk_cred_security_equal(a, b);
 }
 
 void tlk_identity_take(struct tlk_identity *identity)
 {
 	identity->cred = get_current_cred();
 	identity->process = current->signal;
-	identity->filter = current_filter();
+	identity->filter = tlk_current_filter();
 	identity->files = current->files;
 	identity->fs = current->fs;
 	identity->namespaces = current->nsproxy;
@@ -87,7 +59,7 @@ void tlk_identity_put(struct tlk_identity *identity)
 
 bool tlk_identity_is_current(const struct tlk_identity *identity)
 {
-	return identity->process == current->signal && identity->filter == current_filter() &&
+	return identity->process == current->signal && identity->filter == tlk_current_filter() &&
 	       identity->files == current->files && identity->fs == current->fs &&
 	       identity->namespaces == current->nsproxy &&
 	       creds_equal(identity->cred, current_cred());

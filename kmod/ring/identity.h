@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * On whose behalf a call is made: what has to be equal for one thread to stand in for another.
+ * The identity on whose behalf a call is made: what has to be equal for one thread to make another
+ * thread's request. This header owns the list of what is compared.
  */
 #ifndef TLK_IDENTITY_H
 #define TLK_IDENTITY_H
@@ -10,8 +11,8 @@
 struct cred;
 
 /*
- * cred is a reference. The others are only compared and never followed: threads of one process
- * share them unless they were asked not to; other processes may share the memory alone.
+ * `cred` is a reference. The other pointers are only compared and never followed: threads of one
+ * process share them unless they were asked not to; other processes may share the memory alone.
  */
 struct tlk_identity {
 	const struct cred *cred;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The allow-list. Owns the two dispatch tables and their making from the rows of trapless_calls.h;
- * owns no row (those are part of the binary interface) and makes no call.
+ * Makes the two dispatch tables, which are the allow-list, from the rows of trapless_calls.h. This
+ * file owns the tables. It owns no row (those are part of the binary interface) and makes no call.
  */
 #include <linux/build_bug.h>
 #include <linux/cache.h>
@@ -39,8 +39,8 @@ static long refuse(const struct pt_regs *regs)
 }
 
 /*
- * Each row's number must be the kernel's. A call younger than the kernel that is built against
- * has no __NR_name there: its macro stays a name, which begins with an underscore.
+ * Each row's number must be the kernel's. A kernel that is older than a call has no __NR_name for
+ * it: there the macro stays a name, which begins with an underscore.
  */
 static void __init check_numbers(void)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which calls may be made by whom: the rows of trapless_calls.h turned into two dispatch tables.
- * Policy and dispatch are one look-up, so that no path can forget to ask.
+ * Says which calls may be made by whom: two dispatch tables, made of the rows of trapless_calls.h.
+ * Policy and dispatch are one look-up, so that no path can forget to ask. This header owns the
+ * look-up; policy.c owns how the tables are made.
  */
 #ifndef TLK_POLICY_H
 #define TLK_POLICY_H
@@ -12,8 +13,8 @@
 #include "limits.h"
 
 /*
- * Written while the module is being loaded, then read-only. What this caller may not call leads to
- * a handler that refuses; so does the last entry, which is where every number out of range goes.
+ * Written while the module is being loaded, then read-only. A call that this caller may not make
+ * leads to a handler that refuses. So does the last entry, to which every number out of range goes.
  */
 struct tlk_dispatch {
 	sys_call_ptr_t handler[TLK_NUMBERS + 1];
@@ -30,10 +31,10 @@ extern struct tlk_dispatch tlk_worker_calls;	/* what it may do for another threa
 
 void tlk_policy_init(const sys_call_ptr_t *table);
 
-/* Another handler for a call; where it is refused, it stays refused. After tlk_policy_init(). */
+/* Sets another handler for a call; a refused call stays refused. After tlk_policy_init(). */
 void tlk_policy_replace(unsigned int nr, sys_call_ptr_t handler);
 
-/* Calls of this kernel that a batch may make. */
+/* How many calls of this kernel a batch may make. */
 unsigned int tlk_policy_count(void);
 
 /* The result of a refused request: -ENOSYS (no such call) or -EOPNOTSUPP (not for you). */

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The queue of a worker ring: requesters' doors, sleep and wake-up, and the cases that are not on
- * a worker's usual path (which is in queue.h).
+ * The queue of a worker ring. This file owns the requesters' entries, sleep and wake-up, and the
+ * cases that are not on a worker's usual path. queue.h owns that path.
  */
 #include <linux/bitmap.h>
 #include <linux/ktime.h>
+#include <linux/lockdep.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/stat.h>
 #include <linux/slab.h>
@@ -12,7 +13,7 @@
 #include "compat/entry.h"
 #include "ring/queue.h"
 
-static_assert(TL_ENTRIES_MAX <= U16_MAX, "a door's argument holds two counts of 16 bits");
+static_assert(TL_ENTRIES_MAX <= U16_MAX, "an entry's argument holds two counts of 16 bits");
 
 struct tlk_queue *tlk_queue_create(const struct tl_setup *setup)
 {
@@ -34,13 +35,14 @@ void tlk_queue_destroy(struct tlk_queue *queue)
 }
 
 /*
- * Under idle.lock. The queue has one identity: that of all workers inside and of all requests that
- * wait. Another one is taken over when neither is left; or, with requests left, from the very
- * thread that made them, whose credentials have changed since (glibc's setuid() sends all workers
- * home for it).
+ * May the current thread use the queue? The queue has one identity: that of all workers inside and
+ * of all requests that wait. It takes over another one when there is neither worker nor request;
+ * or, with requests left, from the very thread that made them, whose credentials have changed since
+ * (glibc's setuid() interrupts all workers for it).
  */
-static int admit(struct tlk_queue *queue)
+static int admit_locked(struct tlk_queue *queue) __must_hold(&queue->idle.lock)
 {
+	lockdep_assert_held(&queue->idle.lock);
 	if (queue->shut)
 		return -ESHUTDOWN;
 	if (tlk_identity_is_current(&queue->identity))
@@ -54,11 +56,12 @@ static int admit(struct tlk_queue *queue)
 	return 0;
 }
 
-/* Under idle.lock. Those who spin find work without being called. */
-static void wake_worker(struct tlk_ring *ring)
+/* Workers that spin find work without being woken. */
+static void wake_worker_locked(struct tlk_ring *ring) __must_hold(&ring->queue->idle.lock)
 {
 	struct tlk_queue *queue = ring->queue;
 
+	lockdep_assert_held(&queue->idle.lock);
 	if (!tlk_queue_has_work(queue) || queue->spinning || !waitqueue_active(&queue->idle))
 		return;
 	atomic64_inc(&ring->counts.wakeups);
@@ -68,14 +71,14 @@ static void wake_worker(struct tlk_ring *ring)
 void tlk_queue_wake(struct tlk_ring *ring)
 {
 	spin_lock(&ring->queue->idle.lock);
-	wake_worker(ring);
+	wake_worker_locked(ring);
 	spin_unlock(&ring->queue->idle.lock);
 }
 
 /*
- * One round of spinning: several looks for each pause and reading of the clock, which cost much
- * more than a look where the processor is emulated. Whoever else could run on this CPU may be the
- * one that is waited for, so spinning is for a CPU of one's own.
+ * Looks at the queue in one round of spinning, for each pause and reading of the clock, which cost
+ * much more than a look where the processor is emulated. Another thread that can run on this CPU
+ * may be the one that is waited for, so a thread spins only while it has the CPU for itself.
  */
 #define LOOKS 64
 
@@ -94,21 +97,21 @@ int tlk_queue_enter(struct tlk_ring *ring)
 	int error;
 
 	spin_lock(&queue->idle.lock);
-	error = admit(queue);
+	error = admit_locked(queue);
 	if (!error)
 		queue->inside++;
 	spin_unlock(&queue->idle.lock);
 	return error;
 }
 
-/* The wake-up that brought this worker may have been meant for what it leaves behind. */
+/* The wake-up that this worker got may have been for a request that it leaves behind. */
 void tlk_queue_leave(struct tlk_ring *ring)
 {
 	struct tlk_queue *queue = ring->queue;
 
 	spin_lock(&queue->idle.lock);
 	queue->inside--;
-	wake_worker(ring);
+	wake_worker_locked(ring);
 	spin_unlock(&queue->idle.lock);
 }
 
@@ -123,7 +126,7 @@ static void spin_for_work(struct tlk_queue *queue)
 				return;
 }
 
-/* Returns when there may be something to do, be it to go home. */
+/* Returns when there may be something to do, or when the worker must leave. */
 void tlk_queue_rest(struct tlk_ring *ring)
 {
 	struct tlk_queue *queue = ring->queue;
@@ -165,7 +168,7 @@ int tlk_queue_take_redo(struct tlk_ring *ring)
 	return slot;
 }
 
-/* A notified request that will not be made, now or later. */
+/* Counts off a notified request that will never be made. */
 void tlk_queue_drop(struct tlk_ring *ring)
 {
 	atomic64_inc(&ring->counts.dropped);
@@ -173,9 +176,9 @@ void tlk_queue_drop(struct tlk_ring *ring)
 }
 
 /*
- * A request that was taken and not made, for another worker or for this one when it comes back.
- * The state comes first: whoever finds the bit may claim the slot. Only a requester that breaks
- * the rules has one slot running twice; then the second is dropped.
+ * Gives back a request that was taken and not made, to another worker or to this one when it comes
+ * again. The state is stored first, because whoever finds the bit may claim the slot. Only a
+ * requester that breaks the rules has one slot running twice; then the second is dropped.
  */
 void tlk_queue_redo(struct tlk_ring *ring, unsigned int slot)
 {
@@ -194,12 +197,13 @@ void tlk_queue_redo(struct tlk_ring *ring, unsigned int slot)
 
 /* ---- Requesters ---- */
 
-/* Under idle.lock. */
-static int notify(struct tlk_ring *ring, u32 count)
+static int notify_locked(struct tlk_ring *ring, u32 count) __must_hold(&ring->queue->idle.lock)
 {
 	struct tlk_queue *queue = ring->queue;
-	int error = admit(queue);
+	int error;
 
+	lockdep_assert_held(&queue->idle.lock);
+	error = admit_locked(queue);
 	if (error)
 		return error;
 	if (count > ring->mask + 1 - (queue->tail - (u32)atomic_read(&queue->head)))
@@ -214,22 +218,22 @@ static int notify(struct tlk_ring *ring, u32 count)
 	queue->notified += count;
 	/* Pairs with the acquire in tlk_queue_take(). */
 	smp_store_release(&queue->tail, queue->tail + count);
-	wake_worker(ring);
+	wake_worker_locked(ring);
 	return 0;
 }
 
-static int notify_locked(struct tlk_ring *ring, u32 count)
+static int notify(struct tlk_ring *ring, u32 count)
 {
 	int error;
 
-	/* Workers may be recorded by nobody: this thread's calls are for those who watch it. */
+	/* This thread is watched, and whoever watches it would not see calls that workers make. */
 	if (unlikely(tlk_entry_work() & ~TLK_ENTRY_SECCOMP)) {
 		atomic64_inc(&ring->counts.bypassed);
 		return -EBUSY;
 	}
 	atomic64_inc(&ring->counts.crossings);
 	spin_lock(&ring->queue->idle.lock);
-	error = notify(ring, count);
+	error = notify_locked(ring, count);
 	spin_unlock(&ring->queue->idle.lock);
 	return error;
 }
@@ -240,7 +244,7 @@ long tlk_queue_notify(struct tlk_ring *ring, unsigned long argument)
 
 	if (argument > ring->mask + 1)
 		return -EINVAL;
-	error = notify_locked(ring, argument);
+	error = notify(ring, argument);
 	return error ? error : (long)argument;
 }
 
@@ -260,7 +264,7 @@ static void spin_for_results(struct tlk_queue *queue, u32 left)
 				return;
 }
 
-/* Several may wait at once: then each wake-up is for all, and each looks for itself. */
+/* Several threads may wait at once: then each wake-up is for all, and each looks for itself. */
 static int sleep_for_results(struct tlk_queue *queue, u32 left)
 {
 	DEFINE_WAIT(wait);
@@ -299,7 +303,7 @@ long tlk_queue_wait(struct tlk_ring *ring, unsigned long argument)
 
 	if (argument >> 32 || count > ring->mask + 1)
 		return -EINVAL;
-	error = notify_locked(ring, count);
+	error = notify(ring, count);
 	if (error)
 		return error;
 	if (queue->spin_ns && !done_enough(queue, left))
@@ -309,7 +313,7 @@ long tlk_queue_wait(struct tlk_ring *ring, unsigned long argument)
 	return error ? error : atomic_read(&queue->unfinished);
 }
 
-/* What is not taken yet never will be: the queue is emptied, so that no worker can be late. */
+/* Requests that are not taken yet never will be: the queue is emptied at once for all workers. */
 void tlk_queue_shut(struct tlk_ring *ring)
 {
 	struct tlk_queue *queue = ring->queue;
@@ -325,8 +329,8 @@ void tlk_queue_shut(struct tlk_ring *ring)
 }
 
 /*
- * Every notified request is unfinished, dropped, refused or executed, so the last need not be
- * counted one by one.
+ * Every notified request is unfinished, dropped, refused or executed, so that executed requests
+ * need not be counted one by one.
  */
 u64 tlk_queue_executed(struct tlk_ring *ring)
 {

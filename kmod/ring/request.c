@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A request when something is pending on the thread: scheduling, signals, closed files that wait
- * to be finished, seccomp, tracers. Owns the order in which these are served; the path without
- * any of it is in request.h.
+ * Makes a request while something is pending on the thread: scheduling, signals, closed files that
+ * wait to be released, seccomp, tracers. This file owns the order in which these are served.
+ * request.h owns the path without any of it.
  */
 #include <linux/file.h>
 #include <linux/kernel.h>
@@ -12,62 +12,63 @@
 #include "ring/request.h"
 
 /*
- * Above the bits that hold the number (syscall_get_nr() reads an int). A filter that answers TRAP
- * rolls the call back by copying orig_ax to ax: with this bit in it, it equals no result.
+ * This bit is above those that hold the number (syscall_get_nr() reads an int). A filter that
+ * answers TRAP rolls the call back by copying orig_ax to ax: with this bit set, ax equals no
+ * result.
  */
 #define ROLLED_BACK BIT_ULL(62)
 
 /*
  * Runs when the thread ends inside a filter's verdict (SECCOMP_RET_KILL_THREAD, strict mode):
- * do_exit() abandons the stack below, and with it the references that were to be put there. It
- * also runs, harmlessly, when work of the task is run between requests.
+ * do_exit() abandons the stack below, and with it the references that the context would have put.
+ * It also runs, without harm, when the task's work is run between requests.
  */
-static void guard_run(struct callback_head *work)
+static void cleanup_run(struct callback_head *work)
 {
-	struct tlk_stay *stay = container_of(work, struct tlk_stay, guard);
+	struct tlk_context *context = container_of(work, struct tlk_context, cleanup);
 
-	stay->debts &= ~TLK_OWES_GUARD;
+	context->undo &= ~TLK_UNDO_CLEANUP;
 	if (!(current->flags & PF_EXITING))
 		return;
-	if (stay->abandon)
-		stay->abandon(stay);
-	fput(stay->file);
-	if (stay->fd_counted)
-		fput(stay->file);
+	if (context->abandon)
+		context->abandon(context);
+	fput(context->file);
+	if (context->fd_counted)
+		fput(context->file);
 }
 
-static void guard_queue(struct tlk_stay *stay)
+static void cleanup_queue(struct tlk_context *context)
 {
-	if (stay->debts & TLK_OWES_GUARD)
+	if (context->undo & TLK_UNDO_CLEANUP)
 		return;
-	init_task_work(&stay->guard, guard_run);
-	if (!tlk_task_work_add(&stay->guard))
-		stay->debts |= TLK_OWES_GUARD;
+	init_task_work(&context->cleanup, cleanup_run);
+	if (!tlk_task_work_add(&context->cleanup))
+		context->undo |= TLK_UNDO_CLEANUP;
 }
 
-void tlk_stay_pay(struct tlk_stay *stay)
+void tlk_context_undo(struct tlk_context *context)
 {
-	if (stay->debts & TLK_OWES_GUARD)
-		tlk_task_work_cancel(guard_run);
-	if (stay->debts & TLK_OWES_RESUME)
+	if (context->undo & TLK_UNDO_CLEANUP)
+		tlk_task_work_cancel(cleanup_run);
+	if (context->undo & TLK_UNDO_RESUME)
 		tlk_resume_restore();
-	if (stay->debts & TLK_OWES_COMPAT)
+	if (context->undo & TLK_UNDO_COMPAT)
 		tlk_compat_restore();
 }
 
-/* What a return to user mode would do between two plain calls, short of delivering signals. */
-void tlk_exit_work_serve(struct tlk_stay *stay)
+/* Does what a return to user mode does between two plain calls, except delivering signals. */
+void tlk_exit_work_serve(struct tlk_context *context)
 {
 	unsigned long work = tlk_exit_work();
 
 	if (work & TLK_EXIT_RESCHED)
 		schedule();
 	if (work & TLK_EXIT_RESUME) {
-		stay->debts |= TLK_OWES_RESUME;
+		context->undo |= TLK_UNDO_RESUME;
 		tlk_resume_clear();
 	}
 	/*
-	 * Files that the last request closed are released here. Without it a pipe's reader in the
+	 * Files that the last request closed are released here. Otherwise a pipe's reader in the
 	 * same batch would wait for ever for the end of file.
 	 */
 	if (task_work_pending(current))
@@ -75,55 +76,55 @@ void tlk_exit_work_serve(struct tlk_stay *stay)
 }
 
 /* Makes the call in the frame if the filter, which may change it, allows it. */
-static long make_filtered(struct tlk_stay *stay)
+static long make_filtered(struct tlk_context *context)
 {
 	struct pt_regs *regs = current_pt_regs();
 	bool allowed;
 	long result;
 
-	guard_queue(stay);
+	cleanup_queue(context);
 	regs->orig_ax |= ROLLED_BACK;
 	regs->ax = -ENOSYS;
 	allowed = tlk_secure_computing() == 0;
 	result = regs->ax == regs->orig_ax ? -ENOSYS : regs->ax;
 	regs->orig_ax = (u32)regs->orig_ax;
 	regs->ax = TLK_INSIDE;
-	return allowed ? tlk_request_call(regs, stay->calls) : result;
+	return allowed ? tlk_request_call(regs, context->calls) : result;
 }
 
-long tlk_request_make_slow(struct tlk_stay *stay, bool first)
+long tlk_request_make_slow(struct tlk_context *context, bool first)
 {
 	unsigned long work;
 
-	stay->ending = TLK_SIGNAL;
+	context->ending = TLK_SIGNAL;
 	if (signal_pending(current) && !first)
 		return -EINTR;
-	tlk_exit_work_serve(stay);
+	tlk_exit_work_serve(context);
 
 	work = tlk_entry_work();
-	stay->ending = TLK_BUSY;
+	context->ending = TLK_BUSY;
 	if (work & ~TLK_ENTRY_SECCOMP || (work && current->ptrace))
 		return -EBUSY;
 
-	stay->ending = TLK_DONE;
+	context->ending = TLK_DONE;
 	if (work)
-		return make_filtered(stay);
-	return tlk_request_call(current_pt_regs(), stay->calls);
+		return make_filtered(context);
+	return tlk_request_call(current_pt_regs(), context->calls);
 }
 
 /*
- * At the return to user mode a plain call meets a signal handler. ERESTARTSYS and ERESTARTNOINTR
- * may then be made again; the others end in -EINTR, and do so here at once.
+ * At the return to user mode a plain call meets a signal handler. The kernel may then make it again
+ * after ERESTARTSYS and ERESTARTNOINTR; the other codes end in -EINTR, and do so here at once.
  */
-long tlk_request_settle(struct tlk_stay *stay, long result)
+long tlk_request_settle(struct tlk_context *context, long result)
 {
 	switch (result) {
 	case TLK_REFUSED:
-		stay->refused++;
+		context->refused++;
 		return tlk_policy_refusal(current_pt_regs()->orig_ax);
 	case -ERESTARTSYS:
 	case -ERESTARTNOINTR:
-		stay->ending = TLK_AGAIN;
+		context->ending = TLK_AGAIN;
 		return result;
 	case -ERESTARTNOHAND:
 	case -ERESTART_RESTARTBLOCK:

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Making one request's system call: copy it once, look it up, call it. Owns the fast path (here)
- * and what happens when anything is pending (request.c); knows neither batches nor workers.
+ * Makes the system call of one request: copies the request once, looks the call up, calls it. This
+ * header owns the fast path and the state of a thread that makes requests. request.c owns what
+ * happens when anything is pending on the thread. Neither knows batches or workers.
  *
- * A request is made on the thread's own register frame, where its number and arguments stand as
- * if it had trapped. So seccomp, handlers, /proc/PID/syscall, perf and BPF see the real call and
- * not the door. The door's own values come back before the thread returns to user mode.
+ * A request is made on the thread's own register frame, where its number and arguments stand as if
+ * the request had trapped. So seccomp, handlers, /proc/PID/syscall, perf and BPF see the requested
+ * call and not the call that entered the module. The registers of the entering call are saved, and
+ * restored before the thread returns to user mode.
  */
 #ifndef TLK_REQUEST_H
 #define TLK_REQUEST_H
@@ -22,10 +24,10 @@
 #include "ring/policy.h"
 
 /*
- * Stands in regs->ax while a thread is inside a door: whatever else enters a door then is nested.
- * The kernel's entry code writes -ENOSYS there for every system call, so user space cannot forge
- * it; it exists once a thread, without allocation, exactly as long as the system call; and nothing
- * reads it meanwhile. It is what a nested door answers.
+ * This value is in regs->ax while a thread makes requests: a request that enters the module again
+ * finds it there. The kernel's entry code writes -ENOSYS there for every system call, so user space
+ * cannot forge it. It exists once a thread, without allocation, exactly as long as the system call,
+ * and nothing reads it meanwhile. It is the result of a nested entry.
  */
 #define TLK_INSIDE ((unsigned long)-EDEADLK)
 
@@ -37,58 +39,60 @@ enum tlk_ending {
 	TLK_AGAIN,	/* made, and to be made again: the result says how */
 };
 
-/* One stay of one thread inside a door. Lives on its stack; nobody else sees it. */
-struct tlk_stay {
+/*
+ * The request context: what one thread needs from its entry into the module to its return. It lives
+ * on the thread's stack; nobody else sees it.
+ */
+struct tlk_context {
 	struct file *file;		/* held: a request may close every other reference */
 	const struct tlk_dispatch *calls;
 	unsigned int refused;		/* requests answered without a call */
 	enum tlk_ending ending;		/* of the last request, if not on the fast path */
-	u32 debts;			/* TLK_OWES_*: what the end of the stay has to undo */
-	bool fd_counted;		/* the system call below the door holds the file, too */
-	struct callback_head guard;	/* puts things right if the thread ends inside */
-	void (*abandon)(struct tlk_stay *stay);	/* ... and what is the stay's owner's to do */
+	u32 undo;			/* TLK_UNDO_*: what the end of the context has to undo */
+	bool fd_counted;		/* the entering system call holds the file, too */
+	struct callback_head cleanup;	/* releases what is held if the thread ends inside */
+	void (*abandon)(struct tlk_context *context);	/* the owner's part of that cleanup */
 };
 
-#define TLK_OWES_COMPAT BIT(0)	/* the door is a 32-bit system call */
-#define TLK_OWES_RESUME BIT(1)	/* TLK_EXIT_RESUME was taken down */
-#define TLK_OWES_GUARD BIT(2)	/* guard is queued */
+#define TLK_UNDO_COMPAT BIT(0)	/* the entering call is a 32-bit system call */
+#define TLK_UNDO_RESUME BIT(1)	/* TLK_EXIT_RESUME was cleared */
+#define TLK_UNDO_CLEANUP BIT(2)	/* the cleanup is queued */
 
-/* The door's own values of the registers in which requests are made. */
-struct tlk_door {
+/* The entering call's own values of the registers in which requests are made. */
+struct tlk_saved_regs {
 	unsigned long di, si, dx, r10, r8, r9, orig_ax;
 };
 
-static __always_inline bool tlk_stay_nested(void)
+static __always_inline bool tlk_context_is_nested(void)
 {
 	return current_pt_regs()->ax == TLK_INSIDE;
 }
 
 /*
  * fdget() takes a reference unless the table of files is this thread's alone, as __fget_light()
- * decides. To be asked before the first request: one of them may share the table (io_uring's
- * threads do) and none can undo what fdget() did. If the table lost its other user since, the
- * answer is no, which at worst keeps a file that the thread's end should have released.
+ * decides. Callers ask before the first request: a request may share the table (io_uring's threads
+ * do), and none can undo what fdget() did. If the table has lost its other user since, the answer
+ * is no, which at worst keeps a file that the thread's end should have released.
  */
 static inline bool tlk_fd_is_counted(void)
 {
 	return atomic_read(&current->files->count) > 1;
 }
 
-static __always_inline struct tlk_door tlk_stay_begin(struct tlk_stay *stay, struct file *file,
-						      struct pt_regs *regs,
-						      const struct tlk_dispatch *calls,
-						      void (*abandon)(struct tlk_stay *stay))
+static __always_inline struct tlk_saved_regs
+tlk_context_begin(struct tlk_context *context, struct file *file, struct pt_regs *regs,
+		  const struct tlk_dispatch *calls, void (*abandon)(struct tlk_context *context))
 {
-	stay->file = get_file(file);
-	stay->calls = calls;
-	stay->refused = 0;
-	stay->ending = TLK_DONE;
-	stay->debts = tlk_compat_clear() ? TLK_OWES_COMPAT : 0;
-	/* Only a filter asks, and one that comes later gets the answer that is at worst a leak. */
-	stay->fd_counted = unlikely(tlk_entry_work()) && tlk_fd_is_counted();
-	stay->abandon = abandon;
+	context->file = get_file(file);
+	context->calls = calls;
+	context->refused = 0;
+	context->ending = TLK_DONE;
+	context->undo = tlk_compat_clear() ? TLK_UNDO_COMPAT : 0;
+	/* Only a filter asks. One that comes later gets an answer that is at worst a leak. */
+	context->fd_counted = unlikely(tlk_entry_work()) && tlk_fd_is_counted();
+	context->abandon = abandon;
 	regs->ax = TLK_INSIDE;
-	return (struct tlk_door){
+	return (struct tlk_saved_regs){
 		.di = regs->di,
 		.si = regs->si,
 		.dx = regs->dx,
@@ -99,23 +103,23 @@ static __always_inline struct tlk_door tlk_stay_begin(struct tlk_stay *stay, str
 	};
 }
 
-void tlk_stay_pay(struct tlk_stay *stay);
+void tlk_context_undo(struct tlk_context *context);
 
 /* The file may be gone after this, and with it the ring. */
-static __always_inline void tlk_stay_end(struct tlk_stay *stay, struct pt_regs *regs,
-					 struct tlk_door door)
+static __always_inline void tlk_context_end(struct tlk_context *context, struct pt_regs *regs,
+					    struct tlk_saved_regs saved)
 {
-	if (unlikely(stay->debts))
-		tlk_stay_pay(stay);
-	regs->di = door.di;
-	regs->si = door.si;
-	regs->dx = door.dx;
-	regs->r10 = door.r10;
-	regs->r8 = door.r8;
-	regs->r9 = door.r9;
-	regs->orig_ax = door.orig_ax;
+	if (unlikely(context->undo))
+		tlk_context_undo(context);
+	regs->di = saved.di;
+	regs->si = saved.si;
+	regs->dx = saved.dx;
+	regs->r10 = saved.r10;
+	regs->r8 = saved.r8;
+	regs->r9 = saved.r9;
+	regs->orig_ax = saved.orig_ax;
 	regs->ax = -ENOSYS;
-	fput(stay->file);
+	fput(context->file);
 }
 
 /* Copies a request into the frame, each field once: user space may be rewriting it. */
@@ -138,19 +142,19 @@ static __always_inline long tlk_request_call(struct pt_regs *regs,
 	return tlk_policy_handler(calls, regs->orig_ax)(regs);
 }
 
-/* Scheduling and finishing closed files, when these are pending. */
-void tlk_exit_work_serve(struct tlk_stay *stay);
+/* Schedules and releases closed files where that is pending. */
+void tlk_exit_work_serve(struct tlk_context *context);
 
 /*
- * Serves what is pending (scheduling, finishing closed files), asks seccomp, then makes the call.
- * first: nothing was made yet during this stay, so a pending signal must not stop it. Sets
- * stay->ending; the result means something for TLK_DONE only.
+ * Serves what is pending (scheduling, releasing closed files), asks seccomp, then makes the call.
+ * `first` says that the context has made no request yet, so that a pending signal must not stop
+ * this one. Sets context->ending; the result is valid for TLK_DONE only.
  */
-long tlk_request_make_slow(struct tlk_stay *stay, bool first);
+long tlk_request_make_slow(struct tlk_context *context, bool first);
 
 /*
- * Might this be a code of restart or TLK_REFUSED? They are the negative numbers next to the last
- * errno; the rare true results beyond (a process group from F_GETOWN) settle as themselves.
+ * Can this result be a code of restart or TLK_REFUSED? They are the negative numbers next to the
+ * last errno. The rare true results beyond (a process group from F_GETOWN) settle as themselves.
  */
 static __always_inline bool tlk_result_is_special(long result)
 {
@@ -158,8 +162,8 @@ static __always_inline bool tlk_result_is_special(long result)
 	return unlikely(result <= -ERESTARTSYS);
 }
 
-/* The final result of a special one; or its code of restart, with stay->ending TLK_AGAIN. */
-long tlk_request_settle(struct tlk_stay *stay, long result);
+/* The final result of a special one; or its code of restart, with context->ending TLK_AGAIN. */
+long tlk_request_settle(struct tlk_context *context, long result);
 
 static __always_inline void tlk_request_complete(struct tl_request *request, long result)
 {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The memory of a ring: set-up, mapping, counts, release. Owns no execution of requests.
+ * Allocates, maps and releases the memory of a ring. This file owns the pages. It owns no request
+ * and no queue.
  *
- * A ring's pages are charged to the memory cgroup of the process, and their number is bounded by
- * TL_ENTRIES_MAX a ring and the limit of open files a process.
+ * A ring's pages are charged to the memory cgroup of the process. Their number is bounded by
+ * TL_ENTRIES_MAX a ring and by the limit of open files a process.
  */
 #include <linux/gfp.h>
-#include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
@@ -15,7 +15,6 @@
 
 #include "compat/entry.h"
 #include "limits.h"
-#include "ring/queue.h"
 #include "ring/ring.h"
 
 static void pages_free(struct tlk_ring *ring)
@@ -50,20 +49,7 @@ err_free:
 	return -ENOMEM;
 }
 
-static int setup_check(const struct tl_setup *setup)
-{
-	if (setup->flags & ~TL_SETUP_FLAGS)
-		return -EINVAL;
-	if (!is_power_of_2(setup->entries) || setup->entries > TL_ENTRIES_MAX)
-		return -EINVAL;
-	if (setup->spin_us > TL_SPIN_US_MAX)
-		return -EINVAL;
-	if (setup->reserved[0] || setup->reserved[1])
-		return -EINVAL;
-	return 0;
-}
-
-static struct tlk_ring *ring_create(const struct tl_setup *setup)
+struct tlk_ring *tlk_ring_create(unsigned int entries)
 {
 	struct tlk_ring *ring;
 
@@ -73,58 +59,27 @@ static struct tlk_ring *ring_create(const struct tl_setup *setup)
 	ring = kzalloc(sizeof(*ring), GFP_KERNEL_ACCOUNT);
 	if (!ring)
 		return NULL;
-	ring->mask = setup->entries - 1;
-	if (setup->flags & TL_SETUP_WORKERS) {
-		ring->queue = tlk_queue_create(setup);
-		if (!ring->queue)
-			goto err_ring;
+	if (pages_alloc(ring, TL_RING_BYTES(entries) >> PAGE_SHIFT)) {
+		kfree(ring);
+		return NULL;
 	}
-	if (pages_alloc(ring, TL_RING_BYTES(setup->entries) >> PAGE_SHIFT))
-		goto err_queue;
-	ring->submit = (void *)ring->requests + TL_RING_SUBMIT_OFFSET(setup->entries);
+	ring->mask = entries - 1;
+	ring->submit = (void *)ring->requests + TL_RING_SUBMIT_OFFSET(entries);
 	ring->mm = current->mm;
 	mmgrab(ring->mm);
 	return ring;
-
-err_queue:
-	if (ring->queue)
-		tlk_queue_destroy(ring->queue);
-err_ring:
-	kfree(ring);
-	return NULL;
 }
 
-void tlk_ring_free(struct tlk_ring *ring)
+void tlk_ring_destroy(struct tlk_ring *ring)
 {
 	mmdrop(ring->mm);
 	pages_free(ring);
-	if (ring->queue)
-		tlk_queue_destroy(ring->queue);
 	kfree(ring);
 }
 
-int tlk_ring_setup(struct file *file, const struct tl_setup *setup)
-{
-	struct tlk_ring *ring;
-	int error;
-
-	error = setup_check(setup);
-	if (error)
-		return error;
-	ring = ring_create(setup);
-	if (!ring)
-		return -ENOMEM;
-	/* Publishes the ring; pairs with the acquire in tlk_ring_of(). The first of two wins. */
-	if (cmpxchg_release(&file->private_data, NULL, (void *)ring)) {
-		tlk_ring_free(ring);
-		return -EEXIST;
-	}
-	return 0;
-}
-
 /*
- * Exactly the ring, shared, from its beginning. A child gets no copy (VM_DONTCOPY): it could not
- * use the ring, and the parent's requests are not its business.
+ * Maps exactly the ring, shared, from its beginning. A child gets no copy (VM_DONTCOPY): it could
+ * not use the ring, and the parent's requests are not the child's.
  */
 int tlk_ring_mmap(struct tlk_ring *ring, struct vm_area_struct *vma)
 {
@@ -138,17 +93,4 @@ int tlk_ring_mmap(struct tlk_ring *ring, struct vm_area_struct *vma)
 		return -EINVAL;
 	tlk_vma_forbid_copy(vma);
 	return vm_map_pages(vma, ring->pages, ring->page_count);
-}
-
-void tlk_ring_stats(struct tlk_ring *ring, struct tl_stats *stats)
-{
-	stats->crossings = atomic64_read(&ring->counts.crossings);
-	stats->executed = ring->queue ? tlk_queue_executed(ring) :
-					  atomic64_read(&ring->counts.executed);
-	stats->refused = atomic64_read(&ring->counts.refused);
-	stats->interrupted = atomic64_read(&ring->counts.interrupted);
-	stats->bypassed = atomic64_read(&ring->counts.bypassed);
-	stats->sleeps = atomic64_read(&ring->counts.sleeps);
-	stats->wakeups = atomic64_read(&ring->counts.wakeups);
-	stats->dropped = atomic64_read(&ring->counts.dropped);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A ring: the memory that one process shares with the module, what kind it is, and its counts.
- * Batches (batch.c) and workers (worker.c) execute what is in it.
+ * A ring: the memory that one process shares with the module, what kind it is, and its counts. This
+ * header owns the structure. setup.c makes a ring of what a process asks for; batch.c and worker.c
+ * execute what is in it.
  */
 #ifndef TLK_RING_H
 #define TLK_RING_H
@@ -14,10 +15,10 @@
 struct tlk_queue;
 
 /*
- * Written by the threads of one process at once. Each count is exact: they are the proof that
- * every call was really made.
+ * Written by the threads of one process at once. Each count is exact: they are the proof that every
+ * call was really made.
  */
-struct tlk_counts {
+struct tlk_ring_counts {
 	atomic64_t crossings;
 	atomic64_t executed;
 	atomic64_t refused;
@@ -29,27 +30,27 @@ struct tlk_counts {
 };
 
 /*
- * Belongs to one open file and lives as long: whoever executes requests holds the file. All but
- * the counts and the requests is constant once file->private_data points here.
+ * Belongs to one open file and lives as long: whoever executes requests holds the file. All but the
+ * counts and the requests is constant once file->private_data points here.
  */
 struct tlk_ring {
 	struct tl_request *requests;	/* shared with user space: read once, trust nothing */
 	const u32 *submit;		/* shared: the requester's slot numbers (worker rings) */
 	u32 mask;			/* entries - 1 */
 	struct mm_struct *mm;		/* pinned by mmgrab(): its address is not reused */
-	struct tlk_counts counts;
+	struct tlk_ring_counts counts;
 	struct tlk_queue *queue;	/* of a worker ring, else NULL */
 	struct page **pages;
 	unsigned int page_count;
 };
 
-int tlk_ring_setup(struct file *file, const struct tl_setup *setup);
-void tlk_ring_free(struct tlk_ring *ring);
+/* A ring of the current process without a queue; NULL if memory lacks. */
+struct tlk_ring *tlk_ring_create(unsigned int entries);
+void tlk_ring_destroy(struct tlk_ring *ring);
 
 int tlk_ring_mmap(struct tlk_ring *ring, struct vm_area_struct *vma);
-void tlk_ring_stats(struct tlk_ring *ring, struct tl_stats *stats);
 
-/* NULL until TL_IOC_SETUP; pairs with the release in tlk_ring_setup(). */
+/* NULL until TL_IOC_SETUP; pairs with the release in tlk_setup(). */
 static __always_inline struct tlk_ring *tlk_ring_of(const struct file *file)
 {
 	return smp_load_acquire(&file->private_data);

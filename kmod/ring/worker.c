@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A worker's life: take a request, make it, until something sends the worker home. Owns when that
- * is, and what becomes of the request in hand; where requests come from is queue.h's, how one call
- * is made request.h's, on whose behalf identity.h's.
+ * Runs a worker: it takes a request and makes it, until something makes the worker leave. This file
+ * owns when that is, and what becomes of the request in hand. queue.h owns where requests come
+ * from, request.h how one call is made, and identity.h on whose behalf.
  */
 #include <linux/cred.h>
 #include <linux/sched/signal.h>
@@ -12,25 +12,26 @@
 #include "ring/request.h"
 #include "ring/worker.h"
 
-/* On the worker's stack; nobody else sees it. */
+/* Lives on the worker's stack; nobody else sees it. */
 struct worker {
-	struct tlk_stay stay;
+	struct tlk_context context;
 	struct tlk_ring *ring;
 	unsigned int slot;		/* of the request in hand */
 	const struct cred *cred;	/* the worker's own when its identity was last compared */
 };
 
 /*
- * Need must_leave() be asked? Calls that would change a worker's identity are not for workers, and
- * another thread that gives it a filter (SECCOMP_FILTER_FLAG_TSYNC) leaves seccomp's work behind.
- * But a request may write to a file that stands for its thread, such as /proc/thread-self/attr.
+ * Must must_leave() be asked? Calls that would change a worker's identity are refused to workers,
+ * and another thread that gives it a filter (SECCOMP_FILTER_FLAG_TSYNC) leaves seccomp's work
+ * pending. But a request may write to a file that stands for its thread, such as
+ * /proc/thread-self/attr.
  */
 static __always_inline bool may_have_to_leave(const struct worker *worker)
 {
 	return tlk_work_pending() || unlikely(current_cred() != worker->cred);
 }
 
-/* 0, or why this worker must go home now. */
+/* 0, or why this worker must leave now. */
 static noinline int must_leave(struct worker *worker)
 {
 	if (signal_pending(current))
@@ -43,37 +44,37 @@ static noinline int must_leave(struct worker *worker)
 	return 0;
 }
 
-/* Makes the request in hand. False: it is to be made again. */
+/* Makes the request in hand. Returns false if it is to be made again. */
 static __always_inline bool make_request(struct worker *worker, struct pt_regs *regs)
 {
 	struct tl_request *request = &worker->ring->requests[worker->slot];
-	struct tlk_stay *stay = &worker->stay;
+	struct tlk_context *context = &worker->context;
 	long result;
 
 	tlk_request_copy(request, regs);
 	if (tlk_work_pending())
-		result = tlk_request_make_slow(stay, false);
+		result = tlk_request_make_slow(context, false);
 	else
 		result = tlk_request_call(regs, &tlk_worker_calls);
-	if (tlk_result_is_special(result) && stay->ending == TLK_DONE)
-		result = tlk_request_settle(stay, result);
-	/* Files that the request closed are released before its result shows. */
+	if (tlk_result_is_special(result) && context->ending == TLK_DONE)
+		result = tlk_request_settle(context, result);
+	/* Files that the request closed are released before its result can be seen. */
 	if (unlikely(tlk_exit_work()))
-		tlk_exit_work_serve(stay);
-	if (unlikely(stay->ending != TLK_DONE)) {
-		stay->ending = TLK_DONE;
+		tlk_exit_work_serve(context);
+	if (unlikely(context->ending != TLK_DONE)) {
+		context->ending = TLK_DONE;
 		return false;
 	}
-	if (unlikely(stay->refused)) {
+	if (unlikely(context->refused)) {
 		atomic64_inc(&worker->ring->counts.refused);
-		stay->refused = 0;
+		context->refused = 0;
 	}
 	tlk_request_complete(request, result);
 	tlk_queue_finish(worker->ring->queue);
 	return true;
 }
 
-/* Serves until something sends the worker home. Returns the number served or why it stopped. */
+/* Serves until the worker must leave. Returns the number served or why it stopped. */
 static long serve(struct worker *worker, struct pt_regs *regs)
 {
 	struct tlk_ring *ring = worker->ring;
@@ -89,7 +90,7 @@ static long serve(struct worker *worker, struct pt_regs *regs)
 		slot = tlk_queue_take(ring);
 		if (slot < 0) {
 			if (tlk_exit_work())
-				tlk_exit_work_serve(&worker->stay);
+				tlk_exit_work_serve(&worker->context);
 			tlk_queue_rest(ring);
 			continue;
 		}
@@ -103,10 +104,10 @@ static long serve(struct worker *worker, struct pt_regs *regs)
 	return served;
 }
 
-/* The thread ends inside its call, by a filter's verdict: nobody else will put this right. */
-static void abandon(struct tlk_stay *stay)
+/* The thread ends inside its call, by a filter's verdict: nobody else completes its request. */
+static void abandon(struct tlk_context *context)
 {
-	struct worker *worker = container_of(stay, struct worker, stay);
+	struct worker *worker = container_of(context, struct worker, context);
 
 	tlk_request_complete(&worker->ring->requests[worker->slot], -ENOSYS);
 	tlk_queue_finish(worker->ring->queue);
@@ -117,20 +118,20 @@ long tlk_worker_serve(struct tlk_ring *ring, struct file *file)
 {
 	struct worker worker = { .ring = ring, .cred = current_cred() };
 	struct pt_regs *regs = current_pt_regs();
-	struct tlk_door door;
+	struct tlk_saved_regs saved;
 	long ret;
 
 	atomic64_inc(&ring->counts.crossings);
 	ret = tlk_queue_enter(ring);
 	if (ret)
 		return ret;
-	door = tlk_stay_begin(&worker.stay, file, regs, &tlk_worker_calls, abandon);
+	saved = tlk_context_begin(&worker.context, file, regs, &tlk_worker_calls, abandon);
 	ret = serve(&worker, regs);
 	tlk_queue_leave(ring);
 	if (ret == -EINTR)
 		atomic64_inc(&ring->counts.interrupted);
 	else if (ret == -EBUSY)
 		atomic64_inc(&ring->counts.bypassed);
-	tlk_stay_end(&worker.stay, regs, door);
+	tlk_context_end(&worker.context, regs, saved);
 	return ret;
 }

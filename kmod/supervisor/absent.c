@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Stands for supervisor mode where the kernel was built without what it takes (preemption
- * notifiers, tracepoints) or for real time: says so, and does nothing else.
+ * Answers for supervisor mode where the kernel was built without what it takes (preemption
+ * notifiers, tracepoints) or for real time. This file owns the answer that it is not there, and
+ * nothing else.
  */
 #include <linux/bits.h>
 #include <linux/errno.h>
 #include <linux/init.h>
 #include <linux/moduleparam.h>
 
+#include "supervisor/process.h"
 #include "supervisor/supervisor.h"
 
 static bool supervisor;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The calls that threads in supervisor mode make: which handler answers which number, and what
- * happens before a call returns when the kernel has something to do first. Owns the table and the
- * way out; the way in is supervisor/entry.S.
+ * Serves the calls that threads in supervisor mode make: which handler answers which number, and
+ * what happens before a call returns when the kernel has something to do first. This file owns the
+ * table and the exit work. entry.S owns the way in and the way out without exit work.
  */
 #include <linux/errno.h>
 #include <linux/irqflags.h>
@@ -12,43 +12,38 @@
 #include <asm/segment.h>
 #include <asm/unistd.h>
 
+#include "compat/assert.h"
 #include "compat/entry.h"
-#include "compat/supervisor.h"
+#include "compat/features.h"
 #include "compat/symbols.h"
+#include "compat/task.h"
 #include "limits.h"
 #include "ring/policy.h"
 #include "supervisor/call.h"
 #include "supervisor/cpu.h"
-#include "supervisor/leave.h"
+#include "supervisor/entry.h"
 #include "supervisor/process.h"
 #include "supervisor/thread.h"
 
-/* Places in the kernel's entry code that the assembly goes to; the third is a function. */
+/* Places in the kernel's entry code that entry.S jumps to; the third is a function. */
 u64 tlk_kernel_entry __ro_after_init;
 u64 tlk_kernel_return __ro_after_init;
 u64 tlk_kernel_exit __ro_after_init;
 
-/* Where functions seem to return to whose end is traced; 0 where the kernel lacks it. */
-static unsigned long traced_returns[3] __ro_after_init;
-
 sys_call_ptr_t tlk_supervisor_calls[TLK_NUMBERS] __ro_after_init;
 
 /*
- * Calls that the kernel's own entry gets: those that change the frame they were called with, start
- * from a copy of it or do not return; and those after which the thread must be in user mode, for
- * they can confine it (seccomp, in two ways).
+ * Calls that go to the kernel's own entry: those that change the frame they were called with, start
+ * from a copy of it or do not return; and those after which the thread must be in user mode,
+ * because they can confine it (seccomp, in two ways).
  */
 static const u16 kernel_calls[] __initconst = {
 	__NR_clone, __NR_clone3, __NR_fork, __NR_vfork,
 	__NR_execve, __NR_execveat, __NR_exit, __NR_exit_group, __NR_rt_sigreturn,
 	__NR_ptrace, __NR_iopl, __NR_modify_ldt, __NR_arch_prctl,
 	__NR_prctl, __NR_seccomp,
-#ifdef __NR_uretprobe
-	__NR_uretprobe,
-#endif
-#ifdef __NR_uprobe
-	__NR_uprobe,
-#endif
+	TLK_NUMBER_OF_URETPROBE
+	TLK_NUMBER_OF_UPROBE
 };
 
 static long no_ioctl(const struct pt_regs *regs)
@@ -59,14 +54,14 @@ static long no_ioctl(const struct pt_regs *regs)
 DEFINE_STATIC_CALL(kernel_ioctl, no_ioctl);
 
 /*
- * A guest's exit loads the IDT and CR4 that KVM has noted: the kernel's, without our stubs. So a
- * thread that starts to run guests, be it in a batch, leaves supervisor mode. That requests are
- * refused from then on is supervisor/refusal.c's.
+ * A guest's exit loads the IDT and CR4 that KVM has noted: the kernel's, without the module's stubs.
+ * So a thread that starts to run guests, also in a batch, leaves supervisor mode. refusal.c refuses
+ * requests from then on.
  */
 static long ioctl_call(const struct pt_regs *regs)
 {
 	if (unlikely((u32)regs->si == KVM_RUN))
-		tlk_process_give_up();
+		tlk_process_leave();
 	return static_call(kernel_ioctl)(regs);
 }
 
@@ -94,9 +89,6 @@ int __init tlk_supervisor_calls_init(const sys_call_ptr_t *table, unsigned long 
 
 	if (!entry || !back || !leave)
 		return -ENOENT;
-	traced_returns[0] = (unsigned long)tlk_symbol("return_to_handler");
-	traced_returns[1] = (unsigned long)tlk_symbol("arch_rethook_trampoline");
-	traced_returns[2] = (unsigned long)tlk_symbol("__kretprobe_trampoline");
 	tlk_kernel_entry = (u64)entry;
 	tlk_kernel_return = (u64)back;
 	tlk_kernel_exit = (u64)leave;
@@ -104,24 +96,7 @@ int __init tlk_supervisor_calls_init(const sys_call_ptr_t *table, unsigned long 
 	return table_init(table);
 }
 
-/*
- * The two calls of the entry leave their return address right below the thread's frame, where every
- * way into the kernel leaves one of its own. Tracers replace that of a handler, but none of the
- * kernel's, whose entry functions are not traced.
- */
-bool tlk_supervisor_call_is_open(void)
-{
-	unsigned long below = READ_ONCE_NOCHECK(((unsigned long *)task_pt_regs(current))[-1]);
-	unsigned int i;
-
-	for (i = 0; i < ARRAY_SIZE(traced_returns); i++)
-		if (below == traced_returns[i])
-			return true;
-	return below >= (unsigned long)tlk_supervisor_call &&
-	       below < (unsigned long)tlk_supervisor_hand_over;
-}
-
-/* What the kernel tests before it returns by SYSRET, and that it is all ordinary. */
+/* Asks what the kernel tests before it returns by SYSRET, and whether it is all ordinary. */
 static bool may_return_here(const struct pt_regs *regs)
 {
 	return regs->cx == regs->ip && regs->r11 == regs->flags && regs->cs == __USER_CS &&
@@ -129,48 +104,51 @@ static bool may_return_here(const struct pt_regs *regs)
 	       regs->ip < BIT(47);
 }
 
-/* All exit work is done and interrupts are off. */
-static unsigned int count_return(struct tlk_mark *mark, const struct pt_regs *regs)
+/* Counts a return and says where it goes. All exit work is done and interrupts are off. */
+static unsigned int count_return(struct tlk_thread_state *state, const struct pt_regs *regs)
 {
+	TLK_ASSERT_HARDWARE_IRQS_OFF();
 	if (tlk_supervisor_cpu_is_here(current) && may_return_here(regs)) {
-		mark->counts.worked++;
+		state->cpu.counts.worked++;
 		return TLK_LEAVE_TO_SUPERVISOR;
 	}
-	mark->counts.left++;
+	state->cpu.counts.left++;
 	return TLK_LEAVE_TO_USER;
 }
 
 /*
- * The call is made; regs->ax has its result. The kernel does its work (signals, rescheduling,
- * task work, the floating-point registers) on a frame like that of any call. If it is still that
- * call's frame afterwards, and this processor is armed, the call returns in supervisor mode.
+ * Does a call's exit work when the call is made; regs->ax has its result. The kernel does the work
+ * (signals, rescheduling, task work, the floating-point registers) on a frame like that of any
+ * call. If it is still that call's frame afterwards, and this processor is armed, the call returns
+ * in supervisor mode.
  *
  * A thread that is switched back in that work, or in a call that does such work itself (io_uring's
- * waits do), is still here: its mark stays until the work is done, or is attached again by a
- * request that came meanwhile. Without it nothing holds the module, and the last round of exit
- * work returns to the kernel. Until it has left this text it does not sleep, which is what
- * tlk_supervisor_exit() waits for.
+ * waits do), is still here: its state stays until the work is done, or is attached again by a
+ * request that came meanwhile. Without a state nothing holds the module, so the last round of exit
+ * work returns to the kernel and not here. Until the thread has left this text it does not sleep,
+ * which is what tlk_supervisor_exit() waits for.
  */
 unsigned int tlk_supervisor_exit_work(struct pt_regs *regs)
 {
-	struct tlk_mark *mark;
+	struct tlk_thread_state *state;
 
-	/* The hardware's flag was cleared behind lockdep's back; for it, interrupts are on. */
+	TLK_ASSERT_HARDWARE_IRQS_OFF();
+	/* Assembly has cleared the flag unseen by lockdep, which takes interrupts to be on. */
 	raw_local_irq_enable();
 	regs->cs = __USER_CS;
 	regs->ss = __USER_DS;
 	regs->cx = regs->ip;
 	regs->r11 = regs->flags;
-	mark = tlk_mark_current() ?: tlk_mark_known();
-	while (mark) {
+	state = tlk_thread_attached() ?: tlk_thread_current();
+	while (state) {
 		tlk_leave(regs);
-		if (likely(!mark->leaving))
-			return count_return(mark, regs);
+		if (likely(!state->leaving))
+			return count_return(state, regs);
 		raw_local_irq_enable();
-		mark->counts.left++;
-		if (tlk_mark_free(mark))
+		state->cpu.counts.left++;
+		if (tlk_process_free_thread(state))
 			break;
-		mark->counts.left--;
+		state->cpu.counts.left--;
 	}
 	if (tlk_leave_wants_interrupts_off())
 		local_irq_disable();

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Processors: what is set up once on each, and what is put in place while a thread in supervisor
- * mode is on it (MSR_LSTAR, the IDT, CR4) and taken away after. Owns the hardware's state and
- * nothing about threads.
+ * Prepares processors: sets up each one once, changes MSR_LSTAR, the IDT and CR4 while a thread in
+ * supervisor mode is on it, and changes them back after. This file owns the hardware's state. It
+ * owns nothing about threads.
  *
- * All of it happens with interrupts off, in the scheduler's notifiers and when a thread is marked.
- * NMIs come at any moment; their stub needs only `stack`, which is there from set-up to the end.
+ * All of it happens with interrupts off, in the scheduler's notifiers and when a thread enters or
+ * leaves supervisor mode. NMIs come at any moment; their stub needs only `stack`, which is there
+ * from set-up to the end.
  *
  * Suspend needs nothing here: the other processors go offline, and the last one keeps its memory.
- * If the thread that suspends is itself in supervisor mode, the kernel has put its own LSTAR there
- * on resume, so the thread's calls go through the kernel's entry until it is scheduled in again.
+ * If the thread that suspends is itself in supervisor mode, the kernel has written its own LSTAR on
+ * resume, so the thread's calls go through the kernel's entry until it is scheduled in again.
  */
 #include <linux/cpuhotplug.h>
 #include <linux/errno.h>
 #include <linux/gfp.h>
+#include <linux/lockdep.h>
 #include <linux/sched/task_stack.h>
 #include <linux/smp.h>
 #include <linux/thread_info.h>
@@ -25,11 +27,11 @@
 
 #include "compat/entry.h"
 #include "supervisor/cpu.h"
-#include "supervisor/thread.h"
+#include "supervisor/entry.h"
 
 #define GATES 256
 
-/* Calls return also on processors that go without: there, too, nobody is here. */
+/* Calls return also on processors that are not set up: there, too, `thread` is nobody. */
 DEFINE_PER_CPU(struct tlk_supervisor_cpu, tlk_supervisor_cpu) = {
 	.thread = &tlk_supervisor_nobody,
 };
@@ -50,8 +52,8 @@ static unsigned long cr4_bits __ro_after_init;	/* of SMEP and SMAP, what the ker
 static int hotplug_state __ro_after_init;
 
 /*
- * CR4 as it is, past the kernel's copy: the kernel must not learn of our change, or its check of
- * pinned bits would take it for an attack.
+ * Reads CR4 as it is, past the kernel's copy: the kernel must not learn of the change here, or its
+ * check of pinned bits would take it for an attack.
  */
 static __always_inline unsigned long cr4_get(void)
 {
@@ -79,26 +81,17 @@ static unsigned long lstar_get(void)
 	return low | (unsigned long)high << 32;
 }
 
-/* KVM may have a guest's LSTAR loaded, to be changed back on the way to user mode: leave it. */
-static __always_inline bool lstar_is_lent(void)
-{
-#ifdef TIF_USER_RETURN_NOTIFY
-	return test_thread_flag(TIF_USER_RETURN_NOTIFY);
-#else
-	return false;
-#endif
-}
-
-/* Add the processor's counts of calls to those of the thread that is on it. */
+/* Adds the processor's counts of calls to those of the thread that is on it. */
 void tlk_supervisor_cpu_count(void)
 {
 	struct tlk_supervisor_cpu *cpu = this_cpu_ptr(&tlk_supervisor_cpu);
-	struct tlk_mark *mark = cpu->mark;
+	struct tlk_cpu_thread *owner = cpu->owner;
 
-	if (!mark)
+	lockdep_assert_irqs_disabled();
+	if (!owner)
 		return;
-	mark->counts.direct += cpu->direct;
-	mark->counts.kernel += cpu->kernel;
+	owner->counts.direct += cpu->direct;
+	owner->counts.kernel += cpu->kernel;
 	cpu->direct = 0;
 	cpu->kernel = 0;
 }
@@ -110,21 +103,21 @@ static void count_now(void *unused)
 
 static bool has_counts(int number, void *unused)
 {
-	return READ_ONCE(per_cpu(tlk_supervisor_cpu, number).mark);
+	return READ_ONCE(per_cpu(tlk_supervisor_cpu, number).owner);
 }
 
-/* Anyone may ask for counts: that interrupts no processor but those with a marked thread. */
+/* Anyone may ask for counts: that interrupts only processors with a thread in supervisor mode. */
 void tlk_supervisor_cpus_count(void)
 {
 	on_each_cpu_cond(has_counts, count_now, NULL, true);
 }
 
-/* Nobody is here: calls that still come are handed to the kernel with a frame of their own. */
+/* No thread is here: calls that still come are handed to the kernel with a frame of their own. */
 static void nobody_here(struct tlk_supervisor_cpu *cpu)
 {
 	cpu->thread = &tlk_supervisor_nobody;
 	cpu->frame = &cpu->stack->nobody;
-	cpu->mark = NULL;
+	cpu->owner = NULL;
 	cpu->stack->demotions = cpu->stack->nowhere;
 }
 
@@ -132,7 +125,7 @@ static void disarm(struct tlk_supervisor_cpu *cpu)
 {
 	if (!cpu->armed)
 		return;
-	if (!lstar_is_lent())
+	if (!tlk_lstar_is_guests())
 		lstar_set(kernel_lstar);
 	native_load_idt(&kernel_gates);
 	cr4_set(cr4_get() | cr4_bits);
@@ -143,7 +136,8 @@ void tlk_supervisor_cpu_leave(bool disarm_too)
 {
 	struct tlk_supervisor_cpu *cpu = this_cpu_ptr(&tlk_supervisor_cpu);
 
-	if (!cpu->mark)
+	lockdep_assert_irqs_disabled();
+	if (!cpu->owner)
 		return;
 	cpu->silent = !cpu->direct;
 	tlk_supervisor_cpu_count();
@@ -152,19 +146,20 @@ void tlk_supervisor_cpu_leave(bool disarm_too)
 		disarm(cpu);
 }
 
-void tlk_supervisor_cpu_arm(struct tlk_mark *mark)
+void tlk_supervisor_cpu_arm(struct tlk_cpu_thread *owner)
 {
 	struct tlk_supervisor_cpu *cpu = this_cpu_ptr(&tlk_supervisor_cpu);
 	unsigned long cr4;
 
+	lockdep_assert_irqs_disabled();
 	if (unlikely(!cpu->ready)) {
 		disarm(cpu);
 		return;
 	}
-	cpu->kernel = 0;	/* what came through a forgotten LSTAR is nobody's */
-	cpu->mark = mark;
+	cpu->kernel = 0;	/* calls that came between two threads are not counted */
+	cpu->owner = owner;
 	cpu->frame = task_pt_regs(current);
-	cpu->stack->demotions = mark->counts.demotions;
+	cpu->stack->demotions = owner->counts.demotions;
 	cpu->thread = current;
 	cr4 = cr4_get();
 	if (cr4 & cr4_bits)
@@ -172,7 +167,7 @@ void tlk_supervisor_cpu_arm(struct tlk_mark *mark)
 	if (cpu->armed && !cpu->silent)
 		return;
 	native_load_idt(&gates_pointer);
-	if (!lstar_is_lent())
+	if (!tlk_lstar_is_guests())
 		lstar_set((unsigned long)tlk_supervisor_call);
 	cpu->armed = true;
 }
@@ -188,7 +183,7 @@ static void gate_set(unsigned int vector, const char *stub, unsigned int ist)
 	gate->bits.ist = ist;
 }
 
-/* The kernel's gates with our stubs in front. Those with a stack of their own keep it. */
+/* Copies the kernel's gates with stubs in front. Those with a stack of their own keep it. */
 static void __init gates_init(void)
 {
 	const gate_desc *kernel = (const gate_desc *)kernel_gates.address;
@@ -213,7 +208,7 @@ static void __init gates_init(void)
 	}
 }
 
-/* On the processor itself, before it gets user threads; interrupts may be on. */
+/* Runs on the processor itself, before it gets user threads; interrupts may be on. */
 static int processor_online(unsigned int number)
 {
 	struct tlk_supervisor_cpu *cpu = this_cpu_ptr(&tlk_supervisor_cpu);
@@ -229,12 +224,12 @@ static int processor_online(unsigned int number)
 	}
 	store_idt(&idt);
 	if (lstar_get() == (unsigned long)tlk_supervisor_call)
-		lstar_set(kernel_lstar);	/* someone has put back what was ours */
+		lstar_set(kernel_lstar);	/* KVM may have written it back */
 	if (idt.address != kernel_gates.address || lstar_get() != kernel_lstar ||
 	    (*ist && *ist != (u64)(stack + 1))) {
 		if (!cpu->stack)
 			free_pages((unsigned long)stack, get_order(sizeof(*stack)));
-		return 0;	/* goes without: threads on it stay in user mode */
+		return 0;	/* not set up: threads on it stay in user mode */
 	}
 	stack->ist = ist;
 	stack->entry_stack = this_cpu_read(cpu_tss_rw.x86_tss.sp0);
@@ -246,8 +241,8 @@ static int processor_online(unsigned int number)
 }
 
 /*
- * The processor's own thread runs this, so no marked thread is on it; those that still come until
- * it is gone find it not ready and stay in user mode.
+ * The processor's own thread runs this, so no thread in supervisor mode is on it. Those that still
+ * come until it is gone find it not ready and stay in user mode.
  */
 static int processor_offline(unsigned int number)
 {
@@ -262,7 +257,7 @@ static int processor_offline(unsigned int number)
 	return 0;
 }
 
-/* Is what the mechanism replaces the kernel's own here? The other processors are asked later. */
+/* Is what the module replaces the kernel's own here? The other processors are asked later. */
 static int __init check(unsigned long kernel_entry)
 {
 	const gate_desc *kernel;
@@ -302,7 +297,7 @@ int __init tlk_supervisor_cpus_init(unsigned long kernel_entry)
 	return 0;
 }
 
-/* No thread is marked any more. */
+/* No thread has a state any more. */
 void tlk_supervisor_cpus_exit(void)
 {
 	int number;

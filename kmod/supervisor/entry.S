@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * System calls of threads in supervisor mode: the way in from `syscall`, which finds MSR_LSTAR
- * pointing here, and the way out, which does not leave supervisor mode. Owns the registers between
- * the two; what the kernel wants done before a return is tlk_supervisor_exit_work()'s.
+ * Takes system calls of threads in supervisor mode in from `syscall`, which finds MSR_LSTAR
+ * pointing here, and out again without leaving supervisor mode. This file owns the registers
+ * between the two. call.c owns what the kernel wants done before a return.
  *
  * Figures are instructions of one call that has nothing to do on either way: 42, of which the
  * kernel's own entry would execute 20 or so as well.
  */
 #include <linux/linkage.h>
 #include <asm/asm.h>
-#include <asm/frame.h>
 #include <asm/nospec-branch.h>
 #include <asm/percpu.h>
 #include <asm/processor-flags.h>
@@ -17,23 +16,9 @@
 
 #include "compat/unwind.h"
 #include "supervisor/offsets.h"
-#include "supervisor/leave.h"
+#include "supervisor/entry.h"
 
 #define CPU(field) PER_CPU_VAR(tlk_supervisor_cpu + CPU_##field)
-
-/*
- * Kernels that unwind by frame pointers want to find a mark of this frame in rbp; others leave the
- * caller's there.
- */
-#ifdef CONFIG_FRAME_POINTER
-#define ENTER_FRAME	movq %rbp, REGS_bp(%rsp); ENCODE_FRAME_POINTER
-#define LEAVE_FRAME	movq REGS_bp(%rsp), %rbp
-#define STORE_BP
-#else
-#define ENTER_FRAME
-#define LEAVE_FRAME
-#define STORE_BP	movq %rbp, REGS_bp(%rsp)
-#endif
 
 	.text
 
@@ -64,7 +49,7 @@ SYM_CODE_START(tlk_supervisor_call)
 	andl	$FLAGS_NOT_OURS, %r11d
 	orq	THREAD_syscall_work(%rcx), %r11
 	jnz	.Lto_kernel
-	cmpq	$(CALLS - 1), %rax		/* dirt above eax goes the long way, too */
+	cmpq	$(CALLS - 1), %rax		/* so do numbers with bits above eax */
 	ja	.Lto_kernel
 
 	movq	%rdi, REGS_di(%rsp)
@@ -77,7 +62,7 @@ SYM_CODE_START(tlk_supervisor_call)
 	movq	CPU(user_sp), %rcx
 	movq	%rcx, REGS_sp(%rsp)
 	movq	%rsp, %rdi
-	ENTER_FRAME
+	TLK_ENTER_FRAME(REGS_bp)
 	sti
 	ANNOTATE_RETPOLINE_SAFE
 	call	*tlk_supervisor_calls(,%rax,8)
@@ -88,7 +73,7 @@ SYM_CODE_START(tlk_supervisor_call)
 	incq	CPU(direct)
 
 .Lreturn:
-	LEAVE_FRAME
+	TLK_LEAVE_FRAME(REGS_bp)
 	movq	REGS_r8(%rsp), %r8
 	movq	REGS_r9(%rsp), %r9
 	movq	REGS_r10(%rsp), %r10
@@ -113,7 +98,7 @@ SYM_INNER_LABEL(tlk_supervisor_return_jump, SYM_L_GLOBAL)
 	ANNOTATE_RETPOLINE_SAFE
 	jmp	*%rcx
 
-	/* Nothing but rcx, r11 and rsp has changed: give the call to the kernel's entry. */
+	/* Only rcx, r11 and rsp have changed: give the call to the kernel's entry. */
 .Lto_kernel:
 	TLK_UNWIND_HINT_FRAME
 	incq	CPU(kernel)
@@ -130,7 +115,7 @@ SYM_INNER_LABEL(tlk_supervisor_return_jump, SYM_L_GLOBAL)
 	TLK_UNWIND_HINT_FRAME
 	movq	%rax, REGS_ax(%rsp)
 	movq	%rbx, REGS_bx(%rsp)
-	STORE_BP
+	TLK_STORE_BP(REGS_bp)
 	movq	%r12, REGS_r12(%rsp)
 	movq	%r13, REGS_r13(%rsp)
 	movq	%r14, REGS_r14(%rsp)
@@ -155,8 +140,8 @@ SYM_INNER_LABEL(tlk_supervisor_return_jump, SYM_L_GLOBAL)
 	jmp	*tlk_kernel_return(%rip)
 
 	/*
-	 * The thread is not marked any more, so nothing keeps the module loaded while the kernel
-	 * does its exit work, which may sleep. Let it return to the kernel's return and not here.
+	 * The thread has no state any more, so nothing keeps the module loaded while the kernel
+	 * does its exit work, which may sleep. The work returns to the kernel's return, not here.
 	 */
 .Lgone:
 	movq	%rsp, %rdi
@@ -169,8 +154,8 @@ SYM_CODE_END(tlk_supervisor_call)
 _ASM_NOKPROBE(tlk_supervisor_call)
 
 /*
- * In the table of calls for those that need the whole frame, or a return to user mode. Called with
- * rdi the frame, interrupts on.
+ * The table of calls leads here for those that need the whole frame, or a return to user mode. It
+ * is called with rdi the frame, interrupts on.
  */
 SYM_CODE_START(tlk_supervisor_hand_over)
 	TLK_UNWIND_HINT_NONE
@@ -183,7 +168,7 @@ SYM_CODE_START(tlk_supervisor_hand_over)
 	movq	REGS_orig_ax(%rsp), %rax
 	movq	REGS_ip(%rsp), %rcx
 	movq	REGS_flags(%rsp), %r11
-	LEAVE_FRAME
+	TLK_LEAVE_FRAME(REGS_bp)
 	movq	REGS_sp(%rsp), %rsp
 	TLK_UNWIND_HINT_NONE
 	swapgs

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The first instructions of every interrupt and fault on a processor that has a thread in
- * supervisor mode. What arrives from user code at level 0 is made to look as if it came from level
- * 3 ("demoted") and everything goes to the kernel's own handler. Owns the frames on the way there;
- * handles nothing itself and returns nowhere: every iret is the kernel's.
+ * Receives every interrupt and fault on a processor that has a thread in supervisor mode, by stubs
+ * of a few instructions. A frame from user code at level 0 is made to look as if it came from level
+ * 3 (it is demoted), and every frame goes to the kernel's own handler. This file owns the frames on
+ * the way there. It handles nothing itself and returns nowhere: every iret is the kernel's.
  *
  * At level 0 an interrupt does not switch stacks by itself, and user code's stack is no place for a
  * frame. So all gates use one interrupt stack of the TSS that stock kernels leave free. A stub

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Living with KVM. When KVM is switched on it reads each processor's MSR_LSTAR and puts that value
- * back whenever a guest has used the processor. If a thread in supervisor mode was on the processor
- * at that moment, the value is our entry: harmless while the module is there, for the entry hands
- * calls that are not ours to the kernel, and the end of the machine when it is not. So the module
- * is not unloaded any more once it has met KVM.
+ * Keeps the module loaded once KVM is. When KVM is switched on it reads each processor's MSR_LSTAR,
+ * and it writes that value back whenever a guest has used the processor. If a thread in supervisor
+ * mode was on the processor at that moment, the value is the module's entry. That is harmless while
+ * the module is loaded, because the entry hands other threads' calls to the kernel; without the
+ * module the machine crashes. This file owns the module's reference; cpu.c owns MSR_LSTAR.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -16,15 +16,15 @@
 #include "compat/symbols.h"
 #include "supervisor/kvm.h"
 
-static void stay(void)
+static void pin_module(void)
 {
-	static bool stays;
+	static bool is_pinned;
 
-	if (stays)
+	if (is_pinned)
 		return;
-	stays = true;
+	is_pinned = true;
 	__module_get(THIS_MODULE);
-	pr_notice("KVM is loaded: this module stays until the machine restarts\n");
+	pr_notice("KVM is loaded: this module cannot be unloaded until the machine restarts\n");
 }
 
 static int on_module(struct notifier_block *block, unsigned long state, void *data)
@@ -32,7 +32,7 @@ static int on_module(struct notifier_block *block, unsigned long state, void *da
 	const struct module *module = data;
 
 	if (state == MODULE_STATE_COMING && !strcmp(module->name, "kvm"))
-		stay();
+		pin_module();
 	return NOTIFY_OK;
 }
 
@@ -43,7 +43,7 @@ int __init tlk_supervisor_kvm_init(void)
 	int error = register_module_notifier(&notifier);
 
 	if (!error && tlk_symbol("kvm_set_user_return_msr"))
-		stay();
+		pin_module();
 	return error;
 }
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Keeps the module loaded while KVM may know its address: see supervisor/kvm.c. */
+/*
+ * Keeps the module loaded while KVM may know its address. This header owns the watch for KVM; call.c
+ * owns what happens to a thread that runs guests.
+ */
 #ifndef TLK_SUPERVISOR_KVM_H
 #define TLK_SUPERVISOR_KVM_H
 

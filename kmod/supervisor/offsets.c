@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Layouts and bits of this kernel that the assembly needs, as numbers: kbuild compiles this file to
- * text and makes supervisor/offsets.h of it. Nothing of it is linked.
+ * Tells the assembly the layouts and bits of this kernel that it needs, as numbers: kbuild compiles
+ * this file to text and makes offsets.h of it. This file owns the list. Nothing of it is linked.
  */
 #include <linux/kbuild.h>
 #include <linux/ptrace.h>

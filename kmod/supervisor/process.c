@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What is wanted of each process, and how its threads come to do it. Owns the table of processes,
- * their marks and the sums of their counts; touches no processor.
+ * Keeps what is wanted of each switched process, and has its threads do it. This file owns the table
+ * of processes and the sums of their counts. It touches no processor.
  *
- * A process is known by its signal_struct, which lives as long as any of its threads and is never
- * two processes' at once, so a reused process ID finds nothing old. It is in the table while it has
- * marks. One lock covers the table, the marks' links and what is wanted; it is taken by requests,
- * forks and ends of switched processes, never in a system call that just runs. So threads are found
- * by a hash: a process may have thousands, each of which is asked under the lock.
+ * A process is identified by its signal_struct, which lives as long as any of its threads and is
+ * never two processes' at once, so a reused process ID finds nothing old. A process is in the table
+ * while any of its threads has a state.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/errno.h>
 #include <linux/hashtable.h>
+#include <linux/lockdep.h>
 #include <linux/mman.h>
 #include <linux/module.h>
 #include <linux/pid.h>
@@ -21,16 +20,16 @@
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 
-#include "compat/supervisor.h"
+#include "compat/assert.h"
 #include "compat/symbols.h"
-#include "supervisor/call.h"
+#include "compat/task.h"
 #include "supervisor/cpu.h"
 #include "supervisor/process.h"
 #include "supervisor/thread.h"
 
 #define TABLE_BITS 6
-#define MARKS_BITS 10
 
+/* Under tlk_thread_lock. */
 struct tlk_process {
 	struct hlist_node node;
 	const struct signal_struct *signal;	/* who it is; never dereferenced */
@@ -38,20 +37,18 @@ struct tlk_process {
 	enum tl_mode mode;			/* wanted */
 	u32 flags;
 	s32 resident;
-	bool locking;				/* a thread has locked the memory, or is at it */
+	bool locking;				/* a thread locks the memory now, or has done so */
 	u64 switches;
-	struct list_head marks;
-	struct tlk_counts past;			/* of marks that are gone */
+	struct list_head threads;		/* states */
+	struct tlk_call_counts past;		/* of states that are gone */
 };
 
-static DEFINE_SPINLOCK(lock);
 static DEFINE_HASHTABLE(table, TABLE_BITS);
-static DEFINE_HASHTABLE(marks, MARKS_BITS);	/* of all processes, by thread */
 static u32 processes;				/* in the table */
-static struct tlk_counts ended;			/* of processes that are gone */
+static struct tlk_call_counts ended;		/* of processes that are gone */
 static u64 ended_switches;
 
-static void counts_add(struct tlk_counts *sum, const struct tlk_counts *counts)
+static void counts_add(struct tlk_call_counts *sum, const struct tlk_call_counts *counts)
 {
 	int cause;
 
@@ -63,32 +60,37 @@ static void counts_add(struct tlk_counts *sum, const struct tlk_counts *counts)
 		sum->demotions[cause] += counts->demotions[cause];
 }
 
-static struct tlk_process *process_find(const struct signal_struct *signal)
+static struct tlk_process *process_find_locked(const struct signal_struct *signal)
 {
 	struct tlk_process *process;
 
+	lockdep_assert_held(&tlk_thread_lock);
 	hash_for_each_possible(table, process, node, (unsigned long)signal)
 		if (process->signal == signal)
 			return process;
 	return NULL;
 }
 
-static struct tlk_process *process_create(struct task_struct *leader)
+static struct tlk_process *process_create_locked(struct task_struct *leader)
 {
-	struct tlk_process *process = kzalloc(sizeof(*process), GFP_ATOMIC | __GFP_NOWARN);
+	struct tlk_process *process;
 
+	lockdep_assert_held(&tlk_thread_lock);
+	process = kzalloc(sizeof(*process), GFP_ATOMIC | __GFP_NOWARN);
 	if (!process)
 		return NULL;
 	process->signal = leader->signal;
 	process->pid = get_pid(task_tgid(leader));
-	INIT_LIST_HEAD(&process->marks);
+	INIT_LIST_HEAD(&process->threads);
 	hash_add(table, &process->node, (unsigned long)process->signal);
 	WRITE_ONCE(processes, processes + 1);
 	return process;
 }
 
-static void process_destroy(struct tlk_process *process)
+static void process_destroy_locked(struct tlk_process *process)
 {
+	lockdep_assert_held(&tlk_thread_lock);
+	TLK_ASSERT(list_empty(&process->threads));
 	counts_add(&ended, &process->past);
 	ended_switches += process->switches;
 	hash_del(&process->node);
@@ -97,60 +99,51 @@ static void process_destroy(struct tlk_process *process)
 	kfree(process);
 }
 
-static struct tlk_mark *mark_find(const struct task_struct *task)
+static void thread_work(struct callback_head *head);
+
+/* Each state holds a reference to the module. */
+static struct tlk_thread_state *thread_add_locked(struct tlk_process *process,
+						  const struct task_struct *task)
 {
-	struct tlk_mark *mark;
+	struct tlk_thread_state *state = tlk_thread_create_locked(task, thread_work);
 
-	hash_for_each_possible(marks, mark, node, (unsigned long)task)
-		if (mark->task == task)
-			return mark;
-	return NULL;
-}
-
-static struct tlk_mark *mark_create(struct tlk_process *process, const struct task_struct *task)
-{
-	struct tlk_mark *mark = kzalloc(sizeof(*mark), GFP_ATOMIC | __GFP_NOWARN);
-
-	if (!mark)
+	if (!state)
 		return NULL;
-	/* Our caller holds the module: by an open file, or by the mark of the forking thread. */
+	/* The caller holds the module: by an open file, or by the state of the forking thread. */
 	__module_get(THIS_MODULE);
-	tlk_mark_init(mark, process, task);
-	list_add_tail(&mark->link, &process->marks);
-	hash_add(marks, &mark->node, (unsigned long)task);
-	return mark;
+	state->process = process;
+	list_add_tail(&state->link, &process->threads);
+	return state;
 }
 
-/* Under the lock. The module may be unloaded from here on but for what the caller holds. */
-static void mark_destroy(struct tlk_mark *mark)
+/* The module may be unloaded from here on, except for what the caller holds. */
+static void thread_remove_locked(struct tlk_thread_state *state)
 {
-	struct tlk_process *process = mark->process;
+	struct tlk_process *process = state->process;
 
-	hash_del(&mark->node);
-	list_del(&mark->link);
-	counts_add(&process->past, &mark->counts);
-	kfree(mark);
-	if (list_empty(&process->marks))
-		process_destroy(process);
+	list_del(&state->link);
+	counts_add(&process->past, &state->cpu.counts);
+	tlk_thread_destroy_locked(state);
+	if (list_empty(&process->threads))
+		process_destroy_locked(process);
 	module_put(THIS_MODULE);
 }
 
-/*
- * The current thread is in supervisor mode no more; its mark stays. Under the lock, like the next.
- */
-static void mark_detach(struct tlk_mark *mark)
+/* The current thread is no longer in supervisor mode; its state stays. */
+static void thread_detach_locked(struct tlk_thread_state *state)
 {
-	mark->attached = false;
-	tlk_mark_detach(mark);
+	lockdep_assert_held(&tlk_thread_lock);
+	state->attached = false;
+	tlk_thread_detach(state);
 }
 
-/* Nor does the mark stay, unless work is queued that will see to it. */
-static void mark_end(struct tlk_mark *mark)
+/* The current thread is no longer in supervisor mode. Its state stays only for queued work. */
+static void thread_end_locked(struct tlk_thread_state *state)
 {
-	if (mark->attached)
-		mark_detach(mark);
-	if (!mark->queued)
-		mark_destroy(mark);
+	if (state->attached)
+		thread_detach_locked(state);
+	if (!state->queued)
+		thread_remove_locked(state);
 }
 
 static bool wants_residency(const struct tlk_process *process)
@@ -158,27 +151,21 @@ static bool wants_residency(const struct tlk_process *process)
 	return process->mode == TL_MODE_SUPERVISOR && process->flags & TL_SWITCH_RESIDENT;
 }
 
-/* Under the lock. A thread that is past its last work frees what it has at its exit. */
-static void mark_queue(struct tlk_mark *mark, struct task_struct *thread)
+/* Asks one thread to become what its process is to be. */
+static int thread_ask_locked(struct tlk_process *process, struct task_struct *thread, bool on)
 {
-	mark->queued = !tlk_task_work_notify(thread, &mark->work);
-}
+	struct tlk_thread_state *state = tlk_thread_find_locked(thread);
 
-/* Ask one thread to become what its process is to be. Under the lock. */
-static int thread_ask(struct tlk_process *process, struct task_struct *thread, bool on)
-{
-	struct tlk_mark *mark = mark_find(thread);
-
-	if (!mark && on)
-		mark = mark_create(process, thread);
-	if (!mark)
+	if (!state && on)
+		state = thread_add_locked(process, thread);
+	if (!state)
 		return on ? -ENOMEM : 0;
-	if (mark->queued ||
-	    (mark->attached == on && process->locking == wants_residency(process)))
+	if (state->queued ||
+	    (state->attached == on && process->locking == wants_residency(process)))
 		return 0;
-	mark_queue(mark, thread);
-	if (!mark->queued && !mark->attached)
-		mark_destroy(mark);
+	tlk_thread_queue_work_locked(state, thread);
+	if (!state->queued && !state->attached)
+		thread_remove_locked(state);
 	return 0;
 }
 
@@ -189,10 +176,10 @@ int tlk_process_switch(struct task_struct *leader, enum tl_mode mode, u32 flags)
 	struct task_struct *thread;
 	int error = 0;
 
-	spin_lock(&lock);
-	process = process_find(leader->signal);
+	spin_lock(&tlk_thread_lock);
+	process = process_find_locked(leader->signal);
 	if (!process && on) {
-		process = process_create(leader);
+		process = process_create_locked(leader);
 		if (!process)
 			error = -ENOMEM;
 	}
@@ -201,26 +188,26 @@ int tlk_process_switch(struct task_struct *leader, enum tl_mode mode, u32 flags)
 		process->flags = flags;
 		process->switches++;
 		/*
-		 * From here on new threads are marked by their parents' forks. One that is in the
-		 * list already is asked like the others; if its parent's fork sees it after
-		 * us, too, it finds the mark.
+		 * From here on new threads get their states in their parents' forks. One that is
+		 * in the list already is asked like the others; if its parent's fork comes here
+		 * later, it finds the state.
 		 */
 		rcu_read_lock();
 		for_each_thread(leader, thread) {
 			if (tlk_thread_returns_to_user(thread))
-				error = thread_ask(process, thread, on) ?: error;
+				error = thread_ask_locked(process, thread, on) ?: error;
 		}
 		rcu_read_unlock();
-		if (list_empty(&process->marks))
-			process_destroy(process);
+		if (list_empty(&process->threads))
+			process_destroy_locked(process);
 	}
-	spin_unlock(&lock);
+	spin_unlock(&tlk_thread_lock);
 	return error;
 }
 
 /*
- * Lock the memory of the current process, as mlockall(2) of its own would, or unlock it. The first
- * thread to come does it. What mlockall() answers is kept for tl_process.resident.
+ * Locks the memory of the current process, as mlockall(2) of its own would, or unlocks it. The
+ * first thread that comes does it. The result of mlockall() is kept for tl_process.resident.
  */
 static void residency_follow(struct tlk_process *process)
 {
@@ -228,162 +215,155 @@ static void residency_follow(struct tlk_process *process)
 	bool lock_it, unlock_it;
 	long result;
 
-	spin_lock(&lock);
+	spin_lock(&tlk_thread_lock);
 	lock_it = wants_residency(process) && !process->locking;
 	unlock_it = !wants_residency(process) && process->resident == 1;
 	process->locking = wants_residency(process);
 	if (unlock_it)
 		process->resident = 0;
-	spin_unlock(&lock);
+	spin_unlock(&tlk_thread_lock);
 
 	if (lock_it) {
 		result = tlk_syscall_table()[__NR_mlockall](&call);
-		spin_lock(&lock);
+		spin_lock(&tlk_thread_lock);
 		process->resident = result ? (s32)result : 1;
-		spin_unlock(&lock);
+		spin_unlock(&tlk_thread_lock);
 	} else if (unlock_it) {
 		tlk_syscall_table()[__NR_munlockall](&call);
 	}
 }
 
-void tlk_process_work(struct callback_head *head)
+/* A thread acts on what was asked, as work of its own, at its next return to user mode. */
+static void thread_work(struct callback_head *head)
 {
-	struct tlk_mark *mark = container_of(head, struct tlk_mark, work);
+	struct tlk_thread_state *state = container_of(head, struct tlk_thread_state, work);
 	bool exiting = current->flags & PF_EXITING;
 	bool was, on;
 
-	spin_lock(&lock);
-	mark->queued = false;
-	was = mark->attached;
-	on = !exiting && mark->process->mode == TL_MODE_SUPERVISOR && tlk_may_stay();
-	mark->attached = on;
-	spin_unlock(&lock);
+	spin_lock(&tlk_thread_lock);
+	state->queued = false;
+	was = state->attached;
+	on = !exiting && state->process->mode == TL_MODE_SUPERVISOR &&
+	     tlk_may_be_in_supervisor_mode();
+	state->attached = on;
+	spin_unlock(&tlk_thread_lock);
 
 	if (on && !was)
-		tlk_mark_attach(mark);
+		tlk_thread_attach(state);
 	else if (!on && was)
-		tlk_mark_detach(mark);
+		tlk_thread_detach(state);
 	if (!exiting)
-		residency_follow(mark->process);
-	if (!on && !exiting && tlk_supervisor_call_is_open())
-		mark->leaving = true;
+		residency_follow(state->process);
+	if (!on && !exiting && tlk_thread_is_in_call())
+		state->leaving = true;
 	else if (!on)
-		tlk_mark_free(mark);
+		tlk_process_free_thread(state);
 }
 
-struct tlk_mark *tlk_mark_known(void)
-{
-	struct tlk_mark *mark;
-
-	spin_lock(&lock);
-	mark = mark_find(current);
-	spin_unlock(&lock);
-	return mark;
-}
-
-bool tlk_mark_free(struct tlk_mark *mark)
+bool tlk_process_free_thread(struct tlk_thread_state *state)
 {
 	bool done;
 
-	spin_lock(&lock);
-	/* Asked again meanwhile? Then the work that is queued goes on with it. */
-	done = !mark->queued && !mark->attached;
-	mark->leaving = false;
+	spin_lock(&tlk_thread_lock);
+	/* If it was asked again meanwhile, the work that is queued goes on with it. */
+	done = !state->queued && !state->attached;
+	state->leaving = false;
 	if (done)
-		mark_destroy(mark);
-	spin_unlock(&lock);
+		thread_remove_locked(state);
+	spin_unlock(&tlk_thread_lock);
 	return done;
 }
 
 void tlk_process_forked(struct task_struct *child)
 {
 	struct tlk_process *process, *family;
-	struct tlk_mark *mark;
+	struct tlk_thread_state *state;
 
 	if (!READ_ONCE(processes) || !child->mm)
 		return;
-	spin_lock(&lock);
-	process = process_find(current->signal);
+	spin_lock(&tlk_thread_lock);
+	process = process_find_locked(current->signal);
 	if (!process || process->mode != TL_MODE_SUPERVISOR)
 		goto out;
 	if (child->signal != current->signal) {
 		if (!(process->flags & TL_SWITCH_CHILDREN))
 			goto out;
 		family = process;
-		process = process_create(child);
+		process = process_create_locked(child);
 		if (!process)
 			goto out;
 		process->mode = family->mode;
 		process->flags = family->flags;
 	}
-	mark = mark_find(child) ? NULL : mark_create(process, child);
-	if (mark) {
-		mark->attached = true;
-		tlk_mark_attach_child(mark, child);
+	state = tlk_thread_find_locked(child) ? NULL : thread_add_locked(process, child);
+	if (state) {
+		state->attached = true;
+		tlk_thread_attach_child(state, child);
 		if (wants_residency(process) && !process->locking)
-			mark_queue(mark, child);
-	} else if (list_empty(&process->marks)) {
-		process_destroy(process);
+			tlk_thread_queue_work_locked(state, child);
+	} else if (list_empty(&process->threads)) {
+		process_destroy_locked(process);
 	}
 out:
-	spin_unlock(&lock);
+	spin_unlock(&tlk_thread_lock);
 }
 
-void tlk_process_executed(struct tlk_mark *mark, bool may_stay)
+void tlk_process_executed(bool may_be_in_supervisor_mode)
 {
+	struct tlk_thread_state *state = tlk_thread_attached();
 	struct tlk_process *process;
 
 	if (!READ_ONCE(processes))
 		return;
-	spin_lock(&lock);
-	process = process_find(current->signal);
+	spin_lock(&tlk_thread_lock);
+	process = process_find_locked(current->signal);
 	if (!process)
 		goto out;
-	if (may_stay && process->flags & TL_SWITCH_EXEC) {
+	if (may_be_in_supervisor_mode && process->flags & TL_SWITCH_EXEC) {
 		/* The new program's memory is not locked yet. */
 		process->locking = false;
 		process->resident = 0;
-		if (mark && wants_residency(process) && !mark->queued)
-			mark_queue(mark, current);
+		if (state && wants_residency(process) && !state->queued)
+			tlk_thread_queue_work_locked(state, current);
 		goto out;
 	}
 	process->mode = TL_MODE_USER;
-	if (mark)
-		mark_end(mark);
+	if (state)
+		thread_end_locked(state);
 out:
-	spin_unlock(&lock);
+	spin_unlock(&tlk_thread_lock);
 }
 
-/* Also a thread that was switched back in the call in which it ends: it has a mark still. */
+/* A thread that was switched back in the call in which it ends has a state still. */
 void tlk_process_exited(void)
 {
-	struct tlk_mark *mark;
+	struct tlk_thread_state *state;
 
 	if (!READ_ONCE(processes))
 		return;
-	spin_lock(&lock);
-	mark = mark_find(current);
-	if (mark)
-		mark_end(mark);
-	spin_unlock(&lock);
+	spin_lock(&tlk_thread_lock);
+	state = tlk_thread_find_locked(current);
+	if (state)
+		thread_end_locked(state);
+	spin_unlock(&tlk_thread_lock);
 }
 
-void tlk_process_give_up(void)
+void tlk_process_leave(void)
 {
-	struct tlk_mark *mark;
+	struct tlk_thread_state *state;
 
-	spin_lock(&lock);
-	mark = mark_find(current);
-	if (!mark || !mark->attached)
+	spin_lock(&tlk_thread_lock);
+	state = tlk_thread_find_locked(current);
+	if (!state || !state->attached)
 		goto out;
-	if (tlk_supervisor_call_is_open()) {
-		mark_detach(mark);
-		mark->leaving = true;
+	if (tlk_thread_is_in_call()) {
+		thread_detach_locked(state);
+		state->leaving = true;
 	} else {
-		mark_end(mark);
+		thread_end_locked(state);
 	}
 out:
-	spin_unlock(&lock);
+	spin_unlock(&tlk_thread_lock);
 }
 
 u32 tlk_processes_count(void)
@@ -391,7 +371,7 @@ u32 tlk_processes_count(void)
 	return READ_ONCE(processes);
 }
 
-static void entry_fill(struct tl_process *entry, const struct tlk_counts *counts)
+static void entry_fill(struct tl_process *entry, const struct tlk_call_counts *counts)
 {
 	int cause;
 
@@ -404,21 +384,22 @@ static void entry_fill(struct tl_process *entry, const struct tlk_counts *counts
 	entry->demotions[TL_DEMOTED_EXIT] = counts->left;
 }
 
-static void entry_describe(struct tl_process *entry, struct tlk_process *process, pid_t pid)
+static void entry_describe_locked(struct tl_process *entry, struct tlk_process *process, pid_t pid)
 {
-	struct tlk_counts sum = process->past;
+	struct tlk_call_counts sum = process->past;
 	struct task_struct *leader;
-	struct tlk_mark *mark;
+	struct tlk_thread_state *state;
 
+	lockdep_assert_held(&tlk_thread_lock);
 	entry->pid = pid;
 	entry->mode = process->mode;
 	entry->flags = process->flags;
 	entry->resident = process->resident;
 	entry->switches = process->switches;
-	list_for_each_entry(mark, &process->marks, link) {
+	list_for_each_entry(state, &process->threads, link) {
 		entry->threads++;
-		entry->supervisor += mark->attached;
-		counts_add(&sum, &mark->counts);
+		entry->supervisor += state->attached;
+		counts_add(&sum, &state->cpu.counts);
 	}
 	entry_fill(entry, &sum);
 	rcu_read_lock();
@@ -437,14 +418,14 @@ u32 tlk_processes_list(struct tl_process *entries, u32 count)
 
 	memset(entries, 0, count * sizeof(*entries));
 	tlk_supervisor_cpus_count();
-	spin_lock(&lock);
+	spin_lock(&tlk_thread_lock);
 	hash_for_each(table, bucket, process, node) {
 		pid_t pid = pid_nr_ns(process->pid, namespace);
 
 		if (!pid)
 			continue;
 		if (total < count)
-			entry_describe(&entries[total], process, pid);
+			entry_describe_locked(&entries[total], process, pid);
 		total++;
 	}
 	if (total < count) {
@@ -452,6 +433,6 @@ u32 tlk_processes_list(struct tl_process *entries, u32 count)
 		entries[total].switches = ended_switches;
 		strscpy(entries[total].comm, "(ended)", sizeof(entries[total].comm));
 	}
-	spin_unlock(&lock);
+	spin_unlock(&tlk_thread_lock);
 	return total + 1;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Processes that were switched: what was asked of each, its marks and its counts. Knows when a
- * thread is to change; how it does is supervisor/thread.c's.
+ * Processes that were switched: what was asked of each, its threads and its counts. This header owns
+ * the moments at which a thread changes. thread.h owns how it does.
  */
 #ifndef TLK_SUPERVISOR_PROCESS_H
 #define TLK_SUPERVISOR_PROCESS_H
@@ -9,30 +9,32 @@
 #include <linux/sched.h>
 #include <linux/trapless.h>
 
-struct tlk_mark;
+struct tlk_thread_state;
 
-/* Register a request for a process that may be switched; its threads act on it themselves. */
+/* Registers a request for a process that may be switched; its threads act on it themselves. */
 int tlk_process_switch(struct task_struct *leader, enum tl_mode mode, u32 flags);
 
-/* Moments in the life of the current thread, seen by supervisor/thread.c. */
+/* Moments in the life of the current thread, which hooks.c sees. */
 void tlk_process_forked(struct task_struct *child);
-void tlk_process_executed(struct tlk_mark *mark, bool may_stay);
+void tlk_process_executed(bool may_be_in_supervisor_mode);
 void tlk_process_exited(void);
 
-/* In a call: the thread is in user mode at its end, and stays so until it is asked again. */
-void tlk_process_give_up(void);
+/*
+ * Takes the current thread, which is in a call, out of supervisor mode: from the call's end on it is
+ * in user mode, until it is asked again.
+ */
+void tlk_process_leave(void);
 
-/* The thread acts on what was asked: its own work, at its next return to user mode. */
-void tlk_process_work(struct callback_head *head);
+/*
+ * Frees the detached state of the current thread and returns true; or returns false, because the
+ * state's work was queued again.
+ */
+bool tlk_process_free_thread(struct tlk_thread_state *state);
 
-/* Frees a detached mark of the current thread and returns true, unless its work is queued again. */
-bool tlk_mark_free(struct tlk_mark *mark);
-
-/* The mark of the current thread, attached or not; NULL if it has none. */
-struct tlk_mark *tlk_mark_known(void);
-
-/* Fills in at most `count` entries; returns how many there are. The last one has pid 0: the
- * counts of all that is over. */
+/*
+ * Fills in at most `count` entries and returns how many there are. The last one has pid 0: the
+ * counts of all processes that are gone.
+ */
 u32 tlk_processes_list(struct tl_process *entries, u32 count);
 u32 tlk_processes_count(void);
 

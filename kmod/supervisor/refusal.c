@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Why not. Owns every check that comes before supervisor mode: of the processor, of the kernel, of
- * who asks and for which process. What only setting up can find out is supervisor/cpu.c's.
+ * Decides whether supervisor mode is refused. This file owns every check that comes before it: of
+ * the processor, of the kernel, of the caller and of the process that is meant. cpu.c owns what only
+ * the set-up can find out. The texts of the reasons are rows of linux/trapless_refusals.h.
  *
- * Not refused, and why: the clearing of buffers and branch history on the way to and from user mode
- * (MDS, TAA, BHI, retbleed's untraining) protects the kernel from the code that returns or enters.
- * That code is in supervisor mode itself and needs no trick to read what it likes. What another
- * process left behind is cleaned up at that process's own entries and returns. IBRS and call depth
- * differ: the kernel code of other tasks, after a switch inside a call, relies on them, too.
+ * A machine is not refused for clearing buffers and branch history on the way to and from user mode
+ * (MDS, TAA, BHI, retbleed's untraining). That protects the kernel from the code that returns or
+ * enters, and this code is in supervisor mode itself and can read what it likes. What another
+ * process left behind is cleared at that process's own entries and returns. IBRS and call depth
+ * differ: the kernel code of other tasks relies on them, too, after a switch inside a call.
  */
 #include <linux/capability.h>
 #include <linux/cc_platform.h>
@@ -21,7 +22,8 @@
 #include <asm/cpufeature.h>
 #include <asm/msr.h>
 
-#include "compat/supervisor.h"
+#include "compat/features.h"
+#include "compat/task.h"
 #include "supervisor/refusal.h"
 
 /* Bits of registers that older headers do not name. */
@@ -61,14 +63,10 @@ u64 __init tlk_refusals_of_machine(void)
 		mask |= BIT_ULL(TL_REFUSED_PTI);
 	if (boot_cpu_has(X86_FEATURE_KERNEL_IBRS))
 		mask |= BIT_ULL(TL_REFUSED_IBRS);
-#ifdef X86_FEATURE_USER_SHSTK
-	if (boot_cpu_has(X86_FEATURE_USER_SHSTK))
+	if (tlk_has_user_shadow_stacks())
 		mask |= BIT_ULL(TL_REFUSED_SHSTK);
-#endif
-#ifdef X86_FEATURE_CALL_DEPTH
-	if (boot_cpu_has(X86_FEATURE_CALL_DEPTH))
+	if (tlk_tracks_call_depth())
 		mask |= BIT_ULL(TL_REFUSED_CALL_DEPTH);
-#endif
 	if (boot_cpu_has(X86_FEATURE_XENPV))
 		mask |= BIT_ULL(TL_REFUSED_XEN);
 	if (boot_cpu_has(X86_FEATURE_TDX_GUEST) || cc_platform_has(CC_ATTR_GUEST_STATE_ENCRYPT))
@@ -88,7 +86,7 @@ static int is_vcpu(const void *data, struct file *file, unsigned int descriptor)
 	return !strncmp(file->f_path.dentry->d_name.name, "kvm-vcpu", 8);
 }
 
-/* KVM changes the registers that supervisor mode changes, for the time that a guest runs. */
+/* KVM changes the registers that supervisor mode changes, while a guest runs. */
 static bool runs_a_machine(struct task_struct *leader)
 {
 	int found = 0;
@@ -140,7 +138,7 @@ int tlk_refuse_switch(struct task_struct *leader, u32 *why)
 	return 0;
 }
 
-/* Anyone may give up supervisor mode; taking it from others is for those who may give it. */
+/* Anyone may leave supervisor mode; taking others out is for those who may put them in. */
 int tlk_refuse_return(struct task_struct *leader, u32 *why)
 {
 	if (leader != current->group_leader && !caller_is_capable())

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Why a switch to supervisor mode is refused: enum tl_refusal, asked of machine and target. */
+/*
+ * The checks of the machine and of the target before a switch to supervisor mode. This header owns
+ * which enum tl_refusal applies; trapless_refusals.h owns the texts.
+ */
 #ifndef TLK_SUPERVISOR_REFUSAL_H
 #define TLK_SUPERVISOR_REFUSAL_H
 
 #include <linux/sched.h>
 #include <linux/trapless.h>
 
-/* Bits 1 << TL_REFUSED_*; the second kind can change while the module is loaded. */
+/* Both return bits 1 << TL_REFUSED_*. The second kind can change while the module is loaded. */
 u64 tlk_refusals_of_machine(void);
 u64 tlk_refusals_of_moment(void);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Supervisor mode's table of contents: what is set up, in which order, and taken down in reverse;
- * and requests, from their checks to supervisor/process.c. Owns the module parameter and what is
- * logged. Why something is refused is in supervisor/refusal.c.
+ * Sets supervisor mode up and takes it down in reverse order, and leads requests through their
+ * checks to process.c. This file owns the order, the module parameter and what is logged. refusal.c
+ * owns the checks.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -16,13 +16,14 @@
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 
-#include "compat/supervisor.h"
-#include "supervisor/supervisor.h"
+#include "compat/task.h"
 #include "supervisor/call.h"
 #include "supervisor/cpu.h"
+#include "supervisor/hooks.h"
 #include "supervisor/kvm.h"
 #include "supervisor/process.h"
 #include "supervisor/refusal.h"
+#include "supervisor/supervisor.h"
 #include "supervisor/thread.h"
 
 static bool supervisor;
@@ -59,18 +60,20 @@ int __init tlk_supervisor_init(const sys_call_ptr_t *table)
 	}
 	if (error)
 		return error;
-	error = tlk_supervisor_threads_init();
-	if (error)
-		goto err_cpus;
-	error = tlk_supervisor_kvm_init();
+	tlk_supervisor_threads_init();
+	error = tlk_supervisor_hooks_init();
 	if (error)
 		goto err_threads;
+	error = tlk_supervisor_kvm_init();
+	if (error)
+		goto err_hooks;
 	ready = true;
 	return 0;
 
+err_hooks:
+	tlk_supervisor_hooks_exit();
 err_threads:
 	tlk_supervisor_threads_exit();
-err_cpus:
 	tlk_supervisor_cpus_exit();
 	return error;
 
@@ -81,14 +84,16 @@ refused:
 }
 
 /*
- * No thread is marked: each mark holds the module. A thread may still be on its last instructions
- * here, between giving up its mark and the kernel's text; it does not sleep there.
+ * No thread has a state, because each state holds the module. A thread may still be on its last
+ * instructions here, between freeing its state and the kernel's text; it does not sleep there.
  */
 void tlk_supervisor_exit(void)
 {
 	if (!ready)
 		return;
+	WARN_ON_ONCE(tlk_processes_count());
 	tlk_supervisor_kvm_exit();
+	tlk_supervisor_hooks_exit();
 	tlk_supervisor_threads_exit();
 	synchronize_rcu_tasks();
 	tlk_supervisor_cpus_exit();
@@ -119,7 +124,7 @@ static struct task_struct *find_process(pid_t number)
 	return task;
 }
 
-static void confess(struct task_struct *leader)
+static void warn_and_taint(struct task_struct *leader)
 {
 	pr_notice_once("%s[%d] is the first process in supervisor mode: it can do anything to this "
 		       "kernel, by mistake or on purpose\n", leader->comm, task_pid_nr(leader));
@@ -146,7 +151,7 @@ int tlk_supervisor_switch(struct tl_switch *request)
 						    : tlk_refuse_return(leader, &request->refusal);
 	if (!error) {
 		if (request->mode == TL_MODE_SUPERVISOR)
-			confess(leader);
+			warn_and_taint(leader);
 		error = tlk_process_switch(leader, request->mode, request->flags);
 	}
 	put_task_struct(leader);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Supervisor mode, as main.c and device.c see it. */
+/*
+ * Supervisor mode, as main.c and device.c see it. This header owns set-up and requests; process.h
+ * owns the list of processes.
+ */
 #ifndef TLK_SUPERVISOR_H
 #define TLK_SUPERVISOR_H
 
@@ -7,19 +10,19 @@
 #include <asm/syscall.h>
 
 /*
- * Sets the mechanism up if it was asked for and nothing speaks against it; otherwise the module
- * works without. An error is one of setting up only.
+ * Sets supervisor mode up if it was asked for and no check refuses it; otherwise the module works
+ * without it. Only the set-up itself can fail with an error.
  */
 int tlk_supervisor_init(const sys_call_ptr_t *table);
 void tlk_supervisor_exit(void);
 
-/* Bits 1 << TL_REFUSED_* of the first kind: why no process is switched here and now. */
+/* Returns bits 1 << TL_REFUSED_* of the first kind: why no process is switched here and now. */
 u64 tlk_supervisor_refusals(void);
 
-/* Whether processes can be switched at all, on this machine and as the module was loaded. */
+/* Can processes be switched at all, on this machine and as the module was loaded? */
 bool tlk_supervisor_is_offered(void);
 
-/* Checks a request and its caller, and registers it. -errno; request->refusal is filled in. */
+/* Checks a request and its caller, and registers it. Returns -errno; fills in request->refusal. */
 int tlk_supervisor_switch(struct tl_switch *request);
 
 #endif /* TLK_SUPERVISOR_H */

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Follows marked threads: onto processors and off them (the scheduler's notifiers), through fork,
- * exec and exit (tracepoints). Owns the attaching of marks; decides nothing about modes.
+ * Follows threads in supervisor mode onto processors and off them, by the scheduler's notifiers.
+ * This file owns the notifiers and the attaching of thread states. It decides nothing about modes.
  */
-#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
-
-#include <linux/binfmts.h>
-#include <linux/errno.h>
+#include <linux/irqflags.h>
 #include <linux/kernel.h>
-#include <linux/list.h>
-#include <linux/string.h>
-#include <linux/tracepoint.h>
+#include <linux/preempt.h>
+#include <linux/sched/task_stack.h>
 
-#include "compat/supervisor.h"
-#include "compat/symbols.h"
+#include "compat/task.h"
 #include "supervisor/cpu.h"
-#include "supervisor/process.h"
+#include "supervisor/entry.h"
 #include "supervisor/thread.h"
+
+DEFINE_SPINLOCK(tlk_thread_lock);
+DEFINE_HASHTABLE(tlk_thread_states, TLK_THREAD_BITS);
 
 static void sched_in(struct preempt_notifier *notifier, int cpu);
 static void sched_out(struct preempt_notifier *notifier, struct task_struct *next);
@@ -26,20 +24,20 @@ static struct preempt_ops operations = {
 	.sched_out = sched_out,
 };
 
-/* Of the current thread or one that is not on a processor: only a thread changes its own list. */
-static struct tlk_mark *mark_of(struct task_struct *task)
+/* The task is current or is not on a processor: only a thread changes its own list. */
+static struct tlk_thread_state *attached_state(struct task_struct *task)
 {
 	struct preempt_notifier *notifier;
 
 	hlist_for_each_entry(notifier, &task->preempt_notifiers, link)
 		if (notifier->ops == &operations)
-			return container_of(notifier, struct tlk_mark, notifier);
+			return container_of(notifier, struct tlk_thread_state, cpu.notifier);
 	return NULL;
 }
 
-struct tlk_mark *tlk_mark_current(void)
+struct tlk_thread_state *tlk_thread_attached(void)
 {
-	return mark_of(current);
+	return attached_state(current);
 }
 
 static void sched_in(struct preempt_notifier *notifier, int cpu)
@@ -47,123 +45,87 @@ static void sched_in(struct preempt_notifier *notifier, int cpu)
 	unsigned long flags;
 
 	local_irq_save(flags);
-	tlk_supervisor_cpu_arm(container_of(notifier, struct tlk_mark, notifier));
+	tlk_supervisor_cpu_arm(container_of(notifier, struct tlk_cpu_thread, notifier));
 	local_irq_restore(flags);
 }
 
-/* What it costs to disarm and arm again is saved between two marked threads. */
+/* Between two threads in supervisor mode the processor stays armed, which saves its cost. */
 static void sched_out(struct preempt_notifier *notifier, struct task_struct *next)
 {
 	unsigned long flags;
 
 	local_irq_save(flags);
-	tlk_supervisor_cpu_leave(!mark_of(next));
+	tlk_supervisor_cpu_leave(!attached_state(next));
 	local_irq_restore(flags);
 }
 
-void tlk_mark_init(struct tlk_mark *mark, struct tlk_process *process,
-		   const struct task_struct *task)
+void tlk_thread_init(struct tlk_thread_state *state, const struct task_struct *task,
+		     task_work_func_t work)
 {
-	preempt_notifier_init(&mark->notifier, &operations);
-	init_task_work(&mark->work, tlk_process_work);
-	mark->process = process;
-	mark->task = task;
+	preempt_notifier_init(&state->cpu.notifier, &operations);
+	init_task_work(&state->work, work);
+	state->task = task;
 }
 
-void tlk_mark_attach(struct tlk_mark *mark)
+struct tlk_thread_state *tlk_thread_current(void)
 {
+	struct tlk_thread_state *state;
+
+	spin_lock(&tlk_thread_lock);
+	state = tlk_thread_find_locked(current);
+	spin_unlock(&tlk_thread_lock);
+	return state;
+}
+
+void tlk_thread_attach(struct tlk_thread_state *state)
+{
+	lockdep_assert_irqs_enabled();
+	TLK_ASSERT(state->task == current);
 	preempt_disable();
-	preempt_notifier_register(&mark->notifier);
+	preempt_notifier_register(&state->cpu.notifier);
 	local_irq_disable();
-	tlk_supervisor_cpu_arm(mark);
+	tlk_supervisor_cpu_arm(&state->cpu);
 	local_irq_enable();
 	preempt_enable();
 }
 
-void tlk_mark_detach(struct tlk_mark *mark)
+void tlk_thread_detach(struct tlk_thread_state *state)
 {
+	lockdep_assert_irqs_enabled();
+	TLK_ASSERT(state->task == current);
 	preempt_disable();
 	local_irq_disable();
 	tlk_supervisor_cpu_leave(true);
 	local_irq_enable();
-	preempt_notifier_unregister(&mark->notifier);
+	preempt_notifier_unregister(&state->cpu.notifier);
 	preempt_enable();
 }
 
-void tlk_mark_attach_child(struct tlk_mark *mark, struct task_struct *child)
+void tlk_thread_attach_child(struct tlk_thread_state *state, struct task_struct *child)
 {
-	hlist_add_head(&mark->notifier.link, &child->preempt_notifiers);
-}
-
-static void on_fork(void *data, struct task_struct *parent, struct task_struct *child)
-{
-	tlk_process_forked(child);
+	hlist_add_head(&state->cpu.notifier.link, &child->preempt_notifiers);
 }
 
 /*
- * A program that runs with more rights than its caller does not stay in supervisor mode whatever
- * was asked, nor does a 32-bit one.
+ * The two calls of entry.S leave their return address right below the thread's frame, where every
+ * way into the kernel leaves one of its own. Tracers replace that of a handler, but none of the
+ * kernel's, whose entry functions are not traced.
  */
-static void on_exec(void *data, struct task_struct *task, pid_t old_pid, struct linux_binprm *bprm)
+bool tlk_thread_is_in_call(void)
 {
-	tlk_process_executed(tlk_mark_current(), !bprm->secureexec && tlk_may_stay());
+	unsigned long below = READ_ONCE_NOCHECK(((unsigned long *)task_pt_regs(current))[-1]);
+
+	return tlk_is_traced_return(below) ||
+	       (below >= (unsigned long)tlk_supervisor_call &&
+		below < (unsigned long)tlk_supervisor_hand_over);
 }
 
-static void on_exit(void *data, struct task_struct *task)
+void __init tlk_supervisor_threads_init(void)
 {
-	tlk_process_exited();
-}
-
-static struct probe {
-	const char *name;
-	void *function;
-	struct tracepoint *tracepoint;
-} probes[] = {
-	{ "sched_process_fork", on_fork },
-	{ "sched_process_exec", on_exec },
-	{ "sched_process_exit", on_exit },
-};
-
-static void __init find_tracepoint(struct tracepoint *tracepoint, void *data)
-{
-	struct probe *probe;
-
-	for (probe = probes; probe < probes + ARRAY_SIZE(probes); probe++)
-		if (!strcmp(tracepoint->name, probe->name))
-			probe->tracepoint = tracepoint;
-}
-
-static void unregister(struct probe *end)
-{
-	struct probe *probe;
-
-	for (probe = end - 1; probe >= probes; probe--)
-		tracepoint_probe_unregister(probe->tracepoint, probe->function, NULL);
-	tracepoint_synchronize_unregister();
-}
-
-int __init tlk_supervisor_threads_init(void)
-{
-	struct probe *probe;
-	int error;
-
-	for_each_kernel_tracepoint(find_tracepoint, NULL);
-	for (probe = probes; probe < probes + ARRAY_SIZE(probes); probe++) {
-		error = probe->tracepoint ? tracepoint_probe_register(probe->tracepoint,
-								      probe->function, NULL)
-					  : -ENOENT;
-		if (error) {
-			unregister(probe);
-			return error;
-		}
-	}
 	preempt_notifier_inc();
-	return 0;
 }
 
-/* No thread is marked any more. */
 void tlk_supervisor_threads_exit(void)
 {
 	preempt_notifier_dec();
-	unregister(probes + ARRAY_SIZE(probes));
 }

@@ -29,7 +29,7 @@ from trapless.stock.kernel import Kernel
 MODULE = "trapless.ko"
 SOURCES = ("kmod", "include")
 TOOLS = {"make": "make", "ld": "binutils"}
-SUFFIXES = frozenset({".c", ".h", ".S"})
+SUFFIXES = frozenset({".c", ".h", ".S", ".mk"})
 NO_TYPE_INFORMATION = "CONFIG_DEBUG_INFO_BTF_MODULES="
 """Nobody reads the module's own BTF; making it asks for pahole, which machines may lack."""
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * See supervisor.h. Functions are called through static calls, as in symbols.c and for its reasons.
+ * Does the work before a task's return to user mode, and answers questions about tasks. This file
+ * owns which of the kernel's functions do it. They are called through static calls, as those of
+ * symbols.c are and for the same reasons.
  *
  * Later kernels have inlined syscall_exit_to_user_mode() everywhere (upstream commit
  * "entry: Inline syscall_exit_to_user_mode()", 6.16). There the end of an interrupt from user mode
- * stands in: it does the same work but for tracing the call's end, which no call of ours has, for
- * those that are traced go through the kernel's entry.
+ * takes its place. It does the same work except tracing the call's end, and a traced call does not
+ * come here: it goes through the kernel's entry.
  */
 #include <linux/cred.h>
 #include <linux/entry-common.h>
@@ -14,8 +16,8 @@
 #include <linux/ptrace.h>
 #include <linux/static_call.h>
 
-#include "compat/supervisor.h"
 #include "compat/symbols.h"
+#include "compat/task.h"
 
 static void no_leave_call(struct pt_regs *regs)
 {
@@ -35,6 +37,8 @@ DEFINE_STATIC_CALL(leave_interrupt, no_leave_interrupt);
 DEFINE_STATIC_CALL(may_access, no_may_access);
 
 static bool as_interrupt __ro_after_init;
+
+unsigned long tlk_traced_returns[3] __ro_after_init;
 
 void *__init tlk_leave_init(void)
 {
@@ -87,6 +91,9 @@ int __init tlk_task_init(void)
 	if (!address)
 		return -ENOENT;
 	static_call_update(may_access, address);
+	tlk_traced_returns[0] = (unsigned long)tlk_symbol("return_to_handler");
+	tlk_traced_returns[1] = (unsigned long)tlk_symbol("arch_rethook_trampoline");
+	tlk_traced_returns[2] = (unsigned long)tlk_symbol("__kretprobe_trampoline");
 	return 0;
 }
 
@@ -95,7 +102,7 @@ bool tlk_may_debug(struct task_struct *task)
 	return static_call(may_access)(task, PTRACE_MODE_ATTACH_REALCREDS);
 }
 
-bool tlk_may_stay(void)
+bool tlk_may_be_in_supervisor_mode(void)
 {
 	return !test_thread_flag(TIF_ADDR32) && !tlk_is_confined(current) &&
 	       tlk_is_ordinary(current);

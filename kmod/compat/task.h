@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What supervisor mode takes from the kernel under names that differ or are not exported: the work
+ * before a task's return to user mode, and questions about tasks. This header owns the questions;
+ * supervisor/ owns what follows from the answers.
+ */
+#ifndef TLK_COMPAT_TASK_H
+#define TLK_COMPAT_TASK_H
+
+#include <linux/kernel.h>
+#include <linux/sched.h>
+#include <asm/ptrace.h>
+
+/*
+ * Finds the kernel's function that does the work before a return to user mode from a system call.
+ * Returns NULL if there is none. tlk_leave() calls it with interrupts on; it returns with
+ * interrupts off. Code that jumps to the address itself asks tlk_leave_wants_interrupts_off()
+ * first, and gives 0 as second argument.
+ */
+void *tlk_leave_init(void);
+void tlk_leave(struct pt_regs *regs);
+bool tlk_leave_wants_interrupts_off(void);
+
+/* Finds what the questions below need. Returns 0 or -ENOENT. */
+int tlk_task_init(void);
+
+/* May the current task debug that one, by the kernel's rules and its security modules'? */
+bool tlk_may_debug(struct task_struct *task);
+
+/* Are real, effective and saved IDs the same? A set-user-ID or set-group-ID program's differ. */
+bool tlk_is_ordinary(struct task_struct *task);
+
+/* May the current thread be in supervisor mode, by what it is now? */
+bool tlk_may_be_in_supervisor_mode(void);
+
+/* Where functions seem to return to whose end is traced; 0 where the kernel lacks it. */
+extern unsigned long tlk_traced_returns[3];
+
+/* Have tracers of functions (kretprobes, ftrace) put this return address in place of another? */
+static inline bool tlk_is_traced_return(unsigned long address)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(tlk_traced_returns); i++)
+		if (address == tlk_traced_returns[i])
+			return true;
+	return false;
+}
+
+static inline bool tlk_is_confined(struct task_struct *task)
+{
+#ifdef CONFIG_SECCOMP
+	return READ_ONCE(task->seccomp.mode) != 0;
+#else
+	return false;
+#endif
+}
+
+/* Does the thread ever return to user mode? The kernel counts some of its own to a process. */
+static inline bool tlk_thread_returns_to_user(const struct task_struct *thread)
+{
+#ifdef PF_USER_WORKER
+	const unsigned int never = PF_KTHREAD | PF_EXITING | PF_IO_WORKER | PF_USER_WORKER;
+#else
+	const unsigned int never = PF_KTHREAD | PF_EXITING | PF_IO_WORKER;
+#endif
+
+	return !(READ_ONCE(thread->flags) & never);
+}
+
+#endif /* TLK_COMPAT_TASK_H */

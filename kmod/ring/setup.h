@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Sets a file's ring up, and takes it down with the file. This header owns the ring's beginning and
+ * end; ring.h owns its memory, queue.h its queue.
+ */
+#ifndef TLK_SETUP_H
+#define TLK_SETUP_H
+
+#include <linux/trapless.h>
+
+struct file;
+struct tlk_ring;
+
+/* TL_IOC_SETUP, once a file. */
+int tlk_setup(struct file *file, const struct tl_setup *setup);
+void tlk_setup_undo(struct tlk_ring *ring);
+
+/* TL_IOC_STATS. */
+void tlk_setup_stats(struct tlk_ring *ring, struct tl_stats *stats);
+
+#endif /* TLK_SETUP_H */

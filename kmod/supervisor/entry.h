@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What assembly and C of supervisor mode know of each other: the addresses of entry.S and faults.S,
+ * and how a call goes on after its exit work. This header owns these names only.
+ */
+#ifndef TLK_SUPERVISOR_ENTRY_H
+#define TLK_SUPERVISOR_ENTRY_H
+
+/* What tlk_supervisor_exit_work() tells entry.S. */
+#define TLK_LEAVE_TO_SUPERVISOR 0	/* interrupts off, frame as for a return from a call */
+#define TLK_LEAVE_TO_USER 1		/* interrupts off, all exit work done */
+#define TLK_LEAVE_GONE 2		/* no thread state is left; exit work is still to do */
+
+/* Bytes of one stub of faults.S. */
+#define TLK_STUB_BYTES 16
+
+#ifndef __ASSEMBLER__
+/* entry.S */
+void tlk_supervisor_call(void);
+void tlk_supervisor_hand_over(void);
+
+/* faults.S: one stub for each vector, and three that stay on the stack of their own. */
+extern const char tlk_supervisor_stubs[];
+extern const char tlk_supervisor_stub_debug[];
+extern const char tlk_supervisor_stub_nmi[];
+extern const char tlk_supervisor_stub_machine_check[];
+#endif
+
+#endif /* TLK_SUPERVISOR_ENTRY_H */

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Follows processes through fork, exec and exit, by the kernel's tracepoints. This file owns the
+ * tracepoints. process.c decides what becomes of a thread at each.
+ */
+#include <linux/binfmts.h>
+#include <linux/errno.h>
+#include <linux/kernel.h>
+#include <linux/sched.h>
+#include <linux/string.h>
+#include <linux/tracepoint.h>
+
+#include "compat/task.h"
+#include "supervisor/hooks.h"
+#include "supervisor/process.h"
+
+static void on_fork(void *data, struct task_struct *parent, struct task_struct *child)
+{
+	tlk_process_forked(child);
+}
+
+/*
+ * A program that runs with more rights than its caller leaves supervisor mode whatever was asked,
+ * and so does a 32-bit one.
+ */
+static void on_exec(void *data, struct task_struct *task, pid_t old_pid, struct linux_binprm *bprm)
+{
+	tlk_process_executed(!bprm->secureexec && tlk_may_be_in_supervisor_mode());
+}
+
+static void on_exit(void *data, struct task_struct *task)
+{
+	tlk_process_exited();
+}
+
+static struct hook {
+	const char *name;
+	void *function;
+	struct tracepoint *tracepoint;
+} hooks[] = {
+	{ "sched_process_fork", on_fork },
+	{ "sched_process_exec", on_exec },
+	{ "sched_process_exit", on_exit },
+};
+
+static void __init find_tracepoint(struct tracepoint *tracepoint, void *data)
+{
+	struct hook *hook;
+
+	for (hook = hooks; hook < hooks + ARRAY_SIZE(hooks); hook++)
+		if (!strcmp(tracepoint->name, hook->name))
+			hook->tracepoint = tracepoint;
+}
+
+static void unregister(struct hook *end)
+{
+	struct hook *hook;
+
+	for (hook = end - 1; hook >= hooks; hook--)
+		tracepoint_probe_unregister(hook->tracepoint, hook->function, NULL);
+	tracepoint_synchronize_unregister();
+}
+
+int __init tlk_supervisor_hooks_init(void)
+{
+	struct hook *hook;
+	int error;
+
+	for_each_kernel_tracepoint(find_tracepoint, NULL);
+	for (hook = hooks; hook < hooks + ARRAY_SIZE(hooks); hook++) {
+		error = hook->tracepoint ? tracepoint_probe_register(hook->tracepoint,
+								     hook->function, NULL)
+					 : -ENOENT;
+		if (error) {
+			unregister(hook);
+			return error;
+		}
+	}
+	return 0;
+}
+
+void tlk_supervisor_hooks_exit(void)
+{
+	unregister(hooks + ARRAY_SIZE(hooks));
+}
