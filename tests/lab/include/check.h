@@ -153,6 +153,16 @@ static inline long write_file(const char *path, const char *text)
 	return n;
 }
 
+/* The calling thread runs on this CPU alone. */
+static inline void pin_to_cpu(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	MUST(sched_setaffinity(0, sizeof(set), &set));
+}
+
 /* For what comes at once where nobody else wants the machine. Less than what the runner allows. */
 #define WAIT_MS 15000
 
@@ -179,6 +189,15 @@ static inline void on_signal(int signal, void (*handler)(int), int flags)
 	struct sigaction action = { .sa_handler = handler, .sa_flags = flags };
 
 	MUST(sigaction(signal, &action, NULL));
+}
+
+static volatile sig_atomic_t handled __attribute__((unused));
+
+/* A handler that counts. */
+static inline void count_signal(int signal)
+{
+	(void)signal;
+	handled++;
 }
 
 /* One SIGALRM after `ms`, then one every `again_ms` (0: no more). */

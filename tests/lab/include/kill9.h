@@ -26,8 +26,15 @@ static inline bool kill9_again(int tries, uint64_t best_ms)
 	return tries < KILL9_TRIES || (best_ms > KILL9_BOUND_MS && tries < KILL9_TRIES_MAX);
 }
 
-/* body must call kill9_say_ready() and then block for ever. */
-static inline void check_kill9_ends(void (*body)(void))
+/* A child that does not sleep is killed this long after it was ready. */
+static inline void kill9_wait_busy(pid_t pid)
+{
+	(void)pid;
+	sleep_ms(20);
+}
+
+/* body must call kill9_say_ready() and then never return; wait() waits until it is under way. */
+static inline void check_kill9_ends_after(void (*body)(void), void (*wait)(pid_t))
 {
 	uint64_t best_ms = UINT64_MAX;
 
@@ -38,7 +45,7 @@ static inline void check_kill9_ends(void (*body)(void))
 		char byte;
 
 		CHECK_EQ(read(kill9_ready[0], &byte, 1), 1);
-		wait_asleep(pid);
+		wait(pid);
 		begin_ms = now_ms();
 		MUST(kill(pid, SIGKILL));
 		CHECK_KILLED(child_wait(pid), SIGKILL);
@@ -47,6 +54,11 @@ static inline void check_kill9_ends(void (*body)(void))
 			best_ms = took_ms;
 	}
 	CHECK_WITHIN(best_ms, 0, KILL9_BOUND_MS);
+}
+
+static inline void check_kill9_ends(void (*body)(void))
+{
+	check_kill9_ends_after(body, wait_asleep);
 }
 
 #endif /* TL_TEST_KILL9_H */

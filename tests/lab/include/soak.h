@@ -269,8 +269,7 @@ static void soak_rings(void)
 	for (unsigned int slot = 0; slot < 16; slot++)
 		CHECK_DONE(&batches, slot, getpid());
 	worker_start(&worker, &workers);
-	ring_put(&workers, 3, SYS_getpid);
-	ring_submit(&workers, 3);
+	ring_queue(&workers, 3, SYS_getpid);
 	CHECK_EQ(ring_notify(&workers, 1), 1);
 	do		/* the freezer interrupts the wait, as a signal would */
 		left = ring_wait(&workers, 0, 0);

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The module cannot be unloaded while a descriptor, a mapping, a batch or a worker holds it; once
  * nothing does, it goes without a trace and comes back, again and again.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A filter kills one thread in the middle of its batch: the others go on using the same ring, and
  * nothing of it stays behind when they close it (the runner looks at the module's users).

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A filter kills a worker in the middle of a request: the request is done, the requester that
  * waits for it wakes, other workers serve on, and nothing of the ring stays behind.
@@ -16,8 +16,7 @@ int main(void)
 	filter_call(SYS_getppid, SECCOMP_RET_KILL_THREAD);
 	worker_start(&victim, &ring);	/* threads inherit filters */
 	wait_asleep(victim.tid);
-	ring_put(&ring, 0, SYS_getppid);
-	ring_submit(&ring, 0);
+	ring_queue(&ring, 0, SYS_getppid);
 	CHECK_EQ(ring_wait(&ring, 1, 0), 0);
 	CHECK_DONE(&ring, 0, -ENOSYS);
 	snprintf(path, sizeof(path), "/proc/self/task/%d/comm", (int)victim.tid);
@@ -27,8 +26,7 @@ int main(void)
 	}
 
 	worker_start(&other, &ring);
-	ring_put(&ring, 0, SYS_getpid);
-	ring_submit(&ring, 0);
+	ring_queue(&ring, 0, SYS_getpid);
 	CHECK_EQ(ring_wait(&ring, 1, 0), 0);
 	CHECK_DONE(&ring, 0, getpid());
 	workers_end(&ring, &other, 1);

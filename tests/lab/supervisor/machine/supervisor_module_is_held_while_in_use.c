@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The module cannot be unloaded while a process is in supervisor mode, or about to be; once all
  * are back or gone it can, though they were running in it a moment before. Loaded, used by several

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A wait of io_uring acts on requests without returning: a thread is switched back while it stays
  * in a call that was made in supervisor mode. Until that call has returned the module is in use.
