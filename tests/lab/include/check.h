@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * check.h - what every test program of the lab shares: assertions that print the value and what
- * was expected, system calls that return -errno, children, time. It knows nothing of the module.
+ * check.h - the basis of every test program of the lab: assertions that print the value and the
+ * expected value, system calls that return -errno, children, signals and time. It does not use the
+ * module.
  *
  * A program tests one behaviour, named by its file, and ends with 0 (holds), 1 (does not) or 77
  * (cannot be tested here, and says why).
@@ -163,7 +164,7 @@ static inline void pin_to_cpu(int cpu)
 	MUST(sched_setaffinity(0, sizeof(set), &set));
 }
 
-/* For what comes at once where nobody else wants the machine. Less than what the runner allows. */
+/* A limit for waits that are short on an idle machine. It is below the time limit of the runner. */
 #define WAIT_MS 15000
 
 /* Waits until a thread sleeps interruptibly: it has reached the call that it will block in. */
@@ -200,7 +201,7 @@ static inline void count_signal(int signal)
 	handled++;
 }
 
-/* One SIGALRM after `ms`, then one every `again_ms` (0: no more). */
+/* Sends one SIGALRM after `ms`, then one every `again_ms`, or none if that is 0. */
 static inline void alarm_ms(unsigned int ms, unsigned int again_ms)
 {
 	struct itimerval timer = {
@@ -237,9 +238,9 @@ static inline int child_wait(pid_t pid)
 }
 
 /*
- * A child that sends a signal to this process once it sleeps, in the call that the signal is to
- * find it in: a timer of some milliseconds comes before that call where a machine is busy. The
- * caller sleeps nowhere in between, and waits for the child after it.
+ * Starts a child that sends a signal to this process as soon as this process sleeps in the call
+ * that the signal is to interrupt. On a busy machine a timer could fire before that call. The
+ * caller must not sleep before the call, and waits for the child after it.
  */
 static inline pid_t signal_when_asleep(int signal)
 {
@@ -291,7 +292,7 @@ static inline const char *test_stage(void)
 	return stage ? stage : "";
 }
 
-/* The child's verdict becomes the program's. */
+/* A child that skips makes the program skip, and a child that fails makes it fail. */
 #define CHECK_CHILD(status) do {						\
 	int verdict_ = (status);						\
 										\

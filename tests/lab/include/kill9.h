@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * kill9.h - how long SIGKILL takes to end a process that is busy with the module. The best of
- * five counts, or of more where none was quick: the bound is the module's, which delays every
- * time if it does, and delays by a loaded host are not.
+ * kill9.h - measures how long SIGKILL takes to end a process that is busy in the module. The best
+ * of five tries counts, or of more tries if none was quick: a module that delays the end does so in
+ * every try, while a loaded host does not.
  */
 #ifndef TL_TEST_KILL9_H
 #define TL_TEST_KILL9_H

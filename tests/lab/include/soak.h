@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * soak.h - what one part of the soak does in a round: each harms or disturbs processes in
- * supervisor mode in its own way and checks that they, and nobody else, notice. Which parts there
- * are, how long they go on and whether all of them do is supervisor_soak.c's.
+ * soak.h - the rounds of the soak's parts. Each part harms or disturbs processes in supervisor mode
+ * in its own way and checks that these processes, and no others, notice. supervisor_soak.c owns the
+ * list of parts, the duration, and the check that every part goes on.
  */
 #ifndef TL_TEST_SOAK_H
 #define TL_TEST_SOAK_H
