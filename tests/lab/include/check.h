@@ -167,6 +167,28 @@ static inline void pin_to_cpu(int cpu)
 /* A limit for waits that are short on an idle machine. It is below the time limit of the runner. */
 #define WAIT_MS 15000
 
+/* Waits until the condition holds, and fails with the message if it does not within `ms`. */
+#define WAIT_UNTIL_MS(ms, condition, ...) do {					\
+	uint64_t end_ = now_ms() + (ms);					\
+										\
+	while (!(condition)) {							\
+		if (now_ms() > end_)						\
+			FAIL(__VA_ARGS__);					\
+		sleep_ms(1);							\
+	}									\
+} while (0)
+
+#define WAIT_UNTIL(condition, ...) WAIT_UNTIL_MS(WAIT_MS, condition, __VA_ARGS__)
+
+/* Waits until a thread of this process has ended. */
+static inline void wait_thread_end(pid_t tid)
+{
+	char path[64], text[64];
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/comm", (int)tid);
+	WAIT_UNTIL(read_file(path, text, sizeof(text)) < 0, "thread %d has not ended", (int)tid);
+}
+
 /* Waits until a thread sleeps interruptibly: it has reached the call that it will block in. */
 static inline void wait_asleep(pid_t tid)
 {

@@ -258,14 +258,8 @@ static inline long caller_join(struct caller *caller)
 /* Waits until a slot is done, without TL_ENTER_WAIT. */
 static inline void wait_done(const struct ring *ring, unsigned int slot)
 {
-	uint64_t deadline = now_ms() + WAIT_MS;
-
-	while (ring_state(ring, slot) != TL_DONE) {
-		if (now_ms() > deadline)
-			FAIL("slot %u is in state %u after %d ms", slot, ring_state(ring, slot),
-			     WAIT_MS);
-		sleep_ms(1);
-	}
+	WAIT_UNTIL(ring_state(ring, slot) == TL_DONE, "slot %u is in state %u after %d ms", slot,
+		   ring_state(ring, slot), WAIT_MS);
 }
 
 #endif /* TL_TEST_RING_H */

@@ -111,13 +111,10 @@ static inline void trace_detach(pid_t pid)
 /* Waits until the target has made so many more calls in supervisor mode. */
 static inline void target_wait(const struct target *target, uint64_t more)
 {
-	uint64_t want = target->inside + more, deadline = now_ms() + WAIT_MS;
+	uint64_t want = target->inside + more;
 
-	while (target->inside < want) {
-		if (now_ms() > deadline)
-			FAIL("the target is not back in supervisor mode after %d ms", WAIT_MS);
-		sleep_ms(1);
-	}
+	WAIT_UNTIL(target->inside >= want, "the target is not back in supervisor mode after %d ms",
+		   WAIT_MS);
 }
 
 #endif /* TL_TEST_TRACED_H */

@@ -10,8 +10,6 @@ int main(void)
 {
 	struct ring ring = worker_ring_open(8);
 	struct worker victim = { 0 }, other = { 0 };
-	uint64_t deadline = now_ms() + WAIT_MS;
-	char path[64], text[64];
 
 	filter_call(SYS_getppid, SECCOMP_RET_KILL_THREAD);
 	worker_start(&victim, &ring);	/* threads inherit filters */
@@ -19,11 +17,7 @@ int main(void)
 	ring_queue(&ring, 0, SYS_getppid);
 	CHECK_EQ(ring_wait(&ring, 1, 0), 0);
 	CHECK_DONE(&ring, 0, -ENOSYS);
-	snprintf(path, sizeof(path), "/proc/self/task/%d/comm", (int)victim.tid);
-	while (read_file(path, text, sizeof(text)) >= 0) {
-		CHECK(now_ms() < deadline);
-		sleep_ms(1);
-	}
+	wait_thread_end(victim.tid);
 
 	worker_start(&other, &ring);
 	ring_queue(&ring, 0, SYS_getpid);
