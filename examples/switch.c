@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * switch.c - a program that makes a million system calls, switches itself to supervisor mode, makes
- * as many there and switches back. It asks the CPU, not the library, in which mode it is. Where
- * supervisor mode is not offered it says why.
+ * switch.c - makes a million system calls, switches itself to supervisor mode, makes as many calls
+ * there and switches back. It reads from the CPU, and not from the library, in which mode it is.
+ * Where supervisor mode is refused it prints the reason.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * threads.c - fine-grained threads: counts the lines of many files. Each file is a chain of four
- * threads (open, read until the end, close, done); each phase ends by queueing a call and naming
- * the thread that goes on with its result. The calls of many files share a crossing. A timer shows
- * progress meanwhile: an external event is a thread too.
+ * threads.c - counts the lines of many files by fine-grained threads. Each file is a chain of four
+ * threads (open, read until the end, close, done). Each phase ends by queueing a call and naming
+ * the thread that goes on with its result. The calls of many files share a crossing. A timer prints
+ * the progress meanwhile: an external event creates a thread, too.
  *
  *	threads FILE...
  */

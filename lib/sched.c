@@ -265,8 +265,11 @@ int tl_event_remove(struct tl_sched *sched, int fd)
 	return tl_events_remove(&sched->events, fd);
 }
 
-/* Queues a poll(2) of all events behind the calls that are about to be flushed. */
-static void poll_queue(struct tl_sched *sched, bool may_sleep)
+/*
+ * Queues a poll(2) of all events behind the calls that are about to be flushed. It is not inlined,
+ * and neither is poll_deliver(), so that the loop over threads stays small.
+ */
+static __attribute__((noinline)) void poll_queue(struct tl_sched *sched, bool may_sleep)
 {
 	sched->poll_result = 0;
 	sched->poll_slot = -1;
@@ -294,7 +297,7 @@ static void poll_disarm(struct tl_sched *sched)
 }
 
 /* Creates the threads of the events that the poll has found. Returns 0 or -errno. */
-static int poll_deliver(struct tl_sched *sched)
+static __attribute__((noinline)) int poll_deliver(struct tl_sched *sched)
 {
 	if (sched->poll_slot < 0)
 		return 0;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * handles.c - how many directories are open at once, and which.
+ * handles.c - limits how many directories are open at a time, and chooses which.
  *
  * A directory is opened by its name, relative to its parent's handle, so a parent stays open while
  * subdirectories wait for it ("idle"). When handles run short, the one that has been idle longest
  * is closed: the walk is depth first, so it is needed last. It is opened again from a child of its
  * own by "..", or along the path; either way it must be the same device and inode as before.
- * This file owns descriptors. It does not know what is read through them.
+ * This file owns the descriptors. It does not know which data is read through them.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * print.c - follows the visit in the order of a depth-first walk, adds up and prints.
+ * print.c - follows the visit in the order of a depth-first walk, adds sizes up and prints them.
  *
- * Directories are visited in whatever order fills batches best. This file takes their records in
- * the one order that du and find know, as far as they are there, so lines, messages, and the
- * directory that a file with several names is counted in, come out as theirs do. It owns the
- * output, the path, and the life of a directory after its visit: what is printed is freed.
+ * Directories are visited in the order that fills batches best. This file takes their records in
+ * the order of du and find, as far as the records exist, so that lines, messages, and the directory
+ * in which a file with several names is counted are those of du and find. It owns the output, the
+ * path, and a directory after its visit: it frees what it has printed.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -2,13 +2,13 @@
 /*
  * visit.c - opens, reads and examines directories by wrapped calls.
  *
- * Each directory is a chain of fine-grained threads, one for what follows a wait:
+ * Each directory is a chain of fine-grained threads, one for each phase behind a wait:
  *   opened         queues the first getdents64
  *   have_read      queues newfstatat for each entry, and the next getdents64 with them
  *   have_examined  adds up, keeps what print.c needs, puts subdirectories on the stack
- * WINDOW_DIRS such chains run at once; what all of them queue shares crossings. This file owns the
- * stack, the pool of chunks and what is learnt of an entry. It prints nothing and keeps no order:
- * records stay in the order of the directory, print.c takes them from there.
+ * WINDOW_DIRS such chains run at once, and their calls share crossings. This file owns the stack,
+ * the pool of chunks and the records of entries. It does not print and does not sort: records stay
+ * in the order of the directory, and print.c takes them from there.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * walk.c - what a tree takes on disk, or the names in it, by wrapped system calls.
+ * walk.c - prints what a tree takes on disk, or the names in it, by wrapped system calls.
  *
- * Prints what `du TREE` prints, byte for byte; with --find, what `find TREE` prints. Where du makes
- * a crossing for every call, fine-grained threads queue the calls of many directories and cross
- * once for all of them (wrapped-system-call, section 2.1). Without the module the same program
- * makes the same calls one by one. This file owns the options and the exit status.
+ * It prints the output of `du TREE`, byte for byte; with --find, that of `find TREE`. du makes a
+ * crossing for every call; here fine-grained threads queue the calls of many directories and make
+ * one crossing for all of them (wrapped-system-call, section 2.1). Without the module the same
+ * program makes the same calls one by one. This file owns the options and the exit status.
  */
 #include <errno.h>
 #include <fcntl.h>

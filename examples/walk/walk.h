@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * walk.h - the shape of a walk: what its parts share.
+ * walk.h - the data of a walk, which its three parts share.
  *
  * Three parts work on one tree of `struct dir`:
  *   visit.c    opens, reads and examines directories, many at a time, by wrapped calls
  *   handles.c  bounds how many of them are open at once
- *   print.c    follows behind in the order of a depth-first walk; adds up and prints
+ *   print.c    follows in the order of a depth-first walk, adds up and prints
  * It owns no behaviour. Everything belongs to the one thread that runs the scheduler.
  */
 #ifndef WALK_H

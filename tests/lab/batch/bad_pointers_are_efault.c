@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A request's pointers are user pointers: kernel, null and non-canonical addresses are -EFAULT. */
 #include "ring.h"
 

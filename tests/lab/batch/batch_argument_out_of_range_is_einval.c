@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* Entering with a slot, count or whence out of range is -EINVAL and executes nothing. */
 #include <limits.h>
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The attack: a batch whose request is a batch recurses without bound and ends the
  * kernel's stack. Also by way of a second ring, and of the ioctl that makes a worker.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* The calls of a batch are made in the order of their slots: bytes written to a pipe tell. */
 #include "ring.h"
 

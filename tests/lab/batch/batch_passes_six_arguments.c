@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* All six arguments arrive: a mapping at an offset and a copy between files need them. */
 #include "ring.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A batch makes every call it is given: results, states and the module's own counts agree. */
 #include "ring.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A call that blocks holds up its batch, as it holds up a program: later calls come after it. */
 #include "ring.h"
 

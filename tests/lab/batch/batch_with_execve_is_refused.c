@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The attack: as uid 1000 batch [execve(set-uid program), fchown(fd, 0, 0), fchmod(fd, 04755)].
  * Were execve executed, the rest of the batch would run as root and leave a root-owned set-uid

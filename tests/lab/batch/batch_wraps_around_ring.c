@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A batch that begins near the end of the ring goes on at its start, and touches no other slot. */
 #include "ring.h"
 

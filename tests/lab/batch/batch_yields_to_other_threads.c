@@ -1,22 +1,13 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A long batch does not keep its CPU from others: a thread bound to the same one runs meanwhile. */
 #include "ring.h"
 
 static unsigned long turns;
 static int stop;
 
-static void bind_to_cpu0(void)
-{
-	cpu_set_t cpu;
-
-	CPU_ZERO(&cpu);
-	CPU_SET(0, &cpu);
-	MUST(sched_setaffinity(0, sizeof(cpu), &cpu));
-}
-
 static void *other(void *arg)
 {
-	bind_to_cpu0();
+	pin_to_cpu(0);
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
 		__atomic_fetch_add(&turns, 1, __ATOMIC_RELAXED);
 	return arg;
@@ -31,7 +22,7 @@ int main(void)
 	pthread_t thread;
 
 	CHECK_EQ(pthread_create(&thread, NULL, other, NULL), 0);
-	bind_to_cpu0();
+	pin_to_cpu(0);
 	for (unsigned int slot = 0; slot < TL_ENTRIES_MAX; slot++)
 		ring_put(&ring, slot, SYS_read, fd, bytes, sizeof(bytes));
 	while (!__atomic_load_n(&turns, __ATOMIC_RELAXED))

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A call that fails says so in its own result and does not end the batch. */
 #include "ring.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * What a request closes is closed before the next request, as between two plain calls: a reader
  * in the same batch sees the end of the pipe, and a lock held by the closed file is free.
@@ -7,11 +7,6 @@
 
 #include "ring.h"
 
-static void nothing(int signal)
-{
-	(void)signal;
-}
-
 int main(void)
 {
 	struct ring ring = ring_open(8), workers = worker_ring_open(8);
@@ -19,7 +14,7 @@ int main(void)
 	int pipe_fd[2], held, wanted;
 	char byte;
 
-	on_signal(SIGALRM, nothing, 0);	/* a reader that waits for ever would be interrupted */
+	on_signal(SIGALRM, count_signal, 0);	/* it ends a reader that would wait for ever */
 	alarm_ms(15000, 0);
 
 	MUST(pipe(pipe_fd));
@@ -41,8 +36,7 @@ int main(void)
 	/* A worker never returns to user mode between two requests. */
 	worker_start(&worker, &workers);
 	MUST(pipe(pipe_fd));
-	ring_put(&workers, 0, SYS_close, pipe_fd[1]);
-	ring_submit(&workers, 0);
+	ring_queue(&workers, 0, SYS_close, pipe_fd[1]);
 	CHECK_EQ(ring_wait(&workers, 1, 0), 0);
 	CHECK_EQ(read(pipe_fd[0], &byte, 1), 0);
 	workers_end(&workers, &worker, 1);

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A batch entered by the 32-bit gate is restarted after a handler, and interrupted without. */
 #include "int80.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Through the 32-bit gate the requests are still 64-bit calls: numbers, pointers and results
  * above 4 GB, and structures of the 64-bit interface.

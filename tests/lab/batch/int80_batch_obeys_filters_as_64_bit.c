@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A filter that knows 64-bit calls only sees the requests of a batch as such, whichever gate the
  * batch was entered by; nr 110 is getppid there and iopl in the 32-bit table.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Every call that the table refuses, and every number without a row, is answered without being
  * made; the calls known to be dangerous are among the refused.

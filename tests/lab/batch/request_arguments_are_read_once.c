@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A thread flips the descriptor of a batched write between an allowed one and one that a filter
  * denies: not one byte may reach the denied pipe.

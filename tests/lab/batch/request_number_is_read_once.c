@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A thread flips a request's number while batches run: between an allowed and a refused call, and
  * between an allowed and a filtered one. What was checked is what is executed.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * One list of real calls is made three times, each in a fresh process and directory: plainly, by
  * batches, and by a worker. Every result and every byte that the calls wrote must be the same,

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A number that the kernel does not have is -ENOSYS, wherever it lies; nothing is executed. */
 #include "ring.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The C library's setuid() signals every thread to change its credentials with the caller's. It
  * ends, with workers asleep inside, one in a call and one spinning; all serve on as the new user.
@@ -38,8 +38,7 @@ int main(void)
 		while (!__atomic_load_n(&workers[i].tid, __ATOMIC_ACQUIRE))
 			sched_yield();
 	}
-	ring_put(&ring, 0, SYS_read, pipe_fd[0], &byte, 1);
-	ring_submit(&ring, 0);
+	ring_queue(&ring, 0, SYS_read, pipe_fd[0], &byte, 1);
 	CHECK_EQ(ring_notify(&ring, 1), 1);
 	while (ring_state(&ring, 0) != TL_RUNNING)
 		sched_yield();
@@ -48,10 +47,8 @@ int main(void)
 	CHECK_EQ(write(pipe_fd[1], "x", 1), 1);
 	CHECK_EQ(ring_wait(&ring, 0, 0), 0);
 	CHECK_DONE(&ring, 0, 1);
-	for (unsigned int slot = 0; slot < 4; slot++) {
-		ring_put(&ring, slot, slot % 2 ? SYS_getuid : SYS_geteuid);
-		ring_submit(&ring, slot);
-	}
+	for (unsigned int slot = 0; slot < 4; slot++)
+		ring_queue(&ring, slot, slot % 2 ? SYS_getuid : SYS_geteuid);
 	CHECK_EQ(ring_wait(&ring, 4, 0), 0);
 	for (unsigned int slot = 0; slot < 4; slot++)
 		CHECK_DONE(&ring, slot, 1000);

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A process that shares memory, files and working directory with the requester's, but is not it,
  * has limits, children and signals of its own, so it does not make its requests: notify and enter
@@ -35,8 +35,7 @@ int main(void)
 	ring = worker_ring_open(4);
 	pid = other_start();
 	wait_asleep(pid);
-	ring_put(&ring, 0, SYS_getpid);
-	ring_submit(&ring, 0);
+	ring_queue(&ring, 0, SYS_getpid);
 	CHECK_EQ(ring_wait(&ring, 1, 0), -EPERM);
 	CHECK_EQ(ring_state(&ring, 0), TL_SUBMITTED);
 	CHECK_EQ(sys(SYS_ioctl, ring.fd, TL_IOC_EXIT), 0);
@@ -45,8 +44,7 @@ int main(void)
 
 	/* Requests wait, and it comes. */
 	ring = worker_ring_open(4);
-	ring_put(&ring, 0, SYS_getpid);
-	ring_submit(&ring, 0);
+	ring_queue(&ring, 0, SYS_getpid);
 	CHECK_EQ(ring_notify(&ring, 1), 1);
 	pid = other_start();
 	CHECK_EXITED(child_wait(pid), 0);

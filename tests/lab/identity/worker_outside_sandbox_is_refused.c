@@ -1,7 +1,7 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A thread that has confined itself with Landlock cannot have its requests made by a worker that
- * has not, although user, groups and capabilities are the same: notify and enter_ring are -EPERM.
+ * has not, although user, groups and capabilities are the same: notify and enter are -EPERM.
  */
 #include <linux/landlock.h>
 #include <sys/prctl.h>
@@ -30,8 +30,7 @@ static void confined_requester(void)
 	worker_start(&worker, &ring);
 	wait_asleep(worker.tid);
 	confine();
-	ring_put(&ring, 0, SYS_openat, AT_FDCWD, path, O_RDONLY);
-	ring_submit(&ring, 0);
+	ring_queue(&ring, 0, SYS_openat, AT_FDCWD, path, O_RDONLY);
 	CHECK_EQ(ring_wait(&ring, 1, 0), -EPERM);
 	CHECK_EQ(ring_state(&ring, 0), TL_SUBMITTED);
 	workers_end(&ring, &worker, 1);
@@ -56,8 +55,7 @@ static void confined_worker(void)
 	struct ring ring = worker_ring_open(4);
 	struct worker worker = { .ring = &ring };
 
-	ring_put(&ring, 0, SYS_getpid);
-	ring_submit(&ring, 0);
+	ring_queue(&ring, 0, SYS_getpid);
 	CHECK_EQ(ring_notify(&ring, 1), 1);
 	CHECK_EQ(pthread_create(&worker.thread, NULL, confined_enter, &worker), 0);
 	worker_join(&worker);
@@ -73,8 +71,7 @@ static void confined_both(void)
 
 	confine();
 	worker_start(&worker, &ring);
-	ring_put(&ring, 0, SYS_openat, AT_FDCWD, path, O_RDONLY);
-	ring_submit(&ring, 0);
+	ring_queue(&ring, 0, SYS_openat, AT_FDCWD, path, O_RDONLY);
 	CHECK_EQ(ring_wait(&ring, 1, 0), 0);
 	CHECK_DONE(&ring, 0, -EACCES);
 	workers_end(&ring, &worker, 1);

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A request that writes to /proc/thread-self/attr changes the label of the worker that makes it.
  * That worker makes no further request: it is no longer what its requester is.
@@ -21,17 +21,14 @@ static void changed_by_request(void)
 	struct worker worker = { 0 };
 
 	worker_start(&worker, &ring);
-	ring_put(&ring, 0, SYS_openat, AT_FDCWD, own_label, O_WRONLY | O_CLOEXEC);
-	ring_submit(&ring, 0);
+	ring_queue(&ring, 0, SYS_openat, AT_FDCWD, own_label, O_WRONLY | O_CLOEXEC);
 	CHECK_EQ(ring_wait(&ring, 1, 0), 0);
 	CHECK(ring_result(&ring, 0) >= 0);
-	ring_put(&ring, 1, SYS_write, ring_result(&ring, 0), change, strlen(change));
-	ring_submit(&ring, 1);
+	ring_queue(&ring, 1, SYS_write, ring_result(&ring, 0), change, strlen(change));
 	CHECK_EQ(ring_wait(&ring, 1, 0), 0);
 	CHECK_DONE(&ring, 1, strlen(change));
 
-	ring_put(&ring, 2, SYS_getpid);
-	ring_submit(&ring, 2);
+	ring_queue(&ring, 2, SYS_getpid);
 	CHECK_EQ(ring_notify(&ring, 1), 1);
 	sleep_ms(10);
 	CHECK_EQ(ring_state(&ring, 2), TL_SUBMITTED);

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A thread that has given up root cannot have its requests made by a worker that is still root,
  * nor the other way round: notify and enter are -EPERM, and the file that only root may read
@@ -19,8 +19,7 @@ static void unprivileged_requester(void)
 	wait_asleep(worker.tid);
 	CHECK_EQ(sys(SYS_setresuid, 1000, 1000, 1000), 0);
 	CHECK_EQ(sys(SYS_openat, AT_FDCWD, path, O_RDONLY), -EACCES);
-	ring_put(&ring, 0, SYS_openat, AT_FDCWD, path, O_RDONLY);
-	ring_submit(&ring, 0);
+	ring_queue(&ring, 0, SYS_openat, AT_FDCWD, path, O_RDONLY);
 	CHECK_EQ(ring_notify(&ring, 1), -EPERM);
 	CHECK_EQ(ring_wait(&ring, 1, 0), -EPERM);
 	sleep_ms(10);
@@ -43,8 +42,7 @@ static void unprivileged_worker(void)
 	struct ring ring = worker_ring_open(4);
 	struct worker worker = { .ring = &ring };
 
-	ring_put(&ring, 0, SYS_getuid);
-	ring_submit(&ring, 0);
+	ring_queue(&ring, 0, SYS_getuid);
 	CHECK_EQ(ring_notify(&ring, 1), 1);
 	CHECK_EQ(pthread_create(&worker.thread, NULL, other_worker, &worker), 0);
 	worker_join(&worker);
@@ -66,8 +64,7 @@ static void privileged_heir(void)
 	struct worker worker = { 0 };
 	pthread_t thread;
 
-	ring_put(&ring, 0, SYS_openat, AT_FDCWD, path, O_RDONLY);
-	ring_submit(&ring, 0);
+	ring_queue(&ring, 0, SYS_openat, AT_FDCWD, path, O_RDONLY);
 	CHECK_EQ(pthread_create(&thread, NULL, unprivileged_notifier, &ring), 0);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	CHECK_EQ(ring_notify(&ring, 0), -EPERM);
@@ -92,10 +89,8 @@ static void heir_of_a_part(unsigned int own)
 	struct ring ring = worker_ring_open(4);
 	pthread_t thread;
 
-	for (unsigned int slot = 0; slot < 2; slot++) {
-		ring_put(&ring, slot, SYS_getuid);
-		ring_submit(&ring, slot);
-	}
+	for (unsigned int slot = 0; slot < 2; slot++)
+		ring_queue(&ring, slot, SYS_getuid);
 	CHECK_EQ(pthread_create(&thread, NULL, notifier, &ring), 0);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	CHECK_EQ(ring_notify(&ring, own), own);

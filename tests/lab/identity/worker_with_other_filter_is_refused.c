@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A thread under a seccomp filter cannot have its requests made by a worker without it. */
 #include "filter.h"
 #include "ring.h"
@@ -11,8 +11,7 @@ static void filtered_requester(void)
 	worker_start(&worker, &ring);
 	wait_asleep(worker.tid);
 	filter_call(SYS_getppid, SECCOMP_RET_ERRNO | EACCES);
-	ring_put(&ring, 0, SYS_getppid);
-	ring_submit(&ring, 0);
+	ring_queue(&ring, 0, SYS_getppid);
 	CHECK_EQ(ring_notify(&ring, 1), -EPERM);
 	sleep_ms(10);
 	CHECK_EQ(ring_state(&ring, 0), TL_SUBMITTED);
@@ -29,8 +28,7 @@ static void filtered_all(void)
 	wait_asleep(worker.tid);
 	filter_install(SYS_getppid, FILTER_ANY_ARGUMENT, SECCOMP_RET_ERRNO | EACCES,
 		       SECCOMP_FILTER_FLAG_TSYNC);
-	ring_put(&ring, 0, SYS_getppid);
-	ring_submit(&ring, 0);
+	ring_queue(&ring, 0, SYS_getppid);
 	if (ring_notify(&ring, 1) == -EPERM) {
 		workers_end(&ring, &worker, 1);	/* the worker was inside with its old filter */
 		return;

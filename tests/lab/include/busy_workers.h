@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * busy_workers.h - a process with workers in every state: asleep, spinning, in a call that sleeps
- * and in one that computes. For tests of how processes end.
+ * busy_workers.h - starts workers in every state: asleep, spinning, in a call that sleeps and in a
+ * call that computes. Tests of the end of a process use them.
  */
 #ifndef TL_TEST_BUSY_WORKERS_H
 #define TL_TEST_BUSY_WORKERS_H
@@ -22,12 +22,9 @@ static inline void busy_workers_start(void)
 	for (int i = 0; i < 3; i++)
 		worker_start(&busy_workers[i], &busy_ring);
 	worker_start(&busy_workers[3], &idle_ring);
-	ring_put(&busy_ring, 0, SYS_nanosleep, &pause, NULL);
-	ring_submit(&busy_ring, 0);
-	for (unsigned int slot = 1; slot < 8; slot++) {
-		ring_put(&busy_ring, slot, SYS_read, zero, bytes, sizeof(bytes));
-		ring_submit(&busy_ring, slot);
-	}
+	ring_queue(&busy_ring, 0, SYS_nanosleep, &pause, NULL);
+	for (unsigned int slot = 1; slot < 8; slot++)
+		ring_queue(&busy_ring, slot, SYS_read, zero, bytes, sizeof(bytes));
 	CHECK_EQ(ring_notify(&busy_ring, 8), 8);
 	while (ring_state(&busy_ring, 0) != TL_RUNNING)
 		sched_yield();

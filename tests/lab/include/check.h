@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * check.h - what every test program of the lab shares: assertions that print the value and what
- * was expected, system calls that return -errno, children, time. It knows nothing of the module.
+ * check.h - the basis of every test program of the lab: assertions that print the value and the
+ * expected value, system calls that return -errno, children, signals and time. It does not use the
+ * module.
  *
  * A program tests one behaviour, named by its file, and ends with 0 (holds), 1 (does not) or 77
  * (cannot be tested here, and says why).
@@ -153,8 +154,43 @@ static inline long write_file(const char *path, const char *text)
 	return n;
 }
 
-/* For what comes at once where nobody else wants the machine. Less than what the runner allows. */
-#define WAIT_MS 300000	/* for what hangs: machines may be slow */
+/* The calling thread runs on this CPU alone. */
+static inline void pin_to_cpu(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	MUST(sched_setaffinity(0, sizeof(set), &set));
+}
+
+/*
+ * A limit for what hangs. It is long, because a loaded machine is slow, and below the time limit of
+ * the runner.
+ */
+#define WAIT_MS 300000
+
+/* Waits until the condition holds, and fails with the message if it does not within `ms`. */
+#define WAIT_UNTIL_MS(ms, condition, ...) do {					\
+	uint64_t end_ = now_ms() + (ms);					\
+										\
+	while (!(condition)) {							\
+		if (now_ms() > end_)						\
+			FAIL(__VA_ARGS__);					\
+		sleep_ms(1);							\
+	}									\
+} while (0)
+
+#define WAIT_UNTIL(condition, ...) WAIT_UNTIL_MS(WAIT_MS, condition, __VA_ARGS__)
+
+/* Waits until a thread of this process has ended. */
+static inline void wait_thread_end(pid_t tid)
+{
+	char path[64], text[64];
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/comm", (int)tid);
+	WAIT_UNTIL(read_file(path, text, sizeof(text)) < 0, "thread %d has not ended", (int)tid);
+}
 
 /* Waits until a thread sleeps interruptibly: it has reached the call that it will block in. */
 static inline void wait_asleep(pid_t tid)
@@ -181,7 +217,16 @@ static inline void on_signal(int signal, void (*handler)(int), int flags)
 	MUST(sigaction(signal, &action, NULL));
 }
 
-/* One SIGALRM after `ms`, then one every `again_ms` (0: no more). */
+static volatile sig_atomic_t handled __attribute__((unused));
+
+/* A handler that counts. */
+static inline void count_signal(int signal)
+{
+	(void)signal;
+	handled++;
+}
+
+/* Sends one SIGALRM after `ms`, then one every `again_ms`, or none if that is 0. */
 static inline void alarm_ms(unsigned int ms, unsigned int again_ms)
 {
 	struct itimerval timer = {
@@ -218,9 +263,9 @@ static inline int child_wait(pid_t pid)
 }
 
 /*
- * A child that sends a signal to this process once it sleeps, in the call that the signal is to
- * find it in: a timer of some milliseconds comes before that call where a machine is busy. The
- * caller sleeps nowhere in between, and waits for the child after it.
+ * Starts a child that sends a signal to this process as soon as this process sleeps in the call
+ * that the signal is to interrupt. On a busy machine a timer could fire before that call. The
+ * caller must not sleep before the call, and waits for the child after it.
  */
 static inline pid_t signal_when_asleep(int signal)
 {
@@ -272,7 +317,7 @@ static inline const char *test_stage(void)
 	return stage ? stage : "";
 }
 
-/* The child's verdict becomes the program's. */
+/* A child that skips makes the program skip, and a child that fails makes it fail. */
 #define CHECK_CHILD(status) do {						\
 	int verdict_ = (status);						\
 										\

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * random.h - numbers that a seed repeats: xorshift64*. One state a thread; no locking.
+ * random.h - random numbers that a seed repeats: xorshift64*, by Vigna. Each thread uses a state of
+ * its own; nothing is locked.
  */
 #ifndef TL_TEST_RANDOM_H
 #define TL_TEST_RANDOM_H
 
-#include <stdint.h>
+#include "check.h"
 
 struct random {
 	uint64_t state;		/* never 0 */
@@ -31,6 +32,16 @@ static inline uint64_t random_next(struct random *random)
 static inline uint32_t random_below(struct random *random, uint32_t bound)
 {
 	return (uint32_t)((random_next(random) >> 32) * bound >> 32);
+}
+
+/* The seed of a run: TL_SEED, or else the clock. Prints it, so that somebody can repeat the run. */
+static inline uint64_t random_choose_seed(void)
+{
+	const char *given = getenv("TL_SEED");
+	uint64_t seed = given ? strtoull(given, NULL, 0) : now_us();
+
+	fprintf(stderr, "TL_SEED=%llu\n", (unsigned long long)seed);
+	return seed;
 }
 
 #endif /* TL_TEST_RANDOM_H */

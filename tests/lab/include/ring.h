@@ -152,6 +152,12 @@ static inline void ring_submit(struct ring *ring, uint32_t slot)
 			 __ATOMIC_RELEASE);
 }
 
+/* ring_queue(ring, slot, nr, up to six arguments): fills in a slot and submits it. */
+#define ring_queue(ring, slot, ...) do {					\
+	ring_put(ring, slot, __VA_ARGS__);					\
+	ring_submit(ring, slot);						\
+} while (0)
+
 static inline long ring_notify(const struct ring *ring, unsigned int n)
 {
 	return enter(ring->fd, (long)n, TL_ENTER_NOTIFY);
@@ -210,17 +216,50 @@ static inline void workers_end(struct ring *ring, struct worker *workers, unsign
 		worker_join(&workers[i]);
 }
 
+/* ---- A thread that blocks in the module -------------------------------------------------- */
+
+struct caller {
+	pthread_t thread;
+	const struct ring *ring;
+	long argument;			/* of enter() */
+	int whence;
+	pid_t tid;
+	long result;			/* of enter(); valid once `returned` */
+	bool returned;
+};
+
+static inline void *caller_main(void *arg)
+{
+	struct caller *caller = arg;
+
+	__atomic_store_n(&caller->tid, (pid_t)sys(SYS_gettid), __ATOMIC_RELEASE);
+	caller->result = enter(caller->ring->fd, caller->argument, caller->whence);
+	__atomic_store_n(&caller->returned, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* Starts a thread that enters the module; returns when it sleeps there. */
+static inline void caller_start(struct caller *caller, const struct ring *ring, long argument,
+				int whence)
+{
+	*caller = (struct caller){ .ring = ring, .argument = argument, .whence = whence };
+	CHECK_EQ(pthread_create(&caller->thread, NULL, caller_main, caller), 0);
+	while (!__atomic_load_n(&caller->tid, __ATOMIC_ACQUIRE))
+		sched_yield();
+	wait_asleep(caller->tid);
+}
+
+static inline long caller_join(struct caller *caller)
+{
+	CHECK_EQ(pthread_join(caller->thread, NULL), 0);
+	return caller->result;
+}
+
 /* Waits until a slot is done, without TL_ENTER_WAIT. */
 static inline void wait_done(const struct ring *ring, unsigned int slot)
 {
-	uint64_t deadline = now_ms() + WAIT_MS;
-
-	while (ring_state(ring, slot) != TL_DONE) {
-		if (now_ms() > deadline)
-			FAIL("slot %u is in state %u after %d ms", slot, ring_state(ring, slot),
-			     WAIT_MS);
-		sleep_ms(1);
-	}
+	WAIT_UNTIL(ring_state(ring, slot) == TL_DONE, "slot %u is in state %u after %d ms", slot,
+		   ring_state(ring, slot), WAIT_MS);
 }
 
 #endif /* TL_TEST_RING_H */

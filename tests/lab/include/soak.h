@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * soak.h - what one part of the soak does in a round: each harms or disturbs processes in
- * supervisor mode in its own way and checks that they, and nobody else, notice. Which parts there
- * are, how long they go on and whether all of them do is supervisor_soak.c's.
+ * soak.h - the rounds of the soak's parts. Each part harms or disturbs processes in supervisor mode
+ * in its own way and checks that these processes, and no others, notice. supervisor_soak.c owns the
+ * list of parts, the duration, and the check that every part goes on.
  */
 #ifndef TL_TEST_SOAK_H
 #define TL_TEST_SOAK_H
@@ -269,8 +269,7 @@ static void soak_rings(void)
 	for (unsigned int slot = 0; slot < 16; slot++)
 		CHECK_DONE(&batches, slot, getpid());
 	worker_start(&worker, &workers);
-	ring_put(&workers, 3, SYS_getpid);
-	ring_submit(&workers, 3);
+	ring_queue(&workers, 3, SYS_getpid);
 	CHECK_EQ(ring_notify(&workers, 1), 1);
 	do		/* the freezer interrupts the wait, as a signal would */
 		left = ring_wait(&workers, 0, 0);

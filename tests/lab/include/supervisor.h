@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * supervisor.h - how a test switches a process between user and supervisor mode and sees which
- * it is in: the raw interface of <linux/trapless.h>, the privilege level from CS, counts from the
- * module. Nothing here trusts the library.
+ * supervisor.h - switches processes between user and supervisor mode and reads their mode. It uses
+ * the raw interface of <linux/trapless.h>, the privilege level in CS and the counts of the module,
+ * and does not trust the library.
  *
  * An interrupt may take a thread out of supervisor mode between any two instructions, until its
- * next call. So a test that must be in supervisor mode at some instruction writes down CS right
- * there and tries again (see struct witness), or asks for most of many calls.
+ * next call. A test that must be in supervisor mode at some instruction therefore stores CS there
+ * and tries again (see struct witness), or counts how many of many calls were in that mode.
  */
 #ifndef TL_TEST_SUPERVISOR_H
 #define TL_TEST_SUPERVISOR_H
@@ -22,7 +22,7 @@
 #define REACH_CALLS 100		/* more calls than interrupts can undo in a row */
 #define MOST(n) ((n) * 9L / 10)	/* of n calls, what interrupts leave even on a slow machine */
 
-/* Where a program leaves what it saw before it died, for its parent. */
+/* Shared memory in which a program leaves its state before it dies, for its parent. */
 struct witness {
 	volatile uint16_t cs;		/* just before the fatal instruction */
 	volatile uint32_t tries;
@@ -137,6 +137,18 @@ static inline void enter_user(void)
 	CHECK_EQ(raw_switch_user(0), 0);
 	sys(SYS_getppid);
 	CHECK_EQ(cpl(), 3);
+}
+
+/* Exits with the mode that most calls return in: 0 supervisor mode, 3 user mode. */
+static inline void __attribute__((noreturn)) report_mode(void)
+{
+	unsigned int inside = 0;
+
+	for (int i = 0; i < REACH_CALLS; i++) {
+		sys(SYS_getppid);
+		inside += cpl() == 0;
+	}
+	_exit(inside == 0 ? 3 : inside > REACH_CALLS * 8 / 10 ? 0 : 99);
 }
 
 /* ---- What the module counts -------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * traced.h - a process in supervisor mode for a tracer to attach to, and the tracer's steps. The
- * target makes numbered calls, so that a tracer sees whether it missed one.
+ * traced.h - starts a process in supervisor mode as the target of a tracer, and owns the tracer's
+ * steps. The target makes numbered calls, so that a tracer notices if it has missed one.
  */
 #ifndef TL_TEST_TRACED_H
 #define TL_TEST_TRACED_H
@@ -111,13 +111,10 @@ static inline void trace_detach(pid_t pid)
 /* Waits until the target has made so many more calls in supervisor mode. */
 static inline void target_wait(const struct target *target, uint64_t more)
 {
-	uint64_t want = target->inside + more, deadline = now_ms() + WAIT_MS;
+	uint64_t want = target->inside + more;
 
-	while (target->inside < want) {
-		if (now_ms() > deadline)
-			FAIL("the target is not back in supervisor mode after %d ms", WAIT_MS);
-		sleep_ms(1);
-	}
+	WAIT_UNTIL(target->inside >= want, "the target is not back in supervisor mode after %d ms",
+		   WAIT_MS);
 }
 
 #endif /* TL_TEST_TRACED_H */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * workload.h - processes in supervisor mode that do a bit of everything and check all of it, for
- * tests of what happens beside them (CPUs that go and come, suspend, registers that others
- * overwrite, the soak).
+ * workload.h - starts processes in supervisor mode that make calls of many kinds and check every
+ * result. Tests use them while they do something else to the machine: take CPUs offline, suspend,
+ * overwrite registers, or run the soak.
  */
 #ifndef TL_TEST_WORKLOAD_H
 #define TL_TEST_WORKLOAD_H
@@ -11,6 +11,7 @@
 #include "supervisor.h"
 
 #define WORKLOAD_RUNNERS_MAX 16
+#define WORKLOAD_WAIT_MS 20000
 
 struct workload {
 	volatile bool end;
@@ -141,36 +142,31 @@ static inline void workload_start(struct workload *workload, pid_t *pids, int n,
 	}
 }
 
-/* Waits until each runner has done so many more rounds: none is stuck. */
-static inline void workload_progress(const struct workload *workload, int n, uint64_t rounds)
+/* Waits until each of n counts has risen by `more`. */
+static inline void workload_wait(const volatile uint64_t *counts, int n, uint64_t more,
+				 const char *fault)
 {
-	uint64_t before[WORKLOAD_RUNNERS_MAX], deadline = now_ms() + WAIT_MS;
+	uint64_t before[WORKLOAD_RUNNERS_MAX], end = now_ms() + WORKLOAD_WAIT_MS, now;
 
 	for (int i = 0; i < n; i++)
-		before[i] = workload->rounds[i];
+		before[i] = counts[i];
 	for (int i = 0; i < n; i++) {
-		while (workload->rounds[i] < before[i] + rounds) {
-			if (now_ms() > deadline)
-				FAIL("runner %d is stuck", i);
-			sleep_ms(1);
-		}
+		now = now_ms();
+		WAIT_UNTIL_MS(end > now ? end - now : 0, counts[i] >= before[i] + more,
+			      "runner %d %s", i, fault);
 	}
 }
 
-/* Those that were switched are in supervisor mode, still or again. */
+/* Waits until each runner has done so many more rounds: none is stuck. */
+static inline void workload_progress(const struct workload *workload, int n, uint64_t rounds)
+{
+	workload_wait(workload->rounds, n, rounds, "is stuck");
+}
+
+/* Waits until those that were switched make calls in supervisor mode, still or again. */
 static inline void workload_inside(const struct workload *workload, int switched)
 {
-	uint64_t before[WORKLOAD_RUNNERS_MAX], deadline = now_ms() + WAIT_MS;
-
-	for (int i = 0; i < switched; i++)
-		before[i] = workload->inside[i];
-	for (int i = 0; i < switched; i++) {
-		while (workload->inside[i] < before[i] + 100) {
-			if (now_ms() > deadline)
-				FAIL("runner %d does not come back to supervisor mode", i);
-			sleep_ms(1);
-		}
-	}
+	workload_wait(workload->inside, switched, 100, "does not come back to supervisor mode");
 }
 
 static inline void workload_end(struct workload *workload, const pid_t *pids, int n)

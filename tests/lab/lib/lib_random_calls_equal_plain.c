@@ -2,9 +2,9 @@
 /*
  * The same random calls, good and bad ones, in batches of random size, give the same results and
  * leave the same bytes behind by plain calls and by the module; where their order is free, too, for
- * it is the same on both. TL_TEST_SEED repeats a run.
+ * it is the same on both. TL_SEED repeats a run.
  */
-#include "check.h"
+#include "random.h"
 
 #include <sys/stat.h>
 #include <trapless.h>
@@ -17,7 +17,7 @@
 #define AREA 64u		/* bytes of memory for each call */
 
 struct scenario {
-	uint64_t random;
+	struct random random;
 	uint64_t digest;	/* of every result and every byte that the kernel wrote */
 	uint64_t results_ok;
 	char memory[BATCH_MAX][AREA];
@@ -27,8 +27,7 @@ struct scenario {
 
 static uint32_t next(struct scenario *run, uint32_t below)
 {
-	run->random = run->random * 6364136223846793005u + 1442695040888963407u;
-	return (uint32_t)(run->random >> 33) % below;
+	return random_below(&run->random, below);
 }
 
 static void digest(struct scenario *run, const void *bytes, size_t n)
@@ -165,7 +164,7 @@ static void scenario(struct scenario *run, uint64_t seed, unsigned int flags)
 	struct tl_batch *batch;
 
 	memset(run, 0, sizeof(*run));
-	run->random = seed;
+	run->random = random_seeded(seed);
 	CHECK(mkdtemp(folder));
 	MUST(chdir(folder));
 	umask(022);
@@ -204,10 +203,8 @@ static void compare(uint64_t seed, unsigned int flags)
 
 int main(void)
 {
-	const char *given = getenv("TL_TEST_SEED");
-	uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL) ^ now_us();
+	uint64_t seed = random_choose_seed();
 
-	fprintf(stderr, "TL_TEST_SEED=%llu\n", (unsigned long long)seed);
 	compare(seed, 0);
 	compare(seed, TL_UNORDERED);
 	return 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * setuid(3) changes every thread of a process. Workers inside the module come home, take the new
- * identity and go on: no request is lost, and none is made with the old rights afterwards.
+ * setuid(3) changes every thread of a process. Workers inside the module return, take the new
+ * identity and go on. No request is lost, and none is made with the old rights afterwards.
  */
 #include "check.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The attack: a batch of [close(its own descriptor), munmap(its own ring), a call that runs the
  * deferred release], which freed the ring under the batch that runs from it. Single-threaded,
@@ -8,11 +8,6 @@
 
 #include "ring.h"
 
-static void on_alarm(int signal)
-{
-	(void)signal;
-}
-
 static void attack(void)
 {
 	struct ring ring = ring_open(8);
@@ -20,7 +15,7 @@ static void attack(void)
 	long uring = sys(SYS_io_uring_setup, 4, parameters), done;
 	pid_t waker;
 
-	on_signal(SIGALRM, on_alarm, 0);
+	on_signal(SIGALRM, count_signal, 0);
 	ring_put(&ring, 0, SYS_close, ring.fd);
 	ring_put(&ring, 1, SYS_munmap, ring.requests, TL_RING_BYTES(8));
 	/* Waits for a completion that does not come, running task work meanwhile. */

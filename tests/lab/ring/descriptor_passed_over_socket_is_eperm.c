@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A ring's descriptor that was sent to another process is useless there: entering is -EPERM. */
 #include <sys/socket.h>
 

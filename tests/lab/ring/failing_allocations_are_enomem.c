@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Every allocation on the way to a working ring fails in turn: the caller gets -ENOMEM (or
  * -EFAULT where copying from it is made to fail), and what succeeds in the end is whole.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A generator of garbage: for a bounded time processes of uid 1000, in namespaces of their own,
  * fill every ring field with garbage while other threads rewrite it, enter in every way and
@@ -247,11 +247,6 @@ static void *work(void *arg)
 	return NULL;
 }
 
-static void nothing(int signal)
-{
-	(void)signal;
-}
-
 static void limit(int resource, rlim_t value)
 {
 	MUST(setrlimit(resource, &(struct rlimit){ value, value }));
@@ -278,7 +273,7 @@ static void attacker(void)
 	for (int fd = 0; fd < 3; fd++)
 		MUST(dup2(null, fd));
 	fill_scratch(&random);
-	on_signal(SIGALRM, nothing, random_below(&random, 2) ? SA_RESTART : 0);
+	on_signal(SIGALRM, count_signal, random_below(&random, 2) ? SA_RESTART : 0);
 	alarm_ms(1, 1 + random_below(&random, 5));
 	/* The first threads' garbage may keep the later ones from starting: let it. */
 	for (long i = 0; i < (long)(sizeof(bodies) / sizeof(*bodies)); i++)
@@ -333,15 +328,10 @@ static void attack_for_a_while(void)
 
 int main(void)
 {
-	const char *text = getenv("TL_SEED");
 	struct ring ring;
 	int status;
 
-	if (text)
-		seed = strtoull(text, NULL, 0);
-	else
-		CHECK_EQ(sys(SYS_getrandom, &seed, 4, 0), 4);
-	fprintf(stderr, "TL_SEED=%llu\n", (unsigned long long)seed);
+	seed = random_choose_seed();
 	if (getuid() != 0)
 		SKIP("needs root to shut the attackers in namespaces");
 	MUST(unshare(CLONE_NEWPID | CLONE_NEWNS));

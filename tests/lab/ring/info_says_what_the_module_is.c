@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* TL_IOC_INFO: the interface's version and bounds, as many bytes as the caller knows. */
 #include "calls.h"
 #include "ring.h"

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* On a kernel that tracks its allocations: after all other tests nothing of the module is lost. */
 #include <sys/mount.h>
 

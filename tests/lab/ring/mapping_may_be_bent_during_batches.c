@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The mapping is moved, cut, protected, locked and dropped while another thread runs batches: the
  * module's view of the ring is its own, no page but the ring's is ever touched.

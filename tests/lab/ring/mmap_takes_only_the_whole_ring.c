@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* The ring is mapped whole, shared, readable and writable, from its beginning, or not at all. */
 #include "ring.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A descriptor that survives exec does not let the new program use the old one's ring. */
 #include "ring.h"
 

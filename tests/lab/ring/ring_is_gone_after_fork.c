@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A child neither has its parent's ring in its memory nor may enter by its descriptor. */
 #include "ring.h"
 

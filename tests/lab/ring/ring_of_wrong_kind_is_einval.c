@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* Each whence and each ioctl belongs to a kind of ring: on the other kind it is -EINVAL. */
 #include "ring.h"
 

@@ -1,11 +1,8 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* The memory of rings counts against the limit of the group that their process is in. */
-#include <sys/mount.h>
-#include <sys/stat.h>
-
+#include "cgroup.h"
 #include "ring.h"
 
-#define GROUP "cgroup/trapless"
 #define RINGS 40
 #define BATCH_BYTES TL_RING_BYTES(TL_ENTRIES_MAX)
 #define LIMIT "4194304"		/* bytes: room for about 15 of these rings */
@@ -14,7 +11,7 @@ static void make_rings(void)
 {
 	int made = 0;
 
-	CHECK_EQ(write_file(GROUP "/cgroup.procs", "0"), 1);
+	cgroup_enter();
 	while (made < RINGS) {
 		int fd = device_open();
 		long error = device_setup(fd, TL_ENTRIES_MAX, 0, 0);
@@ -31,27 +28,15 @@ static void make_rings(void)
 
 int main(void)
 {
-	char text[64];
 	int status;
 
-	MUST(mkdir("cgroup", 0755));
-	if (mount("cgroup", "cgroup", "cgroup2", 0, NULL) < 0)
-		SKIP("no cgroup2: %s", strerror(errno));
-	if (write_file("cgroup/cgroup.subtree_control", "+memory") < 0)
-		SKIP("no memory controller");
-	MUST(mkdir(GROUP, 0755));
-	CHECK(write_file(GROUP "/memory.max", LIMIT) > 0);
-	write_file(GROUP "/memory.swap.max", "0");
+	cgroup_make(LIMIT);
 	status = child_run(make_rings);
 	/* Over its limit the group's process is told -ENOMEM, or killed for it. */
 	if (WIFSIGNALED(status))
 		CHECK_KILLED(status, SIGKILL);
 	else
 		CHECK_EXITED(status, 0);
-	CHECK(read_file(GROUP "/memory.max", text, sizeof(text)) > 0);
-	for (uint64_t end = now_ms() + WAIT_MS; rmdir(GROUP) < 0 && now_ms() < end;)
-		sleep_ms(10);
-	MUST(umount2("cgroup", MNT_DETACH));
-	rmdir("cgroup");
+	cgroup_remove();
 	return 0;
 }

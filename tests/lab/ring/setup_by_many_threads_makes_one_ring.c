@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* Threads set up the same file at once: one wins, the others get -EEXIST. */
 #include "ring.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* TL_IOC_SETUP checks every field, takes a larger structure of zeroes, and works once a file. */
 #include "ring.h"
 

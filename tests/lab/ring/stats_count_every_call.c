@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* TL_IOC_STATS counts crossings, calls made and calls refused, exactly. */
 #include "ring.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A thousand rings are made, used and dropped in every way, closed first or unmapped first, with
  * and without workers, by exit and by kill: the kernel holds as much as before.
@@ -26,8 +26,7 @@ static void worker_ring(bool serve)
 	struct ring ring = worker_ring_open(128);
 	struct worker worker = { 0 };
 
-	ring_put(&ring, 0, SYS_getpid);
-	ring_submit(&ring, 0);
+	ring_queue(&ring, 0, SYS_getpid);
 	CHECK_EQ(ring_notify(&ring, 1), 1);
 	if (serve) {
 		worker_start(&worker, &ring);

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* Commands that the device does not have are -ENOTTY, those of a wrong size included. */
 #include "ring.h"
 

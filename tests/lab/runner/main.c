@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * main.c - the one program that holds all tests of the lab and runs them in the guest. Each test
  * is the main() of one file of LAB_FOLDERS, renamed test_NAME when it is compiled.

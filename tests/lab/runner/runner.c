@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * runner.c - one test, one process: starts it in a session and a directory of its own, collects
  * what it prints, ends it and all it left behind at its time limit, brings CPUs back that it left

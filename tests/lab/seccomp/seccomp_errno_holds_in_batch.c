@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A filter that answers with an errno answers a batched call as it does a plain one. */
 #include "filter.h"
 #include "ring.h"

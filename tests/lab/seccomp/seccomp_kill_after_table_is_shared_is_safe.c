@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The attack: a thread that was alone enters a batch (the kernel takes no reference of its own
  * to the descriptor), a request makes a kernel thread that shares the table of files (io_uring's

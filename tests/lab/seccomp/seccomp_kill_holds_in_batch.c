@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A filter that kills the process kills it at the batched call; what follows does not run. */
 #include "filter.h"
 #include "ring.h"

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A filter kills one thread in the middle of its batch: the others go on using the same ring, and
  * nothing of it stays behind when they close it (the runner looks at the module's users).
@@ -22,8 +22,6 @@ static void *victim(void *arg)
 
 int main(void)
 {
-	char path[64], text[64];
-	uint64_t deadline = now_ms() + WAIT_MS;
 	pthread_t thread;
 	pid_t tid = 0;
 
@@ -31,11 +29,7 @@ int main(void)
 	CHECK_EQ(pthread_create(&thread, NULL, victim, &tid), 0);
 	while (!__atomic_load_n(&tid, __ATOMIC_ACQUIRE))
 		sched_yield();
-	snprintf(path, sizeof(path), "/proc/self/task/%d/comm", (int)tid);
-	while (read_file(path, text, sizeof(text)) >= 0) {
-		CHECK(now_ms() < deadline);
-		sleep_ms(1);
-	}
+	wait_thread_end(tid);
 	CHECK_DONE(&ring, 0, getpid());
 	CHECK(ring_state(&ring, 2) != TL_DONE);
 	CHECK_EQ(batch_call(&ring, SYS_getppid), getppid());

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A filter kills a worker in the middle of a request: the request is done, the requester that
  * waits for it wakes, other workers serve on, and nothing of the ring stays behind.
@@ -10,25 +10,17 @@ int main(void)
 {
 	struct ring ring = worker_ring_open(8);
 	struct worker victim = { 0 }, other = { 0 };
-	uint64_t deadline = now_ms() + WAIT_MS;
-	char path[64], text[64];
 
 	filter_call(SYS_getppid, SECCOMP_RET_KILL_THREAD);
 	worker_start(&victim, &ring);	/* threads inherit filters */
 	wait_asleep(victim.tid);
-	ring_put(&ring, 0, SYS_getppid);
-	ring_submit(&ring, 0);
+	ring_queue(&ring, 0, SYS_getppid);
 	CHECK_EQ(ring_wait(&ring, 1, 0), 0);
 	CHECK_DONE(&ring, 0, -ENOSYS);
-	snprintf(path, sizeof(path), "/proc/self/task/%d/comm", (int)victim.tid);
-	while (read_file(path, text, sizeof(text)) >= 0) {
-		CHECK(now_ms() < deadline);
-		sleep_ms(1);
-	}
+	wait_thread_end(victim.tid);
 
 	worker_start(&other, &ring);
-	ring_put(&ring, 0, SYS_getpid);
-	ring_submit(&ring, 0);
+	ring_queue(&ring, 0, SYS_getpid);
 	CHECK_EQ(ring_wait(&ring, 1, 0), 0);
 	CHECK_DONE(&ring, 0, getpid());
 	workers_end(&ring, &other, 1);

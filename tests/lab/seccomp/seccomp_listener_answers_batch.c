@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A filter that asks a supervisor: it sees the batched call and its arguments, and answers it. */
 #include <sys/ioctl.h>
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A filter on an argument decides by the request's argument, not by that of lseek(2). */
 #include "filter.h"
 #include "ring.h"

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A filter that traps stops the batch at its call; the handler sees the call that was trapped and
  * runs before the next request.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A signal that the thread blocks or ignores does not end a batch. */
 #include "ring.h"
 

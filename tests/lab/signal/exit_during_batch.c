@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A thread exits the process while others sleep and compute in batches: it ends with its status. */
 #include "ring.h"
 

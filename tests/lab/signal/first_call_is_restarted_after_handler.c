@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A signal arrives while the first call of a batch sleeps. With SA_RESTART the kernel restarts the
  * batch like the call; without it the batch is -EINTR and the request can be submitted again.
@@ -6,19 +6,12 @@
 #include "ring.h"
 
 static int pipe_fd[2];
-static volatile unsigned int handled;
 
 static void writes(int signal)
 {
 	(void)signal;
 	handled++;
 	sys(SYS_write, pipe_fd[1], "x", 1);
-}
-
-static void counts(int signal)
-{
-	(void)signal;
-	handled++;
 }
 
 int main(void)
@@ -42,7 +35,7 @@ int main(void)
 	handled = 0;
 	ring_put(&ring, 0, SYS_read, pipe_fd[0], &byte, 1);
 	ring_put(&ring, 1, SYS_getpid);
-	on_signal(SIGALRM, counts, 0);
+	on_signal(SIGALRM, count_signal, 0);
 	waker = signal_when_asleep(SIGALRM);
 	CHECK_EQ(ring_batch(&ring, 0, 2), -EINTR);
 	CHECK_EXITED(child_wait(waker), 0);

@@ -1,17 +1,9 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A signal arrives while a later call of a batch sleeps. The batch returns the count of the calls
  * before it, with and without SA_RESTART, and the call is made when it is submitted again.
  */
 #include "ring.h"
-
-static volatile unsigned int handled;
-
-static void counts(int signal)
-{
-	(void)signal;
-	handled++;
-}
 
 int main(void)
 {
@@ -23,7 +15,7 @@ int main(void)
 	MUST(pipe(pipe_fd));
 	for (int flags = 0; flags <= SA_RESTART; flags += SA_RESTART) {
 		handled = 0;
-		on_signal(SIGALRM, counts, flags);
+		on_signal(SIGALRM, count_signal, flags);
 		ring_put(&ring, 0, SYS_getppid);
 		ring_put(&ring, 1, SYS_read, pipe_fd[0], &byte, 1);
 		ring_put(&ring, 2, SYS_getpid);

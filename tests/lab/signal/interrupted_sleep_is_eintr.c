@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A call that the kernel would continue with what is left of its time (nanosleep, poll) is done
  * with -EINTR after a signal, as a plain one is after a handler, and tells what is left.
@@ -6,11 +6,6 @@
 #include <poll.h>
 
 #include "ring.h"
-
-static void nothing(int signal)
-{
-	(void)signal;
-}
 
 int main(void)
 {
@@ -22,7 +17,7 @@ int main(void)
 
 	MUST(pipe(pipe_fd));
 	polled.fd = pipe_fd[0];
-	on_signal(SIGALRM, nothing, SA_RESTART);
+	on_signal(SIGALRM, count_signal, SA_RESTART);
 
 	ring_put(&ring, 0, SYS_nanosleep, &pause, &left);
 	ring_put(&ring, 1, SYS_getpid);

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* kill -9 in the middle of a batch of long sleeps ends the process at once. */
 #include "kill9.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* kill -9 ends a process that runs a batch of many calls without any sleep in it. */
 #include "kill9.h"
 
@@ -15,14 +15,8 @@ static void body(void)
 		ring_batch(&ring, 0, TL_ENTRIES_MAX);
 }
 
-static void let_it_run(pid_t pid)
-{
-	(void)pid;
-	sleep_ms(20);
-}
-
 int main(void)
 {
-	check_kill9_ends_after(body, let_it_run);
+	check_kill9_ends_after(body, kill9_wait_busy);
 	return 0;
 }

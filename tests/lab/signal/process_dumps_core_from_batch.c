@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A request that makes its process dump core: the dump is written, the ring in it or not. */
 #include <sys/resource.h>
 #include <sys/stat.h>

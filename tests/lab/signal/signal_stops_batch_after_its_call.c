@@ -1,23 +1,15 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A signal that arrives during a call ends the batch after that call; its handler runs before
  * the next one, which is untouched and can be submitted again.
  */
 #include "ring.h"
 
-static volatile unsigned int handled;
-
-static void on_usr1(int signal)
-{
-	(void)signal;
-	handled++;
-}
-
 int main(void)
 {
 	struct ring ring = ring_open(4);
 
-	on_signal(SIGUSR1, on_usr1, SA_RESTART);
+	on_signal(SIGUSR1, count_signal, SA_RESTART);
 	ring_put(&ring, 0, SYS_getpid);
 	ring_put(&ring, 1, SYS_kill, getpid(), SIGUSR1);
 	ring_put(&ring, 2, SYS_getppid);

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Under a timer that interrupts every half millisecond, batches of writes and short sleeps are
  * ended early again and again: resubmitted, every write is made exactly once and in order.
@@ -7,14 +7,6 @@
 
 #define ENTRIES 64u
 #define BATCHES 150u
-
-static volatile unsigned int handled;
-
-static void counts(int signal)
-{
-	(void)signal;
-	handled++;
-}
 
 int main(void)
 {
@@ -25,7 +17,7 @@ int main(void)
 	unsigned int short_batches = 0;
 
 	MUST(fcntl(fd, F_SETFL, O_APPEND));
-	on_signal(SIGALRM, counts, SA_RESTART);
+	on_signal(SIGALRM, count_signal, SA_RESTART);
 	MUST(setitimer(ITIMER_REAL, &(struct itimerval){ { 0, 500 }, { 0, 500 } }, NULL));
 	for (unsigned int batch = 0; batch < BATCHES; batch++) {
 		for (unsigned int slot = 0; slot < ENTRIES; slot++) {

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* SIGSTOP and SIGCONT in the middle of a batch, without any handler: every call is made once. */
 #include "ring.h"
 

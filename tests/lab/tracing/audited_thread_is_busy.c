@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A thread whose calls the kernel's audit records gets -EBUSY for each batch, so that no call
  * escapes the record. Audit cannot be taken back: this test leaves a rule that spares later
@@ -46,8 +46,7 @@ int main(void)
 		SKIP("no audit: %s", strerror(errno));
 	worker_start(&worker, &ring);
 	wait_asleep(worker.tid);
-	ring_put(&ring, 0, SYS_getpid);
-	ring_submit(&ring, 0);
+	ring_queue(&ring, 0, SYS_getpid);
 	audit_send(AUDIT_DEL_RULE, &never, sizeof(never));	/* of an earlier test */
 	error = audit_send(AUDIT_SET, &on, sizeof(on));
 	if (error)

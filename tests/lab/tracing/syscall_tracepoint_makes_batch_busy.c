@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * While anybody traces system calls by the kernel's tracepoint (perf trace, ftrace), batches are
  * -EBUSY, so that the trace holds every call; without the tracepoint they work again.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The batches of a traced thread are -EBUSY and execute nothing, so that the thread makes its calls
  * one by one and its tracer sees each of them; without the tracer batches work again.

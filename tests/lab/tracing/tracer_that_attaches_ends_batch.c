@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A tracer attaches while a batch sleeps in its first call: the batch ends before its next call,
  * which the thread then makes plainly, where the tracer sees it.

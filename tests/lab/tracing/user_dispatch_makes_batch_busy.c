@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * While a thread's calls are dispatched to user space, batches are -EBUSY, even where the selector
  * lets calls pass.

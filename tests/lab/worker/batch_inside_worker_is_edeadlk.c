@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A worker that is asked to run a batch, or to become a worker again, refuses: no recursion. */
 #include "ring.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A process executes a program while its workers sleep, spin and serve: the program runs. */
 #include "busy_workers.h"
 

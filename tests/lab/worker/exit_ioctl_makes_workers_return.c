@@ -1,47 +1,31 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * TL_IOC_EXIT: idle workers return what they served, a call under way finishes, waiters and all
  * that come later are told -ESHUTDOWN, requests not begun stay as they are.
  */
 #include "ring.h"
 
-static struct ring ring;
-
-static void *wait_main(void *arg)
-{
-	__atomic_store_n((pid_t *)arg, (pid_t)sys(SYS_gettid), __ATOMIC_RELEASE);
-	return (void *)ring_wait(&ring, 0, 0);
-}
-
 int main(void)
 {
+	struct ring ring = worker_ring_open(4);
+	struct caller waiter;
 	struct worker workers[2] = { 0 }, late = { 0 };
 	int pipe_fd[2];
-	pthread_t waiter;
-	pid_t tid = 0;
-	void *waited;
 	char byte;
 
-	ring = worker_ring_open(4);
 	MUST(pipe(pipe_fd));
 	worker_start(&workers[0], &ring);
 	worker_start(&workers[1], &ring);
-	ring_put(&ring, 0, SYS_read, pipe_fd[0], &byte, 1);
-	ring_put(&ring, 1, SYS_read, pipe_fd[0], &byte, 1);
-	ring_put(&ring, 2, SYS_getpid);
-	for (unsigned int slot = 0; slot < 3; slot++)
-		ring_submit(&ring, slot);
+	ring_queue(&ring, 0, SYS_read, pipe_fd[0], &byte, 1);
+	ring_queue(&ring, 1, SYS_read, pipe_fd[0], &byte, 1);
+	ring_queue(&ring, 2, SYS_getpid);
 	CHECK_EQ(ring_notify(&ring, 3), 3);
 	while (ring_state(&ring, 0) != TL_RUNNING || ring_state(&ring, 1) != TL_RUNNING)
 		sched_yield();
-	CHECK_EQ(pthread_create(&waiter, NULL, wait_main, &tid), 0);
-	while (!__atomic_load_n(&tid, __ATOMIC_ACQUIRE))
-		sched_yield();
-	wait_asleep(tid);
+	caller_start(&waiter, &ring, TL_WAIT(0, 0), TL_ENTER_WAIT);
 
 	CHECK_EQ(sys(SYS_ioctl, ring.fd, TL_IOC_EXIT), 0);
-	CHECK_EQ(pthread_join(waiter, &waited), 0);
-	CHECK_EQ((long)waited, -ESHUTDOWN);
+	CHECK_EQ(caller_join(&waiter), -ESHUTDOWN);
 	CHECK_EQ(ring_notify(&ring, 1), -ESHUTDOWN);
 	CHECK_EQ(ring_wait(&ring, 0, 0), -ESHUTDOWN);
 	CHECK_EQ(ring_state(&ring, 0), TL_RUNNING);

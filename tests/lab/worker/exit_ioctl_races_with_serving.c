@@ -1,7 +1,7 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
- * TL_IOC_EXIT at any moment of heavy serving: each request is made and done, or untouched; the
- * workers' counts, the module's and the states agree; all come home.
+ * TL_IOC_EXIT comes at any moment of heavy serving. Each request is either done or untouched, the
+ * counts of the workers and of the module agree with the states, and all workers return.
  */
 #include "random.h"
 #include "ring.h"
@@ -17,10 +17,8 @@ static void race(struct random *random)
 	unsigned int done = 0;
 	long served = 0;
 
-	for (unsigned int slot = 0; slot < ENTRIES; slot++) {
-		ring_put(&ring, slot, slot % 8 ? SYS_getpid : SYS_sched_yield);
-		ring_submit(&ring, slot);
-	}
+	for (unsigned int slot = 0; slot < ENTRIES; slot++)
+		ring_queue(&ring, slot, slot % 8 ? SYS_getpid : SYS_sched_yield);
 	for (int i = 0; i < WORKERS; i++)
 		worker_start(&workers[i], &ring);
 	CHECK_EQ(ring_notify(&ring, ENTRIES), ENTRIES);

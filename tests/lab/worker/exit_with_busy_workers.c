@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A process exits while its workers sleep, spin and serve: it ends at once, with its status. */
 #include "busy_workers.h"
 

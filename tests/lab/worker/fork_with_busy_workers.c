@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A process forks while its workers are busy: the child has none of them and can have its own. */
 #include "busy_workers.h"
 
@@ -10,8 +10,7 @@ static void child(void)
 	CHECK_EQ(ring_notify(&busy_ring, 1), -EPERM);
 	CHECK_EQ(sys(SYS_ioctl, busy_ring.fd, TL_IOC_EXIT), -EPERM);
 	worker_start(&worker, &ring);
-	ring_put(&ring, 0, SYS_getpid);
-	ring_submit(&ring, 0);
+	ring_queue(&ring, 0, SYS_getpid);
 	CHECK_EQ(ring_wait(&ring, 1, 0), 0);
 	CHECK_DONE(&ring, 0, getpid());
 	workers_end(&ring, &worker, 1);

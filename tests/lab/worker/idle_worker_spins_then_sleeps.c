@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * An idle worker looks for requests for spin_us, then sleeps; a notify wakes it and is counted.
  * With no spin it sleeps at once.
@@ -7,8 +7,7 @@
 
 static void serve_one(struct ring *ring)
 {
-	ring_put(ring, 0, SYS_getpid);
-	ring_submit(ring, 0);
+	ring_queue(ring, 0, SYS_getpid);
 	CHECK_EQ(ring_wait(ring, 1, 0), 0);
 	CHECK_DONE(ring, 0, getpid());
 }

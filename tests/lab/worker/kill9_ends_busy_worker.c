@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* kill -9 ends a process whose main thread is a worker inside a call, with others beside it. */
 #include "kill9.h"
 
@@ -8,10 +8,8 @@ static void body(void)
 	struct ring ring = ring_open_spin(8, TL_SETUP_WORKERS, TL_SPIN_US_MAX);
 	struct worker others[2] = { 0 };
 
-	for (unsigned int slot = 0; slot < 8; slot++) {
-		ring_put(&ring, slot, SYS_nanosleep, &pause, NULL);
-		ring_submit(&ring, slot);
-	}
+	for (unsigned int slot = 0; slot < 8; slot++)
+		ring_queue(&ring, slot, SYS_nanosleep, &pause, NULL);
 	CHECK_EQ(ring_notify(&ring, 8), 8);
 	worker_start(&others[0], &ring);
 	worker_start(&others[1], &ring);

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* kill -9 ends a process whose main thread is a worker asleep for want of requests. */
 #include "kill9.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* Requests notified while no worker is inside wait, untouched, for the first that enters. */
 #include "ring.h"
 
@@ -7,10 +7,8 @@ int main(void)
 	struct ring ring = worker_ring_open(4);
 	struct worker worker = { 0 };
 
-	for (unsigned int slot = 0; slot < 4; slot++) {
-		ring_put(&ring, slot, SYS_getpid);
-		ring_submit(&ring, slot);
-	}
+	for (unsigned int slot = 0; slot < 4; slot++)
+		ring_queue(&ring, slot, SYS_getpid);
 	CHECK_EQ(ring_notify(&ring, 0), 0);
 	CHECK_EQ(ring_notify(&ring, 3), 3);
 	CHECK_EQ(ring_notify(&ring, 1), 1);

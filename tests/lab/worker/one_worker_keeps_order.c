@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* One worker serves in the order of submit[], whatever the slots' numbers, over many rounds. */
 #include "ring.h"
 
@@ -21,8 +21,7 @@ int main(void)
 			unsigned int slot = (i * 3 + round) % ENTRIES;
 
 			out[i] = (char)('a' + i);
-			ring_put(&ring, slot, SYS_write, pipe_fd[1], &out[i], 1);
-			ring_submit(&ring, slot);
+			ring_queue(&ring, slot, SYS_write, pipe_fd[1], &out[i], 1);
 		}
 		CHECK_EQ(ring_wait(&ring, n, 0), 0);
 		CHECK_EQ(read(pipe_fd[0], in, sizeof(in)), n);

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Four workers and a requester that keeps the ring full: every request is made once, whether the
  * workers sleep at once, spin a little or spin long. An event counter adds up what was written;
@@ -28,8 +28,7 @@ static unsigned int fill(struct ring *ring, int fd, unsigned int *sent, uint64_t
 			CHECK_EQ(ring_result(ring, slot), 8);
 		values[slot] = ++*sent;
 		*expected += *sent;
-		ring_put(ring, slot, SYS_write, fd, &values[slot], 8);
-		ring_submit(ring, slot);
+		ring_queue(ring, slot, SYS_write, fd, &values[slot], 8);
 		added++;
 	}
 	return added;

@@ -1,7 +1,7 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A worker that drops garbage, while another thread adds more, still looks for signals (and lets
- * others run): it goes home in the middle. Garbage comes in portions, all of one at once, so a
+ * others run): it returns in the middle. Garbage comes in portions, all of one at once, so a
  * worker that has dropped a part of one was not waiting for the next.
  */
 #include "ring.h"
@@ -11,11 +11,6 @@
 static struct ring ring;
 static int enough;
 static unsigned long added;	/* written by the adding thread only */
-
-static void nothing(int signal)
-{
-	(void)signal;
-}
 
 /* Nothing was ever submitted in the slots that are named here. */
 static void *add_garbage(void *unused)
@@ -41,7 +36,7 @@ static void signals_start(void)
 	timer_t timer;
 
 	event._sigev_un._tid = (pid_t)sys(SYS_gettid);
-	on_signal(SIGUSR1, nothing, SA_RESTART);
+	on_signal(SIGUSR1, count_signal, SA_RESTART);
 	MUST(timer_create(CLOCK_MONOTONIC, &event, &timer));
 	MUST(timer_settime(timer, 0, &every, NULL));
 }

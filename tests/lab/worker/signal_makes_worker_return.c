@@ -1,17 +1,9 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A worker returns to user mode for any signal, asleep or in a call; the call it leaves is served
  * by the next that enters, or by itself when it comes back.
  */
 #include "ring.h"
-
-static volatile unsigned int handled;
-
-static void counts(int signal)
-{
-	(void)signal;
-	__atomic_fetch_add(&handled, 1, __ATOMIC_RELAXED);
-}
 
 int main(void)
 {
@@ -23,7 +15,7 @@ int main(void)
 	MUST(pipe(pipe_fd));
 	for (int flags = 0; flags <= SA_RESTART; flags += SA_RESTART) {
 		handled = 0;
-		on_signal(SIGUSR1, counts, flags);
+		on_signal(SIGUSR1, count_signal, flags);
 		worker_start(&worker, &ring);	/* idle */
 		wait_asleep(worker.tid);
 		CHECK_EQ(pthread_kill(worker.thread, SIGUSR1), 0);
@@ -32,8 +24,7 @@ int main(void)
 		CHECK_EQ(handled, 1);
 
 		worker_start(&worker, &ring);	/* in a call */
-		ring_put(&ring, 1, SYS_read, pipe_fd[0], &byte, 1);
-		ring_submit(&ring, 1);
+		ring_queue(&ring, 1, SYS_read, pipe_fd[0], &byte, 1);
 		CHECK_EQ(ring_notify(&ring, 1), 1);
 		while (ring_state(&ring, 1) != TL_RUNNING)
 			sched_yield();

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Requests that follow each other within spin_us are served without waking anybody. A worker spins
  * on a CPU of its own only, so it gets one.
@@ -10,22 +10,12 @@
 #define ROUNDS 20
 #define REQUESTS 200u
 
-static void pin(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	MUST(sched_setaffinity(0, sizeof(set), &set));
-}
-
 static uint64_t wakeups_of_round(struct ring *ring)
 {
 	uint64_t before = ring_stats(ring).wakeups;
 
 	for (unsigned int i = 0; i < REQUESTS; i++) {
-		ring_put(ring, 0, SYS_getpid);
-		ring_submit(ring, 0);
+		ring_queue(ring, 0, SYS_getpid);
 		CHECK_EQ(ring_notify(ring, 1), 1);
 		while (ring_state(ring, 0) != TL_DONE)
 			__builtin_ia32_pause();
@@ -42,9 +32,9 @@ int main(void)
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
 		SKIP("needs two CPUs: on one nobody can notify a spinning worker");
-	pin(1);
+	pin_to_cpu(1);
 	worker_start(&worker, &ring); /* inherits the CPU */
-	pin(0);
+	pin_to_cpu(0);
 	for (int i = 0; i < ROUNDS; i++) {
 		uint64_t wakeups = wakeups_of_round(&ring);
 

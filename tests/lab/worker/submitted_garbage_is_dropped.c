@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Slot numbers out of range, or of a slot that is being served or was not submitted, are dropped
  * and counted; nobody waits for them.
@@ -24,8 +24,7 @@ int main(void)
 	CHECK_EQ(ring_stats(&ring).dropped, 8);
 	CHECK_EQ(ring_stats(&ring).executed, 0);
 
-	ring_put(&ring, 3, SYS_read, pipe_fd[0], &byte, 1);
-	ring_submit(&ring, 3);
+	ring_queue(&ring, 3, SYS_read, pipe_fd[0], &byte, 1);
 	CHECK_EQ(ring_wait(&ring, 1, 1), 1);
 	while (ring_state(&ring, 3) != TL_RUNNING)
 		sched_yield();

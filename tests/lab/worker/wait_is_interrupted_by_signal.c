@@ -1,14 +1,9 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A signal ends a wait with -EINTR, under SA_RESTART too: its notify has happened and must not
  * happen again. Waiting goes on with a wait that notifies nothing.
  */
 #include "ring.h"
-
-static void nothing(int signal)
-{
-	(void)signal;
-}
 
 int main(void)
 {
@@ -21,9 +16,8 @@ int main(void)
 	MUST(pipe(pipe_fd));
 	worker_start(&worker, &ring);
 	for (int flags = 0; flags <= SA_RESTART; flags += SA_RESTART) {
-		on_signal(SIGALRM, nothing, flags);
-		ring_put(&ring, 0, SYS_read, pipe_fd[0], &byte, 1);
-		ring_submit(&ring, 0);
+		on_signal(SIGALRM, count_signal, flags);
+		ring_queue(&ring, 0, SYS_read, pipe_fd[0], &byte, 1);
 		waker = signal_when_asleep(SIGALRM);
 		CHECK_EQ(ring_wait(&ring, 1, 0), -EINTR);
 		CHECK_EXITED(child_wait(waker), 0);

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * What would read or change the worker's own thread is refused on workers and allowed in one's
  * own batch; what is refused everywhere is refused here too. The known ones are in the table.
@@ -30,8 +30,7 @@ int main(void)
 
 		if (calls[i].class == CALL_ANY)
 			continue;
-		ring_put(&ring, 0, calls[i].nr, -1, -1, -1, -1, -1, -1);
-		ring_submit(&ring, 0);
+		ring_queue(&ring, 0, calls[i].nr, -1, -1, -1, -1, -1, -1);
 		CHECK_EQ(ring_wait(&ring, 1, 0), 0);
 		CHECK_EQ(ring_state(&ring, 0), TL_DONE);
 		result = ring_result(&ring, 0);

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* Three workers: two sleep in reads, the third goes on serving; the requester is never blocked. */
 #include "ring.h"
 
@@ -15,19 +15,15 @@ int main(void)
 		worker_start(&workers[i], &ring);
 		wait_asleep(workers[i].tid);
 	}
-	ring_put(&ring, 0, SYS_read, first[0], &bytes[0], 1);
-	ring_put(&ring, 1, SYS_read, second[0], &bytes[1], 1);
-	ring_put(&ring, 2, SYS_getpid);
-	for (unsigned int slot = 0; slot < 3; slot++)
-		ring_submit(&ring, slot);
+	ring_queue(&ring, 0, SYS_read, first[0], &bytes[0], 1);
+	ring_queue(&ring, 1, SYS_read, second[0], &bytes[1], 1);
+	ring_queue(&ring, 2, SYS_getpid);
 	CHECK_EQ(ring_notify(&ring, 3), 3);	/* returns: the reads do not yet */
 	wait_done(&ring, 2);
 	CHECK_DONE(&ring, 2, getpid());
 
-	for (unsigned int slot = 3; slot < 8; slot++) {
-		ring_put(&ring, slot, SYS_getppid);
-		ring_submit(&ring, slot);
-	}
+	for (unsigned int slot = 3; slot < 8; slot++)
+		ring_queue(&ring, slot, SYS_getppid);
 	CHECK_EQ(ring_wait(&ring, 5, 2), 2);
 	for (unsigned int slot = 3; slot < 8; slot++)
 		CHECK_DONE(&ring, slot, getppid());

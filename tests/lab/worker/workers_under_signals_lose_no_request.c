@@ -1,6 +1,6 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
- * Signals bring workers home again and again while they serve, sleep, spin and wait in reads:
+ * Signals make workers return again and again while they serve, sleep, spin and wait in reads:
  * every request is made once, and reads that were left are taken up by others.
  */
 #include <sys/eventfd.h>
@@ -14,11 +14,6 @@
 
 static struct worker workers[WORKERS];
 static int stop;
-
-static void nothing(int signal)
-{
-	(void)signal;
-}
 
 static void *pester(void *arg)
 {
@@ -42,7 +37,7 @@ int main(void)
 	pthread_t pest;
 
 	MUST(pipe(pipe_fd));
-	on_signal(SIGUSR1, nothing, SA_RESTART);
+	on_signal(SIGUSR1, count_signal, SA_RESTART);
 	for (int i = 0; i < WORKERS; i++) {
 		workers[i].signals = workers[i].again = true;
 		worker_start(&workers[i], &ring);
@@ -54,8 +49,7 @@ int main(void)
 			if (slot == 3 || slot == 9)
 				ring_put(&ring, slot, SYS_read, pipe_fd[0], &bytes[slot], 1);
 			else
-				ring_put(&ring, slot, SYS_write, counter, &one, 8);
-			ring_submit(&ring, slot);
+				ring_queue(&ring, slot, SYS_write, counter, &one, 8);
 		}
 		CHECK_EQ(ring_wait(&ring, ENTRIES, 2), 2);
 		CHECK_EQ(write(pipe_fd[1], "ab", 2), 2);

@@ -15,12 +15,32 @@
 #define LIB_FLAGS 0
 #endif
 
-static inline struct tl_batch *batch_new(unsigned int entries)
+static inline struct tl_batch *batch_new_flags(unsigned int entries, unsigned int flags)
 {
 	struct tl_batch *batch = NULL;
 
-	CHECK_EQ(tl_batch_create(&batch, entries, LIB_FLAGS), 0);
+	CHECK_EQ(tl_batch_create(&batch, entries, LIB_FLAGS | flags), 0);
 	return batch;
+}
+
+static inline struct tl_batch *batch_new(unsigned int entries)
+{
+	return batch_new_flags(entries, 0);
+}
+
+static inline struct tl_batch *batch_new_unordered(unsigned int entries)
+{
+	return batch_new_flags(entries, TL_UNORDERED);
+}
+
+/* Flushes until no call is queued. Returns the number of flushes. */
+static inline int flush_all(struct tl_batch *batch)
+{
+	int flushes = 0;
+
+	for (; tl_batch_queued(batch); flushes++)
+		CHECK(tl_batch_flush(batch) >= 0);
+	return flushes;
 }
 
 static inline struct tl_sched *sched_new(uint32_t flush_at, uint32_t entries, uint64_t deadline_ns)

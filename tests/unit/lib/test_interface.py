@@ -2,9 +2,9 @@
 """Holds the library's four lists of its functions equal, and its packaging usable.
 
 The lists: include/trapless.h declares, lib/libtrapless.map exports, the shared library really has,
-the manual pages explain. include/trapless_paper.h gives some of them a second name. The packaging:
-pkg-config from the build tree and from an installation
-under DESTDIR, from C and from C++. Behaviour is tested by the C programs in tests/unit/lib.
+the manual pages explain. include/trapless_paper.h gives some functions a second name. The
+packaging: pkg-config from the build tree and from an installation under DESTDIR, from C and from
+C++. Behaviour is tested by the C programs in tests/unit/lib.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Batches and workers of a process in supervisor mode do what they do in user mode: every request
  * once, partial completion at a signal, requesters and workers in either mode.
@@ -8,14 +8,6 @@
 
 #define ENTRIES 64
 #define ROUNDS 300
-
-static volatile sig_atomic_t handled;
-
-static void handle(int signal)
-{
-	(void)signal;
-	handled++;
-}
 
 static void check_batches(struct ring *ring)
 {
@@ -61,10 +53,8 @@ static void check_workers(void)
 	worker_start(&workers[0], &ring);
 	worker_start(&workers[1], &ring);
 	for (int round = 0; round < ROUNDS; round++) {
-		for (unsigned int slot = 0; slot < ENTRIES; slot++) {
-			ring_put(&ring, slot, SYS_getppid);
-			ring_submit(&ring, slot);
-		}
+		for (unsigned int slot = 0; slot < ENTRIES; slot++)
+			ring_queue(&ring, slot, SYS_getppid);
 		if (round % 50 == 0)
 			CHECK_EQ(round % 100 ? raw_switch_supervisor(0) : raw_switch_user(0), 0);
 		CHECK_EQ(ring_wait(&ring, ENTRIES, 0), 0);
@@ -79,7 +69,7 @@ int main(void)
 {
 	struct ring ring = ring_open(ENTRIES);
 
-	on_signal(SIGUSR1, handle, 0);
+	on_signal(SIGUSR1, count_signal, 0);
 	enter_supervisor(0);
 	check_batches(&ring);
 	check_partial(&ring);

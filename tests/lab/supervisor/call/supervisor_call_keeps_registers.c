@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Over a call every register has the value that the x86-64 convention gives it, and every flag is
  * kept: all but rax (the result), rcx (the address after the call) and r11 (the flags), with the

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Every call of a switched process is counted once, whichever way it goes: made by the module,
  * handed to the kernel, or ended by a signal.
@@ -6,11 +6,6 @@
 #include "supervisor.h"
 
 #define ROUNDS 5000
-
-static void nothing(int signal)
-{
-	(void)signal;
-}
 
 /* Calls made between two readings, the one that reads among them. */
 static uint64_t counted(struct tl_process *before)
@@ -27,7 +22,7 @@ int main(void)
 	struct tl_process before;
 	pid_t pid = getpid();
 
-	on_signal(SIGUSR1, nothing, 0);
+	on_signal(SIGUSR1, count_signal, 0);
 	enter_supervisor(0);
 	before = process_counts(pid);
 	CHECK_EQ(counted(&before), 1);

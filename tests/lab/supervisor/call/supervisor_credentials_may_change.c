@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * setuid() and its kin made in supervisor mode have their whole effect at once, in all threads as
  * the C library does it; the process goes on calling, with its new rights and no others.

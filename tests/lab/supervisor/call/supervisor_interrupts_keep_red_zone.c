@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Interrupts taken in supervisor mode leave the 128 bytes below the stack pointer alone: a
  * processor that pushes its frame there, for want of a change of stack, would destroy them.

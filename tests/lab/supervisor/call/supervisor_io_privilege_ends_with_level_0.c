@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * At level 0 popf can set the I/O privilege level. It does not go with the thread to user mode, by
  * a fault or by a call: there it would be the right to use ports and to turn interrupts off.

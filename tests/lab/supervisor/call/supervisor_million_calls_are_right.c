@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /* A million calls: each gives the right result, nearly all return in supervisor mode. */
 #include "supervisor.h"
 

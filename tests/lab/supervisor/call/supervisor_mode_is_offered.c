@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The lab's machine and kernel are ones where supervisor mode works: no program below is skipped
  * unseen. The first switch taints the kernel, so that a report of an oops tells.

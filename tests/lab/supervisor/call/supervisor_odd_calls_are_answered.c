@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Call numbers that are none, of another table or with dirt in their upper half are answered in
  * supervisor mode as in user mode; so are the 32-bit gate, the page of old time calls, and calls

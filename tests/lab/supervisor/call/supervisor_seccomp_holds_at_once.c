@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A process in supervisor mode that confines itself, by strict mode or a filter, by prctl or
  * seccomp, for one thread or all, is confined from its very next call, which is judged like any

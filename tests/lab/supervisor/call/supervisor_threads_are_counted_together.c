@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Threads that a switched process makes are switched too, and their calls are the process's: no
  * count is lost when they call at once on two CPUs, sleep in between and end.

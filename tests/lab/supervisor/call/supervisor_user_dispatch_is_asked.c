@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A thread that has its calls dispatched to user space (as Wine does) gets its signal for each
  * blocked call, in supervisor mode as in user mode, and is back in supervisor mode when the

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The x87, SSE and AVX registers and their control words are a thread's own, whatever runs in
  * between: interrupts, calls that give up the CPU, other threads that fill the same registers in

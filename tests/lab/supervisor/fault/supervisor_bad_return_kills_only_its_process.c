@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A signal handler of a switched process spoils what it returns to, so that the kernel's own iret
  * faults, also on the stack that the kernel has for 16-bit stack segments. The process gets

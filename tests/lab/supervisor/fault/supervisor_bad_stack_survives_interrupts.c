@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * An interrupt in supervisor mode does not use the program's stack pointer, which may be anything:
  * low, null, not canonical, an address of the kernel. The program goes on where it was.

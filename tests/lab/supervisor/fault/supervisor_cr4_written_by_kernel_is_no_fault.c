@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The kernel writes CR4 from a copy of its own, which has SMEP and SMAP on, whenever it changes
  * another bit of it or flushes the whole TLB. A thread in supervisor mode does not notice: it is

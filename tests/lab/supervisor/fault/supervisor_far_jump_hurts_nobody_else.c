@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A jump to 32-bit code, which user mode allows, is one of the few things that supervisor mode
  * does not: a far jump cannot change the privilege level. The process gets SIGSEGV, which it can

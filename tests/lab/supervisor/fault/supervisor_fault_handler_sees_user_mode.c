@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A handler of a fault that was taken in supervisor mode runs in user mode and finds what it
  * would find had the fault been a user's: CS and SS of user mode, the faulting instruction and
@@ -33,7 +33,6 @@ __asm__(".pushsection .text\n"
 	".popsection\n");
 
 static long *const bad_address = (long *)0x123456789008;
-static volatile sig_atomic_t handled;
 
 static void repair(int signal, siginfo_t *info, void *context)
 {

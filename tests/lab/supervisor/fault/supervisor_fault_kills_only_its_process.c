@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A process that harms itself in supervisor mode gets the signal that it would get in user mode,
  * and nobody else notices: wild, null and non-canonical addresses, writes to read-only and jumps

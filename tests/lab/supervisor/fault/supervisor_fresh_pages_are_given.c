@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Pages touched first in supervisor mode are given, zeroed, also where the write comes from the
  * kernel on a call's behalf; pages shared by fork are copied when one writes, and the other's

@@ -1,16 +1,14 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Memory is short around a process in supervisor mode: its pages are taken, moved and given back
  * under it, its group is at its limit, and when that is passed it alone is killed, by a page fault
  * of user code at level 0. TL_SWITCH_RESIDENT locks its memory, or says why it could not.
  */
-#include <sys/mount.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 
+#include "cgroup.h"
 #include "workload.h"
 
-#define GROUP "cgroup/trapless"
 #define LIMIT "25165824"		/* bytes */
 #define BEYOND (64 << 20)
 #define RUNNERS 3
@@ -25,7 +23,7 @@ static void grow_beyond_the_limit(void)
 	char *memory = MUST(mmap(NULL, BEYOND, PROT_READ | PROT_WRITE,
 				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 
-	CHECK_EQ(write_file(GROUP "/cgroup.procs", "0"), 1);
+	cgroup_enter();
 	enter_supervisor(0);
 	for (long i = 0; i < BEYOND; i += 4096) {
 		sys(SYS_getppid);
@@ -41,7 +39,7 @@ static void reread_at_the_limit(void)
 					  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 	long sum = 0;
 
-	CHECK_EQ(write_file(GROUP "/cgroup.procs", "0"), 1);
+	cgroup_enter();
 	enter_supervisor(0);
 	for (int round = 0; round < 5; round++) {
 		for (long i = 0; i < 20 << 20; i += 4096) {
@@ -63,26 +61,6 @@ static void press(void)
 {
 	write_file("/proc/sys/vm/drop_caches", "3");
 	write_file("/proc/sys/vm/compact_memory", "1");
-}
-
-static void group_make(void)
-{
-	MUST(mkdir("cgroup", 0755));
-	if (mount("cgroup", "cgroup", "cgroup2", 0, NULL) < 0)
-		SKIP("no cgroup2: %s", strerror(errno));
-	if (write_file("cgroup/cgroup.subtree_control", "+memory") < 0)
-		SKIP("no memory controller");
-	MUST(mkdir(GROUP, 0755));
-	CHECK(write_file(GROUP "/memory.max", LIMIT) > 0);
-	write_file(GROUP "/memory.swap.max", "0");
-}
-
-static void group_remove(void)
-{
-	for (uint64_t end = now_ms() + WAIT_MS; rmdir(GROUP) < 0 && now_ms() < end;)
-		sleep_ms(10);
-	MUST(umount2("cgroup", MNT_DETACH));
-	rmdir("cgroup");
 }
 
 static long locked_kb(void)
@@ -124,12 +102,12 @@ int main(void)
 		workload_progress(workload, RUNNERS, 1);
 	}
 	workload_inside(workload, RUNNERS);
-	group_make();
+	cgroup_make(LIMIT);
 	CHECK_EXITED(child_run(reread_at_the_limit), 0);
 	for (int i = 0; i < 3; i++)
 		CHECK_KILLED(child_run(grow_beyond_the_limit), SIGKILL);
 	workload_inside(workload, RUNNERS);
 	workload_end(workload, pids, RUNNERS);
-	group_remove();
+	cgroup_remove();
 	return 0;
 }

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The kernel writes CR4 from a copy of its own, which has SMEP and SMAP: under a thread in
  * supervisor mode its next instruction or access of data then faults. Nobody notices: the thread

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * CPUs are taken offline and brought back while processes in supervisor mode run on them: the
  * processes move, and are in supervisor mode on a CPU that came back, too. So it is for one that

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Others write MSR_LSTAR, too (KVM puts back what it found). The kernel's entry under a thread in
  * supervisor mode costs it nothing but the mode, until it is next scheduled in; the module's entry
@@ -28,15 +28,6 @@ static void lstar_set(uint64_t value)
 	CHECK_EQ(pwrite(msr_fd, &value, sizeof(value), MSR_LSTAR), sizeof(value));
 }
 
-static void stay_on(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	MUST(sched_setaffinity(0, sizeof(set), &set));
-}
-
 static volatile uint32_t *phase;
 
 /* In supervisor mode on CPU 1 until phase 1, calling all the time. */
@@ -44,7 +35,7 @@ static void target(void)
 {
 	long pid = getpid();
 
-	stay_on(1);
+	pin_to_cpu(1);
 	enter_supervisor(0);
 	*phase = 1;
 	while (*phase < 2)
@@ -114,7 +105,7 @@ static bool user_mode_without_entry(void)
 /* Scheduled out and in again, a thread whose entry was taken is back in supervisor mode. */
 static void comes_back(void)
 {
-	stay_on(1);
+	pin_to_cpu(1);
 	enter_supervisor(0);
 	for (int i = 0; i < 50; i++) {
 		while (!user_mode_without_entry())
@@ -128,7 +119,7 @@ static void call_many(void)
 {
 	long pid = getpid(), tid = sys(SYS_gettid);
 
-	stay_on(1);
+	pin_to_cpu(1);
 	for (int i = 0; i < CALLS; i++) {
 		CHECK_EQ(sys(SYS_getpid), pid);
 		CHECK_EQ(sys(SYS_gettid), tid);
@@ -160,7 +151,7 @@ int main(void)
 	msr_fd = open("/dev/cpu/1/msr", O_RDWR);
 	if (msr_fd < 0)
 		SKIP("no /dev/cpu/1/msr: %s", strerror(errno));
-	stay_on(0);
+	pin_to_cpu(0);
 	phase = shared_memory(sizeof(*phase));
 	kernel_entry = lstar_get();
 	kernel_entry_under_switched();

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * All of it at once, on two CPUs: processes in supervisor mode that work, harm themselves, are
  * switched a thousand times a second, signalled, traced, killed, executed and suspended, while

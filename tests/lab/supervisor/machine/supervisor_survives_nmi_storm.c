@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * NMIs at any instruction: in user code at level 0, in the first and last instructions of calls,
  * in the stubs of other interrupts, on each CPU thousands a second, with faults and breakpoints in

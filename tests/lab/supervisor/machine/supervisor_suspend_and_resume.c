@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The machine is suspended and comes back, as far as each of the kernel's test levels goes, the
  * last with one CPU and interrupts off; by a process in user mode and by one in supervisor mode,

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A thread that asks KVM to run a guest is in user mode from that call on, whatever comes of it;
  * others of its process are not. Asked anew, it comes back.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A switched process that executes a 32-bit program leaves supervisor mode whatever was asked, and
  * the program runs; a 32-bit process is not switched, with the reason.

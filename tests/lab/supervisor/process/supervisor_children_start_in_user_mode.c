@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * What a switched process forks is a process of its own, in user mode, by fork, vfork and clone;
  * with TL_SWITCH_CHILDREN it starts in supervisor mode, and so do its children. The parent stays
@@ -7,18 +7,6 @@
 #include "supervisor.h"
 
 #define GENERATIONS 4
-
-/* Exits with the mode that the child's calls return in. */
-static void report_mode(void)
-{
-	unsigned int inside = 0;
-
-	for (int i = 0; i < REACH_CALLS; i++) {
-		sys(SYS_getppid);
-		inside += cpl() == 0;
-	}
-	_exit(inside == 0 ? 3 : inside > REACH_CALLS * 8 / 10 ? 0 : 99);
-}
 
 static int status_of_fork(long nr)
 {

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A new program starts in user mode, also when a thread that is not the first executes it; with
  * TL_SWITCH_EXEC it starts in supervisor mode. A program with more rights than its caller's
@@ -10,17 +10,6 @@
 #include "supervisor.h"
 
 #define STRANGER 1000
-
-static void report_mode(void)
-{
-	unsigned int inside = 0;
-
-	for (int i = 0; i < REACH_CALLS; i++) {
-		sys(SYS_getppid);
-		inside += cpl() == 0;
-	}
-	_exit(inside == 0 ? 3 : inside > REACH_CALLS * 8 / 10 ? 0 : 99);
-}
 
 static void exec_plain(void)
 {

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Whoever switches to supervisor mode has CAP_SYS_RAWIO and CAP_SYS_MODULE in the initial user
  * namespace; a target of another user or set-user-ID is refused with its reason. Going back needs

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A process that gets the process ID of one that was switched and died is in user mode, unknown
  * to the module, and can be switched itself; a request that races with the end of its target

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The three requests of supervisor mode answer nonsense by an errno and change nothing: sizes,
  * modes, flags, reserved fields, pointers, process IDs that are none, a thread's or a kernel

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A switch from outside takes effect within one call of the target: of the calls that begin after
  * the request has returned, at most the first still returns in the old mode. A target that sleeps

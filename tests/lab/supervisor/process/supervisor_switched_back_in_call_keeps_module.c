@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A wait of io_uring acts on requests without returning: a thread is switched back while it stays
  * in a call that was made in supervisor mode. Until that call has returned the module is in use.
@@ -6,10 +6,10 @@
 #include <linux/io_uring.h>
 #include <poll.h>
 
+#include "module.h"
 #include "supervisor.h"
 
 #define ENTRIES 4
-#define REFCNT "/sys/module/trapless/refcnt"
 
 static int ring, pipes[2][2];
 static volatile int *waiting;
@@ -51,23 +51,14 @@ static void wait_for_both(void)
 	CHECK_EQ(sys(SYS_io_uring_enter, ring, 0, 2, IORING_ENTER_GETEVENTS, NULL, 0), 0);
 }
 
-static long references(void)
-{
-	char text[32];
-
-	CHECK(read_file(REFCNT, text, sizeof(text)) > 0);
-	return atol(text);
-}
-
 int main(void)
 {
 	struct tl_process process;
-	uint64_t deadline;
-	long others;
+	int others;
 	pid_t child;
 
 	supervisor_need();
-	others = references();
+	others = module_references();
 	waiting = shared_memory(sizeof(*waiting));
 	for (int i = 0; i < 2; i++)
 		MUST(pipe(pipes[i]));
@@ -83,13 +74,10 @@ int main(void)
 	wait_asleep(child);
 	CHECK(process_find(child, &process));
 	CHECK_EQ(process.threads, 1);
-	CHECK_EQ(references(), others + 1);
+	CHECK_EQ(module_references(), others + 1);
 	MUST(write(pipes[1][1], "", 1));
 	CHECK_EXITED(child_wait(child), 0);
-	deadline = now_ms() + WAIT_MS;
-	while (references() != others) {	/* the last may be dropped a moment after its end */
-		CHECK(now_ms() < deadline);
-		sched_yield();
-	}
+	/* The last reference may be dropped a moment after its process has ended. */
+	WAIT_UNTIL(module_references() == others, "still %d references", module_references());
 	return 0;
 }

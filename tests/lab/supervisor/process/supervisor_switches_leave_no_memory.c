@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Thousands of switches, there and back, by ends and kills of processes and threads, by exec and
  * by requests that fail, leave the kernel with as much memory as before.

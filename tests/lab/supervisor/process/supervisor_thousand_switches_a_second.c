@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A process with eight busy threads is switched back and forth a thousand times a second from
  * outside, and by two requesters at once: every call of every thread is right, the last request

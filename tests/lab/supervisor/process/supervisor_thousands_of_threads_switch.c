@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A process with 2,000 threads is switched like any other: threads that it makes in supervisor mode
  * are in it, all leave it, and all come back to it, each when it wakes next. None is lost.

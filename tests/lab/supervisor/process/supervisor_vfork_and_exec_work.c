@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * While a vforked child borrows its parent's memory, one of them is in supervisor mode and the
  * other may not be: what the child changes the parent sees, and the exec of the child leaves the

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A process that dies in supervisor mode leaves a core dump like any other: user mode's CS and SS,
  * the faulting instruction, and every register of every thread as it was.

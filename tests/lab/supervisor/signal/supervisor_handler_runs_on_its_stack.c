@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A handler with a stack of its own runs there in user mode, also when the fault is that the
  * program's stack is at its end; it may leave by siglongjmp() instead of returning.
@@ -11,7 +11,6 @@
 
 static char handler_stack[65536];
 static sigjmp_buf back;
-static volatile sig_atomic_t handled;
 static volatile uint16_t cs;
 
 static void handle(int signal, siginfo_t *info, void *context)

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A call that sleeps in supervisor mode and gets a signal ends with EINTR, or, with SA_RESTART, is
  * made again with the same arguments; calls that carry on by restart_syscall() do so; one without
@@ -7,12 +7,12 @@
 #include "supervisor.h"
 
 static int pipe_ends[2];
-static volatile int *handled;
+static volatile int *times_handled;
 
 static void handle(int signal)
 {
 	(void)signal;
-	++*handled;
+	++*times_handled;
 }
 
 /*
@@ -28,7 +28,7 @@ static pid_t disturb_reader(bool write_too, int times)
 	wait_asleep(reader);
 	MUST(kill(reader, SIGALRM));
 	if (write_too) {
-		while (*handled < times)
+		while (*times_handled < times)
 			sched_yield();
 		wait_asleep(reader);
 		CHECK_EQ(sys(SYS_write, pipe_ends[1], "x", 1), 1);
@@ -42,7 +42,7 @@ static long read_disturbed(char *byte, bool write_too, int times)
 	pid_t child;
 	long result;
 
-	*handled = 0;
+	*times_handled = 0;
 	child = disturb_reader(write_too, times);
 	while (cpl())		/* not reach_supervisor(), which may nap: the child would wake it */
 		sys(SYS_getppid);
@@ -87,21 +87,21 @@ int main(void)
 	pid_t child;
 
 	MUST(pipe(pipe_ends));
-	handled = shared_memory(sizeof(*handled));
+	times_handled = shared_memory(sizeof(*times_handled));
 	enter_supervisor(0);
 	for (int i = 0; i < 10; i++) {
 		on_signal(SIGALRM, handle, 0);
 		CHECK_EQ(read_disturbed(&byte, false, 0), -EINTR);
-		CHECK_EQ(*handled, 1);
+		CHECK_EQ(*times_handled, 1);
 
 		on_signal(SIGALRM, handle, SA_RESTART);
 		CHECK_EQ(read_disturbed(&byte, true, 1), 1);
-		CHECK_EQ(*handled, 1);
+		CHECK_EQ(*times_handled, 1);
 		CHECK_EQ(byte, 'x');
 
 		on_signal(SIGALRM, SIG_IGN, 0);
 		CHECK_EQ(read_disturbed(&byte, true, 0), 1);
-		CHECK_EQ(*handled, 0);
+		CHECK_EQ(*times_handled, 0);
 	}
 	child = child_start(die_in_read);
 	wait_mode(child, TL_MODE_SUPERVISOR);

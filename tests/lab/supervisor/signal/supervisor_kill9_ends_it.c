@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * SIGKILL ends a process in supervisor mode at once, whether it calls, computes without a call,
  * sleeps in one or does all of that in many threads; what the module kept of it goes, too.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A thread that sleeps in a call made in supervisor mode is switched back and killed before it
  * wakes: it does both at once, and the module knows nothing of it afterwards.

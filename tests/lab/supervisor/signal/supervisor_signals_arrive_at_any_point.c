@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Signals from another process and from timers, thousands a second, arrive before, in and after
  * calls and between two instructions. Handlers run in user mode and make calls of their own; no
@@ -9,7 +9,6 @@
 #define TIME_MS 15000		/* at most */
 #define SIGNALS 1500
 
-static volatile sig_atomic_t handled;
 static volatile long from_handler;
 static int pipe_ends[2];
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A process whose calls the kernel's audit records can be switched, but every call of it goes the
  * kernel's own way, record and all. Audit cannot be taken back: a rule spares later processes.

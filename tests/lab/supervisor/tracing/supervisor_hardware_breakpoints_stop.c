@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Breakpoint registers work on a process in supervisor mode: a watched variable stops it at its
  * next write, a watched instruction when it is reached; a watched buffer that the kernel fills for

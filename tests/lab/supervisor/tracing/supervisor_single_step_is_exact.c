@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A program that single-steps itself (trap flag) stops after the same instructions in supervisor
  * mode as in user mode: through the entry into a call, its return, and the call's own flags.

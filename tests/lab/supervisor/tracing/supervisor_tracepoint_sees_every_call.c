@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Switching on the kernel's trace of system calls (perf trace, ftrace) while a process is in
  * supervisor mode shows every call of it from then on, and switching it off brings supervisor

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A tracer of system calls (strace) that attaches to a process in supervisor mode sees every call
  * from then on, in order, at its entry and at its exit, and can change both.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A tracer that attaches to a process in supervisor mode, steps it through calls and detaches
  * sees user mode in CS and SS at every stop, and the process is back in supervisor mode after.

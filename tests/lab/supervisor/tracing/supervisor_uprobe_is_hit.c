@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A probe on an instruction of a program in supervisor mode (uprobes: an int3 in its text, the
  * instruction stepped elsewhere) is hit once each time, and the program never notices.

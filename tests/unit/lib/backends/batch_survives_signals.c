@@ -10,24 +10,6 @@
 
 #define STORM_CALLS 20000
 
-static volatile sig_atomic_t handled;
-
-static void handler(int signal)
-{
-	(void)signal;
-	handled++;
-}
-
-/* Returns the flushes that it took. */
-static int flush_all(struct tl_batch *batch)
-{
-	int flushes = 0;
-
-	for (; tl_batch_queued(batch); flushes++)
-		CHECK(tl_batch_flush(batch) >= 0);
-	return flushes;
-}
-
 static void interrupted_call_says_so(void)
 {
 	struct tl_batch *batch = batch_new(8);
@@ -36,7 +18,7 @@ static void interrupted_call_says_so(void)
 	char byte;
 
 	MUST(pipe(pipes));
-	on_signal(SIGALRM, handler, 0);
+	on_signal(SIGALRM, count_signal, 0);
 	handled = 0;
 	TL_ADD(batch, SYS_read, pipes[0], &byte, 1);
 	TL_ADD(batch, SYS_getppid);
@@ -91,7 +73,7 @@ static void every_call_of_a_storm_is_made_once(void)
 	struct tl_batch *batch = batch_new(64);
 	int fd = MUST(memfd_create("storm", 0));
 
-	on_signal(SIGALRM, handler, 0);
+	on_signal(SIGALRM, count_signal, 0);
 	handled = 0;
 	alarm_ms(1, 1);
 	for (int i = 0; i < STORM_CALLS; i++)

@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Threads of the program's own that serve a ring: a signal brings them home with -EINTR and they
- * may enter again; the end of the ring brings them home with what they have served; a requester
- * that waits is woken by a signal too.
+ * The program's own threads serve a ring. A signal makes them return -EINTR, and they may enter
+ * again. Destroying the ring makes them return the number of requests that they have served. A
+ * signal wakes a requester that waits, too.
  */
 #include <sys/ioctl.h>
 
 #include "lib_check.h"
 
 static struct tl_psc *psc;
-static volatile sig_atomic_t handled;
-
-static void handler(int signal)
-{
-	(void)signal;
-	handled++;
-}
-
 static pid_t server_tid;
 static int interruptions;
 static long served;
@@ -48,7 +40,7 @@ static void signal_makes_worker_return(void)
 	int64_t result;
 
 	CHECK_EQ(tl_psc_create(&psc, 8, 0, LIB_FLAGS), 0);
-	on_signal(SIGUSR1, handler, SA_RESTART);
+	on_signal(SIGUSR1, count_signal, SA_RESTART);
 	thread = server_start();
 	wait_asleep(server_tid);
 	CHECK_EQ(pthread_kill(thread, SIGUSR1), 0);
@@ -74,7 +66,7 @@ static void signal_wakes_requester(void)
 
 	MUST(pipe(pipes));
 	psc = psc_new(8, 0, 1);
-	on_signal(SIGALRM, handler, 0);
+	on_signal(SIGALRM, count_signal, 0);
 	handled = 0;
 	TL_PSC_ADD(psc, SYS_read, pipes[0], &byte, 1);
 	waker = signal_when_asleep(SIGALRM);

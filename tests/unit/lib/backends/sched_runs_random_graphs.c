@@ -2,9 +2,10 @@
 /*
  * Random graphs of threads, whose edges are system calls or synchronisations by hand, under random
  * settings of the scheduler: each thread runs once, after all its predecessors, and each call is
- * made once. TL_TEST_SEED repeats a run.
+ * made once. TL_SEED repeats a run.
  */
 #include "lib_check.h"
+#include "random.h"
 
 #include <sys/mman.h>
 
@@ -23,15 +24,9 @@ struct node {
 };
 
 static struct node nodes[NODES];
-static uint64_t seed;
+static struct random numbers;
 static unsigned int calls;
 static int fd;
-
-static uint32_t next(uint32_t below)
-{
-	seed = seed * 6364136223846793005u + 1442695040888963407u;
-	return (uint32_t)(seed >> 33) % below;
-}
 
 static void run_node(struct tl_thread *self, void *arg)
 {
@@ -55,10 +50,10 @@ static void make_graph(struct tl_sched *sched)
 {
 	memset(nodes, 0, sizeof(nodes));
 	for (unsigned int i = 0; i < NODES - 1; i++) {
-		nodes[i].edges = next(EDGES_MAX + 1);
+		nodes[i].edges = random_below(&numbers, EDGES_MAX + 1);
 		for (unsigned int e = 0; e < nodes[i].edges; e++) {
-			nodes[i].to[e] = i + 1 + next(NODES - i - 1);
-			nodes[i].by_call[e] = next(4) != 0;
+			nodes[i].to[e] = i + 1 + random_below(&numbers, NODES - i - 1);
+			nodes[i].by_call[e] = random_below(&numbers, 4) != 0;
 			nodes[nodes[i].to[e]].predecessors++;
 			calls += nodes[i].by_call[e];
 		}
@@ -70,18 +65,17 @@ static void make_graph(struct tl_sched *sched)
 
 int main(void)
 {
-	const char *given = getenv("TL_TEST_SEED");
-
-	seed = given ? strtoull(given, NULL, 0) : now_us();
-	fprintf(stderr, "TL_TEST_SEED=%llu\n", (unsigned long long)seed);
+	numbers = random_seeded(random_choose_seed());
 	fd = MUST(memfd_create("edges", 0));
 	for (int graph = 0; graph < GRAPHS; graph++) {
-		uint32_t flush_at = 1 + next(40), entries = 1;
+		uint32_t flush_at = 1 + random_below(&numbers, 40), entries = 1;
+		uint64_t deadline_ns;
 		struct tl_sched *sched;
 
 		while (entries < flush_at)
 			entries *= 2;
-		sched = sched_new(flush_at, next(2) ? entries : 0, next(2) ? 1000 * next(50) : 0);
+		deadline_ns = random_below(&numbers, 2) ? 1000 * random_below(&numbers, 50) : 0;
+		sched = sched_new(flush_at, random_below(&numbers, 2) ? entries : 0, deadline_ns);
 		make_graph(sched);
 		CHECK_EQ(tl_sched_run(sched), 0);
 		for (unsigned int i = 0; i < NODES; i++) {

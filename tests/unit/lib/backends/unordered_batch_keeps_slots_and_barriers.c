@@ -2,9 +2,10 @@
 /*
  * A batch whose order is free makes each call once and says what each returned in its own slot,
  * whatever the order was; calls with the same number and first argument keep theirs, and none
- * passes a barrier. TL_TEST_SEED repeats the random part.
+ * passes a barrier. TL_SEED repeats the random part.
  */
 #include "lib_check.h"
+#include "random.h"
 
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -21,25 +22,11 @@ struct call {
 
 static struct call calls[CALLS_MAX];
 static int pipes[2], fds[FDS];
-static uint64_t seed;
-
-static uint32_t next(uint32_t below)
-{
-	seed = seed * 6364136223846793005u + 1442695040888963407u;
-	return (uint32_t)(seed >> 33) % below;
-}
-
-static struct tl_batch *unordered_new(unsigned int entries)
-{
-	struct tl_batch *batch = NULL;
-
-	CHECK_EQ(tl_batch_create(&batch, entries, LIB_FLAGS | TL_UNORDERED), 0);
-	return batch;
-}
+static struct random numbers;
 
 static void same_calls_are_made_side_by_side(void)
 {
-	struct tl_batch *batch = unordered_new(16);
+	struct tl_batch *batch = batch_new_unordered(16);
 	char text[8] = "";
 
 	TL_ADD(batch, SYS_write, fds[2], "a", 1);
@@ -101,21 +88,22 @@ static void check_order(unsigned int n)
 
 static void random_calls_are_each_made_once(void)
 {
-	struct tl_batch *batch = unordered_new(CALLS_MAX);
+	struct tl_batch *batch = batch_new_unordered(CALLS_MAX);
 
 	for (unsigned int round = 0; round < ROUNDS; round++) {
-		unsigned int n = 1 + next(round % 8 ? 80 : CALLS_MAX), stretch = 0;
+		unsigned int n = 1 + random_below(&numbers, round % 8 ? 80 : CALLS_MAX);
+		unsigned int stretch = 0;
 
 		for (unsigned int i = 0; i < n; i++) {
 			struct call *call = &calls[i];
 
-			if (round % 2 && !next(6)) {
+			if (round % 2 && !random_below(&numbers, 6)) {
 				stretch++;
 				CHECK_EQ(tl_batch_barrier(batch), 0);
 			}
 			call->number = i;
-			call->nr = next(3) ? SYS_write : SYS_writev;
-			call->fd = next(1 + round % FDS);
+			call->nr = random_below(&numbers, 3) ? SYS_write : SYS_writev;
+			call->fd = random_below(&numbers, 1 + round % FDS);
 			call->stretch = stretch;
 			call->vector = (struct iovec){ &call->number, sizeof(call->number) };
 			CHECK_EQ(call->nr == SYS_write ?
@@ -135,7 +123,7 @@ static void random_calls_are_each_made_once(void)
 static void a_flush_begins_where_the_last_ended(void)
 {
 	static const char *const wanted[] = { "xyz", "zyx", "xyz" };
-	struct tl_batch *batch = unordered_new(4);
+	struct tl_batch *batch = batch_new_unordered(4);
 	char text[4] = "";
 
 	for (int round = 0; round < 3; round++) {
@@ -164,7 +152,7 @@ static void a_flush_begins_where_the_last_ended(void)
 
 static void a_ring_full_of_barriers_is_a_strict_one(void)
 {
-	struct tl_batch *batch = unordered_new(8);
+	struct tl_batch *batch = batch_new_unordered(8);
 	char text[8];
 
 	for (int round = 0; round < 3; round++) {
@@ -199,14 +187,14 @@ static void odd_calls_and_bounds(void)
 	CHECK_EQ(tl_batch_create(&batch, 0, LIB_FLAGS | TL_UNORDERED), -EINVAL);
 	CHECK_EQ(tl_batch_create(&batch, 1u << 31, LIB_FLAGS | TL_UNORDERED), -EINVAL);
 	CHECK_EQ(tl_psc_create(&psc, 8, 0, LIB_FLAGS | TL_UNORDERED), -EINVAL);
-	batch = unordered_new(1);
+	batch = batch_new_unordered(1);
 	CHECK_EQ(tl_batch_flush(batch), 0);
 	CHECK_EQ(TL_ADD(batch, SYS_getppid), 0);
 	CHECK_EQ(TL_ADD(batch, SYS_getppid), -EAGAIN);
 	CHECK_EQ(tl_batch_flush(batch), 1);
 	tl_batch_destroy(batch);
 
-	batch = unordered_new(TL_UNORDERED_ENTRIES_MAX);
+	batch = batch_new_unordered(TL_UNORDERED_ENTRIES_MAX);
 	TL_ADD(batch, UINT32_MAX, UINT64_MAX);
 	TL_ADD(batch, SYS_getppid);
 	TL_ADD(batch, SYS_fork);
@@ -234,7 +222,7 @@ static void a_strict_batch_takes_barriers_too(void)
 
 static void a_child_finds_it_inert(void)
 {
-	struct tl_batch *batch = unordered_new(8);
+	struct tl_batch *batch = batch_new_unordered(8);
 	int status;
 	pid_t child;
 
@@ -257,10 +245,7 @@ static void a_child_finds_it_inert(void)
 
 int main(void)
 {
-	const char *given = getenv("TL_TEST_SEED");
-
-	seed = given ? strtoull(given, NULL, 0) : now_us();
-	fprintf(stderr, "TL_TEST_SEED=%llu\n", (unsigned long long)seed);
+	numbers = random_seeded(random_choose_seed());
 	MUST(pipe(pipes));
 	for (unsigned int i = 0; i < FDS; i++)
 		fds[i] = MUST(dup(pipes[1]));

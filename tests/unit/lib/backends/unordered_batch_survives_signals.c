@@ -12,14 +12,8 @@
 #define STORM_CALLS 20000
 #define JUMPS 400
 
-static volatile sig_atomic_t handled, armed;
+static volatile sig_atomic_t armed;
 static sigjmp_buf out;
-
-static void handler(int signal)
-{
-	(void)signal;
-	handled++;
-}
 
 static void jumper(int signal)
 {
@@ -29,29 +23,15 @@ static void jumper(int signal)
 		siglongjmp(out, 1);
 }
 
-static struct tl_batch *unordered_new(unsigned int entries)
-{
-	struct tl_batch *batch = NULL;
-
-	CHECK_EQ(tl_batch_create(&batch, entries, LIB_FLAGS | TL_UNORDERED), 0);
-	return batch;
-}
-
-static void flush_all(struct tl_batch *batch)
-{
-	while (tl_batch_queued(batch))
-		CHECK(tl_batch_flush(batch) >= 0);
-}
-
 static void what_is_complete_can_be_asked(void)
 {
-	struct tl_batch *batch = unordered_new(8);
+	struct tl_batch *batch = batch_new_unordered(8);
 	int pipes[2], fd = MUST(memfd_create("rest", 0));
 	pid_t waker;
 	char byte;
 
 	MUST(pipe(pipes));
-	on_signal(SIGALRM, handler, 0);
+	on_signal(SIGALRM, count_signal, 0);
 	handled = 0;
 	/* To be made as read, write, getppid. */
 	TL_ADD(batch, SYS_getppid);
@@ -80,7 +60,7 @@ static void what_is_complete_can_be_asked(void)
 
 static void jump_out_of_flush_repeats_nothing(void)
 {
-	struct tl_batch *batch = unordered_new(8);
+	struct tl_batch *batch = batch_new_unordered(8);
 	int fd = MUST(memfd_create("once", 0)), pipes[2];
 	char byte;
 
@@ -113,7 +93,7 @@ static void jump_out_of_flush_repeats_nothing(void)
 /* At whatever instruction of the library the handler leaves it. */
 static void jumps_at_any_point_lose_nothing(void)
 {
-	struct tl_batch *batch = unordered_new(64);
+	struct tl_batch *batch = batch_new_unordered(64);
 	int fds[FDS];
 	off_t bytes = 0;
 
@@ -154,12 +134,12 @@ static void jumps_at_any_point_lose_nothing(void)
 
 static void every_call_of_a_storm_is_made_once(void)
 {
-	struct tl_batch *batch = unordered_new(64);
+	struct tl_batch *batch = batch_new_unordered(64);
 	int fds[FDS];
 
 	for (int i = 0; i < FDS; i++)
 		fds[i] = MUST(memfd_create("storm", 0));
-	on_signal(SIGALRM, handler, 0);
+	on_signal(SIGALRM, count_signal, 0);
 	handled = 0;
 	alarm_ms(1, 1);
 	for (int i = 0; i < STORM_CALLS; i++)

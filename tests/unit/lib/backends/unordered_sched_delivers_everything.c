@@ -69,18 +69,10 @@ static void chains_go_on_with_their_own_results(uint32_t flush_at)
 	tl_sched_destroy(sched);
 }
 
-static volatile sig_atomic_t handled;
-
-static void handler(int signal)
-{
-	(void)signal;
-	handled++;
-}
-
 /* Each ends a flush early, with some of its calls complete and not the oldest. */
 static void signals_deliver_nothing_twice(void)
 {
-	on_signal(SIGALRM, handler, 0);
+	on_signal(SIGALRM, count_signal, 0);
 	alarm_ms(1, 1);
 	for (int round = 0; round < ROUNDS_MAX && handled < 50; round++)
 		chains_go_on_with_their_own_results(32);
@@ -106,7 +98,7 @@ static void what_was_interrupted_is_delivered_once(void)
 	char byte;
 
 	MUST(pipe(pipes));
-	on_signal(SIGALRM, handler, 0);
+	on_signal(SIGALRM, count_signal, 0);
 	CHECK_EQ(tl_thread_create(sched, &then, run_never, NULL, 3), 0);
 	CHECK_EQ(TL_CALL(sched, then, &first, SYS_write, fds[0], "x", 1), 0);
 	CHECK_EQ(TL_CALL(sched, then, &second, SYS_read, pipes[0], &byte, 1), 0);

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * module.h - unloads the module and loads it again, for tests of what keeps it loaded.
+ */
+#ifndef TL_TEST_MODULE_H
+#define TL_TEST_MODULE_H
+
+#include <linux/trapless.h>
+
+#include "check.h"
+
+#define MODULE_FILE "/trapless.ko"
+
+static inline void module_need(void)
+{
+	if (access(MODULE_FILE, R_OK) < 0)
+		SKIP("%s is not in this guest: the module could not be loaded again", MODULE_FILE);
+}
+
+/* 0 or -errno. */
+static inline long module_unload(void)
+{
+	return sys(SYS_delete_module, "trapless", O_NONBLOCK);
+}
+
+static inline int module_references(void)
+{
+	char text[32];
+
+	CHECK(read_file("/sys/module/trapless/refcnt", text, sizeof(text)) > 0);
+	return atoi(text);
+}
+
+/* Unloads and loads. The last reference may be dropped a moment after its process has ended. */
+static inline void module_reload(void)
+{
+	uint64_t deadline = now_ms() + WAIT_MS;
+	long result;
+	int fd;
+
+	while ((result = module_unload()) == -EAGAIN && now_ms() < deadline)
+		sched_yield();
+	CHECK_EQ(result, 0);
+	CHECK(access("/sys/module/trapless", F_OK) < 0);
+	CHECK(access(TL_DEVICE, F_OK) < 0);
+	fd = MUST(open(MODULE_FILE, O_RDONLY));
+	CHECK_EQ(sys(SYS_finit_module, fd, "supervisor=1", 0), 0);
+	close(fd);
+	/* devtmpfs makes the node some time later. */
+	WAIT_UNTIL(access(TL_DEVICE, F_OK) == 0, "no %s after %d ms", TL_DEVICE, WAIT_MS);
+}
+
+#endif /* TL_TEST_MODULE_H */
