@@ -166,17 +166,15 @@ static void prepare(const char *command)
 
 int main(int argc, char **argv)
 {
-	unsigned int count = (unsigned int)(argc - 2) / 3, seconds[LOADS_MAX], done = 0, total = 0;
+	unsigned int count = (unsigned int)(argc - 2) / 3, seconds[LOADS_MAX];
 	struct announcement *page;
 	char **loads = argv + 2;
 
 	if (argc < 5 || (argc - 2) % 3 || count > LOADS_MAX)
 		measure_fail("usage: os-behaviour PREPARE NAME SECONDS COMMAND ...");
-	for (unsigned int i = 0; i < count; i++) {
+	for (unsigned int i = 0; i < count; i++)
 		seconds[i] = (unsigned int)measure_parse_number("SECONDS", loads[1 + 3 * i],
 								SECONDS_MAX);
-		total += seconds[i];
-	}
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1))
 		measure_fail("prctl: %m");
 	page = announce();
@@ -184,8 +182,7 @@ int main(int argc, char **argv)
 	announce_await();
 	for (unsigned int i = 0; i < count; i++) {
 		run(page, i + 1, loads[3 * i], seconds[i], loads[2 + 3 * i]);
-		done += seconds[i];
-		measure_progress(done, total);
+		measure_progress(i + 1, count);
 	}
 	announce_next(page, ANNOUNCE_OVER);
 	sleep_ms(REST_MS); /* for who reads that */
