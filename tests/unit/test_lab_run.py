@@ -181,3 +181,23 @@ def test_output_that_is_lost_after_the_commands_end_is_an_error(monkeypatch, pla
 )
 def test_supervisor_mode_gives_the_modules_consent(config, parameters):
     assert lab._parameters(config) == parameters
+
+
+@pytest.mark.parametrize(("debugger", "started"), [(None, 2), (0, 1)])
+def test_a_vm_that_does_not_start_is_started_again_unless_it_is_followed(
+    monkeypatch, debugger, started
+):
+    """A debugger would go on with the first VM's conversation, and the second would stand still."""
+    monkeypatch.setenv(qemu.VARIABLE, "true")
+    channels = []
+
+    class Counted(Channel):
+        def __init__(self) -> None:
+            super().__init__()
+            channels.append(self)
+
+    monkeypatch.setattr(lab, "Channel", Counted)
+    guest = lab.Guest(Kernel("none", "none", Path("none"), None, None), Initramfs())
+    with pytest.raises(lab.LabError, match="ended before its init ran") as caught:
+        lab.run(lab.LabConfig(debugger=debugger), ["true"], guest=guest)
+    assert caught.value.repeatable and len(channels) == started

@@ -93,3 +93,23 @@ def test_what_was_made_must_have_been_followed(monkeypatch, tmp_path, stdout, se
     monkeypatch.setattr(lab, "run", lambda *_, **__: result)
     with pytest.raises(TraplessError, match=error):
         steps.follow("any", Silent())
+
+
+def test_a_vm_that_does_not_start_is_followed_anew_from_its_beginning(monkeypatch, tmp_path):
+    ends = []
+
+    def watch(_, __, trace):
+        trace.pieces.update(a=[], b=[])
+
+    def run(config, *_, **__):
+        ends.append(os.readlink(f"/proc/self/fd/{config.debugger}"))
+        if ends[1:]:
+            return SimpleNamespace(status=0, stdout=PIECES.encode())
+        raise lab.LabError("no VM", "", repeatable=True)
+
+    monkeypatch.setattr(steps, "workload", lambda name: tmp_path)
+    monkeypatch.setattr(steps, "program_symbols", lambda program: [])
+    monkeypatch.setattr(steps, "watch", watch)
+    monkeypatch.setattr(lab, "run", run)
+    assert steps.follow("any", Silent()) == []
+    assert len(set(ends)) == 2  # each with its own debugger

@@ -70,28 +70,13 @@ def follow(kernel: str, progress: Progress) -> list[Row]:
     """Rows {"steps": piece, "function": name, "of": kernel|trapless|program, "count": n}."""
     program = workload("steps")
     marks = {name: address for address, name in program_symbols(program) if name in (BEGIN, END)}
-    debugger = Debugger()
     try:
-        config = lab.LabConfig(
-            kernel=kernel,
-            cpus=1,
-            files=((program, GUEST_PROGRAM),),
-            module_parameters="supervisor=1",
-            append="nokaslr norandmaps",
-            debugger=debugger.guest_end,
-            timeout_s=LIMIT_S,
-        )
-        trace = Trace()
-        watcher = threading.Thread(target=watch, args=(debugger, marks, trace), daemon=True)
-        watcher.start()
-        command = ["/bin/sh", "-c", f"{GUEST_PROGRAM} && cat /proc/kallsyms"]
-        try:
-            result = lab.run(config, command, progress=progress)
-        finally:
-            debugger.hang_up()
-            watcher.join(LIMIT_S)
-    finally:
-        debugger.close()
+        result, trace = _followed(kernel, program, marks, progress)
+    except lab.LabError as error:
+        if not error.repeatable:
+            raise
+        progress.note("the VM that is followed did not start; starting it once more")
+        result, trace = _followed(kernel, program, marks, progress)
     if result.status:
         raise TraplessError(f"{GUEST_PROGRAM} failed: {result.stdout[-300:]!r}")
     made = pieces_of(result.stdout.decode().splitlines())
@@ -104,6 +89,31 @@ def follow(kernel: str, progress: Progress) -> list[Row]:
     found = rows(trace.pieces, symbols)
     check(found)
     return found
+
+
+def _followed(
+    kernel: str, program: Path, marks: Mapping[str, int], progress: Progress
+) -> tuple[lab.LabResult, Trace]:
+    """One VM, followed to its end by a debugger of its own."""
+    trace, debugger = Trace(), Debugger()
+    config = lab.LabConfig(
+        kernel=kernel,
+        cpus=1,
+        files=((program, GUEST_PROGRAM),),
+        module_parameters="supervisor=1",
+        append="nokaslr norandmaps",
+        debugger=debugger.guest_end,
+        timeout_s=LIMIT_S,
+    )
+    watcher = threading.Thread(target=watch, args=(debugger, marks, trace), daemon=True)
+    watcher.start()
+    try:
+        command = ["/bin/sh", "-c", f"{GUEST_PROGRAM} && cat /proc/kallsyms"]
+        return lab.run(config, command, progress=progress), trace
+    finally:
+        debugger.hang_up()
+        watcher.join(LIMIT_S)
+        debugger.close()
 
 
 def watch(debugger: Debugger, marks: Mapping[str, int], trace: Trace) -> None:

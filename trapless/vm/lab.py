@@ -89,11 +89,14 @@ class LabResult:
 
 
 class LabError(TraplessError):
-    """A command that was not run to its end, with what the guest's kernel had printed by then."""
+    """A command that was not run to its end, with what the guest's kernel had printed by then.
 
-    def __init__(self, message: str, kernel_log: str) -> None:
+    `repeatable`: by the emulator's fault it was not even begun.
+    """
+
+    def __init__(self, message: str, kernel_log: str, *, repeatable: bool = False) -> None:
         super().__init__(message)
-        self.kernel_log = kernel_log
+        self.kernel_log, self.repeatable = kernel_log, repeatable
 
 
 @dataclass(frozen=True)
@@ -151,12 +154,14 @@ def run(
             listener = Listener(config.monitor)
             stack.callback(listener.close)
         sinks = Sinks.inherited() if stream else Sinks.collecting(stdin, sink)
-        for attempt in range(BOOT_ATTEMPTS):
+        # A debugger is in the middle of a conversation that another VM knows nothing of.
+        attempts = 1 if config.debugger is not None else BOOT_ATTEMPTS
+        for attempt in range(attempts):
             attempt_run = _Attempt(config, kernel, files, memory_bytes, cpus, listener)
             ending = attempt_run.go(sinks, watcher)
-            if not ending.retriable or not attempt_run.may_be_repeated(ending.phase):
+            if not attempt_run.may_be_repeated(ending):
                 break
-            if attempt + 1 < BOOT_ATTEMPTS:
+            if attempt + 1 < attempts:
                 init_ran = ending.phase is not Phase.FIRMWARE
                 goal = "come to the command" if init_ran else "reach its init"
                 watcher.note(f"the VM did not {goal}; starting it once more")
@@ -373,7 +378,8 @@ class _Attempt:
                 ending.switch_error, ending.refusal, "the command", "in the VM"
             )
         if ending.reason:
-            raise LabError(self._explain(ending, log), log)
+            again = self.may_be_repeated(ending)
+            raise LabError(self._explain(ending, log), log, repeatable=again)
         complaints = splats(log)
         if complaints and not self._config.verbose:
             first = complaints[0].splitlines()[0]
@@ -393,13 +399,13 @@ class _Attempt:
             calls=Calls(*ending.calls) if self._config.supervisor is not None else None,
         )
 
-    def may_be_repeated(self, phase: Phase) -> bool:
+    def may_be_repeated(self, ending: Ending) -> bool:
         """Whether the command was not begun, and the emulator is to blame."""
-        if phase is Phase.FIRMWARE:
-            return True
+        if not ending.retriable or ending.phase is Phase.FIRMWARE:
+            return ending.retriable
         together = self._accelerator == "tcg" and self._cpus > 1 and not self._config.thread_single
         missed = emulator_missed_a_patch(self._files.kernel_log())
-        return phase is Phase.INIT and together and missed
+        return ending.phase is Phase.INIT and together and missed
 
     def _explain(self, ending: Ending, log: str) -> str:
         lines = [ending.reason]
