@@ -75,7 +75,8 @@ def follow(kernel: str, progress: Progress) -> list[Row]:
     except lab.LabError as error:
         if not error.repeatable:
             raise
-        progress.note("the VM that is followed did not start; starting it once more")
+        reason = str(error).splitlines()[0]
+        progress.note(f"the VM that is followed did not start: {reason}; starting it once more")
         result, trace = _followed(kernel, program, marks, progress)
     if result.status:
         raise TraplessError(f"{GUEST_PROGRAM} failed: {result.stdout[-300:]!r}")

@@ -164,7 +164,7 @@ def run(
             if attempt + 1 < attempts:
                 init_ran = ending.phase is not Phase.FIRMWARE
                 goal = "come to the command" if init_ran else "reach its init"
-                watcher.note(f"the VM did not {goal}; starting it once more")
+                watcher.note(f"the VM did not {goal}: {ending.reason}; starting it once more")
         watcher.done()
         return attempt_run.result(ending, sinks, watcher)
 

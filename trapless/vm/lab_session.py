@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import select
 import socket
 import time
@@ -213,15 +214,14 @@ class Session:
 
     def _why_it_ended(self) -> str:
         log = os.pread(self._log_fd, LOG_BYTES_MAX, 0)
-        if b"Kernel panic - not syncing" in log:
-            what = "the guest's kernel panicked"
-        else:
-            what = "the VM ended"
         when = {
             Phase.FIRMWARE: "before its init ran",
             Phase.INIT: "while its init prepared the guest",
         }.get(self._phase, "before the command finished")
-        return f"{what} {when}"
+        if panic := re.search(rb"Kernel panic - not syncing: ([^\r\n]*)", log):
+            said = panic[1].decode(errors="replace").strip()
+            return f"the guest's kernel panicked {when}: {said}"
+        return f"the VM ended {when}"
 
     def _step(self, process: Process, progress: Progress) -> bool:
         """Wait for something to happen and handle it; False when the run is over."""
