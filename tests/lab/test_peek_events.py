@@ -8,10 +8,13 @@ that do not exist, turns others on, and ends. What is in its memory then is trac
 from __future__ import annotations
 
 import json
+import os
 import queue
 import re
 import subprocess
+import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,7 +38,7 @@ LATER = (
 GUEST = f"""
 cd /sys/module/trapless/parameters
 echo ready
-sleep 5
+read traced
 for size in $(seq {SIZES[0]} {SIZES[-1]}); do
     dd if=/dev/zero of=/dev/null bs=$size count={TIMES} 2>/dev/null
 done
@@ -53,13 +56,22 @@ echo over
 """
 
 
-def trace(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [COMMAND, "peek", "trace", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def trace(
+    *arguments: str | Path, on_first: Callable[[], object] = lambda: None
+) -> subprocess.CompletedProcess[str]:
+    """Trace to the end; `on_first` is called when the first event was written."""
+    argv = [COMMAND, "peek", "trace", *map(str, arguments)]
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        on_first()
+        rest = process.stdout.read()
+        status = process.wait()
+        errors.seek(0)
+        return subprocess.CompletedProcess(argv, status, first + rest, errors.read())
 
 
 def rows(text: str) -> list[dict]:
@@ -68,15 +80,16 @@ def rows(text: str) -> list[dict]:
 
 @pytest.fixture
 def guest(tmp_path, kernel):
-    """(RAM file, what the guest says line by line, its end in a list)."""
+    """(RAM file, what the guest says line by line, its end, and how it is told to go on)."""
     ram, lines, results = tmp_path / "ram", queue.Queue(), []
+    theirs, ours = os.pipe()
 
     def hear(piece: bytes) -> None:
         for line in piece.decode().split():
             lines.put(line)
 
     def run() -> None:
-        results.append(lab.run(config, ["sh", "-c", GUEST], sink=hear))
+        results.append(lab.run(config, ["sh", "-c", GUEST], stdin=theirs, sink=hear))
 
     config = lab.LabConfig(
         kernel=kernel,
@@ -88,14 +101,16 @@ def guest(tmp_path, kernel):
     )
     thread = threading.Thread(target=run)
     thread.start()
-    yield ram, lines, lambda: (thread.join(), results[0])[1]
+    yield ram, lines, lambda: (thread.join(), results[0])[1], lambda: os.write(ours, b"\n")
+    os.close(ours)
     thread.join()
+    os.close(theirs)
 
 
 def test_known_events_are_found_once_and_in_order(kernel, guest, tmp_path):
-    ram, lines, result = guest
+    ram, lines, result, go_on = guest
     assert lines.get(timeout=LIMIT_S) == "ready"
-    live = trace("--ram", ram, "--backlog", "--format", "jsonl")
+    live = trace("--ram", ram, "--backlog", "--format", "jsonl", on_first=go_on)
     assert live.returncode == 0, live.stderr
     assert "0 lost (events were switched off)" in live.stderr
     found = rows(live.stdout)

@@ -8,6 +8,7 @@ this machine's clock, as its rows are.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import threading
@@ -29,7 +30,7 @@ pytestmark = [pytest.mark.outer_kernels, pytest.mark.timeout(2 * LIMIT_S)]
 
 GUEST = """
 probes=/sys/module/trapless/parameters/probes
-echo busy; timeout 20 sh -c 'while :; do :; done'
+echo busy; (while :; do :; done) & busy=$!; read seen; kill $busy
 echo 7 >$probes
 echo user; timeout 5 sh -c 'while :; do :; done'
 echo kernel; timeout 5 dd if=/dev/zero of=/dev/null bs=16M
@@ -40,6 +41,8 @@ echo end
 PHASES = ("busy", "user", "kernel", "idle", "end")
 EDGE_NS = 500_000_000
 """Of each phase, that does not count: starting programs, and the way of what the guest says."""
+BUSY_S = 3
+"""For so long the busy guest is recorded, once it is."""
 SHARE_MIN = 0.8
 """Of a CPU that does one thing only: the guest's own ticks and kernel threads have the rest."""
 
@@ -95,16 +98,25 @@ def live(kernel, lives, tmp_path_factory) -> Iterator[Live]:
         folder = tmp_path_factory.mktemp("live")
         ram = folder / "ram"
         config = lab.LabConfig(kernel=kernel, cpus=1, memory="256M", shared_memory=ram)
+        theirs, ours = os.pipe()
         guest = threading.Thread(
-            target=lab.run, args=(config, ["sh", "-c", GUEST]), kwargs={"sink": live.hear}
+            target=lab.run,
+            args=(config, ["sh", "-c", GUEST]),
+            kwargs={"stdin": theirs, "sink": live.hear},
         )
         guest.start()
         wait_until(lambda: "busy" in live.marks or not guest.is_alive())
         assert live.marks
         argv = [COMMAND, "peek", "record", "--ram", ram, folder / "all"]
         with subprocess.Popen(argv, stdout=-1, stderr=subprocess.STDOUT, text=True) as recorder:
-            live.top = peek("top", "--ram", ram, "--updates", "2")
+            try:
+                live.top = peek("top", "--ram", ram, "--updates", "2")
+                wait_until((folder / "all" / "meta.json").exists)
+                time.sleep(BUSY_S)
+            finally:
+                os.close(ours)  # the guest reads no line, but an end, and goes on
             guest.join()
+            os.close(theirs)
             live.said = recorder.communicate(timeout=LIMIT_S)[0]
         assert recorder.returncode == 0, live.said
         live.recording = Recording.open(folder / "all")
