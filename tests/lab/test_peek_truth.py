@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -52,6 +52,10 @@ EDGE_SLOTS_MAX = 2
 
 STEPS, STEP_S, STEP_LATE_S_MAX = 8, 0.5, 0.25
 
+WINDOWS = 12
+"""Most times that clocks are compared. Who reads memory wrongly is wrong every time; a busy
+machine, which takes the guest's processors or the sampler's away, is quiet enough once."""
+
 LOAD = """
 ip link set lo up; ifconfig lo 127.0.0.1; mkdir /tmp/www
 dd if=/dev/zero of=/tmp/www/file bs=1k count=64 2>/dev/null; httpd -p 127.0.0.1:80 -h /tmp/www
@@ -70,10 +74,22 @@ def test_memory_tells_the_truth():
     with folder_of_memory() as folder, guest(folder, (stall, "/stall.ko"), **options) as running:
         running.say(LOAD)
         registers_agree(running)
-        guest_agrees(running, folder / "load")
+        in_one_window(guest_agrees, running, folder / "load")
         running.say("kill $pids; wait $pids; taskset -p 1 $$")
-        stalls_are_found(running, folder / "stalls")
-        staircase_is_seen(running, folder / "stairs")
+        in_one_window(stalls_are_found, running, folder / "stalls")
+        in_one_window(staircase_is_seen, running, folder / "stairs")
+
+
+def in_one_window(check: Callable[[Guest, Path], None], running: Guest, folder: Path) -> None:
+    """The check holds in one of so many tries; the last failure is shown."""
+    for left in reversed(range(WINDOWS)):
+        try:
+            check(running, folder.with_name(f"{folder.name}-{left}"))
+        except (AssertionError, IndexError):
+            if not left:
+                raise
+        else:
+            return
 
 
 def registers_agree(running: Guest) -> None:
@@ -209,9 +225,10 @@ def staircase_is_seen(running: Guest, folder: Path) -> None:
     with recording(running, folder, (STEPS + 2) * STEP_S + 1):
         for _ in range(STEPS):
             begin = time.monotonic_ns()
-            running.say("taskset 2 sh -c 'while :; do :; done' &")
+            running.say("taskset 2 sh -c 'while :; do :; done' & stairs=\"$stairs $!\"")
             spans.append((begin, time.monotonic_ns()))
             time.sleep(STEP_S)
+    running.say("kill $stairs; wait $stairs; stairs=")
     saved = Recording.open(folder)
     table = pa.concat_tables(list(saved.tables()))
     times, queue = times_of(saved, table), table["cpu1.nr_running"].to_numpy()

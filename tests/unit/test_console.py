@@ -23,6 +23,12 @@ def quickly(monkeypatch):
     monkeypatch.setattr(console, "SIGN_OF_LIFE_S", 0.05)
 
 
+def shown(stream, text):
+    """Wait for it; a hang ends by pytest's limit."""
+    while text not in stream.getvalue():
+        time.sleep(0.01)
+
+
 def test_a_quick_step_prints_nothing():
     stream = io.StringIO()
     with ConsoleProgress(stream) as progress:
@@ -36,7 +42,7 @@ def test_a_slow_step_into_a_pipe_is_plain_lines(quickly):
     with ConsoleProgress(stream) as progress:
         progress.step("building the module")
         progress.advance(1, 2)
-        time.sleep(0.3)
+        shown(stream, "left")
     lines = stream.getvalue().splitlines()
     assert lines[0] == "building the module ..."
     assert "50%" in lines[1] and "left" in lines[1]
@@ -48,7 +54,7 @@ def test_a_slow_step_on_a_terminal_leaves_no_trace(quickly):
     stream = io.StringIO()
     with ConsoleProgress(stream, tty=True) as progress:
         progress.step("booting")
-        time.sleep(0.2)
+        shown(stream, "booting")
     assert "booting" in stream.getvalue()
     assert stream.getvalue().endswith("\r\x1b[K")
 
@@ -64,7 +70,7 @@ def test_done_ends_a_step_before_others_print(quickly):
     stream = io.StringIO()
     with ConsoleProgress(stream, tty=True) as progress:
         progress.step("booting")
-        time.sleep(0.1)
+        shown(stream, "booting")
         progress.done()
         size = len(stream.getvalue())
         time.sleep(0.1)
