@@ -146,7 +146,7 @@ def started(mark: str, environment: dict[str, str], running: bool) -> subprocess
     assert process.stdout is not None
     if running:
         assert process.stdout.readline() == b"up\n"
-    assert wait_until(lambda: own_vms(mark), 30)
+    assert wait_until(lambda: own_vms(mark))
     return process
 
 

@@ -127,7 +127,7 @@ class Cluster:
         told = folder / "scheduler.json"
         words = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file")
         self._start("scheduler", *words, str(told))
-        assert wait_until(told.exists, 60)
+        assert wait_until(told.exists, GUEST_S)
         self.address = json.loads(told.read_text())["address"]
 
     def worker(self):
@@ -198,7 +198,7 @@ def test_vms_end_with_the_one_who_wanted_them_and_rows_stay(here, cluster, tmp_p
     client.send_signal(signal.SIGINT)
     client.communicate()
     assert rows_in(folder) == ["row-00000"]
-    assert wait_until(lambda: not vms_of(worker), 15)
-    assert wait_until(lambda: not any(output.parent.exists() for output in vms.values()), 15)
+    assert wait_until(lambda: not vms_of(worker), GUEST_S)
+    assert wait_until(lambda: not any(output.parent.exists() for output in vms.values()), GUEST_S)
     assert worker.poll() is None
     assert collected(folder) == here

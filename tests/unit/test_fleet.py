@@ -168,7 +168,7 @@ def rows_in(folder):
     return len(list((folder / grid.ROWS_FOLDER / "g").glob("row-*.parquet")))
 
 
-def wait_until(true, seconds=30):
+def wait_until(true, seconds=600):
     end = time.monotonic() + seconds
     while not true() and time.monotonic() < end:
         time.sleep(0.1)
