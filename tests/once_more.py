@@ -10,6 +10,7 @@ only with fewer than UNSTEADY_MAX of them. It runs at the end of a session with 
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -49,6 +50,7 @@ class OnceMore:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self._terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        shutil.rmtree(self._config.rootpath / FOLDER, ignore_errors=True)  # of an earlier run
         stats = self._terminal.stats
         bad = [*stats.get("failed", ()), *stats.get("error", ())]
         groups = _groups(report for report in bad if "lab" in getattr(report, "keywords", ()))
