@@ -107,7 +107,7 @@ def test_a_vm_that_does_not_start_is_followed_anew_from_its_beginning(monkeypatc
             return SimpleNamespace(status=0, stdout=PIECES.encode())
         raise lab.LabError("no VM", "", repeatable=True)
 
-    monkeypatch.setattr(steps, "workload", lambda name: tmp_path)
+    monkeypatch.setattr(steps, "tool", lambda name: tmp_path)
     monkeypatch.setattr(steps, "program_symbols", lambda program: [])
     monkeypatch.setattr(steps, "watch", watch)
     monkeypatch.setattr(lab, "run", run)
