@@ -32,5 +32,5 @@ SPEC = Spec(
         "the display.",
     ),
     parts=(commands.PART,),
-    minutes=(1, 2),
+    minutes=(0.7, 2),
 )

@@ -22,7 +22,7 @@ SPEC = Spec(
         "model of both Pentium 4s inside the emulator sees each access that the stock kernel, the "
         "module and the program make. Before a region all caches are emptied and filled by 32 "
         "iterations that are not counted. Beyond the paper: batches whose calls may change places, "
-        "and real programs, of which the model predicts what supervisor mode saves."
+        "and, in full runs, real programs, of which the model predicts what supervisor mode saves."
     ),
     limits=(
         "No processor is measured: misses are those of a model, clocks are counts times published "
@@ -35,6 +35,6 @@ SPEC = Spec(
         "A timer interrupt comes about every four million instructions, as it must.",
     ),
     parts=(pairs.PART, reorder.PART, programs.PART, slowdown.PART),
-    minutes=(2, 180),
+    minutes=(2, 90),
     spread=True,
 )

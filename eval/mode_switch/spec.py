@@ -36,5 +36,5 @@ SPEC = Spec(
         "takes a processor far longer than most.",
     ),
     parts=(calls.PART, steps.PART, programs.PART),
-    minutes=(2, 5),
+    minutes=(1.3, 5),
 )

@@ -30,5 +30,5 @@ SPEC = Spec(
         "io_uring has no gettid: its NOP stands beside it.",
     ),
     parts=(requests.PART, slow_read.PART),
-    minutes=(0.5, 1),
+    minutes=(0.6, 1),
 )

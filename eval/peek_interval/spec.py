@@ -32,5 +32,5 @@ SPEC = Spec(
         "Reading the clock is part of each interval, and its resolution shows.",
     ),
     parts=(intervals.PART, user.PART),
-    minutes=(0.5, 3),
+    minutes=(0.5, 1),
 )

@@ -33,5 +33,5 @@ SPEC = Spec(
         "reader on another one.",
     ),
     parts=(loss.PART, bandwidth.PART),
-    minutes=(2, 15),
+    minutes=(1.7, 15),
 )
