@@ -31,5 +31,5 @@ SPEC = Spec(
         "the display.",
     ),
     parts=(load_part(__file__, "commands"),),
-    minutes=(1, 2),
+    minutes=(0.7, 2),
 )

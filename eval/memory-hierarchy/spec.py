@@ -21,7 +21,7 @@ SPEC = Spec(
         "model of both Pentium 4s inside the emulator sees each access that the stock kernel, the "
         "module and the program make. Before a region all caches are emptied and filled by 32 "
         "iterations that are not counted. Beyond the paper: batches whose calls may change places, "
-        "and real programs, of which the model predicts what supervisor mode saves."
+        "and, in full runs, real programs, of which the model predicts what supervisor mode saves."
     ),
     limits=(
         "No processor is measured: misses are those of a model, clocks are counts times published "
@@ -34,6 +34,6 @@ SPEC = Spec(
         "A timer interrupt comes about every four million instructions, as it must.",
     ),
     parts=tuple(load_part(__file__, name) for name in ("pairs", "reorder", "programs", "slowdown")),
-    minutes=(2, 180),
+    minutes=(2, 90),
     spread=True,
 )

@@ -35,5 +35,5 @@ SPEC = Spec(
         "takes a processor far longer than most.",
     ),
     parts=tuple(load_part(__file__, name) for name in ("calls", "steps", "programs")),
-    minutes=(2, 5),
+    minutes=(1.3, 5),
 )

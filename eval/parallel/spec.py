@@ -29,5 +29,5 @@ SPEC = Spec(
         "io_uring has no gettid: its NOP stands beside it.",
     ),
     parts=(load_part(__file__, "requests"), load_part(__file__, "slow_read")),
-    minutes=(0.5, 1),
+    minutes=(0.6, 1),
 )

@@ -31,5 +31,5 @@ SPEC = Spec(
         "Reading the clock is part of each interval, and its resolution shows.",
     ),
     parts=(load_part(__file__, "intervals"), load_part(__file__, "user")),
-    minutes=(0.5, 3),
+    minutes=(0.5, 1),
 )

@@ -32,5 +32,5 @@ SPEC = Spec(
         "reader on another one.",
     ),
     parts=tuple(load_part(__file__, name) for name in ("loss", "bandwidth")),
-    minutes=(2, 15),
+    minutes=(1.7, 15),
 )
