@@ -46,7 +46,8 @@ static void whole_or_torn(void)
 	pthread_t writer;
 
 	CHECK_EQ(pthread_create(&writer, NULL, write_record, NULL), 0);
-	for (i = 0; i < SAMPLES; i++) {
+	/* A busy machine may keep the writer waiting: then there are more samples. */
+	for (i = 0; i < SAMPLES || differ < 2; i++) {
 		struct row row = { 0 };
 
 		CHECK_EQ(sample_take(plan, &source, &row, (uint8_t *)data), 0);
@@ -61,7 +62,6 @@ static void whole_or_torn(void)
 	}
 	stop = true;
 	pthread_join(writer, NULL);
-	CHECK(differ > 1);
 	source_close(&source);
 	free(plan);
 }
