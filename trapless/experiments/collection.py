@@ -27,6 +27,7 @@ from typing import Any
 
 from trapless import __version__
 from trapless.base.console import Progress, TraplessError
+from trapless.base.files import replace_file
 from trapless.base.paths import cache_dir, repo_root
 from trapless.vm import lab
 
@@ -95,8 +96,7 @@ class Collection:
         """Keep a boot that the part ran by itself; `head` is its boot_record()."""
         folder = self.directory / BOOTS
         folder.mkdir(parents=True, exist_ok=True)
-        text = "".join(json.dumps(line) + "\n" for line in (head, *rows))
-        _replace(folder / f"{head['boot']}.jsonl", text)
+        replace_file(folder / f"{head['boot']}.jsonl", json_lines([head, *rows]))
         if head["boot"] not in self._labels:
             self._labels.append(head["boot"])
 
@@ -134,9 +134,7 @@ class Collection:
                 f"what it printed: {partial}; the guest's kernel log: {log}"
             )
         lines = [head, *stream.rows]
-        fresh = finished.with_suffix(".new")
-        fresh.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-        os.replace(fresh, finished)
+        replace_file(finished, json_lines(lines))
         partial.unlink()
         return lines
 
@@ -148,9 +146,9 @@ class Collection:
             heads.append(lines[0])
             rows += [{"boot": label, "part": lines[0]["part"], **row} for row in lines[1:]]
         self._check_same_kernel(heads)
-        _replace(self.directory / RAW_FILE, "".join(json.dumps(row) + "\n" for row in rows))
+        replace_file(self.directory / RAW_FILE, json_lines(rows))
         meta = make_meta(self, heads, rows)
-        _replace(self.directory / META_FILE, json.dumps(meta, indent=2) + "\n")
+        replace_file(self.directory / META_FILE, json.dumps(meta, indent=2) + "\n")
         shutil.rmtree(self.directory / BOOTS, ignore_errors=True)
 
     def _check_same_kernel(self, heads: Sequence[Row]) -> None:
@@ -406,7 +404,6 @@ def read_rows(path: Path) -> list[Row]:
     return rows
 
 
-def _replace(path: Path, text: str) -> None:
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(text, encoding="utf-8")
-    os.replace(fresh, path)
+def json_lines(rows: Iterable[Row]) -> str:
+    """Rows as the text of a raw file: one JSON object a line."""
+    return "".join(json.dumps(row) + "\n" for row in rows)

@@ -167,17 +167,23 @@ def load_failure(directory: Path) -> tuple[str, str] | None:
         return f"{directory / FAILURE_FILE} cannot be read: {error}", ""
 
 
-def load_raw(directory: Path) -> Raw:
-    """raw.jsonl and meta.json of an experiment."""
+def load_meta(directory: Path) -> Row:
+    """meta.json of an experiment."""
     path = directory / META_FILE
     try:
         meta = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise TraplessError(f"{path}: no such file; `trapless evaluate` writes it") from error
     except (OSError, ValueError) as error:
-        raise TraplessError(f"{path}: cannot be read: {error}") from error
+        raise TraplessError(f"{path}: damaged ({error}); run the experiment again") from error
     if not isinstance(meta, dict):
-        raise TraplessError(f"{path}: not an object")
+        raise TraplessError(f"{path}: not an object; run the experiment again")
+    return meta
+
+
+def load_raw(directory: Path) -> Raw:
+    """raw.jsonl and meta.json of an experiment."""
+    meta = load_meta(directory)
     raw = directory / RAW_FILE
     packed = raw.with_name(raw.name + ".gz")
     rows = read_rows(packed if packed.exists() and not raw.exists() else raw)

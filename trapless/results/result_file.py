@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from trapless.base.console import TraplessError
+from trapless.base.files import replace_file
 
 FILE_NAME = "result.json"
 KINDS = ("measured", "counted", "modelled")
@@ -134,13 +134,11 @@ def save(result: Result, directory: Path) -> Path:
     except ValueError as error:
         raise TraplessError(f"result of {result.experiment}: {error}") from error
     path = directory / FILE_NAME
-    fresh = directory / f".{FILE_NAME}.new"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(text, encoding="utf-8")
-        os.replace(fresh, path)
     except OSError as error:
         raise TraplessError(f"{path}: cannot be written: {error.strerror}") from error
+    replace_file(path, text)
     return path
 
 
