@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.lab.suite import Suite, kernel_names, programs
+from tests.lab.runner.suite import Suite, kernel_names, programs
 from trapless.base.console import ConsoleProgress, Progress
 
 SUITES = pytest.StashKey[dict[str, Suite]]()

@@ -21,6 +21,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 500
+ROOMS_MAX = 20
 COLUMNS_MAX = 100
 TAB = 8
 
@@ -36,6 +37,10 @@ MAY_NAME_KERNELS = (
     "trapless/stock/kernels.py",
     "tests/unit/",  # on what was recorded with some kernel or other
 )
+
+# Collections that nobody reads as a whole: recorded data, and programs that are named by what they
+# prove (docs/lab-tests.md lists them).
+MAY_BE_LARGE = ("tests/data", "tests/lab/worker")
 
 LICENCES = {
     "GPL-2.0-only",
@@ -202,6 +207,27 @@ def test_files_are_short():
             f"{name_of(path)}: {lines} lines, at most {FILE_LINES_MAX}"
             for path in CODE
             if (lines := text_of(path).count("\n")) > FILE_LINES_MAX
+        ]
+    )
+
+
+def test_folders_are_small():
+    """A room is a file or a folder; the source and the header of one name are one room.
+    Files whose names begin with a dot are none."""
+    rooms: dict[Path, set[str]] = {}
+    for path in FILES:
+        inside = path.relative_to(ROOT)
+        if inside.parts[0].startswith("."):
+            continue
+        name = path.stem if path.suffix in {".c", ".h"} else path.name
+        rooms.setdefault(inside.parent, set()).add(name)
+        for parent in inside.parents[:-1]:
+            rooms.setdefault(parent.parent, set()).add(parent.name)
+    complain(
+        [
+            f"{folder}: {len(names)} files and folders, at most {ROOMS_MAX}"
+            for folder, names in rooms.items()
+            if len(names) > ROOMS_MAX and not folder.as_posix().startswith(MAY_BE_LARGE)
         ]
     )
 

@@ -21,7 +21,7 @@ from trapless import abi, cli, run
 from trapless.base.console import TraplessError
 from trapless.supervisor.control import Calls
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 COMMAND = str(ROOT / "bin/trapless")
 
 
