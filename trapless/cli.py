@@ -440,11 +440,11 @@ def report(directory: Path, readme: Path | None) -> None:
     from trapless.report import readme as readme_part
 
     with ConsoleProgress() as progress:
-        made = part.write(directory, progress)
+        content = part.write(directory, progress)
         if readme is not None:
-            readme_part.rewrite(readme, made)
-            citations.rewrite(readme.parent, made)
-    text_report.show(made)
+            readme_part.rewrite(readme, content)
+            citations.rewrite(readme.parent, content)
+    text_report.show(content)
 
 
 def default_kernel() -> str:

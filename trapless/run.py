@@ -55,10 +55,10 @@ def here(command: Sequence[str], mode: Mode, flags: int = 0) -> NoReturn:
 
 def _find(name: str) -> str:
     """The file that `name` means to a shell."""
-    found = name if "/" in name and os.path.lexists(name) else shutil.which(name)
-    if found is None:
+    program = name if "/" in name and os.path.lexists(name) else shutil.which(name)
+    if program is None:
         raise TraplessError(f"there is no program '{name}' on this machine", status=NOT_FOUND)
-    return found
+    return program
 
 
 def _switch_after_exec(flags: int) -> int:

@@ -30,6 +30,7 @@ UNZEROED_APPEND = "init_on_alloc=0"
 LIBRARY_ASIDE = 100
 """Crossings of a run that are not the scheduler's: start, output, exit; about 50."""
 
+HOST_PROGRAMS = ("true", "du", "find")
 PLAIN = (("TRAPLESS_BACKEND", "plain"),)
 MODULE = (("TRAPLESS_BACKEND", "module"),)
 COMMANDS = (
@@ -57,7 +58,7 @@ def collect(run: Collection) -> None:
         files = (
             (tool("crossings/crossings"), crossings.GUEST_PROGRAM),
             (repo_root() / "build" / "examples" / "walk", "/bin/walk"),
-            *((inputs.host_program(name), f"/bin/{name}-of-host") for name in ("true", "du", "find")),
+            *((inputs.host_program(name), f"/bin/{name}-of-host") for name in HOST_PROGRAMS),
             (archive, ARCHIVE),
         )
         config = LabConfig(

@@ -92,7 +92,7 @@ def dependencies(program: Path) -> list[Path]:
     """Every file that ld.so maps to start `program`, loader first. Paths are as ld.so opens them,
     not resolved: the loader of the guest will look for the same names.
     """
-    found: dict[str, Path] = {}  # by the name asked for
+    paths: dict[str, Path] = {}  # by the name asked for
     pending: list[tuple[Path, tuple[str, ...]]] = [(program, ())]  # with inherited DT_RPATH
     loader: Path | None = None
     while pending:
@@ -102,10 +102,10 @@ def dependencies(program: Path) -> list[Path]:
             loader = Path(wanted.loader)
         rpath = (*_expanded(wanted.rpath, path), *inherited)
         for name in wanted.libraries:
-            if name not in found:
-                found[name] = _find(name, path, rpath, _expanded(wanted.runpath, path))
-                pending.append((found[name], rpath))
-    libraries = [path for path in found.values() if loader is None or path.name != loader.name]
+            if name not in paths:
+                paths[name] = _find(name, path, rpath, _expanded(wanted.runpath, path))
+                pending.append((paths[name], rpath))
+    libraries = [path for path in paths.values() if loader is None or path.name != loader.name]
     return libraries if loader is None else [loader, *libraries]
 
 

@@ -81,18 +81,18 @@ Question = Callable[[Host], Capability]
 def python_packages(_host: Host) -> Capability:
     """Python and the packages that pyproject.toml requires."""
     project = tomllib.loads((repo_root() / "pyproject.toml").read_text(encoding="utf-8"))
-    missing, found = [], [f"Python {platform.python_version()}"]
+    missing, present = [], [f"Python {platform.python_version()}"]
     for requirement in project["project"]["dependencies"]:
         name, _, bounds = re.sub(r"(?=[<>=])", " ", requirement, count=1).partition(" ")
         version = _installed(name)
         if version is None or not satisfies(version, bounds):
             missing.append(f"{requirement} ({version or 'absent'})")
         else:
-            found.append(f"{name} {version}")
+            present.append(f"{name} {version}")
     title = "Python packages"
     if missing:
         return Capability("python", title, False, "lacks " + ", ".join(missing), "scripts/setup")
-    return Capability("python", title, True, ", ".join(found))
+    return Capability("python", title, True, ", ".join(present))
 
 
 def _installed(name: str) -> str | None:
@@ -125,8 +125,8 @@ def build_tools(_host: Host) -> Capability:
     title, script = "tools for builds and tests", repo_root() / "scripts" / "setup"
     if not script.exists():
         compiler = shutil.which("gcc") and shutil.which("make")
-        found = "gcc and make" if compiler else "gcc or make is missing"
-        return Capability("tools", title, bool(compiler), found, "install gcc and make")
+        state = "gcc and make" if compiler else "gcc or make is missing"
+        return Capability("tools", title, bool(compiler), state, "install gcc and make")
     done = _run([str(script), "--check-only"])
     if done is None or done.returncode:
         said = done.stderr if done else "scripts/setup did not answer"
@@ -146,8 +146,8 @@ def emulator(_host: Host) -> Capability:
         return Capability("qemu", "lab VMs", False, f"{qemu.BINARY} is not on PATH", remedy)
     done = _run([path, "--version"])
     version = re.search(r"version ([\d.]+)", done.stdout) if done else None
-    found = f"QEMU {version[1]}" if version else f"{path} does not say its version"
-    return Capability("qemu", "lab VMs", version is not None, found, "reinstall QEMU")
+    state = f"QEMU {version[1]}" if version else f"{path} does not say its version"
+    return Capability("qemu", "lab VMs", version is not None, state, "reinstall QEMU")
 
 
 def acceleration(host: Host) -> Capability:
@@ -158,11 +158,11 @@ def acceleration(host: Host) -> Capability:
     title = "lab at full speed (KVM)"
     emulated = "VMs are emulated instead, slower; counted figures are the same"
     if not capable:
-        found = "the processor shows no virtualisation (vmx or svm)"
+        state = "the processor shows no virtualisation (vmx or svm)"
         if device.exists():
-            found += "; /dev/kvm alone is not enough"
+            state += "; /dev/kvm alone is not enough"
         remedy = "switch it on in the firmware, or for this VM in its host (nested); " + emulated
-        return Capability("kvm", title, False, found, remedy)
+        return Capability("kvm", title, False, state, remedy)
     if not device.exists():
         remedy = "load kvm_intel or kvm_amd; " + emulated
         return Capability("kvm", title, False, "there is no /dev/kvm", remedy)
@@ -181,11 +181,11 @@ def kernel_cache(_host: Host) -> Capability:
             absent.append(spec.name)
         else:
             there.append(f"{spec.name} ({kernel.release})")
-    title, found = "stock kernels in the cache", ", ".join(there) or "none"
+    title, state = "stock kernels in the cache", ", ".join(there) or "none"
     if not absent:
-        return Capability("kernels", title, True, found)
+        return Capability("kernels", title, True, state)
     remedy = f"{', '.join(absent)}: fetched when first used, as in trapless lab --kernel NAME"
-    return Capability("kernels", title, bool(there), found, remedy)
+    return Capability("kernels", title, bool(there), state, remedy)
 
 
 def fetching(_host: Host) -> Capability:
@@ -193,9 +193,9 @@ def fetching(_host: Host) -> Capability:
     title = "fetching kernels"
     missing = [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]
     if missing:
-        found = f"{' and '.join(missing)} missing: this is no Debian machine"
+        state = f"{' and '.join(missing)} missing: this is no Debian machine"
         remedy = "give --kernel a kernel image or build tree of your own"
-        return Capability("fetch", title, False, found, remedy)
+        return Capability("fetch", title, False, state, remedy)
     try:
         apt_sources.machine_mirror()
     except TraplessError as error:
@@ -223,9 +223,9 @@ def newest_kernel(_host: Host) -> Capability:
     if done is None:
         return Capability("newest", title, False, "unshare is missing", "install util-linux")
     if done.returncode:
-        found = "unprivileged user namespaces are switched off: " + done.stderr.strip()
+        state = "unprivileged user namespaces are switched off: " + done.stderr.strip()
         remedy = "sysctl kernel.unprivileged_userns_clone=1, or run as root"
-        return Capability("newest", title, False, found, remedy)
+        return Capability("newest", title, False, state, remedy)
     return Capability("newest", title, True, "user namespaces work")
 
 
@@ -248,18 +248,18 @@ def disk_space(_host: Host) -> Capability:
     free = shutil.disk_usage(folder).free
     absent = [s for s in kernels.SUPPORTED if not (cache_dir() / "kernels" / s.name).exists()]
     needed = len(absent) * KERNEL_BYTES + debug_kernel.BUILD_BYTES
-    found = f"{gigabytes(free)} free for {cache_dir()}, {gigabytes(needed)} may be wanted"
+    state = f"{gigabytes(free)} free for {cache_dir()}, {gigabytes(needed)} may be wanted"
     remedy = "free some, or put the cache elsewhere: TRAPLESS_CACHE=FOLDER"
-    return Capability("disk", "disk space", free >= needed, found, remedy)
+    return Capability("disk", "disk space", free >= needed, state, remedy)
 
 
 def memory(host: Host) -> Capability:
     """Memory for a guest."""
     match = re.search(r"^MemAvailable:\s*(\d+) kB", host.text("proc/meminfo"), re.MULTILINE)
     available = int(match[1]) << 10 if match else 0
-    found = f"{gigabytes(available)} available"
+    state = f"{gigabytes(available)} available"
     remedy = "give the guest less: trapless lab --memory 512M"
-    return Capability("memory", "memory", available >= MEMORY_BYTES, found, remedy)
+    return Capability("memory", "memory", available >= MEMORY_BYTES, state, remedy)
 
 
 def gigabytes(count_bytes: int) -> str:
@@ -309,8 +309,8 @@ def loading(host: Host) -> Capability:
     """Whether this kernel, and this user, may load a module at all."""
     title = "loading modules"
 
-    def no(found: str, remedy: str) -> Capability:
-        return Capability("loading", title, False, found, remedy)
+    def no(state: str, remedy: str) -> Capability:
+        return Capability("loading", title, False, state, remedy)
 
     if not takes_modules(host):
         return no(NO_MODULES, LAB_WORKS)
@@ -329,16 +329,16 @@ def signatures(host: Host) -> Capability:
     title = "modules without a trusted signature"
     lockdown = re.search(r"\[(\w+)\]", host.text("sys/kernel/security/lockdown"))
     if lockdown and lockdown[1] != "none":
-        found = f"the kernel is locked down ({lockdown[1]})"
+        state = f"the kernel is locked down ({lockdown[1]})"
     elif host.text("sys/module/module/parameters/sig_enforce") == "Y":
-        found = "the kernel enforces signatures (module.sig_enforce)"
+        state = "the kernel enforces signatures (module.sig_enforce)"
     elif not takes_modules(host):
         return Capability("unsigned", title, False, "no modules at all", LAB_WORKS)
     else:
         secure = "Secure Boot is on, and does not forbid it" if secure_boot(host) else "accepted"
         return Capability("unsigned", title, True, secure)
     remedy = f"sign the module with a key of yours (kmodsign, mokutil), or {LAB_WORKS}"
-    return Capability("unsigned", title, False, found, remedy)
+    return Capability("unsigned", title, False, state, remedy)
 
 
 def secure_boot(host: Host) -> bool:
@@ -359,9 +359,9 @@ def device(host: Host) -> Capability:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         loaded = host.exists(f"sys/module/{module.MODULE}")
-        found = f"{abi.DEVICE} is missing" + (", though the module is loaded" if loaded else "")
+        state = f"{abi.DEVICE} is missing" + (", though the module is loaded" if loaded else "")
         remedy = f"trapless module load; {plain}" if takes_modules(host) else plain
-        return Capability("device", title, False, found, remedy)
+        return Capability("device", title, False, state, remedy)
     except OSError as error:
         remedy = f"permissions of {abi.DEVICE} are the administrator's; {plain}"
         return Capability("device", title, False, os.strerror(error.errno or 0), remedy)
@@ -369,13 +369,13 @@ def device(host: Host) -> Capability:
         info = abi.Info(size=ctypes.sizeof(abi.Info))
         fcntl.ioctl(fd, abi.IOC_INFO, info)
     except OSError as error:
-        found = f"{abi.DEVICE} does not answer: {os.strerror(error.errno or 0)}"
-        return Capability("device", title, False, found, "is it another program's device?")
+        state = f"{abi.DEVICE} does not answer: {os.strerror(error.errno or 0)}"
+        return Capability("device", title, False, state, "is it another program's device?")
     finally:
         os.close(fd)
-    found = f"version {info.version.decode(errors='replace')}, ABI {info.abi}"
+    state = f"version {info.version.decode(errors='replace')}, ABI {info.abi}"
     remedy = f"it is not this command's (ABI {abi.VERSION}): unload it, load this one's"
-    return Capability("device", title, info.abi == abi.VERSION, found, remedy)
+    return Capability("device", title, info.abi == abi.VERSION, state, remedy)
 
 
 # ---- Measuring and comparing here -----------------------------------------------------------

@@ -103,10 +103,10 @@ class Collection:
     def adopt_saved(self, key: str) -> list[str]:
         """Take the adopted boots of an interrupted run that have this key; their labels."""
         paths = sorted((self.directory / BOOTS).glob("*.jsonl"))
-        found = [path.stem for path in paths if _finished_boot(path, key) is not None]
-        self.resumed += found
-        self._labels += found
-        return found
+        labels = [path.stem for path in paths if _finished_boot(path, key) is not None]
+        self.resumed += labels
+        self._labels += labels
+        return labels
 
     def _run(
         self,
@@ -155,9 +155,9 @@ class Collection:
         """What `newest` is may change between an interrupted run and its end."""
         kernels = {head["release"]: head["boot"] for head in heads}
         if len(kernels) > 1:
-            found = ", ".join(f"{boot} on {release}" for release, boot in sorted(kernels.items()))
+            which = ", ".join(f"{boot} on {release}" for release, boot in sorted(kernels.items()))
             raise TraplessError(
-                f"{self.name}: boots ran on different kernels ({found}); remove "
+                f"{self.name}: boots ran on different kernels ({which}); remove "
                 f"{self.directory / BOOTS} and run `trapless evaluate {self.name}` again"
             )
 

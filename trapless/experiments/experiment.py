@@ -91,8 +91,8 @@ def names() -> tuple[str, ...]:
 def get(name: str) -> Spec:
     """The experiment called `name`."""
     if name not in names():
-        known = ", ".join(names()) or "none: this is not a checkout"
-        raise TraplessError(f"no experiment '{name}'; there are {known}", status=2)
+        choice = ", ".join(names()) or "none: this is not a checkout"
+        raise TraplessError(f"no experiment '{name}'; there are {choice}", status=2)
     return load_spec(f"eval.{_folder(name)}.spec", name)
 
 

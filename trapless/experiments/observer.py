@@ -75,11 +75,11 @@ class Observed:
 
     def await_phase(self, phase: int) -> None:
         """Wait for a phase to begin; PeekError when it never will."""
-        while (found := self.phase()) < phase:
+        while (current := self.phase()) < phase:
             if self.over.wait(LOOK_S):
                 raise PeekError("the guest ended before its next phase")
-        if found > phase:
-            raise PeekError(f"the guest is in phase {found}: it did not wait for its observer")
+        if current > phase:
+            raise PeekError(f"the guest is in phase {current}: it did not wait for its observer")
 
 
 def find(memory: FileMemory) -> tuple[int, int] | None:

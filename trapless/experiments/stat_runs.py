@@ -104,7 +104,7 @@ class _Output:
         proofs = [row["proof"] for row in rows if "proof" in row]
         if len(proofs) != 1:
             raise TraplessError("the run's proof is no text without quotes")
-        found = run_counts.read(self.file, release, self.run.processors)
+        counts = run_counts.read(self.file, release, self.run.processors)
         self.file.unlink()
         self.effort = 1.0
-        return [{"run": self.run.label, "proof": proofs[0], "counted": found.as_json()}]
+        return [{"run": self.run.label, "proof": proofs[0], "counted": counts.as_json()}]

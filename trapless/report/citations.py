@@ -92,12 +92,12 @@ def _metric(section: Section, words: list[str]) -> str:
         raise LookupError("that names no metric and form")
     pattern, form = words
     metrics = section.result.metrics
-    found = [metric.value for name, metric in metrics.items() if fnmatchcase(name, pattern)]
-    if not found or (len(found) > 1 and not of_many):
-        raise LookupError(f"{len(found)} metrics are called so")
+    values = [metric.value for name, metric in metrics.items() if fnmatchcase(name, pattern)]
+    if not values or (len(values) > 1 and not of_many):
+        raise LookupError(f"{len(values)} metrics are called so")
     if form not in FORMS:
         raise LookupError(f"no form is called {form}; there are {', '.join(FORMS)}")
-    return FORMS[form](of_many(found) if of_many else found[0])
+    return FORMS[form](of_many(values) if of_many else values[0])
 
 
 def _table(section: Section, said: str) -> str:

@@ -274,7 +274,7 @@ def _clean(svg: str) -> str:
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.S)
     svg = re.sub(r"font-family: [^;\"]*", f"font-family: {FONTS}", svg)
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', svg))
-    svg = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", svg)
+    svg = re.sub(r' id="([^"]+)"', lambda match: match[0] if match[1] in used else "", svg)
     head, body = svg.split(">", 1)
     svg = re.sub(r' (?:width|height)="[^"]*"', "", head) + ">" + body
     svg = re.sub(r"<svg ", '<svg stroke-linejoin="round" ', svg, count=1)

@@ -111,10 +111,10 @@ def pivots(result: Result) -> tuple[Pivot, ...]:
     groups: dict[tuple[str, str, str], dict[str, dict[int, Metric]]] = {}
     for text, metric in result.metrics.items():
         name = Name.of(text)
-        found = BY_COUNT.fullmatch(name.parameter)
-        if found:
+        match = BY_COUNT.fullmatch(name.parameter)
+        if match:
             group = groups.setdefault((name.subject, name.unit, metric.kind), {})
-            group.setdefault(name.mechanism, {})[int(found[1])] = metric
+            group.setdefault(name.mechanism, {})[int(match[1])] = metric
     tables = []
     for (subject, unit, kind), cells in groups.items():
         counts = tuple(sorted({count for row in cells.values() for count in row}))
@@ -125,8 +125,8 @@ def pivots(result: Result) -> tuple[Pivot, ...]:
 
 def _rank(mechanism: str) -> tuple[int, str]:
     family = mechanism.partition("-")[0]
-    known = FAMILY_ORDER.index(family) if family in FAMILY_ORDER else len(FAMILY_ORDER)
-    return known, mechanism
+    place = FAMILY_ORDER.index(family) if family in FAMILY_ORDER else len(FAMILY_ORDER)
+    return place, mechanism
 
 
 def others(result: Result) -> tuple[tuple[str, Metric], ...]:

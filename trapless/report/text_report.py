@@ -84,11 +84,11 @@ def _grid(title: str) -> Grid:
 
 
 def _claim(console: Console, claim: Claim) -> None:
-    known = claims.published().get(claim.id)
+    published = claims.published().get(claim.id)
     word, style = VERDICTS[claim.holds]
     head = Text("\n").append(claim.id, style="bold").append("  ").append(word, style=style)
     console.print(head)
-    rows = [("claim", known.claim if known else ""), ("published", claim.published)]
+    rows = [("claim", published.claim if published else ""), ("published", claim.published)]
     rows += [("here", claim.ours), ("why", claim.note)]
     grid = Grid.grid(padding=(0, 2))
     for label, text in rows:

@@ -59,10 +59,10 @@ def published() -> Mapping[str, Published]:
 
 def make(claim_id: str, ours: str, holds: bool | None, note: str = "") -> Claim:
     """The claim `claim_id` with what was found here; `note` gives the reason where it fails."""
-    known = published().get(claim_id)
-    if known is None:
+    claim = published().get(claim_id)
+    if claim is None:
         raise TraplessError(
-            f"no claim '{claim_id}'; known are {', '.join(published())}"
+            f"no claim '{claim_id}'; there are {', '.join(published())}"
             " (trapless/results/claims.json)"
         )
-    return Claim(claim_id, known.paper, known.published, ours, holds, note)
+    return Claim(claim_id, claim.paper, claim.published, ours, holds, note)

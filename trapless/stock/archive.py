@@ -40,12 +40,12 @@ def libraries(root: Path, name: str) -> Iterator[str]:
     """What a program or library is linked with, and what that is."""
     for needed in elf.needs(inside(root, name)).libraries:
         places = (f"{folder}/{needed}" for folder in LIBRARIES)
-        found = next((place for place in places if inside(root, place).is_file()), None)
-        if found is None and needed != Path(LOADER).name:
+        library = next((place for place in places if inside(root, place).is_file()), None)
+        if library is None and needed != Path(LOADER).name:
             raise TraplessError(f"{name} needs {needed}, which is not among the programs' files")
-        if found is not None:
-            yield found
-            yield from libraries(root, found)
+        if library is not None:
+            yield library
+            yield from libraries(root, library)
 
 
 def inside(root: Path, name: str) -> Path:

@@ -156,11 +156,11 @@ def _source(spec: DebugSpec, part: Path, progress: Progress) -> tuple[Path, dict
     root = part / "source"
     root.mkdir()
     with opened(spec.suites, progress) as archive:
-        found = [p for p in archive.closure([spec.package]) if p.name == spec.package]
-        if not found:
+        packages = [p for p in archive.closure([spec.package]) if p.name == spec.package]
+        if not packages:
             raise archive.missing(spec.package)
-        archive.fetch(found, root, progress, what=spec.package)
-    package = found[0]
+        archive.fetch(packages, root, progress, what=spec.package)
+    package = packages[0]
     tarball = root / "usr" / "src" / f"{package.name}.tar.xz"
     progress.step(f"unpacking {tarball.name} ({cache.megabytes(tarball.stat().st_size)})")
     log = part / LOG

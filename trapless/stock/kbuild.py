@@ -81,10 +81,10 @@ def _forget_old(folder: Path, release: str, name: str) -> None:
 def read_sources(root: Path) -> dict[str, bytes]:
     """Every file below `root` that the module is built from, read once: what is hashed is what is
     built, whoever edits meanwhile."""
-    found = [path for name in SOURCES for path in (root / name).rglob("*")]
+    paths = [path for name in SOURCES for path in (root / name).rglob("*")]
     sources = {
         str(path.relative_to(root)): path.read_bytes()
-        for path in found
+        for path in paths
         if (path.suffix in SUFFIXES and not path.name.endswith(".mod.c")) or path.name == "Kbuild"
     }
     if "kmod/Kbuild" not in sources:
@@ -239,8 +239,8 @@ def _explain(kernel: Kernel, log: Path, work: str) -> str:
     text = re.sub(r"^(?!/|kmod/|include/)(\S+\.[chS]:\d)", r"kmod/\1", text, flags=re.MULTILINE)
     lines = text.splitlines()
     wanted = [i for i, line in enumerate(lines) if re.search(r"error|undefined!|not found", line)]
-    shown = sorted({j for i in wanted for j in range(i - 1, i + 4) if 0 <= j < len(lines)})
-    body = [lines[i] for i in shown][:60] or lines[-30:]
+    context = sorted({j for i in wanted for j in range(i - 1, i + 4) if 0 <= j < len(lines)})
+    body = [lines[i] for i in context][:60] or lines[-30:]
     return f"the module does not build for {kernel.release}:\n" + "\n".join(
         f"    {line}" for line in body
     )

@@ -69,18 +69,18 @@ def _own_tools(build_dir: Path | None, roots: Sequence[Path]) -> Path | None:
 
 def _from_root(name: str, root: Path) -> Kernel:
     modules = root / "lib" / "modules"
-    found = {p.name.removeprefix("vmlinuz-") for p in (root / "boot").glob("vmlinuz-*")}
-    found |= {p.parent.name for p in modules.glob("*/vmlinuz")}
-    if not found:
+    releases = {p.name.removeprefix("vmlinuz-") for p in (root / "boot").glob("vmlinuz-*")}
+    releases |= {p.parent.name for p in modules.glob("*/vmlinuz")}
+    if not releases:
         raise TraplessError(
             f"{root} holds no kernel: neither {TREE_IMAGE} (a build tree), nor boot/vmlinuz-* or "
             f"lib/modules/*/vmlinuz (an unpacked root)",
             status=2,
         )
-    if len(found) > 1:
-        images = ", ".join(str(find_image(root, release)) for release in sorted(found))
+    if len(releases) > 1:
+        images = ", ".join(str(find_image(root, release)) for release in sorted(releases))
         raise TraplessError(f"{root} holds more than one kernel; name one of {images}", status=2)
-    return _from_image(name, find_image(root, found.pop()), None)
+    return _from_image(name, find_image(root, releases.pop()), None)
 
 
 def _build_dir(image: Path, release: str) -> Path | None:

@@ -144,10 +144,10 @@ class Archive:
 
     def dependencies(self, name: str) -> list[list[str]]:
         """The names that each known version of `name` depends on, highest version first."""
-        shown = self.ask("apt-cache", "show", name)
+        records = self.ask("apt-cache", "show", name)
         return [
             re.findall(r"[a-z0-9][a-z0-9+.-]+(?=[ ,(|]|$)", line.removeprefix("Depends:"))
-            for line in shown.splitlines()
+            for line in records.splitlines()
             if line.startswith("Depends:")
         ]
 

@@ -80,18 +80,18 @@ def unpacked(
     """The root with `packages` and `sources`, fetched when the cache lacks it."""
     folder = cache_dir() / NAME
     wanted = {"packages": sorted(packages), "sources": sorted(sources)}
-    found = None if wants_refresh(NAME) else _load(folder, wanted)
-    if found is None:
+    programs = None if wants_refresh(NAME) else _load(folder, wanted)
+    if programs is None:
         lock = folder.with_name(f"{NAME}.lock")
         with cache.locked(lock, "fetching programs", progress):
-            if wants_refresh(NAME) or (found := _load(folder, wanted)) is None:
+            if wants_refresh(NAME) or (programs := _load(folder, wanted)) is None:
                 with cache.assembling(folder) as part:
                     _fetch(part, wanted, progress)
                 refreshed(NAME)
-                found = _load(folder, wanted)
+                programs = _load(folder, wanted)
         progress.done()
-    assert found is not None  # assembling() put it there, and we held the lock
-    return found
+    assert programs is not None  # assembling() put it there, and we held the lock
+    return programs
 
 
 def _fetch(folder: Path, wanted: Wanted, progress: Progress) -> None:

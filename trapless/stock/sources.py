@@ -47,8 +47,8 @@ def fetch(archive: Archive, name: str, folder: Path, progress: Progress) -> Pack
 
     `archive` was opened for sources.
     """
-    found = parse_tarball(archive.ask("apt-get", "source", "-q", "--print-uris", name))
-    if found is None:
+    original = parse_tarball(archive.ask("apt-get", "source", "-q", "--print-uris", name))
+    if original is None:
         raise archive.missing(f"source {name}")
     with cache.assembling(folder / ".download") as download:
         progress.step(f"downloading the source of {name}")
@@ -59,16 +59,16 @@ def fetch(archive: Archive, name: str, folder: Path, progress: Progress) -> Pack
                 f"could not download the source of {name}; nothing was kept. Check the network "
                 f"and run again. apt says:\n{tools.last_lines(log)}"
             )
-        tarball = download / found.file
+        tarball = download / original.file
         digest = cache.sha256_file(tarball)
-        if digest != found.package.sha256:
+        if digest != original.package.sha256:
             raise TraplessError(
-                f"{found.file} is damaged: its SHA-256 is {digest} and the mirror's signed index "
-                f"says {found.package.sha256}; nothing was kept. Run again"
+                f"{original.file} is damaged: its SHA-256 is {digest} and the mirror's signed "
+                f"index says {original.package.sha256}; nothing was kept. Run again"
             )
         _unpack(tarball, folder, log)
     cache.remove_tree(folder / ".download")
-    return found.package
+    return original.package
 
 
 def _unpack(tarball: Path, folder: Path, log: Path) -> None:

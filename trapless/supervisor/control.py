@@ -171,8 +171,8 @@ def processes() -> tuple[Process, ...]:
             if error:
                 raise _unanswered(error)
             if request.total <= room:
-                found = [_process(entries[i]) for i in range(request.count)]
-                return tuple(sorted(found, key=lambda process: process.pid))
+                processes = [_process(entries[i]) for i in range(request.count)]
+                return tuple(sorted(processes, key=lambda process: process.pid))
             room = request.total + ENTRIES_FIRST
 
 

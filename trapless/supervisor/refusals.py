@@ -107,5 +107,5 @@ def of_mask(mask: int) -> tuple[Row, ...]:
 
 def unknown_bits(mask: int) -> int:
     """Reasons that a newer module knows and this table does not."""
-    known = sum(1 << row.code for row in _ROWS if row.of_machine)
-    return mask & ~known
+    bits = sum(1 << row.code for row in _ROWS if row.of_machine)
+    return mask & ~bits

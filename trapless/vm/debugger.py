@@ -95,9 +95,9 @@ class Debugger:
         self._expect("D", b"OK")
 
     def _expect(self, request: str, answer: bytes) -> None:
-        found = self._ask(request)
-        if found != answer:
-            raise TraplessError(f"the emulator's debugger answered {found!r} to {request}")
+        reply = self._ask(request)
+        if reply != answer:
+            raise TraplessError(f"the emulator's debugger answered {reply!r} to {request}")
 
     def _ask(self, request: str, limit_s: float = ANSWER_LIMIT_S) -> bytes:
         body = request.encode()

@@ -135,13 +135,13 @@ def _add_system(tree: Initramfs) -> None:
 
 
 def _busybox() -> Path:
-    found = shutil.which("busybox", path=tools.tool_path())
-    if found is None or elf.needs(Path(found)).loader is not None:
+    busybox = shutil.which("busybox", path=tools.tool_path())
+    if busybox is None or elf.needs(Path(busybox)).loader is not None:
         raise TraplessError(
             "the lab needs a statically linked busybox for its guests; "
             "on Debian: apt-get install busybox-static"
         )
-    return Path(found).resolve()
+    return Path(busybox).resolve()
 
 
 def _applets(busybox: Path) -> list[str]:
@@ -154,15 +154,15 @@ def _applets(busybox: Path) -> list[str]:
 
 def _add_command(tree: Initramfs, name: str, cwd: Path) -> str | None:
     """Put the command in; returns its path in the guest, or None where busybox has it."""
-    found = find_program(name, cwd)
-    if found is None:
+    program = find_program(name, cwd)
+    if program is None:
         if "/" not in name and any(f"{folder}/{name}" in tree for folder in GUEST_PATH.split(":")):
             return None
         raise TraplessError(
             f"there is no program '{name}' on this machine or in the guest", status=127
         )
-    add_file(tree, found, "", str(found))
-    return str(found)
+    add_file(tree, program, "", str(program))
+    return str(program)
 
 
 def find_program(name: str, cwd: Path) -> Path | None:
@@ -174,8 +174,8 @@ def find_program(name: str, cwd: Path) -> Path | None:
         if not path.is_file() or not os.access(path, os.X_OK):
             raise TraplessError(f"{path} is not an executable file", status=126)
         return path
-    found = shutil.which(name, path=tools.tool_path())
-    return Path(found) if found else None
+    program = shutil.which(name, path=tools.tool_path())
+    return Path(program) if program else None
 
 
 def add_file(tree: Initramfs, source: Path, prefix: str, target: str, depth: int = 0) -> None:
@@ -217,10 +217,10 @@ def _interpreters(script: Path, line: str) -> Iterator[Path]:
     if Path(words[0]).name == "env":
         names += [word for word in words[1:] if not word.startswith("-") and "=" not in word][:1]
     for name in names:
-        found = find_program(name, Path("/"))
-        if found is None:
+        program = find_program(name, Path("/"))
+        if program is None:
             raise TraplessError(f"{script} wants the interpreter '{name}', which is not there")
-        yield found
+        yield program
 
 
 def init_program(progress: Progress) -> Path:

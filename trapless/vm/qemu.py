@@ -79,15 +79,15 @@ def parse_size(text: str) -> int:
 def binary() -> str:
     """QEMU's path, or an error that names the package."""
     named = os.environ.get(VARIABLE)
-    found = shutil.which(named or BINARY)
-    if found is None and named:
+    binary = shutil.which(named or BINARY)
+    if binary is None and named:
         raise TraplessError(f"{VARIABLE} names {named}, which is no program that can be run")
-    if found is None:
+    if binary is None:
         raise TraplessError(
             f"{BINARY} is not on this machine, and the lab runs its VMs with it; "
             f"on Debian: apt-get install {PACKAGE}"
         )
-    return found
+    return binary
 
 
 def accelerator(cpuinfo: Path = Path("/proc/cpuinfo"), device: Path = Path("/dev/kvm")) -> str:

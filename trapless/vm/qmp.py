@@ -111,10 +111,10 @@ class Registers:
 def parse_registers(text: str) -> list[Registers]:
     """What `info registers -a` prints, CPU by CPU."""
     parts = re.split(r"^CPU#(\d+)\s*$", text.replace("\r", ""), flags=re.MULTILINE)
-    found = [_parse(int(cpu), body) for cpu, body in zip(parts[1::2], parts[2::2], strict=True)]
-    if not found:
+    registers = [_parse(int(cpu), body) for cpu, body in zip(parts[1::2], parts[2::2], strict=True)]
+    if not registers:
         raise TraplessError(f"QEMU's monitor gave no registers, but {text[:80]!r}")
-    return found
+    return registers
 
 
 def _parse(cpu: int, text: str) -> Registers:

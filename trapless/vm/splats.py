@@ -60,7 +60,7 @@ _AFTER_TRACE = re.compile(
 
 def splats(log: str) -> list[str]:
     """Every complaint in `log`, in order: its first line and the lines that belong to it."""
-    found: list[list[str]] = []
+    complaints: list[list[str]] = []
     current: list[str] | None = None
     for line in log.splitlines():
         text = _PREFIX.sub("", line.rstrip("\r"), count=1)
@@ -70,10 +70,10 @@ def splats(log: str) -> list[str]:
                 current = None
         elif _OPENERS.match(text):
             current = [text]
-            found.append(current)
+            complaints.append(current)
         else:
             current = None
-    return ["\n".join(lines).rstrip() for lines in found]
+    return ["\n".join(lines).rstrip() for lines in complaints]
 
 
 def _belongs(text: str, lines: list[str]) -> bool:

@@ -51,9 +51,9 @@ class Guest:
 
 @pytest.fixture
 def collection(tmp_path):
-    found = collection_file.Collection("made-up", tmp_path, True, "6.1", Silent())
-    found.part = "calls"
-    return found
+    collection = collection_file.Collection("made-up", tmp_path, True, "6.1", Silent())
+    collection.part = "calls"
+    return collection
 
 
 def install(monkeypatch, guest):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The Makefile: a folder of objects that an older checkout left is no obstacle. Nothing is built."""
+"""What an older checkout has left in the build folder is no obstacle to make. Nothing is built."""
 
 from __future__ import annotations
 

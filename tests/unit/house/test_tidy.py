@@ -112,13 +112,13 @@ def test_each_file_names_its_licence_first():
     faults = []
     for path in CODE:
         head = "\n".join(text_of(path).splitlines()[:4])
-        found = re.search(r"SPDX-License-Identifier:\s*(.+?)\s*(\*/|-->|#\}|$)", head, re.M)
-        if not found:
+        licence = re.search(r"SPDX-License-Identifier:\s*(.+?)\s*(\*/|-->|#\}|$)", head, re.M)
+        if not licence:
             faults.append(f"{name_of(path)}: no SPDX-License-Identifier in its first lines")
             continue
         wanted = next((spdx for top, spdx in LICENCE_OF if name_of(path).startswith(top)), None)
-        if found[1] not in LICENCES or (wanted and found[1] != wanted):
-            faults.append(f"{name_of(path)}: licence '{found[1]}', want {wanted or LICENCES}")
+        if licence[1] not in LICENCES or (wanted and licence[1] != wanted):
+            faults.append(f"{name_of(path)}: licence '{licence[1]}', want {wanted or LICENCES}")
     complain(faults)
 
 
@@ -173,8 +173,8 @@ def braced_functions(path: Path) -> Iterator[tuple[str, int]]:
 def shell_functions(path: Path) -> Iterator[tuple[str, int]]:
     began, name = 0, ""
     for number, line in enumerate(text_of(path).splitlines(), 1):
-        if found := re.match(r"([a-z_]+)\(\) \{$", line):
-            began, name = number, found[1]
+        if match := re.match(r"([a-z_]+)\(\) \{$", line):
+            began, name = number, match[1]
         elif line == "}" and began:
             yield name, number - began + 1
             began = 0
@@ -250,11 +250,11 @@ def test_nothing_is_left_for_later():
     marker = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
     complain(
         [
-            f"{name_of(path)}:{number}: {found[0]}"
+            f"{name_of(path)}:{number}: {match[0]}"
             for path in FILES
             if path.suffix not in {".gz", ".zst", ".png", ".log", ".jsonl"}
             for number, line in enumerate(text_of(path).splitlines(), 1)
-            if (found := marker.search(line))
+            if (match := marker.search(line))
         ]
     )
 
@@ -287,12 +287,12 @@ def test_only_kernel_code_names_kernel_versions():
     )
     complain(
         [
-            f"{name_of(path)}: names kernel version {found[0]!r}; ask trapless/stock/kernels.py"
+            f"{name_of(path)}: names kernel version {match[0]!r}; ask trapless/stock/kernels.py"
             for path in CODE
             if path.suffix in C_SUFFIXES | {".py"}
             and not name_of(path).startswith(MAY_NAME_KERNELS)
-            for found in [version.search(code_only(path))]
-            if found
+            for match in [version.search(code_only(path))]
+            if match
         ]
     )
 
@@ -322,9 +322,9 @@ def test_nothing_belongs_to_one_machine():
     words = machine_words()
     complain(
         [
-            f"{name_of(path)}: names {found[0]!r}"
+            f"{name_of(path)}: names {match[0]!r}"
             for path in FILES
-            for found in (word.search(text_of(path)) for word in words)
-            if found
+            for match in (word.search(text_of(path)) for word in words)
+            if match
         ]
     )

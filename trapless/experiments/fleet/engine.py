@@ -155,8 +155,8 @@ class Engine:
             self._news.wait(seconds)
             self._news.clear()
             over = [label for label, future in self._active.items() if future.done()]
-            said = self._queue.get(batch=True)  # all that was said before those ends
-        for label, run, data in said:
+            pieces = self._queue.get(batch=True)  # all that came before those ends
+        for label, run, data in pieces:
             yield Growth(label, run, data)
         for label in over:
             future = self._active.pop(label, None)
@@ -228,8 +228,8 @@ class Engine:
                 raise TraplessError(f"the scheduler {self._name} has no workers; {HELP}") from error
         threads = self._client.nthreads()
         new = [address for address in threads if address not in self._admitted]
-        told = self._ask(new) if new else {}
-        for address, theirs in told.items():
+        conditions = self._ask(new) if new else {}
+        for address, theirs in conditions.items():
             wrong = _unfit(address, theirs)
             if wrong and first:
                 raise TraplessError(wrong)
@@ -243,10 +243,10 @@ class Engine:
 
     def _ask(self, workers: list[str]) -> dict[str, object]:
         """Their machines' conditions, or why they could not say them."""
-        told: dict[str, object] = self._client.run(
+        answers: dict[str, object] = self._client.run(
             machine.conditions, workers=workers, on_error="return"
         )
-        return told
+        return answers
 
     # ---- Tasks -----------------------------------------------------------------------------
 

@@ -73,8 +73,8 @@ class Store:
                 columns.setdefault(name, []).append(value)
         for place, name in enumerate(header["columns"]):
             columns[name] = [region.counts[place] for region in regions]
-        told = {KEY: self.key.encode(), HEADER: json.dumps(header, sort_keys=True).encode()}
-        table = pa.table(columns).replace_schema_metadata(told)
+        metadata = {KEY: self.key.encode(), HEADER: json.dumps(header, sort_keys=True).encode()}
+        table = pa.table(columns).replace_schema_metadata(metadata)
         if row not in self.done:
             self.folder.mkdir(parents=True, exist_ok=True)
             _write(table, self.path(row))

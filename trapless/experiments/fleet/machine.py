@@ -71,8 +71,8 @@ def _firmware(folders: list[str]) -> str:
     digest = hashlib.sha256()
     for name in FIRMWARE:
         paths = [Path(folder) / name for folder in folders]
-        found = next((path for path in paths if path.is_file()), None)
-        digest.update(f"{name} {sha256_file(found) if found else 'is missing'}\n".encode())
+        path = next((path for path in paths if path.is_file()), None)
+        digest.update(f"{name} {sha256_file(path) if path else 'is missing'}\n".encode())
     return digest.hexdigest()[:12]
 
 

@@ -81,9 +81,9 @@ def pack(
         LIBRARY: plugin.file(qemu.binary()).read_bytes(),
         MODELLED: modelled,
     }
-    known = guest.kernel
+    kernel = guest.kernel
     bare = replace(config, files=())
-    return Task(label, bare, argv, known.name, known.release, known.provenance), files
+    return Task(label, bare, argv, kernel.name, kernel.release, kernel.provenance), files
 
 
 def drive(task: Task, files: Mapping[str, bytes], folder: Path) -> Outcome:
@@ -101,8 +101,8 @@ def drive(task: Task, files: Mapping[str, bytes], folder: Path) -> Outcome:
         provenance=dict(task.provenance),
     )
     try:
-        told = plugin.argument(folder / MODELLED, folder / OUTPUT, library=folder / LIBRARY)
-        config = replace(task.config, plugins=(*task.config.plugins, told))
+        model = plugin.argument(folder / MODELLED, folder / OUTPUT, library=folder / LIBRARY)
+        config = replace(task.config, plugins=(*task.config.plugins, model))
         guest = lab.Guest(kernel, Packed(files[ARCHIVE]))
         result = lab.run(config, task.argv, sink=stream.feed, guest=guest)
     except TraplessError as error:
