@@ -19,8 +19,9 @@ from trapless.base import cache, tools
 from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import cache_dir
 from trapless.stock.kbuild import compiler_version
-from trapless.stock.kernel import Kernel, load, refreshed, save, wants_refresh
+from trapless.stock.kernel import Kernel, load, save
 from trapless.stock.packages import opened
+from trapless.stock.stores import obtain
 
 NAME = "debug"
 FRAGMENT = Path(__file__).parent / "debug.config"
@@ -42,53 +43,17 @@ TOOLS = {
 HEADERS = {Path("/usr/include/gelf.h"): "libelf-dev"}
 
 REQUIRED = (
-    "KASAN",
-    "KASAN_GENERIC",
-    "KASAN_VMALLOC",
-    "SLUB",
-    "SLUB_DEBUG",
-    "PROVE_LOCKING",
-    "LOCKDEP",
-    "DEBUG_ATOMIC_SLEEP",
-    "DEBUG_ENTRY",
-    "X86_DEBUG_FPU",
-    "DEBUG_PREEMPT",
-    "DEBUG_KMEMLEAK",
-    "DEBUG_LIST",
-    "DEBUG_VM",
-    "DETECT_HUNG_TASK",
-    "SOFTLOCKUP_DETECTOR",
-    "KCOV",
-    "FAULT_INJECTION",
-    "FAULT_INJECTION_USERCOPY",
-    "FAILSLAB",
-    "VMAP_STACK",
-    "KPROBES",
-    "KALLSYMS_ALL",
-    "SECCOMP_FILTER",
-    "AUDITSYSCALL",
-    "FTRACE_SYSCALLS",
-    "IA32_EMULATION",
-    "IO_URING",
-    "MODULE_UNLOAD",
-    "OVERLAY_FS",
-    "9P_FS",
-    "VIRTIO_PCI",
-    "VIRTIO_CONSOLE",
-    "VIRTIO_BLK",
-    "PREEMPT_NOTIFIERS",
-    "USER_RETURN_NOTIFIER",
-    "X86_MSR",
-    "X86_MCE",
-    "X86_VSYSCALL_EMULATION",
-    "UPROBE_EVENTS",
-    "ELF_CORE",
-    "HOTPLUG_CPU",
-    "SUSPEND",
-    "PM_SLEEP_DEBUG",
-    "RTC_DRV_CMOS",
-    "MEMCG",
-)
+    "KASAN", "KASAN_GENERIC", "KASAN_VMALLOC", "SLUB", "SLUB_DEBUG", "PROVE_LOCKING", "LOCKDEP",
+    "DEBUG_ATOMIC_SLEEP", "DEBUG_ENTRY", "X86_DEBUG_FPU", "DEBUG_PREEMPT", "DEBUG_KMEMLEAK",
+    "DEBUG_LIST", "DEBUG_VM", "DETECT_HUNG_TASK", "SOFTLOCKUP_DETECTOR", "KCOV",
+    "FAULT_INJECTION", "FAULT_INJECTION_USERCOPY", "FAILSLAB", "VMAP_STACK", "KPROBES",
+    "KALLSYMS_ALL", "SECCOMP_FILTER", "AUDITSYSCALL", "FTRACE_SYSCALLS", "IA32_EMULATION",
+    "IO_URING", "MODULE_UNLOAD", "OVERLAY_FS", "9P_FS", "VIRTIO_PCI", "VIRTIO_CONSOLE",
+    "VIRTIO_BLK", "PREEMPT_NOTIFIERS", "USER_RETURN_NOTIFIER", "X86_MSR", "X86_MCE",
+    "X86_VSYSCALL_EMULATION", "UPROBE_EVENTS", "ELF_CORE", "HOTPLUG_CPU", "SUSPEND",
+    "PM_SLEEP_DEBUG", "RTC_DRV_CMOS", "MEMCG",
+)  # fmt: skip
+"""Options without which the debug kernel is worth nothing: kconfig drops an option silently."""
 
 
 @dataclass(frozen=True)
@@ -104,20 +69,14 @@ def resolve(spec: DebugSpec, progress: Progress) -> Kernel:
     fragment = FRAGMENT.read_text()
     digest = cache.sha256_files(FRAGMENT.parent, [FRAGMENT], spec.package)
     folder = cache_dir() / "kernels" / f"{NAME}-{digest[:12]}"
-    kernel = None if wants_refresh(NAME) else load(folder, progress)
-    if kernel is None:
-        lock = folder.with_name(f"{folder.name}.lock")
-        with cache.locked(lock, "building the debug kernel", progress):
-            kernel = None if wants_refresh(NAME) else load(folder, progress)
-            if kernel is None:  # nobody built it while we waited
-                with cache.assembling(folder) as part:
-                    _build(spec, fragment, part, progress)
-                refreshed(NAME)
-                kernel = load(folder, progress)
-        progress.done()
-    if kernel is None:
-        raise TraplessError(f"{folder} changed under our hands; run again")
-    return kernel
+    return obtain(
+        NAME,
+        folder,
+        lambda: load(folder, progress),
+        lambda part: _build(spec, fragment, part, progress),
+        "building the debug kernel",
+        progress,
+    )
 
 
 def _build(spec: DebugSpec, fragment: str, part: Path, progress: Progress) -> None:

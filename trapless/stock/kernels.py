@@ -15,12 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trapless.base import cache, tools
+from trapless.base import tools
 from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import cache_dir
 from trapless.stock import debug_kernel, local_kernel
-from trapless.stock.kernel import Kernel, find_image, load, refreshed, save, wants_refresh
+from trapless.stock.kernel import Kernel, find_image, load, save
 from trapless.stock.packages import Archive, Package, opened
+from trapless.stock.stores import obtain
 
 
 @dataclass(frozen=True)
@@ -70,22 +71,14 @@ def resolve(name: str, progress: Progress) -> Kernel:
 
 def _from_cache(spec: KernelSpec, progress: Progress) -> Kernel:
     folder = cache_dir() / "kernels" / spec.name
-    if not wants_refresh(spec.name):
-        kernel = load(folder, progress)
-        if kernel is not None:
-            return kernel
-    lock = folder.with_name(f"{folder.name}.lock")
-    with cache.locked(lock, f"fetching kernel {spec.name}", progress):
-        kernel = None if wants_refresh(spec.name) else load(folder, progress)
-        if kernel is None:  # nobody fetched it while we waited
-            with cache.assembling(folder) as part:
-                _fetch(spec, part, progress)
-            refreshed(spec.name)
-            kernel = load(folder, progress)
-    if kernel is None:
-        raise TraplessError(f"{folder} changed under our hands; run again")
-    progress.done()
-    return kernel
+    return obtain(
+        spec.name,
+        folder,
+        lambda: load(folder, progress),
+        lambda part: _fetch(spec, part, progress),
+        f"fetching kernel {spec.name}",
+        progress,
+    )
 
 
 def _fetch(spec: KernelSpec, folder: Path, progress: Progress) -> None:

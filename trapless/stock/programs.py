@@ -14,13 +14,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from trapless.base import cache
 from trapless.base.console import Progress
 from trapless.base.paths import cache_dir
 from trapless.stock import sources as sources_of
 from trapless.stock.apt_sources import Index
-from trapless.stock.kernel import refreshed, wants_refresh
 from trapless.stock.packages import Package, opened
+from trapless.stock.stores import obtain
 
 NAME = "programs"
 SUITES = ("bookworm", "bookworm-security")
@@ -80,18 +79,14 @@ def unpacked(
     """The root with `packages` and `sources`, fetched when the cache lacks it."""
     folder = cache_dir() / NAME
     wanted = {"packages": sorted(packages), "sources": sorted(sources)}
-    programs = None if wants_refresh(NAME) else _load(folder, wanted)
-    if programs is None:
-        lock = folder.with_name(f"{NAME}.lock")
-        with cache.locked(lock, "fetching programs", progress):
-            if wants_refresh(NAME) or (programs := _load(folder, wanted)) is None:
-                with cache.assembling(folder) as part:
-                    _fetch(part, wanted, progress)
-                refreshed(NAME)
-                programs = _load(folder, wanted)
-        progress.done()
-    assert programs is not None  # assembling() put it there, and we held the lock
-    return programs
+    return obtain(
+        NAME,
+        folder,
+        lambda: _load(folder, wanted),
+        lambda part: _fetch(part, wanted, progress),
+        "fetching programs",
+        progress,
+    )
 
 
 def _fetch(folder: Path, wanted: Wanted, progress: Progress) -> None:

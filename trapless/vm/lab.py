@@ -369,9 +369,7 @@ class _Attempt:
             (self._files.folder / "qemu.argv").write_text(shlex.join(self.argv) + "\n")
             progress.note(f"kept: {self._files.folder}")
         if ending.switch_error:
-            raise control.explained(
-                ending.switch_error, ending.refusal, "the command", "in the VM"
-            )
+            raise control.explained(ending.switch_error, ending.refusal, "the command", "in the VM")
         if ending.reason:
             raise LabError(self._explain(ending, log), log)
         complaints = splats(log)

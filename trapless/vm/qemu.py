@@ -79,15 +79,15 @@ def parse_size(text: str) -> int:
 def binary() -> str:
     """QEMU's path, or an error that names the package."""
     named = os.environ.get(VARIABLE)
-    binary = shutil.which(named or BINARY)
-    if binary is None and named:
+    path = shutil.which(named or BINARY)
+    if path is None and named:
         raise TraplessError(f"{VARIABLE} names {named}, which is no program that can be run")
-    if binary is None:
+    if path is None:
         raise TraplessError(
             f"{BINARY} is not on this machine, and the lab runs its VMs with it; "
             f"on Debian: apt-get install {PACKAGE}"
         )
-    return binary
+    return path
 
 
 def accelerator(cpuinfo: Path = Path("/proc/cpuinfo"), device: Path = Path("/dev/kvm")) -> str:

@@ -122,9 +122,7 @@ class Engine:
         from distributed.comm import get_address_host
 
         hosts = {get_address_host(address) for address, good in self._admitted.items() if good}
-        order = Order(
-            DRIVER, self._queue.name, self._wanted.name, SILENT_S, machine.conditions()
-        )
+        order = Order(DRIVER, self._queue.name, self._wanted.name, SILENT_S, machine.conditions())
         with self._reached():
             sent = {name: self._send(content) for name, content in files.items()}
             self._tell(task.label)
