@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What this machine and kernel can do for Trapless: one function a capability.
 
-Each looks, changes nothing, and answers yes or no with what it saw; a no names the remedy, or
-says what works instead. This file owns the questions and their answers. doctor.py shows them.
+Each function looks at one thing, changes nothing, and answers yes or no with what it saw. A no
+names the remedy, or says what works instead. This file owns the questions and their answers;
+report.py shows them.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ NO_MODULES = "this kernel takes no modules: built without CONFIG_MODULES"
 
 @dataclass(frozen=True)
 class Host:
-    """The machine that is looked at; tests put a folder in place of `/`."""
+    """The machine that is examined; tests put a folder in place of `/`."""
 
     root: Path = Path("/")
     uid: int = os.geteuid()
     release: str = os.uname().release
 
     def text(self, path: str) -> str:
-        """Contents of a file, or nothing."""
+        """The contents of a file; empty where it cannot be read."""
         try:
             return (self.root / path).read_text(errors="replace").strip()
         except OSError:
@@ -139,7 +140,7 @@ def build_tools(_host: Host) -> Capability:
 
 
 def emulator(_host: Host) -> Capability:
-    """QEMU: without it there is no lab."""
+    """QEMU, without which there is no lab."""
     path = shutil.which(qemu.BINARY)
     if path is None:
         remedy = f"apt-get install {qemu.PACKAGE} (scripts/setup does it)"
@@ -151,7 +152,7 @@ def emulator(_host: Host) -> Capability:
 
 
 def acceleration(host: Host) -> Capability:
-    """KVM. Only a device and a processor that has virtualisation make a yes."""
+    """KVM, which takes both a device and a processor with virtualisation."""
     device = host.root / "dev/kvm"
     flags = re.search(r"^flags\s*:(.*)$", host.text("proc/cpuinfo"), re.MULTILINE)
     capable = flags is not None and not {"vmx", "svm"}.isdisjoint(flags[1].split())
@@ -189,7 +190,7 @@ def kernel_cache(_host: Host) -> Capability:
 
 
 def fetching(_host: Host) -> Capability:
-    """Tools and a mirror to fetch kernels from; nothing is sent."""
+    """Tools to fetch kernels, and a mirror in apt's configuration. Nothing is sent to it."""
     title = "fetching kernels"
     missing = [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]
     if missing:
@@ -204,7 +205,7 @@ def fetching(_host: Host) -> Capability:
 
 
 def mirror(_host: Host) -> Capability:
-    """Whether the mirror answers. The only question that uses the network: on demand."""
+    """Whether the mirror answers. Only this question uses the network, and only on demand."""
     title = "the mirror answers"
     try:
         address = f"{apt_sources.machine_mirror().archive}/dists/stable/InRelease"
@@ -217,7 +218,7 @@ def mirror(_host: Host) -> Capability:
 
 
 def newest_kernel(_host: Host) -> Capability:
-    """The newest kernel's module is built in an unpacked root: that needs unshare."""
+    """User namespaces: the module for the newest kernel is built in an unpacked root."""
     title = "building for the newest kernel"
     done = _run(["unshare", "-r", "-m", "true"])
     if done is None:
@@ -241,7 +242,7 @@ def debug_tools(_host: Host) -> Capability:
 
 
 def disk_space(_host: Host) -> Capability:
-    """Room in the cache for what is not there yet."""
+    """Space on the disk for the kernels that the cache lacks."""
     folder = cache_dir()
     while not folder.exists():
         folder = folder.parent
@@ -254,7 +255,7 @@ def disk_space(_host: Host) -> Capability:
 
 
 def memory(host: Host) -> Capability:
-    """Memory for a guest."""
+    """Memory for a guest of the default size."""
     match = re.search(r"^MemAvailable:\s*(\d+) kB", host.text("proc/meminfo"), re.MULTILINE)
     available = int(match[1]) << 10 if match else 0
     state = f"{gigabytes(available)} available"
@@ -270,14 +271,14 @@ def gigabytes(count_bytes: int) -> str:
 
 
 def processor(_host: Host) -> Capability:
-    """The module knows one architecture."""
+    """The architecture: the module supports x86-64 only."""
     machine = platform.machine()
     remedy = "an x86-64 machine; programs with libtrapless run here with plain calls"
     return Capability("x86-64", "x86-64", machine == "x86_64", machine, remedy)
 
 
 def kernel_symbols(host: Host) -> Capability:
-    """What the module looks up in the running kernel."""
+    """The symbols that the module looks up in the running kernel."""
     title, text = "symbols the module needs", host.text("proc/kallsyms")
     if not text:
         remedy = f"a kernel with CONFIG_KALLSYMS; {LAB_WORKS}"
@@ -342,7 +343,7 @@ def signatures(host: Host) -> Capability:
 
 
 def secure_boot(host: Host) -> bool:
-    """The firmware's variable: four bytes of attributes, then the value."""
+    """Whether Secure Boot is on: a variable of the firmware, with its value after four bytes."""
     for variable in (host.root / "sys/firmware/efi/efivars").glob("SecureBoot-*"):
         try:
             return variable.read_bytes()[4:5] == b"\x01"
@@ -352,7 +353,7 @@ def secure_boot(host: Host) -> bool:
 
 
 def device(host: Host) -> Capability:
-    """The loaded module: its version, and whether its ABI is ours."""
+    """The loaded module: its version, and whether its ABI is that of this command."""
     title, path = "the module, loaded", host.root / abi.DEVICE.lstrip("/")
     plain = "programs with libtrapless make plain calls meanwhile"
     try:
@@ -382,7 +383,7 @@ def device(host: Host) -> Capability:
 
 
 def counters(host: Host) -> Capability:
-    """Hardware performance counters, by counting this process's own instructions."""
+    """Hardware performance counters, tried by counting instructions of this process."""
     title = "hardware performance counters"
     instead = (
         "instructions are counted in the lab (--icount), misses of caches and TLBs by its model "
