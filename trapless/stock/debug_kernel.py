@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A kernel that looks for mistakes: KASAN, lockdep, kmemleak, fault injection; built once.
+"""Builds the debug kernel: KASAN, lockdep, kmemleak, fault injection.
 
-This file owns the way from Debian's kernel source package and our configuration fragment to a
-kernel in the cache. The fragment (data/debug.config) says what is wanted; what of it must have
-survived kconfig, which drops options silently, is listed here and checked before the build.
+This file makes a kernel in the cache of Debian's kernel source package and the fragment
+debug.config. kconfig drops options silently, so REQUIRED lists those that must remain, and they are
+checked before the build.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trapless.stock.stores import obtain
 NAME = "debug"
 FRAGMENT = Path(__file__).parent / "debug.config"
 LOG = "build.log"
-BUILD_BYTES = 3_500_000_000  # source 1.4 GB, objects 0.7 GB, the rest is air
+BUILD_BYTES = 3_500_000_000  # source 1.4 GB, objects 0.7 GB, and a margin
 OBJECTS = 1500  # compiled files, measured; only the progress line depends on it
 
 TOOLS = {
@@ -53,7 +53,7 @@ REQUIRED = (
     "X86_VSYSCALL_EMULATION", "UPROBE_EVENTS", "ELF_CORE", "HOTPLUG_CPU", "SUSPEND",
     "PM_SLEEP_DEBUG", "RTC_DRV_CMOS", "MEMCG",
 )  # fmt: skip
-"""Options without which the debug kernel is worth nothing: kconfig drops an option silently."""
+"""Options that the configuration must still have after kconfig."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _source(spec: DebugSpec, part: Path, progress: Progress) -> tuple[Path, dict
 
 
 def configure(tree: Path, fragment: str, log: Path) -> None:
-    """The smallest configuration there is, and upon it what the fragment asks for."""
+    """Configure `tree` as tinyconfig with the options of the fragment."""
     _make(tree, log, ["tinyconfig"])
     with (tree / ".config").open("a") as file:
         file.write(fragment)  # kconfig takes the last value of an option
@@ -163,7 +163,7 @@ def _make(
 
 
 def check_config(text: str) -> None:
-    """Refuse a configuration from which kconfig dropped what the debug kernel is for."""
+    """Raise TraplessError where kconfig has dropped an option of REQUIRED."""
     enabled = set(re.findall(r"^CONFIG_(\w+)=y$", text, re.MULTILINE))
     dropped = [option for option in REQUIRED if option not in enabled]
     if dropped:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Real programs to try things on: packages of Debian in a root of their own, in the cache.
+"""Real programs for experiments: packages of Debian in a root of their own, in the cache.
 
-Owns the list of packages and sources, and the root's record. They are unpacked, not installed: no
-daemon of theirs is ever started on this machine, every machine tries the same builds, and the lab's
-guests reach them by chroot. It owns no way of fetching (packages.py, sources.py) and runs nothing
-(the guest does).
+This file owns the list of packages and sources, and the record of the root. Packages are unpacked
+and not installed, so that no daemon starts on this machine and every machine runs the same builds.
+Guests reach the root by chroot. packages.py and sources.py fetch.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ PACKAGES = (
     "wrk",
 )
 SOURCES = ("lua5.4",)
-"""As their authors released them, in the root's SOURCE_FOLDER."""
+"""Sources as their authors released them, unpacked into SOURCE_FOLDER of the root."""
 
 SOURCE_FOLDER = "usr/src"
 FOLDERS = ("dev", "proc", "sys", "tmp", "run")  # to mount on
@@ -76,7 +75,7 @@ def unpacked(
     packages: Sequence[str] = PACKAGES,
     sources: Sequence[str] = SOURCES,
 ) -> Programs:
-    """The root with `packages` and `sources`, fetched when the cache lacks it."""
+    """The root with `packages` and `sources`, which are fetched where the cache lacks them."""
     folder = cache_dir() / NAME
     wanted = {"packages": sorted(packages), "sources": sorted(sources)}
     return obtain(

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Sources as their authors released them: the original tarball of a Debian source package.
+"""Fetches sources as their authors released them: the original tarball of a Debian source package.
 
-Owns the way from a name to an unpacked tree, verified against the mirror's signed index. Debian's
-changes are not applied, and nothing is built here: who fetches a source builds it as its authors
-meant it. The private apt is packages.py's.
+This file verifies the tarball against the mirror's signed index and unpacks it. It does not apply
+Debian's changes and builds nothing. packages.py owns the private apt.
 """
 
 from __future__ import annotations
@@ -72,9 +71,9 @@ def fetch(archive: Archive, name: str, folder: Path, progress: Progress) -> Pack
 
 
 def _unpack(tarball: Path, folder: Path, log: Path) -> None:
-    """What is in the tarball's one folder goes into `folder`.
+    """Unpack the content of the tarball's one folder into `folder`.
 
-    By tar, as Debian's first Python 3.11 cannot yet refuse members that lead elsewhere.
+    tar does it, because Debian's first Python 3.11 cannot refuse members that lead elsewhere.
     """
     argv = ["tar", "--extract", "--strip-components=1", "--no-same-owner"]
     argv += [f"--directory={folder}", f"--file={tarball}"]

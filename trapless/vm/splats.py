@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Finds complaints in a kernel log: each with its context, as one text.
 
-Owns the patterns that open a complaint and the rule for where it ends. It decides nothing about
-what a complaint means for a run: trapless/vm/lab.py and the tests do.
+This file owns the patterns that begin a complaint and the rule by which it ends. lab.py and the
+tests decide what a complaint means for a run.
 """
 
 from __future__ import annotations
