@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The report: from a folder of saved experiments to report.html and report.txt.
+"""Makes report.html and report.txt of a folder of saved experiments.
 
-It owns which files are read and what is said of missing or damaged ones. Every number
-comes from DIR/NAME/result.json, which is itself made again from the raw data where that is
-there; nothing is measured. How a report looks is trapless/report's business.
+This file owns which files are read, and the messages for missing or damaged ones. Every number
+comes from DIR/NAME/result.json, which is made again where the raw data is there; nothing is
+measured. trapless/report owns the form of the report.
 """
 
 from __future__ import annotations
