@@ -38,7 +38,7 @@ DASHES = ((0, (4, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1, 1.5)), (0, (2.5, 2.5))
 
 @dataclass(frozen=True)
 class Look:
-    """How one series is drawn, whichever figure it stands in."""
+    """How one series is drawn, in every figure."""
 
     colour: int
     marker: int
@@ -55,7 +55,7 @@ VARIANTS = ("int", "plain", "nop", "sqpoll", "nop-sqpoll", "w2", "w4", "plain-w2
 
 
 def look(name: str, position: int) -> Look:
-    """The look of a series: by its name where that is known, else by its place in the figure."""
+    """The look of a series: by its name if FAMILIES has it, else by its place in the figure."""
     family, _, variant = name.replace(", ", "-").partition("-")
     colour = FAMILIES.get(family)
     if colour is None:

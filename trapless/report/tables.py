@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Turns the metrics of a result into tables and figures that people compare by eye.
+"""Turns the metrics of a result into tables and figures, which readers can compare.
 
 Metrics named SUBJECT.MECHANISM.nN.UNIT of one subject, unit and kind become one table (a row a
 mechanism, a column an N) and one figure; the rest become a list. It owns how a number is written.
@@ -76,7 +76,7 @@ class Pivot:
         return len(column) > 1 and metric.value == min(column)
 
     def figure(self) -> Figure | None:
-        """The same as a plot; None where no line has two points."""
+        """The table as a plot; None where no line has two points."""
         series = tuple(
             Series(
                 mechanism,
@@ -159,7 +159,7 @@ def number(value: float) -> str:
 
 
 def spread_text(metric: Metric) -> str:
-    """How far the repeats lie apart: 'exact (3)', '± 0.02 (5)', or '' for a single run."""
+    """The repeats and their spread: '1 run', '3 runs, equal', '5 runs, spread 0.02'."""
     if metric.n == 1:
         return "1 run"
     if metric.spread == 0:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""result.json: what an experiment found, as data, and the checks that it is well formed.
+"""result.json: the result of an experiment as data, and the checks of its form.
 
-It owns the format: names of fields, what each may hold, and the messages for files that are
-damaged or not ours. It owns no experiment and no presentation. The same rules stand as a JSON
-schema in data/result.schema.json, for readers in other languages; a test keeps the two alike.
+This file owns the format: the names of fields, what each may hold, and the messages for damaged or
+foreign files. result.schema.json has the same rules as a JSON schema, for readers in other
+languages; a test compares the two.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper published beside what was found here.
+    """What a paper published, and the result of an experiment beside it.
 
     `holds` is None where the experiment cannot decide; `note` then says why, as it gives the
     reason where a claim does not hold.
