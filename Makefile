@@ -49,6 +49,9 @@ help: ## this list
 -include tests/abi/Makefile.inc
 -include tests/lab/Makefile.inc
 -include $(wildcard $(addsuffix .d,$(basename $(PROGRAMS) $(UNIT_PROGRAMS))))
+# A .d file may name a source that has moved since: what depended on it is built again.
+%.c: ;
+.SUFFIXES:
 
 # Said before anything is done; evaluate.py's announcement() says the same of any experiments.
 ABOUT_EVALUATE = 8 experiments (quick) in VMs of a stock kernel: about 9 min on 2 idle cores; \

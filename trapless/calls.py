@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which system calls may be wrapped, and why not the others: `trapless doctor --calls`.
+"""Which system calls may be wrapped, and why the others may not: `trapless doctor --calls`.
 
 The rows are those of include/uapi/linux/trapless_calls.h, the one table that the module and the
-library are compiled with; it is read here as text. This file owns reading, choosing and showing
-rows. It holds none.
+library are compiled with; this file reads it as text. It owns how rows are read, selected and
+shown.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def header_path(name: str = HEADER) -> Path:
 
 
 def parse(text: str, where: str = HEADER) -> list[Call]:
-    """Every row of the table; what looks like a row and is none is an error that names its line."""
+    """Every row of the table. A line that begins like a row and is malformed is an error."""
     calls: list[Call] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.startswith("TL_"):
@@ -107,9 +107,9 @@ def load() -> list[Call]:
 
 
 def choose(calls: Iterable[Call], wanted: Sequence[str]) -> list[Call]:
-    """Rows that `wanted` means: names, patterns (epoll_*), numbers, and classes.
+    """The rows that `wanted` selects by names, patterns (epoll_*), numbers, and classes.
 
-    Names and numbers add up; classes narrow what they leave.
+    Names and numbers select rows; classes then keep those of their class.
 
     >>> rows = [Call(0, "read", CallClass.ANY), Call(59, "execve", CallClass.REFUSED, "no")]
     >>> [call.name for call in choose(rows, ["refused"])]
@@ -142,7 +142,7 @@ def _means(pattern: str, call: Call) -> bool:
 
 
 def show(wanted: Sequence[str], *, as_json: bool, stream: TextIO | None = None) -> None:
-    """Print the rows that `wanted` means: JSON, a paged table on a terminal, or plain lines."""
+    """Print the rows that `wanted` selects: JSON, a paged table on a terminal, or plain lines."""
     out = stream if stream is not None else sys.stdout
     calls = choose(load(), wanted)
     if as_json:
@@ -189,7 +189,7 @@ def _summary(calls: Sequence[Call]) -> str:
 
 
 def _page(table: Table, out: TextIO) -> None:
-    """Print; through the pager where the table is longer than the terminal."""
+    """Print the table, through the pager where it is longer than the terminal."""
     columns, lines = shutil.get_terminal_size()
     buffer = io.StringIO()
     console = Console(file=buffer, width=columns, force_terminal=True, highlight=False)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The face of the `trapless` command: its subcommands, options, help and exit statuses.
+"""The interface of the `trapless` command: its subcommands, options, help and exit statuses.
 
-It owns no behaviour: each command imports the module that does the work when it is called, so
-that `trapless --help` is quick and a command needs only what it uses. Errors that a person can
-act on arrive here as TraplessError and leave as one message; Ctrl-C ends with status 130 after
-everything that cleans up has run.
+A command imports the module that does its work when it is called, so that `trapless --help` is
+quick and a command needs only the packages that it uses. A TraplessError becomes one message.
+Ctrl-C ends with status 130 after all clean-up has run.
 """
 
 from __future__ import annotations
@@ -54,13 +53,13 @@ def cli() -> None:
 @cli.command()
 @click.option("--calls", is_flag=True, help="List which system calls may be wrapped, and why not.")
 @click.option("--online", is_flag=True, help="Also ask whether the mirror of kernels answers.")
-@click.option("--json", "as_json", is_flag=True, help="The same for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.argument("names", nargs=-1, metavar="[CALL|CLASS]...")
 def doctor(calls: bool, online: bool, as_json: bool, names: tuple[str, ...]) -> None:
     """Say what this machine and kernel can run.
 
-    For each 'no' it says why, and what would help. Changes nothing. With --calls, CALL is a
-    name, a pattern or a number, CLASS one of any, batch-only, refused.
+    For each 'no' it gives the reason and the remedy. It changes nothing. With --calls, CALL is a
+    name, a pattern or a number, and CLASS is any, batch-only or refused.
 
     \b
     trapless doctor --calls 'epoll_*' execve
@@ -88,10 +87,12 @@ def doctor(calls: bool, online: bool, as_json: bool, names: tuple[str, ...]) -> 
     metavar="N",
     help="Virtual CPUs.  [default: 2; with --icount always 1]",
 )
-@click.option("--memory", metavar="SIZE", default="1G", show_default=True, help="As in 512M, 2G.")
-@click.option("--icount", is_flag=True, help="Count instructions instead of time; one CPU.")
+@click.option(
+    "--memory", metavar="SIZE", default="1G", show_default=True, help="Memory, as in 512M, 2G."
+)
+@click.option("--icount", is_flag=True, help="Let the clock count instructions; one CPU.")
 @click.option("--host-root", is_flag=True, help="Run on this machine's files, read-only.")
-@click.option("--debug", is_flag=True, help="A KASAN and lockdep kernel, built once (minutes).")
+@click.option("--debug", is_flag=True, help="Use a KASAN and lockdep kernel, built once (minutes).")
 @click.option("--no-module", is_flag=True, help="Do not load the Trapless module.")
 @click.option(
     "--module-parameters",
@@ -109,13 +110,13 @@ def doctor(calls: bool, online: bool, as_json: bool, names: tuple[str, ...]) -> 
     "--shared-memory",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Put the VM's memory in this new file, for trapless peek; it stays.",
+    help="Put the VM's memory into this new file, for trapless peek. The file stays.",
 )
 @click.option(
     "--monitor",
     type=click.Path(path_type=Path),
     metavar="SOCKET",
-    help="Offer QEMU's monitor (QMP) on this new socket, for its owner only; it goes.",
+    help="Offer QEMU's monitor (QMP) on this new socket, to its owner. It is removed at the end.",
 )
 @click.option(
     "--timeout",
@@ -148,7 +149,7 @@ def lab(
     """Run COMMAND in a lab VM on a stock kernel with the module loaded.
 
     The kernel is fetched from Debian's mirrors into a cache the first time. Standard output,
-    standard error and exit status are COMMAND's. Put `--` before it.
+    standard error and exit status are COMMAND's. Put `--` before COMMAND.
 
     \b
     trapless lab -- cat /proc/modules
@@ -189,13 +190,15 @@ def lab(
     show_default=True,
     help="Where COMMAND and its system calls run.",
 )
-@click.option("--lab", "in_lab", is_flag=True, help="In a VM, on this machine's files, read-only.")
+@click.option(
+    "--lab", "in_lab", is_flag=True, help="Run in a VM, on this machine's files, read-only."
+)
 @click.option("--children", is_flag=True, help="Processes that it forks start in supervisor mode.")
 @click.option(
     "--exec/--no-exec",
     "over_exec",
     default=True,
-    help="Whether it stays there when it executes another program.  [default: exec]",
+    help="Stay in supervisor mode when it executes another program.  [default: exec]",
 )
 @click.option("--resident", is_flag=True, help="Lock its memory, as mlockall(2) does.")
 @click.option("--kernel", metavar="NAME|PATH", help="With --lab: as in trapless lab.")
@@ -223,12 +226,12 @@ def run(
     """Run COMMAND, unmodified, in user or supervisor mode.
 
     In supervisor mode its system calls return without a mode transition, and nothing protects the
-    machine from it. That takes the module loaded with supervisor=1 and root; in a VM (--lab) it
-    takes neither, and a last line on standard error says which share of the calls ended in
+    machine from it. On this machine that needs root, and the module loaded with supervisor=1. A VM
+    (--lab) needs neither; a last line on standard error then says which share of the calls ended in
     supervisor mode.
 
-    Exit status: COMMAND's; 125 if it was not run, 126 if it cannot be executed, 127 if there is
-    none.
+    The exit status is COMMAND's; 125 if it was not run, 126 if it cannot be executed, 127 if it
+    does not exist.
 
     \b
     trapless run --lab --mode supervisor -- ls -l /usr/bin
@@ -238,10 +241,10 @@ def run(
 
     flags = switch_flags(children, over_exec, resident)
     if mode == "user" and (children or resident):
-        raise click.UsageError("--children and --resident are about --mode supervisor")
+        raise click.UsageError("--children and --resident need --mode supervisor")
     given = {name: value for name, value in of_lab.items() if value}
     if given and not in_lab:
-        raise click.UsageError(f"--{min(given).removesuffix('_s')} is about a VM: add --lab")
+        raise click.UsageError(f"--{min(given).removesuffix('_s')} needs a VM: add --lab")
     try:
         if not in_lab:
             part.here(command, Mode[mode.upper()], flags)
@@ -257,10 +260,10 @@ def run(
 
 
 @cli.command(short_help="Switch running processes to supervisor mode, or back.")
-@click.option("--supervisor", "mode", flag_value="supervisor", help="To supervisor mode.")
-@click.option("--user", "mode", flag_value="user", help="Back to user mode.")
+@click.option("--supervisor", "mode", flag_value="supervisor", help="Switch to supervisor mode.")
+@click.option("--user", "mode", flag_value="user", help="Switch back to user mode.")
 @click.option("--children", is_flag=True, help="Processes that it forks start in supervisor mode.")
-@click.option("--exec", "over_exec", is_flag=True, help="It stays there over execve().")
+@click.option("--exec", "over_exec", is_flag=True, help="Stay in supervisor mode over execve().")
 @click.option("--resident", is_flag=True, help="Lock its memory, as mlockall(2) does.")
 @click.option(
     "--wait",
@@ -281,9 +284,9 @@ def switch(
     """Switch running processes to supervisor mode, or back to user mode.
 
     Each thread of PID changes at the end of a system call of its own, at most one call late; one
-    that sleeps in a call changes when that returns. The programs need not be stopped, rebuilt or
-    prepared. It takes the module loaded with supervisor=1, and root. Exits with 1 if a process
-    was not switched; the others are.
+    that sleeps in a call changes when that call returns. The programs need not be stopped, rebuilt
+    or prepared. It needs root, and the module loaded with supervisor=1. The exit status is 1 if a
+    process was not switched; the others are switched.
 
     \b
     trapless switch --supervisor --wait 5 $(pidof redis-server) && trapless ps
@@ -396,11 +399,11 @@ def evaluate(
 ) -> None:
     """Run experiments in the lab; write results and one report.
 
-    Without NAME: all of them. Exits 0 when every run completed and every self-check passed;
-    a claim that does not hold is a result, not a failure.
+    Without NAME it runs all of them. The exit status is 0 if every run completed and every
+    self-check passed; a claim that does not hold is a result, not a failure.
 
-    An experiment of many VMs (memory-hierarchy) uses all cores of this machine; with --scheduler
-    those of all machines where, from a checkout of the same state, somebody started
+    An experiment of many VMs (memory-hierarchy) uses all cores of this machine. With --scheduler it
+    uses those of all machines on which, in a checkout of the same state, workers were started by
 
     \b
     PYTHONPATH=. .venv/bin/dask worker tcp://HOST:8786 --nworkers CORES --nthreads 1
@@ -433,22 +436,22 @@ def evaluate(
 def report(directory: Path, readme: Path | None) -> None:
     """Write report.html and report.txt again from the files saved in DIR, and print the text.
 
-    Nothing is measured; the guest is not needed.
+    It measures nothing and starts no VM.
     """
     from trapless.experiments import report as part
     from trapless.report import citations, text_report
     from trapless.report import readme as readme_part
 
     with ConsoleProgress() as progress:
-        made = part.write(directory, progress)
+        content = part.write(directory, progress)
         if readme is not None:
-            readme_part.rewrite(readme, made)
-            citations.rewrite(readme.parent, made)
-    text_report.show(made)
+            readme_part.rewrite(readme, content)
+            citations.rewrite(readme.parent, content)
+    text_report.show(content)
 
 
 def default_kernel() -> str:
-    """The kernel that is meant where none is named: the first, oldest supported one."""
+    """The default kernel: the first and oldest of the supported ones."""
     from trapless.stock import kernels
 
     return kernels.SUPPORTED[0].name
@@ -459,7 +462,7 @@ cli.add_command(stat)
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM. A kind of Ctrl-C, so that whatever cleans up after the one does after the other."""
+    """SIGTERM, as a kind of Ctrl-C: the code that cleans up after one cleans up after both."""
 
 
 def main() -> None:

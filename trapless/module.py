@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The module on this machine's own kernel: built, loaded and unloaded, each only when asked.
+"""Builds, loads and unloads the module on this machine's own kernel.
 
-This file owns the explanations: why a kernel takes no modules, who still uses the device, what
-a refusal by the kernel means. Loading is never a side effect of anything else.
+This file owns the explanations: why a kernel takes no modules, which processes still use the
+device, what an error of the kernel means. Nothing else in Trapless loads the module.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trapless.stock.kernel import Kernel
 from trapless.supervisor import control, refusals
 
 ROOT = Path("/")
-"""The machine meant; tests put another in its place."""
+"""The root of this machine; tests put a folder in its place."""
 
 MODULE = "trapless"
 CONSENTS = {"supervisor=1", "supervisor=Y", "supervisor=y", "supervisor=on"}
@@ -67,7 +67,7 @@ def unload(_progress: Progress) -> None:
 
 
 def _switched() -> str:
-    """Processes in supervisor mode hold the module, too."""
+    """The words on processes in supervisor mode, which also hold the module."""
     try:
         pids = [str(process.pid) for process in control.processes() if process.pid]
     except TraplessError:  # it is as good as gone
@@ -99,7 +99,7 @@ def host_kernel() -> Kernel:
 
 
 def device_users(proc: Path) -> list[tuple[int, str]]:
-    """Processes that have the device open, as far as we may see: (pid, name)."""
+    """(pid, name) of the processes that have the device open, as far as this user can see them."""
     users = []
     for process in sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name)):
         try:
@@ -118,7 +118,7 @@ def _need_root(doing: str) -> None:
 
 
 def _refusal(said: str) -> str:
-    """What the kernel's answer means, where it is known to puzzle people."""
+    """What an error message of the kernel means, and what helps."""
     if "Key was rejected" in said or "Required key" in said:
         return (
             f". Secure Boot wants modules that are signed with a key this machine trusts; "
@@ -132,14 +132,14 @@ def _refusal(said: str) -> str:
 
 
 def _run(argv: Sequence[str]) -> str | None:
-    """Run a tool; None when it succeeded, else what it said."""
+    """Run a tool. None if it succeeded, else its error message."""
     environment = {**os.environ, "LC_ALL": "C", "PATH": tools.tool_path()}
     answer = subprocess.run(argv, capture_output=True, text=True, env=environment)
     return None if answer.returncode == 0 else answer.stderr.strip() or f"{argv[0]} failed"
 
 
 def _say_what_is_refused(progress: Progress) -> None:
-    """The module loads in any case: batches and workers need nothing of supervisor mode."""
+    """Say why supervisor mode is not offered; batches and workers do not need it."""
     for row in refusals.of_mask(control.refusals(str(ROOT / DEVICE.relative_to("/")))):
         progress.note(f"loaded, but supervisor mode is refused: {refusals.explain(row.code)}")
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`trapless run`: a command in user or supervisor mode, on this machine or in the lab.
+"""`trapless run`: runs a command in user or supervisor mode, on this machine or in the lab.
 
-Owns what becomes of this process. On this machine it turns into the command, so that process ID,
-signals and status are the command's own and nothing of us stays; in the lab a VM runs it. What
-fails on our side has status 125, as with env(1) and timeout(1).
+On this machine this process executes the command, so that process ID, signals and status are the
+command's own. In the lab a VM runs the command. A failure of Trapless itself has status 125, as
+with env(1) and timeout(1).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _CANCELLED = b"x"
 
 
 def here(command: Sequence[str], mode: Mode, flags: int = 0) -> NoReturn:
-    """Become `command`, in the given mode."""
+    """Execute `command` in this process, in the given mode."""
     program = _find(command[0])
     cancel = None
     if mode is Mode.SUPERVISOR:
-        # Also where it does not outlive the exec: a refusal is then known before.
+        # Also where the mode ends with the exec: a refusal is known before the command starts.
         control.switch(0, mode, flags)
         if not flags & abi.SWITCH_EXEC:
             cancel = _switch_after_exec(flags)
@@ -54,18 +54,18 @@ def here(command: Sequence[str], mode: Mode, flags: int = 0) -> NoReturn:
 
 
 def _find(name: str) -> str:
-    """The file that `name` means to a shell."""
-    found = name if "/" in name and os.path.lexists(name) else shutil.which(name)
-    if found is None:
+    """The file that a shell would execute for `name`."""
+    program = name if "/" in name and os.path.lexists(name) else shutil.which(name)
+    if program is None:
         raise TraplessError(f"there is no program '{name}' on this machine", status=NOT_FOUND)
-    return found
+    return program
 
 
 def _switch_after_exec(flags: int) -> int:
-    """Have this process switched from outside once it has executed the command.
+    """Switch this process from outside after it has executed the command.
 
-    A grandchild, which nobody has to wait for, reads a pipe that the exec closes, and switches.
-    Returns the descriptor to write to where there is no exec after all.
+    A grandchild, which nobody has to wait for, reads a pipe that the exec closes, and then switches
+    this process. A byte written to the returned descriptor cancels that.
     """
     pid = os.getpid()
     reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -98,8 +98,8 @@ def _switch_when_closed(reading: int, pid: int, flags: int) -> None:
 
 
 def in_lab(command: Sequence[str], config: LabConfig, progress: Progress) -> int:
-    """Run `command` in a VM and return its status; in supervisor mode say what came of it."""
-    from trapless.vm import lab  # half of what a command on this machine would wait for
+    """Run `command` in a VM and return its status; note the share of calls in supervisor mode."""
+    from trapless.vm import lab  # it doubles the time to start, which here() need not spend
 
     result = lab.run(config, command, stream=True, progress=progress)
     if result.calls is not None:
@@ -108,12 +108,12 @@ def in_lab(command: Sequence[str], config: LabConfig, progress: Progress) -> int
 
 
 def status_of(error: TraplessError) -> int:
-    """The status with which an error of ours ends: never one that could be the command's."""
+    """The exit status of an error of Trapless: never one that could be the command's."""
     return FAILED if error.status == 1 else error.status
 
 
 def summary(calls: Calls) -> str:
-    """One line about what a command did in supervisor mode.
+    """One line on the calls of a command in supervisor mode.
 
     >>> print(summary(Calls(900, 60, 10, 30)))
     96.0% of 1,000 system calls ended in supervisor mode; 30 went to the kernel's own entry

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from eval.batch_size import walk
-from eval.tools.crossings import crossings
+from eval.tools.crossings import crossings, inputs
 from eval.tools.crossings.crossings import Command
+from eval.tools.crossings.inputs import TREE
 from trapless.base.console import TraplessError
 from trapless.experiments import fit, repetition
 from trapless.experiments.collection import Collection, Row
@@ -25,7 +25,7 @@ from trapless.vm.lab import LabConfig
 
 REPEATS, QUICK_REPEATS = {"counted": 5, "measured": 25}, {"counted": 3, "measured": 5}
 TIMEOUT_S = 2 * 3600.0
-ARCHIVE, TREE = "/tree.tar", "/tree"
+ARCHIVE = "/tree.tar"
 STOCK, UNZEROED = "counted", "counted-unzeroed"
 UNZEROED_APPEND = "init_on_alloc=0"
 FOLDERS = {"ls5": 5, "ls408": 408}
@@ -52,10 +52,10 @@ def collect(run: Collection) -> None:
     """Counted on the kernel as it is and without its zeroing; measured on two CPUs."""
     archive = run.directory / "tree.tar"
     try:
-        entries = walk.make_tree(walk.headers(run) / "linux", archive)
+        entries = inputs.pack_tree(inputs.headers(run) / "linux", archive)
         files = (
             (tool("crossings/crossings"), crossings.GUEST_PROGRAM),
-            (walk.host_program("ls"), "/bin/ls-of-host"),
+            (inputs.host_program("ls"), "/bin/ls-of-host"),
             (archive, ARCHIVE),
         )
         counted = LabConfig(
@@ -76,7 +76,7 @@ def collect(run: Collection) -> None:
         run.boot("measured", measured, guest_script("measured", repeats["measured"]))
     finally:
         archive.unlink(missing_ok=True)
-    versions = [walk.version_of("ls")]
+    versions = [inputs.version_of("ls")]
     run.write([{"tree": "headers of the kernel", "entries": entries, "programs": versions}])
 
 

@@ -40,14 +40,14 @@ def run_lab(
 
 def own_vms(mark: str) -> list[int]:
     """Process ids of QEMUs whose command line has `mark`."""
-    found = []
+    processes = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 line = (entry / "cmdline").read_bytes()
                 if b"qemu-system" in line and mark.encode() in line:
-                    found.append(int(entry.name))
-    return found
+                    processes.append(int(entry.name))
+    return processes
 
 
 def wait_until(condition: Callable[[], object], limit_s: float = LIMIT_S) -> bool:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.lab.suite import Suite, kernel_names, programs
+from tests.lab.runner.suite import Suite, kernel_names, programs
 from trapless.base.console import ConsoleProgress, Progress
 
 SUITES = pytest.StashKey[dict[str, Suite]]()
@@ -59,8 +59,8 @@ def shown_progress(config: pytest.Config) -> Iterator[Progress]:
 def suite(kernel: str, pytestconfig: pytest.Config) -> Suite:
     """All outcomes on one kernel; the first test of a kernel waits for its VM."""
     suites = pytestconfig.stash[SUITES]
-    found = suites.setdefault(kernel, Suite(kernel))
-    if not found.ran:
+    chosen = suites.setdefault(kernel, Suite(kernel))
+    if not chosen.ran:
         with shown_progress(pytestconfig) as progress:
-            found.run(progress)
-    return found
+            chosen.run(progress)
+    return chosen

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How a folder comes into the cache: whole, once, and by one process at a time.
+"""Puts a folder into the cache: complete, once, and by one process at a time.
 
-This file owns locking, the temporary folder that a rename makes real, and checksums. It owns no
-knowledge of what is cached, nor the tools that fill it (tools.py).
+This file owns locking, the temporary folder that a rename puts in place, and checksums. It does not
+know what is cached; tools.py runs the programs that fill the folder.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def assembling(target: Path) -> Iterator[Path]:
 
 
 def _replace(part: Path, target: Path) -> None:
-    """Rename `part` to `target`; what was there goes only when the new is in place."""
+    """Rename `part` to `target`; an old `target` is removed only after that."""
     if not target.exists():
         part.rename(target)
         return
@@ -112,7 +112,7 @@ def _replace(part: Path, target: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder of ours; folders that packages made unwritable are no obstacle."""
+    """Remove a folder of ours, also where packages have made folders in it unwritable."""
 
     def retry_writable(function: Callable[[str], object], name: str, _error: object) -> None:
         parent = os.path.dirname(name)
@@ -149,7 +149,7 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def need_space(folder: Path, need_bytes: int) -> None:
-    """Refuse early what would fill the disk that holds `folder`."""
+    """Raise TraplessError where the disk that holds `folder` has less than `need_bytes` free."""
     there = next(parent for parent in (folder, *folder.parents) if parent.exists())
     free_bytes = shutil.disk_usage(there).free
     if free_bytes < need_bytes:
@@ -160,7 +160,7 @@ def need_space(folder: Path, need_bytes: int) -> None:
 
 
 def megabytes(count_bytes: int) -> str:
-    """A size as people say it."""
+    """A number of bytes as text: 480 MB, 12 kB."""
     return f"{count_bytes / 1e6:,.0f} MB" if count_bytes >= 1e6 else f"{count_bytes / 1e3:.0f} kB"
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What every command says to a person: errors that name a remedy, and progress.
+"""What every command tells a person: errors that name a remedy, and progress.
 
-Progress goes to standard error, so that standard output stays the command's own. Nothing is shown
-for a step that ends within a second. On a terminal one line is kept up to date, with the time
-left where the total is known; into a pipe or a log each slow step is one plain line, with a sign
-of life every half minute. This file owns no policy about what is worth reporting.
+Progress goes to standard error, so that standard output stays the command's own. A step that ends
+within a second shows nothing. On a terminal one line is kept up to date, with the time left where
+the total is known. In a pipe or a log each slow step is one plain line, and another line every half
+minute. The callers decide what is worth reporting.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """Progress that nobody watches: for tests and for callers that need none."""
+    """Progress that shows nothing: for tests and for callers that need none."""
 
     def step(self, text: str) -> None:
         pass
@@ -168,7 +168,7 @@ class ConsoleProgress:
 
 
 def duration(seconds: float) -> str:
-    """A length of time as people say it: 0.4 s, 12 s, 3 min 05 s."""
+    """A length of time as text: 0.4 s, 12 s, 3 min 05 s."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 60:

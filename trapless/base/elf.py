@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What an ELF program needs to run: its loader and, transitively, its shared libraries.
 
-Read from the file itself the way ld.so searches (ld.so(8)): DT_RPATH, LD_LIBRARY_PATH,
-DT_RUNPATH, the cache that ldconfig made, the default folders. `ldd` would do it by executing the
-program's own loader on this machine, which is not wanted for a program meant for a VM. This file
-owns no knowledge of the guest, and cannot know what a program opens by dlopen().
+This file reads the ELF file and searches as ld.so does (ld.so(8)): DT_RPATH, LD_LIBRARY_PATH,
+DT_RUNPATH, the cache that ldconfig made, the default folders. `ldd` would execute the program's own
+loader on this machine, which must not happen to a program that is meant for a VM. This file knows
+nothing of guests, and it cannot know what a program opens by dlopen().
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DEFAULT_FOLDERS = (
     "/usr/lib",
 )
 
-# What pyelftools lets out where a file's offsets and sizes lead nowhere.
+# The errors that pyelftools raises where a file's offsets and sizes are wrong.
 _DAMAGE = (ELFError, OSError, ValueError, OverflowError, KeyError, AttributeError, AssertionError)
 
 
@@ -45,12 +45,6 @@ class Needs:
     libraries: tuple[str, ...]  # DT_NEEDED
     rpath: tuple[str, ...]  # DT_RPATH, which counts only without DT_RUNPATH
     runpath: tuple[str, ...]  # DT_RUNPATH
-
-
-def is_elf(path: Path) -> bool:
-    """Whether `path` begins like an ELF file."""
-    with path.open("rb") as file:
-        return file.read(len(ELF_MAGIC)) == ELF_MAGIC
 
 
 def needs(path: Path) -> Needs:
@@ -89,10 +83,10 @@ def _read(elf: ELFFile) -> Needs:
 
 
 def dependencies(program: Path) -> list[Path]:
-    """Every file that ld.so maps to start `program`, loader first. Paths are as ld.so opens them,
-    not resolved: the loader of the guest will look for the same names.
+    """Every file that ld.so maps to start `program`, loader first. Symbolic links are not resolved:
+    the loader of the guest will look for the same names.
     """
-    found: dict[str, Path] = {}  # by the name asked for
+    paths: dict[str, Path] = {}  # by the name asked for
     pending: list[tuple[Path, tuple[str, ...]]] = [(program, ())]  # with inherited DT_RPATH
     loader: Path | None = None
     while pending:
@@ -102,10 +96,10 @@ def dependencies(program: Path) -> list[Path]:
             loader = Path(wanted.loader)
         rpath = (*_expanded(wanted.rpath, path), *inherited)
         for name in wanted.libraries:
-            if name not in found:
-                found[name] = _find(name, path, rpath, _expanded(wanted.runpath, path))
-                pending.append((found[name], rpath))
-    libraries = [path for path in found.values() if loader is None or path.name != loader.name]
+            if name not in paths:
+                paths[name] = _find(name, path, rpath, _expanded(wanted.runpath, path))
+                pending.append((paths[name], rpath))
+    libraries = [path for path in paths.values() if loader is None or path.name != loader.name]
     return libraries if loader is None else [loader, *libraries]
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where things are: the checkout, and the cache of everything fetched or built.
+"""Paths of the checkout, and of the cache for everything that is fetched or built.
 
-This file owns the rules for finding both. It owns nothing of what is inside the cache; each part
-keeps a folder of its own there (docs/kernels.md lists them).
+This file owns the rules by which both are found. Each part keeps a folder of its own in the cache
+(docs/kernels.md lists them).
 """
 
 from __future__ import annotations

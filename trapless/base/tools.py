@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Running the programs that fill the cache: apt, dpkg-deb, make, depmod, a compiler.
+"""Runs the programs that fill the cache: apt, dpkg-deb, make, depmod, a compiler.
 
-This file owns how such a program is started, watched, ended and quoted, and the message when it is
-missing. It owns no knowledge of what any of them does.
+This file owns how such a program is started, watched and ended, how its log is quoted, and the
+message where it is missing. Its callers know what each program does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOT_HANDED_DOWN = frozenset((*OF_THE_CALLING_MAKE, *OF_THE_CALLERS_BUILD))
 
 
 def require_tools(tools: Mapping[str, str], what: str) -> None:
-    """Refuse to begin where a program is missing; `tools` maps programs to Debian packages."""
+    """Raise TraplessError where a program is missing; `tools` maps programs to Debian packages."""
     absent = [tool for tool in tools if shutil.which(tool, path=tool_path()) is None]
     if absent:
         packages = " ".join(sorted({tools[tool] for tool in absent}))
@@ -75,8 +75,9 @@ def run_tool(
 
 @contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM take effect at the end of the block: what starts a process must not
-    be left between its start and knowing it. Signals reach Python in the main thread only."""
+    """Let Ctrl-C and SIGTERM take effect at the end of the block only. In the middle of it a
+    process may have started whose caller does not know it yet. Python handles signals in the main
+    thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

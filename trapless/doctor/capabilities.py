@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What this machine and kernel can do for Trapless: one function a capability.
 
-Each looks, changes nothing, and answers yes or no with what it saw; a no names the remedy, or
-says what works instead. This file owns the questions and their answers. doctor.py shows them.
+Each function looks at one thing, changes nothing, and answers yes or no with what it saw. A no
+names the remedy, or says what works instead. This file owns the questions and their answers;
+report.py shows them.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ NO_MODULES = "this kernel takes no modules: built without CONFIG_MODULES"
 
 @dataclass(frozen=True)
 class Host:
-    """The machine that is looked at; tests put a folder in place of `/`."""
+    """The machine that is examined; tests put a folder in place of `/`."""
 
     root: Path = Path("/")
     uid: int = os.geteuid()
     release: str = os.uname().release
 
     def text(self, path: str) -> str:
-        """Contents of a file, or nothing."""
+        """The contents of a file; empty where it cannot be read."""
         try:
             return (self.root / path).read_text(errors="replace").strip()
         except OSError:
@@ -81,18 +82,18 @@ Question = Callable[[Host], Capability]
 def python_packages(_host: Host) -> Capability:
     """Python and the packages that pyproject.toml requires."""
     project = tomllib.loads((repo_root() / "pyproject.toml").read_text(encoding="utf-8"))
-    missing, found = [], [f"Python {platform.python_version()}"]
+    missing, present = [], [f"Python {platform.python_version()}"]
     for requirement in project["project"]["dependencies"]:
         name, _, bounds = re.sub(r"(?=[<>=])", " ", requirement, count=1).partition(" ")
         version = _installed(name)
         if version is None or not satisfies(version, bounds):
             missing.append(f"{requirement} ({version or 'absent'})")
         else:
-            found.append(f"{name} {version}")
+            present.append(f"{name} {version}")
     title = "Python packages"
     if missing:
         return Capability("python", title, False, "lacks " + ", ".join(missing), "scripts/setup")
-    return Capability("python", title, True, ", ".join(found))
+    return Capability("python", title, True, ", ".join(present))
 
 
 def _installed(name: str) -> str | None:
@@ -125,8 +126,8 @@ def build_tools(_host: Host) -> Capability:
     title, script = "tools for builds and tests", repo_root() / "scripts" / "setup"
     if not script.exists():
         compiler = shutil.which("gcc") and shutil.which("make")
-        found = "gcc and make" if compiler else "gcc or make is missing"
-        return Capability("tools", title, bool(compiler), found, "install gcc and make")
+        state = "gcc and make" if compiler else "gcc or make is missing"
+        return Capability("tools", title, bool(compiler), state, "install gcc and make")
     done = _run([str(script), "--check-only"])
     if done is None or done.returncode:
         said = done.stderr if done else "scripts/setup did not answer"
@@ -139,30 +140,30 @@ def build_tools(_host: Host) -> Capability:
 
 
 def emulator(_host: Host) -> Capability:
-    """QEMU: without it there is no lab."""
+    """QEMU, without which there is no lab."""
     path = shutil.which(qemu.BINARY)
     if path is None:
         remedy = f"apt-get install {qemu.PACKAGE} (scripts/setup does it)"
         return Capability("qemu", "lab VMs", False, f"{qemu.BINARY} is not on PATH", remedy)
     done = _run([path, "--version"])
     version = re.search(r"version ([\d.]+)", done.stdout) if done else None
-    found = f"QEMU {version[1]}" if version else f"{path} does not say its version"
-    return Capability("qemu", "lab VMs", version is not None, found, "reinstall QEMU")
+    state = f"QEMU {version[1]}" if version else f"{path} does not say its version"
+    return Capability("qemu", "lab VMs", version is not None, state, "reinstall QEMU")
 
 
 def acceleration(host: Host) -> Capability:
-    """KVM. Only a device and a processor that has virtualisation make a yes."""
+    """KVM, which takes both a device and a processor with virtualisation."""
     device = host.root / "dev/kvm"
     flags = re.search(r"^flags\s*:(.*)$", host.text("proc/cpuinfo"), re.MULTILINE)
     capable = flags is not None and not {"vmx", "svm"}.isdisjoint(flags[1].split())
     title = "lab at full speed (KVM)"
     emulated = "VMs are emulated instead, slower; counted figures are the same"
     if not capable:
-        found = "the processor shows no virtualisation (vmx or svm)"
+        state = "the processor shows no virtualisation (vmx or svm)"
         if device.exists():
-            found += "; /dev/kvm alone is not enough"
+            state += "; /dev/kvm alone is not enough"
         remedy = "switch it on in the firmware, or for this VM in its host (nested); " + emulated
-        return Capability("kvm", title, False, found, remedy)
+        return Capability("kvm", title, False, state, remedy)
     if not device.exists():
         remedy = "load kvm_intel or kvm_amd; " + emulated
         return Capability("kvm", title, False, "there is no /dev/kvm", remedy)
@@ -181,21 +182,21 @@ def kernel_cache(_host: Host) -> Capability:
             absent.append(spec.name)
         else:
             there.append(f"{spec.name} ({kernel.release})")
-    title, found = "stock kernels in the cache", ", ".join(there) or "none"
+    title, state = "stock kernels in the cache", ", ".join(there) or "none"
     if not absent:
-        return Capability("kernels", title, True, found)
+        return Capability("kernels", title, True, state)
     remedy = f"{', '.join(absent)}: fetched when first used, as in trapless lab --kernel NAME"
-    return Capability("kernels", title, bool(there), found, remedy)
+    return Capability("kernels", title, bool(there), state, remedy)
 
 
 def fetching(_host: Host) -> Capability:
-    """Tools and a mirror to fetch kernels from; nothing is sent."""
+    """Tools to fetch kernels, and a mirror in apt's configuration. Nothing is sent to it."""
     title = "fetching kernels"
     missing = [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]
     if missing:
-        found = f"{' and '.join(missing)} missing: this is no Debian machine"
+        state = f"{' and '.join(missing)} missing: this is no Debian machine"
         remedy = "give --kernel a kernel image or build tree of your own"
-        return Capability("fetch", title, False, found, remedy)
+        return Capability("fetch", title, False, state, remedy)
     try:
         apt_sources.machine_mirror()
     except TraplessError as error:
@@ -204,7 +205,7 @@ def fetching(_host: Host) -> Capability:
 
 
 def mirror(_host: Host) -> Capability:
-    """Whether the mirror answers. The only question that uses the network: on demand."""
+    """Whether the mirror answers. Only this question uses the network, and only on demand."""
     title = "the mirror answers"
     try:
         address = f"{apt_sources.machine_mirror().archive}/dists/stable/InRelease"
@@ -217,15 +218,15 @@ def mirror(_host: Host) -> Capability:
 
 
 def newest_kernel(_host: Host) -> Capability:
-    """The newest kernel's module is built in an unpacked root: that needs unshare."""
+    """User namespaces: the module for the newest kernel is built in an unpacked root."""
     title = "building for the newest kernel"
     done = _run(["unshare", "-r", "-m", "true"])
     if done is None:
         return Capability("newest", title, False, "unshare is missing", "install util-linux")
     if done.returncode:
-        found = "unprivileged user namespaces are switched off: " + done.stderr.strip()
+        state = "unprivileged user namespaces are switched off: " + done.stderr.strip()
         remedy = "sysctl kernel.unprivileged_userns_clone=1, or run as root"
-        return Capability("newest", title, False, found, remedy)
+        return Capability("newest", title, False, state, remedy)
     return Capability("newest", title, True, "user namespaces work")
 
 
@@ -241,25 +242,25 @@ def debug_tools(_host: Host) -> Capability:
 
 
 def disk_space(_host: Host) -> Capability:
-    """Room in the cache for what is not there yet."""
+    """Space on the disk for the kernels that the cache lacks."""
     folder = cache_dir()
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
     absent = [s for s in kernels.SUPPORTED if not (cache_dir() / "kernels" / s.name).exists()]
     needed = len(absent) * KERNEL_BYTES + debug_kernel.BUILD_BYTES
-    found = f"{gigabytes(free)} free for {cache_dir()}, {gigabytes(needed)} may be wanted"
+    state = f"{gigabytes(free)} free for {cache_dir()}, {gigabytes(needed)} may be wanted"
     remedy = "free some, or put the cache elsewhere: TRAPLESS_CACHE=FOLDER"
-    return Capability("disk", "disk space", free >= needed, found, remedy)
+    return Capability("disk", "disk space", free >= needed, state, remedy)
 
 
 def memory(host: Host) -> Capability:
-    """Memory for a guest."""
+    """Memory for a guest of the default size."""
     match = re.search(r"^MemAvailable:\s*(\d+) kB", host.text("proc/meminfo"), re.MULTILINE)
     available = int(match[1]) << 10 if match else 0
-    found = f"{gigabytes(available)} available"
+    state = f"{gigabytes(available)} available"
     remedy = "give the guest less: trapless lab --memory 512M"
-    return Capability("memory", "memory", available >= MEMORY_BYTES, found, remedy)
+    return Capability("memory", "memory", available >= MEMORY_BYTES, state, remedy)
 
 
 def gigabytes(count_bytes: int) -> str:
@@ -270,14 +271,14 @@ def gigabytes(count_bytes: int) -> str:
 
 
 def processor(_host: Host) -> Capability:
-    """The module knows one architecture."""
+    """The architecture: the module supports x86-64 only."""
     machine = platform.machine()
     remedy = "an x86-64 machine; programs with libtrapless run here with plain calls"
     return Capability("x86-64", "x86-64", machine == "x86_64", machine, remedy)
 
 
 def kernel_symbols(host: Host) -> Capability:
-    """What the module looks up in the running kernel."""
+    """The symbols that the module looks up in the running kernel."""
     title, text = "symbols the module needs", host.text("proc/kallsyms")
     if not text:
         remedy = f"a kernel with CONFIG_KALLSYMS; {LAB_WORKS}"
@@ -309,8 +310,8 @@ def loading(host: Host) -> Capability:
     """Whether this kernel, and this user, may load a module at all."""
     title = "loading modules"
 
-    def no(found: str, remedy: str) -> Capability:
-        return Capability("loading", title, False, found, remedy)
+    def no(state: str, remedy: str) -> Capability:
+        return Capability("loading", title, False, state, remedy)
 
     if not takes_modules(host):
         return no(NO_MODULES, LAB_WORKS)
@@ -329,20 +330,20 @@ def signatures(host: Host) -> Capability:
     title = "modules without a trusted signature"
     lockdown = re.search(r"\[(\w+)\]", host.text("sys/kernel/security/lockdown"))
     if lockdown and lockdown[1] != "none":
-        found = f"the kernel is locked down ({lockdown[1]})"
+        state = f"the kernel is locked down ({lockdown[1]})"
     elif host.text("sys/module/module/parameters/sig_enforce") == "Y":
-        found = "the kernel enforces signatures (module.sig_enforce)"
+        state = "the kernel enforces signatures (module.sig_enforce)"
     elif not takes_modules(host):
         return Capability("unsigned", title, False, "no modules at all", LAB_WORKS)
     else:
         secure = "Secure Boot is on, and does not forbid it" if secure_boot(host) else "accepted"
         return Capability("unsigned", title, True, secure)
     remedy = f"sign the module with a key of yours (kmodsign, mokutil), or {LAB_WORKS}"
-    return Capability("unsigned", title, False, found, remedy)
+    return Capability("unsigned", title, False, state, remedy)
 
 
 def secure_boot(host: Host) -> bool:
-    """The firmware's variable: four bytes of attributes, then the value."""
+    """Whether Secure Boot is on: a variable of the firmware, with its value after four bytes."""
     for variable in (host.root / "sys/firmware/efi/efivars").glob("SecureBoot-*"):
         try:
             return variable.read_bytes()[4:5] == b"\x01"
@@ -352,16 +353,16 @@ def secure_boot(host: Host) -> bool:
 
 
 def device(host: Host) -> Capability:
-    """The loaded module: its version, and whether its ABI is ours."""
+    """The loaded module: its version, and whether its ABI is that of this command."""
     title, path = "the module, loaded", host.root / abi.DEVICE.lstrip("/")
     plain = "programs with libtrapless make plain calls meanwhile"
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         loaded = host.exists(f"sys/module/{module.MODULE}")
-        found = f"{abi.DEVICE} is missing" + (", though the module is loaded" if loaded else "")
+        state = f"{abi.DEVICE} is missing" + (", though the module is loaded" if loaded else "")
         remedy = f"trapless module load; {plain}" if takes_modules(host) else plain
-        return Capability("device", title, False, found, remedy)
+        return Capability("device", title, False, state, remedy)
     except OSError as error:
         remedy = f"permissions of {abi.DEVICE} are the administrator's; {plain}"
         return Capability("device", title, False, os.strerror(error.errno or 0), remedy)
@@ -369,20 +370,20 @@ def device(host: Host) -> Capability:
         info = abi.Info(size=ctypes.sizeof(abi.Info))
         fcntl.ioctl(fd, abi.IOC_INFO, info)
     except OSError as error:
-        found = f"{abi.DEVICE} does not answer: {os.strerror(error.errno or 0)}"
-        return Capability("device", title, False, found, "is it another program's device?")
+        state = f"{abi.DEVICE} does not answer: {os.strerror(error.errno or 0)}"
+        return Capability("device", title, False, state, "is it another program's device?")
     finally:
         os.close(fd)
-    found = f"version {info.version.decode(errors='replace')}, ABI {info.abi}"
+    state = f"version {info.version.decode(errors='replace')}, ABI {info.abi}"
     remedy = f"it is not this command's (ABI {abi.VERSION}): unload it, load this one's"
-    return Capability("device", title, info.abi == abi.VERSION, found, remedy)
+    return Capability("device", title, info.abi == abi.VERSION, state, remedy)
 
 
 # ---- Measuring and comparing here -----------------------------------------------------------
 
 
 def counters(host: Host) -> Capability:
-    """Hardware performance counters, by counting this process's own instructions."""
+    """Hardware performance counters, tried by counting instructions of this process."""
     title = "hardware performance counters"
     instead = (
         "instructions are counted in the lab (--icount), misses of caches and TLBs by its model "

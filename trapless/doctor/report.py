@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`trapless doctor`: what this machine and kernel can run, and for each 'no' why and what helps.
+"""`trapless doctor`: what this machine and kernel can run, and for each 'no' the reason and remedy.
 
-It asks the questions of capabilities.py and shows the answers: a table on a terminal, one line
-each in pipes, or JSON. It changes nothing, and a 'no' is no failure. It owns no question.
+This file asks the questions of capabilities.py and supervisor.py and shows the answers: a table on
+a terminal, one line each in pipes, or JSON. It changes nothing, and a 'no' is no failure.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _lines(groups: Sequence[Group]) -> list[str]:
 
 
 def _hint(one: Capability) -> bool:
-    """A yes that has more to say: some kernels are there, others can be fetched."""
+    """Whether a yes has a remedy: some kernels are there, and others can be fetched."""
     return one.ok and one.id == "kernels" and bool(one.remedy)
 
 
@@ -141,10 +141,10 @@ def _show_table(groups: Sequence[Group], console: Console) -> None:
         table.add_column()
         for one in group.capabilities:
             mark = Text("yes", style="green") if one.ok else Text("no", style="red")
-            said = Text(one.found)
+            answer = Text(one.found)
             if not one.ok or _hint(one):
-                said.append(f"\n{one.remedy}", style="dim" if one.ok else "yellow")
-            table.add_row(mark, one.title, said)
+                answer.append(f"\n{one.remedy}", style="dim" if one.ok else "yellow")
+            table.add_row(mark, one.title, answer)
         console.print(table)
     for line in verdict(groups):
         console.print(Padding(Text(line, style="bold"), (0, 0, 0, 0)))

@@ -63,8 +63,8 @@ def _answered(mask: int) -> tuple[Capability, ...]:
 
 def _predicted(host: Host) -> tuple[Capability, ...]:
     seen = {code: predict(host) for code, predict in PREDICTIONS.items()}
-    against = [_row(REFUSALS[code], found) for code, found in seen.items() if found]
-    rest = ", ".join(REFUSALS[code].title for code, found in seen.items() if not found)
+    against = [_row(REFUSALS[code], fact) for code, fact in seen.items() if fact]
+    rest = ", ".join(REFUSALS[code].title for code, fact in seen.items() if not fact)
     fine = Capability("supervisor-fine", "nothing against it in", True, rest)
     if not takes_modules(host):
         head = _head(False, NO_MODULES, "use the lab: trapless run --lab --mode supervisor")
@@ -72,17 +72,17 @@ def _predicted(host: Host) -> tuple[Capability, ...]:
         remedy = f"each reason has its own remedy, below; or {LAB_WORKS}"
         head = _head(False, f"the module would refuse it: {_reasons(len(against))}", remedy)
     else:
-        found = "nothing is seen against it; when it is loaded, the module itself says"
-        head = _head(True, found)
+        observation = "nothing is seen against it; when it is loaded, the module itself says"
+        head = _head(True, observation)
     return (head, *against, fine)
 
 
-def _head(ok: bool, found: str, remedy: str = "") -> Capability:
-    return Capability("supervisor", "supervisor mode", ok, found, remedy)
+def _head(ok: bool, observation: str, remedy: str = "") -> Capability:
+    return Capability("supervisor", "supervisor mode", ok, observation, remedy)
 
 
-def _row(row: Row, found: str) -> Capability:
-    return Capability(f"supervisor-{row.name}", row.title, False, found, row.remedy)
+def _row(row: Row, observation: str) -> Capability:
+    return Capability(f"supervisor-{row.name}", row.title, False, observation, row.remedy)
 
 
 def _reasons(count: int) -> str:

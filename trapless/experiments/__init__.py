@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Experiments: which there are, running them in the lab into raw data, and the report on them.
-What one experiment asks stands in its own folder under eval/."""
+"""Experiments: which there are, how they run in the lab and save raw data, and the report on them.
+The folder of an experiment under eval/ says what it asks."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Collecting: boots VMs for an experiment and saves what its workloads print, as it comes.
 
-It owns the raw files of an experiment: raw.jsonl (one JSON object a line, each with the label of
-its boot) and meta.json (what ran where, and which checks passed). While an experiment runs, each
-boot has a file of its own under boots/; an interrupted experiment goes on after the last whole
-boot. It owns no mechanism and no figure.
+This file owns the raw files of an experiment: raw.jsonl (one JSON object a line, each with the
+label of its boot) and meta.json (what ran where, and which checks passed). While an experiment
+runs, each boot has a file of its own under boots/; an interrupted experiment goes on after the
+last complete boot. It knows no mechanism and no figure.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ from typing import Any
 
 from trapless import __version__
 from trapless.base.console import Progress, TraplessError
+from trapless.base.files import replace_file
 from trapless.base.paths import cache_dir, repo_root
 from trapless.vm import lab
 
 RAW_FILE = "raw.jsonl"
 META_FILE = "meta.json"
 BOOTS = "boots"
-TOLD = ("icount", "boot_s", "began_s", "wall_s")
-"""What meta.json says of each boot, where it is known; the last two of those of a fleet."""
+BOOT_FACTS = ("icount", "boot_s", "began_s", "wall_s")
+"""Fields of a boot that go into meta.json where they exist; only a fleet's boots have the last
+two."""
 
 Row = dict[str, Any]
 
@@ -49,7 +51,7 @@ class Collection:
     kernel: str
     progress: Progress
     part: str = ""
-    scheduler: str | None = None  # of Dask, for those who spread their work
+    scheduler: str | None = None  # of Dask, for experiments that spread their work
     _labels: list[str] = field(default_factory=list)
     _rows: list[Row] = field(default_factory=list)
     resumed: list[str] = field(default_factory=list)
@@ -84,29 +86,28 @@ class Collection:
         return rows[1:]
 
     def write(self, rows: Iterable[Row]) -> None:
-        """Rows that come from somewhere else than a boot's standard output."""
+        """Add rows that no boot has printed."""
         self._rows += [{"part": self.part, **row} for row in rows]
 
     def forget(self, label: str) -> None:
-        """Do not go on after a saved boot that is worth nothing by itself."""
+        """Remove a saved boot, so that it runs again."""
         (self.directory / BOOTS / f"{self.part}-{label}.jsonl").unlink(missing_ok=True)
 
     def adopt(self, head: Row, rows: Sequence[Row]) -> None:
-        """Keep a boot that the part ran by itself; `head` is its boot_record()."""
+        """Save a boot that the part has run itself; `head` is its boot_record()."""
         folder = self.directory / BOOTS
         folder.mkdir(parents=True, exist_ok=True)
-        text = "".join(json.dumps(line) + "\n" for line in (head, *rows))
-        _replace(folder / f"{head['boot']}.jsonl", text)
+        replace_file(folder / f"{head['boot']}.jsonl", json_lines([head, *rows]))
         if head["boot"] not in self._labels:
             self._labels.append(head["boot"])
 
     def adopt_saved(self, key: str) -> list[str]:
-        """Take the adopted boots of an interrupted run that have this key; their labels."""
+        """The labels of boots with this key that an interrupted run has saved; they are kept."""
         paths = sorted((self.directory / BOOTS).glob("*.jsonl"))
-        found = [path.stem for path in paths if _finished_boot(path, key) is not None]
-        self.resumed += found
-        self._labels += found
-        return found
+        labels = [path.stem for path in paths if _finished_boot(path, key) is not None]
+        self.resumed += labels
+        self._labels += labels
+        return labels
 
     def _run(
         self,
@@ -134,38 +135,37 @@ class Collection:
                 f"what it printed: {partial}; the guest's kernel log: {log}"
             )
         lines = [head, *stream.rows]
-        fresh = finished.with_suffix(".new")
-        fresh.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-        os.replace(fresh, finished)
+        replace_file(finished, json_lines(lines))
         partial.unlink()
         return lines
 
     def finish(self) -> None:
-        """Make raw.jsonl and meta.json of all boots, whole or not at all."""
+        """Write raw.jsonl and meta.json of all boots, each in one step."""
         heads, rows = [], list(self._rows)
         for label in self._labels:
             lines = read_rows(self.directory / BOOTS / f"{label}.jsonl")
             heads.append(lines[0])
             rows += [{"boot": label, "part": lines[0]["part"], **row} for row in lines[1:]]
         self._check_same_kernel(heads)
-        _replace(self.directory / RAW_FILE, "".join(json.dumps(row) + "\n" for row in rows))
+        replace_file(self.directory / RAW_FILE, json_lines(rows))
         meta = make_meta(self, heads, rows)
-        _replace(self.directory / META_FILE, json.dumps(meta, indent=2) + "\n")
+        replace_file(self.directory / META_FILE, json.dumps(meta, indent=2) + "\n")
         shutil.rmtree(self.directory / BOOTS, ignore_errors=True)
 
     def _check_same_kernel(self, heads: Sequence[Row]) -> None:
-        """What `newest` is may change between an interrupted run and its end."""
+        """Raise TraplessError where boots ran on different kernels: the kernel that `newest` names
+        may change between an interrupted run and its continuation."""
         kernels = {head["release"]: head["boot"] for head in heads}
         if len(kernels) > 1:
-            found = ", ".join(f"{boot} on {release}" for release, boot in sorted(kernels.items()))
+            which = ", ".join(f"{boot} on {release}" for release, boot in sorted(kernels.items()))
             raise TraplessError(
-                f"{self.name}: boots ran on different kernels ({found}); remove "
+                f"{self.name}: boots ran on different kernels ({which}); remove "
                 f"{self.directory / BOOTS} and run `trapless evaluate {self.name}` again"
             )
 
 
 class RowStream:
-    """Turns pieces of a workload's output into rows, saves each at once, shows progress."""
+    """Turns pieces of a workload's output into rows, saves each row at once, and shows progress."""
 
     def __init__(self, file: Any, title: str, progress: Progress) -> None:
         self._file, self._title, self._progress = file, title, progress
@@ -177,7 +177,7 @@ class RowStream:
         self.complete = False
 
     def feed(self, piece: bytes) -> None:
-        """Take the next piece, cut anywhere."""
+        """Take the next piece, which may end anywhere in a line."""
         if not self._begun:
             self._begun = True
             self._progress.step(self._title)
@@ -186,7 +186,7 @@ class RowStream:
             self._line(line)
 
     def close(self) -> None:
-        """The output has ended; an unfinished line is noise."""
+        """End the stream: an unfinished line counts as noise."""
         if self._rest:
             self._line(self._rest)
             self._rest = b""
@@ -213,8 +213,8 @@ class RowStream:
 
 
 def fault(stream: RowStream, result: lab.LabResult) -> str:
-    """What was wrong with a run that came to its end: a failed check, a status, a complaint of the
-    guest's kernel, a missing last line. Empty where nothing was."""
+    """The fault of a run that came to its end: a failed check, an exit status, a complaint of the
+    guest's kernel, or a missing last line. Empty where there is none."""
     complaints = lab.splats(result.kernel_log)
     errors = result.stderr.decode(errors="replace").strip()
     if stream.failure:
@@ -222,25 +222,25 @@ def fault(stream: RowStream, result: lab.LabResult) -> str:
     if complaints:
         return "the guest's kernel complained:\n" + "\n".join(complaints[:10])
     if result.status:
-        said = errors or "\n".join(line[:200] for line in stream.noise[-5:]) or "nothing"
-        return f"the workload ended with status {result.status}; it said: {said}"
+        output = errors or "\n".join(line[:200] for line in stream.noise[-5:]) or "nothing"
+        return f"the workload ended with status {result.status}; it printed: {output}"
     if stream.complete:
         return ""
-    return f"the workload ended without its last line; it said: {errors or 'nothing'}"
+    return f"the workload ended without its last line; it printed: {errors or 'nothing'}"
 
 
 @contextmanager
 def guest_folder(directory: Path) -> Iterator[Path]:
-    """Where an experiment makes files for its guests: always the same, so that an interrupted one
-    finds its finished boots to be those that it would make again."""
+    """The folder in which an experiment makes files for its guests. Its path is always the same,
+    because the path is part of the key by which an interrupted run recognises its boots."""
     with own_folder(directory, "guest") as folder:
         yield folder
 
 
 @contextmanager
 def own_folder(directory: Path, name: str) -> Iterator[Path]:
-    """A folder for the time of a run, beside its data. It goes at the end; what a run that was
-    killed left there goes when the next one begins."""
+    """A folder beside the data, for the time of a run. It is removed at the end; if a run is
+    killed, the next run removes it."""
     folder = directory / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
@@ -251,7 +251,7 @@ def own_folder(directory: Path, name: str) -> Iterator[Path]:
 
 
 def boot_key(config: lab.LabConfig, argv: Sequence[str], more: Sequence[Path] = ()) -> str:
-    """What a boot depends on: its configuration, its command, the files that it was given."""
+    """A hash of what a boot depends on: its configuration, its command, its files, the module."""
     digest = hashlib.sha256(repr((config, tuple(argv), __version__)).encode())
     for path in (*(source for source, _ in config.files), *more):
         digest.update(path.read_bytes())
@@ -277,7 +277,7 @@ def boot_record(
     argv: Sequence[str],
     result: lab.LabResult,
 ) -> Row:
-    """First line of a boot's file: what ran, on what."""
+    """The first line of a boot's file: what ran, and on what."""
     return {
         "boot": label,
         "part": part,
@@ -294,7 +294,7 @@ def boot_record(
 
 
 def make_meta(collection: Collection, heads: Sequence[Row], rows: Sequence[Row]) -> Row:
-    """meta.json: how the raw data came about and what proves that it is sound."""
+    """The content of meta.json: how the raw data was made, and which checks prove it."""
     first = heads[0] if heads else {}
     command = ["trapless", "evaluate", collection.name, "--kernel", collection.kernel]
     return {
@@ -311,7 +311,7 @@ def make_meta(collection: Collection, heads: Sequence[Row], rows: Sequence[Row])
         "boots": {
             head["boot"]: {
                 "argv": [anonymous(word) for word in head["argv"]],
-                **{key: head[key] for key in TOLD if key in head},
+                **{key: head[key] for key in BOOT_FACTS if key in head},
             }
             for head in heads
         },
@@ -320,7 +320,7 @@ def make_meta(collection: Collection, heads: Sequence[Row], rows: Sequence[Row])
 
 
 def make_checks(rows: Sequence[Row]) -> list[Row]:
-    """The checks that workloads made, one line each: they end a run when they fail."""
+    """The checks of the workloads, one line each. All have passed: one that fails ends the run."""
     checks: list[Row] = []
     for row in rows:
         where = row.get("boot", row.get("part", "all"))
@@ -349,7 +349,7 @@ def make_checks(rows: Sequence[Row]) -> list[Row]:
 
 
 def machine() -> dict[str, str]:
-    """This machine in a few words; nothing that tells whose it is."""
+    """This machine in a few words that do not reveal its owner."""
     cpu = "unknown processor"
     for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
         if line.startswith("model name"):
@@ -364,7 +364,7 @@ def machine() -> dict[str, str]:
 
 
 def trapless_version() -> str:
-    """Version, and the commit where this is a checkout."""
+    """The version, and in a checkout also the commit."""
     command = ["git", "-C", str(repo_root()), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -375,7 +375,7 @@ def trapless_version() -> str:
 
 
 def anonymous(word: str) -> str:
-    """A word of a command line without the places of this user's files."""
+    """A word of a command line without the paths of this user."""
     for place, name in ((cache_dir(), "CACHE"), (repo_root(), "REPO"), (Path.home(), "~")):
         word = re.sub(rf"(?<![\w./~-]){re.escape(str(place))}(?=/|,|$)", name, word)
     return word
@@ -406,7 +406,6 @@ def read_rows(path: Path) -> list[Row]:
     return rows
 
 
-def _replace(path: Path, text: str) -> None:
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(text, encoding="utf-8")
-    os.replace(fresh, path)
+def json_lines(rows: Iterable[Row]) -> str:
+    """Rows as the text of a raw file: one JSON object a line."""
+    return "".join(json.dumps(row) + "\n" for row in rows)

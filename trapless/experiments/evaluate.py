@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The `evaluate` command: builds the workloads, then collects, analyses and reports.
 
-It owns the order, and that one experiment's failure does not take the others with it. Each step
-stands by itself and works on saved files: experiments.py and report.py have them.
+This file owns the order of the steps, and lets the other experiments run when one fails. The steps
+work on saved files; experiment.py and report.py have them.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from trapless.stock import kernels
 
 BUILD_JOBS = 2
 CORES = 2
-"""What the specs' minutes are about."""
+"""The number of cores for which specs give their minutes."""
 FETCHED = "a kernel (85 MB) and programs to run (130 MB) from Debian's mirrors"
 ATTEMPTS = 2
-"""What fails by the machine succeeds the second time; what fails twice has another reason."""
+"""A failure by a busy machine is not repeated; a second failure has another reason."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it: which experiments failed, and the report on all that is saved."""
+    """The result of a run: which experiments failed, and the report on all that is saved."""
 
     failed: tuple[str, ...]
     report: Report
 
     @property
     def status(self) -> int:
-        """Exit status: claims are data, failed runs and self-checks are not."""
+        """The exit status. Failed runs and self-checks count; claims are data and do not."""
         return 1 if self.failed else 0
 
 
@@ -54,11 +54,11 @@ def run(
     progress: Progress,
     scheduler: str | None = None,
 ) -> Outcome:
-    """Run the named experiments, or all. One that fails is tried once more: it goes on after the
-    boots that it has. If it fails again, the report says why, and the next one begins.
+    """Run the named experiments, or all. One that fails is tried once more, and goes on after the
+    boots that it has saved. If it fails again, the report says why, and the next one begins.
 
-    What cannot work for any of them is found out before earlier results are touched. `scheduler`:
-    whose workers run the VMs of those that have many.
+    What would stop every experiment is checked before earlier results are removed. `scheduler` is
+    the address of the scheduler whose workers run the VMs of experiments that have many.
     """
     specs = [experiment.get(name) for name in (wanted or experiment.names())]
     if scheduler is not None and not any(spec.spread for spec in specs):
@@ -95,7 +95,7 @@ def run(
 
 
 def announcement(specs: Sequence[Spec], quick: bool, kernel: str) -> str:
-    """What is about to happen, how long it takes and what is fetched for it, in one line."""
+    """One line: which experiments run, how long that takes, and what may be fetched for them."""
     minutes = max(1, round(sum(spec.minutes[0 if quick else 1] for spec in specs)))
     many = "one experiment" if len(specs) == 1 else f"{len(specs)} experiments"
     return (
@@ -107,7 +107,7 @@ def announcement(specs: Sequence[Spec], quick: bool, kernel: str) -> str:
 def _why_it_fails(
     attempt: Callable[[], None], name: str, directory: Path, progress: Progress
 ) -> str:
-    """Try twice; the second failure's reason, or nothing where one of the two succeeded."""
+    """Try twice. The reason of the second failure; empty where one attempt succeeded."""
     reason = ""
     for number in range(ATTEMPTS):
         if number:
@@ -129,7 +129,7 @@ def _command(name: str, *, quick: bool, kernel: str, out: Path) -> str:
 
 
 def make_writable(out: Path) -> None:
-    """Make the folder of the results, and be sure that we may write there."""
+    """Make the folder of the results, and check that this user may write there."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):

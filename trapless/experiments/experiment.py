@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The experiments: finds eval/NAME/spec.py, and collects, analyses and draws by what it says.
+"""The experiments: finds eval/NAME/spec.py, and collects, analyses and draws what it describes.
 
 An experiment is a Spec: what it asks, and parts that collect rows and make figures of them. The
-steps are separate: collecting writes raw files, analysing reads nothing but those. This file owns
-the steps; their order is evaluate.py's, what is measured is in eval/, how VMs are driven is in
-collect.py.
+steps are separate: collecting writes raw files, and analysing reads nothing but those. This file
+owns the steps. evaluate.py owns their order, eval/ what is measured, collection.py how VMs run.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from trapless.results import result_file
 from trapless.results.result_file import Claim, Metric, Result
 
 FAILURE_FILE = "failure.json"
-"""Of an experiment that has no result: why, and the command that goes on with it."""
+"""The file of an experiment that failed: the reason, and the command that continues it."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What one part of an experiment found."""
+    """The metrics and claims of one part of an experiment."""
 
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
@@ -45,11 +44,11 @@ class Findings:
 
 @dataclass(frozen=True)
 class Raw:
-    """Saved raw data of one part: all that analysing and drawing may look at."""
+    """The saved raw data of one part. Analysing and drawing read nothing else."""
 
     rows: Sequence[Row]
     meta: Row
-    directory: Path = Path()  # where other files lie that a part may have saved
+    directory: Path = Path()  # has the other files that a part may have saved
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class Spec:
 
 
 def eval_dir() -> Path:
-    """Where the experiments live: the checkout's eval/."""
+    """The folder of the experiments: the checkout's eval/."""
     return repo_root() / "eval"
 
 
@@ -91,14 +90,14 @@ def names() -> tuple[str, ...]:
 def get(name: str) -> Spec:
     """The experiment called `name`."""
     if name not in names():
-        known = ", ".join(names()) or "none: this is not a checkout"
-        raise TraplessError(f"no experiment '{name}'; there are {known}", status=2)
+        choice = ", ".join(names()) or "none: this is not a checkout"
+        raise TraplessError(f"no experiment '{name}'; there are {choice}", status=2)
     return load_spec(f"eval.{_folder(name)}.spec", name)
 
 
 @cache
 def load_spec(module: str, name: str) -> Spec:
-    """SPEC of a spec.py, by the dotted name of its module."""
+    """The SPEC of a module, by the module's dotted name."""
     try:
         spec = importlib.import_module(module).SPEC
     except ModuleNotFoundError as error:
@@ -130,12 +129,8 @@ def collect(
     Files of a finished earlier run are replaced; an interrupted run goes on where it stopped.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    for stale in (
-        RAW_FILE,
-        META_FILE,
-        FAILURE_FILE,
-        result_file.FILE_NAME,
-    ):  # never beside a run that fails
+    # An old result must not stand beside a run that fails.
+    for stale in (RAW_FILE, META_FILE, FAILURE_FILE, result_file.FILE_NAME):
         (directory / stale).unlink(missing_ok=True)
     collection = Collection(spec.name, directory, quick, kernel, progress)
     collection.scheduler = scheduler
@@ -149,9 +144,9 @@ def collect(
 
 
 def note_failure(directory: Path, reason: str, command: str) -> None:
-    """Leave word for the report, in place of a result."""
+    """Write the reason of a failure for the report, in place of a result."""
     words = {"reason": anonymous(reason), "command": command}
-    with suppress(OSError):  # what failed may be the disk, and it was told
+    with suppress(OSError):  # the disk itself may have failed, which was already reported
         directory.mkdir(parents=True, exist_ok=True)
         (directory / FAILURE_FILE).write_text(json.dumps(words, indent=2) + "\n", encoding="utf-8")
 
@@ -167,17 +162,23 @@ def load_failure(directory: Path) -> tuple[str, str] | None:
         return f"{directory / FAILURE_FILE} cannot be read: {error}", ""
 
 
-def load_raw(directory: Path) -> Raw:
-    """raw.jsonl and meta.json of an experiment."""
+def load_meta(directory: Path) -> Row:
+    """meta.json of an experiment."""
     path = directory / META_FILE
     try:
         meta = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise TraplessError(f"{path}: no such file; `trapless evaluate` writes it") from error
     except (OSError, ValueError) as error:
-        raise TraplessError(f"{path}: cannot be read: {error}") from error
+        raise TraplessError(f"{path}: damaged ({error}); run the experiment again") from error
     if not isinstance(meta, dict):
-        raise TraplessError(f"{path}: not an object")
+        raise TraplessError(f"{path}: not an object; run the experiment again")
+    return meta
+
+
+def load_raw(directory: Path) -> Raw:
+    """raw.jsonl and meta.json of an experiment."""
+    meta = load_meta(directory)
     raw = directory / RAW_FILE
     packed = raw.with_name(raw.name + ".gz")
     rows = read_rows(packed if packed.exists() and not raw.exists() else raw)
@@ -198,7 +199,7 @@ def analyse(name: str, directory: Path) -> Result:
     metrics: dict[str, Metric] = {}
     claims: list[Claim] = []
     for part, own in _raw_of_parts(spec, raw):
-        with _held_to_its_form(name, part, directory):
+        with _damage_reported(name, part, directory):
             findings = part.analyse(own)
         doubled = metrics.keys() & findings.metrics.keys()
         if doubled:
@@ -216,8 +217,8 @@ def analyse(name: str, directory: Path) -> Result:
 
 
 @contextmanager
-def _held_to_its_form(name: str, part: Part, directory: Path) -> Iterator[None]:
-    """Raw data comes from files: whatever a part stumbles over in it is the data's fault."""
+def _damage_reported(name: str, part: Part, directory: Path) -> Iterator[None]:
+    """Report an error of a part as damage of the raw data, which comes from files."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -238,7 +239,7 @@ def figures(name: str, directory: Path) -> tuple[Figure | Map | Table, ...]:
     spec, raw = get(name), load_raw(directory)
     drawn: list[Figure | Map | Table] = []
     for part, own in _raw_of_parts(spec, raw):
-        with _held_to_its_form(name, part, directory):
+        with _damage_reported(name, part, directory):
             drawn += part.figures(own)
     return tuple(drawn)
 

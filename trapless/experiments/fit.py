@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Arithmetic of experiments: equation (1) of the wrapped-call paper, break-even points, ratios.
 
-Pure functions of numbers. It owns no file, no experiment and no judgement.
+All functions are pure functions of numbers.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ NOISY = 0.5
 
 
 def percent(ratio: Summary) -> str:
-    """A ratio in a sentence, with what is to be known where its samples disagree.
+    """A ratio for a sentence, with its quartiles where the samples disagree.
 
     >>> percent(Summary(0.5, 0.48, 0.52, 9))
     '50%'
@@ -165,7 +165,7 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True)
 class Interval:
-    """The median of samples, and between what the median of all such samples is, at 95%."""
+    """The median of samples, and its confidence interval at 95%."""
 
     median: float
     low: float
@@ -180,13 +180,13 @@ class Interval:
 RESAMPLES = 2000
 CONFIDENCE = 0.95
 SAMPLES_MIN = 3
-"""Of fewer, nothing can be said about how far off their median is."""
+"""Fewer samples have no confidence interval."""
 
 
 def confidence(samples: Sequence[float]) -> Interval:
-    """The median with its confidence interval by bootstrap: medians of samples drawn anew.
+    """The median with its confidence interval by bootstrap.
 
-    Draws are seeded: equal samples give an equal interval, and are drawn from once.
+    The random draws are seeded, so that equal samples give an equal interval.
     """
     return _confidence(tuple(samples))
 

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs a guest with an observer beside it: for experiments that look at a machine from outside.
+"""Runs a guest with an observer beside it, for experiments that read a machine from outside.
 
-Owns the guest's memory as a file, the observer's thread and its end, and finding a page that a
-process in the guest wants to be found: it writes the page's physical address into an announcement,
-a page that begins with a magic number and its own physical address, so that no copy is taken for
-it. Nothing is written into memory from outside: where the guest waits for its observer, which may
-be slow on a busy machine, it waits for a line of its standard input. What is measured belongs to
-the experiments.
+This file owns the guest's memory as a file, the observer's thread, and the search for a page that a
+process in the guest announces. The process writes the page's physical address into an announcement:
+a page that begins with a magic number and its own physical address, so that no copy is mistaken for
+it. The observer writes nothing into the memory. A guest that waits for its observer reads a line of
+its standard input. The experiments own what is measured.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from trapless.peek.kernel.vcpus import emulator_of
 from trapless.vm.lab import LabConfig
 
 ANNOUNCEMENT = struct.Struct("<QQQQQ")
-"""Twin of struct announcement in eval/tools/common/announce.h."""
+"""The layout of struct announcement in eval/tools/common/announce.h."""
 OVER = (1 << 64) - 1
 """The setting after the last phase."""
 MAGIC = 0x74726170 << 32 | (0x74726170 ^ 0xFFFFFFFF)
 NEEDLE = struct.pack("<Q", MAGIC)
 LOOK_S = 0.25
 FIND_LIMIT_S = 1800.0
-"""From the guest's start to the announcement, seconds: for a guest that hangs."""
+"""Longest time from the guest's start to the announcement, seconds."""
 
 
 @dataclass
@@ -48,15 +47,15 @@ class Observed:
     announcement: int
     page: int
     over: threading.Event  # set when the guest has ended
-    input: int = -1  # the way to its standard input, a descriptor
+    input: int = -1  # the descriptor that leads to its standard input
 
     def go_on(self) -> None:
-        """Tell a guest that waits in announce_await(), or whose phase has no end of its own."""
-        with contextlib.suppress(BrokenPipeError):  # it has ended, and that is told otherwise
+        """Continue a guest that waits in announce_await(), or whose phase has no end of its own."""
+        with contextlib.suppress(BrokenPipeError):  # it has ended, which others report
             os.write(self.input, b"\n")
 
     def state(self) -> tuple[int, int]:
-        """Which phase the guest is in, by its memory, and the setting of that phase."""
+        """The phase of the guest as its memory says it, and the setting of that phase."""
         before = -1
         while True:  # the guest writes the setting first, then the phase
             read = self.memory.read(self.announcement, ANNOUNCEMENT.size)
@@ -66,7 +65,7 @@ class Observed:
             before = phase
 
     def phase(self) -> int:
-        """The phase alone; one too high when all are over."""
+        """The phase alone; after the last phase, one more than that."""
         return self.state()[0]
 
     def is_over(self) -> bool:
@@ -74,12 +73,12 @@ class Observed:
         return self.state()[1] == OVER
 
     def await_phase(self, phase: int) -> None:
-        """Wait for a phase to begin; PeekError when it never will."""
-        while (found := self.phase()) < phase:
+        """Wait until a phase begins; PeekError where it cannot begin any more."""
+        while (current := self.phase()) < phase:
             if self.over.wait(LOOK_S):
                 raise PeekError("the guest ended before its next phase")
-        if found > phase:
-            raise PeekError(f"the guest is in phase {found}: it did not wait for its observer")
+        if current > phase:
+            raise PeekError(f"the guest is in phase {current}: it did not wait for its observer")
 
 
 def find(memory: FileMemory) -> tuple[int, int] | None:
@@ -102,9 +101,9 @@ def run_beside(
     argv: Sequence[str],
     observe: Callable[[Observed], None],
 ) -> None:
-    """Boot `argv` as Collection.boot does; `observe` runs in a thread, once its page is found.
+    """Boot `argv` as Collection.boot does; `observe` runs in a thread after the page was found.
 
-    A boot without its observer is worth nothing: one that an earlier try saved is made again.
+    A boot that an earlier attempt saved is made again, because its observer's data is lost.
     """
     run.forget(label)
     over = threading.Event()
@@ -131,7 +130,7 @@ def run_beside(
         except TraplessError as error:
             over.set()
             thread.join()
-            failures.append(error)  # after the observer's: that ends the guest, too
+            failures.append(error)  # second, because an error of the observer also ends the guest
         finally:
             over.set()
             thread.join()
@@ -165,5 +164,5 @@ def pin_emulator(ram: Path, cpu: int) -> None:
 
 
 def shared_folder() -> str | None:
-    """Where memory can be shared without a disk behind it; else the usual place."""
+    """The folder for memory that is shared without a disk; None for the usual one."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

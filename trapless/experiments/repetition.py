@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Repeats of what was counted: of equal work the least is the figure, and how far others lie above
-it the spread.
+"""Metrics of counts that were repeated: the figure is the least of them, the spread the range
+above.
 
-Pure functions of numbers, shared by experiments. Ratios and fits of repeats are fit.py's.
+All functions are pure functions of numbers. fit.py has ratios and fits.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from trapless.results.result_file import Metric
 
 Samples = Mapping[int, Sequence[float]]
-"""N, calls a crossing -> repeats, each for one call."""
+"""N, the number of calls a crossing -> the cost of one call, in each repeat."""
 
 Key = tuple[str, str]
 """Call, mechanism."""
@@ -28,14 +28,14 @@ def least(samples: Samples) -> dict[int, float]:
 
 
 def of_call(counted: Mapping[Key, Samples], call: str) -> dict[str, dict[int, float]]:
-    """Mechanism -> N -> the least, of one call."""
+    """Mechanism -> N -> the least of the repeats, for one call."""
     return {
         mechanism: least(samples) for (name, mechanism), samples in counted.items() if name == call
     }
 
 
 def metric(values: Sequence[float], unit: str, digits: int | None = None) -> Metric:
-    """Of counted repeats; with `digits` as many are kept behind the point."""
+    """The metric of counted repeats, rounded to `digits` decimals where they are given."""
     figure, spread = min(values), max(values) - min(values)
     if digits is not None:
         figure, spread = round(figure, digits), round(spread, digits)
@@ -43,7 +43,7 @@ def metric(values: Sequence[float], unit: str, digits: int | None = None) -> Met
 
 
 def metrics(counted: Mapping[Key, Samples], unit: str) -> dict[str, Metric]:
-    """One for each call, mechanism and N."""
+    """The metrics of each call, mechanism and N."""
     return {
         f"{call}.{mechanism}.n{n}.{unit}": metric(values, unit, digits=3)
         for (call, mechanism), samples in counted.items()

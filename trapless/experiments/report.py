@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The report: from a folder of saved experiments to report.html and report.txt.
+"""Makes report.html and report.txt of a folder of saved experiments.
 
-It owns which files are read and what is said of missing or damaged ones. Every number
-comes from DIR/NAME/result.json, which is itself made again from the raw data where that is
-there; nothing is measured. How a report looks is trapless/report's business.
+This file owns which files are read, and the messages for missing or damaged ones. Every number
+comes from DIR/NAME/result.json, which is made again where the raw data is there; nothing is
+measured. trapless/report owns the form of the report.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from trapless.base.console import Progress, TraplessError
+from trapless.base.files import replace_file
 from trapless.experiments import experiment
+from trapless.experiments.collection import META_FILE, RAW_FILE, Row
 from trapless.report import html, plot, text_report
 from trapless.report.document import Report, Section, Unfinished
 from trapless.report.figures import Figure, Map, Table
@@ -23,8 +23,6 @@ from trapless.results.result_file import Result
 
 HTML_NAME = "report.html"
 TEXT_NAME = "report.txt"
-META_NAME = "meta.json"
-RAW_NAMES = ("raw.jsonl", "raw.jsonl.gz")
 
 
 def write(directory: Path, progress: Progress) -> Report:
@@ -37,9 +35,9 @@ def write(directory: Path, progress: Progress) -> Report:
         for figure in section.figures:
             if isinstance(figure, Map):  # too large to be read well on the page alone
                 path = directory / section.name / f"{figure.id}.svg"
-                html.replace_file(path, plot.standalone(figure))
-    html.replace_file(directory / HTML_NAME, html.html(report))
-    html.replace_file(directory / TEXT_NAME, text_report.text(report))
+                replace_file(path, plot.standalone(figure))
+    replace_file(directory / HTML_NAME, html.html(report))
+    replace_file(directory / TEXT_NAME, text_report.text(report))
     progress.done()
     return report
 
@@ -57,7 +55,7 @@ def read(directory: Path, progress: Progress) -> Report:
         elif _has_raw(folder) or (folder / result_file.FILE_NAME).exists():
             progress.step(f"reading {folder.name}")
             sections.append(_section(folder))
-        elif (folder / META_NAME).exists() or folder.name in experiment.names():
+        elif (folder / META_FILE).exists() or folder.name in experiment.names():
             unfinished.append(Unfinished(folder.name))
     if not sections and not any(one.reason for one in unfinished):
         names = ", ".join(one.name for one in unfinished)
@@ -113,7 +111,7 @@ def _section(folder: Path) -> Section:
 
 
 def _has_raw(folder: Path) -> bool:
-    return any((folder / name).exists() for name in RAW_NAMES)
+    return any((folder / name).exists() for name in (RAW_FILE, f"{RAW_FILE}.gz"))
 
 
 def _same(folder: Path, result: Result) -> bool:
@@ -123,14 +121,5 @@ def _same(folder: Path, result: Result) -> bool:
         return False
 
 
-def _meta(folder: Path) -> Mapping[str, Any]:
-    path = folder / META_NAME
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise TraplessError(f"{path}: damaged ({error}); run the experiment again") from error
-    if not isinstance(data, dict):
-        raise TraplessError(f"{path}: not an object; run the experiment again")
-    return data
+def _meta(folder: Path) -> Row:
+    return experiment.load_meta(folder) if (folder / META_FILE).exists() else {}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs of `trapless stat` for an experiment: several programs counted, a VM of a fleet each.
+"""Counts several programs for an experiment as `trapless stat` does, each in a VM of a fleet.
 
-What is kept of a run is its Counted, as one row of the experiment's raw file; an interrupted
-experiment goes on after the runs that were finished. Owns what runs there and what is kept of it;
-how a program is counted is trapless/stat's business, which ones are is the experiment's.
+This file owns what runs in the VM, and what is kept: one row of the experiment's raw file with the
+run's counts. An interrupted experiment goes on after the finished runs. trapless/stat owns how a
+program is counted; the experiment chooses the programs.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from trapless.vm.lab import LabConfig
 
 @dataclass(frozen=True)
 class Run:
-    """One program in one mode. `config` is the guest's, but for what counting adds to it.
+    """One program in one mode. Counting adds to `config`, the guest's configuration.
 
-    `after` is what the guest's shell does behind it, uncounted: its status is 0 only if the work
-    was done, and what it prints is the run's proof.
+    `after` is a command of the guest's shell that runs afterwards and is not counted. Its status is
+    0 only if the program did its work, and its output is the proof of the run.
     """
 
     label: str
@@ -41,29 +41,29 @@ class Run:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The lab's command: counted first, then proved, in rows."""
+        """The lab's command: it counts the program, then prints the proof as a row."""
         proof = f'proof=$({self.after}); test -n "$proof"'  # apart: `set -e` passes over &&
-        said = 'printf \'{"proof": "%s"}\\n{"complete": true}\\n\' "$(echo $proof)"'
-        return ("/bin/sh", "-c", f"set -e; {shlex.join(guest.argv(self.job))}; {proof}; {said}")
+        row = 'printf \'{"proof": "%s"}\\n{"complete": true}\\n\' "$(echo $proof)"'
+        return ("/bin/sh", "-c", f"set -e; {shlex.join(guest.argv(self.job))}; {proof}; {row}")
 
     @property
     def modelled(self) -> str:
-        """What the plugin models, in its words."""
+        """The plugin's plan: what it is to model."""
         return run_counts.plan_of(self.processors).text(qemu.parse_size(self.config.memory))
 
     @property
     def key(self) -> str:
-        """What the counts depend on."""
+        """A hash of what the counts depend on."""
         sources = sorted((repo_root() / guest.SOURCES).rglob("*.[ch]"))
         files = [plugin.file(qemu.binary()), guest.program(), *sources]
         return boot_key(self.config, [*self.argv, self.modelled], files)
 
 
 def collect(run: Collection, runs: Sequence[Run], jobs: int | None = None) -> None:
-    """Count all that is not saved yet, as fleet.run() does.
+    """Count every run that is not saved yet, by fleet.run().
 
-    Each becomes a boot of its own, of one row: {"proof": ..., "counted": ...}. A TraplessError
-    where one failed; what the others finished is kept.
+    Each becomes a boot of its own with one row: {"proof": ..., "counted": ...}. A TraplessError
+    says which run failed; the finished ones are kept.
     """
     vms = [_vm(run, one) for one in runs if not run.adopt_saved(one.key)]
     failures = fleet.run(run, f"{run.name}, {run.part}: {len(vms)} runs", vms, jobs)
@@ -88,7 +88,7 @@ def _vm(collection: Collection, run: Run) -> Vm:
 
 @dataclass
 class _Output:
-    """What the plugin writes: counted when it is all there."""
+    """The output of the plugin. It is evaluated when the guest has ended."""
 
     run: Run
     file: Path
@@ -100,11 +100,11 @@ class _Output:
             file.write(piece)
 
     def finish(self, release: str, rows: Sequence[Row]) -> Sequence[Row]:
-        """One row, of what was proved and what was counted."""
+        """One row with the proof and the counts."""
         proofs = [row["proof"] for row in rows if "proof" in row]
         if len(proofs) != 1:
             raise TraplessError("the run's proof is no text without quotes")
-        found = run_counts.read(self.file, release, self.run.processors)
+        counts = run_counts.read(self.file, release, self.run.processors)
         self.file.unlink()
         self.effort = 1.0
-        return [{"run": self.run.label, "proof": proofs[0], "counted": found.as_json()}]
+        return [{"run": self.run.label, "proof": proofs[0], "counted": counts.as_json()}]

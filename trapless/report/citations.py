@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Figures that documents cite from saved results, kept as the results have them.
+"""Keeps the figures that documents cite equal to saved results.
 
-In the source of a document a cited figure stands between two comments, which no reader sees; the
-first says where it is from:
+In the source of a document a cited figure stands between two comments, which no reader sees. The
+first comment names its source:
 
     <!--= EXPERIMENT METRIC FORM -->0.90<!--/-->         a metric of result.json
     <!--= EXPERIMENT table ID: ROW: COLUMN -->8<!--/-->  a cell of a table of the report, as it is
     <!--= EXPERIMENT table ID --> ... <!--/-->           all of the table, on lines of its own
 
-METRIC may be a pattern with a word before it: `lowest` or `highest` of all metrics that fit. FORM
+METRIC may be a pattern with a word before it: `lowest` or `highest` of all metrics that match. FORM
 is a row of FORMS. This file owns the text between the comments, and nothing outside them. A test
 fills the documents again and compares.
 """
@@ -24,7 +24,7 @@ from trapless.base.console import TraplessError
 from trapless.report import tables
 from trapless.report.document import Report, Section
 
-MARK = re.compile(r"(?P<head><!--= (?P<said>[^<>]+) -->)(?P<text>[^<]*)(?P<end><!--/-->)")
+MARK = re.compile(r"(?P<head><!--= (?P<source>[^<>]+) -->)(?P<text>[^<]*)(?P<end><!--/-->)")
 BEGIN = "<!--="
 DOCUMENTS = ("docs/*.md", "eval/**/README.md")
 
@@ -45,7 +45,7 @@ OF_MANY: Mapping[str, Callable[[list[float]], float]] = {"lowest": min, "highest
 
 
 def rewrite(root: Path, report: Report) -> None:
-    """Fill the documents below `root`; all, or none where one cites what the report lacks."""
+    """Fill all documents below `root`, or none of them if one cites what the report lacks."""
     texts = {path: path.read_text(encoding="utf-8") for path in documents(root)}
     for path, text in {path: filled(path, text, report) for path, text in texts.items()}.items():
         if text != texts[path]:
@@ -58,14 +58,14 @@ def documents(root: Path) -> list[Path]:
 
 
 def filled(path: Path, text: str, report: Report) -> str:
-    """The document with each cited figure as the report has it."""
+    """The text of the document with each cited figure from the report."""
 
     def fill(mark: re.Match[str]) -> str:
         try:
-            return f"{mark['head']}{cited(mark['said'], report)}{mark['end']}"
+            return f"{mark['head']}{cited(mark['source'], report)}{mark['end']}"
         except LookupError as error:
             raise TraplessError(
-                f"{path}: cites '{mark['said']}', but {error.args[0]}; correct the document, or "
+                f"{path}: cites '{mark['source']}', but {error.args[0]}; correct the document, or "
                 f"evaluate what {report.directory} lacks"
             ) from error
 
@@ -75,9 +75,9 @@ def filled(path: Path, text: str, report: Report) -> str:
     return whole
 
 
-def cited(said: str, report: Report) -> str:
-    """What a mark stands for; a LookupError says what is missing."""
-    name, _, rest = said.partition(" ")
+def cited(source: str, report: Report) -> str:
+    """The text that belongs between two comments; a LookupError says what is missing."""
+    name, _, rest = source.partition(" ")
     section = next((one for one in report.sections if one.name == name), None)
     if section is None:
         raise LookupError(f"there is no result of {name}")
@@ -92,16 +92,16 @@ def _metric(section: Section, words: list[str]) -> str:
         raise LookupError("that names no metric and form")
     pattern, form = words
     metrics = section.result.metrics
-    found = [metric.value for name, metric in metrics.items() if fnmatchcase(name, pattern)]
-    if not found or (len(found) > 1 and not of_many):
-        raise LookupError(f"{len(found)} metrics are called so")
+    values = [metric.value for name, metric in metrics.items() if fnmatchcase(name, pattern)]
+    if not values or (len(values) > 1 and not of_many):
+        raise LookupError(f"{len(values)} metrics are called so")
     if form not in FORMS:
         raise LookupError(f"no form is called {form}; there are {', '.join(FORMS)}")
-    return FORMS[form](of_many(found) if of_many else found[0])
+    return FORMS[form](of_many(values) if of_many else values[0])
 
 
-def _table(section: Section, said: str) -> str:
-    name, *place = said.split(": ", 2)
+def _table(section: Section, source: str) -> str:
+    name, *place = source.split(": ", 2)
     table = next((one for one in section.drawn_tables if one.id == name), None)
     if table is None:
         raise LookupError(f"no table is called {name}")

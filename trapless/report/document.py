@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A report as data: what was read of each experiment, ready to be set as a page or as text.
+"""A report as data: the content of each experiment, from which the page and the text are made.
 
-It owns what a report consists of and how its verdict is worded. report.py fills it from files;
-the page, the text and the README's part are made of it and of nothing else.
+This file owns the parts of a report and the wording of its verdict. experiments/report.py fills it
+from files; the page, the text and README's part use nothing else.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Section:
     figures: tuple[Figure | Map, ...]
     drawn_tables: tuple[Table, ...]
     meta: Mapping[str, Any]
-    remarks: tuple[str, ...] = ()  # what the reader must know about the files themselves
+    remarks: tuple[str, ...] = ()  # on the saved files themselves
 
     @property
     def pivots(self) -> tuple[tables.Pivot, ...]:
@@ -67,26 +67,26 @@ class Section:
 
 @dataclass(frozen=True)
 class Unfinished:
-    """An experiment that was begun and has no result."""
+    """An experiment that was started and has no result."""
 
     name: str
-    reason: str = ""  # why it failed; none is known of one that was interrupted
-    command: str = ""  # goes on with it
+    reason: str = ""  # why it failed; empty if it was interrupted
+    command: str = ""  # continues it
 
     @property
-    def told(self) -> str:
-        """What became of it, to be put after its name."""
+    def state(self) -> str:
+        """How it ended, as words to be put after its name."""
         return f"failed: {self.reason}" if self.reason else "was begun and not finished."
 
     @property
     def go_on(self) -> str:
-        """The command that goes on where it stopped."""
+        """The command that continues where it stopped."""
         return self.command or f"trapless evaluate {self.name}"
 
 
 @dataclass(frozen=True)
 class Report:
-    """All that is shown."""
+    """The whole report."""
 
     directory: Path
     sections: tuple[Section, ...]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Figures and tables as data: what an experiment wants shown, without how it is drawn.
+"""Figures and tables as data: what an experiment shows, and not how it is drawn.
 
-An experiment makes them from its raw files; plot.py draws a Figure as SVG, report.py and
-text_report.py set Tables in HTML and on a terminal. This file draws nothing.
+An experiment makes them from its raw files. plot.py draws a Figure as SVG; html.py and
+text_report.py format Tables for a page and a terminal. This file draws nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 class Series:
     """One line. `low` and `high`, where given, are the smallest and largest repeat at each x.
 
-    Where y is not a number there is nothing to show, and the line has a gap.
+    The line has a gap where y is not a number.
     """
 
     name: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Draws a Map: how it is coloured, scaled and annotated on axes that plot.py has made.
+"""Draws a Map: its colours, scale and annotations, on axes that plot.py has made.
 
 Steps of colour are equal steps of ratio below 1 and equal factors above, on both sides of 1 away
 from white; they differ in lightness, so that they are told apart in print. Cells are one small
@@ -77,7 +77,7 @@ def fill(axes: Axes, figure: Map) -> None:
 
 
 def _annotate(axes: Axes, figure: Map) -> None:
-    """Outlines and names, set off: what lies under them may be light or dark."""
+    """Draw outlines and names with a casing, since the cells under them may be light or dark."""
     for line in figure.outlines:
         x, y = zip(*line, strict=True)
         axes.plot(x, y, color=CASING, linewidth=2.6, alpha=0.75)
@@ -91,6 +91,6 @@ def _annotate(axes: Axes, figure: Map) -> None:
 
 
 def _ticks(values: tuple[float, ...]) -> list[float]:
-    """About eight, at values that are there."""
+    """About eight ticks, at values of the axis."""
     step = max(1, round((len(values) - 1) / 8))
     return list(values[::step])

@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The report as a page: one HTML file that fetches nothing and runs nothing.
 
-It owns the templates' environment, and how a file replaces an older one. What is shown stands in
-the Report (document.py); plot.py draws it, and text_report.py sets the same for a terminal.
+It owns the templates' environment. The content is the Report (document.py); plot.py draws its
+figures, and text_report.py writes the same report for a terminal.
 """
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trapless import __version__
-from trapless.base.console import TraplessError
 from trapless.report import plot, tables
 from trapless.report.document import Report
 from trapless.results import claims
@@ -64,14 +62,3 @@ def html(report: Report) -> str:
         flat=flat,
         draw=plot.inline,
     )
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Write a file that is there whole, or as it was before."""
-    fresh = path.with_name(f".{path.name}.new")
-    try:
-        fresh.write_text(text, encoding="utf-8")
-        os.replace(fresh, path)
-    except OSError as error:
-        fresh.unlink(missing_ok=True)
-        raise TraplessError(f"{path}: cannot be written: {error.strerror}") from error

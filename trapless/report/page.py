@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A page of figures and tables that belong to no experiment, in the report's form.
 
-It owns the page's order and how it is written: one file, nothing fetched. What is shown is the
-caller's, drawing is plot.py's.
+It owns the order of the page, which is one file that fetches nothing. The caller gives the content,
+and plot.py draws the figures.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trapless import __version__
+from trapless.base.files import replace_file
 from trapless.report import plot
 from trapless.report.figures import Figure, Table
-from trapless.report.html import environment, replace_file
+from trapless.report.html import environment
 
 
 def html(title: str, lead: Sequence[str], items: Sequence[Figure | Table]) -> str:
@@ -23,5 +24,5 @@ def html(title: str, lead: Sequence[str], items: Sequence[Figure | Table]) -> st
 
 
 def write(path: Path, title: str, lead: Sequence[str], items: Sequence[Figure | Table]) -> None:
-    """Write the page; the file is there whole, or as it was before."""
+    """Write the page to `path`, in one step."""
     replace_file(path, html(title, lead, items))

@@ -38,7 +38,7 @@ DASHES = ((0, (4, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1, 1.5)), (0, (2.5, 2.5))
 
 @dataclass(frozen=True)
 class Look:
-    """How one series is drawn, whichever figure it stands in."""
+    """How one series is drawn, in every figure."""
 
     colour: int
     marker: int
@@ -55,7 +55,7 @@ VARIANTS = ("int", "plain", "nop", "sqpoll", "nop-sqpoll", "w2", "w4", "plain-w2
 
 
 def look(name: str, position: int) -> Look:
-    """The look of a series: by its name where that is known, else by its place in the figure."""
+    """The look of a series: by its name if FAMILIES has it, else by its place in the figure."""
     family, _, variant = name.replace(", ", "-").partition("-")
     colour = FAMILIES.get(family)
     if colour is None:
@@ -274,7 +274,7 @@ def _clean(svg: str) -> str:
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.S)
     svg = re.sub(r"font-family: [^;\"]*", f"font-family: {FONTS}", svg)
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', svg))
-    svg = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", svg)
+    svg = re.sub(r' id="([^"]+)"', lambda match: match[0] if match[1] in used else "", svg)
     head, body = svg.split(">", 1)
     svg = re.sub(r' (?:width|height)="[^"]*"', "", head) + ">" + body
     svg = re.sub(r"<svg ", '<svg stroke-linejoin="round" ', svg, count=1)

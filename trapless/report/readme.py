@@ -57,14 +57,14 @@ def rewrite(readme: Path, report: Report) -> None:
         text = readme.read_text(encoding="utf-8")
     except OSError as error:
         raise TraplessError(f"{readme}: {error.strerror}") from error
-    before, found, rest = text.partition(BEGIN)
+    before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
-    if not found or not end:
+    if not begin or not end:
         raise TraplessError(f"{readme}: has no place for results; put the lines {BEGIN} and {END}")
     drawing = plot.standalone(picture(report))
     (report.directory / PICTURE_NAME).write_text(drawing, encoding="utf-8")
-    if shown := clocks_map(report):
-        drawing = plot.standalone(shown)
+    if drawn_map := clocks_map(report):
+        drawing = plot.standalone(drawn_map)
         (report.directory / MAP_NAME).write_text(drawing, encoding="utf-8")
     part = generated(report, readme.parent)
     readme.write_text(f"{before}{BEGIN}\n{part}{END}{after}", encoding="utf-8")
@@ -188,10 +188,10 @@ def picture(report: Report) -> Figure:
 
 def clocks_map(report: Report) -> Map | None:
     """The map, where its experiment is among the results with its raw data."""
-    found = [
+    maps = [
         figure
         for section in report.sections
         for figure in section.figures
         if section.name == MAP_OF and figure.id == MAP_ID and isinstance(figure, Map)
     ]
-    return found[0] if found else None
+    return maps[0] if maps else None

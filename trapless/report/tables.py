@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Turns the metrics of a result into tables and figures that people compare by eye.
+"""Turns the metrics of a result into tables and figures, which readers can compare.
 
 Metrics named SUBJECT.MECHANISM.nN.UNIT of one subject, unit and kind become one table (a row a
 mechanism, a column an N) and one figure; the rest become a list. It owns how a number is written.
@@ -76,7 +76,7 @@ class Pivot:
         return len(column) > 1 and metric.value == min(column)
 
     def figure(self) -> Figure | None:
-        """The same as a plot; None where no line has two points."""
+        """The table as a plot; None where no line has two points."""
         series = tuple(
             Series(
                 mechanism,
@@ -111,10 +111,10 @@ def pivots(result: Result) -> tuple[Pivot, ...]:
     groups: dict[tuple[str, str, str], dict[str, dict[int, Metric]]] = {}
     for text, metric in result.metrics.items():
         name = Name.of(text)
-        found = BY_COUNT.fullmatch(name.parameter)
-        if found:
+        match = BY_COUNT.fullmatch(name.parameter)
+        if match:
             group = groups.setdefault((name.subject, name.unit, metric.kind), {})
-            group.setdefault(name.mechanism, {})[int(found[1])] = metric
+            group.setdefault(name.mechanism, {})[int(match[1])] = metric
     tables = []
     for (subject, unit, kind), cells in groups.items():
         counts = tuple(sorted({count for row in cells.values() for count in row}))
@@ -125,8 +125,8 @@ def pivots(result: Result) -> tuple[Pivot, ...]:
 
 def _rank(mechanism: str) -> tuple[int, str]:
     family = mechanism.partition("-")[0]
-    known = FAMILY_ORDER.index(family) if family in FAMILY_ORDER else len(FAMILY_ORDER)
-    return known, mechanism
+    place = FAMILY_ORDER.index(family) if family in FAMILY_ORDER else len(FAMILY_ORDER)
+    return place, mechanism
 
 
 def others(result: Result) -> tuple[tuple[str, Metric], ...]:
@@ -159,7 +159,7 @@ def number(value: float) -> str:
 
 
 def spread_text(metric: Metric) -> str:
-    """How far the repeats lie apart: 'exact (3)', '± 0.02 (5)', or '' for a single run."""
+    """The repeats and their spread: '1 run', '3 runs, equal', '5 runs, spread 0.02'."""
     if metric.n == 1:
         return "1 run"
     if metric.spread == 0:

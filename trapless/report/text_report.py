@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The report as text: in colour on a terminal, plain in pipes and in report.txt.
 
-It sets what report.py has read and owns no number, no wording of a finding and no file.
+It formats the Report (document.py), and owns no number, no wording of a finding and no file.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ def summary(report: Report) -> str:
 
 
 def _unfinished(one: Unfinished) -> str:
-    return f"{one.name} {one.told}\n  to go on with it: {one.go_on}"
+    return f"{one.name} {one.state}\n  to go on with it: {one.go_on}"
 
 
 def text(report: Report) -> str:
-    """The same without colour, for a file."""
+    """The report without colour, for a file."""
     stream = io.StringIO()
     console = Console(
         file=stream, width=FILE_COLUMNS, force_terminal=False, color_system=None, highlight=False
@@ -84,11 +84,11 @@ def _grid(title: str) -> Grid:
 
 
 def _claim(console: Console, claim: Claim) -> None:
-    known = claims.published().get(claim.id)
+    published = claims.published().get(claim.id)
     word, style = VERDICTS[claim.holds]
     head = Text("\n").append(claim.id, style="bold").append("  ").append(word, style=style)
     console.print(head)
-    rows = [("claim", known.claim if known else ""), ("published", claim.published)]
+    rows = [("claim", published.claim if published else ""), ("published", claim.published)]
     rows += [("here", claim.ours), ("why", claim.note)]
     grid = Grid.grid(padding=(0, 2))
     for label, text in rows:
@@ -139,7 +139,7 @@ def _others(console: Console, section: Section) -> None:
 
 
 def _pivot(pivot: tables.Pivot, width: int) -> list[Grid]:
-    """A row a mechanism, a column an N; further tables where the columns are too many."""
+    """A row a mechanism and a column an N; several tables where the columns are too many."""
     cells = {
         count: [_cell(pivot, row, count) for row in pivot.cells.values()] for count in pivot.counts
     }
@@ -169,10 +169,10 @@ def _cell(pivot: tables.Pivot, row: Mapping[int, Metric], count: int) -> Text:
 
 
 def _widths(table: Table, width: int) -> list[int] | list[None]:
-    """How wide each column is, so that no word is broken where that can be avoided.
+    """The width of each column, so that words are broken only where that cannot be avoided.
 
-    Each has the width of its longest word at least; what room is left goes to the first that want
-    more. Where not even the words fit beside each other, it is left to the terminal.
+    Each column has at least the width of its longest word; the first columns that need more get the
+    remaining width. If not even the words fit, rich chooses the widths.
     """
     cells = list(zip(table.columns, *table.rows, strict=True))
     widths = [max(len(word) for text in cell for word in text.split() or [""]) for cell in cells]
@@ -187,7 +187,7 @@ def _widths(table: Table, width: int) -> list[int] | list[None]:
 
 
 def block_of(table: Table, width: int) -> Group:
-    """A table whose title and caption have the terminal's width, however narrow its columns are."""
+    """A table with title and caption as wide as the terminal, however narrow its columns are."""
     grid = grid_of(replace(table, title="", caption="", kind=""), width)
     title = Text(f"{table.title} ({table.kind})" if table.kind else table.title, style="bold")
     if not table.caption:
@@ -196,7 +196,7 @@ def block_of(table: Table, width: int) -> Group:
 
 
 def grid_of(table: Table, width: int) -> Grid:
-    """A table as a terminal of so many columns shows it."""
+    """A table for a terminal of `width` columns."""
     widths = _widths(table, width)
     grid = _grid(f"{table.title} ({table.kind})" if table.kind else table.title)
     grid.show_header = any(table.columns)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the papers claim: ids, wording and published figures, from data/claims.json.
+"""The papers' claims: ids, wording and published figures, from claims.json.
 
-An experiment names a claim by its id and adds what it found; nobody else repeats what a paper
-published. This file judges nothing.
+An experiment names a claim by its id and adds its own result. claims.json is the only place that
+repeats what a paper published. The experiments judge claims; this file does not.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ def published() -> Mapping[str, Published]:
 
 
 def make(claim_id: str, ours: str, holds: bool | None, note: str = "") -> Claim:
-    """The claim `claim_id` with what was found here; `note` gives the reason where it fails."""
-    known = published().get(claim_id)
-    if known is None:
+    """The claim `claim_id` with the result of an experiment; `note` says why it does not hold."""
+    claim = published().get(claim_id)
+    if claim is None:
         raise TraplessError(
-            f"no claim '{claim_id}'; known are {', '.join(published())}"
+            f"no claim '{claim_id}'; there are {', '.join(published())}"
             " (trapless/results/claims.json)"
         )
-    return Claim(claim_id, known.paper, known.published, ours, holds, note)
+    return Claim(claim_id, claim.paper, claim.published, ours, holds, note)

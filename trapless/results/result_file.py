@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""result.json: what an experiment found, as data, and the checks that it is well formed.
+"""result.json: the result of an experiment as data, and the checks of its form.
 
-It owns the format: names of fields, what each may hold, and the messages for files that are
-damaged or not ours. It owns no experiment and no presentation. The same rules stand as a JSON
-schema in data/result.schema.json, for readers in other languages; a test keeps the two alike.
+This file owns the format: the names of fields, what each may hold, and the messages for damaged or
+foreign files. result.schema.json has the same rules as a JSON schema, for readers in other
+languages; a test compares the two.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from trapless.base.console import TraplessError
+from trapless.base.files import replace_file
 
 FILE_NAME = "result.json"
 KINDS = ("measured", "counted", "modelled")
@@ -63,7 +63,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper published beside what was found here.
+    """What a paper published, and the result of an experiment beside it.
 
     `holds` is None where the experiment cannot decide; `note` then says why, as it gives the
     reason where a claim does not hold.
@@ -134,13 +134,11 @@ def save(result: Result, directory: Path) -> Path:
     except ValueError as error:
         raise TraplessError(f"result of {result.experiment}: {error}") from error
     path = directory / FILE_NAME
-    fresh = directory / f".{FILE_NAME}.new"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(text, encoding="utf-8")
-        os.replace(fresh, path)
     except OSError as error:
         raise TraplessError(f"{path}: cannot be written: {error.strerror}") from error
+    replace_file(path, text)
     return path
 
 

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Kernels of distributions: found at a mirror or on this machine, unpacked into the cache, and the
-module built for each. Knows nothing of virtual machines or experiments."""
+"""Kernels and programs of distributions: fetched from a mirror or given by a path, unpacked, and
+the module built for each kernel. It knows neither virtual machines nor experiments."""

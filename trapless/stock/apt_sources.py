@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Which Debian mirror this machine's own apt uses, and with which keyring.
 
-This file owns the reading of sources.list (one-line and deb822 forms) and the choice among the
-entries. No mirror is named here: a machine that has none in its apt names one by
-TRAPLESS_MIRROR=URI.
+This file reads sources.list (one-line and deb822 forms) and chooses among the entries. It names no
+mirror: where apt has none, TRAPLESS_MIRROR=URI gives one.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ KEYRINGS = (
     Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
     Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
 )
-"""Where Debian's own keyring package puts it, newest name first."""
+"""Where Debian's keyring package puts the keyring, newest name first."""
 
 
 class Index(Enum):
-    """Which of a suite's lists: what is installed, or what it is made from."""
+    """A list of a suite: binary packages, or the sources they are built from."""
 
     PACKAGES = "Packages"
     SOURCES = "Sources"
@@ -36,7 +35,7 @@ class Index(Enum):
 
 @dataclass(frozen=True)
 class Source:
-    """One entry of apt's sources: a place, what is taken from it, and who must have signed it."""
+    """One entry of apt's sources: address, suites, components, and who must have signed it."""
 
     uri: str
     suites: tuple[str, ...]
@@ -65,8 +64,8 @@ class Mirror:
         return "".join(lines)
 
     def _keys(self, folder: Path) -> str:
-        """The entry's keyring and Debian's own, where the machine has it: other suites than the
-        entry's may be signed by keys that only the latter holds."""
+        """The entry's keyring and, where the machine has it, Debian's own: suites that the entry
+        does not name may be signed by keys that only the latter holds."""
         keys = [str(path) for path in KEYRINGS if path.exists()][:1]
         if "BEGIN PGP" in self.signed_by:
             key = folder / "mirror.asc"
@@ -94,7 +93,7 @@ def machine_mirror(etc: Path = Path("/etc/apt")) -> Mirror:
 
 
 def _security_beside(archive: str) -> str:
-    """Mirrors keep security updates beside the archive, under the same name and a suffix."""
+    """The address of security updates: mirrors keep them beside the archive, with a suffix."""
     return archive + SECURITY_SUFFIX
 
 
@@ -103,7 +102,7 @@ def _is_security(source: Source) -> bool:
 
 
 def _likeness(source: Source) -> int:
-    """How much an entry looks like Debian itself, and not like one of the many others."""
+    """How much an entry looks like the archive of Debian, and not of somebody else."""
     if "main" not in source.components:
         return 0
     path = source.uri.rstrip("/").rsplit("/", 1)[-1]
@@ -164,7 +163,7 @@ def parse_stanzas(text: str) -> Iterator[Source]:
 
 
 def _signed_by(value: str) -> str:
-    """Paths as they are; a key inside the entry without its indentation and its dots."""
+    """Paths unchanged; a key inside the entry without its indentation and its dots."""
     if "BEGIN PGP" not in value:
         return " ".join(value.split())
     lines = textwrap.dedent(value.lstrip(" \t").lstrip("\n")).splitlines()

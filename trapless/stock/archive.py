@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Some of a root of programs, with all that they are linked with, as one archive for a guest.
+"""Packs chosen programs of a root, with the libraries they need, into one archive for a guest.
 
-A counted guest that waits for a file of the host's has its clock run ahead meanwhile, and whatever
-else is due then is done and counted; how often depends on how busy this machine is. So what a
-counted program reads comes along in the guest's memory. Owns how files are found and packed; which
-ones are wanted is the experiments' business, the root is programs.py's.
+While a counted guest waits for a file of the host, its clock runs ahead, and the guest does and
+counts whatever becomes due then; how often that happens depends on how busy the host is. So a
+counted program finds its files in the guest's memory. This file owns how files are found and
+packed. The experiments choose them; programs.py makes the root.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ def pack(root: Path, archive: Path, programs: Iterable[str], folders: Iterable[s
 
 
 def libraries(root: Path, name: str) -> Iterator[str]:
-    """What a program or library is linked with, and what that is."""
+    """The libraries of a program or library, and the libraries of these."""
     for needed in elf.needs(inside(root, name)).libraries:
         places = (f"{folder}/{needed}" for folder in LIBRARIES)
-        found = next((place for place in places if inside(root, place).is_file()), None)
-        if found is None and needed != Path(LOADER).name:
+        library = next((place for place in places if inside(root, place).is_file()), None)
+        if library is None and needed != Path(LOADER).name:
             raise TraplessError(f"{name} needs {needed}, which is not among the programs' files")
-        if found is not None:
-            yield found
-            yield from libraries(root, found)
+        if library is not None:
+            yield library
+            yield from libraries(root, library)
 
 
 def inside(root: Path, name: str) -> Path:
-    """A file of the root; links lead nowhere out of it."""
+    """The path of a file of the root, with links followed inside the root."""
     path = root / name
     for _ in range(LINKS_MAX):
         if not path.is_symlink():

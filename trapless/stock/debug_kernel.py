@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A kernel that looks for mistakes: KASAN, lockdep, kmemleak, fault injection; built once.
+"""Builds the debug kernel: KASAN, lockdep, kmemleak, fault injection.
 
-This file owns the way from Debian's kernel source package and our configuration fragment to a
-kernel in the cache. The fragment (data/debug.config) says what is wanted; what of it must have
-survived kconfig, which drops options silently, is listed here and checked before the build.
+This file makes a kernel in the cache of Debian's kernel source package and the fragment
+debug.config. kconfig drops options silently, so REQUIRED lists those that must remain, and they are
+checked before the build.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from trapless.base import cache, tools
 from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import cache_dir
 from trapless.stock.kbuild import compiler_version
-from trapless.stock.kernel import Kernel, load, refreshed, save, wants_refresh
+from trapless.stock.kernel import Kernel, load, save
 from trapless.stock.packages import opened
+from trapless.stock.stores import obtain
 
 NAME = "debug"
 FRAGMENT = Path(__file__).parent / "debug.config"
 LOG = "build.log"
-BUILD_BYTES = 3_500_000_000  # source 1.4 GB, objects 0.7 GB, the rest is air
+BUILD_BYTES = 3_500_000_000  # source 1.4 GB, objects 0.7 GB, and a margin
 OBJECTS = 1500  # compiled files, measured; only the progress line depends on it
 
 TOOLS = {
@@ -42,53 +43,17 @@ TOOLS = {
 HEADERS = {Path("/usr/include/gelf.h"): "libelf-dev"}
 
 REQUIRED = (
-    "KASAN",
-    "KASAN_GENERIC",
-    "KASAN_VMALLOC",
-    "SLUB",
-    "SLUB_DEBUG",
-    "PROVE_LOCKING",
-    "LOCKDEP",
-    "DEBUG_ATOMIC_SLEEP",
-    "DEBUG_ENTRY",
-    "X86_DEBUG_FPU",
-    "DEBUG_PREEMPT",
-    "DEBUG_KMEMLEAK",
-    "DEBUG_LIST",
-    "DEBUG_VM",
-    "DETECT_HUNG_TASK",
-    "SOFTLOCKUP_DETECTOR",
-    "KCOV",
-    "FAULT_INJECTION",
-    "FAULT_INJECTION_USERCOPY",
-    "FAILSLAB",
-    "VMAP_STACK",
-    "KPROBES",
-    "KALLSYMS_ALL",
-    "SECCOMP_FILTER",
-    "AUDITSYSCALL",
-    "FTRACE_SYSCALLS",
-    "IA32_EMULATION",
-    "IO_URING",
-    "MODULE_UNLOAD",
-    "OVERLAY_FS",
-    "9P_FS",
-    "VIRTIO_PCI",
-    "VIRTIO_CONSOLE",
-    "VIRTIO_BLK",
-    "PREEMPT_NOTIFIERS",
-    "USER_RETURN_NOTIFIER",
-    "X86_MSR",
-    "X86_MCE",
-    "X86_VSYSCALL_EMULATION",
-    "UPROBE_EVENTS",
-    "ELF_CORE",
-    "HOTPLUG_CPU",
-    "SUSPEND",
-    "PM_SLEEP_DEBUG",
-    "RTC_DRV_CMOS",
-    "MEMCG",
-)
+    "KASAN", "KASAN_GENERIC", "KASAN_VMALLOC", "SLUB", "SLUB_DEBUG", "PROVE_LOCKING", "LOCKDEP",
+    "DEBUG_ATOMIC_SLEEP", "DEBUG_ENTRY", "X86_DEBUG_FPU", "DEBUG_PREEMPT", "DEBUG_KMEMLEAK",
+    "DEBUG_LIST", "DEBUG_VM", "DETECT_HUNG_TASK", "SOFTLOCKUP_DETECTOR", "KCOV",
+    "FAULT_INJECTION", "FAULT_INJECTION_USERCOPY", "FAILSLAB", "VMAP_STACK", "KPROBES",
+    "KALLSYMS_ALL", "SECCOMP_FILTER", "AUDITSYSCALL", "FTRACE_SYSCALLS", "IA32_EMULATION",
+    "IO_URING", "MODULE_UNLOAD", "OVERLAY_FS", "9P_FS", "VIRTIO_PCI", "VIRTIO_CONSOLE",
+    "VIRTIO_BLK", "PREEMPT_NOTIFIERS", "USER_RETURN_NOTIFIER", "X86_MSR", "X86_MCE",
+    "X86_VSYSCALL_EMULATION", "UPROBE_EVENTS", "ELF_CORE", "HOTPLUG_CPU", "SUSPEND",
+    "PM_SLEEP_DEBUG", "RTC_DRV_CMOS", "MEMCG",
+)  # fmt: skip
+"""Options that the configuration must still have after kconfig."""
 
 
 @dataclass(frozen=True)
@@ -104,20 +69,14 @@ def resolve(spec: DebugSpec, progress: Progress) -> Kernel:
     fragment = FRAGMENT.read_text()
     digest = cache.sha256_files(FRAGMENT.parent, [FRAGMENT], spec.package)
     folder = cache_dir() / "kernels" / f"{NAME}-{digest[:12]}"
-    kernel = None if wants_refresh(NAME) else load(folder, progress)
-    if kernel is None:
-        lock = folder.with_name(f"{folder.name}.lock")
-        with cache.locked(lock, "building the debug kernel", progress):
-            kernel = None if wants_refresh(NAME) else load(folder, progress)
-            if kernel is None:  # nobody built it while we waited
-                with cache.assembling(folder) as part:
-                    _build(spec, fragment, part, progress)
-                refreshed(NAME)
-                kernel = load(folder, progress)
-        progress.done()
-    if kernel is None:
-        raise TraplessError(f"{folder} changed under our hands; run again")
-    return kernel
+    return obtain(
+        NAME,
+        folder,
+        lambda: load(folder, progress),
+        lambda part: _build(spec, fragment, part, progress),
+        "building the debug kernel",
+        progress,
+    )
 
 
 def _build(spec: DebugSpec, fragment: str, part: Path, progress: Progress) -> None:
@@ -156,11 +115,11 @@ def _source(spec: DebugSpec, part: Path, progress: Progress) -> tuple[Path, dict
     root = part / "source"
     root.mkdir()
     with opened(spec.suites, progress) as archive:
-        found = [p for p in archive.closure([spec.package]) if p.name == spec.package]
-        if not found:
+        packages = [p for p in archive.closure([spec.package]) if p.name == spec.package]
+        if not packages:
             raise archive.missing(spec.package)
-        archive.fetch(found, root, progress, what=spec.package)
-    package = found[0]
+        archive.fetch(packages, root, progress, what=spec.package)
+    package = packages[0]
     tarball = root / "usr" / "src" / f"{package.name}.tar.xz"
     progress.step(f"unpacking {tarball.name} ({cache.megabytes(tarball.stat().st_size)})")
     log = part / LOG
@@ -171,7 +130,7 @@ def _source(spec: DebugSpec, part: Path, progress: Progress) -> tuple[Path, dict
 
 
 def configure(tree: Path, fragment: str, log: Path) -> None:
-    """The smallest configuration there is, and upon it what the fragment asks for."""
+    """Configure `tree` as tinyconfig with the options of the fragment."""
     _make(tree, log, ["tinyconfig"])
     with (tree / ".config").open("a") as file:
         file.write(fragment)  # kconfig takes the last value of an option
@@ -204,7 +163,7 @@ def _make(
 
 
 def check_config(text: str) -> None:
-    """Refuse a configuration from which kconfig dropped what the debug kernel is for."""
+    """Raise TraplessError where kconfig has dropped an option of REQUIRED."""
     enabled = set(re.findall(r"^CONFIG_(\w+)=y$", text, re.MULTILINE))
     dropped = [option for option in REQUIRED if option not in enabled]
     if dropped:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The module, built for a kernel: once for each state of the sources, kernel and compiler.
+"""Builds the module for a kernel: once for each state of the sources, kernel and compiler.
 
-This file owns the way into kbuild for headers that are unpacked and not installed, and for kernels
-whose build tools run only in a root of their own. It owns no rule of how the module is compiled
-(kmod/Kbuild) and touches no file of the checkout: it builds in a copy.
+This file runs kbuild for headers that are unpacked and not installed, and for kernels whose build
+tools run only in a root of their own. It builds in a copy and changes no file of the checkout.
+kmod/Kbuild has the rules of compilation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SOURCES = ("kmod", "include")
 TOOLS = {"make": "make", "ld": "binutils"}
 SUFFIXES = frozenset({".c", ".h", ".S", ".mk"})
 NO_TYPE_INFORMATION = "CONFIG_DEBUG_INFO_BTF_MODULES="
-"""Nobody reads the module's own BTF; making it asks for pahole, which machines may lack."""
+"""Nobody reads the BTF of the module, and making it needs pahole, which machines may lack."""
 
 LOG = "build.log"
 BUILDS_KEPT = 16
@@ -40,7 +40,7 @@ BUILDS_KEPT = 16
 
 @dataclass(frozen=True)
 class Toolbox:
-    """How a command is run where the kernel's build tools live, and what paths are called there."""
+    """How commands run beside the kernel's build tools, and how paths are named there."""
 
     wrap: Callable[[Sequence[str]], list[str]]
     inside: Callable[[Path], str]
@@ -72,19 +72,19 @@ def module_for(
 
 
 def _forget_old(folder: Path, release: str, name: str) -> None:
-    """Whoever works on the module leaves one build behind for each edit: keep the last ones."""
+    """Remove all builds but the last ones: each edit of the module leaves one behind."""
     builds = [path.parent for path in folder.glob(f"{release}-*/{name}")]
     for old in sorted(builds, key=lambda path: path.stat().st_mtime)[:-BUILDS_KEPT]:
         cache.remove_tree(old)
 
 
 def read_sources(root: Path) -> dict[str, bytes]:
-    """Every file below `root` that the module is built from, read once: what is hashed is what is
-    built, whoever edits meanwhile."""
-    found = [path for name in SOURCES for path in (root / name).rglob("*")]
+    """Every file below `root` that the module is built from. They are read once, so that an edit
+    during the build cannot make the hash wrong."""
+    paths = [path for name in SOURCES for path in (root / name).rglob("*")]
     sources = {
         str(path.relative_to(root)): path.read_bytes()
-        for path in found
+        for path in paths
         if (path.suffix in SUFFIXES and not path.name.endswith(".mod.c")) or path.name == "Kbuild"
     }
     if "kmod/Kbuild" not in sources:
@@ -131,7 +131,7 @@ def _build(
 
 @contextmanager
 def _workplace(kernel: Kernel, part: Path) -> Iterator[Path]:
-    """A folder for the copy, where the kernel's build tools can see it; gone afterwards."""
+    """A temporary folder for the copy, in the root that has the kernel's build tools."""
     parent = part if kernel.build_root is None else kernel.build_root / "tmp"
     work = Path(tempfile.mkdtemp(prefix="trapless.", dir=parent))
     try:
@@ -205,8 +205,9 @@ def _toolbox(kernel: Kernel) -> Toolbox:
 
 @functools.cache
 def root_entry(root: Path) -> tuple[str, ...]:
-    """The words that run a command inside `root`: in a user namespace, which needs no root, or
-    as root where those are switched off. It sees /proc, which newer kernels' objtool reads."""
+    """The words that run a command inside `root`: in a user namespace, or as the superuser where
+    user namespaces are switched off. The command sees /proc, which objtool of newer kernels
+    reads."""
     clean = "env -i PATH=/usr/bin:/usr/sbin HOME=/tmp LC_ALL=C"
     enter = f"exec {clean} chroot {shlex.quote(str(root))}"
     mounts = " && ".join(
@@ -239,8 +240,8 @@ def _explain(kernel: Kernel, log: Path, work: str) -> str:
     text = re.sub(r"^(?!/|kmod/|include/)(\S+\.[chS]:\d)", r"kmod/\1", text, flags=re.MULTILINE)
     lines = text.splitlines()
     wanted = [i for i, line in enumerate(lines) if re.search(r"error|undefined!|not found", line)]
-    shown = sorted({j for i in wanted for j in range(i - 1, i + 4) if 0 <= j < len(lines)})
-    body = [lines[i] for i in shown][:60] or lines[-30:]
+    context = sorted({j for i in wanted for j in range(i - 1, i + 4) if 0 <= j < len(lines)})
+    body = [lines[i] for i in context][:60] or lines[-30:]
     return f"the module does not build for {kernel.release}:\n" + "\n".join(
         f"    {line}" for line in body
     )

@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """One kernel: the files it consists of, and its record in the cache.
 
-This file owns the type that everybody passes around, the file kernel.json beside an unpacked or
-built kernel, and the check that what it promises is still there. It owns no kernel's name.
+This file owns the type Kernel, the file kernel.json beside an unpacked or built kernel, and the
+check that the files which it names are still there. It owns no kernel's name.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from trapless.base import cache
 from trapless.base.console import Progress, TraplessError
 
-REFRESH_VARIABLE = "TRAPLESS_REFRESH"
 RECORD = "kernel.json"
 RECORD_FORMAT = 1
 
@@ -32,19 +30,6 @@ class Kernel:
     debug: bool = False
     provenance: dict[str, str] = field(default_factory=dict)  # packages, versions, sha256
     build_root: Path | None = None  # modules are built inside this root, with its own tools
-
-
-_refreshed: set[str] = set()  # names fetched anew by this process: once is enough
-
-
-def wants_refresh(name: str) -> bool:
-    """Whether the user asked for `name` to be fetched or built anew, and it was not yet."""
-    return os.environ.get(REFRESH_VARIABLE, "") not in ("", "0") and name not in _refreshed
-
-
-def refreshed(name: str) -> None:
-    """Remember that this process has fetched or built `name` anew."""
-    _refreshed.add(name)
 
 
 def save(kernel: Kernel, folder: Path) -> None:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The kernels that Trapless runs on: their names, and from a name or a path to files.
+"""The kernels that Trapless runs on: their names, and the files behind a name or a path.
 
-This file owns the one list of supported kernels and the making of each of them from packages. It
-owns neither the fetching of packages (packages.py), nor the reading of a kernel that somebody
-brings along (local_kernel.py), nor the building of modules (kbuild.py). Nothing else in Python
-names a version.
+This file owns the one list of supported kernels, and makes each of them of packages. Nothing else
+in Python names a version. packages.py fetches packages, local_kernel.py reads a kernel that is
+given by a path, and kbuild.py builds modules.
 """
 
 from __future__ import annotations
@@ -15,12 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trapless.base import cache, tools
+from trapless.base import tools
 from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import cache_dir
 from trapless.stock import debug_kernel, local_kernel
-from trapless.stock.kernel import Kernel, find_image, load, refreshed, save, wants_refresh
+from trapless.stock.kernel import Kernel, find_image, load, save
 from trapless.stock.packages import Archive, Package, opened
+from trapless.stock.stores import obtain
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,15 @@ SUPPORTED: tuple[KernelSpec, ...] = (
 DEBUG_SPEC = debug_kernel.DebugSpec(BOOKWORM, "linux-source-6.1")
 
 KERNEL_PACKAGES = re.compile(r"linux-(image|binary|modules|headers|kbuild)-\d")
-"""Of all that an image or headers package depends on, what holds the kernel's own files."""
+"""The packages with the kernel's own files, among the dependencies of image and headers."""
 
 ROOT_TOOLS = ("base-files", "coreutils", "dash", "grep", "make", "mawk", "sed")
-"""What a root needs beside the headers' own dependencies for kbuild to run in it."""
+"""What kbuild needs in a root beside the dependencies of the headers."""
 
 
 def resolve(name: str, progress: Progress) -> Kernel:
-    """The kernel called `name`, or found at the path `name`; fetches or builds what lacks."""
+    """The kernel called `name`, or at the path `name`. It is fetched or built where it is
+    missing."""
     if name == debug_kernel.NAME:
         return debug_kernel.resolve(DEBUG_SPEC, progress)
     for spec in SUPPORTED:
@@ -70,22 +71,14 @@ def resolve(name: str, progress: Progress) -> Kernel:
 
 def _from_cache(spec: KernelSpec, progress: Progress) -> Kernel:
     folder = cache_dir() / "kernels" / spec.name
-    if not wants_refresh(spec.name):
-        kernel = load(folder, progress)
-        if kernel is not None:
-            return kernel
-    lock = folder.with_name(f"{folder.name}.lock")
-    with cache.locked(lock, f"fetching kernel {spec.name}", progress):
-        kernel = None if wants_refresh(spec.name) else load(folder, progress)
-        if kernel is None:  # nobody fetched it while we waited
-            with cache.assembling(folder) as part:
-                _fetch(spec, part, progress)
-            refreshed(spec.name)
-            kernel = load(folder, progress)
-    if kernel is None:
-        raise TraplessError(f"{folder} changed under our hands; run again")
-    progress.done()
-    return kernel
+    return obtain(
+        spec.name,
+        folder,
+        lambda: load(folder, progress),
+        lambda part: _fetch(spec, part, progress),
+        f"fetching kernel {spec.name}",
+        progress,
+    )
 
 
 def _fetch(spec: KernelSpec, folder: Path, progress: Progress) -> None:
@@ -123,7 +116,7 @@ def newest_image(spec: KernelSpec, archive: Archive) -> str:
 
 
 def wanted_packages(spec: KernelSpec, release: str, archive: Archive) -> list[Package]:
-    """What is to be unpacked: the kernel's own packages, and the tools if it brings its own."""
+    """The packages to unpack: those of the kernel, and its build tools if it has its own."""
     image, headers = f"linux-image-{release}", f"linux-headers-{release}"
     kernel = [p for p in archive.closure([image, headers]) if KERNEL_PACKAGES.match(p.name)]
     tools = archive.closure([headers, *ROOT_TOOLS]) if spec.own_tools else []
@@ -135,8 +128,8 @@ def _provenance(packages: Sequence[Package]) -> dict[str, str]:
 
 
 def complete_root(root: Path) -> None:
-    """Do what the maintainer scripts of the root's packages would have done, as far as kbuild
-    needs it: choose an awk (update-alternatives), and folders to mount on."""
+    """Do what the maintainer scripts of the packages would have done, as far as kbuild needs it:
+    choose an awk (update-alternatives), and make folders to mount on."""
     for name in ("dev", "proc", "tmp"):
         (root / name).mkdir(exist_ok=True)
     awk = root / "usr" / "bin" / "awk"

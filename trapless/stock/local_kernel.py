@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A kernel that somebody brings along: an image, a build tree, or an unpacked root.
+"""Reads a kernel that is given by a path: an image, a build tree, or an unpacked root.
 
-This file owns the reading of such a path. It changes nothing in what it is given.
+It changes nothing there.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _from_image(name: str, image: Path, build_dir: Path | None) -> Kernel:
 
 
 def _own_tools(build_dir: Path | None, roots: Sequence[Path]) -> Path | None:
-    """The root that holds both the headers and tools to build with; not this machine itself."""
+    """The root, other than this machine's, that holds both the headers and tools to build with."""
     for root in roots:
         tools = (root / "usr" / "bin" / "make").exists() and root != Path("/")
         if tools and build_dir is not None and build_dir.is_relative_to(root):
@@ -69,22 +69,22 @@ def _own_tools(build_dir: Path | None, roots: Sequence[Path]) -> Path | None:
 
 def _from_root(name: str, root: Path) -> Kernel:
     modules = root / "lib" / "modules"
-    found = {p.name.removeprefix("vmlinuz-") for p in (root / "boot").glob("vmlinuz-*")}
-    found |= {p.parent.name for p in modules.glob("*/vmlinuz")}
-    if not found:
+    releases = {p.name.removeprefix("vmlinuz-") for p in (root / "boot").glob("vmlinuz-*")}
+    releases |= {p.parent.name for p in modules.glob("*/vmlinuz")}
+    if not releases:
         raise TraplessError(
             f"{root} holds no kernel: neither {TREE_IMAGE} (a build tree), nor boot/vmlinuz-* or "
             f"lib/modules/*/vmlinuz (an unpacked root)",
             status=2,
         )
-    if len(found) > 1:
-        images = ", ".join(str(find_image(root, release)) for release in sorted(found))
+    if len(releases) > 1:
+        images = ", ".join(str(find_image(root, release)) for release in sorted(releases))
         raise TraplessError(f"{root} holds more than one kernel; name one of {images}", status=2)
-    return _from_image(name, find_image(root, found.pop()), None)
+    return _from_image(name, find_image(root, releases.pop()), None)
 
 
 def _build_dir(image: Path, release: str) -> Path | None:
-    """Headers or a build tree that belong to `image`, looked for around it."""
+    """Headers or a build tree that belong to `image`, in the folders above it."""
     for parent in image.parents:
         if parent / TREE_IMAGE == image:
             return parent

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Debian packages without installing them: found, verified and unpacked through a private apt.
+"""Fetches, verifies and unpacks Debian packages through a private apt, without installing them.
 
-This file owns the private apt configuration, the choice of the mirror and keyring (the machine's
-own), and the way from a package name to an unpacked, checksum-verified tree. It owns no package
-or release name. apt itself verifies the mirror's signed index and every download against it; the
-checksums are taken from that index, verified again before unpacking, and handed to the caller.
-
-Nothing here needs root and nothing outside the cache is written.
+This file owns the private apt configuration and the way from a package name to an unpacked tree
+with verified checksums. apt verifies the signature of the mirror's index, and every download
+against that index; the checksums in it are verified once more before unpacking, and handed to the
+caller. This file names no package and no release. It needs no root and writes nothing outside the
+cache.
 """
 
 from __future__ import annotations
@@ -28,7 +27,8 @@ from trapless.stock.apt_sources import MIRROR_VARIABLE, Index, Mirror, machine_m
 
 ARCHITECTURE = "amd64"
 UNPACKED_RATIO = 6
-"""Packages and what comes out of them, against the packages alone; measured: 4 to 5.5."""
+"""Bytes of the packages and of their unpacked files, to bytes of the packages; 4 to 5.5
+measured."""
 
 TOOLS = {
     "apt-get": "apt",
@@ -74,7 +74,7 @@ REMEDIES = {
     "debian-archive-keyring",
     "resolving": "this machine reaches no name server: check the network",
 }
-"""What helps, by what apt complains of."""
+"""What helps, by a word of apt's complaint."""
 
 OTHER_REMEDY = "check the network and the mirror"
 
@@ -101,7 +101,7 @@ def opened(
     mirror: Mirror | None = None,
     index: Index = Index.PACKAGES,
 ) -> Iterator[Archive]:
-    """The current package lists of `suites`, kept from other processes meanwhile."""
+    """The current package lists of `suites`, under a lock that keeps other processes out."""
     tools.require_tools(TOOLS, "fetching kernel packages")
     archive = Archive(suites, mirror or machine_mirror(), index)
     with cache.locked(archive.lock, "fetching Debian packages", progress):
@@ -124,13 +124,13 @@ class Archive:
 
     @property
     def lock(self) -> Path:
-        """Held by whoever uses this state."""
+        """The lock that a user of this state holds."""
         return self._folder.with_suffix(".lock")
 
     def update(self, progress: Progress) -> None:
         """Fetch the suites' indices. A suite that the mirror lacks is no error by itself.
 
-        What apt complains of is kept, to explain a package that is not found afterwards.
+        The complaints of apt are kept: they explain why a package is missing later.
         """
         self._configure()
         progress.step(f"reading Debian's package lists ({', '.join(self.suites)})")
@@ -144,10 +144,10 @@ class Archive:
 
     def dependencies(self, name: str) -> list[list[str]]:
         """The names that each known version of `name` depends on, highest version first."""
-        shown = self.ask("apt-cache", "show", name)
+        records = self.ask("apt-cache", "show", name)
         return [
             re.findall(r"[a-z0-9][a-z0-9+.-]+(?=[ ,(|]|$)", line.removeprefix("Depends:"))
-            for line in shown.splitlines()
+            for line in records.splitlines()
             if line.startswith("Depends:")
         ]
 

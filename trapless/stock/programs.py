@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Real programs to try things on: packages of Debian in a root of their own, in the cache.
+"""Real programs for experiments: packages of Debian in a root of their own, in the cache.
 
-Owns the list of packages and sources, and the root's record. They are unpacked, not installed: no
-daemon of theirs is ever started on this machine, every machine tries the same builds, and the lab's
-guests reach them by chroot. It owns no way of fetching (packages.py, sources.py) and runs nothing
-(the guest does).
+This file owns the list of packages and sources, and the record of the root. Packages are unpacked
+and not installed, so that no daemon starts on this machine and every machine runs the same builds.
+Guests reach the root by chroot. packages.py and sources.py fetch.
 """
 
 from __future__ import annotations
@@ -14,13 +13,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from trapless.base import cache
 from trapless.base.console import Progress
 from trapless.base.paths import cache_dir
 from trapless.stock import sources as sources_of
 from trapless.stock.apt_sources import Index
-from trapless.stock.kernel import refreshed, wants_refresh
 from trapless.stock.packages import Package, opened
+from trapless.stock.stores import obtain
 
 NAME = "programs"
 SUITES = ("bookworm", "bookworm-security")
@@ -52,7 +50,7 @@ PACKAGES = (
     "wrk",
 )
 SOURCES = ("lua5.4",)
-"""As their authors released them, in the root's SOURCE_FOLDER."""
+"""Sources as their authors released them, unpacked into SOURCE_FOLDER of the root."""
 
 SOURCE_FOLDER = "usr/src"
 FOLDERS = ("dev", "proc", "sys", "tmp", "run")  # to mount on
@@ -77,21 +75,17 @@ def unpacked(
     packages: Sequence[str] = PACKAGES,
     sources: Sequence[str] = SOURCES,
 ) -> Programs:
-    """The root with `packages` and `sources`, fetched when the cache lacks it."""
+    """The root with `packages` and `sources`, which are fetched where the cache lacks them."""
     folder = cache_dir() / NAME
     wanted = {"packages": sorted(packages), "sources": sorted(sources)}
-    found = None if wants_refresh(NAME) else _load(folder, wanted)
-    if found is None:
-        lock = folder.with_name(f"{NAME}.lock")
-        with cache.locked(lock, "fetching programs", progress):
-            if wants_refresh(NAME) or (found := _load(folder, wanted)) is None:
-                with cache.assembling(folder) as part:
-                    _fetch(part, wanted, progress)
-                refreshed(NAME)
-                found = _load(folder, wanted)
-        progress.done()
-    assert found is not None  # assembling() put it there, and we held the lock
-    return found
+    return obtain(
+        NAME,
+        folder,
+        lambda: _load(folder, wanted),
+        lambda part: _fetch(part, wanted, progress),
+        "fetching programs",
+        progress,
+    )
 
 
 def _fetch(folder: Path, wanted: Wanted, progress: Progress) -> None:

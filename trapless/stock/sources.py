@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Sources as their authors released them: the original tarball of a Debian source package.
+"""Fetches sources as their authors released them: the original tarball of a Debian source package.
 
-Owns the way from a name to an unpacked tree, verified against the mirror's signed index. Debian's
-changes are not applied, and nothing is built here: who fetches a source builds it as its authors
-meant it. The private apt is packages.py's.
+This file verifies the tarball against the mirror's signed index and unpacks it. It does not apply
+Debian's changes and builds nothing. packages.py owns the private apt.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ def fetch(archive: Archive, name: str, folder: Path, progress: Progress) -> Pack
 
     `archive` was opened for sources.
     """
-    found = parse_tarball(archive.ask("apt-get", "source", "-q", "--print-uris", name))
-    if found is None:
+    original = parse_tarball(archive.ask("apt-get", "source", "-q", "--print-uris", name))
+    if original is None:
         raise archive.missing(f"source {name}")
     with cache.assembling(folder / ".download") as download:
         progress.step(f"downloading the source of {name}")
@@ -59,22 +58,22 @@ def fetch(archive: Archive, name: str, folder: Path, progress: Progress) -> Pack
                 f"could not download the source of {name}; nothing was kept. Check the network "
                 f"and run again. apt says:\n{tools.last_lines(log)}"
             )
-        tarball = download / found.file
+        tarball = download / original.file
         digest = cache.sha256_file(tarball)
-        if digest != found.package.sha256:
+        if digest != original.package.sha256:
             raise TraplessError(
-                f"{found.file} is damaged: its SHA-256 is {digest} and the mirror's signed index "
-                f"says {found.package.sha256}; nothing was kept. Run again"
+                f"{original.file} is damaged: its SHA-256 is {digest} and the mirror's signed "
+                f"index says {original.package.sha256}; nothing was kept. Run again"
             )
         _unpack(tarball, folder, log)
     cache.remove_tree(folder / ".download")
-    return found.package
+    return original.package
 
 
 def _unpack(tarball: Path, folder: Path, log: Path) -> None:
-    """What is in the tarball's one folder goes into `folder`.
+    """Unpack the content of the tarball's one folder into `folder`.
 
-    By tar, as Debian's first Python 3.11 cannot yet refuse members that lead elsewhere.
+    tar does it, because Debian's first Python 3.11 cannot refuse members that lead elsewhere.
     """
     argv = ["tar", "--extract", "--strip-components=1", "--no-same-owner"]
     argv += [f"--directory={folder}", f"--file={tarball}"]

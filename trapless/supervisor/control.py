@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Supervisor mode as Python asks for it: switch a process, list those switched, ask the module.
+"""Requests about supervisor mode to the module: switch a process, list those that were switched.
 
-Owns the ioctls of /dev/trapless that are about supervisor mode and the words for what they
-answer. The reasons of a refusal are in refusals.py; tables and commands are next door (ps.py,
-run.py).
+This file owns the ioctls of /dev/trapless that are about supervisor mode, and the messages for
+their errors. refusals.py has the reasons of refusals, ps.py the table, trapless/run.py the
+command.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from trapless.supervisor.refusals import REFUSALS, explain
 PROC = Path("/proc")
 POLL_S = 0.02
 ENTRIES_FIRST = 64
-"""Processes asked for at first; more are asked for when there are more."""
+"""How many processes the first request has room for; a second request has room for all."""
 
 
 class RefusedError(TraplessError):
-    """A switch that module, kernel or machine do not make, and why."""
+    """A switch that the module refuses, with the reason."""
 
     def __init__(self, message: str, refusal: Refusal) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class RefusedError(TraplessError):
 
 @dataclass(frozen=True)
 class Calls:
-    """System calls by the path they took; the sum is all since the process was switched."""
+    """System calls since the process was switched, by the path that they took."""
 
     direct: int  # made by the module, returned in supervisor mode at once
     worked: int  # the same after exit work of the kernel
@@ -61,7 +61,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class Process:
-    """One process that was switched, as the module sees it; under ID 0 all that have ended."""
+    """One process that was switched; the one with ID 0 stands for all that have ended."""
 
     pid: int
     command: str
@@ -103,7 +103,7 @@ def switch_each(
 
     With `wait_s`, return when all their threads have changed; that some have not is an error.
     """
-    refusals()  # where no module answers, say so once
+    refusals()  # raises once where no module answers
     failures: list[str] = []
     switched: list[int] = []
     for pid in pids:
@@ -112,7 +112,7 @@ def switch_each(
             switched.append(pid)
         except RefusedError as error:
             if REFUSALS[error.refusal].of_machine:
-                raise  # it is the same for all
+                raise  # the machine refuses all processes
             failures.append(str(error))
         except TraplessError as error:
             failures.append(str(error))
@@ -133,7 +133,7 @@ def _await(pids: Sequence[int], mode: Mode, limit_s: float) -> list[Process]:
 
 
 def _unchanged(process: Process, mode: Mode) -> int:
-    """How many of its threads are yet to change; one that is back in user mode is not listed."""
+    """How many of its threads are yet to change."""
     return process.threads - process.supervisor if mode is Mode.SUPERVISOR else process.supervisor
 
 
@@ -156,7 +156,7 @@ def refusals(device: str | None = None) -> int:
 
 
 def processes() -> tuple[Process, ...]:
-    """All processes that were switched and can be seen from here, by process ID; see Process."""
+    """All processes that were switched and that this process may see, ordered by ID."""
     room = ENTRIES_FIRST
     with _device() as fd:
         while True:
@@ -171,8 +171,8 @@ def processes() -> tuple[Process, ...]:
             if error:
                 raise _unanswered(error)
             if request.total <= room:
-                found = [_process(entries[i]) for i in range(request.count)]
-                return tuple(sorted(found, key=lambda process: process.pid))
+                processes = [_process(entries[i]) for i in range(request.count)]
+                return tuple(sorted(processes, key=lambda process: process.pid))
             room = request.total + ENTRIES_FIRST
 
 
@@ -211,7 +211,7 @@ def _device(path: str | None = None) -> Iterator[int]:
 
 
 def _ioctl(fd: int, code: int, argument: ctypes.Structure) -> int:
-    """0 or errno. Not fcntl.ioctl(): it may drop what a refused request wrote back."""
+    """0 or errno. fcntl.ioctl() would drop what the module writes back with an error."""
     libc = ctypes.CDLL(None, use_errno=True)
     result = libc.ioctl(fd, ctypes.c_ulong(code), ctypes.byref(argument))
     return 0 if result >= 0 else ctypes.get_errno()

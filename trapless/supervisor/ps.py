@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`trapless ps`: the processes that were switched, their modes, and which way their calls went.
 
-Owns the three forms: a table on a terminal, one line each in pipes, JSON. What the numbers are is
-said in include/uapi/linux/trapless.h; supervisor.py reads them.
+This file owns the three forms: a table on a terminal, one line each in pipes, JSON.
+include/uapi/linux/trapless.h defines the numbers; control.py reads them.
 """
 
 from __future__ import annotations
@@ -139,21 +139,21 @@ def _table(processes: Sequence[Process]) -> Table:
 
 
 def _about(process: Process) -> Text:
-    """Who it is, where its threads are, and what was asked for."""
+    """Process ID, command, mode, threads and options."""
     if not process.pid:
         return Text(ENDED)
-    said = Text(f"{process.pid} {process.command}", style="bold")
+    text = Text(f"{process.pid} {process.command}", style="bold")
     style = "yellow" if process.mode is Mode.SUPERVISOR else ""
-    said.append(f"\n{process.mode.name.lower()} mode", style=f"not bold {style}")
-    said.append(f", {process.supervisor} of {process.threads} threads", style="not bold")
-    wishes = [*process.options, *_locking(process)]
-    if wishes:
-        said.append(f"\nwith {', '.join(wishes)}", style="not bold")
-    return said
+    text.append(f"\n{process.mode.name.lower()} mode", style=f"not bold {style}")
+    text.append(f", {process.supervisor} of {process.threads} threads", style="not bold")
+    options = [*process.options, *_locking(process)]
+    if options:
+        text.append(f"\nwith {', '.join(options)}", style="not bold")
+    return text
 
 
 def _locking(process: Process) -> tuple[str, ...]:
-    """What became of the wish for resident memory, where it is not as wished."""
+    """The error where the memory could not be locked."""
     if process.resident < 0:
         return (f"but not locked: {os.strerror(-process.resident)}",)
     return ()
@@ -165,6 +165,6 @@ def _word(cause: Demotion) -> str:
 
 def _listed(numbers: dict[str, int]) -> Text:
     """The numbers that are not zero, one a line, aligned."""
-    there = {name: f"{number:,}" for name, number in numbers.items() if number}
-    width = max((len(number) for number in there.values()), default=0)
-    return Text("\n".join(f"{number:>{width}} {name}" for name, number in there.items()))
+    cells = {name: f"{number:,}" for name, number in numbers.items() if number}
+    width = max((len(number) for number in cells.values()), default=0)
+    return Text("\n".join(f"{number:>{width}} {name}" for name, number in cells.items()))

@@ -30,12 +30,12 @@ class Row:
 
     @property
     def name(self) -> str:
-        """As programs read it: 'not-capable'."""
+        """The name that programs read, as 'not-capable'."""
         return self.code.name.lower().replace("_", "-")
 
     @property
     def of_machine(self) -> bool:
-        """Whether it is about the machine, the kernel or the module, not about one process."""
+        """Whether the reason is about the machine, the kernel or the module, not one process."""
         return self.code < REFUSALS_MACHINE
 
 
@@ -79,7 +79,7 @@ def load() -> list[Row]:
 _ROWS = tuple(load())
 
 REFUSALS: dict[Refusal, Row] = {row.code: row for row in _ROWS}
-"""By code, in the order of the interface."""
+"""The rows by code, in the order of the interface."""
 
 _missing = set(Refusal) - {Refusal.NONE} - REFUSALS.keys()
 if _missing:
@@ -107,5 +107,5 @@ def of_mask(mask: int) -> tuple[Row, ...]:
 
 def unknown_bits(mask: int) -> int:
     """Reasons that a newer module knows and this table does not."""
-    known = sum(1 << row.code for row in _ROWS if row.of_machine)
-    return mask & ~known
+    bits = sum(1 << row.code for row in _ROWS if row.of_machine)
+    return mask & ~bits

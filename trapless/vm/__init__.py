@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The lab: a command in a virtual machine on a stock kernel. `lab.run` is its face; the rest is how
-the guest is made, started, watched and cleared away. Knows nothing of experiments."""
+"""The lab: runs a command in a virtual machine on a stock kernel. `lab.run` is its interface; the
+other files make, start, watch and end the guest. It knows no experiment."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The launcher's end of the memory it shares with the guest's init.
+"""The launcher's end of the memory that it shares with the guest's init.
 
-Owns the mapping and the byte rings; the layout is that of guest/channel.h. The memory is
-an anonymous file (memfd): it has no name, so whatever kills the launcher, nothing is left.
+This file owns the mapping and the byte rings; guest/channel.h has the same layout. The memory is an
+anonymous file (memfd) without a name, so that nothing is left whatever kills the launcher.
 
 Concurrency: the guest writes while we read. Head and closed flags of a ring belong to its
 producer, tail to its consumer. Fields are read and written as aligned machine words (ctypes), so
@@ -85,7 +85,7 @@ class Ring:
         return self._memory[self._offset + start : self._offset + start + count]
 
     def consume(self, count: int) -> None:
-        """Give `count` bytes that were peeked back to the producer."""
+        """Release `count` bytes to the producer, after they were read by peek()."""
         self._fields.tail += count
 
     def produce(self, data: bytes) -> int:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Follows a guest instruction by instruction, through QEMU's stub for GNU debuggers.
 
-Owns the few requests of that protocol that this takes: stop, go on, one step, a breakpoint, the
-registers, memory. The VM has one end of a socket pair (LabConfig.debugger), this file the other.
-It knows no symbols and no experiment.
+This file owns the few requests of that protocol that it needs: stop, continue, one step, a
+breakpoint, the registers, memory. The VM has one end of a socket pair (LabConfig.debugger), this
+file the other. It knows no symbols and no experiment.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ REGISTERS = (
     "rip",
 )
 ANSWER_LIMIT_S = 1800.0
-"""For an emulator that hangs."""
+"""Longest wait for an answer, seconds: a limit for an emulator that hangs."""
 STOP_LIMIT_S = 2.0
-"""A VM that has not begun to run ignores being stopped: it is asked again. So does one that has
-stopped already, and whose answer is late."""
+"""Seconds after which a VM is asked again to stop: it ignores the request until it runs."""
 STEP_QUIETLY = 7
 """Steps of the emulator that take no interrupt and let no timer run."""
 
@@ -40,11 +39,12 @@ class Debugger:
 
     @property
     def guest_end(self) -> int:
-        """For LabConfig.debugger."""
+        """The descriptor for LabConfig.debugger."""
         return self._theirs.fileno()
 
     def hang_up(self) -> None:
-        """Whoever waits for an answer gets none; any thread may call this."""
+        """End the connection: a thread that waits for an answer gets an error. Any thread may
+        call."""
         self._ours.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -90,14 +90,10 @@ class Debugger:
         raw = bytes.fromhex(self._ask(f"m{address:x},{size_max:x}").decode())
         return raw.split(b"\0", 1)[0].decode()
 
-    def detach(self) -> None:
-        """Let the VM run on by itself."""
-        self._expect("D", b"OK")
-
     def _expect(self, request: str, answer: bytes) -> None:
-        found = self._ask(request)
-        if found != answer:
-            raise TraplessError(f"the emulator's debugger answered {found!r} to {request}")
+        reply = self._ask(request)
+        if reply != answer:
+            raise TraplessError(f"the emulator's debugger answered {reply!r} to {request}")
 
     def _ask(self, request: str, limit_s: float = ANSWER_LIMIT_S) -> bytes:
         body = request.encode()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A small file system of the usual kind in a guest's memory, for workloads that read files.
+"""A small ext4 file system in a guest's memory, for workloads that read files.
 
-The guest's root is tmpfs, which is not what programs read from: since about 2023 it also makes
-io_uring hand every read to a thread of its own. Owns the disk's size and how it is made.
+The guest's root is tmpfs, from which programs seldom read; since about 2023 io_uring also hands
+each read from it to a thread of its own. This file owns the size of the disk and how it is made.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ echo "cannot make a file system in memory" >&2; exit 1
 
 
 def modules(kernel: str, progress: Progress) -> tuple[tuple[str, str], ...]:
-    """For LabConfig.modules: what the kernel called `kernel` needs to have the file system."""
+    """The modules of the kernel called `kernel` for the file system; see LabConfig.modules."""
     folder = kernels.resolve(kernel, progress).modules_dir
     index = folder / "modules.dep" if folder is not None else None
     if index is not None and f"/{CHECKSUMS}.ko" in index.read_text(encoding="utf-8"):
@@ -36,5 +36,5 @@ def modules(kernel: str, progress: Progress) -> tuple[tuple[str, str], ...]:
 
 
 def command(argv: Sequence[str]) -> list[str]:
-    """`argv`, run in the guest with the file system at MOUNT_POINT."""
+    """The command that makes the file system at MOUNT_POINT and then runs `argv`."""
     return ["/bin/sh", "-c", SCRIPT, "sh", *argv]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Which of a kernel's own modules a guest must load, and in which order.
 
-Reads the indexes that depmod made (modules.dep, modules.builtin); owns decompression, since the
-guest has none. A kernel without a modules folder has everything built in.
+This file reads the indexes that depmod made (modules.dep, modules.builtin), and decompresses
+modules, since the guest cannot. A kernel without a modules folder has everything built in.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def module_name(path: str) -> str:
 
 
 def load_order(modules_dir: Path | None, wanted: Iterable[str]) -> list[Path]:
-    """Files to load for the modules `wanted`, dependencies first; what is built in is left out."""
+    """The files to load for the modules `wanted`, dependencies first, without built-in modules."""
     wanted = list(wanted)
     if modules_dir is None or not wanted:
         return []

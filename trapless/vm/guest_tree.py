@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is inside a lab VM when it starts: init, busybox, the command with its libraries, modules.
+"""The files inside a lab VM: init, busybox, the command with its libraries, modules.
 
-Owns the choice of files, the lookup of the command on the host, and the records that tell the
-guest's init what to do (trapless/vm/guest/config.h). It starts nothing.
+This file owns the choice of files, the lookup of the command on the host, and the records that tell
+the guest's init what to do (trapless/vm/guest/config.h). It starts nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ETC = {
 
 @dataclass(frozen=True)
 class GuestPlan:
-    """What to put in: the lab's configuration, as far as the guest's files depend on it."""
+    """The part of the lab's configuration on which the guest's files depend."""
 
     argv: tuple[str, ...]
     host_root: bool = False
@@ -95,8 +95,8 @@ def records(plan: GuestPlan, modules: Sequence[str], program: str | None) -> byt
 
 
 def _environment(plan: GuestPlan) -> dict[str, str]:
-    """The command's variables. Without the host's root none is the host's: they lie on the stack,
-    and their length would show in counts."""
+    """The command's variables. Without the host's root none comes from the host: variables lie on
+    the stack, and their length would change counts."""
     environment = {"PATH": GUEST_PATH, "HOME": "/root", "USER": "root", "LANG": "C.UTF-8"}
     if plan.host_root:
         inherited = ("PATH", "TERM", "LANG")
@@ -106,7 +106,7 @@ def _environment(plan: GuestPlan) -> dict[str, str]:
 
 
 def _add_modules(tree: Initramfs, plan: GuestPlan) -> list[str]:
-    """Put the kernel modules in; returns init's records in the order of loading."""
+    """Add the kernel modules; returns init's records in the order of loading."""
     parameters = {name.replace("-", "_"): text for name, text in plan.modules}
     wanted = [*(SHARE_MODULES if plan.host_root else ()), *parameters]
     loads = []
@@ -135,13 +135,13 @@ def _add_system(tree: Initramfs) -> None:
 
 
 def _busybox() -> Path:
-    found = shutil.which("busybox", path=tools.tool_path())
-    if found is None or elf.needs(Path(found)).loader is not None:
+    busybox = shutil.which("busybox", path=tools.tool_path())
+    if busybox is None or elf.needs(Path(busybox)).loader is not None:
         raise TraplessError(
             "the lab needs a statically linked busybox for its guests; "
             "on Debian: apt-get install busybox-static"
         )
-    return Path(found).resolve()
+    return Path(busybox).resolve()
 
 
 def _applets(busybox: Path) -> list[str]:
@@ -153,16 +153,16 @@ def _applets(busybox: Path) -> list[str]:
 
 
 def _add_command(tree: Initramfs, name: str, cwd: Path) -> str | None:
-    """Put the command in; returns its path in the guest, or None where busybox has it."""
-    found = find_program(name, cwd)
-    if found is None:
+    """Add the command; returns its path in the guest, or None where busybox has it."""
+    program = find_program(name, cwd)
+    if program is None:
         if "/" not in name and any(f"{folder}/{name}" in tree for folder in GUEST_PATH.split(":")):
             return None
         raise TraplessError(
             f"there is no program '{name}' on this machine or in the guest", status=127
         )
-    add_file(tree, found, "", str(found))
-    return str(found)
+    add_file(tree, program, "", str(program))
+    return str(program)
 
 
 def find_program(name: str, cwd: Path) -> Path | None:
@@ -174,12 +174,12 @@ def find_program(name: str, cwd: Path) -> Path | None:
         if not path.is_file() or not os.access(path, os.X_OK):
             raise TraplessError(f"{path} is not an executable file", status=126)
         return path
-    found = shutil.which(name, path=tools.tool_path())
-    return Path(found) if found else None
+    program = shutil.which(name, path=tools.tool_path())
+    return Path(program) if program else None
 
 
 def add_file(tree: Initramfs, source: Path, prefix: str, target: str, depth: int = 0) -> None:
-    """Put the host's file or folder at `target`, and what its programs need at their own paths."""
+    """Add the host's file or folder at `target`, and what its programs need at their own paths."""
     if not os.path.isabs(target):
         raise TraplessError(f"the path in the guest must be absolute: '{target}'", status=2)
     try:
@@ -217,14 +217,14 @@ def _interpreters(script: Path, line: str) -> Iterator[Path]:
     if Path(words[0]).name == "env":
         names += [word for word in words[1:] if not word.startswith("-") and "=" not in word][:1]
     for name in names:
-        found = find_program(name, Path("/"))
-        if found is None:
+        program = find_program(name, Path("/"))
+        if program is None:
             raise TraplessError(f"{script} wants the interpreter '{name}', which is not there")
-        yield found
+        yield program
 
 
 def init_program(progress: Progress) -> Path:
-    """Process 1 of the guests, compiled once for this source and compiler."""
+    """The program of process 1, compiled once for this source and compiler."""
     sources = sorted((repo_root() / "trapless" / "vm" / "guest").glob("*.[ch]"))
     tools.require_tools({"cc": "gcc libc6-dev"}, "building the guest's init")
     compiler = subprocess.run(["cc", "--version"], capture_output=True, text=True, check=True)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Writes a cpio archive in the "newc" form that the kernel unpacks as its first root.
 
-Owns the format (Documentation/driver-api/early-userspace/buffer-format.rst) and the rule that
-/bin, /sbin, /lib and /lib64 are links into /usr, as on Debian: a file put at /lib/x is found at
-both names. It owns no choice of what goes in; trapless/vm/guest_tree.py does.
+This file owns the format (Documentation/driver-api/early-userspace/buffer-format.rst) and the rule
+that /bin, /sbin, /lib and /lib64 are links into /usr, as on Debian: a file added at /lib/x has both
+names. guest_tree.py chooses the files.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class Entry:
 
 
 class Tree(Protocol):
-    """What can be unpacked by the kernel as its first root."""
+    """An archive that the kernel can unpack as its first root."""
 
     def size(self) -> int:
-        """Bytes it takes."""
+        """Its size in bytes."""
 
     def write(self, archive: BinaryIO) -> None:
-        """Write it as the kernel wants it."""
+        """Write the archive."""
 
 
 @dataclass(frozen=True)
 class Packed:
-    """A tree that was written elsewhere, as it is."""
+    """A tree as the bytes that were written before, maybe on another machine."""
 
     archive: bytes
 
@@ -58,7 +58,7 @@ class Packed:
 
 
 class Initramfs:
-    """A tree to be written. Parents appear by themselves; a path put twice keeps the last."""
+    """A tree to be written. Parents are added by themselves; the last of two equal paths counts."""
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs one command in a lab VM: `run()` is what `trapless lab` and every experiment call.
 
-Owns what a run means: what counts as success (the guest's own mark with the command's status,
-never silence), limits of time and memory, the one retry, and the errors. Building the guest's
-files, QEMU and the shared memory are next door (guest_tree.py, qemu.py, channel.py), and
-lab_session.py moves the bytes.
+This file owns what a run means: what counts as success (the guest's own mark with the command's
+status, never silence), limits of time and memory, the one retry, and the errors. guest_tree.py
+makes the guest's files, qemu.py runs QEMU, channel.py is the shared memory, and lab_session.py
+moves the bytes.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class LabConfig:
 
 @dataclass(frozen=True)
 class LabResult:
-    """How a command ended. Under `stream` or with a sink, stdout and stderr went there."""
+    """How a command ended. With `stream` or a sink, its output went there and is not in here."""
 
     status: int
     stdout: bytes
@@ -89,7 +89,7 @@ class LabResult:
 
 
 class LabError(TraplessError):
-    """A command that was not run to its end, with what the guest's kernel had printed by then.
+    """The error for a command that did not come to its end, with the guest's kernel log so far.
 
     `repeatable`: by the emulator's fault it was not even begun.
     """
@@ -101,14 +101,14 @@ class LabError(TraplessError):
 
 @dataclass(frozen=True)
 class Guest:
-    """All that a VM boots from: with it a run needs nothing else of the machine but QEMU."""
+    """Everything that a VM boots from. A run with it needs nothing else of the machine but QEMU."""
 
     kernel: Kernel
     files: Tree
 
 
 def prepare(config: LabConfig, argv: Sequence[str], progress: Progress) -> Guest:
-    """Fetch and build what lacks of a guest that runs `argv`."""
+    """The guest that runs `argv`. What the cache lacks for it is fetched and built."""
     _check(config, argv)
     memory_bytes = qemu.parse_size(config.memory)
     kernel = _kernel(config, progress)
@@ -134,10 +134,10 @@ def run(
     """Run `argv` in a fresh VM and return how it ended.
 
     `stream`: the command uses this process's standard input, output and error. Otherwise it reads
-    `stdin` (nothing, if None; a number is a descriptor, of which it gets what comes while it runs)
-    and its output is returned; `sink` gets pieces of standard output as they come, instead.
-    `guest`: what prepare() made of the same `config` and `argv`, maybe on another machine. Raises
-    LabError when the command could not be run to its end.
+    `stdin` (None: it is empty; a number: the descriptor of a stream) and its output is returned.
+    With `sink`, pieces of standard output go there as they come. `guest` is what prepare() made of
+    the same `config` and `argv`, maybe on another machine. A LabError says why the command did not
+    come to its end.
     """
     watcher = progress if progress is not None else Silent()
     cpus = _check(config, argv)
@@ -170,7 +170,7 @@ def run(
 
 
 def emulator_missed_a_patch(log: str) -> bool:
-    """Whether the guest's kernel died of a breakpoint that was gone already.
+    """Whether the guest's kernel died by a breakpoint that had been removed.
 
     Loading a module patches the kernel's text by way of breakpoints. QEMU 7.2, emulating several
     processors at once, can execute a stale one, and the kernel knows of none at that place.
@@ -213,7 +213,7 @@ def _check(config: LabConfig, argv: Sequence[str]) -> int:
 
 
 def _make_memory(path: Path, memory_bytes: int) -> None:
-    """A file for the guest's RAM that only its owner may look into; an old one is not reused."""
+    """Make the file of the guest's RAM, for its owner only; an existing file is an error."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
@@ -257,7 +257,7 @@ def _plan(
 
 
 def _parameters(config: LabConfig) -> str:
-    """Of the module: what was given comes last, and wins."""
+    """The parameters of the module. Those that the caller gives come last, and so take effect."""
     consent = "supervisor=1 " if config.supervisor is not None else ""
     return f"{consent}{config.module_parameters}".strip()
 
@@ -265,8 +265,8 @@ def _parameters(config: LabConfig) -> str:
 class _RunFiles:
     """The initramfs and the kernel's log of a run.
 
-    Normally both are anonymous memory (memfd), so that no way of dying can leave a file behind;
-    with `keep` they are files in a folder that stays.
+    Normally both are anonymous memory (memfd), so that no file can be left behind, however this
+    process ends. With `keep` they are files in a folder that stays.
     """
 
     def __init__(self, stack: ExitStack, keep: bool, tree: Tree) -> None:
@@ -374,9 +374,7 @@ class _Attempt:
             (self._files.folder / "qemu.argv").write_text(shlex.join(self.argv) + "\n")
             progress.note(f"kept: {self._files.folder}")
         if ending.switch_error:
-            raise control.explained(
-                ending.switch_error, ending.refusal, "the command", "in the VM"
-            )
+            raise control.explained(ending.switch_error, ending.refusal, "the command", "in the VM")
         if ending.reason:
             again = self.may_be_repeated(ending)
             raise LabError(self._explain(ending, log), log, repeatable=again)
@@ -421,7 +419,7 @@ class _Attempt:
 
 
 def _excerpt(log: str, news: str) -> tuple[str, list[str]]:
-    """What of the kernel's log explains a failed run: its complaints, else its last lines."""
+    """The part of the kernel's log that explains a failed run: complaints, else the last lines."""
     complaints = "\n".join(splats(log)).splitlines()
     if complaints:
         return "the guest's kernel said:", complaints[:LOG_LINES_MAX]

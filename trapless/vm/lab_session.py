@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Moves bytes between a running VM and this process until the VM's work is over.
 
-Owns the event loop of a run: doorbells, the three streams, the limits of time and of log, and the
-decision of how a run ended. One thread; nothing in the guest runs on its behalf except when
-bytes have to move.
+This file owns the event loop of a run: doorbells, the three streams, the limits of time and of the
+log, and the decision how a run ended. It runs in one thread. The guest works for it only when bytes
+have to move.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ LOG_BYTES_MAX = 64 << 20
 
 @dataclass(frozen=True)
 class Ending:
-    """How a VM's run ended. `reason` is empty exactly where the command came to its end and all
-    that it wrote was taken; the phase says how far the guest came, and not more."""
+    """How a VM's run ended. `reason` is empty if, and only if, the command came to its end and all
+    its output was taken. The phase only says how far the guest came."""
 
     phase: Phase
     status: int = 0
@@ -79,7 +79,7 @@ class Bell:
                 raise
 
     def answer(self) -> None:
-        """Take the guest's rings off the line."""
+        """Read the bytes by which the guest rang."""
         try:
             while self._ours.recv(READ_BYTES):
                 pass
@@ -100,7 +100,7 @@ class Bell:
 
 @dataclass
 class Sinks:
-    """Where a command's streams come from and go to: descriptors, or memory and callbacks."""
+    """The other ends of a command's streams: descriptors, or memory and callbacks."""
 
     input_fd: int | None = None
     output_fd: int | None = None
@@ -170,17 +170,17 @@ class Session:
         self._log_before = self._log_heard = 0
 
     def prepare(self) -> None:
-        """Put what input is there in the ring before the guest starts.
+        """Put the input that is there already into the ring, before the guest starts.
 
-        Then a run whose input is short, or empty, is never interrupted by a doorbell: under
-        icount two such runs are the same to the instruction.
+        No doorbell then interrupts a run whose input is short or empty: under icount two such runs
+        are the same to the instruction.
         """
         if self._sinks.input_fd is not None and _ready(self._sinks.input_fd, select.POLLIN):
             self._read_input()
         self._feed()
 
     def _take_back(self) -> None:
-        """Recover the input that a guest which never ran did not read, for another attempt."""
+        """Take the input back that the guest did not read, for another attempt."""
         ring = self._channel.input
         self._sinks.pending = ring.peek(ring.waiting()) + self._sinks.pending
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Starts QEMU and makes sure that it ends.
 
-Owns QEMU's command line, the choice of accelerator, and the life of the process: it dies with
-the launcher, whatever kills the launcher. It owns nothing of what the guest does.
+This file owns QEMU's command line, the choice of the accelerator, and the life of the process: QEMU
+dies with the launcher, whatever kills the launcher.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from trapless.base.console import TraplessError
 BINARY = "qemu-system-x86_64"
 PACKAGE = "qemu-system-x86"
 VARIABLE = "TRAPLESS_QEMU"
-"""Names another QEMU than the one in PATH."""
+"""The variable that names another QEMU than the one in PATH."""
 STOP_S = 60.0
 """How long QEMU may take to end by itself when asked, seconds."""
 
 GUEST_ADDRESS = "10.0.2.15"
-"""What a guest with a network card calls itself; QEMU's own network expects it."""
+"""The address of a guest with a network card; QEMU's own network expects it."""
 NETWORK_CARD = "e1000"
-"""A card that machines had: an interrupt line and registers. Also the name of its driver."""
+"""A network card of real machines, with an interrupt line and registers; also its driver's name."""
 
 MEMORY_MIN_BYTES = 128 << 20
-"""Every supported kernel boots with it; less is refused before one is tried."""
+"""The least memory with which every supported kernel boots."""
 _UNITS = {"": 1 << 20, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 # Die with the launcher: setpriv arms the death signal, which survives exec; the shell then makes
@@ -79,15 +79,15 @@ def parse_size(text: str) -> int:
 def binary() -> str:
     """QEMU's path, or an error that names the package."""
     named = os.environ.get(VARIABLE)
-    found = shutil.which(named or BINARY)
-    if found is None and named:
+    path = shutil.which(named or BINARY)
+    if path is None and named:
         raise TraplessError(f"{VARIABLE} names {named}, which is no program that can be run")
-    if found is None:
+    if path is None:
         raise TraplessError(
             f"{BINARY} is not on this machine, and the lab runs its VMs with it; "
             f"on Debian: apt-get install {PACKAGE}"
         )
-    return found
+    return path
 
 
 def accelerator(cpuinfo: Path = Path("/proc/cpuinfo"), device: Path = Path("/dev/kvm")) -> str:
@@ -154,7 +154,7 @@ def _board(machine: Machine) -> list[str]:
 
 def _processor(machine: Machine, accelerator_name: str) -> list[str]:
     if machine.icount:
-        # Everything that would let two runs differ: the clock, seeds, random instructions.
+        # The clock, seeds and random instructions would make two runs differ.
         return [
             *("-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-smp", "1"),
             *("-cpu", "max,-rdrand,-rdseed", "-seed", "1"),

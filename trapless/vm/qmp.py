@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Stops a VM and asks its emulator for what only it knows: QEMU's monitor, by its QMP protocol.
+"""Stops a VM and asks its emulator for registers and memory: QEMU's monitor, by its QMP protocol.
 
-Owns the socket that a lab VM has for it (LabConfig.monitor), and the few requests that are needed:
-stop, go on, the registers of each CPU, an ELF core, a reset, the end. Whoever may open the socket
-can do with the VM what they like, and with this machine's files what the VM's owner may: only its
-owner can open it. The protocol itself is the package qemu.qmp's, of QEMU's own developers.
+This file owns the socket of a lab VM's monitor (LabConfig.monitor), and the requests that are
+needed: stop, continue, the registers of each CPU, an ELF core, a reset, the end. A client of the
+socket controls the VM and has its owner's rights to this machine's files, so only the owner can
+open it. The package qemu.qmp, of QEMU's own developers, implements the protocol.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class Listener:
-    """The socket on which a VM's monitor is asked for: QEMU inherits it, and we remove its file."""
+    """The listening socket of a VM's monitor. QEMU inherits it; close() removes its file."""
 
     def __init__(self, path: Path) -> None:
         if len(os.fsencode(path)) > ADDRESS_BYTES_MAX:
@@ -89,7 +89,7 @@ def _forget_dead(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Registers:
-    """Of one CPU of a stopped VM."""
+    """The registers of one CPU of a stopped VM."""
 
     cpu: int
     general: dict[str, int]  # by the names in GENERAL
@@ -111,10 +111,10 @@ class Registers:
 def parse_registers(text: str) -> list[Registers]:
     """What `info registers -a` prints, CPU by CPU."""
     parts = re.split(r"^CPU#(\d+)\s*$", text.replace("\r", ""), flags=re.MULTILINE)
-    found = [_parse(int(cpu), body) for cpu, body in zip(parts[1::2], parts[2::2], strict=True)]
-    if not found:
+    registers = [_parse(int(cpu), body) for cpu, body in zip(parts[1::2], parts[2::2], strict=True)]
+    if not registers:
         raise TraplessError(f"QEMU's monitor gave no registers, but {text[:80]!r}")
-    return found
+    return registers
 
 
 def _parse(cpu: int, text: str) -> Registers:
@@ -180,7 +180,7 @@ class Monitor:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """For what is done while the VM stands still."""
+        """A block during which the VM is stopped."""
         self.stop()
         try:
             yield
@@ -188,7 +188,7 @@ class Monitor:
             self.go_on()
 
     def registers(self) -> list[Registers]:
-        """Of every CPU; of one moment only where the VM is stopped."""
+        """The registers of every CPU. They are of one moment only where the VM is stopped."""
         text = self._ask("human-monitor-command", {"command-line": "info registers -a"})
         return parse_registers(str(text))
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Finds complaints in a kernel log: each with its context, as one text.
 
-Owns the patterns that open a complaint and the rule for where it ends. It decides nothing about
-what a complaint means for a run: trapless/vm/lab.py and the tests do.
+This file owns the patterns that begin a complaint and the rule by which it ends. lab.py and the
+tests decide what a complaint means for a run.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _AFTER_TRACE = re.compile(
 
 def splats(log: str) -> list[str]:
     """Every complaint in `log`, in order: its first line and the lines that belong to it."""
-    found: list[list[str]] = []
+    complaints: list[list[str]] = []
     current: list[str] | None = None
     for line in log.splitlines():
         text = _PREFIX.sub("", line.rstrip("\r"), count=1)
@@ -70,10 +70,10 @@ def splats(log: str) -> list[str]:
                 current = None
         elif _OPENERS.match(text):
             current = [text]
-            found.append(current)
+            complaints.append(current)
         else:
             current = None
-    return ["\n".join(lines).rstrip() for lines in found]
+    return ["\n".join(lines).rstrip() for lines in complaints]
 
 
 def _belongs(text: str, lines: list[str]) -> bool:

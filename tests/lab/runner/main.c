@@ -9,7 +9,7 @@
  *
  * --each prints two JSON lines a test on standard output: {"begin": NAME} and, when it has ended,
  * {"test", "end", "code", "ms", "output", "kernel", "in_use"}. It judges nothing: what is a
- * failure and what in the kernel's log is a splat, tests/lab/verdict.py decides.
+ * failure and what in the kernel's log is a splat, tests/lab/runner/verdict.py decides.
  *
  * The tests attack the kernel that they run on, so they run in a lab's guest or not at all.
  */

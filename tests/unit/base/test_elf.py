@@ -72,9 +72,9 @@ def test_rpath_is_inherited_by_libraries(tmp_path, library):
     flags = ("-Wl,--disable-new-dtags", "-Wl,-rpath,$ORIGIN/private")
     program = compiled(tmp_path, "program", MAIN, *LINK, *flags)
     assert elf.needs(program).rpath == ("$ORIGIN/private",)
-    found = elf.dependencies(program)
-    assert {"libouter.so", "libinner.so"} <= set(names(found))
-    assert library / "libinner.so" in found
+    libraries = elf.dependencies(program)
+    assert {"libouter.so", "libinner.so"} <= set(names(libraries))
+    assert library / "libinner.so" in libraries
     subprocess.run([program], check=False)  # ld.so itself agrees: it would exit with 127
     assert subprocess.run([program], check=False).returncode == 1
 
@@ -102,10 +102,10 @@ def test_missing_library_is_named(tmp_path, library):
 
 def test_loader_comes_first_and_once(tmp_path):
     program = compiled(tmp_path, "dynamic", "int main(void) { return 0; }")
-    found = names(elf.dependencies(program))
-    assert found[0] == "ld-linux-x86-64.so.2"
-    assert len(found) == len(set(found))
-    assert "libc.so.6" in found
+    libraries = names(elf.dependencies(program))
+    assert libraries[0] == "ld-linux-x86-64.so.2"
+    assert len(libraries) == len(set(libraries))
+    assert "libc.so.6" in libraries
 
 
 @pytest.mark.parametrize("cut", [4, 20, 64, 100, 1000])

@@ -144,8 +144,8 @@ def test_the_device_answers(tmp_path, monkeypatch, version, ok):
         info.abi, info.version = version, b"1.2.3"
 
     monkeypatch.setattr(fcntl, "ioctl", answer)
-    found = capabilities.device(host(tmp_path, {"dev/trapless": ""}))
-    assert found.ok is ok and found.found == f"version 1.2.3, ABI {version}"
+    capability = capabilities.device(host(tmp_path, {"dev/trapless": ""}))
+    assert capability.ok is ok and capability.found == f"version 1.2.3, ABI {version}"
 
 
 def test_the_device_may_not_be_opened(tmp_path, monkeypatch):

@@ -23,8 +23,7 @@ from eval.tools.modes.modes import Calls, Program
 from tests.unit.stock.debian_repository import Repository, needs_apt
 from trapless.base.console import Silent, TraplessError
 from trapless.experiments import experiment
-from trapless.stock import kernel as kernel_record
-from trapless.stock import programs
+from trapless.stock import programs, stores
 
 ROOT = Path(__file__).resolve().parents[3]
 RUNNER = ROOT / "build" / "eval" / "tools" / "modes" / "modes"
@@ -34,7 +33,7 @@ RUNNER = ROOT / "build" / "eval" / "tools" / "modes" / "modes"
 def mirror(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
     """A mirror with two programs and a library that both need."""
     monkeypatch.setattr(programs, "SUITES", ("teststable",))
-    monkeypatch.setattr(kernel_record, "_refreshed", set())
+    monkeypatch.setattr(stores, "_refreshed", set())
     repository.add("libone", "1-1", {"usr/lib/libone.so": b"one"})
     repository.add("one", "2-1", {"usr/bin/one": b"1"}, depends="libone (>= 1)")
     repository.add("two", "3-1", {"usr/bin/two": b"2"}, depends="libone")

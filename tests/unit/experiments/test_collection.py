@@ -51,9 +51,9 @@ class Guest:
 
 @pytest.fixture
 def collection(tmp_path):
-    found = collection_file.Collection("made-up", tmp_path, True, "6.1", Silent())
-    found.part = "calls"
-    return found
+    collection = collection_file.Collection("made-up", tmp_path, True, "6.1", Silent())
+    collection.part = "calls"
+    return collection
 
 
 def install(monkeypatch, guest):
@@ -132,8 +132,8 @@ def test_boots_on_different_kernels_are_no_experiment(collection, monkeypatch):
             Guest([ROW, {"failure": "getpid by batch: 512 calls made, 0 executed"}], status=1),
             "a check failed: getpid by batch: 512 calls made, 0 executed",
         ),
-        (Guest([ROW], status=139, stderr=b"killed\n"), "status 139; it said: killed"),
-        (Guest([b"not a row\n"], status=1), "status 1; it said: not a row"),
+        (Guest([ROW], status=139, stderr=b"killed\n"), "status 139; it printed: killed"),
+        (Guest([b"not a row\n"], status=1), "status 1; it printed: not a row"),
         (Guest([ROW]), "without its last line"),
         (Guest(GOOD[:2], tail=b'{"complete": tr'), "without its last line"),
         (Guest(GOOD, log="[    1.0] BUG: kernel NULL pointer dereference\n"), "complained"),

@@ -84,10 +84,10 @@ def test_saved_data_gives_a_well_formed_result_with_every_claim(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_figures_come_from_saved_data_alone(name):
-    found = experiment.figures(name, DATA / name)
-    assert any(isinstance(one, Figure) for one in found)
-    assert any(isinstance(one, Table) for one in found)
-    for one in found:
+    drawings = experiment.figures(name, DATA / name)
+    assert any(isinstance(one, Figure) for one in drawings)
+    assert any(isinstance(one, Table) for one in drawings)
+    for one in drawings:
         if isinstance(one, Figure):
             assert one.series, one.id
         else:
@@ -228,10 +228,10 @@ def test_a_machine_that_is_not_described_is_unknown(rewritten, machine):
 def test_a_kernel_without_32_bit_calls_leaves_the_int_claims_open(rewritten):
     folder = rewritten("batch-size", lambda row: "int" not in row.get("mechanism", ""))
     result = experiment.analyse("batch-size", folder)
-    found = {claim.id: claim for claim in result.claims}
-    assert found["wsc-int"].holds is None
-    assert found["wsc-fast-trap"].holds is None
-    assert found["wsc-sysenter"].holds is not None
+    claims = {claim.id: claim for claim in result.claims}
+    assert claims["wsc-int"].holds is None
+    assert claims["wsc-fast-trap"].holds is None
+    assert claims["wsc-sysenter"].holds is not None
     assert experiment.figures("batch-size", folder)
 
 

@@ -15,9 +15,9 @@ def costs(slope, intercept):
 
 
 def test_a_straight_line_is_found_exactly():
-    found = fit.line(costs(313.0, 8.0))
-    assert (found.slope, found.intercept) == (pytest.approx(313), pytest.approx(8))
-    assert found.residual == pytest.approx(0, abs=1e-12)
+    line = fit.line(costs(313.0, 8.0))
+    assert (line.slope, line.intercept) == (pytest.approx(313), pytest.approx(8))
+    assert line.residual == pytest.approx(0, abs=1e-12)
 
 
 def test_a_bend_shows_in_the_residual():
@@ -33,15 +33,15 @@ def test_one_point_is_no_line():
 
 def test_equation_1_takes_trap_work_and_request_apart():
     # A trap of 246, a call that works 67, a request of 56, a batch that costs 525 once.
-    found = fit.equation1(costs(246, 8), costs(246 + 67, 8), costs(56 + 67, 525))
-    assert found.a == pytest.approx(246)
-    assert found.work == pytest.approx(67)
-    assert found.s == pytest.approx(56)
-    assert found.o1 == pytest.approx(8)
-    assert found.fixed == pytest.approx(525)
-    assert found.o2 == pytest.approx(525 - 246)
-    assert found.saving == pytest.approx(190)
-    assert found.break_even == pytest.approx((525 - 8) / 190)
+    equation = fit.equation1(costs(246, 8), costs(246 + 67, 8), costs(56 + 67, 525))
+    assert equation.a == pytest.approx(246)
+    assert equation.work == pytest.approx(67)
+    assert equation.s == pytest.approx(56)
+    assert equation.o1 == pytest.approx(8)
+    assert equation.fixed == pytest.approx(525)
+    assert equation.o2 == pytest.approx(525 - 246)
+    assert equation.saving == pytest.approx(190)
+    assert equation.break_even == pytest.approx((525 - 8) / 190)
 
 
 def test_a_batch_that_saves_nothing_never_breaks_even():
@@ -74,9 +74,9 @@ def test_drift_between_rounds_cancels_in_paired_ratios():
 
 
 def test_summary_is_median_and_quartiles():
-    found = fit.summary([5, 1, 2, 100, 3])
-    assert (found.median, found.low, found.high, found.n) == (3, 2, 5, 5)
-    assert found.spread == 3
+    summary = fit.summary([5, 1, 2, 100, 3])
+    assert (summary.median, summary.low, summary.high, summary.n) == (3, 2, 5, 5)
+    assert summary.spread == 3
     assert fit.summary([7.0]) == fit.Summary(7.0, 7.0, 7.0, 1)
     with pytest.raises(ValueError, match="no samples"):
         fit.summary([])

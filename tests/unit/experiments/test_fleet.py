@@ -277,10 +277,10 @@ def test_a_program_that_was_not_counted_to_its_end_is_named(tmp_path, run):
 
 def test_workers_of_this_machine_have_their_files_beside_the_results(tmp_path, run, monkeypatch):
     """What a killed run leaves goes when the next one begins, and nothing of it is elsewhere."""
-    left, found = tmp_path / "a" / fleet.FOLDER / "left", []
+    left, calls = tmp_path / "a" / fleet.FOLDER / "left", []
 
     def fails(*, local_directory, **_):
-        found.append((Path(local_directory), left.exists()))
+        calls.append((Path(local_directory), left.exists()))
         raise OSError("no port is free")
 
     left.mkdir(parents=True)
@@ -288,7 +288,7 @@ def test_workers_of_this_machine_have_their_files_beside_the_results(tmp_path, r
     run.scheduler = None
     with pytest.raises(TraplessError, match="starts no workers on this machine: no port is free"):
         run(tmp_path / "a")
-    assert found == [(left.parent, False)]
+    assert calls == [(left.parent, False)]
     assert not left.parent.exists()
 
 

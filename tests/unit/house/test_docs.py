@@ -131,10 +131,10 @@ def test_the_generated_part_of_the_readme_is_what_saved_results_say(saved):
 def test_figures_that_documents_cite_are_what_saved_results_say(saved):
     from trapless.report import citations
 
-    found = citations.documents(ROOT)
-    assert set(found) <= set(DOCUMENTS)
-    assert any(citations.BEGIN in path.read_text() for path in found)
-    for path in found:
+    documents = citations.documents(ROOT)
+    assert set(documents) <= set(DOCUMENTS)
+    assert any(citations.BEGIN in path.read_text() for path in documents)
+    for path in documents:
         text = path.read_text()
         assert citations.filled(path, text, saved) == text, f"{path}: `{REMAKE}` puts it right"
 

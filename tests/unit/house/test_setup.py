@@ -64,7 +64,7 @@ def test_a_changed_list_of_packages_makes_the_environment_stale(tmp_path):
     (tmp_path / ".venv" / ".trapless-stamp").write_text("something older\n")
     run = setup("--check-only", script=script)
     assert run.returncode == 1
-    assert ".venv is missing or older" in run.stderr
+    assert ".venv is missing or older than the dependency lists" in run.stderr
 
 
 def test_an_environment_that_cannot_be_made_leaves_the_old_one(tmp_path):

@@ -21,6 +21,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 500
+ROOMS_MAX = 20
 COLUMNS_MAX = 100
 TAB = 8
 
@@ -36,6 +37,10 @@ MAY_NAME_KERNELS = (
     "trapless/stock/kernels.py",
     "tests/unit/",  # on what was recorded with some kernel or other
 )
+
+# Collections that nobody reads as a whole: recorded data, and programs that are named by what they
+# prove (docs/lab-tests.md lists them).
+MAY_BE_LARGE = ("tests/data", "tests/lab/worker")
 
 LICENCES = {
     "GPL-2.0-only",
@@ -107,13 +112,13 @@ def test_each_file_names_its_licence_first():
     faults = []
     for path in CODE:
         head = "\n".join(text_of(path).splitlines()[:4])
-        found = re.search(r"SPDX-License-Identifier:\s*(.+?)\s*(\*/|-->|#\}|$)", head, re.M)
-        if not found:
+        licence = re.search(r"SPDX-License-Identifier:\s*(.+?)\s*(\*/|-->|#\}|$)", head, re.M)
+        if not licence:
             faults.append(f"{name_of(path)}: no SPDX-License-Identifier in its first lines")
             continue
         wanted = next((spdx for top, spdx in LICENCE_OF if name_of(path).startswith(top)), None)
-        if found[1] not in LICENCES or (wanted and found[1] != wanted):
-            faults.append(f"{name_of(path)}: licence '{found[1]}', want {wanted or LICENCES}")
+        if licence[1] not in LICENCES or (wanted and licence[1] != wanted):
+            faults.append(f"{name_of(path)}: licence '{licence[1]}', want {wanted or LICENCES}")
     complain(faults)
 
 
@@ -168,8 +173,8 @@ def braced_functions(path: Path) -> Iterator[tuple[str, int]]:
 def shell_functions(path: Path) -> Iterator[tuple[str, int]]:
     began, name = 0, ""
     for number, line in enumerate(text_of(path).splitlines(), 1):
-        if found := re.match(r"([a-z_]+)\(\) \{$", line):
-            began, name = number, found[1]
+        if match := re.match(r"([a-z_]+)\(\) \{$", line):
+            began, name = number, match[1]
         elif line == "}" and began:
             yield name, number - began + 1
             began = 0
@@ -206,6 +211,27 @@ def test_files_are_short():
     )
 
 
+def test_folders_are_small():
+    """A room is a file or a folder; the source and the header of one name are one room.
+    Files whose names begin with a dot are none."""
+    rooms: dict[Path, set[str]] = {}
+    for path in FILES:
+        inside = path.relative_to(ROOT)
+        if inside.parts[0].startswith("."):
+            continue
+        name = path.stem if path.suffix in {".c", ".h"} else path.name
+        rooms.setdefault(inside.parent, set()).add(name)
+        for parent in inside.parents[:-1]:
+            rooms.setdefault(parent.parent, set()).add(parent.name)
+    complain(
+        [
+            f"{folder}: {len(names)} files and folders, at most {ROOMS_MAX}"
+            for folder, names in rooms.items()
+            if len(names) > ROOMS_MAX and not folder.as_posix().startswith(MAY_BE_LARGE)
+        ]
+    )
+
+
 def test_lines_are_short_and_end_clean():
     faults = []
     for path in CODE:
@@ -224,11 +250,11 @@ def test_nothing_is_left_for_later():
     marker = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
     complain(
         [
-            f"{name_of(path)}:{number}: {found[0]}"
+            f"{name_of(path)}:{number}: {match[0]}"
             for path in FILES
             if path.suffix not in {".gz", ".zst", ".png", ".log", ".jsonl"}
             for number, line in enumerate(text_of(path).splitlines(), 1)
-            if (found := marker.search(line))
+            if (match := marker.search(line))
         ]
     )
 
@@ -261,12 +287,12 @@ def test_only_kernel_code_names_kernel_versions():
     )
     complain(
         [
-            f"{name_of(path)}: names kernel version {found[0]!r}; ask trapless/stock/kernels.py"
+            f"{name_of(path)}: names kernel version {match[0]!r}; ask trapless/stock/kernels.py"
             for path in CODE
             if path.suffix in C_SUFFIXES | {".py"}
             and not name_of(path).startswith(MAY_NAME_KERNELS)
-            for found in [version.search(code_only(path))]
-            if found
+            for match in [version.search(code_only(path))]
+            if match
         ]
     )
 
@@ -296,9 +322,9 @@ def test_nothing_belongs_to_one_machine():
     words = machine_words()
     complain(
         [
-            f"{name_of(path)}: names {found[0]!r}"
+            f"{name_of(path)}: names {match[0]!r}"
             for path in FILES
-            for found in (word.search(text_of(path)) for word in words)
-            if found
+            for match in (word.search(text_of(path)) for word in words)
+            if match
         ]
     )

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.suite import programs, sources
-from tests.lab.verdict import Outcome, judge
+from tests.lab.runner.suite import programs, sources
+from tests.lab.runner.verdict import Outcome, judge
 
 ROOT = Path(__file__).resolve().parents[3]
 GOOD = Outcome("exit", 0, "", "trapless: loaded")

@@ -63,6 +63,6 @@ def test_what_modules_are_built_from_is_kept(tmp_path: Path) -> None:
         (tree / name).write_text(name)
     (tree / "scripts/dtc").symlink_to("nowhere")
     debug_kernel.keep_build_files(tree, tmp_path / "kept")
-    found = [path for path in (tmp_path / "kept").rglob("*") if not path.is_dir()]
-    names = sorted(str(path.relative_to(tmp_path / "kept")) for path in found)
+    paths = [path for path in (tmp_path / "kept").rglob("*") if not path.is_dir()]
+    names = sorted(str(path.relative_to(tmp_path / "kept")) for path in paths)
     assert names == sorted([*kept, "scripts/dtc"])

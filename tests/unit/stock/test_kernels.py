@@ -17,7 +17,7 @@ import pytest
 from tests.unit.stock.debian_repository import Repository, needs_apt
 from trapless.base.console import Silent, TraplessError
 from trapless.stock import kernel as kernel_record
-from trapless.stock import kernels
+from trapless.stock import kernels, stores
 from trapless.stock.kernels import Kernel, KernelSpec, resolve
 
 RELEASE = "9.9.1+deb99-amd64"
@@ -46,7 +46,7 @@ def mirror(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repositor
 
 def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget what only this process knows: that it has fetched a kernel already."""
-    monkeypatch.setattr(kernel_record, "_refreshed", set())
+    monkeypatch.setattr(stores, "_refreshed", set())
 
 
 def offer(mirror: Repository, release: str, version: str) -> None:

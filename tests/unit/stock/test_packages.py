@@ -59,10 +59,10 @@ def test_a_package_is_unpacked_with_its_dependencies(archive: Archive, tmp_path:
 
 @needs_apt
 def test_versions_and_checksums_are_those_of_the_index(archive: Archive) -> None:
-    found = {package.name: package for package in archive.closure(["tool"])}
-    assert set(found) == {"tool", "data"}
-    assert found["tool"].version == "2:1.0-1"
-    assert all(len(package.sha256) == 64 for package in found.values())
+    packages = {package.name: package for package in archive.closure(["tool"])}
+    assert set(packages) == {"tool", "data"}
+    assert packages["tool"].version == "2:1.0-1"
+    assert all(len(package.sha256) == 64 for package in packages.values())
 
 
 @needs_apt

@@ -135,18 +135,18 @@ def filling(count):
 @pytest.mark.parametrize("count", [0, 1, control.ENTRIES_FIRST, 5 * control.ENTRIES_FIRST])
 def test_all_processes_are_listed_by_id(module, count):
     module.answer = filling(count)
-    found = control.processes()
-    assert [process.pid for process in found] == list(range(1, count + 1))
+    processes = control.processes()
+    assert [process.pid for process in processes] == list(range(1, count + 1))
 
 
 def test_a_process_is_described(module):
     module.answer = filling(1)
-    (found,) = control.processes()
-    assert (found.command, found.mode) == ("a b", Mode.SUPERVISOR)
-    assert found.options == ("children", "resident")
-    assert (found.calls.total, found.calls.share) == (100, 0.95)
-    assert found.demotions[Demotion.PAGE_FAULT] == 7
-    assert sum(found.demotions.values()) == 7
+    (process,) = control.processes()
+    assert (process.command, process.mode) == ("a b", Mode.SUPERVISOR)
+    assert process.options == ("children", "resident")
+    assert (process.calls.total, process.calls.share) == (100, 0.95)
+    assert process.demotions[Demotion.PAGE_FAULT] == 7
+    assert sum(process.demotions.values()) == 7
 
 
 def test_without_calls_there_is_no_share():

@@ -58,11 +58,11 @@ def test_each_saved_log_is_used():
 
 @pytest.mark.parametrize(("name", "firsts", "context"), cases(), ids=[c[0] for c in cases()])
 def test_complaint_is_found_with_its_context(name, firsts, context):
-    found = splats(read(name))
-    assert len(found) >= len(firsts)
-    for complaint, first in zip(found, firsts, strict=False):
+    complaints = splats(read(name))
+    assert len(complaints) >= len(firsts)
+    for complaint, first in zip(complaints, firsts, strict=False):
         assert complaint.startswith(first)
-    assert context in found[0]
+    assert context in complaints[0]
 
 
 @pytest.mark.parametrize("name", ["oldest", "middle", "newest", "debug"])
@@ -73,8 +73,8 @@ def test_healthy_kernel_has_no_complaints(name):
 @pytest.mark.parametrize("kind", ["warn", "sleep-in-atomic", "hung-task", "use-after-free"])
 def test_what_follows_a_complaint_is_not_part_of_it(kind):
     log = read(f"debug.{kind}" if kind == "use-after-free" else f"oldest.{kind}")
-    found = splats(log + "\n[    9.000000] ordinary life goes on\n")
-    assert not any("ordinary life" in complaint for complaint in found)
+    complaints = splats(log + "\n[    9.000000] ordinary life goes on\n")
+    assert not any("ordinary life" in complaint for complaint in complaints)
 
 
 def test_stall_of_rcu_is_found():

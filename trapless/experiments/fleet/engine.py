@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where a fleet's VMs run: Dask's workers, on this machine's cores or, by a scheduler, on others'.
+"""Runs a fleet's VMs on Dask's workers: on this machine's cores or, by a scheduler, on several.
 
-Owns the cluster of this machine, the connection, and which workers may take part. A VM is one task
-(fleet_task.py). What it says comes through a queue of the scheduler as it is said. Which VMs are
-wanted stands in a variable there, with a pulse: whatever becomes of us, no VM outlives us by more
-than SILENT_S.
+This file owns the cluster of this machine, the connection, and which workers may take part. A VM is
+one task (task.py). Its output comes through a queue of the scheduler. A variable of the scheduler
+lists the VMs that are wanted, with a pulse: however this process ends, no VM runs on for more than
+SILENT_S.
 
-Dask is imported where it is used: it takes a third of a second, and no other part needs it.
+Dask is imported where it is used: the import takes a third of a second, and no other part needs it.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ CONNECT_S = 60.0
 """How long a scheduler may take to answer, seconds."""
 
 PULSE_S = 2.0
-"""How often tasks are told that somebody wants their VMs."""
+"""How often the pulse changes, seconds."""
 
 SILENT_S = 120.0
-"""How long a VM runs on when nobody says so any more."""
+"""How long a VM runs on after the last pulse, seconds."""
 
 DRIVER = "trapless.experiments.fleet.vm"
-"""The program beside a VM."""
+"""The module whose main() drives a VM."""
 
 LOCAL_CONFIG = {
-    # The cores are the VMs': what looks at itself many times a second took a twelfth of one.
+    # The VMs need the cores; the profiler and the monitors took a twelfth of one.
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.tick.limit": "1 minute",
@@ -52,9 +52,9 @@ LOCAL_CONFIG = {
     "distributed.scheduler.work-stealing-interval": "1s",
     "distributed.scheduler.active-memory-manager.start": False,
     "distributed.worker.memory.monitor-interval": "10s",
-    "distributed.scheduler.http.routes": [],  # servers of pages cannot be left out, only emptied
+    "distributed.scheduler.http.routes": [],  # the web servers cannot be left out, only their pages
     "distributed.worker.http.routes": [],
-    # The terminal's Ctrl-C is for the one who began the workers.
+    # The terminal's Ctrl-C is meant for the process that started the workers.
     "distributed.worker.preload": ["from signal import *; signal(SIGINT, SIG_IGN)"],
     "distributed.admin.large-graph-warning-threshold": "1GB",  # a task's files are in its graph
 }
@@ -64,7 +64,8 @@ HELP = "docs/fleets.md says how workers are started"
 
 @dataclass(frozen=True)
 class Growth:
-    """More of what a VM's plugin writes. `run`: a VM may be run again where a worker was lost."""
+    """More output of a VM's plugin. A VM may run again where a worker was lost: `run` tells
+    which."""
 
     label: str
     run: str
@@ -73,8 +74,8 @@ class Growth:
 
 @dataclass(frozen=True)
 class End:
-    """A VM is over. Without an outcome its task was not told in time that it was still wanted: it
-    has to be run again."""
+    """The end of a VM. Without an outcome its task missed the pulse, and the VM has to run
+    again."""
 
     label: str
     run: str
@@ -82,10 +83,10 @@ class End:
 
 
 class Engine:
-    """Dask, as a fleet needs it. Use as a context manager: leaving it ends all VMs.
+    """The part of Dask that a fleet needs. Use it as a context manager: leaving it ends all VMs.
 
-    `scheduler`: the address of one whose workers are to be used; without it `jobs` processes on
-    this machine are, with their files in `folder`. A TraplessError says why that cannot be.
+    `scheduler` is the address of the scheduler whose workers are used. Without it, `jobs` processes
+    on this machine are used, with their files in `folder`. A TraplessError says why that fails.
     """
 
     def __init__(self, scheduler: str | None, jobs: int, folder: Path, progress: Progress) -> None:
@@ -118,13 +119,11 @@ class Engine:
         self._stack.close()
 
     def start(self, task: Task, files: Mapping[str, bytes]) -> None:
-        """Have a VM run as soon as a worker is free."""
+        """Run a VM as soon as a worker is free."""
         from distributed.comm import get_address_host
 
         hosts = {get_address_host(address) for address, good in self._admitted.items() if good}
-        order = Order(
-            DRIVER, self._queue.name, self._wanted.name, SILENT_S, machine.conditions()
-        )
+        order = Order(DRIVER, self._queue.name, self._wanted.name, SILENT_S, machine.conditions())
         with self._reached():
             sent = {name: self._send(content) for name, content in files.items()}
             self._tell(task.label)
@@ -141,13 +140,13 @@ class Engine:
         self._active[task.label] = future
 
     def stop(self, label: str) -> None:
-        """Nobody wants this VM any more."""
+        """End a VM that is not wanted any more."""
         self._active.pop(label, None)
         with self._reached():
             self._tell()
 
     def look(self, seconds: float) -> Iterator[Growth | End]:
-        """What VMs have said, and which ended; waits for an end so long at most."""
+        """New output and ends of VMs; waits at most `seconds` for an end."""
         with self._reached():
             if time.monotonic() - self._pulsed >= PULSE_S:
                 self._tell()
@@ -155,8 +154,8 @@ class Engine:
             self._news.wait(seconds)
             self._news.clear()
             over = [label for label, future in self._active.items() if future.done()]
-            said = self._queue.get(batch=True)  # all that was said before those ends
-        for label, run, data in said:
+            pieces = self._queue.get(batch=True)  # all that came before those ends
+        for label, run, data in pieces:
             yield Growth(label, run, data)
         for label in over:
             future = self._active.pop(label, None)
@@ -165,7 +164,7 @@ class Engine:
 
     @contextlib.contextmanager
     def _reached(self) -> Iterator[None]:
-        """Whatever is asked of the scheduler: it may have gone."""
+        """Report an error of a request to the scheduler: it may be gone."""
         try:
             yield
         except (OSError, RuntimeError) as error:
@@ -218,8 +217,7 @@ class Engine:
         return self._stack.enter_context(cluster)
 
     def _admit(self) -> None:
-        """Look at workers that are new. One of the first that would count otherwise is an error;
-        one that comes later is left out."""
+        """Check new workers. One of the first that differs is an error; a later one is left out."""
         first = not self._admitted
         if first:
             try:
@@ -228,8 +226,8 @@ class Engine:
                 raise TraplessError(f"the scheduler {self._name} has no workers; {HELP}") from error
         threads = self._client.nthreads()
         new = [address for address in threads if address not in self._admitted]
-        told = self._ask(new) if new else {}
-        for address, theirs in told.items():
+        conditions = self._ask(new) if new else {}
+        for address, theirs in conditions.items():
             wrong = _unfit(address, theirs)
             if wrong and first:
                 raise TraplessError(wrong)
@@ -242,16 +240,16 @@ class Engine:
             self._progress.note("no worker is left; waiting for others (Ctrl-C: rows are kept)")
 
     def _ask(self, workers: list[str]) -> dict[str, object]:
-        """Their machines' conditions, or why they could not say them."""
-        told: dict[str, object] = self._client.run(
+        """The conditions of the workers' machines, or the exception that they raised."""
+        answers: dict[str, object] = self._client.run(
             machine.conditions, workers=workers, on_error="return"
         )
-        return told
+        return answers
 
     # ---- Tasks -----------------------------------------------------------------------------
 
     def _send(self, content: bytes) -> Future[bytes]:
-        """A file as a task that gives it: workers pass it on, and a lost one is sent again."""
+        """A task whose result is the file: workers pass it on, and Dask sends a lost one again."""
         digest = hashlib.sha256(content).hexdigest()
         if digest not in self._files:
             key = f"trapless-file-{digest}-{uuid.uuid4().hex}"
@@ -259,7 +257,7 @@ class Engine:
         return self._files[digest]
 
     def _tell(self, *more: str) -> None:
-        """Say which VMs are wanted; whether that changes or not, it is a pulse."""
+        """Say which VMs are wanted, and give a pulse."""
         self._pulse, self._pulsed = self._pulse + 1, time.monotonic()
         self._wanted.set([self._pulse, [*self._active, *more]])
 
@@ -271,7 +269,7 @@ class Engine:
 
 
 def _ended(future: Future[Ended]) -> Ended:
-    """What a task that is over has to say."""
+    """The run and the outcome of a finished task."""
     if future.cancelled():  # by somebody else at the scheduler
         return "", None
     try:
@@ -286,7 +284,7 @@ def _ended(future: Future[Ended]) -> Ended:
 
 
 def _unfit(address: str, theirs: object) -> str:
-    """Why the worker cannot take part; empty if it can."""
+    """The reason why a worker cannot take part; empty if it can."""
     if isinstance(theirs, BaseException) and "ModuleNotFoundError" in repr(theirs):
         return (  # Dask may pass on no more of it than its text
             f"the worker {address} cannot import Trapless ({theirs}): start it with PYTHONPATH "

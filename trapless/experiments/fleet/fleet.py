@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Fleets: VMs that an experiment wants, run side by side on this machine's cores or on others'.
+"""Fleets: an experiment's VMs, run side by side on this machine's cores or on several machines.
 
-Owns which VM is begun when, progress, and what is made of one that fails or whose worker is lost.
-Where VMs run is fleet_engine.py's, how one is driven there fleet_vm.py's. What a VM writes is
-passed on as it comes: what it means, and which VMs are wanted at all, is for those who want them
-(grid.py, counting.py).
+This file owns when a VM starts, progress, and what happens if a VM fails or its worker is lost.
+engine.py runs the VMs, and vm.py drives one of them. The output of a VM is passed on as it comes:
+grid.py and trapless/experiments/stat_runs.py say which VMs are wanted, and read their output.
 """
 
 from __future__ import annotations
@@ -22,40 +21,40 @@ from trapless.experiments.fleet.vm import Outcome, pack
 from trapless.vm import lab
 
 FOLDER = "fleet"
-"""Where workers and outputs have their files, beside the experiment's. What a killed run leaves
-there goes when the next one begins."""
+"""The folder for files of workers and outputs, beside the experiment's. If a run is killed, the
+next one removes it."""
 
 LOOK_S = 0.5
-"""How often it is asked what VMs have said, seconds."""
+"""How often new output of VMs is read, seconds."""
 
 
 class Output(Protocol):
-    """Takes what one run of a VM writes, in pieces that are cut anywhere."""
+    """Takes the output of one run of a VM, in pieces that may end anywhere."""
 
     @property
     def effort(self) -> float:
-        """How far the run has come, in the unit of Vm.effort."""
+        """How much of the run is done, in the unit of Vm.effort."""
 
     @property
     def failure(self) -> str:
-        """Why the run is of no use; empty while it is of some."""
+        """Why the run has failed; empty while it has not."""
 
     def feed(self, piece: bytes) -> None:
         """Take the next piece."""
 
     def finish(self, release: str, rows: Sequence[Row], /) -> Sequence[Row]:
-        """The guest came to its end and passed all checks: what is kept of the workload's rows.
+        """The rows to keep, after the guest came to its end and passed all checks.
 
-        `release` is the guest's kernel. A TraplessError where the run is of no use after all.
+        `release` is the guest's kernel. A TraplessError says why the run has failed after all.
         """
 
 
 @dataclass(frozen=True)
 class Vm:
-    """One that is wanted: what runs in it, and who takes what it writes.
+    """One VM that is wanted: what runs in it, and who takes its output.
 
-    `label` and `key` are its boot's. `output` is given a file of its own. A VM may be run more than
-    once, where a worker was lost: each run has an output.
+    `label` and `key` are those of its boot. `output` gets a file of its own. A VM runs again where
+    a worker was lost: each run has an output.
     """
 
     label: str
@@ -96,7 +95,7 @@ class _Runs:
 
     @property
     def effort(self) -> float:
-        """Of the run that has come furthest."""
+        """The effort of the run that is furthest."""
         return max((output.effort for output in self.outputs.values()), default=0.0)
 
 

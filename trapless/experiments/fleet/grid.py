@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Grids: many regions of the memory model, in rows that are spread over VMs, on cores or machines.
+"""Grids: many regions of the memory model, in rows that are spread over VMs.
 
-The same rows always share a VM, wherever it runs and whatever is there already: what a guest counts
-depends a little on what it did before (its timer), and two runs shall be equal to the byte. So a VM
-that was cut off is run again from its begin; rows that it makes a second time must be equal to the
-first.
+The same rows always share a VM, wherever it runs and whatever is saved already: the counts of a
+guest depend slightly on what it did before (its timer), and two runs must be equal to the byte. So
+a VM that was interrupted runs again from its start, and rows that it makes a second time must
+equal the first.
 
-This file owns which VMs have to be run. How they are run is fleet.py's, how rows are kept
-grid_rows.py's; what a region is and what its label means is the experiment's business, what is
-counted trapless/model's.
+This file owns which VMs have to run. fleet.py runs them, and grid_rows.py keeps the rows. The
+experiment defines regions and their labels; trapless/model counts.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ MASK = "{rows}"
 
 @dataclass(frozen=True)
 class Grid(Shape):
-    """What is run: `rows` rows in `vms` VMs. The guest's command gets, for the word MASK, a '1' for
-    each row that it is to run and a '0' for each other."""
+    """A grid of `rows` rows in `vms` VMs. In the guest's command, MASK becomes a '1' for each row
+    that the VM runs and a '0' for each other."""
 
     rows: int
     vms: int
@@ -47,7 +46,7 @@ class Grid(Shape):
         return f"{self.name}-vm{vm}"
 
     def rows_of(self, vm: int) -> range:
-        """The rows that share a VM: rows grow longer, and all VMs shall end together."""
+        """The rows that share a VM. Later rows take longer, so they are dealt out in turn."""
         return range(vm, self.rows, self.vms)
 
     def argv_of(self, vm: int) -> tuple[str, ...]:
@@ -58,19 +57,19 @@ class Grid(Shape):
 
     @property
     def modelled(self) -> str:
-        """What the plugin models, in its words."""
+        """The plugin's plan: what it is to model."""
         return self.plan.text(qemu.parse_size(self.config.memory))
 
 
 def parquet_path(directory: Path, name: str) -> Path:
-    """Where the regions of a grid are, once it is finished."""
+    """The file of a finished grid's regions."""
     return directory / f"{name}.parquet"
 
 
 def collect(run: Collection, grids: Sequence[Grid], jobs: int | None = None) -> None:
-    """Run what is missing of the grids, as fleet.run() does, and join each.
+    """Run the missing VMs of the grids by fleet.run(), and join the rows of each grid.
 
-    TraplessError where a VM failed; what the others finished is kept.
+    A TraplessError says which VM failed; finished rows are kept.
     """
     works = [_Work(run, grid) for grid in grids]
     missing = [(work, vm) for work in works for vm in work.missing()]
@@ -93,7 +92,7 @@ def collect(run: Collection, grids: Sequence[Grid], jobs: int | None = None) -> 
 
 
 def key_of(grid: Grid) -> str:
-    """What the counts depend on. The plugin's file is part of it, where files lie is not."""
+    """A hash of what the counts depend on: the plugin's content is part of it, paths are not."""
     rest = (*grid.argv, grid.modelled, f"{grid.rows} rows, {grid.vms} VMs")
     return boot_key(grid.config, rest, [plugin.file(qemu.binary())])
 
@@ -113,7 +112,7 @@ class _Work:
             run.progress.note(f"{run.name}, {grid.name}: {there} of {grid.rows} rows are there")
 
     def missing(self) -> list[int]:
-        """The VMs that have to be run; none, where what was cut off came after this grid."""
+        """The VMs that have to run; none where the grid was finished before the interruption."""
         if self.joined:
             return []
         return [
@@ -124,7 +123,7 @@ class _Work:
         ]
 
     def vm(self, number: int) -> Vm:
-        """As a fleet runs it."""
+        """One VM for fleet.run()."""
         grid = self.grid
         return Vm(
             label=grid.label(number),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The rows of a grid: taken from what a VM's plugin writes, kept one by one, joined at the end.
+"""The rows of a grid: read from the output of a VM's plugin, saved one by one, joined at the end.
 
-A row is kept as soon as all its regions are there, as a Parquet file of its own, whole or not at
-all, so that nothing finished is lost when a run is killed or a guest dies. This file owns the files
-and what makes a region sound; which rows are wanted, and from which VM, is grid.py's business.
+A row is saved in one step as soon as all its regions are there, as a Parquet file of its own, so
+that no finished row is lost when a run is killed or a guest dies. This file owns the files, and
+decides when a region is sound. grid.py decides which rows are wanted, and from which VM.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Shape:
 
 @dataclass
 class Store:
-    """The finished rows of a grid, each in a file; those of other conditions are dropped."""
+    """The finished rows of a grid, each in a file. Rows of other conditions are removed."""
 
     folder: Path
     key: str
@@ -56,7 +56,7 @@ class Store:
                 path.unlink()
 
     def made(self, path: Path) -> bool:
-        """Whether a file is there, sound, and of these conditions."""
+        """Whether a file exists, is sound, and was made under these conditions."""
         try:
             return (pq.read_schema(path).metadata or {}).get(KEY) == self.key.encode()
         except (OSError, pa.ArrowException):
@@ -66,15 +66,15 @@ class Store:
         return self.folder / f"row-{row:05d}.parquet"
 
     def add(self, row: int, header: Mapping[str, Any], regions: Sequence[model_rows.Row]) -> None:
-        """Keep a finished row; one that is made again must be what it was."""
+        """Save a finished row; one that is made again must equal the first."""
         columns: dict[str, list[Any]] = {}
         for region in regions:
             for name, value in self.shape.describe(region.label).items():
                 columns.setdefault(name, []).append(value)
         for place, name in enumerate(header["columns"]):
             columns[name] = [region.counts[place] for region in regions]
-        told = {KEY: self.key.encode(), HEADER: json.dumps(header, sort_keys=True).encode()}
-        table = pa.table(columns).replace_schema_metadata(told)
+        metadata = {KEY: self.key.encode(), HEADER: json.dumps(header, sort_keys=True).encode()}
+        table = pa.table(columns).replace_schema_metadata(metadata)
         if row not in self.done:
             self.folder.mkdir(parents=True, exist_ok=True)
             _write(table, self.path(row))
@@ -86,7 +86,7 @@ class Store:
             )
 
     def join(self, target: Path) -> None:
-        """All rows as one file; the folder of single ones goes."""
+        """Write all rows as one file, and remove the files of single rows."""
         tables = [pq.read_table(self.path(row)) for row in sorted(self.done)]
         if len({table.schema.metadata[HEADER] for table in tables}) > 1:
             raise TraplessError(
@@ -96,14 +96,14 @@ class Store:
         self.drop()
 
     def drop(self) -> None:
-        """The single rows go: they have been joined."""
+        """Remove the files of single rows."""
         shutil.rmtree(self.folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # the other grids' rows are in there
             self.folder.parent.rmdir()
 
 
 def _write(table: pa.Table, path: Path) -> None:
-    """The file is there whole, or not at all; equal tables are equal files."""
+    """Write the file in one step; equal tables make equal files."""
     partial = path.with_name(f".{path.name}.part")
     pq.write_table(table.combine_chunks(), partial, compression="zstd")
     with partial.open("rb") as file:
@@ -113,9 +113,10 @@ def _write(table: pa.Table, path: Path) -> None:
 
 @dataclass
 class Output:
-    """What one run of a VM's plugin writes, as it comes in pieces that are cut anywhere.
+    """The output of one run of a VM's plugin, in pieces that may end anywhere.
 
-    A region is sound once the guest went on to another, or ended well: it ends at a bad sum.
+    A region is sound when the guest has gone on to the next one or has ended well: a wrong sum
+    makes the guest end.
     """
 
     store: Store
@@ -129,7 +130,7 @@ class Output:
     _rows: dict[int, list[model_rows.Row]] = field(default_factory=dict)
 
     def feed(self, piece: bytes) -> None:
-        """Take the next piece and keep the rows that it finished."""
+        """Take the next piece and save the rows that it completes."""
         lines, newline, self._rest = (self._rest + piece).rpartition(b"\n")
         if not newline:
             return
@@ -146,7 +147,7 @@ class Output:
             self._last = region
 
     def finish(self, _release: str, rows: Sequence[Row]) -> Sequence[Row]:
-        """The guest came to its end, with all checks passed, of which it tells in its own rows."""
+        """Take the last region, and keep the guest's rows about its checks."""
         self._take_last()
         return rows
 

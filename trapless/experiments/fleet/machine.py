@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What of a machine shows in the counts of a VM that runs there, and so must be alike on all.
+"""The conditions of a machine that change the counts of its VMs, and so must be equal on all
+machines.
 
-A guest's kernel and files and the model come along with the work (fleet_vm.py); this file owns what
-does not, how it is compared, and what to do about a difference.
+A task brings the guest's kernel and files and the model along (vm.py). This file owns what it does
+not bring, the comparison, and the remedies for differences.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from trapless.base.paths import repo_root
 from trapless.vm import qemu
 
 NAME = "name"
-"""The condition that may differ: how people call the machine."""
+"""The condition that may differ: the machine's name."""
 
 FIRMWARE = ("bios-256k.bin", "linuxboot_dma.bin", "kvmvapic.bin")
 """What QEMU runs before the guest's kernel. It comes in packages of its own."""
@@ -37,7 +38,7 @@ REMEDIES = {
 
 @cache
 def conditions() -> dict[str, str]:
-    """Of this machine; a TraplessError where it cannot run VMs at all."""
+    """The conditions of this machine; a TraplessError where it cannot run VMs."""
     binary = qemu.binary()
     return {
         NAME: platform.node() or "unnamed",
@@ -49,7 +50,8 @@ def conditions() -> dict[str, str]:
 
 
 def difference(ours: Mapping[str, str], theirs: Mapping[str, str], where: str) -> str:
-    """Why VMs on the machine at the address `where` would not count as here; empty if they do."""
+    """Why VMs of the worker at the address `where` would count differently; empty if they do
+    not."""
     for what, remedy in REMEDIES.items():
         here, there = ours.get(what, "unknown"), theirs.get(what, "unknown")
         if here != there:
@@ -61,18 +63,18 @@ def difference(ours: Mapping[str, str], theirs: Mapping[str, str], where: str) -
 
 
 def _source() -> str:
-    """The package's own files, whether a checkout's or installed."""
+    """A hash of the files of this package, in a checkout or an installation."""
     package = Path(__file__).resolve().parents[2]
     return sha256_files(repo_root(), package.rglob("*.py"))[:12]
 
 
 def _firmware(folders: list[str]) -> str:
-    """Of each file the first that QEMU would find."""
+    """A hash of the firmware: of each file, the first that QEMU would find."""
     digest = hashlib.sha256()
     for name in FIRMWARE:
         paths = [Path(folder) / name for folder in folders]
-        found = next((path for path in paths if path.is_file()), None)
-        digest.update(f"{name} {sha256_file(found) if found else 'is missing'}\n".encode())
+        path = next((path for path in paths if path.is_file()), None)
+        digest.update(f"{name} {sha256_file(path) if path else 'is missing'}\n".encode())
     return digest.hexdigest()[:12]
 
 

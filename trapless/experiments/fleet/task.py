@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The task beside a VM, as a worker of Dask runs it: passes on what the VM's process says.
+"""The task of a VM, which a worker of Dask runs: it passes on what the VM's process writes.
 
-Owns the process (fleet_vm.py) for as long as the task runs, and the decision that nobody wants its
-VM any more: where a variable of the scheduler does not name it, or gives no pulse. What the
-machine's counts depend on was compared before (fleet_engine.py) and is compared here again.
+This file owns the process (vm.py) while the task runs, and decides that nobody wants the VM any
+more: the variable of the scheduler does not list it, or gives no pulse. engine.py has compared the
+machine's conditions before; the task compares them again.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from trapless.experiments.fleet import machine
 from trapless.experiments.fleet.vm import GROWTH, OVER, Outcome, Task
 
 Ended = tuple[str, Outcome | None]
-"""Which run of a VM, and how it ended; without an outcome nobody wanted it any more."""
+"""The run of a VM, and how it ended; without an outcome nobody wanted it any more."""
 
 ASK_S = 1.0
 """How often the scheduler is asked which VMs are wanted, seconds."""
 
 ANSWER_S = 60.0
-"""How long it may take to say so, seconds."""
+"""How long the scheduler may take to answer, seconds."""
 
 END_S = 60.0
 """How long a VM's process may take to end when asked, seconds."""
@@ -39,8 +39,8 @@ END_S = 60.0
 
 @dataclass(frozen=True)
 class Order:
-    """How a task stands beside its VM: the program that drives it, what queue and variable are
-    called, how long it may feel no pulse, and what its machine must be like."""
+    """What a task needs to know: the module that drives the VM, the names of queue and variable,
+    how long the pulse may be missing, and the conditions that its machine must have."""
 
     driver: str
     queue: str
@@ -50,7 +50,7 @@ class Order:
 
 
 def beside_vm(task: Task, files: Mapping[str, bytes], order: Order) -> Ended:
-    """Run a VM in a process of its own and pass on what it says."""
+    """Run a VM in a process of its own and pass on its output."""
     from distributed import Queue, Variable, get_worker
 
     here, address = machine.conditions(), get_worker().address
@@ -80,7 +80,7 @@ class _Wanted:
         self._pulse, self._felt, self._asked = -1, time.monotonic(), 0.0
 
     def still(self) -> bool:
-        """Asks seldom enough for a scheduler with a thousand VMs."""
+        """Whether it is wanted now; the scheduler is asked at most once in ASK_S."""
         now = time.monotonic()
         if now - self._asked < ASK_S:
             return True
@@ -97,7 +97,7 @@ def _process(
 ) -> Iterator[Iterator[tuple[str, Any]]]:
     """The process that drives a VM, and its messages; it ends when this context does.
 
-    Its folder is removed by us, or by it where we were killed.
+    This process removes the folder; where it is killed, the driving process does.
     """
     folder = tempfile.mkdtemp(prefix="trapless-vm-")
     process = subprocess.Popen(
@@ -125,7 +125,7 @@ def _process(
 
 
 def _messages(mouth: Any) -> Iterator[tuple[str, Any]]:
-    """What the process says until it ends."""
+    """The messages of the process until it ends."""
     while True:
         try:
             kind, what = pickle.load(mouth)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One VM of a fleet, on whatever machine: what it is given, and the process that drives it.
+"""One VM of a fleet on any machine: what is sent for it, and the process that drives it.
 
-A task carries the kernel's image, the guest's files, the model's plugin and what it is to model, so
-that the same bytes run everywhere. The process (main()) is told its task and a folder on standard
-input, says on standard output what the plugin writes, as it grows, and ends, with the VM and the
-folder, when standard input does: whoever began it may die in any way. This file knows of no other
-machine (fleet_task.py, fleet_engine.py) and of no meaning of rows (grid_rows.py, trapless/stat).
+A task carries the kernel's image, the guest's files, the model's plugin and its plan, so that the
+same bytes run everywhere. The process (main()) reads its task from standard input, writes the
+output of the plugin to standard output as it grows, and ends together with the VM and its folder
+when standard input ends: the process that started it may die in any way. This file knows no other
+machine (task.py, engine.py) and no meaning of rows (grid_rows.py, trapless/stat).
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ IMAGE, ARCHIVE, LIBRARY, MODELLED = "vmlinuz", "initramfs.cpio", "model.so", "mo
 """Names of the files that come with a task."""
 
 REMOVALS = 10
-"""How often it is tried to remove a folder that is still written to."""
+"""How many attempts are made to remove a folder that is still written to."""
 
 OUTPUT = "rows.jsonl"
 GROWTH, OVER = "growth", "over"
-"""What is said: (GROWTH, bytes), none of them a sign of life; and last (OVER, Outcome)."""
+"""Messages: (GROWTH, bytes), where no bytes are a sign of life; and last (OVER, Outcome)."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What runs in one VM. `config` tells neither kernel nor files: those come along."""
+    """What runs in one VM. `config` names neither kernel nor files, which are sent along."""
 
     label: str
     config: lab.LabConfig
@@ -59,7 +59,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a VM ended: with a result and its workload's rows, or with what went wrong."""
+    """How a VM ended: with a result and the workload's rows, or with the reason of a failure."""
 
     result: lab.LabResult | None = None
     checks: Sequence[Row] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Outcome:
 def pack(
     label: str, config: lab.LabConfig, argv: tuple[str, ...], modelled: bytes, progress: Progress
 ) -> tuple[Task, dict[str, bytes]]:
-    """A VM as it can be sent to any machine: the task, and the files that go with it."""
+    """A VM as data that can be sent to any machine: the task, and its files."""
     guest = lab.prepare(config, argv, progress)
     archive = io.BytesIO()
     guest.files.write(archive)
@@ -81,13 +81,13 @@ def pack(
         LIBRARY: plugin.file(qemu.binary()).read_bytes(),
         MODELLED: modelled,
     }
-    known = guest.kernel
+    kernel = guest.kernel
     bare = replace(config, files=())
-    return Task(label, bare, argv, known.name, known.release, known.provenance), files
+    return Task(label, bare, argv, kernel.name, kernel.release, kernel.provenance), files
 
 
 def drive(task: Task, files: Mapping[str, bytes], folder: Path) -> Outcome:
-    """Run the VM with its files in `folder`; what the plugin writes is OUTPUT in there."""
+    """Run the VM with its files in `folder`, where the plugin writes OUTPUT."""
     began_s, began = time.time(), time.monotonic()
     for name, content in files.items():
         (folder / name).write_bytes(content)
@@ -101,8 +101,8 @@ def drive(task: Task, files: Mapping[str, bytes], folder: Path) -> Outcome:
         provenance=dict(task.provenance),
     )
     try:
-        told = plugin.argument(folder / MODELLED, folder / OUTPUT, library=folder / LIBRARY)
-        config = replace(task.config, plugins=(*task.config.plugins, told))
+        model = plugin.argument(folder / MODELLED, folder / OUTPUT, library=folder / LIBRARY)
+        config = replace(task.config, plugins=(*task.config.plugins, model))
         guest = lab.Guest(kernel, Packed(files[ARCHIVE]))
         result = lab.run(config, task.argv, sink=stream.feed, guest=guest)
     except TraplessError as error:
@@ -117,7 +117,7 @@ def drive(task: Task, files: Mapping[str, bytes], folder: Path) -> Outcome:
 
 
 class Tail:
-    """Says what is added to a file, and that it is still there, until it is stopped."""
+    """Sends what is added to a file, and signs of life, until it is stopped."""
 
     def __init__(self, path: Path, mouth: BinaryIO) -> None:
         self._path, self._mouth, self._said = path, mouth, 0
@@ -126,13 +126,13 @@ class Tail:
         self._thread.start()
 
     def stop(self) -> None:
-        """All that the file holds has been said when this returns."""
+        """Send the rest of the file, and stop."""
         self._stopped.set()
         self._thread.join()
         self._say()
 
     def _go(self) -> None:
-        with contextlib.suppress(OSError):  # nobody listens any more: all will end
+        with contextlib.suppress(OSError):  # nobody reads any more: this process will end
             while not self._stopped.wait(LOOK_S):
                 self._say()
 
@@ -147,18 +147,18 @@ class Tail:
 
 
 def say(mouth: BinaryIO, kind: str, what: Any) -> None:
-    """One message to whoever began this process."""
+    """Send one message to the process that started this one."""
     pickle.dump((kind, what), mouth)
     mouth.flush()
 
 
 def main() -> None:
-    """Drive the VM whose task comes on standard input, in the folder that the command names."""
+    """Drive the VM whose task is on standard input, in the folder that the command line names."""
     for ours in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ours, lambda *_: None)  # those who began us get it, too, and end us
+        signal.signal(ours, lambda *_: None)  # our parent gets it, too, and ends us
     folder = Path(sys.argv[1])
     mouth = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever else is printed shall not get between the messages
+    os.dup2(2, 1)  # other output must not get between the messages
     try:
         task, files = pickle.load(sys.stdin.buffer)
     except (EOFError, pickle.UnpicklingError):
@@ -171,13 +171,13 @@ def main() -> None:
 
 
 def _end_with_input(folder: Path) -> None:
-    while os.read(0, 1):  # nothing more is said to us: this waits for the end
+    while os.read(0, 1):  # nothing more is sent: this waits for the end
         pass
     _leave(folder)
 
 
 def _leave(folder: Path) -> NoReturn:
-    """Those who would have removed the folder are gone. Files may still be added to it by us."""
+    """Remove the folder, since the parent is gone; this process may still add files to it."""
     for _ in range(REMOVALS):
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():

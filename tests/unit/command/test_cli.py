@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from trapless import __version__, cli
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 LAUNCHER = ROOT / "bin" / "trapless"
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lab.suite import Suite
-from tests.lab.verdict import judge
+from tests.lab.runner.suite import Suite
+from tests.lab.runner.verdict import judge
 from trapless.vm.splats import splats
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(0)]  # the lab's own limits apply

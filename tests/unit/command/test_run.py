@@ -21,7 +21,7 @@ from trapless import abi, cli, run
 from trapless.base.console import TraplessError
 from trapless.supervisor.control import Calls
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 COMMAND = str(ROOT / "bin/trapless")
 
 
@@ -99,10 +99,10 @@ def test_without_the_module_it_is_not_run():
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["--children", "--", "ls"], "about --mode supervisor"),
-        (["--resident", "--", "ls"], "about --mode supervisor"),
-        (["--cpus", "2", "--", "ls"], "--cpus is about a VM"),
-        (["--timeout", "2", "--", "ls"], "--timeout is about a VM"),
+        (["--children", "--", "ls"], "need --mode supervisor"),
+        (["--resident", "--", "ls"], "need --mode supervisor"),
+        (["--cpus", "2", "--", "ls"], "--cpus needs a VM"),
+        (["--timeout", "2", "--", "ls"], "--timeout needs a VM"),
         (["--mode", "god", "--", "ls"], "'god' is not one of"),
         ([], "Missing argument"),
     ],

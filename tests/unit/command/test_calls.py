@@ -19,7 +19,7 @@ from trapless import calls
 from trapless.base.console import TraplessError
 from trapless.calls import Call, CallClass
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ROWS = """\
 /* A comment with TL_ANY(name, nr) in it. */
 TL_ANY(read, 0)

@@ -14,16 +14,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.lab.verdict import Outcome
+from tests.lab.runner.verdict import Outcome
 from trapless.base.console import Progress, TraplessError
 from trapless.stock import kbuild, kernels
 from trapless.vm import lab
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
+TESTS = Path(__file__).resolve().parents[1]
+ROOT = TESTS.parent.parent
 BINARY = ROOT / "build/tests/lab/labtests"
 RECORDS = ROOT / "build/tests/lab/outcomes"
-NMI_STORM = HERE / "modules/nmi_storm"
+NMI_STORM = TESTS / "modules/nmi_storm"
 
 FOLDERS = (
     "batch", "identity", "lib", "ring", "seccomp", "signal", "supervisor", "tracing", "worker",
@@ -190,7 +190,7 @@ class _Vm:
 
 def sources() -> dict[str, Path]:
     """The C file of each program, by the program's name."""
-    files = {path.stem: path for folder in FOLDERS for path in (HERE / folder).rglob("*.c")}
+    files = {path.stem: path for folder in FOLDERS for path in (TESTS / folder).rglob("*.c")}
     files |= {f"lib_{path.stem}": path for path in BACKENDS.glob("*.c")}
     return dict(sorted(files.items()))
 
