@@ -15,8 +15,8 @@ from tests.unit.peek import toy_kernel
 from tests.unit.peek.toy_kernel import FORMS, MASK, MODULES_VIRTUAL, RAM_BYTES, ToyKernel
 from trapless.base.paths import cache_dir
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.locate import _running as choose_running
-from trapless.peek.kernel.locate import locate
+from trapless.peek.kernel.image import _running as choose_running
+from trapless.peek.kernel.image import locate
 from trapless.peek.kernel.memory import Region
 from trapless.peek.kernel.target import Target
 

@@ -31,13 +31,13 @@ from trapless.peek.sampling import (
     tier0,
     tier1,
 )
+from trapless.peek.sampling.probe_watch import Watch
 from trapless.peek.sampling.probes import MAGIC_NUMBER, Mode
 from trapless.peek.sampling.recording import Recorder, Recording
 from trapless.peek.sampling.rows import End, Ending, Rows, parse_head
 from trapless.peek.sampling.summary import summarise
 from trapless.peek.sampling.tier0 import PF_KTHREAD, Part
 from trapless.peek.sampling.tier1 import Entry, Who
-from trapless.peek.sampling.watch import Watch
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

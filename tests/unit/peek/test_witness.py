@@ -11,8 +11,8 @@ import struct
 import pytest
 
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.stacks import Stack
 from trapless.peek.sampling.plan import Base, Field
+from trapless.peek.sampling.stacks import Stack
 from trapless.peek.sampling.tier0 import Part
 from trapless.peek.sampling.witness import Difference, Findings, read, tables
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The face of an observed kernel: its symbols, types, per-CPU data and memory, by name.
 
-Owns what one may ask of a target. How a kernel is found is in locate.py, what is checked before it
+Owns what one may ask of a target. How a kernel is found is in image.py, what is checked before it
 is believed in checks.py. Everything is resolved from the target's memory alone; nothing in the
 target helps or notices.
 """
@@ -16,8 +16,8 @@ from pathlib import Path
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel import checks
 from trapless.peek.kernel.btf import Btf, Place
+from trapless.peek.kernel.image import IMAGE_BASE, KernelImage, locate
 from trapless.peek.kernel.kallsyms import Symbols
-from trapless.peek.kernel.locate import IMAGE_BASE, Located, locate
 from trapless.peek.kernel.memory import PAGE_BYTES, FileMemory, Memory, open_memory
 from trapless.peek.kernel.modules import Modules
 from trapless.peek.kernel.paging import PageTables
@@ -32,8 +32,8 @@ STRING_BYTES_MAX = 4096
 class Target:
     """One running (or saved) kernel. Use as a context manager, or close()."""
 
-    def __init__(self, located: Located, owned: Sequence[FileMemory] = ()) -> None:
-        self._located, self._owned = located, tuple(owned)
+    def __init__(self, image: KernelImage, owned: Sequence[FileMemory] = ()) -> None:
+        self._image, self._owned = image, tuple(owned)
         self.types = self._read_types()
         checks.run(self)
         self._identity = self._fingerprint()
@@ -65,20 +65,20 @@ class Target:
     @property
     def memory(self) -> Memory:
         """Physical memory."""
-        return self._located.memory
+        return self._image.memory
 
     @property
     def info(self) -> Vmcoreinfo:
-        return self._located.info
+        return self._image.info
 
     @property
     def symbols(self) -> Symbols:
-        return self._located.symbols
+        return self._image.symbols
 
     @property
     def page_tables(self) -> PageTables:
         """Of the kernel."""
-        return self._located.tables
+        return self._image.tables
 
     @property
     def release(self) -> str:
@@ -243,10 +243,10 @@ class Target:
 
     def read(self, virtual: int, length: int) -> bytes:
         """`length` bytes from a virtual address of the kernel, all of them, or PeekError."""
-        return self._located.read(virtual, length)
+        return self._image.read(virtual, length)
 
     def read_u64(self, virtual: int) -> int:
-        return self._located.read_u64(virtual)
+        return self._image.read_u64(virtual)
 
     def read_string(self, virtual: int, limit: int = STRING_BYTES_MAX) -> str:
         """The text at a virtual address, up to its zero byte or `limit`."""
@@ -258,7 +258,7 @@ class Target:
 
     def memory_end(self) -> int:
         """The end of the memory that the target's kernel knows of, physical."""
-        return self._located.memory_end()
+        return self._image.memory_end()
 
 
 def _with_distance(name: str, distance: int) -> str:

@@ -3,7 +3,7 @@
 
 Owns finding the note (an ELF note at the beginning of a page) and reading its lines. A note proves
 nothing: a kernel that ran before a reboot, or one in a VM inside the target, leaves one as well.
-Who uses it checks it (locate.py).
+Who uses it checks it (image.py).
 """
 
 from __future__ import annotations

@@ -19,18 +19,18 @@ from types import FrameType
 from typing import Any
 
 from trapless.base.console import Progress
+from trapless.peek.emulator import Emulator, emulator_of
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.target import Target
-from trapless.peek.kernel.vcpus import Emulator, emulator_of
 from trapless.peek.sampling import sampler, sites, tier0, tier1
 from trapless.peek.sampling.names import Names
 from trapless.peek.sampling.plan import Plan
+from trapless.peek.sampling.probe_watch import Watch
 from trapless.peek.sampling.probes import ProbeMap
 from trapless.peek.sampling.recording import SEGMENT_AGE_S, Recorder
 from trapless.peek.sampling.rows import End, Ending, Rows
 from trapless.peek.sampling.sampler import Sampler
-from trapless.peek.sampling.watch import Watch
 
 CHECK_S = 1.0
 """How often it is looked whether it is still the same kernel."""

@@ -21,10 +21,11 @@ from rich.live import Live
 from rich.text import Text
 
 from trapless.base.console import Progress, Silent
+from trapless.peek.emulator import emulator_of
 from trapless.peek.kernel.target import Target
-from trapless.peek.kernel.vcpus import emulator_of
 from trapless.peek.sampling import tables, tier0, tier1
 from trapless.peek.sampling.names import Names
+from trapless.peek.sampling.probe_watch import Watch
 from trapless.peek.sampling.record import (
     ENDINGS,
     NOBODY,
@@ -37,7 +38,6 @@ from trapless.peek.sampling.recording import table_of
 from trapless.peek.sampling.rows import Flag, Rows
 from trapless.peek.sampling.sampler import Sampler
 from trapless.peek.sampling.summary import Summary
-from trapless.peek.sampling.watch import Watch
 from trapless.report.text_report import FILE_COLUMNS, block_of
 
 REFRESH_S = 1.0

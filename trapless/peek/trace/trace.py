@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Protocol, TextIO
 
 from trapless.base.console import Progress
+from trapless.peek.emulator import emulator_of
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.target import Target
-from trapless.peek.kernel.vcpus import emulator_of
 from trapless.peek.sampling.record import ended_by_signals, is_same
 from trapless.peek.trace.events import Decoder, Event, Names
 from trapless.peek.trace.rings import Events, Merger, Rings

@@ -34,7 +34,7 @@ WITNESSES = ("_stext", "init_uts_ns", "init_top_pgt", "kallsyms_offsets", "prb")
 
 
 @dataclass(frozen=True)
-class Located:
+class KernelImage:
     """A kernel that is where its note says."""
 
     memory: Memory
@@ -63,13 +63,13 @@ class Located:
         return self.read_u64(self.symbols.address("max_pfn_mapped")) * PAGE_BYTES
 
 
-def locate(layouts: Sequence[Memory]) -> Located:
+def locate(layouts: Sequence[Memory]) -> KernelImage:
     """The kernel in the memory, in whichever of its layouts makes sense."""
     notes = list(vmcoreinfo.find(layouts[0]))
     if not notes:
         raise PeekError(_nothing_found(layouts[0]))
     failures: list[PeekError] = []
-    loose: list[tuple[int, Located]] = []
+    loose: list[tuple[int, KernelImage]] = []
     for memory in layouts:
         found = []
         for note in notes:
@@ -79,21 +79,21 @@ def locate(layouts: Sequence[Memory]) -> Located:
                 failures.append(error)
         if not found:
             continue
-        located = found[0] if len(found) == 1 else _running(found)
+        image = found[0] if len(found) == 1 else _running(found)
         try:
-            excess = _excess(located)
+            excess = _excess(image)
         except PeekError as error:
             failures.append(error)
             continue
         if excess < END_SLACK_BYTES:
-            return located
-        loose.append((excess, located))
+            return image
+        loose.append((excess, image))
     if loose:  # a kernel that was told to use less than there is
         return min(loose, key=lambda pair: pair[0])[1]
     raise PeekError(_none_fits(layouts[0], notes, failures)) from failures[0]
 
 
-def _verified(memory: Memory, info: Vmcoreinfo) -> Located:
+def _verified(memory: Memory, info: Vmcoreinfo) -> KernelImage:
     """The kernel that `info` describes, or PeekError when it is not there (any more)."""
     image_shift = info.number("phys_base") - IMAGE_BASE
 
@@ -115,21 +115,21 @@ def _verified(memory: Memory, info: Vmcoreinfo) -> Located:
             f"{physical:#x}"
         )
     symbols = _symbols(info, kallsyms.read_tables(read_image, info.symbols()))
-    located = Located(memory, info, tables, symbols)
+    image = KernelImage(memory, info, tables, symbols)
     if symbols.has("vmcoreinfo_note"):
-        note = tables.physical(located.read_u64(symbols.address("vmcoreinfo_note")))[0]
+        note = tables.physical(image.read_u64(symbols.address("vmcoreinfo_note")))[0]
         if note != info.address:
             raise PeekError(
                 f"{info.release} keeps its note at {note:#x}; the one at "
                 f"{info.address:#x} is a copy"
             )
-    banner = located.read(symbols.address("linux_banner"), 512).split(b"\0")[0]
+    banner = image.read(symbols.address("linux_banner"), 512).split(b"\0")[0]
     if not banner.startswith(f"Linux version {info.release} ".encode()):
         raise PeekError(f"{info.release} says of itself {banner[:64].decode(errors='replace')!r}")
-    build_id = _build_id(located)
+    build_id = _build_id(image)
     if info.build_id and build_id and info.build_id != build_id:
         raise PeekError(f"{info.release} has build-id {build_id}, its note says {info.build_id}")
-    return located
+    return image
 
 
 def _symbols(info: Vmcoreinfo, raw: kallsyms.RawTables) -> Symbols:
@@ -144,16 +144,16 @@ def _symbols(info: Vmcoreinfo, raw: kallsyms.RawTables) -> Symbols:
     return decoded
 
 
-def _build_id(located: Located) -> str:
+def _build_id(image: KernelImage) -> str:
     """Of the image in memory, from its ELF notes; empty where it has none."""
-    symbols = located.symbols
+    symbols = image.symbols
     if not (symbols.has("__start_notes") and symbols.has("__stop_notes")):
         return ""
     start = symbols.address("__start_notes")
     length = symbols.address("__stop_notes") - start
     if not 0 < length <= 16 * PAGE_BYTES:
         raise PeekError(f"the kernel's notes take {length} bytes: its symbols are damaged")
-    data, place = located.read(start, length), 0
+    data, place = image.read(start, length), 0
     while place + 12 <= len(data):
         name_bytes, text_bytes, kind = struct.unpack_from("<III", data, place)
         name_at = place + 12
@@ -164,19 +164,19 @@ def _build_id(located: Located) -> str:
     return ""
 
 
-def _excess(located: Located) -> int:
+def _excess(image: KernelImage) -> int:
     """By how much the memory is larger than what the kernel in it uses; an error if smaller."""
-    end, known_end = located.memory.regions()[-1].end, located.memory_end()
+    end, known_end = image.memory.regions()[-1].end, image.memory_end()
     if end < known_end:
         raise PeekError(
-            f"{located.memory.name} ends at physical address {end:#x}, but its kernel "
-            f"{located.info.release} has memory up to {known_end:#x}: the file was truncated, or "
+            f"{image.memory.name} ends at physical address {end:#x}, but its kernel "
+            f"{image.info.release} has memory up to {known_end:#x}: the file was truncated, or "
             "RAM below 4 GiB ends elsewhere (--hole)"
         )
     return end - known_end
 
 
-def _running(found: list[Located]) -> Located:
+def _running(found: list[KernelImage]) -> KernelImage:
     """Of several kernels that are all there, the one whose clock moves."""
     before = [_clock(one) for one in found]
     for _ in range(CLOCK_LOOKS):
@@ -191,8 +191,8 @@ def _running(found: list[Located]) -> Located:
     )
 
 
-def _clock(located: Located) -> int:
-    return located.read_u64(located.symbols.address("jiffies_64"))
+def _clock(image: KernelImage) -> int:
+    return image.read_u64(image.symbols.address("jiffies_64"))
 
 
 def _nothing_found(memory: Memory) -> str:
