@@ -269,7 +269,7 @@ def test_of_two_kernels_the_one_whose_clock_moves_is_meant(monkeypatch):
 
     monkeypatch.setattr("time.sleep", tick)
     assert choose_running([stopped, running]) is running
-    with pytest.raises(PeekError, match=r"2 kernels, and nothing tells which .*before-the-reboot"):
+    with pytest.raises(PeekError, match=r"2 kernels, and no clock shows which .*before-the-reboot"):
         choose_running([stopped, running])  # neither moves any more
 
 

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from trapless.peek.kernel.target import MASK, Target
+from trapless.peek.kernel.kallsyms import MASK
+from trapless.peek.kernel.target import Target
 from trapless.peek.sampling.recording import Recorder, Recording
 from trapless.peek.sampling.rows import Rows
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from enum import IntFlag
 
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.target import MASK, Target
+from trapless.peek.kernel.kallsyms import MASK
+from trapless.peek.kernel.target import Target
 
 MODULE = "trapless"
 SYMBOL = "tlk_probe_map"
