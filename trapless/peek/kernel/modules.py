@@ -59,7 +59,7 @@ class Modules:
         return len(self._loaded)
 
     def at(self, address: int) -> Module | None:
-        """The module that an address belongs to. An unknown address makes it read the list again."""
+        """The module that an address belongs to. An unknown address makes it read the list."""
         for _ in range(2):
             for module in self._loaded.values():
                 if module.has(address):
@@ -82,9 +82,7 @@ class Modules:
                 key = (base, name)
                 loaded[key] = self._loaded.get(key) or _read(target, base, name)
                 place = target.read_u64(place)
-        except (
-            PeekError
-        ):  # a module came or went: the next refresh reads the list whole
+        except PeekError:  # a module came or went: the next refresh reads the list whole
             pass
         self._loaded = loaded
 

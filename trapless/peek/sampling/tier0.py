@@ -172,16 +172,23 @@ def parts(
     >>> parts(np.array([0x10100, 0x100, 0, 0], "u4"), np.array([0, 0, 0, 7], "u4")).tolist()
     [1, 2, 4, 5]
     """
-    found = np.full(len(preempt_count), Part.PROCESS, np.uint8)
+    part = np.full(len(preempt_count), Part.PROCESS, np.uint8)
     if task_flags is not None:
-        found[(task_flags & PF_KTHREAD) != 0] = Part.KERNEL
+        part[(task_flags & PF_KTHREAD) != 0] = Part.KERNEL
     if context is not None and active is not None and in_user is not None:
-        found[active != 0] = Part.KERNEL
-        found[(active != 0) & ((context & CONTEXT_MASK) == in_user)] = Part.USER
-    found[pid == 0] = Part.IDLE
-    found[(preempt_count & SOFTIRQ_SERVING) != 0] = Part.BOTTOM_HALF
-    found[(preempt_count & (HARDIRQ | NMI)) != 0] = Part.TOP_HALF
-    return found
+        part[active != 0] = Part.KERNEL
+        part[(active != 0) & ((context & CONTEXT_MASK) == in_user)] = Part.USER
+    return with_handlers(part, preempt_count, pid)
+
+
+def with_handlers(
+    part: npt.NDArray[np.uint8], preempt_count: npt.NDArray[Any], pid: npt.NDArray[Any]
+) -> npt.NDArray[np.uint8]:
+    """Replace the part in `part`, in place, where the CPU was idle or in a handler."""
+    part[pid == 0] = Part.IDLE
+    part[(preempt_count & SOFTIRQ_SERVING) != 0] = Part.BOTTOM_HALF
+    part[(preempt_count & (HARDIRQ | NMI)) != 0] = Part.TOP_HALF
+    return part
 
 
 def processes(table: pa.Table) -> npt.NDArray[np.int64] | None:

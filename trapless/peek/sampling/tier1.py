@@ -29,7 +29,7 @@ from trapless.peek.sampling.probes import (
     ProbeMap,
     mode_text,
 )
-from trapless.peek.sampling.tier0 import HARDIRQ, NMI, SOFTIRQ_SERVING, SYSTEM, Part
+from trapless.peek.sampling.tier0 import SYSTEM, Part, with_handlers
 
 TURN_ON = f"/sys/module/{MODULE}/parameters/probes"
 
@@ -96,28 +96,25 @@ def parts(
     >>> [Part(part).name for part in parts(count, pid, state)]
     ['USER', 'KERNEL', 'IDLE', 'BOTTOM_HALF', 'TOP_HALF']
     """
-    found = np.full(len(state), Part.KERNEL, np.uint8)
-    found[state == STATE_USER] = Part.USER
-    found[pid == 0] = Part.IDLE
-    found[(preempt_count & SOFTIRQ_SERVING) != 0] = Part.BOTTOM_HALF
-    found[(preempt_count & (HARDIRQ | NMI)) != 0] = Part.TOP_HALF
-    return found
+    part = np.full(len(state), Part.KERNEL, np.uint8)
+    part[state == STATE_USER] = Part.USER
+    return with_handlers(part, preempt_count, pid)
 
 
-def disabled_by(found: npt.NDArray[np.uint8], state: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+def disabled_by(part: npt.NDArray[np.uint8], state: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
     """Who has switched interrupts off in each sample, as numbers of Who; needs Mode.INTERRUPTS.
 
-    `found` is where the CPU was. An idle CPU counts as one with interrupts enabled: its hlt or
-    mwait ends with the next one.
+    `part` is where the CPU was. Interrupts count as enabled in an idle CPU, because the next one
+    ends its hlt or mwait.
 
-    >>> found = np.array([Part.KERNEL, Part.USER, Part.KERNEL, Part.TOP_HALF, Part.IDLE])
-    >>> disabled_by(found, np.array([99, 1, 2, 0, 99], "u8")).tolist()
+    >>> part = np.array([Part.KERNEL, Part.USER, Part.KERNEL, Part.TOP_HALF, Part.IDLE])
+    >>> disabled_by(part, np.array([99, 1, 2, 0, 99], "u8")).tolist()
     [99, 0, 2, 1, 0]
     """
     who = state.astype(np.uint64)
     who[state == STATE_USER] = Who.ENABLED
-    who[found == Part.IDLE] = Who.ENABLED
-    who[found == Part.TOP_HALF] = Who.TOP_HALF
+    who[part == Part.IDLE] = Who.ENABLED
+    who[part == Part.TOP_HALF] = Who.TOP_HALF
     return who
 
 

@@ -23,6 +23,7 @@ from trapless.peek.errors import PeekError
 from trapless.peek.kernel.drgn_program import program
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling import probes, tier0, tier1
+from trapless.peek.sampling.judgement import where
 from trapless.peek.sampling.plan import Base, Field
 from trapless.peek.sampling.probes import Mode, ProbeMap
 from trapless.peek.sampling.stacks import Stack, Unwinder
@@ -46,11 +47,11 @@ DIFFERENCES_SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Said:
-    """What one side says of a CPU at one moment."""
+class Statement:
+    """What memory or registers say of a CPU at one moment."""
 
     part: Part
-    off: bool | None  # interrupts, an idle CPU's counting as on; None is not known
+    off: bool | None  # whether interrupts are off, never in an idle CPU; None: not known
 
 
 @dataclass(frozen=True)
@@ -143,48 +144,34 @@ class Witness:
     def _compare(self, registers: Registers) -> None:
         findings, stack = self.findings, self._unwinder.stack(registers)
         values = self._values(registers.cpu)
-        memory, seen = self._judge(values), _seen(registers, stack)
+        memory, truth = self._judge(values), _truth(registers, stack)
         findings.samples += 1
 
-        def compare(what: str, said: str, truth: str) -> None:
-            findings.memory[said] += 1
-            findings.registers[truth] += 1
-            if said != truth:
+        def compare(what: str, text: str, true_text: str) -> None:
+            findings.memory[text] += 1
+            findings.registers[true_text] += 1
+            if text != true_text:
                 findings.differences.append(
-                    Difference(findings.stops, registers.cpu, what, said, truth, stack)
+                    Difference(findings.stops, registers.cpu, what, text, true_text, stack)
                 )
 
-        compare("part", NAMES[memory.part], NAMES[_as_known(seen.part, memory.part)])
+        compare("part", NAMES[memory.part], NAMES[_as_known(truth.part, memory.part)])
         if memory.off is not None:
-            compare("interrupts", INTERRUPTS[memory.off], INTERRUPTS[bool(seen.off)])
+            compare("interrupts", INTERRUPTS[memory.off], INTERRUPTS[bool(truth.off)])
         runs = self._unwinder.runs(registers, stack, values["current"])
         compare("task", TASKS[True], TASKS[runs])
 
     def _values(self, cpu: int) -> dict[str, int]:
         return {one.name: read(self._target, self._bases, one) for one in self._fields[cpu]}
 
-    def _judge(self, values: dict[str, int]) -> Said:
-        """What recordings are judged by, for one row."""
-
-        def column(name: str, kind: str) -> np.ndarray | None:
-            return np.array([values[name]], kind) if name in values else None
-
-        count, pid = column("preempt_count", "u4"), column("pid", "u4")
-        assert count is not None and pid is not None
-        state = column("state", "u8")
-        if state is not None:
-            found = tier1.parts(count, pid, state)
-            off = bool(tier1.disabled_by(found, state)[0])
-            return Said(Part(found[0]), off)
-        found = tier0.parts(
-            count,
-            pid,
-            column("context", "u4"),
-            column("context_active", "u1"),
-            column("task_flags", "u4"),
-            self._context_user,
-        )
-        return Said(Part(found[0]), None)
+    def _judge(self, values: dict[str, int]) -> Statement:
+        """The judgement that a recording would give to one row with these values."""
+        columns = {name: np.array([values[name]]) for name in values}
+        parts = where(columns, np.array([TIER1], np.uint32), self._context_user)
+        off = None
+        if "state" in columns:
+            off = bool(tier1.disabled_by(parts, columns["state"])[0])
+        return Statement(Part(parts[0]), off)
 
 
 def _probes(target: Target) -> ProbeMap | None:
@@ -192,10 +179,10 @@ def _probes(target: Target) -> ProbeMap | None:
     return found if found is not None and found.active & TIER1 == TIER1 else None
 
 
-def _seen(registers: Registers, stack: Stack) -> Said:
-    """What registers say. An idle CPU counts as one with interrupts on, as everywhere."""
+def _truth(registers: Registers, stack: Stack) -> Statement:
+    """What the registers say. Interrupts count as on in an idle CPU, as in every judgement."""
     part = Part.USER if registers.user else stack.part
-    return Said(part, not registers.interrupts_on and part is not Part.IDLE)
+    return Statement(part, not registers.interrupts_on and part is not Part.IDLE)
 
 
 def _as_known(truth: Part, said: Part) -> Part:
