@@ -367,7 +367,7 @@ LIES = {
     ),
     "note": (
         lambda kernel: kernel.put_note(kernel.note().replace("phys_base)=", "phys_base)=x")),
-        "phys_base.*no number",
+        "phys_base.*not a number",
     ),
     "short note": (
         lambda kernel: kernel.put_note("OSRELEASE=6.1.0-toy"),

@@ -201,7 +201,7 @@ class Btf:
             yield place, value
 
     def _place_of(self, name: str) -> int:
-        """The offset of a name among the names, which hold each name once; 0 for an unknown name."""
+        """The offset of a name among the names, which hold each name once; 0 if unknown."""
         return self._strings.find(b"\0" + name.encode() + b"\0") + 1 if name else 0
 
     def words(self, one: Type, form: str) -> Iterator[tuple[int, ...]]:

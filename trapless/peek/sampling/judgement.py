@@ -36,7 +36,8 @@ class CpuSamples:
 
     def with_mode(self, mode: Mode) -> npt.NDArray[np.bool_]:
         """In which samples a kind of probe was on."""
-        return np.not_equal(self.modes & mode, 0)
+        on: npt.NDArray[np.bool_] = (self.modes & mode) != 0
+        return on
 
     def disabled_by(self) -> npt.NDArray[np.uint64] | None:
         """Who had switched interrupts off, as Who; ENABLED where that is not known.

@@ -29,8 +29,8 @@ WAKEUPS = ("sched_waking", "sched_wakeup", "sched_wakeup_new")
 class PerfettoWriter:
     """Writes one trace. `queues`: about how long each CPU's run queue was when the trace began.
 
-    Events change that number. A CPU that goes idle has an empty queue: its number is exact from then
-    on. One thread.
+    Events change that number. A CPU that goes idle has an empty queue, so its number is exact from
+    then on. One thread.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class PerfettoWriter:
         self._out.flush()
 
     def close(self) -> None:
-        """End all slices and write the names of the processes, which viewers use for the whole trace."""
+        """End all slices, then write the names of the processes, which viewers use everywhere."""
         self.flush()
         for cpu in list(self._open):
             self._close_slices(cpu, self._last_ns)
@@ -113,7 +113,7 @@ class PerfettoWriter:
 
     def _switch(self, one: Any, event: Event) -> None:
         """Add what a switch does not hold: the name and the priority of the thread that leaves."""
-        one.prev_state = STATES[event.values["state"]]
+        one.prev_state = STATES[str(event.values["state"])]
         one.next_comm = event.values["comm"] if one.next_pid else IDLE_COMM
         name, priority = self._running.get(event.cpu, ("", 120))
         comm = self._names.of(one.prev_pid, event.t_ns).comm if one.prev_pid else IDLE_COMM
@@ -172,6 +172,7 @@ def _vector(name: str) -> str | None:
 
 # For each event, the member of Perfetto's message that takes each value.
 _WAKEUP = {"comm": "comm", "pid": "pid", "prio": "prio", "target_cpu": "cpu"}
+_SOFTIRQ = {"vec": "vector"}
 _FTRACE = {
     "sched_switch": {"prev_pid": "prev", "next_pid": "next", "next_prio": "prio"},
     **dict.fromkeys(WAKEUPS, _WAKEUP),
@@ -180,5 +181,5 @@ _FTRACE = {
     "sys_exit": {"id": "nr", "ret": "result"},
     "irq_handler_entry": {"irq": "irq", "name": "name"},
     "irq_handler_exit": {"irq": "irq", "ret": "result"},
-    **dict.fromkeys(("softirq_raise", "softirq_entry", "softirq_exit"), {"vec": "vector"}),
+    **dict.fromkeys(("softirq_raise", "softirq_entry", "softirq_exit"), _SOFTIRQ),
 }
