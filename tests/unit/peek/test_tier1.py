@@ -136,8 +136,8 @@ def test_what_cannot_be_known_is_said_with_the_remedy(tmp_path):
 
 
 def test_contexts_make_probes_unnecessary_for_user_mode():
-    assert "user mode" not in tier1.what_is_known(None, user_mode=True)
-    assert "user mode" in tier1.what_is_known(None)
+    assert "user mode" not in tier1.knowledge_text(None, user_mode=True)
+    assert "user mode" in tier1.knowledge_text(None)
     columns = ("cpu0.preempt_count", "cpu0.context_active", "cpu1.preempt_count", "system.threads")
     assert not tier0.tells_user_mode(columns)
     assert tier0.tells_user_mode((*columns, "cpu1.context_active"))

@@ -60,8 +60,7 @@ class Memory(Protocol):
         """The regions of memory, in ascending order, without overlaps."""
 
     def populated(self) -> Iterator[tuple[int, int]]:
-        """(address, length) of each range that may hold data; all others hold zeros. Each begins at a
-        page."""
+        """(address, length) of each range that may hold data, from the beginning of a page on."""
 
     def read(self, address: int, length: int) -> bytes:
         """Exactly `length` bytes from a physical address; PeekError where memory has fewer."""

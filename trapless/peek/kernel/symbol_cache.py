@@ -2,8 +2,8 @@
 """Keeps the decoded symbols of kernels in the cache, by build-id.
 
 Owns `peek/BUILD-ID/` in the cache: a System.map as linked, and the digest of the tables that it was
-decoded from. The symbols are used only where the tables in the target's memory have the same digest,
-so neither a damaged cache nor a wrong build-id can give wrong symbols. Without a cache that can be
+decoded from. The symbols are used only where the tables in the target's memory have that digest, so
+neither a damaged cache nor a wrong build-id can give wrong symbols. Without a cache that can be
 written, each opening decodes the symbols again.
 """
 

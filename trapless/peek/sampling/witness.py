@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What memory says of each CPU, held against the CPU's own registers: whether to believe the rest.
+"""`trapless peek check`: compares what memory says of each CPU with the CPU's own registers.
 
-The VM is stopped at random moments through its emulator's monitor. In the stopped state memory is
-judged by the very functions that recordings are judged by (tier0.py, tier1.py), and so are the
-registers: the privilege level, the interrupt flag, and the kernel's stack, unwound from them by
-drgn with the kernel's own tables. Every difference is kept with where the CPU was. It owns no
-judgement of memory; its own of registers and stacks is in stacks.py.
+Owns the comparison. The VM is stopped at random moments through its emulator's monitor. Memory is
+judged by the functions that judge recordings (judgement.py). The registers have the privilege level
+and the interrupt flag; stacks.py judges the kernel's stack, which drgn unwinds from the registers.
+Every difference is kept with the place where the CPU was.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from trapless.vm.qmp import Monitor, Registers
 
 INTERVAL_MEAN_S = 0.02
 INTERVAL_MAX_S = 0.5
-"""Between two stops the VM runs for a random time, exponentially distributed, at most this."""
+"""The longest time between two stops; the times are random, with an exponential distribution."""
 
 TIER1 = Mode.PARTS | Mode.INTERRUPTS
 ERROR_MAX = 0.01
-"""Of a share, outside of entry and exit code: memory is believed if no share is further off."""
+"""The largest error of a share outside of entry and exit code with which memory is believed."""
 
 NAMES = {**COLUMNS, Part.IDLE: "idle"}
 INTERRUPTS = {True: "interrupts off", False: "interrupts on"}
@@ -56,7 +55,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Difference:
-    """One CPU at one stop, of which memory and registers do not say the same."""
+    """One CPU at one stop, of which memory and registers say different things."""
 
     stop: int
     cpu: int
@@ -67,7 +66,7 @@ class Difference:
 
     @property
     def in_transition(self) -> bool:
-        """Whether it is in entry or exit code, where memory cannot but lag behind."""
+        """Whether the CPU is in entry or exit code, where memory changes after the CPU."""
         return self.stack.in_transition
 
     def __str__(self) -> str:
@@ -79,7 +78,7 @@ class Difference:
 
 @dataclass
 class Findings:
-    """All stops, added up: a moment of a CPU is one sample."""
+    """The sums over all stops; one CPU at one stop is one sample."""
 
     tier: int
     stops: int = 0
@@ -90,16 +89,16 @@ class Findings:
 
     @property
     def names(self) -> list[str]:
-        """What occurred, in one order always."""
-        known = (*NAMES.values(), *INTERRUPTS.values(), *TASKS.values())
-        return [name for name in known if self.memory[name] or self.registers[name]]
+        """The names of what occurred, always in the same order."""
+        names = (*NAMES.values(), *INTERRUPTS.values(), *TASKS.values())
+        return [name for name in names if self.memory[name] or self.registers[name]]
 
     def outside(self) -> list[Difference]:
         """Differences that entry and exit code do not explain."""
         return [one for one in self.differences if not one.in_transition]
 
     def error(self, name: str) -> float:
-        """By how much memory's share is off, by differences outside of entry and exit code."""
+        """The error of memory's share from differences outside of entry and exit code, 0 to 1."""
         excess = Counter[str]()
         for one in self.outside():
             excess[one.memory] += 1
@@ -108,12 +107,12 @@ class Findings:
 
     @property
     def good(self) -> bool:
-        """Whether memory is to be believed."""
+        """Whether memory can be believed."""
         return self.samples > 0 and all(self.error(name) <= ERROR_MAX for name in self.names)
 
 
 class Witness:
-    """Compares one target with its emulator."""
+    """Compares one target's memory with its emulator's registers. One thread."""
 
     def __init__(self, target: Target, monitor: Monitor) -> None:
         self._target, self._monitor = target, monitor
@@ -175,8 +174,8 @@ class Witness:
 
 
 def _probes(target: Target) -> ProbeMap | None:
-    found = probes.find(target)
-    return found if found is not None and found.active & TIER1 == TIER1 else None
+    probe_map = probes.find(target)
+    return probe_map if probe_map is not None and probe_map.active & TIER1 == TIER1 else None
 
 
 def _truth(registers: Registers, stack: Stack) -> Statement:
@@ -186,23 +185,23 @@ def _truth(registers: Registers, stack: Stack) -> Statement:
 
 
 def _as_known(truth: Part, said: Part) -> Part:
-    """The truth in the words of one who may not tell user mode from the kernel."""
+    """The truth in the words of memory, which may not separate user mode from the kernel."""
     process = truth in (Part.USER, Part.KERNEL) and said is Part.PROCESS
     return Part.PROCESS if process else truth
 
 
-def read(target: Target, bases: Sequence[Base], wanted: Field) -> int:
+def read(target: Target, bases: Sequence[Base], field_: Field) -> int:
     """One field as the sampler reads it: at an address, or at the end of a chain of pointers."""
-    place = wanted.address
-    for offset in wanted.follow:
+    place = field_.address
+    for offset in field_.follow:
         pointer = int.from_bytes(target.memory.read(place, 8), "little") + offset
         for base in bases:
             if base.virtual <= pointer < base.virtual + base.length:
                 place = pointer - base.virtual + base.physical
                 break
         else:
-            raise PeekError(f"{wanted.name}: {pointer:#x} is no address of the kernel's data")
-    return int.from_bytes(target.memory.read(place, wanted.bytes), "little")
+            raise PeekError(f"{field_.name}: {pointer:#x} is not an address of the kernel's data")
+    return int.from_bytes(target.memory.read(place, field_.bytes), "little")
 
 
 def check(
@@ -213,7 +212,10 @@ def check(
     seed: int | None = None,
     advance: Callable[[float, float], None] = lambda _now, _all: None,
 ) -> Findings:
-    """Stop the VM `stops` times and compare."""
+    """Stop the VM `stops` times, and compare memory and registers each time.
+
+    `monitor` is the emulator's socket, `hole` is in bytes. PeekError where the target restarts.
+    """
     moments = random.Random(seed)
     with Target.open(ram, hole) as target, Monitor(monitor) as connection:
         witness = Witness(target, connection)
@@ -227,7 +229,7 @@ def check(
 
 
 def tables(findings: Findings) -> list[Table]:
-    """For people: the shares, and in which functions memory lags behind."""
+    """The tables of shares, and of the functions in which memory changes after the CPU."""
     samples = max(findings.samples, 1)
     shares = tuple(
         (
