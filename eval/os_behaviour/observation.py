@@ -21,10 +21,10 @@ import pyarrow as pa
 
 from trapless.experiments.collection import Row
 from trapless.experiments.observer import ANNOUNCEMENT, OVER, Observed
+from trapless.peek.emulator import Emulator, emulator_of
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.btf import Kind
 from trapless.peek.kernel.target import Target
-from trapless.peek.kernel.vcpus import Emulator, emulator_of
 from trapless.peek.sampling import names as names_file
 from trapless.peek.sampling import probes, record, sites, tier0
 from trapless.peek.sampling.course import Course

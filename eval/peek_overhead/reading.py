@@ -16,9 +16,9 @@ from eval.tools.modes import modes
 from trapless.experiments import fit
 from trapless.experiments.collection import Collection, Row, guest_folder
 from trapless.experiments.observer import Observed, pin_emulator, run_beside
+from trapless.peek.emulator import emulator_of
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.target import Target
-from trapless.peek.kernel.vcpus import emulator_of
 from trapless.peek.sampling import probes, record
 from trapless.peek.sampling.plan import Plan
 from trapless.peek.sampling.sampler import Sampler

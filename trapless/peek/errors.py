@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The error of everything that looks at a machine from outside, on its own so that all may use it.
+"""Declares the error that every part of peek raises, in a file that all of them may import.
 
-Owns no message: who raises it says what was wrong with which image, and what to do.
+Whoever raises it says what is wrong with which image, and what a person can do.
 """
 
 from __future__ import annotations
@@ -10,4 +10,4 @@ from trapless.base.console import TraplessError
 
 
 class PeekError(TraplessError):
-    """Something about the observed machine or its image that a person can act on."""
+    """A fault of the observed machine or of its image that a person can act on."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which virtual machines on this host can be observed: those whose RAM is a shared file.
+"""Finds the virtual machines on this host that can be observed: those whose RAM is a shared file.
 
-Owns reading that from the command lines of running QEMUs, whoever started them. It owns nothing of
-what is in the memory.
+Owns the reading of the command lines of running QEMU processes, whoever started them. The kernel/
+folder reads what is in the memory.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from trapless.peek.errors import PeekError
 
 @dataclass(frozen=True)
 class Machine:
-    """A virtual machine that runs, and the file that is its RAM."""
+    """A running virtual machine, and the file that is its RAM."""
 
     pid: int
     memory: Path
-    name: str  # as QEMU was told; empty if it was not
+    name: str  # QEMU's option -name; empty without it
 
     def __str__(self) -> str:
         return f"process {self.pid}{f' ({self.name})' if self.name else ''}: {self.memory}"
 
 
 def observable(proc: Path = Path("/proc")) -> list[Machine]:
-    """The virtual machines that we may read, oldest first."""
-    found = []
+    """The virtual machines whose memory this user may read, in the order of their pids."""
+    machines = []
     for entry in sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name)):
         with contextlib.suppress(OSError):  # ended meanwhile, or another user's
             argv = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
@@ -42,32 +42,37 @@ def observable(proc: Path = Path("/proc")) -> list[Machine]:
             path = ram_file(argv)
             if path is None:
                 continue
-            memory = _as_seen_by(entry, path)
+            memory = _path_here(entry, path)
             if os.access(memory, os.R_OK):
-                found.append(Machine(int(entry.name), memory, _name(argv)))
-    return found
+                machines.append(Machine(int(entry.name), memory, _name(argv)))
+    return machines
 
 
 def the_one() -> Path:
-    """The RAM of the only virtual machine that can be observed; an error that says what to do."""
-    found = observable()
-    if len(found) == 1:
-        return found[0].memory
-    if not found:
+    """The RAM of the only virtual machine that can be observed.
+
+    PeekError says what to do where there is none, or more than one.
+    """
+    machines = observable()
+    if len(machines) == 1:
+        return machines[0].memory
+    if not machines:
         raise PeekError(
             "no virtual machine on this host shares its memory; start one with "
             "`trapless lab --shared-memory FILE -- COMMAND`, or QEMU with "
             "-object memory-backend-file,id=ram,share=on,mem-path=FILE,size=SIZE "
             "-machine memory-backend=ram; or name an image with --ram FILE"
         )
-    lines = "\n  ".join(map(str, found))
-    raise PeekError(f"{len(found)} virtual machines can be observed; choose by --ram:\n  {lines}")
+    lines = "\n  ".join(map(str, machines))
+    raise PeekError(
+        f"{len(machines)} virtual machines can be observed; choose one with --ram:\n  {lines}"
+    )
 
 
 def ram_file(argv: Sequence[str]) -> str | None:
-    """The file that QEMU, started with `argv`, shares its RAM by; None if it does not."""
+    """The file that a QEMU with the arguments `argv` shares its RAM by; None if it shares none."""
     backends: dict[str, dict[str, str]] = {}
-    wanted: set[str] = set()
+    names: set[str] = set()
     for option, value in itertools.pairwise(argv):
         name = option.lstrip("-")
         if name == "object":
@@ -75,17 +80,17 @@ def ram_file(argv: Sequence[str]) -> str | None:
             backends[keys.get("id", "")] = keys
         elif name in ("machine", "M", "numa"):
             keys = _keys(value)
-            wanted |= {keys[key] for key in ("memory-backend", "memdev") if key in keys}
-    if len(wanted) != 1:  # none, or one for each node: no file has it all
+            names |= {keys[key] for key in ("memory-backend", "memdev") if key in keys}
+    if len(names) != 1:  # none, or one for each NUMA node: no file has all of the RAM
         return None
-    backend = backends.get(wanted.pop(), {})
+    backend = backends.get(names.pop(), {})
     shared = backend.get("share", "off").lower() in ("on", "true", "yes", "y")
     is_file = "memory-backend-file" in (backend.get(""), backend.get("qom-type"))
     return backend.get("mem-path") if shared and is_file else None
 
 
 def _keys(value: str) -> dict[str, str]:
-    """QEMU's `type,key=value,...`, or the same as JSON; the type has the key ""."""
+    """The keys of QEMU's `type,key=value,...`, or of the same as JSON; the type has the key ""."""
     if value.startswith("{"):
         with contextlib.suppress(ValueError):
             return {key: str(one) for key, one in json.loads(value).items()}
@@ -95,8 +100,8 @@ def _keys(value: str) -> dict[str, str]:
     return {key if equals else "": text if equals else key for key, equals, text in pairs}
 
 
-def _as_seen_by(process: Path, path: str) -> Path:
-    """A path of that process as we can open it: its descriptors, its root, its folder."""
+def _path_here(process: Path, path: str) -> Path:
+    """The path by which this process can open a path of another process."""
     descriptor = re.fullmatch(r"/dev/fd/(\d+)|/proc/self/fd/(\d+)", path)
     if descriptor:
         return process / "fd" / (descriptor[1] or descriptor[2])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`trapless peek shell`: a drgn session on a running kernel that does not notice.
+"""`trapless peek shell`: opens a drgn session on a running kernel.
 
-Owns the session's beginning and the names in it. What drgn sees of the target is in
-drgn_program.py.
+Owns the beginning of the session and the names in it. kernel/drgn_program.py gives drgn its view of
+the target.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Linux {release} in {memory}, live and read-only
 
 
 def run(memory: Path, hole: int | None, code: str | None) -> int:
-    """A session in the terminal, or one piece of code; the exit status."""
+    """Run a session in the terminal, or the Python code `code`; return the exit status."""
     with Target.open(memory, hole) as target:
         prog = program(target)
         names = {**drgn.cli.default_globals(prog), "target": target}
@@ -40,11 +40,11 @@ def run(memory: Path, hole: int | None, code: str | None) -> int:
 
 
 def _execute(prog: drgn.Program, names: dict[str, Any], code: str, target: Target) -> int:
-    """Run code as drgn's own -c does; an error in it is told with its line, not with ours."""
+    """Run code as drgn's own -c does. An error in it names the line of the code."""
     drgn.set_default_prog(prog)
     try:
         exec(compile(code, "<command>", "exec"), names)
-        target.check_same()  # else what was printed may be of two kernels
+        target.check_same()  # without this, the output may mix two kernels
     except PeekError:
         raise
     except drgn.FaultError as error:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from tests.lab.command import COMMAND, ROOT
-from tests.lab.peek.observed import GUEST_LIMIT_S, Guest, folder_of_memory, guest
+from tests.lab.peek.guest import GUEST_LIMIT_S, Guest, folder_of_memory, guest
 from trapless.base.console import Silent
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling import witness

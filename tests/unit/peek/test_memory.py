@@ -84,8 +84,8 @@ def test_file_that_shrinks_is_an_error_not_a_signal(tmp_path):
 def test_what_is_no_memory_is_refused_by_name(tmp_path):
     for path, said in (
         (tmp_path / "absent", "cannot open .*: No such file"),
-        (tmp_path, "no file of memory"),
-        (Path("/dev/null"), "no file of memory"),
+        (tmp_path, "not a file of memory"),
+        (Path("/dev/null"), "not a file of memory"),
         (sparse(tmp_path / "tiny", 100), "100 bytes, less than one page"),
     ):
         with pytest.raises(PeekError, match=said):
@@ -94,7 +94,7 @@ def test_what_is_no_memory_is_refused_by_name(tmp_path):
 
 def test_a_fifo_does_not_block(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(PeekError, match="no file of memory"):
+    with pytest.raises(PeekError, match="not a file of memory"):
         open_memory(tmp_path / "pipe")
 
 
@@ -143,7 +143,7 @@ def test_elf_core_is_read_by_its_segments(tmp_path):
 
 
 def test_elf_core_needs_no_hole(tmp_path):
-    with pytest.raises(PeekError, match="says itself where its memory is"):
+    with pytest.raises(PeekError, match="describes its own layout"):
         open_memory(core(tmp_path / "core", [(0, bytes(4096))]), hole=GIB)
 
 
@@ -155,7 +155,7 @@ def test_damaged_elf_cores_are_refused(tmp_path):
     for name, path in {
         "truncated": tmp_path / "cut",
         "64-bit little-endian": tmp_path / "big-endian",
-        "no memory of an x86-64": core(tmp_path / "arm", segment, machine=183),
+        "not the memory of an x86-64": core(tmp_path / "arm", segment, machine=183),
         "x86-64 machine": core(tmp_path / "program", segment, kind=2),
         "damaged table of segments": core(tmp_path / "none", segment, count=0),
         "inside its table|without memory|truncated": core(tmp_path / "many", segment, count=999),
@@ -217,5 +217,5 @@ def test_addresses_that_no_machine_has_are_refused():
     assert canonical(0xFF11_0000_0000_0000, 5)
     for virtual in (0x0000_8000_0000_0000, 0xFF11_0000_0000_0000, 1 << 64, -1):
         assert not canonical(virtual, 4)
-        with pytest.raises(NotMappedError, match="no address of a machine with 4 levels"):
+        with pytest.raises(NotMappedError, match="not an address of a machine with 4 levels"):
             tables({}).physical(virtual)

@@ -245,7 +245,7 @@ def test_a_recording_may_be_cut_anywhere(tmp_path):
 
 
 def test_what_is_no_recording_is_said(tmp_path):
-    with pytest.raises(PeekError, match="no recording"):
+    with pytest.raises(PeekError, match="not a recording"):
         Recording.open(tmp_path)
     folder = made(tmp_path, 1)
     meta = (folder / "meta.json").read_text()

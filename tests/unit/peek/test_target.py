@@ -15,8 +15,8 @@ from tests.unit.peek import toy_kernel
 from tests.unit.peek.toy_kernel import FORMS, MASK, MODULES_VIRTUAL, RAM_BYTES, ToyKernel
 from trapless.base.paths import cache_dir
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.locate import _running as choose_running
-from trapless.peek.kernel.locate import locate
+from trapless.peek.kernel.image import _running as choose_running
+from trapless.peek.kernel.image import locate
 from trapless.peek.kernel.memory import Region
 from trapless.peek.kernel.target import Target
 
@@ -269,7 +269,7 @@ def test_of_two_kernels_the_one_whose_clock_moves_is_meant(monkeypatch):
 
     monkeypatch.setattr("time.sleep", tick)
     assert choose_running([stopped, running]) is running
-    with pytest.raises(PeekError, match=r"2 kernels, and nothing tells which .*before-the-reboot"):
+    with pytest.raises(PeekError, match=r"2 kernels, and no clock shows which .*before-the-reboot"):
         choose_running([stopped, running])  # neither moves any more
 
 
@@ -367,7 +367,7 @@ LIES = {
     ),
     "note": (
         lambda kernel: kernel.put_note(kernel.note().replace("phys_base)=", "phys_base)=x")),
-        "phys_base.*no number",
+        "phys_base.*not a number",
     ),
     "short note": (
         lambda kernel: kernel.put_note("OSRELEASE=6.1.0-toy"),

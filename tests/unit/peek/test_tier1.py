@@ -31,13 +31,13 @@ from trapless.peek.sampling import (
     tier0,
     tier1,
 )
+from trapless.peek.sampling.probe_watch import Watch
 from trapless.peek.sampling.probes import MAGIC_NUMBER, Mode
 from trapless.peek.sampling.recording import Recorder, Recording
 from trapless.peek.sampling.rows import End, Ending, Rows, parse_head
 from trapless.peek.sampling.summary import summarise
 from trapless.peek.sampling.tier0 import PF_KTHREAD, Part
 from trapless.peek.sampling.tier1 import Entry, Who
-from trapless.peek.sampling.watch import Watch
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -136,8 +136,8 @@ def test_what_cannot_be_known_is_said_with_the_remedy(tmp_path):
 
 
 def test_contexts_make_probes_unnecessary_for_user_mode():
-    assert "user mode" not in tier1.what_is_known(None, user_mode=True)
-    assert "user mode" in tier1.what_is_known(None)
+    assert "user mode" not in tier1.knowledge_text(None, user_mode=True)
+    assert "user mode" in tier1.knowledge_text(None)
     columns = ("cpu0.preempt_count", "cpu0.context_active", "cpu1.preempt_count", "system.threads")
     assert not tier0.tells_user_mode(columns)
     assert tier0.tells_user_mode((*columns, "cpu1.context_active"))

@@ -11,8 +11,8 @@ import struct
 import pytest
 
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.stacks import Stack
 from trapless.peek.sampling.plan import Base, Field
+from trapless.peek.sampling.stacks import Stack
 from trapless.peek.sampling.tier0 import Part
 from trapless.peek.sampling.witness import Difference, Findings, read, tables
 
@@ -123,5 +123,5 @@ def test_fields_are_read_as_the_sampler_reads_them():
     target = Bytes(struct.pack("<QQQ", base.virtual + 8, 7, base.virtual + 999))
     assert read(target, (base,), Field("word", 4, 8)) == 7
     assert read(target, (base,), Field("end", 8, 0, (0,))) == 7
-    with pytest.raises(PeekError, match=r"end: .* is no address"):
+    with pytest.raises(PeekError, match=r"end: .* is not an address"):
         read(target, (base,), Field("end", 8, 16, (0,)))

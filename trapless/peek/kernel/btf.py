@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""BTF: the types of the running kernel, as the kernel itself carries them.
+"""Reads BTF: the types that the kernel carries in its own memory.
 
-Owns the format, looking types up by name, and where a member lies in a structure. Types are read
-when they are asked for; opening only finds where each begins.
+Owns the format, the search for types by name, and the place of a member in a structure. Opening
+finds where each type begins; a type is decoded when it is asked for.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 
@@ -20,7 +20,7 @@ MAGIC = 0xEB9F
 HEADER = struct.Struct("<HBBIIIII")
 TYPE = struct.Struct("<III")
 DEPTH_MAX = 64
-"""Longest chain of typedefs, qualifiers or anonymous members; a longer one is a circle."""
+"""The longest chain of typedefs, qualifiers or anonymous members; a longer one is a circle."""
 
 
 class Kind(IntEnum):
@@ -63,25 +63,12 @@ TRANSPARENT = frozenset(
 )
 RECORDS = (Kind.STRUCT, Kind.UNION)
 ENUMS = (Kind.ENUM, Kind.ENUM64)
-NAMED = frozenset(
-    {
-        Kind.INT,
-        Kind.STRUCT,
-        Kind.UNION,
-        Kind.ENUM,
-        Kind.TYPEDEF,
-        Kind.FUNC,
-        Kind.VAR,
-        Kind.FLOAT,
-        Kind.ENUM64,
-    }
-)
 POINTER_BYTES = 8
 
 
 @dataclass(frozen=True)
 class Type:
-    """One type. `size` is a size in bytes or, of what refers to another type, that type."""
+    """One type. `size` is its size in bytes, or the number of the type that it refers to."""
 
     id: int
     kind: Kind
@@ -94,7 +81,7 @@ class Type:
 
 @dataclass(frozen=True)
 class Member:
-    """A member of a structure: `bits` is the width of a bit field, 0 of any other member."""
+    """A member of a structure. `bits` is the width of a bit field, and 0 for any other member."""
 
     name: str
     type: int
@@ -104,17 +91,17 @@ class Member:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a path of members leads: bytes from the structure's beginning, and what is there."""
+    """Where a path of members leads: `offset` bytes into the structure; `size` is in bytes."""
 
     offset: int
     type: int
     size: int
-    bit: int = 0  # of a bit field, counted from the offset
+    bit: int = 0  # where a bit field begins, counted from the offset
     bits: int = 0
 
 
 class Btf:
-    """The types of one kernel."""
+    """The types of one kernel. PeekError says which part of them is damaged."""
 
     def __init__(self, data: bytes) -> None:
         if len(data) < HEADER.size:
@@ -144,12 +131,11 @@ class Btf:
         data, starts, named, unpack = self._data, self._starts, self._named, TYPE.unpack_from
         once = [_ONCE.get(Kind(kind), 0) for kind in Kind]
         each = [_EACH.get(Kind(kind), 0) for kind in Kind]
-        wanted = {int(kind) for kind in NAMED}
         try:
             while place < end:
                 name, info, _ = unpack(data, place)
                 kind = info >> 24 & 0x1F
-                if name and kind in wanted:
+                if name:
                     named.setdefault((kind, name), []).append(len(starts))
                 if kind in ENUMS:
                     self._enums.append(len(starts))
@@ -161,6 +147,7 @@ class Btf:
             raise PeekError("the kernel's BTF ends inside a type: the image is damaged")
 
     def string(self, offset: int) -> str:
+        """The name at an offset among the names."""
         end = self._strings.find(b"\0", offset)
         if not 0 <= offset < len(self._strings) or end < 0:
             raise PeekError("the kernel's BTF refers to a name outside its names")
@@ -195,11 +182,11 @@ class Btf:
 
     @cached_property
     def _enumerators(self) -> dict[int, tuple[int, int]]:
-        found: dict[int, tuple[int, int]] = {}
+        constants: dict[int, tuple[int, int]] = {}
         for number in self._enums:
             for place, value in self._values(self.type(number)):
-                found.setdefault(place, (number, value))
-        return found
+                constants.setdefault(place, (number, value))
+        return constants
 
     def enumerators(self, one: Type) -> list[tuple[str, int]]:
         """Names and values of an enumeration, in order."""
@@ -214,11 +201,11 @@ class Btf:
             yield place, value
 
     def _place_of(self, name: str) -> int:
-        """Where a name is among the names, which have each once; 0 if it is not."""
+        """The offset of a name among the names, which hold each name once; 0 if unknown."""
         return self._strings.find(b"\0" + name.encode() + b"\0") + 1 if name else 0
 
     def words(self, one: Type, form: str) -> Iterator[tuple[int, ...]]:
-        """The elements that follow a type's header, in the form of struct."""
+        """The elements that follow a type's header; `form` is a format of the module struct."""
         layout = struct.Struct(form)
         count = one.count if one.kind in _EACH else 1
         for index in range(count):
@@ -241,7 +228,7 @@ class Btf:
         raise PeekError(f"the kernel's BTF has a circle at type {number}")
 
     def size(self, number: int) -> int:
-        """Bytes that a value of this type takes."""
+        """The size in bytes of a value of this type."""
         count = 1
         for _ in range(DEPTH_MAX):
             one = self.plain(number)
@@ -257,17 +244,17 @@ class Btf:
         raise PeekError(f"the kernel's BTF has a circle at type {number}")
 
     def record(self, name: str) -> list[Type]:
-        """All structures and unions called `name`; an error if there is none."""
-        found = [self.type(number) for kind in RECORDS for number in self.find(kind, name)]
-        if not found:
+        """All structures and unions called `name`; PeekError where there is none."""
+        records = [self.type(number) for kind in RECORDS for number in self.find(kind, name)]
+        if not records:
             raise PeekError(f"the target's kernel has no structure {name!r}")
-        return found
+        return records
 
     def place(self, record: str, path: str) -> Place:
-        """Where a member lies: `path` is like "se.exec_start" or "mem[0].base".
+        """Where a member lies. `path` is like "se.exec_start" or "mem[0].base".
 
-        Looks through anonymous members. Where several structures have that name and it matters
-        which is meant, that is an error.
+        The search looks into anonymous members. PeekError where the kernel has no such member, or
+        has several structures of that name that differ in it.
         """
         places, failures = set(), []
         for one in self.record(record):
@@ -286,13 +273,13 @@ class Btf:
         for step in path.split("."):
             match = re.fullmatch(r"(\w+)((?:\[\d+\])*)", step)
             if match is None:
-                raise PeekError(f"{path!r} is no path of members, like 'se.exec_start' or 'a[2].b'")
+                raise PeekError(f"{path!r} is no path of members like 'se.exec_start' or 'a[2].b'")
             here = self.plain(number)
-            found = self._member(here, match[1]) if here.kind in RECORDS else None
-            if found is None:
+            member = self._member(here, match[1]) if here.kind in RECORDS else None
+            if member is None:
                 raise PeekError(f"the target's kernel has no {record}.{path}: no member {match[1]}")
-            bit_offset += found.bit_offset
-            bits, number = found.bits, found.type
+            bit_offset += member.bit_offset
+            bits, number = member.bits, member.type
             for index in re.findall(r"\d+", match[2]):
                 array = self.plain(number)
                 if array.kind is not Kind.ARRAY:
@@ -310,9 +297,8 @@ class Btf:
             if member.name == name:
                 return member
             if not member.name:
-                inner = self.plain(member.type)
-                found = self._member(inner, name, depth + 1) if inner.kind in RECORDS else None
-                if found is not None:
-                    offset = member.bit_offset + found.bit_offset
-                    return Member(name, found.type, offset, found.bits)
+                record = self.plain(member.type)
+                inner = self._member(record, name, depth + 1) if record.kind in RECORDS else None
+                if inner is not None:
+                    return replace(inner, bit_offset=member.bit_offset + inner.bit_offset)
         return None

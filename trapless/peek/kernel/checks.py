@@ -1,34 +1,31 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What must hold before a target is believed: symbols, types and memory that agree.
+"""Compares what a kernel says in two places, before anything else that it says is believed.
 
-Each row is one fact that the kernel states twice, by independent ways: a symbol or offset that
-lies makes at least one of them disagree. A target that fails is not opened.
+Each check is one fact that the kernel states twice, in independent ways: a symbol or an offset that
+is wrong makes at least one check fail. A target that fails one is not opened.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import PAGE_BYTES
-
-if TYPE_CHECKING:
-    from trapless.peek.kernel.target import Target
+from trapless.peek.kernel.resolver import Resolver
 
 DIRECT_MAP_PROBES = 8
 
 
-def _uts_release(target: Target) -> str:
-    """init_uts_ns, by its type, has the release of the note."""
+def _uts_release(target: Resolver) -> str:
+    """`init_uts_ns`, read by its type, has the release that the note has."""
     where = target.symbol("init_uts_ns") + target.offset("uts_namespace", "name.release")
-    found = target.read(where, target.place("uts_namespace", "name.release").size)
-    release = found.split(b"\0")[0].decode(errors="replace")
+    text = target.read(where, target.place("uts_namespace", "name.release").size)
+    release = text.split(b"\0")[0].decode(errors="replace")
     return "" if release == target.release else f"init_uts_ns says release {release!r}"
 
 
-def _first_task(target: Target) -> str:
-    """init_task, by its type, is the idle task of the first CPU."""
+def _first_task(target: Resolver) -> str:
+    """`init_task`, read by its type, is the idle task of the first CPU."""
     task = target.symbol("init_task")
     name = target.read(task + target.offset("task_struct", "comm"), 16).split(b"\0")[0]
     pid = int.from_bytes(target.read(task + target.offset("task_struct", "pid"), 4), "little")
@@ -36,8 +33,8 @@ def _first_task(target: Target) -> str:
     return "" if good else f"init_task is called {name!r} and has pid {pid}"
 
 
-def _direct_map(target: Target) -> str:
-    """The map of all memory, walked, leads where arithmetic does."""
+def _direct_map(target: Resolver) -> str:
+    """The page tables map all memory to the addresses that arithmetic gives."""
     end = target.memory_end()
     if not PAGE_BYTES <= end <= 1 << 52:
         return f"max_pfn_mapped says that memory ends at {end:#x}"
@@ -48,30 +45,28 @@ def _direct_map(target: Target) -> str:
             try:
                 wrong += target.physical(target.direct_map + physical) != physical
                 mapped += 1
-            except PeekError:  # holes are normal: firmware's memory, secret memory
+            except PeekError:  # holes are normal: memory of firmware, secret memory
                 continue
     if mapped == 0:
         return f"nothing is mapped at page_offset_base ({target.direct_map:#x})"
     return f"page_offset_base is wrong for {wrong} of {mapped} addresses" if wrong else ""
 
 
-def _percpu_bases(target: Target) -> str:
-    """Each CPU's own this_cpu_off is what the table of bases has for it."""
+def _percpu_bases(target: Resolver) -> str:
+    """Each CPU's own `this_cpu_off` is the base that the table of bases has for it."""
     online = target.cpus_online
     if not online:
         return "no CPU is online"
     for cpu in online:
-        base, own = (
-            target.percpu_bases.get(cpu),
-            target.read_u64(target.percpu("this_cpu_off", cpu)),
-        )
+        base = target.percpu_bases.get(cpu)
+        own = target.read_u64(target.percpu("this_cpu_off", cpu))
         if base != own:
             return f"CPU {cpu} has its data at {own:#x}, __per_cpu_offset says {base or 0:#x}"
     return ""
 
 
-def _run_queues(target: Target) -> str:
-    """Each CPU's run queue, by its type, has that CPU's number."""
+def _run_queues(target: Resolver) -> str:
+    """Each CPU's run queue, read by its type, has that CPU's number."""
     offset = target.offset("rq", "cpu")
     for cpu in target.cpus_online:
         data = target.read(target.percpu("runqueues", cpu) + offset, 4)
@@ -80,7 +75,7 @@ def _run_queues(target: Target) -> str:
     return ""
 
 
-CHECKS: tuple[Callable[[Target], str], ...] = (
+CHECKS: tuple[Callable[[Resolver], str], ...] = (
     _uts_release,
     _first_task,
     _direct_map,
@@ -89,22 +84,18 @@ CHECKS: tuple[Callable[[Target], str], ...] = (
 )
 
 
-def run(target: Target) -> None:
-    """Raise PeekError with all that does not fit."""
-    wrong = []
+def run(target: Resolver) -> None:
+    """Raise PeekError with every check that failed."""
+    failures = []
     for check in CHECKS:
         try:
-            if said := check(target):
-                wrong.append(said)
+            if failure := check(target):
+                failures.append(failure)
         except PeekError as error:
-            wrong.append(f"{check.__name__.strip('_').replace('_', ' ')}: {error}")
-    if wrong:
-        raise PeekError(
-            "\n  ".join(
-                [
-                    f"{target.memory.name} has {target.release}, but what it says of itself does "
-                    "not fit: it is still booting, or the image is damaged",
-                    *wrong,
-                ]
-            )
+            failures.append(f"{check.__name__.strip('_').replace('_', ' ')}: {error}")
+    if failures:
+        head = (
+            f"{target.memory.name} has {target.release}, but what it says of itself does not fit: "
+            "it is still booting, or the image is damaged"
         )
+        raise PeekError("\n  ".join([head, *failures]))

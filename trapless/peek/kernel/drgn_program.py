@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A target as a drgn program: the debugger's helpers on a running kernel, without debug symbols.
+"""Makes a target a drgn program, so that the debugger's helpers work without debug symbols.
 
-Owns the translation of what the target carries itself into what drgn asks for: BTF into types,
-kallsyms into symbols, and the variables whose types nobody but the source knows. Function-local
-variables and line numbers need DWARF, which no kernel carries.
+Owns the translation of what the target carries into what drgn asks for: BTF into types, kallsyms
+into symbols, and a table of variables whose types only the source has. Local variables of functions
+and line numbers need DWARF, which no kernel carries.
 """
 
 from __future__ import annotations
@@ -18,103 +18,83 @@ from trapless.peek.errors import PeekError
 from trapless.peek.kernel.btf import Btf, Kind, Type
 from trapless.peek.kernel.target import Target
 
-# BTF has types of per-CPU variables only. These are the others that drgn's helpers and people ask
-# for; a name that a kernel does not have is no harm. A number of elements may be a constant's name.
-VARIABLES = {
-    "__cpu_online_mask": "struct cpumask",
-    "__cpu_possible_mask": "struct cpumask",
-    "__cpu_present_mask": "struct cpumask",
-    "__per_cpu_offset": "unsigned long [8192]",
-    "_totalram_pages": "atomic_long_t",
-    "avenrun": "unsigned long [3]",
-    "block_class": "struct class",
-    "blockdev_superblock": "struct super_block *",
-    "btf_idr": "struct idr",
-    "bus_kset": "struct kset *",
-    "cgrp_dfl_root": "struct cgroup_root",
-    "class_kset": "struct kset *",
-    "hstates": "struct hstate [2]",
-    "hugetlb_max_hstate": "int",
-    "idt_table": "gate_desc [256]",
-    "init_ipc_ns": "struct ipc_namespace",
-    "init_mm": "struct mm_struct",
-    "init_net": "struct net",
-    "init_pid_ns": "struct pid_namespace",
-    "init_task": "struct task_struct",
-    "init_uts_ns": "struct uts_namespace",
-    "irq_desc_tree": "struct xarray",
-    "jiffies_64": "u64",
-    "link_idr": "struct idr",
-    "linux_banner": "char [512]",
-    "map_idr": "struct idr",
-    "max_low_pfn": "unsigned long",
-    "mem_section": "struct mem_section **",
-    "memblock": "struct memblock",
-    "memory_subsys": "struct bus_type",
-    "min_low_pfn": "unsigned long",
-    "mod_tree": "struct mod_tree_root",
-    "modules": "struct list_head",
-    "net_namespace_list": "struct list_head",
-    "node_data": "struct pglist_data *[1024]",
-    "node_states": "nodemask_t [NR_NODE_STATES]",
-    "nr_cpu_ids": "unsigned int",
-    "nr_irqs": "int",
-    "nr_node_ids": "unsigned int",
-    "nr_swap_pages": "atomic_long_t",
-    "nr_threads": "int",
-    "nr_vmap_nodes": "unsigned int",
-    "page_offset_base": "unsigned long",
-    "pci_bus_type": "struct bus_type",
-    "pci_root_buses": "struct list_head",
-    "prb": "struct printk_ringbuffer *",
-    "prog_idr": "struct idr",
-    "root_task_group": "struct task_group",
-    "saved_command_line": "char *",
-    "slab_caches": "struct list_head",
-    "slab_kset": "struct kset *",
-    "sparse_irqs": "struct maple_tree",
-    "super_blocks": "struct list_head",
-    "sysctl_overcommit_kbytes": "unsigned long",
-    "sysctl_overcommit_ratio": "int",
-    "tainted_mask": "unsigned long",
-    "task_struct_cachep": "struct kmem_cache *",
-    "total_swap_pages": "long",
-    "vm_committed_as": "struct percpu_counter",
-    "vm_node_stat": "atomic_long_t [NR_VM_NODE_STAT_ITEMS]",
-    "vm_zone_stat": "atomic_long_t [NR_VM_ZONE_STAT_ITEMS]",
-    "vmalloc_base": "unsigned long",
-    "vmap_area_list": "struct list_head",
-    "vmap_area_root": "struct rb_root",
-    "vmap_nodes": "struct vmap_node *",
-    "vmap_zone_size": "unsigned int",
-    "vmemmap_base": "unsigned long",
+# BTF has the types of per-CPU variables only. These are the types of other variables that drgn's
+# helpers and people ask for. A kernel may lack some; a number of elements may be a constant's name.
+_NAMES = {
+    "unsigned long": (
+        "max_low_pfn min_low_pfn page_offset_base sysctl_overcommit_kbytes tainted_mask "
+        "vmalloc_base vmemmap_base"
+    ),
+    "struct list_head": (
+        "modules net_namespace_list pci_root_buses slab_caches super_blocks vmap_area_list"
+    ),
+    "int": "hugetlb_max_hstate nr_irqs nr_threads sysctl_overcommit_ratio",
+    "struct idr": "btf_idr link_idr map_idr prog_idr",
+    "unsigned int": "nr_cpu_ids nr_node_ids nr_vmap_nodes vmap_zone_size",
+    "struct cpumask": "__cpu_online_mask __cpu_possible_mask __cpu_present_mask",
+    "struct kset *": "bus_kset class_kset slab_kset",
+    "atomic_long_t": "_totalram_pages nr_swap_pages",
+    "struct bus_type": "memory_subsys pci_bus_type",
+    "atomic_long_t [NR_VM_NODE_STAT_ITEMS]": "vm_node_stat",
+    "atomic_long_t [NR_VM_ZONE_STAT_ITEMS]": "vm_zone_stat",
+    "char *": "saved_command_line",
+    "char [512]": "linux_banner",
+    "gate_desc [256]": "idt_table",
+    "long": "total_swap_pages",
+    "nodemask_t [NR_NODE_STATES]": "node_states",
+    "struct cgroup_root": "cgrp_dfl_root",
+    "struct class": "block_class",
+    "struct hstate [2]": "hstates",
+    "struct ipc_namespace": "init_ipc_ns",
+    "struct kmem_cache *": "task_struct_cachep",
+    "struct maple_tree": "sparse_irqs",
+    "struct mem_section **": "mem_section",
+    "struct memblock": "memblock",
+    "struct mm_struct": "init_mm",
+    "struct mod_tree_root": "mod_tree",
+    "struct net": "init_net",
+    "struct percpu_counter": "vm_committed_as",
+    "struct pglist_data *[1024]": "node_data",
+    "struct pid_namespace": "init_pid_ns",
+    "struct printk_ringbuffer *": "prb",
+    "struct rb_root": "vmap_area_root",
+    "struct super_block *": "blockdev_superblock",
+    "struct task_group": "root_task_group",
+    "struct task_struct": "init_task",
+    "struct uts_namespace": "init_uts_ns",
+    "struct vmap_node *": "vmap_nodes",
+    "struct xarray": "irq_desc_tree",
+    "u64": "jiffies_64",
+    "unsigned long [3]": "avenrun",
+    "unsigned long [8192]": "__per_cpu_offset",
 }
+VARIABLES = {name: type_ for type_, names in _NAMES.items() for name in names.split()}
 _CONSTANT = re.compile(r"\[([A-Z_]+)\]")
 
 INT_SIGNED, INT_BOOL = 1, 4  # encodings of BTF's INT
 
 
 def program(target: Target) -> drgn.Program:
-    """A drgn program on the target. It must not outlive the target."""
+    """A drgn program on the target. It must not outlive the target. One thread."""
     if not hasattr(drgn.Program, "set_linux_kernel_custom"):
         raise PeekError(
-            f"drgn {drgn.__version__} cannot read a kernel through others; "
+            f"drgn {drgn.__version__} is too old to read a kernel without its symbols; "
             "install a newer one with: pip install -U drgn"
         )
     text = target.info.text.encode()
-    found = drgn.Program(drgn.Platform(drgn.Architecture.X86_64), vmcoreinfo=text)
+    prog = drgn.Program(drgn.Platform(drgn.Architecture.X86_64), vmcoreinfo=text)
     for region in target.memory.regions():
-        found.add_memory_segment(region.start, region.length, _reader(target), physical=True)
-    found.set_linux_kernel_custom(text, True)
-    types = _Types(found, target.types)
-    found.register_type_finder("trapless", types.find, enable_index=0)
+        prog.add_memory_segment(region.start, region.length, _reader(target), physical=True)
+    prog.set_linux_kernel_custom(text, True)
+    types = _Types(prog, target.types)
+    prog.register_type_finder("trapless", types.find, enable_index=0)
     objects = _Objects(target, types)
-    found.register_object_finder("trapless", objects.find, enable_index=0)
-    found.register_symbol_finder("trapless", _symbol_finder(target), enable_index=0)
+    prog.register_object_finder("trapless", objects.find, enable_index=0)
+    prog.register_symbol_finder("trapless", _symbol_finder(target), enable_index=0)
     # With it, drgn unwinds stacks by the ORC tables that are in the target's memory.
-    kernel = found.main_module("kernel", create=True)
+    kernel = prog.main_module("kernel", create=True)
     kernel.address_range = target.symbol("_text"), target.symbol("_end")
-    return found
+    return prog
 
 
 def _reader(target: Target) -> Callable[[int, int, int, bool], bytes]:
@@ -128,7 +108,7 @@ def _reader(target: Target) -> Callable[[int, int, int, bool], bytes]:
 
 
 class _Types:
-    """Types of BTF as drgn's, made when they are asked for, each once."""
+    """Makes drgn's types from BTF when they are asked for, each once."""
 
     def __init__(self, prog: drgn.Program, btf: Btf) -> None:
         self._prog, self._btf = prog, btf
@@ -258,7 +238,7 @@ _MAKERS: dict[Kind, Callable[[_Types, Type], drgn.Type]] = {
 
 
 class _Objects:
-    """Variables, functions and enumerators by name."""
+    """Finds variables, functions and enumerators by name."""
 
     def __init__(self, target: Target, types: _Types) -> None:
         self._target, self._types = target, types
@@ -283,13 +263,13 @@ class _Objects:
         return None
 
     def _type_text(self, text: str) -> str:
-        """A type as drgn reads it, with this kernel's value for the name of a constant."""
+        """The text of a type, with this kernel's value in the place of a constant's name."""
 
         def value(match: re.Match[str]) -> str:
-            found = self._types.btf.enumerator(match[1])
-            if found is None:
+            constant = self._types.btf.enumerator(match[1])
+            if constant is None:
                 raise LookupError(f"the target's kernel has no {match[1]}")
-            return f"[{found[1]}]"
+            return f"[{constant[1]}]"
 
         return _CONSTANT.sub(value, text)
 
@@ -310,13 +290,13 @@ def _symbol_finder(target: Target) -> Callable[..., Sequence[drgn.Symbol]]:
         if address is None:
             return []
         if target.in_image(address):
-            found = target.symbols.at(address)
-            if found is None:
+            nearest = target.symbols.at(address)
+            if nearest is None:
                 return []
-            start = address - found[1]
+            start = address - nearest[1]
             size = target.symbols.size_at(start)
             kind = target.symbols.kind_at(start)
-            return [symbol(name or found[0], start, size, kind)]
+            return [symbol(name or nearest[0], start, size, kind)]
         module = target.modules.at(address)
         if module is None:
             return []

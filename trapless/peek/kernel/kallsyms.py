@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The kernel's own table of symbols, kallsyms, as it lies in memory, and looking things up in it.
+"""Reads kallsyms, the kernel's own table of symbols, and looks symbols up in it.
 
-Owns the compression of names and the three ways in which kernels have stored addresses. Which of
-them a table uses is found by trying: the right one gives the addresses that VMCOREINFO has.
+Owns the compression of names and the three forms in which kernels have stored addresses. Each form
+is tried: the right one gives the addresses that VMCOREINFO has.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RawTables:
     base: int | None  # kallsyms_relative_base of this run; None where the kernel has none
 
     def digest(self) -> str:
-        """What tells whether a decoded table belongs to these bytes."""
+        """A digest in hexadecimal that identifies these bytes."""
         digest = hashlib.sha256()
         for piece in (self.names, self.tokens, self.token_index, self.offsets):
             digest.update(hashlib.sha256(piece).digest())
@@ -73,6 +73,7 @@ class Symbols:
                 self._others.setdefault(name, []).append(place)
 
     def has(self, name: str) -> bool:
+        """Whether there is a symbol of that name."""
         return name in self._last
 
     def address(self, name: str) -> int:
@@ -149,21 +150,22 @@ def _needed(at: Mapping[str, int], name: str) -> int:
     return at[name]
 
 
-def decode(raw: RawTables, known: Mapping[str, int], shift: int) -> Symbols:
-    """The symbols of `raw`; `known` has run-time addresses that tell how addresses are stored."""
+def decode(raw: RawTables, anchors: Mapping[str, int], shift: int) -> Symbols:
+    """The symbols of `raw`; `anchors` has run-time addresses of some
+    symbols, which show in what form addresses are stored."""
     kinds, names = _names(raw)
-    places = {name: place for place, name in enumerate(names) if name in known}
+    places = {name: place for place, name in enumerate(names) if name in anchors}
     if not places:
         raise PeekError("the kernel's table of symbols has none of those that it must have")
     for decoder in ADDRESS_FORMS:
         addresses = decoder(raw.offsets, raw.offsets_at, raw.base or 0)
-        if all(addresses[place] == known[name] for name, place in places.items()):
+        if all(addresses[place] == anchors[name] for name, place in places.items()):
             break
     else:
         some = sorted(places)[0]
         raise PeekError(
             f"the kernel's table of symbols and its VMCOREINFO disagree on {some} "
-            f"({known[some]:#x}): one of them is damaged"
+            f"({anchors[some]:#x}): one of them is damaged"
         )
     linked = [(a - shift) & MASK if a >= KERNEL_HALF else a for a in addresses]
     order = sorted(range(len(linked)), key=linked.__getitem__)
@@ -177,9 +179,9 @@ def decode(raw: RawTables, known: Mapping[str, int], shift: int) -> Symbols:
 
 def _names(raw: RawTables) -> tuple[list[str], list[str]]:
     """Letter and name of each symbol."""
-    spelled = [_text(raw.tokens, start) for start in struct.unpack(f"<{TOKENS}H", raw.token_index)]
+    texts = [_text(raw.tokens, start) for start in struct.unpack(f"<{TOKENS}H", raw.token_index)]
     kinds, names, data, place = [], [], raw.names, 0
-    token = spelled.__getitem__
+    token = texts.__getitem__
     try:
         for _ in range(raw.count):
             length = data[place]

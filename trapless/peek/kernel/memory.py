@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Physical memory of a machine that is observed: a VM's RAM file, a saved image, an ELF core.
+"""Reads the physical memory of an observed machine: a VM's RAM file, a saved image, an ELF core.
 
-Owns where a physical address lies in a file, and the message when it lies in none. Everything is
-opened read-only and read by pread(): a file that shrinks while it is read gives an error, where a
-mapping would give a signal. It owns nothing of what the memory means.
+Owns the place of a physical address in a file, and the message for an address that has none. Files
+are opened read-only and read by pread(): a file that shrinks gives an error, where a mapping would
+give a signal.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ GIB = 1 << 30
 FOUR_GIB = 4 * GIB
 
 # Where QEMU ends the RAM below 4 GiB, and from which size on it does (hw/i386/pc_q35.c, pc_piix.c
-# and microvm.c): the rest continues at 4 GiB. A machine of its own making is given by the caller.
+# and microvm.c): the rest continues at 4 GiB. For other machines the caller gives the hole.
 Q35_SPLIT_BYTES, Q35_HOLE = 0xB0000000, 2 * GIB
 PC_SPLIT_BYTES, PC_HOLE = 0xE0000000, 3 * GIB
 
 PAGE_BYTES = 4096
 SEGMENTS_MAX = 4096
-"""Most memory ranges of one ELF core: QEMU writes a handful."""
+"""The most memory ranges of one ELF core; QEMU writes a handful."""
 
 
 @dataclass(frozen=True)
 class Region:
-    """Physical memory from `start`, found in the file from `offset`."""
+    """`length` bytes of physical memory from `start`, which the file has from `offset` on."""
 
     start: int
     length: int
@@ -50,24 +50,27 @@ class Memory(Protocol):
 
     @property
     def name(self) -> str:
-        """What a person calls it, for messages."""
+        """The name for messages."""
 
     @property
     def size(self) -> int:
-        """Bytes of memory, without the holes between regions."""
+        """The size in bytes, without the holes between regions."""
 
     def regions(self) -> Sequence[Region]:
-        """What there is, in ascending order, without overlaps."""
+        """The regions of memory, in ascending order, without overlaps."""
 
     def populated(self) -> Iterator[tuple[int, int]]:
-        """(address, length) of all that may hold anything but zeros, from a page's beginning."""
+        """(address, length) of each range that may hold data, from the beginning of a page on."""
 
     def read(self, address: int, length: int) -> bytes:
-        """`length` bytes from a physical address, all of them, or PeekError."""
+        """Exactly `length` bytes from a physical address; PeekError where memory has fewer."""
 
 
 class FileMemory:
-    """Memory in a file, by a table of regions. Use as a context manager, or close()."""
+    """Memory in a file, by a table of regions. Use it as a context manager, or call close().
+
+    Several threads may read at the same time.
+    """
 
     def __init__(self, path: Path, descriptor: int, regions: Sequence[Region]) -> None:
         self._path, self._descriptor = path, descriptor
@@ -80,7 +83,7 @@ class FileMemory:
         self.close()
 
     def close(self) -> None:
-        """Give the descriptor back; reading is an error from now on."""
+        """Close the file; every later read is an error."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -102,9 +105,9 @@ class FileMemory:
 
     @property
     def hole(self) -> int | None:
-        """Where RAM below 4 GiB ends, of a raw file that continues at 4 GiB; 0 where none does.
+        """The address at which RAM below 4 GiB ends in a raw file that continues at 4 GiB.
 
-        None of a file that is laid out in any other way, as ELF cores are.
+        0 where the file has no hole; None where it has another layout, as an ELF core has.
         """
         if any(region.start not in (0, FOUR_GIB) for region in self._regions):
             return None
@@ -128,7 +131,7 @@ class FileMemory:
                 place = stop
 
     def _seek(self, place: int, whence: int) -> int | None:
-        """The next byte of data or of a hole; None past the last."""
+        """The offset of the next byte of data or of a hole; None after the last."""
         try:
             return os.lseek(self._descriptor, place, whence)
         except OSError as error:
@@ -169,11 +172,11 @@ class FileMemory:
 
 
 def open_memory(path: Path, hole: int | None = None) -> list[FileMemory]:
-    """The memory in a file, in each way that it may be laid out, likeliest first.
+    """The memory in a file, once for each layout that it may have, likeliest first.
 
-    An ELF core says how. Of a raw file, `hole` is the physical address at which RAM below 4 GiB
-    ends; without it, the rules of QEMU's machines are offered, and who knows the kernel chooses.
-    The caller closes all.
+    An ELF core describes its layout. For a raw file, `hole` is the physical address at which RAM
+    below 4 GiB ends; without it, the layouts of QEMU's machines are returned, and the kernel that
+    is found shows which of them is right. The caller closes all of them.
     """
     descriptor = _open(path)
     try:
@@ -182,15 +185,15 @@ def open_memory(path: Path, hole: int | None = None) -> list[FileMemory]:
         if head[:4] == b"\x7fELF":
             if hole is not None:
                 raise PeekError(
-                    f"{path} is an ELF core and says itself where its memory is", status=2
+                    f"{path} is an ELF core, which describes its own layout; leave --hole out",
+                    status=2,
                 )
             layouts = [_core_regions(path, descriptor, head, size)]
         else:
             layouts = raw_layouts(size, hole)
-        found = [FileMemory(path, os.dup(descriptor), regions) for regions in layouts]
+        return [FileMemory(path, os.dup(descriptor), regions) for regions in layouts]
     finally:
         os.close(descriptor)
-    return found
 
 
 def _open(path: Path) -> int:
@@ -204,7 +207,7 @@ def _size(path: Path, descriptor: int) -> int:
     status = os.fstat(descriptor)
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISBLK(status.st_mode)):
         raise PeekError(
-            f"{path} is no file of memory; give the RAM file of a VM "
+            f"{path} is not a file of memory; give the RAM file of a VM "
             "(QEMU: memory-backend-file,share=on,mem-path=FILE), a raw image or an ELF core"
         )
     size = os.lseek(descriptor, 0, os.SEEK_END)
@@ -214,7 +217,7 @@ def _size(path: Path, descriptor: int) -> int:
 
 
 def raw_layouts(size: int, hole: int | None = None) -> list[list[Region]]:
-    """How a raw file of RAM of `size` bytes may be spread over physical addresses."""
+    """The layouts that a raw file with `size` bytes of RAM may have."""
     if hole is not None:
         if not PAGE_BYTES <= hole <= FOUR_GIB or hole % PAGE_BYTES:
             raise PeekError(
@@ -236,12 +239,12 @@ def _split(size: int, hole: int) -> list[Region]:
 
 
 def _core_regions(path: Path, descriptor: int, head: bytes, size: int) -> list[Region]:
-    """The PT_LOAD segments of an ELF core by physical address, as QEMU's dump-guest-memory has."""
+    """The PT_LOAD segments of an ELF core, as QEMU's dump-guest-memory writes it."""
     if head[4:6] != b"\x02\x01" or len(head) < 64:
-        raise PeekError(f"{path} is an ELF file, but no 64-bit little-endian one")
+        raise PeekError(f"{path} is an ELF file, but not a 64-bit little-endian one")
     kind, machine = struct.unpack_from("<HH", head, 16)
     if (kind, machine) != (4, 62):
-        raise PeekError(f"{path} is an ELF file, but no memory of an x86-64 machine")
+        raise PeekError(f"{path} is an ELF file, but not the memory of an x86-64 machine")
     (table,) = struct.unpack_from("<Q", head, 32)
     entry, count = struct.unpack_from("<HH", head, 54)
     if entry < 56 or not 0 < count <= SEGMENTS_MAX:

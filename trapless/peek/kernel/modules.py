@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Modules that a target has loaded, and the symbols of each.
+"""Reads which modules a kernel has loaded, and the symbols of each.
 
-Owns walking the target's list while the target may change it: a walk that runs into something torn
-keeps what it has. A module is read once; one that was unloaded is forgotten at the next look.
+Owns the walk of the kernel's list, which the kernel may change during the walk: a walk that meets a
+torn entry keeps the modules before it. A module is read once; a refresh forgets unloaded modules.
 """
 
 from __future__ import annotations
@@ -11,12 +11,9 @@ import bisect
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trapless.peek.errors import PeekError
-
-if TYPE_CHECKING:
-    from trapless.peek.kernel.target import Target
+from trapless.peek.kernel.resolver import Resolver
 
 MODULES_MAX = 1024
 SECTIONS_MAX = 16
@@ -27,7 +24,7 @@ SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
 
 @dataclass(frozen=True)
 class Module:
-    """One loaded module: where it is, and what is where in it."""
+    """One loaded module: the virtual addresses that it occupies, and its symbols."""
 
     name: str
     spans: tuple[tuple[int, int], ...]  # (start, length), virtual
@@ -35,24 +32,22 @@ class Module:
     names: tuple[str, ...]
 
     def has(self, address: int) -> bool:
+        """Whether a virtual address is inside the module."""
         return any(start <= address < start + length for start, length in self.spans)
 
     def at(self, address: int) -> tuple[str, int]:
-        """The symbol that an address inside belongs to, and the distance from it."""
+        """The symbol that an address inside belongs to, and its distance from that in bytes."""
+        start, length = next(span for span in self.spans if 0 <= address - span[0] < span[1])
         place = bisect.bisect_right(self.addresses, address) - 1
-        if place < 0 or not any(
-            start <= self.addresses[place] < start + length and start <= address < start + length
-            for start, length in self.spans
-        ):
-            start = next(start for start, length in self.spans if start <= address < start + length)
+        if place < 0 or not start <= self.addresses[place] < start + length:
             return f"{start:#x}", address - start
         return self.names[place], address - self.addresses[place]
 
 
 class Modules:
-    """The modules of one target."""
+    """The modules of one kernel. One thread."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Resolver) -> None:
         self._target = target
         self._loaded: dict[tuple[int, str], Module] = {}
         self.refresh()
@@ -64,7 +59,7 @@ class Modules:
         return len(self._loaded)
 
     def at(self, address: int) -> Module | None:
-        """The module that an address belongs to."""
+        """The module that an address belongs to. An unknown address makes it read the list."""
         for _ in range(2):
             for module in self._loaded.values():
                 if module.has(address):
@@ -73,38 +68,37 @@ class Modules:
         return None
 
     def refresh(self) -> None:
-        """Look at the target's list again."""
+        """Read the kernel's list again."""
         target = self._target
-        found: dict[tuple[int, str], Module] = {}
+        loaded: dict[tuple[int, str], Module] = {}
         link, head = target.offset("module", "list"), target.symbol("modules")
         try:
-            place, seen = target.read_u64(head), {head}
-            while place not in seen and len(seen) <= MODULES_MAX:
-                seen.add(place)
+            place, visited = target.read_u64(head), {head}
+            while place not in visited and len(visited) <= MODULES_MAX:
+                visited.add(place)
                 base = place - link
                 name_at = base + target.offset("module", "name")
                 name = target.read(name_at, NAME_BYTES).split(b"\0")[0].decode(errors="replace")
                 key = (base, name)
-                found[key] = self._loaded.get(key) or _read(target, base, name)
+                loaded[key] = self._loaded.get(key) or _read(target, base, name)
                 place = target.read_u64(place)
-        except PeekError:  # torn by a module that came or went: the next look sees it whole
+        except PeekError:  # a module came or went: the next refresh reads the list whole
             pass
-        self._loaded = found
+        self._loaded = loaded
 
 
-def _read(target: Target, base: int, name: str) -> Module:
+def _read(target: Resolver, base: int, name: str) -> Module:
     spans = tuple(_spans(target, base))
     try:
         symbols = sorted(_symbols(target, base))
-    except PeekError:  # being unloaded: its place is known, its names are gone
+    except PeekError:  # it is being unloaded: its addresses are known, its names are gone
         symbols = []
-    return Module(
-        name, spans, tuple(address for address, _ in symbols), tuple(text for _, text in symbols)
-    )
+    addresses, names = zip(*symbols, strict=True) if symbols else ((), ())
+    return Module(name, spans, addresses, names)
 
 
-def _spans(target: Target, base: int) -> list[tuple[int, int]]:
-    """Where its sections are: in one place, or in one for each kind of memory."""
+def _spans(target: Resolver, base: int) -> list[tuple[int, int]]:
+    """(start, length) of its sections: they lie in one piece, or in one for each kind of memory."""
     spans = []
     if target.has_member("module", "core_layout.base"):
         paths = ["core_layout"]
@@ -120,7 +114,7 @@ def _spans(target: Target, base: int) -> list[tuple[int, int]]:
     return spans
 
 
-def _symbols(target: Target, base: int) -> list[tuple[int, str]]:
+def _symbols(target: Resolver, base: int) -> list[tuple[int, str]]:
     table = target.read_u64(base + target.offset("module", "kallsyms"))
     if table == 0:
         return []
@@ -132,10 +126,9 @@ def _symbols(target: Target, base: int) -> list[tuple[int, str]]:
     count, strings = field("num_symtab"), field("strtab")
     if count > SYMBOLS_MAX:
         raise PeekError(f"a module claims {count} symbols")
-    found = []
-    for name, _, _, section, value, _ in SYMBOL.iter_unpack(
-        target.read(field("symtab"), count * SYMBOL.size)
-    ):
-        if name and section and value:
-            found.append((value, target.read_string(strings + name, 256)))
-    return found
+    rows = SYMBOL.iter_unpack(target.read(field("symtab"), count * SYMBOL.size))
+    return [
+        (value, target.read_string(strings + name, 256))
+        for name, _, _, section, value, _ in rows
+        if name and section and value
+    ]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""From a virtual address to a physical one, by the page tables of an x86-64 machine.
+"""Translates virtual addresses into physical ones by the page tables of an x86-64 machine.
 
-Owns the format of the tables with four and five levels. It owns neither where a table begins nor
-how memory is read.
+Owns the format of the tables with four and with five levels. The caller gives the address of the
+first table and a function that reads memory.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ Reader = Callable[[int, int], bytes]
 
 
 class NotMappedError(PeekError):
-    """A virtual address behind which is no memory, at this moment."""
+    """The page tables map no memory to a virtual address at this moment."""
 
 
 @dataclass(frozen=True)
 class PageTables:
-    """One address space. `encryption` is a bit that some machines set in every address."""
+    """One address space. `encryption` is a bit that some machines set in every entry."""
 
-    read: Reader  # of physical memory
+    read: Reader  # reads physical memory
     root: int
     levels: int = 4
     encryption: int = 0
 
     def physical(self, virtual: int) -> tuple[int, int]:
-        """The physical address, and how many bytes from there on belong to the same page."""
+        """The physical address, and the number of bytes from there to the end of the page."""
         if not canonical(virtual, self.levels):
             raise NotMappedError(
-                f"{virtual:#x} is no address of a machine with {self.levels} levels"
+                f"{virtual:#x} is not an address of a machine with {self.levels} levels"
             )
         table = self.root
         for level in range(self.levels, 0, -1):
@@ -60,6 +60,6 @@ class PageTables:
 
 
 def canonical(virtual: int, levels: int) -> bool:
-    """Whether the bits above those that are translated all repeat the highest of them."""
+    """Whether the bits above the translated ones all repeat the highest translated bit."""
     bits = ADDRESS_BITS[levels]
     return virtual >> bits - 1 in (0, (1 << 64 - bits + 1) - 1)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Kernels that were seen before: their decoded symbols in the cache, by build-id.
+"""Keeps the decoded symbols of kernels in the cache, by build-id.
 
-Owns `peek/BUILD-ID/` in the cache: a System.map as linked, and the digest of the tables that it
-was decoded from. What is found is used only when that digest is the one of the tables in the
-target's memory, so neither a damaged cache nor a build-id that lies can give wrong symbols. A
-cache that cannot be written costs time, nothing else.
+Owns `peek/BUILD-ID/` in the cache: a System.map as linked, and the digest of the tables that it was
+decoded from. The symbols are used only where the tables in the target's memory have that digest, so
+neither a damaged cache nor a wrong build-id can give wrong symbols. Without a cache that can be
+written, each opening decodes the symbols again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _folder(build_id: str) -> Path | None:
 
 
 def load(build_id: str, raw: RawTables, shift: int) -> Symbols | None:
-    """The symbols of these tables, if they were decoded before."""
+    """The symbols of these tables; None where the cache does not have them."""
     folder = _folder(build_id)
     if folder is None:
         return None
@@ -45,7 +45,7 @@ def load(build_id: str, raw: RawTables, shift: int) -> Symbols | None:
 
 
 def save(build_id: str, raw: RawTables, symbols: Symbols) -> None:
-    """Keep decoded symbols for the next time, where that is possible."""
+    """Store decoded symbols in the cache, where that is possible."""
     folder = _folder(build_id)
     if folder is None:
         return
@@ -63,5 +63,5 @@ def save(build_id: str, raw: RawTables, symbols: Symbols) -> None:
 
 
 def _digest(raw: RawTables, text: str) -> str:
-    """Of the tables in memory and of what the cache has of them."""
+    """The digests of the tables in memory and of the text in the cache."""
     return f"{raw.digest()} {hashlib.sha256(text.encode()).hexdigest()}\n"

@@ -1,46 +1,41 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The face of an observed kernel: its symbols, types, per-CPU data and memory, by name.
+"""The target: a kernel that was found in a memory, checked, and may be asked for anything.
 
-Owns what one may ask of a target. How a kernel is found is in locate.py, what is checked before it
-is believed in checks.py. Everything is resolved from the target's memory alone; nothing in the
-target helps or notices.
+Owns opening and closing it, names for addresses of the kernel and of its modules, and noticing that
+the machine was restarted. Names are resolved by resolver.py. Everything is read from the target's
+memory alone; nothing in the target helps.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel import checks
-from trapless.peek.kernel.btf import Btf, Place
-from trapless.peek.kernel.kallsyms import Symbols
-from trapless.peek.kernel.locate import IMAGE_BASE, Located, locate
-from trapless.peek.kernel.memory import PAGE_BYTES, FileMemory, Memory, open_memory
+from trapless.peek.kernel.image import KernelImage, locate
+from trapless.peek.kernel.memory import FileMemory, open_memory
 from trapless.peek.kernel.modules import Modules
-from trapless.peek.kernel.paging import PageTables
-from trapless.peek.kernel.vmcoreinfo import Vmcoreinfo
-
-BTF_BYTES_MAX = 64 << 20
-CPUS_MAX = 8192
-MASK = (1 << 64) - 1
-STRING_BYTES_MAX = 4096
+from trapless.peek.kernel.resolver import Resolver
 
 
-class Target:
-    """One running (or saved) kernel. Use as a context manager, or close()."""
+class Target(Resolver):
+    """One running (or saved) kernel. Use it as a context manager, or call close()."""
 
-    def __init__(self, located: Located, owned: Sequence[FileMemory] = ()) -> None:
-        self._located, self._owned = located, tuple(owned)
-        self.types = self._read_types()
+    def __init__(self, image: KernelImage, owned: Sequence[FileMemory] = ()) -> None:
+        super().__init__(image)
+        self._owned = tuple(owned)
         checks.run(self)
         self._identity = self._fingerprint()
 
     @classmethod
     def open(cls, path: Path, hole: int | None = None) -> Target:
-        """The kernel in a RAM file, raw image or ELF core; `hole` as in open_memory()."""
+        """The kernel in a RAM file, a raw image or an ELF core.
+
+        `hole` is the physical address at which RAM below 4 GiB ends, as in open_memory(). PeekError
+        says why a file has no kernel that can be read.
+        """
         layouts = open_memory(path, hole)
         try:
             return cls(locate(layouts), layouts)
@@ -56,58 +51,42 @@ class Target:
         self.close()
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Close the files; every later read is an error."""
         for memory in self._owned:
             memory.close()
 
-    # ---- What runs there -------------------------------------------------------------------------
-
-    @property
-    def memory(self) -> Memory:
-        """Physical memory."""
-        return self._located.memory
-
-    @property
-    def info(self) -> Vmcoreinfo:
-        return self._located.info
-
-    @property
-    def symbols(self) -> Symbols:
-        return self._located.symbols
-
-    @property
-    def page_tables(self) -> PageTables:
-        """Of the kernel."""
-        return self._located.tables
-
-    @property
-    def release(self) -> str:
-        """As `uname -r` says in the target."""
-        return self.info.release
-
-    @property
-    def build_id(self) -> str:
-        return self.info.build_id
-
     @cached_property
-    def banner(self) -> str:
-        """As /proc/version says in the target."""
-        return self.read_string(self.symbol("linux_banner"), 512).strip()
+    def modules(self) -> Modules:
+        """The modules that the target has loaded.
+
+        The list is read again when an address is in none of them.
+        """
+        return Modules(self)
+
+    def name_of(self, address: int) -> str:
+        """A virtual address for people: "schedule+0x5", "e1000_intr+0x40 [e1000]", "0x1234"."""
+        symbol = self.symbols.at(address)
+        if symbol is not None and self.in_image(address):
+            return _with_distance(*symbol)
+        module = self.modules.at(address)
+        if module is None:
+            return f"{address:#x}"
+        return f"{_with_distance(*module.at(address))} [{module.name}]"
 
     def check_same(self) -> None:
-        """Raise PeekError when what was resolved no longer holds: a reboot, or no machine."""
+        """Raise PeekError where the target was restarted since it was opened, or is gone."""
         try:
             same = self._fingerprint() == self._identity
         except PeekError:
             self._check_memory()
-            same = False  # what the next kernel or the firmware has written over, so far
+            same = False  # the firmware or the next kernel has overwritten a part of it
         if not same:
             raise PeekError(
                 f"{self.memory.name}: the target was restarted since it was opened; open it again"
             )
 
     def _check_memory(self) -> None:
-        """Raise PeekError when there is not even memory any more, up to its end."""
+        """Raise PeekError where the memory itself cannot be read up to its end any more."""
         try:
             for region in self.memory.regions():
                 self.memory.read(region.end - 1, 1)
@@ -115,8 +94,8 @@ class Target:
             raise PeekError(f"{self.memory.name}: the target is gone: {error}") from error
 
     def _fingerprint(self) -> tuple[str, bytes, bytes]:
-        """What two boots of one kernel do not share."""
-        # Read by its physical address, so that not even the page tables need to be there still.
+        """Values that differ between two boots of one kernel."""
+        # A physical address needs no page tables, which a restart may have overwritten.
         note = self.memory.read(self.info.address, 64)
         canary = b""
         if self.has_member("task_struct", "stack_canary"):
@@ -124,141 +103,6 @@ class Target:
             canary = self.read(where, 8)
         start = self.read(self.symbol("page_offset_base"), 8)
         return note.hex(), canary, start
-
-    # ---- Names -----------------------------------------------------------------------------------
-
-    def symbol(self, name: str) -> int:
-        """The virtual address of a symbol of the kernel; of per-CPU data see percpu()."""
-        return self.symbols.address(name)
-
-    def has_symbol(self, name: str) -> bool:
-        return self.symbols.has(name)
-
-    def name_of(self, address: int) -> str:
-        """What is at a virtual address: "schedule+0x12", "e1000_intr+0x40 [e1000]", "0x1234"."""
-        found = self.symbols.at(address)
-        if found is not None and self.in_image(address):
-            return _with_distance(*found)
-        module = self.modules.at(address)
-        if module is None:
-            return f"{address:#x}"
-        name, distance = module.at(address)
-        return f"{_with_distance(name, distance)} [{module.name}]"
-
-    def in_image(self, address: int) -> bool:
-        """Whether a virtual address is inside the kernel's image."""
-        return self.symbol("_text") <= address < self.symbol("_end")
-
-    @cached_property
-    def modules(self) -> Modules:
-        """Modules that the target has loaded; looked at again when an address is in none."""
-        return Modules(self)
-
-    # ---- Types -----------------------------------------------------------------------------------
-
-    def place(self, record: str, path: str) -> Place:
-        """Where a member is, and how large: `path` is like "se.exec_start" or "mem[0].base"."""
-        return self.types.place(record, path)
-
-    def offset(self, record: str, path: str) -> int:
-        """Bytes from the beginning of a structure to a member that is no bit field."""
-        place = self.types.place(record, path)
-        if place.bits:
-            raise PeekError(f"{record}.{path} is a bit field; ask place() for it")
-        return place.offset
-
-    def sizeof(self, record: str) -> int:
-        """Bytes of a structure."""
-        sizes = {one.size for one in self.types.record(record)}
-        if len(sizes) > 1:
-            raise PeekError(f"several structures {record!r} in this kernel differ in size")
-        return sizes.pop()
-
-    def has_member(self, record: str, path: str) -> bool:
-        """Whether the target's kernel has it: the way to ask for a feature."""
-        try:
-            self.types.place(record, path)
-        except PeekError:
-            return False
-        return True
-
-    def _read_types(self) -> Btf:
-        if not (self.symbols.has("__start_BTF") and self.symbols.has("__stop_BTF")):
-            raise PeekError(
-                f"{self.release} carries no types: it was built without CONFIG_DEBUG_INFO_BTF"
-            )
-        start = self.symbol("__start_BTF")
-        length = self.symbol("__stop_BTF") - start
-        if not 0 < length <= BTF_BYTES_MAX:
-            raise PeekError(f"the kernel's types take {length} bytes: its symbols are damaged")
-        return Btf(self.read(start, length))
-
-    # ---- CPUs ------------------------------------------------------------------------------------
-
-    @property
-    def cpus_online(self) -> tuple[int, ...]:
-        """Numbers of the CPUs that are online at this moment."""
-        return self._cpus("__cpu_online_mask")
-
-    @cached_property
-    def cpus_possible(self) -> tuple[int, ...]:
-        """Numbers of the CPUs that may ever come online: those that have per-CPU data."""
-        return self._cpus("__cpu_possible_mask")
-
-    def _cpus(self, mask_name: str) -> tuple[int, ...]:
-        (count,) = struct.unpack("<I", self.read(self.symbol("nr_cpu_ids"), 4))
-        if not 0 < count <= CPUS_MAX:
-            raise PeekError(f"the kernel claims {count} CPUs: the image is damaged")
-        mask = int.from_bytes(self.read(self.symbol(mask_name), (count + 63) // 64 * 8), "little")
-        return tuple(cpu for cpu in range(count) if mask >> cpu & 1)
-
-    @cached_property
-    def percpu_bases(self) -> dict[int, int]:
-        """What is added to a per-CPU symbol, for each possible CPU."""
-        table = self.symbol("__per_cpu_offset")
-        return {cpu: self.read_u64(table + 8 * cpu) for cpu in self.cpus_possible}
-
-    def percpu(self, name: str, cpu: int) -> int:
-        """The virtual address of a CPU's own copy of a per-CPU variable."""
-        if cpu not in self.percpu_bases:
-            possible = ", ".join(map(str, self.cpus_possible))
-            raise PeekError(f"the target has no CPU {cpu}; it has {possible}", status=2)
-        return (self.symbol(name) + self.percpu_bases[cpu]) & MASK
-
-    # ---- Memory ----------------------------------------------------------------------------------
-
-    @cached_property
-    def direct_map(self) -> int:
-        """The virtual address of physical address 0 in the kernel's map of all memory."""
-        return self.read_u64(self.symbol("page_offset_base"))
-
-    @property
-    def image_shift(self) -> int:
-        """What, added to an address inside the kernel's image, gives the physical address."""
-        return self.info.number("phys_base") - IMAGE_BASE
-
-    def physical(self, virtual: int) -> int:
-        """The physical address behind a virtual one of the kernel, by its page tables."""
-        return self.page_tables.physical(virtual)[0]
-
-    def read(self, virtual: int, length: int) -> bytes:
-        """`length` bytes from a virtual address of the kernel, all of them, or PeekError."""
-        return self._located.read(virtual, length)
-
-    def read_u64(self, virtual: int) -> int:
-        return self._located.read_u64(virtual)
-
-    def read_string(self, virtual: int, limit: int = STRING_BYTES_MAX) -> str:
-        """The text at a virtual address, up to its zero byte or `limit`."""
-        text = b""
-        while len(text) < limit and b"\0" not in text:  # what follows may not be mapped
-            rest = PAGE_BYTES - (virtual + len(text)) % PAGE_BYTES
-            text += self.read(virtual + len(text), min(rest, limit - len(text)))
-        return text.split(b"\0")[0].decode("utf-8", "replace")
-
-    def memory_end(self) -> int:
-        """The end of the memory that the target's kernel knows of, physical."""
-        return self._located.memory_end()
 
 
 def _with_distance(name: str, distance: int) -> str:

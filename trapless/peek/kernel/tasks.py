@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The threads of a target at this moment, by the kernel's own lists.
+"""Reads which threads a target has at this moment, from the kernel's own lists.
 
-Owns walking lists that change while they are walked: a walk that runs into something torn keeps
-what it has, and never goes on without bound.
+Owns the walk of lists that change during the walk: a walk that meets a torn entry keeps the threads
+before it, and every walk has a bound.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PF_KTHREAD = 0x00200000
 
 @dataclass(frozen=True)
 class Task:
-    """One thread. `group`: the pid of its process."""
+    """One thread. `group` is the pid of its process."""
 
     pid: int
     group: int
@@ -31,22 +31,22 @@ class Task:
 
 
 def threads(target: Target) -> dict[int, Task]:
-    """All threads by pid, without the idle ones."""
-    found: dict[int, Task] = {}
+    """All threads by pid, without the idle ones; those before a torn entry, where there is one."""
+    tasks: dict[int, Task] = {}
     try:
         for leader in _leaders(target):
             for task in _group(target, leader):
                 one = _read(target, task)
-                found[one.pid] = one
-                if len(found) >= TASKS_MAX:
-                    return found
+                tasks[one.pid] = one
+                if len(tasks) >= TASKS_MAX:
+                    return tasks
     except PeekError:
         pass
-    return found
+    return tasks
 
 
 def _list(target: Target, head: int, link: int) -> Iterator[int]:
-    """What is on a list whose links are `link` bytes into its members."""
+    """The members of a list; the link of each is `link` bytes into it."""
     place, count = target.read_u64(head), 0
     while place != head and count < TASKS_MAX:
         yield place - link

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The VMCOREINFO note: what a kernel leaves in its own memory for those who read it from outside.
+"""Reads VMCOREINFO: the note that a kernel leaves in its memory for readers from outside.
 
-Owns finding the note (an ELF note at the beginning of a page) and reading its lines. A note proves
-nothing: a kernel that ran before a reboot, or one in a VM inside the target, leaves one as well.
-Who uses it checks it (locate.py).
+Owns the search for the note, an ELF note at the beginning of a page, and its lines. A note proves
+nothing, because a kernel from before a reboot, or one in a VM inside the target, leaves one as
+well. image.py checks it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import PAGE_BYTES, Memory
 
 NAME = b"VMCOREINFO\0"
-HEADER = struct.Struct("<III")  # of name, of text, type
+HEADER = struct.Struct("<III")  # bytes of the name, bytes of the text, type
 TEXT_AT = HEADER.size + len(NAME) + 1
-MARK = NAME + b"\0OSRELEASE="
+NOTE_START = NAME + b"\0OSRELEASE="
 TEXT_BYTES_MAX = 3 * PAGE_BYTES
 BANNER = re.compile(rb"Linux version \d[\w.+~-]+(?= \()")
 CHUNK_BYTES = 4 << 20
-"""Memory is looked through in such pieces."""
+"""Memory is searched in pieces of this size."""
 
 _LINE = re.compile(r"(?:(\w+)\(([^)\n]+)\)|([\w-]+))=(.*)")
 
@@ -33,7 +33,7 @@ class Vmcoreinfo:
     """One note. Keys are as in the text: `SYMBOL(_stext)`, `NUMBER(phys_base)`, `OSRELEASE`."""
 
     text: str
-    address: int  # physical, of the note
+    address: int  # physical address of the note
     values: dict[str, str] = field(repr=False)
 
     @property
@@ -42,19 +42,19 @@ class Vmcoreinfo:
 
     @property
     def build_id(self) -> str:
-        """In hex; empty where the kernel does not tell."""
+        """The build-id in hexadecimal; empty where the note has none."""
         return self.values.get("BUILD-ID", "")
 
     @property
     def kernel_offset(self) -> int:
-        """By how much the kernel lies above where it was linked to."""
+        """What KASLR added to the addresses that the kernel was linked to."""
         return self._integer("KERNELOFFSET", 16)
 
     def symbol(self, name: str) -> int:
         return self._integer(f"SYMBOL({name})", 16)
 
     def symbols(self) -> dict[str, int]:
-        """All symbols that the note has. Some hold a value, not an address: mem_section."""
+        """All symbols that the note has. A few have a value, not an address, like mem_section."""
         names = [key[7:-1] for key in self.values if key.startswith("SYMBOL(")]
         return {name: self.symbol(name) for name in names}
 
@@ -78,39 +78,41 @@ class Vmcoreinfo:
         try:
             return int(value, base)
         except ValueError:
-            raise PeekError(f"the kernel's VMCOREINFO says {key}={value!r}: no number") from None
+            raise PeekError(
+                f"the kernel's VMCOREINFO says {key}={value!r}, which is not a number"
+            ) from None
 
 
 def parse(text: str, address: int = 0) -> Vmcoreinfo:
-    """A note's text as data; lines of a form that nobody knows are left out."""
+    """The note with that text; lines of an unknown form are left out."""
     lines = (line.partition("=") for line in text.splitlines() if _LINE.fullmatch(line))
     return Vmcoreinfo(text, address, {key: value for key, _, value in lines})
 
 
 def find(memory: Memory) -> Iterator[Vmcoreinfo]:
     """Every note in memory, of whichever kernel, in ascending order."""
-    for address in _pages_with_mark(memory):
+    for address in _pages_with_note(memory):
         name_bytes, text_bytes, kind = HEADER.unpack(memory.read(address, HEADER.size))
         if name_bytes != len(NAME) or kind != 0 or not 0 < text_bytes <= TEXT_BYTES_MAX:
             continue
         try:
             data = memory.read(address + TEXT_AT, text_bytes)
-        except PeekError:  # at the end of memory: a piece of an old note
+        except PeekError:  # a piece of an old note, cut by the end of memory
             continue
         yield parse(data.rstrip(b"\0").decode("ascii", "replace"), address)
 
 
 def is_empty(memory: Memory) -> bool:
-    """Whether there are only zeros."""
+    """Whether memory holds only zeros."""
     return all(data.count(0) == len(data) for _, data in _chunks(memory))
 
 
 def banner_of(memory: Memory) -> str:
-    """What a kernel that left no note calls itself, as in "Linux version 6.1.0"; or empty."""
+    """The first banner of a kernel in memory, like "Linux version 6.1.0"; or empty."""
     for _, data in _chunks(memory):
-        found = BANNER.search(data)
-        if found is not None:
-            return found[0].decode("ascii", "replace")
+        banner = BANNER.search(data)
+        if banner is not None:
+            return banner[0].decode("ascii", "replace")
     return ""
 
 
@@ -120,12 +122,12 @@ def _chunks(memory: Memory) -> Iterator[tuple[int, bytes]]:
             yield place, memory.read(place, min(CHUNK_BYTES, start + length - place))
 
 
-def _pages_with_mark(memory: Memory) -> Iterator[int]:
+def _pages_with_note(memory: Memory) -> Iterator[int]:
     for place, data in _chunks(memory):
-        # Pages are whole and chunks begin at one, so no mark at a page's beginning is cut.
-        found = data.find(MARK)
-        while found >= 0:
-            address = place + found - HEADER.size
+        # Pages are whole and chunks begin at one, so no note is cut before its text.
+        offset = data.find(NOTE_START)
+        while offset >= 0:
+            address = place + offset - HEADER.size
             if address % PAGE_BYTES == 0:
                 yield address
-            found = data.find(MARK, found + 1)
+            offset = data.find(NOTE_START, offset + 1)

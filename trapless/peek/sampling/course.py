@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The course of a recording: the same sums as summary.py's, for each of a few hundred spans of it.
+"""Adds samples up over time: a course has the sums of each of a few hundred spans of a recording.
 
-Owns how a recording's time is divided and what is added up in each span. It judges no sample, and
-draws nothing (figures.py).
+Owns the division of a recording's time and the sums of each span. summary.py fills it with judged
+samples, and figures.py draws it.
 """
 
 from __future__ import annotations
@@ -18,22 +18,25 @@ from trapless.peek.sampling import tier0
 from trapless.peek.sampling.tier0 import Part
 
 SPANS_MAX = 240
-"""As many as a figure can show."""
+"""The most spans that a figure can show."""
 
 Sums = npt.NDArray[np.float64]
 
 
 @dataclass
 class Course:
-    """Sums over all CPUs, by span: `spans` of them, of `span_slots` slots each."""
+    """Sums over all CPUs for each of `spans` spans, which have `span_slots` slots each.
+
+    Every array has one element for each span; `parts` has a row for each span. One thread.
+    """
 
     span_slots: int
     spans: int
     rows: Sums = field(init=False)
-    parts: Sums = field(init=False)  # samples: a row a span, a column a Part
-    judged: Sums = field(init=False)  # samples of which interrupts are known to be off or on
+    parts: Sums = field(init=False)  # samples, with a column for each Part
+    judged: Sums = field(init=False)  # samples for which it is known whether interrupts were off
     disabled: Sums = field(init=False)
-    queue: Sums = field(init=False)  # run queues of all CPUs together, summed over rows
+    queue: Sums = field(init=False)  # the lengths of all run queues, summed over rows
     queue_max: Sums = field(init=False)
     processes: Sums = field(init=False)  # summed over rows
     threads: Sums = field(init=False)
@@ -45,7 +48,7 @@ class Course:
 
     @classmethod
     def over(cls, slots: int) -> Course:
-        """Of a recording of so many slots.
+        """An empty course for a recording with so many slots.
 
         >>> Course.over(1000).span_slots, Course.over(1000).spans
         (5, 200)
@@ -61,7 +64,7 @@ class Course:
         return sums
 
     def add_rows(self, table: pa.Table) -> None:
-        """Take what is known of the whole system."""
+        """Add the values of the whole system from a table of rows."""
         span = self._span(table["slot"].to_numpy())
         self.rows += np.bincount(span, minlength=self.spans)
         queues = [name for name in table.column_names if name.endswith(".nr_running")]
@@ -80,13 +83,16 @@ class Course:
     def add_cpu(
         self,
         slots: npt.NDArray[Any],
-        found: npt.NDArray[np.uint8],
+        parts: npt.NDArray[np.uint8],
         off: npt.NDArray[np.bool_],
         judged: npt.NDArray[np.bool_],
     ) -> None:
-        """Take samples of one CPU: where it was, and whether interrupts were off."""
+        """Add samples of one CPU. The arrays have one element for each sample.
+
+        `parts`: where the CPU was. `judged`: whether it is known that interrupts were `off` or on.
+        """
         span = self._span(slots)
-        places = span * len(Part) + found
+        places = span * len(Part) + parts
         counts = np.bincount(places, minlength=self.spans * len(Part))
         self.parts += counts.reshape(self.spans, len(Part))
         self.judged += self._sum(span, judged)
@@ -94,17 +100,17 @@ class Course:
 
     @property
     def filled(self) -> npt.NDArray[np.int64]:
-        """The spans that have any sample."""
+        """The numbers of the spans that have samples."""
         return np.flatnonzero((self.rows > 0) & (self.parts.sum(axis=1) > 0))
 
     def mean(self, sums: Sums, of: Sums | None = None) -> Sums:
-        """A sum for each row (or whatever `of` counts), in the spans that are filled."""
+        """`sums` divided by the rows, or by `of`, in each span that is filled."""
         filled = self.filled
         counts = np.maximum((self.rows if of is None else of)[filled], 1.0)
         means: Sums = np.divide(sums[filled], counts)
         return means
 
     def seconds(self, interval_ns: int) -> Sums:
-        """When the middle of each span that is filled was, from the recording's begin."""
+        """The middle of each span that is filled, in seconds after the recording's begin."""
         span_s = self.span_slots * interval_ns / 1e9
         return np.array([(span + 0.5) * span_s for span in self.filled.tolist()])

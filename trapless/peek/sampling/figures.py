@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A recording's course as figures, and the page that they stand on with its tables.
+"""Makes figures of a recording's course, and the page that has them and the tables.
 
-It owns what is drawn over what. The sums are course.py's and summary.py's, drawing is the report's
-(trapless/report).
+Owns the choice of what is charts over what. course.py and summary.py have the sums, and
+trapless/report draws.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ TIME = "seconds"
 
 
 def write(recording: Recording, path: Path) -> Sequence[Table]:
-    """Write a recording's page; its tables."""
+    """Write the page of a recording into the file `path`, and return its tables."""
     summary = summarise(recording)
-    shown = tables.tables(recording, summary)
-    first, rest = shown[0], shown[1:]
+    contents = tables.tables(recording, summary)
+    first, rest = contents[0], contents[1:]
     release = str(recording.meta["about"].get("release", "a kernel"))
-    drawn = figures(summary, int(recording.meta["interval_ns"]))
-    page.write(path, f"{release}, looked at from outside", (), (first, *drawn, *rest))
-    return shown
+    charts = figures(summary, int(recording.meta["interval_ns"]))
+    page.write(path, f"{release}, looked at from outside", (), (first, *charts, *rest))
+    return contents
 
 
 def figures(summary: Summary, interval_ns: int) -> tuple[Figure, ...]:
-    """What can be drawn of a recording."""
+    """The figures that the sums of a recording allow."""
     return tuple(_figures(summary, interval_ns))
 
 
@@ -100,16 +100,16 @@ def _figures(summary: Summary, interval_ns: int) -> Iterator[Figure]:
 
 
 def _lags(summary: Summary) -> Figure:
-    """How late samples were: the share of them up to each lag."""
-    found = np.cumsum(summary.lags) / max(summary.rows, 1)
-    last = int(np.searchsorted(found, 1.0)) + 1
+    """The distribution of lags: the share of the samples up to each lag."""
+    shares = np.cumsum(summary.lags) / max(summary.rows, 1)
+    last = int(np.searchsorted(shares, 1.0)) + 1
     steps = np.unique(np.geomspace(1, max(last, 2), LAG_POINTS).astype(np.int64))
     return Figure(
         id="lag",
         title="Lag of samples behind their deadlines",
         x_label="µs",
         y_label="% of samples up to it",
-        series=(_series("lag", steps * LAG_BIN_NS / 1e3, 100 * found[steps - 1]),),
+        series=(_series("lag", steps * LAG_BIN_NS / 1e3, 100 * shares[steps - 1]),),
         log_x=True,
         kind="measured",
     )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Names of the code that states point to, looked up while the target is there to be asked.
+"""Collects names for the addresses of code that samples hold, while the target still has them.
 
-A module may be unloaded before its recording is reported, and a target ends: so each address that
-comes by is named at once, and the names are kept beside the rows. It owns no symbols (target.py).
+Owns the names beside a recording's rows. A module may be unloaded, and the target may end, before
+the recording is reported, so every new address is named at once. kernel/target.py has the symbols.
 """
 
 from __future__ import annotations
@@ -13,26 +13,27 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from trapless.peek.kernel.target import MASK, Target
+from trapless.peek.kernel.kallsyms import MASK
+from trapless.peek.kernel.target import Target
 from trapless.peek.sampling.recording import Recorder, Recording
 from trapless.peek.sampling.rows import Rows
 
 NAMES_FILE = "names.parquet"
 NAMES_MAX = 1 << 16
-"""Rows that probes have not written may hold anything; a kernel has fewer places than this."""
+"""The most names: rows without probes may hold any number, and no kernel has so many places."""
 CODE = 1 << 63
-"""All code of a kernel is at or above."""
+"""The lowest address of a kernel's code."""
 
 
 class Names:
-    """Names by address, growing with the rows that are seen."""
+    """Names by address. One thread."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self.known: dict[int, str] = {}
 
     def see(self, rows: Rows) -> None:
-        """Name whatever is new in the states of some rows."""
+        """Name the new addresses among the states of some rows."""
         for column in rows.dtype.names or ():
             if column.endswith(".state"):
                 for address in np.unique(rows[column]).tolist():
@@ -41,7 +42,7 @@ class Names:
                         self.known[address] = self._target.name_of(address)
 
     def keep(self, recorder: Recorder) -> None:
-        """Store the names in the place of those that were stored before."""
+        """Store the names beside the rows, in the place of those that were stored before."""
         if self.known:
             addresses = pa.array(list(self.known), pa.uint64())
             names = pa.array(list(self.known.values()))
@@ -49,7 +50,7 @@ class Names:
 
 
 def load(recording: Recording) -> dict[int, str]:
-    """The names of a recording: none where no probes were on."""
+    """The names of a recording by address; none where no probes were on."""
     table = recording.kept(NAMES_FILE)
     if table is None:
         return {}
@@ -57,28 +58,28 @@ def load(recording: Recording) -> dict[int, str]:
 
 
 def from_symbols(recording: Recording, addresses: Iterable[int]) -> dict[int, str]:
-    """Names by the kernel's symbols, for what a recorder that was killed had no time to name.
+    """Functions by address, from the symbols of a recording whose recorder was killed.
 
-    Symbols are kept as linked; `shift` in the recording's `about` says where they were.
+    A recording has symbols as linked; `shift` in its `about` is what KASLR added.
     """
     symbols = recording.symbols()
     linked = [address for address, _ in symbols]
     ends = {name: address for address, name in symbols if name in ("_text", "_end")}
-    found = {}
+    functions = {}
     for address in addresses:
         place = (address - int(recording.meta["about"].get("shift", 0))) & MASK
         if ends.get("_text", MASK) <= place < ends.get("_end", 0):
-            found[address] = symbols[bisect.bisect_right(linked, place) - 1][1]
-    return found
+            functions[address] = symbols[bisect.bisect_right(linked, place) - 1][1]
+    return functions
 
 
 def name_in(names: Mapping[int, str], address: int) -> str:
-    """The function that an address is in."""
+    """The function that an address is in, by `names`; the address itself without a name."""
     return function_of(names.get(address, f"{address:#x}"))
 
 
 def function_of(name: str) -> str:
-    """The function of a place, with the module that it is of.
+    """The function in the name of a place, with its module.
 
     >>> function_of("e1000_intr+0x40 [e1000]"), function_of("schedule")
     ('e1000_intr [e1000]', 'schedule')

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the sampler is to read, and when: plans, and the text in which the sampler takes them.
+"""Describes what the sampler reads, and when: plans, and their text for the sampler.
 
-A plan holds numbers only: whoever makes it has turned symbols into physical addresses. The form of
-the text is sampler/plan.h's; this file owns nothing of what fields mean.
+A plan holds numbers only: its maker has turned symbols into physical addresses. sampler/plan.h
+defines the form of the text.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ NAME = re.compile(r"[^\s#]\S{0,62}")
 
 
 class Rule(StrEnum):
-    """How a group's fields are read, and so what is known about one sample of them."""
+    """How a group's fields are read, which decides what one sample of them is worth."""
 
-    ONCE = "once"  # nothing: each field by itself is right
-    STABLE = "stable"  # they were the same when read again, or the sample is marked as torn
-    SEQLOCK = "seqlock"  # the writer's two counters say that it was not writing, or torn
+    ONCE = "once"  # read once: each field by itself is right
+    STABLE = "stable"  # read again until equal, or the sample is marked as torn
+    SEQLOCK = "seqlock"  # read until the writer's two counters agree, or marked as torn
 
 
 @dataclass(frozen=True)
 class Field:
-    """`bytes` at a physical address; with `follow`, at the end of a chain of pointers from there.
+    """`bytes` bytes at a physical address, or at the end of a chain of pointers that begins there.
 
-    The 8 bytes at `address` are then a pointer, and so is what is at each offset but the last.
+    With `follow`, the 8 bytes at `address` are a pointer, and so are those at each offset but the
+    last, which leads to the field.
     """
 
     name: str
@@ -43,8 +44,11 @@ class Field:
 
 @dataclass(frozen=True)
 class Group:
-    """Fields that belong together. For a seqlock, the writer adds 1 to the 4 bytes at `seq0`
-    before it writes and to those at `seq1` afterwards."""
+    """Fields that are read together.
+
+    The writer of a seqlock adds 1 to the 4 bytes at `seq0` before it writes, and to those at `seq1`
+    afterwards.
+    """
 
     name: str
     rule: Rule
@@ -77,25 +81,25 @@ class Base:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is sampled every `interval_ns`."""
+    """The groups that are sampled every `interval_ns` nanoseconds."""
 
     interval_ns: int
     groups: tuple[Group, ...]
     bases: tuple[Base, ...] = ()
-    threads: tuple[int, ...] = ()  # of this machine, whose run time is recorded beside
-    duration_ns: int = 0  # 0: until it is told to end
-    cpu: int | None = None  # that the sampler runs on
-    spin_ns: int = 0  # of each wait that may be spent looking at the clock
-    watch: int | None = None  # process with which sampling ends
+    threads: tuple[int, ...] = ()  # threads of this machine whose run time each row has
+    duration_ns: int = 0  # 0: until a signal ends it
+    cpu: int | None = None  # the CPU that the sampler runs on
+    spin_ns: int = 0  # the part of each wait in which the sampler may poll the clock
+    watch: int | None = None  # the process with which sampling ends
 
     def columns(self) -> tuple[str, ...]:
-        """The fields as rows name them."""
+        """The names of the columns that rows have for the fields."""
         return tuple(
             f"{group.name}.{field.name}" for group in self.groups for field in group.fields
         )
 
     def text(self) -> str:
-        """The plan as the sampler takes it."""
+        """The plan as text for the sampler. ValueError where a name is not a single word."""
         lines = [
             "trapless-plan 1",
             f"interval-ns {self.interval_ns}",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the module's probes leave in the target's memory, and where: twin of kmod/probe/probe.h.
+"""Finds the map of what the module's probes write into the target's memory.
 
-Owns the map of it (`tlk_probe_map` of the module) and finding that. Everything is read from memory;
-the module does not know. The sites that were patched are sites.py's, what a record's values mean
-for a sample is tier1.py's.
+Owns the layout of that map, `tlk_probe_map` of the module, as kmod/probe/probe.h declares it. The
+map is read from outside, without the module's help. sites.py has the patched places, and tier1.py
+the meaning of a CPU's record.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from dataclasses import dataclass
 from enum import IntFlag
 
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.target import MASK, Target
+from trapless.peek.kernel.kallsyms import MASK
+from trapless.peek.kernel.target import Target
 
 MODULE = "trapless"
 SYMBOL = "tlk_probe_map"
 MAGIC = b"TLPROBE1"
 MAGIC_NUMBER = int.from_bytes(MAGIC, "little")
 MAP = struct.Struct("<8s4I3Q4IQ")  # struct tlk_probe_map
-ACTIVE_AT = 12  # of its member `active`
+ACTIVE_AT = 12  # the offset of its member `active`
 SITES_MAX = 1 << 16
 RECORD_BYTES_MIN = 12
-"""State (8 bytes) and entry (4): what a record begins with, however long it becomes."""
+"""Every record begins with a state (8 bytes) and an entry (4 bytes)."""
 
 
 class Mode(IntFlag):
-    """What the module's parameter `probes` is a sum of."""
+    """The kinds of probes; the module's parameter `probes` is a sum of these numbers."""
 
     PARTS = 1
     INTERRUPTS = 2
@@ -37,7 +38,7 @@ class Mode(IntFlag):
 
 @dataclass(frozen=True)
 class ProbeMap:
-    """struct tlk_probe_map as it was read, and where it is."""
+    """struct tlk_probe_map as it was read, and its address."""
 
     address: int  # virtual
     size: int
@@ -59,9 +60,9 @@ class ProbeMap:
 
 
 def find(target: Target, *, again: bool = False) -> ProbeMap | None:
-    """The module's map, or None where the target has no module with probes.
+    """The module's map; None where the target has no module with probes.
 
-    `again` looks at the target's list of modules once more.
+    `again` reads the target's list of modules once more.
     """
     if again:
         target.modules.refresh()
@@ -72,7 +73,7 @@ def find(target: Target, *, again: bool = False) -> ProbeMap | None:
 
 
 def read(target: Target, address: int) -> ProbeMap | None:
-    """The map at a virtual address; None where there is none (any more)."""
+    """The map at a virtual address; None where there is none, or none any more."""
     try:
         magic, *numbers = MAP.unpack(target.read(address, MAP.size))
     except PeekError:
@@ -84,7 +85,7 @@ def read(target: Target, address: int) -> ProbeMap | None:
 
 
 def mode_text(active: Mode) -> str:
-    """What is on, for people.
+    """The probes that are on, for people.
 
     >>> mode_text(Mode.PARTS | Mode.COUNTS)
     'user and kernel, counts'

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`trapless peek record`: what a running kernel does, sampled from outside into a recording.
+"""`trapless peek record`: samples a running kernel from outside into a recording.
 
-Owns the order of things: resolve the kernel once, make a plan of what a stock kernel shows
-(tier0.py) and of what the module's probes add where they are (tier1.py), let the sampler follow it,
-store what comes. Ends on request, with the target, or when
-the target was restarted; what was recorded by then is whole.
+Owns the order of the steps: resolve the kernel once, make a plan of what a stock kernel shows
+(tier0.py) and of what the module's probes add (tier1.py), let the sampler follow the plan, and
+store its rows. A recording ends on request, with the target, or when the target was restarted; it
+is whole in each case.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from types import FrameType
 from typing import Any
 
 from trapless.base.console import Progress
+from trapless.peek.emulator import Emulator, emulator_of
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.target import Target
-from trapless.peek.kernel.vcpus import Emulator, emulator_of
 from trapless.peek.sampling import sampler, sites, tier0, tier1
 from trapless.peek.sampling.names import Names
 from trapless.peek.sampling.plan import Plan
+from trapless.peek.sampling.probe_watch import Watch
 from trapless.peek.sampling.probes import ProbeMap
 from trapless.peek.sampling.recording import SEGMENT_AGE_S, Recorder
 from trapless.peek.sampling.rows import End, Ending, Rows
 from trapless.peek.sampling.sampler import Sampler
-from trapless.peek.sampling.watch import Watch
 
 CHECK_S = 1.0
-"""How often it is looked whether it is still the same kernel."""
+"""Seconds from one check that the kernel is the same to the next."""
 SPIN_SHARE = 5
 SPIN_NS_MAX = 20_000
-"""Before each deadline the sampler looks at the clock for a fifth of the interval, at most this."""
+"""The sampler polls the clock before each deadline for a fifth of the interval, at most this."""
 
 
 ENDINGS = {
@@ -48,7 +48,7 @@ ENDINGS = {
 }
 
 
-NOBODY = "no running machine has this memory mapped: what is sampled may stand still"
+NOBODY = "no running machine has this memory mapped: it may stand still"
 
 
 def plan_for(
@@ -59,7 +59,7 @@ def plan_for(
     emulator: Emulator | None,
     probes: ProbeMap | None = None,
 ) -> Plan:
-    """What to sample of a kernel."""
+    """The plan for a kernel: tier 0, and tier 1 where `probes` is its map of probes."""
     groups = tier0.groups(target)
     return Plan(
         interval_ns=interval_ns,
@@ -74,13 +74,13 @@ def plan_for(
 
 
 def source_of(target: Target) -> str:
-    """The target's memory in the sampler's words; PeekError where it cannot be mapped as it is."""
+    """The sampler's argument for the target's memory; PeekError where it cannot be sampled."""
     memory = target.memory
     hole = memory.hole if isinstance(memory, FileMemory) else None
     if not isinstance(memory, FileMemory) or hole is None:
         raise PeekError(
-            f"{memory.name} is not the RAM of a running machine, so there is nothing to sample; "
-            "`trapless peek shell` looks into it"
+            f"{memory.name} is not the RAM of a running machine, so it cannot be sampled; "
+            "`trapless peek shell` opens it"
         )
     return sampler.ram(memory.path.resolve(), hole)
 
@@ -95,7 +95,11 @@ def record(
     cpu: int | None,
     progress: Progress,
 ) -> End:
-    """Record into `folder` and return the counts of the run."""
+    """Record into the new folder `folder` and return the counts of the run.
+
+    `hole` is in bytes, as in Target.open(); a duration of 0 has no end. PeekError says why there is
+    no recording, or that the sampler was killed.
+    """
     if folder.exists():
         raise PeekError(f"{folder} exists already; a recording needs a folder of its own")
     progress.step(f"resolving the kernel in {ram}")
@@ -104,18 +108,18 @@ def record(
         watch = Watch(target, progress.note)
         plan = plan_for(target, interval_ns, duration_ns, cpu, emulator, watch.first)
         user_mode = tier0.tells_user_mode(plan.columns())
-        progress.note(tier1.what_is_known(watch.first, user_mode=user_mode))
+        progress.note(tier1.knowledge_text(watch.first, user_mode=user_mode))
         if emulator is None:
             progress.note(NOBODY)
         with Sampler(source_of(target), plan) as run, ended_by_signals(run.stop):
             end = _store(target, run, folder, progress, duration_ns, emulator, watch)
     if end is None:
-        raise PeekError(f"the sampler was killed; {folder} has what came until then")
+        raise PeekError(f"the sampler was killed; {folder} has the samples until then")
     return end
 
 
 def samples(run: Sampler) -> Iterator[Rows]:
-    """All that comes, once the first has; `run.head` is known then."""
+    """The batches of a run, from when the first has arrived: `run.head` is set then."""
     batches = run.batches()
     first = next(batches, None)
     if first is None:
@@ -126,7 +130,7 @@ def samples(run: Sampler) -> Iterator[Rows]:
 def about_target(
     target: Target, probes: ProbeMap | None, emulator: Emulator | None
 ) -> dict[str, Any]:
-    """What a recording says of the kernel that it is of."""
+    """The description of the kernel that a recording has in its meta.json."""
     return {
         "release": target.release,
         "build_id": target.build_id,
@@ -180,7 +184,7 @@ def _store(
 
 
 def is_same(target: Target, progress: Progress) -> bool:
-    """Of a kernel that was restarted, all addresses mean something else."""
+    """Whether the target still runs the kernel that was opened; a note says why not."""
     try:
         target.check_same()
     except PeekError as error:
@@ -191,7 +195,7 @@ def is_same(target: Target, progress: Progress) -> bool:
 
 @contextmanager
 def ended_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end sampling, not this process: what has come is still to be stored."""
+    """Make Ctrl-C and SIGTERM call `stop` instead of ending this process. Main thread only."""
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
         stop()

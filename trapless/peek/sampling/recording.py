@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Recordings: samples as columns on disk, for hours, whole up to the last piece whatever happens.
+"""Writes and reads recordings: samples as columns on disk, which survive a kill of the recorder.
 
-A recording is a folder. meta.json says what was observed and what the columns mean, and is there
-before the first row; rows-000000.parquet and its successors hold the rows, each one row group that
-is written aside, flushed to the disk and then renamed, so that after a kill or a power cut all that
-have their name are whole; symbols.parquet, where given, has the target's symbols; end.json has the
+A recording is a folder. meta.json describes the target and the columns, and is there before the
+first row. rows-000000.parquet and its successors hold the rows, one row group each; a file is
+flushed to the disk before it gets its name, so that every file with its name is whole after a kill
+or a power cut. symbols.parquet has the target's symbols, where they are known. end.json has the
 counts, and is missing when the recorder was killed. Any reader of Parquet opens the folder.
 
-A row's time is first deadline + slot * interval + lag, with the lag in steps of 16 ns: t_ns itself
+A row's time is first deadline + slot * interval + lag, with the lag in steps of 16 ns; t_ns itself
 is not stored.
 """
 
@@ -36,16 +36,16 @@ END_FILE = "end.json"
 SYMBOLS_FILE = "symbols.parquet"
 SEGMENT_ROWS_MAX = 200_000
 SEGMENT_BYTES_MAX = 64 << 20
-"""Of rows in memory; a segment is written when it is reached."""
+"""The bytes of rows in memory at which a segment is written."""
 SEGMENT_AGE_S = 20.0
-"""Most that a kill can lose."""
+"""The age at which a segment is written: a kill loses no older rows."""
 
 FIRST = "first_ns"
-"""In the metadata of each segment: when slot 0 was due."""
+"""The key in each segment's metadata for the deadline of slot 0."""
 DERIVED = frozenset({"t_ns"})
 ROUNDED = frozenset({"lag_ns", "cost_ns"})
 ROUND_NS = 16
-"""They are rounded down to it: the rest is the clock's noise, and would be a third of all bytes."""
+"""Times are rounded down to it: the rest is the clock's noise, a third of all bytes otherwise."""
 
 
 def _segment_name(number: int) -> str:
@@ -53,7 +53,7 @@ def _segment_name(number: int) -> str:
 
 
 def _write_whole(path: Path, data: bytes) -> None:
-    """The file is there whole, on the disk, or not at all."""
+    """Write a file so that it is on the disk as a whole, or not at all."""
     partial = path.with_name(f".{path.name}.part")
     with partial.open("wb") as file:
         file.write(data)
@@ -68,13 +68,13 @@ def _write_whole(path: Path, data: bytes) -> None:
 
 
 def first_deadline(rows: Rows, interval_ns: int) -> int:
-    """When slot 0 was due, in ns of the observing machine's CLOCK_MONOTONIC."""
+    """The deadline of slot 0, in ns of the observing machine's CLOCK_MONOTONIC."""
     row = rows[np.argmin(rows["lag_ns"])]  # a lag of more than four seconds is cut short
     return int(row["t_ns"]) - int(row["lag_ns"]) - int(row["slot"]) * interval_ns
 
 
 def table_of(rows: Rows, drop: frozenset[str] = DERIVED) -> pa.Table:
-    """Rows as columns of Arrow; fields that are no numbers become fixed-size binary."""
+    """Rows as columns of Arrow; other fields than numbers become fixed-size binary."""
     columns: dict[str, pa.Array] = {}
     for name in rows.dtype.names or ():
         if name in drop:
@@ -111,7 +111,10 @@ def _parquet(table: pa.Table) -> bytes:
 
 
 class Recorder:
-    """Writes a recording. Use as a context manager; close(end) marks it as complete."""
+    """Writes a recording. Use it as a context manager; close(end) marks it as complete. One thread.
+
+    PeekError says which file could not be written; the files before it are whole.
+    """
 
     def __init__(
         self,
@@ -125,7 +128,7 @@ class Recorder:
         self._waiting: list[Rows] = []
         self._began = 0.0
         self._segments = 0
-        self._full = False  # the disk has refused
+        self._full = False  # a write has failed
         self._about = dict(about)
         self._symbols = list(symbols)
 
@@ -175,11 +178,11 @@ class Recorder:
             ) from error
 
     def keep(self, name: str, table: pa.Table) -> None:
-        """Store a table beside the rows; it replaces an older one of that name, whole."""
+        """Store a table beside the rows; it replaces the older one of that name."""
         self._save(name, _parquet(table))
 
     def add(self, rows: Rows) -> None:
-        """Take rows; now and then a segment of them is written."""
+        """Add rows; a segment is written when it is large or old enough."""
         if not len(rows):
             return
         if not self._waiting:
@@ -202,7 +205,7 @@ class Recorder:
             self._segments += 1
 
     def close(self, end: End | None) -> None:
-        """Write what is left and, where sampling ended by itself, the counts of it."""
+        """Write the last segment and, where sampling ended by itself, its counts."""
         self._write()
         if end is not None:
             counts = {**asdict(end), "ending": end.ending.name.lower(), "segments": self._segments}
@@ -211,7 +214,7 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Recording:
-    """A recording that is there. `problems` says what is missing of it, for people."""
+    """A saved recording. `problems` says for people what is missing or damaged."""
 
     folder: Path
     meta: Mapping[str, Any]
@@ -221,12 +224,12 @@ class Recording:
 
     @classmethod
     def open(cls, folder: Path) -> Recording:
-        """Look at a folder; PeekError where it is no recording at all."""
+        """The recording in a folder; PeekError where the folder is not a recording."""
         meta = _json(folder / META_FILE)
         if meta is None or meta.get("format") != FORMAT:
             raise PeekError(
-                f"{folder}: no recording, or its {META_FILE} is damaged; `{META_FILE}` says what "
-                "the rows mean and is written first"
+                f"{folder}: not a recording, or its {META_FILE} is damaged, which describes the "
+                "rows and is written first"
             )
         end = _json(folder / END_FILE)
         problems, segments = [], []
@@ -245,25 +248,25 @@ class Recording:
         return cls(folder, meta, end, tuple(segments), tuple(problems))
 
     def tables(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """The rows, a segment at a time, in order: memory stays bounded."""
+        """The rows in order, one segment at a time, so that memory stays bounded."""
         for path in self.segments:
             yield pq.read_table(path, columns=list(columns) if columns is not None else None)
 
     def times_ns(self, table: pa.Table) -> npt.NDArray[np.int64]:
-        """When each row of a table with slot and lag_ns was taken, after the first deadline."""
+        """The time of each row of a table with slot and lag_ns, in ns from the first deadline."""
         slots: npt.NDArray[np.int64] = table["slot"].to_numpy().astype(np.int64)
         lags: npt.NDArray[np.int64] = table["lag_ns"].to_numpy().astype(np.int64)
         return slots * int(self.meta["interval_ns"]) + lags
 
     def kept(self, name: str) -> pa.Table | None:
-        """A table that was stored beside the rows; None where there is none that could be read."""
+        """A table that was stored beside the rows; None where there is none that can be read."""
         try:
             return pq.read_table(self.folder / name)
         except (OSError, pa.ArrowException):
             return None
 
     def slots(self) -> int:
-        """How many slots there are up to the last one with a row."""
+        """The number of slots up to the last one with a row."""
         for path in reversed(self.segments):
             last = pq.read_table(path, columns=["slot"])["slot"]
             if len(last):
@@ -271,7 +274,7 @@ class Recording:
         return 0
 
     def symbols(self) -> list[tuple[int, str]]:
-        """The target's symbols, where they were recorded."""
+        """(address as linked, name) of the target's symbols; empty where they were not recorded."""
         path = self.folder / SYMBOLS_FILE
         if not path.exists():
             return []

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The sampler's stream as columns: its head, blocks of rows, its end. Twin of sampler/row.h.
+"""Decodes the sampler's stream: its head, its blocks of rows, its end.
 
-A stream says itself what its rows hold, so a saved one needs nothing beside it. It may stop
-anywhere: what has arrived whole is kept. This file owns no process (sampler.py) and no storage
-(recording.py).
+Owns the form that sampler/row.h declares. The head describes the rows, so a saved stream needs
+nothing beside it. A stream may stop anywhere: the blocks that have arrived whole are decoded.
 """
 
 from __future__ import annotations
@@ -41,15 +40,15 @@ FIXED = (
     ("absent", "<u8"),
     ("frozen", "<u8"),  # a bit for each thread
 )
-"""Columns that each row begins with."""
+"""The columns that each row begins with."""
 
 
 class Flag(IntFlag):
-    """What a row's `flags` say about the sample."""
+    """The bits in a row's `flags`."""
 
     LATE = 1  # taken more than half an interval after its deadline
     TORN = 2  # some group changed during each of its readings
-    FROZEN = 4  # a virtual processor that is to run did not: the state is an old one
+    FROZEN = 4  # a runnable virtual processor did not run: the state is an old one
     ABSENT = 8  # some field could not be read and is zero
 
 
@@ -81,7 +80,7 @@ class End:
 
 @dataclass(frozen=True)
 class Head:
-    """What rows hold and when they were taken, from the text at the head of a stream."""
+    """The description of rows and of their times, from the text at the head of a stream."""
 
     text: str
     interval_ns: int
@@ -97,7 +96,7 @@ def _column(bytes_: int) -> str:
 
 
 def parse_head(text: str, row_bytes: int) -> Head:
-    """The head of a stream from its text; PeekError where text and rows do not fit each other."""
+    """The head of a stream from its text; PeekError where it does not fit `row_bytes`."""
     numbers: dict[str, int] = {}
     groups: list[str] = []
     threads: list[int] = []
@@ -136,7 +135,7 @@ def parse_head(text: str, row_bytes: int) -> Head:
 
 
 class Stream:
-    """Takes a stream in pieces, cut anywhere, and gives its rows. One thread."""
+    """Decodes a stream that arrives in pieces, which may be cut anywhere. One thread."""
 
     def __init__(self) -> None:
         self.head: Head | None = None
@@ -144,17 +143,17 @@ class Stream:
         self._rest = b""
 
     def feed(self, piece: bytes) -> Sequence[Rows]:
-        """Rows of all blocks that are whole by now; PeekError where this is no such stream."""
+        """The rows of all blocks that are whole by now; PeekError where this is no such stream."""
         self._rest += piece
-        found: list[Rows] = []
+        batches: list[Rows] = []
         if self.head is None and not self._take_head():
-            return found
+            return batches
         place = 0
         while (rows := self._take_block(place)) is not None:
             array, place = rows
-            found.append(array)
+            batches.append(array)
         self._rest = self._rest[place:]
-        return found
+        return batches
 
     def _take_head(self) -> bool:
         if not STREAM_MAGIC.startswith(self._rest[: len(STREAM_MAGIC)]):

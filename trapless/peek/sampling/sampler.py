@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs the sampler: starts it with a plan, takes its rows as they come, ends it.
+"""Runs the sampler: starts it with a plan, reads its rows, ends it.
 
-Owns the process and where its program is. The rows' form is rows.py's; what is read where is the
-plan's. When this process dies, whatever kills it, the sampler's output has no reader any more, and
-it ends within a tenth of a second.
+Owns the process and the path of its program. rows.py decodes the rows. When this process dies, the
+sampler's output has no reader any more, and the sampler ends within a tenth of a second.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from trapless.peek.sampling.rows import End, Head, Rows, Stream
 
 READ_BYTES = 1 << 20
 STOP_S = 120.0
-"""How long the sampler may take to write what it has, seconds."""
+"""The seconds that the sampler may take to write its last rows."""
 
 STATUS_ENDED = 3
-"""The target or its memory went away: what was recorded until then is whole."""
+"""The exit status when the target or its memory went away: the rows until then are whole."""
 
 
 def program() -> Path:
-    """The sampler, as make builds it."""
+    """The path of the sampler, as make builds it; PeekError where it has not been built."""
     path = repo_root() / "build" / "sampler" / "trapless-sampler"
     if not path.exists():
         raise PeekError(f"{path} is missing; run `make all`")
@@ -38,22 +37,25 @@ def program() -> Path:
 
 
 def own_cpu() -> int:
-    """The processor that an observer has to itself as far as it can: the last it may use."""
+    """The processor for the sampler: the last one that this process may use."""
     return max(os.sched_getaffinity(0))
 
 
 def ram(path: Path, hole: int = 0) -> str:
-    """The sampler's word for memory in a file; `hole`: where RAM below 4 GiB ends, 0 for none."""
+    """The sampler's argument for memory in a file. RAM below 4 GiB ends at `hole`; 0: no hole."""
     return f"ram:{path},hole={hole:#x}"
 
 
 def process(pid: int) -> str:
-    """The sampler's word for the memory of a process of this machine."""
+    """The sampler's argument for the memory of a process of this machine."""
     return f"process:{pid}"
 
 
 class Sampler:
-    """A running sampler. Use as a context manager; iterate over batches() inside it."""
+    """A running sampler. Use it as a context manager, and iterate over batches() inside.
+
+    One thread, but a signal handler may call stop().
+    """
 
     def __init__(self, source: str, plan: Plan) -> None:
         self._plan = plan.text()
@@ -74,7 +76,7 @@ class Sampler:
             self._process.stdin.write(self._plan.encode())
             self._process.stdin.close()
         except BrokenPipeError:
-            pass  # it has complained, and ended; batches() says so
+            pass  # it has ended with a message, which batches() raises
         self._process.stdin = None
         return self
 
@@ -105,41 +107,41 @@ class Sampler:
 
     @property
     def head(self) -> Head:
-        """What the rows hold; there once batches() has given something, or ended."""
+        """The description of the rows; PeekError before batches() has given any."""
         if self._stream.head is None:
             raise PeekError("the sampler has not begun")
         return self._stream.head
 
     @property
     def end(self) -> End | None:
-        """The counts of the run, when it has ended by itself; None if it was killed."""
+        """The counts of the run; None before it has ended, or if it was killed."""
         return self._stream.end
 
     def stop(self) -> None:
-        """Ask the sampler to end; batches() then gives what is left."""
+        """Ask the sampler to end; batches() then gives the last rows."""
         self._running.terminate()
 
     def batches(self) -> Iterator[Rows]:
-        """Rows as they come, at least ten times a second, until sampling ends.
+        """The rows as they arrive, at least ten times a second, until sampling ends.
 
-        PeekError when the sampler could not begin, or failed. The end of the target is no error:
-        see `end`.
+        PeekError when the sampler could not begin, or failed. The end of the target is not an
+        error: `end` says it.
         """
         output = self._running.stdout
         assert output is not None
         while piece := os.read(output.fileno(), READ_BYTES):
             yield from self._stream.feed(piece)
         errors = self._running.stderr
-        said = errors.read().decode(errors="replace").strip() if errors is not None else ""
+        message = errors.read().decode(errors="replace").strip() if errors is not None else ""
         status = self._running.wait()
         if status not in (0, STATUS_ENDED) and self._stream.end is None:
-            raise PeekError(said or f"the sampler ended with status {status}")
+            raise PeekError(message or f"the sampler ended with status {status}")
 
 
 def intervals(
     source: str, address: int, sizes: Sequence[int], reads: int, cpu: int | None = None
 ) -> list[dict[str, Any]]:
-    """How closely `reads` of each size can follow one another: a row of figures for each size."""
+    """How closely reads of each size in bytes can follow one another: a row for each size."""
     argv = [str(program()), "--source", source, "--address", hex(address)]
     argv += ["--interval-test", ",".join(map(str, sizes)), "--reads", str(reads)]
     if cpu is not None:

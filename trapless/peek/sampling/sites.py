@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The places of a kernel that the module's probes have patched: where, in which function, how often
-each ran. As they are in the target's memory, and as a recording keeps them, so that it can be
-reported when the target is no more. It owns nothing of what a sample means (tier1.py).
+"""Reads the sites: the places in a kernel's code that the module's probes have patched.
+
+Owns their addresses, functions and run counts, as the target's memory has them, and as a recording
+keeps them for reports after the target's end.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ SITES_FILE = "sites.parquet"
 SITE = np.dtype([("address", "<u8"), ("kind", "<u4"), ("count", "<u4")])  # struct tlk_probe_site
 COUNT_STEP_MAX = 1 << 31
 LOCK_FUNCTION = re.compile(r"_raw_(spin|read|write)_")
-"""What they switch off is their callers': states name those."""
+"""A state names the caller of such a function, not the function itself."""
 
 
 class Kind(IntEnum):
-    """What a site was before it was patched."""
+    """The instruction at a site, before it was patched."""
 
     CLI = 0
     STI = 1
@@ -38,9 +39,9 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Sites:
-    """Patched places of a kernel, by address.
+    """The sites of a kernel. All members have one element for each site, in the order of addresses.
 
-    `runs`: how often each ran while it was watched; all 0 where nobody counted.
+    `runs`: how often each site ran during the observation; 0 where runs were not counted.
     """
 
     addresses: npt.NDArray[np.uint64]
@@ -53,10 +54,10 @@ class Sites:
 
     def runs_by_function(self) -> Counter[str]:
         """How often each function has switched interrupts off by a cli of its own."""
-        found: Counter[str] = Counter()
+        runs: Counter[str] = Counter()
         for number in np.flatnonzero((self.kinds == Kind.CLI) & (self.runs > 0)).tolist():
-            found[function_of(self.names[number])] += int(self.runs[number])
-        return found
+            runs[function_of(self.names[number])] += int(self.runs[number])
+        return runs
 
     def runs_of_locks(self) -> int:
         """How often lock functions have switched interrupts off, all of them together."""
@@ -73,16 +74,16 @@ NO_SITES = Sites(np.zeros(0, np.uint64), np.zeros(0, np.uint32), (), np.zeros(0,
 
 @dataclass
 class Site:
-    """One of them, while it is watched."""
+    """One site during an observation."""
 
     kind: int
     name: str
-    count: int  # as it stood in memory when last looked at
+    count: int  # the last one that was read
     runs: int = 0
 
     def look(self, count: int) -> None:
-        """Take another count. Counts go round at 2^32, and begin anew at 0 when probes are turned
-        on again: a difference that no second is long enough for is the second.
+        """Add the runs since the last count. Counts wrap at 2^32, and begin again at 0 when
+        probes are turned on again: a difference that is too large for one second means the latter.
 
         >>> site = Site(0, "schedule", 2**32 - 1)
         >>> site.look(2), site.look(1), site.runs
@@ -94,13 +95,13 @@ class Site:
 
 
 class SiteBook:
-    """The sites of a target, whatever is patched at the moment, with what was counted so far."""
+    """Collects the sites of a target and their runs during an observation. One thread."""
 
     def __init__(self) -> None:
         self._sites: dict[int, Site] = {}
 
     def look(self, target: Target, probes: ProbeMap) -> None:
-        """Look at them again; PeekError where they cannot be read."""
+        """Read all sites again; PeekError where they cannot be read."""
         for address, kind, count in read_table(target, probes).tolist():
             site = self._sites.get(address)
             if site is None:
@@ -109,32 +110,32 @@ class SiteBook:
                 site.look(count)
 
     def sites(self) -> Sites:
-        """As they are by now."""
-        found = dict(sorted(self._sites.items()))
+        """The sites and their runs up to now."""
+        book = dict(sorted(self._sites.items()))
         return Sites(
-            np.array(list(found), np.uint64),
-            np.array([site.kind for site in found.values()], np.uint32),
-            tuple(site.name for site in found.values()),
-            np.array([site.runs for site in found.values()], np.uint64),
+            np.array(list(book), np.uint64),
+            np.array([site.kind for site in book.values()], np.uint32),
+            tuple(site.name for site in book.values()),
+            np.array([site.runs for site in book.values()], np.uint64),
         )
 
 
 def read_table(target: Target, probes: ProbeMap) -> npt.NDArray[np.void]:
-    """The array of sites as it is."""
+    """The target's array of sites at this moment, as rows of SITE."""
     if not probes.site:
         return np.zeros(0, SITE)
     return np.frombuffer(target.read(probes.site, probes.sites * SITE.itemsize), SITE)
 
 
 def keep(recorder: Recorder, sites: Sites) -> None:
-    """Store sites, with what was counted so far, in the place of what was stored before."""
+    """Store sites beside the rows, in the place of those that were stored before."""
     if len(sites):
         columns = {"address": sites.addresses, "kind": sites.kinds, "name": list(sites.names)}
         recorder.keep(SITES_FILE, pa.table({**columns, "runs": sites.runs}))
 
 
 def load(recording: Recording) -> Sites:
-    """The sites of a recording: none where nothing was patched."""
+    """The sites of a recording; none where nothing was patched."""
     table = recording.kept(SITES_FILE)
     if table is None:
         return NO_SITES

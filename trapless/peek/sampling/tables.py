@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Sums of samples as tables for people: those of `trapless peek report`, and of `top`'s seconds.
+"""Makes tables of sums for people, for `trapless peek report` and for each second of `top`.
 
-It owns columns, wording and what is said of what cannot be known. The sums are summary.py's.
+Owns the columns, and the words about what cannot be known. summary.py has the sums.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from trapless.peek.sampling.recording import Recording
 from trapless.peek.sampling.rows import Flag
 from trapless.peek.sampling.summary import Cpu, Routine, Summary, summarise
 from trapless.peek.sampling.tier0 import Part
-from trapless.peek.sampling.tier1 import WHO_TEXT, Entry, what_is_known
+from trapless.peek.sampling.tier1 import WHO_TEXT, Entry, knowledge_text
 from trapless.report.figures import Table
 
 PROCESSES_SHOWN = 10
@@ -35,42 +35,42 @@ ENTRIES = {
 
 
 def tables(recording: Recording, summary: Summary | None = None) -> Sequence[Table]:
-    """The recording for people."""
+    """The tables of a recording, from its summary."""
     summary = summary if summary is not None else summarise(recording)
     interval_ns = int(recording.meta["interval_ns"])
-    found = [about(recording, summary), shares(summary, interval_ns)]
+    contents = [about(recording, summary), shares(summary, interval_ns)]
     if summary.judged:
-        found += [interrupts(summary, interval_ns)]
+        contents += [interrupts(summary, interval_ns)]
     if any(cpu.entries.any() for cpu in summary.cpus.values()):
-        found += [entries(summary)]
-    return (*found, processes(summary), sampling(recording, summary))
+        contents += [entries(summary)]
+    return (*contents, processes(summary), sampling(recording, summary))
 
 
 def seconds(summary: Summary, interval_ns: int) -> float:
-    """How long was sampled: from the first slot to the last."""
+    """The seconds from the first slot to the last."""
     first, last = summary.slots if summary.slots else (0, -1)
     return (last - first + 1) * interval_ns / 1e9
 
 
 def tier_text(summary: Summary) -> str:
-    """How much the target told by itself, and what of it cannot be known."""
+    """The tier of the samples, and what cannot be known from them."""
     shares = {mode: summary.probed[mode] / max(summary.rows, 1) for mode in Mode}
     both = Mode.PARTS | Mode.INTERRUPTS
-    known = [shares[mode] for mode in both]
-    if min(known) == 1:
+    probed = [shares[mode] for mode in both]
+    if min(probed) == 1:
         return (
-            f"tier 1: probes told user mode, interrupts{', counts' if shares[Mode.COUNTS] else ''}"
+            f"tier 1: probes show user mode, interrupts{', counts' if shares[Mode.COUNTS] else ''}"
         )
-    if max(known) == 0:
-        return what_is_known(None, user_mode=summary.share(Part.PROCESS) == 0)
+    if max(probed) == 0:
+        return knowledge_text(None, user_mode=summary.share(Part.PROCESS) == 0)
     return (
-        f"tier 1 in part: probes told user mode in {known[0]:.1%} of the samples, interrupts in "
-        f"{known[1]:.1%}; the rest is tier 0"
+        f"tier 1 in part: probes show user mode in {probed[0]:.1%} of the samples, interrupts in "
+        f"{probed[1]:.1%}; the rest is tier 0"
     )
 
 
 def about(recording: Recording, summary: Summary) -> Table:
-    """What was observed."""
+    """The table of facts about the recording."""
     rows = [
         ("kernel", str(recording.meta["about"].get("release", "?"))),
         ("time", f"{seconds(summary, int(recording.meta['interval_ns'])):.3g} s"),
@@ -87,10 +87,10 @@ def about(recording: Recording, summary: Summary) -> Table:
 
 
 def shares(summary: Summary, interval_ns: int) -> Table:
-    """A row for each CPU."""
+    """The table of shares, with a row for each CPU."""
     cpus = summary.cpus.values()
-    shown = [part for part in COLUMNS if any(cpu.parts[part] for cpu in cpus)]
-    columns = ["CPU", *(COLUMNS[part] for part in shown)]
+    occurring = [part for part in COLUMNS if any(cpu.parts[part] for cpu in cpus)]
+    columns = ["CPU", *(COLUMNS[part] for part in occurring)]
     if summary.judged:
         columns.append("interrupts off")
     columns += ["run queue", "longest"]
@@ -103,30 +103,30 @@ def shares(summary: Summary, interval_ns: int) -> Table:
         title="Where each CPU was",
         columns=(*columns, "left out"),
         rows=tuple(
-            _row(name, cpu, shown, bool(summary.judged), time_s)
+            _row(name, cpu, occurring, bool(summary.judged), time_s)
             for name, cpu in summary.cpus.items()
         ),
-        caption=_shares_caption(summary, shown),
+        caption=_shares_caption(summary, occurring),
     )
 
 
-def _shares_caption(summary: Summary, shown: Sequence[Part]) -> str:
-    text = "Left out: samples that were torn, or of a virtual CPU that stood still."
-    if Part.PROCESS in shown and not summary.probed[Mode.PARTS]:
-        text += " User mode and the kernel cannot be told apart in this kernel's memory"
-        if Part.KERNEL in shown:
-            text += ", but for kernel threads, which are other kernel"
-        text += "; with the module's probes, or the boot parameter nohz_full, they can."
+def _shares_caption(summary: Summary, parts: Sequence[Part]) -> str:
+    text = "Left out: samples that were torn, and samples of a virtual CPU that stood still."
+    if Part.PROCESS in parts and not summary.probed[Mode.PARTS]:
+        text += " This kernel's memory does not separate user mode from the kernel"
+        if Part.KERNEL in parts:
+            text += ", except for kernel threads, which are other kernel"
+        text += "; the module's probes, or the boot parameter nohz_full, do."
     return text
 
 
 def _row(
-    name: str, cpu: Cpu, shown: Sequence[Part], judged: bool, time_s: float
+    name: str, cpu: Cpu, parts: Sequence[Part], judged: bool, time_s: float
 ) -> tuple[str, ...]:
     first, last = cpu.switches or (0, 0)
     return (
         name.removeprefix("cpu"),
-        *(f"{cpu.share(part):.1%}" for part in shown),
+        *(f"{cpu.share(part):.1%}" for part in parts),
         *([f"{cpu.disabled:.1%}"] if judged else []),
         f"{cpu.queue_sum / max(cpu.samples, 1):.2f}",
         str(cpu.queue_max),
@@ -135,22 +135,22 @@ def _row(
     )
 
 
-def interrupts(summary: Summary, interval_ns: int, shown: int = ROUTINES_SHOWN) -> Table:
-    """Who switched interrupts off: how much of the time, and how long each time."""
-    found = summary.routines()
-    total = max(sum(routine.samples for routine in found), 1)
-    counted = any(routine.runs for routine in found)
+def interrupts(summary: Summary, interval_ns: int, limit: int = ROUTINES_SHOWN) -> Table:
+    """The table of routines that switched interrupts off: for what share of the time, how long."""
+    routines = summary.routines()
+    total = max(sum(routine.samples for routine in routines), 1)
+    counted = any(routine.runs for routine in routines)
     sample_us = seconds(summary, interval_ns) * 1e6 / max(summary.rows, 1)
     columns: tuple[str, ...] = ("routine", "of the time off", "of all time")
     caption = (
         f"Off in {summary.disabled:.2%} of all samples of all CPUs; "
-        f"{min(shown, len(found))} of {len(found)} routines. What a lock function switched off "
-        "is its caller's."
+        f"{min(limit, len(routines))} of {len(routines)} routines. What a lock function switches "
+        "off counts for its caller."
     )
     if counted:
         columns = (*columns, "times", "mean, µs")
-        caption += " Times and mean: of a cli of its own. "
-        caption += _locks_text(summary, found, sample_us)
+        caption += " Times and mean are those of a cli of its own. "
+        caption += _locks_text(summary, routines, sample_us)
     return Table(
         id="interrupts",
         title="Who switched interrupts off",
@@ -162,32 +162,31 @@ def interrupts(summary: Summary, interval_ns: int, shown: int = ROUTINES_SHOWN) 
                 f"{routine.samples / max(summary.judged, 1):.2%}",
                 *(_runs(routine, sample_us) if counted else ()),
             )
-            for routine in found[:shown]
+            for routine in routines[:limit]
         ),
         caption=caption,
     )
 
 
-def _locks_text(summary: Summary, found: Sequence[Routine], sample_us: float) -> str:
-    """How often lock functions did it, and how long each time: nobody counts that by caller."""
+def _locks_text(summary: Summary, routines: Sequence[Routine], sample_us: float) -> str:
+    """How often lock functions did it, and how long each time, for all callers together."""
     runs = summary.sites.runs_of_locks()
     if not runs:
         return ""
-    named = set(WHO_TEXT.values())
-    held = sum(one.counted - one.own for one in found if one.name not in named)
+    no_functions = set(WHO_TEXT.values())
+    held = sum(one.counted - one.own for one in routines if one.name not in no_functions)
     return f"Lock functions did it {runs:,} times, for {held * sample_us / runs:.2f} µs each."
 
 
 def _runs(routine: Routine, sample_us: float) -> tuple[str, str]:
-    """How often, and how long each time: a sample stands for the time to the next one, and those
-    of a virtual CPU that stood still are not among them."""
+    """How often, and the mean length in µs: a sample stands for the time to the next one."""
     if not routine.runs or not routine.own:
         return "", ""
     return f"{routine.runs:,}", f"{routine.own * sample_us / routine.runs:.2f}"
 
 
 def entries(summary: Summary) -> Table:
-    """Why the kernel had been entered, where a process was in it."""
+    """The table of reasons for which processes were in the kernel."""
     counts = {
         entry: sum(int(cpu.entries[entry]) for cpu in summary.cpus.values()) for entry in ENTRIES
     }
@@ -199,13 +198,13 @@ def entries(summary: Summary) -> Table:
         rows=tuple(
             (ENTRIES[entry], f"{count / total:.1%}") for entry, count in counts.items() if count
         ),
-        caption="By the last entry on that CPU: after a switch inside the kernel, the one of the "
-        "process before.",
+        caption="The reason is that of the CPU's last entry: after a switch inside the kernel, it "
+        "belongs to the process before.",
     )
 
 
 def processes(summary: Summary) -> Table:
-    """Who ran most."""
+    """The table of processes that ran most."""
     total = summary.samples
     rows = tuple(
         (str(pid), name, f"{count / max(total, 1):.1%}")
@@ -221,7 +220,7 @@ def processes(summary: Summary) -> Table:
 
 
 def sampling(recording: Recording, summary: Summary) -> Table:
-    """What the samples are worth."""
+    """The table of how well the recording was sampled."""
     marks = (Flag.LATE, Flag.TORN, Flag.FROZEN)
     return Table(
         id="sampling",

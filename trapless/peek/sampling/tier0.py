@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a stock kernel shows without any change to it: the fields to sample, and what they mean.
+"""Tier 0: chooses the fields that a stock kernel has without any change, and gives their meaning.
 
 For each CPU: the preempt count (in which handler it is), the current task with its pid, name and
-flags (kernel threads are told by them), the length of the run queue and how often it has switched;
-and where the kernel tracks contexts (boot parameter nohz_full), whether it is in user mode. Without
-that, nothing in memory tells user mode from the kernel, and shares say so. For the whole system:
-how many threads and processes there are. Fields are found by features, never by a version. This
-file owns no sampling.
+flags (which mark kernel threads), the length of the run queue and its switches; and, where the
+kernel tracks contexts (boot parameter nohz_full), whether it is in user mode. Without that, nothing
+in memory separates user mode from the kernel, and both are one share. For the whole system: the
+numbers of threads and processes. Fields are found by features, never by a version.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from trapless.peek.sampling.plan import Base, Field, Group, Rule
 
 COMM_BYTES = 16
 SYSTEM = "system"
-"""The group of what is not any CPU's."""
+"""The group of the fields that belong to no CPU."""
 COUNTED_CPUS_MAX = 64
-"""Of more CPUs, the counts of processes would be most of a row."""
+"""With more CPUs, the counts of processes would be most of a row."""
 
-# The preempt count's bits, as include/linux/preempt.h lays them out: an interface to nobody, but
-# the same since 2009, and checked against the types where they are there.
+# The preempt count's bits, as include/linux/preempt.h lays them out. They are not an interface, but
+# have been the same since 2009.
 SOFTIRQ_SERVING = 0x100
 HARDIRQ = 0x000F0000
 NMI = 0x00F00000
@@ -40,9 +39,9 @@ PF_KTHREAD = 0x00200000
 """In a task's flags (include/linux/sched.h): a kernel thread, which has no user mode."""
 
 CONTEXT_MASK = 0x3
-"""Context tracking's states (enum ctx_state); higher bits count changes for RCU."""
+"""The bits of a context's state (enum ctx_state); higher bits count changes for RCU."""
 CONTEXT_USER_NAMES = ("CT_STATE_USER", "CONTEXT_USER")
-"""What user mode is called among them; its number differs between kernels."""
+"""The names of user mode among the states; its number differs between kernels."""
 
 
 class Part(IntEnum):
@@ -53,19 +52,19 @@ class Part(IntEnum):
     BOTTOM_HALF = 2
     KERNEL = 3  # other kernel
     IDLE = 4
-    PROCESS = 5  # user mode or other kernel: which of them is not known
+    PROCESS = 5  # user mode or other kernel, where it is not known which
 
 
 @dataclass(frozen=True)
 class Where:
-    """Where per-CPU words are in this kernel: a per-CPU symbol, and an offset."""
+    """The place of a per-CPU word: a per-CPU symbol, and an offset in bytes."""
 
     symbol: str
     offset: int
 
 
 def _percpu_word(target: Target, names: tuple[str, ...], member: str) -> Where:
-    """A variable of its own, or a member of the structure of hot ones."""
+    """The place of a per-CPU variable, or of the member of `pcpu_hot` that replaced it."""
     for name in names:
         if target.has_symbol(name):
             return Where(name, 0)
@@ -75,7 +74,7 @@ def _percpu_word(target: Target, names: tuple[str, ...], member: str) -> Where:
 
 
 def bases(target: Target) -> tuple[Base, ...]:
-    """Where pointers to tasks may lead: the map of all memory, and the image (init_task)."""
+    """The ranges that pointers to tasks lead into: the map of all memory, and the image."""
     start, end = target.symbol("_text"), target.symbol("_end")
     return (
         Base(target.direct_map, target.memory_end(), 0),
@@ -84,8 +83,8 @@ def bases(target: Target) -> tuple[Base, ...]:
 
 
 def groups(target: Target) -> tuple[Group, ...]:
-    """A group of fields for each CPU that is online (cpu0.preempt_count, cpu0.pid, ...), and one
-    for the whole system (system.threads, system.processes.0, ...)."""
+    """A group of fields for each online CPU (cpu0.preempt_count, cpu0.pid, ...), and one for the
+    whole system (system.threads, system.processes.0, ...)."""
     cpus = tuple(
         Group(f"cpu{cpu}", Rule.STABLE, tuple(fields(target, cpu))) for cpu in target.cpus_online
     )
@@ -94,7 +93,7 @@ def groups(target: Target) -> tuple[Group, ...]:
 
 
 def system_fields(target: Target) -> Iterator[Field]:
-    """How many threads and processes there are; the latter is the sum over all possible CPUs."""
+    """The numbers of threads and processes; the latter is a sum over all possible CPUs."""
     if target.has_symbol("nr_threads"):
         yield Field("threads", 4, target.physical(target.symbol("nr_threads")))
     if target.has_symbol("process_counts") and len(target.cpus_possible) <= COUNTED_CPUS_MAX:
@@ -104,7 +103,7 @@ def system_fields(target: Target) -> Iterator[Field]:
 
 
 def fields(target: Target, cpu: int) -> Iterator[Field]:
-    """What is sampled of one CPU."""
+    """The fields of one CPU."""
 
     def physical(where: Where) -> int:
         return target.physical(target.percpu(where.symbol, cpu) + where.offset)
@@ -124,13 +123,13 @@ def fields(target: Target, cpu: int) -> Iterator[Field]:
     if context_user(target) is not None:
         state = Where("context_tracking", target.offset("context_tracking", "state"))
         active = physical(Where("context_tracking", target.offset("context_tracking", "active")))
-        if any(target.memory.read(active, 1)):  # boot parameters decide, for good
+        if any(target.memory.read(active, 1)):  # boot parameters set it once
             yield Field("context", 4, physical(state))
             yield Field("context_active", 1, active)
 
 
 def tells_kernel_threads(target: Target) -> bool:
-    """Whether flags mean what is believed: the first task is such a thread, and must say so."""
+    """Whether a task's flags mark kernel threads, as those of the first task must."""
     if not target.has_member("task_struct", "flags"):
         return False
     place = target.symbol("init_task") + target.offset("task_struct", "flags")
@@ -138,20 +137,22 @@ def tells_kernel_threads(target: Target) -> bool:
 
 
 def context_user(target: Target) -> int | None:
-    """The state of user mode, where this kernel could say if it is in it; None elsewhere. Whether
-    a CPU does say it is a field of its own."""
+    """The number of user mode among the context's states; None in a kernel without contexts.
+
+    The field `context_active` says for each CPU whether its context is tracked.
+    """
     if not (
         target.has_symbol("context_tracking")
         and target.has_member("context_tracking", "state")
         and target.has_member("context_tracking", "active")
     ):
         return None
-    found = (target.types.enumerator(name) for name in CONTEXT_USER_NAMES)
-    return next((constant[1] for constant in found if constant is not None), None)
+    constants = (target.types.enumerator(name) for name in CONTEXT_USER_NAMES)
+    return next((constant[1] for constant in constants if constant is not None), None)
 
 
 def tells_user_mode(columns: Collection[str]) -> bool:
-    """Whether contexts are sampled of every CPU, so that no probe is needed for user mode."""
+    """Whether every CPU has a context among the columns, so that user mode needs no probe."""
     cpus = {name.partition(".")[0] for name in columns if name.endswith(".preempt_count")}
     return bool(cpus) and all(f"{cpu}.context_active" in columns for cpu in cpus)
 
@@ -164,29 +165,38 @@ def parts(
     task_flags: npt.NDArray[Any] | None = None,
     in_user: int | None = None,
 ) -> npt.NDArray[np.uint8]:
-    """Where a CPU was in each sample, as numbers of Part.
+    """Where a CPU was in each sample, as numbers of Part, from arrays with one element a sample.
 
-    `in_user` is the context's state in user mode, of context_user().
-    An interrupt of an idle CPU is a top half; a softirq that an interrupt interrupts is one, too.
+    `in_user` is the context's state in user mode, from context_user(). An interrupt in an idle CPU
+    or in a softirq is a top half.
 
     >>> parts(np.array([0x10100, 0x100, 0, 0], "u4"), np.array([0, 0, 0, 7], "u4")).tolist()
     [1, 2, 4, 5]
     """
-    found = np.full(len(preempt_count), Part.PROCESS, np.uint8)
+    part = np.full(len(preempt_count), Part.PROCESS, np.uint8)
     if task_flags is not None:
-        found[(task_flags & PF_KTHREAD) != 0] = Part.KERNEL
+        part[(task_flags & PF_KTHREAD) != 0] = Part.KERNEL
     if context is not None and active is not None and in_user is not None:
-        found[active != 0] = Part.KERNEL
-        found[(active != 0) & ((context & CONTEXT_MASK) == in_user)] = Part.USER
-    found[pid == 0] = Part.IDLE
-    found[(preempt_count & SOFTIRQ_SERVING) != 0] = Part.BOTTOM_HALF
-    found[(preempt_count & (HARDIRQ | NMI)) != 0] = Part.TOP_HALF
-    return found
+        part[active != 0] = Part.KERNEL
+        part[(active != 0) & ((context & CONTEXT_MASK) == in_user)] = Part.USER
+    return with_handlers(part, preempt_count, pid)
+
+
+def with_handlers(
+    part: npt.NDArray[np.uint8], preempt_count: npt.NDArray[Any], pid: npt.NDArray[Any]
+) -> npt.NDArray[np.uint8]:
+    """Replace the part in `part`, in place, where the CPU was idle or in a handler."""
+    part[pid == 0] = Part.IDLE
+    part[(preempt_count & SOFTIRQ_SERVING) != 0] = Part.BOTTOM_HALF
+    part[(preempt_count & (HARDIRQ | NMI)) != 0] = Part.TOP_HALF
+    return part
 
 
 def processes(table: pa.Table) -> npt.NDArray[np.int64] | None:
-    """How many processes there were in each row: CPUs count those that began and ended there, so
-    that only the sum of their counts is a number of processes."""
+    """The number of processes in each row; None where the table does not have it.
+
+    Each CPU counts the processes that began and ended on it, so only the sum has a meaning.
+    """
     columns = [name for name in table.column_names if name.startswith(f"{SYSTEM}.processes.")]
     if not columns:
         return None

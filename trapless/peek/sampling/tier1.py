@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a kernel shows whose probes are on (tier 1): user mode, why the kernel was entered, and
-whether interrupts are off and who switched them off.
+"""Tier 1: gives the meaning of what probes write: user mode, the reason of the kernel's entry, and
+who switched interrupts off.
 
-Owns the fields that are sampled of each CPU's record, and what their values mean for a sample;
-probes.py owns where records are. A record's state is one word, so never torn. It is written where
-the kernel executes cli and sti, enters and leaves user mode; that the processor has switched
-interrupts off for an interrupt is concluded from the preempt count.
+Owns the fields that are sampled from each CPU's record; probes.py finds the records. A record's
+state is one word, so it is never torn. Probes write it where the kernel executes cli and sti, and
+where it enters and leaves user mode. The preempt count shows that the processor has switched
+interrupts off for an interrupt.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from trapless.peek.sampling.probes import (
     ProbeMap,
     mode_text,
 )
-from trapless.peek.sampling.tier0 import HARDIRQ, NMI, SOFTIRQ_SERVING, SYSTEM, Part
+from trapless.peek.sampling.tier0 import SYSTEM, Part, with_handlers
 
 TURN_ON = f"/sys/module/{MODULE}/parameters/probes"
 
-# States. Any other is the address of the code that has switched interrupts off: of the cli, or
-# where a lock function has it, of the place in its caller.
+# States. Any other state is the address of the code that has switched interrupts off: of its cli
+# or, for a lock function, of the place in the function's caller.
 STATE_ENABLED = 0  # in the kernel
 STATE_USER = 1
-STATE_ENTERED = 2  # from user mode: the processor has switched them off
+STATE_ENTERED = 2  # from user mode: the processor has switched interrupts off
 
 
 class Entry(IntEnum):
@@ -61,23 +61,26 @@ WHO_TEXT: dict[int, str] = {Who.TOP_HALF: "(top halves)", Who.ENTERED: "(entry f
 
 
 def groups(target: Target, probes: ProbeMap, stock: Sequence[Group]) -> tuple[Group, ...]:
-    """What a stock kernel shows, and what its probes add: to each CPU, and for the system whether
-    records of that moment mean anything, for probes may go while a plan is followed."""
-    found = []
+    """The groups of a stock kernel with the fields that probes add.
+
+    The system's group gets the map's magic and the active probes, because probes may come and go
+    while a plan is followed.
+    """
+    cpus = []
     for group in stock:
         if group.name != SYSTEM:
             at = target.physical(probes.record(target, int(group.name.removeprefix("cpu"))))
             more = (Field("state", 8, at), Field("entry", 4, at + 8))
-            found.append(replace(group, fields=(*group.fields, *more)))
+            cpus.append(replace(group, fields=(*group.fields, *more)))
     at = target.physical(probes.address)
     active = target.physical(probes.address + ACTIVE_AT)
     system = [field for group in stock if group.name == SYSTEM for field in group.fields]
     system += [Field("probe_magic", len(MAGIC), at), Field("probes", 4, active)]
-    return (*found, Group(SYSTEM, Rule.ONCE, tuple(system)))
+    return (*cpus, Group(SYSTEM, Rule.ONCE, tuple(system)))
 
 
 def modes(magic: npt.NDArray[Any], active: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
-    """What was on in each sample.
+    """The probes that were on in each sample, as numbers of Mode.
 
     >>> modes(np.array([MAGIC_NUMBER, 7], "u8"), np.array([3, 3], "u4")).tolist()
     [3, 0]
@@ -96,35 +99,32 @@ def parts(
     >>> [Part(part).name for part in parts(count, pid, state)]
     ['USER', 'KERNEL', 'IDLE', 'BOTTOM_HALF', 'TOP_HALF']
     """
-    found = np.full(len(state), Part.KERNEL, np.uint8)
-    found[state == STATE_USER] = Part.USER
-    found[pid == 0] = Part.IDLE
-    found[(preempt_count & SOFTIRQ_SERVING) != 0] = Part.BOTTOM_HALF
-    found[(preempt_count & (HARDIRQ | NMI)) != 0] = Part.TOP_HALF
-    return found
+    part = np.full(len(state), Part.KERNEL, np.uint8)
+    part[state == STATE_USER] = Part.USER
+    return with_handlers(part, preempt_count, pid)
 
 
-def disabled_by(found: npt.NDArray[np.uint8], state: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+def disabled_by(part: npt.NDArray[np.uint8], state: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
     """Who has switched interrupts off in each sample, as numbers of Who; needs Mode.INTERRUPTS.
 
-    `found` is where the CPU was. An idle CPU counts as one with interrupts enabled: its hlt or
-    mwait ends with the next one.
+    `part` is where the CPU was. Interrupts count as enabled in an idle CPU, because the next one
+    ends its hlt or mwait.
 
-    >>> found = np.array([Part.KERNEL, Part.USER, Part.KERNEL, Part.TOP_HALF, Part.IDLE])
-    >>> disabled_by(found, np.array([99, 1, 2, 0, 99], "u8")).tolist()
+    >>> part = np.array([Part.KERNEL, Part.USER, Part.KERNEL, Part.TOP_HALF, Part.IDLE])
+    >>> disabled_by(part, np.array([99, 1, 2, 0, 99], "u8")).tolist()
     [99, 0, 2, 1, 0]
     """
     who = state.astype(np.uint64)
     who[state == STATE_USER] = Who.ENABLED
-    who[found == Part.IDLE] = Who.ENABLED
-    who[found == Part.TOP_HALF] = Who.TOP_HALF
+    who[part == Part.IDLE] = Who.ENABLED
+    who[part == Part.TOP_HALF] = Who.TOP_HALF
     return who
 
 
-def what_is_known(probes: ProbeMap | None, *, user_mode: bool = False) -> str:
-    """Which tier it is, what therefore cannot be known, and how it could be: for people.
+def knowledge_text(probes: ProbeMap | None, *, user_mode: bool = False) -> str:
+    """For people: the tier, what it cannot show, and what a person can do about it.
 
-    With `user_mode`, contexts tell that without probes.
+    `user_mode`: contexts show user mode without probes.
     """
     both = Mode.PARTS | Mode.INTERRUPTS
     active = Mode(0) if probes is None else probes.active
@@ -132,16 +132,16 @@ def what_is_known(probes: ProbeMap | None, *, user_mode: bool = False) -> str:
         Mode.PARTS: "user mode from the kernel",
         Mode.INTERRUPTS: "who switches interrupts off, and for how long",
     }
-    not_known = [
+    unknown = [
         text
         for mode, text in lacking.items()
         if not active & mode and not (mode is Mode.PARTS and user_mode)
     ]
-    if not not_known:
+    if not unknown:
         return f"tier 1: the target's probes are on ({mode_text(active)})"
     if probes is None:
         remedy = f"load {MODULE} there with probes={both:d}"
     else:
         remedy = f"there, as root: echo {int(active | both)} >{TURN_ON}"
     tier = 1 if active & both else 0
-    return f"tier {tier}; not known: {'; '.join(not_known)}. To know: {remedy}"
+    return f"tier {tier}; not known: {'; '.join(unknown)}. To know: {remedy}"

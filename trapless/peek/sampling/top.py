@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`trapless peek top`: what a running kernel does, live, from outside.
+"""`trapless peek top`: shows live from outside what a running kernel does.
 
-The sampler follows the same plan as for a recording; each second its rows are added up and shown.
-When probes come into the target or leave it, the plan is made anew and sampling begins again. On a
-terminal the tables stand still and change; into a pipe each second is printed. It owns no sampling
-(record.py), no sums (summary.py) and no tables (tables.py).
+Owns the view: each second, the rows of that second are added up and shown. The sampler follows the
+same plan as for a recording; when probes come into the target or leave it, sampling begins again
+with a new plan. A terminal shows one page that changes; a pipe gets the text of each second.
 """
 
 from __future__ import annotations
@@ -21,10 +20,11 @@ from rich.live import Live
 from rich.text import Text
 
 from trapless.base.console import Progress, Silent
+from trapless.peek.emulator import emulator_of
 from trapless.peek.kernel.target import Target
-from trapless.peek.kernel.vcpus import emulator_of
 from trapless.peek.sampling import tables, tier0, tier1
 from trapless.peek.sampling.names import Names
+from trapless.peek.sampling.probe_watch import Watch
 from trapless.peek.sampling.record import (
     ENDINGS,
     NOBODY,
@@ -37,7 +37,6 @@ from trapless.peek.sampling.recording import table_of
 from trapless.peek.sampling.rows import Flag, Rows
 from trapless.peek.sampling.sampler import Sampler
 from trapless.peek.sampling.summary import Summary
-from trapless.peek.sampling.watch import Watch
 from trapless.report.text_report import FILE_COLUMNS, block_of
 
 REFRESH_S = 1.0
@@ -57,7 +56,7 @@ class Window:
 
 
 class View:
-    """Where seconds are shown, and how many of them still."""
+    """Shows seconds on a terminal or in a pipe. `left`: how many are still to be shown."""
 
     def __init__(self, stream: TextIO, updates: int | None) -> None:
         self.left = updates
@@ -80,7 +79,7 @@ class View:
         return self._console.width
 
     def show(self, second: Group) -> bool:
-        """Show a second; whether another one is wanted."""
+        """Show a second, and return whether another one is to follow."""
         self._last = second
         if self._terminal:
             if self._live is None:
@@ -104,7 +103,7 @@ def top(
     progress: Progress,
     stream: TextIO | None = None,
 ) -> None:
-    """Show `updates` times, or until Ctrl-C or the target's end."""
+    """Show `updates` seconds, or all until Ctrl-C or the target's end. `hole` is in bytes."""
     progress.step(f"resolving the kernel in {ram}")
     with Target.open(ram, hole) as target:
         emulator = emulator_of(ram)
@@ -124,14 +123,14 @@ def top(
 def _show(
     target: Target, run: Sampler, view: View, watch: Watch, names: Names, progress: Progress
 ) -> bool:
-    """Show seconds until that is enough; whether a new plan could show more of them."""
+    """Show seconds until the view has enough; return whether to go on with a new plan."""
     for window in _windows(run):
-        wanted = view.show(_second(target, run, window, watch, names, view.width))
-        if not wanted or not is_same(target, progress):
+        more = view.show(_second(target, run, window, watch, names, view.width))
+        if not more or not is_same(target, progress):
             return False
         watch.look()
         if watch.gone or watch.came:
-            return is_same(target, progress)  # what went may have been the whole machine
+            return is_same(target, progress)  # the whole machine may have gone
     return False
 
 
@@ -157,16 +156,16 @@ def _second(
         names.see(rows)
         summary.add(table_of(rows))
     interval_ns = run.head.interval_ns
-    found = [tables.shares(summary, interval_ns)]
+    contents = [tables.shares(summary, interval_ns)]
     if summary.judged:
-        found.append(tables.interrupts(summary, interval_ns, ROUTINES_SHOWN))
-    found.append(tables.processes(summary))
+        contents.append(tables.interrupts(summary, interval_ns, ROUTINES_SHOWN))
+    contents.append(tables.processes(summary))
     head = Text(_headline(target, run, window, summary), style="bold")
     user_mode = tier0.tells_user_mode(run.head.dtype.names or ())
-    known = Text(tier1.what_is_known(watch.now, user_mode=user_mode), style="dim")
+    knowledge = Text(tier1.knowledge_text(watch.now, user_mode=user_mode), style="dim")
     if not run.head.threads:
-        known.append(f"\n{NOBODY}")
-    return Group(head, known, *(block_of(table, width) for table in found))
+        knowledge.append(f"\n{NOBODY}")
+    return Group(head, knowledge, *(block_of(table, width) for table in contents))
 
 
 def _headline(target: Target, run: Sampler, window: Window, summary: Summary) -> str:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What memory says of each CPU, held against the CPU's own registers: whether to believe the rest.
+"""`trapless peek check`: compares what memory says of each CPU with the CPU's own registers.
 
-The VM is stopped at random moments through its emulator's monitor. In the stopped state memory is
-judged by the very functions that recordings are judged by (tier0.py, tier1.py), and so are the
-registers: the privilege level, the interrupt flag, and the kernel's stack, unwound from them by
-drgn with the kernel's own tables. Every difference is kept with where the CPU was. It owns no
-judgement of memory; its own of registers and stacks is in stacks.py.
+Owns the comparison. The VM is stopped at random moments through its emulator's monitor. Memory is
+judged by the functions that judge recordings (judgement.py). The registers have the privilege level
+and the interrupt flag; stacks.py judges the kernel's stack, which drgn unwinds from the registers.
+Every difference is kept with the place where the CPU was.
 """
 
 from __future__ import annotations
@@ -21,11 +20,12 @@ import numpy as np
 
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.drgn_program import program
-from trapless.peek.kernel.stacks import Stack, Unwinder
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling import probes, tier0, tier1
+from trapless.peek.sampling.judgement import where
 from trapless.peek.sampling.plan import Base, Field
 from trapless.peek.sampling.probes import Mode, ProbeMap
+from trapless.peek.sampling.stacks import Stack, Unwinder
 from trapless.peek.sampling.tables import COLUMNS
 from trapless.peek.sampling.tier0 import Part
 from trapless.report.figures import Table
@@ -33,11 +33,11 @@ from trapless.vm.qmp import Monitor, Registers
 
 INTERVAL_MEAN_S = 0.02
 INTERVAL_MAX_S = 0.5
-"""Between two stops the VM runs for a random time, exponentially distributed, at most this."""
+"""The longest time between two stops; the times are random, with an exponential distribution."""
 
 TIER1 = Mode.PARTS | Mode.INTERRUPTS
 ERROR_MAX = 0.01
-"""Of a share, outside of entry and exit code: memory is believed if no share is further off."""
+"""The largest error of a share outside of entry and exit code with which memory is believed."""
 
 NAMES = {**COLUMNS, Part.IDLE: "idle"}
 INTERRUPTS = {True: "interrupts off", False: "interrupts on"}
@@ -46,16 +46,16 @@ DIFFERENCES_SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Said:
-    """What one side says of a CPU at one moment."""
+class Statement:
+    """What memory or registers say of a CPU at one moment."""
 
     part: Part
-    off: bool | None  # interrupts, an idle CPU's counting as on; None is not known
+    off: bool | None  # whether interrupts are off, never in an idle CPU; None: not known
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One CPU at one stop, of which memory and registers do not say the same."""
+    """One CPU at one stop, of which memory and registers say different things."""
 
     stop: int
     cpu: int
@@ -66,7 +66,7 @@ class Difference:
 
     @property
     def in_transition(self) -> bool:
-        """Whether it is in entry or exit code, where memory cannot but lag behind."""
+        """Whether the CPU is in entry or exit code, where memory changes after the CPU."""
         return self.stack.in_transition
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ class Difference:
 
 @dataclass
 class Findings:
-    """All stops, added up: a moment of a CPU is one sample."""
+    """The sums over all stops; one CPU at one stop is one sample."""
 
     tier: int
     stops: int = 0
@@ -89,16 +89,16 @@ class Findings:
 
     @property
     def names(self) -> list[str]:
-        """What occurred, in one order always."""
-        known = (*NAMES.values(), *INTERRUPTS.values(), *TASKS.values())
-        return [name for name in known if self.memory[name] or self.registers[name]]
+        """The names of what occurred, always in the same order."""
+        names = (*NAMES.values(), *INTERRUPTS.values(), *TASKS.values())
+        return [name for name in names if self.memory[name] or self.registers[name]]
 
     def outside(self) -> list[Difference]:
         """Differences that entry and exit code do not explain."""
         return [one for one in self.differences if not one.in_transition]
 
     def error(self, name: str) -> float:
-        """By how much memory's share is off, by differences outside of entry and exit code."""
+        """The error of memory's share from differences outside of entry and exit code, 0 to 1."""
         excess = Counter[str]()
         for one in self.outside():
             excess[one.memory] += 1
@@ -107,12 +107,12 @@ class Findings:
 
     @property
     def good(self) -> bool:
-        """Whether memory is to be believed."""
+        """Whether memory can be believed."""
         return self.samples > 0 and all(self.error(name) <= ERROR_MAX for name in self.names)
 
 
 class Witness:
-    """Compares one target with its emulator."""
+    """Compares one target's memory with its emulator's registers. One thread."""
 
     def __init__(self, target: Target, monitor: Monitor) -> None:
         self._target, self._monitor = target, monitor
@@ -143,79 +143,65 @@ class Witness:
     def _compare(self, registers: Registers) -> None:
         findings, stack = self.findings, self._unwinder.stack(registers)
         values = self._values(registers.cpu)
-        memory, seen = self._judge(values), _seen(registers, stack)
+        memory, truth = self._judge(values), _truth(registers, stack)
         findings.samples += 1
 
-        def compare(what: str, said: str, truth: str) -> None:
-            findings.memory[said] += 1
-            findings.registers[truth] += 1
-            if said != truth:
+        def compare(what: str, text: str, true_text: str) -> None:
+            findings.memory[text] += 1
+            findings.registers[true_text] += 1
+            if text != true_text:
                 findings.differences.append(
-                    Difference(findings.stops, registers.cpu, what, said, truth, stack)
+                    Difference(findings.stops, registers.cpu, what, text, true_text, stack)
                 )
 
-        compare("part", NAMES[memory.part], NAMES[_as_known(seen.part, memory.part)])
+        compare("part", NAMES[memory.part], NAMES[_as_known(truth.part, memory.part)])
         if memory.off is not None:
-            compare("interrupts", INTERRUPTS[memory.off], INTERRUPTS[bool(seen.off)])
+            compare("interrupts", INTERRUPTS[memory.off], INTERRUPTS[bool(truth.off)])
         runs = self._unwinder.runs(registers, stack, values["current"])
         compare("task", TASKS[True], TASKS[runs])
 
     def _values(self, cpu: int) -> dict[str, int]:
         return {one.name: read(self._target, self._bases, one) for one in self._fields[cpu]}
 
-    def _judge(self, values: dict[str, int]) -> Said:
-        """What recordings are judged by, for one row."""
-
-        def column(name: str, kind: str) -> np.ndarray | None:
-            return np.array([values[name]], kind) if name in values else None
-
-        count, pid = column("preempt_count", "u4"), column("pid", "u4")
-        assert count is not None and pid is not None
-        state = column("state", "u8")
-        if state is not None:
-            found = tier1.parts(count, pid, state)
-            off = bool(tier1.disabled_by(found, state)[0])
-            return Said(Part(found[0]), off)
-        found = tier0.parts(
-            count,
-            pid,
-            column("context", "u4"),
-            column("context_active", "u1"),
-            column("task_flags", "u4"),
-            self._context_user,
-        )
-        return Said(Part(found[0]), None)
+    def _judge(self, values: dict[str, int]) -> Statement:
+        """The judgement that a recording would give to one row with these values."""
+        columns = {name: np.array([values[name]]) for name in values}
+        parts = where(columns, np.array([TIER1], np.uint32), self._context_user)
+        off = None
+        if "state" in columns:
+            off = bool(tier1.disabled_by(parts, columns["state"])[0])
+        return Statement(Part(parts[0]), off)
 
 
 def _probes(target: Target) -> ProbeMap | None:
-    found = probes.find(target)
-    return found if found is not None and found.active & TIER1 == TIER1 else None
+    probe_map = probes.find(target)
+    return probe_map if probe_map is not None and probe_map.active & TIER1 == TIER1 else None
 
 
-def _seen(registers: Registers, stack: Stack) -> Said:
-    """What registers say. An idle CPU counts as one with interrupts on, as everywhere."""
+def _truth(registers: Registers, stack: Stack) -> Statement:
+    """What the registers say. Interrupts count as on in an idle CPU, as in every judgement."""
     part = Part.USER if registers.user else stack.part
-    return Said(part, not registers.interrupts_on and part is not Part.IDLE)
+    return Statement(part, not registers.interrupts_on and part is not Part.IDLE)
 
 
 def _as_known(truth: Part, said: Part) -> Part:
-    """The truth in the words of one who may not tell user mode from the kernel."""
+    """The truth in the words of memory, which may not separate user mode from the kernel."""
     process = truth in (Part.USER, Part.KERNEL) and said is Part.PROCESS
     return Part.PROCESS if process else truth
 
 
-def read(target: Target, bases: Sequence[Base], wanted: Field) -> int:
+def read(target: Target, bases: Sequence[Base], field_: Field) -> int:
     """One field as the sampler reads it: at an address, or at the end of a chain of pointers."""
-    place = wanted.address
-    for offset in wanted.follow:
+    place = field_.address
+    for offset in field_.follow:
         pointer = int.from_bytes(target.memory.read(place, 8), "little") + offset
         for base in bases:
             if base.virtual <= pointer < base.virtual + base.length:
                 place = pointer - base.virtual + base.physical
                 break
         else:
-            raise PeekError(f"{wanted.name}: {pointer:#x} is no address of the kernel's data")
-    return int.from_bytes(target.memory.read(place, wanted.bytes), "little")
+            raise PeekError(f"{field_.name}: {pointer:#x} is not an address of the kernel's data")
+    return int.from_bytes(target.memory.read(place, field_.bytes), "little")
 
 
 def check(
@@ -226,7 +212,10 @@ def check(
     seed: int | None = None,
     advance: Callable[[float, float], None] = lambda _now, _all: None,
 ) -> Findings:
-    """Stop the VM `stops` times and compare."""
+    """Stop the VM `stops` times, and compare memory and registers each time.
+
+    `monitor` is the emulator's socket, `hole` is in bytes. PeekError where the target restarts.
+    """
     moments = random.Random(seed)
     with Target.open(ram, hole) as target, Monitor(monitor) as connection:
         witness = Witness(target, connection)
@@ -240,7 +229,7 @@ def check(
 
 
 def tables(findings: Findings) -> list[Table]:
-    """For people: the shares, and in which functions memory lags behind."""
+    """The tables of shares, and of the functions in which memory changes after the CPU."""
     samples = max(findings.samples, 1)
     shares = tuple(
         (

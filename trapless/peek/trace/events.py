@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What events mean: numbers from the rings become names, texts and signed values.
+"""Decodes events: turns numbers from the rings into names, texts and signed values.
 
-Owns the reading of each known tracepoint's values, and the names of processes as they change. It
-reads the target only for what a value points to (an interrupt's name) and for processes that it
-has not met; it owns no rings (trace_rings.py) and no format (trace_text.py, trace_perfetto.py).
+Owns the meaning of each tracepoint's values, and the names of processes as they change. It reads
+the target only for what a value points to, like an interrupt's name, and for processes without a
+name. rings.py reads events; text.py and perfetto.py write them.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ SOFTIRQS = (
     "RCU",
 )
 LOOK_AGAIN_NS = 1_000_000_000
-"""Of the target's time: how often it is asked for processes that nobody knows."""
+"""The time of the target between two reads of its lists for processes without a name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event, understood. `lost`: how many were lost on its CPU directly before."""
+    """One decoded event. `lost`: the number of events lost on its CPU directly before it."""
 
     t_ns: int  # CLOCK_MONOTONIC of the target
     cpu: int
-    pid: int  # of the thread that was there
+    pid: int  # of the thread that ran
     name: str
     values: Mapping[str, Value]
     lost: int = 0
@@ -92,7 +92,7 @@ def signal_name(number: int) -> str:
 
 
 class Names:
-    """Names of threads by pid, as events and the target's lists tell them."""
+    """The names of threads by pid, from events and from the target's lists. One thread."""
 
     def __init__(self, target: Target | None) -> None:
         self._target = target
@@ -101,13 +101,13 @@ class Names:
         self._missing: set[int] = set()
 
     def look(self, t_ns: int) -> None:
-        """Ask the target's lists, at a time of its clock."""
+        """Read the target's lists, at a time of its clock."""
         self._looked_ns = t_ns
         if self._target is not None:
             self.known.update(tasks.threads(self._target))
 
     def of(self, pid: int, t_ns: int) -> Task:
-        """The thread; "" is its name where nobody knows."""
+        """The thread with a pid; its name is empty where it is not known."""
         if pid == 0:
             return Task(0, 0, "idle", 0, True)
         if pid not in self.known and pid not in self._missing:
@@ -118,7 +118,7 @@ class Names:
         return self.known.get(pid) or Task(pid, pid, "", 0, False)
 
     def learn(self, pid: int, comm: str, group: int | None = None) -> None:
-        """An event told the name of a thread."""
+        """Take the name of a thread from an event."""
         old = self.known.get(pid)
         if not pid or (old and old.comm == comm and group in (None, old.group)):
             return
@@ -130,7 +130,7 @@ class Names:
 
 
 class Decoder:
-    """Understands the events of one target."""
+    """Decodes the events of one target. One thread."""
 
     def __init__(self, places: Sequence[Place], target: Target | None) -> None:
         self._places, self._target = tuple(places), target
@@ -142,15 +142,15 @@ class Decoder:
             self._queues = {target.percpu("runqueues", cpu): cpu for cpu in target.cpus_possible}
 
     def decode(self, events: Events) -> Iterator[Event]:
-        """One after the other, as they are given."""
+        """The decoded events, in the order of an array of TAKEN."""
         for t_ns, number, pid, values, cpu, lost in events.tolist():
-            if number < len(self._places):  # else the ring was no ring: the target is going
+            if number < len(self._places):  # else memory is damaged: the target is ending
                 place = self._places[number]
                 named = dict(zip(place.labels, map(int, values), strict=False))
                 convert = _CONVERTERS.get(place.name, _plain)
-                found = convert(self, named)
-                self._learn(place.name, found)
-                yield Event(t_ns, cpu, pid, place.name, found, lost)
+                decoded = convert(self, named)
+                self._learn(place.name, decoded)
+                yield Event(t_ns, cpu, pid, place.name, decoded, lost)
 
     def _learn(self, name: str, values: Mapping[str, Value]) -> None:
         comm = values.get("comm")
@@ -162,7 +162,7 @@ class Decoder:
             self.names.learn(pid, comm, group if isinstance(group, int) else None)
 
     def symbol(self, address: int) -> str:
-        """What is at an address of the kernel; of the user's, the number."""
+        """The name of an address of the kernel; the number of an address of the user."""
         if address < KERNEL_HALF or self._target is None:
             return f"{address:#x}"
         if address not in self._symbols:
@@ -181,7 +181,7 @@ class Decoder:
         return self._texts[address]
 
     def queue(self, address: int) -> int:
-        """The CPU whose run queue is at an address; -1 of none."""
+        """The CPU whose run queue is at an address; -1 for any other address."""
         return self._queues.get(address, -1)
 
 
@@ -196,12 +196,12 @@ def _plain(_: Decoder, values: dict[str, int]) -> dict[str, Value]:
 
 def _task(_: Decoder, values: dict[str, int]) -> dict[str, Value]:
     comm = _comm(values)
-    found: dict[str, Value] = dict(values)
+    decoded: dict[str, Value] = dict(values)
     if "state" in values:
-        found["state"] = state_letter(values["state"])
+        decoded["state"] = state_letter(values["state"])
     if "prio" in values:  # below zero with a deadline
-        found["prio"] = signed(values["prio"])
-    return {**found, "comm": comm}
+        decoded["prio"] = signed(values["prio"])
+    return {**decoded, "comm": comm}
 
 
 def _call(_: Decoder, values: dict[str, int]) -> dict[str, Value]:
@@ -239,14 +239,14 @@ def _fault(decoder: Decoder, values: dict[str, int]) -> dict[str, Value]:
 
 
 def _signal(decoder: Decoder, values: dict[str, int]) -> dict[str, Value]:
-    found: dict[str, Value] = {"name": signal_name(values["signal"]), **values}
+    decoded: dict[str, Value] = {"name": signal_name(values["signal"]), **values}
     if "code" in values:
-        found["code"] = signed(values["code"])
+        decoded["code"] = signed(values["code"])
     if "handler" in values:
-        found["handler"] = {0: "default", 1: "ignored"}.get(
+        decoded["handler"] = {0: "default", 1: "ignored"}.get(
             values["handler"], decoder.symbol(values["handler"])
         )
-    return found
+    return decoded
 
 
 def _queue(decoder: Decoder, values: dict[str, int]) -> dict[str, Value]:

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Events as a Perfetto trace.
 
-What the kernel's own tracers know is written as they write it, so that the viewer draws it as it
-always does: scheduling for each CPU, states and system calls for each thread, interrupts and
-softirqs for each CPU. Everything else has a track of its own here: chosen places are instants on
-the thread that was there, with their values; run queues are counters; interrupts between
-processors are slices; and where events were lost, it says so. It owns no meaning of values
-(trace_events.py).
+Owns the choice of tracks. Events that the kernel's own tracer has are written as that tracer writes
+them, so that the viewer draws them as usual: scheduling, interrupts and softirqs for each CPU,
+states and system calls for each thread. All others get tracks of their own: chosen places are
+instants on their thread, with their values; run queues are counters; interprocessor interrupts are
+slices; and an instant says where events were lost. events.py decodes the values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 from trapless.peek.trace.events import Event, Names, Value
@@ -22,16 +21,16 @@ IDLE_COMM = "swapper"
 VECTORS = ("local_timer", "reschedule", "call_function", "call_function_single", "irq_work")
 ENTRY, EXIT = "_entry", "_exit"
 FTRACE_EVENTS_MAX = 512
-"""Of one CPU in a packet."""
+"""The most events of one CPU that one packet holds."""
 ARGUMENTS = ("a", "b", "c", "d", "e")
-
-Values = Mapping[str, Any]
+WAKEUPS = ("sched_waking", "sched_wakeup", "sched_wakeup_new")
 
 
 class PerfettoWriter:
-    """One trace. `queues`: how long each CPU's run queue was about when it began.
+    """Writes one trace. `queues`: about how long each CPU's run queue was when the trace began.
 
-    Changes are added to that. A CPU that goes idle has an empty queue: from then on it is exact.
+    Events change that number. A CPU that goes idle has an empty queue, so its number is exact from
+    then on. One thread.
     """
 
     def __init__(
@@ -55,9 +54,8 @@ class PerfettoWriter:
         self._last_ns = max(self._last_ns, event.t_ns)
         if event.lost:
             self._lose(event)
-        convert = _FTRACE.get(event.name)
-        if convert is not None:
-            self._ftrace(event, convert)
+        if event.name in _FTRACE:
+            self._ftrace(event)
         elif event.name == "sched_update_nr_running_tp":
             self._queue(event)
         elif (name := _vector(event.name)) is not None:
@@ -72,7 +70,7 @@ class PerfettoWriter:
         self._out.flush()
 
     def close(self) -> None:
-        """Last, what the processes were called: viewers take it for all of the trace."""
+        """End all slices, then write the names of the processes, which viewers use everywhere."""
         self.flush()
         for cpu in list(self._open):
             self._close_slices(cpu, self._last_ns)
@@ -91,27 +89,35 @@ class PerfettoWriter:
         self._out.put(packet)
         self._out.flush()
 
-    def _ftrace(self, event: Event, convert: Callable[[Any, Values], None]) -> None:
+    def _ftrace(self, event: Event) -> None:
         packet = self._bundles.get(event.cpu) or self._bundle(event)
         one = packet.ftrace_events.event.add(timestamp=event.t_ns, pid=event.pid)
-        convert(one, event.values)
+        message, values = getattr(one, event.name), event.values
+        for member, label in _FTRACE[event.name].items():
+            setattr(message, member, values[label])
         if event.name == "sched_switch":
-            self._switch(one.sched_switch, event)
+            self._switch(message, event)
+        elif event.name == "sys_enter":
+            message.args.extend(values[name] for name in ARGUMENTS)
+        elif event.name in WAKEUPS:
+            message.success = 1
         if len(packet.ftrace_events.event) >= FTRACE_EVENTS_MAX:
             self.flush()
 
     def _bundle(self, event: Event) -> Any:
-        """A new packet for events of one CPU, from this one on."""
+        """Begin a new packet for the events of this event's CPU."""
         packet = self._bundles[event.cpu] = self._out.packet()
         packet.timestamp = event.t_ns
         packet.ftrace_events.cpu = event.cpu
         return packet
 
     def _switch(self, one: Any, event: Event) -> None:
-        """Who leaves is known by what was said when it came, or by the lists."""
+        """Add what a switch does not hold: the name and the priority of the thread that leaves."""
+        one.prev_state = STATES[str(event.values["state"])]
+        one.next_comm = event.values["comm"] if one.next_pid else IDLE_COMM
         name, priority = self._running.get(event.cpu, ("", 120))
-        known = self._names.of(one.prev_pid, event.t_ns).comm if one.prev_pid else IDLE_COMM
-        one.prev_comm, one.prev_prio = known or name, priority
+        comm = self._names.of(one.prev_pid, event.t_ns).comm if one.prev_pid else IDLE_COMM
+        one.prev_comm, one.prev_prio = comm or name, priority
         self._running[event.cpu] = (one.next_comm, one.next_prio)
         if one.next_pid == 0 and self._queues.get(event.cpu):
             self._set_queue(event.cpu, event.t_ns, 0)
@@ -164,63 +170,16 @@ def _vector(name: str) -> str | None:
     return None
 
 
-def _sched_switch(one: Any, values: Values) -> None:
-    event = one.sched_switch
-    event.prev_pid, event.next_pid = values["prev"], values["next"]
-    event.prev_state = STATES[values["state"]]
-    event.next_prio = values["prio"]
-    event.next_comm = values["comm"] if values["next"] else IDLE_COMM
-
-
-def _wakeup(kind: str) -> Callable[[Any, Values], None]:
-    def convert(one: Any, values: Values) -> None:
-        event = getattr(one, kind)
-        event.comm, event.pid, event.prio = values["comm"], values["pid"], values["prio"]
-        event.target_cpu, event.success = values["cpu"], 1
-
-    return convert
-
-
-def _sched_process_exit(one: Any, values: Values) -> None:
-    event = one.sched_process_exit
-    event.pid, event.tgid = values["pid"], values["tgid"]
-
-
-def _sys_enter(one: Any, values: Values) -> None:
-    one.sys_enter.id = values["nr"]
-    one.sys_enter.args.extend(values[name] for name in ARGUMENTS)
-
-
-def _sys_exit(one: Any, values: Values) -> None:
-    one.sys_exit.id, one.sys_exit.ret = values["nr"], values["result"]
-
-
-def _irq_handler_entry(one: Any, values: Values) -> None:
-    one.irq_handler_entry.irq, one.irq_handler_entry.name = values["irq"], values["name"]
-
-
-def _irq_handler_exit(one: Any, values: Values) -> None:
-    one.irq_handler_exit.irq, one.irq_handler_exit.ret = values["irq"], values["result"]
-
-
-def _softirq(kind: str) -> Callable[[Any, Values], None]:
-    def convert(one: Any, values: Values) -> None:
-        getattr(one, kind).vec = values["vector"]
-
-    return convert
-
-
-_FTRACE: dict[str, Callable[[Any, Values], None]] = {
-    "sched_switch": _sched_switch,
-    "sched_waking": _wakeup("sched_waking"),
-    "sched_wakeup": _wakeup("sched_wakeup"),
-    "sched_wakeup_new": _wakeup("sched_wakeup_new"),
-    "sched_process_exit": _sched_process_exit,
-    "sys_enter": _sys_enter,
-    "sys_exit": _sys_exit,
-    "irq_handler_entry": _irq_handler_entry,
-    "irq_handler_exit": _irq_handler_exit,
-    "softirq_raise": _softirq("softirq_raise"),
-    "softirq_entry": _softirq("softirq_entry"),
-    "softirq_exit": _softirq("softirq_exit"),
+# For each event, the member of Perfetto's message that takes each value.
+_WAKEUP = {"comm": "comm", "pid": "pid", "prio": "prio", "target_cpu": "cpu"}
+_SOFTIRQ = {"vec": "vector"}
+_FTRACE = {
+    "sched_switch": {"prev_pid": "prev", "next_pid": "next", "next_prio": "prio"},
+    **dict.fromkeys(WAKEUPS, _WAKEUP),
+    "sched_process_exit": {"pid": "pid", "tgid": "tgid"},
+    "sys_enter": {"id": "nr"},
+    "sys_exit": {"id": "nr", "ret": "result"},
+    "irq_handler_entry": {"irq": "irq", "name": "name"},
+    "irq_handler_exit": {"irq": "irq", "ret": "result"},
+    **dict.fromkeys(("softirq_raise", "softirq_entry", "softirq_exit"), _SOFTIRQ),
 }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A file that Perfetto's viewer opens, packet by packet: tracks, slices, instants and counters.
+"""Writes a file for Perfetto's viewer, packet by packet: tracks, slices, instants and counters.
 
-Owns the use of Perfetto's own classes (its `perfetto` package) and the numbers of tracks. What is
-put on which track is for those who know what it means (trace_perfetto.py, trace_samples.py).
+Owns the use of Perfetto's own classes (its `perfetto` package) and the numbers of tracks.
+perfetto.py and samples.py choose what is put on which track.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ SIGNED_MAX = (1 << 63) - 1
 
 
 class PerfettoFile:
-    """Written as it comes: a file that was cut off is whole up to its last packet."""
+    """Writes each packet at once, so that a file that was cut is whole up to its last packet. One
+    thread. Times are in ns.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -40,7 +42,7 @@ class PerfettoFile:
         self._file.flush()
 
     def begin(self, release: str, banner: str) -> None:
-        """What machine it is: viewers name system calls and states of tasks by it."""
+        """Write which machine it is: viewers name system calls and states of tasks by that."""
         packet = self.packet()
         packet.sequence_flags = CLEARED
         name = packet.system_info.utsname
@@ -65,7 +67,7 @@ class PerfettoFile:
         return self._tracks[key]
 
     def thread(self, process: int, thread: int) -> int:
-        """The number of a thread's own track; its name is told by others, as it changes."""
+        """The number of a thread's own track, without a name: other packets have it."""
         key = ("thread", thread, process)
         if key not in self._tracks:
             descriptor = self._described(key, "", None)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The rings of events in a target's memory: twin of kmod/probe/layout.h.
+"""Reads the rings of events in a target's memory, as kmod/probe/layout.h lays them out.
 
-Owns finding them, reading what is new in each, and noticing what was lost: a ring is written while
-it is read, and an event counts only if the ring's head, read again after, shows that it was not
-written over meanwhile. What events mean is trace_events.py's.
+Owns the search for the rings, the reading of new events, and the count of lost ones. A ring is
+written while it is read: the head is read again afterwards, and an event counts only if that shows
+that it was not overwritten. events.py decodes events.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ RING_BYTES_MAX = 4 << 20
 HEAD = struct.Struct("<QQ")  # events written ever, events dropped
 HEAD_BYTES = 64
 MARGIN = 8
-"""Slots before the oldest that are not trusted: the next events are being written there."""
+"""The oldest slots are not trusted: the next events may be written there."""
 
 EVENT = np.dtype([("t_ns", "<u8"), ("place", "<u4"), ("pid", "<u4"), ("value", "<u8", (VALUES,))])
 TAKEN = np.dtype([*EVENT.descr, ("cpu", "<u4"), ("lost", "<u8")])
-"""An event with its CPU; `lost`: how many were lost there directly before it."""
+"""An event with its CPU; `lost`: the number of events lost on that CPU directly before it."""
 
 Events = npt.NDArray[np.void]
 
@@ -43,7 +43,7 @@ HOW = (
 
 @dataclass(frozen=True)
 class Place:
-    """Where events come from, and what their values are called."""
+    """A place that events come from, and the labels of their values."""
 
     name: str
     labels: tuple[str, ...]
@@ -61,62 +61,62 @@ class Place:
 
 @dataclass
 class Ring:
-    """One CPU's ring. `seen`: events that were read or lost already."""
+    """One CPU's ring. `done`: the number of events that were read or lost already."""
 
     cpu: int
     address: int  # physical
     slots: int
-    seen: int = 0
+    done: int = 0
     lost: int = 0
     dropped: int = 0
-    unreported: int = 0  # lost, and not yet told with an event
+    unreported: int = 0  # lost, and not yet reported with an event
 
 
 class Rings:
-    """The rings of one target whose events are on."""
+    """The rings of one target whose events are on. One thread at a time."""
 
-    def __init__(self, target: Target, found: ProbeMap) -> None:
-        self._target, self._map = target, found
-        self.places = _places(target, found)
-        self.rings = _rings(target, found)
+    def __init__(self, target: Target, probe_map: ProbeMap) -> None:
+        self._target, self._map = target, probe_map
+        self.places = _places(target, probe_map)
+        self.rings = _rings(target, probe_map)
 
     @classmethod
     def open(cls, target: Target) -> Rings:
-        """PeekError where the target records no events, with what to do there."""
-        found = probes.find(target, again=True)
-        if found is None:
+        """The rings of a target; PeekError says what to do where it records no events."""
+        probe_map = probes.find(target, again=True)
+        if probe_map is None:
             raise PeekError(
                 f"{target.release} has no module with probes; load trapless there, then {HOW}"
             )
-        if not found.active & Mode.EVENTS or not found.rings:
+        if not probe_map.active & Mode.EVENTS or not probe_map.rings:
             raise PeekError(f"no events are recorded; {HOW}")
-        return cls(target, found)
+        return cls(target, probe_map)
 
     @property
     def lost(self) -> int:
-        """Events that were written over before they were read, on all CPUs."""
+        """The number of events that were overwritten before they were read, on all CPUs."""
         return sum(ring.lost for ring in self.rings)
 
     @property
     def dropped(self) -> int:
-        """Events that came while another was being written, and were not."""
+        """The number of events that the target dropped because they came inside another's writing."""
         return sum(ring.dropped for ring in self.rings)
 
     def gone(self) -> bool:
-        """Whether events were switched off, or on anew, since."""
+        """Whether events were switched off, or off and on again, since these rings were opened."""
         now = probes.read(self._target, self._map.address)
         return now is None or (now.rings, now.place) != (self._map.rings, self._map.place)
 
     def begin(self, *, backlog: bool) -> None:
-        """Where reading begins: with the oldest that is there still, or with what comes now."""
+        """Begin with the oldest event that the rings have, or with the next one that comes."""
         for ring in self.rings:
             head, ring.dropped = self._head(ring)
-            ring.seen = max(head - (ring.slots - MARGIN), 0) if backlog else head
+            ring.done = max(head - (ring.slots - MARGIN), 0) if backlog else head
 
     def poll(self) -> list[Events]:
-        """What is new, a CPU at a time, each in order of time; [] too where rings are gone."""
-        found = [events for ring in self.rings if len(events := self._poll(ring))]
-        return [] if self.gone() else found
+        """The new events, an array of TAKEN for each CPU, in order of time; [] if rings are gone."""
+        batches = [events for ring in self.rings if len(events := self._poll(ring))]
+        return [] if self.gone() else batches
 
     def _head(self, ring: Ring) -> tuple[int, int]:
         head, dropped = HEAD.unpack(self._target.memory.read(ring.address, HEAD.size))
@@ -124,12 +124,12 @@ class Rings:
 
     def _poll(self, ring: Ring) -> Events:
         head, ring.dropped = self._head(ring)
-        first = max(ring.seen, head - (ring.slots - MARGIN))
+        first = max(ring.done, head - (ring.slots - MARGIN))
         data = self._read(ring, first, head) if head > first else b""
         after, _ = self._head(ring)
         whole = min(max(first, after - (ring.slots - MARGIN)), head)
-        lost = max(whole - ring.seen, 0)
-        ring.seen = max(head, ring.seen)
+        lost = max(whole - ring.done, 0)
+        ring.done = max(head, ring.done)
         ring.lost += lost
         ring.unreported += lost
         events = np.frombuffer(data, EVENT)[whole - first :] if data else np.empty(0, EVENT)
@@ -151,32 +151,32 @@ class Rings:
         return data + (memory.read(start, (count - straight) * size) if count > straight else b"")
 
 
-def _places(target: Target, found: ProbeMap) -> tuple[Place, ...]:
-    if not 0 < found.places <= PLACES_MAX or found.event_bytes != EVENT.itemsize:
+def _places(target: Target, probe_map: ProbeMap) -> tuple[Place, ...]:
+    if not 0 < probe_map.places <= PLACES_MAX or probe_map.event_bytes != EVENT.itemsize:
         raise PeekError("the module's events have another layout than is known here")
-    data = target.read(found.place, found.places * PLACE_BYTES)
+    data = target.read(probe_map.place, probe_map.places * PLACE_BYTES)
     texts = (data[at : at + PLACE_BYTES] for at in range(0, len(data), PLACE_BYTES))
     return tuple(Place.parse(text.split(b"\0")[0].decode("utf-8", "replace")) for text in texts)
 
 
-def _rings(target: Target, found: ProbeMap) -> Sequence[Ring]:
-    slots = found.ring_events
+def _rings(target: Target, probe_map: ProbeMap) -> Sequence[Ring]:
+    slots = probe_map.ring_events
     if not MARGIN < slots <= RING_BYTES_MAX // EVENT.itemsize:
         raise PeekError(f"the module's rings have {slots} slots: its memory is damaged")
     rings = []
     for cpu in target.cpus_possible:
-        address = target.read_u64(found.rings + 8 * cpu) if cpu < found.cpus else 0
+        address = target.read_u64(probe_map.rings + 8 * cpu) if cpu < probe_map.cpus else 0
         if address:
             rings.append(Ring(cpu, target.physical(address), slots))
     return tuple(rings)
 
 
 class Merger:
-    """Puts the CPUs' events into one order of time, as far as they have come.
+    """Merges the CPUs' events into one order of time. One thread.
 
-    An event may be read later than one of another CPU that is younger: its CPU was stopped by the
-    host after it had looked at the clock. So events are held back for HOLD_S before they are given
-    out; one that comes later still comes out of order.
+    An event may arrive after a younger one of another CPU, because the host stopped its CPU after
+    it had read the clock. So events are held back for HOLD_S; one that is later still comes out of
+    order.
     """
 
     HOLD_S = 0.1
@@ -187,14 +187,14 @@ class Merger:
         self.count = 0
 
     def add(self, batches: Sequence[Events], now_s: float) -> None:
-        """Take what was read at `now_s`, of any clock that goes on."""
+        """Add the events that were read at `now_s`, in seconds of any monotonic clock."""
         if batches:
             self._waiting += batches
             self._arrivals.append((now_s, max(int(one["t_ns"][-1]) for one in batches)))
             self.count += sum(map(len, batches))
 
     def take(self, now_s: float) -> Events:
-        """What need not wait any more, in order."""
+        """The events that were held back long enough, in order."""
         ripe = [t_ns for when, t_ns in self._arrivals if when <= now_s - self.HOLD_S]
         if not ripe:
             return np.empty(0, TAKEN)
@@ -206,7 +206,7 @@ class Merger:
         return everything[:cut]
 
     def rest(self) -> Events:
-        """All that is left, in order."""
+        """All remaining events, in order."""
         everything = self._sorted()
         self._waiting, self._arrivals, self.count = [], [], 0
         return everything

@@ -1,29 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`trapless peek trace --recording`: a recording as a Perfetto trace. Needs no module.
 
-Samples become slices: equal ones in a row are one slice, from the first to the one that differs.
-So a slice's ends are true to an interval, and what was shorter than that may be missing: each CPU
-has a track for where it was and one for which process it ran, and its run queue as a counter. Where
-samples are missing, or mean nothing for a CPU (torn, frozen, absent), there is nothing. It owns no
-meaning of samples (tier0.py, tier1.py).
+Equal samples in a row become one slice, from the first of them to the next that differs. So the
+ends of a slice are true to one interval, and shorter slices may be missing. Each CPU has a track
+for where it was, one for its process, one for who switched interrupts off, and a counter for its
+run queue. There is no slice where samples are missing or do not count for the CPU. judgement.py
+decides what samples mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from trapless.peek.sampling import names as names_file
-from trapless.peek.sampling import tier1
-from trapless.peek.sampling.probes import Mode
+from trapless.peek.sampling.judgement import Column, CpuSamples, judge
 from trapless.peek.sampling.recording import Recording
-from trapless.peek.sampling.summary import where
 from trapless.peek.sampling.tables import COLUMNS
 from trapless.peek.sampling.tier0 import SYSTEM, Part
 from trapless.peek.sampling.tier1 import WHO_TEXT, Who
@@ -31,15 +27,14 @@ from trapless.peek.trace.perfetto_file import PerfettoFile
 from trapless.peek.trace.trace import open_output
 
 GAP_SLOTS = 3
-"""As many slots without a sample, and a slice ends: what was there meanwhile is not known."""
+"""A slice ends after so many slots without a sample, because what happened there is not known."""
 
-Column = npt.NDArray[Any]
 Namer = Callable[[int], str | None]
 
 
 @dataclass(frozen=True)
-class Exported:
-    """What was written."""
+class Export:
+    """The counts of what was written."""
 
     samples: int
     slices: int
@@ -53,7 +48,7 @@ class Exported:
 
 @dataclass
 class _Track:
-    """Values that become slices; `name` says how a value is called, None that it is no slice."""
+    """Makes slices of values. `name` gives the name of a value's slices, or None for no slice."""
 
     out: PerfettoFile
     number: int
@@ -66,7 +61,7 @@ class _Track:
     _is_open: bool = False
 
     def add(self, slots: Column, times: Column, values: Column) -> None:
-        """Samples that mean something, in order."""
+        """Add samples that count, in the order of their slots."""
         if not len(slots):
             return
         jumps = np.diff(slots.astype(np.int64), prepend=self._slot) > GAP_SLOTS
@@ -97,77 +92,58 @@ class _Track:
             self._is_open = False
 
 
-@dataclass
 class _Cpu:
-    """One CPU's tracks, and what its processes are called."""
+    """The tracks of one CPU: where it was, its process, its interrupts, its run queue."""
 
-    out: PerfettoFile
-    name: str
-    number: int  # among the groups
-    interval_ns: int
-    who: Namer
-    context_user: int | None
-    _comms: dict[tuple[int, bytes], int] = field(default_factory=dict)
-    _labels: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.title = f"CPU {self.name.removeprefix('cpu')}"
+    def __init__(self, out: PerfettoFile, name: str, interval_ns: int, who: Namer) -> None:
+        self._out = out
+        title = f"CPU {name.removeprefix('cpu')}"
+        self._numbers: dict[tuple[int, str], int] = {}  # of processes, by pid and name
+        self._labels: list[str] = []
 
         def track(name: str, namer: Namer) -> _Track:
-            number = self.out.track(name, self.title)
-            return _Track(self.out, number, self.interval_ns, namer)
+            return _Track(out, out.track(name, title), interval_ns, namer)
 
-        self.part = track("where", lambda value: COLUMNS[Part(value)])
-        self.process = track("process", lambda value: self._labels[value] or None)
-        self.disabled = track("interrupts off, by", self.who)
-        self.queue = self.out.counter("run queue", self.title, "threads")
+        self._part = track("where", lambda value: COLUMNS[Part(value)])
+        self._process = track("process", lambda value: self._labels[value] or None)
+        self._disabled = track("interrupts off, by", who)
+        self._queue = out.counter("run queue", title, "threads")
         self._length = -1
 
     @property
     def slices(self) -> int:
-        return self.part.slices + self.process.slices + self.disabled.slices
+        return self._part.slices + self._process.slices + self._disabled.slices
 
-    def add(self, table: pa.Table, times: Column, modes: Column, good: Column) -> None:
-        start = f"{self.name}."
-        columns = {
-            column.removeprefix(start): table[column].to_numpy(zero_copy_only=False)[good]
-            for column in table.column_names
-            if column.startswith(start)
-        }
-        slots, times, modes = table["slot"].to_numpy()[good], times[good], modes[good]
-        found = where(columns, modes, self.context_user)
-        self.part.add(slots, times, found)
-        self.process.add(slots, times, self._processes(columns["pid"], columns["comm"]))
-        if "state" in columns:
-            told = (modes & Mode.INTERRUPTS) != 0
-            who = tier1.disabled_by(found, columns["state"])
-            self.disabled.add(slots, times, np.where(told, who, np.uint64(Who.ENABLED)))
-        self._count(times, columns["nr_running"])
+    def add(self, samples: CpuSamples, table: pa.Table, times: Column) -> None:
+        slots, times = samples.slots, times[samples.good]
+        self._part.add(slots, times, samples.parts)
+        pairs = zip(samples.columns["pid"].tolist(), samples.comms(table), strict=True)
+        processes = np.array([self._number(*pair) for pair in pairs], np.int64)
+        self._process.add(slots, times, processes)
+        who = samples.disabled_by()
+        if who is not None:
+            self._disabled.add(slots, times, who)
+        self._count(times, samples.columns["nr_running"])
 
-    def _processes(self, pids: Column, comms: Column) -> Column:
-        numbers = np.empty(len(pids), np.int64)
-        for place, key in enumerate(zip(pids.tolist(), comms.tolist(), strict=True)):
-            number = self._comms.get(key)
-            if number is None:
-                number = self._comms[key] = len(self._labels)
-                comm = key[1].split(b"\0")[0].decode("utf-8", "replace")
-                self._labels.append(f"{comm} {key[0]}" if key[0] else "")
-            numbers[place] = number
-        return numbers
+    def _number(self, pid: int, comm: str) -> int:
+        if (pid, comm) not in self._numbers:
+            self._numbers[pid, comm] = len(self._labels)
+            self._labels.append(f"{comm} {pid}" if pid else "")
+        return self._numbers[pid, comm]
 
     def _count(self, times: Column, lengths: Column) -> None:
         changes = np.flatnonzero(np.diff(lengths.astype(np.int64), prepend=self._length))
         for place in changes.tolist():
             self._length = int(lengths[place])
-            self.out.count(self.queue, int(times[place]), self._length)
+            self._out.count(self._queue, int(times[place]), self._length)
 
     def close(self) -> None:
-        for track in (self.part, self.process, self.disabled):
+        for track in (self._part, self._process, self._disabled):
             track.close()
 
 
-def export(folder: Path, output: Path) -> Exported:
-    """Write the recording in `folder` as a Perfetto trace."""
+def export(folder: Path, output: Path) -> Export:
+    """Write the recording in `folder` as a Perfetto trace into the file `output`."""
     recording = Recording.open(folder)
     about = recording.meta["about"]
     names = names_file.load(recording)
@@ -180,40 +156,18 @@ def export(folder: Path, output: Path) -> Exported:
     with open_output(output) as file:
         out = PerfettoFile(file.buffer)
         out.begin(str(about.get("release", "")), str(about.get("banner", "")))
-        cpus = [
-            _Cpu(
-                out,
-                str(name),
-                number,
-                int(recording.meta["interval_ns"]),
-                who,
-                about.get("context_user"),
-            )
-            for number, name in enumerate(recording.meta["groups"])
+        cpus = {
+            name: _Cpu(out, name, int(recording.meta["interval_ns"]), who)
+            for name in recording.meta["groups"]
             if name != SYSTEM
-        ]
-        samples = 0
+        }
+        samples, threads = 0, len(recording.meta["threads"])
         for table in recording.tables():
             samples += table.num_rows
-            _add(recording, table, cpus)
-        for cpu in cpus:
+            times = recording.times_ns(table)
+            for one in judge(table, [*cpus], threads, about.get("context_user")):
+                cpus[one.name].add(one, table, times)
+        for cpu in cpus.values():
             cpu.close()
-    slices = sum(cpu.slices for cpu in cpus)
-    return Exported(samples, slices, len(cpus), recording.problems)
-
-
-def _add(recording: Recording, table: pa.Table, cpus: Sequence[_Cpu]) -> None:
-    times = recording.times_ns(table)
-    modes = np.zeros(table.num_rows, np.uint32)
-    if "system.probes" in table.column_names:
-        magic, active = (table[f"system.{name}"].to_numpy() for name in ("probe_magic", "probes"))
-        modes = tier1.modes(magic, active)
-    bad = table["torn"].to_numpy() | table["absent"].to_numpy()
-    frozen = table["frozen"].to_numpy()
-    threads = len(recording.meta["threads"])
-    for cpu in cpus:
-        mine = bad >> np.uint64(cpu.number) & np.uint64(1)
-        if threads:  # where one thread is all CPUs, it stood still for all
-            bit = cpu.number if threads == len(cpus) else 0
-            mine = mine | (frozen >> np.uint64(bit) & np.uint64(1))
-        cpu.add(table, times, modes, mine == 0)
+    slices = sum(cpu.slices for cpu in cpus.values())
+    return Export(samples, slices, len(cpus), recording.problems)

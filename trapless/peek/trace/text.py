@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Events as lines: for people, or as JSON. Owns nothing of what they mean (trace_events.py)."""
+"""Writes events as lines, for people or as JSON. Owns the form of a line; events.py decodes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import TextIO
 from trapless.peek.trace.events import Event, Names, Value
 
 ADDRESS_MIN = 1 << 20
-"""Numbers from here on are shown in hexadecimal: addresses and flags, hardly counts."""
+"""Numbers from here on are written in hexadecimal: they are addresses and flags, hardly counts."""
 ERRORS = range(-4095, 0)
-ARGUMENTS = ("a", "b", "c", "d", "e")
 
 
 def _number(value: Value) -> str:
@@ -22,7 +21,7 @@ def _number(value: Value) -> str:
 def _values(event: Event) -> str:
     values = dict(event.values)
     if event.name == "sys_enter":
-        arguments = ", ".join(_number(values[name]) for name in ARGUMENTS)
+        arguments = ", ".join(_number(values[name]) for name in "abcde")
         return f"{values['call']}({arguments})"
     if event.name == "sys_exit":
         result = int(values["result"])
@@ -31,11 +30,18 @@ def _values(event: Event) -> str:
     return " ".join(f"{label}={_number(value)}" for label, value in values.items())
 
 
-class TextWriter:
-    """A line for each event, columns one below the other."""
-
+class _LineWriter:
     def __init__(self, file: TextIO, names: Names) -> None:
         self._file, self._names = file, names
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    close = flush
+
+
+class TextWriter(_LineWriter):
+    """Writes a line for each event, in columns. One thread."""
 
     def write(self, event: Event) -> None:
         if event.lost:
@@ -45,21 +51,12 @@ class TextWriter:
         head = f"{seconds:>8}.{rest:09} cpu{event.cpu:<3} {who:<22}"
         self._file.write(f"{head} {event.name:<18} {_values(event)}".rstrip() + "\n")
 
-    def flush(self) -> None:
-        self._file.flush()
 
-    def close(self) -> None:
-        self.flush()
+class JsonWriter(_LineWriter):
+    """Writes a JSON object for each event, on a line of its own. One thread.
 
-
-class JsonWriter:
-    """A JSON object for each event, on a line of its own.
-
-    Values keep their numbers; `lost` is there only where events were lost before.
+    Values keep their numbers; an event has `lost` only where events were lost before it.
     """
-
-    def __init__(self, file: TextIO, names: Names) -> None:
-        self._file, self._names = file, names
 
     def write(self, event: Event) -> None:
         task = self._names.of(event.pid, event.t_ns)
@@ -75,9 +72,3 @@ class JsonWriter:
         if event.lost:
             row["lost"] = event.lost
         self._file.write(json.dumps(row) + "\n")
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def close(self) -> None:
-        self.flush()

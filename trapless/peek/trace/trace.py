@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`trapless peek trace`: events at places in the target's kernel, read while they happen.
+"""`trapless peek trace`: reads events at places in the target's kernel while they happen.
 
-The module records them in the target's memory (kmod/probe/event.c); here they are read in time,
-put into one order, understood and written. Ends on request, with the time, with the VM, or when
-events are switched off; what has come by then is written. Of a machine that does not run any more,
-its rings still have the last events of each CPU.
+Owns one run of it. The module records events in the target's memory (kmod/probe/event.c); a thread
+here reads them, and the main thread puts them into one order, decodes and writes them. A run ends
+on request, after its time, with the VM, or when events are switched off; all events until then are
+written. The rings of a machine that has stopped still have the last events of each CPU.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Protocol, TextIO
 
 from trapless.base.console import Progress
+from trapless.peek.emulator import emulator_of
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.target import Target
-from trapless.peek.kernel.vcpus import emulator_of
 from trapless.peek.sampling.record import ended_by_signals, is_same
 from trapless.peek.trace.events import Decoder, Event, Names
 from trapless.peek.trace.rings import Events, Merger, Rings
@@ -32,15 +32,15 @@ from trapless.peek.trace.text import JsonWriter, TextWriter
 TEXT, JSONL, PERFETTO = FORMATS = ("text", "jsonl", "perfetto")
 POLL_S = 0.002
 CHECK_S = 1.0
-"""How often it is looked whether it is still the same kernel, and whether its VM runs."""
+"""Seconds from one check that the kernel is the same, and that its VM runs, to the next."""
 CHUNK_EVENTS = 500
-"""Understood and written at a time, before the rings are looked at again."""
+"""The most events that are decoded and written before the reader's events are collected again."""
 WAITING_MAX = 4_000_000
-"""Events that were read and are not written yet, 92 bytes each; more are not taken."""
+"""The most events that wait to be written, 92 bytes each; the reader takes no more."""
 
 
 class Writer(Protocol):
-    """A format."""
+    """Writes decoded events in one format."""
 
     def write(self, event: Event) -> None: ...
 
@@ -51,7 +51,7 @@ class Writer(Protocol):
 
 @dataclass
 class Outcome:
-    """How tracing ended, and what came."""
+    """The end of a trace, and the numbers of its events."""
 
     ending: str
     events: int
@@ -76,7 +76,7 @@ def trace(
     backlog: bool,
     progress: Progress,
 ) -> Outcome:
-    """Trace into `output`, or to standard output where it is None."""
+    """Trace into the file `output`, or to standard output where it is None. `hole` is in bytes."""
     progress.step(f"resolving the kernel in {ram}")
     with Target.open(ram, hole) as target, ExitStack() as stack:
         rings = Rings.open(target)
@@ -95,13 +95,13 @@ def trace(
 
 
 def _queue_lengths(target: Target) -> dict[int, int]:
-    """Of each CPU, at this moment."""
+    """The length of each CPU's run queue at this moment."""
     place = target.place("rq", "nr_running")
-    found = {}
+    lengths = {}
     for cpu in target.cpus_online:
         data = target.read(target.percpu("runqueues", cpu) + place.offset, place.size)
-        found[cpu] = int.from_bytes(data, "little")
-    return found
+        lengths[cpu] = int.from_bytes(data, "little")
+    return lengths
 
 
 def _writer(
@@ -130,7 +130,7 @@ def _writer(
 
 @contextmanager
 def open_output(path: Path) -> Iterator[TextIO]:
-    """A new file, as text; its `buffer` takes bytes."""
+    """Open a new file for text; its `buffer` takes bytes."""
     try:
         file = path.open("w", encoding="utf-8")
     except OSError as error:
@@ -140,10 +140,10 @@ def open_output(path: Path) -> Iterator[TextIO]:
 
 
 class _Reader(threading.Thread):
-    """Takes what is new from the rings, all the time, while others understand and write it.
+    """Reads new events from the rings every POLL_S, while the main thread decodes and writes.
 
-    It sleeps most of the time, so a busy host lets it run when it wants to. Ends by stop(), or by
-    itself when rings are gone; `error` is why it could not go on.
+    It sleeps most of the time, so a busy host runs it as soon as it wakes. It ends by stop(), or by
+    itself when the rings are gone, or with `error`.
     """
 
     def __init__(self, rings: Rings) -> None:
@@ -151,7 +151,7 @@ class _Reader(threading.Thread):
         self._rings = rings
         self._batches: deque[tuple[float, list[Events]]] = deque()
         self._over = threading.Event()
-        self.room = True  # for more events: else they stay in the rings, which go over
+        self.room = True  # without room, events stay in the rings, which overwrite them
         self.error: PeekError | None = None
         self.gone = False
 
@@ -171,12 +171,12 @@ class _Reader(threading.Thread):
         self.join()
 
     def take(self) -> list[tuple[float, list[Events]]]:
-        """(when it was read, a CPU at a time) of all that came since."""
+        """(time of reading in s, events of each CPU) of all that was read since the last call."""
         return [self._batches.popleft() for _ in range(len(self._batches))]
 
 
 class _Run:
-    """One run from the first event to the last."""
+    """One run, from the first event to the last."""
 
     def __init__(
         self,
@@ -231,7 +231,7 @@ class _Run:
         self._ending = self._ending or ending
 
     def _collect(self, now: float) -> None:
-        """What was read since, unless too much waits to be written."""
+        """Collect the reader's events, and stop the reader's polls while too many wait."""
         for when, batches in self._reader.take():
             self._merger.add(batches, when)
         self._queue(self._merger.take(now))
@@ -247,7 +247,7 @@ class _Run:
             self._waiting += len(events)
 
     def _write_some(self) -> bool:
-        """Write a little; False where there was nothing to write."""
+        """Write one chunk; return whether there was one."""
         if not self._ready:
             self._writer.flush()
             return False

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Whose memory a RAM file is: the emulator's process, and its threads that are virtual processors.
+"""Finds the emulator that has a RAM file mapped, and its threads that are virtual processors.
 
-Their run time is recorded beside each sample, and sampling ends with the process. Found by who has
-the file mapped and by the names that QEMU gives its threads (-name NAME,debug-threads=on, as the
-lab starts it). Nothing is required: without the right to look, or with another emulator, there
-is nobody, and sampling works without. This file owns no sampling.
+Owns the search in /proc: by the mappings of processes, and by the names that QEMU gives its threads
+(-name NAME,debug-threads=on, as the lab starts it). Samplers record the run time of these threads
+and end with the process. Without the right to look, or with another emulator, none is found, and
+sampling works without it.
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ VCPU = re.compile(r"CPU (\d+)/\w+|(ALL) CPUs/\w+")
 
 @dataclass(frozen=True)
 class Emulator:
-    """A process that has the file mapped. `threads`: of the virtual processors, in their order."""
+    """A process that has the file mapped. `threads`: the virtual processors, in their order."""
 
     pid: int
     threads: tuple[int, ...]
 
 
 def emulator_of(ram: Path, proc: Path = Path("/proc")) -> Emulator | None:
-    """Who runs the machine whose memory is `ram`; None where that cannot be found out."""
+    """The emulator that runs the machine whose memory is `ram`; None where it cannot be found."""
     try:
         status = ram.stat()
     except OSError:
         return None
-    found = None
+    writer = None
     for pid in _processes(proc):
         if pid != os.getpid() and _maps(proc / str(pid), status):
             emulator = Emulator(pid, _vcpus(proc / str(pid)))
             if emulator.threads:
                 return emulator
-            found = found or emulator if _writes(proc / str(pid), status) else found
-    return found
+            if writer is None and _writes(proc / str(pid), status):
+                writer = emulator
+    return writer
 
 
 def _processes(proc: Path) -> Iterator[int]:
@@ -52,7 +53,7 @@ def _processes(proc: Path) -> Iterator[int]:
 
 
 def _mappings(process: Path, status: os.stat_result) -> Iterator[str]:
-    """Permissions of each mapping of the file: device and inode tell it, whatever its path is."""
+    """The permissions of each mapping of the file, which its device and inode identify."""
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
     try:
         lines = (process / "maps").read_text(errors="replace").splitlines()
@@ -69,7 +70,7 @@ def _maps(process: Path, status: os.stat_result) -> bool:
 
 
 def _writes(process: Path, status: os.stat_result) -> bool:
-    """An observer maps memory too, but only to read it."""
+    """Whether a process may write to the file. An observer maps it for reading only."""
     return any("w" in permissions for permissions in _mappings(process, status))
 
 

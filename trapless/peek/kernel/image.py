@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Finds the kernel that runs in a memory, and makes sure that it is there.
+"""Finds the image of the kernel that runs in a memory.
 
 Owns the way from raw bytes to a kernel whose image, page tables and symbols agree with each other:
-which note to believe, how a RAM file is laid out, and what to say of memory that holds no kernel
-that we can read. What can only be checked with types is in checks.py.
+it chooses the VMCOREINFO note and the layout of the RAM file, and explains why a memory holds no
+kernel that can be read. checks.py compares what can be compared with types only.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ IMAGE_BASE = 0xFFFF_FFFF_8000_0000
 """Where the kernel's image is mapped; `phys_base` is the physical address behind it."""
 
 END_SLACK_BYTES = 64 << 20
-"""Firmware keeps so much of the last memory to itself, at most, that the kernel never maps."""
+"""The most that firmware keeps to itself at the end of memory, which the kernel never maps."""
 
 CLOCK_LOOKS = 1200
-"""At the clocks of several kernels, 50 ms apart, before none is taken to move: a minute."""
+"""How often the clocks of several kernels are read, 50 ms apart: for a minute."""
 
-# Addresses in the note that the table of symbols has as well: they tell how it is to be read.
-WITNESSES = ("_stext", "init_uts_ns", "init_top_pgt", "kallsyms_offsets", "prb")
+# Symbols whose addresses the note has as well: they show how the table of symbols is to be read.
+NOTE_SYMBOLS = ("_stext", "init_uts_ns", "init_top_pgt", "kallsyms_offsets", "prb")
 
 
-@dataclass(frozen=True)
-class Located:
-    """A kernel that is where its note says."""
+@dataclass(eq=False)
+class KernelImage:
+    """A kernel that is where its note says, in the physical memory `memory`."""
 
     memory: Memory
     info: Vmcoreinfo
-    tables: PageTables
+    page_tables: PageTables
     symbols: Symbols
 
     def read(self, virtual: int, length: int) -> bytes:
-        """`length` bytes of the kernel's address space, all of them, or PeekError."""
+        """Exactly `length` bytes from a virtual address; PeekError where some are not mapped."""
         if length < 0:
             raise PeekError(f"cannot read {length} bytes")
         pieces = []
         while length > 0:
-            physical, left = self.tables.physical(virtual)
+            physical, left = self.page_tables.physical(virtual)
             take = min(length, left)
             pieces.append(self.memory.read(physical, take))
             virtual += take
@@ -56,45 +56,50 @@ class Located:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def read_u64(self, virtual: int) -> int:
+        """The unsigned number of 8 bytes at a virtual address."""
         return int.from_bytes(self.read(virtual, 8), "little")
 
     def memory_end(self) -> int:
-        """The end of the memory that the kernel itself knows of, physical."""
+        """The physical address at which the memory that the kernel uses ends."""
         return self.read_u64(self.symbols.address("max_pfn_mapped")) * PAGE_BYTES
 
 
-def locate(layouts: Sequence[Memory]) -> Located:
-    """The kernel in the memory, in whichever of its layouts makes sense."""
+def locate(layouts: Sequence[Memory]) -> KernelImage:
+    """The kernel in a memory, in the layout that its page tables and its memory's end fit best.
+
+    `layouts` are the same bytes at different physical addresses, likeliest first. PeekError says
+    what the memory has instead of a kernel.
+    """
     notes = list(vmcoreinfo.find(layouts[0]))
     if not notes:
-        raise PeekError(_nothing_found(layouts[0]))
+        raise PeekError(_no_note(layouts[0]))
     failures: list[PeekError] = []
-    loose: list[tuple[int, Located]] = []
+    loose: list[tuple[int, KernelImage]] = []
     for memory in layouts:
-        found = []
+        images = []
         for note in notes:
             try:
-                found.append(_verified(memory, note))
+                images.append(_verified(memory, note))
             except PeekError as error:
                 failures.append(error)
-        if not found:
+        if not images:
             continue
-        located = found[0] if len(found) == 1 else _running(found)
+        image = images[0] if len(images) == 1 else _running(images)
         try:
-            excess = _excess(located)
+            excess = _excess(image)
         except PeekError as error:
             failures.append(error)
             continue
         if excess < END_SLACK_BYTES:
-            return located
-        loose.append((excess, located))
-    if loose:  # a kernel that was told to use less than there is
+            return image
+        loose.append((excess, image))
+    if loose:  # a kernel with the boot parameter mem= uses less than there is
         return min(loose, key=lambda pair: pair[0])[1]
     raise PeekError(_none_fits(layouts[0], notes, failures)) from failures[0]
 
 
-def _verified(memory: Memory, info: Vmcoreinfo) -> Located:
-    """The kernel that `info` describes, or PeekError when it is not there (any more)."""
+def _verified(memory: Memory, info: Vmcoreinfo) -> KernelImage:
+    """The kernel that `info` describes; PeekError where it is not, or not any more, in memory."""
     image_shift = info.number("phys_base") - IMAGE_BASE
 
     def read_image(virtual: int, length: int) -> bytes:
@@ -115,45 +120,45 @@ def _verified(memory: Memory, info: Vmcoreinfo) -> Located:
             f"{physical:#x}"
         )
     symbols = _symbols(info, kallsyms.read_tables(read_image, info.symbols()))
-    located = Located(memory, info, tables, symbols)
+    image = KernelImage(memory, info, tables, symbols)
     if symbols.has("vmcoreinfo_note"):
-        note = tables.physical(located.read_u64(symbols.address("vmcoreinfo_note")))[0]
+        note = tables.physical(image.read_u64(symbols.address("vmcoreinfo_note")))[0]
         if note != info.address:
             raise PeekError(
                 f"{info.release} keeps its note at {note:#x}; the one at "
                 f"{info.address:#x} is a copy"
             )
-    banner = located.read(symbols.address("linux_banner"), 512).split(b"\0")[0]
+    banner = image.read(symbols.address("linux_banner"), 512).split(b"\0")[0]
     if not banner.startswith(f"Linux version {info.release} ".encode()):
         raise PeekError(f"{info.release} says of itself {banner[:64].decode(errors='replace')!r}")
-    build_id = _build_id(located)
+    build_id = _build_id(image)
     if info.build_id and build_id and info.build_id != build_id:
         raise PeekError(f"{info.release} has build-id {build_id}, its note says {info.build_id}")
-    return located
+    return image
 
 
 def _symbols(info: Vmcoreinfo, raw: kallsyms.RawTables) -> Symbols:
-    witnesses = {name: info.symbol(name) for name in WITNESSES if info.has_symbol(name)}
-    found = symbol_cache.load(info.build_id, raw, info.kernel_offset)
-    if found is not None and all(
-        found.has(name) and found.address(name) == address for name, address in witnesses.items()
+    addresses = {name: info.symbol(name) for name in NOTE_SYMBOLS if info.has_symbol(name)}
+    symbols = symbol_cache.load(info.build_id, raw, info.kernel_offset)
+    if symbols is None or not all(
+        symbols.has(name) and symbols.address(name) == address
+        for name, address in addresses.items()
     ):
-        return found
-    decoded = kallsyms.decode(raw, witnesses, info.kernel_offset)
-    symbol_cache.save(info.build_id, raw, decoded)
-    return decoded
+        symbols = kallsyms.decode(raw, addresses, info.kernel_offset)
+        symbol_cache.save(info.build_id, raw, symbols)
+    return symbols
 
 
-def _build_id(located: Located) -> str:
-    """Of the image in memory, from its ELF notes; empty where it has none."""
-    symbols = located.symbols
+def _build_id(image: KernelImage) -> str:
+    """The build-id in the ELF notes of the image; empty where it has none."""
+    symbols = image.symbols
     if not (symbols.has("__start_notes") and symbols.has("__stop_notes")):
         return ""
     start = symbols.address("__start_notes")
     length = symbols.address("__stop_notes") - start
     if not 0 < length <= 16 * PAGE_BYTES:
         raise PeekError(f"the kernel's notes take {length} bytes: its symbols are damaged")
-    data, place = located.read(start, length), 0
+    data, place = image.read(start, length), 0
     while place + 12 <= len(data):
         name_bytes, text_bytes, kind = struct.unpack_from("<III", data, place)
         name_at = place + 12
@@ -164,44 +169,44 @@ def _build_id(located: Located) -> str:
     return ""
 
 
-def _excess(located: Located) -> int:
-    """By how much the memory is larger than what the kernel in it uses; an error if smaller."""
-    end, known_end = located.memory.regions()[-1].end, located.memory_end()
-    if end < known_end:
+def _excess(image: KernelImage) -> int:
+    """The bytes of memory beyond what its kernel uses; PeekError where memory ends before that."""
+    end, used_end = image.memory.regions()[-1].end, image.memory_end()
+    if end < used_end:
         raise PeekError(
-            f"{located.memory.name} ends at physical address {end:#x}, but its kernel "
-            f"{located.info.release} has memory up to {known_end:#x}: the file was truncated, or "
+            f"{image.memory.name} ends at physical address {end:#x}, but its kernel "
+            f"{image.info.release} has memory up to {used_end:#x}: the file was truncated, or "
             "RAM below 4 GiB ends elsewhere (--hole)"
         )
-    return end - known_end
+    return end - used_end
 
 
-def _running(found: list[Located]) -> Located:
-    """Of several kernels that are all there, the one whose clock moves."""
-    before = [_clock(one) for one in found]
+def _running(images: list[KernelImage]) -> KernelImage:
+    """The one of several whole kernels whose clock moves."""
+    before = [_clock(image) for image in images]
     for _ in range(CLOCK_LOOKS):
         time.sleep(0.05)
-        moving = [one for one, was in zip(found, before, strict=True) if _clock(one) != was]
+        moving = [one for one, was in zip(images, before, strict=True) if _clock(one) != was]
         if len(moving) == 1:
             return moving[0]
-    names = ", ".join(f"{one.info.release} at {one.info.address:#x}" for one in found)
+    names = ", ".join(f"{one.info.release} at {one.info.address:#x}" for one in images)
     raise PeekError(
-        f"{found[0].memory.name} has {len(found)} kernels, and nothing tells which of them runs: "
-        f"{names}; one is left from before a reboot"
+        f"{images[0].memory.name} has {len(images)} kernels, and no clock shows which of them "
+        f"runs: {names}; one is left from before a reboot"
     )
 
 
-def _clock(located: Located) -> int:
-    return located.read_u64(located.symbols.address("jiffies_64"))
+def _clock(image: KernelImage) -> int:
+    return image.read_u64(image.symbols.address("jiffies_64"))
 
 
-def _nothing_found(memory: Memory) -> str:
+def _no_note(memory: Memory) -> str:
     if vmcoreinfo.is_empty(memory):
         why = "it is all zeros: the machine has not been started, or its RAM is another file"
     elif banner := vmcoreinfo.banner_of(memory):
         why = (
             f'"{banner}" is there, but still booting, or was built without '
-            "CONFIG_VMCORE_INFO; it is not looked for in any other way"
+            "CONFIG_VMCORE_INFO, without which a kernel cannot be read"
         )
     else:
         why = (
@@ -217,7 +222,7 @@ def _none_fits(memory: Memory, notes: Sequence[Vmcoreinfo], failures: Sequence[P
     return "\n  ".join(
         [
             f"{memory.name} has the VMCOREINFO of {', '.join(names)}, but no such kernel that "
-            "could be read: the image is damaged, or of another machine",
+            "can be read: the image is damaged, or belongs to another machine",
             *reasons[:5],
         ]
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from trapless.peek.kernel import vcpus
+from trapless.peek import emulator
 
 EMULATOR = """
 import mmap, sys, threading, time
@@ -65,14 +65,14 @@ def names_of(threads: tuple[int, ...]) -> list[str]:
 def test_virtual_processors_are_found_by_name(ram, start):
     start("read")
     pid = start("write", "IO mon_iothread", "CPU 10/TCG", "CPU 2/TCG", "worker")
-    found = vcpus.emulator_of(ram)
+    found = emulator.emulator_of(ram)
     assert found is not None and found.pid == pid
     assert names_of(found.threads) == ["CPU 2/TCG", "CPU 10/TCG"]
 
 
 def test_one_thread_may_be_all_processors(ram, start):
     pid = start("write", "ALL CPUs/TCG")
-    found = vcpus.emulator_of(ram)
+    found = emulator.emulator_of(ram)
     assert found is not None and found.pid == pid
     assert names_of(found.threads) == ["ALL CPUs/TCG"]
 
@@ -80,18 +80,18 @@ def test_one_thread_may_be_all_processors(ram, start):
 def test_without_names_it_is_who_writes(ram, start):
     start("read", "reader")
     pid = start("write", "something else")
-    assert vcpus.emulator_of(ram) == vcpus.Emulator(pid, ())
+    assert emulator.emulator_of(ram) == emulator.Emulator(pid, ())
 
 
 def test_an_image_belongs_to_nobody(ram, start, tmp_path):
-    assert vcpus.emulator_of(ram) is None
+    assert emulator.emulator_of(ram) is None
     start("read")
-    assert vcpus.emulator_of(ram) is None
-    assert vcpus.emulator_of(tmp_path / "nowhere") is None
-    assert vcpus.emulator_of(ram, tmp_path / "no-proc") is None
+    assert emulator.emulator_of(ram) is None
+    assert emulator.emulator_of(tmp_path / "nowhere") is None
+    assert emulator.emulator_of(ram, tmp_path / "no-proc") is None
 
 
 def test_a_process_that_may_not_be_looked_at_is_passed_over(ram, tmp_path):
     (tmp_path / "proc" / "17").mkdir(parents=True)
     (tmp_path / "proc" / str(os.getpid())).mkdir()
-    assert vcpus.emulator_of(ram, tmp_path / "proc") is None
+    assert emulator.emulator_of(ram, tmp_path / "proc") is None

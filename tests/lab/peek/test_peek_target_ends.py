@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.command import COMMAND, LIMIT_S, ROOT
-from tests.lab.peek.observed import GUEST_LIMIT_S, Guest, folder_of_memory, guest
+from tests.lab.peek.guest import GUEST_LIMIT_S, Guest, folder_of_memory, guest
 from trapless.base.console import Silent
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.target import Target

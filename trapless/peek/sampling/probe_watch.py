@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Notices while a kernel is observed that its probes come, change or go, and how often each site
-ran meanwhile. Owns the looking, about once a second; what is sampled is not touched by it: each row
-says itself whether probes were on (tier1.py).
+"""Watches a target's probes during an observation, and counts how often each site runs.
+
+Owns the check, about once a second, whether probes came, changed or went. It does not touch what is
+sampled: each row has the probes that were on (tier1.py).
 """
 
 from __future__ import annotations
@@ -17,48 +18,48 @@ from trapless.peek.sampling.sites import SiteBook, Sites
 
 
 class Watch:
-    """Looks at a target's probes now and then, and tells what became of them. One thread."""
+    """Checks a target's probes and reports changes to `note`. One thread."""
 
     def __init__(self, target: Target, note: Callable[[str], None]) -> None:
         self._target, self._note = target, note
         self.first = probes.find(target, again=True)
         self._now = self.first
-        self._told = False  # of a module that came too late for this plan
+        self._came = False  # a module was loaded too late for this plan
         self._book = SiteBook()
         self._look_at_sites()
 
     def sites(self) -> Sites:
-        """The patched places, with what was counted so far."""
+        """The patched places, with their runs so far."""
         return self._book.sites()
 
     @property
     def now(self) -> ProbeMap | None:
-        """The probes as they were last looked at."""
+        """The probes at the last check."""
         return self._now
 
     @property
     def gone(self) -> bool:
-        """Whether what a plan was made of has left the target."""
+        """Whether the probes that a plan was made for have left the target."""
         return self.first is not None and self._now is None
 
     @property
     def came(self) -> bool:
-        """Whether there are probes that were not there at first."""
-        return self._told
+        """Whether probes came that were not there at first."""
+        return self._came
 
     def look_last(self) -> None:
-        """Take the last counts; who is gone by now is not worth a word."""
+        """Read the last counts, without a note about probes that are gone."""
         if self._now is not None:
             self._look_at_sites()
 
     def look(self) -> None:
-        """Notice what has changed. To be called about once a second."""
+        """Check the probes, and note changes. To be called about once a second."""
         if self._now is None:
-            if not self._told and (found := probes.find(self._target, again=True)) is not None:
-                self._told = True
+            if not self._came and (probe_map := probes.find(self._target, again=True)):
+                self._came = True
                 self._note(
-                    f"{MODULE} was loaded into the target (at {found.address:#x}) after this "
-                    "began; its probes are seen by what is begun from now on"
+                    f"{MODULE} was loaded into the target (at {probe_map.address:#x}) after this "
+                    "began; a new recording will have its probes"
                 )
             return
         before, self._now = self._now, probes.read(self._target, self._now.address)
@@ -71,5 +72,5 @@ class Watch:
 
     def _look_at_sites(self) -> None:
         if self._now is not None:
-            with suppress(PeekError):  # the target is going: the next look says so
+            with suppress(PeekError):  # the target is ending: the next check says so
                 self._book.look(self._target, self._now)

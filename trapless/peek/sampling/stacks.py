@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The stack of a CPU that stands still, from its registers, and what it says of where the CPU is.
+"""Unwinds the stack of a stopped CPU from its registers, and judges by it where the CPU is.
 
-Owns the names of the kernel's functions that begin and end handlers and idleness, and of those in
-which the transition itself happens. Frames are found by drgn with the kernel's own tables for
-unwinding (ORC); nothing here reads what samples are made of.
+Owns the names of the kernel's functions that begin and end handlers and idleness, and of those that
+are entry or exit code. drgn finds the frames with the kernel's own unwind tables (ORC). Nothing
+here reads the memory that samples are made of.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ REGISTER_NAMES = {
 USER_CS, KERNEL_CS = 0x33, 0x10
 
 NOT_UNWOUND = re.compile(r"__x86_(indirect|return)_thunk\w*$|(srso|retbleed)_\w*thunk$")
-"""What indirect calls and returns go by: no tables say what they do to the stack. Nor has drgn any
-of modules, whose code for probes the kernel calls in place of an instruction."""
+"""The thunks of indirect calls and returns, which have no unwind tables. drgn has none of modules
+either, whose code for probes the kernel calls in place of an instruction."""
 WORDS_MAX = 24
-"""So far below the end of the stack is, at most, what such code was called from."""
+"""The most words on the stack between such code and the address that it returns to."""
 CALL, CALL_BYTES = 0xE8, 5
 
 INTERRUPT = re.compile(r"(asm_)?(sysvec_\w+|common_interrupt|spurious_interrupt|exc_nmi)$")
 INTERRUPT_ENDS = re.compile(
     r"irqentry_exit\w*|raw_irqentry_exit\w*|preempt_schedule_irq|exit_to_user_mode\w*"
 )
-"""From there on an interrupt is over, though its frame is still on the stack."""
+"""In these functions an interrupt is over, although its frame is still on the stack."""
 SOFTIRQ = re.compile(r"(__do_softirq|handle_softirqs)$")
 IDLE = re.compile(r"(do_idle|cpu_startup_entry|cpu_idle_poll)$")
 
-# Where memory is brought up to date: at its beginning it still says what was, or already what
-# will be. The sections, and functions that are in none of them: the counts of handlers are raised
-# and lowered there, and a task's stack is exchanged one instruction before the pointer to it.
+# Entry and exit code, where memory says what was, or already what will be: these sections, and
+# functions outside of them. They change the counts of handlers, and they exchange a task's stack
+# one instruction before the pointer to it.
 SECTIONS = (
     ("__entry_text_start", "__entry_text_end"),
     ("__noinstr_text_start", "__noinstr_text_end"),
@@ -60,19 +60,19 @@ TRANSITION_CALLERS = re.compile(
     r"(__)?irq_(enter|exit)(_rcu)?|(__)?ct_\w+|__switch_to|__hrtimer_rearm_deferred|"
     r"wakeup_softirqd)(\.\w+)*$"
 )
-"""Whatever these call is done in entry and exit code as well: time and RCU are told of it, the next
-timer is set, left softirqs are handed on."""
+"""What these functions call belongs to entry and exit code as well: they notify time and RCU, set
+the next timer and hand remaining softirqs on."""
 WAKES = "try_to_wake_up"
-"""Called by the handler of softirqs itself, it is wakeup_softirqd, inlined."""
+"""Directly below the handler of softirqs, it is wakeup_softirqd, inlined."""
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Names of functions, innermost first; empty in user mode."""
+    """The names of the functions on a stack, innermost first; empty in user mode."""
 
     names: tuple[str, ...]
-    pointers: tuple[int, ...] = ()  # stack pointer of each frame
-    in_section: bool = False  # in one of SECTIONS
+    pointers: tuple[int, ...] = ()  # the stack pointer of each frame
+    in_section: bool = False  # the CPU is in one of SECTIONS
 
     @property
     def in_transition(self) -> bool:
@@ -83,7 +83,7 @@ class Stack:
 
     @property
     def place(self) -> str:
-        """The function that it is in; with the one of entry or exit code that called it."""
+        """The function that the CPU is in, and the entry or exit code that called it."""
         if not self.names:
             return "user mode"
         outer = self._called_by
@@ -91,7 +91,7 @@ class Stack:
 
     @property
     def _called_by(self) -> str | None:
-        """The function of entry or exit code that the CPU is in, or is in on behalf of."""
+        """The function of entry or exit code that the CPU is in, or that has called its function."""
         for called, name in itertools.pairwise(("", *self.names)):
             if INTERRUPT.match(name) or SOFTIRQ.match(name):
                 return name if SOFTIRQ.match(name) and called == WAKES else None
@@ -101,8 +101,8 @@ class Stack:
 
     @property
     def part(self) -> Part:
-        """Where a CPU with that stack is, that is not in user mode."""
-        over = False  # of the next interrupt's frames nothing runs any more
+        """Where a CPU with that stack is, if it is in the kernel."""
+        over = False  # the interrupt whose frames come next is over
         for name in self.names:
             if SOFTIRQ.match(name):
                 return Part.BOTTOM_HALF
@@ -121,7 +121,7 @@ class Stack:
 
 
 class Unwinder:
-    """Makes stacks of one target."""
+    """Unwinds the stacks of one target. One thread."""
 
     def __init__(self, target: Target, prog: drgn.Program) -> None:
         self._target, self._prog = target, prog
@@ -133,7 +133,7 @@ class Unwinder:
         self._stack_bytes = self._thread_size()
 
     def _thread_size(self) -> int:
-        """Of a task's stack: `init_stack` and `__end_init_task` are the ends of the first one."""
+        """The bytes of a task's stack, by the ends of the first: `init_stack`, `__end_init_task`."""
         target = self._target
         if target.has_symbol("init_stack") and target.has_symbol("__end_init_task"):
             length = target.symbol("__end_init_task") - target.symbol("init_stack")
@@ -142,7 +142,7 @@ class Unwinder:
         return 1 << 14
 
     def stack(self, registers: Registers) -> Stack:
-        """Of a CPU; without frames in user mode."""
+        """The stack of a CPU; without frames in user mode."""
         if registers.user:
             return Stack(())
         frames = list(self._frames(registers))
@@ -162,10 +162,10 @@ class Unwinder:
         rip, pointer = registers.rip, registers.general["RSP"]
         if not self._target.in_image(rip) or NOT_UNWOUND.match(self._function(rip)):
             yield rip, pointer
-            found = self._caller(pointer)
-            if found is None:
+            caller = self._caller(pointer)
+            if caller is None:
                 return
-            rip, pointer = found
+            rip, pointer = caller
         trace = self._prog.stack_trace(self._pt_regs(registers, rip, pointer))
         for number in range(min(len(trace), FRAMES_MAX)):
             frame = trace[number]
@@ -174,7 +174,9 @@ class Unwinder:
                 yield frame.pc - (0 if frame.interrupted else 1), frame.sp
 
     def _caller(self, pointer: int) -> tuple[int, int] | None:
-        """Behind the nearest call on the stack, of code that there are no tables for."""
+        """(return address, stack pointer) of the nearest call on the stack, for code without
+        tables.
+        """
         for place in range(pointer, pointer + 8 * WORDS_MAX, 8):
             try:
                 value = self._target.read_u64(place)
@@ -205,7 +207,7 @@ class Unwinder:
         return drgn.Object.from_bytes_(self._prog, "struct pt_regs", bytes(data))
 
     def runs(self, registers: Registers, stack: Stack, task: int) -> bool:
-        """Whether the task at an address is the one whose stack, or memory, the CPU uses."""
+        """Whether the CPU uses the stack, or in user mode the memory, of the task at an address."""
         target = self._target
         if registers.user:
             mm = target.read_u64(task + target.offset("task_struct", "mm"))
