@@ -16,8 +16,9 @@ from functools import cached_property
 from typing import Any
 
 from trapless.model import clocks, processors
-from trapless.model.clocks import ALL, Cost
+from trapless.model.clocks import ALL
 from trapless.model.plan import Plan, Variant
+from trapless.model.processors import Cost
 from trapless.model.rows import Row
 from trapless.stat import costs, run_counts
 from trapless.stat.costs import BATCH, Saving

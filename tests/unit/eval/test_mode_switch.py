@@ -22,7 +22,7 @@ from eval.tools.crossings import crossings
 from eval.tools.steps import steps
 from trapless.base.console import TraplessError
 from trapless.experiments import experiment
-from trapless.model import trap_clocks
+from trapless.model import processors
 
 DATA = Path(__file__).parents[2] / "data" / "experiments"
 SWITCH, LS = DATA / "mode-switch", DATA / "ls"
@@ -130,7 +130,7 @@ def test_a_trap_changes_the_mode_twice_and_supervisor_mode_almost_never(switch):
 
 
 def test_modelled_ratios_are_of_the_counts(switch):
-    case = trap_clocks.processors()["pentium-4"].cases[0]
+    case = processors.with_traps()["pentium-4"].cases[0]
     inside = switch.metrics["getpid.supervisor.static.instructions"].value
     metric = switch.metrics["getpid.supervisor.pentium-4_int_cpi200.clock-ratio"]
     low, high = (2 * inside / (2 * inside + saved) for saved in (900, 800))
