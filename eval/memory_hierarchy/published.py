@@ -66,8 +66,7 @@ def request(found: cells.Cells, processor: str) -> Request:
     variant = variants.main(processor).id
     beside = found.count("conventional", "user.instructions")[0, 0] * values["instruction"]
     whole, wrapped = (
-        float(found.clocks(order, variant, values)[0, 0])
-        for order in ("conventional", "batched")
+        float(found.clocks(order, variant, values)[0, 0]) for order in ("conventional", "batched")
     )
     return Request(
         share=float((wrapped - beside) / (whole - beside)),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs of `trapless stat` for an experiment: several programs counted, a VM of a fleet each.
 
-What is kept of a run is its Counted, as one row of the experiment's raw file; an interrupted
+What is kept of a run is its RunCounts, as one row of the experiment's raw file; an interrupted
 experiment goes on after the runs that were finished. Owns what runs there and what is kept of it;
 how a program is counted is trapless/stat's business, which ones are is the experiment's.
 """

@@ -168,9 +168,7 @@ def test_a_kernel_that_refuses_supervisor_mode_leaves_the_claims_open(without):
 def test_a_switch_may_be_one_call_late(without, late, holds):
     more = {"part": "calls", "boot": "calls-measured", "target": "running", "to": "user"}
     folder = without(SWITCH, lambda row: False, [more | {"delay": late, "switches": 1}])
-    claim = next(
-        c for c in experiment.analyse("mode-switch", folder).claims if c.id == "dms-delay"
-    )
+    claim = next(c for c in experiment.analyse("mode-switch", folder).claims if c.id == "dms-delay")
     assert claim.holds is holds
     assert f"at most {late} " in claim.ours
 
