@@ -124,7 +124,7 @@ install: all install-lib ## the command, library, headers, manuals, module sourc
 	install -d $(TREE) $(DESTDIR)$(PREFIX)/bin $(addprefix $(MANUALS)/,man1 man3 man7)
 	$(foreach page,$(PAGES),install -m 644 $(page) $(MANUALS)/man$(subst .,,$(suffix $(page)))/ &&) true
 	tar -c --exclude=__pycache__ pyproject.toml trapless kmod include eval \
-		stat/kmod model/marker.h \
+		stat/kmod stat/include \
 		$(filter $(BUILD)/eval/% $(BUILD)/examples/% $(BUILD)/sampler/% $(BUILD)/stat/%,$(PROGRAMS)) $(MODEL_PLUGINS) | \
 		tar -x --no-same-owner -C $(TREE)
 	install -m 755 bin/trapless $(DESTDIR)$(PREFIX)/bin/trapless

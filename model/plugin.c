@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later
  *
  * The model inside QEMU: instructions and accesses of the guest's program and kernel, while marks
- * ask for it (marker.h), go to the hierarchy; regions come out as rows. One source serves the
+ * ask for it (trapless_model.h), go to the hierarchy; regions come out as rows. One source serves the
  * plugin interface's versions 1 and 4.
  *
  * Outside modelling only marks are looked for, when code is translated. Turning modelling on or
@@ -11,7 +11,7 @@
  */
 #include "config.h"
 #include "ledger.h"
-#include "marker.h"
+#include <trapless_model.h>
 #include "qemu_api.h"
 #include "recorder.h"
 #include "tables.h"

@@ -16,7 +16,7 @@ from trapless.base.console import TraplessError
 from trapless.experiments import fit, repetition
 from trapless.experiments.collection import Collection, Row
 from trapless.experiments.experiment import Findings, Part, Raw, tool
-from trapless.model import trap_clocks
+from trapless.model import processors, trap_clocks
 from trapless.model.trap_clocks import Counts
 from trapless.report.figures import Figure, Table, bars
 from trapless.results import claims
@@ -207,7 +207,7 @@ PAPER = "pentium-4"
 
 def modelled(raw: Raw, call: str) -> dict[float, float]:
     """Clocks an instruction -> time in supervisor mode, trap = 1, on the paper's processor."""
-    processor = trap_clocks.processors()[PAPER]
+    processor = processors.with_traps()[PAPER]
     work = work_of(raw, UNZEROED)[call]
     return {
         cpi: trap_clocks.estimate(processor.cases[0], cpi, work, {}).ratio.high
@@ -216,7 +216,7 @@ def modelled(raw: Raw, call: str) -> dict[float, float]:
 
 
 def modelled_metrics(raw: Raw) -> dict[str, Metric]:
-    processor = trap_clocks.processors()[PAPER]
+    processor = processors.with_traps()[PAPER]
     made = {}
     for call in work_of(raw, UNZEROED):
         work, program = split(call)
@@ -241,7 +241,7 @@ def claims_of(raw: Raw) -> Iterator[Claim]:
             continue
         ratios = modelled(raw, call)
         one, other = done[call], done[f"{work}-coreutils"]
-        bound = trap_clocks.largest_cpi(trap_clocks.processors()[PAPER].cases[0], one, published)
+        bound = trap_clocks.largest_cpi(processors.with_traps()[PAPER].cases[0], one, published)
         holds = True if bound >= max(ratios) else None if bound >= min(ratios) else False
         timed = f"{fit.percent(clock[call])} of the emulator's time, " if call in clock else ""
         ours = (
@@ -298,7 +298,7 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
 
 
 def modelled_figure(raw: Raw) -> Figure:
-    processor = trap_clocks.processors()[PAPER]
+    processor = processors.with_traps()[PAPER]
     groups = {
         work: {f"{cpi:g}": ratio for cpi, ratio in modelled(raw, f"{work}-busybox").items()}
         | ({"published": PUBLISHED[work]} if work in PUBLISHED else {})

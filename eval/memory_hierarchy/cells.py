@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from trapless.experiments.experiment import Raw
+from trapless.model import clocks
 
 ORDERS = ("conventional", "batched", "workers", "supervisor")
 TRAPS = ("fast", "int")
@@ -132,6 +133,21 @@ class Cells:
         parts = [self.both(order, f"{name}.{kind}_misses") for kind in kinds]
         total: Counts = np.sum(parts, axis=0, dtype=np.float64)
         return total
+
+    def clocks(self, order: str, variant: str, costs: Mapping[str, float]) -> Counts:
+        """Modelled clocks of each cell in one order, on a processor with those structures."""
+        events = clocks.misses_by_event(
+            variant.partition("+")[0],
+            lambda role, kinds: self.misses(order, variant, role, kinds),
+        )
+        traps = {trap: self.count(order, column) for trap, column in clocks.TRAPS.items()}
+        counts = {"instruction": self.both(order, "instructions"), **events, **traps}
+        return clocks.total(counts, costs)
+
+    def clock_ratios(self, order: str, variant: str, costs: Mapping[str, float]) -> Counts:
+        """Clocks of an order over those of conventional calls, cell by cell."""
+        conventional = self.clocks("conventional", variant, costs)
+        return ratio(self.clocks(order, variant, costs), conventional, 1.0)
 
     @property
     def user(self) -> Counts:

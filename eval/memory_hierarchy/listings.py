@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from eval.memory_hierarchy import areas, cells, clock_ratios, published, variants, verdicts
+from eval.memory_hierarchy import areas, cells, published, variants, verdicts
+from trapless.model import clocks
 from trapless.report.figures import Table
 
 
@@ -49,7 +50,7 @@ def table_of_areas(found: cells.Cells) -> Table:
 
 
 def _told(found: cells.Cells, variant: str, values: Mapping[str, float]) -> tuple[str, str, str]:
-    ratios = clock_ratios.ratios(found, "batched", variant, values)
+    ratios = found.clock_ratios("batched", variant, values)
     inside = areas.summary(ratios, areas.range_y(found))
     return f"{ratios[0, 0]:.2f}", f"{inside.lowest:.2f}", f"{inside.median:.2f}"
 
@@ -58,9 +59,9 @@ def sensitivity(grids: published.Grids) -> Table:
     """What becomes of the modelled clocks when one assumption is another."""
     lines: list[tuple[str, ...]] = []
     names = tuple(variants.PROCESSORS)
-    costs = {name: clock_ratios.costs_of(name) for name in names}
+    costs = {name: clocks.costs_of(name) for name in names}
     mains = {name: variants.main(name).id for name in names}
-    middles = {name: clock_ratios.middle(costs[name]) for name in names}
+    middles = {name: clocks.middle(costs[name]) for name in names}
 
     def add(words: str, told: list[tuple[str, str, str]]) -> None:
         lines.append((words, *(part for one in told for part in one)))
@@ -292,7 +293,7 @@ def table_of_costs() -> Table:
     lines = [
         (what, cost.text, f"{cost.low:g} to {cost.high:g}", cost.source)
         for name, what in {variants.SMALL: "Pentium 4 1.8 GHz", **variants.CURRENT}.items()
-        for cost in clock_ratios.costs_of(name).values()
+        for cost in clocks.costs_of(name).values()
     ]
     return Table(
         id="costs",

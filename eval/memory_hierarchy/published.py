@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eval.memory_hierarchy import areas, cells, clock_ratios, variants, verdicts
+from eval.memory_hierarchy import areas, cells, variants, verdicts
+from trapless.model import clocks
 from trapless.results import claims
 from trapless.results.result_file import Claim
 
@@ -61,12 +62,11 @@ class Request:
 
 def request(found: cells.Cells, processor: str) -> Request:
     """Fig. 11 in place of ours: what the program does beside the call stays what it is."""
-    values = clock_ratios.middle(clock_ratios.costs_of(processor))
+    values = clocks.middle(clocks.costs_of(processor))
     variant = variants.main(processor).id
     beside = found.count("conventional", "user.instructions")[0, 0] * values["instruction"]
     whole, wrapped = (
-        float(clock_ratios.modelled(found, order, variant, values)[0, 0])
-        for order in ("conventional", "batched")
+        float(found.clocks(order, variant, values)[0, 0]) for order in ("conventional", "batched")
     )
     return Request(
         share=float((wrapped - beside) / (whole - beside)),
@@ -79,7 +79,7 @@ def _claim_x(grids: Grids) -> Claim:
     ratios = verdicts.clock_ratio(grids.maps, "batched", variants.main(small).id)
     told = areas.summary(ratios, areas.range_x(grids.maps))
     cold = verdicts.clock_ratio(grids.cold, "batched", variants.main(small).id)[0, 0]
-    values = clock_ratios.middle(clock_ratios.costs_of(small))
+    values = clocks.middle(clocks.costs_of(small))
     each = [
         grids.maps.each(grids.maps.both(order, "instructions"))[0, 0]
         for order in ("conventional", "batched")

@@ -22,7 +22,7 @@ from trapless.report.figures import Figure, Mark, Series, Table, bars
 from trapless.results.result_file import Metric
 from trapless.stat.costs import Saving, Term, supervisor_saving, supervisor_terms
 from trapless.stat.report import Report
-from trapless.stat.run_counts import MODES, Counted
+from trapless.stat.run_counts import MODES, RunCounts
 
 PROCESSORS = {"core-i7-9700k": "i7-9700k", "ryzen-5-3600": "ryzen-3600"}
 """The modelled ones, and what they are called in names of metrics."""
@@ -54,7 +54,7 @@ class Program:
     @property
     def saving(self) -> Saving:
         """Predicted of supervisor mode."""
-        found = supervisor_saving(self.report.found)
+        found = supervisor_saving(self.report.counts)
         if found is None:
             raise ValueError(f"{self.name}: supervisor mode was not calibrated")
         return found
@@ -85,7 +85,7 @@ def programs_of(rows: Sequence[Row]) -> tuple[Program, ...]:
         user, turns = (runs.get(f"{name}-{boot}") for boot in ("user", "turns"))
         if user is None or turns is None:
             raise ValueError(f"{name} was not counted in both boots")
-        report = Report(Counted.of_json(user["counted"]), Counted.of_json(turns["counted"]))
+        report = Report(RunCounts.of_json(user["counted"]), RunCounts.of_json(turns["counted"]))
         check(name, report, [user["proof"], turns["proof"]])
         found.append(Program(name, str(about["what"]), str(about["version"]), report))
     if not found:
@@ -95,7 +95,7 @@ def programs_of(rows: Sequence[Row]) -> tuple[Program, ...]:
 
 def check(name: str, report: Report, proofs: Sequence[str]) -> None:
     """All runs did the same work, well, and half of those in the second boot in supervisor mode."""
-    found, again = report.found, report.real
+    found, again = report.counts, report.real
     assert again is not None
     if len(set(proofs)) > 1:
         raise ValueError(f"{name} did other work by turns: '{proofs[1]}' and not '{proofs[0]}'")
@@ -116,8 +116,8 @@ def metrics_of(found: Sequence[Program]) -> Mapping[str, Metric]:
     made: dict[str, Metric] = {}
     for program in found:
         report, name = program.report, program.name
-        millions = report.found.instructions / 1e6
-        calls, instructions = report.crossings["syscall"], report.found.instructions
+        millions = report.counts.instructions / 1e6
+        calls, instructions = report.crossings["syscall"], report.counts.instructions
         counted: Mapping[str, float] = {
             "trap.total.instructions": instructions,
             "supervisor.predicted.instructions": program.saving.instructions,
@@ -176,7 +176,7 @@ def predictions(found: Sequence[Program]) -> Table:
     """The predicted saving beside the counted one."""
     lines = []
     for program in found:
-        saving, total = program.saving, program.report.found.instructions
+        saving, total = program.saving, program.report.counts.instructions
         saved, each = program.saved, program.report.saved_each
         low, high = program.error(saved.high), program.error(saved.low)
         lines.append(
@@ -220,8 +220,8 @@ def pollution(found: Sequence[Program]) -> Table:
     lines = []
     for program in found:
         report = program.report
-        millions = report.found.instructions / 1e6
-        for processor in report.found.processors:
+        millions = report.counts.instructions / 1e6
+        for processor in report.counts.processors:
             clocks, part = report.clocks(processor), shares(report, processor)
             other = {one.role: one.other for one in report.misses(processor)}
             lines.append(
@@ -263,7 +263,7 @@ def thousands(instructions: float) -> str:
 
 def terms(found: Sequence[Program]) -> Table:
     """What the predictions are made of."""
-    calibrated: Sequence[Term] = supervisor_terms(found[0].report.found)
+    calibrated: Sequence[Term] = supervisor_terms(found[0].report.counts)
     lines = []
     for term in calibrated:
         parts = [program.saving.parts[term.name] for program in found]

@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from eval.memory_hierarchy import areas, cells, clock_ratios, variants
+from eval.memory_hierarchy import areas, cells, variants
+from trapless.model import clocks
 from trapless.results.result_file import Metric
 
 STRUCTURES = {"dtlb": "dtlb-misses", "l2": "l2-misses"}
@@ -34,8 +35,8 @@ def misses_ratio(
 
 def clock_ratio(found: cells.Cells, order: str, variant: str) -> cells.Counts:
     """Modelled clocks of an order over those of conventional calls, at the middle of all costs."""
-    costs = clock_ratios.costs_of(variant.partition("+")[0])
-    return clock_ratios.ratios(found, order, variant, clock_ratios.middle(costs))
+    costs = clocks.costs_of(variant.partition("+")[0])
+    return found.clock_ratios(order, variant, clocks.middle(costs))
 
 
 def _metric(value: float, kind: str, unit: str = "ratio", n: int = 1, spread: float = 0) -> Metric:

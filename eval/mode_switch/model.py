@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from eval.mode_switch import costs
 from trapless.experiments import fit
-from trapless.model import trap_clocks
-from trapless.model.trap_clocks import Case, Counts, Estimate, Processor
+from trapless.model import processors, trap_clocks
+from trapless.model.processors import Case, Processor
+from trapless.model.trap_clocks import Counts, Estimate
 from trapless.report.figures import Figure, Table, bars
 from trapless.results import claims
 from trapless.results.result_file import Claim, Metric
@@ -26,7 +27,7 @@ FORM = "static"
 
 
 def cases() -> Iterator[tuple[Processor, Case]]:
-    for processor in trap_clocks.processors().values():
+    for processor in processors.with_traps().values():
         for case in processor.cases:
             yield processor, case
 
@@ -81,7 +82,7 @@ def metrics(found: Mapping[costs.Key, costs.Cost]) -> dict[str, Metric]:
 def worst_ratio(found: Mapping[costs.Key, costs.Cost], call: str) -> tuple[float, float]:
     """On the paper's processor: the largest ratio over all clocks an instruction, and up to how
     many of them it stays at or below the paper's."""
-    processor = trap_clocks.processors()[PAPER]
+    processor = processors.with_traps()[PAPER]
     case = processor.cases[0]
     work = costs.counts(found, FORM)[SMALL.get(call, call)]
     ratio = trap_clocks.estimate(case, max(processor.cpi), work, {}).ratio.high
@@ -107,7 +108,7 @@ def claim_ratio(
     counts: Mapping[str, Counts],
     measured: fit.Summary | None,
 ) -> Claim:
-    processor = trap_clocks.processors()[PAPER]
+    processor = processors.with_traps()[PAPER]
     work = counts[SMALL.get(call, call)]
     cheap = trap_clocks.estimate(processor.cases[0], min(processor.cpi), work, {}).ratio.low
     worst, limit = worst_ratio(found, call)
@@ -156,7 +157,7 @@ def figures(found: Mapping[costs.Key, costs.Cost]) -> tuple[Figure, ...]:
     counts = costs.counts(found, FORM)
     if not counts:
         return ()
-    processor = trap_clocks.processors()[PAPER]
+    processor = processors.with_traps()[PAPER]
     case = processor.cases[0]
     names = {"published": "paper: function type"} | {
         f"{cpi:g}": f"supervisor, {cpi:g} clocks an instruction" for cpi in processor.cpi
@@ -243,5 +244,5 @@ def sources() -> str:
     """Where each published figure was found, one sentence a processor."""
     return " ".join(
         f"{processor.name}: {processor.cases[0].source}."
-        for processor in trap_clocks.processors().values()
+        for processor in processors.with_traps().values()
     )

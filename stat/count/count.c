@@ -1,20 +1,20 @@
-/* SPDX-License-Identifier: GPL-2.0-only
- *
- * Counts a command: `trapless-count [--software] OUTPUT COMMAND...` runs it and writes one row of
- * what the processor and the kernel, or the kernel alone, counted in it and its children. Ends as
- * the command did; 125: nothing was counted.
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * count.c - counts a command: `trapless-count [--software] OUTPUT COMMAND...` runs it and writes
+ * one row of what the processor and the kernel, or the kernel alone, counted in it and its
+ * children. It owns the command line and the exit status: that of the command, or STAT_NOT_COUNTED.
  */
 #include "counters.h"
+#include "stat_labels.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define NOT_COUNTED 125
 #define NOT_RUN 127
 
-/* Forked off and waiting for a byte from `go`, so that counters can be opened for it. */
+/* Forks a child that waits for a byte from `go`, so that counters can be opened for it. */
 static pid_t prepare(char **argv, int go[2])
 {
 	pid_t child;
@@ -51,25 +51,25 @@ int main(int argc, char **argv)
 	}
 	if (argc < 3) {
 		fprintf(stderr, "usage: trapless-count [--software] OUTPUT COMMAND...\n");
-		return NOT_COUNTED;
+		return STAT_NOT_COUNTED;
 	}
-	/* Refused before the command is begun. */
+	/* A refusal must come before the command begins. */
 	if (tl_counters_open(&counters, 0, false, events, error)) {
 		fprintf(stderr, "trapless-count: %s\n", error);
-		return NOT_COUNTED;
+		return STAT_NOT_COUNTED;
 	}
 	tl_counters_close(&counters);
 	output = fopen(argv[1], "we");
 	child = output ? prepare(argv + 2, go) : -1;
 	if (child < 0 || tl_counters_open(&counters, child, true, events, error)) {
 		fprintf(stderr, "trapless-count: %s\n", child < 0 ? strerror(errno) : error);
-		return NOT_COUNTED; /* and the child, if any, ends without its byte */
+		return STAT_NOT_COUNTED; /* and the child, if any, ends without its byte */
 	}
 	tl_counters_header(&counters, output);
 	if (write(go[1], "", 1) != 1 || waitpid(child, &status, 0) != child ||
 	    tl_counters_read(&counters, &values)) {
 		fprintf(stderr, "trapless-count: %s\n", strerror(errno));
-		return NOT_COUNTED;
+		return STAT_NOT_COUNTED;
 	}
 	close(go[0]);
 	close(go[1]);

@@ -1,8 +1,8 @@
-/* SPDX-License-Identifier: GPL-2.0-only
- *
- * Which events stand for the model's on which processor, and counting them by perf_event_open.
- * Each is opened twice, once for user mode and once for the kernel; when that is more than the
- * processor counts at once, the kernel lets them take turns.
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * counters.c - counts events by perf_event_open(2). It owns the choice of events that stand for the
+ * model's on each processor. Each event is opened twice, once for user mode and once for the
+ * kernel; where that is more than the processor can count at once, the kernel lets them take turns.
  */
 #include "counters.h"
 
@@ -17,7 +17,7 @@
 
 #define CACHE_READ_MISS(cache) ((cache) | PERF_COUNT_HW_CACHE_RESULT_MISS << 16)
 
-/* Everywhere. The TLB and the L1 cache by reads alone: few processors count writes. */
+/* On every processor. Misses of the TLB and the L1 cache are those of reads: few count writes. */
 static const struct tl_counter_event common[] = {
 	{ "instructions", PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS },
 	{ "clocks", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES },
@@ -106,7 +106,7 @@ static int add(struct tl_counters *counters, const struct tl_counter_event *even
 	return 0;
 }
 
-/* Not there on this processor; anything else is an error. */
+/* Whether the processor has no such event; any other result is an error. */
 static bool absent(int result)
 {
 	return result == -ENOENT || result == -ENODEV || result == -EOPNOTSUPP || result == -EINVAL;
@@ -124,21 +124,21 @@ static int add_all(struct tl_counters *counters, const struct tl_counter_event *
 	return 0;
 }
 
-/* Entries into system calls, by a tracepoint; none where its number may not be read. */
+/* Adds entries into system calls, by a tracepoint, where its number may be read. */
 static int add_syscalls(struct tl_counters *counters, pid_t thread, bool children)
 {
 	struct tl_counter_event events[2] = { { "syscalls", PERF_TYPE_TRACEPOINT, 0 } };
 	FILE *file = NULL;
-	bool known;
+	bool is_read;
 	size_t i;
 
 	for (i = 0; i < sizeof(syscall_ids) / sizeof(syscall_ids[0]) && !file; i++)
 		file = fopen(syscall_ids[i], "re");
 	if (!file)
 		return 0;
-	known = fscanf(file, "%" SCNu64, &events[0].config) == 1;
+	is_read = fscanf(file, "%" SCNu64, &events[0].config) == 1;
 	fclose(file);
-	return known ? add_all(counters, events, thread, children) : 0;
+	return is_read ? add_all(counters, events, thread, children) : 0;
 }
 
 int tl_counters_open(struct tl_counters *counters, pid_t thread, bool children,

@@ -1,11 +1,11 @@
-/* SPDX-License-Identifier: GPL-2.0-only
- *
- * The processor's own counters, where the kernel offers them: the events that the model gives,
- * user and kernel apart, around a region of this program or over a whole command. Rows have the
- * model's form (docs/model.md), under the same names of events.
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * counters.h - the processor's own counters, where the kernel offers them. They count the events
+ * that the model gives, in user mode and in the kernel, around a region of this program or over a
+ * whole command. Rows have the model's form and its names of events (docs/model.md).
  */
-#ifndef TRAPLESS_MODEL_COUNTERS_H
-#define TRAPLESS_MODEL_COUNTERS_H
+#ifndef TRAPLESS_STAT_COUNTERS_H
+#define TRAPLESS_STAT_COUNTERS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,8 +34,10 @@ struct tl_counter_values {
 	double counted; /* share of the time in which the event counted least was counted */
 };
 
-/* What the kernel counts by itself, on any machine: page faults, switches of tasks and, where it
- * lets tracepoints be read, system calls. */
+/*
+ * What the kernel counts by itself on any machine: page faults, switches of tasks and, where it lets
+ * tracepoints be read, system calls.
+ */
 extern const struct tl_counter_event tl_counters_software[];
 
 /*
@@ -48,13 +50,13 @@ int tl_counters_open(struct tl_counters *counters, pid_t thread, bool children,
 		     const struct tl_counter_event *events, char error[TL_COUNTERS_ERROR_MAX]);
 void tl_counters_close(struct tl_counters *counters);
 
-/* Count from 0 on; stop counting. 0 or -errno. */
+/* Begin to count from 0; end counting and read. Return 0 or -errno. */
 int tl_counters_begin(struct tl_counters *counters);
 int tl_counters_end(struct tl_counters *counters, struct tl_counter_values *values);
-/* What there is so far, extrapolated where events had to take turns. */
+/* Reads the counts so far, extrapolated where events had to take turns. */
 int tl_counters_read(struct tl_counters *counters, struct tl_counter_values *values);
 
-/* The first line of the output, and one for each region. */
+/* Write the first line of the output, and one line for each region. */
 void tl_counters_header(const struct tl_counters *counters, FILE *output);
 void tl_counters_row(struct tl_counters *counters, const struct tl_counter_values *values,
 		     uint64_t label, FILE *output);

@@ -1,9 +1,10 @@
-/* SPDX-License-Identifier: GPL-2.0-only
- *
- * What calls cost on this kernel by trap, in a batch and in supervisor mode, and what takes a
- * thread out of supervisor mode costs it: short loops, each a phase of the model, counted as the
- * program itself is. They run in user and in supervisor mode alike; each adds one thing to what
- * the loops before it do, so that trapless/stat/costs.py finds what that thing costs.
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * calibrate.c - runs short loops, each a phase of the model, from whose counts
+ * trapless/stat/costs.py finds what calls cost on this kernel by trap, in a batch and in supervisor
+ * mode, and what an event costs that takes a thread out of supervisor mode. The loops run in both
+ * modes and are counted as the program itself is. Each loop adds one kind of event to those of the
+ * loops before it. It owns the loops; their names are in stat_labels.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,28 +20,21 @@
 
 #include "stat.h"
 
-/* A phase says which loop, in which mode, in which round. */
-#define PHASE_CALIBRATION 0x80
-#define PHASE_SUPERVISOR 0x40
-#define PHASE_ROUND 0x10
-#define ROUNDS 3 /* of which the least counts */
-
-#define OPERATIONS 64
+#define ROUNDS 3 /* the round with the fewest instructions counts */
 #define CHILDREN 4
-#define BATCH 32
 #define PAGE 4096ul
-#define NAP_NS 8000000 /* until the timer, and what it left to do, are behind */
+#define NAP_NS 8000000 /* longer than the timer's interrupt and the work that it leaves */
 
 struct pipes {
 	int to[2], from[2];
-	pid_t partner; /* answers each byte */
+	pid_t partner; /* a process that answers each byte */
 };
 
 struct loop {
-	unsigned char *pages; /* that nobody has touched: 2 * OPERATIONS */
+	unsigned char *pages; /* 2 * STAT_OPERATIONS pages that nobody has touched */
 	struct tl_batch *batch;
 	struct pipes outside, within;
-	int zero; /* /dev/zero */
+	int zero; /* a file: /dev/zero */
 };
 
 static inline long call(long number, long a, long b, long c)
@@ -57,7 +51,7 @@ static void run_nothing(struct loop *loop)
 	int i;
 
 	(void)loop;
-	for (i = 0; i < OPERATIONS; i++)
+	for (i = 0; i < STAT_OPERATIONS; i++)
 		__asm__ volatile("" : : : "memory");
 }
 
@@ -66,7 +60,7 @@ static void run_calls(struct loop *loop)
 	int i;
 
 	(void)loop;
-	for (i = 0; i < OPERATIONS; i++)
+	for (i = 0; i < STAT_OPERATIONS; i++)
 		call(SYS_getppid, 0, 0, 0);
 }
 
@@ -74,8 +68,8 @@ static void run_batches(struct loop *loop)
 {
 	int i, j;
 
-	for (i = 0; i < OPERATIONS / BATCH; i++) {
-		for (j = 0; j < BATCH; j++)
+	for (i = 0; i < STAT_OPERATIONS / STAT_BATCH; i++) {
+		for (j = 0; j < STAT_BATCH; j++)
 			tl_batch_add(loop->batch, SYS_getppid, 0, 0, 0, 0, 0, 0);
 		tl_batch_flush(loop->batch);
 	}
@@ -91,7 +85,7 @@ static void run_faults(struct loop *loop)
 {
 	int i;
 
-	for (i = 0; i < OPERATIONS; i++) {
+	for (i = 0; i < STAT_OPERATIONS; i++) {
 		touch(loop, i);
 		call(SYS_getppid, 0, 0, 0);
 	}
@@ -102,7 +96,7 @@ static void run_double_faults(struct loop *loop)
 {
 	int i;
 
-	for (i = 0; i < OPERATIONS; i++) {
+	for (i = 0; i < STAT_OPERATIONS; i++) {
 		touch(loop, 2 * i);
 		touch(loop, 2 * i + 1);
 		call(SYS_getppid, 0, 0, 0);
@@ -114,7 +108,7 @@ static void run_kernel_faults(struct loop *loop)
 {
 	int i;
 
-	for (i = 0; i < OPERATIONS; i++)
+	for (i = 0; i < STAT_OPERATIONS; i++)
 		call(SYS_read, loop->zero, (long)(loop->pages + (size_t)i * PAGE), 1);
 }
 
@@ -124,7 +118,7 @@ static void run_handed(struct loop *loop)
 	int i;
 
 	(void)loop;
-	for (i = 0; i < OPERATIONS; i++) {
+	for (i = 0; i < STAT_OPERATIONS; i++) {
 		call(SYS_prctl, PR_GET_DUMPABLE, 0, 0);
 		call(SYS_getppid, 0, 0, 0);
 	}
@@ -136,7 +130,7 @@ static void run_closes(struct loop *loop)
 	int i;
 
 	(void)loop;
-	for (i = 0; i < OPERATIONS; i++)
+	for (i = 0; i < STAT_OPERATIONS; i++)
 		call(SYS_close, call(SYS_eventfd2, 0, 0, 0), 0, 0);
 }
 
@@ -145,7 +139,7 @@ static void ping(const struct pipes *pipes)
 	char byte = 0;
 	int i;
 
-	for (i = 0; i < OPERATIONS; i++) {
+	for (i = 0; i < STAT_OPERATIONS; i++) {
 		call(SYS_write, pipes->to[1], (long)&byte, 1);
 		call(SYS_read, pipes->from[0], (long)&byte, 1);
 	}
@@ -159,8 +153,10 @@ static void set_policy(pid_t process, int policy)
 		stat_fail("cannot set a scheduling policy: %s", strerror(errno));
 }
 
-/* Each read sleeps, and a process that is no part of the program runs: a batch one, which does
- * not take the processor when the write wakes it. */
+/*
+ * Each read sleeps, and a process that is no part of the program runs. Its policy is SCHED_BATCH:
+ * it does not take the processor when the write wakes it.
+ */
 static void run_sleeps(struct loop *loop)
 {
 	ping(&loop->outside);
@@ -210,21 +206,20 @@ static void run_execs(struct loop *loop)
 	}
 }
 
-/* In the order of trapless/stat/costs.py. */
 static void (*const loops[])(struct loop *loop) = {
-	run_nothing, run_calls, run_batches, run_faults, run_double_faults, run_kernel_faults,
-	run_handed, run_closes, run_sleeps, run_preemptions, run_sleeps_within, run_forks,
-	run_execs,
+#define RUN(name) run_##name,
+	STAT_LOOPS(RUN)
+#undef RUN
 };
 
-_Static_assert(sizeof(loops) / sizeof(*loops) <= PHASE_ROUND, "a phase has four bits for loops");
+_Static_assert(sizeof(loops) / sizeof(*loops) <= STAT_LOOP_MASK + 1, "a phase has too few bits");
 
-/* Fresh pages of small size, whatever was there before. */
+/* Replaces the loop's pages by fresh ones of small size. */
 static void renew_pages(struct loop *loop)
 {
 	if (loop->pages)
-		munmap(loop->pages, 2 * OPERATIONS * PAGE);
-	loop->pages = mmap(NULL, 2 * OPERATIONS * PAGE, PROT_READ | PROT_WRITE,
+		munmap(loop->pages, 2 * STAT_OPERATIONS * PAGE);
+	loop->pages = mmap(NULL, 2 * STAT_OPERATIONS * PAGE, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (loop->pages == MAP_FAILED)
 		stat_fail("no memory to calibrate with: %s", strerror(errno));
@@ -240,7 +235,7 @@ static void run_loop(struct loop *loop, int number, int mode, int counting)
 	for (round = -1; round < ROUNDS; round++) { /* the first is a warm-up */
 		renew_pages(loop);
 		nanosleep(&nap, NULL);
-		phase = PHASE_CALIBRATION | mode | PHASE_ROUND * round | number;
+		phase = STAT_CALIBRATION | mode | STAT_ROUND * round | number;
 		if (round >= 0)
 			group_count(counting, phase);
 		loops[number](loop);
@@ -251,7 +246,7 @@ static void run_loop(struct loop *loop, int number, int mode, int counting)
 	}
 }
 
-/* Answers until the pipe is closed. */
+/* Starts the partner, which answers each byte until the pipe is closed. */
 static void partner_begin(struct pipes *pipes)
 {
 	char byte;
@@ -294,12 +289,12 @@ static void __attribute__((noreturn)) calibrate_here(int counting, bool supervis
 
 	partner_begin(&loop.outside);
 	group_enter();
-	if (tl_batch_create(&loop.batch, BATCH, TL_MODULE))
+	if (tl_batch_create(&loop.batch, STAT_BATCH, TL_MODULE))
 		loop.batch = NULL; /* without the module there are no batches to speak of */
 	run_all(&loop, 0, counting);
 	if (supervisor) {
 		supervisor_switch(0, true);
-		run_all(&loop, PHASE_SUPERVISOR, counting);
+		run_all(&loop, STAT_CALIBRATION_SUPERVISOR, counting);
 	}
 	partner_end(&loop.outside);
 	_exit(0);

@@ -1,17 +1,16 @@
-/* SPDX-License-Identifier: GPL-2.0-only
- *
- * Facts that go into the model's rows beside counts: an empty region each, whose label holds the
- * number. So one file says all about a run.
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * facts.c - writes facts into the model's rows beside the counts. Each fact is an empty region
+ * whose label holds the number, so that one file says all about a run. It also owns the end of the
+ * program by an error.
  */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "marker.h"
-#include "stat.h"
+#include <trapless_model.h>
 
-#define LABEL_FACT 15u
-#define VALUE_BITS 48
+#include "stat.h"
 
 void stat_fail(const char *format, ...)
 {
@@ -22,13 +21,13 @@ void stat_fail(const char *format, ...)
 	vfprintf(stderr, format, values);
 	fputc('\n', stderr);
 	va_end(values);
-	exit(STATUS_FAILED);
+	exit(STAT_NOT_COUNTED);
 }
 
 void fact(unsigned int which, uint64_t value)
 {
-	value &= (1ull << VALUE_BITS) - 1;
-	tl_model_label(value << 16 | (uint64_t)which << 4 | LABEL_FACT);
+	value &= (1ull << STAT_VALUE_BITS) - 1;
+	tl_model_label(value << STAT_VALUE_SHIFT | (uint64_t)which << STAT_FACT_SHIFT | STAT_FACT);
 	tl_model_begin();
 	tl_model_end();
 }

@@ -1,7 +1,7 @@
-/* SPDX-License-Identifier: GPL-2.0-only
- *
- * The program's control group and the module trapless_stat, which ends and begins the model's
- * regions by who is a member.
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * group.c - makes the program's control group and loads the module trapless_stat, which begins and
+ * ends the model's regions by who is a member. It owns the files of both.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -101,7 +101,7 @@ void group_count(int counting, int phase)
 		stat_fail("%s: %s", PARAMETERS "counting", strerror(errno));
 }
 
-/* Returns whether the module took it. */
+/* Returns whether the module accepted the value. */
 static bool set_watching(const char *text)
 {
 	int file = open(PARAMETERS "watching", O_WRONLY | O_CLOEXEC);
@@ -158,15 +158,18 @@ void group_switch(bool supervisor)
 
 void group_record_counts(int phase)
 {
+#define ONE(event) +1
+	const unsigned int events = STAT_EVENTS(ONE);
+#undef ONE
 	char text[512], *at = text, *end;
 	unsigned int i;
 
 	read_file(PARAMETERS "counts", text, sizeof(text));
-	for (i = 0; i < GROUP_COUNTS; i++, at = end) {
+	for (i = 0; i < events; i++, at = end) {
 		uint64_t count = strtoull(at, &end, 10);
 
 		if (end == at)
 			stat_fail("%s: not understood: %s", PARAMETERS "counts", text);
-		fact(FACT_COUNTS + 16 * (unsigned int)phase + i, count);
+		fact(((unsigned int)phase << STAT_PHASE_SHIFT) + i, count);
 	}
 }

@@ -1,12 +1,14 @@
-/* SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * main.c - runs a program in a guest whose emulator has the model, and has the model count what the
+ * program and all processes that it starts do. It owns the command line of trapless-stat-guest,
+ * which `trapless stat --lab` calls (see usage()), and the order of steps.
  *
- * trapless-stat-guest: runs a program in a guest whose emulator has the model, and has counted what
- * the program and all that it starts do. See usage(); `trapless stat --lab` calls it.
- *
- * A command is counted from its exec to its end. A server is counted while a load runs, once a
- * third command says that it is ready; then it gets SIGTERM. What is left in the control group at
- * the end is killed. With turns, the command or the load runs once for each, in user mode or in
- * supervisor mode as asked, and each is counted by itself: runs that differ in their mode alone.
+ * A command is counted from its exec to its end. A server is counted while a load runs, after a
+ * third command says that it is ready; then the server gets SIGTERM. Processes that are left in the
+ * control group at the end are killed. With turns, the command or the load runs once for each turn,
+ * in user mode or in supervisor mode, and each run is counted by itself: the runs differ in their
+ * mode alone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "marker.h"
+#include <trapless_model.h>
+
 #include "stat.h"
 
 #define STATUS_CANNOT_EXECUTE 126
@@ -33,8 +36,6 @@
 #define TERM_LIMIT_S 10
 #define TURN_USER 'u'
 #define TURN_SUPERVISOR 's'
-#define TURNS_MAX 32
-#define PHASE_TURN 0x40 /* and twice its number, and in which mode */
 
 struct job {
 	char **argv;
@@ -45,7 +46,7 @@ struct job {
 	int ready_limit_s;
 	const char *turns; /* TURN_USER and TURN_SUPERVISOR, in their order */
 	bool uncalibrated;
-	int counting; /* file */
+	int counting; /* the file of group_count() */
 	uint64_t worked; /* calls with work on their way out, in an uncounted run */
 };
 
@@ -54,7 +55,7 @@ static void __attribute__((noreturn)) usage(void)
 	fputs("usage: trapless-stat-guest --module FILE [--prepare SHELL-COMMAND] [--warm N]\n"
 	      "         [--load SHELL-COMMAND --ready SHELL-COMMAND [--ready-limit SECONDS]]\n"
 	      "         [--turns u|s...] [--uncalibrated] -- PROGRAM [ARGUMENT]...\n", stderr);
-	exit(STATUS_FAILED);
+	exit(STAT_NOT_COUNTED);
 }
 
 static int parse_number(const char *text, int last)
@@ -67,12 +68,12 @@ static int parse_number(const char *text, int last)
 	return (int)value;
 }
 
-static bool turns_are_known(const struct job *job)
+static bool turns_are_valid(const struct job *job)
 {
-	static const char known[] = { TURN_USER, TURN_SUPERVISOR, '\0' };
+	static const char letters[] = { TURN_USER, TURN_SUPERVISOR, '\0' };
 
-	return !job->turns || (*job->turns && strlen(job->turns) <= TURNS_MAX &&
-			       !job->turns[strspn(job->turns, known)]);
+	return !job->turns || (*job->turns && strlen(job->turns) <= STAT_TURNS_MAX &&
+			       !job->turns[strspn(job->turns, letters)]);
 }
 
 static void parse(struct job *job, int argc, char **argv)
@@ -110,13 +111,13 @@ static void parse(struct job *job, int argc, char **argv)
 			usage();
 	}
 	job->argv = argv + optind;
-	if (!job->argv[0] || !job->module || !job->load != !job->ready || !turns_are_known(job))
+	if (!job->argv[0] || !job->module || !job->load != !job->ready || !turns_are_valid(job))
 		usage();
 }
 
 /*
- * The file that a name means, as execvp() finds it: its attempts in each folder would be counted.
- * What is not found stays as it is, and the exec says why.
+ * Finds the file that a name means, as execvp() would, whose attempts in each folder would be
+ * counted. A name that is not found stays as it is, and the exec says why.
  */
 static void find_program(struct job *job)
 {
@@ -166,7 +167,7 @@ static int wait_for(pid_t child)
 	return shell_status(status);
 }
 
-/* A command of the shell's; returns its status. */
+/* Runs a command of the shell and returns its status. */
 static int run_shell(const char *command, bool quiet)
 {
 	pid_t child = fork();
@@ -184,11 +185,11 @@ static int run_shell(const char *command, bool quiet)
 	_exit(STATUS_NOT_FOUND);
 }
 
-/* What a process of the program begins as. */
+/* How a process of the program begins. */
 struct begin {
-	bool quiet; /* without input and output */
+	bool quiet; /* its input and output are /dev/null */
 	bool supervisor;
-	int phase; /* counted from its exec on */
+	int phase; /* it is counted in this phase from its exec on */
 };
 
 static void __attribute__((noreturn)) become(const struct job *job, int report,
@@ -209,11 +210,11 @@ static void __attribute__((noreturn)) become(const struct job *job, int report,
 	execv(job->program, job->argv);
 	error = errno;
 	if (write(report, &error, sizeof(error)) != sizeof(error))
-		_exit(STATUS_FAILED);
+		_exit(STAT_NOT_COUNTED);
 	_exit(STATUS_CANNOT_EXECUTE);
 }
 
-/* The program, begun; what cannot be executed ends all. */
+/* Starts the program; ends this one where that cannot be executed. */
 static pid_t start(const struct job *job, const struct begin *begin)
 {
 	int report[2], error;
@@ -230,14 +231,14 @@ static pid_t start(const struct job *job, const struct begin *begin)
 	return child;
 }
 
-static void tell(const struct job *job, int status)
+static void record_end(const struct job *job, int status)
 {
-	fact(FACT_WORKED, job->worked);
-	fact(FACT_LEFT_RUNNING, group_is_populated());
-	fact(FACT_STATUS, (uint64_t)status);
+	fact(STAT_FACT_WORKED, job->worked);
+	fact(STAT_FACT_LEFT_RUNNING, group_is_populated());
+	fact(STAT_FACT_STATUS, (uint64_t)status);
 }
 
-/* With the model on: what calls cost here, before or beside the program. */
+/* Starts modelling, and calibrates before the program runs. */
 static void model_on(const struct job *job)
 {
 	uint64_t refusals = supervisor_refusals();
@@ -245,10 +246,10 @@ static void model_on(const struct job *job)
 	tl_model_on();
 	if (!job->uncalibrated)
 		calibrate(job->counting, !refusals);
-	fact(FACT_REFUSALS, refusals);
+	fact(STAT_FACT_REFUSALS, refusals);
 }
 
-/* Counts the command, or the server while its load runs, in that phase; returns the status. */
+/* Counts the command, or the server while its load runs, in that phase. Returns the status. */
 static int count_once(const struct job *job, int phase, bool supervisor)
 {
 	const struct begin begin = { .supervisor = supervisor, .phase = phase };
@@ -265,7 +266,7 @@ static int count_once(const struct job *job, int phase, bool supervisor)
 	return status;
 }
 
-/* Each turn in its mode; a server that is there already changes its mode. */
+/* Counts each turn in its mode; a server, which runs already, is switched. */
 static int count_turns(const struct job *job)
 {
 	struct supervisor_counts before, after;
@@ -278,7 +279,7 @@ static int count_turns(const struct job *job)
 
 		if (job->load)
 			group_switch(supervisor);
-		status = count_once(job, PHASE_TURN | turn << 1 | supervisor, supervisor);
+		status = count_once(job, STAT_TURN | turn << 1 | supervisor, supervisor);
 		if (turn && status != last)
 			stat_fail("turn %d of %s ended with status %d, the one before with %d: "
 				  "there is nothing to compare", turn + 1, job->turns, status,
@@ -288,14 +289,16 @@ static int count_turns(const struct job *job)
 			group_kill(); /* its daemons */
 	}
 	supervisor_read(&after);
-	for (i = 0; i < 4; i++)
-		fact(FACT_CALLS + i, after.calls[i] - before.calls[i]);
+	i = STAT_FACT_CALLS;
+#define RECORD(way) fact(i++, after.way - before.way);
+	STAT_CALLS(RECORD)
+#undef RECORD
 	for (i = 0; i < TL_DEMOTIONS; i++)
-		fact(FACT_DEMOTIONS + i, after.demotions[i] - before.demotions[i]);
+		fact(STAT_FACT_DEMOTIONS + i, after.demotions[i] - before.demotions[i]);
 	return last;
 }
 
-/* All that is counted, and the facts about it. */
+/* Counts all runs and records the facts about them. */
 static int count(const struct job *job)
 {
 	int status;
@@ -304,7 +307,7 @@ static int count(const struct job *job)
 	status = job->turns ? count_turns(job) : count_once(job, PHASE_PROGRAM, false);
 	if (job->load && !group_is_populated())
 		stat_fail("%s ended before its load had", job->argv[0]);
-	tell(job, status);
+	record_end(job, status);
 	tl_model_off();
 	return status;
 }
@@ -386,7 +389,7 @@ int main(int argc, char **argv)
 		return 0;
 	parse(&job, argc, argv);
 	if (job.prepare && run_shell(job.prepare, false))
-		stat_fail("what was to prepare the guest failed: `%s`", job.prepare);
+		stat_fail("the command of --prepare failed: `%s`", job.prepare);
 	find_program(&job);
 	if (access(job.program, X_OK))
 		fail_to_execute(&job, errno);

@@ -1,7 +1,7 @@
-/* SPDX-License-Identifier: GPL-2.0-only
- *
- * Supervisor mode as the guest's program uses it: whether it is offered, the switch, and what the
- * module counted.
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * supervisor.c - asks the module whether it offers supervisor mode, switches processes, and reads
+ * the module's counts. It owns nothing of the counting by the model.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -33,14 +33,13 @@ void supervisor_switch(pid_t process, bool supervisor)
 void supervisor_read(struct supervisor_counts *counts)
 {
 	static struct tl_process entries[PROCESSES_MAX];
-	int found = tl_process_list(entries, PROCESSES_MAX), i, cause;
+	int total = tl_process_list(entries, PROCESSES_MAX), i, cause;
 
 	memset(counts, 0, sizeof(*counts));
-	for (i = 0; i < found && i < PROCESSES_MAX; i++) {
-		counts->calls[0] += entries[i].calls_direct;
-		counts->calls[1] += entries[i].calls_worked;
-		counts->calls[2] += entries[i].calls_left;
-		counts->calls[3] += entries[i].calls_kernel;
+	for (i = 0; i < total && i < PROCESSES_MAX; i++) {
+#define ADD(way) counts->way += entries[i].calls_##way;
+		STAT_CALLS(ADD)
+#undef ADD
 		for (cause = 0; cause < TL_DEMOTIONS; cause++)
 			counts->demotions[cause] += entries[i].demotions[cause];
 	}

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * trapless_stat.c - splits what the model counts by whose work it is: a control group's (a program
- * with all that it started), the idle task's, or anybody else's. Where the scheduler goes from one
- * to another, the model's region ends, the label's lowest 12 bits change and the next region
- * begins. Also counts what the ledger of crossings cannot see: processes begun and ended, programs
- * executed, signals delivered, page faults, calls in which a thread left the processor. While the
- * program runs uncounted, a probe counts the calls that find work to do on their way out.
+ * trapless_stat.c - splits what the model counts by whose work it is: that of a control group (a
+ * program with all that it started), of the idle task, or of any other task. Where the scheduler
+ * goes from one of them to another, the module ends the model's region, changes the lowest 12 bits
+ * of the label and begins the next region. It also counts what the ledger of crossings cannot see:
+ * processes begun and ended, programs executed, signals delivered, page faults, and calls in which
+ * a thread left the processor. While the program runs uncounted, a probe counts the calls that find
+ * work to do on their way out. The numbers in labels are those of stat_labels.h.
  *
- * One processor, as the model follows one; all is written by it alone, with interrupts off, but for
- * the counts of events, which their own task context protects.
+ * The guest has one processor, as the model follows one. That processor alone writes all of this,
+ * with interrupts off; the counts of events are written in the context of their own task.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -26,18 +27,16 @@
 #include <asm/ptrace.h>
 #include <asm/processor.h>
 
-#include "marker.h"
+#include <trapless_model.h>
 
-/* The lowest four bits of a region's label, plus GROUP_PHASE in any but the program's own phase. */
+#include "stat_labels.h"
+
+/* Whose work the processor does. */
 enum group {
-	GROUP_OTHER = 0,
-	GROUP_PROGRAM = 1,
-	GROUP_IDLE = 2,
-	GROUP_PHASE = 4,
+	GROUP_OTHER = STAT_OTHER,
+	GROUP_PROGRAM = STAT_PROGRAM,
+	GROUP_IDLE = STAT_IDLE,
 };
-
-/* Bits 4 to 11 of the label: 0 for the program, else the guest's program knows what it measures. */
-#define PHASE_LAST 255u
 
 static unsigned long long cgroup;
 module_param(cgroup, ullong, 0444);
@@ -47,31 +46,24 @@ static bool counting;
 static unsigned int phase;
 static enum group running; /* whose region is open */
 
-/* Of the program, since counting began. */
+/* The program's events since counting began. */
 static struct {
-	u64 forks;
-	u64 execs;
-	u64 exits;
-	u64 signals;
-	u64 faults;
-	/* Calls in which a thread slept and the processor went to somebody else, or stayed within
-	 * the program; calls that ended with another thread's turn. */
-	u64 slept_out;
-	u64 slept_within;
-	u64 preempted;
+#define COUNT(event) u64 event;
+	STAT_EVENTS(COUNT)
+#undef COUNT
 } counts;
 
-/* Its control group, or one that it made below. */
+/* Whether the task is in the program's control group, or in a group below it. */
 static bool is_in_program(struct task_struct *task)
 {
 	struct cgroup *at;
-	bool found = false;
+	bool member = false;
 
 	rcu_read_lock();
-	for (at = task_dfl_cgroup(task); at && !found; at = cgroup_parent(at))
-		found = cgroup_id(at) == cgroup;
+	for (at = task_dfl_cgroup(task); at && !member; at = cgroup_parent(at))
+		member = cgroup_id(at) == cgroup;
 	rcu_read_unlock();
-	return found;
+	return member;
 }
 
 static enum group group_of(struct task_struct *task)
@@ -86,7 +78,7 @@ static void begin(enum group group)
 	running = group;
 	tl_model_label_nibble(phase >> 4);
 	tl_model_label_nibble(phase);
-	tl_model_label_nibble(group | (phase ? GROUP_PHASE : 0));
+	tl_model_label_nibble(group | (phase ? STAT_PHASE : 0));
 	tl_model_begin();
 }
 
@@ -108,7 +100,7 @@ static void count_leaving(struct task_struct *prev, bool sleeps, enum group next
 		counts.slept_out++;
 }
 
-/* In the task that leaves, interrupts off. */
+/* Runs in the task that leaves, with interrupts off. */
 static void on_switch(void *data, bool preempt, struct task_struct *prev, struct task_struct *next,
 		      unsigned int prev_state)
 {
@@ -147,7 +139,7 @@ static void on_exit(void *data, struct task_struct *task)
 	if (!counts_current())
 		return;
 	counts.exits++;
-	counts.faults += task->min_flt + task->maj_flt;
+	counts.page_faults += task->min_flt + task->maj_flt;
 }
 
 static void on_signal(void *data, int signal)
@@ -169,7 +161,7 @@ static struct hook {
 	{ "signal_deliver", on_signal },
 };
 
-/* Of the program's threads that live. */
+/* The page faults of those threads of the program that still live. */
 static u64 faults_so_far(void)
 {
 	struct task_struct *process, *thread;
@@ -191,20 +183,20 @@ static int counting_set(const char *text, const struct kernel_param *parameter)
 
 	if (error)
 		return error;
-	if (wanted > (int)PHASE_LAST)
+	if (wanted > STAT_PHASE_MAX)
 		return -EINVAL;
 	faults = faults_so_far();
 	local_irq_save(flags);
 	if (wanted >= 0 && !counting) {
 		memset(&counts, 0, sizeof(counts));
-		counts.faults = -faults;
+		counts.page_faults = -faults;
 		phase = wanted;
 		counting = true;
 		begin(group_of(current));
 	} else if (wanted < 0 && counting) {
 		tl_model_end();
 		counting = false;
-		counts.faults += faults;
+		counts.page_faults += faults;
 	}
 	local_irq_restore(flags);
 	return 0;
@@ -217,12 +209,18 @@ static int counting_get(char *text, const struct kernel_param *parameter)
 
 static int counts_get(char *text, const struct kernel_param *parameter)
 {
-	return sysfs_emit(text, "%llu %llu %llu %llu %llu %llu %llu %llu\n", counts.forks,
-			  counts.execs, counts.exits, counts.signals, counts.faults,
-			  counts.slept_out, counts.slept_within, counts.preempted);
+	int length = 0;
+
+#define EMIT(event) length += sysfs_emit_at(text, length, "%llu ", counts.event);
+	STAT_EVENTS(EMIT)
+#undef EMIT
+	return length + sysfs_emit_at(text, length, "\n");
 }
 
-/* Calls with work on their way out: a probe costs instructions, so never while counting. */
+/*
+ * Calls with work on their way out. The probe costs instructions, so it is never set while the
+ * program is counted.
+ */
 
 static bool watching;
 static unsigned long worked;
@@ -273,8 +271,9 @@ MODULE_PARM_DESC(counting, "the phase whose regions are begun and ended, 0 to 25
 
 static const struct kernel_param_ops counts_ops = { .get = counts_get };
 module_param_cb(counts, &counts_ops, NULL, 0400);
-MODULE_PARM_DESC(counts, "of the program: forks execs exits signals page-faults slept-out "
-			 "slept-within preempted");
+#define NAME(event) " " #event
+MODULE_PARM_DESC(counts, "events of the program:" STAT_EVENTS(NAME));
+#undef NAME
 
 static void find(struct tracepoint *tracepoint, void *data)
 {
@@ -319,7 +318,7 @@ static int __init stat_init(void)
 	return 0;
 }
 
-/* A region that is open is closed, so that none begins in code that goes. */
+/* Ends an open region, so that no region begins in code that is about to go. */
 static void __exit stat_exit(void)
 {
 	unhook(ARRAY_SIZE(hooks));

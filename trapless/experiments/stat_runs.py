@@ -2,7 +2,7 @@
 """Counts several programs for an experiment as `trapless stat` does, each in a VM of a fleet.
 
 This file owns what runs in the VM, and what is kept: one row of the experiment's raw file with the
-run's counts. An interrupted experiment goes on after the finished runs. trapless/stat owns how a
+run's RunCounts. An interrupted experiment goes on after the finished runs. trapless/stat owns how a
 program is counted; the experiment chooses the programs.
 """
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`trapless stat`: its options and help, and what becomes of the report.
+"""`trapless stat`: its options and help, and where the report goes.
 
-The work is done by guest.py (in the lab) and here.py (on this machine), imported when called.
+session.py (in the lab) and host.py (on this machine) do the work; they are imported when they are
+called.
 """
 
 from __future__ import annotations
@@ -9,19 +10,16 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from trapless.base.console import ConsoleProgress, TraplessError
-
-if TYPE_CHECKING:
-    from trapless.stat.report import Report
+from trapless.stat.labels import TURNS_MAX
 
 PROCESSOR = "core-i7-9700k"
 TIMEOUT_S = 3600
-REPEAT, REPEAT_MAX = 3, 16
-"""Runs in each mode that are compared; there are TURNS_MAX of stat/guest/main.c."""
+REPEAT, REPEAT_MAX = 3, TURNS_MAX // 2
+"""Runs in each mode that are compared."""
 
 
 @click.command(
@@ -40,6 +38,7 @@ REPEAT, REPEAT_MAX = 3, 16
     "processors",
     multiple=True,
     metavar="NAME",
+    default=(PROCESSOR,),
     help=f"With --lab: whose caches are modelled; may be given again.  [default: {PROCESSOR}]",
 )
 @click.option(
@@ -91,6 +90,7 @@ REPEAT, REPEAT_MAX = 3, 16
     "--timeout",
     type=click.FloatRange(1),
     metavar="SECONDS",
+    default=TIMEOUT_S,
     help=f"With --lab: end the VM, with an error, after this long.  [default: {TIMEOUT_S}]",
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -99,7 +99,7 @@ def stat(
     software: bool,
     command: tuple[str, ...],
     json_file: Path | None,
-    **of_lab: object,
+    **lab_options: object,
 ) -> None:
     """Count COMMAND with all that it starts: its crossings between user mode and the kernel, what
     they cost it directly and by the caches, and how much each mechanism would take away.
@@ -120,45 +120,47 @@ def stat(
     if not in_lab:
         context = click.get_current_context()
         typed = click.core.ParameterSource.COMMANDLINE
-        given = sorted(one for one in of_lab if context.get_parameter_source(one) is typed)
-        if given:
-            name = given[0].replace("processors", "processor")
+        misplaced = sorted(
+            name for name in lab_options if context.get_parameter_source(name) is typed
+        )
+        if misplaced:
+            name = misplaced[0].replace("processors", "processor")
             raise click.UsageError(f"--{name} is about a VM: add --lab")
         sys.exit(_here(command, json_file, software))
     if software:
         raise click.UsageError("--software is about this machine: leave out --lab")
-    if bool(of_lab["load"]) != bool(of_lab["ready"]):
+    if bool(lab_options["load"]) != bool(lab_options["ready"]):
         raise click.UsageError("--load and --ready go together")
-    sys.exit(_in_lab(command, json_file, of_lab))
+    sys.exit(_in_lab(command, json_file, lab_options))
 
 
 def _here(command: tuple[str, ...], json_file: Path | None, software: bool) -> int:
     from trapless.stat import host, text
 
-    found = host.run(command, software=software)
-    _write(json_file, {"status": found.status, "events": dict(found.events)})
-    click.echo("\n".join(["", *text.counters(command, found.events)]), err=True)
-    return found.status
+    counts = host.run(command, software=software)
+    _write(json_file, {"status": counts.status, "events": dict(counts.events)})
+    click.echo("\n".join(["", *text.counters(command, counts.events)]), err=True)
+    return counts.status
 
 
-def _in_lab(command: tuple[str, ...], json_file: Path | None, of_lab: dict[str, object]) -> int:
+def _in_lab(command: tuple[str, ...], json_file: Path | None, options: dict[str, object]) -> int:
     from trapless.run import status_of
     from trapless.stat import session, text
 
     try:
         with ConsoleProgress() as progress:
-            report: Report = session.run(command, of_lab, progress)
+            report = session.run(command, options, progress)
     except TraplessError as error:
         raise TraplessError(str(error), status=status_of(error)) from error
     _write(json_file, report.as_json())
     click.echo("\n".join(["", *text.lines(report, command)]), err=True)
-    return report.found.status
+    return report.counts.status
 
 
-def _write(path: Path | None, made: object) -> None:
+def _write(path: Path | None, data: object) -> None:
     if path is None:
         return
-    text = json.dumps(made, indent=1) + "\n"
+    text = json.dumps(data, indent=1) + "\n"
     try:
         if str(path) == "-":
             sys.stdout.write(text)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a mechanism would save a program, in instructions: from what it did, and from loops counted
-in the same boot.
+"""What a mechanism would save a program, in instructions.
 
-Each loop of the calibration adds one thing to what those before it do, so the difference between
-its modes, less what the known things account for, is what that thing costs (or saves) once. No
-figure here is typed in; what holds on one kernel is found again on the next.
+A prediction is made of the events of the program's run and of loops that were counted in the same
+boot. Each loop of the calibration adds one kind of event to those of the loops before it. The
+difference between a loop's counts in both modes, less the part that the earlier kinds account for,
+is what this kind costs, or saves, once. No such figure is written down here; each boot counts it.
 """
 
 from __future__ import annotations
@@ -13,15 +13,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trapless.stat.run_counts import Counted, Loop
-
-BATCH = 32
-"""Calls of a batch in the calibration; BATCH of stat/guest/calibrate.c."""
+from trapless.stat import labels
+from trapless.stat.run_counts import Loop, RunCounts
 
 
 @dataclass(frozen=True)
 class Term:
-    """One thing that a program does, as supervisor mode sees it: how often, and what each saves."""
+    """One kind of event, and the instructions that supervisor mode saves at each."""
 
     name: str
     text: str
@@ -41,33 +39,33 @@ STEPS = (
     ("forks", "forks", "a process, begun and ended"),
     ("execs", "execs", "a program executed"),
 )
-"""Each thing, the loop that adds it, and what it is called. The order is that of solving."""
+"""Each kind of event, the loop that adds it, and its name in tables, in the order of solving."""
 
 
-def features(done: Mapping[str, int]) -> dict[str, float]:
-    """How often each thing of STEPS happened."""
+def features(counts: Mapping[str, int]) -> dict[str, float]:
+    """How often each kind of event of STEPS happened."""
     return {
-        "calls": done["syscall"],
-        "demoting": done["syscall_interrupted"],
-        "demoted": max(done["interrupt"] - done["syscall_interrupted"], 0),
-        "in_kernel": done["iret_kernel"],
-        "signals": done["signals"],
-        "worked": done.get("worked", 0),
-        "slept_out": done["slept_out"],
-        "preempted": done["preempted"],
-        "slept_within": done["slept_within"],
-        "forks": (done["forks"] + done["exits"]) / 2,
-        "execs": done["execs"],
+        "calls": counts["syscall"],
+        "demoting": counts["syscall_interrupted"],
+        "demoted": max(counts["interrupt"] - counts["syscall_interrupted"], 0),
+        "in_kernel": counts["iret_kernel"],
+        "signals": counts["signals"],
+        "worked": counts.get("worked", 0),
+        "slept_out": counts["slept_out"],
+        "preempted": counts["preempted"],
+        "slept_within": counts["slept_within"],
+        "forks": (counts["forks"] + counts["exits"]) / 2,
+        "execs": counts["execs"],
     }
 
 
-def of_run(found: Counted) -> dict[str, float]:
-    """Of the program itself."""
-    return features({**found.row.crossings(), **found.events, "worked": found.worked})
+def of_run(run: RunCounts) -> dict[str, float]:
+    """How often each kind of event happened in the program's run."""
+    return features({**run.row.crossings(), **run.events, "worked": run.worked})
 
 
-UNSEEN = {"handed": ("signals", 64), "closes": ("worked", 64)}
-"""What loops do that no counter sees, and how often: OPERATIONS of stat/guest/calibrate.c."""
+UNSEEN = {"handed": ("signals", labels.OPERATIONS), "closes": ("worked", labels.OPERATIONS)}
+"""Events of loops that no counter sees, and how often they happen in one."""
 
 
 def _of_loop(name: str, loop: Loop) -> dict[str, float]:
@@ -78,26 +76,26 @@ def _of_loop(name: str, loop: Loop) -> dict[str, float]:
     return counts
 
 
-def supervisor_terms(found: Counted) -> tuple[Term, ...]:
-    """What each thing saves in supervisor mode; nothing where that is not offered."""
-    if any(set(found.loops.get(loop, {})) != {"trap", "supervisor"} for _, loop, _ in STEPS):
+def supervisor_terms(run: RunCounts) -> tuple[Term, ...]:
+    """What each kind of event saves in supervisor mode; empty where that is not offered."""
+    if any(set(run.loops.get(loop, {})) != {"trap", "supervisor"} for _, loop, _ in STEPS):
         return ()
     saved: dict[str, float] = {}
     terms = []
     for name, loop, text in STEPS:
-        modes = found.loops[loop]
-        did = _of_loop(loop, modes["trap"])
+        modes = run.loops[loop]
+        numbers = _of_loop(loop, modes["trap"])
         rest: float = modes["trap"].instructions - modes["supervisor"].instructions
-        rest -= sum(did[known] * each for known, each in saved.items())
-        # A loop that could not do its thing (a scheduler that preempts nobody) says nothing of it.
-        saved[name] = rest / did[name] if did[name] else 0.0
+        rest -= sum(numbers[earlier] * each for earlier, each in saved.items())
+        # A loop in which the event did not happen (no thread is preempted) says nothing about it.
+        saved[name] = rest / numbers[name] if numbers[name] else 0.0
         terms.append(Term(name, text, saved[name]))
     return tuple(terms)
 
 
 @dataclass(frozen=True)
 class Saving:
-    """Instructions that a mechanism would save; `wrong_by`: what the figure may be wrong by."""
+    """Instructions that a mechanism would save. `wrong_by`: the figure's uncertainty."""
 
     instructions: float
     wrong_by: float
@@ -106,34 +104,34 @@ class Saving:
 
 
 NOISE_PER_TICK = 8000
-"""Instructions by which a run may differ from its repeat for each timer interrupt in it: what the
-kernel does then, and what it has put off until then, is not the program's doing."""
+"""Instructions by which a run may differ from its repeat for each timer interrupt in it. The
+interrupt's work, and the work that the kernel has put off until then, are not the program's."""
 
 
-def supervisor_saving(found: Counted) -> Saving | None:
-    """In supervisor mode from the first call to the last; None where it is not offered."""
-    terms = supervisor_terms(found)
+def supervisor_saving(run: RunCounts) -> Saving | None:
+    """The saving in supervisor mode from the first call to the last; None where not offered."""
+    terms = supervisor_terms(run)
     if not terms:
         return None
-    did = of_run(found)
-    parts = {term.name: did[term.name] * term.saved for term in terms}
-    handed = did["forks"] * 2 + did["execs"] + did["signals"]
+    numbers = of_run(run)
+    parts = {term.name: numbers[term.name] * term.saved for term in terms}
+    handed = numbers["forks"] * 2 + numbers["execs"] + numbers["signals"]
     return Saving(
         instructions=sum(parts.values()),
-        wrong_by=uncertainty(found),
-        crossings=max(did["calls"] - did["demoting"] - handed, 0),
+        wrong_by=uncertainty(run),
+        crossings=max(numbers["calls"] - numbers["demoting"] - handed, 0),
         parts=parts,
     )
 
 
-def uncertainty(found: Counted) -> float:
+def uncertainty(run: RunCounts) -> float:
     """Instructions by which two runs of the program may differ."""
-    return NOISE_PER_TICK * math.sqrt(1 + ticks(found))
+    return NOISE_PER_TICK * math.sqrt(1 + ticks(run))
 
 
-def sleeping(found: Counted) -> float:
-    """Instructions of going to sleep in a call and coming back, by the calibration."""
-    loops = found.loops
+def sleeping(run: RunCounts) -> float:
+    """The instructions of a sleep in a call, by the calibration."""
+    loops = run.loops
     if not {"calls", "sleeps"} <= loops.keys():
         return 0.0
     calls, sleeps = loops["calls"]["trap"], loops["sleeps"]["trap"]
@@ -143,21 +141,23 @@ def sleeping(found: Counted) -> float:
 
 
 TICK_INSTRUCTIONS = 4_000_000
-"""Between two timer interrupts: 250 a second, an instruction a nanosecond."""
+"""Instructions between two timer interrupts: 250 a second, one instruction per nanosecond."""
 
 
-def ticks(found: Counted) -> float:
-    """Timer interrupts that came while the program ran, about."""
-    return found.instructions / TICK_INSTRUCTIONS
+def ticks(run: RunCounts) -> float:
+    """About how many timer interrupts came while the program ran."""
+    return run.instructions / TICK_INSTRUCTIONS
 
 
-def batch_saving(found: Counted) -> Saving | None:
-    """If every call went into batches of 32; None where batches are not offered."""
-    loops = found.loops
+def batch_saving(run: RunCounts) -> Saving | None:
+    """The saving if every call went into a batch; None where batches are not offered."""
+    loops = run.loops
     if not {"nothing", "calls", "batches"} <= loops.keys():
         return None
     nothing, calls, batches = (loops[name]["trap"] for name in ("nothing", "calls", "batches"))
     number = calls.features["syscall"] - nothing.features["syscall"]
     each = (calls.instructions - batches.instructions) / number
-    made = found.row.crossings()["syscall"]
-    return Saving(made * each, uncertainty(found), made * (1 - 1 / BATCH), {"calls": made * each})
+    total = run.row.crossings()["syscall"]
+    saved = total * each
+    crossings = total * (1 - 1 / labels.BATCH)
+    return Saving(saved, uncertainty(run), crossings, {"calls": saved})

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs a program in the lab under the model, and has it counted.
+"""Runs a program in the lab, where the model counts it.
 
-Owns the guest's configuration and the command line of trapless-stat-guest (stat/guest/), which
-does the counting there; what rows mean is counted.py's business.
+This file owns the guest's configuration and the command line of trapless-stat-guest (stat/guest/),
+which runs the program there. run_counts.py owns what the rows mean.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import repo_root
 from trapless.model import plugin
 from trapless.stat import run_counts
-from trapless.stat.run_counts import Counted
+from trapless.stat.labels import NOT_COUNTED
+from trapless.stat.run_counts import RunCounts
 from trapless.stock import kbuild, kernels
 from trapless.vm import lab, qemu
 from trapless.vm.lab import LabConfig
@@ -25,8 +26,6 @@ PROGRAM = "/trapless/stat/guest"
 MODULE = "/trapless/stat/trapless_stat.ko"
 SOURCES, MODULE_NAME = "stat", "trapless_stat.ko"
 BUILT = Path("build/stat/trapless-stat-guest")
-NOT_COUNTED = 125
-"""With this status the guest's program says that it failed; 126 and 127: that CMD cannot be run."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,8 @@ class Job:
 
     `prepare`, `load` and `ready` are commands of the guest's shell; `warm` says how often the
     command, or the load, runs before, uncounted. Without `calibrate` nothing can be predicted from
-    the run. With `turns` it runs once for each letter, u in user mode and s in supervisor mode, and
-    what each run took is counted by itself (Counted.repeats): runs that are alike but for the mode.
+    the run. With `turns` the command runs once for each letter, u in user mode and s in supervisor
+    mode. Each run is counted by itself (RunCounts.repeats): the runs differ in their mode alone.
     """
 
     argv: tuple[str, ...]
@@ -50,8 +49,8 @@ class Job:
 
 
 def by_turns(pairs: int) -> str:
-    """Turns for so many runs in each mode: who is first changes, so that what drifts favours
-    neither; the last is in supervisor mode.
+    """Turns for so many runs in each mode. The mode that comes first changes, so that a drift
+    favours neither; the last run is in supervisor mode.
 
     >>> by_turns(1), by_turns(4)
     ('us', 'suussuus')
@@ -89,7 +88,7 @@ def program() -> Path:
 
 
 def config(base: LabConfig, progress: Progress) -> LabConfig:
-    """`base` for a guest that counts, but for the model's plugin."""
+    """`base` for a guest that counts, without the model's plugin."""
     kernel = kernels.resolve(base.kernel, progress)
     module = kbuild.module_for(kernel, progress, repo_root() / SOURCES, MODULE_NAME)
     return replace(
@@ -110,21 +109,25 @@ def run(
     *,
     stream: bool = False,
     sink: Callable[[bytes], None] | None = None,
-) -> Counted:
-    """Count one run. Under `stream` the command has this process's input, output and error; `sink`
-    takes its output instead.
+) -> RunCounts:
+    """Count one run. With `stream` the command has this process's input, output and error; else
+    `sink` takes its output.
 
-    A TraplessError ends what was not counted; a status of the command that is not 0 is no error.
+    A TraplessError says why a run was not counted. It is no error if the command's status is not 0;
+    by NOT_COUNTED the guest's program says that it failed, by 126 and 127 that the command cannot
+    be run.
     """
     with tempfile.TemporaryDirectory(prefix="trapless-stat-") as name:
-        told, rows = Path(name, "config"), Path(name, "rows")
-        run_counts.plan_of(tuple(processors)).write(told, qemu.parse_size(base.memory))
-        prepared = replace(config(base, progress), plugins=(plugin.argument(told, rows),))
+        plan, rows = Path(name, "config"), Path(name, "rows")
+        run_counts.plan_of(tuple(processors)).write(plan, qemu.parse_size(base.memory))
+        prepared = replace(config(base, progress), plugins=(plugin.argument(plan, rows),))
         result = lab.run(prepared, argv(job), stream=stream, sink=sink, progress=progress)
         try:
-            found = run_counts.read(rows, result.release, tuple(processors))
-            return replace(found, warm=job.warm, served=bool(job.load))
+            counts = run_counts.read(rows, result.release, tuple(processors))
+            return replace(counts, warm=job.warm, served=bool(job.load))
         except TraplessError as error:
-            said = result.stderr.decode(errors="replace").strip().removeprefix("trapless stat: ")
-            what = said or (str(error) if result.status < NOT_COUNTED else "nothing was counted")
-            raise TraplessError(what, status=result.status or 1) from error
+            output = result.stderr.decode(errors="replace").strip()
+            reason = output.removeprefix("trapless stat: ") or (
+                str(error) if result.status < NOT_COUNTED else "nothing was counted"
+            )
+            raise TraplessError(reason, status=result.status or 1) from error

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Counts a command on this machine, by its processor's counters and the kernel's, or by the
+"""Counts a command on this machine, by the counters of its processor and its kernel, or by the
 kernel's alone.
 
-Owns the way to build/stat/trapless-count, and the message where there is nothing to count with.
+This file owns how build/stat/trapless-count is run, and the message where the machine offers no
+counters.
 """
 
 from __future__ import annotations
@@ -16,23 +17,23 @@ from pathlib import Path
 from trapless.base.console import TraplessError
 from trapless.base.paths import repo_root
 from trapless.model import events, rows
+from trapless.stat.labels import NOT_COUNTED
 
 BUILT = Path("build/stat/trapless-count")
-NOT_COUNTED = 125
 
 
 @dataclass(frozen=True)
-class Counted:
-    """What was counted, by mode, and how the command ended."""
+class HostCounts:
+    """The events that were counted, by mode, and the command's exit status."""
 
     status: int
     events: Mapping[str, int]
 
 
-def run(argv: Sequence[str], *, software: bool = False) -> Counted:
+def run(argv: Sequence[str], *, software: bool = False) -> HostCounts:
     """Run `argv` with this process's input, output and error, and count it with its children.
 
-    `software`: only what the kernel counts, which takes no counters of the processor's.
+    `software`: only what the kernel counts, for which no counters of the processor are needed.
     """
     program = repo_root() / BUILT
     if not program.is_file():
@@ -45,11 +46,11 @@ def run(argv: Sequence[str], *, software: bool = False) -> Counted:
         recording = rows.read(path) if path.exists() else None
         if recording is None or not recording.rows:
             raise TraplessError(f"{argv[0]} was not counted", status=status or NOT_COUNTED)
-        return Counted(status, events.of_counters(recording, recording.rows[0]))
+        return HostCounts(status, events.of_counters(recording, recording.rows[0]))
 
 
 def _refuse_where_nothing_counts(counter: Sequence[str], software: bool) -> None:
-    """Before the command is run; in one message."""
+    """Raise a TraplessError before the command is run, if the machine can count nothing."""
     probe = subprocess.run([*counter, "/dev/null", "true"], capture_output=True, text=True)
     if probe.returncode == NOT_COUNTED:
         reason = probe.stderr.strip().removeprefix("trapless-count: ").partition(";")[0]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""From what was counted to what is shown: crossings, footprints, misses, clocks, savings.
+"""Computes the report of a run from its counts: crossings, footprints, misses, clocks, savings.
 
-All are functions of a Counted (and of the same program's run in supervisor mode), so that saved
-counts give the same report again. Owns the arithmetic; words and tables are text.py's.
+All figures are functions of a RunCounts (and of those of the same program's runs by turns), so that
+saved counts give the same report again. This file owns the arithmetic; text.py owns words and
+tables.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from functools import cached_property
 from typing import Any
 
 from trapless.model import clocks, processors
-from trapless.model.clocks import ALL, Cost
+from trapless.model.clocks import ALL
 from trapless.model.plan import Plan, Variant
+from trapless.model.processors import Cost
 from trapless.model.rows import Row
 from trapless.stat import costs, run_counts
-from trapless.stat.costs import BATCH, Saving
-from trapless.stat.run_counts import Counted
+from trapless.stat.costs import Saving
+from trapless.stat.labels import BATCH
+from trapless.stat.run_counts import RunCounts
 
 MODES = ("user", "kernel")
 UNITS = (64, 4096)
@@ -29,24 +32,24 @@ SHOWN_ROLES = ("itlb", "dtlb", "dtlb_large", "stlb", "trace_cache", "l1i", "l1d"
 
 
 @dataclass(frozen=True)
-class Range:
-    """A modelled figure: at the low end of all costs, in the middle, at the high end."""
+class Ends:
+    """A modelled figure: with all costs at their low end, in the middle, and at their high end."""
 
     low: float
     middle: float
     high: float
 
     @classmethod
-    def of(cls, make: Callable[[Callable[[Cost], float]], float]) -> Range:
-        """`make` is given what picks one end of a cost."""
+    def of(cls, make: Callable[[Callable[[Cost], float]], float]) -> Ends:
+        """`make` computes the figure; its argument picks one end of a cost."""
         ends = (make(lambda c: c.low), make(lambda c: c.middle), make(lambda c: c.high))
         return cls(min(ends), ends[1], max(ends))
 
 
 @dataclass(frozen=True)
 class Misses:
-    """Of one cache or TLB, by mode. `other`: those that would not be, were it split by mode; it is
-    below 0 where each side finds what the other brought in."""
+    """The misses of one cache or TLB, by mode. `other`: those that it would not have if it were
+    split by mode; below 0 where each side finds what the other one has loaded."""
 
     role: str
     user: int
@@ -56,34 +59,34 @@ class Misses:
 
 @dataclass(frozen=True)
 class Mechanism:
-    """What one would take away: counted or predicted instructions, crossings, modelled clocks."""
+    """What a mechanism would take away: instructions, crossings, and modelled clocks."""
 
     name: str
     instructions: float
     wrong_by: float
     crossings: float
-    clocks: Mapping[str, Range]
+    clocks: Mapping[str, Ends]
 
 
 @dataclass(frozen=True)
 class Clocks:
-    """Of one processor, all modelled. `direct` and `pollution` are parts of `total`."""
+    """The modelled clocks on one processor. `direct` and `pollution` are parts of `total`."""
 
     processor: str
     name: str
-    total: Range
-    direct: Range
-    pollution: Range
+    total: Ends
+    direct: Ends
+    pollution: Ends
     calls_per_second: float | None
 
 
 class Report:
-    """The figures about one run; `real` has the same command's runs in both modes, by turns."""
+    """The figures of one run. `real`: the counts of the same command's runs in both modes."""
 
-    def __init__(self, found: Counted, real: Counted | None = None) -> None:
-        self.found, self.real = found, real
-        self.plan: Plan = run_counts.plan_of(found.processors)
-        self.row: Row = found.row
+    def __init__(self, counts: RunCounts, real: RunCounts | None = None) -> None:
+        self.counts, self.real = counts, real
+        self.plan: Plan = run_counts.plan_of(counts.processors)
+        self.row: Row = counts.row
 
     @cached_property
     def crossings(self) -> Mapping[str, int]:
@@ -92,7 +95,7 @@ class Report:
 
     @property
     def entries(self) -> int:
-        """Times that user mode was left."""
+        """How often user mode was left."""
         return self.crossings["to_kernel"]
 
     def footprint(self, mode: str, unit: int) -> int:
@@ -100,40 +103,40 @@ class Report:
         return self.plan.footprint_bytes(self.row, mode, unit)
 
     def visit(self, mode: str, unit: int) -> float | None:
-        """Bytes that it touches between two crossings, on average."""
-        found = self.plan.visit_bytes(self.row, mode, unit)
-        return None if math.isnan(found) else found
+        """Bytes that the mode touches between two crossings, on average."""
+        mean = self.plan.visit_bytes(self.row, mode, unit)
+        return None if math.isnan(mean) else mean
 
     def misses(self, processor: str) -> tuple[Misses, ...]:
-        """Of each of its caches and TLBs."""
+        """The misses of each of its caches and TLBs."""
         roles = processors.load(processor).structures
         split = Variant(processor, split=True).id
-        found = []
+        misses = []
         for role in sorted(roles, key=_place_of_role):
             user, kernel = (self.plan.misses(self.row, mode, processor, role) for mode in MODES)
             apart = sum(self.plan.misses(self.row, mode, split, role) for mode in MODES)
-            found.append(Misses(role, user, kernel, user + kernel - apart))
-        return tuple(found)
+            misses.append(Misses(role, user, kernel, user + kernel - apart))
+        return tuple(misses)
 
     def clocks(self, processor: str) -> Clocks:
-        """What the run takes on that processor, and what of it crossings cost."""
+        """The clocks of the run on that processor, and the part of them that crossings cost."""
         table = clocks.costs_of(processor)
         shared = self._latencies(processor, processor)
         split = self._latencies(processor, Variant(processor, split=True).id)
-        counts = {"instruction": float(self.found.instructions), "fast": float(self.entries)}
+        counts = {"instruction": float(self.counts.instructions), "fast": float(self.entries)}
 
         def sum_of(events: Mapping[str, float], end: Callable[[Cost], float]) -> float:
             return clocks.total(events, {event: end(cost) for event, cost in table.items()})
 
-        total = Range.of(lambda end: sum_of({**counts, **shared}, end))
+        total = Ends.of(lambda end: sum_of({**counts, **shared}, end))
         name = processors.load(processor).name
         frequency = _hertz(name)
         return Clocks(
             processor,
             name,
             total,
-            direct=Range.of(lambda end: sum_of(self._direct, end)),
-            pollution=Range.of(lambda end: sum_of(shared, end) - sum_of(split, end)),
+            direct=Ends.of(lambda end: sum_of(self._direct, end)),
+            pollution=Ends.of(lambda end: sum_of(shared, end) - sum_of(split, end)),
             calls_per_second=(
                 self.crossings["syscall"] * frequency / total.middle
                 if frequency and total.middle
@@ -144,13 +147,13 @@ class Report:
     @cached_property
     def _direct(self) -> Mapping[str, float]:
         """What crossings cost by themselves: traps, and the instructions that only calls by trap
-        execute, as far as they were calibrated."""
-        saved = {term.name: term.saved for term in costs.supervisor_terms(self.found)}
+        execute, where the calibration counted them."""
+        saved = {term.name: term.saved for term in costs.supervisor_terms(self.counts)}
         calls = self.crossings["syscall"]
         return {"fast": float(self.entries), "instruction": calls * saved.get("calls", 0.0)}
 
     def _latencies(self, processor: str, variant: str) -> dict[str, float]:
-        """How often each latency is felt, in both modes; instructions that miss count, too."""
+        """How often each latency is felt, in both modes, by data and by instructions."""
         roles = processors.load(processor).structures
 
         def misses(role: str, kinds: tuple[str, ...] = ALL) -> float:
@@ -159,40 +162,40 @@ class Report:
                 self.row.of(mode, name, f"{kind}_misses") for mode in MODES for kind in kinds
             )
 
-        found = clocks.misses_by_event(processor, misses)
+        events = clocks.misses_by_event(processor, misses)
         if "l1i" in roles:
-            found["l2_hit"] += misses("l1i")
-        return found
+            events["l2_hit"] += misses("l1i")
+        return events
 
     @cached_property
     def mechanisms(self) -> tuple[Mechanism, ...]:
-        """What is predicted of each that this kernel offers; bounds behind predictions."""
-        found = []
-        supervisor = costs.supervisor_saving(self.found)
+        """The predictions for those that this kernel offers; batches, a bound, come last."""
+        mechanisms = []
+        supervisor = costs.supervisor_saving(self.counts)
         if supervisor is not None:
-            found.append(self._mechanism("supervisor mode", supervisor, 0.0))
-        batch = costs.batch_saving(self.found)
+            mechanisms.append(self._mechanism("supervisor mode", supervisor, 0.0))
+        batch = costs.batch_saving(self.counts)
         if batch is not None:
             calls = self.crossings["syscall"]
             share = (1 - 1 / BATCH) * calls / max(self.entries, 1)
-            found.append(self._mechanism(f"batches of {BATCH}", batch, share))
-        return tuple(found)
+            mechanisms.append(self._mechanism(f"batches of {BATCH}", batch, share))
+        return tuple(mechanisms)
 
     def _mechanism(self, name: str, saving: Saving, pollution_share: float) -> Mechanism:
-        made = {}
-        for processor in self.found.processors:
-            kept = _clocks_of(saving, clocks.costs_of(processor))
-            lost = self.clocks(processor).pollution
-            made[processor] = Range(
-                kept.low + pollution_share * lost.low,
-                kept.middle + pollution_share * lost.middle,
-                kept.high + pollution_share * lost.high,
+        saved = {}
+        for processor in self.counts.processors:
+            direct = _clocks_of(saving, clocks.costs_of(processor))
+            pollution = self.clocks(processor).pollution
+            saved[processor] = Ends(
+                direct.low + pollution_share * pollution.low,
+                direct.middle + pollution_share * pollution.middle,
+                direct.high + pollution_share * pollution.high,
             )
-        return Mechanism(name, saving.instructions, saving.wrong_by, saving.crossings, made)
+        return Mechanism(name, saving.instructions, saving.wrong_by, saving.crossings, saved)
 
     @cached_property
     def saved_each(self) -> tuple[int, ...]:
-        """Instructions that supervisor mode saved, counted: of each pair of runs, one a mode."""
+        """The counted instructions that supervisor mode saved in each pair of runs."""
         if self.real is None:
             return ()
         user, supervisor = (self.real.repeats[mode] for mode in run_counts.MODES)
@@ -203,35 +206,35 @@ class Report:
 
     @property
     def really_saved(self) -> float | None:
-        """The median of all pairs: what falls into one run alone does not decide it."""
+        """The median of all pairs, which an event in one run alone does not decide."""
         return statistics.median(self.saved_each) if self.saved_each else None
 
     @property
     def wrong_by(self) -> float:
-        """Half of the distance between the lowest and the highest pair; of a single pair what two
-        runs may differ by, and calls that slept in only one of them, because somebody answered
+        """Half of the distance between the lowest and the highest pair. For a single pair it is the
+        uncertainty of two runs, and the calls that slept in only one of them because an answer came
         later."""
         if len(self.saved_each) > 1:
             return (max(self.saved_each) - min(self.saved_each)) / 2
         if self.real is None:
-            return costs.uncertainty(self.found)
+            return costs.uncertainty(self.counts)
         slept = [self.real.repeats[mode][0].features["slept_out"] for mode in run_counts.MODES]
-        wait = (slept[0] - slept[1]) * costs.sleeping(self.found)
-        return math.hypot(costs.uncertainty(self.found), wait)
+        wait = (slept[0] - slept[1]) * costs.sleeping(self.counts)
+        return math.hypot(costs.uncertainty(self.counts), wait)
 
     @property
     def predicted(self) -> Mechanism | None:
-        """Supervisor mode, where it is offered."""
+        """The prediction for supervisor mode, where that is offered."""
         return next((one for one in self.mechanisms if one.name == "supervisor mode"), None)
 
     @property
     def prediction_error(self) -> float | None:
-        """Of supervisor mode's saving: by how much the prediction is above what was counted."""
+        """By how much the prediction of supervisor mode's saving is above the counted one."""
         return self._above(self.really_saved)
 
     @property
     def prediction_error_range(self) -> tuple[float, float] | None:
-        """The same against the highest and the lowest pair; None where nothing was saved there."""
+        """The error against the highest and the lowest pair; None where a pair saved nothing."""
         if not self.saved_each:
             return None
         low, high = (self._above(end(self.saved_each)) for end in (max, min))
@@ -243,14 +246,14 @@ class Report:
         return self.predicted.instructions / saved - 1
 
     def as_json(self) -> dict[str, Any]:
-        """All figures, and what they were made of."""
+        """All figures, and the counts that they are made of."""
         return {
             "format": "trapless-stat",
             "version": 1,
-            "kernel": self.found.release,
-            "status": self.found.status,
+            "kernel": self.counts.release,
+            "status": self.counts.status,
             "crossings": dict(self.crossings),
-            "events": dict(self.found.events),
+            "events": dict(self.counts.events),
             "footprints": [
                 {
                     "mode": mode,
@@ -263,24 +266,24 @@ class Report:
             ],
             "processors": [
                 {**asdict(self.clocks(one)), "misses": [asdict(m) for m in self.misses(one)]}
-                for one in self.found.processors
+                for one in self.counts.processors
             ],
             "mechanisms": [asdict(one) for one in self.mechanisms],
-            "terms": [asdict(one) for one in costs.supervisor_terms(self.found)],
+            "terms": [asdict(one) for one in costs.supervisor_terms(self.counts)],
             "really_saved_instructions": self.really_saved,
             "really_saved_wrong_by": self.wrong_by,
             "really_saved_each_instructions": self.saved_each,
             "prediction_error": self.prediction_error,
             "prediction_error_range": self.prediction_error_range,
-            "counted": self.found.as_json(),
+            "counted": self.counts.as_json(),
             "counted_by_turns": self.real.as_json() if self.real else None,
         }
 
 
-def _clocks_of(saving: Saving, table: Mapping[str, Cost]) -> Range:
-    """Of the instructions and the traps that would not be."""
+def _clocks_of(saving: Saving, table: Mapping[str, Cost]) -> Ends:
+    """The clocks of the instructions and the traps that the mechanism would save."""
     instruction, trap = table["instruction"], table["fast"]
-    return Range.of(
+    return Ends.of(
         lambda end: saving.instructions * end(instruction) + saving.crossings * end(trap)
     )
 
@@ -290,7 +293,7 @@ def _place_of_role(role: str) -> int:
 
 
 def _hertz(name: str) -> float | None:
-    """The clock frequency that a processor's name tells.
+    """The clock frequency in a processor's name.
 
     >>> _hertz("Core i7-9700K 3.6 GHz"), _hertz("Pentium 4 1.8A GHz, 512 KB L2")
     (3600000000.0, 1800000000.0)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What one run was found to do: the model's rows, added up by whose work they are.
+"""The counts of one run: the model's rows, added up by whose work they are.
 
-Owns the meaning of labels (stat/kmod/trapless_stat.c and stat/guest/ make them) and a form that
-goes to JSON and back. Everything that is shown is made of it alone; it judges nothing.
+This file owns how rows become counts, by the codes of labels.py, and their form in JSON. The report
+is made of these counts alone. They are not judged here.
 """
 
 from __future__ import annotations
@@ -17,60 +17,34 @@ from trapless.base.console import TraplessError
 from trapless.model import rows
 from trapless.model.plan import Plan, Variant
 from trapless.model.rows import Recording, Row
+from trapless.stat import labels
 from trapless.supervisor.control import Calls
 
-OTHER, PROGRAM, IDLE = 0, 1, 2
-"""The lowest four bits of a label."""
-
-APART = 5
-"""The same in a phase: a loop that says what calls cost, or one of several runs of the program."""
-
-FACT = 15
-"""An empty region, whose label carries a number: value, then what it is, then this."""
-
-STATUS, LEFT_RUNNING, WORKED, REFUSALS = 0xFF0, 0xFF1, 0xFF2, 0xFF3
-CALLS, DEMOTIONS = 0xFE0, 0xFD0
-UNANSWERED = (1 << 48) - 1
-"""Refusals where no module could be asked."""
-
-EVENTS = (
-    "forks", "execs", "exits", "signals", "page_faults", "slept_out", "slept_within", "preempted",
-)  # fmt: skip
-"""What the module counts, in its order. The last three are calls in which a thread slept (and the
-processor went to others, or stayed within the program), or that ended with another's turn."""
-
-LOOPS = (
-    "nothing", "calls", "batches", "faults", "double_faults", "kernel_faults", "handed", "closes",
-    "sleeps", "preemptions", "sleeps_within", "forks", "execs",
-)  # fmt: skip
-"""As in stat/guest/calibrate.c."""
+UNANSWERED = (1 << labels.VALUE_BITS) - 1
+"""The refusals that are recorded where no module answered."""
 
 CROSSINGS = ("syscall", "interrupt", "syscall_interrupted", "iret_kernel")
-"""Of the ledger, what loops are compared by."""
+"""The crossings of the ledger by which loops are compared."""
 
-PHASE_CALIBRATION, PHASE_LOOPS, PHASE_SUPERVISOR = 0x80, 15, 0x40
-"""Bits of a phase; stat/guest/calibrate.c."""
-TURN_SUPERVISOR = 1
-"""In a phase that is no calibration's; above it is the number of the turn. stat/guest/main.c."""
 MODES = ("trap", "supervisor")
 
 
 @dataclass(frozen=True)
 class Loop:
     """One loop of the calibration in one mode, or one of several runs of the program: its
-    instructions, and what else it did."""
+    instructions, and how often each other event happened."""
 
     instructions: int
     features: Mapping[str, int]
 
 
 @dataclass(frozen=True)
-class Counted:
-    """A run. `program`, `others` and `idle`: the model's columns, added up.
+class RunCounts:
+    """The counts of one run. `program`, `others` and `idle`: the model's columns, added up.
 
     `loops`: by name and mode ("trap", "supervisor"). Where the program ran by turns, `repeats` has
-    each of its runs, by mode in their order, and `program` has none; `calls` and `demotions` are
-    the module's, of all those in supervisor mode.
+    each of its runs, by mode and in their order, and `program` is empty; `calls` and `demotions`
+    are the module's counts of all runs in supervisor mode.
     """
 
     release: str
@@ -79,7 +53,7 @@ class Counted:
     program: tuple[int, ...]
     others: tuple[int, ...]
     idle: tuple[int, ...]
-    turns: int  # times that the program came onto the processor
+    turns: int  # how often the program came onto the processor
     status: int
     left_running: bool
     worked: int  # calls that found work on their way out, in an uncounted run
@@ -87,38 +61,38 @@ class Counted:
     events: Mapping[str, int]
     loops: Mapping[str, Mapping[str, Loop]]
     repeats: Mapping[str, tuple[Loop, ...]] = field(default_factory=dict)
-    warm: int = 0  # times that it, or its load, had run before
-    served: bool = False  # a server under load
-    complaints: tuple[str, ...] = ()  # of the model
+    warm: int = 0  # how often the program, or its load, ran before, uncounted
+    served: bool = False  # whether the program is a server under load
+    complaints: tuple[str, ...] = ()  # the model's
     calls: Calls | None = None
     demotions: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def row(self) -> Row:
         """The program's counts."""
-        return self._row(PROGRAM, self.program)
+        return self._row(labels.PROGRAM, self.program)
 
     @property
     def rows(self) -> Mapping[str, Row]:
         """The counts of each group by name."""
         return {
             "program": self.row,
-            "others": self._row(OTHER, self.others),
-            "idle": self._row(IDLE, self.idle),
+            "others": self._row(labels.OTHER, self.others),
+            "idle": self._row(labels.IDLE, self.idle),
         }
 
     @property
     def instructions(self) -> int:
-        """Of the program, in both modes."""
+        """The program's instructions, in both modes."""
         return _instructions(self.row)
 
     def _row(self, label: int, counts: tuple[int, ...]) -> Row:
         places = {name: place for place, name in enumerate(self.columns)}
         return Row(label, 0, counts, places)
 
-    def joined(self, other: Counted) -> Counted:
-        """With the repeats of another boot behind its own."""
-        ran = {mode: self.repeats.get(mode, ()) + other.repeats.get(mode, ()) for mode in MODES}
+    def joined(self, other: RunCounts) -> RunCounts:
+        """These counts, with the repeats of another boot behind those of this one."""
+        runs = {mode: self.repeats.get(mode, ()) + other.repeats.get(mode, ()) for mode in MODES}
         causes = {
             cause: number + other.demotions.get(cause, 0)
             for cause, number in self.demotions.items()
@@ -127,98 +101,104 @@ class Counted:
         if calls is not None and other.calls is not None:
             both = zip(astuple(calls), astuple(other.calls), strict=True)
             calls = Calls(*(one + another for one, another in both))
-        return replace(self, repeats=ran, calls=calls, demotions=causes)
+        return replace(self, repeats=runs, calls=calls, demotions=causes)
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, for a file."""
-        made = dict(vars(self))
-        made["loops"] = {
+        """All counts, in the form of a file."""
+        data = dict(vars(self))
+        data["loops"] = {
             name: {mode: vars(loop) for mode, loop in modes.items()}
             for name, modes in self.loops.items()
         }
-        made["repeats"] = {mode: [vars(one) for one in ran] for mode, ran in self.repeats.items()}
-        made["calls"] = None if self.calls is None else vars(self.calls)
-        return made
+        data["repeats"] = {mode: [vars(run) for run in runs] for mode, runs in self.repeats.items()}
+        data["calls"] = None if self.calls is None else vars(self.calls)
+        return data
 
     @classmethod
-    def of_json(cls, made: Mapping[str, Any]) -> Counted:
-        """What as_json() made."""
+    def of_json(cls, data: Mapping[str, Any]) -> RunCounts:
+        """The counts that as_json() gave."""
         loops = {
             name: {mode: Loop(**loop) for mode, loop in modes.items()}
-            for name, modes in made["loops"].items()
+            for name, modes in data["loops"].items()
         }
         repeats = {
-            mode: tuple(Loop(**one) for one in ran) for mode, ran in made.get("repeats", {}).items()
+            mode: tuple(Loop(**run) for run in runs)
+            for mode, runs in data.get("repeats", {}).items()
         }
-        calls = None if made["calls"] is None else Calls(**made["calls"])
+        calls = None if data["calls"] is None else Calls(**data["calls"])
         tuples = ("processors", "columns", "program", "others", "idle", "complaints")
-        plain = {name: tuple(made[name]) for name in tuples}
-        return cls(**{**made, **plain, "loops": loops, "repeats": repeats, "calls": calls})
+        plain = {name: tuple(data[name]) for name in tuples}
+        return cls(**{**data, **plain, "loops": loops, "repeats": repeats, "calls": calls})
 
 
-LEAST = f"footprint code unit=4096 from=fetch label={PROGRAM}"
-"""The model wants a structure: its cheapest, for where nothing but instructions is asked for."""
+LEAST = f"footprint code unit=4096 from=fetch label={labels.PROGRAM}"
+"""The cheapest structure. The model needs one even where only instructions are asked for."""
 
 
 def plan_of(processors: tuple[str, ...]) -> Plan:
-    """What is modelled: each processor as it is, and with its caches and TLBs split by mode.
+    """The plan of a run: each processor as it is, and with its caches and TLBs split by mode.
 
-    Without processors there are neither misses nor footprints, only instructions and crossings.
+    Without processors the run has neither misses nor footprints, only instructions and crossings.
     """
     if not processors:
         return Plan((), {}, (LEAST,))
     variants = [Variant(name, split=split) for name in processors for split in (False, True)]
-    return Plan.of(variants, footprint_of=PROGRAM)
+    return Plan.of(variants, footprint_of=labels.PROGRAM)
 
 
-def read(path: Path, release: str, processors: tuple[str, ...]) -> Counted:
+def read(path: Path, release: str, processors: tuple[str, ...]) -> RunCounts:
     """Add up the rows of a run; a TraplessError where it was not counted to its end."""
-    found = rows.add_up(path, _group)
-    facts = {row.label >> 4 & 0xFFF: row.label >> 16 for row in found.rows if _is_fact(row.label)}
-    if STATUS not in facts:
+    recording = rows.add_up(path, _group)
+    facts = {
+        row.label >> labels.FACT_SHIFT & labels.FACT_MASK: row.label >> labels.VALUE_SHIFT
+        for row in recording.rows
+        if _is_fact(row.label)
+    }
+    if labels.FACT_STATUS not in facts:
         raise TraplessError("the run was not counted to its end: its rows have no last one")
-    groups = {row.label: row for row in found.rows}
-    calls = [facts[CALLS + n] for n in range(4) if CALLS + n in facts]
-    return Counted(
+    groups = {row.label: row for row in recording.rows}
+    calls = [facts.get(labels.FACT_CALLS + n) for n in range(len(labels.CALLS))]
+    return RunCounts(
         release=release,
         processors=processors,
-        columns=found.columns,
-        program=_counts(groups, PROGRAM, found),
-        others=_counts(groups, OTHER, found),
-        idle=_counts(groups, IDLE, found),
-        turns=groups[PROGRAM].number if PROGRAM in groups else 0,
-        status=facts[STATUS],
-        left_running=bool(facts[LEFT_RUNNING]),
-        worked=facts[WORKED],
-        refusals=facts[REFUSALS],
-        complaints=tuple(dict.fromkeys(found.events)),
+        columns=recording.columns,
+        program=_counts(groups, labels.PROGRAM, recording),
+        others=_counts(groups, labels.OTHER, recording),
+        idle=_counts(groups, labels.IDLE, recording),
+        turns=groups[labels.PROGRAM].number if labels.PROGRAM in groups else 0,
+        status=facts[labels.FACT_STATUS],
+        left_running=bool(facts[labels.FACT_LEFT_RUNNING]),
+        worked=facts[labels.FACT_WORKED],
+        refusals=facts[labels.FACT_REFUSALS],
+        complaints=tuple(dict.fromkeys(recording.events)),
         events=_events(facts, 0),
         loops=_loops(groups, facts),
         repeats=_repeats(groups, facts),
-        calls=Calls(*calls) if calls else None,
+        calls=Calls(*(n for n in calls if n is not None)) if None not in calls else None,
         demotions={
-            cause.name.lower(): facts[DEMOTIONS + cause]
+            cause.name.lower(): facts[labels.FACT_DEMOTIONS + cause]
             for cause in Demotion
-            if DEMOTIONS + cause in facts
+            if labels.FACT_DEMOTIONS + cause in facts
         },
     )
 
 
 def _is_fact(label: int) -> bool:
-    return label & 15 == FACT
+    return label & labels.FACT == labels.FACT
 
 
 def _group(label: int) -> int:
-    """Facts stay as they are; slices go by phase and by whose they are."""
-    return label if _is_fact(label) else label & 0xFFF
+    """The label under which a row is added up: of a fact its own, else the phase and the group."""
+    return label if _is_fact(label) else label & (labels.PHASE_MAX << labels.PHASE_SHIFT | 15)
 
 
-def _counts(groups: Mapping[int, Row], label: int, found: Recording) -> tuple[int, ...]:
-    return groups[label].counts if label in groups else (0,) * len(found.columns)
+def _counts(groups: Mapping[int, Row], label: int, recording: Recording) -> tuple[int, ...]:
+    return groups[label].counts if label in groups else (0,) * len(recording.columns)
 
 
 def _events(facts: Mapping[int, int], phase: int) -> dict[str, int]:
-    return {name: facts.get(16 * phase + place, 0) for place, name in enumerate(EVENTS)}
+    first = phase << labels.PHASE_SHIFT
+    return {name: facts.get(first + place, 0) for place, name in enumerate(labels.EVENTS)}
 
 
 def _instructions(row: Row) -> int:
@@ -226,24 +206,24 @@ def _instructions(row: Row) -> int:
 
 
 def _phases(groups: Mapping[int, Row], facts: Mapping[int, int]) -> Iterator[tuple[int, Loop]]:
-    """What the program, or the loops in its place, did in each phase but its own."""
+    """The counts of each phase but the program's own: of a loop, or of one turn of the program."""
     for label in sorted(groups):
-        if _is_fact(label) or label & 15 != APART:
+        if _is_fact(label) or label & 15 != labels.PROGRAM + labels.PHASE:
             continue
-        row, phase = groups[label], label >> 4
+        row, phase = groups[label], label >> labels.PHASE_SHIFT
         crossings = row.crossings()
         features = {kind: crossings[kind] for kind in CROSSINGS} | _events(facts, phase)
         yield phase, Loop(_instructions(row), features)
 
 
 def _loops(groups: Mapping[int, Row], facts: Mapping[int, int]) -> dict[str, dict[str, Loop]]:
-    """Of each loop in each mode the round with the fewest instructions."""
+    """The round with the fewest instructions of each loop in each mode."""
     best: dict[str, dict[str, Loop]] = {}
     for phase, loop in _phases(groups, facts):
-        if not phase & PHASE_CALIBRATION:
+        if not phase & labels.CALIBRATION:
             continue
-        mode = MODES[bool(phase & PHASE_SUPERVISOR)]
-        modes = best.setdefault(LOOPS[phase & PHASE_LOOPS], {})
+        mode = MODES[bool(phase & labels.CALIBRATION_SUPERVISOR)]
+        modes = best.setdefault(labels.LOOPS[phase & labels.LOOP_MASK], {})
         if mode not in modes or loop.instructions < modes[mode].instructions:
             modes[mode] = loop
     return best
@@ -251,9 +231,9 @@ def _loops(groups: Mapping[int, Row], facts: Mapping[int, int]) -> dict[str, dic
 
 def _repeats(groups: Mapping[int, Row], facts: Mapping[int, int]) -> dict[str, tuple[Loop, ...]]:
     """The program's runs by turns, by mode."""
-    found: dict[str, tuple[Loop, ...]] = {}
+    repeats: dict[str, tuple[Loop, ...]] = {}
     for phase, run in _phases(groups, facts):
-        if not phase & PHASE_CALIBRATION:
-            mode = MODES[phase & TURN_SUPERVISOR]
-            found[mode] = (*found.get(mode, ()), run)
-    return found
+        if not phase & labels.CALIBRATION:
+            mode = MODES[phase & labels.TURN_SUPERVISOR]
+            repeats[mode] = (*repeats.get(mode, ()), run)
+    return repeats

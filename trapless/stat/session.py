@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One `trapless stat --lab`: options become a job, runs become a report.
+"""One `trapless stat --lab`: makes a job of the options, and a report of the runs.
 
-Owns which runs are made, what their input and output are, and the checks that need no VM.
+This file owns which runs are made, their input and output, and the checks that need no VM.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ from trapless.base import elf
 from trapless.base.console import Progress, TraplessError
 from trapless.model import processors
 from trapless.stat import guest
-from trapless.stat.commands import PROCESSOR, TIMEOUT_S
 from trapless.stat.guest import Job
 from trapless.stat.report import Report
-from trapless.stat.run_counts import Counted
+from trapless.stat.run_counts import RunCounts
 from trapless.vm import guest_tree
 from trapless.vm.lab import LabConfig
 
 
 def run(command: Sequence[str], options: Mapping[str, Any], progress: Progress) -> Report:
     """Count `command` in the lab, once, or with `compare` in both modes, by turns."""
-    names = tuple(dict.fromkeys(options["processors"] or (PROCESSOR,)))
+    names = tuple(dict.fromkeys(options["processors"]))
     for name in names:
         processors.load(name)
     program = guest_tree.find_program(command[0], Path.cwd())
@@ -42,43 +41,44 @@ def run(command: Sequence[str], options: Mapping[str, Any], progress: Progress) 
         warm=options["warm"],
     )
     given = {name: options[name] for name in ("kernel", "memory", "append") if options[name]}
-    config = LabConfig(**given, host_root=True, timeout_s=options["timeout"] or TIMEOUT_S)
+    config = LabConfig(**given, host_root=True, timeout_s=options["timeout"])
     if not compare:
         return Report(guest.run(config, job, names, progress, stream=True))
     return _compared(config, job, names, options["repeat"], progress)
 
 
 def bring(program: Path) -> str:
-    """A line of the guest's shell that copies a program and its libraries into the guest's memory:
-    opening a file of this machine asks this machine, which answers when it pleases."""
+    """A line of the guest's shell that copies a program and its libraries into the guest's memory.
+    When the guest opens a file of this machine, the time of the answer differs from run to run."""
     files = [program]
     with program.open("rb") as file:
         if file.read(len(elf.ELF_MAGIC)) == elf.ELF_MAGIC:
             files += elf.dependencies(program)
-    # Those that the shell itself runs from stay where they are.
+    # The files that the shell itself runs from stay where they are.
     return f'for file in {shlex.join(map(str, files))}; do true >>"$file"; done 2>/dev/null; true'
 
 
 def _compared(
     config: LabConfig, job: Job, names: tuple[str, ...], pairs: int, progress: Progress
 ) -> Report:
-    """All runs have empty input, so that they do the same; the first one's output is shown."""
-    found = guest.run(config, job, names, progress, sink=_show)
-    if found.refusals:
-        return Report(found)
-    # A command that is not to run uncounted before may not do the same after another one, either.
+    """Count all runs. Their input is empty, so that they do the same; the first one's output is
+    shown."""
+    first = guest.run(config, job, names, progress, sink=_show)
+    if first.refusals:
+        return Report(first)
+    # With --warm 0 a run may depend on the runs before it: each turn then has a boot of its own.
     boots = [guest.by_turns(pairs)] if job.warm else [*guest.by_turns(1)] * pairs
-    real: Counted | None = None
+    real: RunCounts | None = None
     for turns in boots:
         again = replace(job, turns=turns, calibrate=False)
-        ran = guest.run(config, again, (), progress, sink=_forget)
-        if ran.status != found.status:
+        counts = guest.run(config, again, (), progress, sink=_forget)
+        if counts.status != first.status:
             raise TraplessError(
-                f"the command ended with status {ran.status} when it ran again, and not with "
-                f"{found.status}: there is nothing to compare"
+                f"the command ended with status {counts.status} when it ran again, and not with "
+                f"{first.status}: there is nothing to compare"
             )
-        real = ran if real is None else real.joined(ran)
-    return Report(found, real)
+        real = counts if real is None else real.joined(counts)
+    return Report(first, real)
 
 
 def _show(piece: bytes) -> None:
@@ -87,4 +87,4 @@ def _show(piece: bytes) -> None:
 
 
 def _forget(_piece: bytes) -> None:
-    """Output that was shown already."""
+    """Take output that the first run has shown already."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A report as text: tables of aligned columns, the same on a terminal and in a pipe.
+"""Formats a report as text: tables of aligned columns, the same on a terminal and in a pipe.
 
-Owns words, units and digits: what is counted is shown as it is, what is modelled with the digits
-that its assumptions bear. It computes nothing.
+This file owns words, units and digits. Counts are shown as they are, modelled figures with as many
+digits as their assumptions justify. report.py computes the figures.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
-from trapless.stat.report import MODES, Mechanism, Range, Report
+from trapless.stat.report import MODES, Ends, Mechanism, Report
 from trapless.stat.run_counts import UNANSWERED
 from trapless.supervisor.refusals import of_mask
 
@@ -27,23 +27,23 @@ NAMES = {
     "l3": "L3",
 }
 WIDTH = 80
-"""Of lines, whatever they are shown on; what the user typed is not broken."""
+"""The width of lines on every output; the command that the user typed is not broken."""
 SLEEPS_SHOWN = 20
-"""A remark where one call in so many sleeps."""
+"""The report has a remark where one call in so many sleeps."""
 
 Table = Sequence[tuple[str, ...]]
 
 
 def lines(report: Report, argv: Sequence[str]) -> Iterator[str]:
     """The whole report."""
-    found = report.found
+    counts = report.counts
     yield f"{shlex.join(argv)}"
     yield from _head(report)
     yield ""
     yield from aligned(_crossings(report))
     yield ""
     yield from aligned(_footprints(report))
-    for processor in found.processors:
+    for processor in counts.processors:
         yield ""
         yield from aligned(_misses(report, processor))
         yield ""
@@ -57,60 +57,60 @@ def lines(report: Report, argv: Sequence[str]) -> Iterator[str]:
     yield from _assumptions(report)
 
 
-def counters(argv: Sequence[str], found: Mapping[str, int]) -> Iterator[str]:
-    """What the counters of processor and kernel said, by mode."""
+def counters(argv: Sequence[str], events: Mapping[str, int]) -> Iterator[str]:
+    """The events that counters of processor and kernel counted, by mode."""
     yield shlex.join(argv)
     yield ""
-    names = dict.fromkeys(column.partition(".")[2] for column in found)
+    names = dict.fromkeys(column.partition(".")[2] for column in events)
     head = ("counted on this machine", *MODES)
-    cells = [[found.get(f"{mode}.{name}") for mode in MODES] for name in names]
+    cells = [[events.get(f"{mode}.{name}") for mode in MODES] for name in names]
     rows = [
         (name.replace("_", " "), *("" if count is None else f"{count:,}" for count in counts))
         for name, counts in zip(names, cells, strict=True)
     ]
     yield from aligned([head, *rows])
-    clocks = [found.get(f"{mode}.clocks", 0) for mode in MODES]
+    clocks = [events.get(f"{mode}.clocks", 0) for mode in MODES]
     if sum(clocks):
         yield ""
         yield f"{clocks[1] / sum(clocks):.1%} of its clocks were the kernel's"
 
 
 def _head(report: Report) -> Iterator[str]:
-    found = report.found
+    counts = report.counts
     user, kernel = (report.row[f"{mode}.instructions"] for mode in MODES)
     calls = report.crossings["syscall"]
-    ended = "its load ended" if found.served else "it ended"
-    yield f"Linux {found.release} in the lab; {ended} with status {found.status}"
+    ended = "its load ended" if counts.served else "it ended"
+    yield f"Linux {counts.release} in the lab; {ended} with status {counts.status}"
     yield f"{amount(user)} instructions in user mode, {amount(kernel)} in the kernel"
     if calls:
-        yield f"a system call each {amount(found.instructions / calls)} instructions"
-    for complaint in found.complaints:
+        yield f"a system call each {amount(counts.instructions / calls)} instructions"
+    for complaint in counts.complaints:
         yield from sentence(f"the model says: {complaint}")
-    if found.warm:
-        times = "once" if found.warm == 1 else f"{found.warm} times"
-        what = "its load had run" if found.served else "it had run"
+    if counts.warm:
+        times = "once" if counts.warm == 1 else f"{counts.warm} times"
+        what = "its load had run" if counts.served else "it had run"
         yield f"{what} {times} before, uncounted: what it reads was in memory"
-    waits = found.events["slept_out"]
-    if waits * SLEEPS_SHOWN > calls and calls and not found.served:
+    waits = counts.events["slept_out"]
+    if waits * SLEEPS_SHOWN > calls and calls and not counts.served:
         yield from sentence(
             f"{waits:,} of its calls slept; where they waited for this machine's files, copy those "
             "first: --prepare 'cp -r ... /tmp'"
         )
-    if found.left_running and not found.served:
+    if counts.left_running and not counts.served:
         yield "processes that it left running were ended"
 
 
 def _crossings(report: Report) -> Table:
-    found, calls = report.crossings, report.crossings["syscall"]
-    events, millions = report.found.events, report.found.instructions / 1e6
+    ledger, calls = report.crossings, report.crossings["syscall"]
+    events, millions = report.counts.events, report.counts.instructions / 1e6
     rows = [
-        ("system calls", calls + found["sysenter"] + found["int"]),
-        ("interrupts and exceptions in user mode", found["interrupt"]),
-        ("interrupts and exceptions in the kernel", found["iret_kernel"]),
+        ("system calls", calls + ledger["sysenter"] + ledger["int"]),
+        ("interrupts and exceptions in user mode", ledger["interrupt"]),
+        ("interrupts and exceptions in the kernel", ledger["iret_kernel"]),
         ("page faults, of both", events["page_faults"]),
         ("calls in which it slept", events["slept_out"] + events["slept_within"]),
-        ("turns on the processor", report.found.turns),
-        ("changes of address space", found["cr3"]),
+        ("turns on the processor", report.counts.turns),
+        ("changes of address space", ledger["cr3"]),
         ("processes and threads begun", events["forks"]),
         ("programs executed", events["execs"]),
         ("signals delivered", events["signals"]),
@@ -157,20 +157,20 @@ def _clocks(report: Report, processor: str) -> Table:
         ("crossings, by pollution", clocks.pollution),
         *((f"taken away {_by(one)}", one.clocks[processor]) for one in report.mechanisms),
     ]
-    made = [
+    lines = [
         (name, rough(one.middle), _ends(one), "" if name == "all" else _share(one, clocks.total))
         for name, one in rows
     ]
     if clocks.calls_per_second:
-        made.append(("system calls a second", rough(clocks.calls_per_second), "", ""))
-    return [head, *made]
+        lines.append(("system calls a second", rough(clocks.calls_per_second), "", ""))
+    return [head, *lines]
 
 
-def _share(part: Range, whole: Range) -> str:
+def _share(part: Ends, whole: Ends) -> str:
     return f"{part.middle / whole.middle:.1%}" if whole.middle else ""
 
 
-def _ends(one: Range) -> str:
+def _ends(one: Ends) -> str:
     low, high = rough(one.low), rough(one.high)
     return f"{low} to {high}" if low != high else ""
 
@@ -181,7 +181,7 @@ def _mechanisms(report: Report) -> Iterator[str]:
         return
     head = ("what would be taken away", "instructions", "of all", "of crossings")
     yield from aligned([head, *(_mechanism(report, one) for one in report.mechanisms)])
-    if report.found.refusals:
+    if report.counts.refusals:
         yield from sentence(f"supervisor mode is not offered: {_refusals(report)}")
 
 
@@ -193,15 +193,15 @@ def _mechanism(report: Report, one: Mechanism) -> tuple[str, ...]:
     return (
         _by(one),
         uncertain(one.instructions, one.wrong_by),
-        f"{one.instructions / max(report.found.instructions, 1):.2%}",
+        f"{one.instructions / max(report.counts.instructions, 1):.2%}",
         f"{one.crossings / max(report.entries, 1):.1%}",
     )
 
 
 def _refusals(report: Report) -> str:
-    if report.found.refusals == UNANSWERED:
+    if report.counts.refusals == UNANSWERED:
         return "the module did not answer"
-    return "; ".join(row.reason for row in of_mask(report.found.refusals))
+    return "; ".join(row.reason for row in of_mask(report.counts.refusals))
 
 
 def _comparison(report: Report) -> Iterator[str]:
@@ -227,31 +227,31 @@ def _comparison(report: Report) -> Iterator[str]:
 
 def _assumptions(report: Report) -> Iterator[str]:
     names = [one.name for one in report.mechanisms]
-    said = [
+    sentences = [
         "clocks: nothing overlaps, so real ones are fewer; sources: docs/stat.md",
         "crossings, directly: each interrupt costs as much as a system call's trap",
         "by the other side, pollution: misses that would not be if user mode and the kernel had "
         "caches and TLBs of their own",
     ]
     if "supervisor mode" in names:
-        said.append(
+        sentences.append(
             "supervisor mode: all of the program is in it, from its first call on; what that "
             "saves is calibrated on this kernel in the same boot"
         )
     if any(name.startswith("batches") for name in names):
-        said.append("batches: every call may wait for 31 others, which few programs allow")
+        sentences.append("batches: every call may wait for 31 others, which few programs allow")
     yield "Assumed:"
-    for text in said:
+    for text in sentences:
         yield from sentence(text, indent="  ")
 
 
 def sentence(text: str, indent: str = "") -> list[str]:
-    """In as many lines as it takes; those after the first stand further in."""
+    """The text in lines of WIDTH; those after the first are indented."""
     return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ")
 
 
 def aligned(table: Table) -> Iterator[str]:
-    """Rows under each other: the first column to the left, the others to the right.
+    """The rows as lines: the first column is aligned to the left, the others to the right.
 
     >>> print("\\n".join(aligned([("calls", "number"), ("read", "12")])))
     calls  number
@@ -267,7 +267,7 @@ def aligned(table: Table) -> Iterator[str]:
 
 
 def amount(number: float) -> str:
-    """A count as people read it: exact while it is short, then with four digits.
+    """A count as people read it: exact up to five digits, then with four.
 
     >>> amount(4096), amount(17142956), amount(-35.4), amount(2.5e9)
     ('4,096', '17.14 M', '-35', '2.500 G')
@@ -276,7 +276,7 @@ def amount(number: float) -> str:
 
 
 def uncertain(number: float, wrong_by: float) -> str:
-    """A count with what it may be wrong by, in one unit.
+    """A count with its uncertainty, in one unit.
 
     >>> uncertain(1138312, 42481), uncertain(-93_000, 4_000), uncertain(812, 40)
     ('1.14 ± 0.04 M', '-93 ± 4 k', '812 ± 40')
@@ -290,7 +290,7 @@ def uncertain(number: float, wrong_by: float) -> str:
 
 
 def whole(number: float) -> str:
-    """What one thing saves or costs: instructions, in thousands with two digits.
+    """The instructions that one event saves or costs, with two digits from 1,000 on.
 
     >>> whole(193.5), whole(-66.6), whole(-2891.2)
     ('194', '-67', '-2,900')

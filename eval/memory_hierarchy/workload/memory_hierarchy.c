@@ -2,7 +2,7 @@
 /*
  * memory_hierarchy.c - the paper's test program (Fig. 2 to 4): for each pair of a width in user
  * space and one in the kernel, F times the evaluation function on both sides, in each order that is
- * asked for. Each such run is a region of the memory model (model/marker.h), from which the counts
+ * asked for. Each such run is a region of the memory model (trapless_model.h), from which the counts
  * come; on other machines the marks do nothing. Runs in the lab's guest, on one CPU.
  *
  * Nothing is printed before all regions are done, for output makes interrupts. Before each region
@@ -17,7 +17,7 @@
 
 #include "../kmod/evaluation.h"
 #include "measure.h"
-#include "model/marker.h"
+#include <trapless_model.h>
 #include "orders.h"
 #include "round_time.h"
 

@@ -3,7 +3,7 @@
  * What test_lab_model.py runs in a guest under the model: regions whose reads and system calls are
  * known. With the argument "crash" it then crashes the kernel inside a region.
  */
-#include "model/marker.h"
+#include <trapless_model.h>
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -14,7 +14,8 @@ from trapless.base.console import Silent, TraplessError
 from trapless.base.paths import repo_root
 from trapless.stat import guest
 from trapless.stat.guest import Job
-from trapless.stat.run_counts import LOOPS, Counted
+from trapless.stat.labels import LOOPS
+from trapless.stat.run_counts import RunCounts
 from trapless.vm import lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(0)]  # the lab's own limits apply
@@ -29,7 +30,7 @@ SAVED_MIN = 150
 """Instructions that a call saves in supervisor mode, at least."""
 
 
-def count(kernel: str, job: Job, processors: tuple[str, ...] = PROCESSORS) -> Counted:
+def count(kernel: str, job: Job, processors: tuple[str, ...] = PROCESSORS) -> RunCounts:
     config = lab.LabConfig(kernel=kernel, files=((BUILT, PROGRAM),))
     return guest.run(config, job, processors, Silent())
 
@@ -50,7 +51,7 @@ def test_a_command_and_all_that_it_starts_are_counted_and_nobody_else(kernel: st
     assert faults < found.events["page_faults"] < faults + (CHILDREN + 3) * FEW
     assert found.rows["others"].crossings()["syscall"] > FEW
     assert found.turns > CHILDREN
-    assert Counted.of_json(found.as_json()) == found
+    assert RunCounts.of_json(found.as_json()) == found
 
 
 @pytest.mark.outer_kernels
@@ -82,7 +83,7 @@ def test_a_command_by_turns_differs_by_what_supervisor_mode_saves() -> None:
         assert user[0].instructions - run.instructions > CALLS * SAVED_MIN
     assert found.calls is not None and 2 * CALLS < found.calls.total < 2 * (CALLS + FEW)
     assert found.instructions == 0 and not found.loops  # the program's own phase never was
-    assert Counted.of_json(found.as_json()) == found
+    assert RunCounts.of_json(found.as_json()) == found
 
 
 def test_a_server_changes_its_mode_between_turns() -> None:

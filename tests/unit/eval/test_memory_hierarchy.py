@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from eval.memory_hierarchy import areas, cells, listings, pairs, published, sweep, variants
-from eval.memory_hierarchy import clock_ratios as clocks
 from trapless.base.console import TraplessError
 from trapless.experiments import experiment
+from trapless.model import clocks
 from trapless.model.plan import Plan
 from trapless.report import plot, readme
 from trapless.report.figures import Map, Table
@@ -162,7 +162,7 @@ def test_clocks_are_counts_times_costs(maps):
         + 10_000 * 16
     )
     at = maps.kernel_kb.index(208), maps.user_kb.index(128)
-    assert clocks.modelled(maps, "batched", SMALL, values)[at] == wanted
+    assert maps.clocks("batched", SMALL, values)[at] == wanted
 
 
 def test_a_processor_of_today_has_a_third_cache_and_a_second_tlb():
@@ -191,7 +191,7 @@ def test_a_processor_of_today_has_a_third_cache_and_a_second_tlb():
     )
     at = found.kernel_kb.index(384), found.user_kb.index(256)
     values = clocks.middle(clocks.costs_of(name))
-    assert clocks.modelled(found, "batched", variant, values)[at] == pytest.approx(wanted)
+    assert found.clocks("batched", variant, values)[at] == pytest.approx(wanted)
     assert found.iterations == 128 and found.each(np.array([256.0]))[0] == 2
 
 
@@ -202,29 +202,13 @@ def test_a_trap_that_nobody_has_timed_is_not_free():
     )
     values = clocks.middle(clocks.costs_of("core-i7-9700k"))
     with pytest.raises(ValueError, match="nobody says what int costs"):
-        clocks.modelled(found, "batched", variants.main("core-i7-9700k").id, values)
+        found.clocks("batched", variants.main("core-i7-9700k").id, values)
 
 
 @pytest.mark.parametrize("processor", ["pentium-4-1.8", "pentium-4-1.8a", *variants.CURRENT])
 def test_every_cost_has_a_source_and_a_range(processor):
     for cost in clocks.costs_of(processor).values():
         assert 0 < cost.low <= cost.high and len(cost.source) > 20 and "{" not in cost.text
-
-
-@pytest.mark.parametrize(
-    "broken",
-    [
-        "{",
-        '{"tables": []}',
-        '{"tables": [{"processors": ["pentium-4-1.8"], "costs": [{"event": "int"}]}]}',
-        '{"tables": [{"processors": ["pentium-4-1.8"], "costs": []}]}',
-    ],
-)
-def test_a_table_of_costs_that_is_none_names_the_file(tmp_path, broken):
-    path = tmp_path / "costs.json"
-    path.write_text(broken)
-    with pytest.raises(TraplessError, match=r"costs\.json"):
-        clocks.costs_of("pentium-4-1.8", path)
 
 
 def test_small_denominators_have_no_ratio():

@@ -22,7 +22,7 @@ from eval.tools.crossings import crossings
 from eval.tools.steps import steps
 from trapless.base.console import TraplessError
 from trapless.experiments import experiment
-from trapless.model import trap_clocks
+from trapless.model import processors
 
 DATA = Path(__file__).parents[2] / "data" / "experiments"
 SWITCH, LS = DATA / "mode-switch", DATA / "ls"
@@ -130,7 +130,7 @@ def test_a_trap_changes_the_mode_twice_and_supervisor_mode_almost_never(switch):
 
 
 def test_modelled_ratios_are_of_the_counts(switch):
-    case = trap_clocks.processors()["pentium-4"].cases[0]
+    case = processors.with_traps()["pentium-4"].cases[0]
     inside = switch.metrics["getpid.supervisor.static.instructions"].value
     metric = switch.metrics["getpid.supervisor.pentium-4_int_cpi200.clock-ratio"]
     low, high = (2 * inside / (2 * inside + saved) for saved in (900, 800))
@@ -168,9 +168,7 @@ def test_a_kernel_that_refuses_supervisor_mode_leaves_the_claims_open(without):
 def test_a_switch_may_be_one_call_late(without, late, holds):
     more = {"part": "calls", "boot": "calls-measured", "target": "running", "to": "user"}
     folder = without(SWITCH, lambda row: False, [more | {"delay": late, "switches": 1}])
-    claim = next(
-        c for c in experiment.analyse("mode-switch", folder).claims if c.id == "dms-delay"
-    )
+    claim = next(c for c in experiment.analyse("mode-switch", folder).claims if c.id == "dms-delay")
     assert claim.holds is holds
     assert f"at most {late} " in claim.ours
 

@@ -24,8 +24,6 @@ ROUNDS = 7
 SETTLED = {"slots": 1000, "lost": 2, "ready": True}
 
 
-
-
 def counted_rows():
     rows = [{"steps": STEPS, "requests": 100}]
     for repeat in range(ROUNDS):

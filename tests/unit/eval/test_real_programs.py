@@ -29,7 +29,6 @@ DATA = HERE.parents[1] / "data" / "programs-counted.jsonl.gz"
 NAMES = ("redis", "nginx", "sqlite", "find", "gcc")
 
 
-
 @pytest.fixture(scope="module")
 def rows():
     return collection.read_rows(DATA)

@@ -15,7 +15,7 @@ import time
 
 from trapless.base.console import TraplessError
 from trapless.experiments.fleet import vm
-from trapless.stat import run_counts
+from trapless.stat import labels
 from trapless.vm import lab
 
 VARIABLE = "MADE_UP_GUEST"
@@ -66,11 +66,16 @@ def grid(told, rows, mask):
 def program(told, rows):
     """Two turns on the processor, and last the facts that the guest's program adds."""
     for turn in (1, 2):
-        write(rows, turn << 12 | run_counts.PROGRAM, COUNTS)
-    facts = (run_counts.LEFT_RUNNING, run_counts.WORKED, run_counts.REFUSALS, run_counts.STATUS)
+        write(rows, turn << 12 | labels.PROGRAM, COUNTS)
+    facts = (
+        labels.FACT_LEFT_RUNNING,
+        labels.FACT_WORKED,
+        labels.FACT_REFUSALS,
+        labels.FACT_STATUS,
+    )
     for fact in facts:
         if fact not in told.get("lacks", ()):
-            write(rows, fact << 4 | run_counts.FACT, [0, 0])
+            write(rows, fact << 4 | labels.FACT, [0, 0])
     return {"proof": "2 of 2"}
 
 

@@ -29,7 +29,7 @@ from trapless.base.console import Silent, TraplessError
 from trapless.experiments import collection, evaluate, stat_runs
 from trapless.experiments.fleet import engine, fleet, grid, machine, task
 from trapless.model import plugin
-from trapless.stat import run_counts
+from trapless.stat import labels
 from trapless.stat.guest import Job
 from trapless.stock.kernel import Kernel
 from trapless.vm import lab, qemu
@@ -271,7 +271,7 @@ def test_programs_are_counted_on_the_same_workers(tmp_path, run):
 
 def test_a_program_that_was_not_counted_to_its_end_is_named(tmp_path, run):
     with pytest.raises(TraplessError, match=r"programs-(one|two): the run was not counted to its"):
-        run.count(tmp_path / "a", lacks=[run_counts.STATUS])
+        run.count(tmp_path / "a", lacks=[labels.FACT_STATUS])
     assert list((tmp_path / "a" / collection.BOOTS).glob("*")) == []
 
 

@@ -28,14 +28,41 @@ def test_both_processors_of_the_paper_are_there_as_it_says():
 
 
 def test_every_geometry_can_be_and_says_where_it_is_from():
-    assert len(processors.processors()) >= 4
-    for processor in processors.processors().values():
+    assert len(processors.with_caches()) >= 4
+    for processor in processors.with_caches().values():
         for structure in processor.structures.values():
             plan.check(structure)
             assert len(structure.source) > 10 or structure.source.startswith("as above")
             assert all(structure.assumed.values())
-        assert {"l2", "memory", "dtlb"} <= set(processor.clocks)
-        assert all(len(clocks.source) > 10 for clocks in processor.clocks.values())
+        assert {"l2", "memory", "dtlb"} <= set(processor.latencies)
+        figures = [*processor.latencies.values(), *processor.costs.values()]
+        assert all(len(one.source) > 10 for one in figures)
+
+
+def test_a_file_that_is_like_another_one_has_its_figures():
+    one, other = processors.load(PENTIUM), processors.load(LARGER)
+    assert (one.costs, one.latencies, one.note) == (other.costs, other.latencies, other.note)
+    assert [role for role in one.structures if one.structures[role] != other.structures[role]] == [
+        "l2"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"costs": {}}, "costs: fast, instruction missing"),
+        ({"costs": {"int": {"clocks": [1, 2]}}}, "either source or assumed"),
+        ({"costs": {"int": {"clocks": [0, 2], "source": "a text"}}}, "clocks of int: a range"),
+        ({"latencies": {"l2": {"clocks": [2, 1], "source": "a text"}}}, "clocks of l2: a range"),
+        ({"name": None, "like": "nothing"}, r"nothing\.json"),
+    ],
+)
+def test_a_figure_without_a_range_or_a_source_is_refused(tmp_path, fields, reason):
+    data = json.loads((processors.folder() / f"{PENTIUM}.json").read_text())
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps({**data, **fields}))
+    with pytest.raises(TraplessError, match=reason):
+        processors.read(path)
 
 
 def changed(tmp_path: Path, role: str, **fields: object) -> Path:

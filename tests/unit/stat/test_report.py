@@ -16,9 +16,9 @@ from click.testing import CliRunner
 from trapless.base.console import TraplessError
 from trapless.base.paths import repo_root
 from trapless.cli import cli
-from trapless.stat import costs, guest, host, report, run_counts, text
+from trapless.stat import costs, guest, host, labels, report, run_counts, text
 from trapless.stat.guest import Job
-from trapless.stat.run_counts import Counted
+from trapless.stat.run_counts import RunCounts
 
 DATA = Path(__file__).parents[2] / "data" / "stat" / "find.json"
 """`trapless stat --lab --compare supervisor --json` of find on a copy of /etc."""
@@ -31,12 +31,12 @@ def saved():
 
 @pytest.fixture
 def found(saved):
-    return Counted.of_json(saved["counted"])
+    return RunCounts.of_json(saved["counted"])
 
 
 @pytest.fixture
 def real(saved):
-    return Counted.of_json(saved["counted_by_turns"])
+    return RunCounts.of_json(saved["counted_by_turns"])
 
 
 # ---- Predicting --------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def test_without_supervisor_mode_only_batches_are_predicted(found):
 
 
 def test_a_report_is_a_function_of_what_was_counted(saved, found, real):
-    assert Counted.of_json(found.as_json()) == found
+    assert RunCounts.of_json(found.as_json()) == found
     again = json.loads(json.dumps(report.Report(found, real).as_json()))
     assert again == saved
 
@@ -182,7 +182,7 @@ def test_a_run_of_nothing_is_shown_without_a_crash(found, real):
     nothing = replace(
         found,
         program=(0,) * len(found.columns),
-        events=dict.fromkeys(run_counts.EVENTS, 0),
+        events=dict.fromkeys(labels.EVENTS, 0),
         turns=0,
     )
     shown = "\n".join(text.lines(report.Report(nothing, saving(real, [0, 0])), ["true"]))

@@ -1,12 +1,15 @@
-/* SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
+/*
+ * trapless_model.h - marks in a program's code that the model inside the emulator sees
+ * (docs/model.md): where modelling starts and stops, and where a region begins and ends. The
+ * plugin, programs and modules include it.
  *
- * Marks in a program's code that the model inside the emulator sees (docs/model.md): where
- * modelling starts and stops, and where a region begins and ends. Each mark is a no-operation with
- * a value in its displacement: on hardware, or without the plugin, nothing happens. The jump behind
- * it ends the emulator's block of code: what follows a mark is translated, and counted, after it.
+ * Each mark is a no-operation with a value in its displacement: on hardware, or without the plugin,
+ * nothing happens. The jump behind the mark ends the emulator's block of code, so that the
+ * emulator translates, and counts, what follows a mark after it has seen the mark.
  */
-#ifndef TRAPLESS_MODEL_MARKER_H
-#define TRAPLESS_MODEL_MARKER_H
+#ifndef TRAPLESS_MODEL_H
+#define TRAPLESS_MODEL_H
 
 #ifdef __KERNEL__
 #include <linux/types.h>
@@ -34,18 +37,22 @@ enum tl_model_mark {
 			 : "i"(TL_MODEL_MARK | (value))                                           \
 			 : "memory")
 
-/* Start modelling: every structure is empty. Once a program: all code is translated again. */
+/*
+ * Start modelling, with every structure empty. A program does this once: the emulator translates all
+ * code again.
+ */
 static inline void tl_model_on(void)
 {
 	TL_MODEL_EMIT(TL_MODEL_MARK_ON);
 }
 
-/* Back to full speed.
+/*
+ * Stop modelling: the emulator returns to full speed.
  *
- * The division is for QEMU before 8.0: an instruction that it emulates by a function of its own,
- * and that ends a block (SYSRET), leaves behind a pointer to its callbacks, and the next access
- * that such a function makes goes there. The next instruction emulated by a function that does not
- * end the block clears it: here, before the callbacks are freed.
+ * The division is for QEMU before 8.0. An instruction that QEMU emulates by a function of its own,
+ * and that ends a block (SYSRET), leaves a pointer to its callbacks behind, and the next access
+ * that such a function makes goes there. The next instruction that is emulated by a function and
+ * does not end the block clears the pointer: here, before the callbacks are freed.
  */
 static inline void tl_model_off(void)
 {
@@ -55,19 +62,19 @@ static inline void tl_model_off(void)
 	TL_MODEL_EMIT(TL_MODEL_MARK_OFF);
 }
 
-/* A region's counts start; an unfinished region is given up. */
+/* Begin a region: its counts start at 0. A region that was not ended is discarded. */
 static inline void tl_model_begin(void)
 {
 	TL_MODEL_EMIT(TL_MODEL_MARK_BEGIN);
 }
 
-/* The region's counts are written as one row. */
+/* End the region: its counts are written as one row. */
 static inline void tl_model_end(void)
 {
 	TL_MODEL_EMIT(TL_MODEL_MARK_END);
 }
 
-/* Empty every structure and set its random numbers back: what follows depends on nothing before. */
+/* Empty every structure and reset its random numbers: later counts depend on nothing before. */
 static inline void tl_model_cold(void)
 {
 	TL_MODEL_EMIT(TL_MODEL_MARK_COLD);
@@ -100,7 +107,7 @@ static inline void tl_model_label_nibble(unsigned int bits)
 #undef TL_MODEL_NIBBLE
 }
 
-/* Name the next region by 64 bits of the program's own meaning. */
+/* Label the next region with 64 bits whose meaning the program defines. */
 static inline void tl_model_label(uint64_t label)
 {
 	int shift;
