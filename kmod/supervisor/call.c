@@ -54,9 +54,9 @@ static long no_ioctl(const struct pt_regs *regs)
 DEFINE_STATIC_CALL(kernel_ioctl, no_ioctl);
 
 /*
- * A guest's exit loads the IDT and CR4 that KVM has noted: the kernel's, without the module's stubs.
- * So a thread that starts to run guests, also in a batch, leaves supervisor mode. refusal.c refuses
- * requests from then on.
+ * A guest's exit loads the IDT and CR4 that KVM has noted: the kernel's, without the module's
+ * stubs. So a thread that starts to run guests, also in a batch, leaves supervisor mode. refusal.c
+ * refuses requests from then on.
  */
 static long ioctl_call(const struct pt_regs *regs)
 {

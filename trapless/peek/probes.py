@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the module's probes leave in the target's memory, and where: twin of kmod/probe/probe.h.
+"""What the module's probes leave in the target's memory, and where: twin of kmod/probe/layout.h.
 
 Owns the map of it (`tlk_probe_map` of the module) and finding that. Everything is read from memory;
 the module does not know. The sites that were patched are sites.py's, what a record's values mean

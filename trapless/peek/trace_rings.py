@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The rings of events in a target's memory: twin of kmod/probe/event_layout.h.
+"""The rings of events in a target's memory: twin of kmod/probe/layout.h.
 
 Owns finding them, reading what is new in each, and noticing what was lost: a ring is written while
 it is read, and an event counts only if the ring's head, read again after, shows that it was not
