@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * hits.h - how often the kernel disabled interrupts at a place that has a probe, while the module
- * counts that (TLK_PROBE_COUNTS of kmod/probe/probe.h). Read from the kernel's memory as an
+ * counts that (TLK_PROBE_COUNTS of kmod/probe/layout.h). Read from the kernel's memory as an
  * observer would, but from inside, where it is certain when.
  */
 #ifndef EVAL_PEEK_OVERHEAD_HITS_H

@@ -27,7 +27,7 @@
 #include "worked.h"
 
 #define PROBES "/sys/module/trapless/parameters/probes"
-#define PROBES_COUNTS 4u	/* as in kmod/probe/probe.h */
+#define PROBES_COUNTS 4u	/* as in kmod/probe/layout.h */
 #define REPEATS_MAX 1000u
 #define LOADS_MAX 16u
 #define LIMIT_S_MAX 86400u

@@ -27,7 +27,8 @@ static inline bool tlk_cred_keyrings_equal(const struct cred *a, const struct cr
 {
 #ifdef CONFIG_KEYS
 	return a->session_keyring == b->session_keyring && a->thread_keyring == b->thread_keyring &&
-	       a->process_keyring == b->process_keyring && a->request_key_auth == b->request_key_auth;
+	       a->process_keyring == b->process_keyring &&
+	       a->request_key_auth == b->request_key_auth;
 #else
 	return true;
 #endif

@@ -112,8 +112,8 @@ static inline void tlk_resume_restore(void)
 }
 
 /*
- * Is MSR_LSTAR a guest's here? KVM may have loaded it, to change it back on the way to user mode.
- * Then it is left alone.
+ * Is the value of MSR_LSTAR a guest's? KVM may have loaded it, and changes it back on the way to
+ * user mode. Until then it must be left alone.
  */
 static __always_inline bool tlk_lstar_is_guests(void)
 {

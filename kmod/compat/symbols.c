@@ -19,6 +19,8 @@
 #include <linux/printk.h>
 #include <linux/seccomp.h>
 #include <linux/static_call.h>
+#include <linux/string.h>
+#include <linux/tracepoint.h>
 #ifdef CONFIG_SECURITY
 #include <linux/lsm_hooks.h>
 #endif
@@ -85,6 +87,27 @@ static __init void *find(const char *name)
 void *__init tlk_symbol(const char *name)
 {
 	return find(name);
+}
+
+struct search {
+	const char *name;
+	struct tracepoint *found;
+};
+
+static void compare(struct tracepoint *tracepoint, void *data)
+{
+	struct search *search = data;
+
+	if (!strcmp(tracepoint->name, search->name))
+		search->found = tracepoint;
+}
+
+struct tracepoint *tlk_tracepoint(const char *name)
+{
+	struct search search = { .name = name };
+
+	for_each_kernel_tracepoint(compare, &search);
+	return search.found;
 }
 
 static __init int missing(const char *what, const char *why)

@@ -11,6 +11,8 @@
 #include <linux/task_work.h>
 #include <asm/syscall.h>
 
+struct tracepoint;
+
 int tlk_symbols_init(void);
 
 /* The kernel's own table of __NR_syscalls handlers. */
@@ -23,6 +25,9 @@ size_t tlk_cred_security_bytes(void);
 
 /* The address of any symbol, or NULL. Only while the module is being loaded. */
 void *tlk_symbol(const char *name);
+
+/* A tracepoint of the kernel's own code, or NULL. At any time. */
+struct tracepoint *tlk_tracepoint(const char *name);
 
 /* These are the kernel's functions of the same names, on the current task. */
 int tlk_secure_computing(void);

@@ -30,10 +30,11 @@
 #define TLK_ANNOTATE_NOENDBR ANNOTATE_NOENDBR
 
 /*
- * Kernels that unwind by frame pointers look for the encoded address of a struct pt_regs in rbp. The
- * first macro puts the address of the frame at the stack pointer there and saves the caller's rbp in
- * the frame; the second restores rbp. Other kernels leave the caller's rbp in its register: there
- * the third macro saves it when the frame must be whole. `bp` is the offset of the frame's field.
+ * Kernels that unwind by frame pointers look for the encoded address of a struct pt_regs in rbp.
+ * The first macro puts the address of the frame at the stack pointer there and saves the caller's
+ * rbp in the frame; the second restores rbp. Other kernels leave the caller's rbp in its register:
+ * there the third macro saves it when the frame must be whole. `bp` is the offset of the frame's
+ * field.
  */
 #ifdef CONFIG_FRAME_POINTER
 #define TLK_ENTER_FRAME(bp)	movq %rbp, bp(%rsp); ENCODE_FRAME_POINTER

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Gives room for thunks, within reach of the kernel's code by a jump of five bytes. This file owns
- * the room; thunk.c writes the thunks. Until then it is filled with traps. A stack trace that begins
- * in a thunk ends there.
+ * the room; thunk.c writes the thunks. Until then it is filled with traps. A stack trace that
+ * begins in a thunk ends there.
  */
 #include <linux/linkage.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Records events at any instruction at which the kernel lets a probe be placed: symbol[+offset], and
- * up to six values, each a register (`di`) or a word of memory (`0x10(di)`), with a name if one is
- * given (`file=di`). This file owns what such a word means.
+ * Records events at any instruction at which the kernel lets a probe be placed: symbol[+offset],
+ * and up to six values, each a register (`di`) or a word of memory (`0x10(di)`), with a name if one
+ * is given (`file=di`). This file owns what such a word means.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

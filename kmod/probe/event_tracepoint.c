@@ -15,6 +15,7 @@
 #include <linux/string.h>
 #include <linux/tracepoint.h>
 
+#include "compat/symbols.h"
 #include "probe/event_write.h"
 
 struct tlk_event_row {
@@ -181,17 +182,9 @@ bool tlk_event_tracepoint_parse(struct tlk_event_source *source, const char *wor
 	return false;
 }
 
-static void find(struct tracepoint *tracepoint, void *data)
-{
-	struct tlk_event_source *source = data;
-
-	if (!strcmp(tracepoint->name, source->row->name))
-		source->tracepoint = tracepoint;
-}
-
 int tlk_event_tracepoint_arm(struct tlk_event_source *source)
 {
-	for_each_kernel_tracepoint(find, source);
+	source->tracepoint = tlk_tracepoint(source->row->name);
 	if (!source->tracepoint)
 		return -ENOENT;
 	return tracepoint_probe_register(source->tracepoint, source->row->handler,

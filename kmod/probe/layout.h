@@ -21,8 +21,8 @@
 
 /*
  * The record of one CPU. `state` is written by one instruction, so a reader never sees half of it.
- * It is one of the values below, or the address of the kernel's code that disabled interrupts; where
- * a lock function did, the address in its caller.
+ * It is one of the values below, or the address of the kernel's code that disabled interrupts;
+ * where a lock function did, the address in its caller.
  */
 #define TLK_STATE_KERNEL	0	/* interrupts are enabled */
 #define TLK_STATE_USER		1

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Turns on what the module parameter `probes` asks for, and off in reverse order. This file owns the
- * parameter, the map that observers find, and what is logged. It owns no probe. While probes are on
- * they hold the module, because thunks are its code.
+ * Turns on what the module parameter `probes` asks for, and off in reverse order. This file owns
+ * the parameter, the map that observers find, and what is logged. It owns no probe. While probes
+ * are on they hold the module, because thunks are its code.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

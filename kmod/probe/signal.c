@@ -5,9 +5,9 @@
  */
 #include <linux/errno.h>
 #include <linux/percpu.h>
-#include <linux/string.h>
 #include <linux/tracepoint.h>
 
+#include "compat/symbols.h"
 #include "probe/signal.h"
 #include "probe/thunk.h"
 
@@ -22,16 +22,9 @@ static void on_delivery(void *unused, int number, struct kernel_siginfo *info,
 	this_cpu_write(tlk_probe_cpu.record.entry, TLK_ENTRY_SIGNAL);
 }
 
-static void find_delivery(struct tracepoint *tracepoint, void *unused)
-{
-	if (!strcmp(tracepoint->name, "signal_deliver"))
-		delivery = tracepoint;
-}
-
 int tlk_probe_signals_start(void)
 {
-	if (!delivery)
-		for_each_kernel_tracepoint(find_delivery, NULL);
+	delivery = tlk_tracepoint("signal_deliver");
 	if (!delivery)
 		return -EOPNOTSUPP;
 	return tracepoint_probe_register(delivery, on_delivery, NULL);

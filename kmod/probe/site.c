@@ -55,7 +55,8 @@ struct walk {
 
 /*
  * Interrupt handlers take locks, too. A cli is recorded only where interrupts were enabled before:
- * thunks for lock functions and local_irq_save() ask for that. Elsewhere a cli means that they were.
+ * thunks for lock functions and local_irq_save() ask for that. Elsewhere a cli means that they
+ * were.
  *
  * The functions named here have a cli right before an iret, which restores what was interrupted
  * without an instruction that has a probe. Such a cli is not recorded, or interrupts would seem to

@@ -32,8 +32,8 @@ struct tlk_sites {
 extern struct tlk_probe_site tlk_probe_sites[TLK_SITES_MAX];
 
 /*
- * Fills `sites` with the places for `what` (TLK_PROBE_MODES or more). Returns 0, or -EOPNOTSUPP with
- * `why` where this kernel has none. Only reads code.
+ * Fills `sites` with the places for `what` (TLK_PROBE_MODES or more). Returns 0, or -EOPNOTSUPP
+ * with `why` where this kernel has none. Only reads code.
  */
 int tlk_sites_find(struct tlk_sites *sites, u32 what, const char **why);
 

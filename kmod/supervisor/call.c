@@ -54,9 +54,9 @@ static long no_ioctl(const struct pt_regs *regs)
 DEFINE_STATIC_CALL(kernel_ioctl, no_ioctl);
 
 /*
- * A guest's exit loads the IDT and CR4 that KVM has noted: the kernel's, without the module's stubs.
- * So a thread that starts to run guests, also in a batch, leaves supervisor mode. refusal.c refuses
- * requests from then on.
+ * A guest's exit loads the IDT and CR4 that KVM has noted: the kernel's, without the module's
+ * stubs. So a thread that starts to run guests, also in a batch, leaves supervisor mode. refusal.c
+ * refuses requests from then on.
  */
 static long ioctl_call(const struct pt_regs *regs)
 {
@@ -65,7 +65,7 @@ static long ioctl_call(const struct pt_regs *regs)
 	return static_call(kernel_ioctl)(regs);
 }
 
-static int __init table_init(const sys_call_ptr_t *kernel)
+static void __init table_init(const sys_call_ptr_t *kernel)
 {
 	sys_call_ptr_t hand_over = (sys_call_ptr_t)tlk_supervisor_hand_over;
 	unsigned int i;
@@ -78,7 +78,6 @@ static int __init table_init(const sys_call_ptr_t *kernel)
 	static_call_update(kernel_ioctl, kernel[__NR_ioctl]);
 	tlk_supervisor_calls[__NR_ioctl] = ioctl_call;
 	tlk_policy_replace(__NR_ioctl, ioctl_call);
-	return 0;
 }
 
 int __init tlk_supervisor_calls_init(const sys_call_ptr_t *table, unsigned long *kernel_entry)
@@ -93,7 +92,8 @@ int __init tlk_supervisor_calls_init(const sys_call_ptr_t *table, unsigned long 
 	tlk_kernel_return = (u64)back;
 	tlk_kernel_exit = (u64)leave;
 	*kernel_entry = (unsigned long)entry;
-	return table_init(table);
+	table_init(table);
+	return 0;
 }
 
 /* Asks what the kernel tests before it returns by SYSRET, and whether it is all ordinary. */

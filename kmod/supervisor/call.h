@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The calls that threads in supervisor mode make. This header owns the set-up of their table and the
- * exit work that entry.S asks for.
+ * The calls that threads in supervisor mode make. This header owns the set-up of their table and
+ * the exit work that entry.S asks for.
  */
 #ifndef TLK_SUPERVISOR_CALL_H
 #define TLK_SUPERVISOR_CALL_H

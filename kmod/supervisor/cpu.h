@@ -34,10 +34,10 @@ struct tlk_cpu_thread {
 };
 
 /*
- * The stack on which every interrupt and fault arrives while the processor is armed (interrupt stack
- * 6 of the TSS), and what the stubs need while they know nothing but this stack: its size is its
- * alignment. Each stub copies its frame to where the kernel expects it and leaves the stack. Only
- * an NMI or a machine check can come between; a fault inside those uses the next area below.
+ * The stack on which every interrupt and fault arrives while the processor is armed (interrupt
+ * stack 6 of the TSS), and what the stubs need while they know nothing but this stack: its size is
+ * its alignment. Each stub copies its frame to where the kernel expects it and leaves the stack.
+ * Only an NMI or a machine check can come between; a fault inside those uses the next area below.
  */
 #define TLK_STACK_AREA_BYTES 1024
 #define TLK_STACK_AREAS 4
@@ -55,8 +55,8 @@ static_assert(sizeof(struct tlk_supervisor_stack) == SZ_8K);
 
 /*
  * Written with interrupts off by the processor itself. While no thread in supervisor mode is here,
- * `thread` is tlk_supervisor_nobody, whose flags are all set: a call that comes because MSR_LSTAR is
- * the module's still is handed to the kernel's entry.
+ * `thread` is tlk_supervisor_nobody, whose flags are all set: a call that comes because MSR_LSTAR
+ * is the module's still is handed to the kernel's entry.
  */
 struct tlk_supervisor_cpu {
 	u64 user_sp;		/* for a few instructions of the entry */

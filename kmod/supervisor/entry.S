@@ -87,8 +87,8 @@ SYM_CODE_START(tlk_supervisor_call)
 	swapgs
 	popfq
 	/*
-	 * Interrupts are on again, with two instructions to go. The stubs know these two addresses
-	 * and make of them a frame in user code.
+	 * Interrupts are on again, and two instructions are left. faults.S knows their addresses
+	 * and completes them for an interrupt that comes here.
 	 */
 SYM_INNER_LABEL(tlk_supervisor_return_sp, SYM_L_GLOBAL)
 	TLK_ANNOTATE_NOENDBR

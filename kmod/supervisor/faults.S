@@ -86,10 +86,11 @@ SYM_CODE_END(tlk_supervisor_stubs)
 .endm
 
 /*
- * Is the interrupted code user code, at whatever level? Goes to \user or falls through for kernel
- * code. That is at the canonical negative addresses; a jump to one that is not canonical faults
- * with that address, and is user code's. The two instructions that end a return in supervisor mode
- * are completed here, and the vsyscall page is user code with a kernel's address.
+ * Is the interrupted code user code, at whatever level? The macro goes to \user for user code and
+ * falls through for kernel code. Kernel code is at the canonical negative addresses. A jump to an
+ * address that is not canonical faults with that address, and is user code's. A return in
+ * supervisor mode that was interrupted in its last two instructions is completed here. The vsyscall
+ * page is user code with a kernel's address.
  */
 #define KERNEL_ADDRESS_SHIFT 47
 
@@ -117,11 +118,11 @@ SYM_CODE_END(tlk_supervisor_stubs)
 .endm
 
 /*
- * Make the frame one of level 3 and count it. A page fault by protection may be due to SMEP or
- * SMAP: the kernel writes CR4 from a copy of its own now and then (to flush the TLB), and then they
- * are on again. They are taken down here, and the kernel is told of a page that is not there: it
- * finds it, and what is allowed is tried again. Of a fault by protection it would send a signal
- * for any read, without a look at the page.
+ * Makes the frame one of level 3 and counts it. A page fault by protection may be due to SMEP or
+ * SMAP: the kernel writes CR4 from its own copy now and then (to flush the TLB), which sets them
+ * again. The macro clears them and tells the kernel of a page that is not there. The kernel finds
+ * the page, and the access is tried again if it is allowed. For a fault by protection the kernel
+ * would send a signal for any read, without a look at the page.
  */
 .macro DEMOTE
 	movq	$__USER_CS, F_CS(%rsp)
@@ -154,9 +155,9 @@ SYM_CODE_END(tlk_supervisor_stubs)
 .endm
 
 /*
- * Copy the frame to below rcx, with the error code if the processor gave one, put three registers
- * and the handler's address below it, give the area of this stack back, and go. An NMI may have
- * moved the TSS slot down: this area's own end is put there again.
+ * Copies the frame to below rcx, with the error code if the processor gave one, puts three
+ * registers and the handler's address below it, gives the area of this stack back, and jumps to the
+ * handler. An NMI may have moved the TSS slot down: the end of this area is put there again.
  */
 .macro DELIVER has_error freed
 	movq	F_SS(%rsp), %rax
@@ -207,10 +208,10 @@ SYM_INNER_LABEL(\freed, SYM_L_LOCAL)
 .endm
 
 /*
- * Faults in kernel code that the processor could not have put on that code's stack: iret's own on
- * the read-only stack for returns to 16-bit stack segments, which the kernel repairs, and those of
- * a stub that finds no room for its frame, which are the end. Both are double faults to the kernel.
- * rcx: the instruction pointer.
+ * Makes a double fault of a fault in kernel code that the processor could not have put on that
+ * code's stack. These are iret's own faults on the read-only stack for returns to 16-bit stack
+ * segments, which the kernel repairs, and those of a stub that finds no room for its frame, which
+ * end the machine. rcx: the instruction pointer.
  */
 .macro PROMOTE
 	movq	F_SP(%rsp), %rdx
@@ -231,8 +232,9 @@ SYM_INNER_LABEL(\freed, SYM_L_LOCAL)
 .endm
 
 /*
- * The kernel finds a frame from user code on the entry stack of the TSS, and one from kernel code
- * below the stack pointer of that code, which is aligned first as the processor would do.
+ * Receives one arrival. The kernel finds a frame from user code on the entry stack of the TSS, and
+ * one from kernel code below the stack pointer of that code, which is aligned first as the
+ * processor would do.
  */
 .macro STUB has_error freed
 	TLK_UNWIND_HINT_IRET(16)
@@ -267,9 +269,9 @@ SYM_CODE_END(stub_with_error)
 
 /*
  * #DB, NMI and #MC have interrupt stacks of the kernel's own and keep them: the frame is demoted
- * where it is. Of the NMI's stack only one word may be used, the next is the kernel's mark that an
- * NMI is under way; so two registers go to the processor's struct tlk_supervisor_stack, which is
- * found without GS: whose it is at this moment is not known.
+ * where it is. Only one word of the NMI's stack may be used: the next is the kernel's flag that an
+ * NMI is being handled. So two registers go to the processor's struct tlk_supervisor_stack, which
+ * is found without GS, because GS may be the user's or the kernel's at this moment.
  *
  * Between a stub and the kernel's handler these can come, and the kernel can fault in them (it
  * reads user memory for a trace, say). That fault's stub must not find the first one's frame in its

@@ -7,9 +7,9 @@
 #include <linux/errno.h>
 #include <linux/kernel.h>
 #include <linux/sched.h>
-#include <linux/string.h>
 #include <linux/tracepoint.h>
 
+#include "compat/symbols.h"
 #include "compat/task.h"
 #include "supervisor/hooks.h"
 #include "supervisor/process.h"
@@ -43,15 +43,6 @@ static struct hook {
 	{ "sched_process_exit", on_exit },
 };
 
-static void __init find_tracepoint(struct tracepoint *tracepoint, void *data)
-{
-	struct hook *hook;
-
-	for (hook = hooks; hook < hooks + ARRAY_SIZE(hooks); hook++)
-		if (!strcmp(tracepoint->name, hook->name))
-			hook->tracepoint = tracepoint;
-}
-
 static void unregister(struct hook *end)
 {
 	struct hook *hook;
@@ -66,8 +57,8 @@ int __init tlk_supervisor_hooks_init(void)
 	struct hook *hook;
 	int error;
 
-	for_each_kernel_tracepoint(find_tracepoint, NULL);
 	for (hook = hooks; hook < hooks + ARRAY_SIZE(hooks); hook++) {
+		hook->tracepoint = tlk_tracepoint(hook->name);
 		error = hook->tracepoint ? tracepoint_probe_register(hook->tracepoint,
 								     hook->function, NULL)
 					 : -ENOENT;

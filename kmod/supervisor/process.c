@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Keeps what is wanted of each switched process, and has its threads do it. This file owns the table
- * of processes and the sums of their counts. It touches no processor.
+ * Keeps what is wanted of each switched process, and has its threads do it. This file owns the
+ * table of processes and the sums of their counts. It touches no processor.
  *
  * A process is identified by its signal_struct, which lives as long as any of its threads and is
  * never two processes' at once, so a reused process ID finds nothing old. A process is in the table
@@ -105,14 +105,16 @@ static void thread_work(struct callback_head *head);
 static struct tlk_thread_state *thread_add_locked(struct tlk_process *process,
 						  const struct task_struct *task)
 {
-	struct tlk_thread_state *state = tlk_thread_create_locked(task, thread_work);
+	struct tlk_thread_state *state = tlk_thread_alloc();
 
 	if (!state)
 		return NULL;
 	/* The caller holds the module: by an open file, or by the state of the forking thread. */
 	__module_get(THIS_MODULE);
+	tlk_thread_init(state, task, thread_work);
 	state->process = process;
 	list_add_tail(&state->link, &process->threads);
+	tlk_thread_insert_locked(state, task);
 	return state;
 }
 
@@ -123,7 +125,7 @@ static void thread_remove_locked(struct tlk_thread_state *state)
 
 	list_del(&state->link);
 	counts_add(&process->past, &state->cpu.counts);
-	tlk_thread_destroy_locked(state);
+	tlk_thread_free_locked(state);
 	if (list_empty(&process->threads))
 		process_destroy_locked(process);
 	module_put(THIS_MODULE);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Processes that were switched: what was asked of each, its threads and its counts. This header owns
- * the moments at which a thread changes. thread.h owns how it does.
+ * Processes that were switched: what was asked of each, its threads and its counts. This header
+ * owns the moments at which a thread changes. thread.h owns how it does.
  */
 #ifndef TLK_SUPERVISOR_PROCESS_H
 #define TLK_SUPERVISOR_PROCESS_H
@@ -20,8 +20,8 @@ void tlk_process_executed(bool may_be_in_supervisor_mode);
 void tlk_process_exited(void);
 
 /*
- * Takes the current thread, which is in a call, out of supervisor mode: from the call's end on it is
- * in user mode, until it is asked again.
+ * Takes the current thread, which is in a call, out of supervisor mode: from the call's end on it
+ * is in user mode, until it is asked again.
  */
 void tlk_process_leave(void);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Decides whether supervisor mode is refused. This file owns every check that comes before it: of
- * the processor, of the kernel, of the caller and of the process that is meant. cpu.c owns what only
- * the set-up can find out. The texts of the reasons are rows of linux/trapless_refusals.h.
+ * the processor, of the kernel, of the caller and of the process that is meant. cpu.c owns what
+ * only the set-up can find out. The texts of the reasons are rows of linux/trapless_refusals.h.
  *
  * A machine is not refused for clearing buffers and branch history on the way to and from user mode
  * (MDS, TAA, BHI, retbleed's untraining). That protects the kernel from the code that returns or

@@ -32,7 +32,7 @@ struct tlk_process;
 struct tlk_thread_state {
 	struct tlk_cpu_thread cpu;
 	struct callback_head work;
-	const struct task_struct *task;	/* to compare with; it is current where it is dereferenced */
+	const struct task_struct *task;	/* to compare with; dereferenced only if current */
 	struct tlk_process *process;
 
 	/* Under tlk_thread_lock. */
@@ -57,26 +57,27 @@ extern DECLARE_HASHTABLE(tlk_thread_states, TLK_THREAD_BITS);
 void tlk_supervisor_threads_init(void);
 void tlk_supervisor_threads_exit(void);
 
-/* `work` is what the state's work does. */
+/*
+ * A state is allocated (NULL if memory lacks), initialised for a thread that has none, and
+ * inserted. `work` is what the state's work does. Making a state is inline, like finding and
+ * freeing it, because the instructions of a switch are counted.
+ */
+static inline struct tlk_thread_state *tlk_thread_alloc(void)
+{
+	return kzalloc(sizeof(struct tlk_thread_state), GFP_ATOMIC | __GFP_NOWARN);
+}
+
 void tlk_thread_init(struct tlk_thread_state *state, const struct task_struct *task,
 		     task_work_func_t work);
 
-/* A state for a thread that has none; NULL if memory lacks. */
-static inline struct tlk_thread_state *tlk_thread_create_locked(const struct task_struct *task,
-								task_work_func_t work)
+static inline void tlk_thread_insert_locked(struct tlk_thread_state *state,
+					    const struct task_struct *task)
 {
-	struct tlk_thread_state *state;
-
 	lockdep_assert_held(&tlk_thread_lock);
-	state = kzalloc(sizeof(*state), GFP_ATOMIC | __GFP_NOWARN);
-	if (!state)
-		return NULL;
-	tlk_thread_init(state, task, work);
 	hash_add(tlk_thread_states, &state->node, (unsigned long)task);
-	return state;
 }
 
-static inline void tlk_thread_destroy_locked(struct tlk_thread_state *state)
+static inline void tlk_thread_free_locked(struct tlk_thread_state *state)
 {
 	lockdep_assert_held(&tlk_thread_lock);
 	TLK_ASSERT(!state->attached && !state->queued);

@@ -297,6 +297,38 @@ def test_only_kernel_code_names_kernel_versions():
     )
 
 
+# Code that is compiled for a kernel: modules, each built for many.
+KERNEL_CODE = re.compile(r"kmod/|(?:model|stat|eval/[^/]+)/kmod/")
+MAY_ASK_THE_KERNEL = "kmod/compat/"
+# Whether a header is read for C or for assembly, for a kernel or for a program.
+HARMLESS_CONDITIONS = {"#ifndef __ASSEMBLER__", "#ifdef __KERNEL__", "#ifndef noinline"}
+
+
+def conditions(path: Path) -> Iterator[tuple[int, str]]:
+    """Each line that compiles by a condition, except a header's guard and the harmless ones."""
+    guard = re.search(r"^#ifndef (\w+_H)\n#define \1$", text_of(path), re.M)
+    mine = {f"#ifndef {guard[1]}"} if guard else set()
+    for number, line in enumerate(text_of(path).splitlines(), 1):
+        if not re.match(r"\s*#\s*(if|ifdef|ifndef|elif)\b|.*\bIS_ENABLED\(", line):
+            continue
+        if line not in mine | HARMLESS_CONDITIONS:
+            yield number, line.strip()
+
+
+def test_only_compat_asks_how_the_kernel_was_built():
+    complain(
+        [
+            f"{name_of(path)}:{number}: '{line}' belongs into {MAY_ASK_THE_KERNEL}"
+            for path in CODE
+            if path.suffix in C_SUFFIXES and KERNEL_CODE.match(name_of(path))
+            and not name_of(path).startswith(MAY_ASK_THE_KERNEL)
+            for number, line in conditions(path)
+        ]
+    )  # fmt: skip
+    kbuild = text_of(ROOT / "kmod/Kbuild")
+    assert not re.search(r"^\s*if|CONFIG_|\bgrep\b|\bwildcard\b", kbuild, re.M)
+
+
 def machine_words() -> list[re.Pattern[str]]:
     """What belongs to the machine at hand: the path of the tree, and its mirrors' hosts."""
     # A folder at the top, like /build, may stand in any file; a longer path is somebody's own.

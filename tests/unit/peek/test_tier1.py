@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What probes say about samples, and what becomes of it in a recording's tables and page; the
-probes' memory is made here, in the form that kmod/probe/probe.h gives it.
+probes' memory is made here, in the form that kmod/probe/layout.h gives it.
 
 tests/lab/peek/test_peek_live.py has the module and a kernel.
 """
