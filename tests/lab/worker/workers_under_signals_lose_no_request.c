@@ -47,7 +47,7 @@ int main(void)
 		/* Two reads that must wait, the rest writes. */
 		for (unsigned int slot = 0; slot < ENTRIES; slot++) {
 			if (slot == 3 || slot == 9)
-				ring_put(&ring, slot, SYS_read, pipe_fd[0], &bytes[slot], 1);
+				ring_queue(&ring, slot, SYS_read, pipe_fd[0], &bytes[slot], 1);
 			else
 				ring_queue(&ring, slot, SYS_write, counter, &one, 8);
 		}
