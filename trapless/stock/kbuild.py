@@ -79,12 +79,15 @@ def _forget_old(folder: Path, release: str, name: str) -> None:
 
 
 def read_sources(root: Path) -> dict[str, bytes]:
-    """Every file below `root` that the module is built from. They are read once, so that an edit
-    during the build cannot make the hash wrong."""
-    paths = [path for name in SOURCES for path in (root / name).rglob("*")]
+    """Every file of a module's sources: those of `root`, and the project's headers. Each is read
+    once, so that what is hashed is what is built, whoever edits meanwhile."""
+    folders = [root / name for name in SOURCES]
+    if root != repo_root():
+        folders.insert(0, repo_root() / "include")
     sources = {
-        str(path.relative_to(root)): path.read_bytes()
-        for path in paths
+        str(path.relative_to(folder.parent)): path.read_bytes()
+        for folder in folders
+        for path in folder.rglob("*")
         if (path.suffix in SUFFIXES and not path.name.endswith(".mod.c")) or path.name == "Kbuild"
     }
     if "kmod/Kbuild" not in sources:
