@@ -16,7 +16,7 @@ from trapless.stock import kernels
 pytest_plugins = ["tests.once_more"]
 
 DEFAULT_KERNELS = kernels.SUPPORTED[0].name
-SLOW = frozenset({"test_fleet.py", "test_walk.py", "test_cli.py", "test_tidy.py"})
+SLOW = frozenset({"test_fleet.py", "test_walk.py", "test_ci.py", "test_replay.py", "test_tidy.py"})
 """Files that take long although they have few tests."""
 
 
