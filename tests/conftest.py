@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What all test folders share: the option that says on which kernels the lab's tests run, and how
-tests are dealt out where several processes run them (-n).
+"""What all test folders share: the option that names the kernels of the lab's tests, and how tests
+are distributed where several processes run them (-n).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from trapless.stock import kernels
 pytest_plugins = ["tests.once_more"]
 
 DEFAULT_KERNELS = kernels.SUPPORTED[0].name
-SLOW = frozenset({"test_fleet.py", "test_walk.py", "test_cli.py", "test_tidy.py"})
-"""Take long for their few tests."""
+SLOW = frozenset({"test_fleet.py", "test_walk.py", "test_ci.py", "test_replay.py", "test_tidy.py"})
+"""Files that take long although they have few tests."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of tests without VMs, files that take longest begin: none is left alone at the end."""
+    """Start with the files that take longest, so that none runs alone at the end."""
     if all(item.nodeid.startswith(("tests/unit/", "tests/abi/")) for item in items):
         tests = Counter(item.path for item in items)
         items.sort(key=lambda item: (item.path.name not in SLOW, -tests[item.path], item.path))
@@ -47,6 +47,6 @@ class ByFileAndKernel(LoadScopeScheduling):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
-    """What is named first on the command line begins first: it should be what takes longest."""
+    """Run files in the order of the command line, on which the slowest folder should be first."""
     config.option.loadscopereorder = False
     return ByFileAndKernel(config, log)

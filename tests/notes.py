@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Progress for tests: shows nothing, and remembers what a person would have been told."""
+"""Progress for tests: it shows nothing, and keeps the notes that a person would have seen."""
 
 from __future__ import annotations
 

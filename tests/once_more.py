@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs lab tests that failed once more, each alone, and tells the unsteady from the failed.
+"""Runs lab tests that failed once more, each alone, and separates unsteady from failed ones.
 
 A busy machine must not lose a landing, and a race must not hide: a test that passes the second time
 is named in the closing lines as unsteady, both logs stay in build/once-more, and the run succeeds
@@ -19,11 +19,11 @@ from pathlib import Path
 import pytest
 
 UNSTEADY_MAX = 3
-"""With so many unsteady tests a run fails: that is no accident any more."""
+"""With so many unsteady tests a run fails: so many are no accident."""
 FAILURES_MAX = 10
 """With more failures than this nothing is run again: something is broken."""
 LIMIT_S = 3600
-"""For a run that hangs."""
+"""Limit for a run that hangs, seconds."""
 FOLDER = Path("build/once-more")
 
 
@@ -65,7 +65,7 @@ class OnceMore:
             session.exitstatus = pytest.ExitCode.OK
 
     def _passes(self, group: list[pytest.TestReport]) -> bool:
-        """Run what failed for one reason again, in a process of its own, and keep both logs."""
+        """Run the tests that failed for one reason again, in one process, and keep both logs."""
         names = list(dict.fromkeys(report.nodeid for report in group))
         self._terminal.ensure_newline()
         self._terminal.write_line(f"once more, alone: {' '.join(names)}")

@@ -18,7 +18,6 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TextIO
 
 import click
@@ -28,10 +27,9 @@ from rich.table import Table
 from rich.text import Text
 
 from trapless.base.console import TraplessError
-from trapless.base.paths import repo_root
+from trapless.base.paths import header_path
 
 HEADER = "trapless_calls.h"
-PLACES = ("/usr/local/include/linux", "/usr/include/linux")
 ROW = re.compile(r'(TL_ANY|TL_BATCH_ONLY|TL_REFUSED)\((\w+), (\d+)(?:, "((?:[^"\\]|\\.)*)")?\)')
 
 
@@ -66,16 +64,6 @@ class Call:
     reason: str = ""
 
 
-def header_path(name: str = HEADER) -> Path:
-    """A table's file: of this checkout or installation, else the one among system headers."""
-    places = [repo_root() / "include" / "uapi" / "linux", *map(Path, PLACES)]
-    for place in places:
-        if (place / name).is_file():
-            return place / name
-    tried = ", ".join(str(place) for place in places)
-    raise TraplessError(f"{name} is in none of {tried}; `make install` puts it there")
-
-
 def parse(text: str, where: str = HEADER) -> list[Call]:
     """Every row of the table. A line that begins like a row and is malformed is an error."""
     calls: list[Call] = []
@@ -99,7 +87,7 @@ def parse(text: str, where: str = HEADER) -> list[Call]:
 
 def load() -> list[Call]:
     """All rows of the table that this installation was built with."""
-    path = header_path()
+    path = header_path(HEADER)
     try:
         return parse(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from eval.tools.crossings import crossings, inputs
+from eval.tools.crossings import crossings
 from eval.tools.crossings.crossings import Command, Counts, Key
-from eval.tools.crossings.inputs import TREE
+from eval.tools.trees import trees
+from eval.tools.trees.trees import ARCHIVE, STOCK, TREE, UNZEROED, UNZEROED_APPEND
 from trapless.base.console import TraplessError
 from trapless.base.paths import repo_root
 from trapless.experiments import repetition
@@ -24,13 +25,9 @@ from trapless.vm.lab import LabConfig
 
 REPEATS, QUICK_REPEATS = 5, 2
 TIMEOUT_S = 2 * 3600.0
-ARCHIVE = "/tree.tar"
-STOCK, UNZEROED = "counted", "counted-unzeroed"
-UNZEROED_APPEND = "init_on_alloc=0"
 LIBRARY_ASIDE = 100
 """Crossings of a run that are not the scheduler's: start, output, exit; about 50."""
 
-HOST_PROGRAMS = ("true", "du", "find")
 PLAIN = (("TRAPLESS_BACKEND", "plain"),)
 MODULE = (("TRAPLESS_BACKEND", "module"),)
 COMMANDS = (
@@ -54,11 +51,14 @@ def collect(run: Collection) -> None:
     zeroing of fresh memory switched off by a boot parameter."""
     archive = run.directory / "tree.tar"
     try:
-        entries = inputs.pack_tree(inputs.headers(run), archive)
+        entries = trees.pack(trees.headers(run), archive)
         files = (
             (tool("crossings/crossings"), crossings.GUEST_PROGRAM),
             (repo_root() / "build" / "examples" / "walk", "/bin/walk"),
-            *((inputs.host_program(name), f"/bin/{name}-of-host") for name in HOST_PROGRAMS),
+            *(
+                (trees.host_program(name), f"/bin/{name}-of-host")
+                for name in ("true", "du", "find")
+            ),
             (archive, ARCHIVE),
         )
         config = LabConfig(
@@ -76,17 +76,13 @@ def collect(run: Collection) -> None:
         check(run.boot(UNZEROED, unzeroed, argv))
     finally:
         archive.unlink(missing_ok=True)
-    versions = {name: inputs.version_of(name) for name in ("du", "find")}
+    versions = {name: trees.version_of(name) for name in ("du", "find")}
     run.write([{"tree": "the kernel's headers", "entries": entries, "programs": versions}])
 
 
 def guest_script(repeats: int) -> str:
     """Unpack, count, compare, and let the library say what it counted itself."""
-    lines = [
-        "set -e",
-        'fail() { echo "{\\"failure\\": \\"$*\\"}"; exit 1; }',
-        f"tar -x -f {ARCHIVE} -C /; rm {ARCHIVE}; mkdir /out",
-    ]
+    lines = list(trees.PREPARE)
     for number, command in enumerate(COMMANDS):
         lines.append(crossings.shell_line(command, repeats))
         lines.append(f'echo "{{\\"progress\\": {number + 1}, \\"total\\": {len(COMMANDS)}}}"')

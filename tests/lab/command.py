@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Running `trapless lab` as a person would, for the tests of the lab itself.
+"""Runs `trapless lab` as a person would, for the tests of the lab itself.
 
-The module is left out: what is tested with it is the module, not the lab.
+The guests run without the module, since these tests are about the lab.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = str(ROOT / "bin/trapless")
 LIMIT_S = 1800
-"""For what hangs. All of these take seconds on an idle machine."""
+"""Limit for a run that hangs, seconds. Each takes seconds on an idle machine."""
 
 
 def trapless(*argv: str, options: tuple[str, ...] = ()) -> list[str]:

@@ -15,13 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-
-from elftools.common.exceptions import ELFError
-from elftools.elf.dynamic import DynamicSegment
-from elftools.elf.elffile import ELFFile
-from elftools.elf.segments import InterpSegment
+from typing import TYPE_CHECKING
 
 from trapless.base.console import TraplessError
+
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
 
 ELF_MAGIC = b"\x7fELF"
 DEFAULT_FOLDERS = (
@@ -33,8 +32,8 @@ DEFAULT_FOLDERS = (
     "/usr/lib",
 )
 
-# The errors that pyelftools raises where a file's offsets and sizes are wrong.
-_DAMAGE = (ELFError, OSError, ValueError, OverflowError, KeyError, AttributeError, AssertionError)
+# The errors, beside ELFError, that pyelftools raises where a file's offsets and sizes are wrong.
+_DAMAGE = (OSError, ValueError, OverflowError, KeyError, AttributeError, AssertionError)
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,9 @@ class Needs:
 
 def needs(path: Path) -> Needs:
     """Read what the ELF file `path` asks for."""
+    from elftools.common.exceptions import ELFError  # only here: many runs of the lab read no file
+    from elftools.elf.elffile import ELFFile
+
     with path.open("rb") as file:
         try:
             elf = ELFFile(file)
@@ -58,11 +60,14 @@ def needs(path: Path) -> Needs:
                     "the lab copies only those for x86-64 (try --host-root)"
                 )
             return _read(elf)
-        except _DAMAGE as error:
+        except (ELFError, *_DAMAGE) as error:
             raise TraplessError(f"{path} is a damaged ELF file: {error}") from error
 
 
 def _read(elf: ELFFile) -> Needs:
+    from elftools.elf.dynamic import DynamicSegment
+    from elftools.elf.segments import InterpSegment
+
     loader = None
     tags: dict[str, list[str]] = {"DT_NEEDED": [], "DT_RPATH": [], "DT_RUNPATH": []}
     for segment in elf.iter_segments():

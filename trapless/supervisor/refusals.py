@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from trapless.abi import REFUSALS_MACHINE, Refusal
 from trapless.base.console import TraplessError
-from trapless.calls import header_path
+from trapless.base.paths import header_path
 
 HEADER = "trapless_refusals.h"
 

@@ -2,7 +2,7 @@
 """Runs the lab's C programs in VMs and keeps what each of them did.
 
 Owns the order of the programs, their time limits, and what happens when one of them takes the
-guest's kernel down: the VM is started again with the rest. It judges no program; verdict.py does.
+guest's kernel down: the VM is started again with the rest. verdict.py judges the programs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ APPEND = "msr.allow_writes=on vsyscall=xonly"
 
 LIMIT_S = 600
 LIMIT_ALL_S = 3 * 3600
-"""Of one program, and of all in one VM: for what hangs."""
+"""Limits for one program and for all programs of a VM, seconds; they are for hangs only."""
 DEBUG_FACTOR = 4
 """A KASAN and lockdep kernel is that much slower."""
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from trapless import calls
+from trapless.base import paths
 from trapless.base.console import TraplessError
 from trapless.calls import Call, CallClass
 
@@ -129,8 +130,8 @@ def test_json_is_the_table():
 
 
 def test_a_missing_table_says_where_it_was_looked_for(monkeypatch, tmp_path):
-    monkeypatch.setattr(calls, "repo_root", lambda: tmp_path)
-    monkeypatch.setattr(calls, "PLACES", (str(tmp_path / "system"),))
+    monkeypatch.setattr(paths, "repo_root", lambda: tmp_path)
+    monkeypatch.setattr(paths, "SYSTEM_HEADERS", (str(tmp_path / "system"),))
     with pytest.raises(TraplessError, match=r"in none of .*uapi/linux, .*/system; `make install`"):
         calls.load()
     (tmp_path / "system").mkdir()

@@ -309,7 +309,7 @@ def test_a_machine_that_changed_meanwhile_is_refused_by_itself(monkeypatch):
     monkeypatch.setattr(distributed, "get_worker", lambda: type("W", (), {"address": "tcp://w:1"}))
     conditions = {**ALIKE, "firmware": "older"}
     order = task.Order("", "q", "v", 1.0, conditions)
-    _, outcome = task.beside_vm(None, {}, order)
+    _, outcome = task.run_vm(None, {}, order)
     assert "firmware is 'alike' there and 'older' here; install the same" in outcome.failure
 
 

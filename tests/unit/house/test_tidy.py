@@ -269,7 +269,7 @@ def code_only(path: Path) -> str:
         return re.sub(r"//[^\n]*", "", re.sub(r"/\*.*?\*/", "", text, flags=re.S))
     docstrings = {
         node.body[0].lineno
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         and ast.get_docstring(node) is not None
     }

@@ -116,7 +116,7 @@ def test_sink_gets_output_and_memory_gets_errors():
 
 
 def ending_of(script: str, log: int, silence_limit_s: float) -> Ending:
-    """Of a session whose VM is a shell's script that may write to the kernel's log."""
+    """The ending of a session whose VM is a script that may write to the kernel's log."""
     channel, bell = Channel(), Bell()
     process = Process(["sh", "-c", script], [log])
     try:
@@ -145,7 +145,7 @@ def test_kernel_that_prints_is_waited_for_up_to_the_limit_of_boots(monkeypatch, 
 
 
 class ChannelOfTheEnd(Channel):
-    """Of a guest whose command has written and ended before the launcher looks once."""
+    """The channel of a guest whose command has ended before the launcher reads it once."""
 
     def __init__(self) -> None:
         super().__init__()

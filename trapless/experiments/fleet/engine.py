@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from trapless.base.console import Progress, TraplessError
 from trapless.experiments.fleet import machine
-from trapless.experiments.fleet.task import Ended, Order, beside_vm
+from trapless.experiments.fleet.task import Ended, Order, run_vm
 from trapless.experiments.fleet.vm import Outcome, Task
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Engine:
             sent = {name: self._send(content) for name, content in files.items()}
             self._tell(task.label)
             future = self._client.submit(
-                beside_vm,
+                run_vm,
                 task,
                 sent,
                 order,

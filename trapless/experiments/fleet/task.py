@@ -49,7 +49,7 @@ class Order:
     conditions: Mapping[str, str]
 
 
-def beside_vm(task: Task, files: Mapping[str, bytes], order: Order) -> Ended:
+def run_vm(task: Task, files: Mapping[str, bytes], order: Order) -> Ended:
     """Run a VM in a process of its own and pass on its output."""
     from distributed import Queue, Variable, get_worker
 
@@ -124,11 +124,11 @@ def _process(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _messages(mouth: Any) -> Iterator[tuple[str, Any]]:
+def _messages(stream: Any) -> Iterator[tuple[str, Any]]:
     """The messages of the process until it ends."""
     while True:
         try:
-            kind, what = pickle.load(mouth)
+            kind, what = pickle.load(stream)
         except (EOFError, pickle.UnpicklingError):
             return
         yield kind, what

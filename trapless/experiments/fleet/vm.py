@@ -119,8 +119,8 @@ def drive(task: Task, files: Mapping[str, bytes], folder: Path) -> Outcome:
 class Tail:
     """Sends what is added to a file, and signs of life, until it is stopped."""
 
-    def __init__(self, path: Path, mouth: BinaryIO) -> None:
-        self._path, self._mouth, self._said = path, mouth, 0
+    def __init__(self, path: Path, channel: BinaryIO) -> None:
+        self._path, self._channel, self._sent = path, channel, 0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._go, daemon=True)
         self._thread.start()
@@ -129,27 +129,27 @@ class Tail:
         """Send the rest of the file, and stop."""
         self._stopped.set()
         self._thread.join()
-        self._say()
+        self._send()
 
     def _go(self) -> None:
         with contextlib.suppress(OSError):  # nobody reads any more: this process will end
             while not self._stopped.wait(LOOK_S):
-                self._say()
+                self._send()
 
-    def _say(self) -> None:
+    def _send(self) -> None:
         growth = b""
         if self._path.exists():
             with self._path.open("rb") as file:
-                file.seek(self._said)
+                file.seek(self._sent)
                 growth = file.read()
-        self._said += len(growth)
-        say(self._mouth, GROWTH, growth)
+        self._sent += len(growth)
+        send(self._channel, GROWTH, growth)
 
 
-def say(mouth: BinaryIO, kind: str, what: Any) -> None:
+def send(channel: BinaryIO, kind: str, what: Any) -> None:
     """Send one message to the process that started this one."""
-    pickle.dump((kind, what), mouth)
-    mouth.flush()
+    pickle.dump((kind, what), channel)
+    channel.flush()
 
 
 def main() -> None:
@@ -157,17 +157,17 @@ def main() -> None:
     for ours in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ours, lambda *_: None)  # our parent gets it, too, and ends us
     folder = Path(sys.argv[1])
-    mouth = os.fdopen(os.dup(1), "wb")
+    channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # other output must not get between the messages
     try:
         task, files = pickle.load(sys.stdin.buffer)
     except (EOFError, pickle.UnpicklingError):
         _leave(folder)
     threading.Thread(target=_end_with_input, args=(folder,), daemon=True).start()
-    tail = Tail(folder / OUTPUT, mouth)
+    tail = Tail(folder / OUTPUT, channel)
     outcome = drive(task, files, folder)
     tail.stop()
-    say(mouth, OVER, outcome)
+    send(channel, OVER, outcome)
 
 
 def _end_with_input(folder: Path) -> None:

@@ -2,9 +2,9 @@
 /*
  * channel.c - the guest's end of the channel: finds the ivshmem device, maps it, moves bytes.
  *
- * Owns the mapping and the doorbell. It needs no driver: the device's memory is mapped through
- * sysfs, so nothing has to be loaded before the first byte can be sent, and nothing in it
- * depends on the kernel's version.
+ * This file owns the mapping and the doorbell. It maps the device's memory through sysfs and so
+ * needs no driver: no module has to be loaded before the first byte is sent, and nothing depends on
+ * the kernel's version.
  */
 #include <dirent.h>
 #include <errno.h>

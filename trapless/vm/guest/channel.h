@@ -2,9 +2,9 @@
 /*
  * channel.h - memory shared between the guest's init and the launcher (trapless/vm/channel.py).
  *
- * Owns the layout: a header page and three byte rings in the second BAR of an ivshmem-plain
- * device, which is ordinary memory on both sides. Owns no policy of what is sent. The second
- * serial port carries only doorbells: a byte means "the rings or the header have changed".
+ * This file owns the layout: a header page and three byte rings in the second BAR of an
+ * ivshmem-plain device, which is ordinary memory on both sides. The second serial port carries only
+ * doorbells: a byte means "the rings or the header have changed".
  *
  * Concurrency: head and producer_closed of a ring are written by its producer alone, tail and
  * consumer_closed by its consumer alone. The release store of head or tail pairs with the other

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * config.c - reads the launcher's wishes. Owns the memory they live in, which is never freed:
- * init needs it until the machine stops.
+ * config.c - reads the launcher's configuration of the guest.
+ *
+ * This file owns the memory of the configuration. It is never freed, because init needs it until
+ * the machine stops.
  */
 #include <errno.h>
 #include <fcntl.h>

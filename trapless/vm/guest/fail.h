@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * fail.h - giving up: the guest cannot run the command, and the launcher is told why.
+ * fail.h - tells the launcher why the guest cannot run the command, and ends the run.
  */
 #ifndef TRAPLESS_GUEST_FAIL_H
 #define TRAPLESS_GUEST_FAIL_H

@@ -2,10 +2,10 @@
 /*
  * init.c - process 1 of a lab VM: prepares the guest, runs one command, reports how it ended.
  *
- * Owns the order of preparation and the life of the command. The launcher (trapless/vm/lab.py) ends
- * the VM when it has seen PHASE_DONE or PHASE_FAILED; init only waits for that. It is C, linked
- * statically, because it must be the first program of a root that has nothing else, because it
- * maps device memory, and because a shell would lose bytes, signals and milliseconds.
+ * This file owns the order of preparation and the life of the command. The launcher
+ * (trapless/vm/lab.py) ends the VM when it has seen PHASE_DONE or PHASE_FAILED; init only waits for
+ * that. It is a static C program, because it is the first program of a root that has nothing else,
+ * because it maps device memory, and because a shell would lose bytes, signals and milliseconds.
  */
 #define _GNU_SOURCE /* pipe2, environ, F_SETPIPE_SZ */
 #include <errno.h>

@@ -2,9 +2,9 @@
 /*
  * setup.c - makes a bare kernel into a guest in which ordinary programs run.
  *
- * Owns which file systems are mounted where, the order in which modules are loaded, and the
- * switch to the host's root. What a kernel may lack (debugfs, a loopback device) is tried and
- * left out; what the launcher asked for by name must work or the run fails.
+ * This file owns which file systems are mounted where, the order in which modules are loaded, and
+ * the switch to the host's root. A step that a kernel may not support (debugfs, a loopback device)
+ * may fail. A step that the launcher asks for by name must succeed, or the run fails.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * supervisor.c - the ioctls of supervisor mode. Owns no decision: when to switch is init.c's,
- * what an answer means the launcher's (trapless/supervisor/control.py).
+ * supervisor.c - the ioctls of supervisor mode.
+ *
+ * init.c decides when to switch, and the launcher (trapless/supervisor/control.py) explains errors.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +14,7 @@
 
 #include "supervisor.h"
 
-#define ENTRIES_FIRST 64 /* asked for at first; more when there are more */
+#define ENTRIES_FIRST 64 /* room of the first request; the next one has room for all */
 
 /* Returns 0 or errno. */
 static int ask(unsigned long request, void *argument)
