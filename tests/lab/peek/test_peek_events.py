@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 import queue
 import re
-import subprocess
 import threading
 from pathlib import Path
 
 import pytest
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 
-from tests.lab.command import COMMAND, LIMIT_S
+from tests.lab.command import LIMIT_S
+from tests.lab.peek.guest import peek
 from trapless.vm import lab
 
 pytestmark = [pytest.mark.outer_kernels, pytest.mark.timeout(3 * LIMIT_S)]
@@ -53,15 +53,6 @@ echo over
 """
 
 
-def trace(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [COMMAND, "peek", "trace", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def rows(text: str) -> list[dict]:
     return [json.loads(line) for line in text.splitlines()]
 
@@ -95,7 +86,7 @@ def guest(tmp_path, kernel):
 def test_known_events_are_found_once_and_in_order(kernel, guest, tmp_path):
     ram, lines, result = guest
     assert lines.get(timeout=LIMIT_S) == "ready"
-    live = trace("--ram", ram, "--backlog", "--format", "jsonl")
+    live = peek("trace", "--ram", ram, "--backlog", "--format", "jsonl")
     assert live.returncode == 0, live.stderr
     assert "0 lost (events were switched off)" in live.stderr
     found = rows(live.stdout)
@@ -135,7 +126,7 @@ def assert_switches_fit(found: list[dict]) -> None:
 
 
 def assert_last_events_are_in_dead_memory(ram: Path, output: Path) -> None:
-    dead = trace("--ram", ram, "-o", output)
+    dead = peek("trace", "--ram", ram, "-o", output)
     assert dead.returncode == 0, dead.stderr
     assert "(the machine does not run)" in dead.stderr
     assert re.search(r"\b[1-9][\d,]* not recorded inside others", dead.stderr), dead.stderr

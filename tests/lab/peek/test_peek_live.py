@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.command import COMMAND, LIMIT_S, wait_until
+from tests.lab.peek import guest
 from trapless.peek.sampling.recording import FIRST, Recording
 from trapless.peek.sampling.summary import Summary
 from trapless.peek.sampling.tier0 import Part
@@ -45,9 +46,7 @@ SHARE_MIN = 0.8
 
 
 def peek(*arguments: str | Path) -> str:
-    done = subprocess.run(
-        [COMMAND, "peek", *map(str, arguments)], capture_output=True, text=True, check=False
-    )
+    done = guest.peek(*arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
@@ -95,16 +94,16 @@ def live(kernel, lives, tmp_path_factory) -> Iterator[Live]:
         folder = tmp_path_factory.mktemp("live")
         ram = folder / "ram"
         config = lab.LabConfig(kernel=kernel, cpus=1, memory="256M", shared_memory=ram)
-        guest = threading.Thread(
+        machine = threading.Thread(
             target=lab.run, args=(config, ["sh", "-c", GUEST]), kwargs={"sink": live.hear}
         )
-        guest.start()
-        wait_until(lambda: "busy" in live.marks or not guest.is_alive())
+        machine.start()
+        wait_until(lambda: "busy" in live.marks or not machine.is_alive())
         assert live.marks
         argv = [COMMAND, "peek", "record", "--ram", ram, folder / "all"]
         with subprocess.Popen(argv, stdout=-1, stderr=subprocess.STDOUT, text=True) as recorder:
             live.top = peek("top", "--ram", ram, "--updates", "2")
-            guest.join()
+            machine.join()
             live.said = recorder.communicate(timeout=LIMIT_S)[0]
         assert recorder.returncode == 0, live.said
         live.recording = Recording.open(folder / "all")

@@ -217,8 +217,8 @@ def test_it_ends_when_nobody_reads(memory):
     ("source", "changes", "said"),
     [
         ("ram:/nowhere", {}, "No such file"),
-        ("ram:/dev/null", {}, "no file that holds memory"),
-        ("tape:1", {}, "names no source"),
+        ("ram:/dev/null", {}, "not a file that holds memory"),
+        ("tape:1", {}, "is not a source"),
         ("process:4194305", {}, "No such process|Invalid argument"),
         ("RAM", {"interval_ns": 10}, "line 2: 10 is not between"),
         ("RAM", {"cpu": 4000}, "cannot run on CPU 4000"),

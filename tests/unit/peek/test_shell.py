@@ -176,7 +176,7 @@ def test_sizes_are_read_as_people_write_them(text, size):
 def test_wrong_size_is_wrong_usage(tmp_path):
     done = shell("--ram", "x", "--hole", "much")
     assert done.returncode == 2
-    assert "'much' is no size" in done.stderr
+    assert "'much' is not a size" in done.stderr
 
 
 # ---- Which machine -------------------------------------------------------------------------------
