@@ -67,7 +67,8 @@ static int load(struct leechcore *lc, char *error)
 	lc->close = (void (*)(void *))dlsym(lc->library, "LcClose");
 	if (!lc->create || !lc->read || !lc->close)
 		return source_fail(error, -ENOENT, "%s is not a LeechCore library: LcCreate, "
-				   "LcRead or LcClose is not in it", given ? given : "the library found");
+				   "LcRead or LcClose is not in it",
+				   given ? given : "the library found");
 	return 0;
 }
 

@@ -190,9 +190,9 @@ def top(
 ) -> None:
     """Show live what a running kernel does.
 
-    The view has, once a second, where each CPU of the VM was, its run queue, who ran most, and how well it was
-    sampled; with the module's probes on in the VM also user mode, and who switched interrupts
-    off. Ctrl-C ends it.
+    The view has, for each second, where each CPU of the VM was, its run queue, who ran most, and
+    how well it was sampled; with the module's probes on in the VM also user mode, and who
+    switched interrupts off. Ctrl-C ends it.
     """
     _need("pyarrow", "samples are added up with it")
     from trapless.peek.sampling import top as part

@@ -191,17 +191,6 @@ def test_a_stopped_target_is_marked_as_frozen(memory):
         target.kill()
 
 
-def test_asked_to_end_it_writes_what_it_has(memory):
-    path, _ = memory
-    with Sampler(sampler.ram(path), plan()) as run:
-        batches = run.batches()
-        rows = [next(batches)]
-        run.stop()
-        rows += batches
-        assert run.end is not None and run.end.ending is Ending.SIGNAL
-        assert run.end.rows == sum(map(len, rows))
-
-
 def test_it_ends_when_nobody_reads(memory):
     path, _ = memory
     with Sampler(sampler.ram(path), plan()) as run:
