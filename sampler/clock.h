@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * clock.h - what time it is: the clock of samples. It owns no waiting (schedule.c) and no
- * measuring of single reads (interval.c, which has the processor's own counter for it).
+ * clock.h - reads the system's clocks, which give the times of samples.
  */
 #ifndef SAMPLER_CLOCK_H
 #define SAMPLER_CLOCK_H

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * interval.c - reads one place again and again, without pause, and notes when each read was done.
- * Time is the processor's own counter where it runs evenly (a system's clock would take longer than
- * a read), held against the system's clock over the whole run. Everything between two notes counts:
- * the read, the note itself, and whatever else this processor was given to do.
+ * interval.c - measures how closely reads follow one another. It owns the loop that reads one place
+ * without pause and notes the time of each read. Time is the processor's counter where that runs
+ * evenly, because a system's clock would take longer than a read; the system's clock calibrates it
+ * over the whole run. An interval has the read, the note, and all else that the processor did.
  */
 #include "interval.h"
 
@@ -36,7 +36,7 @@ static bool counter_is_even(void)
 	return __get_cpuid(0x80000007u, &a, &b, &c, &d) && (d & (1u << 8));
 }
 
-/* Only when all before it is done: the loads of a read too. */
+/* The counter is read after all earlier instructions, including the loads of a read. */
 static inline uint64_t tick(bool counter)
 {
 	unsigned int cpu;
@@ -74,7 +74,7 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* What one note costs: the median from one to the next, with nothing between. */
+/* The cost of one note: the median between two notes with nothing between them. */
 static uint32_t clock_ticks(const struct notes *notes)
 {
 	static uint32_t ticks[CLOCK_READS];
@@ -91,7 +91,7 @@ static uint32_t clock_ticks(const struct notes *notes)
 	return ticks[CLOCK_READS / 2];
 }
 
-/* The measured run; the counter is held against the system's clock around it. */
+/* The measured run; the system's clock around it calibrates the counter. */
 static int measure(const struct interval_test *test, struct source *source, struct notes *notes,
 		   double *total_ns)
 {

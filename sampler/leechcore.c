@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * leechcore.c - memory of real hardware through the LeechCore library: PCIe cards that read a
- * machine's memory as the paper's IEEE 1394 controller did, and whatever else it supports. The
- * library is looked for when such a source is opened, so the sampler builds and runs without it.
- * It owns the few declarations that are needed of the library's interface, nothing of devices.
+ * leechcore.c - reads the memory of real hardware through the LeechCore library: by PCIe cards,
+ * which read a machine's memory as the paper's IEEE 1394 controller did, and by all other devices
+ * of the library. It owns the declarations of the library's interface. The library is loaded when
+ * such a source is opened, so the sampler builds and runs without it.
  *
  * LEECHCORE_LIBRARY may name the library's file; else the dynamic linker looks for it.
  */
@@ -66,8 +66,9 @@ static int load(struct leechcore *lc, char *error)
 									       "LcRead");
 	lc->close = (void (*)(void *))dlsym(lc->library, "LcClose");
 	if (!lc->create || !lc->read || !lc->close)
-		return source_fail(error, -ENOENT, "%s is no LeechCore library: LcCreate, LcRead "
-				   "or LcClose is not in it", given ? given : "the library found");
+		return source_fail(error, -ENOENT, "%s is not a LeechCore library: LcCreate, "
+				   "LcRead or LcClose is not in it",
+				   given ? given : "the library found");
 	return 0;
 }
 
@@ -77,7 +78,7 @@ static int connect_device(struct source *source, const char *device, char *error
 	struct leechcore *lc = source->state;
 
 	if (!*device || strlen(device) >= LC_PATH)
-		return source_fail(error, -EINVAL, "'%s' is no LeechCore device; one is like "
+		return source_fail(error, -EINVAL, "'%s' is not a LeechCore device; one is like "
 				   "fpga, or file://IMAGE", device);
 	strcpy(config.device, device);
 	lc->handle = lc->create(&config);

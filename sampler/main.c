@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * main.c - trapless-sampler: reads a machine's memory from outside while it runs. Options, signals,
- * and the order in which the parts are set up and taken down. People use it through `trapless peek`
- * and trapless/peek/, which make plans from symbols.
+ * main.c - runs trapless-sampler, which reads a machine's memory from outside. It owns the options,
+ * the signals, and the order in which the parts are set up and taken down. People use the program
+ * through `trapless peek`, which makes plans from symbols.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@
 
 #define STATUS_FAILED 1
 #define STATUS_USAGE 2
-#define STATUS_ENDED 3	/* the target or its memory went away; what was recorded is whole */
+#define STATUS_ENDED 3	/* the target or its memory went away; all rows are whole */
 
 struct options {
 	const char *source;
@@ -37,9 +37,9 @@ struct options {
 	int cpu;
 };
 
-static int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static int complain(int status, const char *format, ...)
+static int fail(int status, const char *format, ...)
 {
 	va_list arguments;
 
@@ -59,8 +59,8 @@ static void usage(FILE *to)
 	      "       trapless-sampler --source SOURCE --interval-test BYTES[,BYTES...]\n"
 	      "                        --address ADDRESS [--reads N] [--cpu N]\n"
 	      "\n"
-	      "Reads memory while its owner runs on. A plan says what and when; '-' is standard\n"
-	      "input or output. SOURCE is one of\n", to);
+	      "Reads memory while its owner runs. A plan says what is read, and when; '-' is\n"
+	      "standard input or output. SOURCE is one of\n", to);
 	for (i = 0; source_form(i); i++)
 		fprintf(to, "  %s\n", source_form(i));
 	fputs("Exit status: 0 ended as planned or asked, 1 failed, 2 wrong usage,\n"
@@ -74,7 +74,7 @@ static void on_signal(int number)
 	run_stop = 1;
 }
 
-/* The first signal ends sampling; a second one, while the output is stuck, the process. */
+/* The first signal ends sampling. A second one ends the process, if its output is stuck. */
 static void catch_signals(void)
 {
 	struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND };
@@ -93,7 +93,7 @@ static int parse_number(const char *text, uint64_t high, uint64_t *value)
 	errno = 0;
 	*value = strtoull(text, &end, 0);
 	if (*text < '0' || *text > '9' || *end || errno || *value > high)
-		return complain(-EINVAL, "'%s' is not a number up to %" PRIu64, text, high);
+		return fail(-EINVAL, "'%s' is not a number up to %" PRIu64, text, high);
 	return 0;
 }
 
@@ -138,25 +138,25 @@ static int parse(int argc, char **argv, struct options *options)
 	}
 	if (!status && (optind < argc || !options->source || !options->plan == !options->sizes ||
 			!options->reads))
-		status = complain(-EINVAL, "want --source and one of --plan and --interval-test "
+		status = fail(-EINVAL, "want --source and one of --plan and --interval-test "
 				  "(--help)");
 	return status;
 }
 
-/* The whole of a plan's file; NULL after a complaint. */
+/* The text of a plan's file; NULL after a message. */
 static char *read_plan(const char *path, size_t *length)
 {
 	FILE *file = strcmp(path, "-") ? fopen(path, "re") : stdin;
 	char *text;
 
 	if (!file) {
-		complain(0, "%s: %m", path);
+		fail(0, "%s: %m", path);
 		return NULL;
 	}
 	text = malloc(PLAN_BYTES_MAX + 1);
 	*length = text ? fread(text, 1, PLAN_BYTES_MAX, file) : 0;
 	if (!text || ferror(file) || *length == PLAN_BYTES_MAX) {
-		complain(0, "%s: cannot be read, or is longer than %u bytes", path,
+		fail(0, "%s: cannot be read, or is longer than %u bytes", path,
 			 PLAN_BYTES_MAX);
 		free(text);
 		text = NULL;
@@ -168,7 +168,7 @@ static char *read_plan(const char *path, size_t *length)
 	return text;
 }
 
-/* What stands at the head of the stream: the plan, and what a reader needs beside it. */
+/* The head of the stream: the plan, and what a reader needs beside it. */
 static char *head_text(const char *plan_text, const struct options *options,
 		       const struct plan *plan)
 {
@@ -187,10 +187,10 @@ static int open_output(const char *path)
 	if (strcmp(path, "-"))
 		descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	else if (isatty(STDOUT_FILENO))
-		return complain(-EINVAL, "rows are not for a terminal: use --output FILE or a "
+		return fail(-EINVAL, "rows are not for a terminal: use --output FILE or a "
 				"pipe");
 	if (descriptor < 0)
-		complain(0, "%s: %m", path);
+		fail(0, "%s: %m", path);
 	return descriptor;
 }
 
@@ -204,7 +204,7 @@ static void report(const struct stream_end *end)
 		[ENDING_OUTPUT] = "the output takes no more",
 	};
 
-	complain(0, "%s; %" PRIu64 " rows, of %" PRIu64 " slots %" PRIu64 " lost (%" PRIu64
+	fail(0, "%s; %" PRIu64 " rows, of %" PRIu64 " slots %" PRIu64 " lost (%" PRIu64
 		 " of them as the output was slow); late %" PRIu64 ", torn %" PRIu64 ", frozen %"
 		 PRIu64 ", absent %" PRIu64, endings[end->ending], end->rows, end->slots, end->lost,
 		 end->unwritten, end->late, end->torn, end->frozen, end->absent);
@@ -223,17 +223,17 @@ static int sample_into(int descriptor, const struct options *options, const char
 	free(head);
 	if (status) {
 		errno = -status;
-		return complain(STATUS_FAILED, "the output cannot be begun: %m");
+		return fail(STATUS_FAILED, "the output cannot be begun: %m");
 	}
 	status = run_plan(plan, source, output, &end, error);
 	if (status) {
 		output_destroy(output, NULL);
-		return complain(STATUS_FAILED, "%s", error);
+		return fail(STATUS_FAILED, "%s", error);
 	}
 	status = output_destroy(output, &end);
 	if (status) {
 		errno = -status;
-		return complain(STATUS_FAILED, "the output failed: %m");
+		return fail(STATUS_FAILED, "the output failed: %m");
 	}
 	report(&end);
 	return end.ending == ENDING_DURATION || end.ending == ENDING_SIGNAL ? 0 : STATUS_ENDED;
@@ -250,13 +250,13 @@ static int sample(const struct options *options, struct source *source)
 	if (!text)
 		return STATUS_FAILED;
 	status = plan_parse(&plan, text, length, error) ?
-		complain(STATUS_FAILED, "%s: %s", options->plan, error) : 0;
+		fail(STATUS_FAILED, "%s: %s", options->plan, error) : 0;
 	if (!status) {
 		descriptor = open_output(options->output);
 		status = descriptor < 0 ? STATUS_FAILED :
 			sample_into(descriptor, options, text, &plan, source);
 		if (descriptor > STDOUT_FILENO && close(descriptor) && !status)
-			status = complain(STATUS_FAILED, "%s: %m", options->output);
+			status = fail(STATUS_FAILED, "%s: %m", options->output);
 	}
 	free(text);
 	return status;
@@ -271,19 +271,19 @@ static int test_intervals(const struct options *options, struct source *source)
 	int status = options->cpu >= 0 ? run_pin(options->cpu) : 0;
 
 	if (status)
-		status = complain(STATUS_FAILED, "cannot run on CPU %d", options->cpu);
+		status = fail(STATUS_FAILED, "cannot run on CPU %d", options->cpu);
 	for (size = strtok_r(sizes, ",", &save); size && !status && !run_stop;
 	     size = strtok_r(NULL, ",", &save)) {
 		uint64_t bytes;
 
 		if (parse_number(size, FIELD_BYTES_MAX, &bytes) || bytes < 4) {
-			status = complain(STATUS_USAGE, "a read has 4 to %d bytes",
+			status = fail(STATUS_USAGE, "a read has 4 to %d bytes",
 					  FIELD_BYTES_MAX);
 			break;
 		}
 		test.bytes = (uint32_t)bytes;
 		if (interval_measure(&test, source, stdout, error))
-			status = complain(STATUS_FAILED, "%s", error);
+			status = fail(STATUS_FAILED, "%s", error);
 	}
 	free(sizes);
 	return status;
@@ -301,7 +301,7 @@ int main(int argc, char **argv)
 	catch_signals();
 	status = source_open(&source, options.source, error);
 	if (status)
-		return complain(status == -EINVAL ? STATUS_USAGE : STATUS_FAILED, "%s", error);
+		return fail(status == -EINVAL ? STATUS_USAGE : STATUS_FAILED, "%s", error);
 	status = options.plan ? sample(&options, &source) : test_intervals(&options, &source);
 	source_close(&source);
 	return status;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * output.c - blocks of rows on their way to a file or pipe: a ring with one producer (the sampling
- * thread) and one consumer (the writing thread). It owns the stream's framing.
+ * output.c - writes blocks of rows to a file or pipe. It owns the stream's framing, and the ring of
+ * blocks with one producer (the sampling thread) and one consumer (the writing thread).
  */
 #include "output.h"
 
@@ -24,7 +24,7 @@ struct output {
 	uint32_t row_bytes;
 	uint32_t rows_max;	/* in a block */
 	pthread_t writer;
-	sem_t full;		/* blocks handed over, and one more at the end */
+	sem_t full;		/* counts the blocks handed over, and one more at the end */
 	/*
 	 * Blocks [written, handed) are the writer's. handed is stored (release) by the sampling
 	 * thread and loaded (acquire) by the writer; written the other way round.
@@ -65,7 +65,7 @@ static void *write_blocks(void *argument)
 		while (sem_wait(&output->full) && errno == EINTR)
 			;
 		if (next == __atomic_load_n(&output->handed, __ATOMIC_ACQUIRE))
-			return NULL;	/* woken, and nothing there: the end */
+			return NULL;	/* woken without a block: the end */
 		status = output->failed;
 		if (!status) {
 			struct block_head head = { .magic = BLOCK_MAGIC, .rows = block->rows };
@@ -163,7 +163,7 @@ static void hand_over(struct output *output)
 {
 	uint64_t next = output->handed + 1;
 
-	/* The next block may still be the writer's; output_row() looks before it is touched. */
+	/* The next block may still be the writer's; output_row() checks that before it is used. */
 	__atomic_store_n(&output->handed, next, __ATOMIC_RELEASE);
 	sem_post(&output->full);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * plan.c - reads a plan, and refuses one that is not exactly of the form that plan.h shows: a plan
- * comes from a file, and what is sampled by it from another machine's memory. It owns no reading.
+ * plan.c - parses a plan. It owns the limits of what a plan may hold, and it refuses a text that is
+ * not exactly of the form in plan.h, with the number of the line.
  */
 #include "plan.h"
 
@@ -192,7 +192,7 @@ static int take_field(const struct line *line)
 	return 0;
 }
 
-/* The first word of a line, how many there may be in all, and who takes them. */
+/* The first word of a line, the number of words that it may have, and its parser. */
 static const struct {
 	const char *word;
 	unsigned int least, most;
@@ -229,7 +229,7 @@ static int split(struct line *line, const char *text, size_t length)
 	return 0;
 }
 
-static int obey(const struct line *line)
+static int take_line(const struct line *line)
 {
 	size_t i;
 
@@ -277,7 +277,7 @@ int plan_parse(struct plan *plan, const char *text, size_t length, char *error)
 		status = split(&line, text, bytes);
 		if (!status && line.words) {
 			if (begun)
-				status = obey(&line);
+				status = take_line(&line);
 			else if (line.words != 2 || strcmp(line.word[0], "trapless-plan") ||
 				 strcmp(line.word[1], "1"))
 				status = fail(&line, "a plan begins with: trapless-plan 1");

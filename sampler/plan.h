@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * plan.h - what is to be sampled, when, and under which rule: read once, from text that
- * trapless/peek/sampling/plan.py writes. It owns the text's form; every number in it has been
- * resolved by then. A plan is lines of words:
+ * plan.h - declares a plan: what is sampled, when, and by which rule. It owns the form of the text
+ * that trapless/peek/sampling/plan.py writes, which has resolved every address. A plan is lines of
+ * words:
  *
  *   trapless-plan 1
  *   interval-ns N                      time from one sample to the next
- *   duration-ns N                      0: until told to stop
+ *   duration-ns N                      0: until a signal
  *   cpu N                              to run on; without it, any
- *   spin-ns N                          look at the clock for at most so long before each deadline
+ *   spin-ns N                          poll the clock for at most so long before each deadline
  *   watch PID                          end when this process does
- *   thread TID                         its run time is recorded beside; once for each
- *   base VIRTUAL LENGTH PHYSICAL       where virtual addresses are that pointers may hold
+ *   thread TID                         each row has its run time; a line for each thread
+ *   base VIRTUAL LENGTH PHYSICAL       a range of virtual addresses that pointers may hold
  *   group NAME once|stable             the fields below are read once, or again until equal
  *   group NAME seqlock SEQ1 SEQ0       ... or until the writer's two counters (4 bytes) agree
  *   field NAME BYTES ADDRESS           physical address

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * process.c - the memory of a process on this machine, read without stopping it. Addresses are the
- * process's own. It owns the right to look (the kernel's, as for a debugger) and the certainty
- * that it is still the same process that is read.
+ * process.c - reads the memory of a process on this machine without stopping it. It owns the check
+ * of the right to read it (the kernel's, as for a debugger), and the check that the process is
+ * still the same. Addresses are the process's own.
  */
 #include "source.h"
 
@@ -51,8 +51,8 @@ static void process_close(struct source *source)
 	free(process);
 }
 
-/* Reading nothing succeeds even without the right to look: a byte that is not there is read. */
-static int may_look(pid_t pid, char *error)
+/* A read of no bytes succeeds without the right to read: this reads a byte that is not mapped. */
+static int may_read(pid_t pid, char *error)
 {
 	char byte;
 	struct iovec local = { .iov_base = &byte, .iov_len = 1 };
@@ -61,7 +61,7 @@ static int may_look(pid_t pid, char *error)
 	if (process_vm_readv(pid, &local, 1, &remote, 1, 0) >= 0 || errno == EFAULT)
 		return 0;
 	if (errno == EPERM)
-		return source_fail(error, -EPERM, "process %d may not be looked at: it is another "
+		return source_fail(error, -EPERM, "process %d may not be read: it is another "
 				   "user's, or kernel.yama.ptrace_scope forbids it (CAP_SYS_PTRACE "
 				   "allows it)", pid);
 	return source_fail(error, -errno, "process %d: %m", pid);
@@ -88,7 +88,7 @@ static int process_open(struct source *source, const char *rest, char *error)
 		process->pidfd = (int)syscall(SYS_pidfd_open, process->pid, 0);
 		status = process->pidfd < 0 ?
 			source_fail(error, -errno, "process %ld: %m", pid) :
-			may_look(process->pid, error);
+			may_read(process->pid, error);
 	}
 	if (status)
 		source_close(source);

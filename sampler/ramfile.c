@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * ramfile.c - memory that is a file: the shared memory backend of a running VM, or a saved image.
- * It is mapped for reading, so that a read is a load. It owns the hole that a PC's memory has below
- * 4 GiB, and what happens when the file shrinks under the mapping.
+ * ramfile.c - reads memory that is a file: the shared memory backend of a running VM, or a saved
+ * image. It owns the mapping, the hole that a PC's memory has below 4 GiB, and the handling of a
+ * file that shrinks under the mapping.
  *
- * A load from a page that the file has lost raises SIGBUS. The handler puts empty memory in place
- * of the whole mapping and notes that the source is gone: loads cost nothing for it, and the one
- * under way ends. So at most one file is mapped at a time.
+ * A load from a page that the file has lost raises SIGBUS. The handler replaces the whole mapping
+ * by empty memory and notes that the source is gone: the load ends, and others cost nothing extra.
+ * So at most one file is mapped at a time.
  */
 #include "source.h"
 
@@ -30,7 +30,7 @@ struct ramfile {
 	struct sigaction before;
 };
 
-/* What the handler acts on; set before it is installed. */
+/* The mapping that the handler replaces; set before the handler is installed. */
 static struct {
 	uint8_t *start;
 	size_t bytes;
@@ -51,7 +51,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 	signal(number, SIG_DFL);	/* not ours: the load is repeated and ends the process */
 }
 
-static int guard(struct ramfile *file)
+static int install_handler(struct ramfile *file)
 {
 	struct sigaction action = { .sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO };
 
@@ -94,7 +94,7 @@ static int map(struct ramfile *file, const char *path, char *error)
 	if (fstat(file->descriptor, &status))
 		return source_fail(error, -errno, "%s: %m", path);
 	if (!S_ISREG(status.st_mode) && !S_ISBLK(status.st_mode))
-		return source_fail(error, -EINVAL, "%s is no file that holds memory", path);
+		return source_fail(error, -EINVAL, "%s is not a file that holds memory", path);
 	end = lseek(file->descriptor, 0, SEEK_END);	/* st_size is 0 of a device */
 	if (end <= 0)
 		return source_fail(error, -EINVAL, "%s is empty", path);
@@ -140,7 +140,7 @@ static int ram_open(struct source *source, const char *rest, char *error)
 			file->low = file->bytes;
 		source->size = file->low < file->bytes ? ABOVE_HOLE + (file->bytes - file->low)
 						       : file->bytes;
-		status = guard(file);
+		status = install_handler(file);
 		if (status)
 			source_fail(error, status, "another file is mapped already");
 	}
@@ -150,7 +150,7 @@ static int ram_open(struct source *source, const char *rest, char *error)
 	return status;
 }
 
-/* Where `length` bytes at a physical address are in the file; false where there are none. */
+/* Finds the offset of `length` bytes at a physical address; false where there are none. */
 static bool locate(const struct ramfile *file, uint64_t physical, size_t length, uint64_t *offset)
 {
 	if (physical < file->low) {
@@ -196,7 +196,7 @@ static int ram_read(struct source *source, uint64_t physical, void *into, size_t
 	return mapped.gone ? -ENODEV : 0;
 }
 
-/* A file that has become shorter within its last page raises no signal: its size tells. */
+/* A file that has become shorter within its last page raises no signal: check its size. */
 static int ram_check(struct source *source)
 {
 	const struct ramfile *file = source->state;

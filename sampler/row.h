@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * row.h - the form in which samples leave the sampler; trapless/peek/sampling/rows.py is its twin.
- * All numbers are little-endian. It owns no I/O (output.c) and no reading (sample.c).
+ * row.h - declares the stream of samples; trapless/peek/sampling/rows.py decodes it. All numbers
+ * are little-endian. A stream is:
  *
  *   struct stream_head, then `head_bytes` of text: what the rows mean, line by line
  *   struct block_head and its rows, again and again

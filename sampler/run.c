@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * run.c - the sampling loop. In each slot: wait, take, hand the row on. Everything that could make
- * it wait is elsewhere (output.c), done before the first deadline, or done a few times a second.
+ * run.c - runs the sampling loop: in each slot it waits, takes a sample and hands the row on. It
+ * owns the order of these steps and the counts. Whatever could block is done in another thread
+ * (output.c) or before the first deadline; checks of the target are done ten times a second.
  */
 #include "run.h"
 
@@ -61,14 +62,14 @@ int run_pin(int cpu)
 	return sched_setaffinity(0, sizeof(set), &set) ? -errno : 0;
 }
 
-/* A process that is read ends as a target; a file ends by being cut. */
+/* Why a source is gone: a process has ended, or a file was cut. */
 static enum ending gone(const struct source *source)
 {
 	return source->kind == &source_process ? ENDING_TARGET : ENDING_SOURCE;
 }
 
-/* A few times a second: is there still somebody to read from, and to write for? */
-static enum ending look_around(struct run *run, uint64_t now)
+/* Checks ten times a second that the target and the reader of the output are still there. */
+static enum ending check_ends(struct run *run, uint64_t now)
 {
 	struct pollfd end = { .fd = run->watch, .events = POLLIN };
 
@@ -98,7 +99,7 @@ static void count(struct run *run, const struct row *row)
 	end->retries += row->retries;
 }
 
-/* Serves one slot. -ENODEV: the source is gone, and this row with it. */
+/* Samples in one slot. -ENODEV: the source is gone, and this row with it. */
 static int serve(struct run *run, uint64_t slot)
 {
 	const struct plan *plan = run->plan;
@@ -143,7 +144,7 @@ static enum ending sample(struct run *run)
 			return ENDING_DURATION;
 		do {
 			due = schedule_wait(&run->schedule, deadline, &run_stop);
-			ending = run_stop ? ENDING_SIGNAL : look_around(run, now_ns());
+			ending = run_stop ? ENDING_SIGNAL : check_ends(run, now_ns());
 			if (ending != ENDINGS)
 				return ending;
 		} while (!due);
@@ -174,7 +175,7 @@ static int prepare(struct run *run, char *error)
 		return source_fail(error, status, "cannot run on CPU %d: this process may not, or "
 				   "it is not there", plan->cpu);
 	prctl(PR_SET_TIMERSLACK, 1);	/* sleeps end when they should */
-	/* Once without a deadline: pages are mapped now, not in the first slots. */
+	/* One sample without a deadline maps the pages before the first slot. */
 	if (sample_take(plan, run->source, &row, data))
 		return source_fail(error, -ENODEV, "the memory went away before the first sample");
 	return 0;

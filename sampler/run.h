@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * run.h - sampling by a plan, from the first deadline to the end. It owns the order of things in
- * one slot and the counts of a run.
+ * run.h - declares a run: sampling by a plan, from the first deadline to the end.
  */
 #ifndef SAMPLER_RUN_H
 #define SAMPLER_RUN_H
@@ -13,7 +12,7 @@
 #include "row.h"
 #include "source.h"
 
-/* Set by a signal handler: sampling ends with the slot under way. */
+/* A signal handler sets it: sampling then ends with the current slot. */
 extern volatile sig_atomic_t run_stop;
 
 /* Binds this thread to a processor; 0 or -errno. */

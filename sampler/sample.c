@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * sample.c - one sample. The target runs on while it is read, so what belongs together may change
- * in between; each group's rule says how that is noticed. A group is read again a bounded number
- * of times, then it counts as torn and the sampler goes on.
+ * sample.c - takes one sample. It owns what torn and absent mean. The target runs while it is
+ * read, so a group may change between the reads of its fields; the group's rule says how that is
+ * noticed. A group is read again at most TRIES_MAX times; then it is torn, and the sampler goes
+ * on.
  */
 #include "sample.h"
 
@@ -46,7 +47,7 @@ static int read_field(const struct plan *plan, struct source *source, const stru
 	return status;
 }
 
-/* All fields of a group, into `into` (the group's bytes). *absent is set where one is not there. */
+/* Reads all fields of a group into `into`. Sets *absent where one cannot be read. */
 static int read_fields(const struct plan *plan, struct source *source, const struct group *group,
 		       uint8_t *into, bool *absent)
 {
@@ -69,7 +70,7 @@ static inline void in_order(void)
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 }
 
-/* Reads a group once, by its rule; *same says whether nothing moved meanwhile. */
+/* Reads a group once, by its rule; *same says whether nothing changed meanwhile. */
 static int try_group(const struct plan *plan, struct source *source, const struct group *group,
 		     uint8_t *data, bool *same, bool *absent)
 {
@@ -92,7 +93,7 @@ static int try_group(const struct plan *plan, struct source *source, const struc
 		status = read_fields(plan, source, group, again, &lacking);
 		*same = !memcmp(again, data + group->at, group->bytes);
 	}
-	if (status == -EFAULT) {	/* a counter that is not there */
+	if (status == -EFAULT) {	/* a counter cannot be read */
 		*absent = true;
 		status = 0;
 	}

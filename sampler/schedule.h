@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * schedule.h - when samples are due: at fixed times from a first one, however long each takes. It
- * owns deadlines, waiting for them, and the count of those that passed unserved.
+ * schedule.h - declares the schedule: deadlines at fixed times after the first one, however long
+ * each sample takes.
  */
 #ifndef SAMPLER_SCHEDULE_H
 #define SAMPLER_SCHEDULE_H
@@ -13,11 +13,11 @@
 struct schedule {
 	uint64_t first_ns;	/* deadline of slot 0 */
 	uint64_t interval_ns;
-	uint64_t spin_ns;	/* at the end of each wait the clock is looked at for so long */
+	uint64_t spin_ns;	/* the part of each wait in which the clock is polled */
 	uint64_t next;		/* slot */
 };
 
-/* The slot to serve at `now_ns`: the next one, or the one whose time it is if some have passed. */
+/* The slot to sample at `now_ns`: the next one, or the current one if some have passed. */
 uint64_t schedule_slot(struct schedule *schedule, uint64_t now_ns);
 
 static inline uint64_t schedule_deadline(const struct schedule *schedule, uint64_t slot)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * source.c - which kinds of memory there are, and opening one by its text. It owns nothing of how
- * any of them is read.
+ * source.c - opens a source of memory by its text. It owns the table of the kinds of sources; each
+ * kind has a file of its own that reads it.
  */
 #include "source.h"
 
@@ -46,7 +46,7 @@ int source_open(struct source *source, const char *text, char *error)
 		source->kind = kinds[i];
 		return kinds[i]->open(source, text + length + 1, error);
 	}
-	return source_fail(error, -EINVAL, "'%s' names no source of memory; there are %s, %s and "
+	return source_fail(error, -EINVAL, "'%s' is not a source of memory; there are %s, %s and "
 			   "%s", text, kinds[0]->form, kinds[1]->form, kinds[2]->form);
 }
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * source.h - a machine's memory, as the sampler sees it: read(physical address, length), whatever
- * is behind it. Each kind of source is one file and one row of the table in source.c. All open
- * what they read from for reading only.
+ * source.h - declares a source: a machine's memory that is read by physical address. Each kind of
+ * source is one file, and one row of the table in source.c. All kinds open for reading only.
  *
- * One thread reads; source_gone() may be asked from any.
+ * One thread uses a source.
  */
 #ifndef SAMPLER_SOURCE_H
 #define SAMPLER_SOURCE_H
@@ -19,12 +18,12 @@ struct source;
 
 struct source_kind {
 	const char *name;	/* the word before the colon */
-	const char *form;	/* how it is written, for people */
+	const char *form;	/* the whole argument, for people */
 	/* 0 or -errno, and then `error` says what to do. `rest` is what follows the colon. */
 	int (*open)(struct source *source, const char *rest, char *error);
 	/* 0; -EFAULT: no such address; -ENODEV: the target is gone, for good. */
 	int (*read)(struct source *source, uint64_t physical, void *into, size_t length);
-	/* Looks whether the target is still there: 0 or -ENODEV. Called some ten times a second. */
+	/* Checks that the target is still there: 0 or -ENODEV. Called ten times a second. */
 	int (*check)(struct source *source);
 	void (*close)(struct source *source);
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * threads.c - run times of threads, and which of them stand still although they could run.
+ * threads.c - reads the run times of threads. It owns the decision which threads are frozen: they
+ * do not run although they could.
  *
  * The kernel brings the time of a running thread up to date with its tick only, so a thread counts
  * as frozen when its time has not moved for longer than two of the slowest ticks, and its state
@@ -94,7 +95,7 @@ static void update(struct threads *threads, unsigned int i, uint64_t now_ns)
 		return;
 	state = state_of(threads->state[i]);
 	if (state == 'S' || state == 'D' || state == 'I') {
-		threads->moved_at_ns[i] = now_ns;	/* nothing to ask for a while */
+		threads->moved_at_ns[i] = now_ns;	/* its state is asked for again later */
 		threads->frozen &= ~bit;
 	} else {
 		threads->frozen |= bit;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The face of `trapless peek`: its subcommands, options and help.
+"""Declares the subcommands of `trapless peek`, their options and their help.
 
-As in cli.py, it owns no behaviour: each command imports the part that does the work.
+As in cli.py, each command imports the part that does the work.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 class Size(click.ParamType[int]):
-    """A number of bytes, as in 4096, 512M or 2G."""
+    """A number of bytes, like 4096, 512M or 2G."""
 
     name = "size"
 
@@ -32,11 +32,11 @@ class Size(click.ParamType[int]):
         try:
             return int(number, 0) * UNITS[unit]
         except ValueError:
-            self.fail(f"{value!r} is no size, like 4096, 512M or 2G", param, ctx)
+            self.fail(f"{value!r} is not a size like 4096, 512M or 2G", param, ctx)
 
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say which machine is looked at, the same for every command."""
+    """Add the options that choose the machine, the same for every command."""
     ram = click.option(
         "--ram",
         type=click.Path(path_type=Path),
@@ -47,13 +47,13 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--hole",
         type=Size(),
         metavar="SIZE",
-        help="Where RAM below 4 GiB ends, of a machine that is none of QEMU's.",
+        help="The address at which RAM below 4 GiB ends, for a machine that is not QEMU's.",
     )
     return ram(hole(command))
 
 
 def sampling_options(longest_us: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The options that say how the sampler runs; `longest_us` is the longest interval."""
+    """Add the options of the sampler; `longest_us` is the longest interval in µs."""
     interval = click.option(
         "--interval-us",
         type=click.FloatRange(1, longest_us),
@@ -72,7 +72,7 @@ def sampling_options(longest_us: int) -> Callable[[Callable[..., Any]], Callable
 
 
 def machine(ram: Path | None) -> Path:
-    """The RAM that was named; else of the only machine here that shares its own."""
+    """The RAM that was named, or that of the only machine here that shares its RAM."""
     from trapless.peek import machines
 
     return ram if ram is not None else machines.the_one()
@@ -82,8 +82,8 @@ def machine(ram: Path | None) -> Path:
 def peek() -> None:
     """Look into a running kernel from outside.
 
-    The kernel is read out of its machine's memory: nothing is loaded into it, nothing in it
-    helps or notices, and nothing is ever written.
+    The kernel is read out of its machine's memory. Nothing is loaded into the kernel, it does
+    not help, and its memory is never written.
     """
 
 
@@ -126,10 +126,10 @@ def record(
 ) -> None:
     """Record what a running kernel does into FOLDER.
 
-    For each CPU of the VM, in each sample: in which handler it is, which task it runs, and how
-    long its run queue is; with the module's probes on in the VM also whether it is in user mode,
-    and who has switched interrupts off. FOLDER gets Parquet files, each whole as soon as it is
-    there, so that a killed recording loses 20 seconds at most.
+    Each sample has, for each CPU of the VM, the handler that it is in, the task that it runs and
+    the length of its run queue; with the module's probes on in the VM also whether it is in user
+    mode, and who has switched interrupts off. FOLDER gets Parquet files, each whole as soon as it
+    is there, so a killed recording loses 20 seconds at most.
 
     \b
     trapless peek record --seconds 10 /tmp/recording
@@ -162,9 +162,9 @@ def record(
 def report(folder: Path, html: Path | None) -> None:
     """Show a recording in tables.
 
-    Shares of each CPU's time: user mode and the kernel (as one, where nothing told them apart),
-    top halves, bottom halves, idle; its run queue; who switched interrupts off, where probes
-    told; the processes; and how well it was sampled.
+    The tables have the shares of each CPU's time (user mode and the kernel, top halves, bottom
+    halves, idle), its run queue, the processes, and how well it was sampled; with probes also who
+    switched interrupts off. Without probes, user mode and the kernel may be one share.
     """
     _need("pyarrow", "recordings are Parquet")
     from trapless.peek.sampling import figures, tables
@@ -183,16 +183,16 @@ def report(folder: Path, html: Path | None) -> None:
 @target_options
 @sampling_options(longest_us=1_000_000)
 @click.option(
-    "--updates", type=click.IntRange(1), metavar="N", help="Stop after so many seconds' figures."
+    "--updates", type=click.IntRange(1), metavar="N", help="Stop after this many seconds."
 )
 def top(
     ram: Path | None, hole: int | None, interval_us: float, cpu: int | None, updates: int | None
 ) -> None:
     """Show live what a running kernel does.
 
-    Once a second: where each CPU of the VM was, its run queue, who ran most, and how well it was
-    sampled; with the module's probes on in the VM also user mode, and who switched interrupts
-    off. Ctrl-C ends it.
+    The view has, for each second, where each CPU of the VM was, its run queue, who ran most, and
+    how well it was sampled; with the module's probes on in the VM also user mode, and who
+    switched interrupts off. Ctrl-C ends it.
     """
     _need("pyarrow", "samples are added up with it")
     from trapless.peek.sampling import top as part
@@ -262,7 +262,7 @@ def check(ram: Path | None, hole: int | None, monitor: Path, stops: int) -> None
     metavar="N",
     help="How long to trace.  [default: until Ctrl-C, or the VM's end]",
 )
-@click.option("--backlog", is_flag=True, help="Begin with the events that are there already.")
+@click.option("--backlog", is_flag=True, help="Begin with the events that the rings already have.")
 @click.option(
     "--format",
     "format_",
@@ -280,7 +280,7 @@ def check(ram: Path | None, hole: int | None, monitor: Path, stops: int) -> None
     "--recording",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
-    help="Make the trace of a recording instead.",
+    help="Make the trace of a recording instead of a running kernel.",
 )
 def trace(
     ram: Path | None,
@@ -295,10 +295,10 @@ def trace(
 
     The module in the VM records what happens at places that its parameter `events` names:
     scheduling, system calls, interrupts, faults, signals, or any instruction, each with the time
-    and chosen values. They are read here in time, decoded, and written for Perfetto's viewer, as
-    text or as JSON lines. Of a VM that has died, the last events are still there.
+    and chosen values. This command reads and decodes them, and writes them for Perfetto's viewer,
+    as text or as JSON lines. The last events of a VM that has died are still in its memory.
 
-    With --recording, what was sampled becomes a trace, for which no module is needed.
+    With --recording, samples become a trace, for which no module is needed.
 
     \b
     echo sched_switch,vfs_read:count=dx >/sys/module/trapless/parameters/events   # in the VM

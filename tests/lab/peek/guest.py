@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A guest with a shell that a test gives commands to, while its memory is looked at from outside.
+"""Runs a guest with a shell that a test gives commands to, and `trapless peek` beside it.
 
-Owns a lab run in a process of its own, with the memory and the monitor in the test's folder. What
-is looked at, and what is expected, is the tests'.
+Owns the lab run in a process of its own, with the guest's memory and monitor in the test's folder.
+The tests choose what is read from the memory, and what must be there.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.lab.command import LIMIT_S, ROOT
+from tests.lab.command import COMMAND, LIMIT_S, ROOT
 from trapless.base.console import TraplessError
 from trapless.vm import lab
 
 MARK = "== done =="
 GUEST_LIMIT_S = 2.5 * LIMIT_S
-"""Of all that is done with one guest: it serves many checks."""
+"""The limit for one guest, which serves many checks."""
 
 
 class Guest:
@@ -52,14 +53,14 @@ class Guest:
         self._input.flush()
 
     def complaint(self) -> str:
-        """What the lab says when the guest has ended."""
+        """The messages of the lab when the guest has ended."""
         self.process.wait(LIMIT_S)
         return self.process.stderr.read() if self.process.stderr is not None else ""
 
 
 @contextmanager
 def folder_of_memory() -> Iterator[Path]:
-    """A folder for a guest's memory, where files are memory."""
+    """A folder for a guest's memory, in /dev/shm where that can be written."""
     shm = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shm if os.access(shm, os.W_OK) else None) as folder:
         yield Path(folder)
@@ -67,7 +68,7 @@ def folder_of_memory() -> Iterator[Path]:
 
 @contextmanager
 def guest(folder: Path, *files: tuple[Path, str], **options: Any) -> Iterator[Guest]:
-    """A guest for the time of a test: `options` are LabConfig's, `files` are in its root."""
+    """Run a guest during a test. `options` are LabConfig's, and `files` are put into its root."""
     options = {"memory": "256M", "module": False, "timeout_s": GUEST_LIMIT_S, **options}
     paths = {"shared_memory": folder / "ram", "monitor": folder / "monitor", "files": files}
     config = lab.LabConfig(**options, **paths)
@@ -88,6 +89,26 @@ def guest(folder: Path, *files: tuple[Path, str], **options: Any) -> Iterator[Gu
             yield running
         finally:
             watchdog.cancel()
+            process.terminate()
+
+
+def peek(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run `trapless peek` to its end."""
+    argv = [COMMAND, "peek", *map(str, arguments)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+
+@contextmanager
+def recording(ram: Path, folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """Run `trapless peek record` from its first row on; the caller waits for its end."""
+    argv = [COMMAND, "peek", "record", "--ram", str(ram), *options, str(folder)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            while process.poll() is None and not (folder / "meta.json").exists():
+                time.sleep(0.01)
+            yield process
+        finally:
             process.terminate()
 
 

@@ -21,6 +21,7 @@ import pytest
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 
 from tests.lab.command import COMMAND, LIMIT_S
+from tests.lab.peek.guest import peek
 from trapless.vm import lab
 
 pytestmark = [pytest.mark.outer_kernels, pytest.mark.timeout(3 * LIMIT_S)]
@@ -150,7 +151,7 @@ def assert_switches_fit(found: list[dict]) -> None:
 
 
 def assert_last_events_are_in_dead_memory(ram: Path, output: Path) -> None:
-    dead = trace("--ram", ram, "-o", output)
+    dead = peek("trace", "--ram", ram, "-o", output)
     assert dead.returncode == 0, dead.stderr
     assert "(the machine does not run)" in dead.stderr
     assert re.search(r"\b[1-9][\d,]* not recorded inside others", dead.stderr), dead.stderr

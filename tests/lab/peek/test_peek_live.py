@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.command import COMMAND, LIMIT_S, wait_until
+from tests.lab.peek import guest
 from trapless.peek.sampling.recording import FIRST, Recording
 from trapless.peek.sampling.summary import Summary
 from trapless.peek.sampling.tier0 import Part
@@ -48,9 +49,7 @@ SHARE_MIN = 0.8
 
 
 def peek(*arguments: str | Path) -> str:
-    done = subprocess.run(
-        [COMMAND, "peek", *map(str, arguments)], capture_output=True, text=True, check=False
-    )
+    done = guest.peek(*arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
@@ -99,13 +98,13 @@ def live(kernel, lives, tmp_path_factory) -> Iterator[Live]:
         ram = folder / "ram"
         config = lab.LabConfig(kernel=kernel, cpus=1, memory="256M", shared_memory=ram)
         theirs, ours = os.pipe()
-        guest = threading.Thread(
+        machine = threading.Thread(
             target=lab.run,
             args=(config, ["sh", "-c", GUEST]),
             kwargs={"stdin": theirs, "sink": live.hear},
         )
-        guest.start()
-        wait_until(lambda: "busy" in live.marks or not guest.is_alive())
+        machine.start()
+        wait_until(lambda: "busy" in live.marks or not machine.is_alive())
         assert live.marks
         argv = [COMMAND, "peek", "record", "--ram", ram, folder / "all"]
         with subprocess.Popen(argv, stdout=-1, stderr=subprocess.STDOUT, text=True) as recorder:
@@ -115,7 +114,7 @@ def live(kernel, lives, tmp_path_factory) -> Iterator[Live]:
                 time.sleep(BUSY_S)
             finally:
                 os.close(ours)  # the guest reads no line, but an end, and goes on
-            guest.join()
+            machine.join()
             os.close(theirs)
             live.said = recorder.communicate(timeout=LIMIT_S)[0]
         assert recorder.returncode == 0, live.said

@@ -7,13 +7,16 @@ stands still while we look; its memory is all that is looked at.
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 
 import pytest
 
 from tests.lab.command import LIMIT_S, wait_until
 from trapless.peek.kernel.target import Target
+from trapless.peek.sampling import probes
+from trapless.peek.sampling.probes import ProbeMap
+from trapless.peek.sampling.sites import Kind, read_table
+from trapless.peek.sampling.tier1 import STATE_ENABLED, STATE_USER
 from trapless.vm import lab
 
 pytestmark = pytest.mark.timeout(2 * LIMIT_S)
@@ -50,10 +53,7 @@ answer set_to 0
 phase after
 answer rmmod trapless
 """
-MAP = struct.Struct("<8s4I3Q4IQ")
-SITE = struct.Struct("<QII")
-DISABLE, ENABLE, ENTER_USER, LEAVE_USER = range(4)
-KERNEL, USER = 0, 1
+KERNEL, USER = STATE_ENABLED, STATE_USER
 SITE_BYTES_MAX = 6
 DETOUR_BYTES = 5
 """Of code that never runs, behind places of two bytes."""
@@ -97,7 +97,7 @@ class Observer:
         target = self.target
         self.start, end = target.symbol("_stext"), target.symbol("_etext")
         if phase in ("on", "counted"):
-            self.sites = sites(target)
+            self.sites = read_table(target, probe_map(target)).tolist()
             self.names = [target.name_of(address) for address, _, _ in self.sites]
             self.counts[phase] = calls_ended(self.sites, self.names)
         if phase in ("before", "on", "after"):
@@ -112,16 +112,10 @@ class Observer:
         return {KERNEL, USER} <= self.states and len(names) > 1
 
 
-def probe_map(target: Target) -> tuple[int | bytes, ...]:
-    (module,) = (module for module in target.modules if module.name == "trapless")
-    address = dict(zip(module.names, module.addresses, strict=True))["tlk_probe_map"]
-    return MAP.unpack(target.read(address, MAP.size))
-
-
-def sites(target: Target) -> list[tuple[int, int, int]]:
-    magic, size, _active, count, _record, _records, site, *_ = probe_map(target)
-    assert magic == b"TLPROBE1" and size == MAP.size
-    return list(SITE.iter_unpack(target.read(site, count * SITE.size)))
+def probe_map(target: Target) -> ProbeMap:
+    of_module = probes.find(target)
+    assert of_module is not None
+    return of_module
 
 
 def calls_ended(places: list[tuple[int, int, int]], names: list[str]) -> int:
@@ -130,24 +124,20 @@ def calls_ended(places: list[tuple[int, int, int]], names: list[str]) -> int:
     return sum(
         count
         for (_, kind, count), name in zip(places, names, strict=True)
-        if kind == DISABLE and name.startswith(functions)
+        if kind == Kind.CLI and name.startswith(functions)
     )
 
 
 def states(target: Target) -> set[int | str]:
     """What CPUs say that they do: numbers, and functions that disabled interrupts."""
-    records = probe_map(target)[5]
-    offsets = target.symbol("__per_cpu_offset")
-    places = [
-        target.physical((records + target.read_u64(offsets + 8 * cpu)) % (1 << 64))
-        for cpu in target.cpus_online
-    ]
-    seen = {
+    probed = probe_map(target)
+    places = [target.physical(probed.record(target, cpu)) for cpu in target.cpus_online]
+    values = {
         int.from_bytes(target.memory.read(place, 8), "little")
         for _ in range(1000)
         for place in places
     }
-    return {state if state < 3 else target.name_of(state).split("+")[0] for state in seen}
+    return {state if state < 3 else target.name_of(state).split("+")[0] for state in values}
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +168,7 @@ def test_probes_change_only_their_places(observer):
     assert len(places) >= SITES_MIN
     near = {place + at for place in places for at in range(SITE_BYTES_MAX)}
     detours = [at for at in changed(observer, "on") if at not in near]
-    short = sum(kind in (ENTER_USER, LEAVE_USER) for _, kind, _ in observer.sites)
+    short = sum(kind in (Kind.ENTER_USER, Kind.LEAVE_USER) for _, kind, _ in observer.sites)
     assert len(detours) <= DETOUR_BYTES * short + TRACEPOINT_BYTES
 
 
@@ -189,7 +179,7 @@ def test_probes_leave_the_code_as_it_was(observer):
 
 def test_places_are_of_every_kind(observer):
     kinds = {kind for _, kind, _ in observer.sites}
-    assert {DISABLE, ENABLE, ENTER_USER} <= kinds
+    assert {Kind.CLI, Kind.STI, Kind.ENTER_USER} <= kinds
     assert any(name.startswith("__schedule+") for name in observer.names)
 
 

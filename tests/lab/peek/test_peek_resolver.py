@@ -7,10 +7,8 @@ One boot for each kernel and way of booting; the observer looks while the guest 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -26,7 +24,8 @@ from drgn.helpers.linux import (
     per_cpu,
 )
 
-from tests.lab.command import LIMIT_S, ROOT, wait_until
+from tests.lab.command import COMMAND, LIMIT_S, wait_until
+from tests.lab.peek.guest import folder_of_memory, peek
 from trapless.peek.kernel.drgn_program import VARIABLES, program
 from trapless.peek.kernel.target import Target
 from trapless.vm import lab
@@ -134,10 +133,8 @@ def observe(memory: Path, said: dict[str, list[str]]) -> dict[str, object]:
 
 @pytest.fixture
 def memory() -> Iterator[Path]:
-    """A file for the guest's memory, where files are memory."""
-    shm = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shm if os.access(shm, os.W_OK) else None) as folder:
-        yield Path(folder) / "ram"
+    with folder_of_memory() as folder:
+        yield folder / "ram"
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -230,20 +227,14 @@ def memory_agrees(said, found):
 
 
 def test_shell_opens_on_the_running_lab(memory):
-    argv = [str(ROOT / "bin/trapless"), "lab", "--no-module", "--shared-memory", str(memory)]
+    argv = [COMMAND, "lab", "--no-module", "--shared-memory", str(memory)]
     with subprocess.Popen(
         [*argv, "--", "sh", "-c", "echo ready; exec sleep 1000"], stdout=subprocess.PIPE
     ) as guest:
         try:
             assert guest.stdout is not None and guest.stdout.readline() == b"ready\n"
             code = "print(find_task(1).comm.string_().decode(), len(list(for_each_task())))"
-            done = subprocess.run(
-                [argv[0], "peek", "shell", "--ram", str(memory), "-c", code],
-                capture_output=True,
-                text=True,
-                timeout=LIMIT_S,
-                check=False,
-            )
+            done = peek("shell", "--ram", memory, "-c", code)
             assert done.returncode == 0, done.stderr
             assert re.fullmatch(r"init \d\d+\n", done.stdout)
         finally:

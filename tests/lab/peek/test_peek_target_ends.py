@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Looking from outside at what does not last: modules that come and go, memory that is cut or lies,
-a guest that is reset while it is looked at, then one that crashes. One guest serves all.
+"""Peek's commands on a target that changes or ends: modules that come and go, memory that is cut or
+damaged, a guest that is reset, then one that crashes. One guest serves all.
 
-What is recorded must be whole, and what is said must be clear.
+Each recording must be whole, and each message must say what happened.
 """
 
 from __future__ import annotations
@@ -10,14 +10,19 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.lab.command import COMMAND, LIMIT_S, ROOT
-from tests.lab.peek.guest import GUEST_LIMIT_S, Guest, folder_of_memory, guest
+from tests.lab.peek.guest import (
+    GUEST_LIMIT_S,
+    Guest,
+    folder_of_memory,
+    guest,
+    peek,
+    recording,
+)
 from trapless.base.console import Silent
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.target import Target
@@ -42,25 +47,6 @@ def test_what_does_not_last_is_looked_at_to_its_end():
         copies_that_are_cut_or_lie_are_refused(running, folder)
         reset_is_noticed(running, folder)
         crash_is_seen_to_its_end(running, folder / "crash")
-
-
-def peek(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    argv = [COMMAND, "peek", *map(str, arguments)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-
-
-@contextmanager
-def recording(ram: Path, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """`peek record`, from the time that it does."""
-    argv = [COMMAND, "peek", "record", "--ram", str(ram), str(folder)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True) as process:
-        try:
-            while process.poll() is None and not (folder / "meta.json").exists():
-                time.sleep(0.01)
-            yield process
-        finally:
-            process.terminate()
 
 
 def is_whole(folder: Path) -> None:

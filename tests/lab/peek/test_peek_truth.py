@@ -7,7 +7,6 @@ that grows in known steps. One guest serves all, with the module's probes on.
 from __future__ import annotations
 
 import itertools
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.lab.command import COMMAND, ROOT
-from tests.lab.peek.guest import GUEST_LIMIT_S, Guest, folder_of_memory, guest
+from tests.lab.command import ROOT
+from tests.lab.peek.guest import GUEST_LIMIT_S, Guest, folder_of_memory, guest, recording
 from trapless.base.console import Silent
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling import witness
@@ -106,14 +105,12 @@ def registers_agree(running: Guest) -> None:
 
 
 @contextmanager
-def recording(running: Guest, folder: Path, seconds: float) -> Iterator[None]:
+def recorded(running: Guest, folder: Path, seconds: float) -> Iterator[None]:
     """The time from a recording's begin to its end."""
-    argv = [COMMAND, "peek", "record", "--ram", running.ram, "--seconds", f"{seconds:g}", folder]
-    with subprocess.Popen(list(map(str, argv)), stderr=subprocess.PIPE, text=True) as process:
-        while process.poll() is None and not (folder / "meta.json").exists():
-            time.sleep(0.01)
+    with recording(running.ram, folder, "--seconds", f"{seconds:g}") as process:
         yield
-        assert process.wait() == 0, process.stderr and process.stderr.read()
+        _, message = process.communicate()
+        assert process.returncode == 0, message
 
 
 def stat(running: Guest) -> dict[str, int]:
@@ -124,7 +121,7 @@ def stat(running: Guest) -> dict[str, int]:
 
 
 def guest_agrees(running: Guest, folder: Path) -> None:
-    with recording(running, folder, STAT_SECONDS):
+    with recorded(running, folder, STAT_SECONDS):
         before = stat(running)
         time.sleep(STAT_SECONDS - 1)
         after = stat(running)
@@ -156,7 +153,7 @@ def stalls_are_found(running: Guest, folder: Path) -> None:
             values = (target.read_u64(places[name]) for name in ("stalls", "stalled_ns"))
             return (time.monotonic_ns(), *values)
 
-        with recording(running, folder, STALL_SECONDS):
+        with recorded(running, folder, STALL_SECONDS):
             begin = so_far()
             time.sleep(STALL_SECONDS - 1)
             end = so_far()
@@ -222,7 +219,7 @@ def times_of(saved: Recording, table: pa.Table) -> np.ndarray:
 
 def staircase_is_seen(running: Guest, folder: Path) -> None:
     spans = []
-    with recording(running, folder, (STEPS + 2) * STEP_S + 1):
+    with recorded(running, folder, (STEPS + 2) * STEP_S + 1):
         for _ in range(STEPS):
             begin = time.monotonic_ns()
             running.say("taskset 2 sh -c 'while :; do :; done' & stairs=\"$stairs $!\"")

@@ -99,14 +99,6 @@ def test_a_restarted_kernel_ends_the_recording(tmp_path, monkeypatch):
     assert any("was restarted" in text for text in notes.said)
 
 
-def test_memory_that_goes_away_ends_the_recording(tmp_path):
-    ram, folder = ToyKernel().save(tmp_path), tmp_path / "r"
-    in_the_background(ram, folder, lambda: os.truncate(ram, 0))
-    end = recorded(ram, folder, progress=Notes())
-    assert end.ending is Ending.SOURCE or end.ending is Ending.SIGNAL
-    assert Recording.open(folder).end is not None
-
-
 def test_a_folder_that_is_there_is_refused_at_once(tmp_path):
     with pytest.raises(PeekError, match="exists already"):
         recorded(tmp_path / "nowhere", tmp_path)

@@ -127,15 +127,6 @@ def test_any_reader_of_parquet_opens_the_folder(tmp_path):
         assert pq.ParquetFile(path).num_row_groups == 1
 
 
-def test_an_hour_at_10_khz_is_less_than_200_megabytes(tmp_path):
-    count = recording.SEGMENT_ROWS_MAX
-    with Recorder(tmp_path / "r", head(), {}) as recorder:
-        recorder.add(rows_of(count))
-        recorder.close(None)
-    size = sum(path.stat().st_size for path in (tmp_path / "r").glob("rows-*"))
-    assert size / count * PER_HOUR < 200e6
-
-
 def busy_with_probes(random: np.random.Generator, count: int) -> tuple[Head, Rows]:
     """Two CPUs that have another task in one sample of twenty, run other code in one of five."""
     fields = (

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.peek import toy_kernel
-from tests.unit.peek.toy_kernel import FORMS, MASK, MODULES_VIRTUAL, RAM_BYTES, ToyKernel
+from tests.unit.peek.toy_kernel import MASK, MODULES_VIRTUAL, RAM_BYTES, ToyKernel
 from trapless.base.paths import cache_dir
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.image import _running as choose_running
@@ -51,12 +51,6 @@ class BytesMemory:
 
 def opened(kernel: ToyKernel) -> Target:
     return Target(locate([BytesMemory(kernel.ram)]))
-
-
-@pytest.fixture(params=[(form, levels) for form in FORMS for levels in (4, 5)], ids=str)
-def kernel(request: pytest.FixtureRequest) -> ToyKernel:
-    form, levels = request.param
-    return ToyKernel(form=form, levels=levels)
 
 
 # ---- What is found -------------------------------------------------------------------------------

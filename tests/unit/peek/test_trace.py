@@ -291,14 +291,10 @@ def test_json_lines_keep_numbers(machine):
     assert (row["t_ns"], row["cpu"], row["pid"], row["event"]) == (3, 0, 7, "vfs_read")
 
 
-def test_a_recording_needs_a_file_for_its_trace(tmp_path):
-    said = CliRunner().invoke(cli, ["peek", "trace", "--recording", str(tmp_path)])
-    assert said.exit_code == 2 and "-o FILE" in said.output
-
-
-def test_perfetto_is_for_files():
-    said = CliRunner().invoke(cli, ["peek", "trace", "--format", "perfetto"])
-    assert said.exit_code == 2 and "-o FILE" in said.output
+@pytest.mark.parametrize("option", [("--recording", "/"), ("--format", "perfetto")])
+def test_a_perfetto_trace_needs_a_file(option):
+    outcome = CliRunner().invoke(cli, ["peek", "trace", *option])
+    assert outcome.exit_code == 2 and "-o FILE" in outcome.output
 
 
 def test_what_is_no_event_is_left_out(machine):

@@ -67,11 +67,11 @@ int main(void)
 	with_a_hole();
 	without_one();
 	refused("ram:/nowhere/at/all", "No such file");
-	refused("ram:/", "no file that holds memory");
-	refused("ram:/dev/null", "no file that holds memory");
+	refused("ram:/", "not a file that holds memory");
+	refused("ram:/dev/null", "not a file that holds memory");
 	refused("ram:x,hole=monkeys", "not of the form hole=NUMBER");
 	refused("ram:x,hole=0x100000001", "not below 4 GiB");
-	refused("ram", "names no source");
+	refused("ram", "is not a source");
 	refused("tape:0", "there are ram:FILE");
 	refused("process:monkeys", "not the number of a process");
 	refused("process:0", "not the number of a process");

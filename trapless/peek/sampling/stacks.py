@@ -91,7 +91,7 @@ class Stack:
 
     @property
     def _called_by(self) -> str | None:
-        """The function of entry or exit code that the CPU is in, or that has called its function."""
+        """The function of entry or exit code that the CPU is in, or was called from."""
         for called, name in itertools.pairwise(("", *self.names)):
             if INTERRUPT.match(name) or SOFTIRQ.match(name):
                 return name if SOFTIRQ.match(name) and called == WAKES else None
@@ -133,7 +133,7 @@ class Unwinder:
         self._stack_bytes = self._thread_size()
 
     def _thread_size(self) -> int:
-        """The bytes of a task's stack, by the ends of the first: `init_stack`, `__end_init_task`."""
+        """The bytes of a task's stack: the first one has symbols at both ends."""
         target = self._target
         if target.has_symbol("init_stack") and target.has_symbol("__end_init_task"):
             length = target.symbol("__end_init_task") - target.symbol("init_stack")

@@ -99,7 +99,7 @@ class Rings:
 
     @property
     def dropped(self) -> int:
-        """The number of events that the target dropped because they came inside another's writing."""
+        """The number of events that the target dropped inside the writing of others."""
         return sum(ring.dropped for ring in self.rings)
 
     def gone(self) -> bool:
@@ -114,7 +114,7 @@ class Rings:
             ring.done = max(head - (ring.slots - MARGIN), 0) if backlog else head
 
     def poll(self) -> list[Events]:
-        """The new events, an array of TAKEN for each CPU, in order of time; [] if rings are gone."""
+        """The new events: an array of TAKEN for each CPU, by time; [] if rings are gone."""
         batches = [events for ring in self.rings if len(events := self._poll(ring))]
         return [] if self.gone() else batches
 
