@@ -12,7 +12,7 @@
 #include <liburing.h>
 #include <trapless.h>
 
-#include "door.h"
+#include "raw_ring.h"
 #include "subjects.h"
 
 enum mechanism {

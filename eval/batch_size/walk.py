@@ -9,28 +9,22 @@ Counting is eval/tools/crossings/crossings.py's business.
 from __future__ import annotations
 
 import shlex
-import shutil
-import subprocess
-import tarfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from eval.tools.crossings import crossings
 from eval.tools.crossings.crossings import Command, Counts, Key
+from eval.tools.trees import trees
+from eval.tools.trees.trees import ARCHIVE, STOCK, TREE, UNZEROED, UNZEROED_APPEND
 from trapless.base.console import TraplessError
 from trapless.base.paths import repo_root
 from trapless.experiments import repetition
 from trapless.experiments.collection import Collection, Row
 from trapless.experiments.experiment import Findings, Part, Raw, tool
 from trapless.report.figures import Figure, Table
-from trapless.stock import kernels
 from trapless.vm.lab import LabConfig
 
 REPEATS, QUICK_REPEATS = 5, 2
 TIMEOUT_S = 2 * 3600.0
-ARCHIVE, TREE = "/tree.tar", "/tree"
-STOCK, UNZEROED = "counted", "counted-unzeroed"
-UNZEROED_APPEND = "init_on_alloc=0"
 LIBRARY_ASIDE = 100
 """Crossings of a run that are not the scheduler's: start, output, exit; about 50."""
 
@@ -57,11 +51,14 @@ def collect(run: Collection) -> None:
     zeroing of fresh memory switched off by a boot parameter."""
     archive = run.directory / "tree.tar"
     try:
-        entries = make_tree(headers(run), archive)
+        entries = trees.pack(trees.headers(run), archive)
         files = (
             (tool("crossings/crossings"), crossings.GUEST_PROGRAM),
             (repo_root() / "build" / "examples" / "walk", "/bin/walk"),
-            *((host_program(name), f"/bin/{name}-of-host") for name in ("true", "du", "find")),
+            *(
+                (trees.host_program(name), f"/bin/{name}-of-host")
+                for name in ("true", "du", "find")
+            ),
             (archive, ARCHIVE),
         )
         config = LabConfig(
@@ -79,51 +76,13 @@ def collect(run: Collection) -> None:
         check(run.boot(UNZEROED, unzeroed, argv))
     finally:
         archive.unlink(missing_ok=True)
-    versions = {name: version_of(name) for name in ("du", "find")}
+    versions = {name: trees.version_of(name) for name in ("du", "find")}
     run.write([{"tree": "the kernel's headers", "entries": entries, "programs": versions}])
-
-
-def headers(run: Collection) -> Path:
-    """A real tree that every supported kernel brings: the headers that it is compiled with."""
-    build_dir = kernels.resolve(run.kernel, run.progress).build_dir
-    if build_dir is None:
-        raise TraplessError(f"kernel {run.kernel} has no headers, which are the tree to walk")
-    common = sorted(build_dir.parent.glob("linux-headers-*-common/include"))
-    return common[0] if common else build_dir / "include"
-
-
-def make_tree(folder: Path, archive: Path) -> int:
-    """An archive of the folder that is the same whenever it is made; returns its entries."""
-
-    def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-        entry.uid = entry.gid = entry.mtime = 0
-        entry.uname = entry.gname = ""
-        return entry
-
-    with tarfile.open(archive, "w", format=tarfile.GNU_FORMAT) as tar:
-        tar.add(folder, TREE.lstrip("/"), filter=plain)
-        return len(tar.getmembers())
-
-
-def host_program(name: str) -> Path:
-    path = shutil.which(name)
-    if path is None:
-        raise TraplessError(f"{name} is not on this machine; the walk is compared with it")
-    return Path(path).resolve()
-
-
-def version_of(name: str) -> str:
-    done = subprocess.run([host_program(name), "--version"], capture_output=True, text=True)
-    return done.stdout.partition("\n")[0]
 
 
 def guest_script(repeats: int) -> str:
     """Unpack, count, compare, and let the library say what it counted itself."""
-    lines = [
-        "set -e",
-        'fail() { echo "{\\"failure\\": \\"$*\\"}"; exit 1; }',
-        f"tar -x -f {ARCHIVE} -C /; rm {ARCHIVE}; mkdir /out",
-    ]
+    lines = list(trees.PREPARE)
     for number, command in enumerate(COMMANDS):
         lines.append(crossings.shell_line(command, repeats))
         lines.append(f'echo "{{\\"progress\\": {number + 1}, \\"total\\": {len(COMMANDS)}}}"')

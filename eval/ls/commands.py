@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from eval.batch_size import walk
 from eval.tools.crossings import crossings
 from eval.tools.crossings.crossings import Command
+from eval.tools.trees import trees
+from eval.tools.trees.trees import ARCHIVE, STOCK, TREE, UNZEROED, UNZEROED_APPEND
 from trapless.base.console import TraplessError
 from trapless.experiments import fit, repetition
 from trapless.experiments.collection import Collection, Row
@@ -25,9 +26,6 @@ from trapless.vm.lab import LabConfig
 
 REPEATS, QUICK_REPEATS = {"counted": 5, "measured": 25}, {"counted": 3, "measured": 5}
 TIMEOUT_S = 2 * 3600.0
-ARCHIVE, TREE = "/tree.tar", "/tree"
-STOCK, UNZEROED = "counted", "counted-unzeroed"
-UNZEROED_APPEND = "init_on_alloc=0"
 FOLDERS = {"ls5": 5, "ls408": 408}
 """As in Fig. 9 of the paper; the second is its /usr/bin."""
 PROGRAMS = {"coreutils": ("/bin/ls-of-host",), "busybox": ("/bin/busybox", "ls")}
@@ -52,10 +50,10 @@ def collect(run: Collection) -> None:
     """Counted on the kernel as it is and without its zeroing; measured on two CPUs."""
     archive = run.directory / "tree.tar"
     try:
-        entries = walk.make_tree(walk.headers(run) / "linux", archive)
+        entries = trees.pack(trees.headers(run) / "linux", archive)
         files = (
             (tool("crossings/crossings"), crossings.GUEST_PROGRAM),
-            (walk.host_program("ls"), "/bin/ls-of-host"),
+            (trees.host_program("ls"), "/bin/ls-of-host"),
             (archive, ARCHIVE),
         )
         counted = LabConfig(
@@ -76,17 +74,13 @@ def collect(run: Collection) -> None:
         run.boot("measured", measured, guest_script("measured", repeats["measured"]))
     finally:
         archive.unlink(missing_ok=True)
-    versions = [walk.version_of("ls")]
+    versions = [trees.version_of("ls")]
     run.write([{"tree": "headers of the kernel", "entries": entries, "programs": versions}])
 
 
 def guest_script(kind: str, repeats: int) -> list[str]:
     """Make the folders, run every command in both modes, compare what they printed."""
-    lines = [
-        "set -e",
-        'fail() { echo "{\\"failure\\": \\"$*\\"}"; exit 1; }',
-        f"tar -x -f {ARCHIVE} -C /; rm {ARCHIVE}; mkdir /out",
-    ]
+    lines = list(trees.PREPARE)
     for folder, files in FOLDERS.items():
         lines.append(f"mkdir /{folder}; for i in $(seq {files}); do : > /{folder}/file-$i; done")
     every = list(commands())

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <trapless.h>
 
-#include "door.h"
+#include "raw_ring.h"
 
 enum order {
 	CONVENTIONAL,	/* user function, call; user function, call; ... (Fig. 3) */

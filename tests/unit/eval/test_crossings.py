@@ -14,6 +14,7 @@ import pytest
 from eval.batch_size import walk
 from eval.tools.crossings import crossings
 from eval.tools.crossings.crossings import Command, Counts
+from eval.tools.trees import trees
 from trapless.base.console import TraplessError
 from trapless.experiments import experiment
 
@@ -130,9 +131,9 @@ def test_the_archive_is_the_same_whenever_it_is_made(tmp_path):
     (tree / "sub").mkdir(parents=True)
     (tree / "sub" / "a.h").write_text("a\n")
     os.utime(tree / "sub" / "a.h", (1, 1))
-    assert walk.make_tree(tree, tmp_path / "one.tar") == 3
+    assert trees.pack(tree, tmp_path / "one.tar") == 3
     os.utime(tree / "sub" / "a.h", (2, 2))
-    walk.make_tree(tree, tmp_path / "two.tar")
+    trees.pack(tree, tmp_path / "two.tar")
     assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
     with tarfile.open(tmp_path / "one.tar") as tar:
         assert tar.getnames() == ["tree", "tree/sub", "tree/sub/a.h"]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * door.c - opens and closes a raw ring, and tells whether the machine answers `int $0x80`.
+ * raw_ring.c - opens and closes a raw ring, and tells whether the machine answers `int $0x80`.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "door.h"
+#include "raw_ring.h"
 
 static sigjmp_buf no_int;
 
