@@ -1,7 +1,8 @@
-/* SPDX-License-Identifier: GPL-2.0-only
- *
- * The text that says what is modelled: the guest's memory, which ranges of addresses large pages
- * map, and the structures. trapless/model/plan.py writes it; docs/model.md describes it.
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * config.h - reads the text that says what is modelled: the guest's memory, the ranges of addresses
+ * that large pages map, and the structures. trapless/model/plan.py writes the text; docs/model.md
+ * describes it.
  */
 #ifndef TRAPLESS_MODEL_CONFIG_H
 #define TRAPLESS_MODEL_CONFIG_H

@@ -1,24 +1,19 @@
-/* SPDX-License-Identifier: GPL-2.0-only
- *
- * Which units of the guest's memory (lines, pages) were touched: a stamp for each, exact, and
- * emptied by counting the stamp up. Owns nothing of caches and TLBs, which structure.c has.
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * footprint.c - keeps one stamp for each unit of the guest's memory (a line or a page), equal to
+ * the current one if the unit was touched. The stamps are exact; counting the current stamp up
+ * empties them. It owns nothing of caches and TLBs.
  */
-#include "structure.h"
+#include "footprint.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A visit is of one mode by itself; over a whole run the kernel's stamps are behind the user's. */
-static size_t stamps(const struct tlm_structure *footprint)
+int tlm_footprint_init(struct tlm_footprint *footprint, struct tlm_geometry *geometry,
+		       uint64_t memory, char error[TLM_ERROR_MAX])
 {
-	return footprint->geometry.size * (footprint->geometry.crossing ? 1 : 2);
-}
-
-int tlm_footprint_init(struct tlm_structure *footprint, uint64_t memory, char error[TLM_ERROR_MAX])
-{
-	struct tlm_geometry *geometry = &footprint->geometry;
 	uint32_t unit = geometry->line;
 
 	if (unit < 16 || unit > 1 << TLM_PAGE_BITS || (unit & (unit - 1)) != 0) {
@@ -32,9 +27,11 @@ int tlm_footprint_init(struct tlm_structure *footprint, uint64_t memory, char er
 			 geometry->name);
 		return -EINVAL;
 	}
-	footprint->line_bits = __builtin_ctz(unit);
+	footprint->unit_bits = __builtin_ctz(unit);
 	geometry->size = (memory + unit - 1) / unit;
-	footprint->stamps = calloc(stamps(footprint), sizeof(footprint->stamps[0]));
+	/* A visit is one mode's; over a whole run the kernel's stamps are behind the user's. */
+	footprint->number = geometry->size * (geometry->crossing ? 1 : 2);
+	footprint->stamps = calloc(footprint->number, sizeof(footprint->stamps[0]));
 	if (!footprint->stamps) {
 		snprintf(error, TLM_ERROR_MAX, "%s: no memory for its stamps", geometry->name);
 		return -ENOMEM;
@@ -43,24 +40,23 @@ int tlm_footprint_init(struct tlm_structure *footprint, uint64_t memory, char er
 	return 0;
 }
 
-void tlm_footprint_deinit(struct tlm_structure *footprint)
+void tlm_footprint_deinit(struct tlm_footprint *footprint)
 {
 	free(footprint->stamps);
 	footprint->stamps = NULL;
 }
 
-void tlm_footprint_cold(struct tlm_structure *footprint)
+void tlm_footprint_cold(struct tlm_footprint *footprint)
 {
 	if (++footprint->stamp != 0)
 		return;
-	memset(footprint->stamps, 0, stamps(footprint) * sizeof(footprint->stamps[0]));
+	memset(footprint->stamps, 0, footprint->number * sizeof(footprint->stamps[0]));
 	footprint->stamp = 1;
 }
 
-void tlm_footprint_run(struct tlm_structure *footprint, const struct tlm_chunk *chunk)
+void tlm_footprint_run(struct tlm_footprint *footprint, const struct tlm_geometry *geometry,
+		       const struct tlm_chunk *chunk, struct tlm_counts *counts)
 {
-	const struct tlm_geometry *geometry = &footprint->geometry;
-	struct tlm_counts *counts = &footprint->counts;
 	size_t i;
 
 	for (i = 0; i < chunk->count; i++) {
@@ -71,7 +67,7 @@ void tlm_footprint_run(struct tlm_structure *footprint, const struct tlm_chunk *
 		if (geometry->crossing && kernel != footprint->kernel)
 			tlm_footprint_cold(footprint);
 		footprint->kernel = kernel;
-		unit = chunk->physical[i] >> footprint->line_bits;
+		unit = chunk->physical[i] >> footprint->unit_bits;
 		if (!(access & geometry->from) || unit >= geometry->size)
 			continue;
 		counts->references[kind]++;

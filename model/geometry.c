@@ -1,8 +1,9 @@
-/* SPDX-License-Identifier: GPL-2.0-only
- *
- * Which caches and TLBs can be, and why others cannot. Owns no contents: structure.c has those.
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * geometry.c - checks which caches and TLBs can exist, and says why others cannot. It owns no
+ * contents.
  */
-#include "structure.h"
+#include "geometry.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
-/* SPDX-License-Identifier: GPL-2.0-only
- *
- * Which structure feeds which, and passing chunks of accesses through all of them.
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * hierarchy.c - owns which structure feeds which, and passes chunks of accesses through all of
+ * them.
  */
 #include "hierarchy.h"
 

@@ -1,10 +1,11 @@
-/* SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * hierarchy.h - structures that feed each other. A program's accesses enter in order; each
+ * structure sees those that it is fed with, by their kind or passed on by other structures. Several
+ * configurations are modelled at once by having all their structures in one hierarchy; a structure
+ * that two of them share exists once.
  *
- * Structures that feed each other: the accesses of a program go in, each structure sees those it is
- * fed with (of a kind, or passed on by others), in order. Several configurations are modelled at
- * once by having all their structures here; what two of them share stands here once.
- *
- * Not thread-safe: one hierarchy follows one processor.
+ * It is not thread-safe: one hierarchy follows one processor.
  */
 #ifndef TRAPLESS_MODEL_HIERARCHY_H
 #define TRAPLESS_MODEL_HIERARCHY_H

@@ -1,13 +1,13 @@
-/* SPDX-License-Identifier: GPL-2.0-or-later
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * plugin.c - the model inside QEMU. While marks ask for it (trapless_model.h), the plugin passes
+ * the instructions and accesses of the guest's program and kernel to the hierarchy, and writes
+ * regions as rows. One source serves the versions 1 and 4 of the plugin interface.
  *
- * The model inside QEMU: instructions and accesses of the guest's program and kernel, while marks
- * ask for it (trapless_model.h), go to the hierarchy; regions come out as rows. One source serves the
- * plugin interface's versions 1 and 4.
- *
- * Outside modelling only marks are looked for, when code is translated. Turning modelling on or
- * off makes QEMU forget all translated code (qemu_plugin_reset), so that no instruction carries a
- * check. The guest has one processor, and every callback comes from its thread: nothing here is
- * locked.
+ * Outside modelling the plugin only looks for marks when code is translated. Turning modelling on
+ * or off makes QEMU forget all translated code (qemu_plugin_reset), so that no instruction carries
+ * a check. The guest has one processor, and every callback comes from its thread, so nothing here
+ * is locked.
  */
 #include "config.h"
 #include "ledger.h"

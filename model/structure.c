@@ -1,7 +1,8 @@
-/* SPDX-License-Identifier: GPL-2.0-only
- *
- * Looking up, replacing, prefetching. A whole chunk of accesses passes one structure at a time, in
- * a loop made for its kind and policy: this is what makes modelling cheap beside emulating.
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * structure.c - looks up, replaces and prefetches. A whole chunk of accesses passes one structure
+ * at a time, in a loop that is compiled for its kind and policy: this is why modelling is cheap
+ * beside emulating. It owns the contents of caches and TLBs.
  */
 #include "structure.h"
 
@@ -63,7 +64,8 @@ int tlm_structure_init(struct tlm_structure *structure, const struct tlm_geometr
 	memset(structure, 0, sizeof(*structure));
 	structure->geometry = *geometry;
 	if (geometry->kind == TLM_FOOTPRINT)
-		return tlm_footprint_init(structure, memory, error);
+		return tlm_footprint_init(&structure->footprint, &structure->geometry, memory,
+					  error);
 	if (tlm_geometry_check(geometry, memory, error))
 		return -EINVAL;
 	structure->sets = geometry->size / geometry->ways / (cache ? geometry->line : 1);
@@ -91,7 +93,7 @@ int tlm_structure_init(struct tlm_structure *structure, const struct tlm_geometr
 
 void tlm_structure_deinit(struct tlm_structure *structure)
 {
-	tlm_footprint_deinit(structure);
+	tlm_footprint_deinit(&structure->footprint);
 	free(structure->streams);
 	free(structure->paths);
 	free(structure->trees);
@@ -106,7 +108,7 @@ void tlm_structure_cold(struct tlm_structure *structure)
 	size_t sets = (size_t)structure->sets * parts(structure);
 
 	if (geometry->kind == TLM_FOOTPRINT) {
-		tlm_footprint_cold(structure);
+		tlm_footprint_cold(&structure->footprint);
 		return;
 	}
 	memset(structure->tags, 0, sets * geometry->ways * sizeof(uint64_t));
@@ -415,7 +417,8 @@ void tlm_structure_run(struct tlm_structure *structure, const struct tlm_chunk *
 	case TLM_TLB * 4 + TLM_RANDOM:
 		return run_tlb(structure, chunk, passed, TLM_RANDOM);
 	default:
-		return tlm_footprint_run(structure, chunk);
+		return tlm_footprint_run(&structure->footprint, &structure->geometry, chunk,
+					 &structure->counts);
 	}
 }
 
