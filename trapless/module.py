@@ -44,10 +44,10 @@ def load(progress: Progress, parameters: Sequence[str] = ()) -> None:
         )
     module = build(progress)
     tools.require_tools({"insmod": "kmod"}, "loading the module")
-    said = _run(["insmod", str(module), *parameters])
-    if said is not None:
+    message = _run(["insmod", str(module), *parameters])
+    if message is not None:
         raise TraplessError(
-            f"the kernel {os.uname().release} refused the module: {said}{_refusal(said)}"
+            f"the kernel {os.uname().release} refused the module: {message}{_refusal(message)}"
         )
     if CONSENTS & set(parameters):
         _say_what_is_refused(progress)
@@ -59,11 +59,11 @@ def unload(_progress: Progress) -> None:
         raise TraplessError("the module is not loaded; nothing to unload")
     _need_root("unloading the module")
     tools.require_tools({"rmmod": "kmod"}, "unloading the module")
-    said = _run(["rmmod", MODULE])
-    if said is not None:
+    message = _run(["rmmod", MODULE])
+    if message is not None:
         users = ", ".join(f"{pid} ({name})" for pid, name in device_users(ROOT / "proc"))
         held = f"; these processes have {DEVICE} open: {users}" if users else ""
-        raise TraplessError(f"the kernel did not unload the module: {said}{held}{_switched()}")
+        raise TraplessError(f"the kernel did not unload the module: {message}{held}{_switched()}")
 
 
 def _switched() -> str:
@@ -117,16 +117,16 @@ def _need_root(doing: str) -> None:
         raise TraplessError(f"{doing} needs root: run it with sudo. Or {LAB_INSTEAD}")
 
 
-def _refusal(said: str) -> str:
+def _refusal(message: str) -> str:
     """What an error message of the kernel means, and what helps."""
-    if "Key was rejected" in said or "Required key" in said:
+    if "Key was rejected" in message or "Required key" in message:
         return (
             f". Secure Boot wants modules that are signed with a key this machine trusts; "
             f"sign it (see kmodsign(1), mokutil(1)) or {LAB_INSTEAD}"
         )
-    if "Operation not permitted" in said:
+    if "Operation not permitted" in message:
         return f". The kernel is locked down, or this is a container; {LAB_INSTEAD}"
-    if "Invalid module format" in said or "disagrees about version" in said:
+    if "Invalid module format" in message or "disagrees about version" in message:
         return ". The headers do not belong to the running kernel: reboot into the installed one"
     return "; the reason is in the kernel's log: dmesg | tail"
 

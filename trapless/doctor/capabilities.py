@@ -130,8 +130,8 @@ def build_tools(_host: Host) -> Capability:
         return Capability("tools", title, bool(compiler), state, "install gcc and make")
     done = _run([str(script), "--check-only"])
     if done is None or done.returncode:
-        said = done.stderr if done else "scripts/setup did not answer"
-        lacks = " ".join(said.replace("setup: ", "").split()) or "something is missing"
+        output = done.stderr if done else "scripts/setup did not answer"
+        lacks = " ".join(output.replace("setup: ", "").split()) or "something is missing"
         return Capability("tools", title, False, lacks, "scripts/setup (make runs it)")
     return Capability("tools", title, True, "all that scripts/setup lists")
 

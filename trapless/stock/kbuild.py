@@ -222,14 +222,14 @@ def root_entry(root: Path) -> tuple[str, ...]:
         ways.append(("unshare", "--mount", *shell))
     environment = {**os.environ, "PATH": tools.tool_path()}
     probe = ("make", "--version")
-    said = ""
+    failure = ""
     for way in ways:
         answer = subprocess.run([*way, *probe], capture_output=True, text=True, env=environment)
         if answer.returncode == 0:
             return way
-        said = answer.stderr.strip()
+        failure = answer.stderr.strip()
     raise TraplessError(
-        f"cannot run the build tools unpacked in {root}: {said}. This needs unprivileged user "
+        f"cannot run the build tools unpacked in {root}: {failure}. This needs unprivileged user "
         f"namespaces (sysctl user.max_user_namespaces above 0, kernel.unprivileged_userns_clone=1 "
         f"where it exists, no AppArmor restriction, no container without them) or a root that may "
         f"mount"

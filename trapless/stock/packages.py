@@ -159,9 +159,9 @@ class Archive:
             raise self.missing(" ".join(names), answer.stderr)
         return parse_uris(answer.stdout)
 
-    def missing(self, what: str, said: str = "") -> TraplessError:
+    def missing(self, what: str, output: str = "") -> TraplessError:
         """The error for a package that the mirror does not give."""
-        details = "\n".join(part.rstrip() for part in (said, self._complaints) if part.strip())
+        details = "\n".join(part.rstrip() for part in (output, self._complaints) if part.strip())
         remedy = next((text for word, text in REMEDIES.items() if word in details), OTHER_REMEDY)
         return TraplessError(
             f"no {what} in the suites {', '.join(self.suites)} of this machine's Debian mirror "

@@ -229,13 +229,13 @@ class Process:
 
     def complaint(self) -> str:
         """What QEMU said about itself, and how it ended if that was unusual."""
-        said = os.pread(self._stderr, 1 << 16, 0).decode(errors="replace").strip()
+        complaint = os.pread(self._stderr, 1 << 16, 0).decode(errors="replace").strip()
         if self._stopped:
-            said = _TERMINATING.sub("", said).strip()
+            complaint = _TERMINATING.sub("", complaint).strip()
         status = self._process.poll()
         if status is not None and status < 0 and not self._stopped:
-            said = f"{said}\nQEMU was ended by {signal.Signals(-status).name}".strip()
-        return said
+            complaint = f"{complaint}\nQEMU was ended by {signal.Signals(-status).name}".strip()
+        return complaint
 
     def stop(self) -> None:
         """End QEMU: by request (plugins then write their results), by force if it must be."""

@@ -223,5 +223,5 @@ class Monitor:
             raise TraplessError(f"QEMU's monitor at {self._path} does not answer") from error
         except (self._error, OSError, EOFError, AssertionError) as error:
             # An assertion of qemu.qmp fails where QEMU hangs up while it is being asked.
-            said = str(error).strip() or "the VM has ended"
-            raise TraplessError(f"QEMU's monitor at {self._path}: {said}") from error
+            reason = str(error).strip() or "the VM has ended"
+            raise TraplessError(f"QEMU's monitor at {self._path}: {reason}") from error

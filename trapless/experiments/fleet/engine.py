@@ -104,7 +104,7 @@ class Engine:
             from distributed import Queue, Variable
 
             run = f"trapless-{uuid.uuid4().hex}"
-            self._queue = Queue(f"{run}-said", client=self._client)
+            self._queue = Queue(f"{run}-output", client=self._client)
             self._wanted = Variable(f"{run}-wanted", client=self._client)
             self._tell()
             self._stack.callback(self._give_up)

@@ -118,9 +118,9 @@ class _Fleet:
         try:
             while self._waiting or self._active:
                 self._start()
-                for said in self._engine.look(LOOK_S):
-                    runs = self._all[said.label]
-                    self._grown(runs, said) if isinstance(said, Growth) else self._over(runs, said)
+                for news in self._engine.look(LOOK_S):
+                    runs = self._all[news.label]
+                    self._grown(runs, news) if isinstance(news, Growth) else self._over(runs, news)
                 progress.advance(sum(runs.effort for runs in self._all.values()), total)
         finally:
             progress.done()
@@ -143,21 +143,21 @@ class _Fleet:
             runs.outputs[run] = runs.vm.output(self._folder / f"{run}.jsonl")
         return runs.outputs[run]
 
-    def _grown(self, runs: _Runs, said: Growth) -> None:
-        output = self._output(runs, said.run)
-        output.feed(said.data)
+    def _grown(self, runs: _Runs, news: Growth) -> None:
+        output = self._output(runs, news.run)
+        output.feed(news.data)
         if output.failure and runs.vm.label in self._active:
             self._engine.stop(runs.vm.label)
             self._fail(runs.vm, output.failure)
 
-    def _over(self, runs: _Runs, said: End) -> None:
-        if said.outcome is None:  # nobody was there to want it, for a while
+    def _over(self, runs: _Runs, news: End) -> None:
+        if news.outcome is None:  # nobody was there to want it, for a while
             self._active.discard(runs.vm.label)
             self._waiting.append(runs)
-        elif said.outcome.result is None:
-            self._fail(runs.vm, said.outcome.failure)
+        elif news.outcome.result is None:
+            self._fail(runs.vm, news.outcome.failure)
         else:
-            self._finish(runs, said.run, said.outcome, said.outcome.result)
+            self._finish(runs, news.run, news.outcome, news.outcome.result)
 
     def _finish(self, runs: _Runs, run: str, outcome: Outcome, result: lab.LabResult) -> None:
         vm, part = runs.vm, self._collection.part
