@@ -40,9 +40,9 @@ echo end
 """
 PHASES = ("busy", "user", "kernel", "idle", "end")
 EDGE_NS = 500_000_000
-"""Of each phase, that does not count: starting programs, and the way of what the guest says."""
+"""The ends of each phase do not count: programs start, and the output of the guest travels."""
 SHARE_MIN = 0.8
-"""Of a CPU that does one thing only: the guest's own ticks and kernel threads have the rest."""
+"""The least share of a CPU that does one thing; ticks and kernel threads have the rest."""
 
 
 def peek(*arguments: str | Path) -> str:
