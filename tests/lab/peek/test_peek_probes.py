@@ -56,12 +56,12 @@ answer rmmod trapless
 KERNEL, USER = STATE_ENABLED, STATE_USER
 SITE_BYTES_MAX = 6
 DETOUR_BYTES = 5
-"""Of code that never runs, behind places of two bytes."""
+"""The bytes of code that never runs, behind places of two bytes."""
 TRACEPOINT_BYTES = 64
 """That the kernel changes itself meanwhile: for the tracepoint of signals, and its static keys."""
 SITES_MIN = 400
 CALLS = 500_000
-"""Of dd: a read and a write for each of its blocks."""
+"""The calls of dd: a read and a write for each of its blocks."""
 LOOK_S_MAX = 60.0
 
 

@@ -33,7 +33,7 @@ from trapless.vm import lab
 pytestmark = pytest.mark.timeout(2 * LIMIT_S)
 
 OPEN_S_MAX = 5.0
-"""Of processor time, so that a busy machine does not decide."""
+"""The limit is processor time, so that a busy machine does not decide."""
 
 MOVES_S_MAX = 60.0
 """For a tick: the virtual CPUs of a busy machine may stand still for long."""

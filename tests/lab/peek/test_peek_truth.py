@@ -34,16 +34,16 @@ STALL = ROOT / "tests/lab/modules/stall"
 STOPS = 400
 SEED = 20
 OUTSIDE_MAX = 0.01
-"""Of the samples, those that differ outside of entry and exit code."""
+"""The largest share of samples that differ outside of entry and exit code."""
 
 STAT_SECONDS = 5
 STAT_ERROR_MAX = 0.06
-"""Of a share: what luck makes of 800 ticks of the guest's clock, three standard deviations."""
+"""The error of a share by chance: 800 ticks of the guest's clock, three standard deviations."""
 
 STALL_SECONDS = 5
 STALL_US, PAUSE_US = 2000, 6000
 STALL_ERROR_MAX = 0.15
-"""Of the stalls' share and of their usual length, relative: with two processors for the guest's two
+"""The relative error of the stalls' share and usual length: with two processors for the guest's two
 and the sampler, samples are lost just when a virtual processor stands still."""
 INTERVAL_US = 100
 EDGE_SLOTS_MAX = 2

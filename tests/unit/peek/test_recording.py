@@ -35,7 +35,7 @@ PER_HOUR = 3600 * 10_000
 
 
 def head() -> Head:
-    """Of a plan like that of `what does this kernel do`: six fields a CPU, run times beside."""
+    """The head of a plan with five fields for each CPU, and run times."""
     groups = tuple(
         Group(
             f"cpu{cpu}",

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An observed kernel, found in its memory alone: symbols, types, pages, tasks, stacks."""
+"""Reads a kernel from its memory alone: symbols, types, page tables, modules, tasks."""
