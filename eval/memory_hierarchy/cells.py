@@ -77,8 +77,8 @@ EFFORT_FIXED_KB = 24
 
 def effort(label: int) -> float:
     """How long a region takes, about."""
-    found = region(label)
-    return found.user_kb + found.kernel_kb + EFFORT_FIXED_KB
+    pair = region(label)
+    return pair.user_kb + pair.kernel_kb + EFFORT_FIXED_KB
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ class Cells:
 
     def both(self, order: str, suffix: str) -> Counts:
         """Of user space and kernel together: `suffix` is a column without its mode."""
-        found = self.columns[order]
-        return found[f"user.{suffix}"] + found[f"kernel.{suffix}"]
+        columns = self.columns[order]
+        return columns[f"user.{suffix}"] + columns[f"kernel.{suffix}"]
 
     def each(self, counts: Counts) -> Counts:
         """Counts of a region as those of one iteration."""
@@ -166,14 +166,14 @@ class Cells:
 
 def load(raw: Raw, name: str) -> Cells:
     """The cells of a grid; ValueError where some are missing."""
-    told = [row for row in raw.rows if row.get("grid") == name]
-    if len(told) != 1:
+    heads = [row for row in raw.rows if row.get("grid") == name]
+    if len(heads) != 1:
         raise ValueError(f"grid {name} is not described")
     path = raw.directory / f"{name}.parquet"
     if not path.exists():
         raise ValueError(f"{path.name} is missing")
-    found = of_table(pq.read_table(path).to_pydict(), told[0]["names"], path)
-    return replace(found, iterations=told[0].get("iterations", ITERATIONS))
+    grid = of_table(pq.read_table(path).to_pydict(), heads[0]["names"], path)
+    return replace(grid, iterations=heads[0].get("iterations", ITERATIONS))
 
 
 def of_table(
@@ -195,7 +195,7 @@ def of_table(
     )
     columns: dict[str, dict[str, Counts]] = {}
     for order in orders:
-        own = np.array([found == order for found in table["order"]])
+        own = np.array([each == order for each in table["order"]])
         columns[order] = {}
         for column, values in table.items():
             if "." in column:

@@ -100,13 +100,13 @@ def analyse(raw: Raw) -> Findings:
 
 
 def figures(raw: Raw) -> tuple[Figure | Map | Table, ...]:
-    found = savings.programs_of(raw.rows)
+    counted = savings.programs_of(raw.rows)
     return (
-        savings.predictions(found),
-        savings.compared(found),
-        savings.pollution(found),
-        savings.visits(found),
-        savings.terms(found),
+        savings.predictions(counted),
+        savings.compared(counted),
+        savings.pollution(counted),
+        savings.visits(counted),
+        savings.terms(counted),
     )
 
 

@@ -81,10 +81,10 @@ class Load:
 
     def row_of(self, label: int) -> int:
         """The row of a region."""
-        found = reorder_tables.region(label)
+        region = reorder_tables.region(label)
         if self.objects:
-            return self.objects.points.index(found.objects)
-        return self.sizes.index(found.n)
+            return self.objects.points.index(region.objects)
+        return self.sizes.index(region.n)
 
     def efforts(self) -> Iterator[float]:
         """Of all regions."""
@@ -161,15 +161,15 @@ def grid_of(run: Collection, load: Load, plan: Plan) -> Grid:
     )
 
 
-def check(found: reorder_tables.Regions, load: Load) -> None:
+def check(regions: reorder_tables.Regions, load: Load) -> None:
     """ValueError where a count cannot be what it should."""
-    if len(found.counts) != load.rows * load.regions:
-        raise ValueError(f"{len(found.counts)} regions of {load.rows * load.regions}")
-    for region, counts in found.counts.items():
-        least = sweep.READS_SHARE * found.calls * region.kernel_kb * 1024 / STRIDE
+    if len(regions.counts) != load.rows * load.regions:
+        raise ValueError(f"{len(regions.counts)} regions of {load.rows * load.regions}")
+    for region, counts in regions.counts.items():
+        least = sweep.READS_SHARE * regions.calls * region.kernel_kb * 1024 / STRIDE
         if counts["kernel.reads"] < least:
             raise ValueError(f"{region}: too few reads in the kernel: some were not made")
-        if counts["crossings.sysret"] < found.calls / region.n:
+        if counts["crossings.sysret"] < regions.calls / region.n:
             raise ValueError(f"{region}: fewer crossings than batches")
 
 
@@ -178,8 +178,8 @@ def analyse(raw: Raw) -> Findings:
 
 
 def figures(raw: Raw) -> tuple[Figure | Map | Table, ...]:
-    found = all_of(raw)
-    return (*reorder_tables.maps(found), *reorder_tables.tables(found))
+    regions = all_of(raw)
+    return (*reorder_tables.maps(regions), *reorder_tables.tables(regions))
 
 
 def all_of(raw: Raw) -> Mapping[str, reorder_tables.Regions]:

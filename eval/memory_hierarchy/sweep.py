@@ -68,17 +68,17 @@ def collect(run: Collection, sweeps: Sequence[Sweep]) -> None:
         names: dict[str, dict[str, str]] = {}
         for (variant, role), structure in plan.names.items():
             names.setdefault(variant, {})[role] = structure
-        told: Row = {
+        head: Row = {
             "grid": sweep.name,
             "names": names,
             "step_kb": sweep.axis.step_kb,
             "iterations": sweep.iterations,
         }
         try:
-            checks = check(cells.load(Raw([told], {}, run.directory), sweep.name), sweep.name)
+            checks = check(cells.load(Raw([head], {}, run.directory), sweep.name), sweep.name)
         except ValueError as error:
             raise TraplessError(f"{run.name}, {sweep.name}: a check failed: {error}") from error
-        run.write([told, *checks])
+        run.write([head, *checks])
 
 
 def grid_of(run: Collection, sweep: Sweep, plan: Plan) -> Grid:
@@ -124,20 +124,20 @@ def grid_of(run: Collection, sweep: Sweep, plan: Plan) -> Grid:
     )
 
 
-def check(found: cells.Cells, name: str) -> Sequence[Row]:
+def check(grid: cells.Cells, name: str) -> Sequence[Row]:
     """Rows of what was checked; ValueError where a count cannot be what it should."""
     rows: list[Row] = []
-    for order in found.orders:
-        for mode, footprint in (("user", found.user), ("kernel", found.kernel)):
+    for order in grid.orders:
+        for mode, footprint in (("user", grid.user), ("kernel", grid.kernel)):
             if order == "supervisor" and mode == "user":
                 continue  # what the handler does is the kernel's code, wherever it runs
-            least = READS_SHARE * found.iterations * footprint * 1024 / cells.STRIDE
-            if (found.count(order, f"{mode}.reads") < least).any():
+            least = READS_SHARE * grid.iterations * footprint * 1024 / cells.STRIDE
+            if (grid.count(order, f"{mode}.reads") < least).any():
                 raise ValueError(f"{order}: too few reads in {mode} space: some were not made")
-        switches = found.count(order, "crossings.cr3").sum()
+        switches = grid.count(order, "crossings.cr3").sum()
         if order != "workers" and switches:
             raise ValueError(f"{order}: {switches:.0f} changes of address space inside of regions")
-        reads = found.both(order, "reads").sum()
+        reads = grid.both(order, "reads").sum()
         rows.append({"check": f"{name}, {order}: every read made", "made": int(reads)})
     return rows
 

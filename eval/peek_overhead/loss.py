@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Table 5 of the paper: what a machine loses to probes, and to probes and reads.
 
-Owns the published figures and the verdict. Instructions are counted.py's, time is reading.py's.
+This file owns the published figures and the verdict. counts.py counts instructions, reading.py
+measures time.
 """
 
 from __future__ import annotations

@@ -108,15 +108,17 @@ def slowdowns(rows: Sequence[Row]) -> Mapping[tuple[str, str], Sequence[float]]:
         if row["setting"] in SETTINGS and part:
             slower = row["value"] / alone[row["load"], row["repeat"]] - 1
             pairs[row["load"], row["setting"]].append((part, slower))
-    found = {}
+    by_setting = {}
     for load in workloads.LOADS:
         for setting in SETTINGS:
             best = sorted(pairs[load, setting], key=lambda pair: -pair[0])
             if len(best) < fit.SAMPLES_MIN:
                 raise ValueError(f"only {len(best)} runs of {load}, {setting}")
             sound = sum(part >= TAKEN_MIN for part, _ in best)
-            found[load, setting] = [slower for _, slower in best[: max(sound, fit.SAMPLES_MIN)]]
-    return found
+            by_setting[load, setting] = [
+                slower for _, slower in best[: max(sound, fit.SAMPLES_MIN)]
+            ]
+    return by_setting
 
 
 def part_taken(sample: Row) -> float:
@@ -142,14 +144,14 @@ def metrics_of(rows: Sequence[Row]) -> dict[str, Metric]:
 
 
 def table(rows: Sequence[Row], published: Mapping[str, Mapping[str, float]]) -> Table:
-    found = slowdowns(rows)
+    slower = slowdowns(rows)
     lines = []
     for load in workloads.LOADS:
         cells = []
         for setting in SETTINGS:
-            cells += [bandwidth.percent(fit.confidence(found[load, setting]))]
+            cells += [bandwidth.percent(fit.confidence(slower[load, setting]))]
             cells += [f"{published[setting][load]:.1%}"]
-        lines.append((load, *cells, str(len(found[load, "reads"]))))
+        lines.append((load, *cells, str(len(slower[load, "reads"]))))
     columns = [word for name in SETTINGS.values() for word in (name, "paper")]
     return Table(
         id="peek-slow-down",

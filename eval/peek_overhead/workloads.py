@@ -89,12 +89,12 @@ def script(sizes: Sizes, options: Sequence[str]) -> list[str]:
     ]
 
 
-def guest(kernel: str, root: Path, made: Path, timeout_s: float, *, icount: bool) -> LabConfig:
+def guest(kernel: str, root: Path, folder: Path, timeout_s: float, *, icount: bool) -> LabConfig:
     """The guest of all loads; what is made for it is written into `made`.
 
     `root`: the programs', which the guest reaches on the host's disk.
     """
-    archive = toolchain.pack(root, made), f"{modes.BROUGHT}/{toolchain.ARCHIVE}"
+    archive = toolchain.pack(root, folder), f"{modes.BROUGHT}/{toolchain.ARCHIVE}"
     own = tuple(
         (program(name), f"{modes.BROUGHT}/{name}") for name in ("peek-overhead", "peek-calls")
     )
@@ -103,7 +103,7 @@ def guest(kernel: str, root: Path, made: Path, timeout_s: float, *, icount: bool
             kernel=kernel,
             cpus=1,
             icount=icount,
-            files=(*own, archive, *loads.guest_files(made)),
+            files=(*own, archive, *loads.guest_files(folder)),
             timeout_s=timeout_s,
         )
     )

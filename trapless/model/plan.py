@@ -81,7 +81,7 @@ class Plan:
         these four bits.
         """
         names: dict[tuple[str, str], str] = {}
-        known: dict[str, str] = {}  # parameters to name
+        structures: dict[str, str] = {}  # parameters to name
         lines: list[str] = []
         for variant in variants:
             processor = processors.load(variant.processor)
@@ -90,10 +90,10 @@ class Plan:
                 check(structure)
                 parameters = _parameters(variant, structure, position, names)
                 name = f"{structure.role}@{variant.id}"
-                if parameters not in known:
-                    known[parameters] = name
+                if parameters not in structures:
+                    structures[parameters] = name
                     lines.append(f"{structure.kind} {name} {parameters}")
-                names[variant.id, structure.role] = known[parameters]
+                names[variant.id, structure.role] = structures[parameters]
         if footprint_of is not None:
             lines += _footprints(footprint_of)
         if len(lines) > STRUCTURES_MAX:
