@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The main part of batch-size: runs the workload, and makes figures and claims of its rows.
 
-Owns the sizes and repeats, the metrics' names and the judgement of the paper's claims. The calls
-themselves are made by the C program beside it.
+This file owns the sizes and repeats, the metrics' names and the judgement of the paper's claims.
+The calls themselves are made by the C program beside it.
 """
 
 from __future__ import annotations

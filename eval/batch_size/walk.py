@@ -2,8 +2,8 @@
 """Part of batch-size: a real program. examples/walk on a real tree, beside du, find and itself
 without the module.
 
-Owns the tree, the commands, the comparison of their output, and the figures made of the counts.
-Counting is eval/tools/crossings/crossings.py's business.
+This file owns the tree, the commands, the comparison of their output, and the figures made of the
+counts. Counting is eval/tools/crossings/crossings.py's business.
 """
 
 from __future__ import annotations

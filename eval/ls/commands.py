@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The part of ls: runs each command in both modes, and makes Fig. 9 and its claims of the counts.
 
-Owns the folders, the commands and the comparison of their output. eval/tools/crossings
+This file owns the folders, the commands and the comparison of their output. eval/tools/crossings
 counts; modelled clocks are trapless/model/trap_clocks.py's.
 """
 

@@ -18,7 +18,7 @@ Mask = npt.NDArray[np.bool_]
 X_MAX_KB = 64
 Y_MIN_KB, Y_MAX_KB = 288, 448
 REACH_KB = 256
-"""Of the data TLB: 64 entries of 4 KB; and of the smaller L2 cache."""
+"""The reach of the data TLB (64 entries of 4 KB), and the size of the smaller L2 cache."""
 
 CLEAR_KB = 224
 """Footprints up to it leave room beside them; 256 KB alone fill the TLB, and thrash under LRU."""

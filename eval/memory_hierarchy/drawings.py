@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Maps of the experiment, from its counts: Fig. 5 to 10 of the paper, and beyond.
 
-Owns what is drawn and how it is worded; tables are listings.py's, ratios verdicts.py's, areas
-areas.py's.
+This file owns what is drawn and how it is worded; tables are listings.py's, ratios verdicts.py's,
+areas areas.py's.
 """
 
 from __future__ import annotations

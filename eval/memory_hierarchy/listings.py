@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Tables of the experiment, from its counts: what maps show in numbers, under which assumptions.
 
-Owns what is listed and how it is worded. Ratios and areas are verdicts.py's and areas.py's.
+This file owns what is listed and how it is worded. Ratios and areas are verdicts.py's and
+areas.py's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Part programs: real programs before `trapless stat`, predicted, and by turns in both modes.
 
-Owns what is run and kept; the programs are subjects.py's, counting them is trapless/stat's.
+This file owns what is run and kept; the programs are subjects.py's, counting them is
+trapless/stat's.
 """
 
 from __future__ import annotations

@@ -222,8 +222,9 @@ def _claim_l2(grids: Grids) -> Claim:
     ours = (
         f"{summary.below_half} of {summary.of} cells of range Y below 0.5 (median "
         f"{summary.median:.2f}, highest {summary.highest:.3f}), {room.below_half} of the "
-        f"{room.of} where both are up to {areas.CLEAR_KB} KB; with pages at random, {len(seeds)} seeds: medians "
-        f"{min(medians):.2f} to {max(medians):.2f}, {min(shares):.0f} to {max(shares):.0f}% of "
+        f"{room.of} where both are up to {areas.CLEAR_KB} KB; with pages at random, "
+        f"{len(seeds)} seeds: medians {min(medians):.2f} to "
+        f"{max(medians):.2f}, {min(shares):.0f} to {max(shares):.0f}% of "
         "cells below"
     )
     note = (

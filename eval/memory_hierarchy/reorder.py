@@ -3,7 +3,7 @@
 
 The paper names it as future work. Two loads arrive in random order, each as it comes and with
 TL_UNORDERED: the evaluation function over D places in the kernel of K KB each, and a server's mix
-of real calls. Owns what is run; reorder_told.py says what came of it.
+of real calls. This file owns what is run; reorder_told.py says what came of it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Load:
 
     @property
     def regions(self) -> int:
-        """Of a row: in the order given and in the library's; of the mix also sorted beforehand."""
+        """Regions per row: the order given and the library's; the mix also arrives sorted."""
         return 2 * len(self.kernel.points) if self.kernel else 4
 
     def argv(self) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ class Load:
         return self.sizes.index(region.n)
 
     def efforts(self) -> Iterator[float]:
-        """Of all regions."""
+        """The effort of each region."""
         for _ in range(self.rows):
             for kb in self.kernel.points if self.kernel else (0, 0):
                 yield from (effort_of(kb) * self.calls,) * 2

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What the counts of batches in free order say: when sorting pays, by how much, and what it costs.
 
-Owns how a region of reorder.c is named, and the judgement; nothing is run here. Clocks are those
-of trapless/model/clocks.py, and on top each miss of the instruction cache is a hit in the L2, the
-event "code": calls of different kinds are code, too.
+This file owns how a region of reorder.c is named, and the judgement; nothing is run here. Clocks
+are those of trapless/model/clocks.py, and on top each miss of the instruction cache is a hit in the
+L2, the event "code": calls of different kinds are code, too.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Regions:
         return -(-self.calls // one.n) * one.n
 
     def both(self, one: Region, suffix: str) -> float:
-        """Of user space and kernel together: `suffix` is a column without its mode."""
+        """User space and kernel together: `suffix` is a column without its mode."""
         return sum(self.counts[one][f"{mode}.{suffix}"] for mode in MODES)
 
     def misses(self, one: Region, variant: str, role: str, kinds: tuple[str, ...]) -> float:
@@ -88,7 +88,7 @@ class Regions:
         return sum(self.both(one, f"{name}.{kind}_misses") for kind in kinds)
 
     def clocks(self, one: Region, processor: str, costs: Mapping[str, float]) -> float:
-        """Of one call, modelled; its share of what the program does is in it."""
+        """The modelled clocks of one call, with its share of the program's own work."""
         variant = variants.main(processor).id
         events = clocks.misses_by_event(
             processor, lambda role, kinds: self.misses(one, variant, role, kinds)

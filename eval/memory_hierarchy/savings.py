@@ -2,9 +2,9 @@
 """What was counted of real programs, as metrics, tables and figures.
 
 A program has two boots: a run in user mode in the first is what predictions are made of; pairs of
-runs in the second, by turns in both modes, say what is really saved. Owns words and digits; the
-arithmetic is that of `trapless stat` itself (trapless/stat/report.py), so what holds here holds
-there.
+runs in the second, by turns in both modes, say what is really saved. This file owns words and
+digits; the arithmetic is that of `trapless stat` itself (trapless/stat/report.py), so what holds
+here holds there.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def repeated(program: Program) -> Mapping[str, Metric]:
 
 
 def shares(report: Report, processor: str) -> Mapping[str, float]:
-    """Of a program's modelled clocks: what crossings cost by themselves, and by what one side
+    """The shares of a program's modelled clocks that crossings cost: directly, and by what one side
     evicts of the other's."""
     clocks = report.clocks(processor)
     return {

@@ -68,7 +68,7 @@ def cpu_seconds(run: Collection, with_plugin: bool) -> float:
 
 
 def ratios(raw: Raw) -> list[float]:
-    """Of each pair."""
+    """The ratio of each pair."""
     return [row["with_s"] / row["without_s"] for row in raw.rows if "pair" in row]
 
 

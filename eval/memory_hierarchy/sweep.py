@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs one grid of pairs of footprints in the lab, and says what came of its checks.
 
-Owns the guest's configuration, the test program's command line and what must hold of every region's
-counts. How rows are spread over VMs and kept is trapless/experiments/fleet/grid.py's business.
+This file owns the guest's configuration, the test program's command line and what must hold of
+every region's counts. How rows are spread over VMs and kept is trapless/experiments/fleet/grid.py's
+business.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ MEMORY = "512M"
 TIMEOUT_S = 3 * 3600.0
 
 KERNEL_WORDS = f"{plugin.KERNEL_WORDS} randomize_kstack_offset=off"
-"""Of every grid's guest. By default the kernel puts each call's stack at an offset that depends on
+"""For the kernel of every grid's guest. By default it puts each call's stack at an offset that
+depends on
 the clock at all calls before, so that where one call came an instruction late no region is the same
 any more."""
 
@@ -41,7 +43,7 @@ STRUCTURES_AS_MUCH = 10
 """So many modelled caches take as long as the emulation itself."""
 
 READS_SHARE = 0.999
-"""Of F * footprint / stride, that a region must have read at least: none may be left out."""
+"""The least share of F * footprint / stride reads in a region: no read may be left out."""
 
 
 @dataclass(frozen=True)

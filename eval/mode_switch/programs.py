@@ -2,7 +2,7 @@
 """Part of mode-switch: real programs, unmodified. The share of their calls that supervisor mode
 took, and what it saved them.
 
-Owns the programs, what they work on, and the figures. eval/tools/modes runs them.
+This file owns the programs, what they work on, and the figures. eval/tools/modes runs them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from trapless.vm.lab import LabConfig
 
 REPEATS, QUICK_REPEATS = 3, 1
 LIMIT_S = 4 * 3600
-"""Of the guest's clock, which runs ahead of ours while a counted guest waits for a file."""
+"""By the guest's clock, which runs ahead of ours while a counted guest waits for a file."""
 TIMEOUT_S = 4 * 3600.0
 SHARE_MIN = 0.95
-"""Of a program's calls, how many must return in supervisor mode."""
+"""The share of a program's calls that must return in supervisor mode."""
 
 TREE = "/tmp/tree"
 SOURCES = ("lib", "include")  # of this project: what the compiler is given
@@ -292,7 +292,7 @@ def analyse(raw: Raw) -> Findings:
 
 
 def saved(runs: Runs) -> Metric:
-    """Of the instructions by traps, the part that supervisor mode saves.
+    """The part of the instructions by traps that supervisor mode saves.
 
     The spread is what the difference could be wrong by: those of both modes together.
     """

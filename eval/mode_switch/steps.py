@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Part of mode-switch: where the instructions of a call go, by single steps.
 
-Owns the groups that functions are put into, and the table. Following is
+This file owns the groups that functions are put into, and the table. Following is
 eval/tools/steps/steps.py's. Sums must equal what the time-stamp counter counts.
 """
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What switches cost and when they take effect: metrics, claims and figures of those rows.
 
-Owns Fig. 8 of the paper and the delay of a switch from outside. The rows come with those of
-calls.py, from the same boots.
+This file owns Fig. 8 of the paper and the delay of a switch from outside. The rows come with those
+of calls.py, from the same boots.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What os-behaviour found: shares and times from its raw rows, metrics, the paper's claims judged.
 
-Owns the paper's figures that have no place among the claims, and what a claim must show to hold.
+This file owns the paper's figures that have no place among the claims, and what a claim must show
+to hold.
 """
 
 from __future__ import annotations

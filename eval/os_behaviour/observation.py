@@ -2,9 +2,9 @@
 """The observer of os-behaviour: samples a guest from outside while one load after the other is on
 it, and notes what each added up to.
 
-Owns what is sampled beside what trapless.peek samples anyway (which load is on), what is read now
-and then (how often interrupts came, how often each routine disabled them), and the rows made of it.
-What samples mean is trapless/peek's, which loads there are is behaviour.py's.
+This file owns what is sampled beside what trapless.peek samples anyway (which load is on), what is
+read now and then (how often interrupts came, how often each routine disabled them), and the rows
+made of it. What samples mean is trapless/peek's, which loads there are is behaviour.py's.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ VECTORS = (
     "irq_call_count",
     "x86_platform_ipis",
 )
-"""Of irq_cpustat_t: interrupts of the processor's own, which irqs_sum does not count."""
+"""Members of irq_cpustat_t: the processor's own interrupts, which irqs_sum does not count."""
 
 
 @dataclass

@@ -167,8 +167,8 @@ def table_routines(load: analysis.ObservedLoad) -> Table:
         rows=tuple(rows),
         caption=f"The {len(largest)} with the largest shares, then what does the work of the "
         "others of the paper's now (the time of day is read without the kernel). Top halves are "
-        "begun disabled by the processor; entry from user mode is what comes before the first sti. What "
-        "a lock function disabled is its caller's.",
+        "begun disabled by the processor; entry from user mode is what comes before the first "
+        "sti. What a lock function disabled is its caller's.",
         kind="measured",
     )
 

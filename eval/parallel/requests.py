@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The main part of parallel: 127 requests by K a notify, its metrics, and two of the claims.
 
-Owns sizes, numbers of workers and repeats, the metrics' names and the judgement. The requests
-themselves are made by the C program beside it; slow_read.py shares its measured boot.
+This file owns sizes, numbers of workers and repeats, the metrics' names and the judgement. The
+requests themselves are made by the C program beside it; slow_read.py shares its measured boot.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The intervals of peek-interval: how closely reads of a running machine's memory can follow.
 
-Owns Fig. 2 and 3 of the paper: sizes, repeats, metrics and claims. How a guest is found is
-trapless/experiments/observer.py's, the reading is the sampler's (sampler/interval.c).
+This file owns Fig. 2 and 3 of the paper: sizes, repeats, metrics and claims. How a guest is found
+is trapless/experiments/observer.py's, the reading is the sampler's (sampler/interval.c).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def quantile(row: Row, part: float) -> float:
 
 
 def figures_of(rows: Sequence[Row]) -> Mapping[str, list[float]]:
-    """Of each repeat: the intervals' median, 99% and 99.99%, and the mean of the shortest 99%."""
+    """Per repeat: the intervals' median, 99% and 99.99%, and the mean of the shortest 99%."""
     return {
         "median": [quantile(row, 0.5) for row in rows],
         "p99": [quantile(row, 0.99) for row in rows],

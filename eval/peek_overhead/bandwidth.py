@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Fig. 6: what a program loses of its memory bandwidth while an observer reads the same region.
 
-The program (bandwidth.c) and its observer (sweep.c) run on a processor each. Owns the forms in
-which memory is shared, sizes and repeats, which runs are sound, metrics, claim and figures.
+The program (bandwidth.c) and its observer (sweep.c) run on a processor each. This file owns the
+forms in which memory is shared, sizes and repeats, which runs are sound, metrics, claim and
+figures.
 """
 
 from __future__ import annotations
@@ -258,7 +259,7 @@ def losses(rows: Sequence[Row], form: str) -> Losses:
 
 
 def share(rows: Sequence[Row]) -> float:
-    """Of the runs that an observer was to read back to back in, the share that it did in."""
+    """The share of the runs with an observer back to back in which it did read so."""
     pairs = [
         pair
         for form in FORMS

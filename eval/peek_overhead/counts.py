@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What probes cost, counted: instructions of the whole guest, with probes off and on by turns.
 
-Owns sizes and repeats of the counted boot, and what is made of its rows; the verdict is loss.py's.
+This file owns sizes and repeats of the counted boot, and what is made of its rows; the verdict is
+loss.py's.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ PUBLISHED: Mapping[str, Mapping[str, float]] = {
 }
 
 ROUNDS_MIN = 6
-"""Of fewer rounds, all lie on one side of the truth by chance more often than 5 times in 100."""
+"""If there are fewer, chance puts all on one side of the truth more than 5 times in 100."""
 
 
 def collect(run: Collection) -> None:

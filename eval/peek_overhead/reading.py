@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What probes and reads cost, measured: time with neither, with probes, with both by turns.
 
-The guest has one processor of this machine, the sampler another. Owns the measured boot, its
-observer, and what is made of the rows; the verdict is loss.py's.
+The guest has one processor of this machine, the sampler another. This file owns the measured boot,
+its observer, and what is made of the rows; the verdict is loss.py's.
 """
 
 from __future__ import annotations
@@ -122,12 +122,12 @@ def slowdowns(rows: Sequence[Row]) -> Mapping[tuple[str, str], Sequence[float]]:
 
 
 def part_taken(sample: Row) -> float:
-    """Of the samples of a run, those that were taken; none if the sampler came too late."""
+    """The part of a run's samples that were taken; 0 if the sampler came too late."""
     return float(1 - sample["lost"] / sample["slots"]) if sample["ready"] else 0.0
 
 
 def lost(rows: Sequence[Row]) -> float:
-    """Of all samples, those that were not taken in time."""
+    """The part of all samples that were not taken in time."""
     taken = [row for row in rows if "slots" in row]
     return float(sum(row["lost"] for row in taken) / sum(row["slots"] for row in taken))
 

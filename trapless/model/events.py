@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The events that both backends have, under one name: the model's rows and the processor's.
 
-Owns the names, and what of a model's structures each stands for. Columns are "user.l2_misses" and
-so on; `dtlb_misses` and `l1d_misses` are those of reads, as processors count them.
+This file owns the names, and what of a model's structures each stands for. Columns are
+"user.l2_misses" and so on; `dtlb_misses` and `l1d_misses` are those of reads, as processors count
+them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The model's plugin for the QEMU on this machine: which one it takes, and how it is given.
 
-Owns what QEMU is asked and the errors when the two do not fit; the plugin is model/plugin.c.
+This file owns what QEMU is asked and the errors when the two do not fit; the plugin is
+model/plugin.c.
 """
 
 from __future__ import annotations

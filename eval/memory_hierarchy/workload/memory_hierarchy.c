@@ -2,8 +2,8 @@
 /*
  * memory_hierarchy.c - the paper's test program (Fig. 2 to 4): for each pair of a width in user
  * space and one in the kernel, F times the evaluation function on both sides, in each order that is
- * asked for. Each such run is a region of the memory model (trapless_model.h), from which the counts
- * come; on other machines the marks do nothing. Runs in the lab's guest, on one CPU.
+ * asked for. Each such run is a region of the memory model (trapless_model.h), from which the
+ * counts come; on other machines the marks do nothing. Runs in the lab's guest, on one CPU.
  *
  * Nothing is printed before all regions are done, for output makes interrupts. Before each region
  * the machine is left alone until a round time, so that what the kernel had put by is done and its

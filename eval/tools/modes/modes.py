@@ -68,7 +68,7 @@ class Calls:
 
     @property
     def share(self) -> float:
-        """Of all calls, those that returned in supervisor mode; none of no calls."""
+        """The share of all calls that returned in supervisor mode; 0 if there were none."""
         return (self.direct + self.worked) / max(self.all, 1)
 
 
