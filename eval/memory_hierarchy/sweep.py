@@ -35,9 +35,8 @@ TIMEOUT_S = 3 * 3600.0
 
 KERNEL_WORDS = f"{plugin.KERNEL_WORDS} randomize_kstack_offset=off"
 """For the kernel of every grid's guest. By default it puts each call's stack at an offset that
-depends on
-the clock at all calls before, so that where one call came an instruction late no region is the same
-any more."""
+depends on the clock at all calls before: after one call that came an instruction late, no region
+would be the same."""
 
 STRUCTURES_AS_MUCH = 10
 """So many modelled caches take as long as the emulation itself."""
