@@ -38,8 +38,8 @@ enum tl_model_mark {
 			 : "memory")
 
 /*
- * Start modelling, with every structure empty. A program does this once: the emulator translates all
- * code again.
+ * Start modelling, with every structure empty. A program does this once, for the emulator then
+ * translates all code again.
  */
 static inline void tl_model_on(void)
 {

@@ -44,7 +44,7 @@ struct tlm_structure {
 	uint64_t clock;	/* of the streams' use */
 	struct tlm_stream *streams; /* apart: the kernel's behind the user's */
 	struct tlm_stream_answer answers[2]; /* apart: by mode */
-	struct tlm_footprint footprint; /* instead of all these, where the geometry is a footprint's */
+	struct tlm_footprint footprint; /* in place of the above, for a footprint's geometry */
 };
 
 /* 0, or -EINVAL or -ENOMEM with the reason in `error`. */

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The main part of batch-size: runs the workload, and makes figures and claims of its rows.
 
-Owns the sizes and repeats, the metrics' names and the judgement of the paper's claims. The calls
-themselves are made by the C program beside it.
+This file owns the sizes and repeats, the metrics' names and the judgement of the paper's claims.
+The calls themselves are made by the C program beside it.
 """
 
 from __future__ import annotations
@@ -91,25 +91,25 @@ def compare_boots(first: Sequence[Row], second: Sequence[Row]) -> Row:
 
 def per_call(rows: Sequence[Row], kind: str) -> dict[Key, dict[int, list[float]]]:
     """Cost of one call: (call, mechanism) -> N -> repeats, in order."""
-    found: dict[Key, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    costs: dict[Key, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.get("kind") == kind:
             cost = row["value"] / row["ops"]
-            found[row["call"], row["mechanism"]][row["n"]].append(cost)
-    return found
+            costs[row["call"], row["mechanism"]][row["n"]].append(cost)
+    return costs
 
 
 def ratios(
     measured: Mapping[Key, Samples], call: str, mechanism: str, base: str
 ) -> dict[int, fit.Summary]:
     """N -> ratio of two mechanisms, paired by round."""
-    found = {}
+    summaries = {}
     for n, values in measured.get((call, mechanism), {}).items():
         others = measured.get((call, base), {}).get(n, ())
         pairs = fit.paired_ratios(dict(enumerate(values)), dict(enumerate(others)))
         if pairs:
-            found[n] = fit.summary(pairs)
-    return found
+            summaries[n] = fit.summary(pairs)
+    return summaries
 
 
 def measured_metrics(measured: Mapping[Key, Samples]) -> dict[str, Metric]:
@@ -119,31 +119,31 @@ def measured_metrics(measured: Mapping[Key, Samples]) -> dict[str, Metric]:
             by_int = unit == "ratio-to-int"
             if mechanism == base or (by_int and mechanism not in ("plain", "batch-int")):
                 continue
-            for n, found in ratios(measured, call, mechanism, base).items():
+            for n, summary in ratios(measured, call, mechanism, base).items():
                 metrics[f"{call}.{mechanism}.n{n}.{unit}"] = Metric(
-                    round(found.median, 4), unit, "measured", found.n, round(found.spread, 4)
+                    round(summary.median, 4), unit, "measured", summary.n, round(summary.spread, 4)
                 )
     return metrics
 
 
-def is_noisy(found: fit.Summary) -> bool:
-    return found.spread > fit.NOISY * found.median
+def is_noisy(summary: fit.Summary) -> bool:
+    return summary.spread > fit.NOISY * summary.median
 
 
 def noise_note(measured: Mapping[Key, Samples]) -> str:
     """A warning where rounds differ so much that measured ratios say little; else nothing."""
-    found = [
+    summaries = [
         summary
         for call, mechanism in measured
         if mechanism != "plain"
         for summary in ratios(measured, call, mechanism, "plain").values()
     ]
-    noisy = sum(map(is_noisy, found))
+    noisy = sum(map(is_noisy, summaries))
     if not noisy:
         return ""
     return (
-        f" In {noisy} of {len(found)} measured ratios the rounds differ by more than half, as on a "
-        "host with other work: such a median says little, and ? marks an N that rests on one."
+        f" In {noisy} of {len(summaries)} measured ratios the rounds differ by more than half, as "
+        "on a host with other work: such a median says little, and ? marks an N that rests on one."
     )
 
 
@@ -167,9 +167,9 @@ def fits(counted: Mapping[Key, Samples]) -> dict[Key, fit.Equation1]:
     }
 
 
-def fit_metrics(found: Mapping[Key, fit.Equation1], repeats: int) -> dict[str, Metric]:
+def fit_metrics(equations: Mapping[Key, fit.Equation1], repeats: int) -> dict[str, Metric]:
     metrics = {}
-    for (call, mechanism), eq in found.items():
+    for (call, mechanism), eq in equations.items():
         values = {"a": eq.a, "s": eq.s, "work": eq.work, "o1": eq.o1, "o2": eq.o2}
         for name, value in values.items():
             metrics[f"{call}.{mechanism}.fit_{name}.instructions"] = Metric(
@@ -197,7 +197,7 @@ def counted_break_even(
 def measured_break_even(
     measured: Mapping[Key, Samples], call: str, base: str, other: str
 ) -> int | None:
-    medians = {n: found.median for n, found in ratios(measured, call, other, base).items()}
+    medians = {n: summary.median for n, summary in ratios(measured, call, other, base).items()}
     return fit.observed_break_even(dict.fromkeys(medians, 1.0), medians)
 
 
@@ -374,7 +374,7 @@ def fit_table(
     rows = []
     for (call, mechanism), eq in equations.items():
         base = "plain-int" if mechanism.endswith("-int") else "plain"
-        seen = counted_break_even(counted, call, base, mechanism)
+        counted_n = counted_break_even(counted, call, base, mechanism)
         rows.append(
             (
                 call,
@@ -382,7 +382,7 @@ def fit_table(
                 *(f"{value:.1f}" for value in (eq.a, eq.s, eq.work, eq.o1, eq.o2)),
                 f"{100 * eq.residual:.2f}%",
                 "never" if eq.break_even is None else f"{eq.break_even:.2f}",
-                "never" if seen is None else str(seen),
+                "never" if counted_n is None else str(counted_n),
                 measured_text(measured, call, base, mechanism),
             )
         )

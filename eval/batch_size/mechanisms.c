@@ -64,7 +64,7 @@ INLINED int knock(struct run *run, struct tl_batch *batch, enum way way)
 	return raw_ring_enter(&run->bench->raw, n, true);
 }
 
-INLINED int add(struct tl_batch *batch, struct call call)
+INLINED int add_call(struct tl_batch *batch, struct call call)
 {
 	return tl_batch_add(batch, call.nr, call.a0, call.a1, call.a2, call.a3, 0, 0);
 }
@@ -77,10 +77,10 @@ INLINED void run_batch(struct run *run, enum subject subject, struct tl_batch *b
 	unsigned long bad = 0;
 
 	for (unsigned int j = 0; j < run->calls; j += run->n) {
-		unsigned int first = (unsigned int)add(batch, subject_call(subject, fixture, j, 0));
+		unsigned int first = (unsigned int)add_call(batch, subject_call(subject, fixture, j, 0));
 
 		for (unsigned int i = 1; i < run->n; i++)
-			add(batch, subject_call(subject, fixture, j + i, i));
+			add_call(batch, subject_call(subject, fixture, j + i, i));
 		bad |= (unsigned long)knock(run, batch, way) ^ run->n;
 		for (unsigned int i = 0; i < run->n; i++)
 			bad |= (unsigned long)(tl_batch_result(batch, first + i) ^ expected);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Experiment batch-size: what a batch of N system calls costs, beside one by one and io_uring.
 
-Owns the words of the experiment; its parts own what is run and what is made of it.
+This file owns the words of the experiment; its parts own what is run and what is made of it.
 """
 
 from __future__ import annotations

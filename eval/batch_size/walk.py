@@ -2,8 +2,8 @@
 """Part of batch-size: a real program. examples/walk on a real tree, beside du, find and itself
 without the module.
 
-Owns the tree, the commands, the comparison of their output, and the figures made of the counts.
-Counting is eval/tools/crossings/crossings.py's business.
+This file owns the tree, the commands, the comparison of their output, and the figures made of the
+counts. Counting is eval/tools/crossings/crossings.py's business.
 """
 
 from __future__ import annotations
@@ -111,23 +111,23 @@ def library_line(command: Command) -> str:
 
 def check(rows: Sequence[Row]) -> None:
     """The counts agree with each other, or nothing here is to trust."""
-    found = crossings.counts(rows)
-    for call, mechanism in crossings.differing(found):
-        raise TraplessError(f"{call} by {mechanism} crossed {found[call, mechanism].crossings}")
+    counts = crossings.counts(rows)
+    for call, mechanism in crossings.differing(counts):
+        raise TraplessError(f"{call} by {mechanism} crossed {counts[call, mechanism].crossings}")
     by_library = {(r["call"], r["mechanism"]): r for r in rows if "library_calls" in r}
     for key, row in by_library.items():
-        aside = found[key].crossings[0] - row["library_crossings"]
+        aside = counts[key].crossings[0] - row["library_crossings"]
         if not 0 < aside <= LIBRARY_ASIDE:
             raise TraplessError(
-                f"{key[0]} by {key[1]}: {found[key].crossings[0]} crossings were seen, but the "
+                f"{key[0]} by {key[1]}: {counts[key].crossings[0]} crossings were seen, but the "
                 f"library says {row['library_crossings']}"
             )
         if row["backend"] != ("module" if key[1] == "batch" else "plain"):
             raise TraplessError(f"{key[0]} by {key[1]} ran by the {row['backend']} backend")
     for call in ORIGINAL:
-        made = {by_library[call, mechanism]["library_calls"] for mechanism in ("batch", "plain")}
-        if len(made) != 1:
-            raise TraplessError(f"{call}: {made} calls were made by batch and by plain calls")
+        numbers = {by_library[call, mechanism]["library_calls"] for mechanism in ("batch", "plain")}
+        if len(numbers) != 1:
+            raise TraplessError(f"{call}: {numbers} calls were made by batch and by plain calls")
 
 
 def of_boot(raw: Raw, label: str) -> dict[Key, Counts]:
@@ -206,16 +206,16 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
     )
 
 
-def fewer(found: Mapping[Key, Counts], key: Key, versus: Key | None) -> str:
+def fewer(counts: Mapping[Key, Counts], key: Key, versus: Key | None) -> str:
     if versus is None:
         return ""
-    return f"{found[versus].crossings[0] / found[key].crossings[0]:.1f}"
+    return f"{counts[versus].crossings[0] / counts[key].crossings[0]:.1f}"
 
 
-def less(found: Mapping[Key, Counts], key: Key, versus: Key | None) -> str:
+def less(counts: Mapping[Key, Counts], key: Key, versus: Key | None) -> str:
     if versus is None:
         return ""
-    return f"{min(found[key].instructions) / min(found[versus].instructions):.0%}"
+    return f"{min(counts[key].instructions) / min(counts[versus].instructions):.0%}"
 
 
 PART = Part(name="walk", collect=collect, analyse=analyse, figures=figures)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The part of ls: runs each command in both modes, and makes Fig. 9 and its claims of the counts.
 
-Owns the folders, the commands and the comparison of their output. eval/tools/crossings
+This file owns the folders, the commands and the comparison of their output. eval/tools/crossings
 counts; modelled clocks are trapless/model/trap_clocks.py's.
 """
 
@@ -100,14 +100,14 @@ def guest_script(kind: str, repeats: int) -> list[str]:
 
 def check(rows: Sequence[Row]) -> None:
     """What the kernel's dispatcher was seen to do, and what the module says, must fit."""
-    found = crossings.counts(rows)
-    for call, mechanism in crossings.differing(found):
-        raise TraplessError(f"{call} by {mechanism} crossed {found[call, mechanism].crossings}")
+    counts = crossings.counts(rows)
+    for call, mechanism in crossings.differing(counts):
+        raise TraplessError(f"{call} by {mechanism} crossed {counts[call, mechanism].crossings}")
     for row in rows:
         if "stayed" not in row or row["mechanism"] != "supervisor":
             continue
         call = row["call"]
-        by_trap, inside = (found[call, mode].crossings[0] for mode in MODES)
+        by_trap, inside = (counts[call, mode].crossings[0] for mode in MODES)
         if not 0 <= row["stayed"] + inside - by_trap <= COUNT_SLACK:
             raise TraplessError(
                 f"{call}: {by_trap} crossings by trap, but in supervisor mode {inside} and the "
@@ -136,12 +136,12 @@ def clock_ratios(raw: Raw) -> dict[str, fit.Summary]:
     for row in raw.rows:
         if row.get("kind") == "measured" and "value" in row:
             times.setdefault((row["call"], row["mechanism"]), {})[row["repeat"]] = row["value"]
-    found = {}
+    ratios = {}
     for (call, mechanism), values in times.items():
         pairs = fit.paired_ratios(values, times.get((call, "trap"), {}))
         if mechanism == "supervisor" and pairs:
-            found[call] = fit.summary(pairs)
-    return found
+            ratios[call] = fit.summary(pairs)
+    return ratios
 
 
 def least(counts: Mapping[crossings.Key, crossings.Counts], call: str, mode: str) -> int:
@@ -211,15 +211,15 @@ def modelled(raw: Raw, call: str) -> dict[float, float]:
 
 def modelled_metrics(raw: Raw) -> dict[str, Metric]:
     processor = processors.with_traps()[PAPER]
-    made = {}
+    metrics = {}
     for call in work_of(raw, UNZEROED):
         work, program = split(call)
         for cpi, ratio in modelled(raw, call).items():
             what = trap_clocks.parameter(processor, processor.cases[0], cpi)
-            made[f"{work}.supervisor.{program}_{what}.clock-ratio"] = Metric(
+            metrics[f"{work}.supervisor.{program}_{what}.clock-ratio"] = Metric(
                 round(ratio, 4), "clock-ratio", "modelled"
             )
-    return made
+    return metrics
 
 
 PUBLISHED = {"ls5": 0.91, "ls408": 0.95}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Experiment ls: an existing command, unchanged, in supervisor mode.
 
-Owns the words of the experiment; its part owns what is run and what is made of it.
+This file owns the words of the experiment; its part owns what is run and what is made of it.
 """
 
 from __future__ import annotations

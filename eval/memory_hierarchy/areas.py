@@ -18,7 +18,7 @@ Mask = npt.NDArray[np.bool_]
 X_MAX_KB = 64
 Y_MIN_KB, Y_MAX_KB = 288, 448
 REACH_KB = 256
-"""Of the data TLB: 64 entries of 4 KB; and of the smaller L2 cache."""
+"""The reach of the data TLB (64 entries of 4 KB), and the size of the smaller L2 cache."""
 
 CLEAR_KB = 224
 """Footprints up to it leave room beside them; 256 KB alone fill the TLB, and thrash under LRU."""
@@ -28,46 +28,46 @@ ROOM_KB = 192
 """Together, so that the kernel's own data and the program's have room beside them."""
 
 
-def range_x(found: cells.Cells) -> Mask:
+def range_x(grid: cells.Cells) -> Mask:
     """U + K up to 64 KB."""
-    return np.asarray(found.user + found.kernel <= X_MAX_KB)
+    return np.asarray(grid.user + grid.kernel <= X_MAX_KB)
 
 
-def range_y(found: cells.Cells) -> Mask:
+def range_y(grid: cells.Cells) -> Mask:
     """U + K of 288 to 448 KB."""
-    both = found.user + found.kernel
+    both = grid.user + grid.kernel
     return np.asarray((both >= Y_MIN_KB) & (both <= Y_MAX_KB))
 
 
-def fits(found: cells.Cells) -> Mask:
+def fits(grid: cells.Cells) -> Mask:
     """U + K up to 256 KB."""
-    return np.asarray(found.user + found.kernel <= REACH_KB)
+    return np.asarray(grid.user + grid.kernel <= REACH_KB)
 
 
-def clear(found: cells.Cells) -> Mask:
+def clear(grid: cells.Cells) -> Mask:
     """U + K up to 192 KB."""
-    return np.asarray(found.user + found.kernel <= ROOM_KB)
+    return np.asarray(grid.user + grid.kernel <= ROOM_KB)
 
 
-def apart(found: cells.Cells, most_kb: int) -> Mask:
+def apart(grid: cells.Cells, most_kb: int) -> Mask:
     """U and K up to so much, together more than 256 KB."""
-    small = (found.user <= most_kb) & (found.kernel <= most_kb)
-    return np.asarray(small & ~fits(found))
+    small = (grid.user <= most_kb) & (grid.kernel <= most_kb)
+    return np.asarray(small & ~fits(grid))
 
 
-def upper(found: cells.Cells) -> Mask:
+def upper(grid: cells.Cells) -> Mask:
     """K of 192 to 224 KB."""
-    return np.asarray((found.kernel >= 192) & (found.kernel <= 224))
+    return np.asarray((grid.kernel >= 192) & (grid.kernel <= 224))
 
 
-def below_upper(found: cells.Cells) -> Mask:
+def below_upper(grid: cells.Cells) -> Mask:
     """K of less than that."""
-    return np.asarray(found.kernel < 192)
+    return np.asarray(grid.kernel < 192)
 
 
-def above_upper(found: cells.Cells) -> Mask:
+def above_upper(grid: cells.Cells) -> Mask:
     """K of more than that."""
-    return np.asarray(found.kernel > 224)
+    return np.asarray(grid.kernel > 224)
 
 
 @dataclass(frozen=True)
@@ -94,16 +94,16 @@ class Summary:
 
 def summary(ratios: cells.Counts, area: Mask) -> Summary:
     """What the ratios of an area are; an area without any has zeros."""
-    found = ratios[area & ~np.isnan(ratios)]
-    if not found.size:
+    values = ratios[area & ~np.isnan(ratios)]
+    if not values.size:
         return Summary(0.0, 0.0, 0.0, 0, int(area.sum()), 0, 0, 0)
     return Summary(
-        lowest=float(found.min()),
-        median=float(np.median(found)),
-        highest=float(found.max()),
-        cells=int(found.size),
+        lowest=float(values.min()),
+        median=float(np.median(values)),
+        highest=float(values.max()),
+        cells=int(values.size),
         of=int(area.sum()),
-        below_half=int((found < 0.5).sum()),
-        below_one=int((found < 1).sum()),
-        above_one=int((found > 1).sum()),
+        below_half=int((values < 0.5).sum()),
+        below_one=int((values < 1).sum()),
+        above_one=int((values > 1).sum()),
     )

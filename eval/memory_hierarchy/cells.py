@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Pairs of footprints: how regions are named, which grids are run, and their counts as arrays.
 
-Owns what a region's label means (memory_hierarchy.c makes it) and how the counts of a grid are read
-from its Parquet file. Judges nothing.
+This file owns what a region's label means (memory_hierarchy.c makes it) and how the counts of a
+grid are read from its Parquet file. Judges nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WARM = BATCH
 """Iterations before those that are counted; the paper speaks of none."""
 
 Counts = npt.NDArray[np.float64]
-"""Of one order: a row for each footprint in the kernel, a column for each in user space."""
+"""Counts of one order: a row per footprint in the kernel, a column per footprint in user space."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ EFFORT_FIXED_KB = 24
 
 def effort(label: int) -> float:
     """How long a region takes, about."""
-    found = region(label)
-    return found.user_kb + found.kernel_kb + EFFORT_FIXED_KB
+    pair = region(label)
+    return pair.user_kb + pair.kernel_kb + EFFORT_FIXED_KB
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Axis:
         return f"0:{self.last_kb}:{self.step_kb}"
 
     def total_effort(self, orders: int) -> float:
-        """Of all pairs in so many orders."""
+        """The effort of all pairs in so many orders."""
         return orders * self.points**2 * (self.last_kb + EFFORT_FIXED_KB)
 
 
@@ -119,9 +119,9 @@ class Cells:
         return self.columns[order][column]
 
     def both(self, order: str, suffix: str) -> Counts:
-        """Of user space and kernel together: `suffix` is a column without its mode."""
-        found = self.columns[order]
-        return found[f"user.{suffix}"] + found[f"kernel.{suffix}"]
+        """User space and kernel together: `suffix` is a column without its mode."""
+        columns = self.columns[order]
+        return columns[f"user.{suffix}"] + columns[f"kernel.{suffix}"]
 
     def each(self, counts: Counts) -> Counts:
         """Counts of a region as those of one iteration."""
@@ -151,12 +151,12 @@ class Cells:
 
     @property
     def user(self) -> Counts:
-        """Of each cell the footprint in user space, KB."""
+        """Each cell's footprint in user space, KB."""
         return np.broadcast_to(np.array(self.user_kb, float), self.shape)
 
     @property
     def kernel(self) -> Counts:
-        """Of each cell the footprint in the kernel, KB."""
+        """Each cell's footprint in the kernel, KB."""
         return np.broadcast_to(np.array(self.kernel_kb, float)[:, None], self.shape)
 
     @property
@@ -166,14 +166,14 @@ class Cells:
 
 def load(raw: Raw, name: str) -> Cells:
     """The cells of a grid; ValueError where some are missing."""
-    told = [row for row in raw.rows if row.get("grid") == name]
-    if len(told) != 1:
+    heads = [row for row in raw.rows if row.get("grid") == name]
+    if len(heads) != 1:
         raise ValueError(f"grid {name} is not described")
     path = raw.directory / f"{name}.parquet"
     if not path.exists():
         raise ValueError(f"{path.name} is missing")
-    found = of_table(pq.read_table(path).to_pydict(), told[0]["names"], path)
-    return replace(found, iterations=told[0].get("iterations", ITERATIONS))
+    grid = of_table(pq.read_table(path).to_pydict(), heads[0]["names"], path)
+    return replace(grid, iterations=heads[0].get("iterations", ITERATIONS))
 
 
 def of_table(
@@ -195,7 +195,7 @@ def of_table(
     )
     columns: dict[str, dict[str, Counts]] = {}
     for order in orders:
-        own = np.array([found == order for found in table["order"]])
+        own = np.array([each == order for each in table["order"]])
         columns[order] = {}
         for column, values in table.items():
             if "." in column:

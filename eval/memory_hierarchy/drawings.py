@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Maps of the experiment, from its counts: Fig. 5 to 10 of the paper, and beyond.
 
-Owns what is drawn and how it is worded; tables are listings.py's, ratios verdicts.py's, areas
-areas.py's.
+This file owns what is drawn and how it is worded; tables are listings.py's, ratios verdicts.py's,
+areas areas.py's.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ REACH = Marks(caption=MISSES_CAPTION, lines=(((0.0, 256.0), (256.0, 0.0)),))
 
 
 def a_map(
-    found: cells.Cells, ratios: cells.Counts, name: str, title: str, kind: str, marks: Marks,
+    grid: cells.Cells, ratios: cells.Counts, name: str, title: str, kind: str, marks: Marks,
     scale: str = SCALE,
 ) -> Map:  # fmt: skip
     """One map; y is the footprint in the kernel."""
@@ -56,8 +56,8 @@ def a_map(
         title=title,
         x_label="footprint in user space U, KB",
         y_label="footprint in the kernel K, KB",
-        x=tuple(map(float, found.user_kb)),
-        y=tuple(map(float, found.kernel_kb)),
+        x=tuple(map(float, grid.user_kb)),
+        y=tuple(map(float, grid.kernel_kb)),
         cells=tuple(
             tuple(None if math.isnan(cell) else round(float(cell), 4) for cell in row)
             for row in ratios
@@ -71,11 +71,11 @@ def a_map(
     )
 
 
-def clocks_figure(found: cells.Cells, number: int, processor: str) -> Map:
+def clocks_figure(grid: cells.Cells, number: int, processor: str) -> Map:
     """Fig. 5 or 6: modelled clocks on one of the paper's processors."""
     return a_map(
-        found,
-        verdicts.clock_ratio(found, "batched", variants.main(processor).id),
+        grid,
+        verdicts.clock_ratio(grid, "batched", variants.main(processor).id),
         f"fig{number}-clocks-{variants.SHORT[processor]}",
         f"Clocks, batched to conventional, {variants.PROCESSORS[processor]} (Fig. {number})",
         "modelled",
@@ -83,21 +83,21 @@ def clocks_figure(found: cells.Cells, number: int, processor: str) -> Map:
     )
 
 
-def maps(found: cells.Cells) -> Iterator[Map]:
+def maps(grid: cells.Cells) -> Iterator[Map]:
     """Fig. 5 to 10. Both processors have the same data TLB, so Fig. 7 and 8 are one."""
     for number, name in enumerate(variants.PROCESSORS, 5):
-        yield clocks_figure(found, number, name)
-    ratios = verdicts.misses_ratio(found, "batched", variants.main(variants.SMALL).id, "dtlb")
+        yield clocks_figure(grid, number, name)
+    ratios = verdicts.misses_ratio(grid, "batched", variants.main(variants.SMALL).id, "dtlb")
     title = "Data-TLB misses, batched to conventional (Fig. 7 and 8)"
-    yield a_map(found, ratios, "fig7-8-dtlb", title, "counted", REACH)
+    yield a_map(grid, ratios, "fig7-8-dtlb", title, "counted", REACH)
     for number, (name, what) in enumerate(variants.PROCESSORS.items(), 9):
-        ratios = verdicts.misses_ratio(found, "batched", variants.main(name).id, "l2")
+        ratios = verdicts.misses_ratio(grid, "batched", variants.main(name).id, "l2")
         title = f"L2 misses, batched to conventional, {what} (Fig. {number})"
         key = f"fig{number}-l2-{variants.SHORT[name]}"
-        yield a_map(found, ratios, key, title, "counted", REACH)
+        yield a_map(grid, ratios, key, title, "counted", REACH)
 
 
-SEEN = {
+FINDINGS = {
     "batched": "Batches: as by INT, but the trap saved is cheaper, so range X is smaller.",
     "workers": "Workers: where both footprints fit, handing a request over costs as much as the "
     "trap that it saves; where they do not, it pays as a batch does, for the worker makes its "
@@ -107,22 +107,22 @@ SEEN = {
 }
 
 
-def maps_of_orders(found: cells.Cells) -> Iterator[Map]:
+def maps_of_orders(grid: cells.Cells) -> Iterator[Map]:
     """Clocks of the product's mechanisms, by the fast trap, on the smaller processor."""
-    for order in found.orders[1:]:
-        marks = replace(RANGES, caption=f"{SEEN[order]} {RANGES.caption}")
-        ratios = verdicts.clock_ratio(found, order, variants.main(variants.SMALL).id)
+    for order in grid.orders[1:]:
+        marks = replace(RANGES, caption=f"{FINDINGS[order]} {RANGES.caption}")
+        ratios = verdicts.clock_ratio(grid, order, variants.main(variants.SMALL).id)
         title = (
             f"Clocks, {order} to conventional, both by the fast trap, "
             f"{variants.PROCESSORS[variants.SMALL]}"
         )
         yield a_map(
-            found, ratios, f"fast-clocks-{order}", title, "modelled", marks,
+            grid, ratios, f"fast-clocks-{order}", title, "modelled", marks,
             f"{order} / conventional",
         )  # fmt: skip
 
 
-def maps_of_today(found: cells.Cells) -> Iterator[Map]:
+def maps_of_today(grid: cells.Cells) -> Iterator[Map]:
     """The same question on processors of today, with larger footprints for their larger caches."""
     for name, what in variants.CURRENT.items():
         l2_kb = processors.load(name).structures["l2"].size / 1024
@@ -132,7 +132,7 @@ def maps_of_today(found: cells.Cells) -> Iterator[Map]:
             "stride of two lines, which the modelled prefetcher does not.",
             lines=(((0.0, l2_kb), (l2_kb, 0.0)),),
         )
-        ratios = verdicts.clock_ratio(found, "batched", variants.main(name).id)
+        ratios = verdicts.clock_ratio(grid, "batched", variants.main(name).id)
         title = f"Clocks, batched to conventional, {what}"
         key = f"today-clocks-{variants.SHORT[name]}"
-        yield a_map(found, ratios, key, title, "modelled", marks)
+        yield a_map(grid, ratios, key, title, "modelled", marks)

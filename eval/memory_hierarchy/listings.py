@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Tables of the experiment, from its counts: what maps show in numbers, under which assumptions.
 
-Owns what is listed and how it is worded. Ratios and areas are verdicts.py's and areas.py's.
+This file owns what is listed and how it is worded. Ratios and areas are verdicts.py's and
+areas.py's.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from trapless.model import clocks
 from trapless.report.figures import Table
 
 
-def table_of_areas(found: cells.Cells) -> Table:
+def table_of_areas(grid: cells.Cells) -> Table:
     """What the maps show, in numbers, with the counts that the ratios are made of."""
     places: Mapping[str, areas.Mask] = {
-        "U + K up to 64 KB (X)": areas.range_x(found),
-        "U + K up to 256 KB": areas.fits(found),
-        "U, K up to 224, U + K over 256 KB": areas.apart(found, areas.CLEAR_KB),
-        "U + K of 288 to 448 KB (Y)": areas.range_y(found),
-        "K of 192 to 224 KB": areas.upper(found),
+        "U + K up to 64 KB (X)": areas.range_x(grid),
+        "U + K up to 256 KB": areas.fits(grid),
+        "U, K up to 224, U + K over 256 KB": areas.apart(grid, areas.CLEAR_KB),
+        "U + K of 288 to 448 KB (Y)": areas.range_y(grid),
+        "K of 192 to 224 KB": areas.upper(grid),
     }
     lines = []
     for name, what in variants.PROCESSORS.items():
@@ -32,12 +33,12 @@ def table_of_areas(found: cells.Cells) -> Table:
                 if role == "dtlb" and name != variants.SMALL:
                     continue
                 each = [
-                    f"{found.each(found.misses(order, variant, role))[mask].mean():,.1f}"
+                    f"{grid.each(grid.misses(order, variant, role))[mask].mean():,.1f}"
                     for order in ("conventional", "batched")
                 ]
-                told = areas.summary(verdicts.misses_ratio(found, "batched", variant, role), mask)
-                span = f"{told.lowest:.2f} to {told.highest:.2f}" if told.cells else "-"
-                share = f"{told.below_half} of {told.cells}" if told.cells else "-"
+                summary = areas.summary(verdicts.misses_ratio(grid, "batched", variant, role), mask)
+                span = f"{summary.lowest:.2f} to {summary.highest:.2f}" if summary.cells else "-"
+                share = f"{summary.below_half} of {summary.cells}" if summary.cells else "-"
                 lines.append((place, words, *each, span, share))
     return Table(
         id="areas",
@@ -49,9 +50,9 @@ def table_of_areas(found: cells.Cells) -> Table:
     )
 
 
-def _told(found: cells.Cells, variant: str, values: Mapping[str, float]) -> tuple[str, str, str]:
-    ratios = found.clock_ratios("batched", variant, values)
-    inside = areas.summary(ratios, areas.range_y(found))
+def _cells_of(grid: cells.Cells, variant: str, values: Mapping[str, float]) -> tuple[str, str, str]:
+    ratios = grid.clock_ratios("batched", variant, values)
+    inside = areas.summary(ratios, areas.range_y(grid))
     return f"{ratios[0, 0]:.2f}", f"{inside.lowest:.2f}", f"{inside.median:.2f}"
 
 
@@ -63,11 +64,11 @@ def sensitivity(grids: published.Grids) -> Table:
     mains = {name: variants.main(name).id for name in names}
     middles = {name: clocks.middle(costs[name]) for name in names}
 
-    def add(words: str, told: list[tuple[str, str, str]]) -> None:
-        lines.append((words, *(part for one in told for part in one)))
+    def add(words: str, summary: list[tuple[str, str, str]]) -> None:
+        lines.append((words, *(part for one in summary for part in one)))
 
-    def add_of(words: str, found: cells.Cells, variant_of: Mapping[str, str]) -> None:
-        add(words, [_told(found, variant_of[name], middles[name]) for name in names])
+    def add_of(words: str, grid: cells.Cells, variant_of: Mapping[str, str]) -> None:
+        add(words, [_cells_of(grid, variant_of[name], middles[name]) for name in names])
 
     add_of("all costs at the middle", grids.maps, mains)
     for event, cost in costs[names[0]].items():
@@ -77,7 +78,7 @@ def sensitivity(grids: published.Grids) -> Table:
             value = {name: float(getattr(costs[name][event], bound)) for name in names}
             add(
                 f"{cost.text}: {value[names[0]]:g} clocks",
-                [_told(grids.maps, mains[n], {**middles[n], event: value[n]}) for n in names],
+                [_cells_of(grids.maps, mains[n], {**middles[n], event: value[n]}) for n in names],
             )
     dear = [published.request(grids.maps, name).ratio_as_published for name in names]
     add("a request as dear as in the paper's Fig. 11", [(f"{one:.2f}", "-", "-") for one in dear])
@@ -114,14 +115,14 @@ def sensitivity(grids: published.Grids) -> Table:
 def table_of_tlb(grids: published.Grids) -> Table:
     """Cell by cell: where the data-TLB ratio is below 0.5, under each replacement."""
     lines = []
-    for found, start in (
+    for grid, start in (
         (grids.maps, "warm"),
         (grids.cold, "cold start, coarser grid"),
         (grids.large, "the kernel's image in large pages, coarser grid"),
     ):
         for policy, words in variants.POLICIES.items():
             near, far = (
-                published.dtlb_apart(found, policy, most)
+                published.dtlb_apart(grid, policy, most)
                 for most in (areas.CLEAR_KB, areas.REACH_KB)
             )
             lines.append(
@@ -131,7 +132,7 @@ def table_of_tlb(grids: published.Grids) -> Table:
                     f"{near.median:.2f}",
                     f"{near.highest:.2f}",
                     f"{far.below_half} of {far.of}",
-                    f"{published.every_cell_up_to_kb(found, policy)} KB",
+                    f"{published.every_cell_up_to_kb(grid, policy)} KB",
                 )
             )
     return Table(
@@ -149,16 +150,16 @@ def table_of_tlb(grids: published.Grids) -> Table:
 
 def table_of_exceptions(grids: published.Grids) -> Table:
     """The cells that are not below 0.5 where both footprints leave room beside them, by rows."""
-    found, lines = grids.maps, []
-    mask = areas.apart(found, areas.CLEAR_KB)
+    grid, lines = grids.maps, []
+    mask = areas.apart(grid, areas.CLEAR_KB)
     for policy, words in variants.POLICIES.items():
         variant = variants.tlb(variants.SMALL, policy).id
-        ratios = verdicts.misses_ratio(found, "batched", variant, "dtlb")
-        misses = [found.each(found.misses(order, variant, "dtlb")) for order in found.orders]
-        for row, kernel_kb in enumerate(found.kernel_kb):
+        ratios = verdicts.misses_ratio(grid, "batched", variant, "dtlb")
+        misses = [grid.each(grid.misses(order, variant, "dtlb")) for order in grid.orders]
+        for row, kernel_kb in enumerate(grid.kernel_kb):
             at = row, np.flatnonzero(mask[row] & ~(ratios[row] < 0.5))
             if at[1].size:
-                users = [str(found.user_kb[column]) for column in at[1]]
+                users = [str(grid.user_kb[column]) for column in at[1]]
                 lines.append(
                     (
                         words,
@@ -181,22 +182,22 @@ def table_of_exceptions(grids: published.Grids) -> Table:
     )
 
 
-def table_of_places(found: cells.Cells) -> Table:
+def table_of_places(grid: cells.Cells) -> Table:
     """What becomes of L2 ratios where pages lie at random, a seed a line."""
     lines = []
     small, large = variants.SMALL, variants.LARGE
     for place, seed in enumerate(("side by side", *variants.COLOURS)):
         one = variants.coloured(small)[place - 1].id if place else variants.main(small).id
         two = variants.coloured(large)[place - 1].id if place else variants.main(large).id
-        ratios = verdicts.misses_ratio(found, "batched", one, "l2")
-        told = areas.summary(ratios, areas.range_y(found))
-        shares = [f"{share:.0f}%" for share in published.band_shares(found, two)]
+        ratios = verdicts.misses_ratio(grid, "batched", one, "l2")
+        summary = areas.summary(ratios, areas.range_y(grid))
+        shares = [f"{share:.0f}%" for share in published.band_shares(grid, two)]
         lines.append(
             (
                 str(seed) if not place else f"at random, seed {seed}",
-                f"{told.lowest:.2f} to {told.highest:.2f}",
-                f"{told.median:.2f}",
-                f"{told.below_half} of {told.of}",
+                f"{summary.lowest:.2f} to {summary.highest:.2f}",
+                f"{summary.median:.2f}",
+                f"{summary.below_half} of {summary.of}",
                 shares[1],
                 shares[0],
                 shares[2],
@@ -215,24 +216,24 @@ def table_of_places(found: cells.Cells) -> Table:
     )  # fmt: skip
 
 
-def table_of_orders(found: cells.Cells) -> Table:
+def table_of_orders(grid: cells.Cells) -> Table:
     """The product's mechanisms side by side, per iteration."""
-    variant, inside = variants.main(variants.SMALL).id, areas.range_y(found)
+    variant, inside = variants.main(variants.SMALL).id, areas.range_y(grid)
     lines = []
-    for order in found.orders:
-        ratios = verdicts.clock_ratio(found, order, variant)
+    for order in grid.orders:
+        ratios = verdicts.clock_ratio(grid, order, variant)
         counts = {
-            "instructions": found.both(order, "instructions"),
-            "l2": found.misses(order, variant, "l2"),
-            "dtlb": found.misses(order, variant, "dtlb"),
+            "instructions": grid.both(order, "instructions"),
+            "l2": grid.misses(order, variant, "l2"),
+            "dtlb": grid.misses(order, variant, "dtlb"),
         }
         lines.append(
             (
                 order,
-                f"{found.each(counts['instructions'])[0, 0]:,.0f}",
-                f"{found.each(found.count(order, 'crossings.sysret'))[0, 0]:.2f}",
-                f"{found.each(counts['l2'])[inside].mean():,.0f}",
-                f"{found.each(counts['dtlb'])[inside].mean():,.1f}",
+                f"{grid.each(counts['instructions'])[0, 0]:,.0f}",
+                f"{grid.each(grid.count(order, 'crossings.sysret'))[0, 0]:.2f}",
+                f"{grid.each(counts['l2'])[inside].mean():,.0f}",
+                f"{grid.each(counts['dtlb'])[inside].mean():,.1f}",
                 f"{ratios[0, 0]:.2f}",
                 f"{areas.summary(ratios, inside).median:.2f}",
             )
@@ -251,30 +252,30 @@ def table_of_orders(found: cells.Cells) -> Table:
     )  # fmt: skip
 
 
-def table_of_today(found: cells.Cells) -> Table:
+def table_of_today(grid: cells.Cells) -> Table:
     """What batches and supervisor mode change on processors of today, by the footprints' sum."""
-    both = found.user + found.kernel
+    both = grid.user + grid.kernel
     lines = []
     for name, what in variants.CURRENT.items():
         variant = variants.main(name).id
         for first, last in TODAY_KB:
             mask = (both >= first) & (both <= last)
             misses = [
-                f"{found.each(found.misses(order, variant, role))[mask].mean():,.0f}"
+                f"{grid.each(grid.misses(order, variant, role))[mask].mean():,.0f}"
                 for role in ("l2", "dtlb")
                 for order in ("conventional", "batched")
             ]
-            told = [
-                f"{areas.summary(verdicts.clock_ratio(found, order, variant), mask).median:.2f}"
-                for order in found.orders[1:]
+            medians = [
+                f"{areas.summary(verdicts.clock_ratio(grid, order, variant), mask).median:.2f}"
+                for order in grid.orders[1:]
             ]
-            lines.append((what, f"{first} to {last}" if last else "0", *misses, *told))
+            lines.append((what, f"{first} to {last}" if last else "0", *misses, *medians))
     return Table(
         id="today",
         title="Processors of today: misses an iteration, and clocks to conventional",
         columns=(
             "processor", "U + K, KB", "L2, conventional", "L2, batched", "data TLB, conventional",
-            "data TLB, batched", *(f"clocks, {order}" for order in found.orders[1:]),
+            "data TLB, batched", *(f"clocks, {order}" for order in grid.orders[1:]),
         ),
         rows=tuple(lines),
         caption="All by the fast trap; means and medians over the cells of a row. Misses are "

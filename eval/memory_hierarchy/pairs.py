@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """All pairs of footprints: what is run, and which part of it says what.
 
-Owns the grids: how fine, in which orders, on which modelled processors. How one is run is
+This file owns the grids: how fine, in which orders, on which modelled processors. How one is run is
 sweep.py's, what becomes of the paper's claims published.py's, how it is shown drawings.py's and
 listings.py's.
 """

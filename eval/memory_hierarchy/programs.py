@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Part programs: real programs before `trapless stat`, predicted, and by turns in both modes.
 
-Owns what is run and kept; the programs are subjects.py's, counting them is trapless/stat's.
+This file owns what is run and kept; the programs are subjects.py's, counting them is
+trapless/stat's.
 """
 
 from __future__ import annotations
@@ -100,13 +101,13 @@ def analyse(raw: Raw) -> Findings:
 
 
 def figures(raw: Raw) -> tuple[Figure | Map | Table, ...]:
-    found = savings.programs_of(raw.rows)
+    counted = savings.programs_of(raw.rows)
     return (
-        savings.predictions(found),
-        savings.compared(found),
-        savings.pollution(found),
-        savings.visits(found),
-        savings.terms(found),
+        savings.predictions(counted),
+        savings.compared(counted),
+        savings.pollution(counted),
+        savings.visits(counted),
+        savings.terms(counted),
     )
 
 

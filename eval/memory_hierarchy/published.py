@@ -60,13 +60,13 @@ class Request:
     ratio_as_published: float
 
 
-def request(found: cells.Cells, processor: str) -> Request:
+def request(grid: cells.Cells, processor: str) -> Request:
     """Fig. 11 in place of ours: what the program does beside the call stays what it is."""
     values = clocks.middle(clocks.costs_of(processor))
     variant = variants.main(processor).id
-    beside = found.count("conventional", "user.instructions")[0, 0] * values["instruction"]
+    beside = grid.count("conventional", "user.instructions")[0, 0] * values["instruction"]
     whole, wrapped = (
-        float(found.clocks(order, variant, values)[0, 0]) for order in ("conventional", "batched")
+        float(grid.clocks(order, variant, values)[0, 0]) for order in ("conventional", "batched")
     )
     return Request(
         share=float((wrapped - beside) / (whole - beside)),
@@ -77,7 +77,7 @@ def request(found: cells.Cells, processor: str) -> Request:
 def _claim_x(grids: Grids) -> Claim:
     small = variants.SMALL
     ratios = verdicts.clock_ratio(grids.maps, "batched", variants.main(small).id)
-    told = areas.summary(ratios, areas.range_x(grids.maps))
+    summary = areas.summary(ratios, areas.range_x(grids.maps))
     cold = verdicts.clock_ratio(grids.cold, "batched", variants.main(small).id)[0, 0]
     values = clocks.middle(clocks.costs_of(small))
     each = [
@@ -87,7 +87,7 @@ def _claim_x(grids: Grids) -> Claim:
     wrapped = request(grids.maps, small)
     dear = wrapped.ratio_as_published
     ours = (
-        f"{ratios[0, 0]:.2f} at 0 KB, rising to {told.highest:.2f} at {areas.X_MAX_KB} KB; "
+        f"{ratios[0, 0]:.2f} at 0 KB, rising to {summary.highest:.2f} at {areas.X_MAX_KB} KB; "
         f"{dear:.2f} at 0 KB if a request cost what the paper's Fig. 11 says"
     )
     note = (
@@ -104,7 +104,7 @@ def _claim_x(grids: Grids) -> Claim:
 
 
 def _claim_y(grids: Grids) -> Claim:
-    told, large = (
+    summary, large = (
         areas.summary(
             verdicts.clock_ratio(grids.maps, "batched", variants.main(name).id),
             areas.range_y(grids.maps),
@@ -115,14 +115,14 @@ def _claim_y(grids: Grids) -> Claim:
         grids.built, "batched", variants.built(variants.SMALL)["no prefetcher"].id
     )
     plain = areas.summary(without, areas.range_y(grids.built))
-    ours = f"{told.lowest:.2f} at the lowest, median {told.median:.2f}"
+    ours = f"{summary.lowest:.2f} at the lowest, median {summary.median:.2f}"
     note = (
         "Modelled clocks, with the prefetcher that Intel documents; it hides most of what L2 "
         f"misses would cost. Without it the lowest would be {plain.lowest:.2f}. With 512 KB of L2 "
         f"(Fig. 6) the lowest is {large.lowest:.2f}: both footprints fit that cache, and only the "
         "data TLB gains."
     )
-    return claims.make("wsc-y", ours, abs(told.lowest - 0.6) <= NEAR, note)
+    return claims.make("wsc-y", ours, abs(summary.lowest - 0.6) <= NEAR, note)
 
 
 def dtlb_apart(maps: cells.Cells, policy: str, most_kb: int) -> areas.Summary:
@@ -136,8 +136,8 @@ def every_cell_up_to_kb(maps: cells.Cells, policy: str) -> int:
     """The largest U and K up to which every cell of that area has a ratio below 0.5."""
     most_kb = 0
     for kb in maps.kernel_kb:
-        told = dtlb_apart(maps, policy, kb)
-        if told.below_half < told.of:
+        summary = dtlb_apart(maps, policy, kb)
+        if summary.below_half < summary.of:
             break
         most_kb = kb
     return most_kb
@@ -149,15 +149,15 @@ def _claim_dtlb(grids: Grids) -> Claim:
         for most in (areas.CLEAR_KB, areas.REACH_KB)
     )
     parts = [
-        f"{told.below_half} of {told.of} cells with {variants.POLICIES[policy]} replacement "
-        f"(highest {told.highest:.3f}; every cell up to "
+        f"{summary.below_half} of {summary.of} cells with {variants.POLICIES[policy]} replacement "
+        f"(highest {summary.highest:.3f}; every cell up to "
         f"{every_cell_up_to_kb(grids.maps, policy)} KB)"
-        for policy, told in clear.items()
+        for policy, summary in clear.items()
     ]
     ours = f"below 0.5, where both are up to {areas.CLEAR_KB} KB: {'; '.join(parts)}"
     rest = ", ".join(
-        f"{told.below_half} of {told.of} with {variants.POLICIES[policy]}"
-        for policy, told in whole.items()
+        f"{summary.below_half} of {summary.of} with {variants.POLICIES[policy]}"
+        for policy, summary in whole.items()
     )
     note = (
         "How the processor replaced TLB entries was never published. 64 of them hold 256 KB, but "
@@ -168,13 +168,14 @@ def _claim_dtlb(grids: Grids) -> Claim:
     )
     unsplit = [dtlb_apart(grids.large, policy, areas.CLEAR_KB) for policy in variants.POLICIES]
     large = ", ".join(
-        f"{told.below_half} of {told.of} (highest {told.highest:.2f})" for told in unsplit
+        f"{summary.below_half} of {summary.of} (highest {summary.highest:.2f})"
+        for summary in unsplit
     )
     note += (
         " A kernel of today splits the large pages of its image to protect its parts; with those "
         f"left whole, as the paper's had them, a coarser grid has {large} in the same order"
     )
-    all_below = all(told.below_half == told.of for told in unsplit)
+    all_below = all(summary.below_half == summary.of for summary in unsplit)
     note += ": the cells that are not below are the doing of those splits." if all_below else "."
     documented = clear["plru"]  # Intel: all caches use pseudo-LRU; the others are tried beside it
     return claims.make("wsc-dtlb", ours, documented.below_half == documented.of, note)
@@ -188,14 +189,14 @@ def _claim_dtlb_small(grids: Grids) -> Claim:
         for order in grids.maps.orders
     ]
     warm, cold = (
-        verdicts.misses_ratio(found, "batched", variant, "dtlb", 1)
-        for found in (grids.maps, grids.cold)
+        verdicts.misses_ratio(grid, "batched", variant, "dtlb", 1)
+        for grid in (grids.maps, grids.cold)
     )
-    before, told = areas.summary(warm, room), areas.summary(cold, areas.fits(grids.cold))
+    before, beyond = areas.summary(warm, room), areas.summary(cold, areas.fits(grids.cold))
     near = areas.summary(cold, areas.clear(grids.cold))
     ours = (
-        f"from a cold start above 1 in {told.above_one} of {told.of} cells (median "
-        f"{told.median:.2f}), in {near.above_one} of {near.of} of those with U + K up to "
+        f"from a cold start above 1 in {beyond.above_one} of {beyond.of} cells (median "
+        f"{beyond.median:.2f}), in {near.above_one} of {near.of} of those with U + K up to "
         f"{areas.ROOM_KB} KB; once warm the median of these misses {max(most):.2f} times an "
         "iteration, wrapped or not"
     )
@@ -207,22 +208,23 @@ def _claim_dtlb_small(grids: Grids) -> Claim:
         "comes near 256 KB a current kernel's own data already makes conventional calls miss at "
         "every turn, and wrapped ones not."
     )
-    return claims.make("wsc-dtlb-small", ours, told.above_one > 0.5 * told.of, note)
+    return claims.make("wsc-dtlb-small", ours, beyond.above_one > 0.5 * beyond.of, note)
 
 
 def _claim_l2(grids: Grids) -> Claim:
     inside = areas.range_y(grids.maps)
     ratios = verdicts.misses_ratio(grids.maps, "batched", variants.main(variants.SMALL).id, "l2")
-    told = areas.summary(ratios, inside)
+    summary = areas.summary(ratios, inside)
     room = areas.summary(ratios, inside & areas.apart(grids.maps, areas.CLEAR_KB))
     seeds = verdicts.over_colours(grids.elsewhere, variants.SMALL, areas.range_y(grids.elsewhere))
     medians = [one.median for one in seeds]
     shares = [100 * one.half_share for one in seeds]
     ours = (
-        f"{told.below_half} of {told.of} cells of range Y below 0.5 (median {told.median:.2f}, "
-        f"highest {told.highest:.3f}), {room.below_half} of the {room.of} where both are up to "
-        f"{areas.CLEAR_KB} KB; with pages at random, {len(seeds)} seeds: medians "
-        f"{min(medians):.2f} to {max(medians):.2f}, {min(shares):.0f} to {max(shares):.0f}% of "
+        f"{summary.below_half} of {summary.of} cells of range Y below 0.5 (median "
+        f"{summary.median:.2f}, highest {summary.highest:.3f}), {room.below_half} of the "
+        f"{room.of} where both are up to {areas.CLEAR_KB} KB; with pages at random, "
+        f"{len(seeds)} seeds: medians {min(medians):.2f} to "
+        f"{max(medians):.2f}, {min(shares):.0f} to {max(shares):.0f}% of "
         "cells below"
     )
     note = (
@@ -237,19 +239,19 @@ def _claim_l2(grids: Grids) -> Claim:
 def _claim_l2_small(grids: Grids) -> Claim:
     inside = areas.fits(grids.maps)
     ratios = verdicts.misses_ratio(grids.maps, "batched", variants.main(variants.SMALL).id, "l2")
-    told = areas.summary(ratios, inside)
+    summary = areas.summary(ratios, inside)
     ours = (
-        f"below 1 in {told.below_one} of {told.cells} cells that miss at least once an iteration "
-        f"(median {told.median:.2f}); {told.of - told.cells} cells miss less"
+        f"below 1 in {summary.below_one} of {summary.cells} cells that miss at least once an "
+        f"iteration (median {summary.median:.2f}); {summary.of - summary.cells} cells miss less"
     )
     note = "Counted in the model: lines of both sides share sets before the cache is full."
-    return claims.make("wsc-l2-small", ours, told.one_share > 0.5, note)
+    return claims.make("wsc-l2-small", ours, summary.one_share > 0.5, note)
 
 
-def band_shares(found: cells.Cells, variant: str) -> tuple[float, float, float]:
+def band_shares(grid: cells.Cells, variant: str) -> tuple[float, float, float]:
     """Share of cells with an L2 ratio below 0.5, percent: K of 192 to 224 KB, less, and more."""
-    ratios = verdicts.misses_ratio(found, "batched", variant, "l2")
-    masks = (areas.upper(found), areas.below_upper(found), areas.above_upper(found))
+    ratios = verdicts.misses_ratio(grid, "batched", variant, "l2")
+    masks = (areas.upper(grid), areas.below_upper(grid), areas.above_upper(grid))
     inside, below, above = (areas.summary(ratios, mask) for mask in masks)
     share = [100 * one.below_half / one.of for one in (inside, below, above)]
     return share[0], share[1], share[2]

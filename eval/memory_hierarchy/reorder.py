@@ -3,7 +3,7 @@
 
 The paper names it as future work. Two loads arrive in random order, each as it comes and with
 TL_UNORDERED: the evaluation function over D places in the kernel of K KB each, and a server's mix
-of real calls. Owns what is run; reorder_told.py says what came of it.
+of real calls. This file owns what is run; reorder_told.py says what came of it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Load:
 
     @property
     def regions(self) -> int:
-        """Of a row: in the order given and in the library's; of the mix also sorted beforehand."""
+        """Regions per row: the order given and the library's; the mix also arrives sorted."""
         return 2 * len(self.kernel.points) if self.kernel else 4
 
     def argv(self) -> tuple[str, ...]:
@@ -81,13 +81,13 @@ class Load:
 
     def row_of(self, label: int) -> int:
         """The row of a region."""
-        found = reorder_tables.region(label)
+        region = reorder_tables.region(label)
         if self.objects:
-            return self.objects.points.index(found.objects)
-        return self.sizes.index(found.n)
+            return self.objects.points.index(region.objects)
+        return self.sizes.index(region.n)
 
     def efforts(self) -> Iterator[float]:
-        """Of all regions."""
+        """The effort of each region."""
         for _ in range(self.rows):
             for kb in self.kernel.points if self.kernel else (0, 0):
                 yield from (effort_of(kb) * self.calls,) * 2
@@ -161,15 +161,15 @@ def grid_of(run: Collection, load: Load, plan: Plan) -> Grid:
     )
 
 
-def check(found: reorder_tables.Regions, load: Load) -> None:
+def check(regions: reorder_tables.Regions, load: Load) -> None:
     """ValueError where a count cannot be what it should."""
-    if len(found.counts) != load.rows * load.regions:
-        raise ValueError(f"{len(found.counts)} regions of {load.rows * load.regions}")
-    for region, counts in found.counts.items():
-        least = sweep.READS_SHARE * found.calls * region.kernel_kb * 1024 / STRIDE
+    if len(regions.counts) != load.rows * load.regions:
+        raise ValueError(f"{len(regions.counts)} regions of {load.rows * load.regions}")
+    for region, counts in regions.counts.items():
+        least = sweep.READS_SHARE * regions.calls * region.kernel_kb * 1024 / STRIDE
         if counts["kernel.reads"] < least:
             raise ValueError(f"{region}: too few reads in the kernel: some were not made")
-        if counts["crossings.sysret"] < found.calls / region.n:
+        if counts["crossings.sysret"] < regions.calls / region.n:
             raise ValueError(f"{region}: fewer crossings than batches")
 
 
@@ -178,8 +178,8 @@ def analyse(raw: Raw) -> Findings:
 
 
 def figures(raw: Raw) -> tuple[Figure | Map | Table, ...]:
-    found = all_of(raw)
-    return (*reorder_tables.maps(found), *reorder_tables.tables(found))
+    regions = all_of(raw)
+    return (*reorder_tables.maps(regions), *reorder_tables.tables(regions))
 
 
 def all_of(raw: Raw) -> Mapping[str, reorder_tables.Regions]:

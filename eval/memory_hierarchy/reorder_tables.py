@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What the counts of batches in free order say: when sorting pays, by how much, and what it costs.
 
-Owns how a region of reorder.c is named, and the judgement; nothing is run here. Clocks are those
-of trapless/model/clocks.py, and on top each miss of the instruction cache is a hit in the L2, the
-event "code": calls of different kinds are code, too.
+This file owns how a region of reorder.c is named, and the judgement; nothing is run here. Clocks
+are those of trapless/model/clocks.py, and on top each miss of the instruction cache is a hit in the
+L2, the event "code": calls of different kinds are code, too.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Regions:
         return -(-self.calls // one.n) * one.n
 
     def both(self, one: Region, suffix: str) -> float:
-        """Of user space and kernel together: `suffix` is a column without its mode."""
+        """User space and kernel together: `suffix` is a column without its mode."""
         return sum(self.counts[one][f"{mode}.{suffix}"] for mode in MODES)
 
     def misses(self, one: Region, variant: str, role: str, kinds: tuple[str, ...]) -> float:
@@ -88,7 +88,7 @@ class Regions:
         return sum(self.both(one, f"{name}.{kind}_misses") for kind in kinds)
 
     def clocks(self, one: Region, processor: str, costs: Mapping[str, float]) -> float:
-        """Of one call, modelled; its share of what the program does is in it."""
+        """The modelled clocks of one call, with its share of the program's own work."""
         variant = variants.main(processor).id
         events = clocks.misses_by_event(
             processor, lambda role, kinds: self.misses(one, variant, role, kinds)
@@ -135,30 +135,30 @@ def middle(processor: str) -> Mapping[str, float]:
 # ---- Metrics --------------------------------------------------------------------------------
 
 
-def metrics(found: Mapping[str, Regions]) -> Mapping[str, Metric]:
+def metrics(loads: Mapping[str, Regions]) -> Mapping[str, Metric]:
     """What sorting costs and what it gives, of each load and processor."""
-    made: dict[str, Metric] = {}
-    for name, regions in found.items():
+    metrics: dict[str, Metric] = {}
+    for name, regions in loads.items():
         for processor, short in variants.SHORT.items():
             costs = middle(processor)
             if name == MIX:
                 for one in regions.unordered():
                     ratio = regions.ratio(one, processor, costs)
                     key = f"clocks.reordered.{short}_mix-n{one.n}.ratio"
-                    made[key] = _metric(ratio, "modelled", "ratio")
+                    metrics[key] = _metric(ratio, "modelled", "ratio")
                 continue
             n = regions.unordered()[0].n
             ratios = [regions.ratio(one, processor, costs) for one in regions.unordered()]
             key = f"clocks.reordered.{short}_n{n}"
-            made[f"{key}-lowest.ratio"] = _metric(min(ratios), "modelled", "ratio")
-            made[f"{key}-highest.ratio"] = _metric(max(ratios), "modelled", "ratio")
+            metrics[f"{key}-lowest.ratio"] = _metric(min(ratios), "modelled", "ratio")
+            metrics[f"{key}-highest.ratio"] = _metric(max(ratios), "modelled", "ratio")
             share = 100 * sum(ratio < 1 for ratio in ratios) / len(ratios)
-            made[f"{key}-paying.percent"] = _metric(share, "modelled", "percent")
+            metrics[f"{key}-paying.percent"] = _metric(share, "modelled", "percent")
     for arrival in ARRIVALS:
-        for one in found[MIX].unordered(arrival):
+        for one in loads[MIX].unordered(arrival):
             key = f"sorting.reordered.{arrival}_n{one.n}.instructions"
-            made[key] = _metric(found[MIX].extra(one), "counted", "instructions")
-    return made
+            metrics[key] = _metric(loads[MIX].extra(one), "counted", "instructions")
+    return metrics
 
 
 def _metric(value: float, kind: str, unit: str) -> Metric:
@@ -168,9 +168,9 @@ def _metric(value: float, kind: str, unit: str) -> Metric:
 # ---- Figures --------------------------------------------------------------------------------
 
 
-def maps(found: Mapping[str, Regions]) -> Iterator[Map]:
+def maps(loads: Mapping[str, Regions]) -> Iterator[Map]:
     """Where it pays, over places and their widths: each processor, each size of batches."""
-    for name, regions in found.items():
+    for name, regions in loads.items():
         if name == MIX:
             continue
         cells = {(one.objects, one.kernel_kb): one for one in regions.unordered()}
@@ -208,27 +208,27 @@ def _words(processor: str) -> str:
     return words
 
 
-def tables(found: Mapping[str, Regions]) -> Iterator[Table]:
+def tables(loads: Mapping[str, Regions]) -> Iterator[Table]:
     """The mix in numbers, and what sorting costs."""
-    yield table_of_mix(found[MIX])
-    yield table_of_assumptions(found[MIX])
-    yield table_of_sorting(found[MIX])
+    yield table_of_mix(loads[MIX])
+    yield table_of_assumptions(loads[MIX])
+    yield table_of_sorting(loads[MIX])
 
 
-def table_of_mix(found: Regions) -> Table:
+def table_of_mix(regions: Regions) -> Table:
     """Misses and clocks of a call, in both orders."""
     lines = []
     for processor in variants.SHORT:
         variant, costs = variants.main(processor).id, middle(processor)
-        for one in sorted(found.unordered(), key=lambda each: each.n):
+        for one in sorted(regions.unordered(), key=lambda each: each.n):
             cells = []
             for role, kinds in (("l1d", READS), ("l1i", CODE), ("l2", ALL), ("dtlb", ALL)):
                 each = [
-                    found.misses(which, variant, role, kinds) / found.calls_of(which)
+                    regions.misses(which, variant, role, kinds) / regions.calls_of(which)
                     for which in (one.given, one)
                 ]
                 cells.append(f"{each[0]:.1f} / {each[1]:.1f}")
-            both = [found.clocks(which, processor, costs) for which in (one.given, one)]
+            both = [regions.clocks(which, processor, costs) for which in (one.given, one)]
             cells.append(f"{both[0]:,.0f} / {both[1]:,.0f}")
             lines.append((_words(processor), str(one.n), *cells, f"{both[1] / both[0]:.3f}"))
     return Table(
@@ -258,13 +258,13 @@ HIDDEN = {
 """What execution out of order may do: then sorting has the less to save."""
 
 
-def table_of_assumptions(found: Regions) -> Table:
+def table_of_assumptions(regions: Regions) -> Table:
     """What becomes of the mix's ratio when a cost is at an end of its range, or not felt."""
-    one = next(each for each in found.unordered() if each.n == SHOWN_N)
+    one = next(each for each in regions.unordered() if each.n == SHOWN_N)
     lines: dict[str, list[str]] = {}
 
     def add(words: str, processor: str, other: Mapping[str, float]) -> None:
-        ratio = found.ratio(one, processor, {**middle(processor), **other})
+        ratio = regions.ratio(one, processor, {**middle(processor), **other})
         lines.setdefault(words, []).append(f"{ratio:.3f}")
 
     for processor in variants.SHORT:
@@ -287,12 +287,12 @@ def table_of_assumptions(found: Regions) -> Table:
     )
 
 
-def table_of_sorting(found: Regions) -> Table:
+def table_of_sorting(regions: Regions) -> Table:
     """Instructions that the library's order costs a call."""
-    sizes = sorted({one.n for one in found.counts})
+    sizes = sorted({one.n for one in regions.counts})
     lines = []
     for arrival, words in (("random", "at random"), ("sorted", "in order already")):
-        each = {one.n: found.extra(one) for one in found.unordered(arrival)}
+        each = {one.n: regions.extra(one) for one in regions.unordered(arrival)}
         lines.append((words, *(f"{each[n]:+.1f}" for n in sizes)))
     return Table(
         id="reorder-sorting",

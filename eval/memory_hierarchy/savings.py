@@ -2,9 +2,9 @@
 """What was counted of real programs, as metrics, tables and figures.
 
 A program has two boots: a run in user mode in the first is what predictions are made of; pairs of
-runs in the second, by turns in both modes, say what is really saved. Owns words and digits; the
-arithmetic is that of `trapless stat` itself (trapless/stat/report.py), so what holds here holds
-there.
+runs in the second, by turns in both modes, say what is really saved. This file owns words and
+digits; the arithmetic is that of `trapless stat` itself (trapless/stat/report.py), so what holds
+here holds there.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class Program:
     @property
     def saving(self) -> Saving:
         """Predicted of supervisor mode."""
-        found = supervisor_saving(self.report.counts)
-        if found is None:
+        saving = supervisor_saving(self.report.counts)
+        if saving is None:
             raise ValueError(f"{self.name}: supervisor mode was not calibrated")
-        return found
+        return saving
 
     @cached_property
     def saved(self) -> Interval:
@@ -79,7 +79,7 @@ class Program:
 def programs_of(rows: Sequence[Row]) -> tuple[Program, ...]:
     """All programs of the raw rows; ValueError where a run is missing, or did something else."""
     runs: Mapping[str, Row] = {row["run"]: row for row in rows if "counted" in row}
-    found = []
+    programs = []
     for about in (row for row in rows if "subject" in row):
         name = str(about["subject"])
         user, turns = (runs.get(f"{name}-{boot}") for boot in ("user", "turns"))
@@ -87,34 +87,34 @@ def programs_of(rows: Sequence[Row]) -> tuple[Program, ...]:
             raise ValueError(f"{name} was not counted in both boots")
         report = Report(RunCounts.of_json(user["counted"]), RunCounts.of_json(turns["counted"]))
         check(name, report, [user["proof"], turns["proof"]])
-        found.append(Program(name, str(about["what"]), str(about["version"]), report))
-    if not found:
+        programs.append(Program(name, str(about["what"]), str(about["version"]), report))
+    if not programs:
         raise ValueError("no program was counted")
-    return tuple(found)
+    return tuple(programs)
 
 
 def check(name: str, report: Report, proofs: Sequence[str]) -> None:
     """All runs did the same work, well, and half of those in the second boot in supervisor mode."""
-    found, again = report.counts, report.real
+    first, again = report.counts, report.real
     assert again is not None
     if len(set(proofs)) > 1:
         raise ValueError(f"{name} did other work by turns: '{proofs[1]}' and not '{proofs[0]}'")
-    if found.status or again.status:
-        raise ValueError(f"{name} ended with status {found.status}, then {again.status}")
+    if first.status or again.status:
+        raise ValueError(f"{name} ended with status {first.status}, then {again.status}")
     if again.calls is None or not again.calls.direct:
         raise ValueError(f"{name} made no call in supervisor mode")
     if {len(again.repeats.get(mode, ())) for mode in MODES} != {len(again.repeats["trap"])}:
         raise ValueError(f"{name} did not run as often in both modes")
-    made = [run.features["syscall"] for ran in again.repeats.values() for run in ran]
-    known = report.crossings["syscall"]
-    if any(abs(number - known) > CALLS_APART * known for number in made):
-        raise ValueError(f"{name} made {known:,} calls, then {min(made):,} to {max(made):,}")
+    numbers = [run.features["syscall"] for ran in again.repeats.values() for run in ran]
+    calls = report.crossings["syscall"]
+    if any(abs(number - calls) > CALLS_APART * calls for number in numbers):
+        raise ValueError(f"{name} made {calls:,} calls, then {min(numbers):,} to {max(numbers):,}")
 
 
-def metrics_of(found: Sequence[Program]) -> Mapping[str, Metric]:
+def metrics_of(programs: Sequence[Program]) -> Mapping[str, Metric]:
     """What `trapless stat` says of each program, by name."""
-    made: dict[str, Metric] = {}
-    for program in found:
+    metrics: dict[str, Metric] = {}
+    for program in programs:
         report, name = program.report, program.name
         millions = report.counts.instructions / 1e6
         calls, instructions = report.crossings["syscall"], report.counts.instructions
@@ -132,17 +132,17 @@ def metrics_of(found: Sequence[Program]) -> Mapping[str, Metric]:
         for key, value in counted.items():
             unit = key.rpartition(".")[2]
             kind = "modelled" if key in PREDICTED else "counted"
-            made[f"{name}.{key}"] = Metric(round(value, 4), unit, kind)
+            metrics[f"{name}.{key}"] = Metric(round(value, 4), unit, kind)
         for key, metric in repeated(program).items():
-            made[f"{name}.{key}"] = metric
+            metrics[f"{name}.{key}"] = metric
         for processor, short in PROCESSORS.items():
             for part, share in shares(report, processor).items():
                 key = f"{name}.crossings.{part}_{short}.share"
-                made[key] = Metric(round(share, 4), "share", "modelled")
-    near = sum(abs(program.error(program.saved.median)) <= NEAR for program in found)
-    made["programs.supervisor.within-20-percent.count"] = Metric(near, "count", "counted")
-    made["programs.supervisor.all.count"] = Metric(len(found), "count", "counted")
-    return made
+                metrics[key] = Metric(round(share, 4), "share", "modelled")
+    near = sum(abs(program.error(program.saved.median)) <= NEAR for program in programs)
+    metrics["programs.supervisor.within-20-percent.count"] = Metric(near, "count", "counted")
+    metrics["programs.supervisor.all.count"] = Metric(len(programs), "count", "counted")
+    return metrics
 
 
 def repeated(program: Program) -> Mapping[str, Metric]:
@@ -150,7 +150,7 @@ def repeated(program: Program) -> Mapping[str, Metric]:
     the median lies at 95%."""
     saved, each = program.saved, program.report.saved_each
     far = program.error(min(each)) - program.error(max(each))
-    made = {
+    metrics = {
         "supervisor.saved.instructions": Metric(
             round(saved.median, 4), "instructions", "counted", saved.n, max(each) - min(each)
         )
@@ -158,12 +158,12 @@ def repeated(program: Program) -> Mapping[str, Metric]:
     ends = {"": saved.median, "-low": saved.high, "-high": saved.low}
     for end, value in ends.items() if saved.n >= fit.SAMPLES_MIN else [("", saved.median)]:
         error, spread = round(program.error(value), 4), 0.0 if end else round(far, 4)
-        made[f"{ERROR}{end}.ratio"] = Metric(error, "ratio", "modelled", saved.n, spread)
-    return made
+        metrics[f"{ERROR}{end}.ratio"] = Metric(error, "ratio", "modelled", saved.n, spread)
+    return metrics
 
 
 def shares(report: Report, processor: str) -> Mapping[str, float]:
-    """Of a program's modelled clocks: what crossings cost by themselves, and by what one side
+    """The shares of a program's modelled clocks that crossings cost: directly, and by what one side
     evicts of the other's."""
     clocks = report.clocks(processor)
     return {
@@ -172,10 +172,10 @@ def shares(report: Report, processor: str) -> Mapping[str, float]:
     }
 
 
-def predictions(found: Sequence[Program]) -> Table:
+def predictions(programs: Sequence[Program]) -> Table:
     """The predicted saving beside the counted one."""
     lines = []
-    for program in found:
+    for program in programs:
         saving, total = program.saving, program.report.counts.instructions
         saved, each = program.saved, program.report.saved_each
         low, high = program.error(saved.high), program.error(saved.low)
@@ -207,7 +207,7 @@ def predictions(found: Sequence[Program]) -> Table:
         "mode: lowest and highest pair, and what the prediction is off by where the median of "
         "all such pairs may lie (bootstrap). Timer interrupts, and what the kernel has put off "
         "until then, make pairs differ. "
-        f"Versions: {', '.join(f'{one.name} {one.version}' for one in found)}.",
+        f"Versions: {', '.join(f'{one.name} {one.version}' for one in programs)}.",
         kind="counted",
     )  # fmt: skip
 
@@ -215,10 +215,10 @@ def predictions(found: Sequence[Program]) -> Table:
 PLACES = {"l1i": "L1i", "l1d": "L1d", "l2": "L2", "dtlb": "data TLB"}
 
 
-def pollution(found: Sequence[Program]) -> Table:
+def pollution(programs: Sequence[Program]) -> Table:
     """Footprints, and what crossings cost on today's processors."""
     lines = []
-    for program in found:
+    for program in programs:
         report = program.report
         millions = report.counts.instructions / 1e6
         for processor in report.counts.processors:
@@ -261,29 +261,29 @@ def thousands(instructions: float) -> str:
     return f"{instructions / 1e3:+,.1f} K" if abs(instructions) >= 50 else "0"
 
 
-def terms(found: Sequence[Program]) -> Table:
+def terms(programs: Sequence[Program]) -> Table:
     """What the predictions are made of."""
-    calibrated: Sequence[Term] = supervisor_terms(found[0].report.counts)
+    calibrated: Sequence[Term] = supervisor_terms(programs[0].report.counts)
     lines = []
     for term in calibrated:
-        parts = [program.saving.parts[term.name] for program in found]
+        parts = [program.saving.parts[term.name] for program in programs]
         lines.append((term.text, f"{term.saved:+,.0f}", *map(thousands, parts)))
     return Table(
         id="programs-terms",
         title="What a prediction is made of",
-        columns=("what supervisor mode changes", "saves, once", *(one.name for one in found)),
+        columns=("what supervisor mode changes", "saves, once", *(one.name for one in programs)),
         rows=tuple(lines),
         caption="Instructions. Once: the difference of a loop in both modes, in the boot of "
-        f"{found[0].name}; each program's own boot calibrates its own.",
+        f"{programs[0].name}; each program's own boot calibrates its own.",
         kind="counted",
     )
 
 
-def visits(found: Sequence[Program]) -> Figure:
+def visits(programs: Sequence[Program]) -> Figure:
     """U and K of each program, as places on the maps of Fig. 5 and 6."""
     edge = float(areas.X_MAX_KB)
     points = []
-    for program in found:
+    for program in programs:
         user, kernel = program.visit_kb("user"), program.visit_kb("kernel")
         points.append(Series(f"{program.name}: {user + kernel:.0f} KB", (user,), (kernel,)))
     return Figure(
@@ -300,14 +300,14 @@ def visits(found: Sequence[Program]) -> Figure:
     )
 
 
-def compared(found: Sequence[Program]) -> Figure:
+def compared(programs: Sequence[Program]) -> Figure:
     """Predicted and counted saving, side by side."""
     groups = {
         program.name: {
             "predicted": 100 * (1 + program.error(program.saved.median)),
             "counted": 100.0,
         }
-        for program in found
+        for program in programs
     }
     return Figure(
         id="programs-predicted",

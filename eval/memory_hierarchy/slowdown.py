@@ -35,15 +35,15 @@ DIGEST_BYTES = 64
 
 def collect(run: Collection) -> None:
     """Run the guest in turns; the first of a pair changes from pair to pair."""
-    found: list[Row] = []
+    timings: list[Row] = []
     run.progress.step(f"{run.name}: {2 * PAIRS} boots with the plugin and without, in turns")
     for pair in range(PAIRS):
         turns = (False, True) if pair % 2 == 0 else (True, False)
         seconds = {with_plugin: cpu_seconds(run, with_plugin) for with_plugin in turns}
-        found.append({"pair": pair, "without_s": seconds[False], "with_s": seconds[True]})
+        timings.append({"pair": pair, "without_s": seconds[False], "with_s": seconds[True]})
         run.progress.advance(pair + 1, PAIRS)
     run.progress.done()
-    run.write(found)
+    run.write(timings)
 
 
 def cpu_seconds(run: Collection, with_plugin: bool) -> float:
@@ -67,16 +67,18 @@ def cpu_seconds(run: Collection, with_plugin: bool) -> float:
 
 
 def ratios(raw: Raw) -> list[float]:
-    """Of each pair."""
+    """The ratio of each pair."""
     return [row["with_s"] / row["without_s"] for row in raw.rows if "pair" in row]
 
 
 def analyse(raw: Raw) -> Findings:
     """The median of the pairs."""
-    found = ratios(raw)
-    spread = statistics.quantiles(found)[2] - statistics.quantiles(found)[0] if found[1:] else 0.0
+    values = ratios(raw)
+    spread = (
+        statistics.quantiles(values)[2] - statistics.quantiles(values)[0] if values[1:] else 0.0
+    )
     metric = Metric(
-        round(statistics.median(found), 3), "ratio", "measured", len(found), round(spread, 3)
+        round(statistics.median(values), 3), "ratio", "measured", len(values), round(spread, 3)
     )
     return Findings({"plugin.outside-regions.cpu-time.ratio": metric})
 

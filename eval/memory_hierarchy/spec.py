@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Experiment memory-hierarchy: what wrapping calls does to caches and TLBs, over all footprints.
 
-Owns the words of the experiment; its parts own what is run and what is made of it.
+This file owns the words of the experiment; its parts own what is run and what is made of it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs one grid of pairs of footprints in the lab, and says what came of its checks.
 
-Owns the guest's configuration, the test program's command line and what must hold of every region's
-counts. How rows are spread over VMs and kept is trapless/experiments/fleet/grid.py's business.
+This file owns the guest's configuration, the test program's command line and what must hold of
+every region's counts. How rows are spread over VMs and kept is trapless/experiments/fleet/grid.py's
+business.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ MEMORY = "512M"
 TIMEOUT_S = 3 * 3600.0
 
 KERNEL_WORDS = f"{plugin.KERNEL_WORDS} randomize_kstack_offset=off"
-"""Of every grid's guest. By default the kernel puts each call's stack at an offset that depends on
-the clock at all calls before, so that where one call came an instruction late no region is the same
-any more."""
+"""For the kernel of every grid's guest. By default it puts each call's stack at an offset that
+depends on the clock at all calls before: after one call that came an instruction late, no region
+would be the same."""
 
 STRUCTURES_AS_MUCH = 10
 """So many modelled caches take as long as the emulation itself."""
 
 READS_SHARE = 0.999
-"""Of F * footprint / stride, that a region must have read at least: none may be left out."""
+"""The least share of F * footprint / stride reads in a region: no read may be left out."""
 
 
 @dataclass(frozen=True)
@@ -68,17 +69,17 @@ def collect(run: Collection, sweeps: Sequence[Sweep]) -> None:
         names: dict[str, dict[str, str]] = {}
         for (variant, role), structure in plan.names.items():
             names.setdefault(variant, {})[role] = structure
-        told: Row = {
+        head: Row = {
             "grid": sweep.name,
             "names": names,
             "step_kb": sweep.axis.step_kb,
             "iterations": sweep.iterations,
         }
         try:
-            checks = check(cells.load(Raw([told], {}, run.directory), sweep.name), sweep.name)
+            checks = check(cells.load(Raw([head], {}, run.directory), sweep.name), sweep.name)
         except ValueError as error:
             raise TraplessError(f"{run.name}, {sweep.name}: a check failed: {error}") from error
-        run.write([told, *checks])
+        run.write([head, *checks])
 
 
 def grid_of(run: Collection, sweep: Sweep, plan: Plan) -> Grid:
@@ -124,20 +125,20 @@ def grid_of(run: Collection, sweep: Sweep, plan: Plan) -> Grid:
     )
 
 
-def check(found: cells.Cells, name: str) -> Sequence[Row]:
+def check(grid: cells.Cells, name: str) -> Sequence[Row]:
     """Rows of what was checked; ValueError where a count cannot be what it should."""
     rows: list[Row] = []
-    for order in found.orders:
-        for mode, footprint in (("user", found.user), ("kernel", found.kernel)):
+    for order in grid.orders:
+        for mode, footprint in (("user", grid.user), ("kernel", grid.kernel)):
             if order == "supervisor" and mode == "user":
                 continue  # what the handler does is the kernel's code, wherever it runs
-            least = READS_SHARE * found.iterations * footprint * 1024 / cells.STRIDE
-            if (found.count(order, f"{mode}.reads") < least).any():
+            least = READS_SHARE * grid.iterations * footprint * 1024 / cells.STRIDE
+            if (grid.count(order, f"{mode}.reads") < least).any():
                 raise ValueError(f"{order}: too few reads in {mode} space: some were not made")
-        switches = found.count(order, "crossings.cr3").sum()
+        switches = grid.count(order, "crossings.cr3").sum()
         if order != "workers" and switches:
             raise ValueError(f"{order}: {switches:.0f} changes of address space inside of regions")
-        reads = found.both(order, "reads").sum()
+        reads = grid.both(order, "reads").sum()
         rows.append({"check": f"{name}, {order}: every read made", "made": int(reads)})
     return rows
 

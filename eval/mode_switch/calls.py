@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The main part of mode-switch: runs the workload, and makes figures and claims of its rows.
 
-Owns what is run where, how rows become costs of a call, the metrics' names, and the claims about
-calls. Switches and their delay are switches.py's, modelled clocks modelled.py's.
+This file owns which boots are made, the metrics' names, and the claims about calls. switches.py
+owns switches and their delay, model.py the modelled clocks.
 """
 
 from __future__ import annotations
@@ -94,21 +94,21 @@ def check(rows: Sequence[Row]) -> None:
             raise TraplessError(f"mode-switch: {key} counted {sorted(set(values))} in one boot")
 
 
-def counted_metrics(found: Mapping[costs.Key, costs.Cost]) -> dict[str, Metric]:
+def counted_metrics(calls: Mapping[costs.Key, costs.Cost]) -> dict[str, Metric]:
     """What a call costs, in each mode, form and state of the machine."""
     return {
         f"{key.call}.{key.mechanism}.{key.form}.instructions": Metric(
             round(cost.least, 2), "instructions", "counted", cost.n, round(cost.spread, 2)
         )
-        for key, cost in found.items()
+        for key, cost in calls.items()
     }
 
 
-def ratio_metrics(found: Mapping[costs.Key, costs.Cost]) -> dict[str, Metric]:
+def ratio_metrics(calls: Mapping[costs.Key, costs.Cost]) -> dict[str, Metric]:
     """Counted, to a trap with the mechanism absent; what supervisor mode saves a call."""
     metrics = {}
-    for key, cost in found.items():
-        base = found.get(key.by(costs.ABSENT))
+    for key, cost in calls.items():
+        base = calls.get(key.by(costs.ABSENT))
         if base is None or key.mechanism == costs.ABSENT:
             continue
         metrics[f"{key.call}.{key.mechanism}.{key.form}.instruction-ratio"] = Metric(
@@ -123,15 +123,15 @@ def ratio_metrics(found: Mapping[costs.Key, costs.Cost]) -> dict[str, Metric]:
 
 def measured_ratios(rows: Sequence[Row]) -> dict[tuple[str, str], fit.Summary]:
     """(call, form) -> time in supervisor mode to time by trap, runs of the same round."""
-    found: dict[tuple[str, str, str], dict[int, float]] = {}
+    times: dict[tuple[str, str, str], dict[int, float]] = {}
     for row in rows:
         if row.get("kind") == "measured" and "mechanism" in row:
             key = (row["call"], row["form"], row["mechanism"])
-            found.setdefault(key, {})[row["repeat"]] = row["value"]
+            times.setdefault(key, {})[row["repeat"]] = row["value"]
     ratios = {}
-    for (call, form, mechanism), values in found.items():
+    for (call, form, mechanism), values in times.items():
         if mechanism == costs.SUPERVISOR:
-            pairs = fit.paired_ratios(values, found.get((call, form, "trap-back"), {}))
+            pairs = fit.paired_ratios(values, times.get((call, form, "trap-back"), {}))
             if pairs:
                 ratios[call, form] = fit.summary(pairs)
     return ratios
@@ -165,31 +165,31 @@ def transitions(row: Row) -> float:
 
 
 def analyse(raw: Raw) -> Findings:
-    found = costs.calls(raw.rows)
+    calls = costs.calls(raw.rows)
     ratios = measured_ratios(raw.rows)
     metrics = (
-        counted_metrics(found)
-        | ratio_metrics(found)
+        counted_metrics(calls)
+        | ratio_metrics(calls)
         | measured_metrics(ratios)
         | event_metrics(raw.rows)
         | switches.metrics(raw.rows)
-        | model.metrics(found)
+        | model.metrics(calls)
     )
-    trap = found[costs.Key("getpid", "static", costs.ABSENT)].least
+    trap = calls[costs.Key("getpid", "static", costs.ABSENT)].least
     return Findings(
         metrics,
         (
-            claim_saving(found),
-            *model.claims_of(found, ratios),
-            claim_trap_overhead(found),
-            claim_static(found),
+            claim_saving(calls),
+            *model.claims_of(calls, ratios),
+            claim_trap_overhead(calls),
+            claim_static(calls),
             *switches.claims_of(raw.rows, trap),
         ),
     )
 
 
-def claim_saving(found: Mapping[costs.Key, costs.Cost]) -> Claim:
-    saved = costs.saved(found)
+def claim_saving(calls: Mapping[costs.Key, costs.Cost]) -> Claim:
+    saved = costs.saved(calls)
     if not saved:
         return claims.make("dms-saving", "not run", None, costs.NOT_OFFERED)
     least, most = min(saved.values()), max(saved.values())
@@ -206,13 +206,13 @@ def claim_saving(found: Mapping[costs.Key, costs.Cost]) -> Claim:
 OVERHEAD_MAX = 0.02
 
 
-def claim_trap_overhead(found: Mapping[costs.Key, costs.Cost]) -> Claim:
+def claim_trap_overhead(calls: Mapping[costs.Key, costs.Cost]) -> Claim:
     """The worst of all calls and of all states in which the mechanism is there."""
     states = ("trap-loaded", "trap-present", "trap-back")
     grown = {
-        key: cost.least / found[key.by(costs.ABSENT)].least - 1
-        for key, cost in found.items()
-        if key.mechanism in states and key.by(costs.ABSENT) in found
+        key: cost.least / calls[key.by(costs.ABSENT)].least - 1
+        for key, cost in calls.items()
+        if key.mechanism in states and key.by(costs.ABSENT) in calls
     }
     if not grown:
         return claims.make("dms-trap-overhead", "not run", None, costs.NOT_OFFERED)
@@ -231,14 +231,14 @@ def claim_trap_overhead(found: Mapping[costs.Key, costs.Cost]) -> Claim:
 STATIC_MAX = 0.06
 
 
-def claim_static(found: Mapping[costs.Key, costs.Cost]) -> Claim:
+def claim_static(calls: Mapping[costs.Key, costs.Cost]) -> Claim:
     shorter = {
-        key: 1 - cost.least / found[key.linked("dynamic")].least
-        for key, cost in found.items()
+        key: 1 - cost.least / calls[key.linked("dynamic")].least
+        for key, cost in calls.items()
         if key.form == "static"
         and key.call in costs.PAPER_CALLS
         and key.mechanism in (costs.ABSENT, costs.SUPERVISOR)
-        and key.linked("dynamic") in found
+        and key.linked("dynamic") in calls
     }
     least, most = min(shorter.values()), max(shorter.values())
     ours = f"{least:.1%} to {most:.1%} fewer instructions"
@@ -255,24 +255,24 @@ NAMES = {
 
 
 def figures(raw: Raw) -> tuple[Figure | Table, ...]:
-    found = costs.calls(raw.rows)
+    calls = costs.calls(raw.rows)
     return (
-        figure_7(found),
-        *model.figures(found),
-        *switches.figures(raw.rows, found),
-        reach_table(raw, found),
-        call_table(found, measured_ratios(raw.rows)),
+        figure_7(calls),
+        *model.figures(calls),
+        *switches.figures(raw.rows, calls),
+        reach_table(raw, calls),
+        call_table(calls, measured_ratios(raw.rows)),
         *event_tables(raw.rows),
-        *model.tables(found),
+        *model.tables(calls),
     )
 
 
-def figure_7(found: Mapping[costs.Key, costs.Cost]) -> Figure:
+def figure_7(calls: Mapping[costs.Key, costs.Cost]) -> Figure:
     groups = {
         call: {
-            mechanism: found[key].least
+            mechanism: calls[key].least
             for mechanism in NAMES
-            if (key := costs.Key(call, "static", mechanism)) in found
+            if (key := costs.Key(call, "static", mechanism)) in calls
         }
         for call in ("getpid", "sbrk", "read1", "write1")
     }
@@ -290,12 +290,12 @@ def figure_7(found: Mapping[costs.Key, costs.Cost]) -> Figure:
     )
 
 
-def reach_table(raw: Raw, found: Mapping[costs.Key, costs.Cost]) -> Table:
+def reach_table(raw: Raw, calls: Mapping[costs.Key, costs.Cost]) -> Table:
     """What the project set out to reach, beside what was found."""
     rows = [
-        *reach_rows(found),
+        *reach_rows(calls),
         *switches.reach_rows(raw.rows),
-        *model.reach_rows(found),
+        *model.reach_rows(calls),
     ]
     return Table(
         id="reach",
@@ -308,13 +308,13 @@ def reach_table(raw: Raw, found: Mapping[costs.Key, costs.Cost]) -> Table:
     )
 
 
-def reach_rows(found: Mapping[costs.Key, costs.Cost]) -> list[tuple[str, str, str, str]]:
-    saved = costs.saved(found)
+def reach_rows(calls: Mapping[costs.Key, costs.Cost]) -> list[tuple[str, str, str, str]]:
+    saved = costs.saved(calls)
     if not saved:
         return []
-    getpid = {m: found[costs.Key("getpid", "bare", m)].least for m in NAMES}
+    getpid = {m: calls[costs.Key("getpid", "bare", m)].least for m in NAMES}
     ratio = getpid[costs.SUPERVISOR] / getpid[costs.ABSENT]
-    path = found[costs.Key("nosys", "bare", costs.SUPERVISOR)].least
+    path = calls[costs.Key("nosys", "bare", costs.SUPERVISOR)].least
     grown = getpid["trap-present"] / getpid[costs.ABSENT] - 1
     lowest = min(saved, key=saved.__getitem__)
     return [
@@ -335,13 +335,13 @@ def reached(figure: str, ours: str, bound: str, is_reached: bool) -> tuple[str, 
 
 
 def call_table(
-    found: Mapping[costs.Key, costs.Cost], ratios: Mapping[tuple[str, str], fit.Summary]
+    calls: Mapping[costs.Key, costs.Cost], ratios: Mapping[tuple[str, str], fit.Summary]
 ) -> Table:
     rows = []
-    for key, cost in found.items():
+    for key, cost in calls.items():
         if key.mechanism != costs.ABSENT:
             continue
-        inside, present = (found.get(key.by(m)) for m in (costs.SUPERVISOR, "trap-present"))
+        inside, present = (calls.get(key.by(m)) for m in (costs.SUPERVISOR, "trap-present"))
         clock = ratios.get((key.call, key.form))
         rows.append(
             (

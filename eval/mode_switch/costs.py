@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """From rows of the workload to what a call costs: loops less the empty loop of the same length.
 
-Owns the arithmetic on counted rows that calls.py, switches.py and modelled.py share; no judgement.
+This file owns the arithmetic on counted rows that calls.py, switches.py and model.py share; no
+judgement.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ class Cost:
 
 def samples(rows: Sequence[Row]) -> dict[Key, list[int]]:
     """Counted runs as they are; the name of an empty loop carries its length."""
-    found: dict[Key, list[int]] = {}
+    runs: dict[Key, list[int]] = {}
     for row in rows:
         if row.get("kind") == "counted" and "mechanism" in row:
             call = row["call"] if row["call"] != EMPTY else f"{EMPTY}{row['ops']}"
             key = Key(call, row["form"], row["mechanism"])
-            found.setdefault(key, []).append(row["value"])
-    return found
+            runs.setdefault(key, []).append(row["value"])
+    return runs
 
 
 def calls(rows: Sequence[Row]) -> dict[Key, Cost]:
@@ -61,31 +62,31 @@ def calls(rows: Sequence[Row]) -> dict[Key, Cost]:
         if row.get("kind") == "counted" and "mechanism" in row
     }
     runs = samples(rows)
-    found = {}
+    costs = {}
     for key, values in runs.items():
         if key.call.startswith(EMPTY):
             continue
         ops = lengths[key.call, key.form]
         empty = min(runs[replace(key, call=f"{EMPTY}{ops}")])
-        found[key] = Cost(
+        costs[key] = Cost(
             (min(values) - empty) / ops, (max(values) - min(values)) / ops, len(values)
         )
-    return found
+    return costs
 
 
-def saved(found: Mapping[Key, Cost]) -> dict[str, float]:
+def saved(costs: Mapping[Key, Cost]) -> dict[str, float]:
     """ "call, form" -> instructions that supervisor mode saves; every call in every form."""
     return {
-        f"{key.call}, {key.form}": found[key.by(ABSENT)].least - cost.least
-        for key, cost in found.items()
-        if key.mechanism == SUPERVISOR and key.by(ABSENT) in found
+        f"{key.call}, {key.form}": costs[key.by(ABSENT)].least - cost.least
+        for key, cost in costs.items()
+        if key.mechanism == SUPERVISOR and key.by(ABSENT) in costs
     }
 
 
-def counts(found: Mapping[Key, Cost], form: str) -> dict[str, Counts]:
+def counts(costs: Mapping[Key, Cost], form: str) -> dict[str, Counts]:
     """call -> instructions in both modes, of calls that were counted in both."""
     return {
-        key.call: Counts(cost.least, found[key.by(SUPERVISOR)].least)
-        for key, cost in found.items()
-        if key.mechanism == ABSENT and key.form == form and key.by(SUPERVISOR) in found
+        key.call: Counts(cost.least, costs[key.by(SUPERVISOR)].least)
+        for key, cost in costs.items()
+        if key.mechanism == ABSENT and key.form == form and key.by(SUPERVISOR) in costs
     }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Modelled clocks of calls on named processors: metrics, the claims of Fig. 7, figures, tables.
 
-Owns which figures are modelled and how the paper's ratios are judged by them. The model and the
-processors' tables are trapless/model/trap_clocks.py's.
+This file owns which figures are modelled and how the paper's ratios are judged by them. The model
+and the processors' tables are trapless/model/trap_clocks.py's.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ def cases() -> Iterator[tuple[Processor, Case]]:
             yield processor, case
 
 
-def reference(found: Mapping[costs.Key, costs.Cost]) -> dict[str, Counts]:
+def reference(call_costs: Mapping[costs.Key, costs.Cost]) -> dict[str, Counts]:
     """Calls that published figures are about: as bare as those were."""
-    return dict(costs.counts(found, "bare"))
+    return dict(costs.counts(call_costs, "bare"))
 
 
 def estimates(
-    found: Mapping[costs.Key, costs.Cost], calls: tuple[str, ...]
+    call_costs: Mapping[costs.Key, costs.Cost], calls: tuple[str, ...]
 ) -> Iterator[tuple[str, Processor, Case, float, Estimate]]:
     """Every call on every processor, with every number of clocks an instruction that can be."""
-    counts, references = costs.counts(found, FORM), reference(found)
+    counts, references = costs.counts(call_costs, FORM), reference(call_costs)
     for call in calls:
         if call not in counts:
             continue
@@ -55,63 +55,63 @@ def estimates(
 CALLS = ("getpid", "sbrk", "read", "write", "read1", "write1")
 
 
-def metrics(found: Mapping[costs.Key, costs.Cost]) -> dict[str, Metric]:
-    made = {}
-    for call, processor, case, cpi, estimate in estimates(found, CALLS):
+def metrics(call_costs: Mapping[costs.Key, costs.Cost]) -> dict[str, Metric]:
+    metrics = {}
+    for call, processor, case, cpi, estimate in estimates(call_costs, CALLS):
         what = trap_clocks.parameter(processor, case, cpi)
         ratio = estimate.ratio
         for mechanism, value, spread in (
             ("trap", estimate.trap.middle, estimate.trap),
             ("supervisor", estimate.supervisor, None),
         ):
-            made[f"{call}.{mechanism}.{what}.clocks"] = Metric(
+            metrics[f"{call}.{mechanism}.{what}.clocks"] = Metric(
                 round(value, 1),
                 "clocks",
                 "modelled",
                 spread=round(spread.high - spread.low, 1) if spread else 0.0,
             )
-        made[f"{call}.supervisor.{what}.clock-ratio"] = Metric(
+        metrics[f"{call}.supervisor.{what}.clock-ratio"] = Metric(
             round(ratio.middle, 4),
             "clock-ratio",
             "modelled",
             spread=round(ratio.high - ratio.low, 4),
         )
-    return made
+    return metrics
 
 
-def worst_ratio(found: Mapping[costs.Key, costs.Cost], call: str) -> tuple[float, float]:
+def worst_ratio(call_costs: Mapping[costs.Key, costs.Cost], call: str) -> tuple[float, float]:
     """On the paper's processor: the largest ratio over all clocks an instruction, and up to how
     many of them it stays at or below the paper's."""
     processor = processors.with_traps()[PAPER]
     case = processor.cases[0]
-    work = costs.counts(found, FORM)[SMALL.get(call, call)]
+    work = costs.counts(call_costs, FORM)[SMALL.get(call, call)]
     ratio = trap_clocks.estimate(case, max(processor.cpi), work, {}).ratio.high
     return ratio, trap_clocks.largest_cpi(case, work, PUBLISHED[call])
 
 
 def claims_of(
-    found: Mapping[costs.Key, costs.Cost], ratios: Mapping[tuple[str, str], fit.Summary]
+    call_costs: Mapping[costs.Key, costs.Cost], ratios: Mapping[tuple[str, str], fit.Summary]
 ) -> Iterator[Claim]:
-    counts = costs.counts(found, FORM)
+    counts = costs.counts(call_costs, FORM)
     for call, published in PUBLISHED.items():
-        made = SMALL.get(call, call)
-        if made not in counts:
+        counted_call = SMALL.get(call, call)
+        if counted_call not in counts:
             yield claims.make(f"dms-{call}", "not run", None, costs.NOT_OFFERED)
             continue
-        yield claim_ratio(call, published, found, counts, ratios.get((made, FORM)))
+        yield claim_ratio(call, published, call_costs, counts, ratios.get((counted_call, FORM)))
 
 
 def claim_ratio(
     call: str,
     published: float,
-    found: Mapping[costs.Key, costs.Cost],
+    call_costs: Mapping[costs.Key, costs.Cost],
     counts: Mapping[str, Counts],
     measured: fit.Summary | None,
 ) -> Claim:
     processor = processors.with_traps()[PAPER]
     work = counts[SMALL.get(call, call)]
     cheap = trap_clocks.estimate(processor.cases[0], min(processor.cpi), work, {}).ratio.low
-    worst, limit = worst_ratio(found, call)
+    worst, limit = worst_ratio(call_costs, call)
     clock = f"{fit.percent(measured)} of the emulator's time, " if measured else ""
     ours = (
         f"{work.supervisor / work.trap:.0%} of the instructions, {clock}{cheap:.0%} to "
@@ -135,12 +135,12 @@ def claim_ratio(
     return claims.make(f"dms-{call}", ours, holds, note)
 
 
-def reach_rows(found: Mapping[costs.Key, costs.Cost]) -> list[tuple[str, str, str, str]]:
-    counts = costs.counts(found, FORM)
+def reach_rows(call_costs: Mapping[costs.Key, costs.Cost]) -> list[tuple[str, str, str, str]]:
+    counts = costs.counts(call_costs, FORM)
     rows = []
     for call, published in PUBLISHED.items():
         if SMALL.get(call, call) in counts:
-            worst, limit = worst_ratio(found, call)
+            worst, limit = worst_ratio(call_costs, call)
             rows.append(
                 (
                     f"{call}{' of 1 B' if call in SMALL else ''} modelled for the Pentium 4, "
@@ -153,8 +153,8 @@ def reach_rows(found: Mapping[costs.Key, costs.Cost]) -> list[tuple[str, str, st
     return rows
 
 
-def figures(found: Mapping[costs.Key, costs.Cost]) -> tuple[Figure, ...]:
-    counts = costs.counts(found, FORM)
+def figures(call_costs: Mapping[costs.Key, costs.Cost]) -> tuple[Figure, ...]:
+    counts = costs.counts(call_costs, FORM)
     if not counts:
         return ()
     processor = processors.with_traps()[PAPER]
@@ -188,10 +188,10 @@ def figures(found: Mapping[costs.Key, costs.Cost]) -> tuple[Figure, ...]:
 TABLE_CALLS = ("getpid", "read1", "read")
 
 
-def tables(found: Mapping[costs.Key, costs.Cost]) -> tuple[Table, ...]:
+def tables(call_costs: Mapping[costs.Key, costs.Cost]) -> tuple[Table, ...]:
     """A line a call and processor; in each cell the figures at both ends of the range."""
     lines: dict[tuple[str, str, str], dict[float, Estimate]] = {}
-    for call, processor, case, cpi, estimate in estimates(found, TABLE_CALLS):
+    for call, processor, case, cpi, estimate in estimates(call_costs, TABLE_CALLS):
         lines.setdefault((call, processor.name, case.text), {})[cpi] = estimate
     if not lines:
         return ()
@@ -199,12 +199,12 @@ def tables(found: Mapping[costs.Key, costs.Cost]) -> tuple[Table, ...]:
         (
             f"{name}, {setting}",
             call,
-            ends(made, "g"),
-            ends((one.trap.middle for one in made.values()), ",.0f"),
-            ends((one.trap.middle - one.supervisor for one in made.values()), ",.0f"),
-            ends((one.ratio.high for one in made.values()), ".0%"),
+            ends(by_cpi, "g"),
+            ends((one.trap.middle for one in by_cpi.values()), ",.0f"),
+            ends((one.trap.middle - one.supervisor for one in by_cpi.values()), ",.0f"),
+            ends((one.ratio.high for one in by_cpi.values()), ".0%"),
         )
-        for (call, name, setting), made in lines.items()
+        for (call, name, setting), by_cpi in lines.items()
     )
     return (
         Table(

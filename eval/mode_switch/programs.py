@@ -2,7 +2,7 @@
 """Part of mode-switch: real programs, unmodified. The share of their calls that supervisor mode
 took, and what it saved them.
 
-Owns the programs, what they work on, and the figures. eval/tools/modes runs them.
+This file owns the programs, what they work on, and the figures. eval/tools/modes runs them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from eval.tools.modes import modes
-from eval.tools.modes.modes import Found, Program
+from eval.tools.modes.modes import Program, Runs
 from trapless.base.console import TraplessError
 from trapless.base.paths import repo_root
 from trapless.experiments.collection import Collection, Row
@@ -28,10 +28,10 @@ REPEATS, QUICK_REPEATS = 3, 1
 LONG = frozenset({"node", "python3", "git"})
 """Take two thirds of the time: they are for full runs."""
 LIMIT_S = 4 * 3600
-"""Of the guest's clock, which runs ahead of ours while a counted guest waits for a file."""
+"""By the guest's clock, which runs ahead of ours while a counted guest waits for a file."""
 TIMEOUT_S = 4 * 3600.0
 SHARE_MIN = 0.95
-"""Of a program's calls, how many must return in supervisor mode."""
+"""The share of a program's calls that must return in supervisor mode."""
 
 TREE = "/tmp/tree"
 SOURCES = ("lib", "include")  # of this project: what the compiler is given
@@ -249,8 +249,8 @@ def collect(run: Collection) -> None:
 
 def check(rows: Sequence[Row]) -> None:
     """Supervisor mode took the calls that it is said to take, or nothing here is to trust."""
-    for name, found in modes.found(rows).items():
-        for calls in found.calls:
+    for name, runs in modes.runs_of(rows).items():
+        for calls in runs.calls:
             if calls.share < SHARE_MIN:
                 raise TraplessError(
                     f"{name}: {calls.share:.1%} of {calls.all} calls returned in supervisor "
@@ -283,35 +283,35 @@ def metric(values: Sequence[float], unit: str) -> Metric:
 
 def analyse(raw: Raw) -> Findings:
     metrics = {}
-    for name, found in modes.found(raw.rows).items():
-        metrics[f"{name}.trap.total.instructions"] = metric(found.trap, "instructions")
-        if not found.supervisor:
+    for name, runs in modes.runs_of(raw.rows).items():
+        metrics[f"{name}.trap.total.instructions"] = metric(runs.trap, "instructions")
+        if not runs.supervisor:
             continue
-        metrics[f"{name}.supervisor.total.instructions"] = metric(found.supervisor, "instructions")
-        shares = [calls.share for calls in found.calls]
+        metrics[f"{name}.supervisor.total.instructions"] = metric(runs.supervisor, "instructions")
+        shares = [calls.share for calls in runs.calls]
         metrics[f"{name}.supervisor.share.ratio"] = metric(shares, "ratio")
-        metrics[f"{name}.supervisor.saved.ratio"] = saved(found)
+        metrics[f"{name}.supervisor.saved.ratio"] = saved(runs)
     return Findings(metrics)
 
 
-def saved(found: Found) -> Metric:
-    """Of the instructions by traps, the part that supervisor mode saves.
+def saved(runs: Runs) -> Metric:
+    """The part of the instructions by traps that supervisor mode saves.
 
     The spread is what the difference could be wrong by: those of both modes together.
     """
-    trap, supervisor = metric(found.trap, "instructions"), metric(found.supervisor, "instructions")
+    trap, supervisor = metric(runs.trap, "instructions"), metric(runs.supervisor, "instructions")
     return Metric(
         value=1 - supervisor.value / trap.value,
         unit="ratio",
         kind="counted",
-        n=len(found.supervisor),
+        n=len(runs.supervisor),
         spread=(trap.spread + supervisor.spread) / trap.value,
     )
 
 
 def figures(raw: Raw) -> tuple[Figure | Table, ...]:
     versions: Row = next((row["versions"] for row in raw.rows if "versions" in row), {})
-    results = modes.found(raw.rows)
+    results = modes.runs_of(raw.rows)
     rows = [
         table_row(program, results[program.name], versions.get(program.name, ""))
         for program in PROGRAMS
@@ -347,17 +347,17 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
     )
 
 
-def table_row(program: Program, found: Found, version: str) -> tuple[str, ...]:
-    operations, saving = found.operations[0], saved(found)
+def table_row(program: Program, runs: Runs, version: str) -> tuple[str, ...]:
+    operations, saving = runs.operations[0], saved(runs)
     each = " a request" if operations > 1 else ""
-    calls = statistics.median(calls.all for calls in found.calls) / operations
-    trap, supervisor = statistics.median(found.trap), statistics.median(found.supervisor)
+    calls = statistics.median(calls.all for calls in runs.calls) / operations
+    trap, supervisor = statistics.median(runs.trap), statistics.median(runs.supervisor)
     clear = saving.value > saving.spread
     return (
         f"{program.name} {upstream(version)}".strip(),
         program.what,
         f"{calls:,.{2 if each else 0}f}{each}",
-        f"{min(calls.share for calls in found.calls):.2%}",
+        f"{min(calls.share for calls in runs.calls):.2%}",
         amount(trap) + each,
         amount(supervisor) + each,
         f"{saving.value:.2%} ± {saving.spread:.2%}",

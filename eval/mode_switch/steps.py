@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Part of mode-switch: where the instructions of a call go, by single steps.
 
-Owns the groups that functions are put into, and the table. Following is
+This file owns the groups that functions are put into, and the table. Following is
 eval/tools/steps/steps.py's. Sums must equal what the time-stamp counter counts.
 """
 
@@ -62,13 +62,13 @@ def group_of(row: Row) -> str:
 
 def sums(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
     """Piece -> group -> instructions."""
-    found: dict[str, dict[str, int]] = {}
+    pieces: dict[str, dict[str, int]] = {}
     for row in rows:
         if "steps" in row:
-            groups = found.setdefault(row["steps"], {})
+            groups = pieces.setdefault(row["steps"], {})
             name = group_of(row)
             groups[name] = groups.get(name, 0) + row["count"]
-    return found
+    return pieces
 
 
 def analyse(raw: Raw) -> Findings:
@@ -86,17 +86,17 @@ def analyse(raw: Raw) -> Findings:
 
 
 def figures(raw: Raw) -> tuple[Figure | Table, ...]:
-    found = sums(raw.rows)
-    if not found:
+    pieces = sums(raw.rows)
+    if not pieces:
         return ()
     rows = [
         (
             PIECES[piece],
-            *(f"{found[piece].get(name, 0) or ''}" for name, _, _ in GROUPS),
-            str(sum(found[piece].values())),
+            *(f"{pieces[piece].get(name, 0) or ''}" for name, _, _ in GROUPS),
+            str(sum(pieces[piece].values())),
         )
         for piece in PIECES
-        if piece in found
+        if piece in pieces
     ]
     return (
         Table(

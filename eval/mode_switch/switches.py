@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What switches cost and when they take effect: metrics, claims and figures of those rows.
 
-Owns Fig. 8 of the paper and the delay of a switch from outside. The rows come with those of
-calls.py, from the same boots.
+This file owns Fig. 8 of the paper and the delay of a switch from outside. The rows come with those
+of calls.py, from the same boots.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ SIDES = ("self", "outside")
 
 def switch_costs(rows: Sequence[Row]) -> dict[tuple[str, str], list[int]]:
     """(mode, who asks) -> instructions of the request, repeats of all boots."""
-    found: dict[tuple[str, str], list[int]] = {}
+    repeats: dict[tuple[str, str], list[int]] = {}
     for row in rows:
         if "switch" in row:
-            found.setdefault((row["switch"], row["from"]), []).append(row["value"])
-    return found
+            repeats.setdefault((row["switch"], row["from"]), []).append(row["value"])
+    return repeats
 
 
 def delays(rows: Sequence[Row]) -> dict[tuple[str, str], dict[int, int]]:
     """(mode, what the target does) -> calls that the switch was late -> how often."""
-    found: dict[tuple[str, str], dict[int, int]] = {}
+    histograms: dict[tuple[str, str], dict[int, int]] = {}
     for row in rows:
         if "delay" in row:
-            by_delay = found.setdefault((row["to"], row["target"]), {})
+            by_delay = histograms.setdefault((row["to"], row["target"]), {})
             by_delay[row["delay"]] = by_delay.get(row["delay"], 0) + row["switches"]
-    return found
+    return histograms
 
 
 def metrics(rows: Sequence[Row]) -> dict[str, Metric]:
-    found = {
+    metrics = {
         f"switch.{mode}.{side}.instructions": repetition.metric(values, "instructions")
         for (mode, side), values in switch_costs(rows).items()
     }
     for (mode, target), counts in delays(rows).items():
-        found[f"delay.{mode}.{target}.calls"] = Metric(
+        metrics[f"delay.{mode}.{target}.calls"] = Metric(
             max(counts), "calls", "counted", sum(counts.values()), max(counts) - min(counts)
         )
-    return found
+    return metrics
 
 
 def claims_of(rows: Sequence[Row], getpid: float) -> tuple[Claim, Claim]:
@@ -56,11 +56,11 @@ def claims_of(rows: Sequence[Row], getpid: float) -> tuple[Claim, Claim]:
 
 
 def claim_switch(rows: Sequence[Row], getpid: float) -> Claim:
-    found = switch_costs(rows)
-    if not {(mode, "self") for mode in MODES} <= found.keys():
+    requests = switch_costs(rows)
+    if not {(mode, "self") for mode in MODES} <= requests.keys():
         return claims.make("dms-switch", "not run", None, costs.NOT_OFFERED)
-    to, back = (min(found[mode, "self"]) for mode in MODES)
-    nothing = min(found["none", "self"])
+    to, back = (min(requests[mode, "self"]) for mode in MODES)
+    nothing = min(requests["none", "self"])
     ours = f"{to:,} and {back:,} instructions, a getpid {getpid:.0f}"
     holds = max(to, back) < getpid
     note = (
@@ -74,22 +74,22 @@ def claim_switch(rows: Sequence[Row], getpid: float) -> Claim:
 
 
 def claim_delay(rows: Sequence[Row]) -> Claim:
-    found = delays(rows)
-    if not found:
+    histograms = delays(rows)
+    if not histograms:
         return claims.make("dms-delay", "not run", None, costs.NOT_OFFERED)
-    worst = max(max(counts) for counts in found.values())
-    late = sum(n for counts in found.values() for delay, n in counts.items() if delay)
-    made = sum(n for counts in found.values() for n in counts.values())
-    ours = f"at most {worst} calls of the target in {made:,} switches; {late} were late at all"
+    worst = max(max(counts) for counts in histograms.values())
+    late = sum(n for counts in histograms.values() for delay, n in counts.items() if delay)
+    switches = sum(n for counts in histograms.values() for n in counts.values())
+    ours = f"at most {worst} calls of the target in {switches:,} switches; {late} were late at all"
     note = "" if worst <= 1 else "Some calls begun after the request still ended in the old mode."
     return claims.make("dms-delay", ours, worst <= 1, note)
 
 
 def reach_rows(rows: Sequence[Row]) -> list[tuple[str, str, str, str]]:
-    found = delays(rows)
-    if not found:
+    histograms = delays(rows)
+    if not histograms:
         return []
-    worst = max(max(counts) for counts in found.values())
+    worst = max(max(counts) for counts in histograms.values())
     return [
         (
             "a switch from outside takes effect, calls of the target late",
@@ -103,14 +103,17 @@ def reach_rows(rows: Sequence[Row]) -> list[tuple[str, str, str, str]]:
 def figures(
     rows: Sequence[Row], calls: Mapping[costs.Key, costs.Cost]
 ) -> tuple[Figure | Table, ...]:
-    found = switch_costs(rows)
-    if not found:
+    requests = switch_costs(rows)
+    if not requests:
         return ()
     trap = calls[costs.Key("getpid", "static", costs.ABSENT)]
     groups = {
-        mode: {side: float(min(found[mode, side])) for side in SIDES if (mode, side) in found}
+        mode: {side: float(min(requests[mode, side])) for side in SIDES if (mode, side) in requests}
         for mode in MODES
-    } | {"nothing": {"beside": float(min(found["none", "self"]))}, "trap": {"beside": trap.least}}
+    } | {
+        "nothing": {"beside": float(min(requests["none", "self"]))},
+        "trap": {"beside": trap.least},
+    }
     return (
         Figure(
             id="fig8",
@@ -133,9 +136,11 @@ def figures(
 def delay_table(rows: Sequence[Row]) -> Table:
     lines = []
     for (mode, target), counts in sorted(delays(rows).items()):
-        made = sum(counts.values())
+        switches = sum(counts.values())
         spread = ", ".join(f"{n:,} by {delay}" for delay, n in sorted(counts.items()))
-        lines.append((f"to {mode} mode, target {target}", f"{made:,}", str(max(counts)), spread))
+        lines.append(
+            (f"to {mode} mode, target {target}", f"{switches:,}", str(max(counts)), spread)
+        )
     return Table(
         id="delay",
         title="After how many of its calls a process changes when another asks",

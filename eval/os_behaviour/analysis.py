@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What os-behaviour found: shares and times from its raw rows, metrics, the paper's claims judged.
 
-Owns the paper's figures that have no place among the claims, and what a claim must show to hold.
+This file owns the paper's figures that have no place among the claims, and what a claim must show
+to hold.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Routine:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedLoad:
     """One load as it was observed."""
 
     name: str
@@ -110,15 +111,15 @@ class Seen:
         """Those that disabled interrupts, most of the time first. Top halves are begun by the
         processor: their runs are the interrupts that the kernel counted."""
         total = max(sum(one["samples"] for one in self.row["routines"]), 1)
-        made = []
+        routines = []
         for one in self.row["routines"]:
             handler = one["name"] == TOP_HALVES
             runs = self.row["counts"]["interrupts"] if handler else one["runs"]
             own = one["samples"] if handler else one["own"]
             mean = self._us(own, runs)
             name = COMPILERS_OWN.sub("", one["name"])
-            made.append(Routine(name, 100 * one["samples"] / total, runs if mean else 0, mean))
-        return made
+            routines.append(Routine(name, 100 * one["samples"] / total, runs if mean else 0, mean))
+        return routines
 
     def block_percents(self, name: str, of: str) -> list[float]:
         blocks = self.row["blocks"]
@@ -136,7 +137,7 @@ class Seen:
         return [sum(counts) for counts in zip(*parts, strict=True)]
 
 
-def loads_of(rows: Sequence[Row]) -> dict[str, Seen]:
+def loads_of(rows: Sequence[Row]) -> dict[str, ObservedLoad]:
     """The loads by name; ValueError where one is missing, or its samples cannot be."""
     ended = {row["load"]: bool(row["ended"]) for row in rows if "load" in row}
     ticks = {
@@ -145,16 +146,16 @@ def loads_of(rows: Sequence[Row]) -> dict[str, Seen]:
         if "accounted" in row
     }
     names = {row["observed"]: row for row in rows if "observed" in row}
-    made = {name: Seen(name, row, ended[name], ticks[name]) for name, row in names.items()}
+    loads = {name: ObservedLoad(name, row, ended[name], ticks[name]) for name, row in names.items()}
     for name in LOADS:
-        row = made[name].row
+        row = loads[name].row
         if not row["samples"] or sum(row["parts"].values()) != row["samples"]:
             raise ValueError(f"{name}: its samples do not add up")
         if row["parts"][Part.PROCESS.name.lower()]:
             raise ValueError(f"{name}: user mode and kernel were not told apart in all samples")
         if row["judged"] != row["samples"]:
             raise ValueError(f"{name}: probes were not on in all samples")
-    return {name: made[name] for name in LOADS}
+    return {name: loads[name] for name in LOADS}
 
 
 def _metric(value: float, unit: str, values: Sequence[float]) -> Metric:
@@ -162,23 +163,23 @@ def _metric(value: float, unit: str, values: Sequence[float]) -> Metric:
     return Metric(round(value, 3), unit, "measured", max(len(values), 1), round(spread, 3))
 
 
-def metrics_of(seen: Seen) -> dict[str, Metric]:
+def metrics_of(load: ObservedLoad) -> dict[str, Metric]:
     """Shares in percent: of all samples, with how much the parts of the time differ; and counts."""
-    made = {}
+    metrics = {}
     for part in PAPER_SHARES:
         name = part.name.lower()
-        values = seen.block_percents(name, "samples")
-        key = f"{seen.name}.sampled.{name.replace('_', '-')}.percent"
-        made[key] = _metric(seen.percent(part), "percent", values)
-    values = seen.block_percents("off", "judged")
-    made[f"{seen.name}.sampled.interrupts-off.percent"] = _metric(seen.off, "percent", values)
-    made[f"{seen.name}.sampled.interrupt-interval.us"] = _metric(
-        seen.interrupt_interval_us, "us", ()
+        values = load.block_percents(name, "samples")
+        key = f"{load.name}.sampled.{name.replace('_', '-')}.percent"
+        metrics[key] = _metric(load.percent(part), "percent", values)
+    values = load.block_percents("off", "judged")
+    metrics[f"{load.name}.sampled.interrupts-off.percent"] = _metric(load.off, "percent", values)
+    metrics[f"{load.name}.sampled.interrupt-interval.us"] = _metric(
+        load.interrupt_interval_us, "us", ()
     )
-    course = seen.row["course"]
-    made[f"{seen.name}.sampled.queue-max.tasks"] = _metric(max(course["queue_max"]), "tasks", ())
-    made[f"{seen.name}.sampled.tasks-max.tasks"] = _metric(max(course["tasks"]), "tasks", ())
-    return made
+    course = load.row["course"]
+    metrics[f"{load.name}.sampled.queue-max.tasks"] = _metric(max(course["queue_max"]), "tasks", ())
+    metrics[f"{load.name}.sampled.tasks-max.tasks"] = _metric(max(course["tasks"]), "tasks", ())
+    return metrics
 
 
 def within(ours: float, published: float) -> bool:
@@ -215,7 +216,7 @@ def machine_of(accelerator: str) -> str:
     return MACHINES.get(accelerator, "Which kind of machine these are shares of is not on record.")
 
 
-def claims_of(results: Mapping[str, Seen], machine: str) -> Iterator[Claim]:
+def claims_of(results: Mapping[str, ObservedLoad], machine: str) -> Iterator[Claim]:
     """The paper's claims; `machine` says what shares are of."""
     yield claim_shares(results, machine)
     yield claim_off(results, machine)
@@ -227,7 +228,7 @@ def _reasons(wrong: Sequence[str], more: str) -> str:
     return f"Not as published: {'; '.join(wrong)}. {more}" if wrong else more
 
 
-def claim_shares(results: Mapping[str, Seen], machine: str) -> Claim:
+def claim_shares(results: Mapping[str, ObservedLoad], machine: str) -> Claim:
     ours = {
         f"{name} {part.name.lower().replace('_', ' ')}": results[name].percent(part)
         for name in LOADS
@@ -251,14 +252,14 @@ def claim_shares(results: Mapping[str, Seen], machine: str) -> Claim:
     return claims.make("peek-shares", f"{text} (%)", not wrong, _reasons(wrong, note))
 
 
-def handler_times(seen: Seen) -> str:
+def handler_times(load: ObservedLoad) -> str:
     """What top halves of a load are made of, for people."""
-    means = [one.mean_us for one in seen.routines() if one.name == TOP_HALVES and one.mean_us]
+    means = [one.mean_us for one in load.routines() if one.name == TOP_HALVES and one.mean_us]
     mean = f"{means[0]:.0f} µs" if means else "no time that was seen"
-    return f"{mean} under {seen.name}, where one comes every {seen.interrupt_interval_us:.0f} µs"
+    return f"{mean} under {load.name}, where one comes every {load.interrupt_interval_us:.0f} µs"
 
 
-def claim_off(results: Mapping[str, Seen], machine: str) -> Claim:
+def claim_off(results: Mapping[str, ObservedLoad], machine: str) -> Claim:
     ours = {name: results[name].off for name in LOADS}
     wrong = differing(ours, dict(zip(LOADS, PAPER_OFF, strict=True)))
     text = " / ".join(f"{ours[name]:.1f}" for name in LOADS) + " %"
@@ -267,9 +268,9 @@ def claim_off(results: Mapping[str, Seen], machine: str) -> Claim:
     return claims.make("peek-irqoff", text, not wrong, _reasons(wrong, note))
 
 
-def claim_routines(seen: Seen, machine: str) -> Claim:
+def claim_routines(load: ObservedLoad, machine: str) -> Claim:
     """Top halves first, the scheduler second, and no mean time near the interval of interrupts."""
-    routines = seen.routines()
+    routines = load.routines()
     by_name = {one.name: one for one in routines}
     scheduler = max(
         (by_name[name] for name in SCHEDULERS if name in by_name),
@@ -283,14 +284,14 @@ def claim_routines(seen: Seen, machine: str) -> Claim:
         wrong.append(f"top halves have {handlers.share:.1f}% of the disabled time")
     if not within(scheduler.share, 23.8):
         wrong.append(f"the scheduler has {scheduler.share:.1f}%")
-    if max(means, default=0.0) >= seen.interrupt_interval_us:
+    if max(means, default=0.0) >= load.interrupt_interval_us:
         wrong.append("a mean disabled time is as long as the interval of interrupts")
     times = ", ".join(
         f"{one.name} {one.mean_us:.1f} µs" for one in routines[:3] if one.mean_us is not None
     )
     text = (
         f"top halves {handlers.share:.1f}%, {scheduler.name} {scheduler.share:.1f}%; {times}; an "
-        f"interrupt every {seen.interrupt_interval_us:.0f} µs"
+        f"interrupt every {load.interrupt_interval_us:.0f} µs"
     )
     note = (
         "The paper's scheduler went through all that wanted to run with interrupts disabled; "
@@ -311,8 +312,8 @@ def thirds(values: Sequence[float]) -> tuple[float, float]:
     return statistics.fmean(values[:third]), statistics.fmean(values[-third:])
 
 
-def claim_queue(seen: Seen) -> Claim:
-    course = seen.row["course"]
+def claim_queue(load: ObservedLoad) -> Claim:
+    course = load.row["course"]
     tasks, queue = thirds(course["tasks"]), thirds(course["queue"])
     longest = max(course["queue_max"])
     wrong = []
@@ -323,7 +324,7 @@ def claim_queue(seen: Seen) -> Claim:
     if not within(longest, PAPER_QUEUE_MAX):
         wrong.append(f"the run queue's longest is {longest}")
     text = (
-        f"processes {tasks[0]:.0f} in the first third of {seen.seconds:.0f} s, {tasks[1]:.0f} in "
+        f"processes {tasks[0]:.0f} in the first third of {load.seconds:.0f} s, {tasks[1]:.0f} in "
         f"the last, at most {max(course['tasks']):.0f}; run queue {queue[0]:.0f} and "
         f"{queue[1]:.0f}, at most {longest}"
     )

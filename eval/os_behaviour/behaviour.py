@@ -2,8 +2,8 @@
 """The part of os-behaviour that is the paper's section 5: what an operating system does under four
 loads, by samples of its memory from outside.
 
-Owns the loads, their length, the metrics and the claims. Sampling is watching.py's, what is shown
-is shown.py's, the loads themselves are eval/tools/loads/loads.py's.
+This file owns the loads, their length, and how a guest is observed. observation.py samples,
+analysis.py judges, tables.py draws; eval/tools/loads/loads.py defines the loads.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 """The observer of os-behaviour: samples a guest from outside while one load after the other is on
 it, and notes what each added up to.
 
-Owns what is sampled beside what trapless.peek samples anyway (which load is on), what is read now
-and then (how often interrupts came, how often each routine disabled them), and the rows made of it.
-What samples mean is trapless/peek's, which loads there are is behaviour.py's.
+This file owns what is sampled beside what trapless.peek samples anyway (which load is on), what is
+read now and then (how often interrupts came, how often each routine disabled them), and the rows
+made of it. What samples mean is trapless/peek's, which loads there are is behaviour.py's.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ VECTORS = (
     "irq_call_count",
     "x86_platform_ipis",
 )
-"""Of irq_cpustat_t: interrupts of the processor's own, which irqs_sum does not count."""
+"""Members of irq_cpustat_t: the processor's own interrupts, which irqs_sum does not count."""
 
 
 @dataclass
@@ -79,16 +79,16 @@ class Counters:
 
     def read(self) -> dict[str, int]:
         """The counts of all CPUs, by now."""
-        target, found = self._target, {"interrupts": 0, "softirqs": 0}
+        target, sums = self._target, {"interrupts": 0, "softirqs": 0}
         softirqs = target.place("kernel_stat", "softirqs")
         for cpu in target.cpus_online:
             stat, own = target.percpu("kstat", cpu), target.percpu("irq_stat", cpu)
-            found["interrupts"] += target.read_u64(stat + target.offset("kernel_stat", "irqs_sum"))
+            sums["interrupts"] += target.read_u64(stat + target.offset("kernel_stat", "irqs_sum"))
             for offset in self._vectors:
-                found["interrupts"] += int.from_bytes(target.read(own + offset, 4), "little")
+                sums["interrupts"] += int.from_bytes(target.read(own + offset, 4), "little")
             counts = np.frombuffer(target.read(stat + softirqs.offset, softirqs.size), "<u4")
-            found["softirqs"] += int(counts.sum())
-        return found
+            sums["softirqs"] += int(counts.sum())
+        return sums
 
 
 def follow(guest: Observed, folder: Path, on_load: Callable[[int], None]) -> dict[int, Stage]:
@@ -98,13 +98,13 @@ def follow(guest: Observed, folder: Path, on_load: Callable[[int], None]) -> dic
         raise PeekError("the process that emulates the guest was not found")
     place(emulator)
     with Target.open(guest.ram) as target:
-        found = probes.find(target, again=True)
-        if found is None or found.active & NEEDED != NEEDED:
+        probe_map = probes.find(target, again=True)
+        if probe_map is None or probe_map.active & NEEDED != NEEDED:
             raise PeekError("the guest's module has no probes on: its log says why")
-        plan = plan_of(target, guest, emulator, found)
+        plan = plan_of(target, guest, emulator, probe_map)
         with Sampler(record.source_of(target), plan) as run:
             guest.go_on()
-            stages = _store(target, run, folder, found, emulator, on_load)
+            stages = _store(target, run, folder, probe_map, emulator, on_load)
     if run.end is None:
         raise PeekError("the sampler was killed")
     return stages
@@ -122,10 +122,10 @@ def place(emulator: Emulator) -> None:
             os.sched_setaffinity(int(task.name), mine)
 
 
-def plan_of(target: Target, guest: Observed, emulator: Emulator, found: ProbeMap) -> Plan:
+def plan_of(target: Target, guest: Observed, emulator: Emulator, probe_map: ProbeMap) -> Plan:
     """What peek samples of a kernel with probes, and which load is on."""
     plan = record.plan_for(
-        target, INTERVAL_NS, LIMIT_S * 10**9, max(os.sched_getaffinity(0)), emulator, found
+        target, INTERVAL_NS, LIMIT_S * 10**9, max(os.sched_getaffinity(0)), emulator, probe_map
     )
     setting = guest.announcement + ANNOUNCEMENT.size - WORD  # its last member
     load = Field("load", WORD, setting)
@@ -140,12 +140,12 @@ def _store(
     target: Target,
     run: Sampler,
     folder: Path,
-    found: ProbeMap,
+    probe_map: ProbeMap,
     emulator: Emulator,
     on_load: Callable[[int], None],
 ) -> dict[int, Stage]:
     batches = record.samples(run)
-    about = record.about_target(target, found, emulator)
+    about = record.about_target(target, probe_map, emulator)
     names, counters, watched = Names(target), Counters(target), sites.SiteBook()
     stages: dict[int, Stage] = {}
     over = False
@@ -153,7 +153,7 @@ def _store(
         for rows in batches:
             recorder.add(rows)
             names.see(rows)
-            watched.look(target, found)
+            watched.look(target, probe_map)
             load = int(rows[LOAD][-1])
             if load == OVER:
                 if not over:
@@ -163,7 +163,7 @@ def _store(
                 if load not in stages:
                     stages[load] = Stage(first=counters.read())
                     on_load(load)
-                stages[load].book.look(target, found)
+                stages[load].book.look(target, probe_map)
                 stages[load].last = counters.read()
         names.keep(recorder)
         sites.keep(recorder, watched.sites())
@@ -190,13 +190,13 @@ def windows(recording: Recording) -> dict[int, Window]:
         processes.append(tier0.processes(table))
     slot, load = np.concatenate(slots), np.concatenate(loads)
     count = np.concatenate([np.zeros(0, np.int64) if one is None else one for one in processes])
-    found = {}
+    by_load = {}
     for number in sorted({int(one) for one in np.unique(load)} - {0, OVER}):
         places = np.flatnonzero(load == number)
         before = max(int(places[0]) - 1, 0)
         there = int(count[before]) if len(count) else 0
-        found[number] = Window(int(slot[places[0]]), int(slot[places[-1]]) + 1, there)
-    return found
+        by_load[number] = Window(int(slot[places[0]]), int(slot[places[-1]]) + 1, there)
+    return by_load
 
 
 def _columns(recording: Recording) -> list[str]:

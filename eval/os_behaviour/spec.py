@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Experiment os-behaviour: what an operating system does under four loads, seen from outside.
 
-Owns the words of the experiment; its part owns what is run and what is made of it.
+This file owns the words of the experiment; its part owns what is run and what is made of it.
 """
 
 from __future__ import annotations

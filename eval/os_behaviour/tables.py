@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The tables and figures of os-behaviour: the paper's Tables 1 to 4 and Fig. 5 with ours.
 
-Owns wording and what stands beside what. The numbers are found.py's.
+This file owns the wording and which figures stand side by side. analysis.py computes the numbers.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
     )
 
 
-def table_shares(results: Mapping[str, analysis.Seen], machine: str) -> Table:
+def table_shares(results: Mapping[str, analysis.ObservedLoad], machine: str) -> Table:
     rows = [
         (
             text,
@@ -89,16 +89,16 @@ def table_shares(results: Mapping[str, analysis.Seen], machine: str) -> Table:
     )
 
 
-def table_witness(results: Mapping[str, analysis.Seen]) -> Table:
+def table_witness(results: Mapping[str, analysis.ObservedLoad]) -> Table:
     rows = []
-    for name, seen in results.items():
+    for name, load in results.items():
         sampled_ = {
-            "user": seen.percent(Part.USER),
-            "kernel": seen.kernel,
-            "idle": seen.percent(Part.IDLE),
+            "user": load.percent(Part.USER),
+            "kernel": load.kernel,
+            "idle": load.percent(Part.IDLE),
         }
-        pairs = (f"{value:.1f} / {seen.accounted(what):.1f}" for what, value in sampled_.items())
-        rows.append((name, *pairs, f"{sum(seen.ticks.values()):,}"))
+        pairs = (f"{value:.1f} / {load.accounted(what):.1f}" for what, value in sampled_.items())
+        rows.append((name, *pairs, f"{sum(load.ticks.values()):,}"))
     return Table(
         id="witness",
         title="The same by the guest's own account, % (samples / account)",
@@ -111,10 +111,10 @@ def table_witness(results: Mapping[str, analysis.Seen]) -> Table:
     )
 
 
-def figure_httpd(seen: analysis.Seen) -> Figure:
-    place = analysis.LOADS.index(seen.name)
+def figure_httpd(load: analysis.ObservedLoad) -> Figure:
+    place = analysis.LOADS.index(load.name)
     groups = {
-        text: {"ours": seen.percent(part), "paper": analysis.PAPER_SHARES[part][place]}
+        text: {"ours": load.percent(part), "paper": analysis.PAPER_SHARES[part][place]}
         for part, text in PART_NAMES.items()
     }
     return Figure(
@@ -130,7 +130,7 @@ def figure_httpd(seen: analysis.Seen) -> Figure:
     )
 
 
-def table_off(results: Mapping[str, analysis.Seen]) -> Table:
+def table_off(results: Mapping[str, analysis.ObservedLoad]) -> Table:
     off = [results[name].off for name in analysis.LOADS]
     pairs = list(zip(off, analysis.PAPER_OFF, strict=True))
     enabled = (f"{100 - ours:.1f} ({100 - published:.1f})" for ours, published in pairs)
@@ -145,18 +145,18 @@ def table_off(results: Mapping[str, analysis.Seen]) -> Table:
     )
 
 
-def table_routines(seen: analysis.Seen) -> Table:
-    ours = {one.name: one for one in seen.routines()}
+def table_routines(load: analysis.ObservedLoad) -> Table:
+    ours = {one.name: one for one in load.routines()}
     paper = {name: text for text, (_, names) in PAPER_ROUTINES.items() for name in names}
-    shown = list(ours.values())[:ROUTINES_SHOWN]
-    rows, told = [], set()
-    for one in shown:
+    largest = list(ours.values())[:ROUTINES_SHOWN]
+    rows, listed = [], set()
+    for one in largest:
         text = paper.get(one.name, "")
-        percent = f"{PAPER_ROUTINES[text][0]:.1f}" if text and text not in told else ""
+        percent = f"{PAPER_ROUTINES[text][0]:.1f}" if text and text not in listed else ""
         rows.append((one.name, f"{one.share:.1f}", text, percent))
-        told.add(text)
+        listed.add(text)
     for text, (percent_, names) in PAPER_ROUTINES.items():
-        if text not in told:
+        if text not in listed:
             now = max(names, key=lambda name: ours[name].share if name in ours else 0.0)
             share = ours[now].share if now in ours else 0.0
             rows.append((now, f"{share:.1f}", text, f"{percent_:.1f}"))
@@ -165,16 +165,16 @@ def table_routines(seen: analysis.Seen) -> Table:
         title="Table 3: routines that disable interrupts under httpd, % of the disabled time",
         columns=("routine", "%", "paper's routine", "paper, %"),
         rows=tuple(rows),
-        caption=f"The {len(shown)} with the largest shares, then what does the work of the others "
-        "of the paper's now (the time of day is read without the kernel). Top halves are begun "
-        "disabled by the processor; entry from user mode is what comes before the first sti. What "
-        "a lock function disabled is its caller's.",
+        caption=f"The {len(largest)} with the largest shares, then what does the work of the "
+        "others of the paper's now (the time of day is read without the kernel). Top halves are "
+        "begun disabled by the processor; entry from user mode is what comes before the first "
+        "sti. What a lock function disabled is its caller's.",
         kind="measured",
     )
 
 
-def table_times(seen: analysis.Seen) -> Table:
-    counted = [one for one in seen.routines() if one.mean_us is not None]
+def table_times(load: analysis.ObservedLoad) -> Table:
+    counted = [one for one in load.routines() if one.mean_us is not None]
     return Table(
         id="disabled-times",
         title="Table 4: how often interrupts were disabled under httpd, and for how long each time",
@@ -188,18 +188,18 @@ def table_times(seen: analysis.Seen) -> Table:
             )
             for one in counted[:ROUTINES_SHOWN]
         ),
-        caption=f"{seen.row['requests']['requests']:,} requests in {seen.seconds:.0f} s; the "
+        caption=f"{load.row['requests']['requests']:,} requests in {load.seconds:.0f} s; the "
         "paper's figures are of 100,000. Runs of top halves are the interrupts that the kernel "
         "counts, one every "
-        f"{seen.interrupt_interval_us:.0f} µs ({analysis.PAPER_INTERRUPTS_US} in the paper); of "
+        f"{load.interrupt_interval_us:.0f} µs ({analysis.PAPER_INTERRUPTS_US} in the paper); of "
         "other routines the times that a cli of their own ran. Those that only take locks have "
         "none. Mean: the share of samples, times the time, by the runs.",
         kind="measured",
     )
 
 
-def figure_tasks(seen: analysis.Seen) -> Figure:
-    course = seen.row["course"]
+def figure_tasks(load: analysis.ObservedLoad) -> Figure:
+    course = load.row["course"]
     x = tuple(course["seconds"])
     return Figure(
         id="httpd-tasks",
@@ -218,8 +218,8 @@ def figure_tasks(seen: analysis.Seen) -> Figure:
     )
 
 
-def figure_replies(seen: analysis.Seen) -> Figure:
-    replies: Sequence[int] = seen.row["requests"]["each_second"][:-1]  # the last is cut short
+def figure_replies(load: analysis.ObservedLoad) -> Figure:
+    replies: Sequence[int] = load.row["requests"]["each_second"][:-1]  # the last is cut short
     return Figure(
         id="httpd-replies",
         title="Replies of the server, each second",
@@ -238,7 +238,7 @@ def figure_replies(seen: analysis.Seen) -> Figure:
     )
 
 
-def table_samples(results: Mapping[str, analysis.Seen], rows: Sequence[Row]) -> Table:
+def table_samples(results: Mapping[str, analysis.ObservedLoad], rows: Sequence[Row]) -> Table:
     versions: Row = next((row["versions"] for row in rows if "versions" in row), {})
     return Table(
         id="samples",
@@ -262,13 +262,13 @@ def table_samples(results: Mapping[str, analysis.Seen], rows: Sequence[Row]) -> 
     )
 
 
-def sampled(seen: analysis.Seen) -> tuple[str, ...]:
-    row = seen.row
+def sampled(load: analysis.ObservedLoad) -> tuple[str, ...]:
+    row = load.row
     lost = 1 - row["rows"] / max(row["slots"], 1)
     return (
-        seen.name,
-        f"{seen.seconds:.1f}",
-        "has no end" if seen.name in ENDLESS else "yes" if seen.ended else "in part",
+        load.name,
+        f"{load.seconds:.1f}",
+        "has no end" if load.name in ENDLESS else "yes" if load.ended else "in part",
         f"{row['samples']:,}",
         f"{lost:.2%}",
         f"{row['left_out'] / max(row['rows'], 1):.2%}",

@@ -176,7 +176,7 @@ INLINED void run_psc(struct run *run, struct crew *crew, enum subject subject)
 	}
 }
 
-INLINED void prepare(struct io_uring_sqe *sqe, struct desk *desk, enum subject subject,
+INLINED void prepare_sqe(struct io_uring_sqe *sqe, struct desk *desk, enum subject subject,
 		     unsigned int j)
 {
 	if (subject == GETTID)
@@ -198,7 +198,7 @@ INLINED void run_uring(struct run *run, struct io_uring *ring, enum subject subj
 		if (end > REQUESTS)
 			end = REQUESTS;
 		for (; j < end; j++)
-			prepare(uring_next(ring), run->desk, subject, j);
+			prepare_sqe(uring_next(ring), run->desk, subject, j);
 		error = io_uring_submit(ring);
 		note_wrong(run, error < 0, "submitting", error);
 		run->crossings += !polled; /* liburing does not tell when it wakes the thread */

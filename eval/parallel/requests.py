@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The main part of parallel: 127 requests by K a notify, its metrics, and two of the claims.
 
-Owns sizes, numbers of workers and repeats, the metrics' names and the judgement. The requests
-themselves are made by the C program beside it; slow_read.py shares its measured boot.
+This file owns sizes, numbers of workers and repeats, the metrics' names and the judgement. The
+requests themselves are made by the C program beside it; slow_read.py shares its measured boot.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def collect(run: Collection) -> None:
 
 def disagreement(rows: Sequence[Row]) -> float:
     """How far rounds differ: of the interquartile ranges of psc, in medians, the middle one."""
-    found = paired(rows, "gettid", "psc").values()
-    return statistics.median(one.spread / one.median for one in found)
+    summaries = paired(rows, "gettid", "psc").values()
+    return statistics.median(one.spread / one.median for one in summaries)
 
 
 def quietest(rows: Sequence[Row]) -> list[Row]:
@@ -115,12 +115,12 @@ def select(
     rows: Sequence[Row], kind: str, phase: str, what: str
 ) -> dict[Key, dict[int, list[float]]]:
     """(call, mechanism) -> K -> repeats, each for one request; crossings for all 127."""
-    found: dict[Key, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    costs: dict[Key, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.get("kind") == kind and row.get("phase") == phase:
             value = row[what] if what == "crossings" else row[what] / row["ops"]
-            found[placed(row)][row["n"]].append(value)
-    return found
+            costs[placed(row)][row["n"]].append(value)
+    return costs
 
 
 def paired(rows: Sequence[Row], call: str, mechanism: str) -> dict[int, fit.Summary]:
@@ -134,12 +134,12 @@ def paired(rows: Sequence[Row], call: str, mechanism: str) -> dict[int, fit.Summ
                 base[key] = row["value"]
             elif (call, mechanism) == placed(row):
                 other[key] = row["value"]
-    found = {}
+    summaries = {}
     for n in sorted({key[0] for key in other}):
         pairs = fit.paired_ratios({k: v for k, v in other.items() if k[0] == n}, base)
         if pairs:
-            found[n] = fit.summary(pairs)
-    return found
+            summaries[n] = fit.summary(pairs)
+    return summaries
 
 
 def measured_keys(rows: Sequence[Row]) -> list[Key]:
@@ -156,17 +156,17 @@ def measured_keys(rows: Sequence[Row]) -> list[Key]:
 def measured_metrics(rows: Sequence[Row]) -> dict[str, Metric]:
     return {
         f"{call}.{mechanism}.n{n}.ratio": Metric(
-            round(found.median, 4), "ratio", "measured", found.n, round(found.spread, 4)
+            round(summary.median, 4), "ratio", "measured", summary.n, round(summary.spread, 4)
         )
         for call, mechanism in measured_keys(rows)
-        for n, found in paired(rows, call, mechanism).items()
+        for n, summary in paired(rows, call, mechanism).items()
     }
 
 
-def break_even(found: Mapping[int, fit.Summary]) -> int | None:
+def break_even(ratios: Mapping[int, fit.Summary]) -> int | None:
     """Smallest K from which the median ratio stays below 1."""
     return fit.observed_break_even(
-        dict.fromkeys(found, 1.0), {n: one.median for n, one in found.items()}
+        dict.fromkeys(ratios, 1.0), {n: one.median for n, one in ratios.items()}
     )
 
 
@@ -275,15 +275,15 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
     quiet = quietest(raw.rows)
     series = []
     for mechanism in FIGURE_3:
-        found = sorted(paired(quiet, "gettid", mechanism).items())
-        if found:
+        points = sorted(paired(quiet, "gettid", mechanism).items())
+        if points:
             series.append(
                 Series(
                     mechanism,
-                    tuple(n for n, _ in found),
-                    tuple(one.median for _, one in found),
-                    tuple(one.low for _, one in found),
-                    tuple(one.high for _, one in found),
+                    tuple(n for n, _ in points),
+                    tuple(one.median for _, one in points),
+                    tuple(one.low for _, one in points),
+                    tuple(one.high for _, one in points),
                 )
             )
     return (

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The slow-disk part of parallel: does a requester stand still while a requested read waits?
 
-Owns the slow device (the kernel's own null_blk with a completion delay), the metrics and the
-claim. The reads are made by slow_read.c of the same workload.
+This file owns the slow device (the kernel's own null_blk with a completion delay), the metrics and
+the claim. The reads are made by slow_read.c of the same workload.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def collect(run: Collection) -> None:
 
 
 def by_way(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = defaultdict(list)
+    ways: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row.get("call") == "slow_read":
-            found[row["mechanism"]].append(row)
-    return found
+            ways[row["mechanism"]].append(row)
+    return ways
 
 
 def shares(rows: Sequence[Row], baseline: Sequence[Row]) -> dict[str, list[float]]:
@@ -90,14 +90,14 @@ def figure_of(name: str, values: Sequence[float]) -> float:
     return min(values) if name == "gap" else statistics.median(values)
 
 
-def found(ways: Mapping[str, Sequence[Row]], way: str) -> dict[str, float]:
+def medians_of(ways: Mapping[str, Sequence[Row]], way: str) -> dict[str, float]:
     return {
         name: figure_of(name, values) for name, values in shares(ways[way], ways["none"]).items()
     }
 
 
 def claim(ways: Mapping[str, Sequence[Row]]) -> Claim:
-    psc, plain = found(ways, "psc"), found(ways, "plain")
+    psc, plain = medians_of(ways, "psc"), medians_of(ways, "plain")
     latency_ms = ways["psc"][0]["latency_ns"] / 1e6
     holds = psc["gap"] < STILL <= plain["gap"]
     ours = (
@@ -108,7 +108,7 @@ def claim(ways: Mapping[str, Sequence[Row]]) -> Claim:
     )
     if holds:
         return claims.make("psc-nonblocking", ours, True)
-    pause = found(ways, "none")["gap"]
+    pause = medians_of(ways, "none")["gap"]
     note = (
         f"The longest pause of the same loop with nothing to read was {pause:.0%} of a read's "
         "time: a host that is busy elsewhere stops the whole guest. Run again on a quiet host."
@@ -120,9 +120,9 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
     ways = by_way(raw.rows)
     rows = []
     for way in ("plain", "psc", "io_uring"):
-        one = found(ways, way)
+        one = medians_of(ways, way)
         rows.append((way, f"{one['gap']:.0%}", f"{one['work']:.0%}", f"{one['elapsed']:.2f}"))
-    idle = found(ways, "none")["gap"]
+    idle = medians_of(ways, "none")["gap"]
     return (
         Table(
             id="slow-read",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The intervals of peek-interval: how closely reads of a running machine's memory can follow.
 
-Owns Fig. 2 and 3 of the paper: sizes, repeats, metrics and claims. How a guest is found is
-trapless/experiments/observer.py's, the reading is the sampler's (sampler/interval.c).
+This file owns Fig. 2 and 3 of the paper: sizes, repeats, metrics and claims. How a guest is found
+is trapless/experiments/observer.py's, the reading is the sampler's (sampler/interval.c).
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ def measure(run: Collection, guest: Observed, phase: str, repeat: int) -> None:
 
 
 def of(rows: Sequence[Row], phase: str, size: int, even: bool = False) -> list[Row]:
-    found = [
+    repeats = [
         row
         for row in rows
         if (row.get("phase"), row.get("bytes"), row.get("even")) == (phase, size, even)
     ]
-    if not found:
+    if not repeats:
         raise ValueError(f"no reads of {size} bytes in phase {phase}")
-    return found
+    return repeats
 
 
 def quantile(row: Row, part: float) -> float:
@@ -91,7 +91,7 @@ def quantile(row: Row, part: float) -> float:
 
 
 def figures_of(rows: Sequence[Row]) -> Mapping[str, list[float]]:
-    """Of each repeat: the intervals' median, 99% and 99.99%, and the mean of the shortest 99%."""
+    """Per repeat: the intervals' median, 99% and 99.99%, and the mean of the shortest 99%."""
     return {
         "median": [quantile(row, 0.5) for row in rows],
         "p99": [quantile(row, 0.99) for row in rows],
@@ -131,7 +131,7 @@ def check(rows: Sequence[Row]) -> None:
 
 
 def make_claims(metrics: Mapping[str, Metric]) -> list[Claim]:
-    made = []
+    judged = []
     for size, published in PUBLISHED_NS.items():
         quiet = metrics[f"read{size}.interval.median.ns"].value
         written = metrics[f"read{size}.interval-written.median.ns"].value
@@ -140,12 +140,12 @@ def make_claims(metrics: Mapping[str, Metric]) -> list[Claim]:
             f"{quiet:.0f} ns (median; 99% within {p99:.0f} ns); while the target writes to the "
             f"same bytes {written:.0f} ns"
         )
-        made.append(claims.make(f"peek-interval-{size}", ours, quiet <= published, NOTE))
+        judged.append(claims.make(f"peek-interval-{size}", ours, quiet <= published, NOTE))
     quiet = metrics["read8.interval.p99-of-10000.ns"].value
     written = metrics["read8.interval-written.p99-of-10000.ns"].value
     ours = f"{quiet:.0f} ns; while the target writes to the same bytes {written:.0f} ns"
-    made.append(claims.make("peek-p99-8", ours, max(quiet, written) <= PUBLISHED_P99_NS, NOTE))
-    return made
+    judged.append(claims.make("peek-p99-8", ours, max(quiet, written) <= PUBLISHED_P99_NS, NOTE))
+    return judged
 
 
 def time_text(ns: float) -> str:
@@ -181,9 +181,9 @@ def table(rows: Sequence[Row]) -> Table:
     lines = []
     for size in SIZES:
         for phase in PHASES:
-            found = of(rows, phase, size)
-            values = {name: statistics.median(each) for name, each in figures_of(found).items()}
-            longest = max(quantile(row, 1) for row in found)
+            repeats = of(rows, phase, size)
+            values = {name: statistics.median(each) for name, each in figures_of(repeats).items()}
+            longest = max(quantile(row, 1) for row in repeats)
             lines.append(
                 (
                     f"{size} B",

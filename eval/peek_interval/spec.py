@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Experiment peek-interval: how closely, and how evenly, a running machine's memory can be read.
 
-Owns the words of the experiment; its parts own what is run and what is made of it.
+This file owns the words of the experiment; its parts own what is run and what is made of it.
 """
 
 from __future__ import annotations

@@ -108,39 +108,39 @@ def climb(rows: Sequence[Row]) -> Climb:
 
 
 def analyse(raw: Raw) -> Findings:
-    found = climb(raw.rows)
+    steps = climb(raw.rows)
     values = {
-        "seen": found.seen,
-        "torn": found.torn / found.samples,
-        "lost": found.lost / found.slots,
-        "damaged": found.damaged / found.samples,
+        "seen": steps.seen,
+        "torn": steps.torn / steps.samples,
+        "lost": steps.lost / steps.slots,
+        "damaged": steps.damaged / steps.samples,
     }
     metrics = {
-        f"region.user.{name}.ratio": Metric(round(value, 5), "ratio", "measured", found.samples, 0)
+        f"region.user.{name}.ratio": Metric(round(value, 5), "ratio", "measured", steps.samples, 0)
         for name, value in values.items()
     }
-    return Findings(metrics, (claim(found),))
+    return Findings(metrics, (claim(steps),))
 
 
-def claim(found: Climb) -> Claim:
+def claim(steps: Climb) -> Claim:
     ours = (
-        f"{'yes' if found.sound else 'no'}: {found.samples} samples of a pinned page of a process "
-        f"in the guest, {found.damaged} of them inconsistent, {found.back} out of order; "
-        f"{found.seen:.1%} of its steps seen"
+        f"{'yes' if steps.sound else 'no'}: {steps.samples} samples of a pinned page of a process "
+        f"in the guest, {steps.damaged} of them inconsistent, {steps.back} out of order; "
+        f"{steps.seen:.1%} of its steps seen"
     )
     note = (
         ""
-        if found.sound
+        if steps.sound
         else "Samples that are not marked as torn must be records that the process wrote, in order."
     )
-    return claims.make("peek-user", ours, found.sound, note)
+    return claims.make("peek-user", ours, steps.sound, note)
 
 
 def figures(raw: Raw) -> tuple[Figure | Table, ...]:
-    found = climb(raw.rows)
-    start = found.whole[0][0]
-    shown = [(t_ns - start, step) for t_ns, step, _ in found.whole if t_ns - start < SHOWN_NS]
-    first, last = found.whole[0], found.whole[-1]
+    steps = climb(raw.rows)
+    start = steps.whole[0][0]
+    points = [(t_ns - start, step) for t_ns, step, _ in steps.whole if t_ns - start < SHOWN_NS]
+    first, last = steps.whole[0], steps.whole[-1]
     rate = (last[2] - first[2]) / (last[0] - first[0])
     return (
         Figure(
@@ -151,8 +151,8 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
             series=(
                 Series(
                     "samples, one a millisecond",
-                    tuple(t_ns / 1e6 for t_ns, _ in shown),
-                    tuple(float(step) for _, step in shown),
+                    tuple(t_ns / 1e6 for t_ns, _ in points),
+                    tuple(float(step) for _, step in points),
                 ),
             ),
             caption="The process in the guest takes a step about every 10 ms, by its own clock.",
@@ -165,11 +165,11 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
             columns=("samples", "torn", "lost slots", "inconsistent", "steps seen", "clock's rate"),
             rows=(
                 (
-                    str(found.samples),
-                    str(found.torn),
-                    f"{found.lost} of {found.slots}",
-                    str(found.damaged),
-                    f"{found.seen:.1%}",
+                    str(steps.samples),
+                    str(steps.torn),
+                    f"{steps.lost} of {steps.slots}",
+                    str(steps.damaged),
+                    f"{steps.seen:.1%}",
                     f"{rate:.4f}",
                 ),
             ),

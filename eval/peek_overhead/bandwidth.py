@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Fig. 6: what a program loses of its memory bandwidth while an observer reads the same region.
 
-The program (bandwidth.c) and its observer (sweep.c) run on a processor each. Owns the forms in
-which memory is shared, sizes and repeats, which runs are sound, metrics, claim and figures.
+The program (bandwidth.c) and its observer (sweep.c) run on a processor each. This file owns the
+forms in which memory is shared, sizes and repeats, which runs are sound, metrics, claim and
+figures.
 """
 
 from __future__ import annotations
@@ -139,9 +140,9 @@ def collect_local(run: Collection, form: str) -> list[Row]:
                 watch = observer(source, own["announcement"], own["regions"])
             with watch, ThreadPoolExecutor(1) as pool:
                 try:
-                    seen = pool.submit(attend, watch, lambda: os.write(input_fd, b"\n"))
+                    sweeps = pool.submit(attend, watch, lambda: os.write(input_fd, b"\n"))
                     rows = follow(run, target)
-                    return [*rows, *sound(seen.result())]
+                    return [*rows, *sound(sweeps.result())]
                 finally:
                     target.kill()
                     watch.kill()
@@ -188,9 +189,9 @@ def collect_guest(run: Collection) -> None:
         with observer(sampler.ram(guest.ram), guest.announcement, guest.page) as watch:
             ending = threading.Thread(target=end_with, args=(guest, watch))
             ending.start()
-            seen = attend(watch, guest.go_on)
+            sweeps = attend(watch, guest.go_on)
         ending.join()
-        run.write({"form": "guest", **row} for row in sound(seen))
+        run.write({"form": "guest", **row} for row in sound(sweeps))
 
     run_beside(run, "guest", config, [GUEST_PROGRAM, *options(run, "guest")], observe)
 
@@ -221,7 +222,7 @@ def pairs_of(rows: Sequence[Row], form: str) -> Mapping[Key, Sequence[Pair]]:
         for row in own
         if row.get("reads") == "none"
     }
-    found: dict[Key, list[Pair]] = defaultdict(list)
+    pairs: dict[Key, list[Pair]] = defaultdict(list)
     for row in own:
         if row.get("reads") not in READS:
             continue
@@ -232,9 +233,9 @@ def pairs_of(rows: Sequence[Row], form: str) -> Mapping[Key, Sequence[Pair]]:
             check(row, sweep)
             share = min(sweep["share"], 1) if sweep["sweep_reads"] else 0.0
             changes = sweep["changes"]
-        found[row["access"], row["bytes"], row["reads"]].append(Pair(lost, share, changes))
-    check_seen(found)
-    return found
+        pairs[row["access"], row["bytes"], row["reads"]].append(Pair(lost, share, changes))
+    check_seen(pairs)
+    return pairs
 
 
 def losses(rows: Sequence[Row], form: str) -> Losses:
@@ -243,7 +244,7 @@ def losses(rows: Sequence[Row], form: str) -> Losses:
     Where its processor was taken from it too often, the runs in which that was least so; they are
     chosen by that alone.
     """
-    found = {}
+    by_key = {}
     for key, pairs in pairs_of(rows, form).items():
         if len(pairs) < fit.SAMPLES_MIN:
             raise ValueError(f"{form}: only {len(pairs)} runs of {key}")
@@ -251,14 +252,14 @@ def losses(rows: Sequence[Row], form: str) -> Losses:
         if not pairs[0].share:
             raise ValueError(f"{form}: the observer had no processor in any run of {key}")
         sound = sum(pair.share >= SHARE_MIN for pair in pairs)
-        found[key] = [pair.lost for pair in pairs[: max(sound, fit.SAMPLES_MIN)]]
-    if not found:
+        by_key[key] = [pair.lost for pair in pairs[: max(sound, fit.SAMPLES_MIN)]]
+    if not by_key:
         raise ValueError(f"{form}: no runs")
-    return found
+    return by_key
 
 
 def share(rows: Sequence[Row]) -> float:
-    """Of the runs that an observer was to read back to back in, the share that it did in."""
+    """The share of the runs with an observer back to back in which it did read so."""
     pairs = [
         pair
         for form in FORMS
@@ -274,18 +275,18 @@ def check(row: Row, sweep: Row) -> None:
 
     Words of an earlier run are remembered until a piece is read again.
     """
-    known = sweep["early"] * 2048 > row["bytes"]
-    if row["reads"] == "other" and known and sweep["changes"]:
+    is_stale = sweep["early"] * 2048 > row["bytes"]
+    if row["reads"] == "other" and is_stale and sweep["changes"]:
         raise ValueError(
             f"{row['access']} of {row['bytes']} bytes: a region that nobody touches changed "
             f"{sweep['changes']} times"
         )
 
 
-def check_seen(found: Mapping[Key, Sequence[Pair]]) -> None:
+def check_seen(by_key: Mapping[Key, Sequence[Pair]]) -> None:
     """And what is written is seen to change; in some run, for each may have had its processor
     while the other had not."""
-    for (access, size, reads), pairs in found.items():
+    for (access, size, reads), pairs in by_key.items():
         if (access, reads) == ("write", "same") and not any(pair.changes for pair in pairs):
             raise ValueError(
                 f"write of {size} bytes: the observer saw nothing change; where this machine is "
@@ -318,14 +319,14 @@ def alone_gb_s(rows: Sequence[Row], form: str, access: str, size: int) -> float:
     return float(statistics.median(speeds))
 
 
-def sizes_of(found: Losses) -> list[int]:
-    return sorted({size for _, size, _ in found})
+def sizes_of(by_key: Losses) -> list[int]:
+    return sorted({size for _, size, _ in by_key})
 
 
 def analyse(raw: Raw) -> Findings:
     metrics, by_form = {}, {form: losses(raw.rows, form) for form in FORMS}
-    for form, found in by_form.items():
-        for (access, size, reads), values in sorted(found.items()):
+    for form, by_key in by_form.items():
+        for (access, size, reads), values in sorted(by_key.items()):
             spread = fit.summary(values).spread
             metrics[f"{access}{size}.{form}.{reads}.ratio"] = Metric(
                 round(statistics.median(values), 4), "ratio", "measured", len(values),
@@ -334,11 +335,11 @@ def analyse(raw: Raw) -> Findings:
     return Findings(metrics, (claim(raw.rows, by_form),))
 
 
-def worst(found: Losses, reads: str, access: str = "") -> fit.Interval:
+def worst(by_key: Losses, reads: str, access: str = "") -> fit.Interval:
     """The largest loss of all sizes."""
     intervals = [
         fit.confidence(values)
-        for (each, _, what), values in found.items()
+        for (each, _, what), values in by_key.items()
         if what == reads and access in ("", each)
     ]
     return max(intervals, key=lambda interval: interval.median)
@@ -355,7 +356,7 @@ def percent(interval: fit.Interval) -> str:
 
 def claim(rows: Sequence[Row], by_form: Mapping[str, Losses]) -> Claim:
     mapped, process, guest = (by_form[form] for form in ("mapped", "process", "guest"))
-    holds = all(worst(found, "same").median <= PUBLISHED_LOSS for found in by_form.values())
+    holds = all(worst(by_key, "same").median <= PUBLISHED_LOSS for by_key in by_form.values())
     ours = (
         f"worst of all sizes, with 95% intervals: the observer maps the memory and reads back to "
         f"back: {percent(worst(mapped, 'same', 'read'))} of reads, "
@@ -376,9 +377,9 @@ def kib(size: int) -> str:
     return f"{size // MIB} MB" if size >= MIB else f"{size // KIB} KB"
 
 
-def series(found: Losses, access: str, reads: str) -> Series:
-    sizes = sizes_of(found)
-    intervals = [fit.confidence(found[access, size, reads]) for size in sizes]
+def series(by_key: Losses, access: str, reads: str) -> Series:
+    sizes = sizes_of(by_key)
+    intervals = [fit.confidence(by_key[access, size, reads]) for size in sizes]
     return Series(
         f"{access}s; {READS[reads]}",
         tuple(size / KIB for size in sizes),
@@ -388,14 +389,14 @@ def series(found: Losses, access: str, reads: str) -> Series:
     )
 
 
-def figure(form: str, found: Losses) -> Figure:
-    shown = [("read", "same"), ("write", "same"), ("write", "paced"), ("write", "other")]
+def figure(form: str, by_key: Losses) -> Figure:
+    curves = [("read", "same"), ("write", "same"), ("write", "paced"), ("write", "other")]
     return Figure(
         id=f"peek-memory-{form}",
         title=f"Loss of memory bandwidth: {FORMS[form]} (Fig. 6)",
         x_label="KB of the region",
         y_label="% of the bandwidth lost",
-        series=tuple(series(found, access, reads) for access, reads in shown),
+        series=tuple(series(by_key, access, reads) for access, reads in curves),
         log_x=True,
         from_zero=False,
         caption="Medians of pairs of runs, with and without an observer, by the "
@@ -408,10 +409,10 @@ def figure(form: str, found: Losses) -> Figure:
 
 def table(rows: Sequence[Row], by_form: Mapping[str, Losses]) -> Table:
     lines = []
-    for form, found in by_form.items():
+    for form, by_key in by_form.items():
         for access in ACCESSES:
-            for size in (size for size in sizes_of(found) if size in SHOWN_SIZES):
-                cells = [percent(fit.confidence(found[access, size, reads])) for reads in READS]
+            for size in (size for size in sizes_of(by_key) if size in SHOWN_SIZES):
+                cells = [percent(fit.confidence(by_key[access, size, reads])) for reads in READS]
                 alone = alone_gb_s(rows, form, access, size)
                 lines.append((form, access, kib(size), f"{alone:.1f}", *cells))
     return Table(
@@ -432,7 +433,7 @@ def table(rows: Sequence[Row], by_form: Mapping[str, Losses]) -> Table:
 
 def figures(raw: Raw) -> tuple[Figure | Table, ...]:
     by_form = {form: losses(raw.rows, form) for form in FORMS}
-    drawn = (figure(form, found) for form, found in by_form.items())
+    drawn = (figure(form, by_key) for form, by_key in by_form.items())
     return (*drawn, table(raw.rows, by_form))
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What probes cost, counted: instructions of the whole guest, with probes off and on by turns.
 
-Owns sizes and repeats of the counted boot, and what is made of its rows; the verdict is loss.py's.
+This file owns sizes and repeats of the counted boot, and what is made of its rows; the verdict is
+loss.py's.
 """
 
 from __future__ import annotations
@@ -80,17 +81,17 @@ def costs(rows: Sequence[Row]) -> Mapping[tuple[str, str], Cost]:
             values[row["load"], row["setting"]].append(row["value"])
             if "hits" in row:
                 hits[row["load"]].append(row["hits"])
-    found = {}
+    by_setting = {}
     for load in (*workloads.LOADS, *workloads.STEPS):
         if not values[load, "none"]:
             raise ValueError(f"no counted runs of {load}")
         if not all(hits[load]):
             raise ValueError(f"{load}: no probe was hit")
         for setting in SETTINGS:
-            found[load, setting] = Cost(
+            by_setting[load, setting] = Cost(
                 values[load, "none"], values[load, setting], statistics.median(hits[load])
             )
-    return found
+    return by_setting
 
 
 def steps_of(rows: Sequence[Row]) -> Mapping[str, int]:
@@ -99,9 +100,9 @@ def steps_of(rows: Sequence[Row]) -> Mapping[str, int]:
 
 
 def metrics_of(rows: Sequence[Row]) -> dict[str, Metric]:
-    found, steps = costs(rows), steps_of(rows)
+    by_setting, steps = costs(rows), steps_of(rows)
     metrics = {}
-    for (load, setting), cost in found.items():
+    for (load, setting), cost in by_setting.items():
         unit = "instructions" if load in steps else "ratio"
         divisor = steps.get(load, cost.total)
         metrics[f"{load}.{setting}.added.{unit}"] = Metric(
@@ -112,7 +113,7 @@ def metrics_of(rows: Sequence[Row]) -> dict[str, Metric]:
             spread=round(cost.spread / divisor, 6),
         )
     for load in workloads.LOADS:
-        none = found[load, "both"].none
+        none = by_setting[load, "both"].none
         metrics[f"{load}.none.total.instructions"] = Metric(
             statistics.median(none), "instructions", "counted", len(none), max(none) - min(none)
         )
@@ -128,15 +129,15 @@ def percent(cost: Cost) -> str:
 
 
 def loads_table(rows: Sequence[Row], published: Mapping[str, float]) -> Table:
-    found = costs(rows)
+    by_setting = costs(rows)
     lines = []
     for load in workloads.LOADS:
-        counts = found[load, "counts"]
+        counts = by_setting[load, "counts"]
         lines.append(
             (
                 load,
                 f"{counts.total / 1e6:,.0f} M",
-                *(percent(found[load, setting]) for setting in SETTINGS),
+                *(percent(by_setting[load, setting]) for setting in SETTINGS),
                 f"{counts.hits / counts.total * 1e6:,.0f}",
                 f"{published[load]:.1%}",
             )
@@ -162,12 +163,12 @@ def loads_table(rows: Sequence[Row], published: Mapping[str, float]) -> Table:
 
 
 def steps_table(rows: Sequence[Row]) -> Table:
-    found, steps = costs(rows), steps_of(rows)
+    by_setting, steps = costs(rows), steps_of(rows)
     lines = []
     for name, words in workloads.STEPS.items():
-        none = found[name, "both"].total / steps[name]
-        added = [f"{found[name, setting].added / steps[name]:.1f}" for setting in SETTINGS]
-        hits = found[name, "counts"].hits / steps[name]
+        none = by_setting[name, "both"].total / steps[name]
+        added = [f"{by_setting[name, setting].added / steps[name]:.1f}" for setting in SETTINGS]
+        hits = by_setting[name, "counts"].hits / steps[name]
         lines.append((words, f"{none:,.0f}", *added, f"{hits:.1f}"))
     return Table(
         id="peek-probes-each",

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Table 5 of the paper: what a machine loses to probes, and to probes and reads.
 
-Owns the published figures and the verdict. Instructions are counted.py's, time is reading.py's.
+This file owns the published figures and the verdict. counts.py counts instructions, reading.py
+measures time.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PUBLISHED: Mapping[str, Mapping[str, float]] = {
 }
 
 ROUNDS_MIN = 6
-"""Of fewer rounds, all lie on one side of the truth by chance more often than 5 times in 100."""
+"""If there are fewer, chance puts all on one side of the truth more than 5 times in 100."""
 
 
 def collect(run: Collection) -> None:

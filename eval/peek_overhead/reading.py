@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What probes and reads cost, measured: time with neither, with probes, with both by turns.
 
-The guest has one processor of this machine, the sampler another. Owns the measured boot, its
-observer, and what is made of the rows; the verdict is loss.py's.
+The guest has one processor of this machine, the sampler another. This file owns the measured boot,
+its observer, and what is made of the rows; the verdict is loss.py's.
 """
 
 from __future__ import annotations
@@ -108,24 +108,26 @@ def slowdowns(rows: Sequence[Row]) -> Mapping[tuple[str, str], Sequence[float]]:
         if row["setting"] in SETTINGS and part:
             slower = row["value"] / alone[row["load"], row["repeat"]] - 1
             pairs[row["load"], row["setting"]].append((part, slower))
-    found = {}
+    by_setting = {}
     for load in workloads.LOADS:
         for setting in SETTINGS:
             best = sorted(pairs[load, setting], key=lambda pair: -pair[0])
             if len(best) < fit.SAMPLES_MIN:
                 raise ValueError(f"only {len(best)} runs of {load}, {setting}")
             sound = sum(part >= TAKEN_MIN for part, _ in best)
-            found[load, setting] = [slower for _, slower in best[: max(sound, fit.SAMPLES_MIN)]]
-    return found
+            by_setting[load, setting] = [
+                slower for _, slower in best[: max(sound, fit.SAMPLES_MIN)]
+            ]
+    return by_setting
 
 
 def part_taken(sample: Row) -> float:
-    """Of the samples of a run, those that were taken; none if the sampler came too late."""
+    """The part of a run's samples that were taken; 0 if the sampler came too late."""
     return float(1 - sample["lost"] / sample["slots"]) if sample["ready"] else 0.0
 
 
 def lost(rows: Sequence[Row]) -> float:
-    """Of all samples, those that were not taken in time."""
+    """The part of all samples that were not taken in time."""
     taken = [row for row in rows if "slots" in row]
     return float(sum(row["lost"] for row in taken) / sum(row["slots"] for row in taken))
 
@@ -142,14 +144,14 @@ def metrics_of(rows: Sequence[Row]) -> dict[str, Metric]:
 
 
 def table(rows: Sequence[Row], published: Mapping[str, Mapping[str, float]]) -> Table:
-    found = slowdowns(rows)
+    slower = slowdowns(rows)
     lines = []
     for load in workloads.LOADS:
         cells = []
         for setting in SETTINGS:
-            cells += [bandwidth.percent(fit.confidence(found[load, setting]))]
+            cells += [bandwidth.percent(fit.confidence(slower[load, setting]))]
             cells += [f"{published[setting][load]:.1%}"]
-        lines.append((load, *cells, str(len(found[load, "reads"]))))
+        lines.append((load, *cells, str(len(slower[load, "reads"]))))
     columns = [word for name in SETTINGS.values() for word in (name, "paper")]
     return Table(
         id="peek-slow-down",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The loads of peek-overhead as its guest runs them, again and again in one boot.
 
-Owns their sizes and the guest's script; what the loads are is eval/tools/loads/loads.py's, how runs
-are ordered and taken is overhead.c's.
+This file owns their sizes and the guest's script; what the loads are is
+eval/tools/loads/loads.py's, how runs are ordered and taken is overhead.c's.
 """
 
 from __future__ import annotations
@@ -89,12 +89,12 @@ def script(sizes: Sizes, options: Sequence[str]) -> list[str]:
     ]
 
 
-def guest(kernel: str, root: Path, made: Path, timeout_s: float, *, icount: bool) -> LabConfig:
+def guest(kernel: str, root: Path, folder: Path, timeout_s: float, *, icount: bool) -> LabConfig:
     """The guest of all loads; what is made for it is written into `made`.
 
     `root`: the programs', which the guest reaches on the host's disk.
     """
-    archive = toolchain.pack(root, made), f"{modes.BROUGHT}/{toolchain.ARCHIVE}"
+    archive = toolchain.pack(root, folder), f"{modes.BROUGHT}/{toolchain.ARCHIVE}"
     own = tuple(
         (program(name), f"{modes.BROUGHT}/{name}") for name in ("peek-overhead", "peek-calls")
     )
@@ -103,7 +103,7 @@ def guest(kernel: str, root: Path, made: Path, timeout_s: float, *, icount: bool
             kernel=kernel,
             cpus=1,
             icount=icount,
-            files=(*own, archive, *loads.guest_files(made)),
+            files=(*own, archive, *loads.guest_files(folder)),
             timeout_s=timeout_s,
         )
     )

@@ -35,8 +35,8 @@ struct tl_counter_values {
 };
 
 /*
- * What the kernel counts by itself on any machine: page faults, switches of tasks and, where it lets
- * tracepoints be read, system calls.
+ * What the kernel counts by itself on any machine: page faults, switches of tasks and, where it
+ * lets tracepoints be read, system calls.
  */
 extern const struct tl_counter_event tl_counters_software[];
 

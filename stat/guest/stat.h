@@ -72,7 +72,7 @@ void supervisor_read(struct supervisor_counts *counts);
 
 /* ---- calibrate.c ---- */
 
-/* Counts loops that tell what a call costs by each mechanism; `supervisor`: where that is offered. */
+/* Counts loops that tell what a call costs by each mechanism; `supervisor`: also in that mode. */
 void calibrate(int counting, bool supervisor);
 
 /* The name under which this program is executed to end at once, and whether it has that name. */

@@ -57,7 +57,8 @@
  * ended with another thread's turn (preempted).
  */
 #define STAT_EVENTS(X) \
-	X(forks) X(execs) X(exits) X(signals) X(page_faults) X(slept_out) X(slept_within) X(preempted)
+	X(forks) X(execs) X(exits) X(signals) X(page_faults) \
+	X(slept_out) X(slept_within) X(preempted)
 
 /* Where calls ended that were made in supervisor mode: fields calls_* of struct tl_process. */
 #define STAT_CALLS(X) X(direct) X(worked) X(left) X(kernel)

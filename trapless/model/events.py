@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The events that both backends have, under one name: the model's rows and the processor's.
 
-Owns the names, and what of a model's structures each stands for. Columns are "user.l2_misses" and
-so on; `dtlb_misses` and `l1d_misses` are those of reads, as processors count them.
+This file owns the names, and what of a model's structures each stands for. Columns are
+"user.l2_misses" and so on; `dtlb_misses` and `l1d_misses` are those of reads, as processors count
+them.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ def of_model(row: Row, plan: Plan, variant: str) -> dict[str, int]:
     roles = processors.load(processor).structures
     walks = plan.names[variant, "stlb" if "stlb" in roles else "dtlb"]
     last = plan.names[variant, "l3" if "l3" in roles else "l2"]
-    found = {}
+    events = {}
     for mode in MODES:
-        found[f"{mode}.instructions"] = row[f"{mode}.instructions"]
-        found[f"{mode}.dtlb_misses"] = row.of(mode, walks, "read_misses")
-        found[f"{mode}.l1d_misses"] = row.of(mode, plan.names[variant, "l1d"], "read_misses")
-        found[f"{mode}.l2_misses"] = row.misses(mode, plan.names[variant, "l2"])
-        found[f"{mode}.llc_misses"] = row.misses(mode, last)
-    return found
+        events[f"{mode}.instructions"] = row[f"{mode}.instructions"]
+        events[f"{mode}.dtlb_misses"] = row.of(mode, walks, "read_misses")
+        events[f"{mode}.l1d_misses"] = row.of(mode, plan.names[variant, "l1d"], "read_misses")
+        events[f"{mode}.l2_misses"] = row.misses(mode, plan.names[variant, "l2"])
+        events[f"{mode}.llc_misses"] = row.misses(mode, last)
+    return events
 
 
 def of_counters(recording: Recording, row: Row) -> dict[str, int]:
     """The events that the processor counted; those that it lacks are not in the result."""
-    known = {f"{mode}.{event}" for mode in MODES for event in (*EVENTS, "clocks", *SOFTWARE)}
-    strange = set(recording.columns) - known
+    names = {f"{mode}.{event}" for mode in MODES for event in (*EVENTS, "clocks", *SOFTWARE)}
+    strange = set(recording.columns) - names
     if strange:
         raise TraplessError(f"not events of counters: {', '.join(sorted(strange))}")
     return dict(zip(recording.columns, row.counts, strict=True))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What one run of the model simulates: variants of processors, side by side.
 
-Owns the names of structures in a run's rows, sharing (what two variants have in common is simulated
-once) and the text that the plugin reads (model/config.c, which checks every geometry again).
+This file owns the names of structures in a run's rows, sharing (what two variants have in common is
+simulated once) and the text that the plugin reads (model/config.c, which checks every geometry
+again).
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from trapless.model.processors import Structure
 from trapless.model.rows import Row
 
 STRUCTURES_MAX = 56
-"""Of one run; TLM_STRUCTURES_MAX of model/structure.h."""
+"""The structures of one run; TLM_STRUCTURES_MAX of model/geometry.h."""
 
 WAYS_MAX, TREE_WAYS_MAX = 4096, 64
 PAGE_BYTES = 4096
 UNITS_BYTES = (64, PAGE_BYTES)
-"""Of footprints: lines and pages."""
+"""The units of footprints: lines and pages."""
 LABELS = 16
-"""Regions are told apart by the last four bits of their labels; TLM_LABELS there."""
+"""Regions are told apart by the last four bits of their labels; TLM_LABELS of model/geometry.h."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Plan:
         these four bits.
         """
         names: dict[tuple[str, str], str] = {}
-        known: dict[str, str] = {}  # parameters to name
+        structures: dict[str, str] = {}  # parameters to name
         lines: list[str] = []
         for variant in variants:
             processor = processors.load(variant.processor)
@@ -90,10 +91,10 @@ class Plan:
                 check(structure)
                 parameters = _parameters(variant, structure, position, names)
                 name = f"{structure.role}@{variant.id}"
-                if parameters not in known:
-                    known[parameters] = name
+                if parameters not in structures:
+                    structures[parameters] = name
                     lines.append(f"{structure.kind} {name} {parameters}")
-                names[variant.id, structure.role] = known[parameters]
+                names[variant.id, structure.role] = structures[parameters]
         if footprint_of is not None:
             lines += _footprints(footprint_of)
         if len(lines) > STRUCTURES_MAX:
@@ -113,7 +114,7 @@ class Plan:
         path.write_text(self.text(memory_bytes), encoding="utf-8")
 
     def misses(self, row: Row, mode: str, variant: str, role: str) -> int:
-        """Of all accesses of that mode, in one variant's structure."""
+        """The misses of all accesses of that mode in one variant's structure."""
         return row.misses(mode, self.names[variant, role])
 
     def references(self, row: Row, mode: str, variant: str, role: str) -> int:

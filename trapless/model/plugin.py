@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The model's plugin for the QEMU on this machine: which one it takes, and how it is given.
 
-Owns what QEMU is asked and the errors when the two do not fit; the plugin is model/plugin.c.
+This file owns what QEMU is asked and the errors when the two do not fit; the plugin is
+model/plugin.c.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ def api(binary: str) -> int:
     version = int(match[1]), int(match[2])
     chosen = next((number for first, gone, number in APIS if first <= version < gone), None)
     if chosen is None:
-        known = " and ".join(f"{first[0]}.{first[1]}" for first, _, _ in APIS)
+        releases = " and ".join(f"{first[0]}.{first[1]}" for first, _, _ in APIS)
         raise TraplessError(
             f"{binary} is QEMU {version[0]}.{version[1]}, whose plugin interface the model does "
-            f"not know; it knows those that came with {known}"
+            f"not know; it knows those that came with {releases}"
         )
     if not re.search(r"^-plugin\b", _ask(binary, "-help"), re.MULTILINE):
         raise TraplessError(f"{binary} was built without plugins, which the model needs")

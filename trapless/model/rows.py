@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Rows as the plugin, or the counters' program, wrote them: JSON lines that describe themselves.
+"""Reads the rows of the plugin and of the counters' program: JSON lines that describe themselves.
 
-Owns reading: what the columns are called, and what is left when a guest died in the middle. A line
-that is not whole is no row. It owns nothing of what counts mean.
+This file owns reading: what the columns are called, and what is left when a guest died in the
+middle. A line that is not whole is no row. It owns nothing of what counts mean.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Row:
         return self[f"{mode}.{structure}.{what}"]
 
     def misses(self, mode: str, structure: str) -> int:
-        """Of all accesses."""
+        """The misses of all accesses."""
         return sum(self.of(mode, structure, f"{kind}_misses") for kind in KINDS)
 
     def references(self, mode: str, structure: str) -> int:
-        """Of all accesses."""
+        """The number of all accesses."""
         return sum(self.of(mode, structure, f"{kind}_references") for kind in KINDS)
 
     def crossings(self) -> dict[str, int]:

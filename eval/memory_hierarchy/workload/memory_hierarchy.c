@@ -2,8 +2,8 @@
 /*
  * memory_hierarchy.c - the paper's test program (Fig. 2 to 4): for each pair of a width in user
  * space and one in the kernel, F times the evaluation function on both sides, in each order that is
- * asked for. Each such run is a region of the memory model (trapless_model.h), from which the counts
- * come; on other machines the marks do nothing. Runs in the lab's guest, on one CPU.
+ * asked for. Each such run is a region of the memory model (trapless_model.h), from which the
+ * counts come; on other machines the marks do nothing. Runs in the lab's guest, on one CPU.
  *
  * Nothing is printed before all regions are done, for output makes interrupts. Before each region
  * the machine is left alone until a round time, so that what the kernel had put by is done and its
@@ -58,14 +58,14 @@ static unsigned int points(struct range range)
  * 64 bits that name a region: order (4), trap (4), N (16), widths in user space and kernel (20
  * each, KB). Read by cells.py.
  */
-static uint64_t label(enum order order, enum trap trap, const struct pair *pair)
+static uint64_t label(enum call_order order, enum trap trap, const struct pair *pair)
 {
 	return (uint64_t)order << 60 | (uint64_t)trap << 56 | (uint64_t)pair->n << 40 |
 	       (uint64_t)(pair->user / KB) << 20 | pair->kernel / KB;
 }
 
 /* One region. The first iterations fill caches and TLBs, and are not counted. */
-static void run_region(struct bench *bench, enum order order, const struct options *options,
+static void run_region(struct bench *bench, enum call_order order, const struct options *options,
 		       const struct pair *pair)
 {
 	struct tally *tally = &tallies[order];
@@ -107,8 +107,8 @@ static void run_row(const struct options *options, struct bench *bench, unsigned
 	     k += options->kernel.step) {
 		pair.kernel = k * KB;
 		for (unsigned int order = 0; order < ORDERS; order++)
-			if (measure_list_has(options->orders, order_name((enum order)order)))
-				run_region(bench, (enum order)order, options, &pair);
+			if (measure_list_has(options->orders, order_name((enum call_order)order)))
+				run_region(bench, (enum call_order)order, options, &pair);
 	}
 }
 
@@ -149,10 +149,10 @@ static unsigned int parse_count(const char *option, const char *text, unsigned i
 static void check(const struct options *options)
 {
 	for (unsigned int order = 0; order < ORDERS; order++)
-		if (measure_list_has(options->orders, order_name((enum order)order)) &&
-		    !order_has_trap((enum order)order, options->trap))
+		if (measure_list_has(options->orders, order_name((enum call_order)order)) &&
+		    !order_has_trap((enum call_order)order, options->trap))
 			measure_fail("--orders: %s has no trap of its own choice; use --trap fast",
-				     order_name((enum order)order));
+				     order_name((enum call_order)order));
 	if (options->rows && (strlen(options->rows) != points(options->user) ||
 			      strspn(options->rows, "01") != strlen(options->rows)))
 		measure_fail("--rows: '%s' is not one 0 or 1 for each of %u widths", options->rows,
@@ -234,7 +234,7 @@ int main(int argc, char **argv)
 	for (unsigned int order = 0; order < ORDERS; order++)
 		if (tallies[order].made)
 			printf("{\"check\": \"%s.%s\", \"made\": %lu, \"executed\": %lu}\n",
-			       order_name((enum order)order), trap_name(options.trap),
+			       order_name((enum call_order)order), trap_name(options.trap),
 			       tallies[order].made, tallies[order].executed);
 	bench_close(&bench);
 	printf("{\"complete\": true}\n");

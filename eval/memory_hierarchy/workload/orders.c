@@ -25,7 +25,7 @@ static const char *const names[ORDERS] = {
 };
 static const char *const traps[TRAPS] = { [FAST] = "fast", [INT] = "int" };
 
-const char *order_name(enum order order)
+const char *order_name(enum call_order order)
 {
 	return names[order];
 }
@@ -35,7 +35,7 @@ const char *trap_name(enum trap trap)
 	return traps[trap];
 }
 
-bool order_has_trap(enum order order, enum trap trap)
+bool order_has_trap(enum call_order order, enum trap trap)
 {
 	return trap == FAST || order == CONVENTIONAL || order == BATCHED;
 }
@@ -83,7 +83,7 @@ INLINED unsigned long run_calls(const struct run *run, bool by_int)
 	return bad;
 }
 
-INLINED unsigned int batch_of(const struct run *run, unsigned int done)
+INLINED unsigned int order_batch_of(const struct run *run, unsigned int done)
 {
 	unsigned int left = run->iterations - done;
 
@@ -96,7 +96,7 @@ INLINED unsigned long run_batches(const struct run *run, struct raw_ring *raw, b
 	unsigned int n;
 
 	for (unsigned int i = 0; i < run->iterations; i += n) {
-		n = batch_of(run, i);
+		n = order_batch_of(run, i);
 		for (unsigned int j = 0; j < n; j++) {
 			bad |= user_function(run);
 			TL_ADD(&raw->batch, SYS_lseek, run->file, run->argument, 0);
@@ -114,7 +114,7 @@ static unsigned long run_workers(const struct run *run, struct tl_psc *psc)
 	unsigned long bad = 0;
 
 	for (unsigned int i = 0; i < run->iterations; i += n) {
-		n = batch_of(run, i);
+		n = order_batch_of(run, i);
 		for (unsigned int j = 0; j < n; j++) {
 			bad |= user_function(run);
 			slots[j] = (unsigned int)TL_PSC_ADD(psc, SYS_lseek, run->file,
@@ -131,7 +131,7 @@ static unsigned long run_workers(const struct run *run, struct tl_psc *psc)
 	return bad;
 }
 
-unsigned long order_run(struct bench *bench, enum order order, enum trap trap,
+unsigned long order_run(struct bench *bench, enum call_order order, enum trap trap,
 			const struct pair *pair)
 {
 	const struct run run = {
@@ -230,7 +230,7 @@ void bench_close(struct bench *bench)
 	close(bench->file);
 }
 
-void order_enter(struct bench *bench, enum order order)
+void order_enter(struct bench *bench, enum call_order order)
 {
 	if (order != SUPERVISOR)
 		return;
@@ -240,14 +240,14 @@ void order_enter(struct bench *bench, enum order order)
 		measure_fail("supervisor mode was asked for, and the level is %u", mode_level());
 }
 
-void order_leave(struct bench *bench, enum order order)
+void order_leave(struct bench *bench, enum call_order order)
 {
 	if (order == SUPERVISOR)
 		mode_switch(bench->module, 0, TL_MODE_USER, 0);
 	trap_fast0(SYS_getppid);
 }
 
-uint64_t order_executed(struct bench *bench, enum order order)
+uint64_t order_executed(struct bench *bench, enum call_order order)
 {
 	struct tl_stats stats = { .size = sizeof(stats) };
 	struct tl_process counts;

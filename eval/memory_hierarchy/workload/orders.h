@@ -13,7 +13,7 @@
 
 #include "raw_ring.h"
 
-enum order {
+enum call_order {
 	CONVENTIONAL,	/* user function, call; user function, call; ... (Fig. 3) */
 	BATCHED,	/* N times the user function and a request, then one crossing (Fig. 4) */
 	WORKERS,	/* the same, made by a worker thread while the requester waits for all */
@@ -37,10 +37,10 @@ struct bench {
 	int module;			/* for switches of mode */
 };
 
-const char *order_name(enum order order);
+const char *order_name(enum call_order order);
 const char *trap_name(enum trap trap);
 /* Whether an order can be had by a trap: workers and supervisor mode only as the product is. */
-bool order_has_trap(enum order order, enum trap trap);
+bool order_has_trap(enum call_order order, enum trap trap);
 
 /*
  * Opens what the orders in the list need, for N up to n and widths up to `bytes`; ends the program
@@ -51,14 +51,14 @@ void bench_open(struct bench *bench, const char *orders, enum trap trap, unsigne
 void bench_close(struct bench *bench);
 
 /* The mode that the order is run in; back to user mode for all others. */
-void order_enter(struct bench *bench, enum order order);
-void order_leave(struct bench *bench, enum order order);
+void order_enter(struct bench *bench, enum call_order order);
+void order_leave(struct bench *bench, enum call_order order);
 
 /* F times both functions. 0 when every sum and count was right. */
-unsigned long order_run(struct bench *bench, enum order order, enum trap trap,
+unsigned long order_run(struct bench *bench, enum call_order order, enum trap trap,
 			const struct pair *pair);
 
 /* Kernel-side count of requests executed, of the orders that have one; else 0. */
-uint64_t order_executed(struct bench *bench, enum order order);
+uint64_t order_executed(struct bench *bench, enum call_order order);
 
 #endif /* EVAL_ORDERS_H */

@@ -68,17 +68,17 @@ def shell_line(
 
 def counts(rows: Iterable[Row]) -> dict[Key, Counts]:
     """Counted rows by command. KeyError where a command has one unit and not the other."""
-    found: dict[Key, dict[str, list[int]]] = {}
+    commands: dict[Key, dict[str, list[int]]] = {}
     for row in rows:
         if row.get("kind") == "counted" and row.get("unit") in UNITS:
-            units = found.setdefault((row["call"], row["mechanism"]), {})
+            units = commands.setdefault((row["call"], row["mechanism"]), {})
             units.setdefault(row["unit"], []).append(int(row["value"]))
     return {
         key: Counts(tuple(units["crossings"]), tuple(units["instructions"]))
-        for key, units in found.items()
+        for key, units in commands.items()
     }
 
 
-def differing(found: Mapping[Key, Counts]) -> Sequence[Key]:
+def differing(commands: Mapping[Key, Counts]) -> Sequence[Key]:
     """Commands whose repeats made different numbers of crossings: under --icount a fault."""
-    return [key for key, count in found.items() if len(set(count.crossings)) != 1]
+    return [key for key, count in commands.items() if len(set(count.crossings)) != 1]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Loads for a guest in the programs' root: sorting, building a real C project, serving files.
 
-Owns what each is given, prepared by and made of, as lines of the guest's shell; the programs behind
-them are beside this file and among the packages of trapless/stock/programs.py. What is measured
-meanwhile, and for how long, belongs to the experiments.
+This file owns what each is given, prepared by and made of, as lines of the guest's shell; the
+programs behind them are beside this file and among the packages of trapless/stock/programs.py. What
+is measured meanwhile, and for how long, belongs to the experiments.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SORT_BYTES = 40 << 20
 TREE = "/tmp/lua"
 COMPILER = "/usr/lib/gcc/x86_64-linux-gnu/12"
 FEW = ("lapi.o", "lcode.o", "lctype.o")
-"""Of the project, for who has no time for all of it."""
+"""Some objects of the project, for runs that have no time for all of it."""
 
 SITE = "/tmp/site"
 FILE_BYTES = 4096

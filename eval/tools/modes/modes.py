@@ -68,12 +68,12 @@ class Calls:
 
     @property
     def share(self) -> float:
-        """Of all calls, those that returned in supervisor mode; none of no calls."""
+        """The share of all calls that returned in supervisor mode; 0 if there were none."""
         return (self.direct + self.worked) / max(self.all, 1)
 
 
 @dataclass
-class Found:
+class Runs:
     """What the runs of one program gave: costs per operation and calls, one a repeat."""
 
     trap: list[float] = field(default_factory=list)
@@ -113,18 +113,18 @@ def guest_config(config: LabConfig) -> LabConfig:
     return LabConfig(**{**vars(config), "host_root": True, "memory": MEMORY})
 
 
-def found(rows: Iterable[Row], unit: str = "instructions") -> dict[str, Found]:
+def runs_of(rows: Iterable[Row], unit: str = "instructions") -> dict[str, Runs]:
     """What the rows of a boot say about each program."""
-    programs: dict[str, Found] = {}
+    programs: dict[str, Runs] = {}
     for row in rows:
         if "calls_direct" in row:
-            of = programs.setdefault(row["call"], Found())
+            of = programs.setdefault(row["call"], Runs())
             of.calls.append(Calls(*(row[f"calls_{way}"] for way in WAYS)))
             of.demotions.append(
                 {key: value for key, value in row.items() if key.startswith("demoted_")}
             )
         elif row.get("unit") == unit and "mechanism" in row:
-            of = programs.setdefault(row["call"], Found())
+            of = programs.setdefault(row["call"], Runs())
             values = of.supervisor if row["mechanism"] == "supervisor" else of.trap
             values.append(row["value"] / row["ops"])
             if row["mechanism"] == "supervisor":

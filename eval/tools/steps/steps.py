@@ -80,16 +80,16 @@ def follow(kernel: str, progress: Progress) -> list[Row]:
         result, trace = _followed(kernel, program, marks, progress)
     if result.status:
         raise TraplessError(f"{GUEST_PROGRAM} failed: {result.stdout[-300:]!r}")
-    made = pieces_of(result.stdout.decode().splitlines())
-    lost = [piece for piece in made if piece not in trace.pieces]
-    if lost or not made:
+    pieces = pieces_of(result.stdout.decode().splitlines())
+    lost = [piece for piece in pieces if piece not in trace.pieces]
+    if lost or not pieces:
         which = ", ".join(lost) or "the first"
         raise TraplessError(f"following calls failed at {which}: {trace.failure}")
     entries = [(address, name, PROGRAM) for address, name in program_symbols(program)]
     symbols = Symbols.of([*entries, *kernel_symbols(result.stdout.decode().splitlines())])
-    found = rows(trace.pieces, symbols)
-    check(found)
-    return found
+    counted = rows(trace.pieces, symbols)
+    check(counted)
+    return counted
 
 
 def _followed(
@@ -123,10 +123,10 @@ def watch(debugger: Debugger, marks: Mapping[str, int], trace: Trace) -> None:
         debugger.attach(LIMIT_S)
         while True:
             debugger.run_to(marks[BEGIN], LIMIT_S)
-            found = debugger.registers()
-            if found["rsi"] != MAGIC:  # another program, at the same address
+            registers = debugger.registers()
+            if registers["rsi"] != MAGIC:  # another program, at the same address
                 continue
-            piece = debugger.text(found["rdi"])
+            piece = debugger.text(registers["rdi"])
             trace.pieces[piece] = list(debugger.steps_to(marks[END], STEPS_MAX))
     except TraplessError as error:  # the program's end, too: follow() knows whether all was seen
         trace.failure = error
@@ -151,41 +151,41 @@ def program_symbols(program: Path) -> list[tuple[int, str]]:
 
 def kernel_symbols(lines: Sequence[str]) -> list[tuple[int, str, str]]:
     """Functions in /proc/kallsyms; other lines are passed over."""
-    found = []
+    symbols = []
     for line in lines:
         words = line.split()
         if len(words) in (3, 4) and words[1] in "tTwW" and len(words[0]) == 16:
             part = words[3].strip("[]") if len(words) == 4 else "kernel"
-            found.append((int(words[0], 16), words[2], part))
-    return found
+            symbols.append((int(words[0], 16), words[2], part))
+    return symbols
 
 
 def rows(pieces: Mapping[str, Sequence[int]], symbols: Symbols) -> list[Row]:
     """Instructions by function, of the marks' own functions none, in the order of execution."""
-    made: list[Row] = []
+    counted: list[Row] = []
     for piece, addresses in pieces.items():
         named = (symbols.name(address) for address in addresses)
         counts = Counter(name for name in named if name[0] not in (BEGIN, END))
-        made += [
+        counted += [
             {"steps": piece, "function": function, "of": part, "count": count}
             for (function, part), count in counts.items()
         ]
-    return made
+    return counted
 
 
-def check(found: Sequence[Row]) -> None:
+def check(counted: Sequence[Row]) -> None:
     """Pieces must have gone the way that their names say."""
-    for piece in dict.fromkeys(row["steps"] for row in found):
-        by_kernel = any(row["function"] == KERNEL_ENTRY for row in found if row["steps"] == piece)
+    for piece in dict.fromkeys(row["steps"] for row in counted):
+        by_kernel = any(row["function"] == KERNEL_ENTRY for row in counted if row["steps"] == piece)
         if by_kernel == piece.endswith(".supervisor"):
             way = "through" if by_kernel else "not through"
             raise TraplessError(f"{piece} went {way} the kernel's own entry")
 
 
-def total(found: Iterable[Row], piece: str, part: str | None = None) -> int:
+def total(counted: Iterable[Row], piece: str, part: str | None = None) -> int:
     """Instructions of a piece: all, or those in one part of the system."""
     return sum(
         row["count"]
-        for row in found
+        for row in counted
         if row.get("steps") == piece and (part is None or row["of"] == part)
     )

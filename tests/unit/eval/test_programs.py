@@ -207,7 +207,7 @@ def rows_of(name: str, trap: list[int], supervisor: list[int], kernel: int, ops:
 
 
 def test_rows_are_read_by_program() -> None:
-    found = modes.found(rows_of("ls", [100, 110], [80, 90], 5) + rows_of("git", [7], [], 0))
+    found = modes.runs_of(rows_of("ls", [100, 110], [80, 90], 5) + rows_of("git", [7], [], 0))
     assert found["ls"].trap == [100, 110]
     assert found["ls"].supervisor == [80, 90]
     assert found["ls"].calls == [Calls(895, 90, 10, 5)] * 2

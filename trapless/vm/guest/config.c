@@ -46,7 +46,7 @@ out:
 }
 
 /* Every list gets room for as many entries as there are records: at most a few hundred. */
-static int allocate_lists(struct config *config, size_t records)
+static int allocate_lists(struct guest_config *config, size_t records)
 {
 	config->modules = calloc(records + 1, sizeof(char *));
 	config->argv = calloc(records + 1, sizeof(char *));
@@ -63,7 +63,7 @@ static void append(char **list, char *value)
 	*list = value;
 }
 
-static int take_flags(struct config *config, const char *value)
+static int take_flags(struct guest_config *config, const char *value)
 {
 	char *end;
 	unsigned long flags = strtoul(value, &end, 10);
@@ -75,7 +75,7 @@ static int take_flags(struct config *config, const char *value)
 	return 0;
 }
 
-static int take(struct config *config, char *record)
+static int take(struct guest_config *config, char *record)
 {
 	char *value = strchr(record, '=');
 
@@ -101,7 +101,7 @@ static int take(struct config *config, char *record)
 	return 0;
 }
 
-int config_read(struct config *config, const char *path, const char **bad)
+int guest_config_read(struct guest_config *config, const char *path, const char **bad)
 {
 	size_t size, records = 0;
 	char *text, *record;

@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-struct config {
+struct guest_config {
 	char *exec;		/* path to execute; NULL: look argv[0] up in PATH */
 	char *cwd;
 	bool host_root;		/* the root is the host's, read-only, under an overlay */
@@ -22,6 +22,6 @@ struct config {
 };
 
 /* Returns 0 or -errno; on -EINVAL *bad is the record that was not understood. */
-int config_read(struct config *config, const char *path, const char **bad);
+int guest_config_read(struct guest_config *config, const char *path, const char **bad);
 
 #endif /* TRAPLESS_GUEST_CONFIG_H */

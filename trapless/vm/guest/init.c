@@ -91,7 +91,7 @@ __attribute__((noreturn)) static void fail_refused(struct supervisor_answer answ
  * The command's process switches itself if that outlives its exec; else init switches it from
  * outside, when the exec has closed `report`. What the module answers comes through `report`.
  */
-static void enter_supervisor(const struct config *config, int report)
+static void enter_supervisor(const struct guest_config *config, int report)
 {
 	struct supervisor_answer answer;
 
@@ -105,7 +105,7 @@ static void enter_supervisor(const struct config *config, int report)
 	_exit(STATUS_CANNOT_EXECUTE);
 }
 
-static void await_supervisor(const struct config *config, pid_t pid, int report)
+static void await_supervisor(const struct guest_config *config, pid_t pid, int report)
 {
 	struct supervisor_answer answer = { 0 };
 
@@ -119,7 +119,7 @@ static void await_supervisor(const struct config *config, pid_t pid, int report)
 		fail_refused(answer);
 }
 
-__attribute__((noreturn)) static void become(const struct config *config, int input, int output,
+__attribute__((noreturn)) static void become(const struct guest_config *config, int input, int output,
 					      int errors, int report)
 {
 	struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
@@ -145,7 +145,7 @@ __attribute__((noreturn)) static void become(const struct config *config, int in
 	_exit(errno == ENOENT ? STATUS_NOT_FOUND : STATUS_CANNOT_EXECUTE);
 }
 
-static void command_start(struct command *command, const struct config *config)
+static void command_start(struct command *command, const struct guest_config *config)
 {
 	int input, output, errors, report[2];
 
@@ -263,7 +263,7 @@ static int watch_children(void)
 	return fd;
 }
 
-static void note_calls(const struct config *config, struct channel *channel)
+static void note_calls(const struct guest_config *config, struct channel *channel)
 {
 	struct supervisor_calls calls;
 	int err;
@@ -283,7 +283,7 @@ int main(void)
 {
 	struct command command;
 	struct channel *channel;
-	struct config config;
+	struct guest_config config;
 	const char *bad = "";
 	int err, signals;
 
@@ -293,7 +293,7 @@ int main(void)
 		guest_fail("no channel to the launcher: %s", strerror(-err));
 	channel = channel_header();
 	channel_set_phase(PHASE_INIT);
-	err = config_read(&config, CONFIG, &bad);
+	err = guest_config_read(&config, CONFIG, &bad);
 	if (err)
 		guest_fail(CONFIG ": %s '%s'", strerror(-err), bad);
 	setup_guest(&config);

@@ -133,7 +133,7 @@ static void loopback_up(void)
 	close(fd);
 }
 
-void setup_guest(const struct config *config)
+void setup_guest(const struct guest_config *config)
 {
 	umask(0);
 	load_modules(config->modules);

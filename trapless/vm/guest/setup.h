@@ -10,6 +10,6 @@
 /* What the channel needs: /dev and /sys. Stops the machine on failure. */
 void setup_early(void);
 /* Everything else, as config asks; calls guest_fail() on failure. */
-void setup_guest(const struct config *config);
+void setup_guest(const struct guest_config *config);
 
 #endif /* TRAPLESS_GUEST_SETUP_H */
