@@ -88,7 +88,7 @@ static long make_filtered(struct tlk_context *context)
 	allowed = tlk_secure_computing() == 0;
 	result = regs->ax == regs->orig_ax ? -ENOSYS : regs->ax;
 	regs->orig_ax = (u32)regs->orig_ax;
-	regs->ax = TLK_INSIDE;
+	regs->ax = -ENOSYS;
 	return allowed ? tlk_request_call(regs, context->calls) : result;
 }
 

@@ -24,12 +24,19 @@
 #include "ring/policy.h"
 
 /*
- * This value is in regs->ax while a thread makes requests: a request that enters the module again
- * finds it there. The kernel's entry code writes -ENOSYS there for every system call, so user space
- * cannot forge it. It exists once a thread, without allocation, exactly as long as the system call,
- * and nothing reads it meanwhile. It is the result of a nested entry.
+ * This mark is in the upper half of regs->flags while a thread makes requests: a request that
+ * enters the module again finds it there. The processor has no flags in that half. Every entry, the
+ * kernel's and the module's own in supervisor mode, stores the flags that the processor had, so
+ * user space cannot forge the mark; ptrace and sigreturn change no bit of it. It exists once a
+ * thread, without allocation, exactly as long as the system call, and nothing reads it meanwhile.
  */
-#define TLK_INSIDE ((unsigned long)-EDEADLK)
+#define TLK_INSIDE 1u
+
+static __always_inline u32 *tlk_mark_of(struct pt_regs *regs)
+{
+	static_assert(sizeof(regs->flags) == 2 * sizeof(u32));
+	return (u32 *)&regs->flags + 1;
+}
 
 /* How an attempt at a request ended. */
 enum tlk_ending {
@@ -65,7 +72,7 @@ struct tlk_saved_regs {
 
 static __always_inline bool tlk_context_is_nested(void)
 {
-	return current_pt_regs()->ax == TLK_INSIDE;
+	return *tlk_mark_of(current_pt_regs()) == TLK_INSIDE;
 }
 
 /*
@@ -91,7 +98,7 @@ tlk_context_begin(struct tlk_context *context, struct file *file, struct pt_regs
 	/* Only a filter asks. One that comes later gets an answer that is at worst a leak. */
 	context->fd_counted = unlikely(tlk_entry_work()) && tlk_fd_is_counted();
 	context->abandon = abandon;
-	regs->ax = TLK_INSIDE;
+	*tlk_mark_of(regs) = TLK_INSIDE;
 	return (struct tlk_saved_regs){
 		.di = regs->di,
 		.si = regs->si,
@@ -118,7 +125,7 @@ static __always_inline void tlk_context_end(struct tlk_context *context, struct 
 	regs->r8 = saved.r8;
 	regs->r9 = saved.r9;
 	regs->orig_ax = saved.orig_ax;
-	regs->ax = -ENOSYS;
+	*tlk_mark_of(regs) = 0;
 	fput(context->file);
 }
 
