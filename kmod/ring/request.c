@@ -103,7 +103,8 @@ long tlk_request_make_slow(struct tlk_context *context, bool first)
 
 	work = tlk_entry_work();
 	context->ending = TLK_BUSY;
-	if (work & ~TLK_ENTRY_SECCOMP || (work && current->ptrace))
+	if (work & ~TLK_ENTRY_SECCOMP ||
+	    (work && (current->ptrace || tlk_context_may_lose_file(context))))
 		return -EBUSY;
 
 	context->ending = TLK_DONE;

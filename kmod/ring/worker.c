@@ -41,6 +41,8 @@ static noinline int must_leave(struct worker *worker)
 	if (!tlk_identity_is_current(&worker->ring->queue->identity))
 		return -EPERM;
 	worker->cred = current_cred();
+	if (tlk_entry_work() && tlk_context_may_lose_file(&worker->context))
+		return -EBUSY;
 	return 0;
 }
 
