@@ -172,7 +172,8 @@ long tlk_request_make_slow(struct tlk_context *context, bool first);
 
 /*
  * Can this result be a code of restart or TLK_REFUSED? They are the negative numbers next to the
- * last errno. The rare true results beyond (a process group from F_GETOWN) settle as themselves.
+ * last errno. True results beyond (a process group from F_GETOWN, the position that lseek() was
+ * given) settle as themselves.
  */
 static __always_inline bool tlk_result_is_special(long result)
 {
