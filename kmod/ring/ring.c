@@ -3,8 +3,8 @@
  * Allocates, maps and releases the memory of a ring. This file owns the pages. It owns no request
  * and no queue.
  *
- * A ring's pages are charged to the memory cgroup of the process. Their number is bounded by
- * TL_ENTRIES_MAX a ring and by the limit of open files a process.
+ * A ring's pages are charged to the memory cgroup of the process and to the locked memory of its
+ * user, who could otherwise fill the memory with rings that no process is seen to use.
  */
 #include <linux/gfp.h>
 #include <linux/mm.h>
@@ -13,6 +13,7 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
+#include "compat/account.h"
 #include "compat/entry.h"
 #include "limits.h"
 #include "ring/ring.h"
@@ -51,6 +52,7 @@ err_free:
 
 struct tlk_ring *tlk_ring_create(unsigned int entries)
 {
+	unsigned int pages = TL_RING_BYTES(entries) >> PAGE_SHIFT;
 	struct tlk_ring *ring;
 
 	BUILD_BUG_ON(TL_RING_BYTES(1) % PAGE_SIZE);
@@ -59,21 +61,28 @@ struct tlk_ring *tlk_ring_create(unsigned int entries)
 	ring = kzalloc(sizeof(*ring), GFP_KERNEL_ACCOUNT);
 	if (!ring)
 		return NULL;
-	if (pages_alloc(ring, TL_RING_BYTES(entries) >> PAGE_SHIFT)) {
-		kfree(ring);
-		return NULL;
-	}
+	if (!tlk_account_charge(&ring->account, pages))
+		goto err_ring;
+	if (pages_alloc(ring, pages))
+		goto err_account;
 	ring->mask = entries - 1;
 	ring->submit = (void *)ring->requests + TL_RING_SUBMIT_OFFSET(entries);
 	ring->mm = current->mm;
 	mmgrab(ring->mm);
 	return ring;
+
+err_account:
+	tlk_account_uncharge(&ring->account);
+err_ring:
+	kfree(ring);
+	return NULL;
 }
 
 void tlk_ring_destroy(struct tlk_ring *ring)
 {
-	mmdrop(ring->mm);
 	pages_free(ring);
+	tlk_account_uncharge(&ring->account);
+	mmdrop(ring->mm);
 	kfree(ring);
 }
 
