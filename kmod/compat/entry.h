@@ -133,10 +133,13 @@ static __always_inline bool tlk_lstar_is_guests(void)
 static inline void tlk_vma_forbid_copy(struct vm_area_struct *vma)
 {
 #ifdef TLK_HAS_VM_FLAGS_SET
-	vm_flags_set(vma, VM_DONTCOPY | VM_DONTEXPAND);
+	vm_flags_set(vma, flags);
 #else
-	vma->vm_flags |= VM_DONTCOPY | VM_DONTEXPAND;
+	vma->vm_flags |= flags;
 #endif
 }
 
 #endif /* TLK_COMPAT_ENTRY_H */
+/* VM_IO, because madvise(MADV_DOFORK) undoes VM_DONTCOPY except there. */
+	const vm_flags_t flags = VM_DONTCOPY | VM_DONTEXPAND | VM_IO;
+

@@ -86,9 +86,28 @@ void tlk_ring_destroy(struct tlk_ring *ring)
 	kfree(ring);
 }
 
+/* For debuggers, which reach no other way into memory that is marked as this is. */
+static int mapping_access(struct vm_area_struct *vma, unsigned long address, void *buffer,
+			  int length, int write)
+{
+	const struct tlk_ring *ring = tlk_ring_of(vma->vm_file);
+	size_t offset = address - vma->vm_start + (vma->vm_pgoff << PAGE_SHIFT);
+
+	length = min_t(unsigned long, length, vma->vm_end - address);
+	if (write)
+		memcpy((void *)ring->requests + offset, buffer, length);
+	else
+		memcpy(buffer, (void *)ring->requests + offset, length);
+	return length;
+}
+
+static const struct vm_operations_struct mapping_operations = {
+	.access = mapping_access,
+};
+
 /*
- * Maps exactly the ring, shared, from its beginning. A child gets no copy (VM_DONTCOPY): it could
- * not use the ring, and the parent's requests are not the child's.
+ * Maps exactly the ring, shared, from its beginning. A child gets no copy: it could not use the
+ * ring, and the parent's requests are not the child's.
  */
 int tlk_ring_mmap(struct tlk_ring *ring, struct vm_area_struct *vma)
 {
@@ -101,5 +120,6 @@ int tlk_ring_mmap(struct tlk_ring *ring, struct vm_area_struct *vma)
 	if ((vma->vm_flags & (wanted | VM_EXEC)) != wanted)
 		return -EINVAL;
 	tlk_vma_forbid_copy(vma);
+	vma->vm_ops = &mapping_operations;
 	return vm_map_pages(vma, ring->pages, ring->page_count);
 }
