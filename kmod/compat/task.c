@@ -107,3 +107,9 @@ bool tlk_may_be_in_supervisor_mode(void)
 	return !test_thread_flag(TIF_ADDR32) && !tlk_is_confined(current) &&
 	       tlk_is_ordinary(current);
 }
+bool tlk_may_see(struct task_struct *task)
+{
+	return uid_eq(task_uid(task), current_uid()) ||
+	       static_call(may_access)(task, PTRACE_MODE_READ_FSCREDS | PTRACE_MODE_NOAUDIT);
+}
+

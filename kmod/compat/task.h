@@ -27,6 +27,9 @@ int tlk_task_init(void);
 /* May the current task debug that one, by the kernel's rules and its security modules'? */
 bool tlk_may_debug(struct task_struct *task);
 
+/* May the current task see that one? Its own user's, and what it may debug: as with hidepid. */
+bool tlk_may_see(struct task_struct *task);
+
 /* Are real, effective and saved IDs the same? A set-user-ID or set-group-ID program's differ. */
 bool tlk_is_ordinary(struct task_struct *task);
 

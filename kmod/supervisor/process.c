@@ -388,7 +388,7 @@ static void entry_fill(struct tl_process *entry, const struct tlk_call_counts *c
 
 static void entry_describe_locked(struct tl_process *entry, struct tlk_process *process, pid_t pid)
 {
-	struct tlk_call_counts sum = process->past;
+	struct tlk_call_counts sum = process->past, counts;
 	struct task_struct *leader;
 	struct tlk_thread_state *state;
 
@@ -401,7 +401,8 @@ static void entry_describe_locked(struct tl_process *entry, struct tlk_process *
 	list_for_each_entry(state, &process->threads, link) {
 		entry->threads++;
 		entry->supervisor += state->attached;
-		counts_add(&sum, &state->cpu.counts);
+		tlk_supervisor_cpu_sum(&state->cpu, &counts);
+		counts_add(&sum, &counts);
 	}
 	entry_fill(entry, &sum);
 	rcu_read_lock();
@@ -418,13 +419,11 @@ u32 tlk_processes_list(struct tl_process *entries, u32 count)
 	unsigned int bucket;
 	u32 total = 0;
 
-	memset(entries, 0, count * sizeof(*entries));
-	tlk_supervisor_cpus_count();
 	spin_lock(&tlk_thread_lock);
 	hash_for_each(table, bucket, process, node) {
 		pid_t pid = pid_nr_ns(process->pid, namespace);
 
-		if (!pid)
+		if (!pid || !is_visible(process))
 			continue;
 		if (total < count)
 			entry_describe_locked(&entries[total], process, pid);
@@ -438,3 +437,16 @@ u32 tlk_processes_list(struct tl_process *entries, u32 count)
 	spin_unlock(&tlk_thread_lock);
 	return total + 1;
 }
+/* The process as the caller may see it: its own user's, or one that it may debug. */
+static bool is_visible(const struct tlk_process *process)
+{
+	struct task_struct *leader;
+	bool visible;
+
+	rcu_read_lock();
+	leader = pid_task(process->pid, PIDTYPE_TGID);
+	visible = leader && tlk_may_see(leader);
+	rcu_read_unlock();
+	return visible;
+}
+
