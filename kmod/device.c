@@ -171,7 +171,8 @@ static long ioctl_processes(void __user *user)
 		return error;
 	if (list.reserved || !list.entry_size || list.entry_size > PAGE_SIZE)
 		return -EINVAL;
-	list.count = min_t(u32, list.count, TLK_LISTED_MAX);
+	/* As many as there are, and room for some that come meanwhile. */
+	list.count = min3(list.count, TLK_LISTED_MAX, tlk_processes_count() + TLK_LISTED_SPARE);
 	entries = kvcalloc(max_t(u32, list.count, 1), sizeof(*entries), GFP_KERNEL_ACCOUNT);
 	if (!entries)
 		return -ENOMEM;

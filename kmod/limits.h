@@ -15,6 +15,9 @@
 /* Switched processes that one TL_IOC_PROCESSES lists, processes. */
 #define TLK_LISTED_MAX 4096u
 
+/* Room for processes that are switched while TL_IOC_PROCESSES lists others, processes. */
+#define TLK_LISTED_SPARE 16u
+
 /* Places that events are recorded at, places. */
 #define TLK_EVENT_PLACES_MAX 64u
 

@@ -78,7 +78,10 @@ close_fd:
 	return result;
 }
 
-/* Whether the module is missing, or this user may not use it: the library then makes the calls. */
+/*
+ * Whether the module is missing, or this user may not use it or has no locked memory left for a
+ * ring: the library then makes the calls.
+ */
 static bool module_absent(int error)
 {
 	switch (error) {
@@ -89,6 +92,7 @@ static bool module_absent(int error)
 	case -EPERM:
 	case -ENOTTY:
 	case -EPROTO:
+	case -ENOMEM:
 		return true;
 	default:
 		return false;

@@ -201,6 +201,7 @@ def lab(
     help="Stay in supervisor mode when it executes another program.  [default: exec]",
 )
 @click.option("--resident", is_flag=True, help="Lock its memory, as mlockall(2) does.")
+@click.option("--any-user", is_flag=True, help="Though its user is not root: read the manual.")
 @click.option("--kernel", metavar="NAME|PATH", help="With --lab: as in trapless lab.")
 @click.option("--cpus", type=click.IntRange(1, 64), metavar="N", help="With --lab: virtual CPUs.")
 @click.option("--memory", metavar="SIZE", help="With --lab: as in 512M, 2G.")
@@ -220,6 +221,7 @@ def run(
     children: bool,
     over_exec: bool,
     resident: bool,
+    any_user: bool,
     command: tuple[str, ...],
     **of_lab: Any,
 ) -> None:
@@ -239,9 +241,9 @@ def run(
     """
     from trapless import run as part
 
-    flags = switch_flags(children, over_exec, resident)
-    if mode == "user" and (children or resident):
-        raise click.UsageError("--children and --resident need --mode supervisor")
+    flags = switch_flags(children, over_exec, resident, any_user)
+    if mode == "user" and (children or resident or any_user):
+        raise click.UsageError("--children, --resident and --any-user need --mode supervisor")
     given = {name: value for name, value in of_lab.items() if value}
     if given and not in_lab:
         raise click.UsageError(f"--{min(given).removesuffix('_s')} needs a VM: add --lab")
@@ -265,6 +267,7 @@ def run(
 @click.option("--children", is_flag=True, help="Processes that it forks start in supervisor mode.")
 @click.option("--exec", "over_exec", is_flag=True, help="Stay in supervisor mode over execve().")
 @click.option("--resident", is_flag=True, help="Lock its memory, as mlockall(2) does.")
+@click.option("--any-user", is_flag=True, help="Though its user is not root: read the manual.")
 @click.option(
     "--wait",
     "wait_s",
@@ -278,6 +281,7 @@ def switch(
     children: bool,
     over_exec: bool,
     resident: bool,
+    any_user: bool,
     wait_s: float | None,
     pids: tuple[int, ...],
 ) -> None:
@@ -294,11 +298,11 @@ def switch(
     """
     from trapless.supervisor import control as part
 
-    flags = switch_flags(children, over_exec, resident)
+    flags = switch_flags(children, over_exec, resident, any_user)
     if mode is None:
         raise click.UsageError("say which: --supervisor or --user")
     if mode == "user" and flags:
-        raise click.UsageError("--children, --exec and --resident go with --supervisor")
+        raise click.UsageError("--children, --exec, --resident, --any-user go with --supervisor")
     part.switch_each(pids, Mode[mode.upper()], flags, wait_s=wait_s)
 
 
@@ -321,12 +325,13 @@ def ps(as_json: bool) -> None:
     sys.exit(part.run(as_json=as_json))
 
 
-def switch_flags(children: bool, over_exec: bool, resident: bool) -> int:
+def switch_flags(children: bool, over_exec: bool, resident: bool, any_user: bool) -> int:
     """Options of a switch as the interface has them."""
     return (
         children * abi.SWITCH_CHILDREN
         | over_exec * abi.SWITCH_EXEC
         | resident * abi.SWITCH_RESIDENT
+        | any_user * abi.SWITCH_ANY_USER
     )
 
 

@@ -106,6 +106,25 @@ static inline void tlk_resume_clear(void)
 	smp_mb__after_atomic();
 }
 
+/*
+ * Is the current thread to wait, at its return to user mode, for what it has taken too much of: the
+ * memory of its control group (memory.high), or a disk's time?
+ */
+static inline bool tlk_is_throttled(void)
+{
+	bool throttled = false;
+
+#ifdef CONFIG_MEMCG
+	throttled |= current->memcg_nr_pages_over_high != 0;
+#endif
+#if defined(CONFIG_BLK_CGROUP) && defined(TLK_HAS_THROTTLE_DISK)
+	throttled |= current->throttle_disk != NULL;
+#elif defined(CONFIG_BLK_CGROUP)
+	throttled |= current->throttle_queue != NULL;
+#endif
+	return throttled;
+}
+
 static inline void tlk_resume_restore(void)
 {
 	set_thread_flag(TIF_NOTIFY_RESUME);
@@ -130,12 +149,15 @@ static __always_inline bool tlk_lstar_is_guests(void)
  */
 #define tlk_uninitialized __attribute__((uninitialized))
 
+/* VM_IO, because madvise(MADV_DOFORK) undoes VM_DONTCOPY except there. */
 static inline void tlk_vma_forbid_copy(struct vm_area_struct *vma)
 {
+	const vm_flags_t flags = VM_DONTCOPY | VM_DONTEXPAND | VM_IO;
+
 #ifdef TLK_HAS_VM_FLAGS_SET
-	vm_flags_set(vma, VM_DONTCOPY | VM_DONTEXPAND);
+	vm_flags_set(vma, flags);
 #else
-	vma->vm_flags |= VM_DONTCOPY | VM_DONTEXPAND;
+	vma->vm_flags |= flags;
 #endif
 }
 

@@ -21,5 +21,6 @@ endif
 has = $(if $(shell grep -sw $(1) $(srctree)/$(2)),-DTLK_HAS_$(3))
 
 TLK_FEATURES := $(call has,vm_flags_set,include/linux/mm.h,VM_FLAGS_SET)
+TLK_FEATURES += $(call has,throttle_disk,include/linux/sched.h,THROTTLE_DISK)
 TLK_FEATURES += $(call has,UNWIND_HINT_EMPTY,arch/x86/include/asm/unwind_hints.h,UNWIND_HINT_EMPTY)
 TLK_FEATURES += $(if $(wildcard $(srctree)/include/linux/annotate.h),-DTLK_HAS_ANNOTATE)

@@ -38,7 +38,9 @@ static bool is_emulator __ro_after_init;
 struct change {
 	struct tlk_patch *patches;
 	u32 count;
+	u8 stage;
 	bool insert;
+	bool alone;		/* no other CPU executes anything meanwhile */
 };
 
 static void *no_direct(void *at, const void *code, size_t length)
@@ -140,15 +142,15 @@ static int change_all(void *data)
 		struct tlk_patch *patch = &change->patches[i];
 		const void *code = change->insert ? patch->after : patch->before;
 
-		if (patch->is_in == change->insert)
+		if (patch->stage != change->stage || patch->is_in == change->insert)
 			continue;
-		if (is_emulator)
+		if (change->alone)
 			static_call(poke_direct)(patch->at, code, patch->length);
 		else
-			static_call(poke)(patch->at, code, patch->length, patch->after);
+			static_call(poke)(patch->at, code, patch->length, patch->meanwhile);
 		patch->is_in = change->insert;
 	}
-	if (!is_emulator)
+	if (!change->alone)
 		static_call(poke_finish)();
 	return 0;
 }
@@ -156,7 +158,9 @@ static int change_all(void *data)
 static void apply_locked(struct change *change)
 {
 	lockdep_assert_held(text_mutex);
-	if (is_emulator)
+	/* With one CPU the emulator has no other that could keep a translation. */
+	change->alone = is_emulator && num_online_cpus() > 1;
+	if (change->alone)
 		stop_machine(change_all, change, NULL);
 	else
 		change_all(change);
@@ -178,24 +182,25 @@ static u32 count_foreign_locked(const struct tlk_patch *patches, u32 count)
 	return foreign;
 }
 
-void tlk_patches_insert(struct tlk_patch *patches, u32 count, u32 detours)
+void tlk_patches_insert(struct tlk_patch *patches, u32 count)
 {
+	u8 stage;
+
 	mutex_lock(text_mutex);
-	apply_locked(&(struct change){ patches, detours, true });
-	apply_locked(&(struct change){ patches + detours, count - detours, true });
+	for (stage = 0; stage < TLK_PATCH_STAGES; stage++)
+		apply_locked(&(struct change){ patches, count, stage, .insert = true });
 	mutex_unlock(text_mutex);
 }
 
-u32 tlk_patches_remove(struct tlk_patch *patches, u32 count, u32 detours)
+u32 tlk_patches_remove(struct tlk_patch *patches, u32 count)
 {
 	u32 foreign;
+	u8 stage;
 
 	mutex_lock(text_mutex);
 	foreign = count_foreign_locked(patches, count);
-	if (!foreign) {
-		apply_locked(&(struct change){ patches + detours, count - detours, false });
-		apply_locked(&(struct change){ patches, detours, false });
-	}
+	for (stage = TLK_PATCH_STAGES; !foreign && stage > 0; stage--)
+		apply_locked(&(struct change){ patches, count, stage - 1, .insert = false });
 	mutex_unlock(text_mutex);
 	return foreign;
 }

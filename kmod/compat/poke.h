@@ -17,26 +17,34 @@ int tlk_poke_init(const char **missing);
 
 #define TLK_PATCH_BYTES_MAX 5
 
-/* A change of code: of one instruction, or of a cli or sti and the NOP behind it. */
+/* A stage is made when all changes of those before it are made, and taken back before them. */
+enum tlk_patch_stage { TLK_PATCH_DETOUR, TLK_PATCH_PLACE, TLK_PATCH_PREFIX, TLK_PATCH_STAGES };
+
+/*
+ * A change of code: of one instruction, or of a cli and the NOP behind it. Any CPU may be about to
+ * execute any instruction of `before`, so one that is not its first must be such that no CPU gets
+ * there with interrupts enabled: the kernel waits until each CPU has taken an interrupt.
+ */
 struct tlk_patch {
 	u8 *at;
 	u8 length;
+	u8 stage;			/* enum tlk_patch_stage */
 	u8 before[TLK_PATCH_BYTES_MAX];
-	u8 after[TLK_PATCH_BYTES_MAX];	/* a jump of this length */
+	u8 after[TLK_PATCH_BYTES_MAX];
+	u8 meanwhile[TLK_PATCH_BYTES_MAX];	/* a jump of this length */
 	bool is_in;
 };
 
 /*
  * The first function makes changes, the second takes them back. A CPU that executes a place
- * meanwhile behaves as if the jump were there. The first `detours` changes are made before the
- * others, which jump to them, and are taken back after them. A change that is in the wanted state
- * already is left alone. Both functions sleep; the caller lets one thread in at a time.
+ * meanwhile behaves as if `meanwhile` were there. A change that is in the wanted state already is
+ * left alone. Both functions sleep; the caller lets one thread in at a time.
  *
  * Nothing is taken back if somebody else has changed some of the code since; the second function
  * returns in how many places.
  */
-void tlk_patches_insert(struct tlk_patch *patches, u32 count, u32 detours);
-u32 tlk_patches_remove(struct tlk_patch *patches, u32 count, u32 detours);
+void tlk_patches_insert(struct tlk_patch *patches, u32 count);
+u32 tlk_patches_remove(struct tlk_patch *patches, u32 count);
 
 /* Writes code that nobody runs. */
 void tlk_poke_dead(void *at, const void *code, size_t length);

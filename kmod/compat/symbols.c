@@ -63,6 +63,7 @@ static const sys_call_ptr_t *syscall_table __ro_after_init;
 
 #ifdef CONFIG_SECURITY
 static const struct lsm_blob_sizes *blob_sizes __ro_after_init;
+static bool tomoyo __ro_after_init;
 #endif
 
 static __init void *find_function(const char *name)
@@ -131,6 +132,8 @@ int __init tlk_symbols_init(void)
 
 #ifdef CONFIG_SECURITY
 	blob_sizes = find("blob_sizes");
+	address = find("tomoyo_enabled");
+	tomoyo = address && *(const int *)address;
 	if (!blob_sizes)
 		return missing("blob_sizes", "to compare what security modules keep");
 #endif
@@ -166,6 +169,11 @@ const sys_call_ptr_t *tlk_syscall_table(void)
 }
 
 #ifdef CONFIG_SECURITY
+size_t tlk_task_security_bytes(void)
+{
+	return tomoyo ? blob_sizes->lbs_task : 0;
+}
+
 size_t tlk_cred_security_bytes(void)
 {
 	return blob_sizes->lbs_cred;

@@ -19,6 +19,9 @@ int tlk_symbols_init(void);
 const sys_call_ptr_t *tlk_syscall_table(void);
 
 #ifdef CONFIG_SECURITY
+/* Bytes of each task by which a security module decides; 0 where none does. */
+size_t tlk_task_security_bytes(void);
+
 /* Bytes that the security modules keep in each struct cred. */
 size_t tlk_cred_security_bytes(void);
 #endif

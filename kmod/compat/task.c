@@ -9,12 +9,14 @@
  * takes its place. It does the same work except tracing the call's end, and a traced call does not
  * come here: it goes through the kernel's entry.
  */
+#include <linux/capability.h>
 #include <linux/cred.h>
 #include <linux/entry-common.h>
 #include <linux/errno.h>
 #include <linux/irqflags.h>
 #include <linux/ptrace.h>
 #include <linux/static_call.h>
+#include <linux/user_namespace.h>
 
 #include "compat/symbols.h"
 #include "compat/task.h"
@@ -84,6 +86,34 @@ bool tlk_is_ordinary(struct task_struct *task)
 	return ordinary;
 }
 
+bool tlk_is_roots(struct task_struct *task)
+{
+	const struct cred *cred;
+	bool is;
+
+	rcu_read_lock();
+	cred = __task_cred(task);
+	is = uid_eq(cred->uid, GLOBAL_ROOT_UID) && cred->user_ns == &init_user_ns;
+	rcu_read_unlock();
+	return is;
+}
+
+bool tlk_has_weak_tracer(struct task_struct *thread)
+{
+	const struct cred *cred;
+	bool has = false;
+
+	rcu_read_lock();
+	cred = rcu_dereference(thread->ptracer_cred);
+	if (cred)
+		has = cred->user_ns != &init_user_ns ||
+		      !cap_raised(cred->cap_effective, CAP_SYS_PTRACE) ||
+		      !cap_raised(cred->cap_effective, CAP_SYS_RAWIO) ||
+		      !cap_raised(cred->cap_effective, CAP_SYS_MODULE);
+	rcu_read_unlock();
+	return has;
+}
+
 int __init tlk_task_init(void)
 {
 	void *address = tlk_symbol("ptrace_may_access");
@@ -102,8 +132,14 @@ bool tlk_may_debug(struct task_struct *task)
 	return static_call(may_access)(task, PTRACE_MODE_ATTACH_REALCREDS);
 }
 
+bool tlk_may_see(struct task_struct *task)
+{
+	return uid_eq(task_uid(task), current_uid()) ||
+	       static_call(may_access)(task, PTRACE_MODE_READ_FSCREDS | PTRACE_MODE_NOAUDIT);
+}
+
 bool tlk_may_be_in_supervisor_mode(void)
 {
 	return !test_thread_flag(TIF_ADDR32) && !tlk_is_confined(current) &&
-	       tlk_is_ordinary(current);
+	       tlk_is_ordinary(current) && !tlk_has_weak_tracer(current);
 }

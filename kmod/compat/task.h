@@ -27,8 +27,20 @@ int tlk_task_init(void);
 /* May the current task debug that one, by the kernel's rules and its security modules'? */
 bool tlk_may_debug(struct task_struct *task);
 
+/* May the current task see that one? Its own user's, and what it may debug: as with hidepid. */
+bool tlk_may_see(struct task_struct *task);
+
 /* Are real, effective and saved IDs the same? A set-user-ID or set-group-ID program's differ. */
 bool tlk_is_ordinary(struct task_struct *task);
+
+/* Is it the machine's root's: of user 0 in the initial user namespace? */
+bool tlk_is_roots(struct task_struct *task);
+
+/*
+ * Is the thread traced by a process that lacked one of the capabilities for supervisor mode, or
+ * CAP_SYS_PTRACE, when it attached? Such a tracer could write to the process's memory.
+ */
+bool tlk_has_weak_tracer(struct task_struct *thread);
 
 /* May the current thread be in supervisor mode, by what it is now? */
 bool tlk_may_be_in_supervisor_mode(void);

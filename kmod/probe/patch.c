@@ -16,46 +16,77 @@
 #include "probe/patch.h"
 #include "probe/thunk.h"
 
+#define SHORT_JMP 0xeb
 #define SHORT_JMP_BYTES 2
+#define JMP 0xe9
+#define JMP_PREFIX 0x3e	/* %ds: no operand of a jump is in memory */
 
-/* Detours, then places. */
+/* A place needs two changes at most: with a detour, or with a prefix. */
 static struct tlk_patch patches[2 * TLK_SITES_MAX];
 static u32 patch_count;
-static u32 detour_count;
 
-static void prepare(u8 *at, const void *after, u8 length)
+static struct tlk_patch *prepare(enum tlk_patch_stage stage, u8 *at, const void *after, u8 length,
+				 const void *meanwhile)
 {
 	struct tlk_patch *patch = &patches[patch_count++];
 
-	*patch = (struct tlk_patch){ .at = at, .length = length };
+	*patch = (struct tlk_patch){ .at = at, .length = length, .stage = stage };
 	memcpy(patch->before, at, length);
 	memcpy(patch->after, after, length);
+	memcpy(patch->meanwhile, meanwhile, sizeof(patch->meanwhile));
+	return patch;
+}
+
+static void prepare_jump(enum tlk_patch_stage stage, u8 *at, const u8 *to)
+{
+	u8 code[TLK_JMP_BYTES];
+
+	tlk_jump(code, at, to);
+	prepare(stage, at, code, sizeof(code), code);
+}
+
+static void prepare_detour(const struct tlk_site_code *site, const u8 *thunk)
+{
+	const u8 code[TLK_JMP_BYTES] = {
+		SHORT_JMP, site->detour - (site->at + SHORT_JMP_BYTES),
+	};
+
+	prepare_jump(TLK_PATCH_DETOUR, site->detour, thunk);
+	prepare(TLK_PATCH_PLACE, site->at, code, SHORT_JMP_BYTES, code);
+}
+
+/*
+ * A sti and the NOP behind it are not one place: an NMI may come between the two, and its end lets
+ * interrupts in there, so a CPU may go on at the NOP however long one waits. The NOP becomes the
+ * jump, then the sti a prefix of it that changes nothing. Each of both is the beginning of an
+ * instruction at all times, and whichever a CPU comes to leads to the thunk, which has a sti.
+ */
+static void prepare_enable(u8 *at, const u8 *thunk)
+{
+	/* Two bytes, of which one stays, for the kernel emulates no shorter jump: to the NOP's. */
+	const u8 meanwhile[TLK_JMP_BYTES] = { SHORT_JMP, (u8)-1 };
+	const u8 after[] = { JMP_PREFIX, JMP };
+	struct tlk_patch *patch;
+
+	prepare_jump(TLK_PATCH_PLACE, at + 1, thunk);
+	patch = prepare(TLK_PATCH_PREFIX, at, after, sizeof(after), meanwhile);
+	patch->before[1] = JMP;
 }
 
 static void prepare_all(const struct tlk_sites *sites, u8 *const *thunks)
 {
-	u8 code[TLK_JMP_BYTES];
 	u32 i;
 
 	patch_count = 0;
 	for (i = 0; i < sites->count; i++) {
-		if (sites->code[i].detour) {
-			tlk_jump(code, sites->code[i].detour, thunks[i]);
-			prepare(sites->code[i].detour, code, sizeof(code));
-		}
-	}
-	detour_count = patch_count;
-	for (i = 0; i < sites->count; i++) {
 		const struct tlk_site_code *site = &sites->code[i];
 
-		if (site->detour) {
-			code[0] = 0xeb;
-			code[1] = site->detour - (site->at + SHORT_JMP_BYTES);
-			prepare(site->at, code, SHORT_JMP_BYTES);
-		} else {
-			tlk_jump(code, site->at, thunks[i]);
-			prepare(site->at, code, sizeof(code));
-		}
+		if (site->detour)
+			prepare_detour(site, thunks[i]);
+		else if (tlk_probe_sites[i].kind == TLK_SITE_ENABLE)
+			prepare_enable(site->at, thunks[i]);
+		else
+			prepare_jump(TLK_PATCH_PLACE, site->at, thunks[i]);
 	}
 }
 
@@ -85,7 +116,7 @@ int tlk_probes_insert(const struct tlk_sites *sites, u8 *const *thunks)
 	if (!detours_are_near(sites))
 		return -EOPNOTSUPP;
 	prepare_all(sites, thunks);
-	tlk_patches_insert(patches, patch_count, detour_count);
+	tlk_patches_insert(patches, patch_count);
 	/* A CPU in user mode says so when it gets back there. */
 	on_each_cpu(enter_kernel, NULL, 1);
 	return 0;
@@ -93,7 +124,7 @@ int tlk_probes_insert(const struct tlk_sites *sites, u8 *const *thunks)
 
 u32 tlk_probes_remove(void)
 {
-	u32 foreign = tlk_patches_remove(patches, patch_count, detour_count);
+	u32 foreign = tlk_patches_remove(patches, patch_count);
 
 	if (foreign)
 		return foreign;

@@ -7,10 +7,14 @@
  * After a change of credentials that all threads made (glibc's setuid signals each to do so) the
  * structures differ and their contents do not: then every field that a permission check can read
  * is compared.
+ *
+ * What a thread's own control group accounts and limits (a threaded one's; else all threads of the
+ * process are in the same) is not compared: the worker does the work, and is charged for it.
  */
 #include <linux/cred.h>
 #include <linux/sched.h>
 #include <linux/string.h>
+#include <asm/pkru.h>
 
 #include "compat/cred.h"
 #include "ring/identity.h"
@@ -50,6 +54,8 @@ void tlk_identity_take(struct tlk_identity *identity)
 	identity->files = current->files;
 	identity->fs = current->fs;
 	identity->namespaces = current->nsproxy;
+	identity->protection_keys = read_pkru();
+	tlk_task_security_take(identity->task_security);
 }
 
 void tlk_identity_put(struct tlk_identity *identity)
@@ -62,5 +68,7 @@ bool tlk_identity_is_current(const struct tlk_identity *identity)
 	return identity->process == current->signal && identity->filter == tlk_current_filter() &&
 	       identity->files == current->files && identity->fs == current->fs &&
 	       identity->namespaces == current->nsproxy &&
+	       identity->protection_keys == read_pkru() &&
+	       tlk_task_security_is_current(identity->task_security) &&
 	       creds_equal(identity->cred, current_cred());
 }

@@ -8,6 +8,8 @@
 
 #include <linux/types.h>
 
+#include "compat/cred.h"
+
 struct cred;
 
 /*
@@ -21,10 +23,18 @@ struct tlk_identity {
 	const void *files;
 	const void *fs;			/* root, working directory, umask */
 	const void *namespaces;
+	u32 protection_keys;		/* of user memory (PKRU) */
+	u8 task_security[TLK_TASK_SECURITY_MAX];	/* what security modules keep in tasks */
 };
 
 void tlk_identity_take(struct tlk_identity *identity);	/* the current thread's */
 void tlk_identity_put(struct tlk_identity *identity);
+
+/* Can a thread's identity change while its credentials stay? */
+static inline bool tlk_identity_may_change_unseen(void)
+{
+	return tlk_task_security_decides();
+}
 
 bool tlk_identity_is_current(const struct tlk_identity *identity);
 

@@ -8,6 +8,8 @@
 #include <linux/errno.h>
 #include <linux/init.h>
 #include <linux/nospec.h>
+#include <linux/ptrace.h>
+#include <linux/sched/task_stack.h>
 #include <linux/stringify.h>
 #include <asm/unistd.h>
 
@@ -35,6 +37,7 @@ static const u8 call_class[TLK_NUMBERS] = {
 
 static long refuse(const struct pt_regs *regs)
 {
+	current_pt_regs()->orig_ax |= TLK_REFUSED_MARK;
 	return TLK_REFUSED;
 }
 

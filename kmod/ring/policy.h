@@ -7,6 +7,7 @@
 #ifndef TLK_POLICY_H
 #define TLK_POLICY_H
 
+#include <linux/bits.h>
 #include <linux/errno.h>
 #include <asm/syscall.h>
 
@@ -22,9 +23,17 @@ struct tlk_dispatch {
 
 /*
  * What the refusing handler returns. It lies among the codes of restart, so that one comparison
- * finds both, and no system call returns it.
+ * finds both. A call or a filter's listener may return the same number, so the handler also sets a
+ * mark above the bits of the frame's orig_ax that hold the number; requests are copied without it.
  */
 #define TLK_REFUSED (-ENOIOCTLCMD)
+#define TLK_REFUSED_MARK BIT_ULL(63)
+
+/* Was the request in this frame refused? */
+static __always_inline bool tlk_policy_has_refused(const struct pt_regs *regs)
+{
+	return regs->orig_ax & TLK_REFUSED_MARK;
+}
 
 extern struct tlk_dispatch tlk_batch_calls;	/* what a thread may do in its own batch */
 extern struct tlk_dispatch tlk_worker_calls;	/* what it may do for another thread */

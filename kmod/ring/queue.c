@@ -149,16 +149,25 @@ void tlk_queue_rest(struct tlk_ring *ring)
 	spin_unlock(&queue->idle.lock);
 }
 
+/*
+ * Takes a request that was given back. One that is interrupted each time must not come before all
+ * others for ever: they take turns with each other, and with the entries of submit[].
+ */
 int tlk_queue_take_redo(struct tlk_ring *ring)
 {
 	struct tlk_queue *queue = ring->queue;
+	int entries = ring->mask + 1;
 	int slot = -1;
 
 	spin_lock(&queue->idle.lock);
 	if (queue->redo_count && !queue->shut) {
-		slot = find_first_bit(queue->redo, ring->mask + 1);
+		slot = find_next_bit(queue->redo, entries, queue->redo_next);
+		if (slot == entries)
+			slot = find_first_bit(queue->redo, entries);
 		__clear_bit(slot, queue->redo);
 		WRITE_ONCE(queue->redo_count, queue->redo_count - 1);
+		WRITE_ONCE(queue->redo_was_last, true);
+		queue->redo_next = slot + 1;
 	}
 	spin_unlock(&queue->idle.lock);
 	if (slot >= 0 && !tlk_queue_claim(ring, slot)) {

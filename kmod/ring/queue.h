@@ -42,6 +42,7 @@ struct tlk_queue {
 
 	/* Written under idle.lock. Read without it as hints: to act on one, the lock is taken. */
 	u32 redo_count;			/* bits set in redo */
+	bool redo_was_last;		/* taken: now it is the turn of submit[], if it has any */
 	u32 spinning;			/* workers that look at the queue all the time */
 	u32 waiting;			/* requesters in TL_ENTER_WAIT */
 	u32 wait_left;			/* the largest number that any of them waits for */
@@ -53,6 +54,7 @@ struct tlk_queue {
 	pid_t requester;		/* made all that is unfinished; 0: not one thread alone */
 	struct tlk_identity identity;	/* the requester's; that of all workers inside */
 	DECLARE_BITMAP(redo, TL_ENTRIES_MAX);	/* slots whose worker left for a signal */
+	u32 redo_next;			/* where to look for the next of them */
 
 	wait_queue_head_t idle;		/* workers asleep, exclusive */
 	wait_queue_head_t done;		/* requesters in TL_ENTER_WAIT */
@@ -111,8 +113,11 @@ static __always_inline int tlk_queue_take(struct tlk_ring *ring)
 	int head = atomic_read(&queue->head);
 	u32 slot;
 
-	if (unlikely(READ_ONCE(queue->redo_count)))
-		return tlk_queue_take_redo(ring);
+	if (unlikely(READ_ONCE(queue->redo_count))) {
+		if (!READ_ONCE(queue->redo_was_last) || (u32)head == READ_ONCE(queue->tail))
+			return tlk_queue_take_redo(ring);
+		WRITE_ONCE(queue->redo_was_last, false);
+	}
 	/* Pairs with the release in notify_locked(). */
 	while ((u32)head != smp_load_acquire(&queue->tail)) {
 		slot = READ_ONCE(ring->submit[head & ring->mask]);

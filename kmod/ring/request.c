@@ -88,7 +88,7 @@ static long make_filtered(struct tlk_context *context)
 	allowed = tlk_secure_computing() == 0;
 	result = regs->ax == regs->orig_ax ? -ENOSYS : regs->ax;
 	regs->orig_ax = (u32)regs->orig_ax;
-	regs->ax = TLK_INSIDE;
+	regs->ax = -ENOSYS;
 	return allowed ? tlk_request_call(regs, context->calls) : result;
 }
 
@@ -103,7 +103,8 @@ long tlk_request_make_slow(struct tlk_context *context, bool first)
 
 	work = tlk_entry_work();
 	context->ending = TLK_BUSY;
-	if (work & ~TLK_ENTRY_SECCOMP || (work && current->ptrace))
+	if (work & ~TLK_ENTRY_SECCOMP ||
+	    (work && (current->ptrace || tlk_context_may_lose_file(context))))
 		return -EBUSY;
 
 	context->ending = TLK_DONE;
@@ -115,13 +116,21 @@ long tlk_request_make_slow(struct tlk_context *context, bool first)
 /*
  * At the return to user mode a plain call meets a signal handler. The kernel may then make it again
  * after ERESTARTSYS and ERESTARTNOINTR; the other codes end in -EINTR, and do so here at once.
+ * Without a signal none of them is a code: the kernel returns the number as it is, which some calls
+ * and a filter's listener can choose.
  */
 long tlk_request_settle(struct tlk_context *context, long result)
 {
-	switch (result) {
-	case TLK_REFUSED:
+	struct pt_regs *regs = current_pt_regs();
+
+	if (tlk_policy_has_refused(regs)) {
+		regs->orig_ax = (u32)regs->orig_ax;
 		context->refused++;
-		return tlk_policy_refusal(current_pt_regs()->orig_ax);
+		return tlk_policy_refusal(regs->orig_ax);
+	}
+	if (!signal_pending(current))
+		return result;
+	switch (result) {
 	case -ERESTARTSYS:
 	case -ERESTARTNOINTR:
 		context->ending = TLK_AGAIN;

@@ -17,6 +17,7 @@
 #include <linux/fdtable.h>
 #include <linux/fs.h>
 #include <linux/sched.h>
+#include <linux/sched/signal.h>
 #include <linux/task_work.h>
 #include <linux/trapless.h>
 
@@ -24,18 +25,25 @@
 #include "ring/policy.h"
 
 /*
- * This value is in regs->ax while a thread makes requests: a request that enters the module again
- * finds it there. The kernel's entry code writes -ENOSYS there for every system call, so user space
- * cannot forge it. It exists once a thread, without allocation, exactly as long as the system call,
- * and nothing reads it meanwhile. It is the result of a nested entry.
+ * This mark is in the upper half of regs->flags while a thread makes requests: a request that
+ * enters the module again finds it there. The processor has no flags in that half. Every entry, the
+ * kernel's and the module's own in supervisor mode, stores the flags that the processor had, so
+ * user space cannot forge the mark; ptrace and sigreturn change no bit of it. It exists once a
+ * thread, without allocation, exactly as long as the system call, and nothing reads it meanwhile.
  */
-#define TLK_INSIDE ((unsigned long)-EDEADLK)
+#define TLK_INSIDE 1u
+
+static __always_inline u32 *tlk_mark_of(struct pt_regs *regs)
+{
+	static_assert(sizeof(regs->flags) == 2 * sizeof(u32));
+	return (u32 *)&regs->flags + 1;
+}
 
 /* How an attempt at a request ended. */
 enum tlk_ending {
 	TLK_DONE = 0,	/* the result is final */
 	TLK_SIGNAL,	/* not made: a signal is pending */
-	TLK_BUSY,	/* not made: the thread is traced, audited or dispatched */
+	TLK_BUSY,	/* not made: a plain call must be, for example because of a tracer */
 	TLK_AGAIN,	/* made, and to be made again: the result says how */
 };
 
@@ -65,16 +73,16 @@ struct tlk_saved_regs {
 
 static __always_inline bool tlk_context_is_nested(void)
 {
-	return current_pt_regs()->ax == TLK_INSIDE;
+	return *tlk_mark_of(current_pt_regs()) == TLK_INSIDE;
 }
 
 /*
  * fdget() takes a reference unless the table of files is this thread's alone, as __fget_light()
- * decides. Callers ask before the first request: a request may share the table (io_uring's threads
- * do), and none can undo what fdget() did. If the table has lost its other user since, the answer
- * is no, which at worst keeps a file that the thread's end should have released.
+ * decides. Asked before the first request, this is true only if it took one: nobody but this thread
+ * makes its table shared, by a request (io_uring's threads share it). It is false, too, if the
+ * table lost its other user between fdget() and here: see tlk_context_may_lose_file().
  */
-static inline bool tlk_fd_is_counted(void)
+static __always_inline bool tlk_fd_is_counted(void)
 {
 	return atomic_read(&current->files->count) > 1;
 }
@@ -88,10 +96,10 @@ tlk_context_begin(struct tlk_context *context, struct file *file, struct pt_regs
 	context->refused = 0;
 	context->ending = TLK_DONE;
 	context->undo = tlk_compat_clear() ? TLK_UNDO_COMPAT : 0;
-	/* Only a filter asks. One that comes later gets an answer that is at worst a leak. */
-	context->fd_counted = unlikely(tlk_entry_work()) && tlk_fd_is_counted();
+	/* Known before any filter, for one may come while a request sleeps. */
+	context->fd_counted = tlk_fd_is_counted();
 	context->abandon = abandon;
-	regs->ax = TLK_INSIDE;
+	*tlk_mark_of(regs) = TLK_INSIDE;
 	return (struct tlk_saved_regs){
 		.di = regs->di,
 		.si = regs->si,
@@ -101,6 +109,16 @@ tlk_context_begin(struct tlk_context *context, struct file *file, struct pt_regs
 		.r9 = regs->r9,
 		.orig_ax = regs->orig_ax,
 	};
+}
+
+/*
+ * Does nobody know whether the entering call holds the file? A filter that ends the thread would
+ * then leave a reference behind, or put one too many. In a process of one thread no filter does so:
+ * its verdict is a signal, which is handled after the return.
+ */
+static inline bool tlk_context_may_lose_file(const struct tlk_context *context)
+{
+	return !context->fd_counted && !thread_group_empty(current);
 }
 
 void tlk_context_undo(struct tlk_context *context);
@@ -118,7 +136,7 @@ static __always_inline void tlk_context_end(struct tlk_context *context, struct 
 	regs->r8 = saved.r8;
 	regs->r9 = saved.r9;
 	regs->orig_ax = saved.orig_ax;
-	regs->ax = -ENOSYS;
+	*tlk_mark_of(regs) = 0;
 	fput(context->file);
 }
 
@@ -154,7 +172,8 @@ long tlk_request_make_slow(struct tlk_context *context, bool first);
 
 /*
  * Can this result be a code of restart or TLK_REFUSED? They are the negative numbers next to the
- * last errno. The rare true results beyond (a process group from F_GETOWN) settle as themselves.
+ * last errno. True results beyond (a process group from F_GETOWN, the position that lseek() was
+ * given) settle as themselves.
  */
 static __always_inline bool tlk_result_is_special(long result)
 {

@@ -3,8 +3,8 @@
  * Allocates, maps and releases the memory of a ring. This file owns the pages. It owns no request
  * and no queue.
  *
- * A ring's pages are charged to the memory cgroup of the process. Their number is bounded by
- * TL_ENTRIES_MAX a ring and by the limit of open files a process.
+ * A ring's pages are charged to the memory cgroup of the process and to the locked memory of its
+ * user, who could otherwise fill the memory with rings that no process is seen to use.
  */
 #include <linux/gfp.h>
 #include <linux/mm.h>
@@ -13,6 +13,7 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
+#include "compat/account.h"
 #include "compat/entry.h"
 #include "limits.h"
 #include "ring/ring.h"
@@ -51,6 +52,7 @@ err_free:
 
 struct tlk_ring *tlk_ring_create(unsigned int entries)
 {
+	unsigned int pages = TL_RING_BYTES(entries) >> PAGE_SHIFT;
 	struct tlk_ring *ring;
 
 	BUILD_BUG_ON(TL_RING_BYTES(1) % PAGE_SIZE);
@@ -59,27 +61,53 @@ struct tlk_ring *tlk_ring_create(unsigned int entries)
 	ring = kzalloc(sizeof(*ring), GFP_KERNEL_ACCOUNT);
 	if (!ring)
 		return NULL;
-	if (pages_alloc(ring, TL_RING_BYTES(entries) >> PAGE_SHIFT)) {
-		kfree(ring);
-		return NULL;
-	}
+	if (!tlk_account_charge(&ring->account, pages))
+		goto err_ring;
+	if (pages_alloc(ring, pages))
+		goto err_account;
 	ring->mask = entries - 1;
 	ring->submit = (void *)ring->requests + TL_RING_SUBMIT_OFFSET(entries);
 	ring->mm = current->mm;
 	mmgrab(ring->mm);
 	return ring;
+
+err_account:
+	tlk_account_uncharge(&ring->account);
+err_ring:
+	kfree(ring);
+	return NULL;
 }
 
 void tlk_ring_destroy(struct tlk_ring *ring)
 {
-	mmdrop(ring->mm);
 	pages_free(ring);
+	tlk_account_uncharge(&ring->account);
+	mmdrop(ring->mm);
 	kfree(ring);
 }
 
+/* For debuggers, which reach no other way into memory that is marked as this is. */
+static int mapping_access(struct vm_area_struct *vma, unsigned long address, void *buffer,
+			  int length, int write)
+{
+	const struct tlk_ring *ring = tlk_ring_of(vma->vm_file);
+	size_t offset = address - vma->vm_start + (vma->vm_pgoff << PAGE_SHIFT);
+
+	length = min_t(unsigned long, length, vma->vm_end - address);
+	if (write)
+		memcpy((void *)ring->requests + offset, buffer, length);
+	else
+		memcpy(buffer, (void *)ring->requests + offset, length);
+	return length;
+}
+
+static const struct vm_operations_struct mapping_operations = {
+	.access = mapping_access,
+};
+
 /*
- * Maps exactly the ring, shared, from its beginning. A child gets no copy (VM_DONTCOPY): it could
- * not use the ring, and the parent's requests are not the child's.
+ * Maps exactly the ring, shared, from its beginning. A child gets no copy: it could not use the
+ * ring, and the parent's requests are not the child's.
  */
 int tlk_ring_mmap(struct tlk_ring *ring, struct vm_area_struct *vma)
 {
@@ -92,5 +120,6 @@ int tlk_ring_mmap(struct tlk_ring *ring, struct vm_area_struct *vma)
 	if ((vma->vm_flags & (wanted | VM_EXEC)) != wanted)
 		return -EINVAL;
 	tlk_vma_forbid_copy(vma);
+	vma->vm_ops = &mapping_operations;
 	return vm_map_pages(vma, ring->pages, ring->page_count);
 }

@@ -12,6 +12,8 @@
 #include <linux/mm_types.h>
 #include <linux/trapless.h>
 
+#include "compat/account.h"
+
 struct tlk_queue;
 
 /*
@@ -42,9 +44,10 @@ struct tlk_ring {
 	struct tlk_queue *queue;	/* of a worker ring, else NULL */
 	struct page **pages;
 	unsigned int page_count;
+	struct tlk_account account;	/* of the pages */
 };
 
-/* A ring of the current process without a queue; NULL if memory lacks. */
+/* A ring of the current process without a queue; NULL if memory or the user's limit lacks room. */
 struct tlk_ring *tlk_ring_create(unsigned int entries);
 void tlk_ring_destroy(struct tlk_ring *ring);
 

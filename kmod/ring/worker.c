@@ -24,19 +24,24 @@ struct worker {
  * Must must_leave() be asked? Calls that would change a worker's identity are refused to workers,
  * and another thread that gives it a filter (SECCOMP_FILTER_FLAG_TSYNC) leaves seccomp's work
  * pending. But a request may write to a file that stands for its thread, such as
- * /proc/thread-self/attr.
+ * /proc/thread-self/attr. And a worker whose control group is to slow it down waits where the
+ * kernel has it wait, on the way to user mode.
  */
 static __always_inline bool may_have_to_leave(const struct worker *worker)
 {
-	return tlk_work_pending() || unlikely(current_cred() != worker->cred);
+	return tlk_work_pending() || unlikely(current_cred() != worker->cred) ||
+	       unlikely(worker->context.undo & TLK_UNDO_RESUME) ||
+	       unlikely(tlk_identity_may_change_unseen());
 }
 
 /* 0, or why this worker must leave now. */
 static noinline int must_leave(struct worker *worker)
 {
-	if (signal_pending(current))
+	if (signal_pending(current) || tlk_is_throttled())
 		return -EINTR;
 	if (current->ptrace || (tlk_entry_work() & ~TLK_ENTRY_SECCOMP))
+		return -EBUSY;
+	if (tlk_entry_work() && tlk_context_may_lose_file(&worker->context))
 		return -EBUSY;
 	if (!tlk_identity_is_current(&worker->ring->queue->identity))
 		return -EPERM;

@@ -90,26 +90,35 @@ void tlk_supervisor_cpu_count(void)
 	lockdep_assert_irqs_disabled();
 	if (!owner)
 		return;
+	/* Pairs with the reader's section in tlk_supervisor_cpu_sum(). */
+	raw_write_seqcount_begin(&cpu->moves);
 	owner->counts.direct += cpu->direct;
 	owner->counts.kernel += cpu->kernel;
 	cpu->direct = 0;
 	cpu->kernel = 0;
+	raw_write_seqcount_end(&cpu->moves);
 }
 
-static void count_now(void *unused)
+/*
+ * While the thread is on the processor that is read, its counts move in that processor's sections
+ * only. Where it has gone to another one, `number` says so: then both are read again.
+ */
+void tlk_supervisor_cpu_sum(const struct tlk_cpu_thread *owner, struct tlk_call_counts *counts)
 {
-	tlk_supervisor_cpu_count();
-}
+	const struct tlk_supervisor_cpu *cpu;
+	unsigned int moves;
+	int number;
 
-static bool has_counts(int number, void *unused)
-{
-	return READ_ONCE(per_cpu(tlk_supervisor_cpu, number).owner);
-}
-
-/* Anyone may ask for counts: that interrupts only processors with a thread in supervisor mode. */
-void tlk_supervisor_cpus_count(void)
-{
-	on_each_cpu_cond(has_counts, count_now, NULL, true);
+	do {
+		number = READ_ONCE(owner->number);
+		cpu = per_cpu_ptr(&tlk_supervisor_cpu, number);
+		moves = raw_read_seqcount_begin(&cpu->moves);
+		*counts = data_race(owner->counts);
+		if (READ_ONCE(cpu->owner) == owner) {
+			counts->direct += READ_ONCE(cpu->direct);
+			counts->kernel += READ_ONCE(cpu->kernel);
+		}
+	} while (read_seqcount_retry(&cpu->moves, moves) || READ_ONCE(owner->number) != number);
 }
 
 /* No thread is here: calls that still come are handed to the kernel with a frame of their own. */
@@ -157,7 +166,8 @@ void tlk_supervisor_cpu_arm(struct tlk_cpu_thread *owner)
 		return;
 	}
 	cpu->kernel = 0;	/* calls that came between two threads are not counted */
-	cpu->owner = owner;
+	WRITE_ONCE(owner->number, smp_processor_id());
+	smp_store_release(&cpu->owner, owner);	/* number and counts are set where it is seen */
 	cpu->frame = task_pt_regs(current);
 	cpu->stack->demotions = owner->counts.demotions;
 	cpu->thread = current;

@@ -11,6 +11,7 @@
 #include <linux/percpu.h>
 #include <linux/preempt.h>
 #include <linux/ptrace.h>
+#include <linux/seqlock.h>
 #include <linux/sizes.h>
 #include <linux/trapless.h>
 #include <linux/types.h>
@@ -26,11 +27,13 @@ struct tlk_call_counts {
 
 /*
  * What a thread in supervisor mode takes onto its processor: the notifier by which the scheduler
- * tells, and the counts. Counts change with interrupts off; others may read an old value.
+ * tells, and the counts. Counts change with interrupts off, on the processor where the thread is;
+ * others read them by tlk_supervisor_cpu_sum().
  */
 struct tlk_cpu_thread {
 	struct preempt_notifier notifier;
 	struct tlk_call_counts counts;
+	int number;		/* of the processor that it was armed on last; set before `owner` */
 };
 
 /*
@@ -69,6 +72,7 @@ struct tlk_supervisor_cpu {
 	bool ready;		/* set up, and not about to go offline */
 	bool armed;		/* LSTAR, IDT and CR4 are the module's */
 	bool silent;		/* the last thread made no call here: LSTAR may be changed */
+	seqcount_t moves;	/* of counts, from here to the owner's */
 } ____cacheline_aligned;
 
 DECLARE_PER_CPU(struct tlk_supervisor_cpu, tlk_supervisor_cpu);
@@ -77,8 +81,12 @@ DECLARE_PER_CPU(struct tlk_supervisor_cpu, tlk_supervisor_cpu);
 int tlk_supervisor_cpus_init(unsigned long kernel_entry);
 void tlk_supervisor_cpus_exit(void);
 
-/* Has all processors do tlk_supervisor_cpu_count(). Sleeps. */
-void tlk_supervisor_cpus_count(void);
+/*
+ * The counts of a thread, those included that its processor has not given it yet. Anyone may ask
+ * for them as often as they like, so it interrupts no processor and takes no lock. The thread must
+ * not be freed meanwhile.
+ */
+void tlk_supervisor_cpu_sum(const struct tlk_cpu_thread *owner, struct tlk_call_counts *counts);
 
 /* All three with interrupts off, on the processor that is meant. */
 void tlk_supervisor_cpu_arm(struct tlk_cpu_thread *owner);

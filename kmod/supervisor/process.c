@@ -21,6 +21,7 @@
 #include <linux/spinlock.h>
 
 #include "compat/assert.h"
+#include "compat/dumpable.h"
 #include "compat/symbols.h"
 #include "compat/task.h"
 #include "supervisor/cpu.h"
@@ -41,6 +42,7 @@ struct tlk_process {
 	u64 switches;
 	struct list_head threads;		/* states */
 	struct tlk_call_counts past;		/* of states that are gone */
+	struct tlk_closed *closed;		/* to its own user, or NULL: see close_locked() */
 };
 
 static DEFINE_HASHTABLE(table, TABLE_BITS);
@@ -87,10 +89,32 @@ static struct tlk_process *process_create_locked(struct task_struct *leader)
 	return process;
 }
 
+/*
+ * The current process is about to have a thread in supervisor mode: whoever could write to its
+ * memory would have the kernel. From now on that takes CAP_SYS_PTRACE, as for a set-user-ID
+ * program.
+ */
+static void close_locked(struct tlk_process *process)
+{
+	lockdep_assert_held(&tlk_thread_lock);
+	if (!process->closed)
+		process->closed = tlk_dumpable_close();
+}
+
+/* No thread of the process is in supervisor mode any more, or it has other memory. */
+static void open_locked(struct tlk_process *process)
+{
+	lockdep_assert_held(&tlk_thread_lock);
+	if (process->closed)
+		tlk_dumpable_open(process->closed);
+	process->closed = NULL;
+}
+
 static void process_destroy_locked(struct tlk_process *process)
 {
 	lockdep_assert_held(&tlk_thread_lock);
 	TLK_ASSERT(list_empty(&process->threads));
+	open_locked(process);
 	counts_add(&ended, &process->past);
 	ended_switches += process->switches;
 	hash_del(&process->node);
@@ -245,8 +269,11 @@ static void thread_work(struct callback_head *head)
 	spin_lock(&tlk_thread_lock);
 	state->queued = false;
 	was = state->attached;
-	on = !exiting && state->process->mode == TL_MODE_SUPERVISOR &&
-	     tlk_may_be_in_supervisor_mode();
+	on = !exiting && state->process->mode == TL_MODE_SUPERVISOR;
+	if (on) {
+		close_locked(state->process);
+		on = tlk_may_be_in_supervisor_mode();	/* after that no weak tracer attaches */
+	}
 	state->attached = on;
 	spin_unlock(&tlk_thread_lock);
 
@@ -276,6 +303,28 @@ bool tlk_process_free_thread(struct tlk_thread_state *state)
 	return done;
 }
 
+/* A child is like its parent if that was asked for. Else it is in user mode, and open as ever. */
+static struct tlk_process *child_process_locked(const struct tlk_process *family,
+						struct task_struct *child)
+{
+	struct tlk_closed *closed = NULL;
+	struct tlk_process *process = NULL;
+
+	lockdep_assert_held(&tlk_thread_lock);
+	if (family->closed)
+		closed = tlk_dumpable_of_child(child, family->closed);
+	if (family->mode == TL_MODE_SUPERVISOR && family->flags & TL_SWITCH_CHILDREN)
+		process = process_create_locked(child);
+	if (process) {
+		process->mode = family->mode;
+		process->flags = family->flags;
+		process->closed = closed;
+	} else if (closed) {
+		tlk_dumpable_open(closed);
+	}
+	return process;
+}
+
 void tlk_process_forked(struct task_struct *child)
 {
 	struct tlk_process *process, *family;
@@ -285,18 +334,14 @@ void tlk_process_forked(struct task_struct *child)
 		return;
 	spin_lock(&tlk_thread_lock);
 	process = process_find_locked(current->signal);
-	if (!process || process->mode != TL_MODE_SUPERVISOR)
+	if (!process)
 		goto out;
 	if (child->signal != current->signal) {
-		if (!(process->flags & TL_SWITCH_CHILDREN))
-			goto out;
 		family = process;
-		process = process_create_locked(child);
-		if (!process)
-			goto out;
-		process->mode = family->mode;
-		process->flags = family->flags;
+		process = child_process_locked(family, child);
 	}
+	if (!process || process->mode != TL_MODE_SUPERVISOR)
+		goto out;
 	state = tlk_thread_find_locked(child) ? NULL : thread_add_locked(process, child);
 	if (state) {
 		state->attached = true;
@@ -322,7 +367,10 @@ void tlk_process_executed(bool may_be_in_supervisor_mode)
 	if (!process)
 		goto out;
 	if (may_be_in_supervisor_mode && process->flags & TL_SWITCH_EXEC) {
-		/* The new program's memory is not locked yet. */
+		/* The new program's memory is not locked yet, nor closed. */
+		open_locked(process);
+		if (state)
+			close_locked(process);
 		process->locking = false;
 		process->resident = 0;
 		if (state && wants_residency(process) && !state->queued)
@@ -388,7 +436,7 @@ static void entry_fill(struct tl_process *entry, const struct tlk_call_counts *c
 
 static void entry_describe_locked(struct tl_process *entry, struct tlk_process *process, pid_t pid)
 {
-	struct tlk_call_counts sum = process->past;
+	struct tlk_call_counts sum = process->past, counts;
 	struct task_struct *leader;
 	struct tlk_thread_state *state;
 
@@ -401,7 +449,8 @@ static void entry_describe_locked(struct tl_process *entry, struct tlk_process *
 	list_for_each_entry(state, &process->threads, link) {
 		entry->threads++;
 		entry->supervisor += state->attached;
-		counts_add(&sum, &state->cpu.counts);
+		tlk_supervisor_cpu_sum(&state->cpu, &counts);
+		counts_add(&sum, &counts);
 	}
 	entry_fill(entry, &sum);
 	rcu_read_lock();
@@ -411,6 +460,19 @@ static void entry_describe_locked(struct tl_process *entry, struct tlk_process *
 	rcu_read_unlock();
 }
 
+/* The process as the caller may see it: its own user's, or one that it may debug. */
+static bool is_visible(const struct tlk_process *process)
+{
+	struct task_struct *leader;
+	bool visible;
+
+	rcu_read_lock();
+	leader = pid_task(process->pid, PIDTYPE_TGID);
+	visible = leader && tlk_may_see(leader);
+	rcu_read_unlock();
+	return visible;
+}
+
 u32 tlk_processes_list(struct tl_process *entries, u32 count)
 {
 	struct pid_namespace *namespace = task_active_pid_ns(current);
@@ -418,13 +480,11 @@ u32 tlk_processes_list(struct tl_process *entries, u32 count)
 	unsigned int bucket;
 	u32 total = 0;
 
-	memset(entries, 0, count * sizeof(*entries));
-	tlk_supervisor_cpus_count();
 	spin_lock(&tlk_thread_lock);
 	hash_for_each(table, bucket, process, node) {
 		pid_t pid = pid_nr_ns(process->pid, namespace);
 
-		if (!pid)
+		if (!pid || !is_visible(process))
 			continue;
 		if (total < count)
 			entry_describe_locked(&entries[total], process, pid);

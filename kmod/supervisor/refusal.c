@@ -119,7 +119,19 @@ static bool caller_is_capable(void)
 	return capable(CAP_SYS_RAWIO) && capable(CAP_SYS_MODULE);
 }
 
-int tlk_refuse_switch(struct task_struct *leader, u32 *why)
+static bool has_weak_tracer(struct task_struct *leader)
+{
+	struct task_struct *thread;
+	bool has = false;
+
+	rcu_read_lock();
+	for_each_thread(leader, thread)
+		has |= tlk_has_weak_tracer(thread);
+	rcu_read_unlock();
+	return has;
+}
+
+int tlk_refuse_switch(struct task_struct *leader, u32 flags, u32 *why)
 {
 	if (!caller_is_capable())
 		return refuse(TL_REFUSED_NOT_CAPABLE, why, -EPERM);
@@ -129,6 +141,10 @@ int tlk_refuse_switch(struct task_struct *leader, u32 *why)
 		return refuse(TL_REFUSED_OTHER_USER, why, -EPERM);
 	if (!tlk_is_ordinary(leader))
 		return refuse(TL_REFUSED_PRIVILEGED, why, -EPERM);
+	if (!(flags & TL_SWITCH_ANY_USER) && !tlk_is_roots(leader))
+		return refuse(TL_REFUSED_NOT_ROOTS, why, -EPERM);
+	if (has_weak_tracer(leader))
+		return refuse(TL_REFUSED_TRACED, why, -EPERM);
 	if (tlk_is_confined(leader))
 		return refuse(TL_REFUSED_CONFINED, why, -EPERM);
 	if (test_tsk_thread_flag(leader, TIF_ADDR32))

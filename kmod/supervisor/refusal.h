@@ -14,7 +14,7 @@ u64 tlk_refusals_of_machine(void);
 u64 tlk_refusals_of_moment(void);
 
 /* May the current task switch this process to supervisor mode, or back? -errno and the reason. */
-int tlk_refuse_switch(struct task_struct *leader, u32 *why);
+int tlk_refuse_switch(struct task_struct *leader, u32 flags, u32 *why);
 int tlk_refuse_return(struct task_struct *leader, u32 *why);
 
 #endif /* TLK_SUPERVISOR_REFUSAL_H */

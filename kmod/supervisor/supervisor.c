@@ -16,6 +16,7 @@
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 
+#include "compat/dumpable.h"
 #include "compat/task.h"
 #include "supervisor/call.h"
 #include "supervisor/cpu.h"
@@ -49,7 +50,8 @@ int __init tlk_supervisor_init(const sys_call_ptr_t *table)
 		return refuse(TL_REFUSED_PARAMETER);
 	if (refusals)
 		goto refused;
-	if (tlk_task_init() || tlk_supervisor_calls_init(table, &kernel_entry)) {
+	if (tlk_task_init() || tlk_dumpable_init() ||
+	    tlk_supervisor_calls_init(table, &kernel_entry)) {
 		refuse(TL_REFUSED_SYMBOL);
 		goto refused;
 	}
@@ -147,8 +149,10 @@ int tlk_supervisor_switch(struct tl_switch *request)
 	leader = find_process(request->pid);
 	if (!leader)
 		return -ESRCH;
-	error = request->mode == TL_MODE_SUPERVISOR ? tlk_refuse_switch(leader, &request->refusal)
-						    : tlk_refuse_return(leader, &request->refusal);
+	if (request->mode == TL_MODE_SUPERVISOR)
+		error = tlk_refuse_switch(leader, request->flags, &request->refusal);
+	else
+		error = tlk_refuse_return(leader, &request->refusal);
 	if (!error) {
 		if (request->mode == TL_MODE_SUPERVISOR)
 			warn_and_taint(leader);

@@ -84,6 +84,7 @@ OPTIONS = {
     "children": abi.SWITCH_CHILDREN,
     "exec": abi.SWITCH_EXEC,
     "resident": abi.SWITCH_RESIDENT,
+    "any-user": abi.SWITCH_ANY_USER,
 }
 
 

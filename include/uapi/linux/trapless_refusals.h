@@ -90,3 +90,11 @@ TL_REFUSAL(VCPU, 38, "runs a virtual machine",
 	   "the process runs a virtual machine (KVM), which changes what supervisor mode depends "
 	   "on",
 	   "switch programs inside of the virtual machine instead")
+TL_REFUSAL(NOT_ROOTS, 39, "an ordinary user's process",
+	   "the process is not of the machine's root: whoever can change its program or libraries "
+	   "would have the kernel",
+	   "trapless switch --any-user, if you trust its user as you trust root")
+TL_REFUSAL(TRACED, 40, "traced",
+	   "another process traces it, without the capabilities that supervisor mode takes and "
+	   "CAP_SYS_PTRACE, and could write to its memory",
+	   "end the tracer, or run it as root of the machine itself")

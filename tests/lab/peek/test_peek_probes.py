@@ -53,6 +53,25 @@ answer set_to 0
 phase after
 answer rmmod trapless
 """
+ROUNDS = 10
+ALONE = rf"""
+probes=/sys/module/trapless/parameters/probes
+phase() {{ echo "== $1"; head -c 9000000 /dev/zero | tr '\0' .; echo; }}
+phase before
+(while :; do :; done) & busy=$!
+(while :; do ls -lR /sys/module >/dev/null; done) & lister=$!
+round=0
+while [ $round -lt {ROUNDS} ]; do
+	echo 7 >$probes; on=$(cat $probes); echo 0 >$probes
+	echo "round $round: $on $(cat $probes)"; round=$((round + 1))
+done
+echo 7 >$probes; phase on
+echo 0 >$probes
+kill $busy $lister; wait 2>/dev/null
+phase after
+"""
+STI, NOP5 = b"\xfb", bytes.fromhex("0f1f440000")
+JMP_PREFIX, JMP = b"\x3e", b"\xe9"
 KERNEL, USER = STATE_ENABLED, STATE_USER
 SITE_BYTES_MAX = 6
 DETOUR_BYTES = 5
@@ -170,6 +189,28 @@ def test_probes_change_only_their_places(observer):
     detours = [at for at in changed(observer, "on") if at not in near]
     short = sum(kind in (Kind.ENTER_USER, Kind.LEAVE_USER) for _, kind, _ in observer.sites)
     assert len(detours) <= DETOUR_BYTES * short + TRACEPOINT_BYTES
+
+
+def test_enabling_is_never_in_the_middle_of_an_instruction(observer):
+    """An NMI behind a sti lets interrupts in there: some CPU may go on at the NOP behind it."""
+    enabling = [address for address, kind, _ in observer.sites if kind == Kind.STI]
+    assert enabling
+    for address in enabling:
+        at = address - observer.start
+        assert observer.text["before"][at : at + SITE_BYTES_MAX] == STI + NOP5
+        now = observer.text["on"][at : at + SITE_BYTES_MAX]
+        assert now[:2] == JMP_PREFIX + JMP, f"{observer.target.name_of(address)}: {now.hex()}"
+
+
+def test_probes_come_and_go_while_one_cpu_runs(kernel, tmp_path):
+    """With one CPU the kernel's own way of changing running code is taken, in the emulator, too."""
+    observer = Observer(tmp_path / "ram")
+    config = lab.LabConfig(kernel=kernel, cpus=1, shared_memory=observer.memory)
+    result = lab.run(config, ["sh", "-c", ALONE], sink=observer.hear)
+    assert result.status == 0
+    assert observer.lines == [f"round {n}: 7 0" for n in range(ROUNDS)]
+    assert len(changed(observer, "on")) >= SITES_MIN
+    assert not changed(observer, "on") & changed(observer, "after")
 
 
 def test_probes_leave_the_code_as_it_was(observer):

@@ -87,7 +87,7 @@ def test_both_capabilities_are_needed(capability):
         refused(pid, Refusal.NOT_CAPABLE, before=without(capability))
 
 
-def test_another_users_process_takes_ptrace():
+def test_another_users_process_takes_ptrace_and_consent():
     def sleep():
         become_user()
         time.sleep(1000)
@@ -95,7 +95,8 @@ def test_another_users_process_takes_ptrace():
     with process(sleep) as pid:
         until(lambda: os.stat(f"/proc/{pid}").st_uid == USER)
         refused(pid, Refusal.OTHER_USER, before=without(CAP_SYS_PTRACE))
-        assert trapless("switch", "--supervisor", str(pid)).status == 0
+        refused(pid, Refusal.NOT_ROOTS)
+        assert trapless("switch", "--supervisor", "--any-user", str(pid)).status == 0
         assert pid in listed()
 
 
@@ -205,7 +206,7 @@ def test_a_set_user_id_program_leaves_supervisor_mode_when_executed(tmp_path):
 
     with process(start) as pid:
         until(lambda: Path(f"/proc/{pid}/comm").read_text() == "sh\n")
-        assert trapless("switch", "--supervisor", "--exec", str(pid)).status == 0
+        assert trapless("switch", "--supervisor", "--exec", "--any-user", str(pid)).status == 0
         until(lambda: listed()[pid]["threads_in_supervisor_mode"] == 1)
         (tmp_path / "go").touch()
         until(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n")

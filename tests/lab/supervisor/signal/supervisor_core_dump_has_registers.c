@@ -11,7 +11,7 @@
 
 #include "supervisor.h"
 
-#define CORE "tl-core"
+#define CORE "/tmp/tl-core"	/* whole: a process closed to its user gets no other */
 #define BYTES_MAX (64 << 20)
 #define MAGIC 0x1111111111111111ul
 

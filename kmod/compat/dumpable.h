@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Who may look into a process and write to its memory, beside itself: its user, or only those with
+ * CAP_SYS_PTRACE. This header owns where the kernel keeps that: in the memory map, and since
+ * upstream commit "exec: introduce struct task_exec_state" (7.2) in a structure of its own.
+ */
+#ifndef TLK_COMPAT_DUMPABLE_H
+#define TLK_COMPAT_DUMPABLE_H
+
+#include <linux/types.h>
+
+struct task_struct;
+
+/*
+ * What was closed, to be opened again: a reference to a memory map, or to what took its place. It
+ * may be held longer than the process lives.
+ */
+struct tlk_closed;
+
+/* Finds what the functions below need. Returns 0 or -ENOENT. */
+int tlk_dumpable_init(void);
+
+/*
+ * Closes the current process to its user and returns a reference, or NULL if it was closed already.
+ * Atomic, as are the others.
+ */
+struct tlk_closed *tlk_dumpable_close(void);
+
+/*
+ * Opens it again and drops the reference. A process that the kernel or the process itself has
+ * closed since, because of other credentials, stays closed.
+ */
+void tlk_dumpable_open(struct tlk_closed *closed);
+
+/*
+ * A child that has not run yet has inherited that its parent is closed. Returns a reference to what
+ * is closed of the child, or NULL if it shares that with its parent.
+ */
+struct tlk_closed *tlk_dumpable_of_child(struct task_struct *child,
+					  const struct tlk_closed *closed);
+
+#endif /* TLK_COMPAT_DUMPABLE_H */

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The attack: a process of the same user writes to the memory of a process in supervisor mode, by
+ * ptrace, /proc/PID/mem or process_vm_writev(), and so has its code run at level 0. While a process
+ * is switched that takes CAP_SYS_PTRACE; before and after, it is as ever. Children in user mode are
+ * open, children and programs in supervisor mode are not.
+ */
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+
+#include "supervisor.h"
+
+#define STRANGER 1000
+
+static volatile long *shared;	/* the child's process ID, and what it is to do */
+static volatile char byte = 1;
+
+static void become_stranger(void)
+{
+	CHECK_EQ(sys(SYS_setresgid, STRANGER, STRANGER, STRANGER), 0);
+	CHECK_EQ(sys(SYS_setresuid, STRANGER, STRANGER, STRANGER), 0);
+	MUST(prctl(PR_SET_DUMPABLE, 1));
+}
+
+/* As a process of the same user: 0 if the memory can be written to, by every way, else -1. */
+static int attack(pid_t target)
+{
+	struct iovec here = { (void *)&byte, 1 }, there = { (void *)&byte, 1 };
+	char path[64];
+	long fd, written, traced;
+	int status;
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)target);
+	fd = sys(SYS_openat, AT_FDCWD, path, O_RDWR);
+	written = sys(SYS_process_vm_writev, target, &here, 1, &there, 1, 0);
+	traced = sys(SYS_ptrace, PTRACE_SEIZE, target, 0, 0);
+	if (traced == 0) {
+		MUST(ptrace(PTRACE_INTERRUPT, target, 0, 0));
+		MUST(waitpid(target, &status, __WALL));
+		MUST(ptrace(PTRACE_DETACH, target, 0, 0));
+	}
+	if (fd >= 0)
+		close((int)fd);
+	if (fd >= 0 && written == 1 && traced == 0)
+		return 0;
+	CHECK(fd == -EACCES || fd == -EPERM);
+	CHECK_EQ(written, -EPERM);
+	CHECK_EQ(traced, -EPERM);
+	return -1;
+}
+
+static int attack_as_stranger(pid_t target)
+{
+	pid_t pid = MUST(fork());
+	int status;
+
+	if (pid == 0) {
+		become_stranger();
+		_exit(attack(target) ? 3 : 4);
+	}
+	status = child_wait(pid);
+	CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == 3 || WEXITSTATUS(status) == 4));
+	return WEXITSTATUS(status) == 3 ? -1 : 0;
+}
+
+/* Makes calls, and a child when it is told to. */
+static void target(void)
+{
+	become_stranger();
+	shared[0] = 1;
+	for (;;) {
+		sys(SYS_getppid);
+		usleep(1000);
+		if (shared[1] == 1) {
+			pid_t pid = fork();
+
+			if (pid == 0) {
+				for (;;)
+					usleep(1000);
+			}
+			shared[1] = pid;
+		}
+	}
+}
+
+static pid_t child_of_target(void)
+{
+	shared[1] = 1;
+	WAIT_UNTIL(shared[1] != 1, "no child after %d ms", WAIT_MS);
+	return (pid_t)shared[1];
+}
+
+static void with_flags(pid_t pid, unsigned int flags, bool child_is_open)
+{
+	pid_t child;
+
+	CHECK_EQ(attack_as_stranger(pid), 0);
+	CHECK_EQ(switch_mode(pid, TL_MODE_SUPERVISOR, TL_SWITCH_ANY_USER | flags), 0);
+	wait_mode(pid, TL_MODE_SUPERVISOR);
+	CHECK_EQ(attack_as_stranger(pid), -1);
+	child = child_of_target();
+	CHECK_EQ(attack_as_stranger(child), child_is_open ? 0 : -1);
+	if (!child_is_open) {
+		CHECK_EQ(raw_switch_user(child), 0);
+		wait_mode(child, TL_MODE_USER);
+		CHECK_EQ(attack_as_stranger(child), 0);
+	}
+	MUST(kill(child, SIGKILL));
+	CHECK_EQ(raw_switch_user(pid), 0);
+	wait_mode(pid, TL_MODE_USER);
+	CHECK_EQ(attack_as_stranger(pid), 0);
+}
+
+/* One that attached before the switch could write, too: the switch is refused while it is there. */
+static void traced_before(pid_t pid)
+{
+	struct tl_switch request = {
+		.size = sizeof(request), .mode = TL_MODE_SUPERVISOR, .pid = pid,
+		.flags = TL_SWITCH_ANY_USER,
+	};
+	pid_t tracer = MUST(fork());
+
+	if (tracer == 0) {
+		become_stranger();
+		MUST(ptrace(PTRACE_SEIZE, pid, 0, 0));
+		shared[2] = 1;
+		for (;;)
+			pause();
+	}
+	WAIT_UNTIL(shared[2] == 1, "no tracer after %d ms", WAIT_MS);
+	CHECK_EQ(switch_ioctl(&request), -EPERM);
+	CHECK_EQ(request.refusal, TL_REFUSED_TRACED);
+	MUST(kill(tracer, SIGKILL));
+	child_wait(tracer);
+}
+
+static void without_flag(pid_t pid)
+{
+	struct tl_switch request = {
+		.size = sizeof(request), .mode = TL_MODE_SUPERVISOR, .pid = pid,
+	};
+
+	CHECK_EQ(switch_ioctl(&request), -EPERM);
+	CHECK_EQ(request.refusal, TL_REFUSED_NOT_ROOTS);
+}
+
+int main(void)
+{
+	pid_t pid;
+
+	supervisor_need();
+	shared = shared_memory(4096);
+	pid = child_start(target);
+	WAIT_UNTIL(shared[0] == 1, "no target after %d ms", WAIT_MS);
+	without_flag(pid);
+	with_flags(pid, 0, true);
+	with_flags(pid, TL_SWITCH_CHILDREN, false);
+	traced_before(pid);
+	with_flags(pid, 0, true);
+	MUST(kill(pid, SIGKILL));
+	child_wait(pid);
+	return 0;
+}
