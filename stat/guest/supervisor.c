@@ -21,7 +21,8 @@ uint64_t supervisor_refusals(void)
 void supervisor_switch(pid_t process, bool supervisor)
 {
 	enum tl_mode mode = supervisor ? TL_MODE_SUPERVISOR : TL_MODE_USER;
-	unsigned int flags = supervisor ? TL_SWITCH_EXEC | TL_SWITCH_CHILDREN : 0;
+	unsigned int options = TL_SWITCH_EXEC | TL_SWITCH_CHILDREN | TL_SWITCH_ANY_USER;
+	unsigned int flags = supervisor ? options : 0;
 	enum tl_refusal why = TL_REFUSED_NONE;
 	int error = tl_switch_mode(process, mode, flags, &why);
 

@@ -120,7 +120,7 @@ static void stop(struct server *server)
 static void switch_all(const struct server *server, enum tl_mode mode)
 {
 	for (unsigned int i = 0; i < server->count; i++)
-		device_switch(server->pids[i], mode, TL_SWITCH_CHILDREN);
+		device_switch(server->pids[i], mode, TL_SWITCH_CHILDREN | TL_SWITCH_ANY_USER);
 }
 
 static uint64_t cost_ns(const struct server *server)
