@@ -77,7 +77,8 @@ INLINED void run_batch(struct run *run, enum subject subject, struct tl_batch *b
 	unsigned long bad = 0;
 
 	for (unsigned int j = 0; j < run->calls; j += run->n) {
-		unsigned int first = (unsigned int)add_call(batch, subject_call(subject, fixture, j, 0));
+		int slot = add_call(batch, subject_call(subject, fixture, j, 0));
+		unsigned int first = (unsigned int)slot;
 
 		for (unsigned int i = 1; i < run->n; i++)
 			add_call(batch, subject_call(subject, fixture, j + i, i));

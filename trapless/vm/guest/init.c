@@ -119,8 +119,8 @@ static void await_supervisor(const struct guest_config *config, pid_t pid, int r
 		fail_refused(answer);
 }
 
-__attribute__((noreturn)) static void become(const struct guest_config *config, int input, int output,
-					      int errors, int report)
+__attribute__((noreturn)) static void become(const struct guest_config *config, int input,
+					     int output, int errors, int report)
 {
 	struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
 	const char *program;
