@@ -30,14 +30,14 @@ def main() -> None:
         sys.exit(f"trapless: Python lacks the package '{name}'; {remedy(name)}")
 
 
-def remedy(name: str) -> str:
-    """How the Python that runs here is given a package."""
+def remedy(*names: str) -> str:
+    """How the Python that runs here is given packages."""
     root = Path(__file__).resolve().parent.parent
     if (root / "scripts" / "setup").exists():
         return f"run `make -C {shlex.quote(str(root))} setup`"
     if sys.prefix != sys.base_prefix:
-        return f"run `{shlex.quote(sys.executable)} -m pip install {name}`"
-    return f"on Debian: apt-get install python3-{name}"
+        return f"run `{shlex.quote(sys.executable)} -m pip install {' '.join(names)}`"
+    return "on Debian: apt-get install " + " ".join(f"python3-{name}" for name in names)
 
 
 if __name__ == "__main__":

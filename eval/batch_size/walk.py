@@ -17,8 +17,8 @@ from pathlib import Path
 
 from eval.tools.crossings import crossings
 from eval.tools.crossings.crossings import Command, Counts, Key
+from trapless.base import programs
 from trapless.base.console import TraplessError
-from trapless.base.paths import repo_root
 from trapless.experiments import repetition
 from trapless.experiments.collection import Collection, Row
 from trapless.experiments.experiment import Findings, Part, Raw, tool
@@ -60,7 +60,7 @@ def collect(run: Collection) -> None:
         entries = make_tree(headers(run), archive)
         files = (
             (tool("crossings/crossings"), crossings.GUEST_PROGRAM),
-            (repo_root() / "build" / "examples" / "walk", "/bin/walk"),
+            (programs.find("examples/walk"), "/bin/walk"),
             *((host_program(name), f"/bin/{name}-of-host") for name in ("true", "du", "find")),
             (archive, ARCHIVE),
         )

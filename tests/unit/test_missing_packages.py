@@ -40,7 +40,8 @@ def run(tmp_path, packages, *arguments):
 def test_without_any_package_it_says_what_is_missing(tmp_path, face):
     done = run(tmp_path, (), *face)
     assert done.returncode == 1
-    assert done.stderr == f"trapless: Python lacks the package 'click'; run `make -C {ROOT} setup`\n"
+    remedy = f"run `make -C {ROOT} setup`"
+    assert done.stderr == f"trapless: Python lacks the package 'click'; {remedy}\n"
 
 
 @pytest.mark.parametrize("face", FACES, ids=" ".join)

@@ -1,21 +1,37 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where things are: the checkout, and the cache of everything fetched or built.
+"""Where things are: the sources, the programs that make builds, and the cache of all else.
 
-This file owns the rules for finding both. It owns nothing of what is inside the cache; each part
+This file owns the rules for finding them. It owns nothing of what is inside the cache; each part
 keeps a folder of its own there (docs/kernels.md lists them).
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
 CACHE_VARIABLE = "TRAPLESS_CACHE"
 
 
+PACKAGE = Path(__file__).resolve().parents[1]
+CARRIED = PACKAGE / "tree"
+"""The sources in a package that pip installed: the module's, the library's, the experiments'."""
+
+
 def repo_root() -> Path:
-    """The checkout that holds this package."""
-    return Path(__file__).resolve().parents[2]
+    """The tree of sources: the checkout or the installation that holds this package, or what
+    the package itself carries."""
+    return CARRIED if CARRIED.is_dir() else PACKAGE.parent
+
+
+def build_dir() -> Path:
+    """Where make puts programs: build/ in the tree; where that is not ours to write, the cache."""
+    root = repo_root()
+    own = root / "build"
+    if own.is_dir() or (root != CARRIED and os.access(root, os.W_OK)):
+        return own
+    return cache_dir() / "build" / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
 
 
 def cache_dir() -> Path:

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trapless.base import programs
 from trapless.base.console import TraplessError
-from trapless.base.paths import repo_root
 from trapless.model import events, rows
 
-BUILT = Path("build/stat/trapless-count")
+BUILT = "stat/trapless-count"
 NOT_COUNTED = 125
 
 
@@ -34,10 +34,7 @@ def run(argv: Sequence[str], *, software: bool = False) -> Counted:
 
     `software`: only what the kernel counts, which takes no counters of the processor's.
     """
-    program = repo_root() / BUILT
-    if not program.is_file():
-        raise TraplessError(f"{program} is not there; in a checkout `make all` builds it")
-    counter = [str(program), *(["--software"] if software else [])]
+    counter = [str(programs.find(BUILT)), *(["--software"] if software else [])]
     _refuse_where_nothing_counts(counter, software)
     with tempfile.TemporaryDirectory(prefix="trapless-stat-") as folder:
         path = Path(folder) / "rows"

@@ -47,12 +47,17 @@ DEBUG_SPEC = debug_kernel.DebugSpec(BOOKWORM, "linux-source-6.1")
 KERNEL_PACKAGES = re.compile(r"linux-(image|binary|modules|headers|kbuild)-\d")
 """Of all that an image or headers package depends on, what holds the kernel's own files."""
 
+KERNEL_BYTES = 650_000_000  # fetched and unpacked, with the package lists; measured: 570 MB
+OWN_TOOLS_BYTES = 1_300_000_000  # the same with build tools
+
 ROOT_TOOLS = ("base-files", "coreutils", "dash", "grep", "make", "mawk", "sed")
 """What a root needs beside the headers' own dependencies for kbuild to run in it."""
 
 
 def resolve(name: str, progress: Progress) -> Kernel:
     """The kernel called `name`, or found at the path `name`; fetches or builds what lacks."""
+    if name in (debug_kernel.NAME, *(spec.name for spec in SUPPORTED)):
+        cache.need_plain_path(cache_dir())
     if name == debug_kernel.NAME:
         return debug_kernel.resolve(DEBUG_SPEC, progress)
     for spec in SUPPORTED:
@@ -92,7 +97,8 @@ def _fetch(spec: KernelSpec, folder: Path, progress: Progress) -> None:
     """Fill `folder` with the unpacked kernel of `spec` and its record."""
     root = folder / "root"
     root.mkdir()
-    with opened(spec.suites, progress) as archive:
+    need_bytes = OWN_TOOLS_BYTES if spec.own_tools else KERNEL_BYTES
+    with opened(spec.suites, progress, need_bytes=need_bytes) as archive:
         release = newest_image(spec, archive).removeprefix("linux-image-")
         packages = wanted_packages(spec, release, archive)
         what = f"kernel {spec.name}, {len(packages)} packages"

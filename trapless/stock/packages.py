@@ -100,8 +100,11 @@ def opened(
     progress: Progress,
     mirror: Mirror | None = None,
     index: Index = Index.PACKAGES,
+    need_bytes: int = 0,
 ) -> Iterator[Archive]:
-    """The current package lists of `suites`, kept from other processes meanwhile."""
+    """The current package lists of `suites`, kept from other processes meanwhile; `need_bytes` is
+    what will be fetched and unpacked, about: a disk without room for it is refused at once."""
+    cache.need_space(cache_dir(), need_bytes)
     tools.require_tools(TOOLS, "fetching kernel packages")
     archive = Archive(suites, mirror or machine_mirror(), index)
     with cache.locked(archive.lock, "fetching Debian packages", progress):

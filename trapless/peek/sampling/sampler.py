@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from trapless.base.paths import repo_root
+from trapless.base import programs
 from trapless.peek.errors import PeekError
 from trapless.peek.sampling.plan import Plan
 from trapless.peek.sampling.rows import End, Head, Rows, Stream
@@ -31,10 +31,7 @@ STATUS_ENDED = 3
 
 def program() -> Path:
     """The sampler, as make builds it."""
-    path = repo_root() / "build" / "sampler" / "trapless-sampler"
-    if not path.exists():
-        raise PeekError(f"{path} is missing; run `make all`")
-    return path
+    return programs.find("sampler/trapless-sampler")
 
 
 def own_cpu() -> int:
