@@ -155,7 +155,7 @@ uninstall-command:
 	rm -f $(DESTDIR)$(PREFIX)/bin/trapless $(foreach shell,$(SHELLS),$(COMPLETE_$(shell)))
 	$(foreach page,$(PAGES),rm -f $(SHARE)/man/man$(subst .,,$(suffix $(page)))/$(notdir $(page)) &&) true
 
-deb: setup ## Debian packages of all this, into build/deb; `make packages-test` tries them
+deb: ## Debian packages of all this, into build/deb; `make packages-test` tries them
 	scripts/deb
 
 clean: ## remove what was built (not .venv, not results, not the cache of kernels)
