@@ -57,6 +57,13 @@ def test_there_are_four_packages_and_lintian_is_content(packages):
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
 
 
+def test_the_package_is_of_no_version_of_python(packages):
+    """It would not install where another one is the default: Debian 13's is not Debian 12's."""
+    (command,) = [path for path in packages if path.name.startswith("trapless_")]
+    script = subprocess.run(["dpkg-deb", "-I", command, "postinst"], capture_output=True, text=True)
+    assert "py3compile" in script.stdout and " -V " not in script.stdout
+
+
 def test_the_version_is_the_projects(packages):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert all(f"_{project['version']}_" in path.name for path in packages)
