@@ -25,12 +25,17 @@ PYTHON = .venv/bin/python
 PYTEST = $(PYTHON) -m pytest
 TRAPLESS = bin/trapless
 
+# make splits lists at spaces, in names of files too.
+ifneq ($(words x$(BUILD) x$(DESTDIR) x$(PREFIX)),3)
+$(error BUILD, DESTDIR and PREFIX must have no spaces: '$(BUILD)', '$(DESTDIR)', '$(PREFIX)')
+endif
+
 PROGRAMS =
 LIBRARIES =
 UNIT_PROGRAMS =
 
-.PHONY: help evaluate test check lab matrix lab-debug soak soak-debug setup all lib install
-.PHONY: uninstall clean
+.PHONY: help evaluate test check lab matrix lab-debug soak soak-debug setup all lib install deb
+.PHONY: uninstall clean packages-test
 help: ## this list
 	@echo "Trapless $(VERSION): system calls without the trap, on the kernel you already run"
 	@echo
@@ -67,7 +72,8 @@ about-evaluate:
 VMS ?= 2
 test: setup ## prove it: check, every lab test on every supported kernel; VMS (2) at once
 	@$(MAKE) --no-print-directory static
-	$(PYTEST) -n $(VMS) $(if $(CI),--once-more) tests/evaluate tests/lab tests/unit tests/abi --kernels all
+	$(PYTEST) -n $(VMS) $(if $(CI),--once-more) tests/evaluate tests/lab tests/packages tests/unit \
+		tests/abi --kernels all
 
 check: setup ## under a minute, no VM, no root: builds, style, types, unit and ABI tests
 	@$(MAKE) --no-print-directory static
@@ -84,6 +90,9 @@ matrix: setup ## the lab tests on every supported kernel
 lab-debug: setup ## the lab tests on a KASAN and lockdep kernel (built once, into the cache)
 	@$(MAKE) --no-print-directory -s all
 	$(PYTEST) tests/lab --kernels debug
+
+packages-test: setup ## packages as people install them: pip, and root, in clean Debian 12 and 13 (10 min)
+	$(PYTEST) tests/packages --debian all
 
 MINUTES ?= 10
 soak: setup ## supervisor mode under everything at once for MINUTES (10), two CPUs
@@ -116,23 +125,41 @@ lib: $(LIBRARIES) ## build libtrapless into build/lib
 
 # What `trapless` needs of this checkout, installed together under one folder: the package, the
 # module's source (built for each kernel when needed), the experiments and their programs.
-TREE = $(DESTDIR)$(PREFIX)/share/trapless
-MANUALS = $(DESTDIR)$(PREFIX)/share/man
-PAGES = $(wildcard man/*.[137])
+TREE = $(DESTDIR)$(PREFIX)/lib/trapless
+SHARE = $(DESTDIR)$(PREFIX)/share
+PAGES = $(wildcard man/*.[17])
+LICENCES = $(SHARE)/licenses/trapless
+# Where each shell looks for what completes a command line; click writes it.
+COMPLETE_bash = $(SHARE)/bash-completion/completions/trapless
+COMPLETE_zsh = $(SHARE)/zsh/site-functions/_trapless
+COMPLETE_fish = $(SHARE)/fish/vendor_completions.d/trapless.fish
+SHELLS = bash zsh fish
 
-install: all install-lib ## the command, library, headers, manuals, module source (PREFIX, DESTDIR)
-	install -d $(TREE) $(DESTDIR)$(PREFIX)/bin $(addprefix $(MANUALS)/,man1 man3 man7)
-	$(foreach page,$(PAGES),install -m 644 $(page) $(MANUALS)/man$(subst .,,$(suffix $(page)))/ &&) true
-	tar -c --exclude=__pycache__ pyproject.toml trapless kmod include eval \
-		stat/kmod stat/include \
-		$(filter $(BUILD)/eval/% $(BUILD)/examples/% $(BUILD)/sampler/% $(BUILD)/stat/%,$(PROGRAMS)) $(MODEL_PLUGINS) | \
+install: install-lib install-command ## the command, library, headers, manuals, module source (PREFIX, DESTDIR)
+
+.PHONY: install-command uninstall-command
+install-command: workloads
+	install -d $(TREE) $(DESTDIR)$(PREFIX)/bin $(LICENCES) $(SHARE)/man/man1 $(SHARE)/man/man7
+	$(foreach page,$(PAGES),install -m 644 $(page) $(SHARE)/man/man$(subst .,,$(suffix $(page)))/ &&) true
+	tar -c --exclude=__pycache__ pyproject.toml trapless kmod include lib eval \
+		stat/kmod stat/include | tar -x --no-same-owner -C $(TREE)
+	tar -C $(BUILD) -c --transform='s|^|build/|' $(patsubst $(BUILD)/%,%,$(filter $(addprefix \
+		$(BUILD)/,eval/% examples/% sampler/% stat/%),$(PROGRAMS)) $(MODEL_PLUGINS)) | \
 		tar -x --no-same-owner -C $(TREE)
 	install -m 755 bin/trapless $(DESTDIR)$(PREFIX)/bin/trapless
+	install -m 644 LICENSES/* $(LICENCES)
+	$(foreach shell,$(SHELLS),install -d $(dir $(COMPLETE_$(shell))) && \
+		_TRAPLESS_COMPLETE=$(shell)_source $(TRAPLESS) > $(COMPLETE_$(shell)) &&) true
 
-uninstall: uninstall-lib ## remove what `make install` put there
-	rm -rf $(TREE)
-	rm -f $(DESTDIR)$(PREFIX)/bin/trapless
-	$(foreach page,$(PAGES),rm -f $(MANUALS)/man$(subst .,,$(suffix $(page)))/$(notdir $(page)) &&) true
+uninstall: uninstall-lib uninstall-command ## remove what `make install` put there
+
+uninstall-command:
+	rm -rf $(TREE) $(LICENCES)
+	rm -f $(DESTDIR)$(PREFIX)/bin/trapless $(foreach shell,$(SHELLS),$(COMPLETE_$(shell)))
+	$(foreach page,$(PAGES),rm -f $(SHARE)/man/man$(subst .,,$(suffix $(page)))/$(notdir $(page)) &&) true
+
+deb: ## Debian packages of all this, into build/deb; `make packages-test` tries them
+	scripts/deb
 
 clean: ## remove what was built (not .venv, not results, not the cache of kernels)
 	rm -rf build .mypy_cache .pytest_cache .ruff_cache

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Starts the command, and says what to install where Python lacks what it needs.
 
-It is what bin/trapless and `python -m trapless` run. It owns nothing but that message, so it
-imports nothing that may be missing.
+It is what bin/trapless, the script that pip installs and `python -m trapless` run. It owns nothing
+but that message, so it imports nothing that may be missing.
 """
 
 import sys
-from pathlib import Path
+
+from trapless.base.missing import remedy
 
 PYTHON_WANTED = (3, 11)
-PACKAGES = "python3-click python3-jinja2 python3-matplotlib python3-pyelftools python3-rich"
+DISTRIBUTIONS = {"elftools": "pyelftools"}
+"""Of modules whose package has another name."""
 
 
 def main() -> None:
@@ -18,16 +20,14 @@ def main() -> None:
         sys.exit(f"trapless: needs Python 3.11 or later, this is {sys.version.split()[0]}")
     try:
         from trapless.cli import main as command
+
+        command()
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] == "trapless":
+        package = (error.name or "trapless").split(".")[0]
+        if package == "trapless":
             raise
-        root = Path(__file__).resolve().parent.parent
-        if (root / "scripts" / "setup").exists():
-            remedy = f"run `make -C {root} setup`"
-        else:
-            remedy = f"on Debian: apt-get install {PACKAGES}"
-        sys.exit(f"trapless: Python lacks the package '{error.name}'; {remedy}")
-    command()
+        name = DISTRIBUTIONS.get(package, package)
+        sys.exit(f"trapless: Python lacks the package '{name}'; {remedy(name)}")
 
 
 if __name__ == "__main__":

@@ -18,13 +18,10 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TextIO
 
 import click
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from trapless.base.console import TraplessError
 from trapless.base.paths import header_path
@@ -135,8 +132,8 @@ def show(wanted: Sequence[str], *, as_json: bool, stream: TextIO | None = None) 
     calls = choose(load(), wanted)
     if as_json:
         out.write(json.dumps({"calls": [_as_data(call) for call in calls]}, indent=2) + "\n")
-    elif out.isatty():
-        _page(_table(calls), out)
+    elif out.isatty() and find_spec("rich"):
+        _page(calls, out)
     else:
         out.writelines(_line(call) for call in calls)
 
@@ -154,7 +151,13 @@ def _line(call: Call) -> str:
     return f"{call.nr:>4}  {call.name:<24} {call.allowed.value:<11} {call.reason}".rstrip() + "\n"
 
 
-def _table(calls: Sequence[Call]) -> Table:
+def _page(calls: Sequence[Call], out: TextIO) -> None:
+    """Print a table, through the pager where it is longer than the terminal."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=_summary(calls))
     table.caption_justify = "left"
     table.add_column("nr", justify="right")
@@ -164,20 +167,6 @@ def _table(calls: Sequence[Call]) -> Table:
     for call in calls:
         allowed = Text(call.allowed.value, style=COLOURS[call.allowed])
         table.add_row(str(call.nr), call.name, allowed, call.reason)
-    return table
-
-
-def _summary(calls: Sequence[Call]) -> str:
-    lines = []
-    for allowed, meaning in MEANING.items():
-        count = sum(call.allowed is allowed for call in calls)
-        if count:
-            lines.append(f"{count} {allowed.value}: {meaning}")
-    return "\n".join(lines)
-
-
-def _page(table: Table, out: TextIO) -> None:
-    """Print the table, through the pager where it is longer than the terminal."""
     columns, lines = shutil.get_terminal_size()
     buffer = io.StringIO()
     console = Console(file=buffer, width=columns, force_terminal=True, highlight=False)
@@ -188,3 +177,12 @@ def _page(table: Table, out: TextIO) -> None:
         return
     os.environ.setdefault("LESS", "FRX")
     click.echo_via_pager(text, color=True)
+
+
+def _summary(calls: Sequence[Call]) -> str:
+    lines = []
+    for allowed, meaning in MEANING.items():
+        count = sum(call.allowed is allowed for call in calls)
+        if count:
+            lines.append(f"{count} {allowed.value}: {meaning}")
+    return "\n".join(lines)

@@ -15,8 +15,8 @@ from eval.tools.crossings import crossings
 from eval.tools.crossings.crossings import Command, Counts, Key
 from eval.tools.trees import trees
 from eval.tools.trees.trees import ARCHIVE, STOCK, TREE, UNZEROED, UNZEROED_APPEND
+from trapless.base import programs
 from trapless.base.console import TraplessError
-from trapless.base.paths import repo_root
 from trapless.experiments import repetition
 from trapless.experiments.collection import Collection, Row
 from trapless.experiments.experiment import Findings, Part, Raw, tool
@@ -54,7 +54,7 @@ def collect(run: Collection) -> None:
         entries = trees.pack(trees.headers(run), archive)
         files = (
             (tool("crossings/crossings"), crossings.GUEST_PROGRAM),
-            (repo_root() / "build" / "examples" / "walk", "/bin/walk"),
+            (programs.find("examples/walk"), "/bin/walk"),
             *(
                 (trees.host_program(name), f"/bin/{name}-of-host")
                 for name in ("true", "du", "find")

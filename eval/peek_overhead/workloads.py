@@ -15,8 +15,7 @@ from pathlib import Path
 from eval.peek_overhead import toolchain
 from eval.tools.loads import loads
 from eval.tools.modes import modes
-from trapless.base.console import TraplessError
-from trapless.base.paths import repo_root
+from trapless.base import programs
 from trapless.vm.lab import LabConfig
 
 LOADS = ("qsort", "make", "httpd")
@@ -49,10 +48,7 @@ class Sizes:
 
 def program(name: str) -> Path:
     """A program of this experiment, as make builds it."""
-    path = repo_root() / "build" / "eval" / "peek_overhead" / name
-    if not path.exists():
-        raise TraplessError(f"{path} is missing; run `make all`")
-    return path
+    return programs.find(f"eval/peek_overhead/{name}")
 
 
 def ask(requests: int) -> str:

@@ -11,6 +11,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -156,6 +157,16 @@ def need_space(folder: Path, need_bytes: int) -> None:
         raise TraplessError(
             f"{folder} needs {megabytes(need_bytes)} and its disk has {megabytes(free_bytes)} "
             f"free; free some space or name another folder with {CACHE_VARIABLE}=DIR"
+        )
+
+
+def need_plain_path(folder: Path) -> None:
+    """Refuse early a path that the kernel's own build does not take: make splits at spaces."""
+    found = re.search(r"[\s:]", str(folder))
+    if found is not None:
+        raise TraplessError(
+            f"the kernel's build takes no path with {found[0]!r} in it: {folder}; name a cache "
+            f"without by {CACHE_VARIABLE}=DIR"
         )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Paths of the checkout, of its headers, and of the cache for everything that is fetched or built.
+"""Paths of the sources and their headers, of built programs, and of the cache for all the rest.
 
 This file owns the rules by which they are found. Each part keeps a folder of its own in the cache
 (docs/kernels.md lists them).
@@ -7,6 +7,7 @@ This file owns the rules by which they are found. Each part keeps a folder of it
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -15,10 +16,24 @@ from trapless.base.console import TraplessError
 CACHE_VARIABLE = "TRAPLESS_CACHE"
 SYSTEM_HEADERS = ("/usr/local/include/linux", "/usr/include/linux")
 
+PACKAGE = Path(__file__).resolve().parents[1]
+CARRIED = PACKAGE / "tree"
+"""The sources in a package that pip installed: the module's, the library's, the experiments'."""
+
 
 def repo_root() -> Path:
-    """The checkout that holds this package."""
-    return Path(__file__).resolve().parents[2]
+    """The tree of sources: the checkout or the installation that holds this package, or what
+    the package itself carries."""
+    return CARRIED if CARRIED.is_dir() else PACKAGE.parent
+
+
+def build_dir() -> Path:
+    """Where make puts programs: build/ in the tree; where that is not ours to write, the cache."""
+    root = repo_root()
+    own = root / "build"
+    if own.is_dir() or (root != CARRIED and os.access(root, os.W_OK)):
+        return own
+    return cache_dir() / "build" / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
 
 
 def header_path(name: str) -> Path:

@@ -26,12 +26,12 @@ from pathlib import Path
 
 from trapless import abi, module
 from trapless.base.console import Silent, TraplessError
+from trapless.base.missing import remedy
 from trapless.base.paths import cache_dir, repo_root
 from trapless.stock import apt_sources, debug_kernel, kernels
 from trapless.stock.kernel import load
 from trapless.vm import qemu
 
-KERNEL_BYTES = 1_300_000_000  # one unpacked kernel with its own build tools, the largest
 MEMORY_BYTES = 2 << 30  # a guest of the default size, and room for QEMU and a build
 NETWORK_TIMEOUT_S = 10.0
 TOOL_TIMEOUT_S = 120.0
@@ -82,17 +82,18 @@ Question = Callable[[Host], Capability]
 def python_packages(_host: Host) -> Capability:
     """Python and the packages that pyproject.toml requires."""
     project = tomllib.loads((repo_root() / "pyproject.toml").read_text(encoding="utf-8"))
-    missing, present = [], [f"Python {platform.python_version()}"]
+    missing, absent, present = [], [], [f"Python {platform.python_version()}"]
     for requirement in project["project"]["dependencies"]:
         name, _, bounds = re.sub(r"(?=[<>=])", " ", requirement, count=1).partition(" ")
         version = _installed(name)
         if version is None or not satisfies(version, bounds):
             missing.append(f"{requirement} ({version or 'absent'})")
+            absent.append(name)
         else:
             present.append(f"{name} {version}")
     title = "Python packages"
     if missing:
-        return Capability("python", title, False, "lacks " + ", ".join(missing), "scripts/setup")
+        return Capability("python", title, False, "lacks " + ", ".join(missing), remedy(*absent))
     return Capability("python", title, True, ", ".join(present))
 
 
@@ -248,7 +249,7 @@ def disk_space(_host: Host) -> Capability:
         folder = folder.parent
     free = shutil.disk_usage(folder).free
     absent = [s for s in kernels.SUPPORTED if not (cache_dir() / "kernels" / s.name).exists()]
-    needed = len(absent) * KERNEL_BYTES + debug_kernel.BUILD_BYTES
+    needed = len(absent) * kernels.OWN_TOOLS_BYTES + debug_kernel.BUILD_BYTES
     state = f"{gigabytes(free)} free for {cache_dir()}, {gigabytes(needed)} may be wanted"
     remedy = "free some, or put the cache elsewhere: TRAPLESS_CACHE=FOLDER"
     return Capability("disk", "disk space", free >= needed, state, remedy)

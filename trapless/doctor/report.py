@@ -2,7 +2,8 @@
 """`trapless doctor`: what this machine and kernel can run, and for each 'no' the reason and remedy.
 
 This file asks the questions of capabilities.py and supervisor.py and shows the answers: a table on
-a terminal, one line each in pipes, or JSON. It changes nothing, and a 'no' is no failure.
+a terminal, one line each in pipes or where Python lacks rich, or JSON. It changes nothing, and a
+'no' is no failure.
 """
 
 from __future__ import annotations
@@ -11,15 +12,9 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from typing import TextIO
 
-from rich import box
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
-from trapless import calls as calls_table
 from trapless.base.console import ConsoleProgress, Progress, Silent
 from trapless.doctor import capabilities, supervisor
 from trapless.doctor.capabilities import GROUPS, Capability, Host
@@ -44,6 +39,8 @@ def run(
 ) -> int:
     """Print the findings, or with `calls` the table of system calls; always 0."""
     if calls:
+        from trapless import calls as calls_table
+
         calls_table.show(names, as_json=as_json)
         return 0
     with ConsoleProgress() as progress:
@@ -105,8 +102,8 @@ def show(groups: Sequence[Group], stream: TextIO, *, as_json: bool = False) -> N
             ],
         }
         stream.write(json.dumps(data, indent=2) + "\n")
-    elif stream.isatty():
-        _show_table(groups, Console(file=stream, highlight=False))
+    elif stream.isatty() and find_spec("rich"):
+        _show_table(groups, stream)
     else:
         stream.writelines(line + "\n" for line in _lines(groups))
 
@@ -127,7 +124,14 @@ def _hint(one: Capability) -> bool:
     return one.ok and one.id == "kernels" and bool(one.remedy)
 
 
-def _show_table(groups: Sequence[Group], console: Console) -> None:
+def _show_table(groups: Sequence[Group], stream: TextIO) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(file=stream, highlight=False)
     for group in groups:
         table = Table(
             box=box.SIMPLE,

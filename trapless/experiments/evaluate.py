@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trapless.base import programs
 from trapless.base.console import Progress, TraplessError
-from trapless.base.paths import cache_dir, repo_root
+from trapless.base.paths import cache_dir
 from trapless.experiments import experiment, report
 from trapless.experiments.experiment import Spec
 from trapless.report.document import Report
 from trapless.results import result_file
 from trapless.stock import kernels
 
-BUILD_JOBS = 2
 CORES = 2
 """The number of cores for which specs give their minutes."""
 FETCHED = "a kernel (85 MB) and programs to run (130 MB) from Debian's mirrors"
@@ -70,7 +68,7 @@ def run(
     progress.note(announcement(specs, quick, kernel))
     make_writable(out)
     kernels.resolve(kernel, progress)
-    build_programs(progress)
+    programs.build(progress)
     failed = []
     for spec in specs:
         directory = out / spec.name
@@ -138,17 +136,3 @@ def make_writable(out: Path) -> None:
         raise TraplessError(
             f"{out}: results cannot be written there: {error.strerror}; name a folder by --out"
         ) from error
-
-
-def build_programs(progress: Progress) -> None:
-    """Bring the workloads up to date; an installation has them built already."""
-    if not (repo_root() / "Makefile").exists():
-        return
-    if shutil.which("make") is None:
-        raise TraplessError("make is missing; run scripts/setup")
-    progress.step("building the workloads")
-    command = ["make", "-C", str(repo_root()), "-s", f"-j{BUILD_JOBS}", "workloads"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    progress.done()
-    if done.returncode:
-        raise TraplessError(f"building the workloads failed:\n{done.stderr.strip()}")

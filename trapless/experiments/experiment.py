@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from trapless.base import programs
 from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import repo_root
 from trapless.experiments.collection import (
@@ -98,6 +100,8 @@ def get(name: str) -> Spec:
 @cache
 def load_spec(module: str, name: str) -> Spec:
     """The SPEC of a module, by the module's dotted name."""
+    if str(repo_root()) not in sys.path:  # where a package carries eval/ along
+        sys.path.append(str(repo_root()))
     try:
         spec = importlib.import_module(module).SPEC
     except ModuleNotFoundError as error:
@@ -256,7 +260,4 @@ def tool(name: str) -> Path:
 
 def program(path: str) -> Path:
     """A program of eval/ by its path there, as make builds it."""
-    built = repo_root() / "build" / "eval" / path
-    if not built.exists():
-        raise TraplessError(f"{built} is missing; run `make all`")
-    return built
+    return programs.find(f"eval/{path}")

@@ -12,8 +12,8 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from trapless.base import programs
 from trapless.base.console import TraplessError
-from trapless.base.paths import repo_root
 from trapless.vm import qemu
 
 # First release of QEMU with it, the release that no longer has it, version of the interface.
@@ -40,10 +40,7 @@ def argument(
 
 def file(binary: str) -> Path:
     """The plugin for that QEMU, built."""
-    path = repo_root() / "build" / "model" / f"trapless-model-{api(binary)}.so"
-    if not path.is_file():
-        raise TraplessError(f"{path} is not there; in a checkout `make all` builds it")
-    return path
+    return programs.find(f"model/trapless-model-{api(binary)}.so")
 
 
 @cache

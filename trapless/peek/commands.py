@@ -19,20 +19,18 @@ from trapless.base.console import ConsoleProgress, TraplessError
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-class Size(click.ParamType[int]):
-    """A number of bytes, like 4096, 512M or 2G."""
+def size(value: str) -> int:
+    """A number of bytes, like 4096, 512M or 2G.
 
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        text = str(value).strip().upper().removesuffix("B").removesuffix("I")
-        number, unit = (text[:-1], text[-1:]) if text[-1:] in UNITS else (text, "")
-        try:
-            return int(number, 0) * UNITS[unit]
-        except ValueError:
-            self.fail(f"{value!r} is not a size like 4096, 512M or 2G", param, ctx)
+    >>> size("0x1000"), size("512M"), size("2GiB")
+    (4096, 536870912, 2147483648)
+    """
+    text = value.strip().upper().removesuffix("B").removesuffix("I")
+    number, unit = (text[:-1], text[-1:]) if text[-1:] in UNITS else (text, "")
+    try:
+        return int(number, 0) * UNITS[unit]
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not a size like 4096, 512M or 2G") from None
 
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,7 +43,7 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     hole = click.option(
         "--hole",
-        type=Size(),
+        type=size,
         metavar="SIZE",
         help="The address at which RAM below 4 GiB ends, for a machine that is not QEMU's.",
     )

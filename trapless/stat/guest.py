@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from trapless.base import programs
 from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import repo_root
 from trapless.model import plugin
@@ -25,7 +26,7 @@ from trapless.vm.lab import LabConfig
 PROGRAM = "/trapless/stat/guest"
 MODULE = "/trapless/stat/trapless_stat.ko"
 SOURCES, MODULE_NAME = "stat", "trapless_stat.ko"
-BUILT = Path("build/stat/trapless-stat-guest")
+BUILT = "stat/trapless-stat-guest"
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,7 @@ def argv(job: Job) -> list[str]:
 
 def program() -> Path:
     """The guest's program; a TraplessError says how it is built."""
-    path = repo_root() / BUILT
-    if not path.is_file():
-        raise TraplessError(f"{path} is not there; in a checkout `make all` builds it")
-    return path
+    return programs.find(BUILT)
 
 
 def config(base: LabConfig, progress: Progress) -> LabConfig:

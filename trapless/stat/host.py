@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trapless.base import programs
 from trapless.base.console import TraplessError
-from trapless.base.paths import repo_root
 from trapless.model import events, rows
 from trapless.stat.labels import NOT_COUNTED
 
-BUILT = Path("build/stat/trapless-count")
+BUILT = "stat/trapless-count"
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,7 @@ def run(argv: Sequence[str], *, software: bool = False) -> HostCounts:
 
     `software`: only what the kernel counts, for which no counters of the processor are needed.
     """
-    program = repo_root() / BUILT
-    if not program.is_file():
-        raise TraplessError(f"{program} is not there; in a checkout `make all` builds it")
-    counter = [str(program), *(["--software"] if software else [])]
+    counter = [str(programs.find(BUILT)), *(["--software"] if software else [])]
     _refuse_where_nothing_counts(counter, software)
     with tempfile.TemporaryDirectory(prefix="trapless-stat-") as folder:
         path = Path(folder) / "rows"

@@ -57,6 +57,8 @@ def module_for(
             f"found around it; give IMAGE:BUILD_DIR, or put linux-headers-{kernel.release} beside "
             f"the image"
         )
+    for path in (cache_dir(), kernel.build_dir):
+        cache.need_plain_path(path)
     sources = read_sources(tree or repo_root())
     digest = _digest(sources, (kernel.release, _compiler(kernel), _identity(kernel)))
     folder = cache_dir() / "modules" / f"{kernel.release}-{digest[:16]}"

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trapless.base import tools
+from trapless.base import cache, tools
 from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import cache_dir
 from trapless.stock import debug_kernel, local_kernel
@@ -47,6 +47,9 @@ DEBUG_SPEC = debug_kernel.DebugSpec(BOOKWORM, "linux-source-6.1")
 KERNEL_PACKAGES = re.compile(r"linux-(image|binary|modules|headers|kbuild)-\d")
 """The packages with the kernel's own files, among the dependencies of image and headers."""
 
+KERNEL_BYTES = 650_000_000  # fetched and unpacked, with the package lists; measured: 570 MB
+OWN_TOOLS_BYTES = 1_300_000_000  # the same with build tools
+
 ROOT_TOOLS = ("base-files", "coreutils", "dash", "grep", "make", "mawk", "sed")
 """What kbuild needs in a root beside the dependencies of the headers."""
 
@@ -54,6 +57,8 @@ ROOT_TOOLS = ("base-files", "coreutils", "dash", "grep", "make", "mawk", "sed")
 def resolve(name: str, progress: Progress) -> Kernel:
     """The kernel called `name`, or at the path `name`. It is fetched or built where it is
     missing."""
+    if name in (debug_kernel.NAME, *(spec.name for spec in SUPPORTED)):
+        cache.need_plain_path(cache_dir())
     if name == debug_kernel.NAME:
         return debug_kernel.resolve(DEBUG_SPEC, progress)
     for spec in SUPPORTED:
@@ -85,7 +90,8 @@ def _fetch(spec: KernelSpec, folder: Path, progress: Progress) -> None:
     """Fill `folder` with the unpacked kernel of `spec` and its record."""
     root = folder / "root"
     root.mkdir()
-    with opened(spec.suites, progress) as archive:
+    need_bytes = OWN_TOOLS_BYTES if spec.own_tools else KERNEL_BYTES
+    with opened(spec.suites, progress, need_bytes=need_bytes) as archive:
         release = newest_image(spec, archive).removeprefix("linux-image-")
         packages = wanted_packages(spec, release, archive)
         what = f"kernel {spec.name}, {len(packages)} packages"

@@ -100,8 +100,14 @@ def opened(
     progress: Progress,
     mirror: Mirror | None = None,
     index: Index = Index.PACKAGES,
+    need_bytes: int = 0,
 ) -> Iterator[Archive]:
-    """The current package lists of `suites`, under a lock that keeps other processes out."""
+    """The current package lists of `suites`, under a lock that keeps other processes out.
+
+    `need_bytes` says roughly how much will be fetched and unpacked. A disk without room for it is
+    refused at once.
+    """
+    cache.need_space(cache_dir(), need_bytes)
     tools.require_tools(TOOLS, "fetching kernel packages")
     archive = Archive(suites, mirror or machine_mirror(), index)
     with cache.locked(archive.lock, "fetching Debian packages", progress):

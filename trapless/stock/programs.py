@@ -54,6 +54,7 @@ SOURCES = ("lua5.4",)
 
 SOURCE_FOLDER = "usr/src"
 FOLDERS = ("dev", "proc", "sys", "tmp", "run")  # to mount on
+NEED_BYTES = 750_000_000  # packages, what comes out of them, and package lists
 RECORD = "programs.json"
 RECORD_FORMAT = 2
 
@@ -91,7 +92,7 @@ def unpacked(
 def _fetch(folder: Path, wanted: Wanted, progress: Progress) -> None:
     root = folder / "root"
     root.mkdir()
-    with opened(SUITES, progress) as archive:
+    with opened(SUITES, progress, need_bytes=NEED_BYTES) as archive:
         packages = archive.closure(wanted["packages"])
         archive.fetch(packages, root, progress, what=f"programs, {len(packages)} packages")
     for name in FOLDERS:

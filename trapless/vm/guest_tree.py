@@ -26,6 +26,7 @@ SHARE_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
 """What a guest needs to mount the host's root."""
 
 GUEST_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+INIT_SOURCES = Path(__file__).parent / "guest"
 USER_ID = 1000
 MODULE_FOLDER = "/trapless/modules"
 FILES_FOLDER = "/trapless/files"  # overlaid on the host's root; see guest/setup.c
@@ -225,12 +226,12 @@ def _interpreters(script: Path, line: str) -> Iterator[Path]:
 
 def init_program(progress: Progress) -> Path:
     """The program of process 1, compiled once for this source and compiler."""
-    sources = sorted((repo_root() / "trapless" / "vm" / "guest").glob("*.[ch]"))
+    sources = sorted(INIT_SOURCES.glob("*.[ch]"))
     tools.require_tools({"cc": "gcc libc6-dev"}, "building the guest's init")
     compiler = subprocess.run(["cc", "--version"], capture_output=True, text=True, check=True)
     interface = repo_root() / "include/uapi"
-    inputs = [*sources, interface / "linux/trapless.h"]
-    key = cache.sha256_files(repo_root(), inputs, compiler.stdout)[:16]
+    header = cache.sha256_file(interface / "linux/trapless.h")
+    key = cache.sha256_files(INIT_SOURCES, sources, header, compiler.stdout)[:16]
     target = cache_dir() / "guest" / key
     if not (target / "init").exists():
         with cache.locked(target.parent / "lock", "building the guest's init", progress):

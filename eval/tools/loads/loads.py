@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eval.tools.modes.modes import BROUGHT
-from trapless.base.console import TraplessError
-from trapless.base.paths import repo_root
+from trapless.base import programs
 from trapless.stock.programs import SOURCE_FOLDER
 
 SORT_BYTES = 40 << 20
@@ -119,10 +118,7 @@ def served_file() -> bytes:
 
 def program(name: str) -> Path:
     """A program of eval/tools/loads, as make builds it."""
-    path = repo_root() / "build" / "eval" / "tools" / "loads" / name
-    if not path.exists():
-        raise TraplessError(f"{path} is missing; run `make all`")
-    return path
+    return programs.find(f"eval/tools/loads/{name}")
 
 
 def guest_files(folder: Path) -> tuple[tuple[Path, str], ...]:

@@ -93,7 +93,14 @@ def tree_of(path: Path) -> ast.Module:
 def is_code(path: Path) -> bool:
     if path.suffix in DOCUMENT_SUFFIXES or name_of(path).startswith("LICENSES/"):
         return False
-    return path.name not in {".gitignore", ".gitattributes", "py.typed"}
+    return path.name not in {".gitignore", ".gitattributes", "py.typed"} and not is_debians(path)
+
+
+def is_debians(path: Path) -> bool:
+    """Files of Debian's packaging whose forms have no comments."""
+    return name_of(path).startswith("scripts/debian/") and path.name.endswith(
+        ("copyright", "README.Debian", ".symbols")
+    )
 
 
 CODE = [path for path in FILES if is_code(path)]

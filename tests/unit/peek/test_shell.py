@@ -13,8 +13,7 @@ import pytest
 
 from tests.unit.peek import toy_kernel
 from tests.unit.peek.toy_kernel import MODULES_VIRTUAL, ToyKernel
-from trapless.peek import machines
-from trapless.peek.commands import Size
+from trapless.peek import commands, machines
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.drgn_program import program
 from trapless.peek.kernel.target import Target
@@ -156,7 +155,7 @@ def test_target_that_restarts_meanwhile_is_said(tmp_path):
     ("text", "size"), [("4096", 4096), ("2G", 2 << 30), ("512MiB", 512 << 20), ("0x1000", 4096)]
 )
 def test_sizes_are_read_as_people_write_them(text, size):
-    assert Size().convert(text, None, None) == size
+    assert commands.size(text) == size
 
 
 def test_wrong_size_is_wrong_usage(tmp_path):

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from trapless.base import programs
 from trapless.base.console import TraplessError
 from trapless.base.paths import repo_root
 from trapless.cli import cli
@@ -244,7 +245,7 @@ def fake_counter(folder, script):
 
 def test_without_counters_the_lab_is_named(tmp_path, monkeypatch):
     fake_counter(tmp_path, "echo 'trapless-count: the kernel offers none; more' >&2; exit 125")
-    monkeypatch.setattr(host, "repo_root", lambda: tmp_path)
+    monkeypatch.setattr(programs, "build_dir", lambda: tmp_path)
     with pytest.raises(TraplessError, match=r"^the kernel offers none; .*stat --lab -- ") as error:
         host.run(["ls"])
     assert error.value.status == 125
@@ -255,7 +256,7 @@ def test_counts_of_this_machine_are_a_table_by_mode(tmp_path, monkeypatch):
     header = f'{{"format": "trapless-counters", "version": 1, "columns": {columns}}}'
     row = '{"region": 0, "number": 0, "counted": 1.0, "counts": [1000, 2000, 30, 40]}'
     fake_counter(tmp_path, f"printf '%s\\n' '{header}' '{row}' > $1; exit 3")
-    monkeypatch.setattr(host, "repo_root", lambda: tmp_path)
+    monkeypatch.setattr(programs, "build_dir", lambda: tmp_path)
     found = host.run(["ls"])
     assert found.status == 3
     lines = list(text.counters(["ls"], found.events))

@@ -18,7 +18,6 @@ from pathlib import Path
 from trapless import __version__
 from trapless.base.cache import sha256_file, sha256_files
 from trapless.base.console import TraplessError
-from trapless.base.paths import repo_root
 from trapless.vm import qemu
 
 NAME = "name"
@@ -65,7 +64,7 @@ def difference(ours: Mapping[str, str], theirs: Mapping[str, str], where: str) -
 def _source() -> str:
     """A hash of the files of this package, in a checkout or an installation."""
     package = Path(__file__).resolve().parents[2]
-    return sha256_files(repo_root(), package.rglob("*.py"))[:12]
+    return sha256_files(package, package.rglob("*.py"))[:12]
 
 
 def _firmware(folders: list[str]) -> str:

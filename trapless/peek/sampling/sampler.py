@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from trapless.base.paths import repo_root
+from trapless.base import programs
 from trapless.peek.errors import PeekError
 from trapless.peek.sampling.plan import Plan
 from trapless.peek.sampling.rows import End, Head, Rows, Stream
@@ -29,11 +29,8 @@ STATUS_ENDED = 3
 
 
 def program() -> Path:
-    """The path of the sampler, as make builds it; PeekError where it has not been built."""
-    path = repo_root() / "build" / "sampler" / "trapless-sampler"
-    if not path.exists():
-        raise PeekError(f"{path} is missing; run `make all`")
-    return path
+    """The path of the sampler, as make builds it."""
+    return programs.find("sampler/trapless-sampler")
 
 
 def own_cpu() -> int:

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The Debian packages in clean roots (`make packages-test`): installed, used, upgraded, purged.
+
+The tests of a root stand in the order of a package's life, and each goes on where the one before
+it ended. A VM here boots the root's own kernel, whose module DKMS has built, on the root's files.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from trapless import __version__
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = ("libtrapless-dev", "libtrapless0", "trapless", "trapless-dkms")
+NEXT = f"{__version__}+next"
+TOPS = ("boot", "etc", "lib/modules", "usr", "var/lib", "var/cache")
+
+
+def build(*version: str) -> list[Path]:
+    done = subprocess.run(
+        [ROOT / "scripts" / "deb", *version], capture_output=True, text=True, timeout=1800
+    )
+    assert done.returncode == 0, done.stderr
+    return [Path(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="session")
+def packages() -> list[Path]:
+    return build()
+
+
+@pytest.fixture(scope="session")
+def next_packages() -> list[Path]:
+    return build(NEXT)
+
+
+@pytest.fixture(scope="module")
+def before(root) -> set[str]:
+    """Every file of the clean root with what the packages need, and a kernel with its headers."""
+    control = (ROOT / "scripts/debian/control").read_text()
+    words = control.partition("Package: trapless\n")[2].partition("Depends: ")[2].splitlines()[0]
+    needs = [word.split()[0] for word in words.split(", ") if not word.startswith("$")]
+    kernel = ("linux-image-amd64", "linux-headers-amd64", "dkms", "pkgconf")
+    root.run(f"apt-get -q -y install {' '.join((*needs, *kernel))}")
+    return root.files(*TOPS)
+
+
+def test_there_are_four_packages_and_lintian_is_content(packages):
+    assert sorted(path.name.split("_")[0] for path in packages) == sorted(NAMES)
+    words = ["lintian", "--allow-root", "--fail-on", "error,warning", *map(str, packages)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=1800)
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+
+
+def test_the_package_is_of_no_version_of_python(packages):
+    """It would not install where another one is the default: Debian 13's is not Debian 12's."""
+    (command,) = [path for path in packages if path.name.startswith("trapless_")]
+    script = subprocess.run(["dpkg-deb", "-I", command, "postinst"], capture_output=True, text=True)
+    assert "py3compile" in script.stdout and " -V " not in script.stdout
+
+
+def test_the_version_is_the_projects(packages):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert all(f"_{project['version']}_" in path.name for path in packages)
+
+
+def test_apt_installs_them(root, before, packages):
+    files = " ".join(f"/mnt/debs/{path.name}" for path in packages)
+    root.run(f"apt-get -q -y install {files}", debs=packages[0].parent)
+    assert root.run("trapless --version") == f"trapless {__version__}\n"
+    assert "yes  Python packages" in root.run("trapless doctor")
+
+
+def test_completion_and_manuals_are_where_they_are_looked_for(root):
+    for name in (
+        "bash-completion/completions/trapless",
+        "zsh/vendor-completions/_trapless",
+        "fish/vendor_completions.d/trapless.fish",
+    ):
+        assert "_TRAPLESS_COMPLETE" in (root.folder / "usr/share" / name).read_text()
+    complete = "COMP_WORDS='trapless doc' COMP_CWORD=1 _TRAPLESS_COMPLETE=bash_complete trapless"
+    assert root.run(complete) == "plain,doctor\n"
+    for page in ("man1/trapless.1", "man1/trapless-stat.1", "man3/tl_batch_add.3"):
+        assert (root.folder / f"usr/share/man/{page}.gz").exists()
+
+
+def test_the_lab_boots_a_stock_kernel(root):
+    release = root.run("trapless lab -- uname -r").splitlines()[-1]
+    assert release.endswith("-amd64")
+
+
+def test_dkms_built_the_module_for_the_kernel_and_it_makes_one_crossing(root):
+    release = root.run("ls /lib/modules").strip()
+    assert f"trapless/{__version__}, {release}, x86_64: installed" in root.run("dkms status")
+    compile_it = "gcc /mnt/examples/first.c -o /root/first $(pkg-config --cflags --libs trapless)"
+    root.run(compile_it, examples=ROOT / "examples")
+    inside = "modprobe trapless && /root/first"
+    said = root.run(
+        f"trapless lab --kernel /boot/vmlinuz-{release} --no-module --host-root -- sh -c '{inside}'"
+    )
+    assert "3 calls, one crossing" in said
+    assert "3 calls, one by one" in root.run("/root/first && rm /root/first")
+
+
+def test_an_upgrade_replaces_everything(root, next_packages):
+    files = " ".join(f"/mnt/debs/{path.name}" for path in next_packages)
+    root.run(f"apt-get -q -y install {files}", debs=next_packages[0].parent)
+    status = root.run("dkms status")
+    assert f"trapless/{NEXT}" in status and f"trapless/{__version__}," not in status
+    assert not (root.folder / f"usr/src/trapless-{__version__}").exists()
+
+
+def test_a_purge_leaves_nothing(root, before):
+    root.run(f"apt-get -q -y purge {' '.join(NAMES)}")
+    ours = {name for name in root.files(*TOPS) - before if "trapless" in name}
+    assert ours == set()
+    assert not [name for name in root.files("lib/modules") - before if name.endswith(".ko")]

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`make install` under a prefix: the command works from there, shells complete it, nothing stays.
+
+What the library's part holds is tested in tests/unit/lib; packages are tests/packages' business.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from trapless import __version__
+
+ROOT = Path(__file__).resolve().parents[3]
+ARGUMENTS = ("PREFIX=/opt/trapless", "MAKEFLAGS=")
+
+
+def make(target: str, root: Path) -> None:
+    subprocess.run(["make", "-s", target, f"DESTDIR={root}", *ARGUMENTS], cwd=ROOT, check=True)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("root")
+    make("install", root)
+    return root / "opt/trapless"
+
+
+def trapless(installed: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    python = installed / "lib/trapless/.venv"
+    if not python.exists():  # an installation uses the machine's Python, which may lack click
+        python.symlink_to(ROOT / ".venv")
+    return subprocess.run(
+        [installed / "bin/trapless", *arguments],
+        env=os.environ | env,
+        cwd="/",
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_command_works_from_there(installed):
+    assert trapless(installed, "--version").stdout == f"trapless {__version__}\n"
+    assert "batch-size" in trapless(installed, "evaluate", "--list").stdout
+    done = trapless(installed, "stat", "--software", "--", "true")
+    assert "is not there" not in done.stderr and "Traceback" not in done.stderr
+
+
+def test_it_holds_the_sources_and_programs_that_it_needs(installed):
+    tree = installed / "lib/trapless"
+    for name in ("kmod/Kbuild", "include/trapless.h", "lib/batch.c", "build/examples/first",
+                 "build/sampler/trapless-sampler", "build/model/trapless-model-1.so"):  # fmt: skip
+        assert (tree / name).is_file(), name
+    assert {path.name for path in (ROOT / "LICENSES").iterdir()} == {
+        path.name for path in (installed / "share/licenses/trapless").iterdir()
+    }
+
+
+@pytest.mark.parametrize(
+    ("shell", "file"),
+    [
+        ("bash", "bash-completion/completions/trapless"),
+        ("zsh", "zsh/site-functions/_trapless"),
+        ("fish", "fish/vendor_completions.d/trapless.fish"),
+    ],
+)
+def test_a_shell_completes_it(installed, shell, file):
+    script = (installed / "share" / file).read_text()
+    assert f"_TRAPLESS_COMPLETE={shell}_complete" in script
+    if shutil.which(shell):
+        done = subprocess.run([shell, "-n", installed / "share" / file], capture_output=True)
+        assert done.returncode == 0, done.stderr
+    words = {"COMP_WORDS": "trapless mod", "COMP_CWORD": "1" if shell != "fish" else "mod"}
+    done = trapless(installed, _TRAPLESS_COMPLETE=f"{shell}_complete", **words)
+    assert "module" in done.stdout
+
+
+def test_uninstalling_leaves_no_file(tmp_path):
+    make("install", tmp_path)
+    make("uninstall", tmp_path)
+    assert [path for path in tmp_path.rglob("*") if not path.is_dir()] == []

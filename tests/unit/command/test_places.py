@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Places that make life hard: paths with spaces, trees that nobody may write, full disks.
+
+What cannot work is said before any work is done, with the place and the remedy.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from trapless.base import cache, paths, programs
+from trapless.base.console import Silent, TraplessError
+from trapless.stock import kbuild, kernels, packages
+from trapless.stock import programs as stock_programs
+from trapless.stock.kernel import Kernel
+
+ROOT = Path(__file__).resolve().parents[3]
+LIBRARY = ("Makefile", "pyproject.toml", "lib", "include", "examples/first.c")
+Usage = namedtuple("Usage", "total used free")
+
+
+def copy(to: Path) -> Path:
+    """A checkout of the library alone."""
+    for name in LIBRARY:
+        source = ROOT / name
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, to / name)
+    return to
+
+
+def test_a_checkout_may_have_spaces_in_its_path(tmp_path):
+    tree = copy(tmp_path / "my own checkout")
+    subprocess.run(["make", "-s", "-C", tree, "lib"], check=True)
+    env = os.environ | {"PKG_CONFIG_PATH": str(tree / "build/lib")}
+    compiling = 'eval "gcc first.c -o first $(pkg-config --cflags --libs trapless)"'
+    subprocess.run(compiling, shell=True, check=True, env=env, cwd=tree / "examples")
+    env = os.environ | {"LD_LIBRARY_PATH": str(tree / "build/lib")}
+    done = subprocess.run([tree / "examples/first"], env=env, capture_output=True, text=True)
+    assert "3 calls" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["DESTDIR", "PREFIX", "BUILD"])
+def test_folders_that_make_would_split_are_refused_first(tmp_path, name):
+    place = f"{tmp_path}/a folder"
+    done = subprocess.run(
+        ["make", "install", f"{name}={place}"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 2 and done.stdout == ""
+    assert "must have no spaces: '" in done.stderr and place in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cache_with_spaces_is_refused_before_anything_is_fetched(tmp_path, monkeypatch):
+    monkeypatch.setenv(paths.CACHE_VARIABLE, str(tmp_path / "my cache"))
+    for name in (kernels.SUPPORTED[0].name, "debug"):
+        with pytest.raises(TraplessError, match=r"no path with ' ' in it: .*my cache; name a"):
+            kernels.resolve(name, Silent())
+    kernel = Kernel("own", "1", tmp_path / "image", tmp_path, None)
+    with pytest.raises(TraplessError, match="no path with ' ' in it"):
+        kbuild.module_for(kernel, Silent())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_kernel_whose_headers_have_a_colon_in_their_path_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv(paths.CACHE_VARIABLE, str(tmp_path))
+    kernel = Kernel("own", "1", tmp_path / "image", tmp_path / "a:b", None)
+    with pytest.raises(TraplessError, match=r"no path with ':' in it: .*a:b"):
+        kbuild.module_for(kernel, Silent())
+
+
+def test_a_full_disk_is_told_before_package_lists_are_read(tmp_path, monkeypatch):
+    monkeypatch.setenv(paths.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr(cache.shutil, "disk_usage", lambda _: Usage(10**9, 9 * 10**8, 10**8))
+    monkeypatch.setattr(packages, "machine_mirror", lambda: pytest.fail("the mirror was asked"))
+    began = time.monotonic()
+    name = kernels.SUPPORTED[0].name
+    for fetch in (
+        lambda: kernels.resolve(name, Silent()),
+        lambda: stock_programs.unpacked(Silent()),
+    ):
+        with pytest.raises(TraplessError, match=r"needs .* MB and its disk has 100 MB free"):
+            fetch()
+    assert time.monotonic() - began < 60
+
+
+def test_a_tree_that_may_not_be_written_is_built_into_the_cache(tmp_path, monkeypatch):
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "Makefile").write_text(
+        "BUILD = build\nworkloads:\n\tmkdir -p $(BUILD)/stat; echo x > $(BUILD)/stat/x\n"
+    )
+    monkeypatch.setenv(paths.CACHE_VARIABLE, str(tmp_path / "cache"))
+    for module in (paths, programs):
+        monkeypatch.setattr(module, "repo_root", lambda: tree)
+    with monkeypatch.context() as patch:
+        patch.setattr(paths.os, "access", lambda path, mode: Path(path) != tree)
+        found = programs.find("stat/x")
+        assert found.is_relative_to(tmp_path / "cache" / "build") and found.exists()
+    assert paths.build_dir() == tree / "build"
+    with pytest.raises(TraplessError, match=r"make -C .*/tree all"):
+        programs.find("stat/x")
+    assert not (tree / "build").exists()

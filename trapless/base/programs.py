@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The programs that `make workloads` builds: found, and built where nobody else would.
+
+In a checkout its owner builds them, an installation has them. A package that pip installed, or a
+checkout that may not be written to, has its programs built into the cache when one is wanted.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+
+from trapless.base import cache, tools
+from trapless.base.console import Progress, Silent, TraplessError
+from trapless.base.paths import build_dir, repo_root
+
+TOOLS = {"make": "make", "gcc": "gcc libc6-dev liburing-dev", "ar": "binutils"}
+BUILD_JOBS = 2
+
+
+def find(path: str) -> Path:
+    """A program by its path below build/."""
+    found = build_dir() / path
+    if not found.exists() and not build_dir().is_relative_to(repo_root()):
+        build(Silent())
+    if not found.exists():
+        remedy = f"make -C {shlex.quote(str(repo_root()))} all"
+        raise TraplessError(f"{found} is not there; in a checkout `{remedy}` builds it")
+    return found
+
+
+def build(progress: Progress) -> None:
+    """Bring all of them up to date; an installation has them built already."""
+    root, into = repo_root(), build_dir()
+    if not (root / "Makefile").exists():
+        return
+    command = ["make", "-C", str(root), "-s", f"-j{BUILD_JOBS}", "workloads"]
+    tools.require_tools(TOOLS, "building the workloads")
+    with ExitStack() as stack:
+        if not into.is_relative_to(root):
+            lock = into.with_name(f"{into.name}.lock")
+            stack.enter_context(cache.locked(lock, "building the workloads", progress))
+            command.append(f"BUILD={into}")
+        progress.step("building the workloads")
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    progress.done()
+    if done.returncode:
+        raise TraplessError(f"building the workloads failed:\n{done.stderr.strip()}")
