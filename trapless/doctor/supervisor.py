@@ -23,7 +23,7 @@ from trapless.doctor.capabilities import (
     takes_modules,
 )
 from trapless.supervisor import control
-from trapless.supervisor.refusals import REFUSALS, Row, of_mask, unknown_bits
+from trapless.supervisor.refusals import Row, of_mask, table, unknown_bits
 
 TITLE = "Supervisor mode on this machine's own kernel"
 
@@ -63,8 +63,8 @@ def _answered(mask: int) -> tuple[Capability, ...]:
 
 def _predicted(host: Host) -> tuple[Capability, ...]:
     seen = {code: predict(host) for code, predict in PREDICTIONS.items()}
-    against = [_row(REFUSALS[code], fact) for code, fact in seen.items() if fact]
-    rest = ", ".join(REFUSALS[code].title for code, fact in seen.items() if not fact)
+    against = [_row(table()[code], fact) for code, fact in seen.items() if fact]
+    rest = ", ".join(table()[code].title for code, fact in seen.items() if not fact)
     fine = Capability("supervisor-fine", "nothing against it in", True, rest)
     if not takes_modules(host):
         head = _head(False, NO_MODULES, "use the lab: trapless run --lab --mode supervisor")

@@ -20,7 +20,7 @@ from pathlib import Path
 from trapless import abi
 from trapless.abi import Demotion, Mode, Refusal
 from trapless.base.console import TraplessError
-from trapless.supervisor.refusals import REFUSALS, explain
+from trapless.supervisor.refusals import explain, table
 
 PROC = Path("/proc")
 POLL_S = 0.02
@@ -112,7 +112,7 @@ def switch_each(
             switch(pid, mode, flags)
             switched.append(pid)
         except RefusedError as error:
-            if REFUSALS[error.refusal].of_machine:
+            if table()[error.refusal].of_machine:
                 raise  # the machine refuses all processes
             failures.append(str(error))
         except TraplessError as error:
@@ -262,7 +262,7 @@ def explained(error: int, refusal: int, whom: str, where: str) -> TraplessError:
 
 def _refused(code: int, error: int, whom: str, where: str) -> TraplessError:
     try:
-        row = REFUSALS[Refusal(code)]
+        row = table()[Refusal(code)]
     except (KeyError, ValueError):
         return TraplessError(
             f"{whom} was not switched, for a reason ({code}) that this command does not know: "

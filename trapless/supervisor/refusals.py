@@ -10,7 +10,9 @@ no module is loaded.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from trapless.abi import REFUSALS_MACHINE, Refusal
 from trapless.base.console import TraplessError
@@ -67,23 +69,21 @@ def _unquote(string: str) -> str:
     return re.sub(r"\\(.)", r"\1", joined[1:-1])
 
 
-def load() -> list[Row]:
-    """All rows of the table that this installation was built with."""
+@cache
+def table() -> Mapping[Refusal, Row]:
+    """The rows of the table that this installation was built with, by code, in their order.
+
+    The header is read at the first call: a worker of a fleet has no headers and needs no row.
+    """
     path = header_path(HEADER)
     try:
-        return parse(path.read_text(encoding="utf-8"), str(path))
+        rows = parse(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise TraplessError(f"{path}: cannot be read: {error}") from error
-
-
-_ROWS = tuple(load())
-
-REFUSALS: dict[Refusal, Row] = {row.code: row for row in _ROWS}
-"""The rows by code, in the order of the interface."""
-
-_missing = set(Refusal) - {Refusal.NONE} - REFUSALS.keys()
-if _missing:
-    raise AssertionError(f"no words for {_missing}")
+    missing = set(Refusal) - {Refusal.NONE} - {row.code for row in rows}
+    if missing:
+        raise TraplessError(f"{path}: the table has no rows for {missing}")
+    return {row.code: row for row in rows}
 
 
 def explain(code: Refusal) -> str:
@@ -92,7 +92,7 @@ def explain(code: Refusal) -> str:
     >>> explain(Refusal.COMPAT)
     'the process is a 32-bit one; use a 64-bit build of the program'
     """
-    row = REFUSALS[code]
+    row = table()[code]
     return f"{row.reason}; {row.remedy}"
 
 
@@ -102,10 +102,10 @@ def of_mask(mask: int) -> tuple[Row, ...]:
     >>> [row.name for row in of_mask(1 << Refusal.PTI | 1 << Refusal.LOCKDOWN)]
     ['pti', 'lockdown']
     """
-    return tuple(row for row in _ROWS if row.of_machine and mask >> row.code & 1)
+    return tuple(row for row in table().values() if row.of_machine and mask >> row.code & 1)
 
 
 def unknown_bits(mask: int) -> int:
     """Reasons that a newer module knows and this table does not."""
-    bits = sum(1 << row.code for row in _ROWS if row.of_machine)
+    bits = sum(1 << row.code for row in table().values() if row.of_machine)
     return mask & ~bits

@@ -12,7 +12,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from tests.lab import suite
+from tests.lab.runner import suite
 from trapless.base.console import ConsoleProgress, Progress, TraplessError
 from trapless.vm import lab
 from trapless.vm.splats import splats

@@ -12,8 +12,8 @@ import shutil
 
 import pytest
 
-from tests.lab import suite
 from tests.lab.conftest import shown_progress
+from tests.lab.runner import suite
 from trapless.vm import lab
 from trapless.vm.splats import splats
 

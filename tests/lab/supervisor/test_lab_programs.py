@@ -101,7 +101,7 @@ def test_a_program_does_the_same_in_supervisor_mode(kernel: str, name: str, boot
     faults = [row for row in rows if {"failure", "ended", "skipped"} & row.keys()]
     assert not faults
     assert [row for row in rows if "check" in row]
-    found = modes.found(rows, "ns")[name]
+    found = modes.runs_of(rows, "ns")[name]
     assert found.trap and found.supervisor and found.calls
     for calls, demotions in zip(found.calls, found.demotions, strict=True):
         print(f"{name}: {calls.share:.2%} of {calls.all} calls returned in supervisor mode")

@@ -15,7 +15,7 @@ from trapless.abi import Refusal
 from trapless.doctor.capabilities import Host
 from trapless.doctor.supervisor import NEEDED_CONFIG, NEEDED_SYMBOLS, PREDICTIONS, examine
 from trapless.supervisor import control
-from trapless.supervisor.refusals import REFUSALS
+from trapless.supervisor.refusals import table
 
 FLAGS = "processor : 0\nflags\t\t: fpu vme {} sse\n"
 VULNERABILITIES = "sys/devices/system/cpu/vulnerabilities"
@@ -73,9 +73,9 @@ def test_each_reason_is_seen_where_no_module_answers(tmp_path, code, files, word
     head, *others = examine(machine(tmp_path, files))
     refused = [one for one in others if not one.ok]
     assert (head.id, head.ok) == ("supervisor", False) and "one reason" in head.found
-    assert [one.id for one in refused] == [f"supervisor-{REFUSALS[code].name}"]
-    assert words in refused[0].found and refused[0].remedy == REFUSALS[code].remedy
-    assert REFUSALS[code].title not in others[-1].found
+    assert [one.id for one in refused] == [f"supervisor-{table()[code].name}"]
+    assert words in refused[0].found and refused[0].remedy == table()[code].remedy
+    assert table()[code].title not in others[-1].found
 
 
 def test_every_prediction_is_tested():
@@ -85,7 +85,7 @@ def test_every_prediction_is_tested():
 def test_nothing_against_it_leaves_the_word_to_the_module(tmp_path):
     head, fine = examine(machine(tmp_path, {}))
     assert head.ok and "the module itself says" in head.found
-    assert all(REFUSALS[code].title in fine.found for code in PREDICTIONS)
+    assert all(table()[code].title in fine.found for code in PREDICTIONS)
 
 
 @pytest.mark.parametrize(

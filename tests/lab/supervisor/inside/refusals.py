@@ -27,7 +27,7 @@ from tests.lab.supervisor.inside.people import (
 from trapless.abi import Refusal
 from trapless.doctor import supervisor
 from trapless.doctor.capabilities import Host
-from trapless.supervisor.refusals import REFUSALS, explain
+from trapless.supervisor.refusals import explain, table
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -42,7 +42,7 @@ def refused(pid, code, before=None):
     done = trapless("switch", "--supervisor", str(pid), before=before)
     assert done.status == 1 and done.out == ""
     assert explain(code) in done.err
-    if not REFUSALS[code].of_machine:
+    if not table()[code].of_machine:
         assert f"process {pid} (" in done.err
     assert pid not in listed()
 
@@ -78,7 +78,7 @@ def test_an_unprivileged_caller_may_not_even_switch_itself():
         refused(pid, Refusal.NOT_CAPABLE, before=become_user)
     done = trapless("run", "--mode", "supervisor", "--", "echo", "ran", before=become_user)
     assert (done.status, done.out) == (125, "")
-    assert REFUSALS[Refusal.NOT_CAPABLE].reason in done.err
+    assert table()[Refusal.NOT_CAPABLE].reason in done.err
 
 
 @pytest.mark.parametrize("capability", [CAP_SYS_MODULE, CAP_SYS_RAWIO])
@@ -109,7 +109,7 @@ def test_an_unprivileged_caller_may_not_switch_others_back():
     with process(shell()) as pid:
         assert trapless("switch", "--supervisor", str(pid)).status == 0
         done = trapless("switch", "--user", str(pid), before=become_user)
-        assert done.status == 1 and REFUSALS[Refusal.NOT_CAPABLE].reason in done.err
+        assert done.status == 1 and table()[Refusal.NOT_CAPABLE].reason in done.err
         assert listed()[pid]["mode"] == "supervisor"
 
 
