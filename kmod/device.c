@@ -17,6 +17,7 @@
 #include "device.h"
 #include "limits.h"
 #include "ring/batch.h"
+#include "ring/program.h"
 #include "ring/policy.h"
 #include "ring/queue.h"
 #include "ring/request.h"
@@ -53,6 +54,8 @@ static loff_t device_llseek(struct file *file, loff_t argument, int whence)
 		return error;
 	if (likely(whence == TL_ENTER_BATCH && !ring->queue))
 		return tlk_batch_enter(ring, file, argument);
+	if (whence == TL_ENTER_PROGRAM && !ring->queue)
+		return tlk_program_enter(ring, file, argument);
 	if (whence == TL_ENTER_NOTIFY && ring->queue)
 		return tlk_queue_notify(ring, argument);
 	if (whence == TL_ENTER_WAIT && ring->queue)

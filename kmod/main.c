@@ -22,9 +22,16 @@
 
 CHECK_SIZE(struct tl_request, 64);
 CHECK_FIELD(struct tl_request, nr, 0, 4);
-CHECK_FIELD(struct tl_request, state, 4, 4);
+CHECK_FIELD(struct tl_request, state, 4, 1);
+CHECK_FIELD(struct tl_request, condition, 5, 1);
+CHECK_FIELD(struct tl_request, target, 6, 2);
 CHECK_FIELD(struct tl_request, args, 8, 48);
 CHECK_FIELD(struct tl_request, result, 56, 8);
+
+CHECK_SIZE(struct tl_program, 16);
+CHECK_FIELD(struct tl_program, at, 0, 4);
+CHECK_FIELD(struct tl_program, stopped, 4, 4);
+CHECK_FIELD(struct tl_program, steps, 8, 8);
 
 CHECK_SIZE(struct tl_setup, 32);
 CHECK_FIELD(struct tl_setup, size, 0, 4);

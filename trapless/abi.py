@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import enum
-from typing import Final
+from typing import Final, Literal
 
 DEVICE: Final = "/dev/trapless"
 VERSION: Final = 1
@@ -41,6 +41,36 @@ class Enter(enum.IntEnum):
     BATCH = 0
     NOTIFY = 1
     WAIT = 2
+    PROGRAM = 3
+
+
+class Condition(enum.IntEnum):
+    """enum tl_condition: when a step of a program jumps."""
+
+    ALWAYS = 0
+    ERROR = 1
+    SUCCESS = 2
+    ZERO = 3
+    POSITIVE = 4
+    SHORT = 5
+    FULL = 6
+
+
+class Stopped(enum.IntEnum):
+    """enum tl_stopped: why a program returned."""
+
+    NEVER = 0
+    END = 1
+    SIGNAL = 2
+    STEPS = 3
+    BUSY = 4
+
+
+NR_MASK: Final = 0xFFF
+NR_STORE: Final = 0xFFF
+NR_INCREASE: Final = 0xFFE
+JUMPS: Final = 1 << 24
+PROGRAM_BITS: Final = 0x01FFF000
 
 
 class Request(ctypes.Structure):
@@ -48,9 +78,21 @@ class Request(ctypes.Structure):
 
     _fields_ = [
         ("nr", ctypes.c_uint32),
-        ("state", ctypes.c_uint32),
+        ("state", ctypes.c_uint8),
+        ("condition", ctypes.c_uint8),
+        ("target", ctypes.c_uint16),
         ("args", ctypes.c_uint64 * 6),
         ("result", ctypes.c_int64),
+    ]
+
+
+class Program(ctypes.Structure):
+    """struct tl_program: where a program of calls is, and its budget."""
+
+    _fields_ = [
+        ("at", ctypes.c_uint32),
+        ("stopped", ctypes.c_uint32),
+        ("steps", ctypes.c_uint64),
     ]
 
 
@@ -261,6 +303,16 @@ def batch_argument(first: int, n: int) -> int:
     2097155
     """
     return first | n << 16
+
+
+def result_argument(argument: int) -> int:
+    """TL_RESULT: argument number `argument` (0..5) of a step is a slot, whose result is passed."""
+    return 1 << (12 + 2 * argument)
+
+
+def word_argument(argument: int, bits: Literal[32, 64]) -> int:
+    """TL_WORD32, TL_WORD64: the argument is the address of a word of memory, which is passed."""
+    return (2 if bits == 32 else 3) << (12 + 2 * argument)
 
 
 def wait_argument(n: int, left: int) -> int:

@@ -95,7 +95,7 @@ static __always_inline bool tlk_queue_has_work(const struct tlk_queue *queue)
  */
 static __always_inline bool tlk_queue_claim(struct tlk_ring *ring, u32 slot)
 {
-	u32 *state = &ring->requests[slot].state;
+	u8 *state = &ring->requests[slot].state;
 
 	return cmpxchg(state, TL_SUBMITTED, TL_RUNNING) == TL_SUBMITTED;
 }

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Executes programs of calls. This file owns what a step is: where its arguments come from, and
+ * which step is the next. request.h owns how the call of a step is made. It is apart from batch.c,
+ * so that a request that knows nothing of others pays nothing for those that do.
+ *
+ * User space may rewrite the whole ring at any time. Each field of a request is copied once, and
+ * what is used as an index is checked and clamped after it was copied. A result that another step
+ * takes is read from the ring, as if the program's own code had passed it on.
+ */
+#include <linux/build_bug.h>
+#include <linux/err.h>
+#include <linux/nospec.h>
+#include <linux/stddef.h>
+#include <linux/uaccess.h>
+
+#include "ring/program.h"
+#include "ring/request.h"
+
+/* One entry into a program. It lives on the thread's stack. */
+struct program {
+	struct tlk_context context;	/* for the calls of its steps */
+	struct tl_request *requests;
+	u32 mask;			/* entries of the ring - 1 */
+	u32 end;			/* number of requests in the program */
+	u32 at;				/* the next step */
+	u64 made;			/* steps */
+	u64 calls;			/* steps that are calls, made or refused */
+};
+
+/* The link of a step to the step that follows it. */
+struct link {
+	bool jumps;
+	u8 condition;
+	u16 target;
+};
+
+static struct tl_request *request_at(const struct program *program, u64 slot)
+{
+	return &program->requests[slot & program->mask];
+}
+
+static unsigned long *argument_of(struct pt_regs *regs, unsigned int argument)
+{
+	static const u8 offsets[] = {
+		offsetof(struct pt_regs, di), offsetof(struct pt_regs, si),
+		offsetof(struct pt_regs, dx), offsetof(struct pt_regs, r10),
+		offsetof(struct pt_regs, r8), offsetof(struct pt_regs, r9),
+	};
+
+	BUILD_BUG_ON(sizeof(struct pt_regs) > U8_MAX);
+	return (void *)regs + offsets[argument];
+}
+
+/* Replaces the slot in *argument by its result. */
+static int take_result(const struct program *program, unsigned long *argument)
+{
+	const struct tl_request *request;
+	long result;
+
+	if (*argument >= program->end)
+		return -EINVAL;
+	request = request_at(program, *argument);
+	if (READ_ONCE(request->state) != TL_DONE)
+		return -ECANCELED;
+	result = READ_ONCE(request->result);
+	if (IS_ERR_VALUE(result))
+		return -ECANCELED;
+	*argument = result;
+	return 0;
+}
+
+/* Replaces the address in *argument by the word that is there. */
+static int take_word(unsigned long *argument, bool wide)
+{
+	unsigned long word;
+	u32 half;
+
+	if (wide) {
+		if (get_user(word, (unsigned long __user *)*argument))
+			return -EFAULT;
+	} else {
+		if (get_user(half, (u32 __user *)*argument))
+			return -EFAULT;
+		word = half;
+	}
+	*argument = word;
+	return 0;
+}
+
+/* Takes the arguments in the frame from where bits 12 to 23 of the number say. */
+static int take_arguments(const struct program *program, struct pt_regs *regs, u32 sources)
+{
+	unsigned int argument;
+	int error = 0;
+
+	for (argument = 0; sources && !error; argument++, sources >>= 2) {
+		if (sources & 2)
+			error = take_word(argument_of(regs, argument), sources & 1);
+		else if (sources & 1)
+			error = take_result(program, argument_of(regs, argument));
+	}
+	return error;
+}
+
+static long write_word(const struct pt_regs *regs, bool increase)
+{
+	unsigned long __user *address = (unsigned long __user *)regs->di;
+	unsigned long word = 0;
+
+	if (increase && get_user(word, address))
+		return -EFAULT;
+	word += regs->si;
+	return put_user(word, address) ? -EFAULT : (long)word;
+}
+
+static bool link_is_taken(const struct link *link, long result, unsigned long third)
+{
+	if (!link->jumps)
+		return false;
+	switch (link->condition) {
+	case TL_IF_ALWAYS:
+		return true;
+	case TL_IF_ERROR:
+		return IS_ERR_VALUE(result);
+	case TL_IF_SUCCESS:
+		return !IS_ERR_VALUE(result);
+	case TL_IF_ZERO:
+		return result == 0;
+	case TL_IF_POSITIVE:
+		return result > 0;
+	case TL_IF_SHORT:
+		return result >= 0 && result < third;
+	case TL_IF_FULL:
+		return result == third;
+	default:
+		return false;
+	}
+}
+
+/*
+ * A step without a call serves what is pending, too: a program need not contain any call. As in a
+ * batch, a signal does not stop the first step.
+ */
+static bool may_go_on(struct program *program)
+{
+	if (likely(!tlk_work_pending()))
+		return true;
+	if (signal_pending(current) && program->made) {
+		program->context.ending = TLK_SIGNAL;
+		return false;
+	}
+	tlk_exit_work_serve(&program->context);
+	return true;
+}
+
+/* Makes the call in the frame. The result is final if the context's ending is TLK_DONE. */
+static long make_call(struct program *program, struct pt_regs *regs)
+{
+	struct tlk_context *context = &program->context;
+	long result;
+
+	if (tlk_work_pending()) {
+		result = tlk_request_make_slow(context, !program->made);
+		if (context->ending != TLK_DONE)
+			return result;
+	} else {
+		result = tlk_request_call(regs, context->calls);
+	}
+	if (tlk_result_is_special(result))
+		result = tlk_request_settle(context, result);
+	program->calls += context->ending == TLK_DONE;
+	return result;
+}
+
+/*
+ * Why the call of the step in the frame cannot be made, or 0. Takes its arguments, and takes the
+ * program bits out of the number.
+ */
+static int prepare_step(struct program *program, struct pt_regs *regs, struct link *link)
+{
+	u32 nr = regs->orig_ax, sources = (nr & TL_PROGRAM_BITS & ~TL_JUMPS) >> 12;
+
+	regs->orig_ax = nr & TL_NR_MASK;
+	if (nr & ~(TL_PROGRAM_BITS | TL_NR_MASK)) {
+		link->jumps = false;
+		program->calls++;
+		program->context.refused++;
+		return -ENOSYS;
+	}
+	if (link->jumps && link->target > program->end) {
+		link->jumps = false;
+		return -EINVAL;
+	}
+	return sources ? take_arguments(program, regs, sources) : 0;
+}
+
+/* Makes the step in the frame. The result is final if the context's ending is TLK_DONE. */
+static long make_step(struct program *program, struct pt_regs *regs, struct link *link)
+{
+	int error = prepare_step(program, regs, link);
+
+	if (!error && regs->orig_ax < TL_NR_INCREASE)
+		return make_call(program, regs);
+	if (!may_go_on(program))
+		return -EINTR;
+	return error ? error : write_word(regs, regs->orig_ax == TL_NR_INCREASE);
+}
+
+/* Makes steps until the end, or until something stops it. Returns the result of the last step. */
+static long run(struct program *program, u64 steps)
+{
+	struct pt_regs *regs = current_pt_regs();
+	long result = 0;
+
+	while (program->at < program->end && program->made < steps) {
+		u32 at = array_index_nospec(program->at, program->end);
+		struct tl_request *request = request_at(program, at);
+		struct link link = {};
+
+		tlk_request_copy(request, regs);
+		if (regs->orig_ax & TL_JUMPS) {
+			link.jumps = true;
+			link.condition = READ_ONCE(request->condition);
+			link.target = READ_ONCE(request->target);
+		}
+		result = make_step(program, regs, &link);
+		if (program->context.ending != TLK_DONE)
+			break;
+		tlk_request_complete(request, result);
+		program->made++;
+		program->at = link_is_taken(&link, result, regs->dx) ? link.target : at + 1;
+	}
+	return result;
+}
+
+static u32 why_stopped(const struct program *program)
+{
+	switch (program->context.ending) {
+	case TLK_DONE:
+		return program->at < program->end ? TL_STOPPED_STEPS : TL_STOPPED_END;
+	case TLK_BUSY:
+		return TL_STOPPED_BUSY;
+	default:
+		return TL_STOPPED_SIGNAL;
+	}
+}
+
+static void count(struct tlk_ring_counts *counts, const struct program *program)
+{
+	atomic64_inc(&counts->crossings);
+	atomic64_add(program->calls - program->context.refused, &counts->executed);
+	atomic64_add(program->context.refused, &counts->refused);
+	if (program->context.ending == TLK_BUSY)
+		atomic64_inc(&counts->bypassed);
+	else if (program->context.ending != TLK_DONE)
+		atomic64_inc(&counts->interrupted);
+}
+
+long tlk_program_enter(struct tlk_ring *ring, struct file *file, unsigned long argument)
+{
+	struct tl_program *shared = (void *)&ring->requests[ring->mask + 1];
+	struct program program = {
+		.requests = ring->requests,
+		.mask = ring->mask,
+		.end = argument,
+		.at = READ_ONCE(shared->at),
+	};
+	u64 steps = READ_ONCE(shared->steps);
+	struct pt_regs *regs = current_pt_regs();
+	struct tlk_saved_regs saved;
+	long result;
+
+	BUILD_BUG_ON(TL_RING_PROGRAM_OFFSET(1) + sizeof(*shared) > TL_RING_BYTES(1));
+	BUILD_BUG_ON(TL_RING_PROGRAM_OFFSET(TL_ENTRIES_MAX) + sizeof(*shared) >
+		     TL_RING_BYTES(TL_ENTRIES_MAX));
+	if (argument > ring->mask + 1 || program.at > program.end)
+		return -EINVAL;
+	saved = tlk_context_begin(&program.context, file, regs, &tlk_batch_calls, NULL);
+	result = run(&program, steps);
+	count(&ring->counts, &program);
+	if (program.made || program.context.ending == TLK_DONE) {
+		WRITE_ONCE(shared->at, program.at);
+		WRITE_ONCE(shared->steps, steps - program.made);
+		WRITE_ONCE(shared->stopped, why_stopped(&program));
+		result = program.made;
+	}
+	tlk_context_end(&program.context, regs, saved);
+	return result;
+}
