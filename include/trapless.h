@@ -62,7 +62,13 @@ struct tl_batch {
 	struct tl_request *first;	/* the oldest request that waits for a flush */
 	struct tl_request *next;	/* the next request to fill in */
 	struct tl_request *end;		/* the end of the last slot */
+	uint32_t program;		/* TL_PROGRAM_*: what the queued calls make use of */
+	uint32_t reserved;
 };
+
+#define TL_PROGRAM_STEPS (1u << 0)	/* some number is none that a batch knows */
+#define TL_PROGRAM_JUMPS (1u << 1)	/* calls may be skipped */
+#define TL_PROGRAM_BEGUN (1u << 2)	/* a flush stopped before its end */
 
 /*
  * entries is a power of two from 1 to TL_ENTRIES_MAX, or to TL_UNORDERED_ENTRIES_MAX with
@@ -112,6 +118,47 @@ static inline int64_t tl_batch_result(const struct tl_batch *batch, unsigned int
 
 /* Returns whether the slot's call is complete, and its result therefore valid. */
 static inline bool tl_batch_done(const struct tl_batch *batch, unsigned int slot);
+
+/*
+ * Programs of calls. A batch is a program if one of its calls takes an argument from an earlier one
+ * or from memory, or jumps. TL_RESULT(), TL_WORD32() and TL_WORD64() in the number say which
+ * arguments are taken; <linux/trapless.h> says all about a step. This reads a whole file whose size
+ * nobody knows yet, in one crossing:
+ *
+ *	int o = TL_ADD(b, SYS_openat, AT_FDCWD, path, O_RDONLY);
+ *	TL_ADD(b, SYS_fstat | TL_RESULT(0), o, &st);
+ *	TL_ADD(b, SYS_read | TL_RESULT(0) | TL_WORD64(2), o, buffer, &st.st_size);
+ *	TL_ADD(b, SYS_close | TL_RESULT(0), o);
+ *	tl_batch_flush(b);
+ *
+ * If the file cannot be opened, the result of the other three calls is -ECANCELED.
+ *
+ * A program is complete when tl_batch_flush() returns the number of its calls; calls that were
+ * jumped over then have the result -ECANCELED. The flush returns -EINTR if a signal handler has run
+ * and -ETIME if the program has made TL_STEPS_DEFAULT steps. Another flush then goes on at the slot
+ * of tl_batch_at(). A batch with TL_UNORDERED takes no program: the flush drops all queued calls
+ * and returns -EINVAL.
+ */
+#define TL_STEPS_DEFAULT 1048576u
+
+/* Does what tl_batch_flush() does, with a budget of `steps` steps for a program. */
+int tl_batch_flush_steps(struct tl_batch *batch, uint64_t steps);
+
+/*
+ * After the call in `slot` goes on with the call in `target` if the condition is true of its
+ * result. The target may be any slot of the program, before or behind this one, or
+ * tl_batch_next(), which is its end as long as nothing else is added. A call has one jump at most;
+ * a second one replaces the first. Returns 0, or -EINVAL if the call is not queued or `target` is
+ * beyond the next slot.
+ */
+int tl_batch_jump(struct tl_batch *batch, unsigned int slot, enum tl_condition condition,
+		  unsigned int target);
+
+/* Returns the slot that the next tl_batch_add() fills in. */
+static inline unsigned int tl_batch_next(const struct tl_batch *batch);
+
+/* Returns the slot with which the next flush begins: where the last one stopped. */
+unsigned int tl_batch_at(const struct tl_batch *batch);
 
 /*
  * Reads the module's counts or, with plain calls, the library's own counts in the same form, where
@@ -311,6 +358,9 @@ static inline int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0,
 
 	if (request == batch->end)
 		return -11; /* -EAGAIN, without dragging errno.h into every user */
+	/* The compiler knows most numbers, and this is then nothing. */
+	if (nr >= TL_NR_INCREASE)
+		batch->program |= TL_PROGRAM_STEPS;
 	request->nr = nr;
 	request->args[0] = a0;
 	request->args[1] = a1;
@@ -318,7 +368,7 @@ static inline int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0,
 	request->args[3] = a3;
 	request->args[4] = a4;
 	request->args[5] = a5;
-	__atomic_store_n(&request->state, TL_SUBMITTED, __ATOMIC_RELEASE);
+	__atomic_store_n(&request->state, (uint8_t)TL_SUBMITTED, __ATOMIC_RELEASE);
 	batch->next = request + 1;
 	return (int)(request - batch->requests);
 }
@@ -326,6 +376,11 @@ static inline int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0,
 static inline uint32_t tl_batch_queued(const struct tl_batch *batch)
 {
 	return (uint32_t)(batch->next - batch->first);
+}
+
+static inline unsigned int tl_batch_next(const struct tl_batch *batch)
+{
+	return (unsigned int)(batch->next - batch->requests);
 }
 
 static inline int64_t tl_batch_result(const struct tl_batch *batch, unsigned int slot)

@@ -24,14 +24,17 @@ struct batch {
 	enum tl_backend backend;
 	bool direct;			/* in strict order by the module: no other case */
 	struct order *order;		/* NULL: strict order */
+	struct tl_program *program;	/* where a program is; of the module's ring, or `own` */
+	struct tl_program own;
 	struct tl_stats counts;		/* of the calls that the library made itself */
 	struct tl_request plain[] __attribute__((aligned(64)));	/* the ring without the module */
 };
 
 /* Programs have the inline functions compiled in. */
-_Static_assert(sizeof(struct tl_batch) == 32 && offsetof(struct tl_batch, requests) == 0 &&
+_Static_assert(sizeof(struct tl_batch) == 40 && offsetof(struct tl_batch, requests) == 0 &&
 	       offsetof(struct tl_batch, first) == 8 && offsetof(struct tl_batch, next) == 16 &&
-	       offsetof(struct tl_batch, end) == 24, "the layout is part of the binary interface");
+	       offsetof(struct tl_batch, end) == 24 &&
+	       offsetof(struct tl_batch, program) == 32, "the layout is part of the binary interface");
 
 static struct batch *batch_of(struct tl_batch *batch)
 {
@@ -43,6 +46,7 @@ static void rewind_slots(struct tl_batch *head)
 {
 	head->first = head->requests;
 	head->next = head->requests;
+	head->program = 0;
 }
 
 int tl_batch_create(struct tl_batch **out, unsigned int entries, unsigned int flags)
@@ -69,8 +73,11 @@ int tl_batch_create(struct tl_batch **out, unsigned int entries, unsigned int fl
 	}
 	batch->fd = tl_header_of(object)->fd;
 	batch->head.requests = batch->plain;
-	if (batch->backend == TL_BACKEND_MODULE)
+	batch->program = &batch->own;
+	if (batch->backend == TL_BACKEND_MODULE) {
 		batch->head.requests = tl_header_of(object)->ring;
+		batch->program = (void *)(batch->head.requests + places);
+	}
 	if (unordered)
 		batch->order = tl_order_make((char *)object + bytes, entries);
 	batch->direct = batch->backend == TL_BACKEND_MODULE && !unordered;
@@ -238,12 +245,109 @@ int tl_batch_barrier(struct tl_batch *head)
 	return 0;
 }
 
+/* ---- Programs ------------------------------------------------------------------------------ */
+
+/* Executes a program by the module. Returns 0 at its end, or why it stopped. */
+static int enter_program(struct batch *batch, uint32_t end)
+{
+	struct tl_program *program = batch->program;
+	struct tl_request *requests = batch->head.requests;
+	long entered;
+
+	program->stopped = TL_STOPPED_NEVER;
+	entered = module_enter(batch->fd, end, TL_ENTER_PROGRAM);
+	if (entered < 0 && entered != -EBUSY && entered != -EINTR)
+		return (int)entered;
+	if (entered == -EINTR) {
+		/* A handler without SA_RESTART has interrupted the first call. */
+		tl_program_complete_step(program, requests, end, 0, -EINTR);
+		return program->at < end ? -EINTR : 0;
+	}
+	switch (program->stopped) {
+	case TL_STOPPED_END:
+		return 0;
+	case TL_STOPPED_SIGNAL:
+		return -EINTR;
+	case TL_STOPPED_STEPS:
+		return -ETIME;
+	default:
+		/* A tracer must see every call, or a handler has answered in the module's place. */
+		return tl_program_execute(program, requests, end, &batch->counts);
+	}
+}
+
+/* Calls that were jumped over have a result, too. */
+static void cancel_skipped(struct tl_batch *head)
+{
+	for (struct tl_request *request = head->first; request != head->next; request++) {
+		if (done(request))
+			continue;
+		request->result = -ECANCELED;
+		tl_plain_complete(request);
+	}
+}
+
+static int flush_program(struct batch *batch, uint64_t steps)
+{
+	struct tl_batch *head = &batch->head;
+	struct tl_program *program = batch->program;
+	uint32_t end = tl_batch_next(head), queued = tl_batch_queued(head);
+	int result;
+
+	if (batch->order) {
+		rewind_slots(head);
+		return -EINVAL;
+	}
+	if (!(head->program & TL_PROGRAM_BEGUN)) {
+		/* A handler has left the last flush by a jump: no request is made twice. */
+		while (head->first != head->next && done(head->first))
+			head->first++;
+		program->at = (uint32_t)(head->first - head->requests);
+		head->program |= TL_PROGRAM_BEGUN;
+	}
+	program->steps = steps;
+	result = batch->backend == TL_BACKEND_PLAIN ?
+			 tl_program_execute(program, head->requests, end, &batch->counts) :
+			 enter_program(batch, end);
+	if (result)
+		return result;
+	if (head->program & TL_PROGRAM_JUMPS)
+		cancel_skipped(head);
+	rewind_slots(head);
+	return (int)queued;
+}
+
+int tl_batch_jump(struct tl_batch *head, unsigned int slot, enum tl_condition condition,
+		  unsigned int target)
+{
+	struct tl_request *request = head->requests + slot;
+
+	if (slot >= tl_batch_next(head) || target > tl_batch_next(head) || request < head->first)
+		return -EINVAL;
+	request->nr |= TL_JUMPS;
+	request->condition = (uint8_t)condition;
+	request->target = (uint16_t)target;
+	head->program |= TL_PROGRAM_STEPS | TL_PROGRAM_JUMPS;
+	return 0;
+}
+
+unsigned int tl_batch_at(const struct tl_batch *head)
+{
+	const struct batch *batch = (const struct batch *)(const void *)head;
+
+	if (head->program & TL_PROGRAM_BEGUN)
+		return batch->program->at;
+	return (unsigned int)(head->first - head->requests);
+}
+
 /* ---- Flushing ------------------------------------------------------------------------------ */
 
 static __attribute__((noinline)) int flush_indirect(struct batch *batch)
 {
 	struct tl_batch *head = &batch->head;
 
+	if (head->program)
+		return flush_program(batch, TL_STEPS_DEFAULT);
 	if (batch->order)
 		return flush_unordered(batch);
 	return advance(head, done(head->first) ?
@@ -259,6 +363,11 @@ static __attribute__((noinline)) int flush_short(struct batch *batch, long enter
 	return result > 0 ? advance(head, result) : result;
 }
 
+int tl_batch_flush_steps(struct tl_batch *head, uint64_t steps)
+{
+	return head->program ? flush_program(batch_of(head), steps) : tl_batch_flush(head);
+}
+
 int tl_batch_flush(struct tl_batch *head)
 {
 	struct batch *batch = batch_of(head);
@@ -268,7 +377,7 @@ int tl_batch_flush(struct tl_batch *head)
 
 	if (!queued)
 		return head->requests ? 0 : -EPERM;
-	if (!batch->direct)
+	if (!batch->direct || head->program)
 		return flush_indirect(batch);
 	/* A handler has left the last flush by a jump: no request is made twice. */
 	if (done(head->first))

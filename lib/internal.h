@@ -63,4 +63,16 @@ bool tl_plain_execute(struct tl_request *request, enum tl_call_class least);
  */
 void tl_plain_complete(struct tl_request *request);
 
+/* ---- program.c --------------------------------------------------------------------------- */
+
+/*
+ * Executes the program in requests[0..end-1] by plain calls, from program->at on. Returns 0 at the
+ * end, -EINTR after a call that a handler interrupted, or -ETIME when program->steps is 0.
+ */
+int tl_program_execute(struct tl_program *program, struct tl_request *requests, uint32_t end,
+		       struct tl_stats *counts);
+/* Completes the step at program->at, with its third argument, and goes on to the next one. */
+void tl_program_complete_step(struct tl_program *program, struct tl_request *requests, uint32_t end,
+			      uint64_t third, int64_t result);
+
 #endif /* TRAPLESS_LIB_INTERNAL_H */

@@ -14,7 +14,7 @@ static const int numbers[] = {
 int main()
 {
 	struct tl_request requests[2] = {};
-	struct tl_batch batch = {requests, requests, requests, requests + 2};
+	struct tl_batch batch = {requests, requests, requests, requests + 2, 0, 0};
 
 	if (tl_batch_add(&batch, 39, 1, 2, 3, 4, 5, 6) != 0)
 		return 1;

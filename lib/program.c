@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
+/*
+ * program.c - executes programs of calls by plain system calls, with the results that the module
+ * would give. It owns what a step is without the module: where its arguments come from, and which
+ * step is the next. batch.c owns when a program is flushed, and by which backend.
+ */
+#include "internal.h"
+#include "enter.h"
+
+#include <errno.h>
+#include <sys/uio.h>
+
+#define ERRNO_MAX 4095
+
+static bool is_error(int64_t result)
+{
+	return result < 0 && result >= -ERRNO_MAX;
+}
+
+/*
+ * Copies 4 or 8 bytes between `word` and an address that need not exist. The kernel does it, because
+ * a wrong address is then an error as with the module, and not the end of the program.
+ */
+static int copy_word(void *word, uint64_t address, size_t bytes, long nr)
+{
+	struct iovec own = { .iov_base = word, .iov_len = bytes };
+	struct iovec other = { .iov_base = (void *)(uintptr_t)address, .iov_len = bytes };
+	long pid = raw_syscall(SYS_getpid, 0, 0, 0, 0, 0, 0);
+	long copied = raw_syscall(nr, (uint64_t)pid, (uintptr_t)&own, 1, (uintptr_t)&other, 1, 0);
+
+	if (copied == (long)bytes)
+		return 0;
+	return copied >= 0 || copied == -EFAULT ? -EFAULT : (int)copied;
+}
+
+static int take_word(__u64 *argument, size_t bytes)
+{
+	__u64 word = 0;	/* little-endian: the lower half is the first */
+	int error = copy_word(&word, *argument, bytes, SYS_process_vm_readv);
+
+	if (!error)
+		*argument = word;
+	return error;
+}
+
+static int take_result(__u64 *argument, const struct tl_request *requests, uint32_t end)
+{
+	const struct tl_request *request = &requests[*argument < end ? *argument : 0];
+
+	if (*argument >= end)
+		return -EINVAL;
+	if (__atomic_load_n(&request->state, __ATOMIC_ACQUIRE) != TL_DONE ||
+	    is_error(request->result))
+		return -ECANCELED;
+	*argument = (__u64)request->result;
+	return 0;
+}
+
+static int take_arguments(struct tl_request *step, const struct tl_request *requests, uint32_t end)
+{
+	int error = 0;
+
+	for (int i = 0; i < 6 && !error; i++) {
+		uint32_t source = step->nr & TL_WORD64(i);
+
+		if (source == TL_RESULT(i))
+			error = take_result(&step->args[i], requests, end);
+		else if (source)
+			error = take_word(&step->args[i], source == TL_WORD64(i) ? 8 : 4);
+	}
+	return error;
+}
+
+static int64_t write_word(const struct tl_request *step)
+{
+	uint64_t word = 0;
+	int error = 0;
+
+	if (step->nr == TL_NR_INCREASE)
+		error = copy_word(&word, step->args[0], sizeof(word), SYS_process_vm_readv);
+	word += step->args[1];
+	if (!error)
+		error = copy_word(&word, step->args[0], sizeof(word), SYS_process_vm_writev);
+	return error ? error : (int64_t)word;
+}
+
+static bool condition_is_true(uint8_t condition, int64_t result, uint64_t third)
+{
+	switch (condition) {
+	case TL_IF_ALWAYS:
+		return true;
+	case TL_IF_ERROR:
+		return is_error(result);
+	case TL_IF_SUCCESS:
+		return !is_error(result);
+	case TL_IF_ZERO:
+		return result == 0;
+	case TL_IF_POSITIVE:
+		return result > 0;
+	case TL_IF_SHORT:
+		return result >= 0 && (uint64_t)result < third;
+	case TL_IF_FULL:
+		return (uint64_t)result == third;
+	default:
+		return false;
+	}
+}
+
+/* Makes the step, a copy of its request. Returns whether it is a call, made or refused. */
+static bool make_step(struct tl_request *step, const struct tl_request *requests, uint32_t end,
+		      struct tl_stats *counts)
+{
+	uint32_t sources = step->nr & (TL_PROGRAM_BITS & ~TL_JUMPS);
+	int error = 0;
+	bool made;
+
+	if (step->nr & ~(TL_PROGRAM_BITS | TL_NR_MASK))
+		error = -ENOSYS;
+	else if (step->nr & TL_JUMPS && step->target > end)
+		error = -EINVAL;
+	else if (sources)
+		error = take_arguments(step, requests, end);
+	step->nr &= TL_NR_MASK;
+	if (error || step->nr >= TL_NR_INCREASE) {
+		step->result = error ? error : write_word(step);
+		counts->refused += error == -ENOSYS;
+		return false;
+	}
+	made = tl_plain_execute(step, TL_CALL_BATCH);
+	counts->crossings += made;
+	counts->executed += made;
+	counts->refused += !made;
+	return true;
+}
+
+void tl_program_complete_step(struct tl_program *program, struct tl_request *requests, uint32_t end,
+			      uint64_t third, int64_t result)
+{
+	struct tl_request *request = &requests[program->at];
+	bool jumps = request->nr & TL_JUMPS && !(request->nr & ~(TL_PROGRAM_BITS | TL_NR_MASK)) &&
+		     request->target <= end;
+
+	request->result = result;
+	tl_plain_complete(request);
+	if (jumps && condition_is_true(request->condition, result, third))
+		program->at = request->target;
+	else
+		program->at++;
+	/* If a handler leaves the flush from here on, the next flush goes on behind this step. */
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+int tl_program_execute(struct tl_program *program, struct tl_request *requests, uint32_t end,
+		       struct tl_stats *counts)
+{
+	while (program->at < end) {
+		struct tl_request step = requests[program->at];
+		bool made;
+
+		if (!program->steps)
+			return -ETIME;
+		program->steps--;
+		made = make_step(&step, requests, end, counts);
+		tl_program_complete_step(program, requests, end, step.args[2], step.result);
+		if (made && step.result == -EINTR && program->at < end) {
+			counts->interrupted++;
+			return -EINTR;
+		}
+	}
+	return 0;
+}
