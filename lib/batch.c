@@ -34,7 +34,8 @@ struct batch {
 _Static_assert(sizeof(struct tl_batch) == 40 && offsetof(struct tl_batch, requests) == 0 &&
 	       offsetof(struct tl_batch, first) == 8 && offsetof(struct tl_batch, next) == 16 &&
 	       offsetof(struct tl_batch, end) == 24 &&
-	       offsetof(struct tl_batch, program) == 32, "the layout is part of the binary interface");
+	       offsetof(struct tl_batch, program) == 32,
+	       "the layout is part of the binary interface");
 
 static struct batch *batch_of(struct tl_batch *batch)
 {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * calls.c - the list of system calls that may be wrapped. It owns the look-up. The rows are those
- * of the module (linux/trapless_calls.h), so that a program gets the same answer with and without
- * the module.
+ * calls.c - the list of system calls that may be wrapped, and the plain execution of one. It owns
+ * the look-up. The rows are those of the module (linux/trapless_calls.h), so that a program
+ * gets the same answer with and without the module. The order of several requests is the business
+ * of batch.c, program.c and psc_worker.c.
  */
 #include "internal.h"
+#include "enter.h"
 
 #include <errno.h>
 
@@ -44,4 +46,24 @@ int tl_call_get_class(uint32_t nr, const char **name, const char **reason)
 	if (reason)
 		*reason = rows[nr].reason;
 	return class;
+}
+
+bool tl_plain_execute(struct tl_request *request, enum tl_call_class least)
+{
+	int class = tl_call_lookup(request->nr);
+	bool made = class >= (int)least;
+	const __u64 *args = request->args;
+
+	if (made)
+		request->result = raw_syscall((long)request->nr, args[0], args[1], args[2], args[3],
+					args[4], args[5]);
+	else
+		request->result = class < 0 ? class : -EOPNOTSUPP;
+	return made;
+}
+
+void tl_plain_complete(struct tl_request *request)
+{
+	/* Pairs with the acquire of a thread that looks for TL_DONE before it reads the result. */
+	__atomic_store_n(&request->state, TL_DONE, __ATOMIC_RELEASE);
 }

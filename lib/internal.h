@@ -46,7 +46,7 @@ int tl_stats_copy(struct tl_stats *stats, const struct tl_stats *counts);
 /* Reads the module's counts and adds the library's own counts of *extra. */
 int tl_stats_module(int fd, struct tl_stats *stats, const struct tl_stats *extra);
 
-/* ---- calls.c, plain_call.c --------------------------------------------------------------- */
+/* ---- calls.c ----------------------------------------------------------------------------- */
 
 /* Returns the class of a call, or -ENOSYS. */
 int tl_call_lookup(uint32_t nr);

@@ -18,8 +18,8 @@ static bool is_error(int64_t result)
 }
 
 /*
- * Copies 4 or 8 bytes between `word` and an address that need not exist. The kernel does it, because
- * a wrong address is then an error as with the module, and not the end of the program.
+ * Copies 4 or 8 bytes between `word` and an address that need not exist. The kernel does it: so a
+ * wrong address is an error as with the module, and not the end of the program.
  */
 static int copy_word(void *word, uint64_t address, size_t bytes, long nr)
 {

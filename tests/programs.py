@@ -7,7 +7,8 @@ that this file can know their results. Run as a command it compares as many as i
 
     python -m tests.programs --count 100000 --seed 1 -- COMMAND...
 
-COMMAND reads programs and writes what became of them, e.g. `bin/trapless lab -- RUN_PROGRAMS`.
+COMMAND reads programs and writes what became of them. It is build/tests/unit/lib_run_programs
+itself, or that in a VM: bin/trapless lab --host-root -- env TRAPLESS_BACKEND=module "$PWD"/...
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import errno
 import random
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from trapless import abi
@@ -31,7 +32,10 @@ BUFFER = MEMORY + 4096
 MEMORY_BYTES = 17 * 4096
 ABSENT = 0x20000000
 FILE, NO_FILE = 10, 99
-COUNTERS, WRITABLE_WORDS = 8, 12  # from the first on, some are counted down; of the others, the programs only read
+COUNTERS, WRITABLE_WORDS = (
+    8,
+    12,
+)  # from the first on, some are counted down; of the others, the programs only read
 U64 = (1 << 64) - 1
 
 READ, WRITE, LSEEK, FORK, UMASK, PREAD, PWRITE, UNKNOWN = 0, 1, 8, 57, 95, 17, 18, 2000
@@ -79,7 +83,7 @@ class Program:
         return bytes(head) + b"".join(bytes(request) for request in self.requests)
 
 
-# ---- The generator --------------------------------------------------------------------------------
+# ---- The generator -------------------------------------------------------------------------------
 
 
 def _sourced(rng: random.Random, argument: int, plain: int, n: int) -> tuple[int, int]:
@@ -171,7 +175,7 @@ class Machine:
     mask: int = 0o022
 
     def has(self, address: int, n: int) -> bool:
-        return MEMORY <= address and address + n <= MEMORY + MEMORY_BYTES
+        return address >= MEMORY and address + n <= MEMORY + MEMORY_BYTES
 
     def load(self, address: int, n: int) -> int | None:
         if not self.has(address, n):
@@ -290,15 +294,19 @@ class Reference:
 
 def condition(which: int, result: int, third: int) -> bool:
     error = -4095 <= result < 0
-    return {
-        abi.Condition.ALWAYS: True,
-        abi.Condition.ERROR: error,
-        abi.Condition.SUCCESS: not error,
-        abi.Condition.ZERO: result == 0,
-        abi.Condition.POSITIVE: result > 0,
-        abi.Condition.SHORT: 0 <= result < third,
-        abi.Condition.FULL: result & U64 == third,
-    }.get(abi.Condition(which), False) if which <= abi.Condition.FULL else False
+    return (
+        {
+            abi.Condition.ALWAYS: True,
+            abi.Condition.ERROR: error,
+            abi.Condition.SUCCESS: not error,
+            abi.Condition.ZERO: result == 0,
+            abi.Condition.POSITIVE: result > 0,
+            abi.Condition.SHORT: 0 <= result < third,
+            abi.Condition.FULL: result & U64 == third,
+        }.get(abi.Condition(which), False)
+        if which <= abi.Condition.FULL
+        else False
+    )
 
 
 # ---- The comparison ------------------------------------------------------------------------------
@@ -338,19 +346,19 @@ def differences(programs: Sequence[Program], answer: bytes) -> list[str]:
             answer[offset - out.file_bytes : offset],
         )  # fmt: skip
         if got != (want := expected(program)):
-            calls = [f"{r.nr:#x}({list(r.args)}) {r.condition}->{r.target}" for r in program.requests]
+            calls = [
+                f"{r.nr:#x}({list(r.args)}) {r.condition}->{r.target}" for r in program.requests
+            ]
             parts = [f"  {g!r} is not {w!r}" for g, w in zip(got, want, strict=True) if g != w]
             found.append("\n".join([f"program {i} {calls}:", *parts]))
     return found
 
 
-def compare(command: Sequence[str], count: int, seed: int, limit_s: float) -> list[str]:
-    """Make programs, let the command run them, and say what differs."""
+def compare(run: Callable[[bytes], bytes], count: int, seed: int) -> list[str]:
+    """Make programs, let `run` execute them, and say what differs."""
     rng = random.Random(seed)
     programs = [make(rng) for _ in range(count)]
-    packed = b"".join(program.pack() for program in programs)
-    done = subprocess.run(command, input=packed, stdout=subprocess.PIPE, timeout=limit_s, check=True)
-    return differences(programs, done.stdout)
+    return differences(programs, run(b"".join(program.pack() for program in programs)))
 
 
 def main() -> int:
@@ -359,7 +367,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the random numbers (1)")
     parser.add_argument("command", nargs="+", help="runs the programs")
     options = parser.parse_args()
-    found = compare(options.command, options.count, options.seed, 3600.0)
+
+    def run(packed: bytes) -> bytes:
+        return subprocess.run(
+            options.command, input=packed, stdout=subprocess.PIPE, check=True
+        ).stdout
+
+    found = compare(run, options.count, options.seed)
     print("\n".join(found[:10]))
     print(f"{options.count} programs, {len(found)} differ")
     return 1 if found else 0

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Random programs of calls, made by the module, do what the reference says.
+
+The unit test says so of plain calls. tests/programs.py owns the programs and the reference.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.programs import compare
+from trapless.vm import lab
+
+pytestmark = [pytest.mark.outer_kernels, pytest.mark.lab, pytest.mark.timeout(3600)]
+
+ROOT = Path(__file__).resolve().parents[3]
+RUNNER = ROOT / "build/tests/unit/lib_run_programs"
+PROGRAMS = 10000
+
+
+def test_module_does_what_the_reference_says(kernel: str) -> None:
+    subprocess.run(["make", "-s", RUNNER.relative_to(ROOT)], cwd=ROOT, check=True)
+    config = lab.LabConfig(
+        kernel=kernel,
+        files=((RUNNER, "/bin/run_programs"),),
+        env=(("TRAPLESS_BACKEND", "module"),),
+        timeout_s=1800,
+    )
+
+    def run(packed: bytes) -> bytes:
+        result = lab.run(config, ["/bin/run_programs"], stdin=packed)
+        assert result.status == 0, result.stderr.decode()
+        return result.stdout
+
+    assert compare(run, PROGRAMS, seed=2) == []
