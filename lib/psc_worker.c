@@ -106,7 +106,8 @@ static bool claim(struct tl_psc *psc, uint32_t *slot)
 
 static void serve(struct tl_psc *psc, struct tl_request *request)
 {
-	uint32_t left, state = TL_SUBMITTED;
+	uint32_t left;
+	uint8_t state = TL_SUBMITTED;
 	int32_t target;
 
 	/* Acquire: see the requester's writes, even if a worker of the module had the request. */

@@ -81,7 +81,14 @@ static void garbage_request(struct random *random, struct tl_request *request)
 	request->nr = garbage_number(random);
 	for (int i = 0; i < 6; i++)
 		request->args[i] = garbage_argument(random);
-	request->state = random_below(random, 5);
+	/* Most numbers are of programs, which say where arguments are and what comes next. */
+	if (random_below(random, 4))
+		request->nr |= (uint32_t)random_next(random) & TL_PROGRAM_BITS;
+	if (!random_below(random, 16))
+		request->nr |= TL_NR_INCREASE | random_below(random, 2);
+	request->condition = (uint8_t)random_below(random, 9);
+	request->target = (uint16_t)random_below(random, random_below(random, 16) ? SLOTS : 65536);
+	request->state = (uint8_t)random_below(random, 5);
 	request->result = (int64_t)random_next(random);
 }
 
@@ -131,17 +138,29 @@ static void *rewrite(void *arg)
 	return NULL;
 }
 
+/* Another thread may enter, or rewrite the place, at the same time. */
+static long garbage_program(struct random *random, const struct ring *ring)
+{
+	volatile struct tl_program *program = (void *)((char *)ring->requests +
+						       TL_RING_PROGRAM_OFFSET(SLOTS));
+
+	program->at = random_below(random, random_below(random, 16) ? SLOTS : UINT32_MAX);
+	program->steps = random_below(random, 16) ? random_below(random, 4 * SLOTS) :
+						    random_next(random);
+	return enter(ring->fd, random_below(random, SLOTS + 2), TL_ENTER_PROGRAM);
+}
+
 static void garbage_enter(struct random *random, const struct ring *ring)
 {
 	uint32_t first = random_below(random, SLOTS), n = random_below(random, SLOTS + 2);
 	long done;
 
-	switch (random_below(random, 8)) {
+	switch (random_below(random, 12)) {
 	case 0:
-		enter(ring->fd, (long)garbage_argument(random), (int)random_below(random, 4));
+		enter(ring->fd, (long)garbage_argument(random), (int)random_below(random, 5));
 		break;
 	case 1:
-		enter(ring->fd, (long)random_next(random), (int)random_below(random, 4));
+		enter(ring->fd, (long)random_next(random), (int)random_below(random, 5));
 		break;
 	case 2:
 	case 3:
@@ -151,7 +170,8 @@ static void garbage_enter(struct random *random, const struct ring *ring)
 		ring_wait(ring, n, first);
 		break;
 	default:
-		done = ring_batch(ring, first, n);
+		done = random_below(random, 2) ? ring_batch(ring, first, n) :
+						 garbage_program(random, ring);
 		if (done > 0)
 			__atomic_fetch_add(answered, (uint64_t)done, __ATOMIC_RELAXED);
 	}
