@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Real programs, unmodified, in supervisor mode: the same output, and nearly every call.
 
-One item for each program of eval/mode_switch/programs.py and each kernel; the programs of a kernel
-share a VM with two CPUs. Servers are also switched back and forth while they serve. -rP shows the
-share of each. What it costs is the experiment's business, how calls behave one by one that of the C
-programs.
+One item for each program of eval/mode_switch/part_programs.py and each kernel; the programs of a
+kernel share a VM with two CPUs. Servers are also switched back and forth while they serve. -rP shows
+the share of each. The experiment owns what it costs; the C programs own how single calls behave.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from eval.mode_switch import programs as both_modes
+from eval.mode_switch import part_programs as both_modes
 from eval.tools.modes import modes
 from tests.lab.conftest import shown_progress
 from trapless.base.console import Progress, TraplessError

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eval.batch_size import walk
+from eval.batch_size import part_walk as walk
 from eval.tools.crossings import crossings
 from eval.tools.crossings.crossings import Command, Counts
 from eval.tools.trees import trees

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from eval.mode_switch import programs as both_modes
+from eval.mode_switch import part_programs as both_modes
 from eval.tools.modes import modes
 from eval.tools.modes.modes import Program
 from tests.unit.stock.debian_repository import Repository, needs_apt

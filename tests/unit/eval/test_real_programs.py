@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from eval.memory_hierarchy import programs, savings, subjects
+from eval.memory_hierarchy import part_programs as programs
+from eval.memory_hierarchy import savings, subjects
 from trapless.base.console import Silent
 from trapless.experiments import collection, stat_runs
 from trapless.experiments.experiment import Raw

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from eval.batch_size import calls as batch_size_calls
-from eval.parallel import slow_read
+from eval.batch_size import part_calls as batch_size_calls
+from eval.parallel import part_slow_read as slow_read
 from tests.notes import Notes
 from trapless.base import programs
 from trapless.base.console import ConsoleProgress, Silent, TraplessError
