@@ -2,7 +2,7 @@
 """Real programs, unmodified, in supervisor mode: the same output, and nearly every call.
 
 One item for each program of eval/mode_switch/part_programs.py and each kernel; the programs of a
-kernel share a VM with two CPUs. Servers are also switched back and forth while they serve. -rP shows
+kernel share a VM with two CPUs. Servers are switched back and forth while they serve. -rP shows
 the share of each. The experiment owns what it costs; the C programs own how single calls behave.
 """
 
