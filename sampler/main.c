@@ -5,7 +5,6 @@
  * through `trapless peek`, which makes plans from symbols.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -30,7 +29,6 @@
 struct options {
 	const char *source;
 	const char *plan;
-	const char *output;
 	const char *sizes;
 	uint64_t address;
 	uint64_t reads;
@@ -55,12 +53,12 @@ static void usage(FILE *to)
 {
 	size_t i;
 
-	fputs("usage: trapless-sampler --source SOURCE --plan FILE [--output FILE]\n"
+	fputs("usage: trapless-sampler --source SOURCE --plan FILE\n"
 	      "       trapless-sampler --source SOURCE --interval-test BYTES[,BYTES...]\n"
 	      "                        --address ADDRESS [--reads N] [--cpu N]\n"
 	      "\n"
 	      "Reads memory while its owner runs. A plan says what is read, and when; '-' is\n"
-	      "standard input or output. SOURCE is one of\n", to);
+	      "standard input. Rows go to standard output. SOURCE is one of\n", to);
 	for (i = 0; source_form(i); i++)
 		fprintf(to, "  %s\n", source_form(i));
 	fputs("Exit status: 0 ended as planned or asked, 1 failed, 2 wrong usage,\n"
@@ -102,7 +100,6 @@ static int parse(int argc, char **argv, struct options *options)
 	static const struct option known[] = {
 		{ "source", required_argument, NULL, 's' },
 		{ "plan", required_argument, NULL, 'p' },
-		{ "output", required_argument, NULL, 'o' },
 		{ "interval-test", required_argument, NULL, 'i' },
 		{ "address", required_argument, NULL, 'a' },
 		{ "reads", required_argument, NULL, 'n' },
@@ -118,8 +115,6 @@ static int parse(int argc, char **argv, struct options *options)
 			options->source = optarg;
 		} else if (option == 'p') {
 			options->plan = optarg;
-		} else if (option == 'o') {
-			options->output = optarg;
 		} else if (option == 'i') {
 			options->sizes = optarg;
 		} else if (option == 'a') {
@@ -180,20 +175,6 @@ static char *head_text(const char *plan_text, const struct options *options,
 	return length < 0 ? NULL : text;
 }
 
-static int open_output(const char *path)
-{
-	int descriptor = STDOUT_FILENO;
-
-	if (strcmp(path, "-"))
-		descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-	else if (isatty(STDOUT_FILENO))
-		return fail(-EINVAL, "rows are not for a terminal: use --output FILE or a "
-				"pipe");
-	if (descriptor < 0)
-		fail(0, "%s: %m", path);
-	return descriptor;
-}
-
 static void report(const struct stream_end *end)
 {
 	static const char *const endings[ENDINGS] = {
@@ -210,14 +191,14 @@ static void report(const struct stream_end *end)
 		 end->unwritten, end->late, end->torn, end->frozen, end->absent);
 }
 
-static int sample_into(int descriptor, const struct options *options, const char *text,
+static int sample_into(const struct options *options, const char *text,
 		       const struct plan *plan, struct source *source)
 {
 	struct stream_end end = { .magic = END_MAGIC };
 	char error[SOURCE_ERROR_BYTES];
 	char *head = head_text(text, options, plan);
 	struct output *output;
-	int status = head ? output_create(&output, descriptor, head, run_row_bytes(plan))
+	int status = head ? output_create(&output, STDOUT_FILENO, head, run_row_bytes(plan))
 			  : -ENOMEM;
 
 	free(head);
@@ -245,19 +226,16 @@ static int sample(const struct options *options, struct source *source)
 	char error[PLAN_ERROR_BYTES];
 	size_t length;
 	char *text = read_plan(options->plan, &length);
-	int descriptor, status;
+	int status;
 
 	if (!text)
 		return STATUS_FAILED;
 	status = plan_parse(&plan, text, length, error) ?
 		fail(STATUS_FAILED, "%s: %s", options->plan, error) : 0;
-	if (!status) {
-		descriptor = open_output(options->output);
-		status = descriptor < 0 ? STATUS_FAILED :
-			sample_into(descriptor, options, text, &plan, source);
-		if (descriptor > STDOUT_FILENO && close(descriptor) && !status)
-			status = fail(STATUS_FAILED, "%s: %m", options->output);
-	}
+	if (!status && isatty(STDOUT_FILENO))
+		status = fail(STATUS_FAILED, "rows are not for a terminal: use a file or a pipe");
+	if (!status)
+		status = sample_into(options, text, &plan, source);
 	free(text);
 	return status;
 }
@@ -291,7 +269,7 @@ static int test_intervals(const struct options *options, struct source *source)
 
 int main(int argc, char **argv)
 {
-	struct options options = { .output = "-", .reads = 1000000, .cpu = -1 };
+	struct options options = { .reads = 1000000, .cpu = -1 };
 	char error[SOURCE_ERROR_BYTES];
 	struct source source;
 	int status;

@@ -16,8 +16,11 @@ from trapless.stock import kernels
 pytest_plugins = ["tests.once_more"]
 
 DEFAULT_KERNELS = kernels.SUPPORTED[0].name
-SLOW = frozenset({"test_fleet.py", "test_walk.py", "test_ci.py", "test_replay.py", "test_tidy.py"})
-"""Files that take long although they have few tests."""
+SLOW = (
+    "test_fleet.py", "test_walk.py", "test_ci.py", "test_replay.py", "test_programs.py",
+    "test_places.py", "test_lab.py", "test_tidy.py",
+)  # fmt: skip
+"""Files that take long although they have few tests, the slowest first."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,7 +37,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start with the files that take longest, so that none runs alone at the end."""
     if all(item.nodeid.startswith(("tests/unit/", "tests/abi/")) for item in items):
         tests = Counter(item.path for item in items)
-        items.sort(key=lambda item: (item.path.name not in SLOW, -tests[item.path], item.path))
+        place = {name: number for number, name in enumerate(SLOW)}
+        last = len(SLOW)
+        items.sort(key=lambda i: (place.get(i.path.name, last), -tests[i.path], i.path))
 
 
 class ByFileAndKernel(LoadScopeScheduling):

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Experiment batch-size: what a batch of N system calls costs, beside one by one and io_uring.
 
-This file owns the words of the experiment; its parts own what is run and what is made of it.
+This file owns the question, the method and the limits, in words. Each part_*.py owns what is run,
+the metrics, the claims and the figures.
 """
 
 from __future__ import annotations
 
-from eval.batch_size import calls, walk
+from eval.batch_size import part_calls, part_walk
 from trapless.experiments.experiment import Spec
 
 SPEC = Spec(
@@ -28,6 +29,6 @@ SPEC = Spec(
         "A page that is read again and again is in every cache; memory is experiment "
         "memory-hierarchy.",
     ),
-    parts=(calls.PART, walk.PART),
+    parts=(part_calls.PART, part_walk.PART),
     minutes=(1, 3),
 )

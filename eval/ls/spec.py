@@ -6,7 +6,7 @@ This file owns the words of the experiment; its part owns what is run and what i
 
 from __future__ import annotations
 
-from eval.ls import commands
+from eval.ls import part_commands
 from trapless.experiments.experiment import Spec
 
 SPEC = Spec(
@@ -31,6 +31,6 @@ SPEC = Spec(
         "The terminal is missing: output goes to a file in memory. The paper's 408 files include "
         "the display.",
     ),
-    parts=(commands.PART,),
+    parts=(part_commands.PART,),
     minutes=(0.7, 2),
 )

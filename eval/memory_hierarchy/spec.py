@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Experiment memory-hierarchy: what wrapping calls does to caches and TLBs, over all footprints.
 
-This file owns the words of the experiment; its parts own what is run and what is made of it.
+This file owns the question, the method and the limits, in words. Each part_*.py owns what is run,
+the metrics, the claims and the figures.
 """
 
 from __future__ import annotations
 
-from eval.memory_hierarchy import pairs, programs, reorder, slowdown
+from eval.memory_hierarchy import part_pairs, part_programs, part_reorder, part_slowdown
 from trapless.experiments.experiment import Spec
 
 SPEC = Spec(
@@ -34,7 +35,7 @@ SPEC = Spec(
         "In the paper's range X the clocks are the trap's: they depend on one published figure.",
         "A timer interrupt comes about every four million instructions, as it must.",
     ),
-    parts=(pairs.PART, reorder.PART, programs.PART, slowdown.PART),
+    parts=(part_pairs.PART, part_reorder.PART, part_programs.PART, part_slowdown.PART),
     minutes=(2, 90),
     spread=True,
 )

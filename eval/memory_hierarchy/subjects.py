@@ -2,7 +2,7 @@
 """The real programs that `trapless stat` is tried on: their work, and what proves that it was done.
 
 All work is of a known amount and the same in every run: no seed, no clock and no other process
-decides how much is done. This file owns the choice; how a program is run is programs.py's.
+decides how much is done. This file owns the choice; how a program is run is part_programs.py's.
 """
 
 from __future__ import annotations

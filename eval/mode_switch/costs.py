@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """From rows of the workload to what a call costs: loops less the empty loop of the same length.
 
-This file owns the arithmetic on counted rows that calls.py, switches.py and model.py share; no
+This file owns the arithmetic on counted rows that part_calls.py, switches.py and model.py share; no
 judgement.
 """
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Experiment mode-switch: what calls cost in supervisor mode, beside traps.
 
-This file owns the words of the experiment; its parts own what is run and what is made of it.
+This file owns the question, the method and the limits, in words. Each part_*.py owns what is run,
+the metrics, the claims and the figures.
 """
 
 from __future__ import annotations
 
-from eval.mode_switch import calls, programs, steps
+from eval.mode_switch import part_calls, part_programs, part_steps
 from trapless.experiments.experiment import Spec
 
 SPEC = Spec(
@@ -35,6 +36,6 @@ SPEC = Spec(
         "A switch writes MSR_LSTAR, CR4 and the IDT's register: three instructions, of which each "
         "takes a processor far longer than most.",
     ),
-    parts=(calls.PART, steps.PART, programs.PART),
+    parts=(part_calls.PART, part_steps.PART, part_programs.PART),
     minutes=(1.3, 5),
 )

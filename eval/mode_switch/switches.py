@@ -2,7 +2,7 @@
 """What switches cost and when they take effect: metrics, claims and figures of those rows.
 
 This file owns Fig. 8 of the paper and the delay of a switch from outside. The rows come with those
-of calls.py, from the same boots.
+of part_calls.py, from the same boots.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ it, and notes what each added up to.
 
 This file owns what is sampled beside what trapless.peek samples anyway (which load is on), what is
 read now and then (how often interrupts came, how often each routine disabled them), and the rows
-made of it. What samples mean is trapless/peek's, which loads there are is behaviour.py's.
+made of it. What samples mean is trapless/peek's, which loads there are is part_behaviour.py's.
 """
 
 from __future__ import annotations

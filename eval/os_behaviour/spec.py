@@ -6,7 +6,7 @@ This file owns the words of the experiment; its part owns what is run and what i
 
 from __future__ import annotations
 
-from eval.os_behaviour import behaviour
+from eval.os_behaviour import part_behaviour
 from trapless.experiments.experiment import Spec
 
 SPEC = Spec(
@@ -38,6 +38,6 @@ SPEC = Spec(
         "A cli is credited to the routine that it is in, or that called a lock function. An "
         "interrupt's few instructions before the kernel counts it as one are what it interrupted.",
     ),
-    parts=(behaviour.PART,),
+    parts=(part_behaviour.PART,),
     minutes=(1, 5),
 )

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Experiment parallel: system calls served by worker threads, beside calls one by one.
 
-This file owns the words of the experiment; its parts own what is run and what is made of it.
+This file owns the question, the method and the limits, in words. Each part_*.py owns what is run,
+the metrics, the claims and the figures.
 """
 
 from __future__ import annotations
 
-from eval.parallel import requests, slow_read
+from eval.parallel import part_requests, part_slow_read
 from trapless.experiments.experiment import Spec
 
 SPEC = Spec(
@@ -29,6 +30,6 @@ SPEC = Spec(
         "who served.",
         "io_uring has no gettid: its NOP stands beside it.",
     ),
-    parts=(requests.PART, slow_read.PART),
+    parts=(part_requests.PART, part_slow_read.PART),
     minutes=(0.6, 1),
 )

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Experiment peek-interval: how closely, and how evenly, a running machine's memory can be read.
 
-This file owns the words of the experiment; its parts own what is run and what is made of it.
+This file owns the question, the method and the limits, in words. Each part_*.py owns what is run,
+the metrics, the claims and the figures.
 """
 
 from __future__ import annotations
 
-from eval.peek_interval import intervals, user
+from eval.peek_interval import part_intervals, part_user
 from trapless.experiments.experiment import Spec
 
 SPEC = Spec(
@@ -31,6 +32,6 @@ SPEC = Spec(
         "while the target writes, they are fetched anew: that is what sampling live state costs.",
         "Reading the clock is part of each interval, and its resolution shows.",
     ),
-    parts=(intervals.PART, user.PART),
+    parts=(part_intervals.PART, part_user.PART),
     minutes=(0.5, 1),
 )

@@ -2,7 +2,7 @@
 """What probes cost, counted: instructions of the whole guest, with probes off and on by turns.
 
 This file owns sizes and repeats of the counted boot, and what is made of its rows; the verdict is
-loss.py's.
+part_loss.py's.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -262,22 +261,11 @@ static struct options parse(int argc, char **argv)
 	return options;
 }
 
-static void too_late(int signal)
-{
-	static const char text[] = "{\"failure\": \"it did not end in time\"}\n";
-
-	(void)signal;
-	if (write(STDOUT_FILENO, text, sizeof(text) - 1) < 0)
-		_exit(2);
-	_exit(1);
-}
-
 int main(int argc, char **argv)
 {
 	struct options options = parse(argc, argv);
 
-	signal(SIGALRM, too_late);
-	alarm(options.limit_s);
+	measure_limit(options.limit_s);
 	measure_seed(5);
 	if (options.kind == MEASURE_COUNTED) {
 		measure_calibrate(MEASURE_COUNTED);

@@ -2,7 +2,7 @@
 """What probes and reads cost, measured: time with neither, with probes, with both by turns.
 
 The guest has one processor of this machine, the sampler another. This file owns the measured boot,
-its observer, and what is made of the rows; the verdict is loss.py's.
+its observer, and what is made of the rows; the verdict is part_loss.py's.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from eval.peek_overhead import bandwidth, workloads
+from eval.peek_overhead import part_bandwidth as bandwidth
+from eval.peek_overhead import workloads
 from eval.tools.modes import modes
 from trapless.experiments import fit
 from trapless.experiments.collection import Collection, Row, guest_folder

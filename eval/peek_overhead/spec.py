@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Experiment peek-overhead: what being observed costs the observed machine.
 
-This file owns the words of the experiment; its parts own what is run and what is made of it.
+This file owns the question, the method and the limits, in words. Each part_*.py owns what is run,
+the metrics, the claims and the figures.
 """
 
 from __future__ import annotations
 
-from eval.peek_overhead import bandwidth, loss
+from eval.peek_overhead import part_bandwidth, part_loss
 from trapless.experiments.experiment import Spec
 
 SPEC = Spec(
@@ -32,6 +33,6 @@ SPEC = Spec(
         "processor does. The same program on this machine itself shows what a processor loses to a "
         "reader on another one.",
     ),
-    parts=(loss.PART, bandwidth.PART),
+    parts=(part_loss.PART, part_bandwidth.PART),
     minutes=(1.7, 15),
 )

@@ -207,10 +207,6 @@ class Monitor:
         """Let a reboot be the end, a panic's as well, as it is for lab VMs from the beginning."""
         self._ask("set-action", {"reboot": "shutdown"})
 
-    def quit(self) -> None:
-        """End the VM."""
-        self._ask("quit")
-
     def _ask(
         self, what: str, arguments: dict[str, object] | None = None, limit_s: float = ANSWER_LIMIT_S
     ) -> object:

@@ -40,7 +40,7 @@ struct options {
 static struct tl_batch *batches[2];	/* strict, unordered */
 static uint64_t made, executed;
 
-/* load (4), arrival (4), whether the order is free (4), N (12), D (8), K in KB (16): reorder.py. */
+/* load (4), arrival (4), free order (4), N (12), D (8), K in KB (16): part_reorder.py. */
 static uint64_t label(enum load load, enum arrival arrival, unsigned int free, unsigned int n,
 		      unsigned int objects, unsigned long width)
 {

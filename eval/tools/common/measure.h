@@ -29,6 +29,9 @@ static inline __attribute__((always_inline)) uint64_t measure_tsc(void)
 /* Ends the program with status 1: one row for the raw data, one line for people. */
 void measure_fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
+/* Lets the program fail after that many seconds. */
+void measure_limit(unsigned int seconds);
+
 /* Cost of reading the counter twice with nothing between, and proof of what it counts. */
 uint64_t measure_calibrate(enum measure_kind kind);
 

@@ -9,11 +9,9 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "clock.h"
 #include "run.h"
@@ -44,16 +42,6 @@ static void check_clock(void)
 	if (told < loop || told - loop > loop / CLOCK_ERROR_SHARE)
 		measure_fail("the scheduler's clock does not count instructions: %" PRIu64
 			     " read as %" PRIu64, loop, told);
-}
-
-static void too_late(int signal)
-{
-	static const char text[] = "{\"failure\": \"it did not end in time\"}\n";
-
-	(void)signal;
-	if (write(STDOUT_FILENO, text, sizeof(text) - 1) < 0)
-		_exit(2);
-	_exit(1);
 }
 
 static void __attribute__((noreturn)) usage(void)
@@ -121,8 +109,7 @@ int main(int argc, char **argv)
 		       reason);
 	if (job.kind == MEASURE_COUNTED)
 		check_clock();
-	signal(SIGALRM, too_late);
-	alarm(job.limit_s);
+	measure_limit(job.limit_s);
 	if (job.port)
 		server_run(&job);
 	else

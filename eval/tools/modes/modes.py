@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from trapless.experiments.collection import Row
 from trapless.stock.programs import Programs
+from trapless.supervisor.control import Calls
 from trapless.vm.lab import LabConfig
 
 BROUGHT = "/brought"
@@ -53,25 +54,6 @@ class Program:
     load: str = ""
 
 
-@dataclass(frozen=True)
-class Calls:
-    """Where the calls of one run in supervisor mode ended, as the module counts them."""
-
-    direct: int
-    worked: int
-    left: int
-    kernel: int
-
-    @property
-    def all(self) -> int:
-        return self.direct + self.worked + self.left + self.kernel
-
-    @property
-    def share(self) -> float:
-        """The share of all calls that returned in supervisor mode; 0 if there were none."""
-        return (self.direct + self.worked) / max(self.all, 1)
-
-
 @dataclass
 class Runs:
     """What the runs of one program gave: costs per operation and calls, one a repeat."""
@@ -81,6 +63,11 @@ class Runs:
     calls: list[Calls] = field(default_factory=list)
     operations: list[int] = field(default_factory=list)
     demotions: list[dict[str, int]] = field(default_factory=list)
+
+    @property
+    def shares(self) -> list[float]:
+        """The share of all calls that returned in supervisor mode, a repeat."""
+        return [calls.share or 0.0 for calls in self.calls]
 
 
 def shell_line(program: Program, repeats: int, kind: str, limit_s: int) -> str:

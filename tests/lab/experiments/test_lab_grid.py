@@ -20,7 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from eval.memory_hierarchy import cells, pairs, sweep, variants
+from eval.memory_hierarchy import cells, sweep, variants
+from eval.memory_hierarchy import part_pairs as pairs
 from tests.lab.conftest import shown_progress
 from trapless.base.console import Silent
 from trapless.experiments import collection

@@ -19,7 +19,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from eval.memory_hierarchy import cells, pairs, sweep, variants
+from eval.memory_hierarchy import cells, sweep, variants
+from eval.memory_hierarchy import part_pairs as pairs
 from tests.lab.conftest import shown_progress
 from trapless.base.console import TraplessError
 from trapless.experiments import collection, experiment

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import pytest
 
-from eval.memory_hierarchy import reorder, sweep, variants
+from eval.memory_hierarchy import part_reorder as reorder
 from eval.memory_hierarchy import reorder_tables as told
+from eval.memory_hierarchy import sweep, variants
 from tests.lab.conftest import shown_progress
 from trapless.experiments import experiment
 from trapless.model import plugin, rows

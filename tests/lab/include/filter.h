@@ -48,4 +48,17 @@ static inline void filter_call(long nr, uint32_t action)
 	filter_install(nr, FILTER_ANY_ARGUMENT, action, 0);
 }
 
+/*
+ * Waits until the thread sleeps whose ID appears in *tid, then gives all threads a filter that ends
+ * the thread which makes call nr.
+ */
+static inline void filter_once_asleep(const pid_t *tid, long nr)
+{
+	while (!__atomic_load_n(tid, __ATOMIC_ACQUIRE))
+		sched_yield();
+	wait_asleep(*tid);
+	filter_install(nr, FILTER_ANY_ARGUMENT, SECCOMP_RET_KILL_THREAD,
+		       SECCOMP_FILTER_FLAG_TSYNC);
+}
+
 #endif /* TL_TEST_FILTER_H */

@@ -13,16 +13,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import drgn
 import pytest
-from drgn.helpers.linux import (
-    find_task,
-    for_each_online_cpu,
-    for_each_task,
-    get_dmesg,
-    per_cpu,
-)
+from drgn.helpers.linux.cpumask import for_each_online_cpu
+from drgn.helpers.linux.percpu import per_cpu
+from drgn.helpers.linux.pid import find_task, for_each_task
+from drgn.helpers.linux.printk import get_dmesg
 
 from tests.lab.command import COMMAND, LIMIT_S, wait_until
 from tests.lab.peek.guest import folder_of_memory, peek
@@ -66,7 +64,7 @@ class Seen:
     """What the guest printed, and what was read while it slept."""
 
     said: dict[str, list[str]] = field(default_factory=dict)
-    found: dict[str, object] = field(default_factory=dict)
+    found: dict[str, Any] = field(default_factory=dict)
 
 
 def sections(text: str) -> dict[str, list[str]]:
@@ -86,7 +84,7 @@ def observe(memory: Path, said: dict[str, list[str]]) -> dict[str, object]:
         addresses = [int(line.split()[0], 16) for line in said["symbols"] + said["module"]]
         text, end = target.symbol("_text"), target.symbol("_end")
         running = target.offset("rq", "nr_running")
-        found: dict[str, object] = {
+        found: dict[str, Any] = {
             "seconds": seconds,
             "release": target.release,
             "banner": target.banner,

@@ -35,11 +35,7 @@ static void die_in_batch(void)
 	ring = ring_open(4);
 	MUST(pipe(pipe_fd));
 	CHECK_EQ(pthread_create(&thread, NULL, batcher, NULL), 0);
-	while (!__atomic_load_n(&tid, __ATOMIC_ACQUIRE))
-		sched_yield();
-	wait_asleep(tid);
-	filter_install(SYS_getppid, FILTER_ANY_ARGUMENT, SECCOMP_RET_KILL_THREAD,
-		       SECCOMP_FILTER_FLAG_TSYNC);
+	filter_once_asleep(&tid, SYS_getppid);
 	CHECK_EQ(write(pipe_fd[1], "x", 1), 1);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 }

@@ -39,11 +39,7 @@ static void end_in_plain_call(void)
 	ring = ring_open(4);
 	MUST(pipe(pipe_fd));
 	CHECK_EQ(pthread_create(&thread, NULL, batcher, NULL), 0);
-	while (!__atomic_load_n(&tid, __ATOMIC_ACQUIRE))
-		sched_yield();
-	wait_asleep(tid);
-	filter_install(SYS_getppid, FILTER_ANY_ARGUMENT, SECCOMP_RET_KILL_THREAD,
-		       SECCOMP_FILTER_FLAG_TSYNC);
+	filter_once_asleep(&tid, SYS_getppid);
 	CHECK_EQ(write(pipe_fd[1], "x", 1), 1);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	CHECK(__atomic_load_n(&reached, __ATOMIC_ACQUIRE));
@@ -66,11 +62,7 @@ static void worker_leaves(void)
 
 	ring = worker_ring_open(4);
 	CHECK_EQ(pthread_create(&worker.thread, NULL, filtered_worker, &worker), 0);
-	while (!__atomic_load_n(&worker.tid, __ATOMIC_ACQUIRE))
-		sched_yield();
-	wait_asleep(worker.tid);
-	filter_install(SYS_getppid, FILTER_ANY_ARGUMENT, SECCOMP_RET_KILL_THREAD,
-		       SECCOMP_FILTER_FLAG_TSYNC);
+	filter_once_asleep(&worker.tid, SYS_getppid);
 	/* It has other descriptors than the requester: it may not serve anyway. */
 	ring_put(&ring, 0, SYS_getppid);
 	ring_submit(&ring, 0);

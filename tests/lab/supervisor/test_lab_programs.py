@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Real programs, unmodified, in supervisor mode: the same output, and nearly every call.
 
-One item for each program of eval/mode_switch/programs.py and each kernel; the programs of a kernel
-share a VM with two CPUs. Servers are also switched back and forth while they serve. -rP shows the
-share of each. What it costs is the experiment's business, how calls behave one by one that of the C
-programs.
+One item for each program of eval/mode_switch/part_programs.py and each kernel; the programs of a
+kernel share a VM with two CPUs. Servers are switched back and forth while they serve. -rP shows
+the share of each. The experiment owns what it costs; the C programs own how single calls behave.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from eval.mode_switch import programs as both_modes
+from eval.mode_switch import part_programs as both_modes
 from eval.tools.modes import modes
 from tests.lab.conftest import shown_progress
 from trapless.base.console import Progress, TraplessError
@@ -103,9 +102,11 @@ def test_a_program_does_the_same_in_supervisor_mode(kernel: str, name: str, boot
     assert [row for row in rows if "check" in row]
     found = modes.runs_of(rows, "ns")[name]
     assert found.trap and found.supervisor and found.calls
-    for calls, demotions in zip(found.calls, found.demotions, strict=True):
-        print(f"{name}: {calls.share:.2%} of {calls.all} calls returned in supervisor mode")
-        assert calls.share >= both_modes.SHARE_MIN, (calls, demotions)
+    for calls, share, demotions in zip(
+        found.calls, found.shares, found.demotions, strict=True
+    ):
+        print(f"{name}: {share:.2%} of {calls.total} calls returned in supervisor mode")
+        assert share >= both_modes.SHARE_MIN, (calls, demotions)
 
 
 def test_the_kernels_log_is_clean(kernel: str, boot: Boot) -> None:

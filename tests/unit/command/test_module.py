@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Loading the module into this machine's kernel: refused with the reason, and never by accident.
 
-It owns the tests of host_module.py. None of them loads anything.
+It owns the tests of module.py. None of them loads anything.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +14,10 @@ import pytest
 
 from trapless import module
 from trapless.abi import Refusal
+from trapless.base import tools
 from trapless.base.console import Silent, TraplessError
+from trapless.stock import kbuild
+from trapless.supervisor import control
 from trapless.supervisor.refusals import of_mask
 
 
@@ -21,7 +25,7 @@ from trapless.supervisor.refusals import of_mask
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine in a folder: nothing is loaded, its kernel takes modules, we are root."""
     monkeypatch.setattr(module, "ROOT", tmp_path)
-    monkeypatch.setattr(module.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(module, "_run", lambda argv: pytest.fail(f"ran {argv}"))
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc" / "modules").touch()
@@ -29,7 +33,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def headers(host: Path) -> None:
-    build = host / "lib" / "modules" / module.os.uname().release / "build"
+    build = host / "lib" / "modules" / os.uname().release / "build"
     build.mkdir(parents=True)
     (build / "Makefile").touch()
 
@@ -51,7 +55,7 @@ def test_missing_headers_are_named(host: Path) -> None:
 
 
 def test_loading_needs_root(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(TraplessError, match="sudo"):
         module.load(Silent())
     loaded(host)
@@ -82,8 +86,8 @@ def test_a_machine_that_switched_modules_off_says_so(host: Path) -> None:
 def test_the_module_that_was_built_is_loaded(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     headers(host)
     ran: list[list[str]] = []
-    monkeypatch.setattr(module.kbuild, "module_for", lambda *_: Path("/x.ko"))
-    monkeypatch.setattr(module.tools, "require_tools", lambda *_: None)
+    monkeypatch.setattr(kbuild, "module_for", lambda *_: Path("/x.ko"))
+    monkeypatch.setattr(tools, "require_tools", lambda *_: None)
     monkeypatch.setattr(module, "_run", lambda argv: ran.append(list(argv)))
     module.load(Silent(), ("parameter=1",))
     assert ran == [["insmod", "/x.ko", "parameter=1"]]
@@ -102,8 +106,8 @@ def test_a_refusal_is_explained(
     host: Path, monkeypatch: pytest.MonkeyPatch, said: str, means: str
 ) -> None:
     headers(host)
-    monkeypatch.setattr(module.kbuild, "module_for", lambda *_: Path("/x.ko"))
-    monkeypatch.setattr(module.tools, "require_tools", lambda *_: None)
+    monkeypatch.setattr(kbuild, "module_for", lambda *_: Path("/x.ko"))
+    monkeypatch.setattr(tools, "require_tools", lambda *_: None)
     monkeypatch.setattr(module, "_run", lambda _: said)
     with pytest.raises(TraplessError) as caught:
         module.load(Silent())
@@ -114,8 +118,8 @@ def test_a_refusal_is_explained(
 def test_who_is_in_supervisor_mode_is_named(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded(host)
     processes = [SimpleNamespace(pid=pid) for pid in (0, 7, 9)]
-    monkeypatch.setattr(module.control, "processes", lambda: processes)
-    monkeypatch.setattr(module.tools, "require_tools", lambda *_: None)
+    monkeypatch.setattr(control, "processes", lambda: processes)
+    monkeypatch.setattr(tools, "require_tools", lambda *_: None)
     monkeypatch.setattr(module, "_run", lambda _: "rmmod: Module trapless is in use")
     with pytest.raises(TraplessError, match=r"in use; in supervisor .*switch --user 7 9$"):
         module.unload(Silent())
@@ -127,7 +131,7 @@ def test_who_uses_the_device_is_named(host: Path, monkeypatch: pytest.MonkeyPatc
         (host / "proc" / str(pid) / "fd").mkdir(parents=True)
         (host / "proc" / str(pid) / "comm").write_text(f"server{pid}\n")
         (host / "proc" / str(pid) / "fd" / "3").symlink_to(target)
-    monkeypatch.setattr(module.tools, "require_tools", lambda *_: None)
+    monkeypatch.setattr(tools, "require_tools", lambda *_: None)
     monkeypatch.setattr(module, "_run", lambda _: "rmmod: Module trapless is in use")
     with pytest.raises(TraplessError, match=r"in use; these processes.*: 7 \(server7\)$"):
         module.unload(Silent())
@@ -149,9 +153,9 @@ def test_supervisor_mode_that_was_asked_for_and_is_refused_is_explained(
     progress = Silent()
     monkeypatch.setattr(progress, "note", said.append)
     monkeypatch.setattr(module, "build", lambda _: Path("/built/trapless.ko"))
-    monkeypatch.setattr(module.tools, "require_tools", lambda *_: None)
+    monkeypatch.setattr(tools, "require_tools", lambda *_: None)
     monkeypatch.setattr(module, "_run", lambda _: None)
-    monkeypatch.setattr(module.control, "refusals", lambda _: mask)
+    monkeypatch.setattr(control, "refusals", lambda _: mask)
     module.load(progress, parameters)
     assert len(said) == notes
     for line, row in zip(said, of_mask(mask), strict=False):

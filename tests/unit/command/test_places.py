@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from trapless.base import cache, paths, programs
+from trapless.base import paths, programs
 from trapless.base.console import Silent, TraplessError
 from trapless.stock import kbuild, kernels, packages
 from trapless.stock import programs as stock_programs
@@ -77,7 +77,7 @@ def test_a_kernel_whose_headers_have_a_colon_in_their_path_is_refused(tmp_path, 
 
 def test_a_full_disk_is_told_before_package_lists_are_read(tmp_path, monkeypatch):
     monkeypatch.setenv(paths.CACHE_VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setattr(cache.shutil, "disk_usage", lambda _: Usage(10**9, 9 * 10**8, 10**8))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(10**9, 9 * 10**8, 10**8))
     monkeypatch.setattr(packages, "machine_mirror", lambda: pytest.fail("the mirror was asked"))
     began = time.monotonic()
     name = kernels.SUPPORTED[0].name
@@ -100,7 +100,7 @@ def test_a_tree_that_may_not_be_written_is_built_into_the_cache(tmp_path, monkey
     for module in (paths, programs):
         monkeypatch.setattr(module, "repo_root", lambda: tree)
     with monkeypatch.context() as patch:
-        patch.setattr(paths.os, "access", lambda path, mode: Path(path) != tree)
+        patch.setattr(os, "access", lambda path, mode: Path(path) != tree)
         found = programs.find("stat/x")
         assert found.is_relative_to(tmp_path / "cache" / "build") and found.exists()
     assert paths.build_dir() == tree / "build"

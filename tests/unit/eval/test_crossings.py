@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eval.batch_size import walk
+from eval.batch_size import part_walk as walk
 from eval.tools.crossings import crossings
 from eval.tools.crossings.crossings import Command, Counts
 from eval.tools.trees import trees
@@ -42,6 +42,7 @@ def rows_of(crossed, instructions, label="counted", calls=7000):
 
 
 def made_up(batch=120, plain=9000):
+    """What each command crossed, and its instructions."""
     keys = [(command.call, command.mechanism) for command in walk.COMMANDS]
     crossed = {key: (batch if key[1] == "batch" else plain,) * 2 for key in keys}
     instructions = {key: (500_000, 490_000) if key[1] == "batch" else (990_000,) for key in keys}
@@ -79,7 +80,7 @@ def test_a_command_without_one_of_its_units_is_an_error():
 
 
 def test_sound_rows_pass_and_give_the_metrics():
-    rows = rows_of(*made_up()) + rows_of(*made_up(), "counted-unzeroed")
+    rows = rows_of(*made_up()) + rows_of(*made_up(), label="counted-unzeroed")
     walk.check(rows[: len(rows) // 2])
     metrics = walk.analyse(experiment.Raw(rows, {})).metrics
     for name, one in metrics.items():
@@ -93,7 +94,7 @@ def test_sound_rows_pass_and_give_the_metrics():
 
 
 def test_the_table_compares_with_du_and_find():
-    rows = rows_of(*made_up()) + rows_of(*made_up(), "counted-unzeroed")
+    rows = rows_of(*made_up()) + rows_of(*made_up(), label="counted-unzeroed")
     (table,) = walk.figures(experiment.Raw(rows, {}))
     cells = {(line[0], line[1]): line for line in table.rows}
     assert cells["walk", "batches"][2:] == ("120", "0.5 M", "0.5 M", "75.0", "49%", "49%")

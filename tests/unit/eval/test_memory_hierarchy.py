@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from eval.memory_hierarchy import areas, cells, listings, pairs, published, sweep, variants
+from eval.memory_hierarchy import areas, cells, listings, published, sweep, variants
+from eval.memory_hierarchy import part_pairs as pairs
 from trapless.base.console import TraplessError
 from trapless.experiments import experiment
 from trapless.model import clocks

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from eval.ls import commands as ls_commands
-from eval.mode_switch import calls, model
-from eval.mode_switch import steps as call_steps
+from eval.ls import part_commands as ls_commands
+from eval.mode_switch import model
+from eval.mode_switch import part_calls as calls
+from eval.mode_switch import part_steps as call_steps
 from eval.tools.crossings import crossings
 from eval.tools.steps import steps
 from trapless.base.console import TraplessError

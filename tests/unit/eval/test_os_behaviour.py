@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from eval.os_behaviour import analysis, behaviour, tables
+from eval.os_behaviour import analysis, tables
+from eval.os_behaviour import part_behaviour as behaviour
 from trapless.experiments.experiment import Raw
 from trapless.peek.sampling.tier0 import Part
 

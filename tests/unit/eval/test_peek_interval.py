@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from eval.peek_interval import intervals, user
+from eval.peek_interval import part_intervals as intervals
+from eval.peek_interval import part_user as user
 from trapless.base.console import TraplessError
 from trapless.experiments import experiment
 from trapless.experiments.experiment import Raw

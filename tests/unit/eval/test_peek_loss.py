@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from eval.peek_overhead import counts as counted
-from eval.peek_overhead import loss, reading, toolchain, workloads
+from eval.peek_overhead import part_loss as loss
+from eval.peek_overhead import reading, toolchain, workloads
 from trapless.base import elf
 from trapless.base.console import TraplessError
 from trapless.experiments.experiment import Raw

@@ -11,7 +11,7 @@ import os
 
 import pytest
 
-from eval.peek_overhead import bandwidth
+from eval.peek_overhead import part_bandwidth as bandwidth
 from trapless.experiments.experiment import Raw
 
 KIB = 1 << 10

@@ -17,13 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from eval.mode_switch import programs as both_modes
+from eval.mode_switch import part_programs as both_modes
 from eval.tools.modes import modes
-from eval.tools.modes.modes import Calls, Program
+from eval.tools.modes.modes import Program
 from tests.unit.stock.debian_repository import Repository, needs_apt
 from trapless.base.console import Silent, TraplessError
 from trapless.experiments import experiment
 from trapless.stock import programs, stores
+from trapless.supervisor.control import Calls
 
 ROOT = Path(__file__).resolve().parents[3]
 RUNNER = ROOT / "build" / "eval" / "tools" / "modes" / "modes"
@@ -211,7 +212,7 @@ def test_rows_are_read_by_program() -> None:
     assert found["ls"].trap == [100, 110]
     assert found["ls"].supervisor == [80, 90]
     assert found["ls"].calls == [Calls(895, 90, 10, 5)] * 2
-    assert found["ls"].calls[0].share == pytest.approx(0.985)
+    assert found["ls"].shares[0] == pytest.approx(0.985)
     assert found["ls"].demotions[0] == {"demoted_interrupt": 3, "demoted_exit": 10}
     assert found["git"].trap == [7] and not found["git"].calls
 

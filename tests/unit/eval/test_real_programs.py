@@ -16,12 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from eval.memory_hierarchy import programs, savings, subjects
+from eval.memory_hierarchy import part_programs as programs
+from eval.memory_hierarchy import savings, subjects
 from trapless.base.console import Silent
 from trapless.experiments import collection, stat_runs
 from trapless.experiments.experiment import Raw
 from trapless.stat import guest
 from trapless.stat.guest import Job
+from trapless.stat.run_counts import MODES
+from trapless.stock.programs import Programs
 from trapless.vm.lab import LabConfig
 
 HERE = Path(__file__).resolve().parent
@@ -93,7 +96,7 @@ def test_each_program_is_predicted_in_one_boot_and_run_by_turns_in_another(
     assert tuple(one.name for one in chosen) == NAMES
     assert all(one.after and bool(one.load) == bool(one.ready) for one in chosen)
     monkeypatch.setattr(programs, "pack", lambda root, subject, folder: folder / subject.name)
-    root = programs.Programs(tmp_path, {})
+    root = Programs(tmp_path, {})
     runs = tuple(programs.runs("6.1", root, tmp_path, chosen))
     assert len({run.label for run in runs}) == 2 * len(NAMES)
     for user, turns in zip(runs[::2], runs[1::2], strict=True):
@@ -131,7 +134,7 @@ def test_a_saving_is_the_median_of_pairs_and_its_metric_tells_their_spread(rows,
     metrics = savings.metrics_of(tuple(found.values()))
     for name in found:
         ran = counts[f"{name}-turns"]["repeats"]
-        user, supervisor = ([one["instructions"] for one in ran[mode]] for mode in savings.MODES)
+        user, supervisor = ([one["instructions"] for one in ran[mode]] for mode in MODES)
         each = sorted(one - other for one, other in zip(user, supervisor, strict=True))
         saved = metrics[f"{name}.supervisor.saved.instructions"]
         assert saved.value == pytest.approx(statistics.median(each)) and saved.n == len(each)

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from eval.memory_hierarchy import reorder, variants
+from eval.memory_hierarchy import part_reorder as reorder
 from eval.memory_hierarchy import reorder_tables as told
+from eval.memory_hierarchy import variants
 from trapless.experiments import experiment
 from trapless.model.plan import Plan
 from trapless.report.figures import Map

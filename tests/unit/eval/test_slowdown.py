@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eval.memory_hierarchy import slowdown
+from eval.memory_hierarchy import part_slowdown as slowdown
 from trapless.experiments.experiment import Raw
 
 PAIRS = [(10.0, 11.0), (8.0, 8.0), (10.0, 12.0), (20.0, 21.0)]

@@ -29,7 +29,7 @@ from trapless.base.console import Silent, TraplessError
 from trapless.experiments import collection, evaluate, stat_runs
 from trapless.experiments.fleet import engine, fleet, grid, machine, task
 from trapless.model import plugin
-from trapless.stat import labels
+from trapless.stat import guest, labels
 from trapless.stat.guest import Job
 from trapless.stock.kernel import Kernel
 from trapless.vm import lab, qemu
@@ -110,12 +110,12 @@ class Runner:
         run.finish()
         return sorted(line.split()[0] for line in lines_of(ran))
 
-    def count(self, folder, **guest):
+    def count(self, folder, **told):
         """Two programs counted into a folder; how often a VM was started, and the raw rows."""
         ran = folder.with_name(f"{folder.name}.ran")
-        self._monkeypatch.setenv(made_up_guest.VARIABLE, json.dumps({"ran": str(ran), **guest}))
+        self._monkeypatch.setenv(made_up_guest.VARIABLE, json.dumps({"ran": str(ran), **told}))
         self._monkeypatch.setattr(stat_runs.Run, "key", property(lambda run: f"key of {run.label}"))
-        self._monkeypatch.setattr(stat_runs.guest, "config", lambda base, progress: base)
+        self._monkeypatch.setattr(guest, "config", lambda base, progress: base)
         folder.mkdir(exist_ok=True)
         run = collection.Collection("made-up", folder, True, "6.1", Silent())
         run.part, run.scheduler = "programs", self.scheduler

@@ -8,6 +8,7 @@ a folder of tests of its own, with the project's conftest.py and by two processe
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -100,15 +101,15 @@ def machine():
 def test_shares(machine, number):
     pass
 """
-NO_LAB = "\npytestmark = []\n"
 
 
-def ci_of(folder, *parts):
-    """Run tests made of these parts, with five more that pass."""
+def ci_of(folder, *parts, no_lab=""):
+    """Run lab tests made of these parts, with five more that pass, and `no_lab`."""
     tests = folder / "made_up"
     tests.mkdir()
     shutil.copy(ROOT / "tests" / "conftest.py", tests)
     (tests / "test_steady.py").write_text(STEADY)
+    (tests / "test_no_lab.py").write_text(no_lab)
     (tests / "test_parts.py").write_text("".join([ONCE, *parts]))
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    lab: of the lab\n")
     return ci(folder, f"{sys.executable} -m pytest -ra -n 2 $(if $(CI),--once-more) made_up")
@@ -131,10 +132,13 @@ def test_a_lab_test_that_fails_once_is_unsteady_and_no_failure(tmp_path):
 
 
 def test_a_lab_test_that_fails_twice_fails_the_run(tmp_path):
-    run = ci_of(tmp_path, FAILS_ONCE.format(1), FAILS_ALWAYS)
+    """A test without a VM fails it at once."""
+    run = ci_of(tmp_path, FAILS_ONCE.format(1), FAILS_ALWAYS, no_lab=FAILS_ALWAYS)
     assert run.returncode == 1
     *_, count = run.stdout.splitlines()
-    assert count.startswith("ci: make test failed: 1 failed, 5 passed, 1 unsteady in ")
+    assert count.startswith("ci: make test failed: 2 failed, 5 passed, 1 unsteady in ")
+    assert "FAILED made_up/test_no_lab.py::test_always" in run.stdout
+    assert not re.search("(once more|unsteady|failed twice).* made_up/test_no_lab", run.stdout)
     assert "\nunsteady: made_up/test_parts.py::test_once1 " in run.stdout
     assert "\nfailed twice: made_up/test_parts.py::test_always " in run.stdout
     log = tmp_path / "build/once-more/made_up-test_parts.py-test_always.log"
@@ -148,10 +152,3 @@ def test_three_unsteady_tests_fail_the_run(tmp_path):
     assert count.startswith("ci: make test failed: 5 passed, 3 unsteady in ")
     for number in range(3):
         assert f"\nunsteady: made_up/test_parts.py::test_once{number} " in run.stdout
-
-
-def test_a_test_without_a_vm_is_not_run_again(tmp_path):
-    run = ci_of(tmp_path, FAILS_ONCE.format(1), NO_LAB)
-    assert run.returncode == 1
-    assert "unsteady" not in run.stdout
-    assert "once more" not in run.stdout

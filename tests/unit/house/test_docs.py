@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import click
@@ -146,6 +147,7 @@ def test_a_cited_figure_begins_no_line(path):
     assert begun == []
 
 
+@cache
 def words_of(page):
     """A manual page as plain text, options as they are typed."""
     run = subprocess.run(

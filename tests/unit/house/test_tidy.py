@@ -298,6 +298,7 @@ def test_only_kernel_code_names_kernel_versions():
             for path in CODE
             if path.suffix in C_SUFFIXES | {".py"}
             and not name_of(path).startswith(MAY_NAME_KERNELS)
+            if version.search(text_of(path))
             for match in [version.search(code_only(path))]
             if match
         ]

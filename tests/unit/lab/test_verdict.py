@@ -40,7 +40,7 @@ def test_a_clean_exit_passes() -> None:
     ],
 )
 def test_each_way_to_fail_fails(change: dict[str, object], text: str) -> None:
-    verdict = judge(dataclasses.replace(GOOD, **change))  # type: ignore[arg-type]
+    verdict = judge(dataclasses.replace(GOOD, **change))
     assert verdict.kind == "fail"
     assert text in verdict.text
 

@@ -131,7 +131,7 @@ class Reference:
         draw = splitmix(int(self.spec.get("seed", 0)))
         self.apart = self.spec.get("modes") == "apart"
         policy = SETS[self.spec["policy"]]
-        self.sets = {
+        self.sets: dict = {
             (mode, number): policy(self.ways, draw)
             for mode in ("user", "kernel")[: 1 + self.apart]
             for number in range(self.count)

@@ -20,6 +20,7 @@ from tests.unit.peek import toy_kernel
 from tests.unit.peek.toy_kernel import FORMS, ToyKernel
 from trapless.base.console import Silent
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling import record, summary, tier0
 from trapless.peek.sampling.recording import Recording
@@ -106,7 +107,9 @@ def test_a_folder_that_is_there_is_refused_at_once(tmp_path):
 
 def test_what_is_no_running_machine_is_not_recorded(tmp_path):
     with Target.open(ToyKernel().save(tmp_path)) as target:
-        target.memory._regions = (*target.memory._regions, toy_region())
+        memory = target.memory
+        assert isinstance(memory, FileMemory)
+        memory._regions = (*memory._regions, toy_region())
         with pytest.raises(PeekError, match="not the RAM of a running machine"):
             record.source_of(target)
 

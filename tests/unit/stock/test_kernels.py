@@ -16,9 +16,11 @@ import pytest
 
 from tests.unit.stock.debian_repository import Repository, needs_apt
 from trapless.base.console import Silent, TraplessError
+from trapless.base.paths import cache_dir
+from trapless.stock import debug_kernel, kernels, stores
 from trapless.stock import kernel as kernel_record
-from trapless.stock import kernels, stores
-from trapless.stock.kernels import Kernel, KernelSpec, resolve
+from trapless.stock.kernel import Kernel
+from trapless.stock.kernels import KernelSpec, resolve
 
 RELEASE = "9.9.1+deb99-amd64"
 COMMON = "linux-headers-9.9.1+deb99-common"
@@ -129,7 +131,7 @@ def test_a_refresh_that_fails_keeps_what_was_there(
         resolve("test", Silent())
     monkeypatch.delenv("TRAPLESS_REFRESH")
     assert resolve("test", Silent()) == old
-    names = {path.name for path in (kernels.cache_dir() / "kernels").iterdir()}
+    names = {path.name for path in (cache_dir() / "kernels").iterdir()}
     assert names == {"test", "test.lock"}
 
 
@@ -137,7 +139,7 @@ def test_a_refresh_that_fails_keeps_what_was_there(
 @pytest.mark.parametrize("harm", ["image", "record", "headers"])
 def test_a_damaged_cache_is_fetched_again(mirror: Repository, harm: str) -> None:
     kernel = resolve("test", Silent())
-    folder = kernels.cache_dir() / "kernels" / "test"
+    folder = cache_dir() / "kernels" / "test"
     if harm == "image":
         kernel.image.write_bytes(kernel.image.read_bytes() + b"x")
     elif harm == "record":
@@ -158,7 +160,7 @@ def test_a_series_that_the_mirror_lacks_is_named(
     )
     with pytest.raises(TraplessError, match="no kernel image for test in the suites teststable"):
         resolve("test", Silent())
-    names = {path.name for path in (kernels.cache_dir() / "kernels").iterdir()}
+    names = {path.name for path in (cache_dir() / "kernels").iterdir()}
     assert names == {"test.lock"}
 
 
@@ -170,7 +172,7 @@ def test_a_record_of_another_format_is_not_trusted(tmp_path: Path) -> None:
 def test_supported_kernels_have_distinct_names() -> None:
     names = [spec.name for spec in kernels.SUPPORTED]
     assert len(set(names)) == len(names)
-    assert kernels.debug_kernel.NAME not in names
+    assert debug_kernel.NAME not in names
 
 
 @pytest.mark.parametrize("name", ["6.2", ""])

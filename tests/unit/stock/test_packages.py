@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.stock.debian_repository import Repository, needs_apt
+from trapless.base import cache, tools
 from trapless.base.console import Silent, TraplessError
 from trapless.stock import packages
 from trapless.stock.apt_sources import (
@@ -109,7 +110,7 @@ def test_a_file_damaged_after_download_is_refused(
     download = Archive._download
 
     def damage(self: Archive, wanted: object, folder: Path, advance: object) -> None:
-        download(self, wanted, folder, advance)  # type: ignore[arg-type]
+        download(self, wanted, folder, advance)
         with (folder / "data_1.0_amd64.deb").open("ab") as file:
             file.write(b"x")
 
@@ -168,13 +169,13 @@ def test_too_little_space_is_refused_before_the_download(
 ) -> None:
     monkeypatch.setenv("TRAPLESS_CACHE", str(tmp_path))
     with pytest.raises(TraplessError, match="free some space"):
-        packages.cache.need_space(tmp_path / "not" / "there", 1 << 60)
+        cache.need_space(tmp_path / "not" / "there", 1 << 60)
 
 
 def test_a_machine_without_apt_is_told_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packages.tools, "tool_path", lambda: str(tmp_path))
+    monkeypatch.setattr(tools, "tool_path", lambda: str(tmp_path))
     missing = pytest.raises(TraplessError, match=r"apt-get.*dpkg-deb.*apt-get install apt dpkg")
     with missing, packages.opened(["teststable"], Silent()):
         pass

@@ -250,10 +250,10 @@ def collect(run: Collection) -> None:
 def check(rows: Sequence[Row]) -> None:
     """Supervisor mode took the calls that it is said to take, or nothing here is to trust."""
     for name, runs in modes.runs_of(rows).items():
-        for calls in runs.calls:
-            if calls.share < SHARE_MIN:
+        for calls, share in zip(runs.calls, runs.shares, strict=True):
+            if share < SHARE_MIN:
                 raise TraplessError(
-                    f"{name}: {calls.share:.1%} of {calls.all} calls returned in supervisor "
+                    f"{name}: {share:.1%} of {calls.total} calls returned in supervisor "
                     f"mode, at least {SHARE_MIN:.0%} should: {calls}"
                 )
 
@@ -288,8 +288,7 @@ def analyse(raw: Raw) -> Findings:
         if not runs.supervisor:
             continue
         metrics[f"{name}.supervisor.total.instructions"] = metric(runs.supervisor, "instructions")
-        shares = [calls.share for calls in runs.calls]
-        metrics[f"{name}.supervisor.share.ratio"] = metric(shares, "ratio")
+        metrics[f"{name}.supervisor.share.ratio"] = metric(runs.shares, "ratio")
         metrics[f"{name}.supervisor.saved.ratio"] = saved(runs)
     return Findings(metrics)
 
@@ -350,14 +349,14 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
 def table_row(program: Program, runs: Runs, version: str) -> tuple[str, ...]:
     operations, saving = runs.operations[0], saved(runs)
     each = " a request" if operations > 1 else ""
-    calls = statistics.median(calls.all for calls in runs.calls) / operations
+    calls = statistics.median(calls.total for calls in runs.calls) / operations
     trap, supervisor = statistics.median(runs.trap), statistics.median(runs.supervisor)
     clear = saving.value > saving.spread
     return (
         f"{program.name} {upstream(version)}".strip(),
         program.what,
         f"{calls:,.{2 if each else 0}f}{each}",
-        f"{min(calls.share for calls in runs.calls):.2%}",
+        f"{min(runs.shares):.2%}",
         amount(trap) + each,
         amount(supervisor) + each,
         f"{saving.value:.2%} ± {saving.spread:.2%}",

@@ -2,7 +2,7 @@
 """The main part of parallel: 127 requests by K a notify, its metrics, and two of the claims.
 
 This file owns sizes, numbers of workers and repeats, the metrics' names and the judgement. The
-requests themselves are made by the C program beside it; slow_read.py shares its measured boot.
+requests themselves are made by the C program beside it; part_slow_read.py shares its measured boot.
 """
 
 from __future__ import annotations

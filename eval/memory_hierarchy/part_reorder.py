@@ -3,7 +3,7 @@
 
 The paper names it as future work. Two loads arrive in random order, each as it comes and with
 TL_UNORDERED: the evaluation function over D places in the kernel of K KB each, and a server's mix
-of real calls. This file owns what is run; reorder_told.py says what came of it.
+of real calls. This file owns what is run; reorder_tables.py says what came of it.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eval.peek_interval import intervals
+from eval.peek_interval import part_intervals as intervals
 from trapless.experiments.collection import Collection, Row
 from trapless.experiments.experiment import Findings, Part, Raw
 from trapless.experiments.observer import Observed, run_beside
