@@ -36,7 +36,8 @@ DEFINE_PER_CPU(struct tlk_supervisor_cpu, tlk_supervisor_cpu) = {
 	.thread = &tlk_supervisor_nobody,
 };
 
-u64 tlk_supervisor_handlers[GATES] __ro_after_init;
+u64 tlk_supervisor_handlers[GATES + 1] __ro_after_init;
+static_assert(TLK_VECTOR_RETRY == GATES);
 const struct tlk_nobody tlk_supervisor_nobody = { .words = { [0 ... 7] = ~0ul } };
 
 /* Filled in once, then read-only to all but the processor's own loads. */
@@ -128,6 +129,7 @@ static void nobody_here(struct tlk_supervisor_cpu *cpu)
 	cpu->frame = &cpu->stack->nobody;
 	cpu->owner = NULL;
 	cpu->stack->demotions = cpu->stack->nowhere;
+	cpu->stack->thread = &tlk_supervisor_nobody;
 }
 
 static void disarm(struct tlk_supervisor_cpu *cpu)
@@ -170,6 +172,8 @@ void tlk_supervisor_cpu_arm(struct tlk_cpu_thread *owner)
 	smp_store_release(&cpu->owner, owner);	/* number and counts are set where it is seen */
 	cpu->frame = task_pt_regs(current);
 	cpu->stack->demotions = owner->counts.demotions;
+	cpu->stack->thread = current;
+	cpu->stack->raised_ip = 0;
 	cpu->thread = current;
 	cr4 = cr4_get();
 	if (cr4 & cr4_bits)
@@ -199,6 +203,7 @@ static void __init gates_init(void)
 	const gate_desc *kernel = (const gate_desc *)kernel_gates.address;
 	unsigned int vector;
 
+	tlk_supervisor_handlers[TLK_VECTOR_RETRY] = (u64)tlk_supervisor_retry;
 	for (vector = 0; vector < GATES; vector++) {
 		unsigned int ist = kernel[vector].bits.ist;
 

@@ -51,6 +51,9 @@ struct tlk_supervisor_stack {
 	u64 spill[3][2];	/* two registers each of #DB, NMI and #MC */
 	u64 *demotions;		/* counts of the thread that is here, or nowhere[] */
 	u64 nowhere[TL_DEMOTIONS];
+	const void *thread;	/* as in tlk_supervisor_cpu */
+	u64 raised_ip;		/* the instruction that was last tried again at level 0, or 0 */
+	u64 raised_error;	/* and the selector that it was to load in user mode */
 	struct pt_regs nobody;	/* frame of tlk_supervisor_cpu while no such thread is here */
 	u8 areas[TLK_STACK_AREAS][TLK_STACK_AREA_BYTES] __aligned(SZ_4K);
 };
@@ -99,7 +102,7 @@ static __always_inline bool tlk_supervisor_cpu_is_here(const void *thread)
 }
 
 /* The assembly reads these two. */
-extern u64 tlk_supervisor_handlers[];	/* the kernel's 256 gates, by vector */
+extern u64 tlk_supervisor_handlers[];	/* the kernel's 256 gates, by vector, and RETRY */
 extern const struct tlk_nobody {
 	unsigned long words[8];
 } tlk_supervisor_nobody;

@@ -14,6 +14,9 @@
 /* Bytes of one stub of faults.S. */
 #define TLK_STUB_BYTES 16
 
+/* Where the table of handlers has tlk_supervisor_retry, behind the kernel's 256. */
+#define TLK_VECTOR_RETRY 256
+
 #ifndef __ASSEMBLER__
 /* entry.S */
 void tlk_supervisor_call(void);
@@ -21,6 +24,7 @@ void tlk_supervisor_hand_over(void);
 
 /* faults.S: one stub for each vector, and three that stay on the stack of their own. */
 extern const char tlk_supervisor_stubs[];
+extern const char tlk_supervisor_retry[];
 extern const char tlk_supervisor_stub_debug[];
 extern const char tlk_supervisor_stub_nmi[];
 extern const char tlk_supervisor_stub_machine_check[];

@@ -3,12 +3,15 @@
  * Receives every interrupt and fault on a processor that has a thread in supervisor mode, by stubs
  * of a few instructions. A frame from user code at level 0 is made to look as if it came from level
  * 3 (it is demoted), and every frame goes to the kernel's own handler. This file owns the frames on
- * the way there. It handles nothing itself and returns nowhere: every iret is the kernel's.
+ * the way there. It handles nothing itself.
  *
  * At level 0 an interrupt does not switch stacks by itself, and user code's stack is no place for a
  * frame. So all gates use one interrupt stack of the TSS that stock kernels leave free. A stub
  * copies the frame from there to where the kernel's handler would have found it and leaves that
  * stack with its last instructions.
+ *
+ * One kind of fault does not go to the kernel at once: one whose instruction might not fault at the
+ * other level (RETRY, RAISE). Nothing has been done by it, so it is tried again there.
  */
 #include <linux/linkage.h>
 #include <asm/asm.h>
@@ -20,6 +23,7 @@
 #include <asm/unwind_hints.h>
 
 #include "compat/unwind.h"
+#include "supervisor/entry.h"
 #include "supervisor/offsets.h"
 
 #define PF_PROTECTION	1		/* bits of a page fault's error code */
@@ -155,6 +159,66 @@ SYM_CODE_END(tlk_supervisor_stubs)
 .endm
 
 /*
+ * Tries an instruction again in user mode, where its fault at level 0 may be none: to load 0x2b
+ * into ss, or to return to 0x33. A fault that the program would have in user mode comes again from
+ * there and goes to the kernel. Not for an instruction that came here from level 3 by RAISE, which
+ * faults at either level; and not for an address that iretq would fault at.
+ */
+.macro RETRY
+	movl	F_VECTOR(%rsp), %eax
+	subl	$X86_TRAP_NP, %eax		/* #NP, #SS and #GP */
+	cmpl	$(X86_TRAP_GP - X86_TRAP_NP), %eax
+	ja	1f
+	movq	F_IP(%rsp), %rcx
+	movq	%rcx, %rdx
+	shrq	$KERNEL_ADDRESS_SHIFT, %rdx
+	jnz	1f
+	STACK_BASE %rdx
+	cmpq	%rcx, STACK_raised_ip(%rdx)
+	movq	$0, STACK_raised_ip(%rdx)
+	jne	2f
+	cmpq	$__KERNEL_CS, STACK_raised_error(%rdx)
+	je	1f
+	cmpq	$__KERNEL_DS, F_ERROR(%rsp)
+	je	1f
+2:	movq	$TLK_VECTOR_RETRY, F_VECTOR(%rsp)
+1:
+.endm
+
+/*
+ * Tries an instruction again at level 0, if it faulted in user mode because it loads a selector of
+ * level 0: the thread has read it from cs or ss before it was demoted. That is for a thread whose
+ * next call would be made in supervisor mode, too. The level is all that changes, so the
+ * instruction does what it would have done without the demotion.
+ */
+.macro RAISE
+	cmpl	$X86_TRAP_GP, F_VECTOR(%rsp)
+	jne	1f
+	movq	F_ERROR(%rsp), %rax
+	cmpq	$__KERNEL_CS, %rax
+	je	2f
+	cmpq	$__KERNEL_DS, %rax
+	jne	1f
+2:	cmpw	$__USER_CS, F_CS(%rsp)
+	jne	1f
+	cmpw	$__USER_DS, F_SS(%rsp)
+	jne	1f
+	testl	$(FLAGS_NOT_OURS & ~X86_EFLAGS_RF), F_FLAGS(%rsp)
+	jnz	1f
+	STACK_BASE %rdx
+	movq	STACK_thread(%rdx), %rcx
+	cmpq	$0, THREAD_syscall_work(%rcx)
+	jne	1f
+	movq	F_IP(%rsp), %rcx
+	movq	%rcx, STACK_raised_ip(%rdx)
+	movq	%rax, STACK_raised_error(%rdx)
+	movq	$__KERNEL_CS, F_CS(%rsp)
+	movq	$__KERNEL_DS, F_SS(%rsp)
+	movq	$TLK_VECTOR_RETRY, F_VECTOR(%rsp)
+1:
+.endm
+
+/*
  * Copies the frame to below rcx, with the error code if the processor gave one, puts three
  * registers and the handler's address below it, gives the area of this stack back, and jumps to the
  * handler. An NMI may have moved the TSS slot down: the end of this area is put there again.
@@ -243,7 +307,11 @@ SYM_INNER_LABEL(\freed, SYM_L_LOCAL)
 	pushq	%rdx
 	TLK_UNWIND_HINT_IRET(40)
 	testb	$3, F_CS(%rsp)
+	.if \has_error
+	jnz	13f
+	.else
 	jnz	11f
+	.endif
 	CLASSIFY 10f
 	.if \has_error
 	PROMOTE
@@ -251,7 +319,14 @@ SYM_INNER_LABEL(\freed, SYM_L_LOCAL)
 	movq	F_SP(%rsp), %rcx
 	andq	$-16, %rcx
 	jmp	12f
+	.if \has_error
+13:	RAISE
+	jmp	11f
+	.endif
 10:	DEMOTE
+	.if \has_error
+	RETRY
+	.endif
 11:	STACK_BASE %rdx
 	movq	STACK_entry_stack(%rdx), %rcx
 12:	DELIVER \has_error \freed
@@ -266,6 +341,20 @@ SYM_CODE_START_LOCAL(stub_with_error)
 	TLK_ANNOTATE_NOENDBR
 	STUB 1 stub_with_error_freed
 SYM_CODE_END(stub_with_error)
+
+/*
+ * Ends a RETRY or RAISE, in a handler's place, with the frame and an error code on the stack for
+ * arrivals from user mode. The frame's selectors, flags and address are such that iretq takes them.
+ * No kernel code has run since the arrival, so there is nothing to do on the way out.
+ */
+SYM_CODE_START(tlk_supervisor_retry)
+	TLK_UNWIND_HINT_IRET(8)
+	TLK_ANNOTATE_NOENDBR
+	addq	$8, %rsp
+	TLK_UNWIND_HINT_IRET(0)
+	iretq
+SYM_CODE_END(tlk_supervisor_retry)
+_ASM_NOKPROBE(tlk_supervisor_retry)
 
 /*
  * #DB, NMI and #MC have interrupt stacks of the kernel's own and keep them: the frame is demoted

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A program that saves cs and ss and loads them again gets no fault, whichever level it was at when
+ * it saved them and whichever it is at when it loads them: by mov to ss, and by iretq with both. A
+ * pair of which each is of another level faults, as a thread's that may not be in supervisor mode
+ * does. Far returns are left out: the emulator of the lab makes them wrongly in user mode.
+ */
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+
+#include "supervisor.h"
+
+#define KERNEL_CS 0x10
+#define KERNEL_SS 0x18
+#define TIMES 200
+#define STORM_MS 3000
+#define PAGE 4096
+
+static volatile char *fresh;	/* pages that nobody has touched, each of which faults once */
+static size_t fresh_next = TIMES;
+
+static inline unsigned int stack_segment(void)
+{
+	unsigned int ss;
+
+	__asm__ volatile("mov %%ss, %0" : "=r"(ss));
+	return ss;
+}
+
+static inline void load_ss(unsigned int selector)
+{
+	__asm__ volatile("mov %0, %%ss" : : "r"(selector) : "memory");
+}
+
+/* Goes to the next instruction with these selectors and everything else as it is. */
+static inline void return_by_iret(unsigned long cs, unsigned long ss)
+{
+	__asm__ volatile("mov %%rsp, %%rax\n\t"
+			 "lea -128(%%rsp), %%rsp\n\t"	/* the red zone */
+			 "push %1\n\t"
+			 "push %%rax\n\t"
+			 "pushfq\n\t"
+			 "push %0\n\t"
+			 "lea 1f(%%rip), %%rcx\n\t"
+			 "push %%rcx\n\t"
+			 "iretq\n"
+			 "1:"
+			 : : "r"(cs), "r"(ss) : "rax", "rcx", "memory", "cc");
+}
+
+/* Leaves supervisor mode by a page fault, until the next call. */
+static inline void demote(void)
+{
+	if (fresh_next == TIMES) {
+		fresh = MUST(mmap(NULL, TIMES * PAGE, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+		MUST(madvise((void *)fresh, TIMES * PAGE, MADV_NOHUGEPAGE));
+		fresh_next = 0;
+	}
+	fresh[fresh_next++ * PAGE] = 1;
+}
+
+/* 0x2b is loaded at level 0: the thread is in user mode then, where that is allowed. */
+static void saved_in_user_mode(void)
+{
+	struct tl_process before = process_counts(getpid()), after;
+	unsigned int ss, done = 0;
+
+	for (int i = 0; i < TIMES; i++) {
+		reach_supervisor();
+		if (cpl())
+			continue;
+		load_ss(USER_SS);
+		ss = stack_segment();
+		if (cpl() == 3 && ss == USER_SS)
+			done++;
+	}
+	CHECK(done > MOST(TIMES));
+	after = process_counts(getpid());
+	CHECK(demoted(&before, &after, TL_DEMOTED_EXCEPTION) > MOST(TIMES));
+}
+
+/* What was saved at level 0 is loaded in user mode: the thread is at level 0 again. */
+static void saved_in_supervisor_mode(bool by_iret)
+{
+	unsigned int cs, ss, raised = 0;
+
+	for (int i = 0; i < TIMES; i++) {
+		if (fresh_next == TIMES)
+			demote();
+		reach_supervisor();
+		cs = code_segment();
+		ss = stack_segment();
+		if (cs != KERNEL_CS || ss != KERNEL_SS)
+			continue;
+		demote();
+		CHECK_EQ(cpl(), 3);
+		if (by_iret)
+			return_by_iret(cs, ss);
+		else
+			load_ss(ss);
+		raised += cpl() == 0;
+		CHECK(sys(SYS_getppid) > 0);
+	}
+	CHECK(raised > MOST(TIMES - TIMES / 10));
+}
+
+/* Saves and loads at any moment that interrupts leave. */
+static void storm(void)
+{
+	uint64_t end = now_ms() + STORM_MS;
+	volatile unsigned long pattern = 0;
+
+	while (now_ms() < end) {
+		for (int i = 0; i < 1000; i++) {
+			unsigned int ss = stack_segment();
+			unsigned long kept = pattern;
+
+			if (i % 3 == 0)
+				sys(SYS_getppid);
+			if (i % 5 == 0)
+				demote();
+			load_ss(ss);
+			CHECK_EQ(pattern, kept);
+			pattern = kept + 1;
+		}
+	}
+}
+
+/* At neither level is such a pair one. */
+static void mixed_pair(unsigned long cs, unsigned long ss)
+{
+	pid_t pid = MUST(fork());
+
+	if (pid == 0) {
+		reach_supervisor();
+		demote();
+		return_by_iret(cs, ss);
+		_exit(0);
+	}
+	CHECK_KILLED(child_wait(pid), SIGSEGV);
+}
+
+/* A filtered thread's next call is made from user mode, so no selector takes it to level 0. */
+static void filtered(void)
+{
+	struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	struct sock_fprog program = { 1, &allow };
+	pid_t pid = MUST(fork());
+
+	if (pid == 0) {
+		reach_supervisor();
+		MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+		MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+		load_ss(KERNEL_SS);
+		_exit(cpl() ? 3 : 0);
+	}
+	CHECK_KILLED(child_wait(pid), SIGSEGV);
+}
+
+static void in_user_mode(void)
+{
+	pid_t pid = MUST(fork());
+
+	if (pid == 0) {
+		enter_user();
+		load_ss(KERNEL_SS);
+		_exit(cpl() ? 3 : 0);
+	}
+	CHECK_KILLED(child_wait(pid), SIGSEGV);
+}
+
+int main(void)
+{
+	enter_supervisor(TL_SWITCH_CHILDREN);
+	saved_in_user_mode();
+	saved_in_supervisor_mode(false);
+	saved_in_supervisor_mode(true);
+	storm();
+	mixed_pair(KERNEL_CS, USER_SS);
+	mixed_pair(USER_CS, KERNEL_SS);
+	filtered();
+	in_user_mode();
+	return 0;
+}
