@@ -15,9 +15,9 @@
 #include <linux/sched/user.h>
 
 /*
- * Who was charged. `cred` holds the user, or is NULL where no limit holds (CAP_IPC_LOCK). A reference
- * to the user itself could not be dropped everywhere: stable kernels have exported free_uid() only
- * since some of their updates, and Debian 12's first kernels do not.
+ * Who was charged. `cred` holds the user, or is NULL where no limit holds (CAP_IPC_LOCK). It stands
+ * for a reference to the user, which could not be dropped everywhere: stable kernels have exported
+ * free_uid() only since an update, and the kernel that Debian 12 was released with does not.
  */
 struct tlk_account {
 	const struct cred *cred;
