@@ -117,7 +117,7 @@ static: # everything of `check` that is not a test: both compilers, sanitizers, 
 
 .PHONY: unit-programs workloads
 workloads: $(filter $(BUILD)/eval/% $(BUILD)/examples/% $(BUILD)/sampler/%,$(PROGRAMS))
-workloads: $(filter $(BUILD)/stat/%,$(PROGRAMS)) $(MODEL_PLUGINS) # all that experiments run
+workloads: $(filter $(BUILD)/stat/%,$(PROGRAMS)) $(MODEL_PLUGINS) ## build the examples, and what experiments and stat run
 
 unit-programs: $(UNIT_PROGRAMS)
 

@@ -19,6 +19,7 @@ import click
 from trapless import __version__, abi
 from trapless.abi import Mode
 from trapless.base.console import ConsoleProgress, TraplessError
+from trapless.base.streams import standard_streams
 from trapless.peek.commands import peek
 from trapless.stat.commands import stat
 
@@ -474,7 +475,8 @@ def main() -> None:
     """Entry point: run the command; turn errors into one message and an exit status."""
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        cli.main(prog_name="trapless", standalone_mode=False)
+        with standard_streams():
+            cli.main(prog_name="trapless", standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt) as error:
         if isinstance(error, Terminated) or isinstance(error.__cause__, Terminated):
             _leave("terminated", TERMINATED)

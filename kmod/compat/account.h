@@ -14,9 +14,13 @@
 #include <linux/sched/signal.h>
 #include <linux/sched/user.h>
 
-/* Who was charged. `user` is a reference, or NULL where no limit holds (CAP_IPC_LOCK). */
+/*
+ * Who was charged. `cred` holds the user, or is NULL where no limit holds (CAP_IPC_LOCK). It stands
+ * for a reference to the user, which could not be dropped everywhere: stable kernels have exported
+ * free_uid() only since an update, and the kernel that Debian 12 was released with does not.
+ */
 struct tlk_account {
-	struct user_struct *user;
+	const struct cred *cred;
 	struct mm_struct *mm;		/* whose VmPin shows the pages; the owner pins it */
 	unsigned long pages;
 };
@@ -37,17 +41,15 @@ static inline bool tlk_account_fits(struct user_struct *user, unsigned long page
 /* Charges the current user and process; false if the user's limit does not allow it. */
 static inline bool tlk_account_charge(struct tlk_account *account, unsigned long pages)
 {
-	struct user_struct *user = NULL;
+	const struct cred *cred = NULL;
 
 	if (!capable(CAP_IPC_LOCK)) {
-		user = get_uid(current_user());
-		if (!tlk_account_fits(user, pages)) {
-			free_uid(user);
+		if (!tlk_account_fits(current_user(), pages))
 			return false;
-		}
+		cred = get_current_cred();
 	}
 	atomic64_add(pages, &current->mm->pinned_vm);
-	*account = (struct tlk_account){ .user = user, .mm = current->mm, .pages = pages };
+	*account = (struct tlk_account){ .cred = cred, .mm = current->mm, .pages = pages };
 	return true;
 }
 
@@ -55,10 +57,10 @@ static inline bool tlk_account_charge(struct tlk_account *account, unsigned long
 static inline void tlk_account_uncharge(const struct tlk_account *account)
 {
 	atomic64_sub(account->pages, &account->mm->pinned_vm);
-	if (!account->user)
+	if (!account->cred)
 		return;
-	atomic_long_sub(account->pages, &account->user->locked_vm);
-	free_uid(account->user);
+	atomic_long_sub(account->pages, &account->cred->user->locked_vm);
+	put_cred(account->cred);
 }
 
 #endif /* TLK_COMPAT_ACCOUNT_H */

@@ -50,8 +50,20 @@ def cache_dir() -> Path:
     """$TRAPLESS_CACHE, else $XDG_CACHE_HOME/trapless, else ~/.cache/trapless. May not exist yet."""
     own = os.environ.get(CACHE_VARIABLE)
     if own:
-        return Path(own).absolute()
+        return _absolute(own)
     xdg = os.environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(xdg):  # the XDG specification: a relative value is to be ignored
         return Path(xdg) / "trapless"
-    return Path.home() / ".cache" / "trapless"
+    try:
+        return Path.home() / ".cache" / "trapless"
+    except RuntimeError as error:
+        text = f"user {os.getuid()} has no home folder for the cache"
+        raise TraplessError(f"{text}; name one with {CACHE_VARIABLE}=DIR") from error
+
+
+def _absolute(path: str) -> Path:
+    try:
+        return Path(path).absolute()
+    except FileNotFoundError as error:
+        text = f"the current folder was removed, and {CACHE_VARIABLE}={path} is relative to it"
+        raise TraplessError(f"{text}; change to another folder") from error

@@ -16,6 +16,7 @@ import click
 
 from trapless.base.console import ConsoleProgress, TraplessError
 
+WAIT = f"{__name__}.wait"  # of click's context: what only machine() reads
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -47,7 +48,15 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="SIZE",
         help="The address at which RAM below 4 GiB ends, for a machine that is not QEMU's.",
     )
-    return ram(hole(command))
+    wait = click.option(
+        "--wait",
+        type=click.FloatRange(0),
+        metavar="SECONDS",
+        expose_value=False,
+        callback=lambda context, _, value: context.meta.update({WAIT: value}),
+        help="Wait for a VM whose kernel has booted; fail if there is none after this long.",
+    )
+    return ram(hole(wait(command)))
 
 
 def sampling_options(longest_us: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -71,8 +80,11 @@ def sampling_options(longest_us: int) -> Callable[[Callable[..., Any]], Callable
 
 def machine(ram: Path | None) -> Path:
     """The RAM that was named, or that of the only machine here that shares its RAM."""
-    from trapless.peek import machines
+    from trapless.peek import machines, waiting
 
+    context = click.get_current_context()
+    if (wait_s := context.meta[WAIT]) is not None:
+        return waiting.wait_for(ram, context.params["hole"], wait_s)
     return ram if ram is not None else machines.the_one()
 
 

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Standard streams that are closed, full or read by nobody.
+
+This file owns what becomes of a command then: an error in words, and never a traceback. Output of
+guests is the lab's own business.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from trapless.base.console import TraplessError
+
+
+@contextmanager
+def standard_streams() -> Iterator[None]:
+    """Run a command. What it printed is written when the block ends; an OSError of that, or one
+    that nobody in the block has explained, becomes a TraplessError."""
+    _open_closed()
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python writes when it ends
+        if error.errno == errno.EPIPE:
+            sys.exit(1)  # whoever reads has enough
+        raise TraplessError(f"{error.filename or 'cannot write'}: {error.strerror}") from error
+
+
+def _open_closed() -> None:
+    """Put /dev/null where the caller closed a stream: else a file would get its number."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(fd, True)
+    os.close(fd)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
