@@ -13,8 +13,8 @@ import struct
 
 import pytest
 
+from trapless.peek import bounds as bounds_file
 from trapless.peek.errors import PeekError
-from trapless.peek.sampling import bounds as bounds_file
 from trapless.peek.sampling.plan import Base, Field
 from trapless.peek.sampling.stacks import Stack
 from trapless.peek.sampling.tier0 import Part

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import numpy as np
 
+from trapless.peek.bounds import bounds
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.drgn_program import program
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling import probes, tier0, tier1
-from trapless.peek.sampling.bounds import bounds
 from trapless.peek.sampling.judgement import where
 from trapless.peek.sampling.plan import Base, Field
 from trapless.peek.sampling.probes import Mode, ProbeMap

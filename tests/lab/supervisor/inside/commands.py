@@ -99,13 +99,14 @@ def test_threads_asleep_in_a_futex_do_not_fail_a_switch():
         assert (back.status, back.err) == (0, "")
 
 
-def test_a_thread_that_makes_no_call_fails_a_switch():
-    def spin():
+def test_a_thread_that_stays_in_a_call_without_sleep_fails_a_switch():
+    def compute():
         threading.Thread(target=threading.Event().wait, daemon=True).start()
+        source, buffer = os.open("/dev/urandom", os.O_RDONLY), bytearray(1 << 20)
         while True:
-            pass
+            os.readv(source, [buffer] * 1024)  # a GiB, many seconds of an emulated processor
 
-    with process(spin) as pid:
+    with process(compute) as pid:
         until(lambda: len(os.listdir(f"/proc/{pid}/task")) == 2)
         time.sleep(0.5)
         done = trapless("switch", "--supervisor", "--wait", "1", str(pid))
