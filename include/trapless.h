@@ -215,10 +215,15 @@ int tl_call(struct tl_sched *sched, struct tl_thread *continuation, int64_t *res
 /*
  * Registers an external event. Whenever fd shows one of `events` (bits of poll(2)), the scheduler
  * creates a thread entry(arg), and creates no other until that thread has run. The thread should
- * queue the call that consumes the event. A descriptor has one registration at most; the scheduler
- * removes the registration of a closed descriptor.
+ * queue the call that consumes the event. A descriptor has one registration at most. The event of a
+ * closed descriptor creates its thread once more; the registration ends when that thread begins.
  */
 int tl_event_add(struct tl_sched *sched, int fd, short events, tl_entry entry, void *arg);
+/*
+ * Ends a registration. From its return on no thread of it begins, not even one that was created
+ * before, so that `arg` may be freed. A thread of it that calls this function goes on to its end.
+ * Threads that it created itself, like continuations, still run. Returns 0, or -ENOENT.
+ */
 int tl_event_remove(struct tl_sched *sched, int fd);
 
 /*

@@ -64,14 +64,30 @@ static void event_drop(struct events *events, uint32_t i)
 	events->polls[i] = events->polls[last];
 }
 
-int tl_events_remove(struct events *events, int fd)
+int tl_events_remove(struct events *events, int fd, struct tl_thread **thread)
 {
 	int i = event_find(events, fd);
 
 	if (i < 0)
 		return i;
+	*thread = events->list[i].thread;
 	event_drop(events, (uint32_t)i);
 	return 0;
+}
+
+/*
+ * The thread of a closed descriptor. Its registration lasts until here, so that a removal still
+ * finds the thread.
+ */
+static void run_last(struct tl_thread *self, void *arg)
+{
+	struct events *events = arg;
+	uint32_t i = (uint32_t)event_find(events, self->event_fd);
+	struct event event = events->list[i];
+
+	event_drop(events, i);
+	self->event_fd = -1;
+	event.entry(self, event.arg);
 }
 
 void tl_events_rearm(struct events *events, const struct tl_thread *thread)
@@ -87,28 +103,23 @@ void tl_events_rearm(struct events *events, const struct tl_thread *thread)
 
 int tl_events_deliver(struct events *events, struct tl_sched *sched)
 {
-	uint32_t i = 0;
-
-	while (i < events->n) {
+	for (uint32_t i = 0; i < events->n; i++) {
 		struct event *event = &events->list[i];
 		struct pollfd *poll = &events->polls[i];
 		struct tl_thread *thread;
+		int result;
 
-		if (event->thread || !poll->revents) {
-			i++;
+		if (event->thread || !poll->revents)
 			continue;
-		}
-		if (tl_thread_create(sched, &thread, event->entry, event->arg, 0))
-			return -ENOMEM;
-		if (poll->revents & POLLNVAL) {
-			/* The descriptor is closed: its thread runs for the last time. */
-			event_drop(events, i);
-			continue;
-		}
+		if (poll->revents & POLLNVAL)
+			result = tl_thread_create(sched, &thread, run_last, events, 0);
+		else
+			result = tl_thread_create(sched, &thread, event->entry, event->arg, 0);
+		if (result)
+			return result;
 		thread->event_fd = poll->fd;
 		event->thread = thread;
 		poll->fd = ~poll->fd;
-		i++;
 	}
 	return 0;
 }

@@ -24,9 +24,12 @@ struct events {
 	uint32_t room;
 };
 
-/* Registers and removes an event, with the errors of tl_event_add() and tl_event_remove(). */
+/*
+ * Registers and removes an event, with the errors of tl_event_add() and tl_event_remove(). *thread
+ * is the thread of the removed event that has not run to its end, or NULL.
+ */
 int tl_events_add(struct events *events, const struct pollfd *poll, tl_entry entry, void *arg);
-int tl_events_remove(struct events *events, int fd);
+int tl_events_remove(struct events *events, int fd, struct tl_thread **thread);
 /* Creates the threads of the events that a poll(2) has found. Returns 0 or -ENOMEM. */
 int tl_events_deliver(struct events *events, struct tl_sched *sched);
 /* The event's thread has run: the next poll(2) looks at the descriptor again. */

@@ -260,9 +260,29 @@ int tl_event_add(struct tl_sched *sched, int fd, short events, tl_entry entry, v
 	return tl_events_add(&sched->events, &(struct pollfd){ fd, events, 0 }, entry, arg);
 }
 
+/* What a cancelled thread runs: it was counted just before, and is no thread that has run. */
+static void cancelled(struct tl_thread *self, void *arg)
+{
+	struct tl_sched *sched = arg;
+
+	(void)self;
+	sched->stats.threads_run--;
+}
+
+/*
+ * The event's thread stays in the queue with nothing to do, for the queue has no way back from a
+ * thread to the one before it. If the thread has begun, it is the caller: it is not entered again.
+ */
 int tl_event_remove(struct tl_sched *sched, int fd)
 {
-	return tl_events_remove(&sched->events, fd);
+	struct tl_thread *thread;
+	int result = tl_events_remove(&sched->events, fd, &thread);
+
+	if (!result && thread) {
+		thread->entry = cancelled;
+		thread->arg = sched;
+	}
+	return result;
 }
 
 /*

@@ -274,7 +274,7 @@ def run(
     "wait_s",
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="Return when all threads have changed; fail if some have not after this long.",
+    help="Wait so long until all threads have changed, but for those that sleep in a call.",
 )
 @click.argument("pids", nargs=-1, required=True, type=click.IntRange(1), metavar="PID...")
 def switch(
@@ -291,7 +291,8 @@ def switch(
     Each thread of PID changes at the end of a system call of its own, at most one call late; one
     that sleeps in a call changes when that call returns. The programs need not be stopped, rebuilt
     or prepared. It needs root, and the module loaded with supervisor=1. The exit status is 1 if a
-    process was not switched; the others are switched.
+    process was not switched; the others are switched. With --wait it is 1, too, if a thread ran all
+    the time and finished no call; threads that sleep are named, and are no failure.
 
     \b
     trapless switch --supervisor --wait 5 $(pidof redis-server) && trapless ps
@@ -304,7 +305,8 @@ def switch(
         raise click.UsageError("say which: --supervisor or --user")
     if mode == "user" and flags:
         raise click.UsageError("--children, --exec, --resident, --any-user go with --supervisor")
-    part.switch_each(pids, Mode[mode.upper()], flags, wait_s=wait_s)
+    for line in part.switch_each(pids, Mode[mode.upper()], flags, wait_s=wait_s):
+        click.echo(line, err=True)
 
 
 @cli.command(short_help="List switched processes and the way their calls went.")

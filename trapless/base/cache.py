@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trapless.base.console import Progress, TraplessError
+from trapless.base.console import Progress, Silent, TraplessError
 from trapless.base.paths import CACHE_VARIABLE
+from trapless.base.tools import interrupts_deferred
 
 FULL_BYTES = 1_000_000
 """A disk with less than this free is full: the last block is rarely used."""
@@ -73,11 +74,12 @@ def _is_current(descriptor: int, path: Path) -> bool:
 
 
 @contextmanager
-def assembling(target: Path) -> Iterator[Path]:
+def assembling(target: Path, progress: Progress | None = None) -> Iterator[Path]:
     """A temporary folder beside `target` that replaces it when the block ends without an error.
 
     Whatever ends the block early (an error, a full disk, Ctrl-C) leaves `target` as it was and no
-    temporary folder; what a kill -9 left is removed by the next call. The caller holds a lock.
+    temporary folder; what a kill -9 left is removed by the next call. To remove gigabytes may take
+    a minute: who interrupts is told, and cannot interrupt that. The caller holds a lock.
     """
     with _explained(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -92,8 +94,13 @@ def assembling(target: Path) -> Iterator[Path]:
             if shutil.disk_usage(part).free < FULL_BYTES:  # then a tool's own words mislead
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(part)) from error
             raise
+        except KeyboardInterrupt:
+            watcher = progress if progress is not None else Silent()
+            watcher.step(f"interrupted: removing what was half made in {part}")
+            raise
         finally:
-            remove_tree(part)
+            with interrupts_deferred():
+                remove_tree(part)
 
 
 def _replace(part: Path, target: Path) -> None:

@@ -7,11 +7,13 @@ message where it is missing. Its callers know what each program does.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,8 @@ from trapless.base.console import TraplessError
 
 POLL_S = 0.2
 """How often a running tool is looked at, seconds."""
+POLITE_S = 5.0
+"""How long an interrupted tool may clean up, and how long its end may take, seconds."""
 
 OF_THE_CALLING_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MAKEFILES", "MFLAGS", "MAKEOVERRIDES")
 OF_THE_CALLERS_BUILD = ("ARCH", "CC", "CFLAGS", "CROSS_COMPILE", "KBUILD_OUTPUT", "LDFLAGS", "O")
@@ -69,7 +73,8 @@ def run_tool(
                     watch()
     except BaseException:
         if process is not None:
-            _end_group(process)
+            with interrupts_deferred():  # make, interrupted by Ctrl-C, sends us a SIGTERM as well
+                _end_group(process)
         raise
 
 
@@ -94,16 +99,19 @@ def interrupts_deferred() -> Iterator[None]:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    for signal_number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, signal_number)
-            process.wait(5)
-            return
-        except ProcessLookupError:
-            process.wait()
-            return
-        except subprocess.TimeoutExpired:
-            continue
+    """End a tool and all that it has started: politely first, for what it would clean up."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(POLITE_S)
+        # Who has not obeyed would go on writing into a folder that is being removed.
+        os.killpg(process.pid, signal.SIGKILL)
+        end = time.monotonic() + POLITE_S
+        while time.monotonic() < end:
+            process.poll()
+            os.killpg(process.pid, 0)  # until nobody is left of the group
+            time.sleep(POLL_S / 10)
+    process.wait()
 
 
 def tool_environment() -> dict[str, str]:

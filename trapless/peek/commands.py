@@ -230,7 +230,7 @@ def top(
 @click.option(
     "--stops",
     type=click.IntRange(1, 1_000_000),
-    default=400,
+    default=1000,
     show_default=True,
     metavar="N",
     help="How often the VM is stopped.",
@@ -240,8 +240,9 @@ def check(ram: Path | None, hole: int | None, monitor: Path, stops: int) -> None
 
     Stops the VM at random moments, for milliseconds, and compares what the other commands would
     say with the emulator's registers and the stack unwound from them: user mode, handlers, idle,
-    interrupts, the current task. The exit status is 1 if a share is wrong by more than a point
-    outside of entry and exit code.
+    interrupts, the current task. The exit status is 0 if no share is wrong by more than a point
+    outside of entry and exit code, 1 if one is, and 3 if there are too few samples to say so with
+    a confidence of 95%.
 
     \b
     trapless lab --shared-memory /dev/shm/ram --monitor /tmp/monitor -- sleep 60 &
@@ -261,7 +262,8 @@ def check(ram: Path | None, hole: int | None, monitor: Path, stops: int) -> None
             advance=progress.advance,
         )
     text_report.show_tables(witness.tables(findings))
-    sys.exit(0 if findings.good else 1)
+    click.echo(findings.verdict_text())
+    sys.exit(findings.verdict())
 
 
 @peek.command()

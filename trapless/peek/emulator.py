@@ -2,21 +2,31 @@
 """Finds the emulator that has a RAM file mapped, and its threads that are virtual processors.
 
 Owns the search in /proc: by the mappings of processes, and by the names that QEMU gives its threads
-(-name NAME,debug-threads=on, as the lab starts it). Samplers record the run time of these threads
+(-name NAME,debug-threads=on, as the lab starts it). Where QEMU gives none, its monitor is asked, if
+its command line names one that this user may open. Samplers record the run time of these threads
 and end with the process. Without the right to look, or with another emulator, none is found, and
 sampling works without it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from trapless.base.console import TraplessError
+from trapless.peek import machines
+from trapless.vm import qmp
+
 VCPU = re.compile(r"CPU (\d+)/\w+|(ALL) CPUs/\w+")
 """QEMU's names of threads: one for each virtual processor, or one for all of them."""
+
+
+MONITOR_LIMIT_S = 2.0
+"""Longest wait for a monitor: one that has a client already lets others wait for ever."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +51,22 @@ def emulator_of(ram: Path, proc: Path = Path("/proc")) -> Emulator | None:
                 return emulator
             if writer is None and _writes(proc / str(pid), status):
                 writer = emulator
-    return writer
+    if writer is not None:
+        return Emulator(writer.pid, _told_vcpus(proc / str(writer.pid)))
+    return None
+
+
+def missing_text(emulator: Emulator | None) -> str | None:
+    """What cannot be known of the machine that runs, in words; None where all is known."""
+    if emulator is None:
+        return "no running machine has this memory mapped: it may stand still"
+    if not emulator.threads:
+        return (
+            f"which threads of process {emulator.pid} are virtual processors is not known, so no "
+            "sample is marked as frozen; start QEMU with -name NAME,debug-threads=on, or with "
+            "-qmp unix:SOCKET,server=on,wait=off that nobody else uses"
+        )
+    return None
 
 
 def _processes(proc: Path) -> Iterator[int]:
@@ -88,3 +113,18 @@ def _vcpus(process: Path) -> tuple[int, ...]:
         if match := VCPU.fullmatch(name):
             threads[int(match[1] or 0)] = int(task.name)
     return tuple(threads[number] for number in sorted(threads))
+
+
+def _told_vcpus(process: Path) -> tuple[int, ...]:
+    """The threads that QEMU's monitor names, in the order of the processors; none without one."""
+    try:
+        argv = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        sockets = [machines.path_here(process, path) for path in machines.monitor_sockets(argv)]
+    except OSError:
+        return ()
+    for path in sockets:
+        with contextlib.suppress(TraplessError), qmp.Monitor(path, MONITOR_LIMIT_S) as monitor:
+            threads = monitor.threads()
+            if all((process / "task" / str(thread)).exists() for thread in threads):
+                return threads
+    return ()

@@ -42,7 +42,7 @@ def observable(proc: Path = Path("/proc")) -> list[Machine]:
             path = ram_file(argv)
             if path is None:
                 continue
-            memory = _path_here(entry, path)
+            memory = path_here(entry, path)
             if os.access(memory, os.R_OK):
                 machines.append(Machine(int(entry.name), memory, _name(argv)))
     return machines
@@ -89,6 +89,23 @@ def ram_file(argv: Sequence[str]) -> str | None:
     return backend.get("mem-path") if shared and is_file else None
 
 
+def monitor_sockets(argv: Sequence[str]) -> list[str]:
+    """The paths of the sockets at which a QEMU with the arguments `argv` offers its QMP monitor."""
+    devices: dict[str, str] = {}
+    names: list[str] = []
+    paths: list[str] = []
+    for option, value in itertools.pairwise(argv):
+        name = option.lstrip("-")
+        keys = _keys(value)
+        if name in ("qmp", "qmp-pretty") and value.startswith("unix:"):
+            paths.append(keys[""].removeprefix("unix:"))
+        elif name == "chardev" and keys.get("", keys.get("backend")) == "socket":
+            devices[keys.get("id", "")] = keys.get("path", "")
+        elif name == "mon" and keys.get("mode") == "control":
+            names.append(keys.get("chardev", keys.get("", "")))
+    return [path for path in (*paths, *(devices.get(one, "") for one in names)) if path]
+
+
 def _keys(value: str) -> dict[str, str]:
     """The keys of QEMU's `type,key=value,...`, or of the same as JSON; the type has the key ""."""
     if value.startswith("{"):
@@ -100,7 +117,7 @@ def _keys(value: str) -> dict[str, str]:
     return {key if equals else "": text if equals else key for key, equals, text in pairs}
 
 
-def _path_here(process: Path, path: str) -> Path:
+def path_here(process: Path, path: str) -> Path:
     """The path by which this process can open a path of another process."""
     descriptor = re.fullmatch(r"/dev/fd/(\d+)|/proc/self/fd/(\d+)", path)
     if descriptor:

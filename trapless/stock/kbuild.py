@@ -66,7 +66,7 @@ def module_for(
         lock = folder.with_name(f"{kernel.release}.lock")
         with cache.locked(lock, f"building the module for {kernel.release}", progress):
             if not (folder / name).exists():
-                with cache.assembling(folder) as part:
+                with cache.assembling(folder, progress) as part:
                     _build(kernel, sources, name, part, progress)
                 _forget_old(folder.parent, kernel.release, name)
         progress.done()
@@ -142,7 +142,8 @@ def _workplace(kernel: Kernel, part: Path) -> Iterator[Path]:
     try:
         yield work
     finally:
-        cache.remove_tree(work)
+        with tools.interrupts_deferred():
+            cache.remove_tree(work)
 
 
 def _make(kernel: Kernel, box: Toolbox, source: Path) -> list[str]:

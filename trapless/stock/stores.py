@@ -39,7 +39,7 @@ def obtain(
         with cache.locked(folder.with_name(f"{folder.name}.lock"), doing, progress):
             item = None if _wants_refresh(name) else load()
             if item is None:  # nobody made it while we waited
-                with cache.assembling(folder) as part:
+                with cache.assembling(folder, progress) as part:
                     make(part)
                 _refreshed.add(name)
                 item = load()

@@ -12,7 +12,8 @@ import ctypes
 import errno
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +22,12 @@ from trapless import abi
 from trapless.abi import Demotion, Mode, Refusal
 from trapless.base.console import TraplessError
 from trapless.supervisor.refusals import explain, table
+from trapless.supervisor.sleepers import Threads, look
 
 PROC = Path("/proc")
 POLL_S = 0.02
+LOOKS = 10
+"""A thread that runs without a system call does so in all of so many looks, one after the other."""
 ENTRIES_FIRST = 64
 """How many processes the first request has room for; a second request has room for all."""
 
@@ -99,37 +103,57 @@ def switch(pid: int, mode: Mode, flags: int = 0) -> None:
 
 def switch_each(
     pids: Sequence[int], mode: Mode, flags: int = 0, *, wait_s: float | None = None
-) -> None:
+) -> list[str]:
     """Switch several processes; one error at the end names all that were not.
 
-    With `wait_s`, return when all their threads have changed; that some have not is an error.
+    With `wait_s`, return when all their threads have changed, or after that time. That a thread has
+    run all the time and made no system call is then an error; that threads sleep in a call is not,
+    and the result has a line for each process with such threads.
     """
     refusals()  # raises once where no module answers
     failures: list[str] = []
-    switched: list[int] = []
+    switched: dict[int, Threads] = {}
     for pid in pids:
         try:
+            before = look(pid, PROC)
             switch(pid, mode, flags)
-            switched.append(pid)
+            switched[pid] = before
         except RefusedError as error:
             if table()[error.refusal].of_machine:
                 raise  # the machine refuses all processes
             failures.append(str(error))
         except TraplessError as error:
             failures.append(str(error))
+    asleep: list[str] = []
     if wait_s is not None:
-        failures += [_waiting_for(one, wait_s) for one in _await(switched, mode, wait_s)]
+        for process, running in _await(switched, mode, wait_s):
+            if running:
+                failures.append(_waiting_for(process, running, wait_s))
+            else:
+                asleep.append(_sleeping(process))
     if failures:
-        raise TraplessError("\n".join(failures))
+        raise TraplessError("\n".join((*asleep, *failures)))
+    return asleep
 
 
-def _await(pids: Sequence[int], mode: Mode, limit_s: float) -> list[Process]:
-    """Those of the processes that have threads in the other mode after `limit_s`."""
+def _await(
+    switched: Mapping[int, Threads], mode: Mode, limit_s: float
+) -> list[tuple[Process, int]]:
+    """Those of the processes that have threads in the other mode after `limit_s`.
+
+    With each comes the most threads that can have run meanwhile, in all of the last looks.
+    `switched` has the threads of each process before its switch.
+    """
     end = time.monotonic() + limit_s
+    running: dict[int, deque[int]] = {pid: deque(maxlen=LOOKS) for pid in switched}
     while True:
-        late = [one for one in processes() if one.pid in pids and _unchanged(one, mode)]
+        late = [one for one in processes() if one.pid in switched and _unchanged(one, mode)]
+        for one in late:
+            now = look(one.pid, PROC)
+            most = now.running_at_most(switched[one.pid], _unchanged(one, mode))
+            running[one.pid].append(most)
         if not late or time.monotonic() >= end:
-            return late
+            return [(one, min(running[one.pid])) for one in late]
         time.sleep(POLL_S)
 
 
@@ -138,11 +162,19 @@ def _unchanged(process: Process, mode: Mode) -> int:
     return process.threads - process.supervisor if mode is Mode.SUPERVISOR else process.supervisor
 
 
-def _waiting_for(process: Process, limit_s: float) -> str:
+def _sleeping(process: Process) -> str:
     count = _unchanged(process, process.mode)
     return (
-        f"process {process.pid} ({process.command}): {count} of {process.threads} threads finished "
-        f"no system call within {limit_s:g} s; they change when they do (see trapless ps)"
+        f"process {process.pid} ({process.command}): {count} of {process.threads} threads are "
+        "asleep in a system call; they change when they wake"
+    )
+
+
+def _waiting_for(process: Process, running: int, limit_s: float) -> str:
+    return (
+        f"process {process.pid} ({process.command}): {running} of {process.threads} threads ran, "
+        f"and finished no system call within {limit_s:g} s; they change when they do (see "
+        "trapless ps)"
     )
 
 

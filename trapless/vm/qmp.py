@@ -139,7 +139,8 @@ def _parse(cpu: int, text: str) -> Registers:
 class Monitor:
     """A connection to a VM's monitor. Use as a context manager, or close(); one thread only."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, limit_s: float = ANSWER_LIMIT_S) -> None:
+        """Connect to the monitor at `path`, which may take `limit_s` to let us in."""
         try:
             from qemu.qmp import QMPClient, QMPError
         except ImportError as error:
@@ -153,7 +154,7 @@ class Monitor:
         self._runner.get_loop().set_exception_handler(lambda *_: None)  # and of those in passing
         self._client = QMPClient("trapless")
         try:
-            self._run(self._client.connect(str(path)), ANSWER_LIMIT_S)
+            self._run(self._client.connect(str(path)), limit_s)
         except BaseException:
             self.close()
             raise
@@ -191,6 +192,13 @@ class Monitor:
         """The registers of every CPU. They are of one moment only where the VM is stopped."""
         text = self._ask("human-monitor-command", {"command-line": "info registers -a"})
         return parse_registers(str(text))
+
+    def threads(self) -> tuple[int, ...]:
+        """The emulator's threads that are CPUs, in the CPUs' order, or one that is all of them."""
+        told = self._ask("query-cpus-fast")
+        assert isinstance(told, list)
+        by_cpu = sorted((int(one["cpu-index"]), int(one["thread-id"])) for one in told)
+        return tuple(dict.fromkeys(thread for _, thread in by_cpu))
 
     def dump(self, path: Path) -> None:
         """Write the VM's memory and registers into `path`, an ELF core."""

@@ -6,6 +6,7 @@ It owns the tests of tools.py.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -51,6 +52,57 @@ def test_a_tool_does_not_outlive_an_interrupted_caller(tmp_path: Path) -> None:
     while not has_ended(int(pid_file.read_text())):
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+STUBBORN = """
+import signal, sys, pathlib
+from trapless import cli
+from trapless.base import cache, tools
+from trapless.base.console import ConsoleProgress
+stubborn = 'trap : TERM; echo up > up; while :; do echo x > "$0/x"; done'
+script = 'sh -c "$1" "$0" & echo $! > pid; wait'
+def work(prog_name, standalone_mode):
+    with ConsoleProgress() as progress, cache.locked(pathlib.Path("c/lock"), "x", progress):
+        with cache.assembling(pathlib.Path("c/made"), progress) as part:
+            (part / "one").write_text("half")
+            tools.run_tool(["sh", "-c", script, str(part), stubborn], pathlib.Path("log"))
+cli.cli.main = work
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("signals", "status"),
+    [
+        ((signal.SIGTERM,), 128 + signal.SIGTERM),
+        ((signal.SIGINT,), 128 + signal.SIGINT),
+        ((signal.SIGINT, signal.SIGTERM), 128 + signal.SIGINT),
+    ],
+)
+def test_an_interrupted_build_leaves_nothing(tmp_path: Path, signals, status) -> None:
+    """Its tool's children ignore SIGTERM, and write into the folder until they are gone."""
+    environment = {**os.environ, "PYTHONPATH": str(repo_root())}
+    caller = subprocess.Popen(
+        [sys.executable, "-c", STUBBORN],
+        cwd=tmp_path,
+        env=environment,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    deadline = time.monotonic() + 600
+    while not (tmp_path / "up").exists():
+        assert time.monotonic() < deadline and caller.poll() is None
+        time.sleep(0.02)
+    for number in signals:
+        caller.send_signal(number)
+        time.sleep(0.1)
+    _, errors = caller.communicate(timeout=600)
+    assert has_ended(int((tmp_path / "pid").read_text()))
+    assert os.listdir(tmp_path / "c") == ["lock"]
+    with (tmp_path / "c/lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody holds it
+    assert caller.returncode in (status, 128 + signals[-1]), errors
+    assert b"Traceback" not in errors
 
 
 def has_ended(pid: int) -> bool:

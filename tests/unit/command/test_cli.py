@@ -6,11 +6,13 @@ What the commands do is tested with the parts that do it.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -126,6 +128,42 @@ def test_a_signal_ends_with_its_status_after_cleaning_up(number, status, word):
     out, err = run.communicate(timeout=600)
     assert (run.returncode, out) == (status, "cleaned up\n")
     assert word in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_build_of_the_debug_kernel(tmp_path, number, status):
+    """The real command; what it starts first, apt-get, is one that stays, with a child."""
+    programs, cache = tmp_path / "bin", tmp_path / "cache"
+    programs.mkdir()
+    script = (
+        f"#!/bin/sh\nsleep 1000 &\necho $$ $! > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pids"
+    )
+    (programs / "apt-get").write_text(f"{script}\nwait\n")
+    (programs / "apt-get").chmod(0o755)
+    places = {"TRAPLESS_CACHE": str(cache), "PATH": f"{programs}:{os.environ['PATH']}"}
+    run = subprocess.Popen(
+        [ROOT / "bin/trapless", "lab", "--debug", "--", "true"],
+        env=os.environ | places,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=-1,
+        stderr=-1,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    limit = time.monotonic() + 600
+    while not (tmp_path / "pids").exists():
+        assert run.poll() is None and time.monotonic() < limit
+        time.sleep(0.02)
+    run.send_signal(number)
+    _, err = run.communicate(timeout=600)
+    assert run.returncode == status and "Traceback" not in err
+    for pid in map(int, (tmp_path / "pids").read_text().split()):
+        stat = Path(f"/proc/{pid}/stat")
+        assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+    left = [path.name for path in (cache / "kernels").iterdir()]
+    assert len(left) == 1 and left[0].endswith(".lock")
+    with (cache / "kernels" / left[0]).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody holds it
 
 
 def test_a_reader_that_leaves_early_is_no_error():

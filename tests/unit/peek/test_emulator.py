@@ -6,12 +6,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from trapless.peek import emulator
+from trapless.vm import qmp
+
+RAM_BYTES = 16 << 20
+START_LIMIT_S = 60.0
 
 EMULATOR = """
 import mmap, sys, threading, time
@@ -80,6 +85,82 @@ def test_one_thread_may_be_all_processors(ram, start):
 def test_without_names_it_is_who_writes(ram, start):
     start("read", "reader")
     pid = start("write", "something else")
+    assert emulator.emulator_of(ram) == emulator.Emulator(pid, ())
+
+
+def test_what_is_missing_is_said_truly(ram, start):
+    assert "no running machine" in emulator.missing_text(emulator.emulator_of(ram))
+    pid = start("write", "qemu-system-x86")
+    said = emulator.missing_text(emulator.emulator_of(ram))
+    assert f"process {pid}" in said and "debug-threads=on" in said and "no running" not in said
+    assert emulator.missing_text(emulator.Emulator(pid, (pid,))) is None
+
+
+@pytest.fixture
+def qemu(ram: Path) -> Iterator[object]:
+    """Starts a paused QEMU with `ram` as its memory and no names of threads; gives its pid."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def begin(*options: str, accelerator: str = "tcg,thread=multi") -> int:
+        with ram.open("r+b") as file:
+            file.truncate(RAM_BYTES)
+        backend = f"memory-backend-file,id=ram,share=on,mem-path={ram},size={RAM_BYTES}"
+        argv = ["qemu-system-x86_64", "-S", "-nodefaults", "-display", "none", "-smp", "3"]
+        argv += ["-object", backend, "-m", str(RAM_BYTES >> 20), "-accel", accelerator]
+        running.append(subprocess.Popen([*argv, "-machine", "q35,memory-backend=ram", *options]))
+        return running[-1].pid
+
+    yield begin
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+def until_found(ram: Path, threads: int) -> emulator.Emulator | None:
+    end = time.monotonic() + START_LIMIT_S
+    while True:
+        found = emulator.emulator_of(ram)
+        if (found and len(found.threads) == threads) or time.monotonic() > end:
+            return found
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("-qmp", "unix:{},server=on,wait=off"),
+        ("-chardev", "socket,id=one,path={},server=on,wait=off", "-mon", "one,mode=control"),
+    ],
+)
+def test_unnamed_threads_are_told_by_the_monitor(ram, qemu, tmp_path, options):
+    pid = qemu(*(option.format(tmp_path / "monitor") for option in options))
+    found = until_found(ram, 3)
+    assert found is not None and found.pid == pid
+    tasks = {int(name) for name in os.listdir(f"/proc/{pid}/task")}
+    assert len(set(found.threads)) == 3 and set(found.threads) < tasks - {pid}
+    assert emulator.emulator_of(ram) == found  # the monitor lets the next one in
+
+
+def test_one_thread_that_is_all_processors_is_told_by_the_monitor(ram, qemu, tmp_path):
+    monitor = f"unix:{tmp_path / 'monitor'},server=on,wait=off"
+    pid = qemu("-qmp", monitor, accelerator="tcg,thread=single")
+    found = until_found(ram, 1)
+    assert found is not None and found.pid == pid and len(found.threads) == 1
+
+
+def test_a_monitor_that_is_in_use_is_not_waited_for(ram, qemu, tmp_path, monkeypatch):
+    monkeypatch.setattr(emulator, "MONITOR_LIMIT_S", 0.2)
+    pid = qemu("-qmp", f"unix:{tmp_path / 'monitor'},server=on,wait=off")
+    assert until_found(ram, 3) is not None
+    with qmp.Monitor(tmp_path / "monitor"):
+        assert emulator.emulator_of(ram) == emulator.Emulator(pid, ())
+
+
+def test_a_qemu_without_names_and_monitor_is_found_as_a_whole(ram, qemu):
+    pid = qemu()
+    end = time.monotonic() + START_LIMIT_S
+    while emulator.emulator_of(ram) is None and time.monotonic() < end:
+        time.sleep(0.05)
     assert emulator.emulator_of(ram) == emulator.Emulator(pid, ())
 
 

@@ -100,6 +100,20 @@ def test_shares_add_up(tmp_path):
     assert sampling["lag, median"] == sampling["lag, 99%"] == "2.1 µs"  # in steps of 0.1
 
 
+def test_processes_of_one_name_are_summed(tmp_path):
+    rows = busy_and_idle(head())
+    rows["cpu0.pid"][300:600] = 8  # a second worker; before, interrupts and softirqs of the first
+    rows["cpu0.pid"][900:] = 9
+    rows["cpu0.comm"][900:] = np.frombuffer(b"other".ljust(16, b"\0"), "V16")[0]
+    recording = recorded(tmp_path / "r", head(), rows)
+    assert cells(recording, "programs") == [
+        {"name": "worker", "processes": "2", "share": "30.0%"},
+        {"name": "other", "processes": "1", "share": "5.0%"},
+    ]
+    single = recorded(tmp_path / "s", head(), busy_and_idle(head()))
+    assert "programs" not in [table.id for table in tables.tables(single)]
+
+
 def test_lags_beyond_all_bounds_are_told(tmp_path):
     rows = busy_and_idle(head())
     rows["lag_ns"][:100] = 4_000_000_000

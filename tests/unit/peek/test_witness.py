@@ -6,15 +6,19 @@ The stacks are as they were seen on stock kernels; tests/lab/peek/test_peek_trut
 
 from __future__ import annotations
 
+import doctest
+import random
+import re
 import struct
 
 import pytest
 
+from trapless.peek import bounds as bounds_file
 from trapless.peek.errors import PeekError
 from trapless.peek.sampling.plan import Base, Field
 from trapless.peek.sampling.stacks import Stack
 from trapless.peek.sampling.tier0 import Part
-from trapless.peek.sampling.witness import Difference, Findings, read, tables
+from trapless.peek.sampling.witness import Difference, Findings, Verdict, read, tables
 
 CALL = ("vfs_write", "ksys_write", "do_syscall_64", "entry_SYSCALL_64_after_hwframe")
 TIMER = ("hrtimer_interrupt", "sysvec_apic_timer_interrupt", "asm_sysvec_apic_timer_interrupt")
@@ -88,24 +92,63 @@ def findings(samples: int, wrong: int, stack: Stack) -> Findings:
     return found
 
 
-def test_share_that_is_wrong_by_more_than_a_point_is_found():
-    good, bad = findings(400, 4, Stack(CALL)), findings(400, 5, Stack(CALL))
-    assert good.error("user") == good.error("other kernel") == 0.01
-    assert good.good and not bad.good
-    _, places = tables(bad)
+@pytest.mark.parametrize(
+    ("samples", "wrong", "verdict", "text"),
+    [
+        (1000, 0, Verdict.RIGHT, "memory is right: 95% sure, no share is wrong by more than 1%"),
+        (4000, 12, Verdict.RIGHT, "memory is right"),
+        (120, 2, Verdict.OPEN, "120 samples are too few .*; --stops 7680 may do$"),
+        (120, 0, Verdict.OPEN, "120 samples are too few .*; --stops 480 may do$"),
+        (4000, 40, Verdict.OPEN, "4000 samples are too few to tell .* more than 1%$"),
+        (120, 16, Verdict.WRONG, r"memory is wrong: 95% sure, by 1\.4% to 25\.1% about 'user'"),
+        (4000, 120, Verdict.WRONG, "memory is wrong"),
+        (0, 0, Verdict.OPEN, "0 samples are too few to tell .* more than 1%$"),
+    ],
+)
+def test_verdict_is_as_sure_as_the_samples_make_it(samples, wrong, verdict, text):
+    found = findings(samples, wrong, Stack(CALL))
+    assert found.verdict() is verdict, found.error_bounds("user")
+    assert re.search(text, found.verdict_text()), found.verdict_text()
+
+
+def test_verdicts_of_chance_are_seldom_wrong():
+    """Samples of a memory that is wrong just within, and just beyond, the largest error."""
+    chance = random.Random(7)
+    for share, untrue in ((0.0099, Verdict.WRONG), (0.0101, Verdict.RIGHT)):
+        verdicts = [
+            findings(1500, sum(chance.random() < share for _ in range(1500)), Stack(CALL)).verdict()
+            for _ in range(200)
+        ]
+        assert verdicts.count(untrue) <= 0.05 * len(verdicts)
+
+
+def test_bounds_hold_the_share():
+    assert doctest.testmod(bounds_file).failed == 0
+    for count, samples in ((0, 10), (3, 10), (10, 10), (5, 4000), (0, 0)):
+        low, high = bounds_file.bounds(count, samples, 0.01)
+        assert 0 <= low <= (count / samples if samples else 0) <= high <= 1
+        assert low == 0 or low < count / samples
+    # Clopper and Pearson's for 5 of 100, each end with a doubt of 2.5%: 1.64% and 11.28%.
+    low, high = bounds_file.bounds(5, 100, 0.025)
+    assert 0.010 < low < 0.0164 and 0.1128 < high < 0.135
+
+
+def test_differences_elsewhere_are_shown():
+    shares, places = tables(findings(400, 5, Stack(CALL)))
     assert "5 differences elsewhere; stop 0, CPU 0: memory says user" in places.caption
+    assert shares.rows[0][3] == "1.2%" and shares.rows[0][4].startswith("0.0% to ")
 
 
 def test_differences_in_entry_code_are_shown_and_no_error():
     found = findings(400, 100, Stack(("entry_SYSCALL_64",), in_section=True))
-    assert found.error("user") == 0 and found.good
+    assert found.error("user") == 0 and found.verdict(2) is Verdict.RIGHT
     shares, places = tables(found)
-    assert shares.rows[0] == ("user", "25.0%", "0.0%", "0.0%")
+    assert shares.rows[0][:4] == ("user", "25.0%", "0.0%", "0.0%")
     assert places.rows == (("entry_SYSCALL_64", "user", "other kernel", "100"),)
 
 
-def test_nothing_compared_is_not_good():
-    assert not Findings(0).good
+def test_nothing_compared_is_not_right():
+    assert Findings(0).verdict() is Verdict.OPEN
 
 
 class Bytes:

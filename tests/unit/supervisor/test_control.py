@@ -9,13 +9,16 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import subprocess
+import sys
+import time
 
 import pytest
 
 from trapless import abi
 from trapless.abi import Demotion, Mode, Refusal
 from trapless.base.console import TraplessError
-from trapless.supervisor import control, refusals
+from trapless.supervisor import control, refusals, sleepers
 
 
 @pytest.fixture
@@ -186,10 +189,85 @@ def test_waiting_ends_when_the_last_thread_has_changed(module, mode, ready, step
     assert asked.count(abi.IOC_PROCESSES) == 5
 
 
-def test_waiting_in_vain_says_how_many_threads_are_late(module):
-    module.answer = Threads(4, 1, 0).answer
-    with pytest.raises(TraplessError, match=r"9 \(worker\): 3 of 4 threads .* within 0\.1 s"):
+@pytest.fixture
+def people(monkeypatch, tmp_path):
+    """The threads of process 9 as /proc has them: a state and a count of switches by thread."""
+    monkeypatch.setattr(control, "PROC", tmp_path)
+
+    def begin(threads):
+        for thread, (state, count) in threads.items():
+            folder = tmp_path / "9/task" / str(thread)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "status").write_text(
+                f"Name:\tx\nState:\t{state} (words)\nTgid:\t9\n"
+                f"voluntary_ctxt_switches:\t{count}\nnonvoluntary_ctxt_switches:\t0\n"
+            )
+
+    return begin
+
+
+def test_threads_that_run_without_a_call_are_late(module, people):
+    people({9: ("R", 5), 10: ("R", 5), 11: ("R", 5), 12: ("S", 7)})
+    module.answer = Threads(4, 1, 0).answer  # 12 has changed or not: nobody can tell
+    with pytest.raises(TraplessError, match=r"9 \(worker\): 2 of 4 threads ran.* within 0\.1 s"):
         control.switch_each([9], Mode.SUPERVISOR, wait_s=0.1)
+
+
+@pytest.mark.parametrize(("mode", "changed"), [(Mode.SUPERVISOR, 2), (Mode.USER, 6)])
+def test_threads_that_sleep_are_counted_and_no_failure(module, people, mode, changed):
+    """As redis: two threads serve, six sleep in a futex."""
+    people(dict.fromkeys(range(11, 17), ("S", 3)) | {9: ("R", 5), 10: ("D", 5)})
+    module.answer = Threads(8, changed, 0).answer
+    (line,) = control.switch_each([9], mode, wait_s=0.1)
+    assert line.startswith("process 9 (worker): 6 of 8 threads are asleep in a system call")
+
+
+def test_a_thread_that_sleeps_again_in_its_call_is_asleep(module, people):
+    people({9: ("S", 1)})
+    module.answer = Threads(1, 0, 0).answer
+    answer = module.answer
+
+    def waking(code, request):
+        if code == abi.IOC_SWITCH:
+            people({9: ("S", 2)})
+        return answer(code, request)
+
+    module.answer = waking
+    assert len(control.switch_each([9], Mode.SUPERVISOR, wait_s=0.1)) == 1
+
+
+def test_one_that_runs_is_late_beside_sleepers(module, people):
+    people({9: ("S", 1), 10: ("T", 1), 11: ("R", 1), 12: ("Z", 1)})
+    module.answer = Threads(3, 0, 0).answer
+    with pytest.raises(TraplessError, match=r"1 of 3 threads ran"):
+        control.switch_each([9], Mode.SUPERVISOR, wait_s=0.1)
+
+
+def test_states_are_those_of_real_threads():
+    """A process with a thread in a futex, one in poll(2), one that spins, looked at twice."""
+    code = (
+        "import select, threading\n"
+        "threading.Thread(target=threading.Event().wait).start()\n"
+        "threading.Thread(target=select.select, args=([], [], [])).start()\n"
+        "print(flush=True)\n"
+        "while True: pass\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        try:
+            end = time.monotonic() + 60
+            before = sleepers.look(process.pid, control.PROC)
+            while len(before.switches) != 2 and time.monotonic() < end:
+                time.sleep(0.01)
+                before = sleepers.look(process.pid, control.PROC)
+            time.sleep(0.1)
+            after = sleepers.look(process.pid, control.PROC)
+        finally:
+            process.kill()
+    assert after.running == {process.pid} and process.pid not in after.switches
+    assert after.asleep_since(before) == 2
+    assert after.running_at_most(before, 3) == 1 and after.running_at_most(before, 2) == 0
+    assert sleepers.look(process.pid, control.PROC) == sleepers.Threads({}, frozenset())
 
 
 def test_without_waiting_nobody_is_listed(module):

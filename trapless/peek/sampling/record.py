@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 from trapless.base.console import Progress
-from trapless.peek.emulator import Emulator, emulator_of
+from trapless.peek.emulator import Emulator, emulator_of, missing_text
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.target import Target
@@ -46,9 +46,6 @@ ENDINGS = {
     Ending.SOURCE: "the VM's memory went away",
     Ending.OUTPUT: "the output failed",
 }
-
-
-NOBODY = "no running machine has this memory mapped: it may stand still"
 
 
 def plan_for(
@@ -109,8 +106,9 @@ def record(
         plan = plan_for(target, interval_ns, duration_ns, cpu, emulator, watch.first)
         user_mode = tier0.tells_user_mode(plan.columns())
         progress.note(tier1.knowledge_text(watch.first, user_mode=user_mode))
-        if emulator is None:
-            progress.note(NOBODY)
+        missing = missing_text(emulator)
+        if missing is not None:
+            progress.note(missing)
         with Sampler(source_of(target), plan) as run, ended_by_signals(run.stop):
             end = _store(target, run, folder, progress, duration_ns, emulator, watch)
     if end is None:

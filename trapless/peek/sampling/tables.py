@@ -6,6 +6,7 @@ Owns the columns, and the words about what cannot be known. summary.py has the s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from trapless.peek.sampling.probes import Mode
@@ -43,7 +44,7 @@ def tables(recording: Recording, summary: Summary | None = None) -> Sequence[Tab
         contents += [interrupts(summary, interval_ns)]
     if any(cpu.entries.any() for cpu in summary.cpus.values()):
         contents += [entries(summary)]
-    return (*contents, processes(summary), sampling(recording, summary))
+    return (*contents, processes(summary), *programs(summary), sampling(recording, summary))
 
 
 def seconds(summary: Summary, interval_ns: int) -> float:
@@ -216,6 +217,29 @@ def processes(summary: Summary) -> Table:
         columns=("PID", "name", "share"),
         rows=rows,
         caption=f"{len(rows)} of {len(summary.processes)}.",
+    )
+
+
+def programs(summary: Summary) -> Sequence[Table]:
+    """The table of sums by name, where processes share a name."""
+    shares, counts = Counter[str](), Counter[str]()
+    for (_, name), count in summary.processes.items():
+        shares[name] += count
+        counts[name] += 1
+    if len(counts) == len(summary.processes):
+        return ()
+    rows = tuple(
+        (name, f"{counts[name]:,}", f"{count / max(summary.samples, 1):.1%}")
+        for name, count in shares.most_common(PROCESSES_SHOWN)
+    )
+    return (
+        Table(
+            id="programs",
+            title="The same by name",
+            columns=("name", "processes", "share"),
+            rows=rows,
+            caption=f"{len(rows)} of {len(counts)}. Threads count as processes.",
+        ),
     )
 
 

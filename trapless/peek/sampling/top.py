@@ -10,24 +10,23 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
 from trapless.base.console import Progress, Silent
-from trapless.peek.emulator import emulator_of
+from trapless.peek.emulator import emulator_of, missing_text
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling import tables, tier0, tier1
 from trapless.peek.sampling.names import Names
 from trapless.peek.sampling.probe_watch import Watch
 from trapless.peek.sampling.record import (
     ENDINGS,
-    NOBODY,
     ended_by_signals,
     is_same,
     plan_for,
@@ -56,10 +55,14 @@ class Window:
 
 
 class View:
-    """Shows seconds on a terminal or in a pipe. `left`: how many are still to be shown."""
+    """Shows seconds on a terminal or in a pipe, each with the note `missing`, if there is one.
 
-    def __init__(self, stream: TextIO, updates: int | None) -> None:
+    `left`: how many are still to be shown.
+    """
+
+    def __init__(self, stream: TextIO, updates: int | None, missing: str | None) -> None:
         self.left = updates
+        self._missing = missing
         self._terminal = stream.isatty()
         width = None if self._terminal else FILE_COLUMNS
         self._console = Console(file=stream, width=width, highlight=False)
@@ -78,8 +81,11 @@ class View:
     def width(self) -> int:
         return self._console.width
 
-    def show(self, second: Group) -> bool:
+    def show(self, *parts: RenderableType) -> bool:
         """Show a second, and return whether another one is to follow."""
+        head, *rest = parts
+        note = () if self._missing is None else (Text(self._missing, style="dim"),)
+        second = Group(head, *note, *rest)
         self._last = second
         if self._terminal:
             if self._live is None:
@@ -108,7 +114,8 @@ def top(
     with Target.open(ram, hole) as target:
         emulator = emulator_of(ram)
         names = Names(target)
-        with View(stream if stream is not None else sys.stdout, updates) as view:
+        view = View(stream if stream is not None else sys.stdout, updates, missing_text(emulator))
+        with view:
             more = True
             while more:
                 watch = Watch(target, Silent().note)
@@ -125,7 +132,7 @@ def _show(
 ) -> bool:
     """Show seconds until the view has enough; return whether to go on with a new plan."""
     for window in _windows(run):
-        more = view.show(_second(target, run, window, watch, names, view.width))
+        more = view.show(*_second(target, run, window, watch, names, view.width))
         if not more or not is_same(target, progress):
             return False
         watch.look()
@@ -145,7 +152,7 @@ def _windows(run: Sampler) -> Iterator[Window]:
 
 def _second(
     target: Target, run: Sampler, window: Window, watch: Watch, names: Names, width: int
-) -> Group:
+) -> Sequence[RenderableType]:
     summary = Summary(
         run.head.groups,
         len(run.head.threads),
@@ -159,21 +166,20 @@ def _second(
     contents = [tables.shares(summary, interval_ns)]
     if summary.judged:
         contents.append(tables.interrupts(summary, interval_ns, ROUTINES_SHOWN))
-    contents.append(tables.processes(summary))
+    contents += [tables.processes(summary), *tables.programs(summary)]
     head = Text(_headline(target, run, window, summary), style="bold")
     user_mode = tier0.tells_user_mode(run.head.dtype.names or ())
     knowledge = Text(tier1.knowledge_text(watch.now, user_mode=user_mode), style="dim")
-    if not run.head.threads:
-        knowledge.append(f"\n{NOBODY}")
-    return Group(head, knowledge, *(block_of(table, width) for table in contents))
+    return (head, knowledge, *(block_of(table, width) for table in contents))
 
 
 def _headline(target: Target, run: Sampler, window: Window, summary: Summary) -> str:
+    frozen = f"{summary.flagged(Flag.FROZEN):.1%}" if run.head.threads else "not known"
     text = (
         f"{target.release}  {summary.rows / max(window.age_s, 1e-9):,.0f} samples/s of "
         f"{1e9 / run.head.interval_ns:,.0f}, lag {summary.lag_text(0.5)}, 99% "
         f"{summary.lag_text(0.99)}, lost {summary.lost():.1%}, "
-        f"torn {summary.flagged(Flag.TORN):.1%}, frozen {summary.flagged(Flag.FROZEN):.1%}"
+        f"torn {summary.flagged(Flag.TORN):.1%}, frozen {frozen}"
     )
     if summary.counts is not None:
         processes, threads = summary.counts

@@ -14,10 +14,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from pathlib import Path
 
 import numpy as np
 
+from trapless.peek.bounds import bounds
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.drgn_program import program
 from trapless.peek.kernel.target import Target
@@ -38,11 +40,23 @@ INTERVAL_MAX_S = 0.5
 TIER1 = Mode.PARTS | Mode.INTERRUPTS
 ERROR_MAX = 0.01
 """The largest error of a share outside of entry and exit code with which memory is believed."""
+DOUBT = 0.05
+"""The probability with which a verdict about all shares together may be wrong."""
+MORE_MAX = 64
+"""Stops are proposed up to this multiple of those that were made."""
 
 NAMES = {**COLUMNS, Part.IDLE: "idle"}
 INTERRUPTS = {True: "interrupts off", False: "interrupts on"}
 TASKS = {True: "the current task", False: "another's stack"}
 DIFFERENCES_SHOWN = 20
+
+
+class Verdict(IntEnum):
+    """What the samples say about memory; the numbers are exit statuses."""
+
+    RIGHT = 0  # no share is wrong by more than ERROR_MAX
+    WRONG = 1  # one is
+    OPEN = 3  # the samples are too few to tell
 
 
 @dataclass(frozen=True)
@@ -97,18 +111,57 @@ class Findings:
         """Differences that entry and exit code do not explain."""
         return [one for one in self.differences if not one.in_transition]
 
+    def _excess(self, name: str) -> tuple[int, int]:
+        """How often memory alone says it, and how often the registers alone do."""
+        outside = self.outside()
+        return (
+            sum(one.memory == name for one in outside),
+            sum(one.registers == name for one in outside),
+        )
+
     def error(self, name: str) -> float:
         """The error of memory's share from differences outside of entry and exit code, 0 to 1."""
-        excess = Counter[str]()
-        for one in self.outside():
-            excess[one.memory] += 1
-            excess[one.registers] -= 1
-        return abs(excess[name]) / max(self.samples, 1)
+        more, less = self._excess(name)
+        return abs(more - less) / max(self.samples, 1)
 
-    @property
-    def good(self) -> bool:
-        """Whether memory can be believed."""
-        return self.samples > 0 and all(self.error(name) <= ERROR_MAX for name in self.names)
+    def error_bounds(self, name: str, times: int = 1) -> tuple[float, float]:
+        """What the error may be, given the samples: all names' bounds hold together, but for DOUBT.
+
+        With `times`, as if there were so many times the samples, with differences as often.
+        """
+        doubt = DOUBT / (4 * len(self.names))  # two counts a name, and two bounds a count
+        samples = times * self.samples
+        more, less = (bounds(times * count, samples, doubt) for count in self._excess(name))
+        over, under = more[0] - less[1], less[0] - more[1]
+        return max(over, under, 0.0), max(more[1] - less[0], less[1] - more[0])
+
+    def verdict(self, times: int = 1) -> Verdict:
+        """Whether memory can be believed; `times` is as for error_bounds()."""
+        limits = [self.error_bounds(name, times) for name in self.names]
+        if any(low > ERROR_MAX for low, _ in limits):
+            return Verdict.WRONG
+        if limits and all(high <= ERROR_MAX for _, high in limits):
+            return Verdict.RIGHT
+        return Verdict.OPEN
+
+    def verdict_text(self) -> str:
+        """The verdict as a sentence."""
+        sure = f"{1 - DOUBT:.0%} sure"
+        verdict = self.verdict()
+        if verdict is Verdict.RIGHT:
+            return f"memory is right: {sure}, no share is wrong by more than {ERROR_MAX:.0%}"
+        if verdict is Verdict.WRONG:
+            worst = max(self.names, key=lambda name: self.error_bounds(name)[0])
+            low, high = self.error_bounds(worst)
+            return f"memory is wrong: {sure}, by {low:.1%} to {high:.1%} about {worst!r}"
+        text = (
+            f"not decided: {self.samples} samples are too few to tell whether a share is wrong by "
+            f"more than {ERROR_MAX:.0%}"
+        )
+        for power in range(1, MORE_MAX.bit_length()):
+            if self.samples and self.verdict(2**power) is not Verdict.OPEN:
+                return f"{text}; --stops {2**power * self.stops} may do"
+        return text
 
 
 class Witness:
@@ -237,6 +290,7 @@ def tables(findings: Findings) -> list[Table]:
             f"{findings.memory[name] / samples:.1%}",
             f"{findings.registers[name] / samples:.1%}",
             f"{findings.error(name):.1%}",
+            "{:.1%} to {:.1%}".format(*findings.error_bounds(name)),
         )
         for name in findings.names
     )
@@ -249,10 +303,11 @@ def tables(findings: Findings) -> list[Table]:
         Table(
             id="witness",
             title=f"Memory (tier {findings.tier}) and registers at {findings.stops} stops",
-            columns=("a CPU is in", "memory", "registers", "error elsewhere"),
+            columns=("a CPU is in", "memory", "registers", "error elsewhere", "bounds"),
             rows=shares,
             caption=f"{findings.samples} samples: each CPU at each stop. Error elsewhere: of "
-            "memory's share, from differences outside of entry and exit code.",
+            "memory's share, from differences outside of entry and exit code. Bounds: of that "
+            f"error, {1 - DOUBT:.0%} sure for all rows together.",
         ),
         Table(
             id="transitions",

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -69,12 +70,48 @@ def test_a_sleeper_changes_when_its_call_returns():
     with process(shell(f"read line; {CALLS_FOREVER}"), stdin=reading) as pid:
         time.sleep(0.5)  # it reads now
         done = trapless("switch", "--supervisor", "--wait", "0.5", str(pid))
-        assert done.status == 1 and "1 of 1 threads finished no system call" in done.err
+        assert done.status == 0
+        assert f"process {pid} (sh): 1 of 1 threads are asleep in a system call" in done.err
         assert listed()[pid]["threads_in_supervisor_mode"] == 0
         os.write(writing, b"go on\n")
         until(lambda: listed()[pid]["threads_in_supervisor_mode"] == 1)
     os.close(reading)
     os.close(writing)
+
+
+def test_threads_asleep_in_a_futex_do_not_fail_a_switch():
+    def serve():
+        """As redis: one thread makes calls, the others wait for work."""
+        work = threading.Event()
+        for _ in range(6):
+            threading.Thread(target=work.wait, daemon=True).start()
+        threads_calling(2)
+
+    with process(serve) as pid:
+        until(lambda: len(os.listdir(f"/proc/{pid}/task")) == 8)
+        time.sleep(0.5)  # the six sleep now
+        done = trapless("switch", "--supervisor", "--wait", "3", str(pid))
+        assert (done.status, done.out) == (0, ""), done.err
+        assert "6 of 8 threads are asleep in a system call; they change when they wake" in done.err
+        one = listed()[pid]
+        assert (one["threads_in_supervisor_mode"], one["threads"]) == (2, 8)
+        back = trapless("switch", "--user", "--wait", "60", str(pid))
+        assert (back.status, back.err) == (0, "")
+
+
+def test_a_thread_that_stays_in_a_call_without_sleep_fails_a_switch():
+    def compute():
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+        source, buffer = os.open("/dev/urandom", os.O_RDONLY), bytearray(1 << 20)
+        while True:
+            os.readv(source, [buffer] * 1024)  # a GiB, many seconds of an emulated processor
+
+    with process(compute) as pid:
+        until(lambda: len(os.listdir(f"/proc/{pid}/task")) == 2)
+        time.sleep(0.5)
+        done = trapless("switch", "--supervisor", "--wait", "1", str(pid))
+        assert done.status == 1
+        assert "1 of 2 threads ran, and finished no system call within 1 s" in done.err
 
 
 def test_options_of_a_switch_are_shown_and_replaced_by_a_later_one():
