@@ -22,6 +22,7 @@ from trapless.model.plan import Plan, Variant
 from trapless.model.processors import Cost
 from trapless.model.rows import Row
 from trapless.stat import costs, run_counts
+from trapless.stat.by_call import ByCall, CallCost
 from trapless.stat.costs import Saving
 from trapless.stat.labels import BATCH
 from trapless.stat.run_counts import RunCounts
@@ -245,9 +246,16 @@ class Report:
             return None
         return self.predicted.instructions / saved - 1
 
+    @cached_property
+    def by_call(self) -> ByCall:
+        """Each system call, where they were told apart."""
+        return ByCall(self.counts)
+
     def as_json(self) -> dict[str, Any]:
         """All figures, and the counts that they are made of."""
+        calls = {"calls": [_call_json(one) for one in self.by_call.calls]}
         return {
+            **(calls if self.counts.calls_made else {}),
             "format": "trapless-stat",
             "version": 1,
             "kernel": self.counts.release,
@@ -263,6 +271,7 @@ class Report:
                 }
                 for mode in MODES
                 for unit in UNITS
+                if self.counts.processors
             ],
             "processors": [
                 {**asdict(self.clocks(one)), "misses": [asdict(m) for m in self.misses(one)]}
@@ -278,6 +287,11 @@ class Report:
             "counted": self.counts.as_json(),
             "counted_by_turns": self.real.as_json() if self.real else None,
         }
+
+
+def _call_json(one: CallCost) -> dict[str, Any]:
+    data = asdict(one)
+    return data | {"wrapped": one.wrapped.value if one.wrapped else None}
 
 
 def _clocks_of(saving: Saving, table: Mapping[str, Cost]) -> Ends:
