@@ -266,6 +266,11 @@ def _mechanisms(report: Report) -> Iterator[str]:
         return
     head = ("what would be taken away", "instructions", "of all", "of crossings")
     yield from aligned([head, *(_mechanism(report, one) for one in report.mechanisms)])
+    if report.predicted is not None and not report.is_predictable:
+        yield from sentence(
+            f"{NOT_PREDICTABLE}: its own runs differ by {amount(report.own_runs_apart)} "
+            "instructions in one mode, more than supervisor mode takes away"
+        )
     if report.counts.refusals:
         yield from sentence(f"supervisor mode is not offered: {_refusals(report)}")
 
@@ -274,7 +279,13 @@ def _by(one: Mechanism) -> str:
     return f"at most by {one.name}" if one.name.startswith("batches") else f"by {one.name}"
 
 
+NOT_PREDICTABLE = "not predictable"
+
+
 def _mechanism(report: Report, one: Mechanism) -> tuple[str, ...]:
+    if one is report.predicted and not report.is_predictable:
+        share = f"{one.crossings / max(report.entries, 1):.1%}"
+        return (_by(one), NOT_PREDICTABLE, "", share)
     return (
         _by(one),
         uncertain(one.instructions, one.wrong_by),
@@ -294,18 +305,17 @@ def _comparison(report: Report) -> Iterator[str]:
     if real is None or saved is None or report.predicted is None:
         return
     predicted = report.predicted
+    made = uncertain(predicted.instructions, predicted.wrong_by)
     rows = [
         ("supervisor mode beside user mode, by turns", "instructions"),
-        ("predicted saving", uncertain(predicted.instructions, predicted.wrong_by)),
+        ("predicted saving", made if report.is_predictable else NOT_PREDICTABLE),
         ("counted saving", uncertain(saved, report.wrong_by)),
     ]
     yield from aligned(rows)
     if len(each) > 1:
         yield f"counted: median of {len(each)} pairs, {amount(min(each))} to {amount(max(each))}"
-    if report.prediction_error is not None:
+    if report.prediction_error is not None and report.is_predictable:
         yield f"the prediction is {report.prediction_error:+.1%} off"
-    if saved < report.wrong_by:
-        yield "the saving is smaller than what two runs differ by: neither figure says much"
     if real.calls is not None and real.calls.share is not None:
         yield f"{real.calls.share:.1%} of {real.calls.total:,} calls ended in supervisor mode"
 
