@@ -192,6 +192,8 @@ static void on_block(unsigned int vcpu, void *userdata)
 		block_seen = true;
 	}
 	tlm_ledger_block(&recorder.ledger, block->flags & TLM_KERNEL);
+	if (recorder.awaits_user && !(block->flags & TLM_KERNEL))
+		tlm_recorder_enter_user(&recorder);
 	block->counts->instructions += block->instructions;
 	for (i = 0; i < block->lines; i++) {
 		if (block->line[i].physical == fetched)

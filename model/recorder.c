@@ -59,7 +59,9 @@ static size_t collect(struct tlm_recorder *recorder, uint64_t to[TLM_COLUMNS_MAX
 					       to + n);
 	}
 	memcpy(to + n, recorder->ledger.counts, sizeof(recorder->ledger.counts));
-	return n + TLM_CROSSINGS;
+	n += TLM_CROSSINGS;
+	to[n++] = recorder->before_user;
+	return n;
 }
 
 static void describe_columns(struct tlm_recorder *recorder)
@@ -88,7 +90,7 @@ static void describe_columns(struct tlm_recorder *recorder)
 	}
 	for (i = 0; i < TLM_CROSSINGS; i++)
 		fprintf(output, "%s\"crossings.%s\"", i ? ", " : "", tlm_crossing_names[i]);
-	fputs("]", output);
+	fputs(", \"kernel.before_user\"]", output);
 }
 
 /* What feeds it, by name. */
@@ -194,6 +196,14 @@ void tlm_recorder_begin(struct tlm_recorder *recorder)
 	collect(recorder, recorder->begun);
 	tlm_hierarchy_label(recorder->hierarchy, recorder->label % TLM_LABELS);
 	recorder->ledger.who = 1u << recorder->label % TLM_LABELS;
+	recorder->kernel_begun = recorder->modes[1].instructions;
+	recorder->awaits_user = true;
+}
+
+void tlm_recorder_enter_user(struct tlm_recorder *recorder)
+{
+	recorder->before_user += recorder->modes[1].instructions - recorder->kernel_begun;
+	recorder->awaits_user = false;
 }
 
 /* Decimal digits of `value`; as many as that. Rows are long and many: printf would be most of a
@@ -222,6 +232,8 @@ void tlm_recorder_end(struct tlm_recorder *recorder)
 		return;
 	}
 	recorder->open = false;
+	if (recorder->awaits_user)
+		tlm_recorder_enter_user(recorder);
 	columns = collect(recorder, now);
 	tlm_hierarchy_label(recorder->hierarchy, -1);
 	recorder->ledger.who = NOBODY;

@@ -25,7 +25,7 @@ struct tlm_mode_counts {
 };
 
 #define TLM_FETCH_LINE 64
-#define TLM_COLUMNS_MAX (2 * (5 + 7 * TLM_STRUCTURES_MAX) + TLM_CROSSINGS)
+#define TLM_COLUMNS_MAX (2 * (5 + 7 * TLM_STRUCTURES_MAX) + TLM_CROSSINGS + 1)
 
 struct tlm_recorder {
 	FILE *output;
@@ -34,6 +34,9 @@ struct tlm_recorder {
 	struct tlm_ledger ledger;
 	uint64_t label;
 	uint64_t rows;
+	uint64_t before_user; /* the kernel's instructions in regions before their first of user mode */
+	uint64_t kernel_begun;
+	bool awaits_user; /* the open region has not been in user mode yet */
 	bool open;    /* a region is */
 	bool failed;  /* to write; said once */
 	uint64_t begun[TLM_COLUMNS_MAX];
@@ -43,6 +46,8 @@ struct tlm_recorder {
 void tlm_recorder_start(struct tlm_recorder *recorder, int qemu_api);
 void tlm_recorder_begin(struct tlm_recorder *recorder);
 void tlm_recorder_end(struct tlm_recorder *recorder);
+/* A block of user mode begins; to be called where `awaits_user` is set. */
+void tlm_recorder_enter_user(struct tlm_recorder *recorder);
 /* Something that a reader of the rows should know. */
 void tlm_recorder_event(struct tlm_recorder *recorder, const char *text);
 /* Write the last line. */

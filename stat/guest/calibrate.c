@@ -35,6 +35,7 @@ struct loop {
 	struct tl_batch *batch;
 	struct pipes outside, within;
 	int zero; /* a file: /dev/zero */
+	bool traced;
 };
 
 static inline long call(long number, long a, long b, long c)
@@ -206,6 +207,12 @@ static void run_execs(struct loop *loop)
 	}
 }
 
+/* Calls that are told apart. */
+static void run_traced(struct loop *loop)
+{
+	run_calls(loop);
+}
+
 static void (*const loops[])(struct loop *loop) = {
 #define RUN(name) run_##name,
 	STAT_LOOPS(RUN)
@@ -232,6 +239,8 @@ static void run_loop(struct loop *loop, int number, int mode, int counting)
 
 	set_policy(loop->outside.partner,
 		   loops[number] == run_preemptions ? SCHED_OTHER : SCHED_BATCH);
+	if (loops[number] == run_traced)
+		group_trace(true);
 	for (round = -1; round < ROUNDS; round++) { /* the first is a warm-up */
 		renew_pages(loop);
 		nanosleep(&nap, NULL);
@@ -244,6 +253,8 @@ static void run_loop(struct loop *loop, int number, int mode, int counting)
 		if (round >= 0)
 			group_record_counts(phase);
 	}
+	if (loops[number] == run_traced)
+		group_trace(false);
 }
 
 /* Starts the partner, which answers each byte until the pipe is closed. */
@@ -271,6 +282,14 @@ static void partner_end(struct pipes *pipes)
 	close(pipes->from[1]);
 }
 
+/* Batches are made and calls are told apart in user mode alone. */
+static bool is_wanted(const struct loop *loop, int number, int mode)
+{
+	if (loops[number] == run_batches)
+		return loop->batch && !mode;
+	return loops[number] != run_traced || (loop->traced && !mode);
+}
+
 static void run_all(struct loop *loop, int mode, int counting)
 {
 	int number;
@@ -278,14 +297,16 @@ static void run_all(struct loop *loop, int mode, int counting)
 	partner_begin(&loop->within);
 	set_policy(loop->within.partner, SCHED_BATCH);
 	for (number = 0; number < (int)(sizeof(loops) / sizeof(*loops)); number++)
-		if (loops[number] != run_batches || (loop->batch && !mode))
+		if (is_wanted(loop, number, mode))
 			run_loop(loop, number, mode, counting);
 	partner_end(&loop->within);
 }
 
-static void __attribute__((noreturn)) calibrate_here(int counting, bool supervisor)
+static void __attribute__((noreturn)) calibrate_here(int counting, bool supervisor,
+						     bool traced)
 {
-	struct loop loop = { .zero = open("/dev/zero", O_RDONLY | O_CLOEXEC) };
+	struct loop loop = { .zero = open("/dev/zero", O_RDONLY | O_CLOEXEC),
+			     .traced = traced };
 
 	partner_begin(&loop.outside);
 	group_enter();
@@ -305,7 +326,7 @@ bool calibrate_is_idle(const char *name)
 	return !strcmp(name, CALIBRATE_IDLE);
 }
 
-void calibrate(int counting, bool supervisor)
+void calibrate(int counting, bool supervisor, bool traced)
 {
 	pid_t child = fork();
 	int status;
@@ -313,7 +334,7 @@ void calibrate(int counting, bool supervisor)
 	if (child < 0)
 		stat_fail("cannot start a process: %s", strerror(errno));
 	if (!child)
-		calibrate_here(counting, supervisor);
+		calibrate_here(counting, supervisor, traced);
 	if (waitpid(child, &status, 0) != child || status)
 		stat_fail("the calibration ended with wait status %#x", (unsigned int)status);
 }

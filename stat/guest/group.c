@@ -126,6 +126,11 @@ uint64_t group_watched(void)
 	return strtoull(text, NULL, 10);
 }
 
+void group_trace(bool on)
+{
+	write_file(PARAMETERS "tracing", on ? "1" : "0");
+}
+
 bool group_is_populated(void)
 {
 	char text[256];

@@ -46,6 +46,7 @@ struct job {
 	int ready_limit_s;
 	const char *turns; /* TURN_USER and TURN_SUPERVISOR, in their order */
 	bool uncalibrated;
+	bool calls; /* they are told apart */
 	int counting; /* the file of group_count() */
 	uint64_t worked; /* calls with work on their way out, in an uncounted run */
 };
@@ -54,7 +55,7 @@ static void __attribute__((noreturn)) usage(void)
 {
 	fputs("usage: trapless-stat-guest --module FILE [--prepare SHELL-COMMAND] [--warm N]\n"
 	      "         [--load SHELL-COMMAND --ready SHELL-COMMAND [--ready-limit SECONDS]]\n"
-	      "         [--turns u|s...] [--uncalibrated] -- PROGRAM [ARGUMENT]...\n", stderr);
+	      "         [--turns u|s...] [--uncalibrated] [--calls] -- PROGRAM [ARGUMENT]...\n", stderr);
 	exit(STAT_NOT_COUNTED);
 }
 
@@ -78,7 +79,8 @@ static bool turns_are_valid(const struct job *job)
 
 static void parse(struct job *job, int argc, char **argv)
 {
-	enum { MODULE = 256, PREPARE, LOAD, READY, TURNS, WARM, READY_LIMIT, UNCALIBRATED };
+	enum { MODULE = 256, PREPARE, LOAD, READY, TURNS, WARM, READY_LIMIT, UNCALIBRATED,
+	       CALLS };
 	static const struct option longs[] = {
 		{ "module", required_argument, NULL, MODULE },
 		{ "prepare", required_argument, NULL, PREPARE },
@@ -88,6 +90,7 @@ static void parse(struct job *job, int argc, char **argv)
 		{ "ready-limit", required_argument, NULL, READY_LIMIT },
 		{ "turns", required_argument, NULL, TURNS },
 		{ "uncalibrated", no_argument, NULL, UNCALIBRATED },
+		{ "calls", no_argument, NULL, CALLS },
 		{ 0 },
 	};
 	const char **const texts[] = { [MODULE - MODULE] = &job->module,
@@ -105,6 +108,8 @@ static void parse(struct job *job, int argc, char **argv)
 			job->ready_limit_s = parse_number(optarg, INT_MAX);
 		else if (option == UNCALIBRATED)
 			job->uncalibrated = true;
+		else if (option == CALLS)
+			job->calls = true;
 		else if (option >= MODULE && option <= TURNS)
 			*texts[option - MODULE] = optarg;
 		else
@@ -245,7 +250,9 @@ static void model_on(const struct job *job)
 
 	tl_model_on();
 	if (!job->uncalibrated)
-		calibrate(job->counting, !refusals);
+		calibrate(job->counting, !refusals, job->calls);
+	if (job->calls)
+		group_trace(true);
 	fact(STAT_FACT_REFUSALS, refusals);
 }
 
@@ -308,6 +315,8 @@ static int count(const struct job *job)
 	if (job->load && !group_is_populated())
 		stat_fail("%s ended before its load had", job->argv[0]);
 	record_end(job, status);
+	if (job->calls)
+		group_trace(false);
 	tl_model_off();
 	return status;
 }

@@ -38,6 +38,8 @@ void group_count(int counting, int phase);
  */
 void group_watch(void);
 uint64_t group_watched(void);
+/* Begins to tell the program's calls apart, or ends it. */
+void group_trace(bool on);
 /* Whether the group has a member. */
 bool group_is_populated(void);
 /* Sends SIGKILL to all members and returns when there is none left. */
@@ -72,8 +74,11 @@ void supervisor_read(struct supervisor_counts *counts);
 
 /* ---- calibrate.c ---- */
 
-/* Counts loops that tell what a call costs by each mechanism; `supervisor`: also in that mode. */
-void calibrate(int counting, bool supervisor);
+/*
+ * Counts loops that tell what a call costs by each mechanism; `supervisor`: also in that mode;
+ * `traced`: also what it costs to tell calls apart.
+ */
+void calibrate(int counting, bool supervisor, bool traced);
 
 /* The name under which this program is executed to end at once, and whether it has that name. */
 #define CALIBRATE_IDLE "trapless-stat-idle"

@@ -22,6 +22,25 @@
 #define STAT_PHASE_SHIFT 4
 #define STAT_PHASE_MAX 255
 
+/*
+ * Where calls are told apart, four more bits say what part of a call the region is, and the twelve
+ * above them which call. A region goes from a call's entry, or from where its thread goes on in it,
+ * to the next call's entry. The parts from STAT_PART_FAILED on are empty regions: events of the
+ * call, the last three as in STAT_EVENTS.
+ */
+#define STAT_PART_SHIFT 12
+#define STAT_PART_NONE 0     /* of no call: the program's code, or an interrupt in it, goes on */
+#define STAT_PART_ENTERED 1  /* begins with the call's entry */
+#define STAT_PART_RESUMED 2  /* goes on in a call */
+#define STAT_PART_FAILED 3   /* the call returned an error */
+#define STAT_PART_SHARED 4   /* the call asked for this machine's files, and waited */
+#define STAT_PART_SLEPT_OUT 5
+#define STAT_PART_SLEPT_WITHIN 6
+#define STAT_PART_PREEMPTED 7
+#define STAT_CALL_SHIFT 16
+#define STAT_CALL_MASK 0xfff
+#define STAT_CALL_UNKNOWN 0xfff /* one of 32 bits, or a number that no call has */
+
 /* A phase of the calibration: which loop, in which mode, in which round. */
 #define STAT_CALIBRATION 0x80
 #define STAT_CALIBRATION_SUPERVISOR 0x40
@@ -52,13 +71,14 @@
 #define STAT_FACT_DEMOTIONS 0xfd0    /* demotions by cause, TL_DEMOTIONS of them */
 
 /*
- * What the module counts in each phase. The last three are calls in which a thread slept and the
- * processor went to others (slept_out) or stayed within the program (slept_within), and calls that
- * ended with another thread's turn (preempted).
+ * What the module counts in each phase: of page faults also those that read from a file
+ * (file_faults); requests for this machine's files, each of which waits (shared); calls in which a
+ * thread slept and the processor went to others (slept_out) or stayed within the program
+ * (slept_within), and calls that ended with another thread's turn (preempted).
  */
 #define STAT_EVENTS(X) \
 	X(forks) X(execs) X(exits) X(signals) X(page_faults) \
-	X(slept_out) X(slept_within) X(preempted)
+	X(slept_out) X(slept_within) X(preempted) X(file_faults) X(shared)
 
 /* Where calls ended that were made in supervisor mode: fields calls_* of struct tl_process. */
 #define STAT_CALLS(X) X(direct) X(worked) X(left) X(kernel)
@@ -66,7 +86,7 @@
 /* The loops of the calibration; functions run_* of stat/guest/calibrate.c. */
 #define STAT_LOOPS(X) \
 	X(nothing) X(calls) X(batches) X(faults) X(double_faults) X(kernel_faults) X(handed) \
-	X(closes) X(sleeps) X(preemptions) X(sleeps_within) X(forks) X(execs)
+	X(closes) X(sleeps) X(preemptions) X(sleeps_within) X(forks) X(execs) X(traced)
 
 /* The operations of one loop, and the calls of a batch in it. */
 #define STAT_OPERATIONS 64

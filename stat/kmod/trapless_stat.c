@@ -4,15 +4,17 @@
  * program with all that it started), of the idle task, or of any other task. Where the scheduler
  * goes from one of them to another, the module ends the model's region, changes the lowest 12 bits
  * of the label and begins the next region. It also counts what the ledger of crossings cannot see:
- * processes begun and ended, programs executed, signals delivered, page faults, and calls in which
- * a thread left the processor. While the program runs uncounted, a probe counts the calls that find
- * work to do on their way out. The numbers in labels are those of stat_labels.h.
+ * processes begun and ended, programs executed, signals delivered, page faults, requests for files of
+ * the machine that runs the guest, and calls in which a thread left the processor. While the program
+ * runs uncounted, a probe counts the calls that find work to do on their way out. While calls are
+ * told apart, each begins a region of its own. The numbers in labels are those of stat_labels.h.
  *
  * The guest has one processor, as the model follows one. That processor alone writes all of this,
  * with interrupts off; the counts of events are written in the context of their own task.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/bitmap.h>
 #include <linux/cgroup.h>
 #include <linux/cpumask.h>
 #include <linux/irqflags.h>
@@ -42,7 +44,10 @@ static unsigned long long cgroup;
 module_param(cgroup, ullong, 0444);
 MODULE_PARM_DESC(cgroup, "ID of the program's control group, its folder's inode number");
 
+#define THREADS_MAX 4096 /* bits; two threads whose numbers differ by that much share one */
+
 static bool counting;
+static bool tracing; /* calls are told apart */
 static unsigned int phase;
 static enum group running; /* whose region is open */
 
@@ -73,13 +78,17 @@ static enum group group_of(struct task_struct *task)
 	return is_in_program(task) ? GROUP_PROGRAM : GROUP_OTHER;
 }
 
-static void begin(enum group group)
+static void label(enum group group, unsigned int part, unsigned int call)
 {
-	running = group;
+	if (tracing) {
+		tl_model_label_nibble(call >> 8);
+		tl_model_label_nibble(call >> 4);
+		tl_model_label_nibble(call);
+		tl_model_label_nibble(part);
+	}
 	tl_model_label_nibble(phase >> 4);
 	tl_model_label_nibble(phase);
 	tl_model_label_nibble(group | (phase ? STAT_PHASE : 0));
-	tl_model_begin();
 }
 
 /* An interrupt or exception leaves a negative number where a system call has its own. */
@@ -88,33 +97,68 @@ static bool is_in_call(struct task_struct *task)
 	return (long)task_pt_regs(task)->orig_ax >= 0;
 }
 
-static void count_leaving(struct task_struct *prev, bool sleeps, enum group next)
+static unsigned int call_of(struct task_struct *task)
+{
+	unsigned long call = task_pt_regs(task)->orig_ax;
+	bool compat = task_thread_info(task)->status & TS_COMPAT;
+
+	return compat || call > STAT_CALL_UNKNOWN ? STAT_CALL_UNKNOWN : call;
+}
+
+/* Begins the region of what `task`, of that group, does now. */
+static void begin(enum group group, struct task_struct *task)
+{
+	running = group;
+	if (tracing && group == GROUP_PROGRAM && is_in_call(task))
+		label(group, STAT_PART_RESUMED, call_of(task));
+	else
+		label(group, STAT_PART_NONE, 0);
+	tl_model_begin();
+}
+
+/* An event of a call of `task`, between two regions. */
+static void event(struct task_struct *task, unsigned int part)
+{
+	label(GROUP_PROGRAM, part, call_of(task));
+	tl_model_begin();
+	tl_model_end();
+}
+
+/* Counts a call in which `prev` leaves the processor. Returns which part of a call that is. */
+static unsigned int count_leaving(struct task_struct *prev, bool sleeps, enum group next)
 {
 	if (!is_in_call(prev))
-		return;
-	if (!sleeps)
+		return STAT_PART_NONE;
+	if (!sleeps) {
 		counts.preempted++;
-	else if (next == GROUP_PROGRAM)
+		return STAT_PART_PREEMPTED;
+	}
+	if (next == GROUP_PROGRAM) {
 		counts.slept_within++;
-	else
-		counts.slept_out++;
+		return STAT_PART_SLEPT_WITHIN;
+	}
+	counts.slept_out++;
+	return STAT_PART_SLEPT_OUT;
 }
 
 /* Runs in the task that leaves, with interrupts off. */
 static void on_switch(void *data, bool preempt, struct task_struct *prev, struct task_struct *next,
 		      unsigned int prev_state)
 {
+	unsigned int part = STAT_PART_NONE;
 	enum group group;
 
 	if (!counting)
 		return;
 	group = group_of(next);
 	if (running == GROUP_PROGRAM)
-		count_leaving(prev, !preempt && prev_state, group);
-	if (group == running)
+		part = count_leaving(prev, !preempt && prev_state, group);
+	if (group == running && !(tracing && group == GROUP_PROGRAM))
 		return;
 	tl_model_end();
-	begin(group);
+	if (tracing && part != STAT_PART_NONE)
+		event(prev, part);
+	begin(group, next);
 }
 
 static bool counts_current(void)
@@ -140,12 +184,58 @@ static void on_exit(void *data, struct task_struct *task)
 		return;
 	counts.exits++;
 	counts.page_faults += task->min_flt + task->maj_flt;
+	counts.file_faults += task->maj_flt;
 }
 
 static void on_signal(void *data, int signal)
 {
 	if (counts_current())
 		counts.signals++;
+}
+
+/*
+ * Calls told apart: each entry of a call begins a region. Nothing that depends on the call is done
+ * within one, so what telling apart adds is the same for all calls. Interrupts are off in between,
+ * as a switch would end a region that is not open.
+ */
+
+static DECLARE_BITMAP(shared, THREADS_MAX); /* threads that asked for a file in their call */
+
+static unsigned long thread_bit(void)
+{
+	return current->pid % THREADS_MAX;
+}
+
+static void on_call(void *data, struct pt_regs *regs, long number)
+{
+	unsigned long flags;
+
+	if (!counting || running != GROUP_PROGRAM)
+		return;
+	local_irq_save(flags);
+	tl_model_end();
+	__clear_bit(thread_bit(), shared);
+	label(GROUP_PROGRAM, STAT_PART_ENTERED, call_of(current));
+	tl_model_begin();
+	local_irq_restore(flags);
+}
+
+/* An event of the current call, in the middle of its region. */
+static void split(unsigned int part)
+{
+	unsigned long flags;
+
+	local_irq_save(flags);
+	tl_model_end();
+	event(current, part);
+	begin(GROUP_PROGRAM, current);
+	local_irq_restore(flags);
+}
+
+static void on_return(void *data, struct pt_regs *regs, long result)
+{
+	if (counting && running == GROUP_PROGRAM && IS_ERR_VALUE(result))
+		split(STAT_PART_FAILED);
 }
 
 /* A handler may take fewer arguments than its tracepoint gives. */
@@ -161,44 +251,68 @@ static struct hook {
 	{ "signal_deliver", on_signal },
 };
 
-/* The page faults of those threads of the program that still live. */
-static u64 faults_so_far(void)
+static struct hook call_hooks[] = {
+	{ "sys_enter", on_call },
+	{ "sys_exit", on_return },
+};
+
+/* Files of the machine that runs the guest come by 9p: each request waits for an answer. */
+static int on_request(struct kprobe *probe, struct pt_regs *regs)
+{
+	if (!counts_current())
+		return 0;
+	counts.shared++;
+	if (tracing && is_in_call(current) && !__test_and_set_bit(thread_bit(), shared))
+		split(STAT_PART_SHARED);
+	return 0;
+}
+
+static struct kprobe requests[] = {
+	{ .symbol_name = "p9_client_rpc", .pre_handler = on_request },
+	{ .symbol_name = "p9_client_zc_rpc", .pre_handler = on_request },
+};
+
+/* Adds the page faults of those threads of the program that still live, `sign` times. */
+static void add_faults(int sign)
 {
 	struct task_struct *process, *thread;
-	u64 sum = 0;
 
 	rcu_read_lock();
 	for_each_process_thread(process, thread)
-		if (is_in_program(thread) && !thread->exit_state)
-			sum += thread->min_flt + thread->maj_flt;
+		if (is_in_program(thread) && !thread->exit_state) {
+			counts.page_faults += sign * (thread->min_flt + thread->maj_flt);
+			counts.file_faults += sign * thread->maj_flt;
+		}
 	rcu_read_unlock();
-	return sum;
 }
 
 static int counting_set(const char *text, const struct kernel_param *parameter)
 {
 	unsigned long flags;
 	int wanted, error = kstrtoint(text, 0, &wanted);
-	u64 faults;
 
 	if (error)
 		return error;
 	if (wanted > STAT_PHASE_MAX)
 		return -EINVAL;
-	faults = faults_so_far();
-	local_irq_save(flags);
 	if (wanted >= 0 && !counting) {
 		memset(&counts, 0, sizeof(counts));
-		counts.page_faults = -faults;
+		add_faults(-1);
+		local_irq_save(flags);
 		phase = wanted;
 		counting = true;
-		begin(group_of(current));
+		running = group_of(current);
+		/* This call began uncounted, so it is none of those that are told apart. */
+		label(running, STAT_PART_NONE, 0);
+		tl_model_begin();
+		local_irq_restore(flags);
 	} else if (wanted < 0 && counting) {
+		local_irq_save(flags);
 		tl_model_end();
 		counting = false;
-		counts.page_faults += faults;
+		local_irq_restore(flags);
+		add_faults(1);
 	}
-	local_irq_restore(flags);
 	return 0;
 }
 
@@ -282,14 +396,62 @@ static void find(struct tracepoint *tracepoint, void *data)
 	for (i = 0; i < ARRAY_SIZE(hooks); i++)
 		if (!strcmp(tracepoint->name, hooks[i].name))
 			hooks[i].tracepoint = tracepoint;
+	for (i = 0; i < ARRAY_SIZE(call_hooks); i++)
+		if (!strcmp(tracepoint->name, call_hooks[i].name))
+			call_hooks[i].tracepoint = tracepoint;
 }
 
-static void unhook(unsigned int count)
+static void unhook(struct hook *from, unsigned int count)
 {
 	while (count--)
-		tracepoint_probe_unregister(hooks[count].tracepoint, hooks[count].handler, NULL);
+		tracepoint_probe_unregister(from[count].tracepoint, from[count].handler, NULL);
 	tracepoint_synchronize_unregister();
 }
+
+static int hook_all(struct hook *to, unsigned int count)
+{
+	unsigned int i;
+	int error;
+
+	for (i = 0; i < count; i++) {
+		error = to[i].tracepoint ? tracepoint_probe_register(to[i].tracepoint,
+								     to[i].handler, NULL) :
+					   -ENOENT;
+		if (!error)
+			continue;
+		pr_err("this kernel has no tracepoint %s\n", to[i].name);
+		unhook(to, i);
+		return error;
+	}
+	return 0;
+}
+
+static int tracing_set(const char *text, const struct kernel_param *parameter)
+{
+	bool on;
+	int error = kstrtobool(text, &on);
+
+	if (error || on == tracing)
+		return error;
+	if (counting)
+		return -EBUSY;
+	if (on)
+		error = hook_all(call_hooks, ARRAY_SIZE(call_hooks));
+	else
+		unhook(call_hooks, ARRAY_SIZE(call_hooks));
+	if (!error)
+		tracing = on;
+	return error;
+}
+
+static int tracing_get(char *text, const struct kernel_param *parameter)
+{
+	return sysfs_emit(text, "%d\n", tracing);
+}
+
+static const struct kernel_param_ops tracing_ops = { .set = tracing_set, .get = tracing_get };
+module_param_cb(tracing, &tracing_ops, NULL, 0600);
+MODULE_PARM_DESC(tracing, "whether calls are told apart");
 
 static int __init stat_init(void)
 {
@@ -305,23 +467,27 @@ static int __init stat_init(void)
 		return -EOPNOTSUPP;
 	}
 	for_each_kernel_tracepoint(find, NULL);
-	for (i = 0; i < ARRAY_SIZE(hooks); i++) {
-		error = hooks[i].tracepoint ? tracepoint_probe_register(hooks[i].tracepoint,
-									hooks[i].handler, NULL) :
-					      -ENOENT;
-		if (!error)
-			continue;
-		pr_err("this kernel has no tracepoint %s\n", hooks[i].name);
-		unhook(i);
+	error = hook_all(hooks, ARRAY_SIZE(hooks));
+	if (error)
 		return error;
-	}
+	/* Without the share there is nothing to probe. */
+	for (i = 0; i < ARRAY_SIZE(requests); i++)
+		if (register_kprobe(&requests[i]))
+			requests[i].addr = NULL;
 	return 0;
 }
 
 /* Ends an open region, so that no region begins in code that is about to go. */
 static void __exit stat_exit(void)
 {
-	unhook(ARRAY_SIZE(hooks));
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(requests); i++)
+		if (requests[i].addr)
+			unregister_kprobe(&requests[i]);
+	unhook(hooks, ARRAY_SIZE(hooks));
+	if (tracing)
+		unhook(call_hooks, ARRAY_SIZE(call_hooks));
 	if (watching)
 		unregister_kprobe(&work);
 	if (counting)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -31,6 +32,18 @@ REPEAT, REPEAT_MAX = 3, TURNS_MAX // 2
     "--software",
     is_flag=True,
     help="On this machine: only what the kernel counts; takes no counters of the processor's.",
+)
+@click.option(
+    "--calls",
+    is_flag=True,
+    help="With --lab: a table of the system calls, and what would be taken away from each.",
+)
+@click.option(
+    "-e",
+    "filters",
+    multiple=True,
+    metavar="FILTER",
+    help="With --calls: show these calls, as strace has it: trace=read,write or '!futex'.",
 )
 @click.option("--kernel", metavar="NAME|PATH", help="With --lab: as in trapless lab.")
 @click.option(
@@ -124,14 +137,29 @@ def stat(
             name for name in lab_options if context.get_parameter_source(name) is typed
         )
         if misplaced:
-            name = misplaced[0].replace("processors", "processor")
-            raise click.UsageError(f"--{name} is about a VM: add --lab")
+            name = {"processors": "--processor", "filters": "-e"}.get(
+                misplaced[0], f"--{misplaced[0]}"
+            )
+            raise click.UsageError(f"{name} is about a VM: add --lab")
         sys.exit(_here(command, json_file, software))
     if software:
         raise click.UsageError("--software is about this machine: leave out --lab")
     if bool(lab_options["load"]) != bool(lab_options["ready"]):
         raise click.UsageError("--load and --ready go together")
+    _check_calls(lab_options)
     sys.exit(_in_lab(command, json_file, lab_options))
+
+
+def _check_calls(options: Mapping[str, object]) -> None:
+    context = click.get_current_context()
+    if not options["calls"]:
+        if options["filters"]:
+            raise click.UsageError("-e chooses among calls: add --calls")
+        return
+    if options["compare"]:
+        raise click.UsageError("--calls and --compare: one at a time")
+    if context.get_parameter_source("processors") is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError("--calls models no caches: leave out --processor")
 
 
 def _here(command: tuple[str, ...], json_file: Path | None, software: bool) -> int:
@@ -145,16 +173,27 @@ def _here(command: tuple[str, ...], json_file: Path | None, software: bool) -> i
 
 def _in_lab(command: tuple[str, ...], json_file: Path | None, options: dict[str, object]) -> int:
     from trapless.run import status_of
-    from trapless.stat import session, text
+    from trapless.stat import by_call, session, text
 
+    names = by_call.all_names()
+    chosen = by_call.choose(_texts(options["filters"]), names)
     try:
         with ConsoleProgress() as progress:
             report = session.run(command, options, progress)
     except TraplessError as error:
         raise TraplessError(str(error), status=status_of(error)) from error
     _write(json_file, report.as_json())
-    click.echo("\n".join(["", *text.lines(report, command)]), err=True)
+    if options["calls"]:
+        hidden = frozenset(names) - chosen
+        lines = text.call_lines(report, command, hidden)
+    else:
+        lines = text.lines(report, command)
+    click.echo("\n".join(["", *lines]), err=True)
     return report.counts.status
+
+
+def _texts(values: object) -> tuple[str, ...]:
+    return values if isinstance(values, tuple) else ()
 
 
 def _write(path: Path | None, data: object) -> None:

@@ -35,8 +35,9 @@ class Job:
 
     `prepare`, `load` and `ready` are commands of the guest's shell; `warm` says how often the
     command, or the load, runs before, uncounted. Without `calibrate` nothing can be predicted from
-    the run. With `turns` the command runs once for each letter, u in user mode and s in supervisor
-    mode. Each run is counted by itself (RunCounts.repeats): the runs differ in their mode alone.
+    the run. With `calls` they are told apart (RunCounts.calls_made). With `turns` the command runs
+    once for each letter, u in user mode and s in supervisor mode. Each run is counted by itself
+    (RunCounts.repeats): the runs differ in their mode alone.
     """
 
     argv: tuple[str, ...]
@@ -47,6 +48,7 @@ class Job:
     warm: int = 0
     turns: str = ""
     calibrate: bool = True
+    calls: bool = False
 
 
 def by_turns(pairs: int) -> str:
@@ -77,6 +79,8 @@ def argv(job: Job) -> list[str]:
         words += ["--warm", str(job.warm)]
     if not job.calibrate:
         words.append("--uncalibrated")
+    if job.calls:
+        words.append("--calls")
     return [*words, "--", *job.argv]
 
 
@@ -121,7 +125,7 @@ def run(
         prepared = replace(config(base, progress), plugins=(plugin.argument(plan, rows),))
         result = lab.run(prepared, argv(job), stream=stream, sink=sink, progress=progress)
         try:
-            counts = run_counts.read(rows, result.release, tuple(processors))
+            counts = run_counts.read(rows, result.release, tuple(processors), told_apart=job.calls)
             return replace(counts, warm=job.warm, served=bool(job.load))
         except TraplessError as error:
             output = result.stderr.decode(errors="replace").strip()

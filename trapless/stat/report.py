@@ -12,7 +12,7 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,7 @@ from trapless.model.plan import Plan, Variant
 from trapless.model.processors import Cost
 from trapless.model.rows import Row
 from trapless.stat import costs, run_counts
+from trapless.stat.by_call import ByCall, CallCost
 from trapless.stat.costs import Saving
 from trapless.stat.labels import BATCH
 from trapless.stat.run_counts import RunCounts
@@ -173,6 +174,8 @@ class Report:
         mechanisms = []
         supervisor = costs.supervisor_saving(self.counts)
         if supervisor is not None:
+            if len(self.saved_each) > 1:
+                supervisor = replace(supervisor, wrong_by=self._pairs_apart)
             mechanisms.append(self._mechanism("supervisor mode", supervisor, 0.0))
         batch = costs.batch_saving(self.counts)
         if batch is not None:
@@ -210,6 +213,29 @@ class Report:
         return statistics.median(self.saved_each) if self.saved_each else None
 
     @property
+    def _pairs_apart(self) -> float:
+        """How far the farthest pair is from the median: no pair that was run lies outside."""
+        return max((abs(one - (self.really_saved or 0.0)) for one in self.saved_each), default=0.0)
+
+    @property
+    def own_runs_apart(self) -> float:
+        """By how much the program's runs in one mode differ: those that were counted, or as
+        programs were observed to."""
+        runs = self.real.repeats.values() if self.real is not None else ()
+        if not any(len(mode) > 1 for mode in runs):
+            return costs.uncertainty(self.counts)
+        ends = [[one.instructions for one in mode] for mode in runs]
+        return float(max(max(each) - min(each) for each in ends))
+
+    @property
+    def is_predictable(self) -> bool:
+        """Whether supervisor mode saves more than the program's own runs differ by."""
+        saved = self.really_saved
+        if saved is None and self.predicted is not None:
+            saved = self.predicted.instructions
+        return saved is not None and abs(saved) > self.own_runs_apart
+
+    @property
     def wrong_by(self) -> float:
         """Half of the distance between the lowest and the highest pair. For a single pair it is the
         uncertainty of two runs, and the calls that slept in only one of them because an answer came
@@ -245,9 +271,16 @@ class Report:
             return None
         return self.predicted.instructions / saved - 1
 
+    @cached_property
+    def by_call(self) -> ByCall:
+        """Each system call, where they were told apart."""
+        return ByCall(self.counts)
+
     def as_json(self) -> dict[str, Any]:
         """All figures, and the counts that they are made of."""
+        calls = {"calls": [_call_json(one) for one in self.by_call.calls]}
         return {
+            **(calls if self.counts.calls_made else {}),
             "format": "trapless-stat",
             "version": 1,
             "kernel": self.counts.release,
@@ -263,6 +296,7 @@ class Report:
                 }
                 for mode in MODES
                 for unit in UNITS
+                if self.counts.processors
             ],
             "processors": [
                 {**asdict(self.clocks(one)), "misses": [asdict(m) for m in self.misses(one)]}
@@ -273,11 +307,18 @@ class Report:
             "really_saved_instructions": self.really_saved,
             "really_saved_wrong_by": self.wrong_by,
             "really_saved_each_instructions": self.saved_each,
+            "own_runs_apart_instructions": self.own_runs_apart,
+            "predictable": self.is_predictable,
             "prediction_error": self.prediction_error,
             "prediction_error_range": self.prediction_error_range,
             "counted": self.counts.as_json(),
             "counted_by_turns": self.real.as_json() if self.real else None,
         }
+
+
+def _call_json(one: CallCost) -> dict[str, Any]:
+    data = asdict(one)
+    return data | {"wrapped": one.wrapped.value if one.wrapped else None}
 
 
 def _clocks_of(saving: Saving, table: Mapping[str, Cost]) -> Ends:

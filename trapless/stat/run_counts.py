@@ -7,8 +7,10 @@ is made of these counts alone. They are not judged here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass, field, replace
+import operator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +40,40 @@ class Loop:
     features: Mapping[str, int]
 
 
+GETPPID = 110
+"""The call of the loop that says what telling calls apart costs."""
+
+
+@dataclass(frozen=True)
+class CallCounts:
+    """What one system call did in a run whose calls were told apart.
+
+    A region goes from an entry of the call to the entry of the next one. `user` and `kernel` are
+    the instructions of all its regions, `inside` those of the kernel before user mode goes on.
+    `in_kernel`: interrupts and faults inside the call. The others are its events.
+    """
+
+    nr: int
+    number: int
+    user: int
+    kernel: int
+    inside: int
+    in_kernel: int
+    failed: int
+    shared: int  # made this number of calls wait for files of the machine that runs the guest
+    slept_out: int
+    slept_within: int
+    preempted: int
+
+
 @dataclass(frozen=True)
 class RunCounts:
     """The counts of one run. `program`, `others` and `idle`: the model's columns, added up.
 
     `loops`: by name and mode ("trap", "supervisor"). Where the program ran by turns, `repeats` has
     each of its runs, by mode and in their order, and `program` is empty; `calls` and `demotions`
-    are the module's counts of all runs in supervisor mode.
+    are the module's counts of all runs in supervisor mode. `calls_made`: each system call, where
+    they were told apart; `traced`: those of the loop that says what this costs.
     """
 
     release: str
@@ -66,6 +95,8 @@ class RunCounts:
     complaints: tuple[str, ...] = ()  # the model's
     calls: Calls | None = None
     demotions: Mapping[str, int] = field(default_factory=dict)
+    calls_made: tuple[CallCounts, ...] = ()
+    traced: CallCounts | None = None
 
     @property
     def row(self) -> Row:
@@ -112,6 +143,11 @@ class RunCounts:
         }
         data["repeats"] = {mode: [vars(run) for run in runs] for mode, runs in self.repeats.items()}
         data["calls"] = None if self.calls is None else vars(self.calls)
+        del data["calls_made"], data["traced"]
+        if self.calls_made:
+            data["calls_made"] = [vars(call) for call in self.calls_made]
+        if self.traced is not None:
+            data["traced"] = vars(self.traced)
         return data
 
     @classmethod
@@ -128,7 +164,10 @@ class RunCounts:
         calls = None if data["calls"] is None else Calls(**data["calls"])
         tuples = ("processors", "columns", "program", "others", "idle", "complaints")
         plain = {name: tuple(data[name]) for name in tuples}
-        return cls(**{**data, **plain, "loops": loops, "repeats": repeats, "calls": calls})
+        made = tuple(CallCounts(**call) for call in data.get("calls_made", ()))
+        traced = CallCounts(**data["traced"]) if "traced" in data else None
+        told = {"calls_made": made, "traced": traced}
+        return cls(**{**data, **plain, **told, "loops": loops, "repeats": repeats, "calls": calls})
 
 
 LEAST = f"footprint code unit=4096 from=fetch label={labels.PROGRAM}"
@@ -146,9 +185,14 @@ def plan_of(processors: tuple[str, ...]) -> Plan:
     return Plan.of(variants, footprint_of=labels.PROGRAM)
 
 
-def read(path: Path, release: str, processors: tuple[str, ...]) -> RunCounts:
-    """Add up the rows of a run; a TraplessError where it was not counted to its end."""
-    recording = rows.add_up(path, _group)
+def read(
+    path: Path, release: str, processors: tuple[str, ...], *, told_apart: bool = False
+) -> RunCounts:
+    """Add up the rows of a run; a TraplessError where it was not counted to its end.
+
+    `told_apart`: the labels also say which system call a region belongs to.
+    """
+    recording = rows.add_up(path, _call_group if told_apart else _group)
     facts = {
         row.label >> labels.FACT_SHIFT & labels.FACT_MASK: row.label >> labels.VALUE_SHIFT
         for row in recording.rows
@@ -156,7 +200,8 @@ def read(path: Path, release: str, processors: tuple[str, ...]) -> RunCounts:
     }
     if labels.FACT_STATUS not in facts:
         raise TraplessError("the run was not counted to its end: its rows have no last one")
-    groups = {row.label: row for row in recording.rows}
+    groups = _groups(recording) if told_apart else {row.label: row for row in recording.rows}
+    apart = [row for row in recording.rows if told_apart and not _is_fact(row.label)]
     calls = [facts.get(labels.FACT_CALLS + n) for n in range(len(labels.CALLS))]
     return RunCounts(
         release=release,
@@ -180,6 +225,8 @@ def read(path: Path, release: str, processors: tuple[str, ...]) -> RunCounts:
             for cause in Demotion
             if labels.FACT_DEMOTIONS + cause in facts
         },
+        calls_made=_calls(apart, 0),
+        traced=_traced(apart, groups),
     )
 
 
@@ -190,6 +237,67 @@ def _is_fact(label: int) -> bool:
 def _group(label: int) -> int:
     """The label under which a row is added up: of a fact its own, else the phase and the group."""
     return label if _is_fact(label) else label & (labels.PHASE_MAX << labels.PHASE_SHIFT | 15)
+
+
+def _call_group(label: int) -> int:
+    """The same with the call, and the part of it."""
+    return label if _is_fact(label) else label & ((labels.CALL_MASK + 1 << labels.CALL_SHIFT) - 1)
+
+
+def _groups(recording: Recording) -> dict[int, Row]:
+    """The rows of calls added up, as _group() would have."""
+    groups: dict[int, Row] = {}
+    for row in recording.rows:
+        to, counts, number = _group(row.label), row.counts, row.number
+        if to in groups:
+            counts = tuple(map(operator.add, groups[to].counts, counts))
+            number += groups[to].number
+        groups[to] = Row(to, number, counts, row.places)
+    return groups
+
+
+EVENT_PARTS = {
+    labels.PART_FAILED: "failed",
+    labels.PART_SHARED: "shared",
+    labels.PART_SLEPT_OUT: "slept_out",
+    labels.PART_SLEPT_WITHIN: "slept_within",
+    labels.PART_PREEMPTED: "preempted",
+}
+
+
+def _calls(apart: Iterable[Row], phase: int) -> tuple[CallCounts, ...]:
+    """What each call did in that phase, by number."""
+    wanted = phase << labels.PHASE_SHIFT | labels.PROGRAM + (labels.PHASE if phase else 0)
+    calls: dict[int, Counter[str]] = {}
+    for row in apart:
+        part = row.label >> labels.PART_SHIFT & 15
+        if _group(row.label) != wanted or part == labels.PART_NONE:
+            continue
+        counter = calls.setdefault(row.label >> labels.CALL_SHIFT & labels.CALL_MASK, Counter())
+        if part in EVENT_PARTS:
+            counter[EVENT_PARTS[part]] += row.number
+            continue
+        counter["number"] += row.number if part == labels.PART_ENTERED else 0
+        counter["user"] += row["user.instructions"]
+        counter["kernel"] += row["kernel.instructions"]
+        counter["inside"] += row["kernel.before_user"]
+        counter["in_kernel"] += row["crossings.iret_kernel"]
+    names = [one.name for one in fields(CallCounts)][1:]
+    return tuple(CallCounts(nr, *(calls[nr][name] for name in names)) for nr in sorted(calls))
+
+
+def _traced(apart: Sequence[Row], groups: Mapping[int, Row]) -> CallCounts | None:
+    """The calls of the loop whose calls are told apart, in its round of the fewest instructions."""
+    wanted = labels.LOOPS.index("traced")
+    rounds = {
+        phase: loop.instructions
+        for phase, loop in _phases(groups, {})
+        if phase & labels.CALIBRATION and phase & labels.LOOP_MASK == wanted
+    }
+    if not apart or not rounds:
+        return None
+    best = min(rounds, key=lambda phase: rounds[phase])
+    return next((call for call in _calls(apart, best) if call.nr == GETPPID), None)
 
 
 def _counts(groups: Mapping[int, Row], label: int, recording: Recording) -> tuple[int, ...]:
@@ -213,6 +321,7 @@ def _phases(groups: Mapping[int, Row], facts: Mapping[int, int]) -> Iterator[tup
         row, phase = groups[label], label >> labels.PHASE_SHIFT
         crossings = row.crossings()
         features = {kind: crossings[kind] for kind in CROSSINGS} | _events(facts, phase)
+        features["kernel"] = row["kernel.instructions"]
         yield phase, Loop(_instructions(row), features)
 
 

@@ -33,12 +33,15 @@ def run(command: Sequence[str], options: Mapping[str, Any], progress: Progress) 
     if program is None:
         raise TraplessError(f"there is no program '{command[0]}' on this machine", status=127)
     compare = options["compare"] is not None
+    if options["calls"]:
+        names = ()  # caches take most of the time, and say nothing of single calls
     job = Job(
         tuple(command),
         prepare="\n".join([bring(program), options["prepare"] or ""]).strip(),
         load=options["load"] or "",
         ready=options["ready"] or "",
         warm=options["warm"],
+        calls=options["calls"],
     )
     given = {name: options[name] for name in ("kernel", "memory", "append") if options[name]}
     config = LabConfig(**given, host_root=True, timeout_s=options["timeout"])
@@ -47,15 +50,28 @@ def run(command: Sequence[str], options: Mapping[str, Any], progress: Progress) 
     return _compared(config, job, names, options["repeat"], progress)
 
 
+OF_ALL = (
+    "/etc/ld.so.cache",
+    "/usr/lib/locale/locale-archive",
+    "/usr/lib/locale/C.utf8/*",
+    "/usr/lib/locale/C.utf8/*/*",
+    "/usr/share/locale/locale.alias",
+    "/usr/lib/x86_64-linux-gnu/gconv/gconv-modules.cache",
+)
+"""Files that the C library opens in most programs, as patterns of the shell."""
+
+
 def bring(program: Path) -> str:
-    """A line of the guest's shell that copies a program and its libraries into the guest's memory.
-    When the guest opens a file of this machine, the time of the answer differs from run to run."""
+    """A line of the guest's shell that copies a program, its libraries and the files of every
+    program into the guest's memory. When the guest opens a file of this machine, the time of the
+    answer differs from run to run."""
     files = [program]
     with program.open("rb") as file:
         if file.read(len(elf.ELF_MAGIC)) == elf.ELF_MAGIC:
             files += elf.dependencies(program)
     # The files that the shell itself runs from stay where they are.
-    return f'for file in {shlex.join(map(str, files))}; do true >>"$file"; done 2>/dev/null; true'
+    names = f"{shlex.join(map(str, files))} {' '.join(OF_ALL)}"
+    return f'for file in {names}; do [ -f "$file" ] && true >>"$file"; done 2>/dev/null; true'
 
 
 def _compared(

@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 import shlex
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
+from trapless.calls import CallClass
+from trapless.stat.by_call import CallCost
 from trapless.stat.report import MODES, Ends, Mechanism, Report
 from trapless.stat.run_counts import UNANSWERED
 from trapless.supervisor.refusals import of_mask
@@ -30,6 +32,10 @@ WIDTH = 80
 """The width of lines on every output; the command that the user typed is not broken."""
 SLEEPS_SHOWN = 20
 """The report has a remark where one call in so many sleeps."""
+SHARED_SHOWN = 100
+"""The same where there is a request for files of this machine to so many calls."""
+NAMED = 3
+"""How many calls a remark names."""
 
 Table = Sequence[tuple[str, ...]]
 
@@ -55,6 +61,61 @@ def lines(report: Report, argv: Sequence[str]) -> Iterator[str]:
         yield from _comparison(report)
     yield ""
     yield from _assumptions(report)
+
+
+def call_lines(report: Report, argv: Sequence[str], hidden: Container[str]) -> Iterator[str]:
+    """The report of a run whose calls were told apart; `hidden`: names that are not asked for."""
+    yield f"{shlex.join(argv)}"
+    yield from _head(report)
+    yield ""
+    yield from aligned(_call_table(report, hidden))
+    yield ""
+    yield from _mechanisms(report)
+    yield ""
+    yield "Read as:"
+    for text in CALL_NOTES:
+        yield from sentence(text, indent="  ")
+
+
+CALL_NOTES = (
+    "user: instructions from a call's return to the next call; kernel: from its entry to its "
+    "return, without what it costs to tell calls apart",
+    "by mode, by batch: instructions that supervisor mode would take away, and batches of 32 at "
+    "most; the other events (processes begun, interrupts of the program's code) are only in the "
+    "sums below",
+    "wrapped: `any`, in a batch or by a worker, which then executes the kernel's instructions in "
+    "the caller's place; `batch`, in a batch only; `no`: trapless doctor --calls says why",
+)
+WRAPPED = {CallClass.ANY: "any", CallClass.BATCH_ONLY: "batch", CallClass.REFUSED: "no", None: "no"}
+
+
+def _call_table(report: Report, hidden: Container[str]) -> Table:
+    """A row for each call that is shown, and what all of them come to."""
+    calls = report.by_call
+    head = ("call", "number", "user", "kernel", "slept", "failed", "by mode", "by batch", "wrapped")
+    shown = [one for one in calls.calls if one.name not in hidden]
+    rows = [_call_row(one) for one in shown]
+    if len(shown) < len(calls.calls):
+        number = sum(one.number for one in calls.calls if one.name in hidden)
+        rows.append((f"{len(calls.calls) - len(shown)} that are not shown", f"{number:,}"))
+    rows.append(("no call", "", "", short(calls.outside)))
+    user = report.row["user.instructions"]
+    rows.append(("all", f"{calls.number:,}", short(user), short(calls.kernel)))
+    return [head, *rows]
+
+
+def _call_row(one: CallCost) -> tuple[str, ...]:
+    return (
+        one.name,
+        f"{one.number:,}",
+        short(one.user),
+        short(one.kernel),
+        f"{one.slept:,}" if one.slept else "",
+        f"{one.failed:,}" if one.failed else "",
+        "" if one.supervisor is None else short(one.supervisor),
+        "" if one.batches is None else short(one.batches),
+        WRAPPED[one.wrapped],
+    )
 
 
 def counters(argv: Sequence[str], events: Mapping[str, int]) -> Iterator[str]:
@@ -90,14 +151,38 @@ def _head(report: Report) -> Iterator[str]:
         times = "once" if counts.warm == 1 else f"{counts.warm} times"
         what = "its load had run" if counts.served else "it had run"
         yield f"{what} {times} before, uncounted: what it reads was in memory"
-    waits = counts.events["slept_out"]
-    if waits * SLEEPS_SHOWN > calls and calls and not counts.served:
-        yield from sentence(
-            f"{waits:,} of its calls slept; where they waited for this machine's files, copy those "
-            "first: --prepare 'cp -r ... /tmp'"
-        )
+    yield from _remarks(report)
     if counts.left_running and not counts.served:
         yield "processes that it left running were ended"
+
+
+def _remarks(report: Report) -> Iterator[str]:
+    """What the program did in the lab that it would not do on a machine of its own."""
+    counts, calls = report.counts, report.crossings["syscall"]
+    requests, first = counts.events.get("shared", 0), counts.events.get("file_faults", 0)
+    if requests * SHARED_SHOWN > calls:
+        yield from sentence(
+            f"NOT AS ON A MACHINE OF ITS OWN: it asked this machine for files {requests:,} times, "
+            f"by the lab's share (9p){_askers(report)}, and each request waits and costs tens of "
+            "thousands of instructions; copy the files first: --prepare 'cp -r FOLDER /tmp', and "
+            "give it the copy"
+        )
+    elif counts.events["slept_out"] * SLEEPS_SHOWN > calls and calls and not counts.served:
+        yield f"{counts.events['slept_out']:,} of its calls slept"
+    if first:
+        yield from sentence(
+            f"{first:,} of its page faults read from a file: work of a first run, which --warm "
+            "leaves out"
+        )
+    if not counts.warm and not counts.served:
+        yield "it had not run before: what it does only at first is in these figures"
+
+
+def _askers(report: Report) -> str:
+    """Which calls asked for files, where they were told apart."""
+    calls = sorted(report.by_call.calls, key=lambda one: -one.shared)
+    named = [f"{one.name} {one.shared:,}" for one in calls[:NAMED] if one.shared]
+    return f" in {sum(one.shared for one in calls):,} calls ({', '.join(named)})" if named else ""
 
 
 def _crossings(report: Report) -> Table:
@@ -181,6 +266,11 @@ def _mechanisms(report: Report) -> Iterator[str]:
         return
     head = ("what would be taken away", "instructions", "of all", "of crossings")
     yield from aligned([head, *(_mechanism(report, one) for one in report.mechanisms)])
+    if report.predicted is not None and not report.is_predictable:
+        yield from sentence(
+            f"{NOT_PREDICTABLE}: its own runs differ by {amount(report.own_runs_apart)} "
+            "instructions in one mode, more than supervisor mode takes away"
+        )
     if report.counts.refusals:
         yield from sentence(f"supervisor mode is not offered: {_refusals(report)}")
 
@@ -189,7 +279,13 @@ def _by(one: Mechanism) -> str:
     return f"at most by {one.name}" if one.name.startswith("batches") else f"by {one.name}"
 
 
+NOT_PREDICTABLE = "not predictable"
+
+
 def _mechanism(report: Report, one: Mechanism) -> tuple[str, ...]:
+    if one is report.predicted and not report.is_predictable:
+        share = f"{one.crossings / max(report.entries, 1):.1%}"
+        return (_by(one), NOT_PREDICTABLE, "", share)
     return (
         _by(one),
         uncertain(one.instructions, one.wrong_by),
@@ -209,18 +305,17 @@ def _comparison(report: Report) -> Iterator[str]:
     if real is None or saved is None or report.predicted is None:
         return
     predicted = report.predicted
+    made = uncertain(predicted.instructions, predicted.wrong_by)
     rows = [
         ("supervisor mode beside user mode, by turns", "instructions"),
-        ("predicted saving", uncertain(predicted.instructions, predicted.wrong_by)),
+        ("predicted saving", made if report.is_predictable else NOT_PREDICTABLE),
         ("counted saving", uncertain(saved, report.wrong_by)),
     ]
     yield from aligned(rows)
     if len(each) > 1:
         yield f"counted: median of {len(each)} pairs, {amount(min(each))} to {amount(max(each))}"
-    if report.prediction_error is not None:
+    if report.prediction_error is not None and report.is_predictable:
         yield f"the prediction is {report.prediction_error:+.1%} off"
-    if saved < report.wrong_by:
-        yield "the saving is smaller than what two runs differ by: neither figure says much"
     if real.calls is not None and real.calls.share is not None:
         yield f"{real.calls.share:.1%} of {real.calls.total:,} calls ended in supervisor mode"
 
@@ -273,6 +368,15 @@ def amount(number: float) -> str:
     ('4,096', '17.14 M', '-35', '2.500 G')
     """
     return _scaled(number, 4, 100_000)
+
+
+def short(number: float) -> str:
+    """A count in a wide table: exact up to four digits, then with three.
+
+    >>> short(9999), short(17142956), short(-350400.5)
+    ('9,999', '17.1 M', '-350 k')
+    """
+    return _scaled(number, 3, 10_000)
 
 
 def uncertain(number: float, wrong_by: float) -> str:

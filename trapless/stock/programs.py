@@ -46,6 +46,7 @@ PACKAGES = (
     "redis-tools",  # redis-check-rdb is the server, too, under the server's name
     "sed",
     "sqlite3",
+    "strace",
     "tar",
     "wrk",
 )

@@ -12,6 +12,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ BINARY = "qemu-system-x86_64"
 PACKAGE = "qemu-system-x86"
 VARIABLE = "TRAPLESS_QEMU"
 """The variable that names another QEMU than the one in PATH."""
+CLOCK_BASE = "2020-01-01T00:00:00"
+"""When a guest begins whose runs repeat: its clock counts instructions from here."""
 STOP_S = 60.0
 """How long QEMU may take to end by itself when asked, seconds."""
 
@@ -154,11 +157,16 @@ def _board(machine: Machine) -> list[str]:
 
 def _processor(machine: Machine, accelerator_name: str) -> list[str]:
     if machine.icount:
-        # The clock, seeds and random instructions would make two runs differ.
+        # The clock, seeds and random instructions would make two runs differ. Beside this machine's
+        # files a clock of long ago would make programs do other work: to git every file would be
+        # younger than its index, and each run would read all of them again.
+        base = (
+            time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime()) if machine.share_root else CLOCK_BASE
+        )
         return [
             *("-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-smp", "1"),
             *("-cpu", "max,-rdrand,-rdseed", "-seed", "1"),
-            *("-rtc", "base=2020-01-01T00:00:00,clock=vm"),
+            *("-rtc", f"base={base},clock=vm"),
         ]
     cpus = ["-smp", str(machine.cpus)]
     if accelerator_name == "kvm" and not machine.thread_single:

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only
  *
- * What test_stat.py counts in a guest: a program whose children, daemon, calls and page faults are
- * known; a server and its client; a process that makes calls without end.
+ * What test_stat.py and test_calls.py count in a guest: a program whose children, daemon, calls and
+ * page faults are known; one whose children have threads, and make no call that depends on who is
+ * first; a server and its client; a process that makes calls without end.
  */
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +73,58 @@ static int children(long count, long calls)
 	return begin_daemon(calls);
 }
 
+struct work {
+	long calls;
+	int done;
+};
+
+/* Says that it is done by a byte and does not end, as a join waits only for a thread that lives. */
+static void *run_thread(void *given)
+{
+	const struct work *work = given;
+
+	make_calls(work->calls);
+	if (write(work->done, "", 1) != 1)
+		_exit(1);
+	for (;;)
+		pause();
+	return NULL;
+}
+
+static int run_threads(long count, long calls)
+{
+	struct work work = { .calls = calls };
+	int done[2];
+	long i;
+	char byte;
+
+	if (pipe(done))
+		return 1;
+	work.done = done[1];
+	for (i = 0; i < count; i++) {
+		pthread_t thread;
+
+		if (pthread_create(&thread, NULL, run_thread, &work) ||
+		    read(done[0], &byte, 1) != 1)
+			return 1;
+	}
+	make_calls(calls);
+	return 0;
+}
+
+static int threads(long count, long processes, long calls)
+{
+	int status;
+
+	while (processes--) {
+		if (fork() == 0)
+			_exit(run_threads(count, calls));
+		if (wait(&status) < 0 || status)
+			return 1;
+	}
+	return run_threads(count, calls);
+}
+
 static int serve(void)
 {
 	int in, out;
@@ -102,6 +156,8 @@ int main(int argc, char **argv)
 
 	if (!strcmp(what, "children") && argc == 4)
 		return children(atol(argv[2]), atol(argv[3]));
+	if (!strcmp(what, "threads") && argc == 5)
+		return threads(atol(argv[2]), atol(argv[3]), atol(argv[4]));
 	if (!strcmp(what, "serve"))
 		return serve();
 	if (!strcmp(what, "ask") && argc == 3)

@@ -92,7 +92,34 @@ def test_one_pair_that_something_fell_into_does_not_decide_what_was_saved(found,
 def test_where_nothing_was_saved_no_error_is_given(found, real):
     made = report.Report(found, saving(real, [-5_000, -4_000, 3_000]))
     assert made.prediction_error is None and made.prediction_error_range is None
-    assert "neither figure says much" in "\n".join(text.lines(made, ["find"]))
+    shown = "\n".join(text.lines(made, ["find"]))
+    assert "not predictable: its own runs differ by 8,000 instructions" in shown
+    assert re.search(r"predicted saving +not predictable$", shown, re.M)
+
+
+def test_what_a_prediction_may_be_wrong_by_comes_from_the_pairs(found, real):
+    """No pair that was run lies outside of it, and other programs' runs do not count."""
+    each = [1_000_000, 1_090_000, 1_040_000]
+    made = report.Report(found, saving(real, each))
+    assert made.is_predictable and made.predicted.wrong_by == 50_000
+    alone = report.Report(found)
+    assert alone.predicted.wrong_by == costs.uncertainty(found) == alone.own_runs_apart
+
+
+def test_own_runs_that_differ_by_more_than_the_saving_make_it_unpredictable(found, real):
+    """Even where every pair saves the same: both of its runs do other work."""
+    pairs = saving(real, [200_000, 200_000])
+    moved = {
+        mode: tuple(
+            replace(run, instructions=run.instructions + place * 300_000)
+            for place, run in enumerate(runs)
+        )
+        for mode, runs in pairs.repeats.items()
+    }
+    made = report.Report(found, replace(pairs, repeats=moved))
+    assert made.saved_each == (200_000, 200_000) and made.own_runs_apart == 300_000
+    shown = "\n".join(text.lines(made, ["find"]))
+    assert "not predictable" in shown and "% off" not in shown
 
 
 def test_the_documented_terms_are_those_of_the_saved_run(found):

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -79,10 +80,18 @@ def test_icount_turns_off_all_that_differs_between_runs():
     assert after(argv, "-smp") == "1"
     assert after(argv, "-cpu") == "max,-rdrand,-rdseed"
     assert after(argv, "-seed") == "1"
-    assert after(argv, "-rtc").endswith("clock=vm")
+    assert after(argv, "-rtc") == f"base={qemu.CLOCK_BASE},clock=vm"
     assert after(argv, "-nic") == "none"
     assert after(argv, "-accel").startswith("tcg")
     assert {"nokaslr", "norandmaps"} <= set(after(argv, "-append").split())
+
+
+def test_beside_this_machines_files_a_counting_guest_has_its_clock():
+    """git takes files younger than its index for changed, and reads them all again."""
+    before = int(time.time())
+    words = after(qemu.command(machine(icount=True, share_root=True), "tcg"), "-rtc").split(",")
+    base = datetime.fromisoformat(words[0].removeprefix("base=") + "+00:00").timestamp()
+    assert before <= base <= time.time() and words[1:] == ["clock=vm"]
 
 
 def test_a_network_card_leads_to_one_port_of_the_guest_only():
