@@ -33,6 +33,10 @@ class Section:
     remarks: tuple[str, ...] = ()  # on the saved files themselves
 
     @property
+    def drawings(self) -> tuple[Figure | Map | Table, ...]:
+        return (*self.figures, *self.drawn_tables)
+
+    @property
     def pivots(self) -> tuple[tables.Pivot, ...]:
         return tables.pivots(self.result)
 
