@@ -105,7 +105,11 @@ def table_witness(results: Mapping[str, analysis.ObservedLoad]) -> Table:
         title="The same by the guest's own account, %",
         columns=(
             "load",
-            *(f"{part}, {by}" for part in ("user", "kernel", "idle") for by in ("samples", "account")),
+            *(
+                f"{part}, {by}"
+                for part in ("user", "kernel", "idle")
+                for by in ("samples", "account")
+            ),
             "ticks",
         ),
         rows=tuple(rows),

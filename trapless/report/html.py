@@ -91,8 +91,7 @@ def html(report: Report) -> str:
         "gain": summary.gain(report), "seen": summary.seen(report), "claims": report.claims,
     }  # fmt: skip
     taken = {*FIRST, "contents", "reading", *(claim.id for claim in report.claims)}
-    for section in report.sections:
-        taken |= {section.name, f"{section.name}-limits", f"{section.name}-again"}
+    taken |= {section.name for section in report.sections}
     return page.render(
         report=report,
         version=__version__,

@@ -29,7 +29,7 @@ INK = "#1f2421"
 FAINT = "#d4d8d5"
 GROUND = "#fcfcfb"  # over colours
 # Colour-blind safe (after Okabe and Ito); c0 is for the plain call, what all is compared with.
-PALETTE = ("#5d6663", "#0b6bb3", "#d1600c", "#0a8a63", "#b3589b", "#8a6d00", "#3aa0d8", "#b8323a")
+PALETTE = ("#5d6663", "#0b6bb3", "#d1600c", "#0a8a63", "#a6478c", "#8a6d00", "#3aa0d8", "#b8323a")
 MARKERS = ("s", "o", "^", "D", "v", "P", "X", "*")
 
 

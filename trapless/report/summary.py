@@ -41,6 +41,10 @@ ROWS = {
     "write of 1 B, tmpfs": ("", "write1"),
     "stat of a file": ("stat", ""),
 }
+EVEN = {
+    "getpid.batch.break_even.n": "the count",
+    "getpid.batch.break_even_measured.n": "the emulator's clock",
+}
 DRAWN = {"batch": "plain call", "io_uring": "plain call", "supervisor": "by trap"}
 ACCOUNTS = {
     "user": "user", "kernel": "other kernel", "bottom-half": "bottom half", "top-half": "top half",
@@ -63,9 +67,7 @@ class Line:
         """A cell as it is printed."""
         if column not in self.cells:
             return "–"
-        value = self.cells[column]
-        scaled = f"{value / 1e6:.1f} M" if value >= 1e6 else tables.number(value)
-        return scaled + self.notes.get(column, "")
+        return tables.number(self.cells[column]) + self.notes.get(column, "")
 
 
 def settings(report: Report) -> list[str]:
@@ -86,7 +88,8 @@ def settings(report: Report) -> list[str]:
     ]
 
 
-def _metrics(report: Report, name: str) -> Mapping[str, Metric]:
+def metrics_of(report: Report, name: str) -> Mapping[str, Metric]:
+    """The metrics of an experiment; none where it was not evaluated."""
     return next((one.result.metrics for one in report.sections if one.name == name), {})
 
 
@@ -94,13 +97,16 @@ def _line(name: str, unit: str, metrics: Mapping[str, Metric | None]) -> Iterato
     """A row with its unit and kind, where there are at least two values to compare."""
     cells = {column: metric.value for column, metric in metrics.items() if metric}
     kinds = {metric.kind for metric in metrics.values() if metric}
-    if len(cells) > 1:
-        yield Line(name, f"{unit}, {' and '.join(sorted(kinds))}", cells, {})
+    if len(cells) < 2:
+        return
+    if min(cells.values()) > 1e6:
+        unit, cells = f"million {unit}", {column: value / 1e6 for column, value in cells.items()}
+    yield Line(name, f"{unit}, {' and '.join(sorted(kinds))}", cells, {})
 
 
 def calls(report: Report) -> list[Line]:
     """Instructions of each call, by each mechanism."""
-    wrapped, modes = _metrics(report, CALLS), _metrics(report, MODES)
+    wrapped, modes = metrics_of(report, CALLS), metrics_of(report, MODES)
     lines = []
     for name, (ours, other) in ROWS.items():
         found: dict[str, Metric | None] = {}
@@ -123,7 +129,7 @@ def calls(report: Report) -> list[Line]:
 
 def others(report: Report) -> list[Line]:
     """A call's time, and whole programs: what remains of the gain where calls are not all."""
-    wrapped, modes, ls = (_metrics(report, name) for name in (CALLS, MODES, PROGRAMS))
+    wrapped, modes, ls = (metrics_of(report, name) for name in (CALLS, MODES, PROGRAMS))
     one = Metric(1.0, "ratio", "measured")
     time: dict[str, Metric | None] = {
         "batch": wrapped.get(f"getpid.batch.n{AT}.ratio"),
@@ -180,14 +186,17 @@ def headline(report: Report) -> str:
         if both:
             (least, little), (most, much) = min(shares), max(shares)
             between = " to ".join(sorted({f"{min(saved):,.0f}", f"{max(saved):,.0f}"}))
-            words.append(
-                f"{name} takes away {between} instructions: {most:.0%} of {much}, {least:.0%} of "
-                f"{little}"
-            )
+            ends = [f"{most:.0%} of {much}", f"{least:.0%} of {little}"][: len(both)]
+            words.append(f"{name} takes away {between} instructions: {', '.join(ends)}")
     if not words:
         return ""
-    even = _metrics(report, CALLS).get("getpid.batch.break_even.n")
-    wins = f" A batch wins from {tables.number(even.value)} calls on." if even else ""
+    metrics = metrics_of(report, CALLS)
+    even = [
+        f"from {tables.number(metrics[name].value)} calls on by {by}"
+        for name, by in EVEN.items()
+        if name in metrics
+    ]
+    wins = f" A batch wins {', '.join(even)}." if even else ""
     return f"Of each call, {'; '.join(words)}.{wins}"
 
 
@@ -216,7 +225,7 @@ def gain_figure(report: Report) -> Figure | None:
 
 def seen(report: Report) -> Figure | None:
     """Where a processor's time went under each load, seen from outside."""
-    metrics = _metrics(report, SEEN)
+    metrics = metrics_of(report, SEEN)
     groups = {
         load: {
             part: metrics[name].value

@@ -75,12 +75,13 @@ def _first_screen(console: Console, report: Report) -> None:
         state = f"\n{one.name} {one.state}\n  to go on with it: {one.go_on}"
         console.print(Text(state, style="yellow"))
     if words := summary.headline(report):
-        console.print(Text(f"\n{words}"))
-    seen = summary.seen(report)
-    shown = (summary.gain(report), seen and replace(tables.of_bars(seen), caption=seen.caption))
-    for table in filter(None, shown):
-        console.print("\n", block_of(table, console.width), sep="", end="")
-    console.print(Text(f"\n{report.verdict()}", style="bold"))
+        console.print(Text(f"\n{words}\n"))
+    if gain := summary.gain(report):
+        console.print(block_of(gain, console.width))
+    if seen := summary.seen(report):
+        table = replace(tables.of_bars(seen), caption=seen.caption)
+        console.print(block_of(table, console.width))
+    console.print(Text(report.verdict(), style="bold"))
     for paper, findings in summary.by_paper(report):
         grid = Grid.grid(padding=(0, 2, 0, 0))
         for claim in findings:

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from trapless import cli
 from trapless.base.console import Silent, TraplessError
 from trapless.experiments import experiment, report
-from trapless.report import citations, html, plot, readme, tables, text_report
+from trapless.report import citations, html, plot, readme, summary, tables, text_report
 from trapless.report.figures import Figure, Map, Mark, Series, Table, bars
 from trapless.results import result_file
 from trapless.results.result_file import Claim, Metric, Result
@@ -171,9 +171,23 @@ def test_an_experiment_that_was_cut_short_is_named(saved):
     (saved / "cut-short").mkdir()
     (saved / "cut-short" / "meta.json").write_text("{}")
     page = page_of(saved)
-    assert "cut-short" in page and "not finished" in page
+    assert "<b>cut-short</b> was not finished." in page
     text = (saved / "report.txt").read_text()
-    assert "cut-short was begun and not finished.\n  to go on with it: trapless eval" in text
+    assert "cut-short was not finished.\n  to go on with it: trapless evaluate cut-short" in text
+
+
+def test_an_interrupted_experiment_says_where_and_names_the_log(saved):
+    boots = saved / "cut-short" / "boots"
+    boots.mkdir(parents=True)
+    for name in ("calls-1.jsonl", "calls-2.jsonl", "calls-3.part"):
+        (boots / name).touch()
+    (boots.parent / "meta.json").write_text("{}")
+    (boots.parent / "calls-3.log").write_text("BUG: soft lockup")
+    told = (
+        "was not finished: it was interrupted during boot calls-3, after 2 boots that are saved, "
+        f"after a failure, of which {boots.parent / 'calls-3.log'} is the log."
+    )
+    assert told in page_of(saved)
 
 
 def test_an_experiment_that_failed_says_why_whatever_it_left(saved):
@@ -185,7 +199,8 @@ def test_an_experiment_that_failed_says_why_whatever_it_left(saved):
     text = (saved / "report.txt").read_text()
     told = "failing failed: no <reply>\nfor minutes\n  to go on with it: trapless evaluate it"
     assert told in text
-    assert told in text_report.summary(report.read(saved, Silent()))
+    run = CliRunner().invoke(cli.cli, ["report", str(saved)])
+    assert told in run.output and run.exit_code == 0
 
 
 def test_a_report_of_a_failure_alone_is_one(tmp_path):
@@ -247,62 +262,81 @@ def test_a_record_of_another_form_is_shown_as_far_as_it_goes(saved, value):
     assert "No self-check is recorded." in html.html(made)
 
 
-def test_the_command_prints_the_text(saved):
+def test_the_command_prints_what_the_report_begins_with(saved):
     run = CliRunner().invoke(cli.cli, ["report", str(saved)])
     assert run.exit_code == 0
-    assert "Of 3 published claims" in run.output and "516" in run.output
+    screen = "\n".join(map(str.rstrip, run.output.partition("\n\nThe report: ")[0].splitlines()))
+    assert (saved / "report.txt").read_text().startswith(screen)
+    assert "Of 3 published claims" in run.output and "516" not in run.output
+    assert "does not hold  wsc-sysenter  Published: N = 32. Here: N = 3." in run.output
+    assert "door" not in run.output  # reasons are in the file
 
 
-def test_a_summary_has_a_line_a_claim(saved):
-    lines = text_report.summary(report.read(saved, Silent())).splitlines()
-    assert lines[0].startswith("Of 3 published claims")
-    assert lines[1].split() == ["wsc-int", "holds", "N", "=", "2"]
-    assert len(lines) == 4
+@pytest.fixture
+def chosen(saved, monkeypatch):
+    """The same folder as results of the experiments that the first screen is made of."""
+    for name in ("CALLS", "MODES", "PROGRAMS", "SEEN"):
+        monkeypatch.setattr(summary, name, "made-up")
+    result = a_result()
+    for metric, value in {
+        "getppid.trap.static": 310.0, "getppid.supervisor.static": 115.0,
+        "sbrk.trap.static": 400.0, "walk.plain.total": 52.8e6, "walk.batch.total": 12.34e6,
+    }.items():  # fmt: skip
+        result.metrics[f"{metric}.instructions"] = Metric(value, "instructions", "counted")
+    for load in summary.LOADS:
+        for part in summary.ACCOUNTS:
+            name = f"{load}.sampled.{part}.percent"
+            result.metrics[name] = Metric(20.25, "percent", "measured")
+    result_file.save(result, saved / "made-up")
+    return saved
 
 
-def test_the_readme_part_lies_between_its_markers(saved, monkeypatch):
-    monkeypatch.setattr(readme, "EXPERIMENT", "made-up")
-    page = saved / "README.md"
+def test_the_first_screen_is_made_of_saved_results(chosen):
+    read = report.read(chosen, Silent())
+    gain = summary.gain(read)
+    assert gain.rows == (
+        ("getppid", "instructions, counted", "347", "151", "306", "310", "115"),
+        ("walk of a tree", "million instructions, counted", "52.8", "12.3", "–", "–", "–"),
+    )
+    assert summary.headline(read) == (
+        "Of each call, a batch of 32 takes away 196 instructions: 56% of getppid; supervisor "
+        "mode takes away 195 instructions: 63% of getppid."
+    )
+    drawn = {series.name: series.y[0] for series in summary.gain_figure(read).series}
+    assert drawn == pytest.approx({"batch": 43.5, "io_uring": 88.2, "supervisor": 37.1}, abs=0.1)
+    parser = parsed(html.html(read))
+    headings = [text.strip() for text in parser.words if text.strip() in html.FIRST.values()]
+    assert headings == [*html.FIRST.values()] * 2  # in the contents, and above each part
+    for text in ("12.3", "20.2", "Linux 1.2.3-stock, as distributed, in an emulated VM"):
+        assert any(text in words for words in parser.words), text
+    assert ">20<" in html.html(read)  # in its part of the pile
+    for shown in ("12.3", "20.2", "196 instructions", "1.2.3-stock"):
+        assert shown in text_report.text(read)
+
+
+def test_the_first_screen_leaves_out_what_was_not_evaluated(saved):
+    page = page_of(saved)
+    assert 'id="claims"' in page and 'id="gain"' not in page and 'id="seen"' not in page
+    assert 'href="#gain"' not in page
+
+
+def test_the_readme_part_lies_between_its_markers(chosen):
+    page = chosen / "README.md"
     page.write_text(f"before\n{readme.BEGIN}\nstale text\n{readme.END}\nafter\n")
-    read = report.read(saved, Silent())
+    read = report.read(chosen, Silent())
     readme.rewrite(page, read)
     text = page.read_text()
     assert text.startswith("before\n") and text.endswith("after\n") and "stale text" not in text
-    assert "| getppid | 347 | 151 | 306 | N = 2 |" in text
-    assert (saved / readme.PICTURE_NAME).read_text().startswith("<svg")
+    assert "| getppid | instructions, counted | 347 | 151 | 306 | 310 | 115 |" in text
+    assert (chosen / readme.PICTURE_NAME).read_text().startswith("<svg")
     readme.rewrite(page, read)
     assert page.read_text() == text
-
-
-def test_the_readme_shows_whole_programs_where_they_ran(saved, monkeypatch):
-    monkeypatch.setattr(readme, "EXPERIMENT", "made-up")
-    result = a_result()
-    result.metrics["walk.batch.crossings.count"] = Metric(321, "count", "counted")
-    result.metrics["walk.batch.total.instructions"] = Metric(12.34e6, "instructions", "counted")
-    result_file.save(result, saved / "made-up")
-    part = readme.generated(report.read(saved, Silent()), saved)
-    assert "wrapped calls | 321 | 12.3 M |" in part
-    assert "`du`" not in part
-
-
-def test_the_readme_shows_calls_in_both_modes_where_they_were_counted(saved, monkeypatch):
-    monkeypatch.setattr(readme, "EXPERIMENT", "made-up")
-    monkeypatch.setattr(readme, "MODES", "made-up")
-    result = a_result()
-    for mechanism, value in (("trap", 310.0), ("supervisor", 115.0)):
-        name = f"getpid.{mechanism}.static.instructions"
-        result.metrics[name] = Metric(value, "instructions", "counted")
-    result.metrics["sbrk.trap.static.instructions"] = Metric(400, "instructions", "counted")
-    result_file.save(result, saved / "made-up")
-    part = readme.generated(report.read(saved, Silent()), saved)
-    assert "| getpid | 310 | 115 | 37% |" in part
-    assert "sbrk" not in part
 
 
 def test_a_readme_is_not_made_of_results_that_lack_its_experiment(saved):
     page = saved / "README.md"
     page.write_text(f"{readme.BEGIN}\n{readme.END}\n")
-    with pytest.raises(TraplessError, match="holds no result of batch-size"):
+    with pytest.raises(TraplessError, match="holds no instructions of calls"):
         readme.rewrite(page, report.read(saved, Silent()))
     assert page.read_text() == f"{readme.BEGIN}\n{readme.END}\n"
 
@@ -391,10 +425,97 @@ def test_the_axis_of_a_full_run_shows_numbers_not_powers():
     assert ">128</text>" in drawn and "mathdefault" not in drawn
 
 
-def test_the_verdict_of_a_claim_is_seen_on_a_narrow_page(known):
+class Structure(HTMLParser):
+    """Collects what a reader finds their way by; `chain` is the elements that are open."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.chain, self.found = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs), tuple(self.chain)))
+        if tag not in VOID:
+            self.chain.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.chain.pop() == tag
+
+    def attributes(self, tag):
+        return [attributes for name, attributes, _ in self.found if name == tag]
+
+
+@pytest.fixture
+def twins(chosen, monkeypatch):
+    """The page of two experiments that have drawings with the same ids and titles."""
+    read = report.read(chosen, Silent())
+    x, y = (1.0, 2.0), (3.0, 4.0)
+    drawn = Figure("f", "A figure", "x", "y", (Series("batch", x, y),))
+    table = Table("t", "A table", ("", "how many"), (("crossings", "17"), ("", "18")))
+    one = replace(read.sections[0], figures=(drawn, drawn, a_map()), drawn_tables=(table, table))
+    other = replace(one, name="made-up-again", result=replace(one.result, claims=()))
+    return html.html(replace(read, sections=(one, other)))
+
+
+def test_no_two_parts_of_the_page_have_the_same_id(twins):
+    ids = [attributes["id"] for _, attributes, _ in Structure(twins).found if "id" in attributes]
+    assert len(ids) == len(set(ids)) > 20
+    for kind in (r'href="#([^"]+)"', r"url\(#([^)]+)\)"):
+        wanted = set(re.findall(kind, twins))
+        assert wanted and wanted <= set(ids)
+
+
+def test_each_heading_has_an_anchor_and_each_but_the_first_is_in_the_contents(twins):
+    page = Structure(twins)
+    linked = {link["href"] for name, link, chain in page.found if name == "a" and "nav" in chain}
+    for level, in_contents in (("h2", True), ("h3", False)):
+        for heading in page.attributes(level):
+            links = twins.count(f'href="#{heading["id"]}"')
+            assert links >= 1 + in_contents, heading
+    assert {f"#{heading['id']}" for heading in page.attributes("h2")} <= linked
+    assert "#made-up-a-figure" in linked and "#made-up-a-figure-2" in linked
+
+
+def test_tables_have_captions_and_their_heads_have_scopes(twins):
+    page = Structure(twins)
+    tables_ = page.attributes("table")
+    assert len(page.attributes("caption")) == len(tables_) > 5
+    assert len(page.attributes("th")) > 20
+    assert all(head.get("scope") for head in page.attributes("th"))
+    for name, _, chain in page.found:
+        assert name != "table" or "div" in chain or "details" in chain or "main" in chain
+    for region in page.attributes("div"):
+        if region.get("class") == "wide":  # scrolls: a keyboard reaches it, and it has a name
+            assert region["tabindex"] == "0" and region["aria-label"]
+    assert all(one["aria-label"] for one in page.attributes("svg"))
+
+
+def test_paper_shows_no_folded_part_and_no_contents(twins):
+    style = re.search(r"@media print \{(.*?)\n\}", twins, re.S)[1]
+    assert re.search(r"nav,[^{}]*details:not\(\[open\]\) \{ display: none; \}", style)
+    assert "break-after: avoid" in style and "break-inside: avoid" in style
+
+
+def test_a_claim_is_a_sentence_and_its_reason_is_folded(known):
     page = html.html(report.read(known, Silent()))
-    assert '<td data-is="published">' in page
-    assert ".claims tr, .claims td { display: block; }" in page
+    row = page[page.index('id="wsc-sysenter"') :].partition("</tr>")[0]
+    seen, _, folded = row.partition("<details>")
+    assert "Published: N = 32. Here: N = 3." in seen and "door" not in seen and "door" in folded
+    assert ".claims, .claims tbody, .claims tr, .claims :is(th, td) { display: block; }" in page
+
+
+@pytest.mark.parametrize(
+    ("ours", "told"),
+    [
+        ("one; two", "one"),
+        ("one (a; b); two", "one (a; b)"),
+        ("only this", "only this"),
+    ],
+)
+def test_a_sentence_is_the_first_part_of_a_finding(ours, told):
+    claim = Claim("wsc-int", "wrapped-system-call", "2", ours, True)
+    assert summary.sentence(claim) == f"Published: 2. Here: {told}."
 
 
 def test_words_of_a_table_stay_whole():
