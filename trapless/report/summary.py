@@ -139,7 +139,7 @@ def others(report: Report) -> list[Line]:
     time |= {base: one for column, base in DRAWN.items() if time[column]}
     walk = {"plain call": "walk.plain", "batch": "walk.batch"}
     return [
-        *_line("getpid", "time, without = 1", time),
+        *_line("getpid, timed", "time, without = 1", time),
         *_line("walk of a tree", "instructions", {
             column: wrapped.get(f"{name}.total.instructions") for column, name in walk.items()
         }),

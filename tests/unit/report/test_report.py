@@ -11,107 +11,19 @@ import io
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from tests.unit.report.made_up import a_map, a_result, page_of, parsed
 from trapless import cli
 from trapless.base.console import Silent, TraplessError
 from trapless.experiments import experiment, report
-from trapless.report import citations, html, plot, readme, summary, tables, text_report
-from trapless.report.figures import Figure, Map, Mark, Series, Table, bars
+from trapless.report import citations, html, plot, readme, tables, text_report
+from trapless.report.figures import Figure, Series, Table, bars
 from trapless.results import result_file
-from trapless.results.result_file import Claim, Metric, Result
-
-VOID = {"meta", "br", "img", "input", "hr", "path", "use", "rect"}
-
-
-def a_result(name="made-up", first=378.0):
-    metrics = {
-        f"getppid.{mechanism}.n{n}.instructions": Metric(value, "instructions", "counted", 3)
-        for mechanism, values in {
-            "plain": (first, 347.0),
-            "batch": (516.0, 151.0),
-            "io_uring": (977.0, 306.0),
-        }.items()
-        for n, value in zip((1, 32), values, strict=True)
-    }
-    metrics["getppid.batch.n32.ratio"] = Metric(0.52, "ratio", "measured", 7, 0.04)
-    metrics["getppid.batch.break_even.n"] = Metric(2, "n", "counted", 3)
-    claims = (
-        Claim("wsc-int", "wrapped-system-call", "N = 2", "N = 2", True),
-        Claim("wsc-sysenter", "wrapped-system-call", "N = 32", "N = 3", False, "<b>door</b> & co"),
-        Claim("psc-best", "parallel-system-call", "up to 76%", "-", None, "one CPU"),
-    )
-    return Result(name, "1.2.3-stock", "tcg", "2 CPUs", metrics, claims)
-
-
-@pytest.fixture
-def saved(tmp_path):
-    """A folder with one experiment that this version does not know."""
-    result_file.save(a_result(), tmp_path / "made-up")
-    meta = {"date": "2001-02-03", "qemu": ["qemu", "-m", "1G"], "provenance": {"image": "1.2.3"}}
-    meta["checks"] = [{"name": "calls made", "ok": True, "detail": "64 of 64"}]
-    meta["command"] = ["trapless", "evaluate", "made-up"]
-    (tmp_path / "made-up" / "meta.json").write_text(json.dumps(meta))
-    return tmp_path
-
-
-@pytest.fixture
-def known(saved, monkeypatch):
-    """The same with raw data, and an experiment that analyses it to a first value of 400."""
-    (saved / "made-up" / "raw.jsonl").write_text("{}\n")
-    x, y = (1.0, 2.0), (3.0, 4.0)
-    drawn = (
-        Figure("f", "A figure", "x", "y", (Series("batch", x, y),), marks=(Mark(2, "paper"),)),
-        Table("t", "A table", ("what", "how many"), (("crossings", "17"),), "From the raw data."),
-    )
-    part = experiment.Spec("made-up", "paper", "What is asked?", "How.", ("A limit.",), (), (1, 1))
-    monkeypatch.setattr(experiment, "names", lambda: ("made-up",))
-    monkeypatch.setattr(experiment, "get", lambda name: part)
-    monkeypatch.setattr(experiment, "analyse", lambda name, folder: a_result(first=400.0))
-    monkeypatch.setattr(experiment, "figures", lambda name, folder: drawn)
-    return saved
-
-
-class Balanced(HTMLParser):
-    """Fails on a tag that closes what is not open; collects all text and attributes."""
-
-    def __init__(self):
-        super().__init__()
-        self.open = []
-        self.words = []
-        self.attributes = []
-
-    def handle_starttag(self, tag, attrs):
-        self.attributes += attrs
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.attributes += attrs
-
-    def handle_endtag(self, tag):
-        if tag not in VOID:
-            assert self.open and self.open.pop() == tag, f"</{tag}> at {self.getpos()}"
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-
-def parsed(page):
-    parser = Balanced()
-    parser.feed(page)
-    parser.close()
-    assert parser.open == []
-    return parser
-
-
-def page_of(folder):
-    report.write(folder, Silent())
-    return (folder / report.HTML_NAME).read_text()
+from trapless.results.result_file import Metric, Result
 
 
 def test_the_page_is_whole_and_shows_every_number(saved):
@@ -272,54 +184,6 @@ def test_the_command_prints_what_the_report_begins_with(saved):
     assert "door" not in run.output  # reasons are in the file
 
 
-@pytest.fixture
-def chosen(saved, monkeypatch):
-    """The same folder as results of the experiments that the first screen is made of."""
-    for name in ("CALLS", "MODES", "PROGRAMS", "SEEN"):
-        monkeypatch.setattr(summary, name, "made-up")
-    result = a_result()
-    for metric, value in {
-        "getppid.trap.static": 310.0, "getppid.supervisor.static": 115.0,
-        "sbrk.trap.static": 400.0, "walk.plain.total": 52.8e6, "walk.batch.total": 12.34e6,
-    }.items():  # fmt: skip
-        result.metrics[f"{metric}.instructions"] = Metric(value, "instructions", "counted")
-    for load in summary.LOADS:
-        for part in summary.ACCOUNTS:
-            name = f"{load}.sampled.{part}.percent"
-            result.metrics[name] = Metric(20.25, "percent", "measured")
-    result_file.save(result, saved / "made-up")
-    return saved
-
-
-def test_the_first_screen_is_made_of_saved_results(chosen):
-    read = report.read(chosen, Silent())
-    gain = summary.gain(read)
-    assert gain.rows == (
-        ("getppid", "instructions, counted", "347", "151", "306", "310", "115"),
-        ("walk of a tree", "million instructions, counted", "52.8", "12.3", "–", "–", "–"),
-    )
-    assert summary.headline(read) == (
-        "Of each call, a batch of 32 takes away 196 instructions: 56% of getppid; supervisor "
-        "mode takes away 195 instructions: 63% of getppid."
-    )
-    drawn = {series.name: series.y[0] for series in summary.gain_figure(read).series}
-    assert drawn == pytest.approx({"batch": 43.5, "io_uring": 88.2, "supervisor": 37.1}, abs=0.1)
-    parser = parsed(html.html(read))
-    headings = [text.strip() for text in parser.words if text.strip() in html.FIRST.values()]
-    assert headings == [*html.FIRST.values()] * 2  # in the contents, and above each part
-    for text in ("12.3", "20.2", "Linux 1.2.3-stock, as distributed, in an emulated VM"):
-        assert any(text in words for words in parser.words), text
-    assert ">20<" in html.html(read)  # in its part of the pile
-    for shown in ("12.3", "20.2", "196 instructions", "1.2.3-stock"):
-        assert shown in text_report.text(read)
-
-
-def test_the_first_screen_leaves_out_what_was_not_evaluated(saved):
-    page = page_of(saved)
-    assert 'id="claims"' in page and 'id="gain"' not in page and 'id="seen"' not in page
-    assert 'href="#gain"' not in page
-
-
 def test_the_readme_part_lies_between_its_markers(chosen):
     page = chosen / "README.md"
     page.write_text(f"before\n{readme.BEGIN}\nstale text\n{readme.END}\nafter\n")
@@ -425,99 +289,6 @@ def test_the_axis_of_a_full_run_shows_numbers_not_powers():
     assert ">128</text>" in drawn and "mathdefault" not in drawn
 
 
-class Structure(HTMLParser):
-    """Collects what a reader finds their way by; `chain` is the elements that are open."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.chain, self.found = [], []
-        self.feed(page)
-
-    def handle_starttag(self, tag, attrs):
-        self.found.append((tag, dict(attrs), tuple(self.chain)))
-        if tag not in VOID:
-            self.chain.append(tag)
-
-    def handle_endtag(self, tag):
-        if tag not in VOID:
-            assert self.chain.pop() == tag
-
-    def attributes(self, tag):
-        return [attributes for name, attributes, _ in self.found if name == tag]
-
-
-@pytest.fixture
-def twins(chosen, monkeypatch):
-    """The page of two experiments that have drawings with the same ids and titles."""
-    read = report.read(chosen, Silent())
-    x, y = (1.0, 2.0), (3.0, 4.0)
-    drawn = Figure("f", "A figure", "x", "y", (Series("batch", x, y),))
-    table = Table("t", "A table", ("", "how many"), (("crossings", "17"), ("", "18")))
-    one = replace(read.sections[0], figures=(drawn, drawn, a_map()), drawn_tables=(table, table))
-    other = replace(one, name="made-up-again", result=replace(one.result, claims=()))
-    return html.html(replace(read, sections=(one, other)))
-
-
-def test_no_two_parts_of_the_page_have_the_same_id(twins):
-    ids = [attributes["id"] for _, attributes, _ in Structure(twins).found if "id" in attributes]
-    assert len(ids) == len(set(ids)) > 20
-    for kind in (r'href="#([^"]+)"', r"url\(#([^)]+)\)"):
-        wanted = set(re.findall(kind, twins))
-        assert wanted and wanted <= set(ids)
-
-
-def test_each_heading_has_an_anchor_and_each_but_the_first_is_in_the_contents(twins):
-    page = Structure(twins)
-    linked = {link["href"] for name, link, chain in page.found if name == "a" and "nav" in chain}
-    for level, in_contents in (("h2", True), ("h3", False)):
-        for heading in page.attributes(level):
-            links = twins.count(f'href="#{heading["id"]}"')
-            assert links >= 1 + in_contents, heading
-    assert {f"#{heading['id']}" for heading in page.attributes("h2")} <= linked
-    assert "#made-up-a-figure" in linked and "#made-up-a-figure-2" in linked
-
-
-def test_tables_have_captions_and_their_heads_have_scopes(twins):
-    page = Structure(twins)
-    tables_ = page.attributes("table")
-    assert len(page.attributes("caption")) == len(tables_) > 5
-    assert len(page.attributes("th")) > 20
-    assert all(head.get("scope") for head in page.attributes("th"))
-    for name, _, chain in page.found:
-        assert name != "table" or "div" in chain or "details" in chain or "main" in chain
-    for region in page.attributes("div"):
-        if region.get("class") == "wide":  # scrolls: a keyboard reaches it, and it has a name
-            assert region["tabindex"] == "0" and region["aria-label"]
-    assert all(one["aria-label"] for one in page.attributes("svg"))
-
-
-def test_paper_shows_no_folded_part_and_no_contents(twins):
-    style = re.search(r"@media print \{(.*?)\n\}", twins, re.S)[1]
-    assert re.search(r"nav,[^{}]*details:not\(\[open\]\) \{ display: none; \}", style)
-    assert "break-after: avoid" in style and "break-inside: avoid" in style
-
-
-def test_a_claim_is_a_sentence_and_its_reason_is_folded(known):
-    page = html.html(report.read(known, Silent()))
-    row = page[page.index('id="wsc-sysenter"') :].partition("</tr>")[0]
-    seen, _, folded = row.partition("<details>")
-    assert "Published: N = 32. Here: N = 3." in seen and "door" not in seen and "door" in folded
-    assert ".claims, .claims tbody, .claims tr, .claims :is(th, td) { display: block; }" in page
-
-
-@pytest.mark.parametrize(
-    ("ours", "told"),
-    [
-        ("one; two", "one"),
-        ("one (a; b); two", "one (a; b)"),
-        ("only this", "only this"),
-    ],
-)
-def test_a_sentence_is_the_first_part_of_a_finding(ours, told):
-    claim = Claim("wsc-int", "wrapped-system-call", "2", ours, True)
-    assert summary.sentence(claim) == f"Published: 2. Here: {told}."
-
-
 def test_words_of_a_table_stay_whole():
     from rich.console import Console
 
@@ -583,16 +354,6 @@ def test_bars_stand_over_their_names_and_tell_their_values():
             id="x", title="", x_label="", y_label="", series=(Series("a", (2,), (1,)),),
             names=("one", "two"),
         )  # fmt: skip
-
-
-def a_map(**changes):
-    fields = {
-        "id": "ratios", "title": "Ratios", "x_label": "user", "y_label": "kernel",
-        "x": (0.0, 4.0, 8.0), "y": (0.0, 4.0), "outlines": (((0.0, 4.0), (8.0, 0.0)),),
-        "names": ((2.0, 2.0, "here"),), "scale": "ours / theirs",
-        "cells": ((0.25, 1.0, 3.5), (None, 0.5, 0.75)),
-    }  # fmt: skip
-    return Map(**(fields | changes))
 
 
 def test_a_map_is_a_file_of_its_own_and_part_of_the_page(known, monkeypatch):
