@@ -37,7 +37,7 @@ LIBRARIES =
 UNIT_PROGRAMS =
 
 .PHONY: help evaluate test check lab matrix lab-debug soak soak-debug setup all lib install deb
-.PHONY: uninstall clean packages-test
+.PHONY: uninstall clean packages-test report-check
 help: ## this list
 	@echo "Trapless $(VERSION): system calls without the trap, on the kernel you already run"
 	@echo
@@ -95,6 +95,9 @@ lab-debug: setup ## the lab tests on a KASAN and lockdep kernel (built once, int
 
 packages-test: setup ## packages as people install them: pip, and root, in clean Debian 12 and 13 (10 min)
 	$(PYTEST) tests/packages --debian all
+
+report-check: setup ## the report in a browser: axe, phone, paper (needs chromium and npm; 2 min)
+	$(PYTEST) tests/browser
 
 MINUTES ?= 10
 soak: setup ## supervisor mode under everything at once for MINUTES (10), two CPUs

@@ -428,8 +428,8 @@ def evaluate(
         outcome = part.run(
             names, quick=quick, out=out, kernel=chosen, progress=progress, scheduler=scheduler
         )
-    click.echo(f"{text_report.summary(outcome.report)}\n")
-    click.echo(f"The report: {out / 'report.html'}; as text: {out / 'report.txt'}")
+    text_report.show(outcome.report)
+    click.echo(f"\nThe report: {out / 'report.html'}; as text: {out / 'report.txt'}")
     sys.exit(outcome.status)
 
 
@@ -442,8 +442,9 @@ def evaluate(
     help="Also rewrite the generated part of this README, and what documents beside it cite.",
 )
 def report(directory: Path, readme: Path | None) -> None:
-    """Write report.html and report.txt again from the files saved in DIR, and print the text.
+    """Write report.html and report.txt again from the files saved in DIR.
 
+    It prints what both begin with: what a user gains, what peek saw, and the claims of the papers.
     It measures nothing and starts no VM.
     """
     from trapless.experiments import report as part
@@ -456,6 +457,7 @@ def report(directory: Path, readme: Path | None) -> None:
             readme_part.rewrite(readme, content)
             citations.rewrite(readme.parent, content)
     text_report.show(content)
+    click.echo(f"\nThe report: {directory / 'report.html'}; as text: {directory / 'report.txt'}")
 
 
 def default_kernel() -> str:

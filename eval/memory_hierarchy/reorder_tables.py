@@ -221,20 +221,22 @@ def table_of_mix(regions: Regions) -> Table:
     for processor in variants.SHORT:
         variant, costs = variants.main(processor).id, middle(processor)
         for one in sorted(regions.unordered(), key=lambda each: each.n):
-            cells = []
-            for role, kinds in (("l1d", READS), ("l1i", CODE), ("l2", ALL), ("dtlb", ALL)):
-                each = [
+            ratio = f"{regions.ratio(one, processor, costs):.3f}"
+            for which, order in ((one.given, "as given"), (one, "the library's")):
+                misses = (
                     regions.misses(which, variant, role, kinds) / regions.calls_of(which)
-                    for which in (one.given, one)
-                ]
-                cells.append(f"{each[0]:.1f} / {each[1]:.1f}")
-            both = [regions.clocks(which, processor, costs) for which in (one.given, one)]
-            cells.append(f"{both[0]:,.0f} / {both[1]:,.0f}")
-            lines.append((_words(processor), str(one.n), *cells, f"{both[1] / both[0]:.3f}"))
+                    for role, kinds in (("l1d", READS), ("l1i", CODE), ("l2", ALL), ("dtlb", ALL))
+                )
+                cells = (
+                    *(f"{each:.1f}" for each in misses),
+                    f"{regions.clocks(which, processor, costs):,.0f}",
+                    ratio if which == one else "1",
+                )
+                lines.append((_words(processor), str(one.n), order, *cells))
     return Table(
         id="reorder-mix",
-        title="A server's mix of calls, per call: order given / the library's",
-        columns=("processor", "N", "L1 read misses", "L1 code misses", "L2 misses",
+        title="A server's mix of calls, per call, in both orders",
+        columns=("processor", "N", "order", "L1 read misses", "L1 code misses", "L2 misses",
                  "data-TLB misses", "clocks", "ratio"),
         rows=tuple(lines),
         caption="Reads of 8 files (4 in 10 calls), stats by name (2) and descriptor, sends and "

@@ -240,16 +240,15 @@ def claim_shares(results: Mapping[str, ObservedLoad], machine: str) -> Claim:
         for part, values in PAPER_SHARES.items()
     }
     wrong = differing(ours, published)
-    text = "; ".join(
-        f"{part.name.lower().replace('_', ' ')} "
-        + " / ".join(f"{results[name].percent(part):.1f}" for name in LOADS)
-        for part in PAPER_SHARES
+    text = ", ".join(
+        f"{results[name].percent(Part.USER):.1f}% of {name}" for name in LOADS if name != "nop"
     )
+    text = f"user mode {text}; {len(ours) - len(wrong)} of {len(ours)} shares as published"
     note = (
         f"To hold, each share that the paper has above {SMALL / 2:g}% must be within a factor of "
         f"{FACTOR:g}, all others below {SMALL:g}%. {machine}"
     )
-    return claims.make("peek-shares", f"{text} (%)", not wrong, _reasons(wrong, note))
+    return claims.make("peek-shares", text, not wrong, _reasons(wrong, note))
 
 
 def handler_times(load: ObservedLoad) -> str:
@@ -262,7 +261,7 @@ def handler_times(load: ObservedLoad) -> str:
 def claim_off(results: Mapping[str, ObservedLoad], machine: str) -> Claim:
     ours = {name: results[name].off for name in LOADS}
     wrong = differing(ours, dict(zip(LOADS, PAPER_OFF, strict=True)))
-    text = " / ".join(f"{ours[name]:.1f}" for name in LOADS) + " %"
+    text = ", ".join(f"{name} {ours[name]:.1f}%" for name in LOADS)
     times = " and ".join(handler_times(results[name]) for name in ("qsort", "make"))
     note = f"Judged as the shares are. A top half takes {times}. {machine}"
     return claims.make("peek-irqoff", text, not wrong, _reasons(wrong, note))

@@ -97,12 +97,21 @@ def table_witness(results: Mapping[str, analysis.ObservedLoad]) -> Table:
             "kernel": load.kernel,
             "idle": load.percent(Part.IDLE),
         }
-        pairs = (f"{value:.1f} / {load.accounted(what):.1f}" for what, value in sampled_.items())
-        rows.append((name, *pairs, f"{sum(load.ticks.values()):,}"))
+        both = ((value, load.accounted(what)) for what, value in sampled_.items())
+        shares = (f"{share:.1f}" for pair in both for share in pair)
+        rows.append((name, *shares, f"{sum(load.ticks.values()):,}"))
     return Table(
         id="witness",
-        title="The same by the guest's own account, % (samples / account)",
-        columns=("load", "user", "kernel", "idle", "ticks"),
+        title="The same by the guest's own account, %",
+        columns=(
+            "load",
+            *(
+                f"{part}, {by}"
+                for part in ("user", "kernel", "idle")
+                for by in ("samples", "account")
+            ),
+            "ticks",
+        ),
         rows=tuple(rows),
         caption="The guest's kernel accounts each tick of its clock to what the tick interrupts "
         "(/proc/stat). It cannot see what it does with interrupts disabled, nor what a tick "

@@ -14,7 +14,7 @@ from pathlib import Path
 from trapless.base.console import Progress, TraplessError
 from trapless.base.files import replace_file
 from trapless.experiments import experiment
-from trapless.experiments.collection import META_FILE, RAW_FILE, Row
+from trapless.experiments.collection import BOOTS, META_FILE, RAW_FILE, Row
 from trapless.report import html, plot, text_report
 from trapless.report.document import Report, Section, Unfinished
 from trapless.report.figures import Figure, Map, Table
@@ -56,7 +56,7 @@ def read(directory: Path, progress: Progress) -> Report:
             progress.step(f"reading {folder.name}")
             sections.append(_section(folder))
         elif (folder / META_FILE).exists() or folder.name in experiment.names():
-            unfinished.append(Unfinished(folder.name))
+            unfinished.append(Unfinished(folder.name, place=_place(folder)))
     if not sections and not any(one.reason for one in unfinished):
         names = ", ".join(one.name for one in unfinished)
         begun = f" (begun and not finished: {names})" if names else ""
@@ -108,6 +108,16 @@ def _section(folder: Path) -> Section:
         meta=_meta(folder),
         remarks=tuple(remarks),
     )
+
+
+def _place(folder: Path) -> str:
+    """Where a run without a result or a failure was interrupted, by what it left; maybe empty."""
+    boots = folder / BOOTS
+    running = [f"during boot {path.stem}" for path in sorted(boots.glob("*.part"))]
+    saved = [f"after {len(list(boots.glob('*.jsonl')))} boots that are saved"]
+    logs = [f"after a failure, of which {path} is the log" for path in sorted(folder.glob("*.log"))]
+    words = [*running, *(saved if boots.is_dir() else []), *logs]
+    return f": it was interrupted {', '.join(words)}" if words else ""
 
 
 def _has_raw(folder: Path) -> bool:

@@ -106,8 +106,7 @@ def _table(section: Section, source: str) -> str:
     if table is None:
         raise LookupError(f"no table is called {name}")
     if not place:
-        lines = [table.columns, ("---", *("--:" for _ in table.columns[1:])), *table.rows]
-        return "\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+        return f"\n{tables.markdown(table)}"
     row, column = (*place, "")[:2]
     cells = [cells for cells in table.rows if cells[0] == row]
     if len(cells) != 1 or column not in table.columns:

@@ -33,6 +33,10 @@ class Section:
     remarks: tuple[str, ...] = ()  # on the saved files themselves
 
     @property
+    def drawings(self) -> tuple[Figure | Map | Table, ...]:
+        return (*self.figures, *self.drawn_tables)
+
+    @property
     def pivots(self) -> tuple[tables.Pivot, ...]:
         return tables.pivots(self.result)
 
@@ -72,11 +76,12 @@ class Unfinished:
     name: str
     reason: str = ""  # why it failed; empty if it was interrupted
     command: str = ""  # continues it
+    place: str = ""  # where it was interrupted
 
     @property
     def state(self) -> str:
         """How it ended, as words to be put after its name."""
-        return f"failed: {self.reason}" if self.reason else "was begun and not finished."
+        return f"failed: {self.reason}" if self.reason else f"was not finished{self.place}."
 
     @property
     def go_on(self) -> str:

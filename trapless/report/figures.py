@@ -43,8 +43,8 @@ class Figure:
     """A plot of series over one parameter. `kind` is measured, counted or modelled.
 
     With `names` it has bars in place of lines: a group for each name, in which every series has
-    the bar at x = 0 for the first name, 1 for the second. With `stacked` it has areas, one upon the
-    other: all series have the same x, and y that add up to something.
+    the bar at x = 0 for the first name, 1 for the second. With `stacked` it has areas, or one bar a
+    name, one upon the other: all series have the same x, and y that add up to something.
     """
 
     id: str

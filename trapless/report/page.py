@@ -14,13 +14,14 @@ from trapless import __version__
 from trapless.base.files import replace_file
 from trapless.report import plot
 from trapless.report.figures import Figure, Table
-from trapless.report.html import environment
+from trapless.report.html import anchored, environment
 
 
 def html(title: str, lead: Sequence[str], items: Sequence[Figure | Table]) -> str:
     """The page's text: title, a paragraph for each of `lead`, then the items in their order."""
     page = environment().get_template("page.html.j2")
-    return page.render(title=title, lead=lead, items=items, version=__version__, draw=plot.inline)
+    named = anchored(items, "", {"contents"})
+    return page.render(title=title, lead=lead, items=named, version=__version__, draw=plot.inline)
 
 
 def write(path: Path, title: str, lead: Sequence[str], items: Sequence[Figure | Table]) -> None:

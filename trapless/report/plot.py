@@ -27,8 +27,9 @@ FONTS = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 # Colours that stand for a variable of the page's style sheet, and what they are in a file.
 INK = "#1f2421"
 FAINT = "#d4d8d5"
+GROUND = "#fcfcfb"  # over colours
 # Colour-blind safe (after Okabe and Ito); c0 is for the plain call, what all is compared with.
-PALETTE = ("#5d6663", "#0b6bb3", "#d1600c", "#0a8a63", "#b3589b", "#8a6d00", "#3aa0d8", "#b8323a")
+PALETTE = ("#5d6663", "#0b6bb3", "#d1600c", "#0a8a63", "#a6478c", "#8a6d00", "#3aa0d8", "#b8323a")
 MARKERS = ("s", "o", "^", "D", "v", "P", "X", "*")
 
 
@@ -67,10 +68,13 @@ def look(name: str, position: int) -> Look:
     return Look(colour, (colour + 3 + place) % len(MARKERS), DASHES[place % len(DASHES)])
 
 
-def inline(figure: Figure | Map) -> str:
-    """SVG for a page that defines the variables --ink, --faint and --c0 to --c7."""
-    svg = _draw(figure)
-    for colour, variable in ((INK, "ink"), (FAINT, "faint")):
+def inline(figure: Figure | Map, anchor: str = "") -> str:
+    """SVG for a page that defines the variables --ink, --faint, --ground and --c0 to --c7.
+
+    Its ids begin with `anchor`, which no other part of the page has.
+    """
+    svg = re.sub(r'( id="|href="#|url\(#)', rf"\1{anchor or figure.id}-", _draw(figure))
+    for colour, variable in ((INK, "ink"), (FAINT, "faint"), (GROUND, "ground")):
         svg = svg.replace(colour, f"var(--{variable})")
     for number, colour in enumerate(PALETTE):
         svg = svg.replace(colour, f"var(--c{number})")
@@ -177,9 +181,10 @@ def _legend(axes: Axes, figure: Figure) -> None:
     handles, labels = axes.get_legend_handles_labels()
     if len(labels) < 2:
         return
-    if figure.names:  # below: bars need the width
+    if figure.names and not figure.stacked:  # below: bars need the width
         columns = 3 if sum(map(len, labels[:3])) < 70 else 2
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=columns)
+        lines = max(name.count("\n") for name in figure.names) / 2 + 1
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1 * lines), ncols=columns)
         return
     # Beside the plot, in the order in which the lines end, so that eyes need not jump.
     last = [series.y[-1] if series.y else 0.0 for series in figure.series]
@@ -241,10 +246,26 @@ def _areas(axes: Axes, figure: Figure) -> None:
 MARKED_MAX = 64  # from more points on, markers would hide the line
 GROUP_WIDTH = 0.86  # of the room that a group of bars has
 BAR_FADES = 0.68  # each further bar of a colour is so much lighter
+PILE_LABELLED = 0.05  # of a pile: the lowest part that has room for a figure
 BARS_FEW = 12  # from more bars on, the figures over them are set smaller
 
 
+def _piles(axes: Axes, figure: Figure) -> None:
+    """A bar a name, made of all series; parts too low for a figure have none."""
+    below = [0.0] * len(figure.names)
+    total = max(map(sum, zip(*(series.y for series in figure.series), strict=True)))
+    for place, series in enumerate(figure.series):
+        colour = PALETTE[look(series.name, place).colour]
+        drawn = axes.bar(series.x, series.y, 0.6, below, label=series.name, color=colour)
+        labels = [f"{y:.0f}" if y > PILE_LABELLED * total else "" for y in series.y]
+        axes.bar_label(drawn, labels, label_type="center", fontsize=8.5, color=GROUND)
+        below = [low + y for low, y in zip(below, series.y, strict=True)]
+
+
 def _bars(axes: Axes, figure: Figure) -> None:
+    if figure.stacked:
+        _piles(axes, figure)
+        return
     width = GROUP_WIDTH / len(figure.series)
     colours = [look(series.name, place).colour for place, series in enumerate(figure.series)]
     size = 8.0 if len(figure.names) * len(figure.series) <= BARS_FEW else 7.0

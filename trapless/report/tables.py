@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trapless.report.figures import Figure, Mark, Series
+from trapless.report.figures import Figure, Mark, Series, Table
 from trapless.results.result_file import Metric, Result
 
 BY_COUNT = re.compile(r"n(\d+)")
@@ -146,6 +146,30 @@ def subject_text(subject: str) -> str:
 def unit_text(unit: str) -> str:
     """A unit as it stands in a heading or on an axis."""
     return UNIT_TEXT.get(unit.replace("-", "_"), re.sub("[_-]", " ", unit))
+
+
+def of_bars(figure: Figure) -> Table:
+    """The numbers of a figure with bars: a row a name, a column a series."""
+    columns = [dict(zip(series.x, series.y, strict=True)) for series in figure.series]
+    return Table(
+        id=f"{figure.id}-numbers",
+        title=f"{figure.title}, {figure.y_label}",
+        columns=("", *(series.name for series in figure.series)),
+        rows=tuple(
+            (
+                name.replace("\n", " "),
+                *(f"{column[place]:.1f}" if place in column else "–" for column in columns),
+            )
+            for place, name in enumerate(figure.names)
+        ),
+        kind=figure.kind,
+    )
+
+
+def markdown(table: Table) -> str:
+    """A table as a document has it, without title and caption."""
+    lines = [table.columns, ("---", *("--:" for _ in table.columns[1:])), *table.rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def number(value: float) -> str:

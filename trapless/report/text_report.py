@@ -17,8 +17,8 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from trapless.report import tables
-from trapless.report.document import Report, Section, Unfinished
+from trapless.report import summary, tables
+from trapless.report.document import Report, Section
 from trapless.report.figures import Table
 from trapless.results import claims
 from trapless.results.result_file import FILE_NAME, Claim, Metric
@@ -30,9 +30,12 @@ VERDICTS = {True: ("holds", "green"), False: ("does not hold", "red"), None: ("o
 
 
 def show(report: Report) -> None:
-    """Print to standard output, as wide as the terminal; plain where it is none."""
+    """Print the first screen to standard output, as wide as the terminal; plain where it is none.
+
+    The rest is in the file, which is a hundred times as long.
+    """
     columns = None if sys.stdout.isatty() else FILE_COLUMNS
-    _print(Console(width=columns, highlight=False), report)
+    _first_screen(Console(width=columns, highlight=False), report)
 
 
 def show_tables(tables: Iterable[Table]) -> None:
@@ -41,18 +44,6 @@ def show_tables(tables: Iterable[Table]) -> None:
     console = Console(width=width, highlight=False)
     for table in tables:
         console.print(block_of(table, console.width))
-
-
-def summary(report: Report) -> str:
-    """The verdict and a line a claim: what a person wants to see at the end of a long run."""
-    lines = [report.verdict()]
-    for claim in report.claims:
-        lines.append(f"  {claim.id:<16} {VERDICTS[claim.holds][0]:<14} {claim.ours}")
-    return "\n".join([*lines, *map(_unfinished, report.unfinished)])
-
-
-def _unfinished(one: Unfinished) -> str:
-    return f"{one.name} {one.state}\n  to go on with it: {one.go_on}"
 
 
 def text(report: Report) -> str:
@@ -66,14 +57,38 @@ def text(report: Report) -> str:
 
 
 def _print(console: Console, report: Report) -> None:
-    console.print(Text("Trapless: results", style="bold"))
-    console.print(report.verdict())
+    _first_screen(console, report)
+    if report.claims:
+        console.print(Text("\nThe claims of the papers, with reasons", style="bold"))
     for claim in report.claims:
         _claim(console, claim)
-    for one in report.unfinished:
-        console.print(Text(f"\n{_unfinished(one)}", style="yellow"))
     for section in report.sections:
         _section(console, section)
+
+
+def _first_screen(console: Console, report: Report) -> None:
+    """What the page shows first, with tables in place of figures."""
+    console.print(Text("Trapless: results", style="bold"))
+    for words in (summary.WHAT, *summary.settings(report)):
+        console.print(Text(words))
+    for one in report.unfinished:
+        state = f"\n{one.name} {one.state}\n  to go on with it: {one.go_on}"
+        console.print(Text(state, style="yellow"))
+    if words := summary.headline(report):
+        console.print(Text(f"\n{words}\n"))
+    if gain := summary.gain(report):
+        console.print(block_of(gain, console.width))
+    if seen := summary.seen(report):
+        table = replace(tables.of_bars(seen), caption=seen.caption)
+        console.print(block_of(table, console.width))
+    console.print(Text(report.verdict(), style="bold"))
+    for paper, findings in summary.by_paper(report):
+        grid = Grid.grid(padding=(0, 2, 0, 0))
+        for claim in findings:
+            word, style = VERDICTS[claim.holds]
+            sentence = Text(summary.sentence(claim))
+            grid.add_row(Text(word, style=style), Text(claim.id, style="bold"), sentence)
+        console.print("\n", Text(paper), "\n", Padding(grid, (0, 0, 0, 2)), sep="", end="")
 
 
 def _grid(title: str) -> Grid:

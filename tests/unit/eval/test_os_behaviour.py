@@ -189,9 +189,9 @@ def test_tables_have_the_papers_beside_ours() -> None:
     assert drawn["shares"].rows[-1][4] == "55.9 (55.9)"
     assert drawn["witness"].rows[3] == (
         "httpd",
-        "44.0 / 60.0",
-        "55.9 / 20.0",
-        "0.1 / 20.0",
+        *("44.0", "60.0"),
+        *("55.9", "20.0"),
+        *("0.1", "20.0"),
         "2,500",
     )
     assert drawn["interrupts-off"].rows[1][-1] == "10.6 (10.6)"

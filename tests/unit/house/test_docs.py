@@ -129,6 +129,14 @@ def test_the_generated_part_of_the_readme_is_what_saved_results_say(saved):
     assert plot.shows(picture, readme.picture(saved))
 
 
+def test_no_cell_of_the_report_is_a_list(saved):
+    tables = [table for section in saved.sections for table in section.drawn_tables]
+    cells = [cell for table in tables for row in table.rows for cell in row]
+    cells += [text for claim in saved.claims for text in (claim.published, claim.ours)]
+    assert len(cells) > 500
+    assert [cell for cell in cells if re.search(r"\d%? +/ +[-\d]", cell)] == []
+
+
 def test_figures_that_documents_cite_are_what_saved_results_say(saved):
     from trapless.report import citations
 

@@ -11,107 +11,19 @@ import io
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from tests.unit.report.made_up import a_map, a_result, page_of, parsed
 from trapless import cli
 from trapless.base.console import Silent, TraplessError
 from trapless.experiments import experiment, report
 from trapless.report import citations, html, plot, readme, tables, text_report
-from trapless.report.figures import Figure, Map, Mark, Series, Table, bars
+from trapless.report.figures import Figure, Series, Table, bars
 from trapless.results import result_file
-from trapless.results.result_file import Claim, Metric, Result
-
-VOID = {"meta", "br", "img", "input", "hr", "path", "use", "rect"}
-
-
-def a_result(name="made-up", first=378.0):
-    metrics = {
-        f"getppid.{mechanism}.n{n}.instructions": Metric(value, "instructions", "counted", 3)
-        for mechanism, values in {
-            "plain": (first, 347.0),
-            "batch": (516.0, 151.0),
-            "io_uring": (977.0, 306.0),
-        }.items()
-        for n, value in zip((1, 32), values, strict=True)
-    }
-    metrics["getppid.batch.n32.ratio"] = Metric(0.52, "ratio", "measured", 7, 0.04)
-    metrics["getppid.batch.break_even.n"] = Metric(2, "n", "counted", 3)
-    claims = (
-        Claim("wsc-int", "wrapped-system-call", "N = 2", "N = 2", True),
-        Claim("wsc-sysenter", "wrapped-system-call", "N = 32", "N = 3", False, "<b>door</b> & co"),
-        Claim("psc-best", "parallel-system-call", "up to 76%", "-", None, "one CPU"),
-    )
-    return Result(name, "1.2.3-stock", "tcg", "2 CPUs", metrics, claims)
-
-
-@pytest.fixture
-def saved(tmp_path):
-    """A folder with one experiment that this version does not know."""
-    result_file.save(a_result(), tmp_path / "made-up")
-    meta = {"date": "2001-02-03", "qemu": ["qemu", "-m", "1G"], "provenance": {"image": "1.2.3"}}
-    meta["checks"] = [{"name": "calls made", "ok": True, "detail": "64 of 64"}]
-    meta["command"] = ["trapless", "evaluate", "made-up"]
-    (tmp_path / "made-up" / "meta.json").write_text(json.dumps(meta))
-    return tmp_path
-
-
-@pytest.fixture
-def known(saved, monkeypatch):
-    """The same with raw data, and an experiment that analyses it to a first value of 400."""
-    (saved / "made-up" / "raw.jsonl").write_text("{}\n")
-    x, y = (1.0, 2.0), (3.0, 4.0)
-    drawn = (
-        Figure("f", "A figure", "x", "y", (Series("batch", x, y),), marks=(Mark(2, "paper"),)),
-        Table("t", "A table", ("what", "how many"), (("crossings", "17"),), "From the raw data."),
-    )
-    part = experiment.Spec("made-up", "paper", "What is asked?", "How.", ("A limit.",), (), (1, 1))
-    monkeypatch.setattr(experiment, "names", lambda: ("made-up",))
-    monkeypatch.setattr(experiment, "get", lambda name: part)
-    monkeypatch.setattr(experiment, "analyse", lambda name, folder: a_result(first=400.0))
-    monkeypatch.setattr(experiment, "figures", lambda name, folder: drawn)
-    return saved
-
-
-class Balanced(HTMLParser):
-    """Fails on a tag that closes what is not open; collects all text and attributes."""
-
-    def __init__(self):
-        super().__init__()
-        self.open = []
-        self.words = []
-        self.attributes = []
-
-    def handle_starttag(self, tag, attrs):
-        self.attributes += attrs
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.attributes += attrs
-
-    def handle_endtag(self, tag):
-        if tag not in VOID:
-            assert self.open and self.open.pop() == tag, f"</{tag}> at {self.getpos()}"
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-
-def parsed(page):
-    parser = Balanced()
-    parser.feed(page)
-    parser.close()
-    assert parser.open == []
-    return parser
-
-
-def page_of(folder):
-    report.write(folder, Silent())
-    return (folder / report.HTML_NAME).read_text()
+from trapless.results.result_file import Metric, Result
 
 
 def test_the_page_is_whole_and_shows_every_number(saved):
@@ -171,9 +83,23 @@ def test_an_experiment_that_was_cut_short_is_named(saved):
     (saved / "cut-short").mkdir()
     (saved / "cut-short" / "meta.json").write_text("{}")
     page = page_of(saved)
-    assert "cut-short" in page and "not finished" in page
+    assert "<b>cut-short</b> was not finished." in page
     text = (saved / "report.txt").read_text()
-    assert "cut-short was begun and not finished.\n  to go on with it: trapless eval" in text
+    assert "cut-short was not finished.\n  to go on with it: trapless evaluate cut-short" in text
+
+
+def test_an_interrupted_experiment_says_where_and_names_the_log(saved):
+    boots = saved / "cut-short" / "boots"
+    boots.mkdir(parents=True)
+    for name in ("calls-1.jsonl", "calls-2.jsonl", "calls-3.part"):
+        (boots / name).touch()
+    (boots.parent / "meta.json").write_text("{}")
+    (boots.parent / "calls-3.log").write_text("BUG: soft lockup")
+    told = (
+        "was not finished: it was interrupted during boot calls-3, after 2 boots that are saved, "
+        f"after a failure, of which {boots.parent / 'calls-3.log'} is the log."
+    )
+    assert told in page_of(saved)
 
 
 def test_an_experiment_that_failed_says_why_whatever_it_left(saved):
@@ -185,7 +111,8 @@ def test_an_experiment_that_failed_says_why_whatever_it_left(saved):
     text = (saved / "report.txt").read_text()
     told = "failing failed: no <reply>\nfor minutes\n  to go on with it: trapless evaluate it"
     assert told in text
-    assert told in text_report.summary(report.read(saved, Silent()))
+    run = CliRunner().invoke(cli.cli, ["report", str(saved)])
+    assert told in run.output and run.exit_code == 0
 
 
 def test_a_report_of_a_failure_alone_is_one(tmp_path):
@@ -247,62 +174,33 @@ def test_a_record_of_another_form_is_shown_as_far_as_it_goes(saved, value):
     assert "No self-check is recorded." in html.html(made)
 
 
-def test_the_command_prints_the_text(saved):
+def test_the_command_prints_what_the_report_begins_with(saved):
     run = CliRunner().invoke(cli.cli, ["report", str(saved)])
     assert run.exit_code == 0
-    assert "Of 3 published claims" in run.output and "516" in run.output
+    screen = "\n".join(map(str.rstrip, run.output.partition("\n\nThe report: ")[0].splitlines()))
+    assert (saved / "report.txt").read_text().startswith(screen)
+    assert "Of 3 published claims" in run.output and "516" not in run.output
+    assert "does not hold  wsc-sysenter  Published: N = 32. Here: N = 3." in run.output
+    assert "door" not in run.output  # reasons are in the file
 
 
-def test_a_summary_has_a_line_a_claim(saved):
-    lines = text_report.summary(report.read(saved, Silent())).splitlines()
-    assert lines[0].startswith("Of 3 published claims")
-    assert lines[1].split() == ["wsc-int", "holds", "N", "=", "2"]
-    assert len(lines) == 4
-
-
-def test_the_readme_part_lies_between_its_markers(saved, monkeypatch):
-    monkeypatch.setattr(readme, "EXPERIMENT", "made-up")
-    page = saved / "README.md"
+def test_the_readme_part_lies_between_its_markers(chosen):
+    page = chosen / "README.md"
     page.write_text(f"before\n{readme.BEGIN}\nstale text\n{readme.END}\nafter\n")
-    read = report.read(saved, Silent())
+    read = report.read(chosen, Silent())
     readme.rewrite(page, read)
     text = page.read_text()
     assert text.startswith("before\n") and text.endswith("after\n") and "stale text" not in text
-    assert "| getppid | 347 | 151 | 306 | N = 2 |" in text
-    assert (saved / readme.PICTURE_NAME).read_text().startswith("<svg")
+    assert "| getppid | instructions, counted | 347 | 151 | 306 | 310 | 115 |" in text
+    assert (chosen / readme.PICTURE_NAME).read_text().startswith("<svg")
     readme.rewrite(page, read)
     assert page.read_text() == text
-
-
-def test_the_readme_shows_whole_programs_where_they_ran(saved, monkeypatch):
-    monkeypatch.setattr(readme, "EXPERIMENT", "made-up")
-    result = a_result()
-    result.metrics["walk.batch.crossings.count"] = Metric(321, "count", "counted")
-    result.metrics["walk.batch.total.instructions"] = Metric(12.34e6, "instructions", "counted")
-    result_file.save(result, saved / "made-up")
-    part = readme.generated(report.read(saved, Silent()), saved)
-    assert "wrapped calls | 321 | 12.3 M |" in part
-    assert "`du`" not in part
-
-
-def test_the_readme_shows_calls_in_both_modes_where_they_were_counted(saved, monkeypatch):
-    monkeypatch.setattr(readme, "EXPERIMENT", "made-up")
-    monkeypatch.setattr(readme, "MODES", "made-up")
-    result = a_result()
-    for mechanism, value in (("trap", 310.0), ("supervisor", 115.0)):
-        name = f"getpid.{mechanism}.static.instructions"
-        result.metrics[name] = Metric(value, "instructions", "counted")
-    result.metrics["sbrk.trap.static.instructions"] = Metric(400, "instructions", "counted")
-    result_file.save(result, saved / "made-up")
-    part = readme.generated(report.read(saved, Silent()), saved)
-    assert "| getpid | 310 | 115 | 37% |" in part
-    assert "sbrk" not in part
 
 
 def test_a_readme_is_not_made_of_results_that_lack_its_experiment(saved):
     page = saved / "README.md"
     page.write_text(f"{readme.BEGIN}\n{readme.END}\n")
-    with pytest.raises(TraplessError, match="holds no result of batch-size"):
+    with pytest.raises(TraplessError, match="holds no instructions of calls"):
         readme.rewrite(page, report.read(saved, Silent()))
     assert page.read_text() == f"{readme.BEGIN}\n{readme.END}\n"
 
@@ -391,12 +289,6 @@ def test_the_axis_of_a_full_run_shows_numbers_not_powers():
     assert ">128</text>" in drawn and "mathdefault" not in drawn
 
 
-def test_the_verdict_of_a_claim_is_seen_on_a_narrow_page(known):
-    page = html.html(report.read(known, Silent()))
-    assert '<td data-is="published">' in page
-    assert ".claims tr, .claims td { display: block; }" in page
-
-
 def test_words_of_a_table_stay_whole():
     from rich.console import Console
 
@@ -462,16 +354,6 @@ def test_bars_stand_over_their_names_and_tell_their_values():
             id="x", title="", x_label="", y_label="", series=(Series("a", (2,), (1,)),),
             names=("one", "two"),
         )  # fmt: skip
-
-
-def a_map(**changes):
-    fields = {
-        "id": "ratios", "title": "Ratios", "x_label": "user", "y_label": "kernel",
-        "x": (0.0, 4.0, 8.0), "y": (0.0, 4.0), "outlines": (((0.0, 4.0), (8.0, 0.0)),),
-        "names": ((2.0, 2.0, "here"),), "scale": "ours / theirs",
-        "cells": ((0.25, 1.0, 3.5), (None, 0.5, 0.75)),
-    }  # fmt: skip
-    return Map(**(fields | changes))
 
 
 def test_a_map_is_a_file_of_its_own_and_part_of_the_page(known, monkeypatch):

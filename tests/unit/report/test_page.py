@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The page begins with what a user gains, and a reader finds their way in it: by anchors, captions,
+scopes and folds, on a phone and on paper. What a browser makes of it is for tests/browser."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from tests.unit.report.made_up import VOID, a_map, page_of, parsed
+from trapless.base.console import Silent
+from trapless.experiments import report
+from trapless.report import html, summary, text_report
+from trapless.report.figures import Figure, Series, Table
+from trapless.results.result_file import Claim
+
+
+def test_the_first_screen_is_made_of_saved_results(chosen):
+    read = report.read(chosen, Silent())
+    gain = summary.gain(read)
+    assert gain.rows == (
+        ("getppid", "instructions, counted", "347", "151", "306", "310", "115"),
+        ("walk of a tree", "million instructions, counted", "52.8", "12.3", "–", "–", "–"),
+    )
+    assert summary.headline(read) == (
+        "Of each call, a batch of 32 takes away 196 instructions: 56% of getppid; supervisor "
+        "mode takes away 195 instructions: 63% of getppid."
+    )
+    drawn = {series.name: series.y[0] for series in summary.gain_figure(read).series}
+    assert drawn == pytest.approx({"batch": 43.5, "io_uring": 88.2, "supervisor": 37.1}, abs=0.1)
+    parser = parsed(html.html(read))
+    headings = [text.strip() for text in parser.words if text.strip() in html.FIRST.values()]
+    assert headings == [*html.FIRST.values()] * 2  # in the contents, and above each part
+    for text in ("12.3", "20.2", "Linux 1.2.3-stock, as distributed, in an emulated VM"):
+        assert any(text in words for words in parser.words), text
+    assert ">20<" in html.html(read)  # in its part of the pile
+    for shown in ("12.3", "20.2", "196 instructions", "1.2.3-stock"):
+        assert shown in text_report.text(read)
+
+
+def test_the_first_screen_leaves_out_what_was_not_evaluated(saved):
+    page = page_of(saved)
+    assert 'id="claims"' in page and 'id="gain"' not in page and 'id="seen"' not in page
+    assert 'href="#gain"' not in page
+
+
+class Structure(HTMLParser):
+    """Collects what a reader finds their way by; `chain` is the elements that are open."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.chain, self.found = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs), tuple(self.chain)))
+        if tag not in VOID:
+            self.chain.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.chain.pop() == tag
+
+    def attributes(self, tag):
+        return [attributes for name, attributes, _ in self.found if name == tag]
+
+
+@pytest.fixture
+def twins(chosen, monkeypatch):
+    """The page of two experiments that have drawings with the same ids and titles."""
+    read = report.read(chosen, Silent())
+    x, y = (1.0, 2.0), (3.0, 4.0)
+    drawn = Figure("f", "A figure", "x", "y", (Series("batch", x, y),))
+    table = Table("t", "A table", ("", "how many"), (("crossings", "17"), ("", "18")))
+    one = replace(read.sections[0], figures=(drawn, drawn, a_map()), drawn_tables=(table, table))
+    other = replace(one, name="made-up-again", result=replace(one.result, claims=()))
+    return html.html(replace(read, sections=(one, other)))
+
+
+def test_no_two_parts_of_the_page_have_the_same_id(twins):
+    ids = [attributes["id"] for _, attributes, _ in Structure(twins).found if "id" in attributes]
+    assert len(ids) == len(set(ids)) > 20
+    for kind in (r'href="#([^"]+)"', r"url\(#([^)]+)\)"):
+        wanted = set(re.findall(kind, twins))
+        assert wanted and wanted <= set(ids)
+
+
+def test_each_heading_has_an_anchor_and_each_but_the_first_is_in_the_contents(twins):
+    page = Structure(twins)
+    linked = {link["href"] for name, link, chain in page.found if name == "a" and "nav" in chain}
+    for level, in_contents in (("h2", True), ("h3", False)):
+        for heading in page.attributes(level):
+            links = twins.count(f'href="#{heading["id"]}"')
+            assert links >= 1 + in_contents, heading
+    assert {f"#{heading['id']}" for heading in page.attributes("h2")} <= linked
+    assert "#made-up-a-figure" in linked and "#made-up-a-figure-2" in linked
+
+
+def test_tables_have_captions_and_their_heads_have_scopes(twins):
+    page = Structure(twins)
+    tables_ = page.attributes("table")
+    assert len(page.attributes("caption")) == len(tables_) > 5
+    assert len(page.attributes("th")) > 20
+    assert all(head.get("scope") for head in page.attributes("th"))
+    for name, _, chain in page.found:
+        assert name != "table" or "div" in chain or "details" in chain or "main" in chain
+    for region in page.attributes("div"):
+        if region.get("class") == "wide":  # scrolls: a keyboard reaches it, and it has a name
+            assert region["tabindex"] == "0" and region["aria-label"]
+    assert all(one["aria-label"] for one in page.attributes("svg"))
+
+
+def test_paper_shows_no_folded_part_and_no_contents(twins):
+    style = re.search(r"@media print \{(.*?)\n\}", twins, re.S)[1]
+    assert re.search(r"nav,[^{}]*details:not\(\[open\]\) \{ display: none; \}", style)
+    assert "break-after: avoid" in style and "break-inside: avoid" in style
+
+
+def test_a_claim_is_a_sentence_and_its_reason_is_folded(known):
+    page = html.html(report.read(known, Silent()))
+    row = page[page.index('id="wsc-sysenter"') :].partition("</tr>")[0]
+    seen, _, folded = row.partition("<details>")
+    assert "Published: N = 32. Here: N = 3." in seen and "door" not in seen and "door" in folded
+    assert ".claims, .claims tbody, .claims tr, .claims :is(th, td) { display: block; }" in page
+
+
+@pytest.mark.parametrize(
+    ("ours", "told"),
+    [
+        ("one; two", "one"),
+        ("one (a; b); two", "one (a; b)"),
+        ("only this", "only this"),
+    ],
+)
+def test_a_sentence_is_the_first_part_of_a_finding(ours, told):
+    claim = Claim("wsc-int", "wrapped-system-call", "2", ours, True)
+    assert summary.sentence(claim) == f"Published: 2. Here: {told}."

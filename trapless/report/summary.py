@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The first screen of a report: where it was measured, what a user gains, what peek saw, and the
+claims of the papers in short.
+
+It chooses metrics of results and puts them side by side, for the page, the terminal and README. It
+measures nothing and judges nothing. What was not evaluated is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from trapless.report import tables
+from trapless.report.document import Report
+from trapless.report.figures import Figure, Mark, Table, bars
+from trapless.results import claims
+from trapless.results.result_file import Claim, Metric
+
+WHAT = (
+    "Trapless makes system calls without the trap, on the Linux kernel you already run: by "
+    "batches, by workers in the kernel, or in supervisor mode. And it observes a kernel from "
+    "outside. This report says what that saves here, beside what four papers published."
+)
+AT = 32  # calls a crossing: the batch size that the paper evaluates
+CALLS, MODES, PROGRAMS, SEEN = "batch-size", "mode-switch", "ls", "os-behaviour"
+# The columns, and for each the mechanisms to look for; io_uring has no getpid, its NOP stands in.
+WRAPPED = {"plain call": ("plain",), "batch": ("batch",), "io_uring": ("io_uring", "io_uring-nop")}
+UNMODIFIED = {"by trap": "trap", "supervisor": "supervisor"}
+COLUMNS = ("", "unit", *WRAPPED, *UNMODIFIED)
+# Rows: the subject's name in batch-size and in mode-switch where they make the same call.
+ROWS = {
+    "getpid": ("getpid", "getpid"),
+    "getppid": ("getppid", "getppid"),
+    "sbrk": ("", "sbrk"),
+    "read of 1 B, tmpfs": ("read1", "read1"),
+    "read of 4 KB, tmpfs": ("read4k", "read"),
+    "read of 1 B, ext4": ("read1_disk", ""),
+    "write of 1 B, /dev/null": ("write1", ""),
+    "write of 1 B, tmpfs": ("", "write1"),
+    "stat of a file": ("stat", ""),
+}
+EVEN = {
+    "getpid.batch.break_even.n": "the count",
+    "getpid.batch.break_even_measured.n": "the emulator's clock",
+}
+DRAWN = {"batch": "plain call", "io_uring": "plain call", "supervisor": "by trap"}
+ACCOUNTS = {
+    "user": "user", "kernel": "other kernel", "bottom-half": "bottom half", "top-half": "top half",
+    "idle": "idle",
+}  # fmt: skip
+"""Shares of time that peek tells apart: the name in a metric, and in a figure."""
+LOADS = ("nop", "qsort", "make", "httpd")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of the table of gains."""
+
+    name: str
+    unit: str
+    cells: Mapping[str, float]  # by column
+    notes: Mapping[str, str]
+
+    def text(self, column: str) -> str:
+        """A cell as it is printed."""
+        if column not in self.cells:
+            return "–"
+        return tables.number(self.cells[column]) + self.notes.get(column, "")
+
+
+def settings(report: Report) -> list[str]:
+    """On which kernels and machines the results were made, and when; a sentence each."""
+    lines: dict[str, list[str]] = {}
+    for section in report.sections:
+        result = section.result
+        where = {"tcg": "in an emulated VM (QEMU, TCG)", "kvm": "in a VM (QEMU, KVM)"}.get(
+            result.accelerator, result.accelerator
+        )
+        text = f"Linux {result.kernel}, as distributed, {where} on {result.machine}"
+        lines.setdefault(text, []).append(str(section.meta.get("date", ""))[:10])
+    return [
+        f"{text}; {days[0]}{f' to {days[-1]}' if days[0] != days[-1] else ''}."
+        if (days := sorted(filter(None, dates)))
+        else f"{text}."
+        for text, dates in lines.items()
+    ]
+
+
+def metrics_of(report: Report, name: str) -> Mapping[str, Metric]:
+    """The metrics of an experiment; none where it was not evaluated."""
+    return next((one.result.metrics for one in report.sections if one.name == name), {})
+
+
+def _line(name: str, unit: str, metrics: Mapping[str, Metric | None]) -> Iterator[Line]:
+    """A row with its unit and kind, where there are at least two values to compare."""
+    cells = {column: metric.value for column, metric in metrics.items() if metric}
+    kinds = {metric.kind for metric in metrics.values() if metric}
+    if len(cells) < 2:
+        return
+    if min(cells.values()) > 1e6:
+        unit, cells = f"million {unit}", {column: value / 1e6 for column, value in cells.items()}
+    yield Line(name, f"{unit}, {' and '.join(sorted(kinds))}", cells, {})
+
+
+def calls(report: Report) -> list[Line]:
+    """Instructions of each call, by each mechanism."""
+    wrapped, modes = metrics_of(report, CALLS), metrics_of(report, MODES)
+    lines = []
+    for name, (ours, other) in ROWS.items():
+        found: dict[str, Metric | None] = {}
+        notes = {}
+        for column, mechanisms in WRAPPED.items():
+            for mechanism in mechanisms:
+                if column not in found and (
+                    metric := wrapped.get(f"{ours}.{mechanism}.n{AT}.instructions")
+                ):
+                    found[column] = metric
+                    notes[column] = "*" if mechanism.endswith("-nop") else ""
+        for column, mode in UNMODIFIED.items():
+            found[column] = modes.get(f"{other}.{mode}.static.instructions")
+        lines += [
+            Line(line.name, line.unit, line.cells, notes)
+            for line in _line(name, "instructions", found)
+        ]
+    return lines
+
+
+def others(report: Report) -> list[Line]:
+    """A call's time, and whole programs: what remains of the gain where calls are not all."""
+    wrapped, modes, ls = (metrics_of(report, name) for name in (CALLS, MODES, PROGRAMS))
+    one = Metric(1.0, "ratio", "measured")
+    time: dict[str, Metric | None] = {
+        "batch": wrapped.get(f"getpid.batch.n{AT}.ratio"),
+        "io_uring": wrapped.get(f"getpid.io_uring-nop.n{AT}.ratio"),
+        "supervisor": modes.get("getpid.supervisor.static.ratio"),
+    }
+    time |= {base: one for column, base in DRAWN.items() if time[column]}
+    walk = {"plain call": "walk.plain", "batch": "walk.batch"}
+    return [
+        *_line("getpid, timed", "time, without = 1", time),
+        *_line("walk of a tree", "instructions", {
+            column: wrapped.get(f"{name}.total.instructions") for column, name in walk.items()
+        }),
+        *_line("walk of a tree", "crossings", {
+            column: wrapped.get(f"{name}.crossings.count") for column, name in walk.items()
+        }),
+        *_line("ls -lR", "instructions", {
+            column: ls.get(f"ls-lr.{mode}.busybox.instructions")
+            for column, mode in UNMODIFIED.items()
+        }),
+    ]  # fmt: skip
+
+
+def gain(report: Report) -> Table | None:
+    """What a user gains: calls and programs, each mechanism beside what it takes the place of."""
+    lines = [*calls(report), *others(report)]
+    if not lines:
+        return None
+    return Table(
+        id="gain-table",
+        title="What one call takes",
+        columns=COLUMNS,
+        rows=tuple(
+            (line.name, line.unit, *(line.text(column) for column in COLUMNS[2:])) for line in lines
+        ),
+        caption=f"Batch and io_uring with {AT} calls a crossing, to be compared with the plain "
+        "call of the same program; supervisor mode with the trap, of a program that was not "
+        "modified. A smaller number is better. Counted instructions leave out what a trap costs a "
+        "processor's pipeline. * A NOP stands in, since io_uring has no such call.",
+    )
+
+
+def headline(report: Report) -> str:
+    """The gain in one or two sentences."""
+    lines = calls(report)
+    words = []
+    for column, name in (("batch", f"a batch of {AT}"), ("supervisor", "supervisor mode")):
+        both = [line for line in lines if {column, DRAWN[column]} <= line.cells.keys()]
+        saved = [line.cells[DRAWN[column]] - line.cells[column] for line in both]
+        shares = [
+            (saving / line.cells[DRAWN[column]], line.name)
+            for saving, line in zip(saved, both, strict=True)
+        ]
+        if both:
+            (least, little), (most, much) = min(shares), max(shares)
+            between = " to ".join(sorted({f"{min(saved):,.0f}", f"{max(saved):,.0f}"}))
+            ends = [f"{most:.0%} of {much}", f"{least:.0%} of {little}"][: len(both)]
+            words.append(f"{name} takes away {between} instructions: {', '.join(ends)}")
+    if not words:
+        return ""
+    metrics = metrics_of(report, CALLS)
+    even = [
+        f"from {tables.number(metrics[name].value)} calls on by {by}"
+        for name, by in EVEN.items()
+        if name in metrics
+    ]
+    wins = f" A batch wins {', '.join(even)}." if even else ""
+    return f"Of each call, {'; '.join(words)}.{wins}"
+
+
+def gain_figure(report: Report) -> Figure | None:
+    """Instructions of each call in percent of what it takes without the mechanism."""
+    groups = {
+        line.name: {
+            column: 100 * line.cells[column] / line.cells[base]
+            for column, base in DRAWN.items()
+            if {column, base} <= line.cells.keys()
+        }
+        for line in calls(report)
+    }
+    if not groups:
+        return None
+    return Figure(
+        id="gain-figure",
+        title="Instructions of a call, where the plain call takes 100%",
+        x_label="",
+        y_label="% of the plain call's",
+        series=bars(groups, {column: column for column in DRAWN}),
+        names=tuple(name.replace(", ", ",\n").replace(" of ", "\nof ", 1) for name in groups),
+        marks=(Mark(100, ""),),
+    )
+
+
+def seen(report: Report) -> Figure | None:
+    """Where a processor's time went under each load, seen from outside."""
+    metrics = metrics_of(report, SEEN)
+    groups = {
+        load: {
+            part: metrics[name].value
+            for part in ACCOUNTS
+            if (name := f"{load}.sampled.{part}.percent") in metrics
+        }
+        for load in LOADS
+    }
+    if not all(len(shares) == len(ACCOUNTS) for shares in groups.values()):
+        return None
+    return Figure(
+        id="seen-figure",
+        title="Where the processor's time went under four loads",
+        x_label="",
+        y_label="% of the time",
+        series=bars(groups, ACCOUNTS),
+        caption="Read from the memory of a running VM each 100 µs, from outside, with probes in "
+        "its kernel. nop does nothing, qsort sorts, make compiles, httpd is Apache under more "
+        "requests than it can serve.",
+        kind="measured",
+        names=LOADS,
+        stacked=True,
+    )
+
+
+def sentence(claim: Claim) -> str:
+    """A claim's finding: what was published and the first part of what was found."""
+    here = re.match(r"(?:[^;(]|\([^)]*\))*", claim.ours)
+    return f"Published: {claim.published}. Here: {here[0].strip() if here else claim.ours}."
+
+
+def by_paper(report: Report) -> list[tuple[str, list[Claim]]]:
+    """The claims by paper, in the order of the papers; the key says also where it measured."""
+    order = {name: place for place, name in enumerate(claims.published())}
+    groups: dict[str, list[Claim]] = {}
+    for claim in sorted(report.claims, key=lambda one: order.get(one.id, len(order))):
+        paper = claims.papers().get(claim.paper)
+        text = f"{claim.paper} ({paper.setting})" if paper else claim.paper
+        groups.setdefault(text, []).append(claim)
+    return list(groups.items())
