@@ -53,7 +53,7 @@ help: ## this list
 -include tests/unit/Makefile.inc
 -include tests/abi/Makefile.inc
 -include tests/lab/Makefile.inc
--include tests/fuzz/Makefile.inc
+-include tests/coverage/Makefile.inc tests/fuzz/Makefile.inc
 -include $(wildcard $(addsuffix .d,$(basename $(PROGRAMS) $(UNIT_PROGRAMS))))
 # A .d file may name a source that has moved since: what depended on it is built again.
 %.c: ;

@@ -20,7 +20,6 @@
 #include "counted.h"
 #include "mutate.h"
 
-#define PROGRAM_MS 100		/* life of a program */
 #define UNKILLABLE_MS 120000	/* a killed one is gone after that, on the slowest kernel */
 #define RELEASE_MS 60000	/* and the module in use no longer than that */
 #define STAT_MS 5000
@@ -38,6 +37,7 @@ static size_t counters_count;
 static uint32_t reached, programs, operations_sum, switched, reloads, killed;
 static int counters_fd, log_fd;
 static bool reload;
+static uint32_t life_ms = 100;	/* of a program */
 static uint64_t begin_ms;
 
 static void print_input(const char *what, const struct input *input)
@@ -69,9 +69,12 @@ static void __attribute__((noreturn)) finding(const char *kind, const char *text
 
 /* ---- The guest ------------------------------------------------------------------------------- */
 
-static void load(const char *parameters)
+/* Every other time for probes, which exclude supervisor mode; a kernel may lack them. */
+static void load(void)
 {
-	counted_load(COUNTED_MODULE, parameters, TL_DEVICE);
+	counted_load(COUNTED_MODULE, reloads % 2 ? "" : "supervisor=1", TL_DEVICE);
+	if (reloads % 2)
+		write_file("/sys/module/trapless/parameters/probes", "3");
 }
 
 static void clean_sandbox(void)
@@ -165,7 +168,7 @@ static void grant_probes(void)
 
 static void watch(pid_t pid, bool may_be_switched)
 {
-	uint64_t end = now_ms() + PROGRAM_MS;
+	uint64_t end = now_ms() + life_ms;
 
 	while (waitpid(pid, NULL, WNOHANG | __WALL) == 0) {
 		/* Only what keeps to safe calls, and only while nothing else runs in this guest. */
@@ -278,11 +281,6 @@ static void unload(void)
 	check_log();
 }
 
-static const char *parameters(void)
-{
-	return reload && reloads % 2 ? "probes=3" : "supervisor=1";
-}
-
 static bool try(const struct input *input)
 {
 	bool fresh;
@@ -296,7 +294,7 @@ static bool try(const struct input *input)
 	if (reload && programs % RELOAD_PROGRAMS == 0) {
 		unload();
 		reloads++;
-		load(parameters());
+		load();
 	}
 	return fresh;
 }
@@ -378,22 +376,23 @@ int main(int argc, char **argv)
 
 	if (argc == 2 && !strcmp(argv[1], "--nothing"))
 		return 0;
-	while ((option = getopt(argc, argv, "s:t:n:r")) != -1) {
+	while ((option = getopt(argc, argv, "s:t:n:d:r")) != -1) {
 		switch (option) {
 		case 's': seed = strtoull(optarg, NULL, 0); break;
 		case 't': seconds = strtoull(optarg, NULL, 0); break;
 		case 'n': repeats = (uint32_t)strtoul(optarg, NULL, 0); break;
+		case 'd': life_ms = (uint32_t)strtoul(optarg, NULL, 0); break;
 		case 'r': reload = true; break;
 		default:
-			fputs("usage: fuzz [-s SEED] [-t SECONDS] [-n REPEATS] [-r] FILE\n",
-			      stderr);
+			fputs("usage: fuzz [-s SEED] [-t SECONDS] [-n REPEATS] [-d LIFE_MS] [-r] "
+			      "FILE\n", stderr);
 			return 2;
 		}
 	}
 	if (access("/trapless_counters.ko", R_OK))
 		FAIL("this is no guest of the fuzzer; run it by: make fuzz");
 	prepare();
-	load(parameters());
+	load();
 	begin_ms = now_ms();
 	check_counters();
 	replay(optind < argc ? argv[optind] : "/corpus", repeats, begin_ms + seconds * 1000);

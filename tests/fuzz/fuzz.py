@@ -42,6 +42,10 @@ ROUND_S = 240
 SPARE_S = 900
 """For what a VM still does once its time is up: replaying, looking for leaks, on a slow machine."""
 
+LIFE_MS = 100
+DEBUG_FACTOR = 3
+"""A program is killed after so long, and later on a KASAN and lockdep kernel."""
+
 RECENT = 8
 """Programs that are kept for a finding: what the last one did may need what came before."""
 
@@ -105,6 +109,7 @@ def run_round(plan: Plan, corpus: Sequence[bytes], progress: Progress) -> Round:
     with tempfile.NamedTemporaryFile(suffix=".txt", mode="w") as inputs:
         inputs.write("".join(f"{one.hex()}\n" for one in corpus))
         inputs.flush()
+        slow = plan.kernel == "debug"
         config = lab.LabConfig(
             kernel=plan.kernel,
             cpus=2,
@@ -121,7 +126,8 @@ def run_round(plan: Plan, corpus: Sequence[bytes], progress: Progress) -> Round:
             ),
         )
         argv = [str(BINARY), "-s", str(plan.seed), "-t", str(plan.seconds)]
-        argv += ["-n", str(plan.repeats), *(["-r"] if plan.reload else []), "/corpus"]
+        argv += ["-n", str(plan.repeats), "-d", str(LIFE_MS * (DEBUG_FACTOR if slow else 1))]
+        argv += [*(["-r"] if plan.reload else []), "/corpus"]
         label = f"{plan.kernel}, seed {plan.seed}{', reloading' if plan.reload else ''}"
         reader = _Reader(result, label, progress)
         try:
