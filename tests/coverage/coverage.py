@@ -37,6 +37,9 @@ GCOV = "gcov-12"
 GCOV_FOLDER = "/gcov"
 """Where programs in the guest leave their counts; counted.c prints the files there."""
 
+UNIT_S = 120
+"""A unit test that takes longer hangs."""
+
 TARGET = 95.0
 """Percent of the module's lines that tests should reach, of those that can be reached."""
 
@@ -89,8 +92,12 @@ def run_units(progress: Progress) -> None:
     """The library's own tests, which leave their counts beside the objects."""
     progress.step("running the unit tests of the library")
     for program in sorted((BUILD / "tests/unit").iterdir()):
-        if program.is_file() and not program.suffix and os.access(program, os.X_OK):
-            subprocess.run([str(program)], capture_output=True, timeout=600, check=False)
+        if not program.is_file() or program.suffix or not os.access(program, os.X_OK):
+            continue
+        try:
+            subprocess.run([str(program)], capture_output=True, timeout=UNIT_S, check=False)
+        except subprocess.TimeoutExpired:
+            progress.note(f"{program.name} hung, so its lines may be missing")
     progress.done()
 
 

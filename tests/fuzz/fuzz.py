@@ -100,6 +100,7 @@ class Plan:
     seconds: int
     reload: bool = False  # load the module again and again, with probes; CPUs take turns then
     repeats: int = 1  # more: run the corpus so often and nothing else
+    tree: Path | None = None  # other sources of the module
 
 
 def run_round(plan: Plan, corpus: Sequence[bytes], progress: Progress) -> Round:
@@ -117,7 +118,7 @@ def run_round(plan: Plan, corpus: Sequence[bytes], progress: Progress) -> Round:
             timeout_s=plan.seconds + SPARE_S,
             module=False,
             files=(
-                (kbuild.module_for(resolved, progress, counted=True), "/trapless.ko"),
+                (kbuild.module_for(resolved, progress, plan.tree, counted=True), "/trapless.ko"),
                 (
                     kbuild.module_for(resolved, progress, COUNTERS, COUNTERS_MODULE),
                     f"/{COUNTERS_MODULE}",

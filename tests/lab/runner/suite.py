@@ -57,6 +57,7 @@ TAKE_TURNS = frozenset(
     {
         "syscall_tracepoint_makes_batch_busy",
         "module_unload_is_refused_while_in_use",
+        "probes_soak",
         "supervisor_module_is_held_while_in_use",
         "supervisor_tracepoint_sees_every_call",
         "supervisor_uprobe_is_hit",
