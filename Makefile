@@ -96,7 +96,7 @@ packages-test: setup ## packages as people install them: pip, and root, in clean
 	$(PYTEST) tests/packages --debian all
 
 MINUTES ?= 10
-soak: setup ## supervisor mode under everything at once for MINUTES (10), two CPUs
+soak: setup ## supervisor mode, then probes, under everything at once for MINUTES (10)
 	@$(PYTHON) -m tests.lab.supervisor.soak --minutes $(MINUTES)
 
 soak-debug: setup ## the same on the KASAN and lockdep kernel

@@ -6,6 +6,7 @@
 
 #define FRESH_ONE_IN 12		/* programs that are made from nothing */
 #define FRESH_BYTES 96
+#define HEADER_ONE_IN 4		/* programs whose kind is chosen anew */
 #define CHANGES_MAX 6
 
 void corpus_add(struct corpus *corpus, const struct input *input)
@@ -57,7 +58,7 @@ static void change(struct input *input, const struct input *other, struct random
 		insert(input, at, NULL, n, random);
 		break;
 	case 4:
-		erase(input, at, n);
+		erase(input, at, n * 4);
 		break;
 	case 5:
 		fill(input, at, n, random);
@@ -86,6 +87,8 @@ struct input corpus_mutate(const struct corpus *corpus, struct random *random)
 	input = corpus->inputs[random_below(random, 2) ? random_below(random, corpus->count) :
 			       corpus->count - 1 - random_below(random, corpus->count) / 4];
 	other = corpus->inputs[random_below(random, corpus->count)];
+	if (input.length && random_below(random, HEADER_ONE_IN) == 0)
+		input.bytes[0] = (uint8_t)random_next(random);
 	for (uint32_t i = random_below(random, CHANGES_MAX) + 1; i; i--)
 		if (input.length)
 			change(&input, &other, random);

@@ -139,9 +139,9 @@ int main(void)
 			change_probes(&random);
 		reload(&random);
 		CHECK_EQ(waitpid(-1, NULL, WNOHANG), 0);
-		printf("%llu loads, %llu changes of probes, %llu and %llu rounds of calls\n",
+		printf("%llu loads, %llu changes of probes, %llu rounds of calls\n",
 		       (unsigned long long)loads + 1, (unsigned long long)changes,
-		       (unsigned long long)shared->rounds[0], (unsigned long long)shared->rounds[1]);
+		       (unsigned long long)(shared->rounds[0] + shared->rounds[1]));
 		fflush(stdout);
 	}
 	shared->end = true;
