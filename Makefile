@@ -37,7 +37,7 @@ LIBRARIES =
 UNIT_PROGRAMS =
 
 .PHONY: help evaluate test check lab matrix lab-debug soak soak-debug setup all lib install deb
-.PHONY: uninstall clean packages-test report-check
+.PHONY: uninstall clean packages-test report-check fuzz coverage
 help: ## this list
 	@echo "Trapless $(VERSION): system calls without the trap, on the kernel you already run"
 	@echo
@@ -55,6 +55,7 @@ help: ## this list
 -include tests/unit/Makefile.inc
 -include tests/abi/Makefile.inc
 -include tests/lab/Makefile.inc
+-include tests/coverage/Makefile.inc tests/fuzz/Makefile.inc
 -include $(wildcard $(addsuffix .d,$(basename $(PROGRAMS) $(UNIT_PROGRAMS))))
 # A .d file may name a source that has moved since: what depended on it is built again.
 %.c: ;
@@ -100,11 +101,19 @@ report-check: setup ## the report in a browser: axe, phone, paper (needs chromiu
 	$(PYTEST) tests/browser
 
 MINUTES ?= 10
-soak: setup ## supervisor mode under everything at once for MINUTES (10), two CPUs
+soak: setup ## supervisor mode, then probes, under everything at once for MINUTES (10)
 	@$(PYTHON) -m tests.lab.supervisor.soak --minutes $(MINUTES)
 
 soak-debug: setup ## the same on the KASAN and lockdep kernel
 	@$(PYTHON) -m tests.lab.supervisor.soak --minutes $(MINUTES) --kernel debug
+
+SEED ?= 1
+fuzz: setup ## random programs against the module for MINUTES (10), guided by coverage (KERNEL=debug)
+	@$(PYTHON) -m tests.fuzz.fuzz --minutes $(MINUTES) --seed $(SEED) $(if $(KERNEL),--kernel \
+		$(KERNEL)) $(if $(REPLAY),--replay $(REPLAY))
+
+coverage: setup ## lines of kmod/ and lib/ that tests reach: build/coverage/report.txt (20 min)
+	@$(PYTHON) -m tests.coverage.coverage
 
 setup: ## install what this machine lacks: packages by apt on Debian, Python ones in .venv
 	@scripts/setup

@@ -33,6 +33,10 @@ SUFFIXES = frozenset({".c", ".h", ".S", ".mk"})
 NO_TYPE_INFORMATION = "CONFIG_DEBUG_INFO_BTF_MODULES="
 """Nobody reads the BTF of the module, and making it needs pahole, which machines may lack."""
 
+COUNTED = "TLK_COVERAGE=y"
+NOTES = ".gcno"
+"""The variable of kmod/Kbuild, and the files that the compiler then writes beside each object."""
+
 LOG = "build.log"
 BUILDS_KEPT = 16
 """Modules kept in the cache for one kernel release."""
@@ -47,10 +51,15 @@ class Toolbox:
 
 
 def module_for(
-    kernel: Kernel, progress: Progress, tree: Path | None = None, name: str = MODULE
+    kernel: Kernel,
+    progress: Progress,
+    tree: Path | None = None,
+    name: str = MODULE,
+    counted: bool = False,
 ) -> Path:
     """The module for `kernel`, from the cache or built now: trapless.ko of this checkout, or the
-    one called `name` of another tree that is laid out alike."""
+    one called `name` of another tree that is laid out alike. A `counted` one counts which of its
+    lines are reached, and has the compiler's notes about them (NOTES) beside it."""
     if kernel.build_dir is None:
         raise TraplessError(
             f"the module cannot be built for {kernel.image}: no headers of {kernel.release} were "
@@ -60,14 +69,15 @@ def module_for(
     for path in (cache_dir(), kernel.build_dir):
         cache.need_plain_path(path)
     sources = read_sources(tree or repo_root())
-    digest = _digest(sources, (kernel.release, _compiler(kernel), _identity(kernel)))
+    traits = (kernel.release, _compiler(kernel), _identity(kernel))
+    digest = _digest(sources, (*traits, COUNTED) if counted else traits)
     folder = cache_dir() / "modules" / f"{kernel.release}-{digest[:16]}"
     if not (folder / name).exists():
         lock = folder.with_name(f"{kernel.release}.lock")
         with cache.locked(lock, f"building the module for {kernel.release}", progress):
             if not (folder / name).exists():
                 with cache.assembling(folder, progress) as part:
-                    _build(kernel, sources, name, part, progress)
+                    _build(kernel, sources, name, part, counted, progress)
                 _forget_old(folder.parent, kernel.release, name)
         progress.done()
     return folder / name
@@ -115,9 +125,14 @@ def _identity(kernel: Kernel) -> str:
 
 
 def _build(
-    kernel: Kernel, sources: Mapping[str, bytes], name: str, part: Path, progress: Progress
+    kernel: Kernel,
+    sources: Mapping[str, bytes],
+    name: str,
+    part: Path,
+    counted: bool,
+    progress: Progress,
 ) -> None:
-    """Build in a copy of the sources and leave the module and the log in `part`."""
+    """Build in a copy of the sources and leave the module, the log and any notes in `part`."""
     if kernel.build_root is None:
         tools.require_tools(TOOLS, "building the module")
     progress.step(f"building the module for {kernel.release}")
@@ -127,11 +142,14 @@ def _build(
             (work / path).parent.mkdir(parents=True, exist_ok=True)
             (work / path).write_bytes(content)
         box = _toolbox(kernel)
-        status = tools.run_tool(box.wrap(_make(kernel, box, work / "kmod")), log)
+        make = _make(kernel, box, work / "kmod") + ([COUNTED] if counted else [])
+        status = tools.run_tool(box.wrap(make), log)
         built = work / "kmod" / name
         if status != 0 or not built.exists():
             raise TraplessError(_explain(kernel, log, box.inside(work)))
         shutil.copyfile(built, part / name)
+        for note in (work / "kmod").rglob(f"*{NOTES}") if counted else ():
+            shutil.copyfile(note, part / note.name)
 
 
 @contextmanager

@@ -31,23 +31,31 @@ static inline int module_references(void)
 	return atoi(text);
 }
 
+/* 0 or -errno. */
+static inline long module_load(const char *parameters)
+{
+	int fd = MUST(open(MODULE_FILE, O_RDONLY));
+	long result = sys(SYS_finit_module, fd, parameters, 0);
+
+	close(fd);
+	/* devtmpfs makes the node some time later. */
+	if (!result)
+		WAIT_UNTIL(access(TL_DEVICE, F_OK) == 0, "no %s after %d ms", TL_DEVICE, WAIT_MS);
+	return result;
+}
+
 /* Unloads and loads. The last reference may be dropped a moment after its process has ended. */
 static inline void module_reload(void)
 {
 	uint64_t deadline = now_ms() + WAIT_MS;
 	long result;
-	int fd;
 
 	while ((result = module_unload()) == -EAGAIN && now_ms() < deadline)
 		sched_yield();
 	CHECK_EQ(result, 0);
 	CHECK(access("/sys/module/trapless", F_OK) < 0);
 	CHECK(access(TL_DEVICE, F_OK) < 0);
-	fd = MUST(open(MODULE_FILE, O_RDONLY));
-	CHECK_EQ(sys(SYS_finit_module, fd, "supervisor=1", 0), 0);
-	close(fd);
-	/* devtmpfs makes the node some time later. */
-	WAIT_UNTIL(access(TL_DEVICE, F_OK) == 0, "no %s after %d ms", TL_DEVICE, WAIT_MS);
+	CHECK_EQ(module_load("supervisor=1"), 0);
 }
 
 #endif /* TL_TEST_MODULE_H */

@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from tests.lab.runner.verdict import Outcome
@@ -57,6 +57,7 @@ TAKE_TURNS = frozenset(
     {
         "syscall_tracepoint_makes_batch_busy",
         "module_unload_is_refused_while_in_use",
+        "probes_soak",
         "supervisor_module_is_held_while_in_use",
         "supervisor_tracepoint_sees_every_call",
         "supervisor_uprobe_is_hit",
@@ -71,14 +72,26 @@ LAST = (
 )
 
 
+@dataclass(frozen=True)
+class Around:
+    """A program that loads the module itself, and then runs the runner: its words, and the files
+    that replace or join the usual ones."""
+
+    argv: tuple[str, ...]
+    files: Files
+    env: tuple[tuple[str, str], ...] = ()
+
+
 @dataclass
 class Suite:
     """The chosen programs on one kernel. They run when the first outcome is asked for."""
 
     kernel: str
+    around: Around | None = None
     names: list[str] = field(default_factory=list)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     logs: list[str] = field(default_factory=list)
+    errors: list[bytes] = field(default_factory=list)  # what each VM's runner wrote there
     error: str = ""  # why programs are missing
     ran: bool = False
 
@@ -118,9 +131,10 @@ class Suite:
     ) -> None:
         left, crashes = list(names), 0
         while left and crashes < CRASHES_MAX:
-            vm = _Vm(self.kernel, files, thread_single)
+            vm = _Vm(self.kernel, files, thread_single, self.around)
             try:
                 self.logs.append(vm.run(left, progress))
+                self.errors.append(vm.errors)
                 progress.done()
             except TraplessError as error:
                 crashes += 1
@@ -137,9 +151,13 @@ class Suite:
 class _Vm:
     """One VM: gives the runner its programs and reads its lines as they come."""
 
-    def __init__(self, kernel: str, files: Files, thread_single: bool) -> None:
+    def __init__(
+        self, kernel: str, files: Files, thread_single: bool, around: Around | None = None
+    ) -> None:
         self._kernel, self._files, self._thread_single = kernel, files, thread_single
+        self._around = around
         self._tail = b""
+        self.errors = b""
         self.begun = ""  # the program that runs now
         self.outcomes: dict[str, Outcome] = {}
 
@@ -168,7 +186,19 @@ class _Vm:
             append=APPEND,
         )
         argv = [str(BINARY), "--each", *(f"{name}={limit_s}" for name in names)]
+        if self._around is not None:
+            places = {place for _, place in self._around.files}
+            rest = tuple(pair for pair in self._files if pair[1] not in places)
+            config = replace(
+                config,
+                module=False,
+                module_parameters="",
+                files=rest + self._around.files,
+                env=environment + self._around.env,
+            )
+            argv = [*self._around.argv, *argv[1:]]
         result = lab.run(config, argv, sink=sink, progress=progress)
+        self.errors = result.stderr
         if result.status != 0:
             raise TraplessError(
                 f"the runner ended with status {result.status}: "

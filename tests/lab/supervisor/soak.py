@@ -1,45 +1,57 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The long soak: `make soak` runs supervisor_soak.c for minutes instead of seconds.
+"""The long soak: `make soak` runs two programs of the lab for minutes instead of seconds.
 
-Owns the command line, and the verdict: the program's own status and a kernel log without a
-complaint. What is done to the guest is the program's; a short version of it is a lab test like any
-other.
+Owns the command line, how the time is shared, the log of what was done, and the verdict: the
+programs' own status and a kernel log without a complaint. What is done to the guest is the
+programs'; a short version of each is a lab test like any other.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Sequence
+from typing import TextIO
 
 from tests.lab.runner import suite
+from tests.lab.runner.verdict import EXIT_SKIP
 from trapless.base.console import ConsoleProgress, Progress, TraplessError
 from trapless.vm import lab
 from trapless.vm.splats import splats
 
+PROGRAMS = (("supervisor_soak", 0.75), ("probes_soak", 0.25))
+"""The programs, and their shares of the time. The second changes the kernel's code, which is why it
+has a VM whose CPUs take turns (suite.TAKE_TURNS)."""
+
 SPARE_S = 1800
 """For what the program still does once its time is up, on a slow kernel."""
 
+LOG = suite.ROOT / "build/soak"
+
 
 class _Lines:
-    """Gives the program's lines to a person as they come."""
+    """Gives the program's lines to a person as they come, and to a log."""
 
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
+    def __init__(self, log: TextIO, progress: Progress) -> None:
+        self._log, self._progress = log, progress
         self._tail = b""
 
     def __call__(self, piece: bytes) -> None:
         *lines, self._tail = (self._tail + piece).split(b"\n")
         for line in lines:
-            self._progress.note(line.decode(errors="replace"))
+            text = line.decode(errors="replace")
+            self._progress.note(text)
+            self._log.write(f"{time.strftime('%H:%M:%S')} {text}\n")
 
 
-def soak(kernel: str, minutes: float, progress: Progress) -> list[str]:
-    """Run the soak on one kernel; what was wrong, nothing if all held."""
+def soak(kernel: str, program: str, minutes: float, progress: Progress) -> list[str]:
+    """Run one program on one kernel; what was wrong, nothing if all held."""
     suite.build_programs(progress)
     config = lab.LabConfig(
         kernel=kernel,
         cpus=2,
+        thread_single=program in suite.TAKE_TURNS,
         timeout_s=minutes * 60 + SPARE_S,
         module_parameters=suite.MODULE_PARAMETERS,
         files=suite.module_files(kernel, progress),
@@ -47,12 +59,17 @@ def soak(kernel: str, minutes: float, progress: Progress) -> list[str]:
         modules=suite.MODULES,
         append=suite.APPEND,
     )
-    argv = [str(suite.BINARY), "supervisor_soak"]
-    result = lab.run(config, argv, sink=_Lines(progress), progress=progress)
+    argv = [str(suite.BINARY), program]
+    LOG.mkdir(parents=True, exist_ok=True)
+    with (LOG / f"{kernel.replace('/', '-')}-{program}.log").open("w") as log:
+        result = lab.run(config, argv, sink=_Lines(log, progress), progress=progress)
+        log.write(f"\nThe kernel's log:\n{result.kernel_log}")
     wrong = splats(result.kernel_log)
-    if result.status != 0:
-        said = result.stderr.decode(errors="replace").strip()
-        wrong.append(f"the soak ended with status {result.status}: {said}")
+    said = result.stderr.decode(errors="replace").strip()
+    if result.status == EXIT_SKIP:
+        progress.note(f"{program} cannot run here: {said}")
+    elif result.status != 0:
+        wrong.append(f"{program} ended with status {result.status}: {said}")
     return wrong
 
 
@@ -63,14 +80,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     with ConsoleProgress() as progress:
         try:
-            wrong = soak(options.kernel, options.minutes, progress)
+            wrong = [
+                text
+                for program, share in PROGRAMS
+                for text in soak(options.kernel, program, share * options.minutes, progress)
+            ]
         except TraplessError as error:
             wrong = [str(error)]
     for text in wrong:
         print(text, file=sys.stderr)
     print(
         f"soak of {options.minutes:g} minutes on {options.kernel}: "
-        f"{'failed' if wrong else 'held, the kernel log is clean'}"
+        f"{'failed' if wrong else 'held, the kernel log is clean'}; {LOG} has what was done"
     )
     return 1 if wrong else 0
 

@@ -34,6 +34,7 @@ static const struct part {
 	{ "tracer in supervisor mode", soak_tracer, true },
 	{ "exec", soak_exec, true },
 	{ "rings", soak_rings, true },
+	{ "rings in user mode", soak_rings, false },
 	{ "memory", soak_memory, true },
 	{ "CPUs", soak_cpus, true },
 	{ "suspend", soak_suspend, true },

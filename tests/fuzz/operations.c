@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * operations.c - what a program of the fuzzer does with /dev/trapless: sets rings up, fills their
+ * memory, enters, serves, asks and bends the mapping. Each operation takes its arguments from the
+ * bytes behind it. What disturbs a program stands in disturbances.c.
+ *
+ * A program that may be in supervisor mode keeps to calls and pointers that cannot change its own
+ * code, stack or tables: at level 0 such a mistake is nobody's fault but the program's.
+ */
+#include "program.h"
+
+#include <poll.h>
+
+#include "calls.h"
+#include "int80.h"
+#include "ring.h"
+
+#define SCRATCH 65536u
+#define SAFE_BYTES 4096u	/* that a call of a supervised program may write */
+
+static struct ring rings[RINGS];
+static char scratch[SCRATCH + SAFE_BYTES] __attribute__((aligned(4096)));
+static int pipe_ends[2], zero, null;
+
+/* Calls that change nothing which a program's own code stands on. */
+static const uint32_t safe_calls[] = {
+	SYS_getpid, SYS_getppid, SYS_read, SYS_write, SYS_close, SYS_lseek, SYS_sched_yield,
+	SYS_nanosleep, SYS_poll, SYS_openat, SYS_fstat, SYS_gettid, SYS_clock_gettime, SYS_dup,
+	SYS_uname, SYS_futex, SYS_pread64, SYS_getcwd, SYS_kill, SYS_pipe,
+};
+
+/* Calls that are of use to a fuzzer more often than one in 300. */
+static const uint32_t useful_calls[] = {
+	SYS_getpid, SYS_read, SYS_write, SYS_nanosleep, SYS_close, SYS_dup2, SYS_lseek, SYS_ioctl,
+	SYS_munmap, SYS_mremap, SYS_pause, SYS_kill, SYS_tgkill, SYS_futex, SYS_poll, SYS_openat,
+	SYS_rt_sigprocmask, SYS_io_setup, SYS_execve, SYS_fork, SYS_prctl, SYS_seccomp,
+	SYS_exit, SYS_wait4, SYS_unshare, SYS_setresuid, SYS_close_range, SYS_userfaultfd,
+	SYS_io_uring_enter, SYS_restart_syscall, SYS_rt_sigreturn, SYS_clock_nanosleep,
+};
+
+#define CHOOSE(table, byte) ((table)[(byte) % (sizeof(table) / sizeof(*(table)))])
+
+void operations_init(const struct input *input)
+{
+	struct random random = random_seeded(input->length);
+
+	for (size_t i = 0; i < SCRATCH; i += 8)
+		*(uint64_t *)(scratch + i) = i % 24 ? random_below(&random, 8) : 100000;
+	zero = open("/dev/zero", O_RDONLY);
+	null = open("/dev/null", O_WRONLY);
+	if (pipe(pipe_ends))
+		pipe_ends[0] = pipe_ends[1] = -1;
+}
+
+static struct ring *take_ring(struct script *script)
+{
+	return &rings[script_take(script) % RINGS];
+}
+
+static uint32_t take_number(struct script *script)
+{
+	uint8_t byte = script_take(script);
+
+	if (supervised)
+		return CHOOSE(safe_calls, byte);
+	if (byte < 160)
+		return CHOOSE(useful_calls, byte);
+	byte = script_take(script);
+	if (byte == 255)
+		return 512 + script_take(script) * 65599u;
+	return calls[(byte + (script_take(script) & 1) * 256u) % CALLS_COUNT].nr;
+}
+
+/* An argument of any call: a kind, and a byte that makes it more exact. */
+static uint64_t take_argument(struct script *script)
+{
+	uint8_t kind = script_take(script), more = script_take(script);
+	const struct ring *ring = &rings[more % RINGS];
+
+	if (supervised)
+		kind = (uint8_t)(kind % 5);
+	switch (kind % 16) {
+	case 0: return more;
+	case 1: return (uint64_t)scratch + more * 128u;
+	case 2: return (uint64_t)(more & 1 ? pipe_ends[more >> 1 & 1] : more & 2 ? zero : null);
+	case 3: return more % 2 ? (uint64_t)-1 : 0;
+	case 4: return more * 16u;
+	case 5: return (uint64_t)ring->fd;
+	case 6: return (uint64_t)ring->requests + more * 16u;
+	case 7: return (uint64_t)fault_page() + more;
+	case 8: return 1ull << more % 64;
+	case 9: return (uint64_t)-(int64_t)more;
+	case 10: return 0xffff888000000000u + more * 4096ull;
+	case 11: return (uint64_t)TL_BATCH(more >> 4, more & 15);
+	case 12: return (uint64_t)getpid();
+	case 13: return TL_IOC_INFO + (more % 12u) - 1;
+	case 14: return (uint64_t)scratch + SCRATCH - more;
+	default: return more * 0x0101010101010101u;
+	}
+}
+
+/* ---- Rings --------------------------------------------------------------------------------- */
+
+static void make_ring(struct script *script)
+{
+	struct ring *ring = take_ring(script);
+	uint8_t how = script_take(script);
+	unsigned int entries = 1u << (how >> 3 & 7);
+	int fd = (int)sys(SYS_openat, AT_FDCWD, TL_DEVICE, O_RDWR | O_CLOEXEC);
+	void *map;
+
+	if (how & 4)
+		entries = how & 8 ? 4096 : entries * 16;
+	if (fd < 0 || device_setup(fd, entries, how & 1, how & 2 ? TL_SPIN_US_MAX : 0)) {
+		sys(SYS_close, fd);
+		return;
+	}
+	map = device_map(fd, entries);
+	if (is_error(map)) {
+		sys(SYS_close, fd);
+		return;
+	}
+	/* The one that was here stays open and mapped, or goes. */
+	if (how & 64 && ring->requests)
+		sys(SYS_close, ring->fd);
+	*ring = (struct ring){
+		.fd = fd, .entries = entries, .requests = map,
+		.submit = (uint32_t *)((char *)map + TL_RING_SUBMIT_OFFSET(entries)),
+	};
+}
+
+static void setup_garbage(struct script *script)
+{
+	struct tl_setup setup = {
+		.size = script_take(script), .flags = script_take(script) & 3u,
+		.entries = 1u << script_take(script) % 32, .spin_us = script_take(script) * 8u,
+		.reserved = { script_take(script) / 128 },
+	};
+	long fd = sys(SYS_openat, AT_FDCWD, TL_DEVICE, O_RDWR);
+
+	if (setup.size & 1)
+		setup.size = sizeof(setup);
+	sys(SYS_ioctl, fd, TL_IOC_SETUP, &setup);
+	sys(SYS_ioctl, fd, TL_IOC_SETUP, &setup);
+	sys(SYS_close, fd);
+}
+
+static void put(struct script *script, struct ring *ring, uint32_t slot)
+{
+	struct tl_request *request = &ring->requests[slot & (ring->entries - 1)];
+	uint32_t nr = take_number(script), arguments = script_take(script) % 4;
+
+	request->nr = nr;
+	for (uint32_t i = 0; i < 6; i++)
+		request->args[i] = i < arguments ? take_argument(script) : 0;
+	if (supervised && request->args[2] > SAFE_BYTES)
+		request->args[2] = SAFE_BYTES;
+	__atomic_store_n(&request->state, TL_SUBMITTED, __ATOMIC_RELEASE);
+}
+
+static void put_requests(struct script *script)
+{
+	struct ring *ring = take_ring(script);
+	uint8_t how = script_take(script);
+
+	if (!ring->requests)
+		return;
+	for (uint32_t i = 0; i <= (how >> 4 & 3); i++) {
+		put(script, ring, (how & 15) + i);
+		if (how & 64 || ring->next < 64)
+			ring_submit(ring, (how & 15) + i);
+	}
+}
+
+/* Bytes of a ring as they come. */
+static void put_garbage(struct script *script)
+{
+	struct ring *ring = take_ring(script);
+	uint32_t at = script_take(script);
+
+	if (!ring->requests)
+		return;
+	if (at & 1)
+		ring->requests[at >> 1 & (ring->entries - 1)].state = script_take(script) % 5;
+	else
+		ring->submit[at >> 1 & (ring->entries - 1)] = script_take(script) * 0x01000001u;
+}
+
+static void enter_batch(struct script *script)
+{
+	struct ring *ring = take_ring(script);
+	uint8_t where = script_take(script);
+
+	ring_batch(ring, where & 15, (where >> 4) + 1u);
+}
+
+static void enter_notify(struct script *script)
+{
+	ring_notify(take_ring(script), script_take(script) % 8 + 1u);
+}
+
+static void enter_wait(struct script *script)
+{
+	struct ring *ring = take_ring(script);
+	uint8_t how = script_take(script);
+
+	ring_wait(ring, how & 15, how >> 4);
+}
+
+static void enter_garbage(struct script *script)
+{
+	struct ring *ring = take_ring(script);
+	uint64_t argument = take_argument(script);
+
+	if (script_take(script) & 1 && !supervised)
+		int80(INT80_LSEEK, ring->fd, (int)argument, script_take(script) % 4);
+	else
+		enter(ring->fd, (long)argument, script_take(script) % 4);
+}
+
+static void serve(struct script *script)
+{
+	struct ring *ring = take_ring(script);
+
+	sys(SYS_ioctl, ring->fd, TL_IOC_ENTER, 0);
+}
+
+static void shut(struct script *script)
+{
+	sys(SYS_ioctl, take_ring(script)->fd, TL_IOC_EXIT, 0);
+}
+
+static void ask(struct script *script)
+{
+	static const uint32_t commands[] = { TL_IOC_INFO, TL_IOC_STATS, TL_IOC_SUPERVISOR };
+	struct ring *ring = take_ring(script);
+	uint8_t which = script_take(script);
+	uint32_t *to = (uint32_t *)(scratch + 8192);
+
+	*to = script_take(script);
+	sys(SYS_ioctl, ring->fd, CHOOSE(commands, which),
+	    which & 64 && !supervised ? take_argument(script) : (uint64_t)to);
+}
+
+static void list_processes(struct script *script)
+{
+	struct tl_processes list = {
+		.size = sizeof(list), .entry_size = script_take(script) * 4u,
+		.count = script_take(script), .entries = (uint64_t)scratch,
+	};
+
+	if (list.count > 32 && !supervised)
+		list.entries = take_argument(script);
+	list.count = supervised ? list.count % 16 : list.count;
+	sys(SYS_ioctl, take_ring(script)->fd, TL_IOC_PROCESSES, &list);
+}
+
+static void switch_garbage(struct script *script)
+{
+	struct tl_switch request = {
+		.size = sizeof(request), .mode = script_take(script) % 3,
+		.pid = script_take(script) % 4, .flags = script_take(script) % 32,
+	};
+
+	sys(SYS_ioctl, take_ring(script)->fd, TL_IOC_SWITCH, &request);
+}
+
+static void ioctl_garbage(struct script *script)
+{
+	uint32_t command = _IOC(script_take(script) & 3, TL_IOC_MAGIC, script_take(script) % 12,
+				script_take(script));
+
+	sys(SYS_ioctl, take_ring(script)->fd, command, take_argument(script));
+}
+
+/* ---- Descriptors and mappings ---------------------------------------------------------------- */
+
+static void swap(struct script *script)
+{
+	int from = take_ring(script)->fd, to = take_ring(script)->fd;
+	uint8_t how = script_take(script);
+
+	if (how & 1)
+		sys(SYS_dup2, how & 2 ? null : from, to);
+	else
+		sys(SYS_close, to);
+}
+
+static void bend(struct script *script)
+{
+	struct ring *ring = take_ring(script);
+	uint8_t how = script_take(script);
+	char *map = (char *)ring->requests;
+	size_t bytes = TL_RING_BYTES(ring->entries ? ring->entries : 1);
+
+	switch (how % 6) {
+	case 0:
+		sys(SYS_mprotect, map, 4096, how >> 4);
+		break;
+	case 1:
+		sys(SYS_mremap, map, bytes, (how >> 4) * 4096, MREMAP_MAYMOVE);
+		break;
+	case 2:
+		sys(SYS_madvise, map, bytes, script_take(script) % 26);
+		break;
+	case 3:
+		sys(SYS_munmap, map, how & 64 ? bytes : 4096);
+		break;
+	case 4:
+		sys(SYS_mmap, how & 64 ? map : NULL, bytes, how >> 4 & 7,
+		    how & 64 ? MAP_SHARED | MAP_FIXED : how >> 7 ? MAP_PRIVATE : MAP_SHARED,
+		    ring->fd, (script_take(script) % 3) * 4096);
+		break;
+	default:
+		sys(SYS_mlock, map, bytes);
+	}
+}
+
+static void rest(struct script *script)
+{
+	uint8_t us = script_take(script);
+
+	if (us & 1)
+		usleep(us * 20u);
+	else
+		sched_yield();
+}
+
+static void call_plainly(struct script *script)
+{
+	uint32_t nr = take_number(script);
+	uint64_t a = take_argument(script), b = take_argument(script);
+
+	sys(nr, a, b, supervised ? SAFE_BYTES / 4 : take_argument(script));
+}
+
+static const struct {
+	operation make;
+	bool safe;	/* for a program that may be in supervisor mode */
+} operations[] = {
+	{ make_ring, true }, { put_requests, true }, { enter_batch, true }, { put_requests, true },
+	{ enter_notify, true }, { enter_wait, true }, { serve, true }, { shut, true },
+	{ put_garbage, true }, { setup_garbage, true }, { enter_garbage, true }, { ask, true },
+	{ list_processes, true }, { ioctl_garbage, false }, { swap, true }, { bend, false },
+	{ rest, true }, { call_plainly, true }, { switch_garbage, true },
+	{ disturb_thread, true }, { disturb_thread, true }, { disturb_process, true },
+	{ disturb_filter, true }, { disturb_answer, true }, { disturb_trace, true },
+	{ disturb_dispatch, true }, { disturb_fail, true }, { disturb_memory, true },
+	{ disturb_signal, true }, { disturb_fault, true }, { disturb_switch, true },
+	{ disturb_probes, true }, { disturb_identity, false }, { enter_batch, true },
+};
+
+void operation_make(struct script *script)
+{
+	uint8_t which = (uint8_t)(script_take(script) % (sizeof(operations) / sizeof(*operations)));
+
+	if (!supervised || operations[which].safe)
+		operations[which].make(script);
+}

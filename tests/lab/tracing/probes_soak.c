@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What changes the kernel's code, for as long as one likes: probes and events come and go, and the
+ * module is unloaded and loaded again, while processes make batches and parallel calls, CPUs go and
+ * come and memory is compacted. Every call has its result, every part goes on, and nothing keeps
+ * the module. supervisor_soak has the rest: supervisor mode excludes probes.
+ *
+ * TL_SOAK_S says for how long, 10 seconds if it does not; `make soak` gives minutes.
+ */
+#include "module.h"
+#include "random.h"
+#include "ring.h"
+
+#define SECONDS 10
+#define SLOTS 16
+#define USERS 2
+#define CHANGES 20		/* of probes, between two loads of the module */
+#define PARAMETERS "/sys/module/trapless/parameters/"
+#define CPU1 "/sys/devices/system/cpu/cpu1/online"
+
+static struct shared {
+	volatile bool end, pause;
+	volatile uint64_t rounds[USERS];
+	volatile bool resting[USERS];
+} *shared;
+
+static void make_calls(void)
+{
+	struct ring batches = ring_open(SLOTS), workers = worker_ring_open(SLOTS);
+	struct worker worker = { .again = true };
+
+	worker_start(&worker, &workers);
+	for (int round = 0; round < 20 && !shared->pause; round++) {
+		for (unsigned int slot = 0; slot < SLOTS; slot++) {
+			ring_put(&batches, slot, SYS_getpid);
+			ring_queue(&workers, slot, SYS_getpid);
+		}
+		CHECK_EQ(ring_notify(&workers, SLOTS), SLOTS);
+		CHECK_EQ(ring_batch(&batches, 0, SLOTS), SLOTS);
+		CHECK_EQ(ring_wait(&workers, 0, 0), 0);
+		for (unsigned int slot = 0; slot < SLOTS; slot++) {
+			CHECK_DONE(&batches, slot, getpid());
+			CHECK_DONE(&workers, slot, getpid());
+		}
+	}
+	workers_end(&workers, &worker, 1);
+	ring_close(&batches);
+	ring_close(&workers);
+}
+
+static void use(size_t which)
+{
+	while (!shared->end) {
+		shared->resting[which] = shared->pause;
+		if (shared->pause) {
+			sleep_ms(5);
+			continue;
+		}
+		make_calls();
+		shared->rounds[which]++;
+	}
+	_exit(0);
+}
+
+static void disturb(void)
+{
+	while (!shared->end) {
+		write_file("/proc/sys/vm/compact_memory", "1");
+		write_file("/proc/sys/vm/drop_caches", "2");
+		if (access(CPU1, W_OK) == 0) {
+			CHECK(write_file(CPU1, "0") > 0);
+			sleep_ms(50);
+			CHECK(write_file(CPU1, "1") > 0);
+		}
+		sleep_ms(400);
+	}
+	_exit(0);
+}
+
+static void change_probes(struct random *random)
+{
+	static const char *const events[] = {
+		"sched_switch", "vfs_read", "sys_enter", "no_such_place", "sched_switch,vfs_write",
+	};
+	char text[16];
+
+	snprintf(text, sizeof(text), "%u", random_below(random, 16));
+	write_file(PARAMETERS "events", events[random_below(random, 5)]);
+	write_file(PARAMETERS "probes", text);
+	sleep_ms(random_below(random, 40));
+}
+
+/* Out and in again, with everybody's rings closed; once with probes, once without. */
+static void reload(struct random *random)
+{
+	bool probes = random_below(random, 2);
+
+	shared->pause = true;
+	for (size_t i = 0; i < USERS; i++)
+		WAIT_UNTIL(shared->resting[i], "user %zu does not rest", i);
+	CHECK(write_file(PARAMETERS "probes", "0") > 0);
+	WAIT_UNTIL(module_references() == 0, "the module has %d users left", module_references());
+	CHECK_EQ(module_unload(), 0);
+	CHECK_EQ(module_load(probes ? "probes=3" : ""), 0);
+	shared->pause = false;
+}
+
+static void need_probes(void)
+{
+	long error;
+
+	module_need();
+	CHECK_EQ(module_unload(), 0);
+	error = module_load("probes=1");
+	if (!error)
+		return;
+	CHECK_EQ(module_load("supervisor=1"), 0);
+	SKIP("this kernel takes no probes: %s", strerror((int)-error));
+}
+
+int main(void)
+{
+	uint64_t seconds = getenv("TL_SOAK_S") ? strtoul(getenv("TL_SOAK_S"), NULL, 10) : SECONDS;
+	uint64_t end, loads = 0, changes = 0;
+	struct random random = random_seeded(random_choose_seed());
+	pid_t pids[USERS + 1];
+
+	need_probes();
+	shared = MUST(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+	for (size_t i = 0; i <= USERS; i++) {
+		pids[i] = MUST(fork());
+		if (pids[i] == 0 && i < USERS)
+			use(i);
+		else if (pids[i] == 0)
+			disturb();
+	}
+	for (end = now_ms() + seconds * 1000; now_ms() < end; loads++) {
+		for (int i = 0; i < CHANGES && now_ms() < end; i++, changes++)
+			change_probes(&random);
+		reload(&random);
+		CHECK_EQ(waitpid(-1, NULL, WNOHANG), 0);
+		printf("%llu loads, %llu changes of probes, %llu rounds of calls\n",
+		       (unsigned long long)loads + 1, (unsigned long long)changes,
+		       (unsigned long long)(shared->rounds[0] + shared->rounds[1]));
+		fflush(stdout);
+	}
+	shared->end = true;
+	for (size_t i = 0; i <= USERS; i++)
+		CHECK_EXITED(child_wait(pids[i]), 0);
+	CHECK(shared->rounds[0] > 0 && shared->rounds[1] > 0);
+	CHECK(write_file(PARAMETERS "probes", "0") > 0);
+	module_reload();
+	return 0;
+}

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The fuzzer's part on this machine: its corpus, its lines, and how a finding is made smaller."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz import fuzz
+from trapless.base.console import Silent
+
+ROOT = Path(__file__).resolve().parents[3]
+INPUT_MAX = int(
+    re.search(r"#define INPUT_MAX (\d+)", (ROOT / "tests/fuzz/program.h").read_text())[1]
+)
+
+
+def test_the_corpus_has_programs_of_a_length_that_the_guest_takes():
+    programs = fuzz.read_corpus(fuzz.CORPUS)
+    assert len(programs) > 20
+    assert len(set(programs)) == len(programs)
+    assert all(0 < len(one) <= INPUT_MAX for one in programs)
+
+
+def test_lines_of_the_guest_are_taken_in_any_pieces():
+    result = fuzz.Round()
+    reader = fuzz._Reader(result, "test", Silent())
+    text = b"run 0102\nrun 03\nnew 03\nstat programs=2 reached=7 of=9\nfinding leak: in use\n"
+    for at in range(0, len(text), 7):
+        reader(text[at : at + 7])
+    assert result.recent == [bytes([1, 2]), bytes([3])]
+    assert result.new == [bytes([3])]
+    assert result.stat == {"programs": 2, "reached": 7, "of": 9}
+    assert result.wrong == "leak: in use"
+
+
+def test_a_finding_is_made_as_small_as_it_still_shows(monkeypatch: pytest.MonkeyPatch):
+    needed = b"\x07\x08"
+
+    def run_round(plan: fuzz.Plan, corpus: list[bytes], progress: Silent) -> fuzz.Round:
+        return fuzz.Round(wrong="splat" if all(needed in one for one in corpus) else "")
+
+    monkeypatch.setattr(fuzz, "run_round", run_round)
+    programs = [b"\x00\x01", b"\x00\x01\x02\x03\x07\x08\x04\x05\x06"]
+    best, again = fuzz.minimise(fuzz.Plan("6.1", 1, 10), programs, Silent())
+    assert again
+    assert best == [b"\x00\x07\x08"]
+
+
+def test_a_finding_that_does_not_come_again_is_kept_whole(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fuzz, "run_round", lambda *_: fuzz.Round())
+    programs = [b"\x00\x01", b"\x00\x02"]
+    assert fuzz.minimise(fuzz.Plan("6.1", 1, 10), programs, Silent()) == (programs, False)
+
+
+def test_descriptions_for_syzkaller_have_each_constant_and_structure():
+    header = (ROOT / "include/uapi/linux/trapless.h").read_text()
+    descriptions = (ROOT / "tests/fuzz/trapless.txt").read_text()
+    values = (ROOT / "tests/fuzz/trapless.txt.const").read_text()
+    names = set(re.findall(r"#define (TL_(?:IOC|ENTER)_\w+)", header)) - {"TL_IOC_MAGIC"}
+    assert len(names) > 10
+    for name in names:
+        assert name in descriptions
+        assert re.search(rf"^{name} = \d+$", values, re.M)
+    for structure in re.findall(r"^struct (tl_\w+) \{", header, re.M):
+        assert re.search(rf"^{structure} \{{", descriptions, re.M), structure
