@@ -39,7 +39,11 @@ def _machine(estimate: Estimate, machine: Machine) -> list[str]:
         f"kernel       {machine.kernel}",
         f"calls by     {loop_text(machine.loop)}",
     ]
-    found += [f"             {name}: {text}" for name, text in machine.mitigations.items()]
+    found += [
+        f"             {name}: {text.partition(';')[0]}"
+        for name, text in machine.mitigations.items()
+        if text != "Not affected"
+    ]
     found.append(
         f"readings     {estimate.placements} processes on CPU {machine.cpu}, at least "
         f"{estimate.rounds} rounds each; halves differ by {estimate.worst_half:.1%} at most"
@@ -66,16 +70,16 @@ def _value(value: Value) -> str:
 
 
 def _calls(estimate: Estimate) -> list[str]:
-    head = f"{'ns a call':<27}{'plain':>8}" + "".join(f"{f'N={n}':>8}" for n in SHOWN)
-    found = [f"{head}  saved at N=32       from"]
+    columns = "".join(f"{f'N={n}':>8}" for n in SHOWN)
+    found = [f"{'ns a call':<26}{'plain':>8}{columns}  {'saved at N=32':<27}from"]
     for call in estimate.calls:
         saved = call.saved[32]
-        even = f"N={call.break_even}" if call.break_even else "never"
+        range_text = f"{saved.ns:.1f} ({saved.low:.1f} to {saved.high:.1f})"
         found.append(
-            f"{call.call.title:<27}{call.plain.ns:8.1f}"
+            f"{call.call.title:<26}{call.plain.ns:8.1f}"
             + "".join(f"{call.batch[n].ns:8.1f}" for n in SHOWN)
-            + f"  {saved.ns:5.1f} ({saved.low:.1f} to {saved.high:.1f}) "
-            + f"{saved.ns / call.plain.ns:4.0%}  {even}"
+            + f"  {range_text:<21}{saved.ns / call.plain.ns:4.0%}  "
+            + (f"N={call.break_even}" if call.break_even else "never")
         )
     return found
 
@@ -84,7 +88,7 @@ def _beside(estimate: Estimate) -> list[str]:
     found = []
     for kind, values in estimate.uring.items():
         title = {"uring.nop": "io_uring, no operation", "uring.read": "io_uring, read of 1 B"}[kind]
-        found.append(f"{title:<35}" + "".join(f"{values[n].ns:8.1f}" for n in SHOWN))
+        found.append(f"{title:<34}" + "".join(f"{values[n].ns:8.1f}" for n in SHOWN))
     if not estimate.uring:
         found.append(f"io_uring is not to be had here: {estimate.uring_absent}")
     least, most = estimate.supervisor_saved
