@@ -143,10 +143,14 @@ static void print_row(unsigned int which, unsigned int rounds)
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "loop", required_argument, NULL, 'l' }, { "folder", required_argument, NULL, 'f' },
-		{ "cpu", required_argument, NULL, 'c' }, { "seconds", required_argument, NULL, 's' },
-		{ "rounds", required_argument, NULL, 'r' }, { "seed", required_argument, NULL, 'd' },
-		{ "module", no_argument, NULL, 'm' }, { NULL, 0, NULL, 0 },
+		{ "loop", required_argument, NULL, 'l' },
+		{ "folder", required_argument, NULL, 'f' },
+		{ "cpu", required_argument, NULL, 'c' },
+		{ "seconds", required_argument, NULL, 's' },
+		{ "rounds", required_argument, NULL, 'r' },
+		{ "seed", required_argument, NULL, 'd' },
+		{ "module", no_argument, NULL, 'm' },
+		{ NULL, 0, NULL, 0 },
 	};
 	struct subjects_config config = { .folder = "/tmp" };
 	unsigned int rounds = ROUNDS_MAX;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What a system call in supervisor mode executes beside its handler, as far as user mode can: the
- * loads, stores and branches of kmod/supervisor/entry.S, an indirect call, and `popfq`, `popq %rsp`,
- * `jmp *%rcx`. Four instructions are missing, which user mode may not execute: `swapgs` twice,
- * `sti`, `cli`. So is `syscall` itself.
+ * loads, stores and branches of kmod/supervisor/entry.S, an indirect call, and `popfq`,
+ * `popq %rsp`, `jmp *%rcx`. Four instructions are missing, which user mode may not execute:
+ * `swapgs` twice, `sti`, `cli`. So is `syscall` itself.
  *
  * long estimate_path(long *frame): clobbers what a system call does. `frame` has 24 words.
  */

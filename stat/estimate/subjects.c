@@ -280,12 +280,12 @@ static void files_open(const struct subjects_config *config)
 static unsigned int loops_open(const char *name)
 {
 	const size_t bytes = TL_RING_BYTES(SUBJECT_BATCH_MAX);
+	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE;
 	unsigned int chosen = LOOPS;
 
 	for (unsigned int i = 0; i < LOOPS; i++) {
 		struct tl_request *requests = mmap(NULL, bytes + ESTIMATE_STACK_BYTES,
-						   PROT_READ | PROT_WRITE,
-						   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+						   PROT_READ | PROT_WRITE, flags, -1, 0);
 
 		if (requests == MAP_FAILED)
 			fail("mmap", 0);
