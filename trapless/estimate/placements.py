@@ -106,14 +106,14 @@ def one(program: Path, options: Sequence[str], *, stack_bytes: int = 0) -> Readi
 
 @contextmanager
 def _copy(program: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """A copy in memory without a name; the program itself where such copies may not be executed."""
+    """A copy in memory without a name, and its descriptor; the program itself where memory without
+    a name may not be executed (vm.memfd_noexec)."""
     try:
         copy = os.memfd_create("trapless-estimate", 0)
     except OSError:
         yield str(program), ()
         return
     try:
-        os.fchmod(copy, 0o700)
         with open(copy, "wb", closefd=False) as stream:
             stream.write(program.read_bytes())
         path = f"/proc/self/fd/{copy}"

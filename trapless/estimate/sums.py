@@ -50,7 +50,7 @@ CALLS = (
 
 @dataclass(frozen=True)
 class Value:
-    """Nanoseconds: the median over processes, an interval for it, and the least reading."""
+    """Nanoseconds: the median over processes, and an interval for it."""
 
     ns: float
     low: float
