@@ -81,6 +81,7 @@ class Estimate:
     """All of it, in nanoseconds."""
 
     trap: Value
+    trap_least: float
     request: dict[str, Value]
     calls: tuple[CallEstimate, ...]
     floors: dict[str, Value]
@@ -125,6 +126,7 @@ def make(readings: Sequence[Reading], loop: str) -> Estimate:
     bare = over(lambda r: r.ns(NO_CALL))
     return Estimate(
         trap=over(lambda r: r.ns(NO_CALL) - r.ns("function")),
+        trap_least=min(r.least_ns(NO_CALL) - r.least_ns("function") for r in readings),
         request={
             name: over(lambda r, name=name: r.ns(f"request.{name}.n{REQUEST_N}"))  # type: ignore[misc]
             for name in LOOPS

@@ -56,7 +56,8 @@ def _prices(estimate: Estimate, machine: Machine) -> list[str]:
     own = estimate.request[machine.loop]
     clocks = estimate.trap.ns * estimate.clock_ghz
     found = [
-        f"a trap                     {_value(estimate.trap)}, {clocks:.0f} clocks",
+        f"a trap                     {_value(estimate.trap)}, "
+        f"{clocks:.0f} clocks; the least {estimate.trap_least:.1f}",
         f"a batched request alone    {_value(own)}",
     ]
     for loop, value in estimate.request.items():
@@ -121,7 +122,7 @@ def as_json(estimate: Estimate, machine: Machine) -> dict[str, Any]:
         "placements": estimate.placements,
         "rounds": estimate.rounds,
         "halves_differ": round(estimate.worst_half, 4),
-        "trap": estimate.trap.as_json(),
+        "trap": {**estimate.trap.as_json(), "least": round(estimate.trap_least, 2)},
         "request": {
             "n": REQUEST_N,
             "ns": {loop: value.as_json() for loop, value in estimate.request.items()},

@@ -119,7 +119,7 @@ def test_a_machine_without_io_uring_says_why():
 def test_json_has_each_figure_with_its_interval():
     data = json.loads(json.dumps(text.as_json(made(), HERE)))
     assert data["kind"] == "estimate"
-    assert data["trap"] == {"ns": 79.0, "low": 79.0, "high": 79.0}
+    assert data["trap"] == {"ns": 79.0, "low": 79.0, "high": 79.0, "least": 79.0}
     assert set(data["request"]["ns"]) == set(machine.LOOPS)
     getpid = data["calls"]["getpid"]
     assert set(getpid["batch"]) == set(getpid["saved"]) == {f"n{n}" for n in sums.BATCHES}
