@@ -20,6 +20,7 @@ from trapless import __version__, abi
 from trapless.abi import Mode
 from trapless.base.console import ConsoleProgress, TraplessError
 from trapless.base.streams import standard_streams
+from trapless.estimate.commands import estimate
 from trapless.peek.commands import peek
 from trapless.stat.commands import stat
 
@@ -33,6 +34,7 @@ Examples:
   trapless lab --host-root -- python3 x.py any program of this machine, read-only
   trapless run --lab --mode supervisor ls  a program without the trap, in a VM
   trapless stat --lab -- ls -R /usr/share  what crossings cost a program
+  trapless estimate                        what a trap costs here, and batches would save
   trapless evaluate --quick                every experiment, then one report
   trapless report results                  the report again, from saved files
 
@@ -467,6 +469,7 @@ def default_kernel() -> str:
     return kernels.SUPPORTED[0].name
 
 
+cli.add_command(estimate)
 cli.add_command(peek)
 cli.add_command(stat)
 

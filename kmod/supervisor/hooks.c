@@ -8,6 +8,7 @@
 #include <linux/kernel.h>
 #include <linux/sched.h>
 #include <linux/tracepoint.h>
+#include <linux/trapless.h>
 
 #include "compat/symbols.h"
 #include "compat/task.h"
@@ -21,11 +22,15 @@ static void on_fork(void *data, struct task_struct *parent, struct task_struct *
 
 /*
  * A program that runs with more rights than its caller leaves supervisor mode whatever was asked,
- * and so does a 32-bit one.
+ * and so does a 32-bit one. So does one of another user than root, where only root's were asked
+ * for: the process may have changed its credentials after it was switched, as login programs do.
  */
 static void on_exec(void *data, struct task_struct *task, pid_t old_pid, struct linux_binprm *bprm)
 {
-	tlk_process_executed(!bprm->secureexec && tlk_may_be_in_supervisor_mode());
+	const u32 flags = TL_SWITCH_EXEC | (tlk_is_roots(task) ? 0 : TL_SWITCH_ANY_USER);
+	const bool may_stay = !bprm->secureexec && tlk_may_be_in_supervisor_mode();
+
+	tlk_process_executed(may_stay ? flags : TLK_FLAGS_NEVER);
 }
 
 static void on_exit(void *data, struct task_struct *task)

@@ -355,7 +355,7 @@ out:
 	spin_unlock(&tlk_thread_lock);
 }
 
-void tlk_process_executed(bool may_be_in_supervisor_mode)
+void tlk_process_executed(u32 flags)
 {
 	struct tlk_thread_state *state = tlk_thread_attached();
 	struct tlk_process *process;
@@ -366,7 +366,7 @@ void tlk_process_executed(bool may_be_in_supervisor_mode)
 	process = process_find_locked(current->signal);
 	if (!process)
 		goto out;
-	if (may_be_in_supervisor_mode && process->flags & TL_SWITCH_EXEC) {
+	if ((process->flags & flags) == flags) {
 		/* The new program's memory is not locked yet, nor closed. */
 		open_locked(process);
 		if (state)

@@ -14,9 +14,14 @@ struct tlk_thread_state;
 /* Registers a request for a process that may be switched; its threads act on it themselves. */
 int tlk_process_switch(struct task_struct *leader, enum tl_mode mode, u32 flags);
 
-/* Moments in the life of the current thread, which hooks.c sees. */
+#define TLK_FLAGS_NEVER (~TL_SWITCH_FLAGS)	/* no process has these */
+
+/*
+ * Moments in the life of the current thread, which hooks.c sees. A process stays in supervisor mode
+ * over execve() if it was switched with all of `flags`.
+ */
 void tlk_process_forked(struct task_struct *child);
-void tlk_process_executed(bool may_be_in_supervisor_mode);
+void tlk_process_executed(u32 flags);
 void tlk_process_exited(void);
 
 /*

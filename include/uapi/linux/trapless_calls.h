@@ -7,7 +7,9 @@
  *   TL_ANY(name, nr)             in a batch or by a worker
  *   TL_BATCH_ONLY(name, nr, why) in one's own batch only: it reads or changes the calling thread
  *   TL_REFUSED(name, nr, why)    never
- * One row a line, sorted by number: trapless/calls.py reads the rows as text.
+ * A call that only tells something of its own thread (gettid, getcpu, sched_getparam of thread 0)
+ * may be made by a worker: it then tells it of the worker. docs/security.md has the last review of
+ * all rows. One row a line, sorted by number: trapless/calls.py reads the rows as text.
  */
 
 TL_ANY(read, 0)
@@ -141,7 +143,7 @@ TL_BATCH_ONLY(rt_sigpending, 127, "reads or takes the calling thread's own signa
 TL_BATCH_ONLY(rt_sigtimedwait, 128, "reads or takes the calling thread's own signals")
 TL_ANY(rt_sigqueueinfo, 129)
 TL_REFUSED(rt_sigsuspend, 130, "swaps the signal mask until the thread returns to user mode")
-TL_REFUSED(sigaltstack, 131, "compares with the stack pointer of the batch")
+TL_REFUSED(sigaltstack, 131, "depends on the stack that the thread runs on, not on the request")
 TL_ANY(utime, 132)
 TL_ANY(mknod, 133)
 TL_REFUSED(uselib, 134, "no kernel implements it")
@@ -182,7 +184,7 @@ TL_ANY(swapoff, 168)
 TL_REFUSED(reboot, 169, "does not come back to finish the batch")
 TL_ANY(sethostname, 170)
 TL_ANY(setdomainname, 171)
-TL_REFUSED(iopl, 172, "acts on the registers and flags with which the thread returns")
+TL_REFUSED(iopl, 172, "raises the I/O privilege with which the thread returns to user mode")
 TL_BATCH_ONLY(ioperm, 173, "changes the calling thread's port permissions")
 TL_REFUSED(create_module, 174, "no kernel implements it")
 TL_REFUSED(init_module, 175, "loads or removes kernel code, this module's own included")
@@ -284,7 +286,7 @@ TL_REFUSED(pselect6, 270, "swaps the signal mask until the thread returns to use
 TL_REFUSED(ppoll, 271, "swaps the signal mask until the thread returns to user mode")
 TL_BATCH_ONLY(unshare, 272, "moves the calling thread to other namespaces or tables")
 TL_BATCH_ONLY(set_robust_list, 273, "registers an address of the calling thread")
-TL_BATCH_ONLY(get_robust_list, 274, "registers an address of the calling thread")
+TL_BATCH_ONLY(get_robust_list, 274, "thread 0 means the calling thread")
 TL_ANY(splice, 275)
 TL_ANY(tee, 276)
 TL_ANY(sync_file_range, 277)
@@ -344,7 +346,7 @@ TL_BATCH_ONLY(pkey_alloc, 330, "changes the calling thread's protection keys")
 TL_ANY(pkey_free, 331)
 TL_ANY(statx, 332)
 TL_REFUSED(io_pgetevents, 333, "swaps the signal mask until the thread returns to user mode")
-TL_REFUSED(rseq, 334, "acts on the registers and flags with which the thread returns")
+TL_REFUSED(rseq, 334, "registers what the kernel does when the thread returns to user mode")
 TL_REFUSED(uretprobe, 335, "acts on the registers and flags with which the thread returns")
 TL_REFUSED(uprobe, 336, "acts on the registers and flags with which the thread returns")
 TL_ANY(pidfd_send_signal, 424)
@@ -394,4 +396,4 @@ TL_ANY(open_tree_attr, 467)
 TL_ANY(file_getattr, 468)
 TL_ANY(file_setattr, 469)
 TL_ANY(listns, 470)
-TL_REFUSED(rseq_slice_yield, 471, "acts on the registers and flags with which the thread returns")
+TL_REFUSED(rseq_slice_yield, 471, "acts where the thread enters the kernel, before the call itself")

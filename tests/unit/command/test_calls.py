@@ -99,6 +99,23 @@ def test_what_must_never_be_wrapped_is_refused():
     assert all(call.reason for call in table.values() if call.allowed is not CallClass.ANY)
 
 
+def test_every_call_of_the_newest_kernel_has_a_row():
+    """Name by name; and none that this kernel serves is said to be served by no kernel."""
+    folder = paths.cache_dir() / "kernels" / "newest" / "root" / "usr" / "src"
+    headers = sorted(folder.glob("linux-headers-*-amd64"))
+    if not headers:
+        pytest.skip("the newest kernel's headers are not in the cache: `make matrix` fetches them")
+    generated = headers[-1] / "arch/x86/include/generated"
+    numbers = (generated / "uapi/asm/unistd_64.h").read_text()
+    served = (generated / "asm/syscalls_64.h").read_text()
+    kernel = {int(m[2]): m[1] for m in re.finditer(r"#define __NR_(\w+) (\d+)", numbers)}
+    kernel = {nr: name for nr, name in kernel.items() if name != "syscalls"}
+    assert kernel == {call.nr: call.name for call in calls.load()}
+    unserved = {int(nr) for nr in re.findall(r"\((\d+), sys_ni_syscall\)", served)}
+    for call in calls.load():
+        assert call.reason != "no kernel implements it" or call.nr in unserved, call.name
+
+
 def test_numbers_are_the_kernels():
     """By asking the C library for a few that differ between architectures."""
     table = {call.name: call.nr for call in calls.load()}

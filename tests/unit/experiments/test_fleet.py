@@ -332,7 +332,7 @@ def test_a_scheduler_without_workers_is_told_apart(tmp_path, run, monkeypatch):
     monkeypatch.setattr(engine, "CONNECT_S", 0.5)
     with cluster(0) as empty:
         run.scheduler = empty.scheduler_address
-        with pytest.raises(TraplessError, match=r"has no workers; docs/fleets.md"):
+        with pytest.raises(TraplessError, match=r"has no workers; eval/fleets.md"):
             run(tmp_path / "a")
 
 

@@ -20,7 +20,7 @@ from trapless import cli
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTS = sorted(
     path
-    for pattern in ("*.md", "docs/*.md", "eval/**/README.md", "examples/**/*.md", "kmod/*.md")
+    for pattern in ("*.md", "docs/*.md", "eval/**/*.md", "examples/**/*.md", "kmod/*.md")
     for path in ROOT.glob(pattern)
 )
 PAGES = sorted((ROOT / "man").glob("*.[1-8]"))

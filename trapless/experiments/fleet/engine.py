@@ -59,7 +59,7 @@ LOCAL_CONFIG = {
     "distributed.admin.large-graph-warning-threshold": "1GB",  # a task's files are in its graph
 }
 
-HELP = "docs/fleets.md says how workers are started"
+HELP = "eval/fleets.md says how workers are started"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 /*
  * A new program starts in user mode, also when a thread that is not the first executes it; with
  * TL_SWITCH_EXEC it starts in supervisor mode. A program with more rights than its caller's
- * (set-user-ID) never does, nor one that executes it in turn.
+ * (set-user-ID) never does, nor one that executes it in turn. One that a switched root executes
+ * after it has become another user, as login programs do, takes TL_SWITCH_ANY_USER as well.
  */
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -67,6 +68,24 @@ static void exec_set_user_id(void)
 	FAIL("exec: %s", strerror(errno));
 }
 
+static void become_stranger_and_exec(unsigned int flags)
+{
+	enter_supervisor(TL_SWITCH_EXEC | flags);
+	CHECK_EQ(sys(SYS_setresgid, STRANGER, STRANGER, STRANGER), 0);
+	CHECK_EQ(sys(SYS_setresuid, STRANGER, STRANGER, STRANGER), 0);
+	exec_stage("report");
+}
+
+static void exec_of_stranger(void)
+{
+	become_stranger_and_exec(0);
+}
+
+static void exec_of_trusted_stranger(void)
+{
+	become_stranger_and_exec(TL_SWITCH_ANY_USER);
+}
+
 static void make_set_user_id(void)
 {
 	char buffer[65536];
@@ -101,6 +120,8 @@ int main(void)
 		CHECK_EXITED(child_run(exec_of_thread_plain), 3);
 		CHECK_EXITED(child_run(exec_of_thread_kept), 0);
 		CHECK_EXITED(child_run(exec_set_user_id), 3);
+		CHECK_EXITED(child_run(exec_of_stranger), 3);
+		CHECK_EXITED(child_run(exec_of_trusted_stranger), 0);
 	}
 	unlink("set-user-id");
 	CHECK_EQ(supervisor_info().processes, 0);

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The module's own loop over a batch, kmod/ring/batch.c as it is, as a function of a program in
+ * user space. The Makefile compiles this file once for each way in which kernels make indirect
+ * calls and returns. It owns a thread, a ring and handlers that do nothing; loop.h says what is
+ * measured.
+ */
+#include "ring/batch.c"
+
+#include "loop.h"
+
+struct tlk_dispatch tlk_batch_calls;
+
+static struct tlk_ring ring;
+static struct file file;
+static struct files_struct files = { { 1 } };
+
+/* A handler that takes what it needs from the frame and does nothing. */
+static noinline long nothing(const struct pt_regs *regs)
+{
+	return (long)regs->di;
+}
+
+/* These are for what is pending on a thread; nothing is, and a call of them ends the program. */
+long tlk_request_make_slow(struct tlk_context *context, bool first)
+{
+	(void)context;
+	(void)first;
+	__builtin_trap();
+}
+
+long tlk_request_settle(struct tlk_context *context, long result)
+{
+	(void)context;
+	(void)result;
+	__builtin_trap();
+}
+
+void tlk_context_undo(struct tlk_context *context)
+{
+	(void)context;
+	__builtin_trap();
+}
+
+noinline void fput(struct file *used)
+{
+	__asm__ volatile("lock decq %0" : "+m"(used->f_count.counter) : : "memory");
+	if (unlikely(!used->f_count.counter))
+		__builtin_trap();
+}
+
+/* The checks of device.c before a batch. */
+static noinline long enter(struct file *used, unsigned long argument, int whence)
+{
+	struct tlk_ring *own = tlk_ring_of(used);
+
+	if (unlikely(!own))
+		return -EINVAL;
+	if (unlikely((void *)own->mm != current->mm))
+		return -EPERM;
+	if (unlikely(tlk_context_is_nested()))
+		return -EDEADLK;
+	if (unlikely(current->ptrace))
+		return -EBUSY;
+	if (likely(whence == TL_ENTER_BATCH && !own->queue))
+		return tlk_batch_enter(own, used, argument);
+	return -EINVAL;
+}
+
+void LOOP(init)(struct tl_request *requests, unsigned int entries, char *stack)
+{
+	static struct task_struct task;
+
+	task.files = &files;
+	task.stack = stack;
+	estimate_task = &task;
+	for (unsigned int nr = 0; nr <= TLK_NUMBERS; nr++)
+		tlk_batch_calls.handler[nr] = nothing;
+	ring.requests = requests;
+	ring.mask = entries - 1;
+	file.f_count.counter = 1;
+	file.private_data = &ring;
+}
+
+long LOOP(run)(unsigned long argument)
+{
+	return enter(&file, argument, TL_ENTER_BATCH);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The loop in each of its builds: how this kernel, or another, protects indirect calls and returns.
+ * The names are those of LOOPS in Makefile.inc and of trapless/estimate/machine.py.
+ */
+#ifndef ESTIMATE_LOOP_H
+#define ESTIMATE_LOOP_H
+
+#include <linux/trapless.h>
+
+/*
+ * Indirect calls: direct, or by retpolines. Returns: plain; through a thunk that is one jump away
+ * (retbleed, indirect target selection); or through one that is called (Safe RET).
+ */
+#define ESTIMATE_LOOPS(X) \
+	X(direct_plain) X(direct_thunk) X(direct_safe) \
+	X(retpoline_plain) X(retpoline_thunk) X(retpoline_safe)
+
+/* LOOP(x) is estimate_x_NAME: objects of all builds are in one program. */
+#define LOOP_PASTE(what, name) estimate_##what##_##name
+#define LOOP_NAME(what, name) LOOP_PASTE(what, name)
+#define LOOP(what) LOOP_NAME(what, LOOP_BUILD)
+
+#define ESTIMATE_DECLARE(name) \
+	void estimate_init_##name(struct tl_request *requests, unsigned int entries, char *stack); \
+	long estimate_run_##name(unsigned long argument);
+ESTIMATE_LOOPS(ESTIMATE_DECLARE)
+
+/* A kernel stack for a loop, bytes. */
+#define ESTIMATE_STACK_BYTES 16384
+
+#endif /* ESTIMATE_LOOP_H */

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`trapless estimate` means something: in a guest with the module, where the clock counts
+instructions, the sum of its parts is what batches by the module itself take."""
+
+from __future__ import annotations
+
+import pytest
+
+from trapless.base.paths import repo_root
+from trapless.estimate import machine, placements
+from trapless.estimate.sums import NO_CALL
+from trapless.vm import lab
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(0)]  # the lab's own limits apply
+
+BUILT = repo_root() / "build" / placements.BUILT
+PROGRAM = "/estimate"
+DIFFER_MAX = 0.05
+ROUNDS = "12"
+"""So many that one in which the guest's kernel did nothing beside is among them: the least."""
+MITIGATIONS = (
+    f"for name in {' '.join(machine.ASKED)}; do cat /{machine.VULNERABILITIES}/$name; done"
+)
+
+
+def mitigations(kernel: str) -> dict[str, str]:
+    config = lab.LabConfig(kernel=kernel, icount=True, module=False)
+    said = lab.run(config, ["sh", "-c", MITIGATIONS]).stdout.decode().splitlines()
+    return dict(zip(machine.ASKED, said, strict=True))
+
+
+@pytest.mark.outer_kernels
+def test_the_sum_is_what_the_module_takes(kernel: str) -> None:
+    loop = machine.loop_of(mitigations(kernel))
+    config = lab.LabConfig(kernel=kernel, icount=True, files=((BUILT, PROGRAM),))
+    command = [PROGRAM, "--loop", loop, "--rounds", ROUNDS, "--module"]
+    done = lab.run(config, command)
+    assert done.status == 0, done.stderr.decode()
+    clocks = placements.parse(done.stdout.decode()).least
+    faults = []
+    for call in ("getppid", "pread1"):
+        for n in (1, 2, 3, 8, 32, 128):
+            estimate = clocks[call] - clocks[NO_CALL] + clocks[f"batch.n{n}"]
+            module = clocks[f"module.{call}.n{n}"]
+            if abs(estimate - module) > DIFFER_MAX * module:
+                faults.append(f"{call}, N = {n}: estimate {estimate:.1f}, module {module:.1f}")
+    assert not faults, "\n".join(faults)

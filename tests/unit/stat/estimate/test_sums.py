@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Intervals, sums, the refusal of readings that differ, and what is shown: on readings made up so
+that the sums are known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from trapless.base.console import TraplessError
+from trapless.estimate import machine, sums, text
+from trapless.estimate.placements import Reading
+
+CLOCKS = 2.5
+"""Clocks of the time-stamp counter in a nanosecond."""
+HERE = machine.Machine(
+    "Core of 2026", 8, 7, "6.18.1", "", {"spectre_v2": "Retpolines"}, "performance", ()
+)
+NOSYS, FIXED, EACH = 80.0, 120.0, 10.0
+
+
+def reading(factor: float = 1.0, uring: bool = True) -> Reading:
+    """A trap of 80 ns; a batch of N takes 120 + 10 N; each call takes 20 ns more than the last."""
+    ns = {"function": 1.0, "vdso": 4.0, "popfq": 5.0, "lseek": 95.0, "path": 9.0, "nosys": NOSYS}
+    ns |= {call.subject: NOSYS + 20.0 * (i + 1) for i, call in enumerate(sums.CALLS)}
+    ns |= {f"batch.n{n}": FIXED / n + EACH for n in sums.BATCHES}
+    ns |= {f"request.{loop}.n{sums.REQUEST_N}": 4.0 + i for i, loop in enumerate(machine.LOOPS)}
+    if uring:
+        ns |= {f"{k}.n{n}": 300.0 / n for k in ("uring.nop", "uring.read") for n in (1, 8, 32, 128)}
+    ns["chain"] = 0.25
+    clocks = {name: value * CLOCKS * factor for name, value in ns.items()}
+    return Reading(50, CLOCKS, clocks, clocks, {} if uring else {"uring": "Function not allowed"})
+
+
+def made(readings=None):
+    return sums.make(readings or [reading()] * 16, HERE.loop)
+
+
+@pytest.mark.parametrize(
+    ("count", "low", "high"),
+    # The k-th smallest and largest of n: tables of the sign test, two-sided, at least 95%.
+    [(6, 1, 6), (8, 1, 8), (9, 2, 8), (12, 3, 10), (16, 4, 13), (20, 6, 15), (25, 8, 18)],
+)
+def test_intervals_are_those_of_the_sign_test(count, low, high):
+    found = sums.interval([float(value) for value in range(count, 0, -1)])
+    assert (found.low, found.ns, found.high) == (low, (count + 1) / 2, high)
+
+
+def test_an_interval_of_few_values_is_all_of_them():
+    assert sums.interval([3.0, 1.0]) == sums.Value(2.0, 1.0, 3.0)
+
+
+def test_a_wild_placement_moves_neither_value_nor_interval():
+    found = sums.interval([100.0] * 15 + [1000.0])
+    assert found == sums.Value(100.0, 100.0, 100.0)
+
+
+def test_sums_are_right():
+    found = made()
+    assert found.trap.ns == pytest.approx(79.0)
+    assert found.clock_ghz == pytest.approx(4.0)
+    for i, call in enumerate(found.calls):
+        plain = NOSYS + 20.0 * (i + 1)
+        assert call.plain.ns == pytest.approx(plain)
+        for n in sums.BATCHES:
+            saved = call.call.crossings * (NOSYS - FIXED / n - EACH)
+            assert call.saved[n].ns == pytest.approx(saved)
+            assert call.batch[n].ns == pytest.approx(plain - saved)
+        assert call.break_even == 2  # 80 > 120 / 2 + 10
+    assert found.supervisor_saved == pytest.approx((31.0, 71.0))
+    assert found.worst_half == 0.0
+
+
+def test_a_batch_that_never_wins_says_never():
+    slow = reading()
+    median = {k: 400.0 if k.startswith("batch.") else v for k, v in slow.median.items()}
+    found = made([replace(slow, median=median)] * 16)
+    assert found.calls[0].break_even is None
+    assert "never" in "\n".join(text.lines(found, HERE))
+
+
+def test_sums_are_made_within_a_process_first():
+    """Placements that are slow as a whole widen prices, and leave what is saved consistent."""
+    found = made([reading(1.0 + 0.001 * (i % 4)) for i in range(16)])
+    for call in found.calls:
+        for n in sums.BATCHES:
+            assert call.saved[n].low <= call.saved[n].ns <= call.saved[n].high
+            difference = call.plain.ns - call.saved[n].ns
+            assert call.batch[n].ns == pytest.approx(difference, rel=0.01)
+
+
+def test_halves_that_differ_are_refused_with_the_remedy():
+    with pytest.raises(TraplessError, match=r"halves of the run differ by 6%.*try again"):
+        made([reading()] * 8 + [reading(1.06)] * 8)
+    assert made([reading()] * 8 + [reading(1.04)] * 8).worst_half == pytest.approx(0.04)
+
+
+def test_what_stands_beside_the_sums_does_not_forbid_them():
+    moved = reading()
+    median = {k: v * (2 if k.startswith("uring") else 1) for k, v in moved.median.items()}
+    assert made([reading()] * 8 + [replace(moved, median=median)] * 8).worst_half == 0.0
+
+
+def test_the_report_says_that_it_is_an_estimate_and_of_what():
+    said = "\n".join(text.lines(made(), HERE))
+    assert said.startswith("An estimate, and no measurement of the module")
+    for word in ("Core of 2026", "6.18.1", "retpolines", "Retpolines", "79.0 ns", "from", "N=2"):
+        assert word in said, word
+    assert max(map(len, said.splitlines())) <= 100
+
+
+def test_a_machine_without_io_uring_says_why():
+    said = "\n".join(text.lines(made([reading(uring=False)] * 16), HERE))
+    assert "io_uring is not to be had here: Function not allowed" in said
+
+
+def test_json_has_each_figure_with_its_interval():
+    data = json.loads(json.dumps(text.as_json(made(), HERE)))
+    assert data["kind"] == "estimate"
+    assert data["trap"] == {"ns": 79.0, "low": 79.0, "high": 79.0, "least": 79.0}
+    assert set(data["request"]["ns"]) == set(machine.LOOPS)
+    getpid = data["calls"]["getpid"]
+    assert set(getpid["batch"]) == set(getpid["saved"]) == {f"n{n}" for n in sums.BATCHES}
+    for value in (getpid["plain"], getpid["batch"]["n32"], getpid["saved"]["n32"]):
+        assert {"ns", "low", "high"} <= set(value)
+    assert getpid["break_even_n"] == 2

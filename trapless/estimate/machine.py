@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The machine that an estimate is about: processor, kernel, hypervisor, mitigations, frequency.
+
+This file owns what is read of /proc and /sys, which build of the module's loop that means, and what
+could not be pinned. It measures nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+VULNERABILITIES = "sys/devices/system/cpu/vulnerabilities"
+ASKED = ("spectre_v2", "retbleed", "spec_rstack_overflow", "indirect_target_selection", "meltdown")
+"""What changes the way of a call: indirect calls, returns, page tables."""
+
+INDIRECT = {"direct": "plain indirect calls", "retpoline": "retpolines"}
+RETURNS = {"plain": "plain returns", "thunk": "a return thunk", "safe": "Safe RET"}
+LOOPS = tuple(f"{indirect}_{returns}" for indirect in INDIRECT for returns in RETURNS)
+"""The builds of the loop: those of stat/estimate/loop.h."""
+
+
+def loop_text(loop: str) -> str:
+    """A build of the loop in words."""
+    indirect, returns = loop.split("_")
+    return f"{INDIRECT[indirect]}, {RETURNS[returns]}"
+
+
+def loop_of(mitigations: Mapping[str, str]) -> str:
+    """The build that calls and returns as a kernel does that says this of itself.
+
+    >>> loop_of({"spectre_v2": "Mitigation: Retpolines; ...", "spec_rstack_overflow": "Safe RET"})
+    'retpoline_safe'
+    """
+    indirect = "retpoline" if "Retpolines" in mitigations.get("spectre_v2", "") else "direct"
+    if "Safe RET" in mitigations.get("spec_rstack_overflow", ""):
+        return f"{indirect}_safe"
+    thunk = "untrained return thunk" in mitigations.get("retbleed", "") or (
+        "return thunks" in mitigations.get("indirect_target_selection", "")
+    )
+    return f"{indirect}_thunk" if thunk else f"{indirect}_plain"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a report says of the machine. `cpu` is the one that all processes ran on."""
+
+    processor: str
+    cpus: int
+    cpu: int
+    kernel: str
+    hypervisor: str
+    mitigations: Mapping[str, str]
+    governor: str
+    not_pinned: tuple[str, ...]
+
+    @property
+    def loop(self) -> str:
+        return loop_of(self.mitigations)
+
+
+def describe(cpu: int, root: Path = Path("/")) -> Machine:
+    """Read all of it; tests put a folder in place of `/`."""
+    info = _text(root / "proc/cpuinfo")
+    mitigations = {name: _text(root / VULNERABILITIES / name) for name in ASKED}
+    governor = _text(root / f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor")
+    hypervisor = _hypervisor(info, root)
+    return Machine(
+        processor=_first(r"^model name\s*:\s*(.+)$", info) or "unknown",
+        cpus=len(re.findall(r"^processor\s*:", info, re.M)),
+        cpu=cpu,
+        kernel=_text(root / "proc/sys/kernel/osrelease") or os.uname().release,
+        hypervisor=hypervisor,
+        mitigations={name: text for name, text in mitigations.items() if text},
+        governor=governor,
+        not_pinned=tuple(_not_pinned(root, governor, hypervisor, mitigations)),
+    )
+
+
+def _not_pinned(
+    root: Path, governor: str, hypervisor: str, mitigations: Mapping[str, str]
+) -> list[str]:
+    found = []
+    if not governor:
+        found.append("the frequency: this kernel does not control it")
+    elif governor != "performance":
+        found.append(f"the frequency: the governor is {governor}, not performance")
+    boost = _text(root / "sys/devices/system/cpu/cpufreq/boost")
+    no_turbo = _text(root / "sys/devices/system/cpu/intel_pstate/no_turbo")
+    if boost == "1" or no_turbo == "0":
+        found.append("the frequency: boost is on")
+    if _text(root / "sys/devices/system/cpu/smt/active") == "1":
+        found.append("the other thread of the core: SMT is on")
+    if hypervisor:
+        found.append("what else runs on the host of this virtual machine")
+    if not mitigations.get("spectre_v2"):
+        found.append("mitigations: this kernel does not tell them; none are assumed")
+    load = _text(root / "proc/loadavg").split()
+    if load and float(load[0]) > 0.5:
+        found.append(f"other programs: {load[0]} of them were running on average")
+    return found
+
+
+def _hypervisor(info: str, root: Path) -> str:
+    if " hypervisor" not in info:
+        return ""
+    names = ("sys/hypervisor/type", "sys/class/dmi/id/sys_vendor", "sys/class/dmi/id/product_name")
+    return ", ".join(filter(None, (_text(root / name) for name in names))) or "unnamed"
+
+
+def _first(pattern: str, text: str) -> str:
+    match = re.search(pattern, text, re.M)
+    return match[1].strip() if match else ""
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The sums of an estimate: what a trap costs, what a batch of N would save for each call.
+
+A batch of N takes one trap, by `lseek` on a device that does nothing, and N times the module's own
+loop with a handler that does nothing. A plain call takes a trap and its handler. What a batch saves
+is therefore the same for every call: a call without a handler, less the N-th part of the batch.
+
+Each sum is made within one process, where all its parts lie in the same places, and the value is
+the median over processes. This file owns sums and intervals, and the refusal where readings differ.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from trapless.base.console import TraplessError
+from trapless.estimate.machine import LOOPS
+from trapless.estimate.placements import Reading
+
+HALVES_DIFFER_MAX = 0.05
+CONFIDENCE = 0.95
+BATCHES = (1, 2, 3, 4, 8, 16, 32, 64, 128)
+URING_BATCHES = (1, 8, 32, 128)
+REQUEST_N = 128
+NO_CALL = "nosys"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A row of the report: how the program names it, how people do, and how often it crosses."""
+
+    subject: str
+    title: str
+    crossings: int = 1
+
+
+CALLS = (
+    Call("getpid", "getpid"),
+    Call("getppid", "getppid"),
+    Call("pread1", "pread of 1 B, cached"),
+    Call("pread4k", "pread of 4 KB, cached"),
+    Call("write", "write of 1 B to /dev/null"),
+    Call("stat", "stat of /dev/null"),
+    Call("openclose", "openat and close", crossings=2),
+)
+
+
+@dataclass(frozen=True)
+class Value:
+    """Nanoseconds: the median over processes, and an interval for it."""
+
+    ns: float
+    low: float
+    high: float
+
+    def as_json(self) -> dict[str, float]:
+        return {"ns": round(self.ns, 2), "low": round(self.low, 2), "high": round(self.high, 2)}
+
+
+@dataclass(frozen=True)
+class CallEstimate:
+    """One call: as it is, and in a batch of each N."""
+
+    call: Call
+    plain: Value
+    least: float
+    batch: dict[int, Value]
+    saved: dict[int, Value]
+
+    @property
+    def break_even(self) -> int | None:
+        """The smallest N that was measured and saves something beyond doubt."""
+        return next((n for n, value in self.saved.items() if value.low > 0), None)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """All of it, in nanoseconds."""
+
+    trap: Value
+    trap_least: float
+    request: dict[str, Value]
+    calls: tuple[CallEstimate, ...]
+    floors: dict[str, Value]
+    uring: dict[str, dict[int, Value]]
+    uring_absent: str
+    supervisor_path: Value
+    supervisor_saved: tuple[float, float]
+    clock_ghz: float
+    rounds: int
+    placements: int
+    worst_half: float
+
+
+def interval(values: Sequence[float]) -> Value:
+    """The median, and an interval that holds the true one with CONFIDENCE, whatever the
+    distribution: between the k-th smallest and the k-th largest value.
+
+    >>> interval([float(n) for n in range(1, 17)])
+    Value(ns=8.5, low=4.0, high=13.0)
+    """
+    ordered, count = sorted(values), len(values)
+    tail, k = 0.0, 0
+    while k < count // 2:
+        tail += 2 * math.comb(count, k) / 2**count
+        if tail > 1 - CONFIDENCE:
+            break
+        k += 1
+    edge = max(k - 1, 0)
+    return Value(statistics.median(ordered), ordered[edge], ordered[count - 1 - edge])
+
+
+def make(readings: Sequence[Reading], loop: str) -> Estimate:
+    """The sums; a TraplessError where the two halves of the run do not agree."""
+    worst = halves(readings, basis(loop))
+
+    def over(sum_of: Callable[[Reading], float]) -> Value:
+        return interval([sum_of(reading) for reading in readings])
+
+    subjects = set(readings[0].median)
+    kinds = [kind for kind in ("uring.nop", "uring.read") if f"{kind}.n1" in subjects]
+    path = over(lambda r: r.ns("path"))
+    bare = over(lambda r: r.ns(NO_CALL))
+    return Estimate(
+        trap=over(lambda r: r.ns(NO_CALL) - r.ns("function")),
+        trap_least=min(r.least_ns(NO_CALL) - r.least_ns("function") for r in readings),
+        request={
+            name: over(lambda r, name=name: r.ns(f"request.{name}.n{REQUEST_N}"))  # type: ignore[misc]
+            for name in LOOPS
+        },
+        calls=tuple(_call(call, readings) for call in CALLS),
+        floors={
+            name: over(lambda r, name=name: r.ns(name))  # type: ignore[misc]
+            for name in ("function", "vdso", "popfq", "lseek", NO_CALL)
+        },
+        uring={
+            kind: {
+                n: over(lambda r, kind=kind, n=n: r.ns(f"{kind}.n{n}"))  # type: ignore[misc]
+                for n in URING_BATCHES
+            }
+            for kind in kinds
+        },
+        uring_absent=readings[0].absent.get("uring", ""),
+        supervisor_path=path,
+        supervisor_saved=(max(bare.low / 2 - path.high, 0.0), max(bare.high - path.low, 0.0)),
+        clock_ghz=1 / statistics.median(r.least_ns("chain") for r in readings),
+        rounds=min(reading.rounds for reading in readings),
+        placements=len(readings),
+        worst_half=worst,
+    )
+
+
+def _call(call: Call, readings: Sequence[Reading]) -> CallEstimate:
+    def saved(reading: Reading, n: int) -> float:
+        return call.crossings * (reading.ns(NO_CALL) - reading.ns(f"batch.n{n}"))
+
+    return CallEstimate(
+        call=call,
+        plain=interval([reading.ns(call.subject) for reading in readings]),
+        least=min(reading.least_ns(call.subject) for reading in readings),
+        batch={n: interval([r.ns(call.subject) - saved(r, n) for r in readings]) for n in BATCHES},
+        saved={n: interval([saved(r, n) for r in readings]) for n in BATCHES},
+    )
+
+
+def basis(loop: str) -> list[str]:
+    """The subjects that the sums are made of. io_uring and the floors stand beside them."""
+    return [
+        NO_CALL,
+        *(call.subject for call in CALLS),
+        *(f"batch.n{n}" for n in BATCHES),
+        f"request.{loop}.n{REQUEST_N}",
+        "path",
+    ]
+
+
+def halves(readings: Sequence[Reading], subjects: Sequence[str]) -> float:
+    """How much the two halves of the run differ at most; a TraplessError if that is too much."""
+    middle = len(readings) // 2
+    first, second = readings[:middle], readings[middle:]
+    worst, where = 0.0, ""
+    values = (0.0, 0.0)
+    for subject in subjects:
+        before = statistics.median(reading.ns(subject) for reading in first)
+        after = statistics.median(reading.ns(subject) for reading in second)
+        differ = abs(before - after) / min(before, after)
+        if differ > worst:
+            worst, where, values = differ, subject, (before, after)
+    if worst > HALVES_DIFFER_MAX:
+        raise TraplessError(
+            f"no estimate: the two halves of the run differ by {worst:.0%} "
+            f"({where}: {values[0]:.1f} and {values[1]:.1f} ns), and more than "
+            f"{HALVES_DIFFER_MAX:.0%} says nothing; end other programs, keep the processor's "
+            "frequency steady (governor performance), then try again"
+        )
+    return worst
