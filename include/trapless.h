@@ -136,8 +136,8 @@ static inline bool tl_batch_done(const struct tl_batch *batch, unsigned int slot
  * A program is complete when tl_batch_flush() returns the number of its calls; calls that were
  * jumped over then have the result -ECANCELED. The flush returns -EINTR if a signal handler has run
  * and -ETIME if the program has made TL_STEPS_DEFAULT steps. Another flush then goes on at the slot
- * of tl_batch_at(). A batch with TL_UNORDERED takes no program: the flush drops all queued calls
- * and returns -EINVAL.
+ * of tl_batch_at(). A batch with TL_UNORDERED knows no programs: there, such a number is an
+ * unknown call.
  */
 #define TL_STEPS_DEFAULT 1048576u
 
@@ -148,8 +148,8 @@ int tl_batch_flush_steps(struct tl_batch *batch, uint64_t steps);
  * After the call in `slot` goes on with the call in `target` if the condition is true of its
  * result. The target may be any slot of the program, before or behind this one, or
  * tl_batch_next(), which is its end as long as nothing else is added. A call has one jump at most;
- * a second one replaces the first. Returns 0, or -EINVAL if the call is not queued or `target` is
- * beyond the next slot.
+ * a second one replaces the first. Returns 0, or -EINVAL if the call is not queued, `target` is
+ * beyond the next slot, or the batch has TL_UNORDERED.
  */
 int tl_batch_jump(struct tl_batch *batch, unsigned int slot, enum tl_condition condition,
 		  unsigned int target);

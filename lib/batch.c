@@ -295,10 +295,6 @@ static int flush_program(struct batch *batch, uint64_t steps)
 	uint32_t end = tl_batch_next(head), queued = tl_batch_queued(head);
 	int result;
 
-	if (batch->order) {
-		rewind_slots(head);
-		return -EINVAL;
-	}
 	if (!(head->program & TL_PROGRAM_BEGUN)) {
 		/* A handler has left the last flush by a jump: no request is made twice. */
 		while (head->first != head->next && done(head->first))
@@ -323,7 +319,7 @@ int tl_batch_jump(struct tl_batch *head, unsigned int slot, enum tl_condition co
 {
 	struct tl_request *request = head->requests + slot;
 
-	if (slot >= tl_batch_next(head) || target > tl_batch_next(head) || request < head->first)
+	if (batch_of(head)->order || slot >= tl_batch_next(head) || target > tl_batch_next(head) || request < head->first)
 		return -EINVAL;
 	request->nr |= TL_JUMPS;
 	request->condition = (uint8_t)condition;
@@ -347,10 +343,10 @@ static __attribute__((noinline)) int flush_indirect(struct batch *batch)
 {
 	struct tl_batch *head = &batch->head;
 
-	if (head->program)
-		return flush_program(batch, TL_STEPS_DEFAULT);
 	if (batch->order)
 		return flush_unordered(batch);
+	if (head->program)
+		return flush_program(batch, TL_STEPS_DEFAULT);
 	return advance(head, done(head->first) ?
 				complete_short(batch, head->first, head->next, 0) :
 				execute_plain(batch, head->first, head->next));
@@ -366,7 +362,9 @@ static __attribute__((noinline)) int flush_short(struct batch *batch, long enter
 
 int tl_batch_flush_steps(struct tl_batch *head, uint64_t steps)
 {
-	return head->program ? flush_program(batch_of(head), steps) : tl_batch_flush(head);
+	struct batch *batch = batch_of(head);
+
+	return head->program && !batch->order ? flush_program(batch, steps) : tl_batch_flush(head);
 }
 
 int tl_batch_flush(struct tl_batch *head)

@@ -212,6 +212,8 @@ static int flush_once(struct tl_sched *sched)
 
 	if (sched->unordered)
 		return flush_unordered(sched);
+	/* A scheduler knows no programs: a number that only they have is that of no call. */
+	sched->batch->program = 0;
 	n = tl_batch_flush(sched->batch);
 	for (int i = 0; i < n; i++)
 		call_deliver(sched, &call[i], &request[i]);

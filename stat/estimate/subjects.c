@@ -290,7 +290,10 @@ static unsigned int loops_open(const char *name)
 		if (requests == MAP_FAILED)
 			fail("mmap", 0);
 		loops[i].batch = (struct tl_batch){
-			requests, requests, requests, requests + SUBJECT_BATCH_MAX,
+			.requests = requests,
+			.first = requests,
+			.next = requests,
+			.end = requests + SUBJECT_BATCH_MAX,
 		};
 		loops[i].init(requests, SUBJECT_BATCH_MAX, (char *)requests + bytes);
 		if (!strcmp(loops[i].name, name))

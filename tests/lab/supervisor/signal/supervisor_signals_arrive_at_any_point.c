@@ -6,7 +6,7 @@
  */
 #include "supervisor.h"
 
-#define TIME_MS 15000		/* at most */
+#define TIME_MS 300000		/* for a hang: it takes seconds */
 #define SIGNALS 1500
 
 static volatile long from_handler;

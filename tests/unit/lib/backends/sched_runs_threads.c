@@ -210,6 +210,19 @@ static void config_of_another_release_is_read(void)
 	CHECK_EQ(tl_sched_create(&sched, &config.known), -E2BIG);
 }
 
+static void numbers_of_programs_are_unknown_calls(void)
+{
+	struct tl_sched *sched = sched_new(0, 0, 0);
+	int64_t results[2] = { 0 };
+
+	CHECK_EQ(TL_CALL(sched, NULL, &results[0], SYS_getppid | TL_RESULT(0), 1), 0);
+	CHECK_EQ(TL_CALL(sched, NULL, &results[1], SYS_getppid), 0);
+	CHECK_EQ(tl_sched_run(sched), 0);
+	CHECK_EQ(results[0], -ENOSYS);
+	CHECK_EQ(results[1], getppid());
+	tl_sched_destroy(sched);
+}
+
 static void run_out_of_memory(void)
 {
 	struct tl_sched *sched = sched_new(0, 0, 0);
@@ -243,6 +256,7 @@ int main(void)
 	continuations_carry_results_on();
 	steady_state_allocates_nothing();
 	bad_arguments_are_refused();
+	numbers_of_programs_are_unknown_calls();
 	config_of_another_release_is_read();
 	lack_of_memory_is_told_without_errno();
 	return 0;
