@@ -28,7 +28,7 @@ CALLS, MODES, PROGRAMS, SEEN = "batch-size", "mode-switch", "ls", "os-behaviour"
 # The columns, and for each the mechanisms to look for; io_uring has no getpid, its NOP stands in.
 WRAPPED = {"plain call": ("plain",), "batch": ("batch",), "io_uring": ("io_uring", "io_uring-nop")}
 UNMODIFIED = {"by trap": "trap", "supervisor": "supervisor"}
-COLUMNS = ("", "unit", *WRAPPED, *UNMODIFIED)
+COLUMNS = ("", *WRAPPED, *UNMODIFIED, "unit")
 # Rows: the subject's name in batch-size and in mode-switch where they make the same call.
 ROWS = {
     "getpid": ("getpid", "getpid"),
@@ -163,7 +163,8 @@ def gain(report: Report) -> Table | None:
         title="What one call takes",
         columns=COLUMNS,
         rows=tuple(
-            (line.name, line.unit, *(line.text(column) for column in COLUMNS[2:])) for line in lines
+            (line.name, *(line.text(column) for column in COLUMNS[1:-1]), line.unit)
+            for line in lines
         ),
         caption=f"Batch and io_uring with {AT} calls a crossing, to be compared with the plain "
         "call of the same program; supervisor mode with the trap, of a program that was not "

@@ -74,8 +74,8 @@ def _first_screen(console: Console, report: Report) -> None:
     for one in report.unfinished:
         state = f"\n{one.name} {one.state}\n  to go on with it: {one.go_on}"
         console.print(Text(state, style="yellow"))
-    if words := summary.headline(report):
-        console.print(Text(f"\n{words}\n"))
+    words = summary.headline(report)
+    console.print(Text(f"\n{words}\n" if words else ""))
     if gain := summary.gain(report):
         console.print(block_of(gain, console.width))
     if seen := summary.seen(report):
