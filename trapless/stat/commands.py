@@ -127,7 +127,8 @@ def stat(
     \b
     trapless stat --lab -- ls -R /usr/include
     trapless stat --lab --calls -e '!futex' -- git status
-    trapless stat --lab --compare supervisor --prepare 'cp -r /etc /tmp' -- find /tmp/etc
+    trapless stat --lab --compare supervisor \\
+        --prepare 'cp -r /usr/include /tmp' -- find /tmp/include
     trapless stat --lab --load 'redis-benchmark -q -n 1000' --ready 'redis-cli ping' \\
         -- redis-server
     """
