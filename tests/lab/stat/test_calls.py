@@ -72,8 +72,9 @@ def count(kernel: str, packed: Path, name: str) -> tuple[RunCounts, dict[str, tu
     """What stat counted, and strace's calls and errors by name."""
     make, argv = COMMANDS[name]
     words = " ".join(f"'{word}'" for word in argv)
+    # The same folder and variables: git looks for where it is by both.
     prepare = f"""\
-set -e; cd /; tar -x -f {ARCHIVE}; rm {ARCHIVE}; {make}; cd /
+set -e; cd /; tar -x -f {ARCHIVE}; rm {ARCHIVE}; {make}; cd /root
 {words} > /dev/null
 env -u PWD -u OLDPWD -u SHLVL strace -f -c -o /tmp/traced {words}
 echo; echo BEGIN; cat /tmp/traced; echo END
