@@ -34,7 +34,7 @@ struct tlm_recorder {
 	struct tlm_ledger ledger;
 	uint64_t label;
 	uint64_t rows;
-	uint64_t before_user; /* the kernel's instructions in regions before their first of user mode */
+	uint64_t before_user; /* the kernel's instructions before a region comes to user mode */
 	uint64_t kernel_begun;
 	bool awaits_user; /* the open region has not been in user mode yet */
 	bool open;    /* a region is */

@@ -55,7 +55,8 @@ static void __attribute__((noreturn)) usage(void)
 {
 	fputs("usage: trapless-stat-guest --module FILE [--prepare SHELL-COMMAND] [--warm N]\n"
 	      "         [--load SHELL-COMMAND --ready SHELL-COMMAND [--ready-limit SECONDS]]\n"
-	      "         [--turns u|s...] [--uncalibrated] [--calls] -- PROGRAM [ARGUMENT]...\n", stderr);
+	      "         [--turns u|s...] [--uncalibrated] [--calls]\n"
+	      "         -- PROGRAM [ARGUMENT]...\n", stderr);
 	exit(STAT_NOT_COUNTED);
 }
 

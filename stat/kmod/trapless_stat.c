@@ -3,11 +3,12 @@
  * trapless_stat.c - splits what the model counts by whose work it is: that of a control group (a
  * program with all that it started), of the idle task, or of any other task. Where the scheduler
  * goes from one of them to another, the module ends the model's region, changes the lowest 12 bits
- * of the label and begins the next region. It also counts what the ledger of crossings cannot see:
- * processes begun and ended, programs executed, signals delivered, page faults, requests for files of
- * the machine that runs the guest, and calls in which a thread left the processor. While the program
- * runs uncounted, a probe counts the calls that find work to do on their way out. While calls are
- * told apart, each begins a region of its own. The numbers in labels are those of stat_labels.h.
+ * of the label and begins the next region. While calls are told apart, each begins a region of its
+ * own. It also counts what the ledger of crossings cannot see: processes begun and ended, programs
+ * executed, signals delivered, page faults, requests for files of the machine that runs the guest,
+ * and calls in which a thread left the processor. While the program runs uncounted, a probe counts
+ * the calls that find work to do on their way out. The numbers in labels are those of
+ * stat_labels.h.
  *
  * The guest has one processor, as the model follows one. That processor alone writes all of this,
  * with interrupts off; the counts of events are written in the context of their own task.
@@ -201,11 +202,6 @@ static void on_signal(void *data, int signal)
 
 static DECLARE_BITMAP(shared, THREADS_MAX); /* threads that asked for a file in their call */
 
-static unsigned long thread_bit(void)
-{
-	return current->pid % THREADS_MAX;
-}
-
 static void on_call(void *data, struct pt_regs *regs, long number)
 {
 	unsigned long flags;
@@ -214,7 +210,7 @@ static void on_call(void *data, struct pt_regs *regs, long number)
 		return;
 	local_irq_save(flags);
 	tl_model_end();
-	__clear_bit(thread_bit(), shared);
+	__clear_bit(current->pid % THREADS_MAX, shared);
 	label(GROUP_PROGRAM, STAT_PART_ENTERED, call_of(current));
 	tl_model_begin();
 	local_irq_restore(flags);
@@ -262,7 +258,8 @@ static int on_request(struct kprobe *probe, struct pt_regs *regs)
 	if (!counts_current())
 		return 0;
 	counts.shared++;
-	if (tracing && is_in_call(current) && !__test_and_set_bit(thread_bit(), shared))
+	if (tracing && is_in_call(current) &&
+	    !__test_and_set_bit(current->pid % THREADS_MAX, shared))
 		split(STAT_PART_SHARED);
 	return 0;
 }

@@ -125,8 +125,10 @@ def stat(
     executed, 127 if there is none.
 
     \b
-    trapless stat --lab -- ls -R /usr/share
-    trapless stat --lab --compare supervisor -- find /etc
+    trapless stat --lab -- ls -R /usr/include
+    trapless stat --lab --calls -e '!futex' -- git status
+    trapless stat --lab --compare supervisor \\
+        --prepare 'cp -r /usr/include /tmp' -- find /tmp/include
     trapless stat --lab --load 'redis-benchmark -q -n 1000' --ready 'redis-cli ping' \\
         -- redis-server
     """

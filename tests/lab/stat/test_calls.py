@@ -41,8 +41,8 @@ FILES = (
     "mkdir -p /tmp/tree; for i in $(seq 60); do mkdir /tmp/tree/$i; echo $i > /tmp/tree/$i/f; done"
 )
 REPOSITORY = f"""\
-{FILES}; cd /tmp/tree; export GIT_CONFIG_COUNT=2 GIT_CONFIG_KEY_0=user.name GIT_CONFIG_VALUE_0=x \
-GIT_CONFIG_KEY_1=user.email GIT_CONFIG_VALUE_1=x@x; git init -q; git add .; git commit -q -m x"""
+({FILES}; cd /tmp/tree; export GIT_CONFIG_COUNT=2 GIT_CONFIG_KEY_0=user.name GIT_CONFIG_VALUE_0=x \
+GIT_CONFIG_KEY_1=user.email GIT_CONFIG_VALUE_1=x@x; git init -q; git add .; git commit -q -m x)"""
 SQL = "create table t(a, b); insert into t values (1, 2), (3, 4); select * from t;"
 SOURCE = "int f(int x) { return x + 1; }"
 
@@ -72,10 +72,11 @@ def count(kernel: str, packed: Path, name: str) -> tuple[RunCounts, dict[str, tu
     """What stat counted, and strace's calls and errors by name."""
     make, argv = COMMANDS[name]
     words = " ".join(f"'{word}'" for word in argv)
+    # The same folder and variables: git looks for where it is by both.
     prepare = f"""\
-set -e; cd /; tar -x -f {ARCHIVE}; rm {ARCHIVE}; {make}; cd /
+set -e; cd /; tar -x -f {ARCHIVE}; rm {ARCHIVE}; {make}; cd /root
 {words} > /dev/null
-strace -f -c -o /tmp/traced {words}
+env -u PWD -u OLDPWD -u SHLVL strace -f -c -o /tmp/traced {words}
 echo; echo BEGIN; cat /tmp/traced; echo END
 """
     printed = bytearray()
