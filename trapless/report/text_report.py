@@ -219,11 +219,11 @@ def grid_of(table: Table, width: int) -> Grid:
         grid.caption, grid.caption_justify = Text(table.caption), "left"
     for number, column in enumerate(table.columns):
         grid.add_column(
-            column,
+            Text(column),
             justify="right" if number and grid.show_header else "left",
             overflow="fold",
             width=widths[number],
         )
     for row in table.rows:
-        grid.add_row(*row)
+        grid.add_row(*map(Text, row))  # what looks like markup is text
     return grid

@@ -14,6 +14,8 @@ import sys
 import pytest
 
 from tests.lab.command import COMMAND, LIMIT_S, ROOT
+from trapless.base.console import Silent
+from trapless.stock import programs
 from trapless.vm import lab
 from trapless.vm.lab import DEFAULT_KERNEL
 
@@ -31,7 +33,11 @@ def run_inside(kernel, name, append="", parameters="supervisor=1", expected=""):
         module_parameters=parameters,
         append=append,
         timeout_s=INSIDE_S,
-        env=(("PYTHONDONTWRITEBYTECODE", "1"), ("EXPECTED", expected)),
+        env=(
+            ("PYTHONDONTWRITEBYTECODE", "1"),
+            ("EXPECTED", expected),
+            ("PROGRAMS", str(programs.unpacked(Silent()).root)),
+        ),
     )
     options = ("-q", "-p", "no:cacheprovider", "--tb=short")
     argv = [sys.executable, "-m", "pytest", *options, f"{ROOT}/tests/lab/supervisor/inside/{name}"]

@@ -15,6 +15,7 @@ from enum import IntEnum
 from functools import cached_property
 
 from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import guest_text
 
 MAGIC = 0xEB9F
 HEADER = struct.Struct("<HBBIIIII")
@@ -151,7 +152,7 @@ class Btf:
         end = self._strings.find(b"\0", offset)
         if not 0 <= offset < len(self._strings) or end < 0:
             raise PeekError("the kernel's BTF refers to a name outside its names")
-        return self._strings[offset:end].decode("utf-8", "replace")
+        return guest_text(self._strings[offset:end])
 
     def type(self, number: int) -> Type:
         """The type with that number."""
@@ -290,7 +291,11 @@ class Btf:
                 bit_offset += 8 * int(index) * self.size(number)
         return Place(bit_offset // 8, number, self.size(number), bit_offset % 8, bits)
 
-    def _member(self, one: Type, name: str, depth: int = 0) -> Member | None:
+    def _member(
+        self, one: Type, name: str, depth: int = 0, without: set[int] | None = None
+    ) -> Member | None:
+        """The member of that name; `without` are types that are known not to have it."""
+        without = set() if without is None else without
         if depth > DEPTH_MAX:
             raise PeekError(f"the kernel's BTF has a circle at type {one.id}")
         for member in self.members(one):
@@ -298,7 +303,10 @@ class Btf:
                 return member
             if not member.name:
                 record = self.plain(member.type)
-                inner = self._member(record, name, depth + 1) if record.kind in RECORDS else None
+                if record.kind not in RECORDS or record.id in without:
+                    continue
+                inner = self._member(record, name, depth + 1, without)
                 if inner is not None:
                     return replace(inner, bit_offset=member.bit_offset + inner.bit_offset)
+        without.add(one.id)
         return None

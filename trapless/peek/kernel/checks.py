@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import guest_text
 from trapless.peek.kernel.memory import PAGE_BYTES
 from trapless.peek.kernel.resolver import Resolver
 
@@ -20,7 +21,7 @@ def _uts_release(target: Resolver) -> str:
     """`init_uts_ns`, read by its type, has the release that the note has."""
     where = target.symbol("init_uts_ns") + target.offset("uts_namespace", "name.release")
     text = target.read(where, target.place("uts_namespace", "name.release").size)
-    release = text.split(b"\0")[0].decode(errors="replace")
+    release = guest_text(text)
     return "" if release == target.release else f"init_uts_ns says release {release!r}"
 
 

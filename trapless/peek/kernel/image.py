@@ -11,9 +11,10 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import guest_text
 from trapless.peek.kernel import kallsyms, symbol_cache, vmcoreinfo
 from trapless.peek.kernel.kallsyms import Symbols
 from trapless.peek.kernel.memory import PAGE_BYTES, Memory
@@ -25,6 +26,9 @@ IMAGE_BASE = 0xFFFF_FFFF_8000_0000
 
 END_SLACK_BYTES = 64 << 20
 """The most that firmware keeps to itself at the end of memory, which the kernel never maps."""
+
+FAILURES_SHOWN = 5
+"""Reasons that are kept: thousands of notes may each have one."""
 
 CLOCK_LOOKS = 1200
 """How often the clocks of several kernels are read, 50 ms apart: for a minute."""
@@ -81,7 +85,8 @@ def locate(layouts: Sequence[Memory]) -> KernelImage:
             try:
                 images.append(_verified(memory, note))
             except PeekError as error:
-                failures.append(error)
+                if len(failures) < FAILURES_SHOWN:
+                    failures.append(error)
         if not images:
             continue
         image = images[0] if len(images) == 1 else _running(images)
@@ -124,13 +129,17 @@ def _verified(memory: Memory, info: Vmcoreinfo) -> KernelImage:
     if symbols.has("vmcoreinfo_note"):
         note = tables.physical(image.read_u64(symbols.address("vmcoreinfo_note")))[0]
         if note != info.address:
-            raise PeekError(
-                f"{info.release} keeps its note at {note:#x}; the one at "
-                f"{info.address:#x} is a copy"
-            )
+            # Of notes with one text the first was found, where the first layout has it.
+            own = vmcoreinfo.text_at(memory, note)
+            if own is None or Vmcoreinfo.of(own).text != info.text:
+                raise PeekError(
+                    f"{info.release} keeps its note at {note:#x}; the one at "
+                    f"{info.address:#x} is another"
+                )
+            image.info = info = replace(info, address=note)
     banner = image.read(symbols.address("linux_banner"), 512).split(b"\0")[0]
-    if not banner.startswith(f"Linux version {info.release} ".encode()):
-        raise PeekError(f"{info.release} says of itself {banner[:64].decode(errors='replace')!r}")
+    if not guest_text(banner).startswith(f"Linux version {info.release} "):
+        raise PeekError(f"{info.release} says of itself {guest_text(banner, 64)!r}")
     build_id = _build_id(image)
     if info.build_id and build_id and info.build_id != build_id:
         raise PeekError(f"{info.release} has build-id {build_id}, its note says {info.build_id}")
@@ -223,6 +232,6 @@ def _none_fits(memory: Memory, notes: Sequence[Vmcoreinfo], failures: Sequence[P
         [
             f"{memory.name} has the VMCOREINFO of {', '.join(names)}, but no such kernel that "
             "can be read: the image is damaged, or belongs to another machine",
-            *reasons[:5],
+            *reasons[:FAILURES_SHOWN],
         ]
     )

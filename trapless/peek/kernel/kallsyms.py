@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import guest_text
 
 SYMBOLS_MAX = 4_000_000
 NAME_BYTES_MAX = 64  # compressed, on average: stock kernels have 12 to 16
 TOKENS = 256
 TOKEN_BYTES_MAX = 64
+NAME_MAX = 512  # the kernel's KSYM_NAME_LEN, with the letter before the name
 LONG_NAME = 0x80  # in a name's length: seven more bits follow
 KERNEL_HALF = 1 << 63
 MASK = (1 << 64) - 1
@@ -189,7 +191,12 @@ def _names(raw: RawTables) -> tuple[list[str], list[str]]:
             if length & LONG_NAME:
                 length = length & ~LONG_NAME | data[place] << 7
                 place += 1
-            whole = "".join(map(token, data[place : place + length]))
+            whole = "".join(map(token, data[place : place + length])) if length <= NAME_MAX else ""
+            if not 1 < len(whole) <= NAME_MAX:
+                raise PeekError(
+                    f"the kernel's table of symbols has a name of {length} tokens and {len(whole)} "
+                    "letters: it is damaged"
+                )
             place += length
             kinds.append(whole[0])
             names.append(whole[1:])
@@ -204,7 +211,7 @@ def _text(tokens: bytes, start: int) -> str:
     end = tokens.find(b"\0", start)
     if end < 0:
         raise PeekError("the kernel's table of symbols has a damaged list of tokens")
-    return tokens[start:end].decode("ascii", "replace")
+    return guest_text(tokens[start:end], TOKEN_BYTES_MAX)
 
 
 def _signed(offsets: bytes) -> Iterable[int]:

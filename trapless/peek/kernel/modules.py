@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import guest_text
 from trapless.peek.kernel.resolver import Resolver
 
 MODULES_MAX = 1024
 SECTIONS_MAX = 16
-SYMBOLS_MAX = 200_000
+SYMBOLS_MAX = 100_000
+ALL_SYMBOLS_MAX = 200_000  # of all modules together: a real kernel's have some ten thousand
 NAME_BYTES = 56
 SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
 
@@ -78,20 +80,21 @@ class Modules:
                 visited.add(place)
                 base = place - link
                 name_at = base + target.offset("module", "name")
-                name = target.read(name_at, NAME_BYTES).split(b"\0")[0].decode(errors="replace")
+                name = guest_text(target.read(name_at, NAME_BYTES))
                 key = (base, name)
-                loaded[key] = self._loaded.get(key) or _read(target, base, name)
+                left = ALL_SYMBOLS_MAX - sum(len(one.names) for one in loaded.values())
+                loaded[key] = self._loaded.get(key) or _read(target, base, name, left)
                 place = target.read_u64(place)
         except PeekError:  # a module came or went: the next refresh reads the list whole
             pass
         self._loaded = loaded
 
 
-def _read(target: Resolver, base: int, name: str) -> Module:
+def _read(target: Resolver, base: int, name: str, most: int) -> Module:
     spans = tuple(_spans(target, base))
     try:
-        symbols = sorted(_symbols(target, base))
-    except PeekError:  # it is being unloaded: its addresses are known, its names are gone
+        symbols = sorted(_symbols(target, base, min(most, SYMBOLS_MAX)))
+    except PeekError:  # it is being unloaded, or lies: its addresses are known, its names are not
         symbols = []
     addresses, names = zip(*symbols, strict=True) if symbols else ((), ())
     return Module(name, spans, addresses, names)
@@ -114,7 +117,7 @@ def _spans(target: Resolver, base: int) -> list[tuple[int, int]]:
     return spans
 
 
-def _symbols(target: Resolver, base: int) -> list[tuple[int, str]]:
+def _symbols(target: Resolver, base: int, most: int) -> list[tuple[int, str]]:
     table = target.read_u64(base + target.offset("module", "kallsyms"))
     if table == 0:
         return []
@@ -124,7 +127,7 @@ def _symbols(target: Resolver, base: int) -> list[tuple[int, str]]:
         return int.from_bytes(target.read(table + place.offset, place.size), "little")
 
     count, strings = field("num_symtab"), field("strtab")
-    if count > SYMBOLS_MAX:
+    if count > most:
         raise PeekError(f"a module claims {count} symbols")
     rows = SYMBOL.iter_unpack(target.read(field("symtab"), count * SYMBOL.size))
     return [

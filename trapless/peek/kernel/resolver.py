@@ -11,6 +11,7 @@ import struct
 from functools import cached_property
 
 from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import guest_text
 from trapless.peek.kernel.btf import Btf, Place
 from trapless.peek.kernel.image import IMAGE_BASE, KernelImage
 from trapless.peek.kernel.kallsyms import MASK
@@ -45,7 +46,7 @@ class Resolver(KernelImage):
     @cached_property
     def banner(self) -> str:
         """The kernel's version line, as /proc/version has it in the target."""
-        return self.read_string(self.symbol("linux_banner"), 512).strip()
+        return guest_text(self._bytes_at(self.symbol("linux_banner"), 512).rstrip(b"\n"))
 
     # ---- Symbols ---------------------------------------------------------------------------------
 
@@ -153,8 +154,11 @@ class Resolver(KernelImage):
 
     def read_string(self, virtual: int, limit: int = STRING_BYTES_MAX) -> str:
         """The text at a virtual address, up to its zero byte or to `limit` bytes."""
+        return guest_text(self._bytes_at(virtual, limit))
+
+    def _bytes_at(self, virtual: int, limit: int) -> bytes:
         text = b""
         while len(text) < limit and b"\0" not in text:  # the next page may not be mapped
             rest = PAGE_BYTES - (virtual + len(text)) % PAGE_BYTES
             text += self.read(virtual + len(text), min(rest, limit - len(text)))
-        return text.split(b"\0")[0].decode("utf-8", "replace")
+        return text.split(b"\0")[0]

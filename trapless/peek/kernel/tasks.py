@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import guest_text
 from trapless.peek.kernel.target import Target
 
 TASKS_MAX = 65_536
@@ -33,12 +34,14 @@ class Task:
 def threads(target: Target) -> dict[int, Task]:
     """All threads by pid, without the idle ones; those before a torn entry, where there is one."""
     tasks: dict[int, Task] = {}
+    steps = 0
     try:
         for leader in _leaders(target):
             for task in _group(target, leader):
                 one = _read(target, task)
                 tasks[one.pid] = one
-                if len(tasks) >= TASKS_MAX:
+                steps += 1
+                if steps >= TASKS_MAX:  # lists that a guest has made up may share their members
                     return tasks
     except PeekError:
         pass
@@ -46,11 +49,12 @@ def threads(target: Target) -> dict[int, Task]:
 
 
 def _list(target: Target, head: int, link: int) -> Iterator[int]:
-    """The members of a list; the link of each is `link` bytes into it."""
-    place, count = target.read_u64(head), 0
-    while place != head and count < TASKS_MAX:
+    """The members of a list, each once; the link of each is `link` bytes into it."""
+    place, visited = target.read_u64(head), {head}
+    while place not in visited and len(visited) <= TASKS_MAX:
+        visited.add(place)
         yield place - link
-        place, count = target.read_u64(place), count + 1
+        place = target.read_u64(place)
 
 
 def _leaders(target: Target) -> Iterator[int]:
@@ -75,7 +79,7 @@ def _read(target: Target, task: int) -> Task:
     return Task(
         pid=number("pid"),
         group=number("tgid"),
-        comm=comm.split(b"\0")[0].decode("utf-8", "replace"),
+        comm=guest_text(comm),
         parent=number("tgid", parent),
         is_kernel=bool(number("flags") & PF_KTHREAD),
     )

@@ -8,12 +8,14 @@ well. image.py checks it.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import guest_text
 from trapless.peek.kernel.memory import PAGE_BYTES, Memory
 
 NAME = b"VMCOREINFO\0"
@@ -22,6 +24,8 @@ TEXT_AT = HEADER.size + len(NAME) + 1
 NOTE_START = NAME + b"\0OSRELEASE="
 TEXT_BYTES_MAX = 3 * PAGE_BYTES
 BANNER = re.compile(rb"Linux version \d[\w.+~-]+(?= \()")
+NOTES_MAX = 4096
+"""The most notes of different texts that are looked at: a real memory has one for each boot."""
 CHUNK_BYTES = 4 << 20
 """Memory is searched in pieces of this size."""
 
@@ -35,6 +39,11 @@ class Vmcoreinfo:
     text: str
     address: int  # physical address of the note
     values: dict[str, str] = field(repr=False)
+
+    @classmethod
+    def of(cls, data: bytes, address: int = 0) -> Vmcoreinfo:
+        """The note with that text as bytes."""
+        return parse("\n".join(map(guest_text, data.split(b"\n"))), address)
 
     @property
     def release(self) -> str:
@@ -90,16 +99,36 @@ def parse(text: str, address: int = 0) -> Vmcoreinfo:
 
 
 def find(memory: Memory) -> Iterator[Vmcoreinfo]:
-    """Every note in memory, of whichever kernel, in ascending order."""
+    """The notes in memory, of whichever kernel, in ascending order, those with one text once.
+
+    Any process of a guest may fill its memory with pages that look like notes.
+    """
+    seen: set[bytes] = set()
     for address in _pages_with_note(memory):
-        name_bytes, text_bytes, kind = HEADER.unpack(memory.read(address, HEADER.size))
+        data = text_at(memory, address)
+        if data is None:
+            continue
+        digest = hashlib.sha256(data).digest()
+        if digest in seen:
+            continue
+        if len(seen) == NOTES_MAX:
+            return
+        seen.add(digest)
+        yield Vmcoreinfo.of(data, address)
+
+
+def text_at(memory: Memory, address: int) -> bytes | None:
+    """The text of the note at an address as bytes; None where there is none."""
+    try:
+        head = memory.read(address, TEXT_AT)
+        name_bytes, text_bytes, kind = HEADER.unpack_from(head)
         if name_bytes != len(NAME) or kind != 0 or not 0 < text_bytes <= TEXT_BYTES_MAX:
-            continue
-        try:
-            data = memory.read(address + TEXT_AT, text_bytes)
-        except PeekError:  # a piece of an old note, cut by the end of memory
-            continue
-        yield parse(data.rstrip(b"\0").decode("ascii", "replace"), address)
+            return None
+        if head[HEADER.size :] != NOTE_START[: TEXT_AT - HEADER.size]:
+            return None
+        return memory.read(address + TEXT_AT, text_bytes).rstrip(b"\0")
+    except PeekError:  # a piece of an old note, cut by the end of memory
+        return None
 
 
 def is_empty(memory: Memory) -> bool:
@@ -112,7 +141,7 @@ def banner_of(memory: Memory) -> str:
     for _, data in _chunks(memory):
         banner = BANNER.search(data)
         if banner is not None:
-            return banner[0].decode("ascii", "replace")
+            return guest_text(banner[0])
     return ""
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from trapless.peek.guest_text import guest_text
 from trapless.peek.sampling import tier0, tier1
 from trapless.peek.sampling.probes import Mode
 from trapless.peek.sampling.tier0 import SYSTEM
@@ -52,7 +53,7 @@ class CpuSamples:
     def comms(self, table: pa.Table) -> list[str]:
         """The names of the tasks, from the table that the samples are of."""
         column = table[f"{self.name}.comm"].to_numpy(zero_copy_only=False)[self.good]
-        texts = {comm: comm.split(b"\0")[0].decode("utf-8", "replace") for comm in set(column)}
+        texts = {comm: guest_text(comm) for comm in set(column)}
         return [texts[comm] for comm in column]
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pyarrow as pa
 
+from trapless.peek.guest_text import visible
 from trapless.peek.kernel.kallsyms import MASK
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling.recording import Recorder, Recording
@@ -54,7 +55,9 @@ def load(recording: Recording) -> dict[int, str]:
     table = recording.kept(NAMES_FILE)
     if table is None:
         return {}
-    return dict(zip(table["address"].to_pylist(), table["name"].to_pylist(), strict=True))
+    return dict(
+        zip(table["address"].to_pylist(), map(visible, table["name"].to_pylist()), strict=True)
+    )
 
 
 def from_symbols(recording: Recording, addresses: Iterable[int]) -> dict[int, str]:

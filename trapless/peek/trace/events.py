@@ -17,6 +17,7 @@ from functools import lru_cache
 from trapless import calls
 from trapless.base.console import TraplessError
 from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import guest_text
 from trapless.peek.kernel import tasks
 from trapless.peek.kernel.target import Target
 from trapless.peek.kernel.tasks import Task
@@ -133,7 +134,7 @@ class Decoder:
     """Decodes the events of one target. One thread."""
 
     def __init__(self, places: Sequence[Place], target: Target | None) -> None:
-        self._places, self._target = tuple(places), target
+        self._places, self._target = tuple(map(_checked, places)), target
         self.names = Names(target)
         self._queues: dict[int, int] = {}
         self._texts: dict[int, str] = {}
@@ -185,9 +186,19 @@ class Decoder:
         return self._queues.get(address, -1)
 
 
+def _checked(place: Place) -> Place:
+    """The place; PeekError where it lacks values that its kind of event has."""
+    lacking = [label for label in NEEDED.get(place.name, ()) if label not in place.labels]
+    if lacking:
+        raise PeekError(
+            f"the module's events {place.name} have no {', '.join(lacking)}: its memory is damaged"
+        )
+    return place
+
+
 def _comm(values: dict[str, int]) -> str:
     data = struct.pack("<QQ", values.pop("comm.0", 0), values.pop("comm.1", 0))
-    return data.split(b"\0")[0].decode("utf-8", "replace")
+    return guest_text(data)
 
 
 def _plain(_: Decoder, values: dict[str, int]) -> dict[str, Value]:
@@ -273,3 +284,22 @@ _CONVERTERS: dict[str, Callable[[Decoder, dict[str, int]], dict[str, Value]]] = 
     "signal_generate": _signal,
     "signal_deliver": _signal,
 }
+
+NEEDED: dict[str, tuple[str, ...]] = {
+    "sched_switch": ("prev", "state", "next", "prio", "comm.0", "comm.1"),
+    **dict.fromkeys(
+        ("sched_waking", "sched_wakeup", "sched_wakeup_new"),
+        ("pid", "prio", "cpu", "comm.0", "comm.1"),
+    ),
+    "sched_process_fork": ("parent", "child", "comm.0", "comm.1"),
+    "sched_process_exec": ("pid", "comm.0", "comm.1"),
+    "sched_update_nr_running_tp": ("rq", "change"),
+    "sys_enter": ("nr", *"abcde"),
+    "sys_exit": ("nr", "result"),
+    "irq_handler_entry": ("irq", "name", "handler"),
+    "irq_handler_exit": ("irq", "result"),
+    **dict.fromkeys(("softirq_raise", "softirq_entry", "softirq_exit"), ("vector",)),
+    **dict.fromkeys(("page_fault_user", "page_fault_kernel"), ("ip",)),
+    **dict.fromkeys(("signal_generate", "signal_deliver"), ("signal",)),
+}
+"""Values without which an event cannot be decoded or written."""

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import guest_text
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling import probes
 from trapless.peek.sampling.probes import Mode, ProbeMap
@@ -156,7 +157,7 @@ def _places(target: Target, probe_map: ProbeMap) -> tuple[Place, ...]:
         raise PeekError("the module's events have another layout than is known here")
     data = target.read(probe_map.place, probe_map.places * PLACE_BYTES)
     texts = (data[at : at + PLACE_BYTES] for at in range(0, len(data), PLACE_BYTES))
-    return tuple(Place.parse(text.split(b"\0")[0].decode("utf-8", "replace")) for text in texts)
+    return tuple(Place.parse(guest_text(text)) for text in texts)
 
 
 def _rings(target: Target, probe_map: ProbeMap) -> Sequence[Ring]:

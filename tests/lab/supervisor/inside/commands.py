@@ -26,6 +26,7 @@ from tests.lab.supervisor.inside.people import (
     trapless,
     until,
 )
+from trapless import cli
 from trapless.supervisor import control
 
 pytestmark = pytest.mark.timeout(1200)
@@ -97,6 +98,35 @@ def test_threads_asleep_in_a_futex_do_not_fail_a_switch():
         assert (one["threads_in_supervisor_mode"], one["threads"]) == (2, 8)
         back = trapless("switch", "--user", "--wait", "60", str(pid))
         assert (back.status, back.err) == (0, "")
+
+
+def test_the_example_of_a_stock_redis_works_as_it_stands():
+    """As `trapless switch --help` has it. Redis has threads that sleep until there is work."""
+    root = os.environ["PROGRAMS"]
+    server = "/tmp/redis-server"
+    os.makedirs(f"{root}/tmp", exist_ok=True)
+    os.symlink("/usr/bin/redis-check-rdb", root + server)  # the server too, under its name
+
+    def serve():
+        os.chroot(root)
+        os.chdir("/")
+        os.execv(server, [server, "--save", "", "--daemonize", "no"])
+
+    example = re.search(r"trapless switch .*redis-server\) && trapless ps", cli.switch.help)
+    with process(serve) as pid:
+        until(lambda: running(pid) == "redis-server")
+        until(lambda: len(os.listdir(f"/proc/{pid}/task")) >= 4)
+        time.sleep(1)
+        done = subprocess.run(
+            ["sh", "-c", example[0]],
+            env=os.environ | {"PATH": f"{os.getcwd()}/bin:{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "threads are asleep in a system call; they change when they wake" in done.stderr
+        assert f"{pid}" in done.stdout and "redis-server" in done.stdout
 
 
 def test_a_thread_that_stays_in_a_call_without_sleep_fails_a_switch():

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A guest that attacks its observer: by names, by lists without an end, by tables that blow up.
+
+Each attack was seen to crash, stall or fool the observer. A time limit holds for each test.
+"""
+
+from __future__ import annotations
+
+import doctest
+import html
+import re
+import struct
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.unit.peek.test_summary import busy_and_idle, head, recorded
+from tests.unit.peek.test_target import BytesMemory, opened
+from tests.unit.peek.test_tasks import INIT, KTHREAD, SERVER, SIGNAL, Lists
+from tests.unit.peek.toy_kernel import LINKED, SHIFT, ToyKernel, Types
+from trapless.peek import guest_text as guest_text_file
+from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import CHARS_MAX, guest_text, visible
+from trapless.peek.kernel import kallsyms, modules, tasks, vmcoreinfo
+from trapless.peek.kernel.btf import Btf
+from trapless.peek.kernel.image import locate
+from trapless.peek.kernel.target import Target
+from trapless.peek.sampling import figures, tables
+from trapless.peek.trace.events import NEEDED, Decoder
+from trapless.peek.trace.rings import Place
+from trapless.report import text_report
+from trapless.report.figures import Table
+
+pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.timeout(60)]
+
+ROOT = Path(__file__).resolve().parents[3]
+READERS = ("kernel", "sampling", "trace")
+DECODES_NO_GUEST = {"rows.py", "sampler.py"}
+"""They decode what our own sampler says."""
+DECODERS = {"self._decoder.decode", "kallsyms.decode"}
+"""They decode events and tables, and no text."""
+
+EVIL = (
+    b"\x1b]0;PWNED\x07",
+    b"\x1b[2J\x1b[41mX",
+    b"a\nb fake/1 evt",
+    b"x\rOVERWRITE",
+    b"\x9b31mCSI8",
+    b"\xc2\x9b31m",
+    b"\xff\xfe\xc3(",
+    b"\xe2\x80\xae\xe2\x81\xa6reversed",
+    b"\xf3\xa0\x80\x81tag",
+    b"A" * 100_000,
+)
+
+
+# ---- Text ----------------------------------------------------------------------------------------
+
+
+def test_examples_are_so():
+    assert doctest.testmod(guest_text_file).failed == 0
+
+
+@pytest.mark.parametrize("data", EVIL)
+def test_text_of_a_guest_is_visible_and_bounded(data):
+    text = guest_text(data)
+    assert text.isprintable() and 0 < len(text) <= CHARS_MAX
+    assert visible(text) == text
+    assert visible(data.decode("utf-8", "surrogateescape")).isprintable()
+
+
+def test_honest_names_stay_as_they_are():
+    for name in ("kworker/0:1H-kblockd", "Größe", "virtnet_poll [virtio_net]", "a\\b <c> [d]"):
+        assert guest_text(name.encode() + b"\0rest") == visible(name) == name
+
+
+@pytest.mark.parametrize("folder", READERS)
+def test_nothing_else_decodes_bytes_of_a_guest(folder):
+    for path in (ROOT / "trapless/peek" / folder).glob("*.py"):
+        if path.name not in DECODES_NO_GUEST:
+            decoded = set(re.findall(r"(?<!def )(\S+\.decode)\(", path.read_text()))
+            assert decoded <= DECODERS, f"{path.name}: {decoded - DECODERS}; use guest_text()"
+
+
+def test_markup_in_a_table_is_text(capsys):
+    names = ("[/red]x", "[bold]hid", "virtnet_poll [virtio_net]", "[link=http://a]", "\\[b]")
+    table = Table("t", "", ("name", "[share]"), tuple((name, "[/]") for name in names))
+    text_report.show_tables([table])
+    shown = capsys.readouterr().out
+    assert "[share]" in shown and all(name in shown for name in names)
+
+
+@pytest.mark.parametrize(
+    "comm", [b"[/red]x", b"<script>1</scri", b"\x1b]0;PWNED\x07", b"a\nb fake"]
+)
+def test_a_process_cannot_write_to_the_observers_terminal_or_page(comm, tmp_path, capsys):
+    rows = busy_and_idle(head())
+    rows["cpu0.comm"] = np.frombuffer(comm.ljust(16, b"\0"), "V16")[0]
+    recording = recorded(tmp_path / "r", head(), rows)
+    text_report.show_tables(tables.tables(recording))
+    shown = capsys.readouterr().out
+    assert guest_text(comm) in shown
+    assert all(line.isprintable() for line in shown.splitlines())
+    figures.write(recording, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert html.escape(guest_text(comm)) in page and comm.decode() not in page.replace(
+        "[/red]x", ""
+    )
+
+
+def test_release_and_names_of_a_hostile_kernel_are_visible():
+    kernel = ToyKernel(release="6.1.0-\x1b]0;P\x07[41m")
+    at = bytes(kernel.ram).index(b"toy_driver")
+    kernel.put(at, b"\x1b[2Jdriver")
+    target = opened(kernel)
+    assert target.release == "6.1.0-\\x1b]0;P\\x07[41m" and target.release in target.banner
+    assert target.banner.isprintable()
+    (module,) = target.modules
+    assert target.name_of(module.addresses[0]) == "toy_open [\\x1b[2Jdriver]"
+
+
+# ---- Budgets -------------------------------------------------------------------------------------
+
+
+def test_task_lists_linked_to_themselves_end():
+    lists = Lists()
+    lists.ring(SERVER)  # a leader after itself, for ever
+    lists.ring(SERVER + 16)  # and its threads, which never come to their head
+    assert set(tasks.threads(lists)) == {6}
+
+
+def test_lists_that_share_members_end(monkeypatch):
+    monkeypatch.setattr(tasks, "TASKS_MAX", 3)
+    lists = Lists()
+    lists.ring(INIT, SERVER, KTHREAD)
+    lists.data[KTHREAD + 32 : KTHREAD + 40] = struct.pack("<Q", SIGNAL)  # the same threads again
+    reads = []
+    plain = lists.read
+    lists.read = lambda address, length: reads.append(address) or plain(address, length)
+    assert set(tasks.threads(lists)) == {6, 7}
+    assert len(reads) < 60
+
+
+def test_btf_of_anonymous_members_inside_each_other_is_searched_once():
+    types = Types()
+    integer = types.integer("int", 4)
+    inner = types.record("", 8, [("last", integer, 0)])
+    for _ in range(30):  # 2^30 ways to the innermost
+        inner = types.record("", 8, [("", inner, 0), ("", inner, 0)])
+    types.record("nest", 8, [("", inner, 0), ("found", integer, 4)])
+    btf = Btf(types.data())
+    began = time.monotonic()
+    assert btf.place("nest", "found").offset == 4 and btf.place("nest", "last").offset == 0
+    with pytest.raises(PeekError, match="no member absent"):
+        btf.place("nest", "absent")
+    assert time.monotonic() - began < 10
+
+
+def test_tokens_that_blow_names_up_are_refused():
+    kernel = ToyKernel()
+    table = kernel.physical(kernel.symbols["kallsyms_token_table"])
+    kernel.put(table, b"A" * 60 + b"\0")
+    index = kernel.physical(kernel.symbols["kallsyms_token_index"])
+    kernel.put(index, struct.pack("<256H", *[0] * 255, 60))
+    names = kernel.physical(kernel.symbols["kallsyms_names"])
+    kernel.put(names, (b"\xff\x7f" + bytes(16383))[:1000])
+    with pytest.raises(PeekError, match=r"16383 tokens|damaged"):
+        opened(kernel)
+    tables = kallsyms.RawTables(1, b"\x20" + bytes(32), b"A" * 60 + b"\0", bytes(512), b"", 0, None)
+    with pytest.raises(PeekError, match=r"32 tokens and 1920 letters: it is damaged"):
+        kallsyms.decode(tables, {}, 0)
+
+
+def test_a_module_of_too_many_symbols_keeps_its_name(monkeypatch):
+    kernel = ToyKernel()
+    target = opened(kernel)
+    (module,) = target.modules
+    assert module.names
+    monkeypatch.setattr(modules, "ALL_SYMBOLS_MAX", 1)
+    (module,) = opened(kernel).modules
+    assert module.name == "toy_driver" and not module.names
+
+
+def test_copies_of_the_note_cost_nothing(monkeypatch):
+    """500 pages with the true note's text, in front of the true one: one is verified."""
+    kernel = ToyKernel()
+    text = kernel.note()
+    for number in range(200):
+        kernel.put_note(text, 0x400000 + 4096 * number)
+    verified = []
+    plain = kallsyms.read_tables
+    monkeypatch.setattr(kallsyms, "read_tables", lambda *a: verified.append(1) or plain(*a))
+    image = locate([BytesMemory(kernel.ram)])
+    assert image.info.address == 0x500000 and len(verified) == 1
+    assert Target(image).release == kernel.release
+
+
+def test_notes_of_many_texts_are_bounded(monkeypatch):
+    monkeypatch.setattr(vmcoreinfo, "NOTES_MAX", 10)
+    kernel = ToyKernel()
+    for number in range(100):
+        kernel.put_note(f"OSRELEASE=6.1.{number}\n", 0x400000 + 4096 * number)
+    memory = BytesMemory(kernel.ram)
+    assert len(list(vmcoreinfo.find(memory))) == 10
+    with pytest.raises(PeekError, match="no such kernel that can be read"):
+        locate([memory])
+
+
+def test_a_copy_in_front_does_not_hide_the_kernel():
+    kernel = ToyKernel()
+    kernel.put_note(kernel.note(), 0x400000)
+    kernel.put_note(kernel.note().replace(f"{SHIFT:x}", "0"), 0x401000)
+    assert opened(kernel).symbol("_text") == LINKED + SHIFT
+
+
+@pytest.mark.parametrize("name", sorted(NEEDED))
+def test_places_without_their_values_are_refused(name):
+    with pytest.raises(PeekError, match=rf"events {name} have no .*damaged"):
+        Decoder((Place.parse(name),), None)
+
+
+def test_the_modules_own_places_are_accepted():
+    rows = re.findall(
+        r'\{ "(\w+)", "([\w.:]+)", \w+ \}', (ROOT / "kmod/probe/event_tracepoint.c").read_text()
+    )
+    assert len(rows) > 20 and set(NEEDED) <= {name for name, _ in rows}
+    Decoder(tuple(Place.parse(f"{name}:{labels}") for name, labels in rows), None)
