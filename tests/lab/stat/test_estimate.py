@@ -2,8 +2,8 @@
 """`trapless estimate` means something: in a guest with the module, where the clock counts
 instructions, the sum of its parts is what batches by the module itself take.
 
-This is about the default kernel. On the newest one the sum of getppid is about nine instructions too
-low, which is more than the limit: docs/stat.md says so.
+This is about the default kernel. On the newest one the sum of getppid is about nine instructions
+too low, which is more than the limit: docs/stat.md says so.
 """
 
 from __future__ import annotations
