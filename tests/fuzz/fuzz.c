@@ -22,6 +22,7 @@
 
 #define UNKILLABLE_MS 120000	/* a killed one is gone after that, on the slowest kernel */
 #define RELEASE_MS 60000	/* and the module in use no longer than that */
+#define LIVES_MAX 10		/* of a program that does */
 #define STAT_MS 5000
 #define CLEAN_PROGRAMS 256	/* so many share a directory and objects of IPC */
 #define RELOAD_PROGRAMS 64
@@ -37,7 +38,7 @@ static size_t counters_count;
 static uint32_t reached, programs, operations_sum, switched, reloads, killed;
 static int counters_fd, log_fd;
 static bool reload;
-static uint32_t life_ms = 100;	/* of a program */
+static uint32_t life_ms = 50;	/* of a program that makes no operation */
 static uint64_t begin_ms;
 
 static void print_input(const char *what, const struct input *input)
@@ -168,8 +169,8 @@ static void grant_probes(void)
 
 static void watch(pid_t pid, bool may_be_switched)
 {
-	/* Most programs sleep for ever soon; some are worth waiting for. */
-	uint64_t end = now_ms() + (programs % 4 ? life_ms / 4 : life_ms);
+	uint64_t now = now_ms(), end = now + LIVES_MAX * life_ms, stalled = now + life_ms;
+	uint32_t seen = 0;
 
 	while (waitpid(pid, NULL, WNOHANG | __WALL) == 0) {
 		/* Only what keeps to safe calls, and only while nothing else runs in this guest. */
@@ -177,7 +178,12 @@ static void watch(pid_t pid, bool may_be_switched)
 			grant_mode(pid);
 		if (mail->probes)
 			grant_probes();
-		if (now_ms() > end) {
+		now = now_ms();
+		if (mail->operations != seen) {
+			seen = mail->operations;
+			stalled = now + life_ms;
+		}
+		if (now > end || now > stalled) {
 			killed++;
 			kill(pid, SIGKILL);
 			break;

@@ -42,9 +42,9 @@ ROUND_S = 240
 SPARE_S = 900
 """For what a VM still does once its time is up: replaying, looking for leaks, on a slow machine."""
 
-LIFE_MS = 100
+LIFE_MS = 50
 DEBUG_FACTOR = 3
-"""A program is killed after so long, and later on a KASAN and lockdep kernel."""
+"""A program that does nothing for so long is killed, and later on a KASAN and lockdep kernel."""
 
 RECENT = 8
 """Programs that are kept for a finding: what the last one did may need what came before."""
