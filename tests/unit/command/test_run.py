@@ -99,9 +99,10 @@ def test_without_the_module_it_is_not_run():
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["--children", "--", "ls"], "need --mode supervisor"),
-        (["--resident", "--", "ls"], "need --mode supervisor"),
-        (["--any-user", "--", "ls"], "need --mode supervisor"),
+        (["--children", "--", "ls"], "only with --mode supervisor: "),
+        (["--resident", "--", "ls"], "only with --mode supervisor: "),
+        (["--any-user", "--", "ls"], "only with --mode supervisor: "),
+        (["--allow-hlt", "--", "ls"], "only with --mode supervisor: "),
         (["--cpus", "2", "--", "ls"], "--cpus needs a VM"),
         (["--timeout", "2", "--", "ls"], "--timeout needs a VM"),
         (["--mode", "god", "--", "ls"], "'god' is not one of"),
@@ -119,7 +120,7 @@ def test_wrong_usage_is_status_2(argv, words):
     [
         ([], abi.SWITCH_EXEC),
         (["--no-exec"], 0),
-        (["--children", "--resident", "--any-user"], abi.SWITCH_FLAGS),
+        (["--children", "--resident", "--any-user", "--allow-hlt"], abi.SWITCH_FLAGS),
     ],
 )
 def test_options_reach_the_vm(monkeypatch, options, flags):
