@@ -156,6 +156,22 @@ def test_user_mode_in_the_vm_asks_for_no_switch(monkeypatch):
     assert (seen, result.exit_code, result.stderr) == ([None], 0, "")
 
 
+def test_a_program_that_ran_in_user_mode_is_named_with_the_reason(monkeypatch):
+    from trapless.vm import lab
+
+    line = "trapless: sp[81] runs in user mode: a program that hlt ends"
+    log = f"[    1.1] other: line\n[    2.2] {line}\n"
+
+    def stand_in(_config, _command, **_):
+        return lab.LabResult(139, b"", b"", log, "6", 1.0, (), calls=Calls(0, 0, 0, 1))
+
+    monkeypatch.setattr(lab, "run", stand_in)
+    result = CliRunner().invoke(cli.cli, ["run", "--lab", "--mode", "supervisor", "--", "sp"])
+    assert result.exit_code == 139
+    assert "trapless: sp[81] ran in user mode: its C library, musl," in result.stderr
+    assert "--allow-hlt" in result.stderr
+
+
 @pytest.mark.parametrize(("own", "status"), [(1, 125), (2, 2), (126, 126), (127, 127)])
 def test_a_failure_of_ours_is_never_the_commands(own, status):
     assert run.status_of(TraplessError("x", status=own)) == status
