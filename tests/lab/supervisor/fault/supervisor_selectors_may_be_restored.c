@@ -20,7 +20,7 @@
 #define STORM_MS 3000
 #define PAGE 4096
 
-static volatile char *fresh;	/* pages that nobody has touched, each of which faults once */
+static volatile char *fresh;	/* pages that are not there, each of which faults once */
 static size_t fresh_next = TIMES;
 
 static inline unsigned int stack_segment(void)
@@ -55,10 +55,11 @@ static inline void return_by_iret(unsigned long cs, unsigned long ss)
 /* Leaves supervisor mode by a page fault, until the next call. */
 static inline void demote(void)
 {
-	if (fresh_next == TIMES) {
+	if (!fresh)
 		fresh = MUST(mmap(NULL, TIMES * PAGE, PROT_READ | PROT_WRITE,
 				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-		MUST(madvise((void *)fresh, TIMES * PAGE, MADV_NOHUGEPAGE));
+	if (fresh_next == TIMES) {
+		MUST(madvise((void *)fresh, TIMES * PAGE, MADV_DONTNEED));
 		fresh_next = 0;
 	}
 	fresh[fresh_next++ * PAGE] = 1;
