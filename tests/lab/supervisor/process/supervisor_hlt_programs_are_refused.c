@@ -90,7 +90,8 @@ static void as_interpreter(unsigned char *memory)
 static void at_bad_addresses(unsigned char *memory)
 {
 	const unsigned long addresses[] = {
-		0, 8, (unsigned long)memory + 2 * PAGE - 4, 0x7ffffffff000 - 1, 1ul << 47, 1ul << 63,
+		0, 8, (unsigned long)memory + 2 * PAGE - 4,
+		0x7ffffffff000 - 1, 1ul << 47, 1ul << 63,
 		0xffffffff81000000, 0xffffffffff600000, -(unsigned long)PAGE, -1ul,
 	};
 	const unsigned long nothing[2] = { AT_NULL };
