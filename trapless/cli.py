@@ -205,6 +205,7 @@ def lab(
 )
 @click.option("--resident", is_flag=True, help="Lock its memory, as mlockall(2) does.")
 @click.option("--any-user", is_flag=True, help="Though its user is not root: read the manual.")
+@click.option("--allow-hlt", is_flag=True, help="Though hlt ends it: read the manual.")
 @click.option("--kernel", metavar="NAME|PATH", help="With --lab: as in trapless lab.")
 @click.option("--cpus", type=click.IntRange(1, 64), metavar="N", help="With --lab: virtual CPUs.")
 @click.option("--memory", metavar="SIZE", help="With --lab: as in 512M, 2G.")
@@ -225,6 +226,7 @@ def run(
     over_exec: bool,
     resident: bool,
     any_user: bool,
+    allow_hlt: bool,
     command: tuple[str, ...],
     **of_lab: Any,
 ) -> None:
@@ -244,9 +246,10 @@ def run(
     """
     from trapless import run as part
 
-    flags = switch_flags(children, over_exec, resident, any_user)
-    if mode == "user" and (children or resident or any_user):
-        raise click.UsageError("--children, --resident and --any-user need --mode supervisor")
+    flags = switch_flags(children, over_exec, resident, any_user, allow_hlt)
+    if mode == "user" and flags & ~abi.SWITCH_EXEC:
+        options = "--children, --resident, --any-user, --allow-hlt"
+        raise click.UsageError(f"only with --mode supervisor: {options}")
     given = {name: value for name, value in of_lab.items() if value}
     if given and not in_lab:
         raise click.UsageError(f"--{min(given).removesuffix('_s')} needs a VM: add --lab")
@@ -271,6 +274,7 @@ def run(
 @click.option("--exec", "over_exec", is_flag=True, help="Stay in supervisor mode over execve().")
 @click.option("--resident", is_flag=True, help="Lock its memory, as mlockall(2) does.")
 @click.option("--any-user", is_flag=True, help="Though its user is not root: read the manual.")
+@click.option("--allow-hlt", is_flag=True, help="Though hlt ends it: read the manual.")
 @click.option(
     "--wait",
     "wait_s",
@@ -285,6 +289,7 @@ def switch(
     over_exec: bool,
     resident: bool,
     any_user: bool,
+    allow_hlt: bool,
     wait_s: float | None,
     pids: tuple[int, ...],
 ) -> None:
@@ -302,11 +307,12 @@ def switch(
     """
     from trapless.supervisor import control as part
 
-    flags = switch_flags(children, over_exec, resident, any_user)
+    flags = switch_flags(children, over_exec, resident, any_user, allow_hlt)
     if mode is None:
         raise click.UsageError("say which: --supervisor or --user")
     if mode == "user" and flags:
-        raise click.UsageError("--children, --exec, --resident, --any-user go with --supervisor")
+        options = "--children, --exec, --resident, --any-user, --allow-hlt"
+        raise click.UsageError(f"only with --supervisor: {options}")
     for line in part.switch_each(pids, Mode[mode.upper()], flags, wait_s=wait_s):
         click.echo(line, err=True)
 
@@ -330,14 +336,10 @@ def ps(as_json: bool) -> None:
     sys.exit(part.run(as_json=as_json))
 
 
-def switch_flags(children: bool, over_exec: bool, resident: bool, any_user: bool) -> int:
-    """Options of a switch as the interface has them."""
-    return (
-        children * abi.SWITCH_CHILDREN
-        | over_exec * abi.SWITCH_EXEC
-        | resident * abi.SWITCH_RESIDENT
-        | any_user * abi.SWITCH_ANY_USER
-    )
+def switch_flags(*chosen: bool) -> int:
+    """Options of a switch, in the order of their bits, as the interface has them."""
+    bits = (abi.SWITCH_CHILDREN, abi.SWITCH_EXEC, abi.SWITCH_RESIDENT, abi.SWITCH_ANY_USER)
+    return sum(bit for bit, on in zip((*bits, abi.SWITCH_ALLOW_HLT), chosen, strict=True) if on)
 
 
 @cli.group(short_help="Build, load, unload the module on this machine.")

@@ -9,6 +9,7 @@ with env(1) and timeout(1).
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import sys
@@ -16,10 +17,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from trapless import abi
-from trapless.abi import Mode
+from trapless.abi import Mode, Refusal
 from trapless.base.console import Progress, TraplessError
 from trapless.supervisor import control
 from trapless.supervisor.control import Calls
+from trapless.supervisor.refusals import explain
 
 if TYPE_CHECKING:
     from trapless.vm.lab import LabConfig
@@ -30,6 +32,11 @@ NOT_FOUND = 127
 
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _CANCELLED = b"x"
+
+REFUSED_AT_EXEC = re.compile(
+    r"trapless: (.*\[\d+\]) runs in user mode: a program that hlt ends$", re.M
+)
+"""What the module logs of a program that it does not keep in supervisor mode; process.c."""
 
 
 def here(command: Sequence[str], mode: Mode, flags: int = 0) -> NoReturn:
@@ -102,6 +109,8 @@ def in_lab(command: Sequence[str], config: LabConfig, progress: Progress) -> int
     from trapless.vm import lab  # it doubles the time to start, which here() need not spend
 
     result = lab.run(config, command, stream=True, progress=progress)
+    for name in REFUSED_AT_EXEC.findall(result.kernel_log):
+        progress.note(f"trapless: {name} ran in user mode: {explain(Refusal.HLT)}")
     if result.calls is not None:
         progress.note(f"trapless: {summary(result.calls)}")
     return result.status

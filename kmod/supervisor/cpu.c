@@ -100,6 +100,18 @@ void tlk_supervisor_cpu_count(void)
 	raw_write_seqcount_end(&cpu->moves);
 }
 
+void tlk_call_counts_add(struct tlk_call_counts *sum, const struct tlk_call_counts *counts)
+{
+	int cause;
+
+	sum->direct += counts->direct;
+	sum->worked += counts->worked;
+	sum->left += counts->left;
+	sum->kernel += counts->kernel;
+	for (cause = 0; cause < TL_DEMOTIONS; cause++)
+		sum->demotions[cause] += counts->demotions[cause];
+}
+
 /*
  * While the thread is on the processor that is read, its counts move in that processor's sections
  * only. Where it has gone to another one, `number` says so: then both are read again.

@@ -22,6 +22,8 @@ struct tlk_call_counts {
 	u64 demotions[TL_DEMOTIONS];
 };
 
+void tlk_call_counts_add(struct tlk_call_counts *sum, const struct tlk_call_counts *counts);
+
 /* Index of the TSS's interrupt-stack table that stock kernels leave free (they use 0 to 4). */
 #define TLK_IST_INDEX 5
 

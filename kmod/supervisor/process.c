@@ -26,6 +26,7 @@
 #include "compat/task.h"
 #include "supervisor/cpu.h"
 #include "supervisor/process.h"
+#include "supervisor/program.h"
 #include "supervisor/thread.h"
 
 #define TABLE_BITS 6
@@ -39,6 +40,7 @@ struct tlk_process {
 	u32 flags;
 	s32 resident;
 	bool locking;				/* a thread locks the memory now, or has done so */
+	bool executed;				/* a program that nobody has looked at yet */
 	u64 switches;
 	struct list_head threads;		/* states */
 	struct tlk_call_counts past;		/* of states that are gone */
@@ -49,18 +51,6 @@ static DEFINE_HASHTABLE(table, TABLE_BITS);
 static u32 processes;				/* in the table */
 static struct tlk_call_counts ended;		/* of processes that are gone */
 static u64 ended_switches;
-
-static void counts_add(struct tlk_call_counts *sum, const struct tlk_call_counts *counts)
-{
-	int cause;
-
-	sum->direct += counts->direct;
-	sum->worked += counts->worked;
-	sum->left += counts->left;
-	sum->kernel += counts->kernel;
-	for (cause = 0; cause < TL_DEMOTIONS; cause++)
-		sum->demotions[cause] += counts->demotions[cause];
-}
 
 static struct tlk_process *process_find_locked(const struct signal_struct *signal)
 {
@@ -115,7 +105,7 @@ static void process_destroy_locked(struct tlk_process *process)
 	lockdep_assert_held(&tlk_thread_lock);
 	TLK_ASSERT(list_empty(&process->threads));
 	open_locked(process);
-	counts_add(&ended, &process->past);
+	tlk_call_counts_add(&ended, &process->past);
 	ended_switches += process->switches;
 	hash_del(&process->node);
 	WRITE_ONCE(processes, processes - 1);
@@ -148,7 +138,7 @@ static void thread_remove_locked(struct tlk_thread_state *state)
 	struct tlk_process *process = state->process;
 
 	list_del(&state->link);
-	counts_add(&process->past, &state->cpu.counts);
+	tlk_call_counts_add(&process->past, &state->cpu.counts);
 	tlk_thread_free_locked(state);
 	if (list_empty(&process->threads))
 		process_destroy_locked(process);
@@ -264,10 +254,18 @@ static void thread_work(struct callback_head *head)
 {
 	struct tlk_thread_state *state = container_of(head, struct tlk_thread_state, work);
 	bool exiting = current->flags & PF_EXITING;
+	/* Only its only thread executes a program, and that is this one then. */
+	bool executed = !exiting && READ_ONCE(state->process->executed);
+	bool refused = executed && tlk_program_ends_by_hlt(current);
 	bool was, on;
 
 	spin_lock(&tlk_thread_lock);
 	state->queued = false;
+	if (executed)
+		state->process->executed = false;
+	refused = refused && !(state->process->flags & TL_SWITCH_ALLOW_HLT);
+	if (refused)
+		state->process->mode = TL_MODE_USER;
 	was = state->attached;
 	on = !exiting && state->process->mode == TL_MODE_SUPERVISOR;
 	if (on) {
@@ -277,10 +275,11 @@ static void thread_work(struct callback_head *head)
 	state->attached = on;
 	spin_unlock(&tlk_thread_lock);
 
-	if (on && !was)
-		tlk_thread_attach(state);
-	else if (!on && was)
-		tlk_thread_detach(state);
+	if (refused)
+		pr_notice_ratelimited("%s[%d] runs in user mode: a program that hlt ends\n",
+				      current->comm, task_pid_nr(current));
+	if (on != was)
+		(on ? tlk_thread_attach : tlk_thread_detach)(state);
 	if (!exiting)
 		residency_follow(state->process);
 	if (!on && !exiting && tlk_thread_is_in_call())
@@ -373,7 +372,8 @@ void tlk_process_executed(u32 flags)
 			close_locked(process);
 		process->locking = false;
 		process->resident = 0;
-		if (state && wants_residency(process) && !state->queued)
+		process->executed = true;
+		if (state && !state->queued)
 			tlk_thread_queue_work_locked(state, current);
 		goto out;
 	}
@@ -450,7 +450,7 @@ static void entry_describe_locked(struct tl_process *entry, struct tlk_process *
 		entry->threads++;
 		entry->supervisor += state->attached;
 		tlk_supervisor_cpu_sum(&state->cpu, &counts);
-		counts_add(&sum, &counts);
+		tlk_call_counts_add(&sum, &counts);
 	}
 	entry_fill(entry, &sum);
 	rcu_read_lock();

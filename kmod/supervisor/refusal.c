@@ -24,6 +24,7 @@
 
 #include "compat/features.h"
 #include "compat/task.h"
+#include "supervisor/program.h"
 #include "supervisor/refusal.h"
 
 /* Bits of registers that older headers do not name. */
@@ -151,6 +152,8 @@ int tlk_refuse_switch(struct task_struct *leader, u32 flags, u32 *why)
 		return refuse(TL_REFUSED_COMPAT, why, -ENOEXEC);
 	if (runs_a_machine(leader))
 		return refuse(TL_REFUSED_VCPU, why, -ENOEXEC);
+	if (!(flags & TL_SWITCH_ALLOW_HLT) && tlk_program_ends_by_hlt(leader))
+		return refuse(TL_REFUSED_HLT, why, -ENOEXEC);
 	return 0;
 }
 

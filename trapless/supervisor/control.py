@@ -89,6 +89,7 @@ OPTIONS = {
     "exec": abi.SWITCH_EXEC,
     "resident": abi.SWITCH_RESIDENT,
     "any-user": abi.SWITCH_ANY_USER,
+    "allow-hlt": abi.SWITCH_ALLOW_HLT,
 }
 
 

@@ -98,3 +98,7 @@ TL_REFUSAL(TRACED, 40, "traced",
 	   "another process traces it, without the capabilities that supervisor mode takes and "
 	   "CAP_SYS_PTRACE, and could write to its memory",
 	   "end the tracer, or run it as root of the machine itself")
+TL_REFUSAL(HLT, 41, "a program that hlt ends",
+	   "its C library, musl, ends it by hlt when its stack or heap is damaged; in supervisor "
+	   "mode hlt only waits, and the program would go on",
+	   "use a build with another C library, or --allow-hlt if you accept that")

@@ -25,13 +25,14 @@ INSIDE_S = 3600
 SUMMARY = re.compile(r"trapless: ([\d.]+)% of ([\d,]+) system calls ended in supervisor mode; .*\n")
 
 
-def run_inside(kernel, name, append="", parameters="supervisor=1", expected=""):
+def run_inside(kernel, name, append="", parameters="supervisor=1", expected="", files=()):
     """Run inside/NAME by pytest in a guest; what it printed, after it has passed."""
     config = lab.LabConfig(
         kernel=kernel,
         host_root=True,
         module_parameters=parameters,
         append=append,
+        files=files,
         timeout_s=INSIDE_S,
         env=(
             ("PYTHONDONTWRITEBYTECODE", "1"),

@@ -99,9 +99,10 @@ def test_without_the_module_it_is_not_run():
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["--children", "--", "ls"], "need --mode supervisor"),
-        (["--resident", "--", "ls"], "need --mode supervisor"),
-        (["--any-user", "--", "ls"], "need --mode supervisor"),
+        (["--children", "--", "ls"], "only with --mode supervisor: "),
+        (["--resident", "--", "ls"], "only with --mode supervisor: "),
+        (["--any-user", "--", "ls"], "only with --mode supervisor: "),
+        (["--allow-hlt", "--", "ls"], "only with --mode supervisor: "),
         (["--cpus", "2", "--", "ls"], "--cpus needs a VM"),
         (["--timeout", "2", "--", "ls"], "--timeout needs a VM"),
         (["--mode", "god", "--", "ls"], "'god' is not one of"),
@@ -119,7 +120,7 @@ def test_wrong_usage_is_status_2(argv, words):
     [
         ([], abi.SWITCH_EXEC),
         (["--no-exec"], 0),
-        (["--children", "--resident", "--any-user"], abi.SWITCH_FLAGS),
+        (["--children", "--resident", "--any-user", "--allow-hlt"], abi.SWITCH_FLAGS),
     ],
 )
 def test_options_reach_the_vm(monkeypatch, options, flags):
@@ -153,6 +154,22 @@ def test_user_mode_in_the_vm_asks_for_no_switch(monkeypatch):
     monkeypatch.setattr(lab, "run", stand_in)
     result = CliRunner().invoke(cli.cli, ["run", "--lab", "--", "ls"])
     assert (seen, result.exit_code, result.stderr) == ([None], 0, "")
+
+
+def test_a_program_that_ran_in_user_mode_is_named_with_the_reason(monkeypatch):
+    from trapless.vm import lab
+
+    line = "trapless: sp[81] runs in user mode: a program that hlt ends"
+    log = f"[    1.1] other: line\n[    2.2] {line}\n"
+
+    def stand_in(_config, _command, **_):
+        return lab.LabResult(139, b"", b"", log, "6", 1.0, (), calls=Calls(0, 0, 0, 1))
+
+    monkeypatch.setattr(lab, "run", stand_in)
+    result = CliRunner().invoke(cli.cli, ["run", "--lab", "--mode", "supervisor", "--", "sp"])
+    assert result.exit_code == 139
+    assert "trapless: sp[81] ran in user mode: its C library, musl," in result.stderr
+    assert "--allow-hlt" in result.stderr
 
 
 @pytest.mark.parametrize(("own", "status"), [(1, 125), (2, 2), (126, 126), (127, 127)])

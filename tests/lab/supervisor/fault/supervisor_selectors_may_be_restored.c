@@ -4,6 +4,9 @@
  * it saved them and whichever it is at when it loads them: by mov to ss, and by iretq with both. A
  * pair of which each is of another level faults, as a thread's that may not be in supervisor mode
  * does. Far returns are left out: the emulator of the lab makes them wrongly in user mode.
+ *
+ * What differs is shown, too: where UMIP has the kernel answer sgdt and sidt for user mode, level 0
+ * gets the processor's own answer.
  */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -17,7 +20,7 @@
 #define STORM_MS 3000
 #define PAGE 4096
 
-static volatile char *fresh;	/* pages that nobody has touched, each of which faults once */
+static volatile char *fresh;	/* pages that are not there, each of which faults once */
 static size_t fresh_next = TIMES;
 
 static inline unsigned int stack_segment(void)
@@ -52,10 +55,11 @@ static inline void return_by_iret(unsigned long cs, unsigned long ss)
 /* Leaves supervisor mode by a page fault, until the next call. */
 static inline void demote(void)
 {
-	if (fresh_next == TIMES) {
+	if (!fresh)
 		fresh = MUST(mmap(NULL, TIMES * PAGE, PROT_READ | PROT_WRITE,
 				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-		MUST(madvise((void *)fresh, TIMES * PAGE, MADV_NOHUGEPAGE));
+	if (fresh_next == TIMES) {
+		MUST(madvise((void *)fresh, TIMES * PAGE, MADV_DONTNEED));
 		fresh_next = 0;
 	}
 	fresh[fresh_next++ * PAGE] = 1;
@@ -171,6 +175,38 @@ static void in_user_mode(void)
 	CHECK_KILLED(child_wait(pid), SIGSEGV);
 }
 
+struct table {
+	uint16_t limit;
+	uint64_t base;
+} __attribute__((packed));
+
+/* Both tables at the given level: 3, or 0 in supervisor mode. */
+static void tables_get(unsigned int level, struct table *gdt, struct table *idt)
+{
+	for (int i = 0; i < REACH_CALLS; i++) {
+		sys(SYS_getppid);
+		__asm__ volatile("sgdt %0" : "=m"(*gdt));
+		__asm__ volatile("sidt %0" : "=m"(*idt));
+		if (cpl() == level)
+			return;
+	}
+	FAIL("not at level %u after %d calls", level, REACH_CALLS);
+}
+
+static void descriptor_tables(void)
+{
+	const uint64_t umip_gdt = 0xfffffffffffe0000, umip_idt = 0xffffffffffff0000;
+	struct table gdt, idt;
+
+	tables_get(0, &gdt, &idt);
+	CHECK(gdt.base != umip_gdt && gdt.limit);
+	CHECK(idt.base != umip_idt && idt.limit);
+	enter_user();
+	tables_get(3, &gdt, &idt);
+	CHECK_EQ(gdt.base == umip_gdt, idt.base == umip_idt);
+	CHECK_EQ(gdt.base == umip_gdt, !gdt.limit);
+}
+
 int main(void)
 {
 	enter_supervisor(TL_SWITCH_CHILDREN);
@@ -182,5 +218,6 @@ int main(void)
 	mixed_pair(USER_CS, KERNEL_SS);
 	filtered();
 	in_user_mode();
+	descriptor_tables();
 	return 0;
 }

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The program that a process executes, as far as supervisor mode changes what its code does. This
+ * header owns the question; refusal.c and process.c own what follows from the answer.
+ */
+#ifndef TLK_SUPERVISOR_PROGRAM_H
+#define TLK_SUPERVISOR_PROGRAM_H
+
+#include <linux/sched.h>
+
+/*
+ * Does the process's C library end it by hlt, which level 0 executes? Reads the process's memory:
+ * may sleep for as long as a page of it takes, and until the caller is killed.
+ */
+bool tlk_program_ends_by_hlt(struct task_struct *task);
+
+#endif /* TLK_SUPERVISOR_PROGRAM_H */

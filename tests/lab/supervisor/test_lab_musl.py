@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Programs linked with musl, Debian's, which ends them by hlt: they end so in supervisor mode, too,
+because they are not switched.
+
+This file builds the programs on this machine, without installing musl; inside/musl.py uses them in
+the guest.
+"""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.lab.conftest import shown_progress
+from tests.lab.supervisor.test_lab_switch import INSIDE_S, run_inside
+from trapless.stock import packages, programs
+
+pytestmark = [pytest.mark.outer_kernels, pytest.mark.timeout(2 * INSIDE_S)]
+
+NEED_BYTES = 10_000_000
+LIBRARY = "usr/lib/x86_64-linux-musl"
+INTERPRETER = "/lib/ld-musl-x86_64.so.1"
+"""Of musl's package, and where the guest has it."""
+
+SMASHED = r"""
+#include <string.h>
+#include <unistd.h>
+
+/* Waits for a word, and then overwrites its canary if there is an argument. */
+__attribute__((noinline)) static int victim(volatile int count)
+{
+    char room[16], word;
+
+    while (read(0, &word, 1) == 1 && word != '\n')
+        getppid();
+    memset(room, 'A', count);
+    return room[3] != 'A';
+}
+
+/* What stands behind a call that does not return, and must not be executed. */
+__attribute__((noinline, used)) static int next(void)
+{
+    static const char words[] = "went on\n";
+
+    write(1, words, sizeof(words) - 1);
+    _exit(0);
+}
+
+int main(int count, char **words)
+{
+    return count > 5 ? next() : victim(count > 1 ? 32 : 16);
+}
+"""
+
+KINDS = {
+    "static": ("-fno-pie", "-no-pie", "-static", "crt1.o"),
+    "static-pie": ("-fPIE", "-static-pie", "rcrt1.o"),
+    "dynamic": ("-fPIE", "-pie", f"-Wl,-dynamic-linker={INTERPRETER}", "Scrt1.o"),
+}
+"""How each program is made: options of gcc, and musl's first object."""
+
+OPTIONS = ("-O1", "-w", "-fstack-protector-all", "-fno-toplevel-reorder", "-nostdinc", "-nostdlib")
+
+
+def built(config, tmp_path):
+    """The programs and their interpreter, with their places in the guest."""
+    root = tmp_path / "musl"
+    root.mkdir()
+    with (
+        shown_progress(config) as progress,
+        packages.opened(programs.SUITES, progress, need_bytes=NEED_BYTES) as archive,
+    ):
+        chosen = [one for one in archive.closure(["musl-dev"]) if one.name.startswith("musl")]
+        archive.fetch(chosen, root, progress, what="musl")
+    headers, objects = root / "usr/include/x86_64-linux-musl", root / LIBRARY
+    shared = (root / INTERPRETER.lstrip("/")).resolve()
+    (tmp_path / "smashed.c").write_text(SMASHED)
+    files = [(shared, f"/usr{INTERPRETER}")]  # /lib is a link to it
+    for kind, (*how, first) in KINDS.items():
+        program = tmp_path / f"musl-{kind}"
+        ends = objects / first, objects / "crti.o", objects / "crtn.o"
+        libc = shared if kind == "dynamic" else objects / "libc.a"
+        inputs = (*ends[:2], tmp_path / "smashed.c", libc, "-lgcc", ends[2])
+        words = ("gcc", *OPTIONS, "-isystem", headers, *how, "-o", program, *inputs)
+        subprocess.run(words, check=True)
+        files.append((program, f"/opt/{program.name}"))
+    for file, _ in files:
+        file.chmod(0o644)  # else the lab would bring their interpreter from this machine
+    return tuple(files)
+
+
+def test_musls_programs_end_by_hlt(kernel, pytestconfig, tmp_path):
+    files = built(pytestconfig, tmp_path)
+    assert " passed" in run_inside(kernel, "musl.py", files=files)
