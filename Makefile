@@ -149,10 +149,13 @@ COMPLETE_zsh = $(SHARE)/zsh/site-functions/_trapless
 COMPLETE_fish = $(SHARE)/fish/vendor_completions.d/trapless.fish
 SHELLS = bash zsh fish
 
-install: install-lib install-command ## the command, library, headers, manuals, module source (PREFIX, DESTDIR)
+install: command-runs install-lib install-command ## the command, library, headers, manuals, module source (PREFIX, DESTDIR)
 
-.PHONY: install-command uninstall-command
-install-command: workloads
+.PHONY: install-command uninstall-command command-runs
+command-runs: # it writes the completion; what it lacks is said before anything is built
+	@$(TRAPLESS) --version >/dev/null
+
+install-command: command-runs workloads
 	install -d $(TREE) $(DESTDIR)$(PREFIX)/bin $(LICENCES) $(SHARE)/man/man1 $(SHARE)/man/man7
 	$(foreach page,$(PAGES),install -m 644 $(page) $(SHARE)/man/man$(subst .,,$(suffix $(page)))/ &&) true
 	tar -c --exclude=__pycache__ pyproject.toml trapless kmod include lib eval \

@@ -23,6 +23,8 @@ from trapless.stock.apt_sources import machine_mirror
 SUITES = {"12": "bookworm", "13": "trixie"}
 NEEDS = {"mmdebstrap": "mmdebstrap", "lintian": "lintian", "unshare": "util-linux"}
 LIMIT_S = 1800
+OF_PACKAGES_TEST = ("test_debian.py", "test_bounds.py")
+"""Files that take too long for `make test`."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     wanted = config.getoption("--debian", default="")
-    return True if collection_path.name == "test_debian.py" and not wanted else None
+    return True if collection_path.name in OF_PACKAGES_TEST and not wanted else None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

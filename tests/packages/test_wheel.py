@@ -80,6 +80,25 @@ def test_the_wheel_holds_the_package_and_its_sources_alone(wheel):
     assert {name for name in names if name.startswith("trapless/")} == wanted
 
 
+def test_a_copy_without_git_gives_the_same_wheel(wheel, tmp_path):
+    """What a checkout that was worked in holds besides is left out: objects, caches, editors'."""
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    listed = run("git", "-C", ROOT, "ls-files", "-z", "-co", "--exclude-standard").split("\0")
+    there = "\0".join(name for name in listed if (ROOT / name).is_file())
+    copying = f"tar -C '{ROOT}' --null -T - -c | tar -x -C '{copy}'"
+    run("sh", "-c", copying, input=there)
+    for litter in (
+        "build/lib/libtrapless.a", "kmod/ring/batch.o", "kmod/trapless.ko", "kmod/.main.o.cmd",
+        "lib/batch.o", "trapless/__pycache__/cli.pyc", "results/x", "trapless.egg-info/PKG-INFO",
+    ):  # fmt: skip
+        (copy / litter).parent.mkdir(parents=True, exist_ok=True)
+        (copy / litter).write_text("left behind")
+    run(sys.executable, "-m", "pip", "-q", "wheel", "--no-deps", "-w", tmp_path, copy)
+    (built,) = tmp_path.glob("*.whl")
+    assert sorted(zipfile.ZipFile(built).namelist()) == sorted(zipfile.ZipFile(wheel).namelist())
+
+
 def test_every_licence_comes_along(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     for path in (ROOT / "LICENSES").iterdir():
@@ -104,6 +123,11 @@ def test_every_command_explains_itself(environment, tmp_path):
     program = environment / "trapless"
     paths = run(environment / "python", "-c", HELP, program, cwd=tmp_path, env=outside())
     assert len(paths.splitlines()) > 15
+
+
+def test_it_says_its_version(environment, tmp_path):
+    said = run(environment / "trapless", "--version", cwd=tmp_path, env=outside())
+    assert said == f"trapless {PROJECT['version']}\n"
 
 
 def test_doctor_is_content_with_its_packages(environment, tmp_path):

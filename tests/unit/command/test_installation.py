@@ -79,6 +79,14 @@ def test_a_shell_completes_it(installed, shell, file):
     assert "module" in done.stdout
 
 
+def test_a_command_that_does_not_run_ends_it_before_anything_is_made(tmp_path):
+    """As where python3 lacks click: the command writes the completion, and would do so last."""
+    words = ["make", "install", f"DESTDIR={tmp_path}", f"BUILD={tmp_path}/build", "TRAPLESS=false"]
+    done = subprocess.run([*words, *ARGUMENTS], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and "command-runs" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_uninstalling_leaves_no_file(tmp_path):
     make("install", tmp_path)
     make("uninstall", tmp_path)

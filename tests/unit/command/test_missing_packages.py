@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from trapless.cli import cli
+
 ROOT = Path(__file__).resolve().parents[3]
 START = "import sys; sys.path[:0] = sys.argv.pop(1).split(':'); sys.argv[0] = 'trapless'; " + (
     "from trapless.__main__ import main; main()"
@@ -53,6 +55,20 @@ def test_without_any_package_it_says_what_is_missing(tmp_path, face):
 def test_with_click_alone_it_works(tmp_path, face):
     done = run(tmp_path, ("click",), *face)
     assert (done.returncode, complaints(done.stderr)) == (0, [])
+
+
+def paths(group=cli, path=()):
+    """Every command, as its words."""
+    yield path
+    for name, command in getattr(group, "commands", {}).items():
+        yield from paths(command, (*path, name))
+
+
+@pytest.mark.parametrize("path", list(paths()), ids=" ".join)
+def test_with_click_alone_every_command_explains_itself(tmp_path, path):
+    done = run(tmp_path, ("click",), *path, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(" ".join(("Usage: trapless", *path)))
 
 
 def test_doctor_names_every_package_that_is_missing(tmp_path):

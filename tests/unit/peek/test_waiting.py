@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`trapless peek --wait` where no kernel comes: it ends in time, and says what it waited for.
+
+A kernel that comes is waited for by README's own example (tests/packages).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from trapless.base.console import TraplessError
+from trapless.cli import cli
+from trapless.peek import machines, waiting
+
+
+def test_a_file_that_nobody_makes_ends_the_wait(tmp_path: Path) -> None:
+    with pytest.raises(TraplessError, match=r"within 0\.2 s: cannot open .*/ram: No such file"):
+        waiting.wait_for(tmp_path / "ram", None, 0.2)
+
+
+def test_memory_in_which_no_kernel_boots_ends_the_wait(tmp_path: Path) -> None:
+    """The file comes later; then it holds no kernel."""
+    ram = tmp_path / "ram"
+    made = threading.Timer(0.3, lambda: ram.write_bytes(bytes(1 << 20)))
+    made.start()
+    began = time.monotonic()
+    with pytest.raises(TraplessError, match=r"no kernel could be read within 1\.5 s: .*ram"):
+        waiting.wait_for(ram, None, 1.5)
+    made.join()
+    assert time.monotonic() - began >= 1.5
+
+
+def test_several_machines_are_no_reason_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = [machines.Machine(pid, Path(f"/nowhere/{pid}"), "") for pid in (1, 2)]
+    monkeypatch.setattr(machines, "observable", lambda: two)
+    with pytest.raises(TraplessError, match="2 virtual machines can be observed; choose one"):
+        waiting.wait_for(None, None, 3600)
+
+
+@pytest.mark.parametrize("command", ["shell", "top", "record", "trace", "check"])
+def test_every_command_that_reads_a_machine_waits(tmp_path: Path, command: str) -> None:
+    words = ["peek", command, "--ram", str(tmp_path / "ram"), "--wait", "0.1"]
+    words += {"record": [str(tmp_path / "new")], "check": ["--monitor", "/nowhere"]}.get(
+        command, []
+    )
+    done = CliRunner().invoke(cli, words)
+    assert isinstance(done.exception, TraplessError)
+    assert "no kernel could be read within 0.1 s" in str(done.exception)
