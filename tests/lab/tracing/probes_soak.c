@@ -80,14 +80,24 @@ static void disturb(void)
 static void change_probes(struct random *random)
 {
 	static const char *const events[] = {
-		"sched_switch", "vfs_read", "sched_wakeup", "no_such_place",
-		"sched_switch,vfs_write",	/* not sys_enter: batches answer -EBUSY then */
+		/* not sys_enter or sys_exit: batches answer -EBUSY then */
+		"sched_switch,vfs_read", "sched_wakeup,sched_migrate_task,sched_process_fork",
+		"sched_process_exec,sched_process_exit,signal_generate,signal_deliver",
+		"irq_handler_entry,irq_handler_exit,softirq_entry,softirq_exit",
+		"page_fault_user,local_timer_entry,sched_update_nr_running_tp",
+		"vfs_read:dx,vfs_write:8(di)", "vfs_read:count=dx", "vfs_read+0:si",
+		/* and words that are refused */
+		"no_such_place", "vfs_read:zz", "vfs_read:8(di", "vfs_read+1", "vfs_read,vfs_read",
+		"vfs_read:a:b:c:d:e:f:g", "asm_exc_nmi", ",",
 	};
+	const uint32_t count = sizeof(events) / sizeof(*events);
 	char text[16];
 
 	snprintf(text, sizeof(text), "%u", random_below(random, 16));
-	write_file(PARAMETERS "events", events[random_below(random, 5)]);
+	write_file(PARAMETERS "events", events[random_below(random, count)]);
+	write_file(PARAMETERS "events_kb", random_below(random, 8) ? "64" : "3");
 	write_file(PARAMETERS "probes", text);
+	CHECK(read_file(PARAMETERS "probes", text, sizeof(text)) > 0);
 	sleep_ms(random_below(random, 40));
 }
 
