@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The main part of batch-size: runs the workload, and makes figures and claims of its rows.
+"""Runs the workload of calls, and makes figures and claims of its rows: the main part of
+batch-size.
 
 This file owns the sizes and repeats, the metrics' names and the judgement of the paper's claims.
 The calls themselves are made by the C program beside it.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Part of batch-size: a real program. examples/walk on a real tree, beside du, find and itself
-without the module.
+"""Counts a real program: examples/walk on a real tree, beside du, find and itself without the
+module.
 
 This file owns the tree, the commands, the comparison of their output, and the figures made of the
 counts. Counting is eval/tools/crossings/crossings.py's business.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The part of ls: runs each command in both modes, and makes Fig. 9 and its claims of the counts.
+"""Runs each command in both modes, and makes Fig. 9 and its claims of the counts.
 
 This file owns the folders, the commands and the comparison of their output. eval/tools/crossings
 counts; modelled clocks are trapless/model/trap_clocks.py's.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The areas of footprints that the paper speaks of, and how many cells of one keep to a bound.
+"""Defines the areas of footprints that the paper names, and counts the cells of one within a bound.
 
 U and K are the footprints in user space and in the kernel, in KB.
 """

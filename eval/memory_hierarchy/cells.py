@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Pairs of footprints: how regions are named, which grids are run, and their counts as arrays.
+"""Describes pairs of footprints: the labels of regions, the axes of grids, and their counts as
+arrays.
 
 This file owns what a region's label means (memory_hierarchy.c makes it) and how the counts of a
 grid are read from its Parquet file. Judges nothing.

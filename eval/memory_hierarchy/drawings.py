@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Maps of the experiment, from its counts: Fig. 5 to 10 of the paper, and beyond.
+"""Draws the maps of the experiment from its counts: Fig. 5 to 10 of the paper, and others beside
+them.
 
 This file owns what is drawn and how it is worded; tables are listings.py's, ratios verdicts.py's,
 areas areas.py's.

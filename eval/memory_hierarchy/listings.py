@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tables of the experiment, from its counts: what maps show in numbers, under which assumptions.
+"""Makes the tables of the experiment from its counts: the numbers behind the maps, and each
+assumption.
 
 This file owns what is listed and how it is worded. Ratios and areas are verdicts.py's and
 areas.py's.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""All pairs of footprints: what is run, and which part of it says what.
+"""Runs all pairs of footprints, and names the files that judge and show them.
 
 This file owns the grids: how fine, in which orders, on which modelled processors. How one is run is
 sweep.py's, what becomes of the paper's claims published.py's, how it is shown drawings.py's and

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Part programs: real programs before `trapless stat`, predicted, and by turns in both modes.
+"""Runs real programs under `trapless stat`: a prediction in one boot, both modes by turns in
+another.
 
 This file owns what is run and kept; the programs are subjects.py's, counting them is
 trapless/stat's.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Batches whose order is free: when does making their calls in an order of the library's own pay?
+"""Runs batches whose order is free: when does an order of the library's own save more than it
+costs?
 
 The paper names it as future work. Two loads arrive in random order, each as it comes and with
 TL_UNORDERED: the evaluation function over D places in the kernel of K KB each, and a server's mix

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the model's plugin costs a guest that asks for no modelling, measured.
+"""Measures how much the model's plugin slows a guest that asks for no modelling.
 
 The same guest boots, starts processes and makes a checksum, with the plugin and without, in turns.
 It executes the same instructions each time; the emulator's own CPU time is compared.

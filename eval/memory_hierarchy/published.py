@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The paper's claims of Fig. 5 to 10: what was found, whether it is what was published, why not.
+"""Judges the paper's claims of Fig. 5 to 10: the figure here, whether it agrees, and why not.
 
 A claim is judged on every cell of the grid, on processors as they are documented. What nobody
 published (how the TLB replaced entries, where pages lay) is tried each way and told beside it.

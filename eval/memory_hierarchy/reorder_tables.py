@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the counts of batches in free order say: when sorting pays, by how much, and what it costs.
+"""Makes tables of batches in free order: when sorting pays, by how much, and what it costs.
 
 This file owns how a region of reorder.c is named, and the judgement; nothing is run here. Clocks
 are those of trapless/model/clocks.py, and on top each miss of the instruction cache is a hit in the

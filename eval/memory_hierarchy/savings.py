@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What was counted of real programs, as metrics, tables and figures.
+"""Makes metrics, tables and figures of the counts of real programs.
 
 A program has two boots: a run in user mode in the first is what predictions are made of; pairs of
 runs in the second, by turns in both modes, say what is really saved. This file owns words and

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The real programs that `trapless stat` is tried on: their work, and what proves that it was done.
+"""Lists the real programs that `trapless stat` is tried on, their work, and the proof that it was
+done.
 
 All work is of a known amount and the same in every run: no seed, no clock and no other process
 decides how much is done. This file owns the choice; how a program is run is part_programs.py's.

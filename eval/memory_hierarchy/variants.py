@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The modelled processors of the experiment, and in what they are tried otherwise.
+"""Names the modelled processors of the experiment, and the assumptions that are varied.
 
 Both Pentium 4s of the paper with the prefetcher that Intel documents; what nobody published
 (replacement, where pages lie) is varied one by one. And two processors of today.

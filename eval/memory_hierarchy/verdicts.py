@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the counts say: ratios, and metrics of the areas that the paper speaks of.
+"""Computes ratios from the counts, and the metrics of the areas that the paper names.
 
 A ratio is batched to conventional. One whose conventional count is less than one in each iteration
 is left out, for it would be a quotient of accidents; where the paper speaks of just those, the

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""From rows of the workload to what a call costs: loops less the empty loop of the same length.
+"""Computes what a call costs from rows of the workload: a loop less the empty loop of the same
+length.
 
 This file owns the arithmetic on counted rows that part_calls.py, switches.py and model.py share; no
 judgement.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Modelled clocks of calls on named processors: metrics, the claims of Fig. 7, figures, tables.
+"""Models clocks of calls on named processors: metrics, the claims of Fig. 7, figures and tables.
 
 This file owns which figures are modelled and how the paper's ratios are judged by them. The model
 and the processors' tables are trapless/model/trap_clocks.py's.

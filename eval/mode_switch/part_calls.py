@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The main part of mode-switch: runs the workload, and makes figures and claims of its rows.
+"""Runs the workload of calls, and makes figures and claims of its rows: the main part of
+mode-switch.
 
 This file owns which boots are made, the metrics' names, and the claims about calls. switches.py
 owns switches and their delay, model.py the modelled clocks.

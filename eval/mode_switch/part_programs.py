@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Part of mode-switch: real programs, unmodified. The share of their calls that supervisor mode
-took, and what it saved them.
+"""Runs real, unmodified programs in both modes: the share of their calls that supervisor mode took,
+and what it saved them.
 
 This file owns the programs, what they work on, and the figures. eval/tools/modes runs them.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Part of mode-switch: where the instructions of a call go, by single steps.
+"""Follows calls by single steps, and says to which functions their instructions belong.
 
 This file owns the groups that functions are put into, and the table. Following is
 eval/tools/steps/steps.py's. Sums must equal what the time-stamp counter counts.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What switches cost and when they take effect: metrics, claims and figures of those rows.
+"""Makes metrics, claims and figures of switches: what they cost, and when they take effect.
 
 This file owns Fig. 8 of the paper and the delay of a switch from outside. The rows come with those
 of part_calls.py, from the same boots.

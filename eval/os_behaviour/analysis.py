@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What os-behaviour found: shares and times from its raw rows, metrics, the paper's claims judged.
+"""Computes shares and times from the raw rows of os-behaviour, its metrics, and the paper's claims.
 
 This file owns the paper's figures that have no place among the claims, and what a claim must show
 to hold.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The observer of os-behaviour: samples a guest from outside while one load after the other is on
-it, and notes what each added up to.
+"""Samples a guest from outside while it runs one load after the other, and adds up the samples of
+each.
 
 This file owns what is sampled beside what trapless.peek samples anyway (which load is on), what is
 read now and then (how often interrupts came, how often each routine disabled them), and the rows

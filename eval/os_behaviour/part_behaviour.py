@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The part of os-behaviour that is the paper's section 5: what an operating system does under four
-loads, by samples of its memory from outside.
+"""Runs section 5 of the paper: what an operating system does under four loads, by samples of its
+memory.
 
 This file owns the loads, their length, and how a guest is observed. observation.py samples,
 analysis.py judges, tables.py draws; eval/tools/loads/loads.py defines the loads.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The tables and figures of os-behaviour: the paper's Tables 1 to 4 and Fig. 5 with ours.
+"""Makes the tables and figures of os-behaviour: the paper's Tables 1 to 4 and Fig. 5 beside ours.
 
 This file owns the wording and which figures stand side by side. analysis.py computes the numbers.
 """

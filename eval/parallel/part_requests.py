@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The main part of parallel: 127 requests by K a notify, its metrics, and two of the claims.
+"""Runs 127 requests by K a notify, and makes their metrics and two of the claims.
 
 This file owns sizes, numbers of workers and repeats, the metrics' names and the judgement. The
 requests themselves are made by the C program beside it; part_slow_read.py shares its measured boot.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The intervals of peek-interval: how closely reads of a running machine's memory can follow.
+"""Measures how closely reads of a running machine's memory can follow each other.
 
 This file owns Fig. 2 and 3 of the paper: sizes, repeats, metrics and claims. How a guest is found
 is trapless/experiments/observer.py's, the reading is the sampler's (sampler/interval.c).

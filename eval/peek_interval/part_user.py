@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The user-process part of peek-interval (section 7.1 of the paper): a pinned region is sampled.
+"""Samples a pinned region of a process in the guest (section 7.1 of the paper).
 
 A process in the guest climbs a staircase in its page: a record with the step's number, its
 complement and the time, guarded by two counters. The sampler reads it by its physical address.

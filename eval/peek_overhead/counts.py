@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What probes cost, counted: instructions of the whole guest, with probes off and on by turns.
+"""Counts what probes cost: instructions of the whole guest, with probes off and on by turns.
 
 This file owns sizes and repeats of the counted boot, and what is made of its rows; the verdict is
 part_loss.py's.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Fig. 6: what a program loses of its memory bandwidth while an observer reads the same region.
+"""Measures how much of its memory bandwidth a program loses to an observer of the same region (Fig.
+6).
 
 The program (bandwidth.c) and its observer (sweep.c) run on a processor each. This file owns the
 forms in which memory is shared, sizes and repeats, which runs are sound, metrics, claim and

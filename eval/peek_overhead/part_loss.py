@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Table 5 of the paper: what a machine loses to probes, and to probes and reads.
+"""Judges what a machine loses to probes, and to probes and reads (Table 5 of the paper).
 
 This file owns the published figures and the verdict. counts.py counts instructions, reading.py
 measures time.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What probes and reads cost, measured: time with neither, with probes, with both by turns.
+"""Measures what probes and reads cost: time with neither, with probes, and with both, by turns.
 
 The guest has one processor of this machine, the sampler another. This file owns the measured boot,
 its observer, and what is made of the rows; the verdict is part_loss.py's.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make and a C compiler, with all that they open, for a guest's memory.
+"""Packs make and a C compiler, with all files that they open, for a guest's memory.
 
 This file owns the choice of files, which are those of trapless/stock/programs.py; why they come
 along, and how, is trapless/stock/archive.py's business. Enough to compile, not to link.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The loads of peek-overhead as its guest runs them, again and again in one boot.
+"""Describes the loads of peek-overhead, which its guest repeats in one boot.
 
 This file owns their sizes and the guest's script; what the loads are is
 eval/tools/loads/loads.py's, how runs are ordered and taken is overhead.c's.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Modelled clocks of counted work: counts times what an event costs on a processor, added up.
+"""Models the clocks of counted work: counts times what an event costs on a processor, added up.
 
 clocks = instructions * clocks of an instruction
        + accesses that miss the first-level cache * what a second-level hit takes beyond it

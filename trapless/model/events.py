@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The events that both backends have, under one name: the model's rows and the processor's.
+"""Gives the events of both backends, the model's rows and the processor's counters, the same names.
 
 This file owns the names, and what of a model's structures each stands for. Columns are
 "user.l2_misses" and so on; `dtlb_misses` and `l1d_misses` are those of reads, as processors count

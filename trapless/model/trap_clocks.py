@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Modelled clocks of single calls: counted instructions, and the published cost of a trap.
+"""Models the clocks of single calls: counted instructions, and the published cost of a trap.
 
 The model is that of the mode-switch paper. A call by trap costs its instructions and a transition,
 which is the same for all calls; a call in supervisor mode costs its instructions alone. Every

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which Debian mirror this machine's own apt uses, and with which keyring.
+"""Finds the Debian mirror and keyring that this machine's own apt uses.
 
 This file reads sources.list (one-line and deb822 forms) and chooses among the entries. It names no
 mirror: where apt has none, TRAPLESS_MIRROR=URI gives one.

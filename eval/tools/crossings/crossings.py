@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What whole commands cost in the lab: crossings into the kernel, and instructions.
+"""Runs whole commands in the lab, and counts their crossings into the kernel and their
+instructions.
 
 The program beside this file counts in the guest; this file owns how commands are handed to it and
 how its rows are read. Which commands, and what their figures mean, is an experiment's business.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Loads for a guest in the programs' root: sorting, building a real C project, serving files.
+"""Describes loads for a guest in the programs' root: sorting, building a C project, serving files.
 
 This file owns what each is given, prepared by and made of, as lines of the guest's shell; the
 programs behind them are beside this file and among the packages of trapless/stock/programs.py. What

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Real programs in user and in supervisor mode by turns: how they are handed to the guest, and how
-its rows are read.
+"""Hands real programs to a guest that runs them in user and supervisor mode by turns, and reads its
+rows.
 
 The program beside this file makes the runs in the guest, inside the root of
 trapless/stock/programs.py. Which programs, and what their figures mean, is an experiment's

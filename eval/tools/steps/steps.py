@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where the instructions of a call go: pieces of work in a VM, followed step by step.
+"""Follows pieces of work in a VM step by step, and says where the instructions of a call go.
 
 eval/tools/steps makes the pieces; this file follows them from outside, names the function that each
 instruction belongs to, and sums them up. An interrupt cannot come in between. Counts by

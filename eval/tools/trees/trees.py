@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A tree of files and programs of this machine, for guests in which commands are counted.
+"""Packs a tree of files and programs of this machine for guests in which commands are counted.
 
 This file owns how the tree is packed and unpacked, and the two ways in which kernels treat fresh
 memory. Which commands run on the tree is the experiments' business.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What doctor says about supervisor mode: the module's answer, or one predicted without it.
 
-That predictions and the module agree on real kernels is tested in VMs (test_lab_refusals.py).
+tests/lab/supervisor/inside/machine.py compares predictions with the module on real kernels.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
  *
  * Short traces whose hits and misses were worked out by hand, through each policy, write, prefetch
  * and flush. What no hand can work out is compared with another implementation
- * (test_model_replay.py).
+ * (test_replay.py).
  */
 #include "check.h"
 #include "hierarchy.h"

@@ -238,7 +238,7 @@ def known_places() -> list[str]:
 def test_every_tracepoint_of_the_module_is_understood_and_fits(tmp_path):
     places = tuple(known_places())
     assert len(places) >= 30
-    assert set(decoding._CONVERTERS) <= {text.split(":")[0] for text in places}
+    assert set(decoding._FIELDS) <= {text.split(":")[0] for text in places}
     for text in places:
         assert len(text) < reading.PLACE_BYTES
         assert len(Place.parse(text).labels) <= reading.VALUES

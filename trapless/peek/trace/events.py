@@ -148,10 +148,21 @@ class Decoder:
             if number < len(self._places):  # else memory is damaged: the target is ending
                 place = self._places[number]
                 named = dict(zip(place.labels, map(int, values), strict=False))
-                convert = _CONVERTERS.get(place.name, _plain)
-                decoded = convert(self, named)
+                decoded = self._decoded(place.name, named)
                 self._learn(place.name, decoded)
                 yield Event(t_ns, cpu, pid, place.name, decoded, lost)
+
+    def _decoded(self, name: str, values: dict[str, int]) -> dict[str, Value]:
+        fields = _FIELDS.get(name, {})
+        decoded: dict[str, Value] = {
+            field: convert(self, value)
+            for label, value in values.items()
+            for field, convert in fields.get(label, {label: _plain}).items()
+        }
+        if fields is _TASK:
+            data = struct.pack("<QQ", decoded.pop("comm.0", 0), decoded.pop("comm.1", 0))
+            decoded["comm"] = data.split(b"\0")[0].decode("utf-8", "replace")
+        return decoded
 
     def _learn(self, name: str, values: Mapping[str, Value]) -> None:
         comm = values.get("comm")
@@ -196,94 +207,64 @@ def _checked(place: Place) -> Place:
     return place
 
 
-def _comm(values: dict[str, int]) -> str:
-    data = struct.pack("<QQ", values.pop("comm.0", 0), values.pop("comm.1", 0))
-    return guest_text(data)
+Field = Callable[[Decoder, int], Value]
 
 
-def _plain(_: Decoder, values: dict[str, int]) -> dict[str, Value]:
-    return dict(values)
+def _plain(_: Decoder, value: int) -> Value:
+    return value
 
 
-def _task(_: Decoder, values: dict[str, int]) -> dict[str, Value]:
-    comm = _comm(values)
-    decoded: dict[str, Value] = dict(values)
-    if "state" in values:
-        decoded["state"] = state_letter(values["state"])
-    if "prio" in values:  # below zero with a deadline
-        decoded["prio"] = signed(values["prio"])
-    return {**decoded, "comm": comm}
+def _signed(_: Decoder, value: int) -> Value:
+    return signed(value)
 
 
-def _call(_: Decoder, values: dict[str, int]) -> dict[str, Value]:
-    return {"call": call_name(values["nr"]), **values, "nr": signed(values["nr"])}
+def _softirq(_: Decoder, vector: int) -> Value:
+    return SOFTIRQS[vector] if vector < len(SOFTIRQS) else "?"
 
 
-def _call_end(_: Decoder, values: dict[str, int]) -> dict[str, Value]:
-    number = values["nr"]  # -1 after a signal's handler has returned
-    return {
-        "call": call_name(number),
-        "nr": signed(number),
-        "result": signed(values["result"]),
-    }
+def _handler(decoder: Decoder, value: int) -> Value:
+    return {0: "default", 1: "ignored"}.get(value) or decoder.symbol(value)
 
 
-def _interrupt(decoder: Decoder, values: dict[str, int]) -> dict[str, Value]:
-    return {
-        "irq": values["irq"],
-        "name": decoder.text(values["name"]),
-        "handler": decoder.symbol(values["handler"]),
-    }
-
-
-def _interrupt_end(_: Decoder, values: dict[str, int]) -> dict[str, Value]:
-    return {"irq": values["irq"], "result": signed(values["result"])}
-
-
-def _softirq(_: Decoder, values: dict[str, int]) -> dict[str, Value]:
-    number = values["vector"]
-    return {"vector": number, "name": SOFTIRQS[number] if number < len(SOFTIRQS) else "?"}
-
-
-def _fault(decoder: Decoder, values: dict[str, int]) -> dict[str, Value]:
-    return {**values, "ip": decoder.symbol(values["ip"])}
-
-
-def _signal(decoder: Decoder, values: dict[str, int]) -> dict[str, Value]:
-    decoded: dict[str, Value] = {"name": signal_name(values["signal"]), **values}
-    if "code" in values:
-        decoded["code"] = signed(values["code"])
-    if "handler" in values:
-        decoded["handler"] = {0: "default", 1: "ignored"}.get(
-            values["handler"], decoder.symbol(values["handler"])
-        )
-    return decoded
-
-
-def _queue(decoder: Decoder, values: dict[str, int]) -> dict[str, Value]:
-    return {"queue": decoder.queue(values["rq"]), "change": signed(values["change"])}
-
-
-_CONVERTERS: dict[str, Callable[[Decoder, dict[str, int]], dict[str, Value]]] = {
-    "sched_switch": _task,
-    "sched_waking": _task,
-    "sched_wakeup": _task,
-    "sched_wakeup_new": _task,
-    "sched_process_fork": _task,
-    "sched_process_exec": _task,
-    "sched_update_nr_running_tp": _queue,
-    "sys_enter": _call,
-    "sys_exit": _call_end,
-    "irq_handler_entry": _interrupt,
-    "irq_handler_exit": _interrupt_end,
-    "softirq_raise": _softirq,
-    "softirq_entry": _softirq,
-    "softirq_exit": _softirq,
-    "page_fault_user": _fault,
-    "page_fault_kernel": _fault,
-    "signal_generate": _signal,
-    "signal_deliver": _signal,
+_TASK: dict[str, dict[str, Field]] = {
+    "state": {"state": lambda _, value: state_letter(value)},
+    "prio": {"prio": _signed},  # below zero with a deadline
 }
+_CALL: dict[str, dict[str, Field]] = {
+    "nr": {"call": lambda _, value: call_name(value), "nr": _signed},  # -1 after a signal's handler
+}
+_SOFTIRQ: dict[str, dict[str, Field]] = {"vector": {"vector": _plain, "name": _softirq}}
+_FAULT: dict[str, dict[str, Field]] = {"ip": {"ip": Decoder.symbol}}
+_SIGNAL: dict[str, dict[str, Field]] = {
+    "signal": {"name": lambda _, value: signal_name(value), "signal": _plain},
+    "code": {"code": _signed},
+    "handler": {"handler": _handler},
+}
+_FIELDS: dict[str, dict[str, dict[str, Field]]] = {
+    "sched_switch": _TASK,
+    "sched_waking": _TASK,
+    "sched_wakeup": _TASK,
+    "sched_wakeup_new": _TASK,
+    "sched_process_fork": _TASK,
+    "sched_process_exec": _TASK,
+    "sched_update_nr_running_tp": {
+        "rq": {"queue": Decoder.queue}, "change": {"change": _signed},
+    },
+    "sys_enter": _CALL,
+    "sys_exit": {**_CALL, "result": {"result": _signed}},
+    "irq_handler_entry": {
+        "name": {"name": Decoder.text}, "handler": {"handler": Decoder.symbol},
+    },
+    "irq_handler_exit": {"result": {"result": _signed}},
+    "softirq_raise": _SOFTIRQ,
+    "softirq_entry": _SOFTIRQ,
+    "softirq_exit": _SOFTIRQ,
+    "page_fault_user": _FAULT,
+    "page_fault_kernel": _FAULT,
+    "signal_generate": _SIGNAL,
+    "signal_deliver": _SIGNAL,
+}  # fmt: skip
+"""For each tracepoint and value of it: the fields of the decoded event. Other values stay."""
 
 NEEDED: dict[str, tuple[str, ...]] = {
     "sched_switch": ("prev", "state", "next", "prio", "comm.0", "comm.1"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Events as a Perfetto trace.
+"""Writes events as a Perfetto trace.
 
 Owns the choice of tracks. Events that the kernel's own tracer has are written as that tracer writes
 them, so that the viewer draws them as usual: scheduling, interrupts and softirqs for each CPU,
