@@ -15,7 +15,7 @@ import pytest
 
 from trapless.base.console import Silent
 from trapless.base.paths import repo_root
-from trapless.stat import guest
+from trapless.stat import guest, run_counts
 from trapless.stat.by_call import UNSEEN, ByCall
 from trapless.stat.guest import Job
 from trapless.stat.run_counts import RunCounts
@@ -31,6 +31,8 @@ MEMORY = "1G"
 COMPILER = "usr/lib/gcc/x86_64-linux-gnu/12"
 ENDED = UNSEEN | {"pause"}
 """Calls that strace does not see return; in `pause` threads wait until their process ends."""
+INTERRUPT = 30_000
+"""Instructions that an interrupt takes, at most; five on 7.2 took 17,400 each."""
 THREADS, CHILDREN, CALLS = 3, 2, 100
 TOLD = 50
 """A call costs the kernel at least so many instructions, told apart or not."""
@@ -121,4 +123,8 @@ def test_telling_calls_apart_is_taken_off(kernel: str) -> None:
     each = (
         loops["calls"]["trap"].features["kernel"] - loops["nothing"]["trap"].features["kernel"]
     ) / 64
-    assert getppid.kernel / getppid.number == pytest.approx(each, rel=APART)
+    # An interrupt inside a call counts as the call's, with what the kernel does at its end.
+    inside = next(one.in_kernel for one in apart.run.calls_made if one.nr == run_counts.GETPPID)
+    more = getppid.kernel - each * getppid.number
+    print(f"{more:,.0f} instructions more, in {inside} interrupts")
+    assert -APART * getppid.kernel < more < inside * INTERRUPT + APART * getppid.kernel
