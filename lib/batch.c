@@ -319,7 +319,8 @@ int tl_batch_jump(struct tl_batch *head, unsigned int slot, enum tl_condition co
 {
 	struct tl_request *request = head->requests + slot;
 
-	if (batch_of(head)->order || slot >= tl_batch_next(head) || target > tl_batch_next(head) || request < head->first)
+	if (batch_of(head)->order || slot >= tl_batch_next(head) ||
+	    target > tl_batch_next(head) || request < head->first)
 		return -EINVAL;
 	request->nr |= TL_JUMPS;
 	request->condition = (uint8_t)condition;

@@ -32,7 +32,7 @@ COMPILER = "usr/lib/gcc/x86_64-linux-gnu/12"
 ENDED = UNSEEN | {"pause"}
 """Calls that strace does not see return; in `pause` threads wait until their process ends."""
 INTERRUPT = 30_000
-"""Instructions that an interrupt takes, at most; five on 7.2 took 17,400 each."""
+"""Instructions that an interrupt takes, at most; five on the newest kernel took 17,400 each."""
 THREADS, CHILDREN, CALLS = 3, 2, 100
 TOLD = 50
 """A call costs the kernel at least so many instructions, told apart or not."""

@@ -102,9 +102,7 @@ def test_a_program_does_the_same_in_supervisor_mode(kernel: str, name: str, boot
     assert [row for row in rows if "check" in row]
     found = modes.runs_of(rows, "ns")[name]
     assert found.trap and found.supervisor and found.calls
-    for calls, share, demotions in zip(
-        found.calls, found.shares, found.demotions, strict=True
-    ):
+    for calls, share, demotions in zip(found.calls, found.shares, found.demotions, strict=True):
         print(f"{name}: {share:.2%} of {calls.total} calls returned in supervisor mode")
         assert share >= both_modes.SHARE_MIN, (calls, demotions)
 

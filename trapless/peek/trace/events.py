@@ -161,7 +161,7 @@ class Decoder:
         }
         if fields is _TASK:
             data = struct.pack("<QQ", decoded.pop("comm.0", 0), decoded.pop("comm.1", 0))
-            decoded["comm"] = data.split(b"\0")[0].decode("utf-8", "replace")
+            decoded["comm"] = guest_text(data)
         return decoded
 
     def _learn(self, name: str, values: Mapping[str, Value]) -> None:
