@@ -26,8 +26,8 @@ from tests.lab.supervisor.inside.people import (
     trapless,
     until,
 )
-from trapless import cli
 from trapless.supervisor import control
+from trapless.supervisor.commands import switch
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -112,7 +112,7 @@ def test_the_example_of_a_stock_redis_works_as_it_stands():
         os.chdir("/")
         os.execv(server, [server, "--save", "", "--daemonize", "no"])
 
-    example = re.search(r"trapless switch .*redis-server\) && trapless ps", cli.switch.help)
+    example = re.search(r"trapless switch .*redis-server\) && trapless ps", switch.help)
     with process(serve) as pid:
         until(lambda: running(pid) == "redis-server")
         until(lambda: len(os.listdir(f"/proc/{pid}/task")) >= 4)
