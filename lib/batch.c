@@ -257,13 +257,16 @@ static int enter_program(struct batch *batch, uint32_t end)
 
 	program->stopped = TL_STOPPED_NEVER;
 	entered = module_enter(batch->fd, end, TL_ENTER_PROGRAM);
-	if (entered < 0 && entered != -EBUSY && entered != -EINTR)
-		return (int)entered;
-	if (entered == -EINTR) {
+	/* What the module has written counts: a handler that emulates a call rewrites the other. */
+	if (program->stopped == TL_STOPPED_NEVER && entered == -EINTR && program->at < end) {
 		/* A handler without SA_RESTART has interrupted the first call. */
-		tl_program_complete_step(program, requests, end, 0, -EINTR);
+		struct tl_request step = requests[program->at];
+
+		tl_program_complete_step(program, requests, end, &step, -EINTR);
 		return program->at < end ? -EINTR : 0;
 	}
+	if (program->stopped == TL_STOPPED_NEVER && entered < 0 && entered != -EBUSY)
+		return (int)entered;
 	switch (program->stopped) {
 	case TL_STOPPED_END:
 		return 0;
@@ -300,6 +303,8 @@ static int flush_program(struct batch *batch, uint64_t steps)
 		while (head->first != head->next && done(head->first))
 			head->first++;
 		program->at = (uint32_t)(head->first - head->requests);
+		/* If a handler leaves the flush from here on, the next one goes on there. */
+		__atomic_signal_fence(__ATOMIC_SEQ_CST);
 		head->program |= TL_PROGRAM_BEGUN;
 	}
 	program->steps = steps;

@@ -71,8 +71,8 @@ void tl_plain_complete(struct tl_request *request);
  */
 int tl_program_execute(struct tl_program *program, struct tl_request *requests, uint32_t end,
 		       struct tl_stats *counts);
-/* Completes the step at program->at, with its third argument, and goes on to the next one. */
+/* Completes the step at program->at, of which *step is a copy, and goes on to the next one. */
 void tl_program_complete_step(struct tl_program *program, struct tl_request *requests, uint32_t end,
-			      uint64_t third, int64_t result);
+			      const struct tl_request *step, int64_t result);
 
 #endif /* TRAPLESS_LIB_INTERNAL_H */

@@ -8,9 +8,16 @@
 #include "enter.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/uio.h>
 
 #define ERRNO_MAX 4095
+
+/* The requests of the program. */
+struct ring {
+	struct tl_request *requests;
+	uint32_t end;
+};
 
 static bool is_error(int64_t result)
 {
@@ -19,36 +26,47 @@ static bool is_error(int64_t result)
 
 /*
  * Copies 4 or 8 bytes between `word` and an address that need not exist. The kernel does it: so a
- * wrong address is an error as with the module, and not the end of the program.
+ * wrong address is an error as with the module, and not the end of the program. It refuses to copy
+ * from the module's ring, which is there for sure.
  */
-static int copy_word(void *word, uint64_t address, size_t bytes, long nr)
+static int copy_word(const struct ring *ring, void *word, uint64_t address, size_t bytes, long nr)
 {
 	struct iovec own = { .iov_base = word, .iov_len = bytes };
 	struct iovec other = { .iov_base = (void *)(uintptr_t)address, .iov_len = bytes };
-	long pid = raw_syscall(SYS_getpid, 0, 0, 0, 0, 0, 0);
-	long copied = raw_syscall(nr, (uint64_t)pid, (uintptr_t)&own, 1, (uintptr_t)&other, 1, 0);
+	uint64_t offset = address - (uintptr_t)ring->requests;
+	/* Not the process: its first thread may have ended, and its memory with it. */
+	long copied, tid = raw_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0);
 
+	if (offset <= ring->end * sizeof(struct tl_request) - bytes) {
+		if (nr == SYS_process_vm_readv)
+			memcpy(word, other.iov_base, bytes);
+		else
+			memcpy(other.iov_base, word, bytes);
+		return 0;
+	}
+	copied = raw_syscall(nr, (uint64_t)tid, (uintptr_t)&own, 1, (uintptr_t)&other, 1, 0);
 	if (copied == (long)bytes)
 		return 0;
 	return copied >= 0 || copied == -EFAULT ? -EFAULT : (int)copied;
 }
 
-static int take_word(__u64 *argument, size_t bytes)
+static int take_word(const struct ring *ring, __u64 *argument, size_t bytes)
 {
 	__u64 word = 0;	/* little-endian: the lower half is the first */
-	int error = copy_word(&word, *argument, bytes, SYS_process_vm_readv);
+	int error = copy_word(ring, &word, *argument, bytes, SYS_process_vm_readv);
 
 	if (!error)
 		*argument = word;
 	return error;
 }
 
-static int take_result(__u64 *argument, const struct tl_request *requests, uint32_t end)
+static int take_result(const struct ring *ring, __u64 *argument)
 {
-	const struct tl_request *request = &requests[*argument < end ? *argument : 0];
+	const struct tl_request *request;
 
-	if (*argument >= end)
+	if (*argument >= ring->end)
 		return -EINVAL;
+	request = &ring->requests[*argument];
 	if (__atomic_load_n(&request->state, __ATOMIC_ACQUIRE) != TL_DONE ||
 	    is_error(request->result))
 		return -ECANCELED;
@@ -56,7 +74,7 @@ static int take_result(__u64 *argument, const struct tl_request *requests, uint3
 	return 0;
 }
 
-static int take_arguments(struct tl_request *step, const struct tl_request *requests, uint32_t end)
+static int take_arguments(const struct ring *ring, struct tl_request *step)
 {
 	int error = 0;
 
@@ -64,23 +82,23 @@ static int take_arguments(struct tl_request *step, const struct tl_request *requ
 		uint32_t source = step->nr & TL_WORD64(i);
 
 		if (source == TL_RESULT(i))
-			error = take_result(&step->args[i], requests, end);
+			error = take_result(ring, &step->args[i]);
 		else if (source)
-			error = take_word(&step->args[i], source == TL_WORD64(i) ? 8 : 4);
+			error = take_word(ring, &step->args[i], source == TL_WORD64(i) ? 8 : 4);
 	}
 	return error;
 }
 
-static int64_t write_word(const struct tl_request *step)
+static int64_t write_word(const struct ring *ring, const struct tl_request *step)
 {
 	uint64_t word = 0;
 	int error = 0;
 
 	if (step->nr == TL_NR_INCREASE)
-		error = copy_word(&word, step->args[0], sizeof(word), SYS_process_vm_readv);
+		error = copy_word(ring, &word, step->args[0], sizeof(word), SYS_process_vm_readv);
 	word += step->args[1];
 	if (!error)
-		error = copy_word(&word, step->args[0], sizeof(word), SYS_process_vm_writev);
+		error = copy_word(ring, &word, step->args[0], sizeof(word), SYS_process_vm_writev);
 	return error ? error : (int64_t)word;
 }
 
@@ -107,8 +125,7 @@ static bool condition_is_true(uint8_t condition, int64_t result, uint64_t third)
 }
 
 /* Makes the step, a copy of its request. Returns whether it is a call, made or refused. */
-static bool make_step(struct tl_request *step, const struct tl_request *requests, uint32_t end,
-		      struct tl_stats *counts)
+static bool make_step(const struct ring *ring, struct tl_request *step, struct tl_stats *counts)
 {
 	uint32_t sources = step->nr & (TL_PROGRAM_BITS & ~TL_JUMPS);
 	int error = 0;
@@ -116,13 +133,13 @@ static bool make_step(struct tl_request *step, const struct tl_request *requests
 
 	if (step->nr & ~(TL_PROGRAM_BITS | TL_NR_MASK))
 		error = -ENOSYS;
-	else if (step->nr & TL_JUMPS && step->target > end)
+	else if (step->nr & TL_JUMPS && step->target > ring->end)
 		error = -EINVAL;
 	else if (sources)
-		error = take_arguments(step, requests, end);
+		error = take_arguments(ring, step);
 	step->nr &= TL_NR_MASK;
 	if (error || step->nr >= TL_NR_INCREASE) {
-		step->result = error ? error : write_word(step);
+		step->result = error ? error : write_word(ring, step);
 		counts->refused += error == -ENOSYS;
 		return false;
 	}
@@ -134,16 +151,16 @@ static bool make_step(struct tl_request *step, const struct tl_request *requests
 }
 
 void tl_program_complete_step(struct tl_program *program, struct tl_request *requests, uint32_t end,
-			      uint64_t third, int64_t result)
+			      const struct tl_request *step, int64_t result)
 {
 	struct tl_request *request = &requests[program->at];
-	bool jumps = request->nr & TL_JUMPS && !(request->nr & ~(TL_PROGRAM_BITS | TL_NR_MASK)) &&
-		     request->target <= end;
+	bool jumps = step->nr & TL_JUMPS && !(step->nr & ~(TL_PROGRAM_BITS | TL_NR_MASK)) &&
+		     step->target <= end;
 
 	request->result = result;
 	tl_plain_complete(request);
-	if (jumps && condition_is_true(request->condition, result, third))
-		program->at = request->target;
+	if (jumps && condition_is_true(step->condition, result, step->args[2]))
+		program->at = step->target;
 	else
 		program->at++;
 	/* If a handler leaves the flush from here on, the next flush goes on behind this step. */
@@ -153,15 +170,20 @@ void tl_program_complete_step(struct tl_program *program, struct tl_request *req
 int tl_program_execute(struct tl_program *program, struct tl_request *requests, uint32_t end,
 		       struct tl_stats *counts)
 {
+	const struct ring ring = { .requests = requests, .end = end };
+
 	while (program->at < end) {
+		/* Read once: the step may write to its own request. */
 		struct tl_request step = requests[program->at];
+		uint32_t nr = step.nr;
 		bool made;
 
 		if (!program->steps)
 			return -ETIME;
 		program->steps--;
-		made = make_step(&step, requests, end, counts);
-		tl_program_complete_step(program, requests, end, step.args[2], step.result);
+		made = make_step(&ring, &step, counts);
+		step.nr = nr;
+		tl_program_complete_step(program, requests, end, &step, step.result);
 		if (made && step.result == -EINTR && program->at < end) {
 			counts->interrupted++;
 			return -EINTR;

@@ -177,15 +177,13 @@ static long make_call(struct program *program, struct pt_regs *regs)
  * Why the call of the step in the frame cannot be made, or 0. Takes its arguments, and takes the
  * program bits out of the number.
  */
-static int prepare_step(struct program *program, struct pt_regs *regs, struct link *link)
+static int prepare_step(const struct program *program, struct pt_regs *regs, struct link *link)
 {
 	u32 nr = regs->orig_ax, sources = (nr & TL_PROGRAM_BITS & ~TL_JUMPS) >> 12;
 
 	regs->orig_ax = nr & TL_NR_MASK;
 	if (nr & ~(TL_PROGRAM_BITS | TL_NR_MASK)) {
 		link->jumps = false;
-		program->calls++;
-		program->context.refused++;
 		return -ENOSYS;
 	}
 	if (link->jumps && link->target > program->end) {
@@ -204,6 +202,10 @@ static long make_step(struct program *program, struct pt_regs *regs, struct link
 		return make_call(program, regs);
 	if (!may_go_on(program))
 		return -EINTR;
+	if (error == -ENOSYS) {
+		program->calls++;
+		program->context.refused++;
+	}
 	return error ? error : write_word(regs, regs->orig_ax == TL_NR_INCREASE);
 }
 
@@ -230,6 +232,11 @@ static long run(struct program *program, u64 steps)
 		tlk_request_complete(request, result);
 		program->made++;
 		program->at = link_is_taken(&link, result, regs->dx) ? link.target : at + 1;
+		/* The kernel slows threads down on the way to user mode: no loop puts it off. */
+		if (unlikely(program->context.undo & TLK_UNDO_RESUME) && tlk_is_throttled()) {
+			program->context.ending = TLK_SIGNAL;
+			break;
+		}
 	}
 	return result;
 }
@@ -242,7 +249,7 @@ static u32 why_stopped(const struct program *program)
 	case TLK_BUSY:
 		return TL_STOPPED_BUSY;
 	default:
-		return TL_STOPPED_SIGNAL;
+		return program->at < program->end ? TL_STOPPED_SIGNAL : TL_STOPPED_END;
 	}
 }
 

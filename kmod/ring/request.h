@@ -54,7 +54,7 @@ enum tlk_ending {
 struct tlk_context {
 	struct file *file;		/* held: a request may close every other reference */
 	const struct tlk_dispatch *calls;
-	unsigned int refused;		/* requests answered without a call */
+	u64 refused;			/* requests answered without a call */
 	enum tlk_ending ending;		/* of the last request, if not on the fast path */
 	u32 undo;			/* TLK_UNDO_*: what the end of the context has to undo */
 	bool fd_counted;		/* the entering system call holds the file, too */

@@ -134,12 +134,16 @@ static bool has_weak_tracer(struct task_struct *leader)
 
 int tlk_refuse_switch(struct task_struct *leader, u32 flags, u32 *why)
 {
+	bool ends_by_hlt;
+
 	if (!caller_is_capable())
 		return refuse(TL_REFUSED_NOT_CAPABLE, why, -EPERM);
 	if (!has_memory(leader))
 		return refuse(TL_REFUSED_KERNEL_THREAD, why, -ENOEXEC);
 	if (!tlk_may_debug(leader))
 		return refuse(TL_REFUSED_OTHER_USER, why, -EPERM);
+	/* First: reading the target's memory may sleep for long, and the rest may change. */
+	ends_by_hlt = !(flags & TL_SWITCH_ALLOW_HLT) && tlk_program_ends_by_hlt(leader);
 	if (!tlk_is_ordinary(leader))
 		return refuse(TL_REFUSED_PRIVILEGED, why, -EPERM);
 	if (!(flags & TL_SWITCH_ANY_USER) && !tlk_is_roots(leader))
@@ -152,7 +156,7 @@ int tlk_refuse_switch(struct task_struct *leader, u32 flags, u32 *why)
 		return refuse(TL_REFUSED_COMPAT, why, -ENOEXEC);
 	if (runs_a_machine(leader))
 		return refuse(TL_REFUSED_VCPU, why, -ENOEXEC);
-	if (!(flags & TL_SWITCH_ALLOW_HLT) && tlk_program_ends_by_hlt(leader))
+	if (ends_by_hlt)
 		return refuse(TL_REFUSED_HLT, why, -ENOEXEC);
 	return 0;
 }

@@ -218,6 +218,23 @@ static void loop_keeps_its_results(void)
 	close(fd);
 }
 
+/* A request is read once, before its step; and a ring is memory that a program may use. */
+static void step_may_rewrite_its_own_request(void)
+{
+	struct tl_batch *batch = batch_new(ENTRIES);
+	__s64 *result_of_first = &batch->requests[0].result;
+
+	TL_ADD(batch, TL_NR_STORE, &batch->requests[0], TL_NR_STORE | (uint64_t)TL_SUBMITTED << 32);
+	TL_ADD(batch, SYS_getppid);
+	TL_ADD(batch, TL_NR_INCREASE | TL_WORD64(1), result_of_first, result_of_first);
+	CHECK_EQ(tl_batch_jump(batch, 0, TL_IF_ALWAYS, 2), 0);
+	CHECK_EQ(tl_batch_flush(batch), 3);
+	CHECK_EQ(result(batch, 1), -ECANCELED);
+	CHECK_EQ(result(batch, 2), 2 * (TL_NR_STORE | (int64_t)TL_SUBMITTED << 32));
+	CHECK_EQ(result(batch, 0), result(batch, 2));
+	tl_batch_destroy(batch);
+}
+
 static void budget_stops_a_loop_that_can_go_on(void)
 {
 	struct tl_batch *batch = batch_new(ENTRIES);
@@ -264,6 +281,7 @@ int main(void)
 	conditions_look_at_the_result();
 	loop_copies_until_the_end_of_file();
 	loop_keeps_its_results();
+	step_may_rewrite_its_own_request();
 	budget_stops_a_loop_that_can_go_on();
 	unordered_batch_knows_no_programs();
 	return 0;
