@@ -100,6 +100,9 @@ def test_counts_are_those_of_strace(kernel: str, packed: Path, name: str) -> Non
     assert run.status == 0
     calls = {one.name: one for one in ByCall(run).calls}
     found = {name: (one.number, one.failed) for name, one in calls.items() if name not in ENDED}
+    # How often it is asked depends on the moment at which the guest's kernel has randomness.
+    if any(counts.get("getrandom", (0, 0))[1] for counts in (found, traced)):
+        del found["getrandom"], traced["getrandom"]
     assert found == traced
     crossings = run.row.crossings()
     assert sum(one.number for one in calls.values()) == crossings["syscall"]

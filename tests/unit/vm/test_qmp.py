@@ -163,7 +163,7 @@ def test_silent_monitor_is_not_waited_for_without_end(tmp_path, monkeypatch):
         server.bind(str(tmp_path / "m"))
         server.listen()
         with pytest.raises(TraplessError, match="does not answer"):
-            Monitor(tmp_path / "m")
+            Monitor(tmp_path / "m", limit_s=0.2)
 
 
 def test_stopped_vm_goes_on_whatever_happens(tmp_path):
