@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /dev/trapless. This file owns the file operations: which entry or ioctl leads where, and the
- * checks that all entries share. It owns no ring and executes nothing.
+ * /dev/trapless. This file owns the file operations: which entry or ioctl leads where.
+ * enter.h owns the check that all entries share. It owns no ring and executes nothing.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -17,8 +17,9 @@
 #include "device.h"
 #include "limits.h"
 #include "ring/batch.h"
-#include "ring/program.h"
+#include "ring/enter.h"
 #include "ring/policy.h"
+#include "ring/program.h"
 #include "ring/queue.h"
 #include "ring/request.h"
 #include "ring/ring.h"
@@ -27,28 +28,11 @@
 #include "supervisor/process.h"
 #include "supervisor/supervisor.h"
 
-/* May this thread enter the module by this ring now? */
-static __always_inline int enter_check(struct tlk_ring *ring)
-{
-	if (unlikely(!ring))
-		return -EINVAL;
-	/* Both pointers are pinned, the ring's by mmgrab(): equal means the same address space. */
-	if (unlikely(ring->mm != current->mm))
-		return -EPERM;
-	if (unlikely(tlk_context_is_nested()))
-		return -EDEADLK;
-	if (unlikely(current->ptrace)) {
-		atomic64_inc(&ring->counts.bypassed);
-		return -EBUSY;
-	}
-	return 0;
-}
-
 /* Batches, notifies and waits enter here: the binary interface says why it is lseek(). */
 static loff_t device_llseek(struct file *file, loff_t argument, int whence)
 {
 	struct tlk_ring *ring = tlk_ring_of(file);
-	int error = enter_check(ring);
+	int error = tlk_enter_check(ring);
 
 	if (unlikely(error))
 		return error;
@@ -123,7 +107,7 @@ static long ioctl_stats(struct tlk_ring *ring, void __user *user)
 /* A worker enters once, so the slower ioctl costs it nothing. */
 static long ioctl_enter(struct tlk_ring *ring, struct file *file)
 {
-	int error = enter_check(ring);
+	int error = tlk_enter_check(ring);
 
 	return error ? error : tlk_worker_serve(ring, file);
 }

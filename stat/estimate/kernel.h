@@ -138,7 +138,9 @@ static __always_inline struct file *get_file(struct file *file)
 	return file;
 }
 
-void fput(struct file *file);
+/* Ours has a name of its own, because the kernel's is the one that the module calls. */
+#define fput estimate_fput
+void estimate_fput(struct file *file);
 
 #define _TIF_NOTIFY_RESUME BIT(1)
 #define _TIF_SIGPENDING BIT(2)

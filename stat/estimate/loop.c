@@ -6,14 +6,15 @@
  * measured.
  */
 #include "ring/batch.c"
+#include "ring/enter.h"
 
 #include "loop.h"
 
 struct tlk_dispatch tlk_batch_calls;
 
-static struct tlk_ring ring;
-static struct file file;
-static struct files_struct files = { { 1 } };
+static struct tlk_ring own_ring;
+static struct file own_file;
+static struct files_struct own_files = { { 1 } };
 
 /* A handler that takes what it needs from the frame and does nothing. */
 static noinline long nothing(const struct pt_regs *regs)
@@ -42,26 +43,21 @@ void tlk_context_undo(struct tlk_context *context)
 	__builtin_trap();
 }
 
-noinline void fput(struct file *used)
+noinline void estimate_fput(struct file *used)
 {
 	__asm__ volatile("lock decq %0" : "+m"(used->f_count.counter) : : "memory");
 	if (unlikely(!used->f_count.counter))
 		__builtin_trap();
 }
 
-/* The checks of device.c before a batch. */
+/* The way of device.c to a batch. */
 static noinline long enter(struct file *used, unsigned long argument, int whence)
 {
 	struct tlk_ring *own = tlk_ring_of(used);
+	int error = tlk_enter_check(own);
 
-	if (unlikely(!own))
-		return -EINVAL;
-	if (unlikely((void *)own->mm != current->mm))
-		return -EPERM;
-	if (unlikely(tlk_context_is_nested()))
-		return -EDEADLK;
-	if (unlikely(current->ptrace))
-		return -EBUSY;
+	if (unlikely(error))
+		return error;
 	if (likely(whence == TL_ENTER_BATCH && !own->queue))
 		return tlk_batch_enter(own, used, argument);
 	return -EINVAL;
@@ -71,18 +67,18 @@ void LOOP(init)(struct tl_request *requests, unsigned int entries, char *stack)
 {
 	static struct task_struct task;
 
-	task.files = &files;
+	task.files = &own_files;
 	task.stack = stack;
 	estimate_task = &task;
 	for (unsigned int nr = 0; nr <= TLK_NUMBERS; nr++)
 		tlk_batch_calls.handler[nr] = nothing;
-	ring.requests = requests;
-	ring.mask = entries - 1;
-	file.f_count.counter = 1;
-	file.private_data = &ring;
+	own_ring.requests = requests;
+	own_ring.mask = entries - 1;
+	own_file.f_count.counter = 1;
+	own_file.private_data = &own_ring;
 }
 
 long LOOP(run)(unsigned long argument)
 {
-	return enter(&file, argument, TL_ENTER_BATCH);
+	return enter(&own_file, argument, TL_ENTER_BATCH);
 }

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The question that every entry into the module asks first. device.c asks it; `trapless estimate`
+ * asks it in user space, so that what it measures is what the module does.
+ */
+#ifndef TLK_ENTER_H
+#define TLK_ENTER_H
+
+#include "ring/request.h"
+#include "ring/ring.h"
+
+/* May this thread enter the module by this ring now? 0 or -errno. */
+static __always_inline int tlk_enter_check(struct tlk_ring *ring)
+{
+	if (unlikely(!ring))
+		return -EINVAL;
+	/* Both pointers are pinned, the ring's by mmgrab(): equal means the same address space. */
+	if (unlikely(ring->mm != current->mm))
+		return -EPERM;
+	if (unlikely(tlk_context_is_nested()))
+		return -EDEADLK;
+	if (unlikely(current->ptrace)) {
+		atomic64_inc(&ring->counts.bypassed);
+		return -EBUSY;
+	}
+	return 0;
+}
+
+#endif /* TLK_ENTER_H */
