@@ -13,10 +13,14 @@
 
 #define ERRNO_MAX 4095
 
-/* The requests of the program. */
+/*
+ * The requests of the program, and the thread that executes it. It stands for the process, whose
+ * first thread may have ended, and its memory with it.
+ */
 struct ring {
 	struct tl_request *requests;
 	uint32_t end;
+	uint64_t tid;
 };
 
 static bool is_error(int64_t result)
@@ -34,8 +38,7 @@ static int copy_word(const struct ring *ring, void *word, uint64_t address, size
 	struct iovec own = { .iov_base = word, .iov_len = bytes };
 	struct iovec other = { .iov_base = (void *)(uintptr_t)address, .iov_len = bytes };
 	uint64_t offset = address - (uintptr_t)ring->requests;
-	/* Not the process: its first thread may have ended, and its memory with it. */
-	long copied, tid = raw_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0);
+	long copied;
 
 	if (offset <= ring->end * sizeof(struct tl_request) - bytes) {
 		if (nr == SYS_process_vm_readv)
@@ -44,7 +47,7 @@ static int copy_word(const struct ring *ring, void *word, uint64_t address, size
 			memcpy(other.iov_base, word, bytes);
 		return 0;
 	}
-	copied = raw_syscall(nr, (uint64_t)tid, (uintptr_t)&own, 1, (uintptr_t)&other, 1, 0);
+	copied = raw_syscall(nr, ring->tid, (uintptr_t)&own, 1, (uintptr_t)&other, 1, 0);
 	if (copied == (long)bytes)
 		return 0;
 	return copied >= 0 || copied == -EFAULT ? -EFAULT : (int)copied;
@@ -102,28 +105,6 @@ static int64_t write_word(const struct ring *ring, const struct tl_request *step
 	return error ? error : (int64_t)word;
 }
 
-static bool condition_is_true(uint8_t condition, int64_t result, uint64_t third)
-{
-	switch (condition) {
-	case TL_IF_ALWAYS:
-		return true;
-	case TL_IF_ERROR:
-		return is_error(result);
-	case TL_IF_SUCCESS:
-		return !is_error(result);
-	case TL_IF_ZERO:
-		return result == 0;
-	case TL_IF_POSITIVE:
-		return result > 0;
-	case TL_IF_SHORT:
-		return result >= 0 && (uint64_t)result < third;
-	case TL_IF_FULL:
-		return (uint64_t)result == third;
-	default:
-		return false;
-	}
-}
-
 /* Makes the step, a copy of its request. Returns whether it is a call, made or refused. */
 static bool make_step(const struct ring *ring, struct tl_request *step, struct tl_stats *counts)
 {
@@ -159,7 +140,7 @@ void tl_program_complete_step(struct tl_program *program, struct tl_request *req
 
 	request->result = result;
 	tl_plain_complete(request);
-	if (jumps && condition_is_true(step->condition, result, step->args[2]))
+	if (jumps && tl_condition_is_true(step->condition, result, step->args[2]))
 		program->at = step->target;
 	else
 		program->at++;
@@ -170,7 +151,11 @@ void tl_program_complete_step(struct tl_program *program, struct tl_request *req
 int tl_program_execute(struct tl_program *program, struct tl_request *requests, uint32_t end,
 		       struct tl_stats *counts)
 {
-	const struct ring ring = { .requests = requests, .end = end };
+	const struct ring ring = {
+		.requests = requests,
+		.end = end,
+		.tid = (uint64_t)raw_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0),
+	};
 
 	while (program->at < end) {
 		/* Read once: the step may write to its own request. */

@@ -114,30 +114,6 @@ static long write_word(const struct pt_regs *regs, bool increase)
 	return put_user(word, address) ? -EFAULT : (long)word;
 }
 
-static bool link_is_taken(const struct link *link, long result, unsigned long third)
-{
-	if (!link->jumps)
-		return false;
-	switch (link->condition) {
-	case TL_IF_ALWAYS:
-		return true;
-	case TL_IF_ERROR:
-		return IS_ERR_VALUE(result);
-	case TL_IF_SUCCESS:
-		return !IS_ERR_VALUE(result);
-	case TL_IF_ZERO:
-		return result == 0;
-	case TL_IF_POSITIVE:
-		return result > 0;
-	case TL_IF_SHORT:
-		return result >= 0 && result < third;
-	case TL_IF_FULL:
-		return result == third;
-	default:
-		return false;
-	}
-}
-
 /*
  * A step without a call serves what is pending, too: a program need not contain any call. As in a
  * batch, a signal does not stop the first step.
@@ -231,7 +207,10 @@ static long run(struct program *program, u64 steps)
 			break;
 		tlk_request_complete(request, result);
 		program->made++;
-		program->at = link_is_taken(&link, result, regs->dx) ? link.target : at + 1;
+		if (link.jumps && tl_condition_is_true(link.condition, result, regs->dx))
+			program->at = link.target;
+		else
+			program->at = at + 1;
 		/* The kernel slows threads down on the way to user mode: no loop puts it off. */
 		if (unlikely(program->context.undo & TLK_UNDO_RESUME) && tlk_is_throttled()) {
 			program->context.ending = TLK_SIGNAL;
