@@ -8,6 +8,7 @@
 
 #include "check.h"
 
+#include <setjmp.h>
 #include <trapless.h>
 
 /* The lab compiles the programs of backends/ with TL_MODULE, so that they test the module alone. */
@@ -31,6 +32,15 @@ static inline struct tl_batch *batch_new(unsigned int entries)
 static inline struct tl_batch *batch_new_unordered(unsigned int entries)
 {
 	return batch_new_flags(entries, TL_UNORDERED);
+}
+
+/* A handler that leaves a flush by a jump, and where it leads. */
+static sigjmp_buf out_of_flush __attribute__((unused));
+
+static inline void jump_out_of_flush(int signal)
+{
+	(void)signal;
+	siglongjmp(out_of_flush, 1);
 }
 
 /* Flushes until no call is queued. Returns the number of flushes. */

@@ -10,6 +10,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from tests.make import make
 from tests.programs import compare
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -18,7 +19,7 @@ PROGRAMS = 2000
 
 
 def test_plain_calls_do_what_the_reference_says() -> None:
-    subprocess.run(["make", "-s", RUNNER.relative_to(ROOT)], cwd=ROOT, check=True)
+    make(RUNNER)
     environment = os.environ | {"TRAPLESS_BACKEND": "plain"}
 
     def run(packed: bytes) -> bytes:

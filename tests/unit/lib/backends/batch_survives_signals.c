@@ -5,7 +5,6 @@
  */
 #include "lib_check.h"
 
-#include <setjmp.h>
 #include <sys/mman.h>
 
 #define STORM_CALLS 20000
@@ -87,14 +86,6 @@ static void every_call_of_a_storm_is_made_once(void)
 	close(fd);
 }
 
-static sigjmp_buf out;
-
-static void jumper(int signal)
-{
-	(void)signal;
-	siglongjmp(out, 1);
-}
-
 static void jump_out_of_flush_repeats_nothing(void)
 {
 	struct tl_batch *batch = batch_new(8);
@@ -102,11 +93,11 @@ static void jump_out_of_flush_repeats_nothing(void)
 	char byte;
 
 	MUST(pipe(pipes));
-	on_signal(SIGALRM, jumper, 0);
+	on_signal(SIGALRM, jump_out_of_flush, 0);
 	TL_ADD(batch, SYS_write, fd, "x", 1);
 	TL_ADD(batch, SYS_read, pipes[0], &byte, 1);
 	TL_ADD(batch, SYS_write, fd, "y", 1);
-	if (!sigsetjmp(out, 1)) {
+	if (!sigsetjmp(out_of_flush, 1)) {
 		alarm_ms(20, 0);
 		flush_all(batch);
 		FAIL("the handler did not jump");

@@ -5,7 +5,6 @@
  */
 #include "lib_check.h"
 
-#include <setjmp.h>
 #include <sys/mman.h>
 
 #define ROUNDS 20000
@@ -69,14 +68,6 @@ static void interrupted_call_says_so_and_jumps(void)
 	close(pipes[1]);
 }
 
-static sigjmp_buf out;
-
-static void jumper(int signal)
-{
-	(void)signal;
-	siglongjmp(out, 1);
-}
-
 static void jump_out_of_flush_repeats_nothing(void)
 {
 	struct tl_batch *batch = batch_new(8);
@@ -84,11 +75,11 @@ static void jump_out_of_flush_repeats_nothing(void)
 	char byte;
 
 	MUST(pipe(pipes));
-	on_signal(SIGALRM, jumper, 0);
+	on_signal(SIGALRM, jump_out_of_flush, 0);
 	TL_ADD(batch, SYS_write, fd, "x", 1);
 	TL_ADD(batch, SYS_read, pipes[0], &byte, 1);
 	TL_ADD(batch, SYS_write | TL_RESULT(2), fd, "y", 1);
-	if (!sigsetjmp(out, 1)) {
+	if (!sigsetjmp(out_of_flush, 1)) {
 		alarm_ms(20, 0);
 		for (;;)
 			tl_batch_flush(batch);
