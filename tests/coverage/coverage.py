@@ -22,6 +22,7 @@ from pathlib import Path
 from tests.coverage import notes
 from tests.lab.runner import suite
 from tests.lab.runner.verdict import judge
+from tests.make import make
 from trapless.base.console import ConsoleProgress, Progress, TraplessError
 from trapless.stock import kbuild, kernels
 from trapless.vm import lab
@@ -68,19 +69,12 @@ class Reason:
 # ---- Collecting ---------------------------------------------------------------------------------
 
 
-def make(*targets: str) -> None:
-    command = ["make", "--no-print-directory", "-s", *targets]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
-    if done.returncode != 0:
-        raise TraplessError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
-
-
 def build(progress: Progress) -> Path:
     """Build the library and its tests with counters; returns the lab's program of that build."""
     progress.step("building what counts")
     for data in BUILD.rglob("*.gcda"):
         data.unlink()
-    make(str(COUNTED.relative_to(ROOT)))
+    make(COUNTED)
     folder = BUILD.relative_to(ROOT)
     counted = (f"BUILD={folder}", "LIB_COVERAGE=--coverage", "STATIC=-static --coverage")
     make(*counted, "unit-programs", f"{folder}/tests/lab/labtests")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.make import make
 from trapless.base.console import ConsoleProgress, Progress, TraplessError
 from trapless.stock import kbuild, kernels
 from trapless.vm import lab
@@ -252,10 +252,7 @@ def replay(options: argparse.Namespace, progress: Progress) -> int:
 def build(progress: Progress) -> None:
     """Bring the guest's program up to date."""
     progress.step("building the fuzzer")
-    command = ["make", "--no-print-directory", "-s", str(BINARY.relative_to(ROOT))]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
-    if done.returncode != 0:
-        raise TraplessError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+    make(BINARY)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -6,11 +6,11 @@ The unit test says so of plain calls. tests/programs.py owns the programs and th
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.make import make
 from tests.programs import compare
 from trapless.vm import lab
 
@@ -22,7 +22,7 @@ PROGRAMS = 10000
 
 
 def test_module_does_what_the_reference_says(kernel: str) -> None:
-    subprocess.run(["make", "-s", RUNNER.relative_to(ROOT)], cwd=ROOT, check=True)
+    make(RUNNER)
     config = lab.LabConfig(
         kernel=kernel,
         files=((RUNNER, "/bin/run_programs"),),

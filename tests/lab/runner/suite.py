@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from tests.lab.runner.verdict import Outcome
+from tests.make import make
 from trapless.base.console import Progress, TraplessError
 from trapless.stock import kbuild, kernels
 from trapless.vm import lab
@@ -247,10 +247,7 @@ def module_files(kernel: str, progress: Progress) -> Files:
 def build_programs(progress: Progress) -> None:
     """Bring build/tests/lab/labtests up to date."""
     progress.step("building the lab's programs")
-    command = ["make", "--no-print-directory", "-s", str(BINARY.relative_to(ROOT))]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
-    if done.returncode != 0:
-        raise TraplessError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+    make(BINARY)
 
 
 def _rank(name: str) -> tuple[int, str]:
