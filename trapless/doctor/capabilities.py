@@ -21,7 +21,7 @@ import subprocess
 import tomllib
 import urllib.request
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from trapless import abi, module
@@ -50,16 +50,24 @@ class Host:
     root: Path = Path("/")
     uid: int = os.geteuid()
     release: str = os.uname().release
+    _texts: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def text(self, path: str) -> str:
-        """The contents of a file; empty where it cannot be read."""
-        try:
-            return (self.root / path).read_text(errors="replace").strip()
-        except OSError:
-            return ""
+        """The contents of a file when it was first asked for; empty where it cannot be read."""
+        if path not in self._texts:
+            try:
+                self._texts[path] = (self.root / path).read_text(errors="replace").strip()
+            except OSError:
+                self._texts[path] = ""
+        return self._texts[path]
 
     def exists(self, path: str) -> bool:
         return (self.root / path).exists()
+
+    def absent_symbols(self, names: Sequence[str]) -> list[str]:
+        """Those of the names that the running kernel does not list, of its own or a module's."""
+        text = self.text("proc/kallsyms")
+        return [name for name in names if not re.search(rf" {name}(?=\s|$)", text)]
 
 
 @dataclass(frozen=True)
@@ -284,7 +292,7 @@ def kernel_symbols(host: Host) -> Capability:
     if not text:
         remedy = f"a kernel with CONFIG_KALLSYMS; {LAB_WORKS}"
         return Capability("symbols", title, False, "there is no /proc/kallsyms", remedy)
-    absent = [name for name in NEEDED_SYMBOLS if not re.search(rf" {name}$", text, re.MULTILINE)]
+    absent = host.absent_symbols(NEEDED_SYMBOLS)
     if absent:
         remedy = f"a kernel with CONFIG_KPROBES and CONFIG_KALLSYMS_ALL; {LAB_WORKS}"
         return Capability("symbols", title, False, f"lacks {', '.join(absent)}", remedy)

@@ -123,11 +123,10 @@ def _kernel_config(host: Host) -> str:
 
 
 def _symbol(host: Host) -> str:
-    names = {line.split()[2] for line in host.text("proc/kallsyms").splitlines() if " " in line}
-    if not names:
+    if not host.text("proc/kallsyms"):
         return ""
-    absent = [name for name in NEEDED_SYMBOLS if name not in names]
-    if names.isdisjoint(ONE_OF_SYMBOLS):
+    absent = host.absent_symbols(NEEDED_SYMBOLS)
+    if len(host.absent_symbols(ONE_OF_SYMBOLS)) == len(ONE_OF_SYMBOLS):
         absent.append(" or ".join(ONE_OF_SYMBOLS))
     return f"lacks {', '.join(absent)}" if absent else ""
 
