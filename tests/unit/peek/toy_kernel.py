@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 RAM_BYTES = 8 << 20
+BLOCK_BYTES = 64 << 10
 IMAGE_AT = 0x200000  # physical
 IMAGE_BYTES = 0x200000
 SHIFT = 0x1E00000  # what KASLR added
@@ -146,7 +147,13 @@ class ToyKernel:
 
     def save(self, folder: Path, name: str = "ram") -> Path:
         path = folder / name
-        path.write_bytes(self.ram)
+        zeros = bytes(BLOCK_BYTES)
+        with path.open("wb") as file:
+            file.truncate(len(self.ram))  # nearly all of it is zeros, which need not be written
+            for at in range(0, len(self.ram), BLOCK_BYTES):
+                if (block := self.ram[at : at + BLOCK_BYTES]) != zeros:
+                    file.seek(at)
+                    file.write(block)
         return path
 
     def physical(self, virtual: int) -> int:

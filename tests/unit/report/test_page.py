@@ -5,16 +5,14 @@ scopes and folds, on a phone and on paper. What a browser makes of it is for tes
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
-from tests.unit.report.made_up import VOID, a_map, page_of, parsed
+from tests.unit.report.made_up import VOID, page_of, parsed
 from trapless.base.console import Silent
 from trapless.experiments import report
 from trapless.report import html, summary, text_report
-from trapless.report.figures import Figure, Series, Table
 from trapless.results.result_file import Claim
 
 
@@ -66,18 +64,6 @@ class Structure(HTMLParser):
 
     def attributes(self, tag):
         return [attributes for name, attributes, _ in self.found if name == tag]
-
-
-@pytest.fixture
-def twins(chosen, monkeypatch):
-    """The page of two experiments that have drawings with the same ids and titles."""
-    read = report.read(chosen, Silent())
-    x, y = (1.0, 2.0), (3.0, 4.0)
-    drawn = Figure("f", "A figure", "x", "y", (Series("batch", x, y),))
-    table = Table("t", "A table", ("", "how many"), (("crossings", "17"), ("", "18")))
-    one = replace(read.sections[0], figures=(drawn, drawn, a_map()), drawn_tables=(table, table))
-    other = replace(one, name="made-up-again", result=replace(one.result, claims=()))
-    return html.html(replace(read, sections=(one, other)))
 
 
 def test_no_two_parts_of_the_page_have_the_same_id(twins):
