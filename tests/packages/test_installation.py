@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`make install` under a prefix: the command works from there, shells complete it, nothing stays.
 
-What the library's part holds is tested in tests/unit/lib; packages are tests/packages' business.
+What the library's part holds is tested in tests/unit/lib.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from trapless import __version__
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 ARGUMENTS = ("PREFIX=/opt/trapless", "MAKEFLAGS=")
 
 

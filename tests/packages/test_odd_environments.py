@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 COMMAND = ROOT / "bin" / "trapless"
 FACES = ["--version", "--help", "doctor", "doctor --json", "lab --help", "evaluate --list"]
 
