@@ -16,6 +16,7 @@ import pytest
 from trapless import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
+LIBRARY = ("Makefile", "pyproject.toml", "lib", "include", "examples/first.c")
 ARGUMENTS = ("PREFIX=/opt/trapless", "MAKEFLAGS=")
 
 
@@ -91,3 +92,23 @@ def test_uninstalling_leaves_no_file(tmp_path):
     make("install", tmp_path)
     make("uninstall", tmp_path)
     assert [path for path in tmp_path.rglob("*") if not path.is_dir()] == []
+
+
+def copy(to: Path) -> Path:
+    """A checkout of the library alone."""
+    for name in LIBRARY:
+        source = ROOT / name
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, to / name)
+    return to
+
+
+def test_a_checkout_may_have_spaces_in_its_path(tmp_path):
+    tree = copy(tmp_path / "my own checkout")
+    subprocess.run(["make", "-s", "-C", tree, "lib"], check=True)
+    env = os.environ | {"PKG_CONFIG_PATH": str(tree / "build/lib")}
+    compiling = 'eval "gcc first.c -o first $(pkg-config --cflags --libs trapless)"'
+    subprocess.run(compiling, shell=True, check=True, env=env, cwd=tree / "examples")
+    env = os.environ | {"LD_LIBRARY_PATH": str(tree / "build/lib")}
+    done = subprocess.run([tree / "examples/first"], env=env, capture_output=True, text=True)
+    assert "3 calls" in done.stdout

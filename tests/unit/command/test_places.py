@@ -22,28 +22,7 @@ from trapless.stock import programs as stock_programs
 from trapless.stock.kernel import Kernel
 
 ROOT = Path(__file__).resolve().parents[3]
-LIBRARY = ("Makefile", "pyproject.toml", "lib", "include", "examples/first.c")
 Usage = namedtuple("Usage", "total used free")
-
-
-def copy(to: Path) -> Path:
-    """A checkout of the library alone."""
-    for name in LIBRARY:
-        source = ROOT / name
-        (to / name).parent.mkdir(parents=True, exist_ok=True)
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, to / name)
-    return to
-
-
-def test_a_checkout_may_have_spaces_in_its_path(tmp_path):
-    tree = copy(tmp_path / "my own checkout")
-    subprocess.run(["make", "-s", "-C", tree, "lib"], check=True)
-    env = os.environ | {"PKG_CONFIG_PATH": str(tree / "build/lib")}
-    compiling = 'eval "gcc first.c -o first $(pkg-config --cflags --libs trapless)"'
-    subprocess.run(compiling, shell=True, check=True, env=env, cwd=tree / "examples")
-    env = os.environ | {"LD_LIBRARY_PATH": str(tree / "build/lib")}
-    done = subprocess.run([tree / "examples/first"], env=env, capture_output=True, text=True)
-    assert "3 calls" in done.stdout
 
 
 @pytest.mark.parametrize("name", ["DESTDIR", "PREFIX", "BUILD"])

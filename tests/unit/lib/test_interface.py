@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -179,8 +180,9 @@ def test_build_tree_serves_pkg_config(library: Path, tmp_path: Path, compiler: s
     compiled(compiler, source, flags.split(), tmp_path / "program")
 
 
-def test_installation_serves_pkg_config(tmp_path: Path):
+def test_installation_serves_pkg_config(library: Path, tmp_path: Path):
     root = tmp_path / "root"
+    shutil.copytree(library, tmp_path / "build/lib", symlinks=True)  # of what was built already
     build = f"BUILD={tmp_path / 'build'}"
     sh("make", "-s", build, "install-lib", f"DESTDIR={root}", "PREFIX=/opt/trapless")
     installed = root / "opt/trapless"
