@@ -26,7 +26,7 @@
 #include "compat/task.h"
 #include "supervisor/cpu.h"
 #include "supervisor/process.h"
-#include "supervisor/program.h"
+#include "supervisor/hlt.h"
 #include "supervisor/thread.h"
 
 #define TABLE_BITS 6

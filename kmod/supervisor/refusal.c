@@ -24,7 +24,7 @@
 
 #include "compat/features.h"
 #include "compat/task.h"
-#include "supervisor/program.h"
+#include "supervisor/hlt.h"
 #include "supervisor/refusal.h"
 
 /* Bits of registers that older headers do not name. */

@@ -21,7 +21,7 @@
 #include <linux/sched/mm.h>
 #include <linux/string.h>
 
-#include "supervisor/program.h"
+#include "supervisor/hlt.h"
 
 /* xor %rbp, %rbp; mov %rsp, %rdi; lea DISPLACEMENT(%rip), %rsi; and $-16, %rsp; call */
 static const u8 start_head[] = { 0x48, 0x31, 0xed, 0x48, 0x89, 0xe7, 0x48, 0x8d, 0x35 };

@@ -3,8 +3,8 @@
  * The program that a process executes, as far as supervisor mode changes what its code does. This
  * header owns the question; refusal.c and process.c own what follows from the answer.
  */
-#ifndef TLK_SUPERVISOR_PROGRAM_H
-#define TLK_SUPERVISOR_PROGRAM_H
+#ifndef TLK_HLT_H
+#define TLK_HLT_H
 
 #include <linux/sched.h>
 
@@ -14,4 +14,4 @@
  */
 bool tlk_program_ends_by_hlt(struct task_struct *task);
 
-#endif /* TLK_SUPERVISOR_PROGRAM_H */
+#endif /* TLK_HLT_H */
