@@ -8,6 +8,7 @@ Ctrl-C ends with status 130 after all clean-up has run.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -326,6 +327,13 @@ def module_unload() -> None:
     metavar="ADDRESS",
     help="Spread VMs over the workers of this scheduler of Dask, as tcp://HOST:8786.",
 )
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 64),
+    metavar="N",
+    help="So many experiments at once; who measures time runs alone.  [default: CPUs, 2 at most]",
+)
+@click.option("--no-report", is_flag=True, help="Save the results, and write no report.")
 @click.option("--list", "list_only", is_flag=True, help="Name the experiments and stop.")
 def evaluate(
     names: tuple[str, ...],
@@ -333,6 +341,8 @@ def evaluate(
     kernel: str | None,
     out: Path,
     scheduler: str | None,
+    jobs: int | None,
+    no_report: bool,
     list_only: bool,
 ) -> None:
     """Run experiments in the lab; write results and one report.
@@ -356,10 +366,18 @@ def evaluate(
     chosen = default_kernel() if kernel is None else kernel
     with ConsoleProgress() as progress:
         outcome = part.run(
-            names, quick=quick, out=out, kernel=chosen, progress=progress, scheduler=scheduler
+            names,
+            quick=quick,
+            out=out,
+            kernel=chosen,
+            progress=progress,
+            scheduler=scheduler,
+            jobs=jobs or min(len(os.sched_getaffinity(0)), 2),
+            reported=not no_report,
         )
-    text_report.show(outcome.report)
-    click.echo(f"\nThe report: {out / 'report.html'}; as text: {out / 'report.txt'}")
+    if outcome.report is not None:
+        text_report.show(outcome.report)
+        click.echo(f"\nThe report: {out / 'report.html'}; as text: {out / 'report.txt'}")
     sys.exit(outcome.status)
 
 

@@ -39,7 +39,8 @@ def collect(run: Collection) -> None:
     run.progress.step(f"{run.name}: {2 * PAIRS} boots with the plugin and without, in turns")
     for pair in range(PAIRS):
         turns = (False, True) if pair % 2 == 0 else (True, False)
-        seconds = {with_plugin: cpu_seconds(run, with_plugin) for with_plugin in turns}
+        with run.turn(alone=True):
+            seconds = {with_plugin: cpu_seconds(run, with_plugin) for with_plugin in turns}
         timings.append({"pair": pair, "without_s": seconds[False], "with_s": seconds[True]})
         run.progress.advance(pair + 1, PAIRS)
     run.progress.done()

@@ -49,7 +49,9 @@ PIECES = {
 
 def collect(run: Collection) -> None:
     """One VM, followed from outside."""
-    run.write(steps.follow(run.kernel, run.progress))
+    with run.turn(alone=False):
+        followed = steps.follow(run.kernel, run.progress)
+    run.write(followed)
 
 
 def group_of(row: Row) -> str:

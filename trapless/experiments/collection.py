@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from trapless import __version__
 from trapless.base.console import Progress, TraplessError
 from trapless.base.files import replace_file
 from trapless.base.paths import cache_dir, repo_root
+from trapless.experiments import side_by_side
 from trapless.vm import lab
 
 RAW_FILE = "raw.jsonl"
@@ -85,6 +86,10 @@ class Collection:
             rows = self._run(label, config, argv, finished, key, stdin)
         return rows[1:]
 
+    def turn(self, *, alone: bool) -> AbstractContextManager[None]:
+        """For a guest that boot() does not run: see side_by_side.turn()."""
+        return side_by_side.turn(self.directory.parent, alone=alone)
+
     def write(self, rows: Iterable[Row]) -> None:
         """Add rows that no boot has printed."""
         self._rows += [{"part": self.part, **row} for row in rows]
@@ -122,7 +127,10 @@ class Collection:
         with partial.open("w", encoding="utf-8") as file:
             stream = RowStream(file, f"{self.name}: {label}", self.progress)
             file.write(json.dumps({"boot": label, "key": key}) + "\n")
-            result = lab.run(config, argv, stdin=stdin, sink=stream.feed, progress=self.progress)
+            with self.turn(alone=not config.icount):
+                result = lab.run(
+                    config, argv, stdin=stdin, sink=stream.feed, progress=self.progress
+                )
             self.progress.done()
             stream.close()
             head = boot_record(self.part, label, key, config, argv, result)

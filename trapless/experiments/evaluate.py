@@ -17,7 +17,7 @@ from pathlib import Path
 from trapless.base import programs
 from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import cache_dir
-from trapless.experiments import experiment, report
+from trapless.experiments import experiment, report, side_by_side
 from trapless.experiments.experiment import Spec
 from trapless.report.document import Report
 from trapless.results import result_file
@@ -32,10 +32,11 @@ ATTEMPTS = 2
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a run: which experiments failed, and the report on all that is saved."""
+    """The result of a run: which experiments failed, and the report on all that is saved, if it
+    was wanted."""
 
     failed: tuple[str, ...]
-    report: Report
+    report: Report | None
 
     @property
     def status(self) -> int:
@@ -51,12 +52,16 @@ def run(
     kernel: str,
     progress: Progress,
     scheduler: str | None = None,
+    jobs: int = 1,
+    reported: bool = True,
 ) -> Outcome:
     """Run the named experiments, or all. One that fails is tried once more, and goes on after the
     boots that it has saved. If it fails again, the report says why, and the next one begins.
 
     What would stop every experiment is checked before earlier results are removed. `scheduler` is
-    the address of the scheduler whose workers run the VMs of experiments that have many.
+    the address of the scheduler whose workers run the VMs of experiments that have many. Up to
+    `jobs` experiments run at a time, each in a process of its own; see side_by_side.py. Without
+    `reported` it announces nothing and writes no report.
     """
     specs = [experiment.get(name) for name in (wanted or experiment.names())]
     if scheduler is not None and not any(spec.spread for spec in specs):
@@ -65,11 +70,40 @@ def run(
             f"none of these experiments can be spread over machines; with --scheduler run {many}",
             status=2,
         )
-    progress.note(announcement(specs, quick, kernel))
+    if reported:
+        progress.note(announcement(specs, quick, kernel))
     make_writable(out)
     kernels.resolve(kernel, progress)
     programs.build(progress)
+    choices = _Choices(quick, kernel, out, progress, scheduler)
+    failed = (
+        _beside(specs, jobs, choices)
+        if jobs > 1 and len(specs) > 1
+        else _one_by_one(specs, choices)
+    )
+    return Outcome(tuple(failed), report.write(out, progress) if reported else None)
+
+
+@dataclass(frozen=True)
+class _Choices:
+    """What holds for each experiment of a run."""
+
+    quick: bool
+    kernel: str
+    out: Path
+    progress: Progress
+    scheduler: str | None
+
+    def words(self, spec: Spec) -> list[str]:
+        """The words after `trapless` that run one experiment."""
+        quick = ["--quick"] if self.quick else []
+        return ["evaluate", spec.name, *quick, "--kernel", self.kernel, "--out", str(self.out)]
+
+
+def _one_by_one(specs: Sequence[Spec], choices: _Choices) -> list[str]:
+    """Run them here; the names of those that failed."""
     failed = []
+    out, progress = choices.out, choices.progress
     for spec in specs:
         directory = out / spec.name
 
@@ -77,19 +111,40 @@ def run(
             experiment.collect(
                 spec,
                 directory,
-                quick=quick,
-                kernel=kernel,
+                quick=choices.quick,
+                kernel=choices.kernel,
                 progress=progress,
-                scheduler=scheduler if spec.spread else None,
+                scheduler=choices.scheduler if spec.spread else None,
             )
             result_file.save(experiment.analyse(spec.name, directory), directory)
 
         if reason := _why_it_fails(attempt, spec.name, directory, progress):
-            command = _command(spec.name, quick=quick, kernel=kernel, out=out)
+            command = shlex.join(["trapless", *choices.words(spec)])
             progress.note(f"{spec.name} failed again: {reason}\nto go on with it: {command}")
             experiment.note_failure(directory, reason, command)
             failed.append(spec.name)
-    return Outcome(tuple(failed), report.write(out, progress))
+    return failed
+
+
+def _beside(specs: Sequence[Spec], jobs: int, choices: _Choices) -> list[str]:
+    """Run them side by side; the names of those that failed. Their processes save the reasons."""
+    commands = []
+    for spec in specs:
+        spread = ["--scheduler", choices.scheduler] if choices.scheduler and spec.spread else []
+        own = ["--jobs", "1", "--no-report", *spread]
+        minutes = spec.minutes[0 if choices.quick else 1]
+        words = [*choices.words(spec), *own]
+        commands.append(side_by_side.Command(spec.name, words, minutes))
+    title = f"{len(specs)} experiments, {jobs} at a time"
+    failed = side_by_side.run(title, commands, jobs, choices.progress)
+    for spec in specs:
+        directory = choices.out / spec.name
+        if spec.name in failed and experiment.load_failure(directory) is None:
+            failure = failed[spec.name]
+            reason = f"its process ended with status {failure.status}: {failure.words}"
+            command = shlex.join(["trapless", *choices.words(spec)])
+            experiment.note_failure(directory, reason, command)
+    return [spec.name for spec in specs if spec.name in failed]
 
 
 def announcement(specs: Sequence[Spec], quick: bool, kernel: str) -> str:
@@ -119,11 +174,6 @@ def _why_it_fails(
             reason = f"{error.filename or directory}: {error.strerror}"
         progress.done()
     return reason
-
-
-def _command(name: str, *, quick: bool, kernel: str, out: Path) -> str:
-    words = ["trapless", "evaluate", name, *(["--quick"] if quick else [])]
-    return shlex.join([*words, "--kernel", kernel, "--out", str(out)])
 
 
 def make_writable(out: Path) -> None:

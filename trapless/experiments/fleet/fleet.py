@@ -78,6 +78,7 @@ def run(
         return ()
     jobs = min(jobs or len(os.sched_getaffinity(0)), len(vms))
     with (
+        collection.turn(alone=collection.scheduler is None),
         own_folder(collection.directory, FOLDER) as folder,
         Engine(collection.scheduler, jobs, folder, collection.progress) as engine,
     ):

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Experiments side by side: who may share the machine, and what becomes of their processes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from trapless.base.console import Progress, Silent
+from trapless.experiments import side_by_side
+from trapless.experiments.side_by_side import Command
+
+
+class Notes(Silent):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+
+
+def free(directory: Path, kind: int) -> bool:
+    """Whether another process would get this kind of turn now."""
+    folder = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, kind | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(folder)
+
+
+def test_who_counts_shares_and_who_measures_is_alone(tmp_path: Path) -> None:
+    with side_by_side.turn(tmp_path, alone=False):
+        assert free(tmp_path, fcntl.LOCK_SH)
+        assert not free(tmp_path, fcntl.LOCK_EX)
+    with side_by_side.turn(tmp_path, alone=True):
+        assert not free(tmp_path, fcntl.LOCK_SH)
+    assert free(tmp_path, fcntl.LOCK_EX)
+
+
+def test_lines_carry_names_and_failures_their_reasons() -> None:
+    notes = Notes()
+    commands = [Command("fine", ["--version"]), Command("wrong", ["evaluate", "none-such"])]
+    failed = side_by_side.run("two", commands, 2, notes)
+    assert failed.keys() == {"wrong"}
+    assert failed["wrong"].status == 2
+    assert "no experiment 'none-such'" in failed["wrong"].words
+    assert any(line.startswith("fine: trapless") for line in notes.said)
+    assert any(line.startswith("wrong: ") for line in notes.said)
+
+
+def test_interrupted_it_ends_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = []
+
+    class Interrupting(side_by_side._Process):
+        def __init__(self, command: Command, progress: Progress) -> None:
+            super().__init__(command, progress)
+            begun.append(self)
+
+        def ended(self) -> bool:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(side_by_side, "_Process", Interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        side_by_side.run("three", [Command(name, ["doctor"]) for name in "abc"], 2, Silent())
+    assert [process._process.returncode is not None for process in begun] == [True, True]
