@@ -36,7 +36,7 @@ PROGRAMS =
 LIBRARIES =
 UNIT_PROGRAMS =
 
-.PHONY: help evaluate test check lab matrix lab-debug soak soak-debug setup all lib install deb
+.PHONY: help evaluate test check lab matrix matrix-all lab-debug soak soak-debug setup all lib install deb
 .PHONY: uninstall clean packages-test report-check fuzz coverage
 help: ## this list
 	@echo "Trapless $(VERSION): system calls without the trap, on the kernel you already run"
@@ -90,9 +90,15 @@ matrix: setup ## the lab tests on every supported kernel
 	@$(MAKE) --no-print-directory -s all
 	$(PYTEST) -n $(VMS) tests/lab --kernels all
 
-lab-debug: setup ## the lab tests on a KASAN and lockdep kernel (built once, into the cache)
+MODULE_TESTS = tests/lab/runner tests/lab/supervisor
+lab-debug: setup ## the module's tests on a KASAN and lockdep kernel (built once, into the cache)
 	@$(MAKE) --no-print-directory -s all
-	$(PYTEST) tests/lab --kernels debug
+	$(PYTEST) $(MODULE_TESTS) --kernels debug
+
+matrix-all: setup ## matrix, lab-debug, and the module's tests on kernels for clouds and PREEMPT_RT
+	@$(MAKE) --no-print-directory -s all
+	$(PYTEST) -n $(VMS) tests/lab --kernels all
+	$(PYTEST) -n $(VMS) $(MODULE_TESTS) --kernels others,debug
 
 packages-test: setup ## packages as people install them: pip, and root, in clean Debian 12 and 13 (10 min)
 	$(PYTEST) tests/packages --debian all

@@ -27,9 +27,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--kernels",
         default=DEFAULT_KERNELS,
-        metavar="NAME[,NAME...]|all",
-        help="kernels for tests/lab: names that `trapless lab --kernel` takes (also a path), or "
-        f"'all' for every supported one (default: {DEFAULT_KERNELS})",
+        metavar="NAME[,NAME...]",
+        help="kernels for tests/lab: names that `trapless lab --kernel` takes (also a path), 'all' "
+        f"for every supported one, 'others' for their flavours (default: {DEFAULT_KERNELS})",
     )
 
 

@@ -42,6 +42,14 @@ SUPPORTED: tuple[KernelSpec, ...] = (
     KernelSpec("newest", ("sid",), ("linux-image-amd64",), "", own_tools=True),
 )
 
+OTHERS: tuple[KernelSpec, ...] = (
+    KernelSpec("6.1-rt", BOOKWORM, ("linux-image-rt-amd64",), "6.1."),
+    KernelSpec("6.1-cloud", BOOKWORM, ("linux-image-cloud-amd64",), "6.1."),
+    KernelSpec("6.12-rt", BOOKWORM, ("linux-image-6.12-rt-amd64",), "6.12."),
+    KernelSpec("6.12-cloud", BOOKWORM, ("linux-image-6.12-cloud-amd64",), "6.12."),
+)
+"""Flavours of the same kernels, which `make matrix-all` tries: PREEMPT_RT, and for clouds."""
+
 DEBUG_SPEC = debug_kernel.DebugSpec(BOOKWORM, "linux-source-6.1")
 
 KERNEL_PACKAGES = re.compile(r"linux-(image|binary|modules|headers|kbuild)-\d")
@@ -57,16 +65,16 @@ ROOT_TOOLS = ("base-files", "coreutils", "dash", "grep", "make", "mawk", "sed")
 def resolve(name: str, progress: Progress) -> Kernel:
     """The kernel called `name`, or at the path `name`. It is fetched or built where it is
     missing."""
-    if name in (debug_kernel.NAME, *(spec.name for spec in SUPPORTED)):
+    specs = {spec.name: spec for spec in (*SUPPORTED, *OTHERS)}
+    if name in (debug_kernel.NAME, *specs):
         cache.need_plain_path(cache_dir())
     if name == debug_kernel.NAME:
         return debug_kernel.resolve(DEBUG_SPEC, progress)
-    for spec in SUPPORTED:
-        if spec.name == name:
-            return _from_cache(spec, progress)
+    if name in specs:
+        return _from_cache(specs[name], progress)
     if name and (os.sep in name or Path(name).exists()):
         return local_kernel.from_path(name)
-    names = ", ".join([spec.name for spec in SUPPORTED] + [debug_kernel.NAME])
+    names = ", ".join([*specs, debug_kernel.NAME])
     raise TraplessError(
         f"unknown kernel {name!r}; give one of {names}, or the path of a kernel image, a kernel "
         f"build tree or an unpacked root",

@@ -231,10 +231,14 @@ def programs() -> list[str]:
 
 
 def kernel_names(option: str) -> list[str]:
-    """The value of --kernels, as names."""
-    if option == "all":
-        return [spec.name for spec in kernels.SUPPORTED]
-    return [name for name in option.split(",") if name]
+    """The value of --kernels, as names; `all` and `others` stand for the lists of kernels.py."""
+    lists = {"all": kernels.SUPPORTED, "others": kernels.OTHERS}
+    words = [word for word in option.split(",") if word]
+    return [
+        name
+        for word in words
+        for name in ([spec.name for spec in lists[word]] if word in lists else [word])
+    ]
 
 
 def module_files(kernel: str, progress: Progress) -> Files:
