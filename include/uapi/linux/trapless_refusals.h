@@ -18,7 +18,7 @@ TL_REFUSAL(PARAMETER, 0, "the module's consent",
 	   "trapless module unload, then trapless module load supervisor=1 (it gives up "
 	   "protection: a process in supervisor mode can do anything to the machine)")
 TL_REFUSAL(CONFIG, 1, "the kernel's configuration",
-	   "the kernel was built without something that supervisor mode takes",
+	   "the kernel was built without something that supervisor mode takes, or for real time",
 	   "use another kernel, or try it in a VM: trapless run --lab")
 TL_REFUSAL(SYMBOL, 2, "the kernel's functions",
 	   "the kernel lacks a function that supervisor mode takes",

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The lab's machine and kernel are ones where supervisor mode works: no program below is skipped
- * unseen. The first switch taints the kernel, so that a report of an oops tells.
+ * unseen, but on a kernel for real time. The first switch taints the kernel, so that a report of an
+ * oops tells.
  */
 #include "supervisor.h"
 
@@ -10,6 +11,10 @@ int main(void)
 	struct tl_supervisor info = supervisor_info();
 
 	CHECK_EQ(info.size, sizeof(info));
+	if (access("/sys/kernel/realtime", F_OK) == 0) {
+		CHECK_EQ(info.refusals, 1 << TL_REFUSED_CONFIG);
+		SKIP("supervisor mode is not for kernels with PREEMPT_RT");
+	}
 	CHECK_EQ(info.refusals, 0);
 	CHECK_EQ(info.processes, 0);
 	CHECK_EQ(cpl(), 3);

@@ -39,7 +39,7 @@ int main(void)
 	int cycles;
 
 	module_need();
-	CHECK_EXITED(child_run(supervisor_need), 0);
+	CHECK_CHILD(child_run(supervisor_need));
 	cycles = getenv("TL_CYCLES") ? atoi(getenv("TL_CYCLES")) : CYCLES;
 	hold = shared_memory(sizeof(*hold));
 	for (int cycle = 0; cycle < cycles; cycle++) {
