@@ -95,10 +95,10 @@ lab-debug: setup ## the module's tests on a KASAN and lockdep kernel (built once
 	@$(MAKE) --no-print-directory -s all
 	$(PYTEST) $(MODULE_TESTS) --kernels debug
 
-matrix-all: setup ## matrix, lab-debug, and the module's tests on kernels for clouds and PREEMPT_RT
+matrix-all: setup ## matrix, lab-debug, and the module's tests with KCSAN, with PREEMPT_RT, for clouds
 	@$(MAKE) --no-print-directory -s all
 	$(PYTEST) -n $(VMS) tests/lab --kernels all
-	$(PYTEST) -n $(VMS) $(MODULE_TESTS) --kernels others,debug
+	$(PYTEST) -n $(VMS) $(MODULE_TESTS) --kernels others,debug,kcsan
 
 packages-test: setup ## packages as people install them: pip, and root, in clean Debian 12 and 13 (10 min)
 	$(PYTEST) tests/packages --debian all

@@ -21,6 +21,7 @@ from pathlib import Path
 from tests.make import make
 from trapless.base.console import ConsoleProgress, Progress, TraplessError
 from trapless.stock import kbuild, kernels
+from trapless.stock.debug_kernel import SPECS
 from trapless.vm import lab
 from trapless.vm.splats import splats
 
@@ -110,7 +111,7 @@ def run_round(plan: Plan, corpus: Sequence[bytes], progress: Progress) -> Round:
     with tempfile.NamedTemporaryFile(suffix=".txt", mode="w") as inputs:
         inputs.write("".join(f"{one.hex()}\n" for one in corpus))
         inputs.flush()
-        slow = plan.kernel == "debug"
+        slow = plan.kernel in SPECS
         config = lab.LabConfig(
             kernel=plan.kernel,
             cpus=2,

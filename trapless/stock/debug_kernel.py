@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Builds the debug kernel: KASAN, lockdep, kmemleak, fault injection.
+"""Builds the debug kernels: one with KASAN, lockdep, kmemleak and fault injection, and one that
+looks for data races (KCSAN).
 
-This file makes a kernel in the cache of Debian's kernel source package and the fragment
-debug.config. kconfig drops options silently, so REQUIRED lists those that must remain, and they are
-checked before the build.
+This file makes a kernel in the cache of Debian's kernel source package and fragments of a
+configuration, of which the last that names an option counts. kconfig drops options silently, so
+each flavour lists those that must remain, and they are checked before the build.
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ from trapless.stock.kernel import Kernel, load, save
 from trapless.stock.packages import opened
 from trapless.stock.stores import obtain
 
-NAME = "debug"
-FRAGMENT = Path(__file__).parent / "debug.config"
 LOG = "build.log"
 BUILD_BYTES = 3_500_000_000  # source 1.4 GB, objects 0.7 GB, and a margin
 OBJECTS = 1500  # compiled files, measured; only the progress line depends on it
@@ -43,43 +42,58 @@ TOOLS = {
 HEADERS = {Path("/usr/include/gelf.h"): "libelf-dev"}
 
 REQUIRED = (
-    "KASAN", "KASAN_GENERIC", "KASAN_VMALLOC", "SLUB", "SLUB_DEBUG", "PROVE_LOCKING", "LOCKDEP",
-    "DEBUG_ATOMIC_SLEEP", "DEBUG_ENTRY", "X86_DEBUG_FPU", "DEBUG_PREEMPT", "DEBUG_KMEMLEAK",
-    "DEBUG_LIST", "DEBUG_VM", "DETECT_HUNG_TASK", "SOFTLOCKUP_DETECTOR", "KCOV",
-    "FAULT_INJECTION", "FAULT_INJECTION_USERCOPY", "FAILSLAB", "VMAP_STACK", "KPROBES",
-    "KALLSYMS_ALL", "SECCOMP_FILTER", "AUDITSYSCALL", "FTRACE_SYSCALLS", "IA32_EMULATION",
-    "IO_URING", "MODULE_UNLOAD", "OVERLAY_FS", "9P_FS", "VIRTIO_PCI", "VIRTIO_CONSOLE",
-    "VIRTIO_BLK", "PREEMPT_NOTIFIERS", "USER_RETURN_NOTIFIER", "X86_MSR", "X86_MCE",
-    "X86_VSYSCALL_EMULATION", "UPROBE_EVENTS", "ELF_CORE", "HOTPLUG_CPU", "SUSPEND",
+    "SLUB", "SLUB_DEBUG", "PROVE_LOCKING", "LOCKDEP", "DEBUG_ATOMIC_SLEEP", "DEBUG_ENTRY",
+    "X86_DEBUG_FPU", "DEBUG_PREEMPT", "DEBUG_LIST", "DEBUG_VM", "DETECT_HUNG_TASK",
+    "SOFTLOCKUP_DETECTOR", "FAULT_INJECTION", "FAULT_INJECTION_USERCOPY", "FAILSLAB", "VMAP_STACK",
+    "KPROBES", "KALLSYMS_ALL", "SECCOMP_FILTER", "AUDITSYSCALL", "FTRACE_SYSCALLS",
+    "IA32_EMULATION", "IO_URING", "MODULE_UNLOAD", "OVERLAY_FS", "9P_FS", "VIRTIO_PCI",
+    "VIRTIO_CONSOLE", "VIRTIO_BLK", "PREEMPT_NOTIFIERS", "USER_RETURN_NOTIFIER", "X86_MSR",
+    "X86_MCE", "X86_VSYSCALL_EMULATION", "UPROBE_EVENTS", "ELF_CORE", "HOTPLUG_CPU", "SUSPEND",
     "PM_SLEEP_DEBUG", "RTC_DRV_CMOS", "MEMCG",
 )  # fmt: skip
-"""Options that the configuration must still have after kconfig."""
+"""Options that each configuration must still have after kconfig."""
+
+FRAGMENTS = Path(__file__).parent
+SOURCE_SUITES, SOURCE = ("bookworm", "bookworm-security", "bookworm-backports"), "linux-source-6.1"
 
 
 @dataclass(frozen=True)
 class DebugSpec:
-    """Which of Debian's source packages the debug kernel is built from."""
+    """A debug kernel: its configuration, and which of Debian's source packages it is built from."""
 
-    suites: tuple[str, ...]
-    package: str
+    name: str
+    fragments: tuple[Path, ...]
+    required: tuple[str, ...]
+    suites: tuple[str, ...] = SOURCE_SUITES
+    package: str = SOURCE
+
+
+DEBUG = DebugSpec(
+    "debug",
+    (FRAGMENTS / "debug.config",),
+    (*REQUIRED, "KASAN", "KASAN_GENERIC", "KASAN_VMALLOC", "DEBUG_KMEMLEAK", "KCOV"),
+)
+KCSAN = DebugSpec(
+    "kcsan", (FRAGMENTS / "debug.config", FRAGMENTS / "kcsan.config"), (*REQUIRED, "KCSAN")
+)
+SPECS = {spec.name: spec for spec in (DEBUG, KCSAN)}
 
 
 def resolve(spec: DebugSpec, progress: Progress) -> Kernel:
-    """The debug kernel, from the cache or built now (minutes; needs no root)."""
-    fragment = FRAGMENT.read_text()
-    digest = cache.sha256_files(FRAGMENT.parent, [FRAGMENT], spec.package)
-    folder = cache_dir() / "kernels" / f"{NAME}-{digest[:12]}"
+    """A debug kernel, from the cache or built now (minutes; needs no root)."""
+    digest = cache.sha256_files(FRAGMENTS, spec.fragments, spec.package)
+    folder = cache_dir() / "kernels" / f"{spec.name}-{digest[:12]}"
     return obtain(
-        NAME,
+        spec.name,
         folder,
         lambda: load(folder, progress),
-        lambda part: _build(spec, fragment, part, progress),
-        "building the debug kernel",
+        lambda part: _build(spec, part, progress),
+        f"building the {spec.name} kernel",
         progress,
     )
 
 
-def _build(spec: DebugSpec, fragment: str, part: Path, progress: Progress) -> None:
+def _build(spec: DebugSpec, part: Path, progress: Progress) -> None:
     """Leave image, build folder, System.map and the log in `part`."""
     tools.require_tools(TOOLS, "building the debug kernel")
     for header, package in HEADERS.items():
@@ -90,7 +104,7 @@ def _build(spec: DebugSpec, fragment: str, part: Path, progress: Progress) -> No
     cache.need_space(cache_dir(), BUILD_BYTES)
     tree, provenance = _source(spec, part, progress)
     progress.step("configuring the debug kernel")
-    configure(tree, fragment, part / LOG)
+    configure(tree, spec, part / LOG)
     _compile(tree, part / LOG, progress)
     progress.step("keeping what modules are built from")
     release = (tree / "include" / "config" / "kernel.release").read_text().strip()
@@ -99,7 +113,7 @@ def _build(spec: DebugSpec, fragment: str, part: Path, progress: Progress) -> No
     shutil.copyfile(tree / "System.map", part / "System.map")
     cache.remove_tree(tree.parent)
     kernel = Kernel(
-        name=NAME,
+        name=spec.name,
         release=release,
         image=part / "vmlinuz",
         build_dir=part / "build",
@@ -129,17 +143,18 @@ def _source(spec: DebugSpec, part: Path, progress: Progress) -> tuple[Path, dict
     return root / package.name, {package.name: f"{package.version} sha256:{package.sha256}"}
 
 
-def configure(tree: Path, fragment: str, log: Path) -> None:
-    """Configure `tree` as tinyconfig with the options of the fragment."""
+def configure(tree: Path, spec: DebugSpec, log: Path) -> None:
+    """Configure `tree` as tinyconfig with the options of the fragments."""
     _make(tree, log, ["tinyconfig"])
     with (tree / ".config").open("a") as file:
-        file.write(fragment)  # kconfig takes the last value of an option
+        for fragment in spec.fragments:
+            file.write(fragment.read_text())  # kconfig takes the last value of an option
     _make(tree, log, ["olddefconfig"])
-    check_config((tree / ".config").read_text())
+    check_config((tree / ".config").read_text(), spec)
 
 
 def _compile(tree: Path, log: Path, progress: Progress) -> None:
-    progress.step("building the debug kernel (KASAN, lockdep; once, some minutes)")
+    progress.step("building the kernel (with what looks for mistakes; once, some minutes)")
     jobs = f"-j{len(os.sched_getaffinity(0))}"
 
     def watch() -> None:
@@ -162,14 +177,14 @@ def _make(
         )
 
 
-def check_config(text: str) -> None:
-    """Raise TraplessError where kconfig has dropped an option of REQUIRED."""
+def check_config(text: str, spec: DebugSpec) -> None:
+    """Raise TraplessError where kconfig has dropped an option that the kernel must have."""
     enabled = set(re.findall(r"^CONFIG_(\w+)=y$", text, re.MULTILINE))
-    dropped = [option for option in REQUIRED if option not in enabled]
+    dropped = [option for option in spec.required if option not in enabled]
     if dropped:
         raise TraplessError(
-            f"kconfig dropped {', '.join('CONFIG_' + option for option in dropped)}; "
-            f"a dependency is missing in {FRAGMENT}: add what each of them depends on"
+            f"kconfig dropped {', '.join('CONFIG_' + option for option in dropped)}; a dependency "
+            f"is missing in {spec.fragments[-1]}: add what each of them depends on"
         )
 
 

@@ -50,8 +50,6 @@ OTHERS: tuple[KernelSpec, ...] = (
 )
 """Flavours of the same kernels, which `make matrix-all` tries: PREEMPT_RT, and for clouds."""
 
-DEBUG_SPEC = debug_kernel.DebugSpec(BOOKWORM, "linux-source-6.1")
-
 KERNEL_PACKAGES = re.compile(r"linux-(image|binary|modules|headers|kbuild)-\d")
 """The packages with the kernel's own files, among the dependencies of image and headers."""
 
@@ -66,15 +64,15 @@ def resolve(name: str, progress: Progress) -> Kernel:
     """The kernel called `name`, or at the path `name`. It is fetched or built where it is
     missing."""
     specs = {spec.name: spec for spec in (*SUPPORTED, *OTHERS)}
-    if name in (debug_kernel.NAME, *specs):
+    if name in debug_kernel.SPECS or name in specs:
         cache.need_plain_path(cache_dir())
-    if name == debug_kernel.NAME:
-        return debug_kernel.resolve(DEBUG_SPEC, progress)
+    if name in debug_kernel.SPECS:
+        return debug_kernel.resolve(debug_kernel.SPECS[name], progress)
     if name in specs:
         return _from_cache(specs[name], progress)
     if name and (os.sep in name or Path(name).exists()):
         return local_kernel.from_path(name)
-    names = ", ".join([*specs, debug_kernel.NAME])
+    names = ", ".join([*specs, *debug_kernel.SPECS])
     raise TraplessError(
         f"unknown kernel {name!r}; give one of {names}, or the path of a kernel image, a kernel "
         f"build tree or an unpacked root",

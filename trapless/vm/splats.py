@@ -49,6 +49,7 @@ _OPENERS = re.compile(
 # Complaints that are framed by a line of equals signs and go on after the first stack trace.
 _FRAMED = re.compile(r"BUG: (?:KASAN|KCSAN|KFENCE|KMSAN)|BUG [\w-]+ \(|UBSAN: ")
 _FRAME = re.compile(r"={20,}$")
+_RACE, _MODULE = "BUG: KCSAN: ", "[trapless]"
 # Complaints whose body is indented and that have no stack trace of the usual form.
 _INDENTED = re.compile(r"unreferenced object |kmemleak: |note: |INFO: lockdep is turned off")
 _END_MARK = re.compile(r"---\[ end ")
@@ -59,7 +60,9 @@ _AFTER_TRACE = re.compile(
 
 
 def splats(log: str) -> list[str]:
-    """Every complaint in `log`, in order: its first line and the lines that belong to it."""
+    """Every complaint in `log`, in order: its first line and the lines that belong to it. A data
+    race of KCSAN is one only where the module has a part in it: the kernel has races of its own.
+    """
     complaints: list[list[str]] = []
     current: list[str] | None = None
     for line in log.splitlines():
@@ -73,7 +76,8 @@ def splats(log: str) -> list[str]:
             complaints.append(current)
         else:
             current = None
-    return ["\n".join(lines).rstrip() for lines in complaints]
+    texts = ["\n".join(lines).rstrip() for lines in complaints]
+    return [text for text in texts if not text.startswith(_RACE) or _MODULE in text]
 
 
 def _belongs(text: str, lines: list[str]) -> bool:

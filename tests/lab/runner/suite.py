@@ -17,6 +17,7 @@ from tests.lab.runner.verdict import Outcome
 from tests.make import make
 from trapless.base.console import Progress, TraplessError
 from trapless.stock import kbuild, kernels
+from trapless.stock.debug_kernel import SPECS
 from trapless.vm import lab
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -163,7 +164,7 @@ class _Vm:
 
     def run(self, names: Sequence[str], progress: Progress) -> str:
         """Run the programs; returns the kernel's log. Raises TraplessError when the VM dies."""
-        slow = self._kernel == "debug" or os.sep in self._kernel  # a path may be a debug kernel
+        slow = self._kernel in SPECS or os.sep in self._kernel  # a path may be a debug kernel
         factor = DEBUG_FACTOR if slow else 1
         limit_s = LIMIT_S * factor
 

@@ -19,6 +19,7 @@ from tests.lab.conftest import shown_progress
 from trapless.base.console import Progress, TraplessError
 from trapless.experiments.collection import Row
 from trapless.stock import programs
+from trapless.stock.debug_kernel import SPECS
 from trapless.vm import lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(0)]  # the runner's own limits apply
@@ -45,7 +46,7 @@ BOOTS: dict[str, Boot] = {}
 
 def run(kernel: str, progress: Progress) -> Boot:
     """All programs on one kernel."""
-    chosen = [one for one in both_modes.PROGRAMS if kernel != "debug" or one.name in ON_DEBUG]
+    chosen = [one for one in both_modes.PROGRAMS if kernel not in SPECS or one.name in ON_DEBUG]
     boot, names, rows = Boot(), iter(one.name for one in chosen), list[Row]()
     rest = b""
 
@@ -93,7 +94,7 @@ def boot(kernel: str, pytestconfig: pytest.Config) -> Boot:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_program_does_the_same_in_supervisor_mode(kernel: str, name: str, boot: Boot) -> None:
-    if kernel == "debug" and name not in ON_DEBUG:
+    if kernel in SPECS and name not in ON_DEBUG:
         pytest.skip("takes minutes on a debug kernel, which others of its kind are tried on")
     rows = boot.rows.get(name)
     assert rows is not None, f"the VM did not come to it: {boot.error}"

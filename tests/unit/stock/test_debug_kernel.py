@@ -15,18 +15,23 @@ import pytest
 from trapless.base.console import TraplessError
 from trapless.stock import debug_kernel
 
-CONFIG = "".join(f"CONFIG_{option}=y\n" for option in debug_kernel.REQUIRED)
+CONFIG = "".join(f"CONFIG_{option}=y\n" for option in debug_kernel.DEBUG.required)
+FRAGMENTS = {path for spec in debug_kernel.SPECS.values() for path in spec.fragments}
 
 
-def test_the_fragment_asks_for_each_option_once() -> None:
-    names = re.findall(r"^(?:# )?CONFIG_(\w+)[= ]", debug_kernel.FRAGMENT.read_text(), re.MULTILINE)
-    assert len(names) > 50
+@pytest.mark.parametrize("fragment", sorted(FRAGMENTS), ids=lambda path: path.stem)
+def test_a_fragment_asks_for_each_option_once(fragment: Path) -> None:
+    names = re.findall(r"^(?:# )?CONFIG_(\w+)[= ]", fragment.read_text(), re.MULTILINE)
+    assert len(names) > 5
     assert sorted(names) == sorted(set(names))
 
 
-def test_what_is_required_is_asked_for_or_follows() -> None:
-    asked = set(re.findall(r"^CONFIG_(\w+)=y$", debug_kernel.FRAGMENT.read_text(), re.MULTILINE))
-    assert set(debug_kernel.REQUIRED) - asked == {
+@pytest.mark.parametrize("spec", debug_kernel.SPECS.values(), ids=debug_kernel.SPECS)
+def test_what_is_required_is_asked_for_or_follows(spec: debug_kernel.DebugSpec) -> None:
+    asked: dict[str, str] = {}
+    for fragment in spec.fragments:
+        asked |= re.findall(r"^CONFIG_(\w+)=(.)$", fragment.read_text(), re.MULTILINE)
+    assert {name for name in spec.required if asked.get(name) != "y"} == {
         "LOCKDEP",  # selected by PROVE_LOCKING
         "PREEMPT_NOTIFIERS",  # by KVM
         "USER_RETURN_NOTIFIER",  # by KVM
@@ -35,13 +40,13 @@ def test_what_is_required_is_asked_for_or_follows() -> None:
 
 
 def test_a_complete_configuration_passes() -> None:
-    debug_kernel.check_config(CONFIG)
+    debug_kernel.check_config(CONFIG, debug_kernel.DEBUG)
 
 
 @pytest.mark.parametrize("harm", ["# CONFIG_KASAN is not set\n", "CONFIG_KASAN=m\n", ""])
 def test_an_option_that_kconfig_dropped_is_named(harm: str) -> None:
     with pytest.raises(TraplessError, match=r"dropped CONFIG_KASAN;"):
-        debug_kernel.check_config(CONFIG.replace("CONFIG_KASAN=y\n", harm))
+        debug_kernel.check_config(CONFIG.replace("CONFIG_KASAN=y\n", harm), debug_kernel.DEBUG)
 
 
 def test_what_modules_are_built_from_is_kept(tmp_path: Path) -> None:

@@ -139,3 +139,11 @@ def test_context_is_bounded():
 def test_carriage_returns_of_a_serial_line_are_dropped():
     text = "[    1.0] WARNING: CPU: 0\r\n[    1.0] ---[ end trace 0 ]---\r\n"
     assert splats(text) == ["WARNING: CPU: 0\n---[ end trace 0 ]---"]
+
+
+def test_a_data_race_counts_only_where_the_module_has_a_part_in_it() -> None:
+    frame = "=" * 66
+    ours, other = "tlk_queue_take+0x5c/0x120 [trapless]", "tick_do_update_jiffies64+0x1c/0x140"
+    race = "{frame}\nBUG: KCSAN: data-race in a / b\n\nread to 0x1 by task 7:\n {at}\n{frame}\n"
+    log = race.format(frame=frame, at=other) + race.format(frame=frame, at=ours)
+    assert [ours in text for text in splats(log)] == [True]
