@@ -54,18 +54,23 @@ REQUIRED = (
 """Options that each configuration must still have after kconfig."""
 
 FRAGMENTS = Path(__file__).parent
-SOURCE_SUITES, SOURCE = ("bookworm", "bookworm-security", "bookworm-backports"), "linux-source-6.1"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Which of Debian's source packages debug kernels are built from."""
+
+    suites: tuple[str, ...]
+    package: str
 
 
 @dataclass(frozen=True)
 class DebugSpec:
-    """A debug kernel: its configuration, and which of Debian's source packages it is built from."""
+    """A debug kernel: its configuration, and what kconfig must not have dropped of it."""
 
     name: str
     fragments: tuple[Path, ...]
     required: tuple[str, ...]
-    suites: tuple[str, ...] = SOURCE_SUITES
-    package: str = SOURCE
 
 
 DEBUG = DebugSpec(
@@ -79,21 +84,21 @@ KCSAN = DebugSpec(
 SPECS = {spec.name: spec for spec in (DEBUG, KCSAN)}
 
 
-def resolve(spec: DebugSpec, progress: Progress) -> Kernel:
+def resolve(spec: DebugSpec, source: Source, progress: Progress) -> Kernel:
     """A debug kernel, from the cache or built now (minutes; needs no root)."""
-    digest = cache.sha256_files(FRAGMENTS, spec.fragments, spec.package)
+    digest = cache.sha256_files(FRAGMENTS, spec.fragments, source.package)
     folder = cache_dir() / "kernels" / f"{spec.name}-{digest[:12]}"
     return obtain(
         spec.name,
         folder,
         lambda: load(folder, progress),
-        lambda part: _build(spec, part, progress),
+        lambda part: _build(spec, source, part, progress),
         f"building the {spec.name} kernel",
         progress,
     )
 
 
-def _build(spec: DebugSpec, part: Path, progress: Progress) -> None:
+def _build(spec: DebugSpec, source: Source, part: Path, progress: Progress) -> None:
     """Leave image, build folder, System.map and the log in `part`."""
     tools.require_tools(TOOLS, "building the debug kernel")
     for header, package in HEADERS.items():
@@ -102,7 +107,7 @@ def _build(spec: DebugSpec, part: Path, progress: Progress) -> None:
                 f"building the debug kernel needs {header}; on Debian: apt-get install {package}"
             )
     cache.need_space(cache_dir(), BUILD_BYTES)
-    tree, provenance = _source(spec, part, progress)
+    tree, provenance = _source(source, part, progress)
     progress.step("configuring the debug kernel")
     configure(tree, spec, part / LOG)
     _compile(tree, part / LOG, progress)
@@ -124,15 +129,15 @@ def _build(spec: DebugSpec, part: Path, progress: Progress) -> None:
     save(kernel, part)
 
 
-def _source(spec: DebugSpec, part: Path, progress: Progress) -> tuple[Path, dict[str, str]]:
+def _source(source: Source, part: Path, progress: Progress) -> tuple[Path, dict[str, str]]:
     """Debian's patched source, unpacked below `part`, and what it was."""
     root = part / "source"
     root.mkdir()
-    with opened(spec.suites, progress) as archive:
-        packages = [p for p in archive.closure([spec.package]) if p.name == spec.package]
+    with opened(source.suites, progress) as archive:
+        packages = [p for p in archive.closure([source.package]) if p.name == source.package]
         if not packages:
-            raise archive.missing(spec.package)
-        archive.fetch(packages, root, progress, what=spec.package)
+            raise archive.missing(source.package)
+        archive.fetch(packages, root, progress, what=source.package)
     package = packages[0]
     tarball = root / "usr" / "src" / f"{package.name}.tar.xz"
     progress.step(f"unpacking {tarball.name} ({cache.megabytes(tarball.stat().st_size)})")
