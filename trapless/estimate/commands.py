@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from trapless.base.console import ConsoleProgress, TraplessError
+from trapless.results import estimate_file
 
 PLACEMENTS, PLACEMENTS_MAX = 16, 64
 """Processes, each with a place of its own in memory: one in 16 reads a quarter more."""
@@ -57,7 +58,7 @@ def estimate(placements: int, cpu: int | None, folder: Path | None, json_file: P
 
     Each value is the median over processes that lie differently in memory, with a 95% interval.
     Where the two halves of the run differ by more than 5%, there is no report: let the machine be
-    idle and try again.
+    idle and try again. `trapless stat` shows what the crossings of a program cost by this trap.
 
     \b
     trapless estimate
@@ -78,8 +79,10 @@ def estimate(placements: int, cpu: int | None, folder: Path | None, json_file: P
             progress,
         )
     made = sums.make(readings, before.loop)
+    data = text.as_json(made, before)
+    estimate_file.save(data)
     if json_file is not None:
-        _write(json_file, json.dumps(text.as_json(made, before), indent=1) + "\n")
+        _write(json_file, json.dumps(data, indent=1) + "\n")
     if str(json_file) != "-":
         click.echo("\n".join(text.lines(made, before)))
 

@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Container, Iterator, Mapping, Sequence
 
 from trapless.calls import CallClass
+from trapless.results import estimate_file
 from trapless.stat.by_call import CallCost
 from trapless.stat.report import MODES, Ends, Mechanism, Report
 from trapless.stat.run_counts import UNANSWERED
@@ -54,6 +55,9 @@ def lines(report: Report, argv: Sequence[str]) -> Iterator[str]:
         yield from aligned(_misses(report, processor))
         yield ""
         yield from aligned(_clocks(report, processor))
+    if trap := estimate_file.of_this_machine():
+        yield ""
+        yield from sentence(own_trap(report, trap))
     yield ""
     yield from _mechanisms(report)
     if report.real is not None:
@@ -249,6 +253,17 @@ def _clocks(report: Report, processor: str) -> Table:
     if clocks.calls_per_second:
         lines.append(("system calls a second", rough(clocks.calls_per_second), "", ""))
     return [head, *lines]
+
+
+def own_trap(report: Report, own: estimate_file.Saved) -> str:
+    """What the crossings would cost by this machine's trap, as `trapless estimate` found it."""
+    low, middle, high = (
+        rough(report.entries * ns / 1000) for ns in (own.trap.low, own.trap.ns, own.trap.high)
+    )
+    return (
+        f"on this machine ({own.processor}): {report.entries:,} crossings take {middle} us "
+        f"({low} to {high}), an estimate by its trap of {own.trap.ns:.0f} ns"
+    )
 
 
 def _share(part: Ends, whole: Ends) -> str:

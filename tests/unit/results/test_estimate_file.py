@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The saved estimate of a machine: who finds it, and that nobody trusts a wrong one."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from trapless.report import readme
+from trapless.results import estimate_file
+from trapless.stat import text
+
+SAVED: dict[str, Any] = {
+    "machine": {
+        "processor": estimate_file._processor(),
+        "hypervisor": "KVM",
+        "kernel": os.uname().release,
+    },
+    "trap": {"ns": 82.4, "low": 80.0, "high": 90.0},
+    "calls": {
+        "getppid": {
+            "title": "getppid",
+            "plain": {"ns": 100.0, "low": 99.0, "high": 101.0},
+            "saved": {"n32": {"ns": 55.0, "low": 50.0, "high": 60.0}},
+        }
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TRAPLESS_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_the_last_estimate_of_this_machine_is_found() -> None:
+    assert estimate_file.of_this_machine() is None
+    estimate_file.save(SAVED)
+    found = estimate_file.of_this_machine()
+    assert found is not None
+    assert found.trap.ns == 82.4
+    assert found.calls["getppid"][2].high == 60.0
+    line = text.own_trap(SimpleNamespace(entries=4612), found)  # type: ignore[arg-type]
+    assert "4,612 crossings take 380 us (370 to 420)" in line
+
+
+@pytest.mark.parametrize("what", ["processor", "kernel"])
+def test_one_of_another_machine_is_not(what: str) -> None:
+    other = copy.deepcopy(SAVED)
+    other["machine"][what] = "another"
+    estimate_file.save(other)
+    assert estimate_file.of_this_machine() is None
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"machine": 3}'])
+def test_a_damaged_one_is_none(cache: Path, content: str) -> None:
+    cache.mkdir()
+    (cache / estimate_file.NAME).write_text(content)
+    assert estimate_file.of_this_machine() is None
+
+
+def test_the_readme_calls_it_an_estimate(tmp_path: Path) -> None:
+    (tmp_path / estimate_file.NAME).write_text(json.dumps(SAVED))
+    (words, _) = readme._estimate(SimpleNamespace(directory=tmp_path), "results")  # type: ignore[arg-type]
+    assert "**an estimate**" in words
+    assert "a trap takes 82 ns (80 to 90)" in words
+    assert "getppid 100 ns, less 55 (55%)" in words
