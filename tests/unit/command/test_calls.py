@@ -164,7 +164,7 @@ def test_a_missing_table_says_where_it_was_looked_for(monkeypatch, tmp_path):
         calls.load()
     (tmp_path / "system").mkdir()
     (tmp_path / "system" / calls.HEADER).write_text(ROWS)
-    assert len(calls.load()) == 3
+    assert len(calls.load()) == 4
 
 
 def on_a_terminal(lines, *arguments):
