@@ -17,34 +17,42 @@
 
 /* ---- Waits --------------------------------------------------------------------------------- */
 
-static void wait_end(struct tl_sched *sched, struct thread *thread, int64_t result)
+static inline void wait_end(struct tl_sched *sched, struct thread *thread, int64_t result)
 {
-	struct events *events = &sched->events;
+	struct watch *watch = thread->watch;
 
-	thread->waits = false;
-	thread->wait_due_ns = TIME_NEVER;
-	events->waits_n--;
-	if (thread->wait_fd >= 0) {
-		struct watch *watch = watch_find(events, (uint32_t)thread->wait_fd);
+	if (watch) {
 		struct thread **link = &watch->waiters;
 
 		while (*link != thread)
 			link = &(*link)->wait_next;
 		*link = thread->wait_next;
-		events->fd_waits_n--;
 	}
+	thread->waits = false;
+	thread->wait_due_ns = TIME_NEVER;
+	sched->events.waits_n--;
 	if (thread->wait_result)
 		*thread->wait_result = result;
 	thread_deliver(&sched->threads, thread);
 }
 
-/* With EPOLLET: what the descriptor has shown and a wait for `events` takes. */
-static uint32_t take_ready(struct watch *watch, uint32_t events)
+/* The set asks for what the thread waits for from now on, and has shown it perhaps. */
+static int wait_begin(struct tl_sched *sched, struct thread *thread, struct watch *watch)
 {
-	uint32_t taken = watch->ready & (events | FAILURE);
+	uint32_t events = thread->wait_events, taken;
+	int error;
 
+	if (watch->interest && (watch->interest ^ events) & EPOLLET)
+		return -EINVAL;
+	error = tl_watch_want(sched, watch, events);
+	/* If the batch was full, a flush has perhaps ended the wait. */
+	if (error || !thread->waits)
+		return error;
+	taken = watch->ready & (events | FAILURE);
 	watch->ready &= ~taken | LASTING;
-	return taken;
+	if (taken)
+		wait_end(sched, thread, taken);
+	return 0;
 }
 
 int tl_wait(struct tl_sched *sched, struct tl_thread *continuation, int64_t *result, int fd,
@@ -53,53 +61,42 @@ int tl_wait(struct tl_sched *sched, struct tl_thread *continuation, int64_t *res
 	struct events *all = &sched->events;
 	struct thread *thread = thread_of(continuation);
 	struct watch *watch = NULL;
-	uint32_t taken;
 	int error;
 
 	if (!continuation || !continuation->unclaimed || thread->waits || events & ~EVENTS_KNOWN)
 		return -EINVAL;
-	error = tl_events_open(sched);
-	if (error)
-		return error;
-	if (fd >= 0) {
-		watch = tl_watch_get(all, fd);
-		if (!watch)
-			return -ENOMEM;
-		if (watch->interest && (watch->interest ^ events) & EPOLLET)
-			return -EINVAL;
-	}
-	if (timeout_ns >= 0) {
-		error = tl_timer_set(all, thread, timeout_ns);
+	if (all->epoll_fd < 0 || !sched->head.batch->requests) {
+		error = tl_events_open(sched);
 		if (error)
 			return error;
 	}
-	if (watch) {
-		error = tl_watch_want(sched, watch, events);
-		if (error)
-			goto no_timer;
-		taken = take_ready(watch, events);
-		if (taken) {
-			thread->wait_due_ns = TIME_NEVER;
-			continuation->unclaimed--;
-			if (result)
-				*result = taken;
-			thread_deliver(&sched->threads, thread);
-			return 0;
-		}
+	if (fd >= 0) {
+		watch = watch_find(all, (uint32_t)fd);
+		if (!watch)
+			watch = tl_watch_get(all, fd);
+		if (!watch)
+			return -ENOMEM;
 		thread->wait_next = watch->waiters;
 		watch->waiters = thread;
-		all->fd_waits_n++;
 	}
 	continuation->unclaimed--;
 	thread->waits = true;
+	thread->watch = watch;
 	thread->wait_result = result;
 	thread->wait_events = events;
-	thread->wait_fd = watch ? fd : -1;
 	all->waits_n++;
-	return 0;
-
-no_timer:
-	thread->wait_due_ns = TIME_NEVER;
+	error = 0;
+	if (timeout_ns >= 0)
+		error = tl_timer_set(all, thread, timeout_ns);
+	/* In the usual case the set asks for it already, and has shown nothing since. */
+	if (!error && watch && (watch->interest != (events | EPOLLERR) || watch->ready))
+		error = wait_begin(sched, thread, watch);
+	if (!error || !thread->waits)
+		return 0;
+	continuation->missing++;
+	thread->wait_result = NULL;
+	wait_end(sched, thread, error);
+	continuation->unclaimed++;
 	return error;
 }
 
@@ -260,14 +257,21 @@ int tl_events_thread_ended(struct tl_sched *sched, struct thread *thread)
 /* ---- What a look has found ----------------------------------------------------------------- */
 
 /* Gives what a descriptor shows to all who want it. */
-static int watch_show(struct tl_sched *sched, struct watch *watch, uint32_t shown)
+static inline int watch_show(struct tl_sched *sched, struct watch *watch, uint32_t shown)
 {
 	bool edge = watch->interest & EPOLLET, heard = edge;
-	struct thread *thread, *next;
+	struct thread *thread = watch->waiters, *next;
 	uint32_t taken = 0;
 	int error = 0;
 
-	for (thread = watch->waiters; thread; thread = next) {
+	/* In the usual case one thread waits, and for this. */
+	if (thread && !thread->wait_next && !watch->registrations &&
+	    !(shown & ~(thread->wait_events & ~LASTING))) {
+		watch->unheard = false;
+		wait_end(sched, thread, shown);
+		return 0;
+	}
+	for (; thread; thread = next) {
 		uint32_t wanted = shown & (thread->wait_events | FAILURE);
 
 		next = thread->wait_next;
@@ -311,14 +315,11 @@ int tl_events_looked(struct tl_sched *sched)
 		return (int)n;
 	for (int64_t i = 0; i < n && !error; i++) {
 		uint64_t data = events->found[i].data.u64;
-		struct watch *watch;
+		struct watch *watch = (void *)(uintptr_t)(data & DATA_ADDRESS);
 
-		if (data == TIMER_DATA) {
+		if (!watch)
 			events->armed_ns = TIME_NEVER;
-			continue;
-		}
-		watch = watch_find(events, (uint32_t)data);
-		if (watch && watch->generation == data >> 32 && watch->interest)
+		else if (watch->generation == (uint16_t)(data >> DATA_BITS) && watch->interest)
 			error = watch_show(sched, watch, events->found[i].events);
 	}
 	return error;

@@ -35,8 +35,8 @@ struct watch {
 	int64_t control;		/* result of the last one */
 	uint32_t interest;		/* what the kernel's set has; 0: it is not in the set */
 	uint32_t ready;			/* with EPOLLET: what it has shown and nobody has taken */
-	uint32_t generation;		/* counts removals: an event of an older one is stale */
 	int fd;
+	uint16_t generation;		/* counts removals: an event of an older one is stale */
 	bool controlled;		/* it is in the list */
 	bool unheard;			/* the last look has shown what nobody wanted */
 };
@@ -56,8 +56,7 @@ struct events {
 	struct watch **chunks;		/* of all descriptors, CHUNK_WATCHES each */
 	uint32_t chunks_n;
 	uint32_t registrations_n;
-	uint32_t waits_n;		/* all waits */
-	uint32_t fd_waits_n;		/* those for a descriptor */
+	uint32_t waits_n;
 	struct registration *unused;
 	struct watch *controls;
 	bool adding;			/* one of them may fail, and a thread then has to know it */
@@ -71,7 +70,12 @@ struct events {
 
 #define LOOK_NONE INT64_MIN	/* no result is there */
 #define CONTROL_QUEUED INT64_MIN	/* the same, of an epoll_ctl(2) */
-#define TIMER_DATA UINT64_MAX	/* what the set says of timer_fd */
+/*
+ * What the set tells of a descriptor: the address of its watch, and its generation in the bits that
+ * no address of a program uses. 0 is timer_fd.
+ */
+#define DATA_BITS 48
+#define DATA_ADDRESS ((UINT64_C(1) << DATA_BITS) - 1)
 #define CHUNK_WATCHES 64u
 
 /* What is known of a descriptor, or NULL. */

@@ -150,18 +150,16 @@ static bool stop_asked(const struct tl_sched *sched)
 /* ---- Calls ------------------------------------------------------------------------------- */
 
 /* The call in a slot is complete. Inlined twice, so that a strict order costs nothing more. */
-static inline __attribute__((always_inline)) uint32_t
-call_deliver(struct threads *threads, const struct tl_completion *call,
+static inline __attribute__((always_inline)) void
+call_deliver(struct tl_sched *sched, const struct tl_completion *call,
 	     const struct tl_request *request)
 {
-	struct thread *thread = thread_of(call->continuation);
-
 	if (call->result)
 		*call->result = request->result;
-	if (!thread)
-		return 0;
-	thread_deliver(threads, thread);
-	return 1;
+	if (call->continuation) {
+		sched->head.awaited--;
+		thread_deliver(&sched->threads, thread_of(call->continuation));
+	}
 }
 
 /*
@@ -179,7 +177,7 @@ static int flush_unordered(struct tl_sched *sched)
 		if (__atomic_load_n(&request->state, __ATOMIC_ACQUIRE) != TL_DONE)
 			continue;
 		request->state = TL_FREE;
-		sched->head.awaited -= call_deliver(&sched->threads, call, request);
+		call_deliver(sched, call, request);
 	}
 	return n;
 }
@@ -193,7 +191,6 @@ static int flush_once(struct tl_sched *sched)
 	struct tl_batch *batch = sched->head.batch;
 	const struct tl_request *request = batch->first;
 	const struct tl_completion *call = sched->head.completions + (request - batch->requests);
-	uint32_t delivered = 0;
 	int n;
 
 	if (sched->unordered)
@@ -208,8 +205,7 @@ static int flush_once(struct tl_sched *sched)
 	if (sched->unordered)
 		return n;
 	for (const struct tl_completion *end = call + n; call != end; call++, request++)
-		delivered += call_deliver(&sched->threads, call, request);
-	sched->head.awaited -= delivered;
+		call_deliver(sched, call, request);
 	return n;
 }
 
@@ -246,7 +242,7 @@ int tl_sched_flush(struct tl_sched *sched)
 	return result < 0 ? result : flush_end(sched);
 }
 
-int tl_sched_reserve(struct tl_sched *sched, unsigned int n)
+int tl_sched_make_room(struct tl_sched *sched, unsigned int n)
 {
 	struct tl_batch *batch = sched->head.batch;
 
@@ -337,13 +333,6 @@ static int flush(struct tl_sched *sched, enum reason reason, bool look, int64_t 
 
 /* ---- Running ----------------------------------------------------------------------------- */
 
-static void thread_ended(struct tl_sched *sched, struct thread *thread, int *error)
-{
-	if (thread->event || thread->timer)
-		*error = tl_events_thread_ended(sched, thread);
-	thread_put(&sched->threads, thread);
-}
-
 /* Is the oldest queued call due? */
 static bool deadline_is_over(struct tl_sched *sched)
 {
@@ -354,39 +343,48 @@ static bool deadline_is_over(struct tl_sched *sched)
 	return now - sched->oldest_ns >= sched->deadline_ns;
 }
 
-/* Runs threads, oldest first. */
-static enum reason threads_run(struct tl_sched *sched, int *error)
+/* Why no thread may run now; REASON_TURNS if one may. */
+static enum reason reason_to_stop(struct tl_sched *sched)
+{
+	uint32_t queued = tl_batch_queued(sched->head.batch);
+
+	if (stop_asked(sched))
+		return REASON_STOP;
+	if (queued >= sched->flush_at)
+		return REASON_FULL;
+	if (!sched->threads.ready)
+		return REASON_IDLE;
+	if (sched->deadline_ns && queued && deadline_is_over(sched))
+		return REASON_DEADLINE;
+	return REASON_TURNS;
+}
+
+/* Runs threads, oldest first, and says why it has stopped. Returns 0 or -errno. */
+static int threads_run(struct tl_sched *sched, enum reason *reason)
 {
 	struct threads *threads = &sched->threads;
-	struct tl_batch *batch = sched->head.batch;
-	enum reason reason = REASON_TURNS;
-	struct thread *thread;
+	uint32_t turns = 0;
+	int error = 0;
 
-	for (uint32_t turns = 0; turns < TURNS_MAX && !*error; turns++) {
-		reason = REASON_STOP;
-		if (stop_asked(sched))
-			break;
-		reason = REASON_FULL;
-		if (tl_batch_queued(batch) >= sched->flush_at)
-			break;
-		reason = REASON_IDLE;
-		thread = threads->ready;
-		if (!thread)
-			break;
-		reason = REASON_DEADLINE;
-		if (sched->deadline_ns && tl_batch_queued(batch) && deadline_is_over(sched))
-			break;
+	while ((*reason = reason_to_stop(sched)) == REASON_TURNS && turns < TURNS_MAX) {
+		struct thread *thread = threads->ready;
+
+		turns++;
 		thread_take(threads, thread);
 		sched->current = thread;
-		sched->stats.threads_run++;
 		thread->head.goes_on = 0;
 		thread->head.entry(&thread->head, thread->head.arg);
-		if (!thread->head.goes_on)
-			thread_ended(sched, thread, error);
-		reason = REASON_TURNS;
+		if (thread->head.goes_on)
+			continue;
+		if (thread->event || thread->timer)
+			error = tl_events_thread_ended(sched, thread);
+		thread_put(threads, thread);
+		if (error)
+			break;
 	}
 	sched->current = NULL;
-	return reason;
+	sched->stats.threads_run += turns;
+	return error;
 }
 
 /* Is anything left to run, to make, or to wait for? */
@@ -402,8 +400,8 @@ static bool work_is_left(const struct tl_sched *sched)
  */
 static int round_make(struct tl_sched *sched, bool look, int64_t limit_ns)
 {
-	int error = 0, result;
-	enum reason reason = threads_run(sched, &error);
+	enum reason reason;
+	int error = threads_run(sched, &reason), result;
 
 	/* One of the threads may have forked, and this is then the child. */
 	if (error || !sched->head.batch->requests)

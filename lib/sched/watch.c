@@ -115,7 +115,7 @@ static struct epoll_event event_of(const struct watch *watch)
 {
 	return (struct epoll_event){
 		.events = watch->interest,
-		.data.u64 = (uint64_t)watch->generation << 32 | (uint32_t)watch->fd,
+		.data.u64 = (uint64_t)watch->generation << DATA_BITS | (uintptr_t)watch,
 	};
 }
 
@@ -185,7 +185,7 @@ int tl_watch_want_less(struct tl_sched *sched, struct watch *watch)
 int tl_sched_fd(struct tl_sched *sched)
 {
 	struct events *events = &sched->events;
-	struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.u64 = TIMER_DATA };
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.u64 = 0 };
 	int error = tl_events_open(sched);
 	long fd;
 
