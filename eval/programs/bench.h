@@ -48,6 +48,7 @@ struct bench {
 	bool open[MECHANISMS];
 	char reason[MECHANISMS][128];	/* why a mechanism is not open */
 	/* FILE_CHAIN */
+	int directory;		/* in which the names are */
 	char names[FILES_MAX][NAME_BYTES];
 	long sizes[FILES_MAX];
 	struct stat stats[FILES_MAX];

@@ -26,7 +26,7 @@ from trapless.vm.lab import LabConfig
 SIZES = (1, 2, 3, 4, 8, 16, 32, 64)
 QUICK_SIZES = (1, 2, 4, 32)
 REPEATS = {"counted": 5, "measured": 25}
-QUICK_REPEATS = {"counted": 3, "measured": 7}
+QUICK_REPEATS = {"counted": 4, "measured": 7}
 TIMEOUT_S = 3600.0
 GUEST_PROGRAM, GUEST_MODULE = "/bin/programs", "/array.ko"
 MODULE = "array.ko"

@@ -11,6 +11,7 @@
 #include "measure.h"
 #include "options.h"
 
+#define WARM_UPS 3	/* runs of each mechanism before any is counted */
 #define TICK_RETRIES 20	/* a counted run that a timer tick fell into is made again */
 
 static const struct subject_row *const subjects[SUBJECTS] = {
@@ -98,13 +99,12 @@ static void print_row(const struct options *options, enum subject s, enum mechan
 	       counts->calls, counts->wakeups, repeat, ticks);
 }
 
-/* Counted: a warm-up, then each repeat is one run without a tick. */
+/* Counted: each repeat is one run without a tick. */
 static void count_one(const struct options *options, enum subject s, enum mechanism mechanism,
 		      unsigned int n)
 {
 	struct counts counts;
 
-	run_checked(options->kind, s, mechanism, n, false, &counts);
 	for (unsigned int repeat = 0; repeat < options->repeats; repeat++) {
 		unsigned int ticks = 0;
 
@@ -140,6 +140,12 @@ static void run_size(const struct options *options, enum subject s, unsigned int
 		if (bench.open[m] && subjects[s]->runners[m])
 			mechanisms[count++] = m;
 	if (options->kind == MEASURE_COUNTED) {
+		struct counts counts;
+
+		/* The kernel's caches of memory then have enough for any of them. */
+		for (unsigned int i = 0; i < WARM_UPS * count; i++)
+			run_checked(options->kind, s, (enum mechanism)mechanisms[i % count], n,
+				    false, &counts);
 		for (unsigned int i = 0; i < count; i++)
 			count_one(options, s, (enum mechanism)mechanisms[i], n);
 		return;
