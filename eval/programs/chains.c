@@ -13,13 +13,11 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "clock.h"
 #include "measure.h"
 #include "traps.h"
 #include "uring.h"
 
 #define SIZE_LEAST 200u		/* bytes */
-#define FREED_MS 40
 
 static char byte_of(unsigned int file, long at)
 {
@@ -50,13 +48,8 @@ static void create_files(struct bench *bench, const char *directory)
 	}
 }
 
-/*
- * The kernel frees a closed file some ticks later. All runs begin with the files of the last run
- * freed, because a new one costs less than one for which the allocator fetches memory.
- */
 static void clear_files(struct bench *bench, unsigned int n)
 {
-	sleep_ms(FREED_MS);
 	memset(bench->buffers, 0, n * sizeof(bench->buffers[0]));
 	memset(bench->stats, 0, n * sizeof(bench->stats[0]));
 	memset(bench->statxs, 0, n * sizeof(bench->statxs[0]));
