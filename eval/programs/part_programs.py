@@ -248,7 +248,7 @@ def files_table(raw: Raw, counted: Mapping[Key, Samples]) -> Table:
         rows=tuple(rows),
         caption="Files of 200 to 541 bytes on a disk file system, in the page cache. A stock "
         "kernel zeroes fresh memory (init_on_alloc): each open clears 4 KiB, which the emulator "
-        "counts as 4,096 instructions of one `rep stosb`. Unzeroed: with init_on_alloc=0. io_uring: "
+        "counts as 4,096 instructions of a `rep stosb`. Unzeroed: init_on_alloc=0. io_uring: "
         "openat into a direct descriptor, read of it, close of it, linked; it can pass on neither "
         "a size nor a descriptor that was opened before, and closes the file itself a second "
         "later, which is not counted.",
