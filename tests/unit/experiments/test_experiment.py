@@ -33,7 +33,7 @@ from trapless.stock import kernels
 DATA = Path(__file__).parents[2] / "data" / "experiments"
 MAKEFILE = Path(__file__).parents[3] / "Makefile"
 ONE = Metric(1, "count", "counted")
-NAMES = ("batch-size", "ls", "mode-switch", "parallel")
+NAMES = ("batch-size", "ls", "mode-switch", "parallel", "programs")
 
 
 def rows_of(name, **wanted):
