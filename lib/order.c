@@ -4,12 +4,17 @@
  * same call on the same object are made side by side, so that the kernel's code and data for them
  * are still in the caches. Sorting moves words and not requests, and costs little where requests
  * are in order already. Each flush begins with the objects with which the last flush ended.
+ *
+ * Requests are sorted in blocks, so that a request of a large flush costs no more to sort than one
+ * of a block: an object that many requests share is in each block more than once. Blocks rise and
+ * fall in turn, and so do flushes.
  */
 #include "order.h"
 
 #include <string.h>
 
 #define RUN 16u			/* words; merging moves less than insertion in longer runs */
+#define BLOCK 128u		/* slots; sorting more of them together costs more than it gains */
 
 size_t tl_order_bytes(unsigned int entries)
 {
@@ -111,25 +116,36 @@ static uint64_t *find(const struct tl_request *requests, unsigned int from, unsi
 	return words;
 }
 
+/* The end of the block that begins with slot `from`: the next barrier, if there is one before. */
+static unsigned int block_end(const struct order *order, unsigned int *barrier, unsigned int from,
+			      unsigned int next)
+{
+	while (*barrier < order->barriers_n && order->barriers[*barrier] <= from)
+		(*barrier)++;
+	if (*barrier < order->barriers_n)
+		next = least(next, order->barriers[*barrier]);
+	return least(next, from + BLOCK);
+}
+
 unsigned int tl_order_find(struct order *order, const struct tl_request *requests,
 			   unsigned int next, bool *moved)
 {
-	uint64_t *end = order->words;
-	unsigned int from = 0;
+	uint64_t *end = order->words, direction = order->direction;
+	unsigned int barrier = 0, to;
 
 	*moved = false;
-	for (unsigned int i = 0; from < next; i++) {
-		unsigned int to = i < order->barriers_n ? order->barriers[i] : next;
+	for (unsigned int from = 0; from < next; from = to) {
 		uint64_t *begin = end;
 		bool rising = true;
 
-		end = find(requests, from, to, begin, order->direction, &rising);
-		if (!rising) {
-			sort(begin, (unsigned int)(end - begin), order->spare);
-			*moved = true;
-		}
-		from = to;
+		to = block_end(order, &barrier, from, next);
+		end = find(requests, from, to, begin, direction, &rising);
+		if (rising)
+			continue;
+		sort(begin, (unsigned int)(end - begin), order->spare);
+		direction ^= ORDER_REVERSED;
+		*moved = true;
 	}
-	order->direction = *moved ? order->direction ^ ORDER_REVERSED : ORDER_REVERSED;
+	order->direction = *moved ? direction : ORDER_REVERSED;
 	return (unsigned int)(end - order->words);
 }

@@ -39,8 +39,8 @@ struct order *tl_order_make(void *memory, unsigned int entries);
 void tl_order_barrier(struct order *order, unsigned int slot);
 
 /*
- * Finds the requests below slot `next` that wait, and sorts them: rising and falling in turn, so
- * that a flush begins where the last one ended. Requests that rise already stay as they are.
+ * Finds the requests below slot `next` that wait, and sorts them block by block: rising and falling
+ * in turn, so that each begins where the last one ended. Blocks that rise already stay as they are.
  * Returns their number. *moved tells whether a request is to be made before an older one.
  */
 unsigned int tl_order_find(struct order *order, const struct tl_request *requests,

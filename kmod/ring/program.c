@@ -8,6 +8,7 @@
  * what is used as an index is checked and clamped after it was copied. A result that another step
  * takes is read from the ring, as if the program's own code had passed it on.
  */
+#include <linux/bitops.h>
 #include <linux/build_bug.h>
 #include <linux/err.h>
 #include <linux/nospec.h>
@@ -25,20 +26,8 @@ struct program {
 	u32 end;			/* number of requests in the program */
 	u32 at;				/* the next step */
 	u64 made;			/* steps */
-	u64 calls;			/* steps that are calls, made or refused */
+	u64 callless;			/* steps that have made no call and were not refused */
 };
-
-/* The link of a step to the step that follows it. */
-struct link {
-	bool jumps;
-	u8 condition;
-	u16 target;
-};
-
-static struct tl_request *request_at(const struct program *program, u64 slot)
-{
-	return &program->requests[slot & program->mask];
-}
 
 static unsigned long *argument_of(struct pt_regs *regs, unsigned int argument)
 {
@@ -53,15 +42,16 @@ static unsigned long *argument_of(struct pt_regs *regs, unsigned int argument)
 }
 
 /* Replaces the slot in *argument by its result. */
-static int take_result(const struct program *program, unsigned long *argument)
+static __always_inline int take_result(const struct program *program, unsigned long *argument)
 {
 	const struct tl_request *request;
 	long result;
 
-	if (*argument >= program->end)
+	if (unlikely(*argument >= program->end))
 		return -EINVAL;
-	request = request_at(program, *argument);
-	if (READ_ONCE(request->state) != TL_DONE)
+	/* Speculation stays in the ring even where that check is mispredicted. */
+	request = &program->requests[*argument & program->mask];
+	if (unlikely(READ_ONCE(request->state) != TL_DONE))
 		return -ECANCELED;
 	result = READ_ONCE(request->result);
 	if (IS_ERR_VALUE(result))
@@ -71,7 +61,7 @@ static int take_result(const struct program *program, unsigned long *argument)
 }
 
 /* Replaces the address in *argument by the word that is there. */
-static int take_word(unsigned long *argument, bool wide)
+static __always_inline int take_word(unsigned long *argument, bool wide)
 {
 	unsigned long word;
 	u32 half;
@@ -88,18 +78,21 @@ static int take_word(unsigned long *argument, bool wide)
 	return 0;
 }
 
-/* Takes the arguments in the frame from where bits 12 to 23 of the number say. */
-static int take_arguments(const struct program *program, struct pt_regs *regs, u32 sources)
+/* Takes the arguments in the frame from where bits 12 to 23 of the number say; one is set. */
+static __always_inline int take_arguments(const struct program *program, struct pt_regs *regs,
+					  u32 sources)
 {
-	unsigned int argument;
-	int error = 0;
+	int error;
 
-	for (argument = 0; sources && !error; argument++, sources >>= 2) {
-		if (sources & 2)
-			error = take_word(argument_of(regs, argument), sources & 1);
-		else if (sources & 1)
-			error = take_result(program, argument_of(regs, argument));
-	}
+	do {
+		unsigned int bit = __ffs(sources) & ~1u;
+		unsigned long *argument = argument_of(regs, (bit - 12) / 2);
+		u32 source = sources >> bit & 3;
+
+		error = source == 1 ? take_result(program, argument) :
+				      take_word(argument, source & 1);
+		sources &= ~(3u << bit);
+	} while (unlikely(sources && !error));
 	return error;
 }
 
@@ -118,105 +111,132 @@ static long write_word(const struct pt_regs *regs, bool increase)
  * A step without a call serves what is pending, too: a program need not contain any call. As in a
  * batch, a signal does not stop the first step.
  */
-static bool may_go_on(struct program *program)
+static bool may_go_on(struct tlk_context *context, bool first)
 {
 	if (likely(!tlk_work_pending()))
 		return true;
-	if (signal_pending(current) && program->made) {
-		program->context.ending = TLK_SIGNAL;
+	if (signal_pending(current) && !first) {
+		context->ending = TLK_SIGNAL;
 		return false;
 	}
-	tlk_exit_work_serve(&program->context);
+	tlk_exit_work_serve(context);
 	return true;
 }
 
-/* Makes the call in the frame. The result is final if the context's ending is TLK_DONE. */
-static long make_call(struct program *program, struct pt_regs *regs)
+/* Makes a step that is no call, or says why it is none. */
+static noinline long make_callless(struct program *program, int error, bool first)
 {
-	struct tlk_context *context = &program->context;
-	long result;
+	struct pt_regs *regs = current_pt_regs();
 
-	if (tlk_work_pending()) {
-		result = tlk_request_make_slow(context, !program->made);
-		if (context->ending != TLK_DONE)
-			return result;
-	} else {
-		result = tlk_request_call(regs, context->calls);
-	}
-	if (tlk_result_is_special(result))
-		result = tlk_request_settle(context, result);
-	program->calls += context->ending == TLK_DONE;
-	return result;
-}
-
-/*
- * Why the call of the step in the frame cannot be made, or 0. Takes its arguments, and takes the
- * program bits out of the number.
- */
-static int prepare_step(const struct program *program, struct pt_regs *regs, struct link *link)
-{
-	u32 nr = regs->orig_ax, sources = (nr & TL_PROGRAM_BITS & ~TL_JUMPS) >> 12;
-
-	regs->orig_ax = nr & TL_NR_MASK;
-	if (nr & ~(TL_PROGRAM_BITS | TL_NR_MASK)) {
-		link->jumps = false;
-		return -ENOSYS;
-	}
-	if (link->jumps && link->target > program->end) {
-		link->jumps = false;
-		return -EINVAL;
-	}
-	return sources ? take_arguments(program, regs, sources) : 0;
-}
-
-/* Makes the step in the frame. The result is final if the context's ending is TLK_DONE. */
-static long make_step(struct program *program, struct pt_regs *regs, struct link *link)
-{
-	int error = prepare_step(program, regs, link);
-
-	if (!error && regs->orig_ax < TL_NR_INCREASE)
-		return make_call(program, regs);
-	if (!may_go_on(program))
+	if (!may_go_on(&program->context, first))
 		return -EINTR;
-	if (error == -ENOSYS) {
-		program->calls++;
+	if (error == -ENOSYS)
 		program->context.refused++;
-	}
+	else
+		program->callless++;
 	return error ? error : write_word(regs, regs->orig_ax == TL_NR_INCREASE);
 }
 
-/* Makes steps until the end, or until something stops it. Returns the result of the last step. */
-static long run(struct program *program, u64 steps)
+/* What becomes of a step: 0, or TL_JUMPS and the condition and target that were copied. */
+#define LINK(condition, target) (TL_JUMPS | (u32)(condition) << 16 | (target))
+#define LINK_CONDITION(link) ((link) >> 16 & 0xff)
+#define LINK_TARGET(link) ((link) & 0xffff)
+
+/*
+ * Takes the step's arguments and its link, and takes the program bits out of its number. Returns 0,
+ * or why the step makes no call.
+ */
+static __always_inline int prepare_step(const struct program *program,
+					const struct tl_request *request, struct pt_regs *regs,
+					u32 *link)
 {
+	u32 nr = regs->orig_ax, target;
+	int error = 0;
+
+	regs->orig_ax = nr & TL_NR_MASK;
+	if (nr >= TL_JUMPS) {
+		if (unlikely(nr & ~(TL_PROGRAM_BITS | TL_NR_MASK)))
+			return -ENOSYS;
+		target = READ_ONCE(request->target);
+		if (unlikely(target > program->end))
+			return -EINVAL;
+		target = array_index_nospec(target, program->end + 1);
+		*link = LINK(READ_ONCE(request->condition), target);
+		nr &= ~TL_JUMPS;
+	}
+	/* Most steps take their first argument, a descriptor, and nothing else. */
+	if ((nr & TL_WORD64(0)) == TL_RESULT(0)) {
+		error = take_result(program, &regs->di);
+		nr &= ~TL_WORD64(0);
+	}
+	if (likely(error || nr <= TL_NR_MASK))
+		return error;
+	return take_arguments(program, regs, nr & ~TL_NR_MASK);
+}
+
+/* Is the step that has this link to be followed by its target? */
+static bool is_followed(u32 link, const struct pt_regs *regs, long result)
+{
+	return tl_condition_is_true(LINK_CONDITION(link), result, regs->dx);
+}
+
+/*
+ * Makes steps until the end, or until something stops it. Returns the result of the last step. The
+ * loop is what a step costs. It is that of batch.c, and all that an ordinary request does not need
+ * is behind one test of its number.
+ */
+static long run(struct program *program, const u64 steps)
+{
+	struct tlk_context *context = &program->context;
+	struct tl_request *const end = program->requests + program->end;
+	struct tl_request *request = program->requests + program->at;
 	struct pt_regs *regs = current_pt_regs();
+	u64 left = steps;
 	long result = 0;
 
-	while (program->at < program->end && program->made < steps) {
-		u32 at = array_index_nospec(program->at, program->end);
-		struct tl_request *request = request_at(program, at);
-		struct link link = {};
+	while (request != end && left) {
+		u32 link = 0;
 
 		tlk_request_copy(request, regs);
-		if (regs->orig_ax & TL_JUMPS) {
-			link.jumps = true;
-			link.condition = READ_ONCE(request->condition);
-			link.target = READ_ONCE(request->target);
+		if (regs->orig_ax >= TL_NR_INCREASE) {
+			int error = prepare_step(program, request, regs, &link);
+
+			if (unlikely(error || regs->orig_ax >= TL_NR_INCREASE)) {
+				result = make_callless(program, error, left == steps);
+				if (context->ending != TLK_DONE)
+					break;
+				goto complete;
+			}
 		}
-		result = make_step(program, regs, &link);
-		if (program->context.ending != TLK_DONE)
-			break;
+		if (tlk_work_pending()) {
+			result = tlk_request_make_slow(context, left == steps);
+			if (context->ending != TLK_DONE)
+				break;
+		} else {
+			result = tlk_request_call(regs, &tlk_batch_calls);
+		}
+		if (tlk_result_is_special(result)) {
+			result = tlk_request_settle(context, result);
+			if (context->ending != TLK_DONE)
+				break;
+		}
+complete:
 		tlk_request_complete(request, result);
-		program->made++;
-		if (link.jumps && tl_condition_is_true(link.condition, result, regs->dx))
-			program->at = link.target;
-		else
-			program->at = at + 1;
-		/* The kernel slows threads down on the way to user mode: no loop puts it off. */
-		if (unlikely(program->context.undo & TLK_UNDO_RESUME) && tlk_is_throttled()) {
-			program->context.ending = TLK_SIGNAL;
-			break;
+		left--;
+		if (likely(!link || !is_followed(link, regs, result))) {
+			request++;
+			continue;
 		}
+		/* The way to user mode slows threads down: no jump back puts it off. */
+		if (&program->requests[LINK_TARGET(link)] <= request &&
+		    context->undo & TLK_UNDO_RESUME && tlk_is_throttled())
+			context->ending = TLK_SIGNAL;
+		request = &program->requests[LINK_TARGET(link)];
+		if (unlikely(context->ending != TLK_DONE))
+			break;
 	}
+	program->at = request - program->requests;
+	program->made = steps - left;
 	return result;
 }
 
@@ -235,7 +255,8 @@ static u32 why_stopped(const struct program *program)
 static void count(struct tlk_ring_counts *counts, const struct program *program)
 {
 	atomic64_inc(&counts->crossings);
-	atomic64_add(program->calls - program->context.refused, &counts->executed);
+	atomic64_add(program->made - program->callless - program->context.refused,
+		     &counts->executed);
 	atomic64_add(program->context.refused, &counts->refused);
 	if (program->context.ending == TLK_BUSY)
 		atomic64_inc(&counts->bypassed);
@@ -262,6 +283,7 @@ long tlk_program_enter(struct tlk_ring *ring, struct file *file, unsigned long a
 		     TL_RING_BYTES(TL_ENTRIES_MAX));
 	if (argument > ring->mask + 1 || program.at > program.end)
 		return -EINVAL;
+	program.at = array_index_nospec(program.at, program.end + 1);
 	saved = tlk_context_begin(&program.context, file, regs, &tlk_batch_calls, NULL);
 	result = run(&program, steps);
 	count(&ring->counts, &program);

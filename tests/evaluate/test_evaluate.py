@@ -39,6 +39,17 @@ PROMISED_MODES = {
     "delay.user.running.calls": 1,
     "delay.supervisor.asleep.calls": 1,
 }
+# The same of programs of calls, and of what is one crossing.
+PROMISED_PROGRAMS = {
+    "getppid.batch.n32.instructions": 157,
+    "getppid.program.n32.instructions": 205,
+    "file.program.n32.crossings": 1,
+    "copy.program.k64.crossings": 1,
+    "accept.program.n16.crossings": 1,
+    "accept.program.n16.calls": 17,
+}
+PROGRAM_SAVES, PROGRAM_SAVES_UNZEROED = 0.05, 0.08
+"""At least so much of a file's instructions by plain calls, as kernels are and without zeroing."""
 SAVED_MIN = 190
 PREDICTED_WITHIN = 0.2
 
@@ -79,6 +90,24 @@ def test_supervisor_mode_is_as_promised(evaluated, name):
     metric = result_file.load(evaluated / "mode-switch").metrics[name]
     assert metric.kind == "counted"
     assert metric.value <= PROMISED_MODES[name]
+
+
+@pytest.mark.parametrize("name", PROMISED_PROGRAMS)
+def test_programs_are_as_promised(evaluated, name):
+    metric = result_file.load(evaluated / "programs").metrics[name]
+    assert metric.kind == "counted"
+    assert metric.value <= PROMISED_PROGRAMS[name]
+
+
+def test_a_program_reads_files_for_less_than_plain_calls_and_io_uring(evaluated):
+    metrics = result_file.load(evaluated / "programs").metrics
+    for parameter, saved in (("n32", PROGRAM_SAVES), ("n32_unzeroed", PROGRAM_SAVES_UNZEROED)):
+        cost = {
+            mechanism: metrics[f"file.{mechanism}.{parameter}.instructions"].value
+            for mechanism in ("plain", "program", "io_uring", "io_uring-statx", "c-blake")
+        }
+        assert cost["program"] <= (1 - saved) * cost["plain"]
+        assert cost["program"] == min(cost.values())
 
 
 def test_supervisor_mode_saves_as_much_in_every_call(evaluated):

@@ -33,7 +33,7 @@ from trapless.stock import kernels
 DATA = Path(__file__).parents[2] / "data" / "experiments"
 MAKEFILE = Path(__file__).parents[3] / "Makefile"
 ONE = Metric(1, "count", "counted")
-NAMES = ("batch-size", "ls", "mode-switch", "parallel")
+NAMES = ("batch-size", "ls", "mode-switch", "parallel", "programs")
 
 
 def rows_of(name, **wanted):
@@ -327,12 +327,12 @@ def test_what_is_about_to_happen_is_said_first(offline, tmp_path, monkeypatch):
     notes = Notes()
     evaluate.run([], quick=True, out=tmp_path, kernel="any", progress=notes)
     first = notes.said[0]
-    assert re.match(r"8 experiments \(quick\) in VMs of kernel any: about \d+ min on 2 idle", first)
+    assert re.match(r"9 experiments \(quick\) in VMs of kernel any: about \d+ min on 2 idle", first)
     assert "fetches a kernel (85 MB) and programs" in first and "\n" not in first
     # The Makefile says it before anything is installed.
     assert (
         re.search(r"about (\d+) min", first)[1]
-        == re.search(r"ABOUT_EVALUATE = 8 experiments .* about (\d+) min", MAKEFILE.read_text())[1]
+        == re.search(r"ABOUT_EVALUATE = 9 experiments .* about (\d+) min", MAKEFILE.read_text())[1]
     )
 
 

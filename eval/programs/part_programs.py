@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs the workload of programs, and makes figures and the claim of its rows.
+
+This file owns sizes and repeats, the metrics' names and the judgement of the claim. The calls
+themselves are made by the C programs beside it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from eval.tools.trees.trees import STOCK, UNZEROED, UNZEROED_APPEND
+from trapless.experiments import fit, repetition
+from trapless.experiments.collection import Collection, Row
+from trapless.experiments.experiment import Findings, Part, Raw, workload
+from trapless.experiments.repetition import Key, Samples
+from trapless.report.figures import Figure, Mark, Table, lines
+from trapless.results import claims
+from trapless.results.result_file import Claim, Metric
+from trapless.stock import kbuild, kernels
+from trapless.vm import guest_disk
+from trapless.vm.lab import LabConfig
+
+SIZES = (1, 2, 3, 4, 8, 16, 32, 64)
+QUICK_SIZES = (1, 2, 4, 32)
+REPEATS = {"counted": 5, "measured": 25}
+QUICK_REPEATS = {"counted": 4, "measured": 7}
+TIMEOUT_S = 3600.0
+GUEST_PROGRAM, GUEST_MODULE = "/bin/programs", "/array.ko"
+MODULE = "array.ko"
+HERE = Path(__file__).resolve().parent
+AT = 32
+"""The number of files and calls that the tables show."""
+
+PARAMETERS = {"file": "n", "getppid": "n", "copy": "k", "accept": "n", "burst": "w"}
+"""What the number of a row counts: calls or files, KiB a step, connections, workers."""
+
+
+def collect(run: Collection) -> None:
+    """Two boots that count on one CPU, as the kernel is and with its zeroing of fresh memory off;
+    one that measures by the clock on two."""
+    kernel = kernels.resolve(run.kernel, run.progress)
+    module = kbuild.module_for(kernel, run.progress, HERE, MODULE)
+    files = ((module, GUEST_MODULE), (workload("programs"), GUEST_PROGRAM))
+    modules = guest_disk.modules(run.kernel, run.progress)
+    repeats = QUICK_REPEATS if run.quick else REPEATS
+    counted = LabConfig(
+        kernel=run.kernel, cpus=1, icount=True, files=files, modules=modules, timeout_s=TIMEOUT_S
+    )
+    measured = LabConfig(
+        kernel=run.kernel, cpus=2, files=files, modules=modules, timeout_s=TIMEOUT_S
+    )
+    sizes = ",".join(str(n) for n in (QUICK_SIZES if run.quick else SIZES))
+    run.boot(STOCK, counted, guest_command("counted", sizes, repeats["counted"]))
+    run.boot(
+        UNZEROED,
+        LabConfig(**{**vars(counted), "append": UNZEROED_APPEND}),
+        guest_command("counted", str(AT), repeats["counted"], "--calls", "file"),
+    )
+    run.boot(
+        "measured",
+        measured,
+        guest_command("measured", str(AT), repeats["measured"], "--calls", "file,getppid"),
+    )
+
+
+def guest_command(kind: str, sizes: str, repeats: int, *more: str) -> list[str]:
+    """The command that loads the module of the peer and runs the workload on a disk."""
+    options = {"kind": kind, "sizes": sizes, "repeats": str(repeats), "seed": "13"}
+    options["directory"] = guest_disk.MOUNT_POINT
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    program = shlex.join([GUEST_PROGRAM, *words, *more])
+    return guest_disk.command(["/bin/sh", "-c", f"insmod {GUEST_MODULE} && exec {program}"])
+
+
+def select(
+    rows: Sequence[Row], kind: str, what: str, unzeroed: bool = False
+) -> dict[Key, dict[int, list[float]]]:
+    """(call, mechanism) -> the number of the row -> repeats. A value is for one operation."""
+    found: dict[Key, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row.get("kind") == kind and row["boot"].endswith(UNZEROED) == unzeroed:
+            value = row["value"] / row["ops"] if what == "value" else row[what]
+            found[row["call"], row["mechanism"]][row["n"]].append(value)
+    return found
+
+
+COUNTS = {
+    "value": ("instructions", ("file", "getppid", "copy", "accept", "burst")),
+    "crossings": ("crossings", ("file", "copy", "accept")),
+    "calls": ("calls", ("file", "copy", "accept")),
+    "wakeups": ("wakeups", ("burst",)),
+}
+"""Field of a row: the unit of its metrics, and of which subjects they are made."""
+
+
+def counted_metrics(rows: Sequence[Row]) -> dict[str, Metric]:
+    return {
+        f"{call}.{mechanism}.{PARAMETERS[call]}{n}.{unit}": repetition.metric(values, unit, 3)
+        for what, (unit, subjects) in COUNTS.items()
+        for (call, mechanism), samples in select(rows, "counted", what).items()
+        if call in subjects
+        for n, values in samples.items()
+    }
+
+
+def unzeroed_metrics(rows: Sequence[Row]) -> dict[str, Metric]:
+    return {
+        f"{call}.{mechanism}.n{n}_unzeroed.instructions": repetition.metric(
+            values, "instructions", 3
+        )
+        for (call, mechanism), samples in select(rows, "counted", "value", True).items()
+        for n, values in samples.items()
+    }
+
+
+def ratios(measured: Mapping[Key, Samples]) -> dict[Key, dict[int, fit.Summary]]:
+    """Time of each mechanism in that of plain calls, paired by round."""
+    return {
+        (call, mechanism): {
+            n: fit.summary(
+                fit.paired_ratios(
+                    dict(enumerate(values)), dict(enumerate(measured[call, "plain"][n]))
+                )
+            )
+            for n, values in samples.items()
+        }
+        for (call, mechanism), samples in measured.items()
+        if mechanism != "plain"
+    }
+
+
+def measured_metrics(measured: Mapping[Key, Samples]) -> dict[str, Metric]:
+    return {
+        f"{call}.{mechanism}.{PARAMETERS[call]}{n}.ratio": Metric(
+            round(one.median, 4), "ratio", "measured", one.n, round(one.spread, 4)
+        )
+        for (call, mechanism), summaries in ratios(measured).items()
+        for n, one in summaries.items()
+    }
+
+
+def analyse(raw: Raw) -> Findings:
+    metrics = (
+        counted_metrics(raw.rows)
+        | unzeroed_metrics(raw.rows)
+        | measured_metrics(select(raw.rows, "measured", "value"))
+    )
+    return Findings(metrics, (claim_array(select(raw.rows, "counted", "value")),))
+
+
+def claim_array(counted: Mapping[Key, Samples]) -> Claim:
+    """From how many calls the peer's array wins: published as a line in ns, here counted."""
+    if ("getppid", "c-blake") not in counted:
+        return claims.make("array-break-even", "not run", None, "its module could not be entered")
+    plain = repetition.least(counted["getppid", "plain"])
+    array = repetition.least(counted["getppid", "c-blake"])
+    n = fit.observed_break_even(plain, array)
+    ours = (
+        f"{f'N = {n}' if n else 'never'} (counted); a call of {AT} takes "
+        f"{array[AT] / plain[AT]:.2f} of a plain call's instructions"
+    )
+    note = (
+        "Entered by lseek and not by a number of its own, which a stock kernel does not dispatch. "
+        "A count takes a trap for one instruction, and the zeroing of memory for one a byte."
+    )
+    return claims.make("array-break-even", ours, n == 2, note)
+
+
+NAMES = {
+    "plain": "plain calls",
+    "batch": "batches",
+    "program": "a program",
+    "c-blake": "c-blake/batch's loop",
+    "io_uring": "io_uring, links",
+    "io_uring-statx": "io_uring, links and statx",
+}
+
+
+def figures(raw: Raw) -> tuple[Figure | Table, ...]:
+    counted = select(raw.rows, "counted", "value")
+    return (
+        files_figure(counted),
+        files_table(raw, counted),
+        loops_table(raw, counted),
+        burst_table(raw, counted),
+    )
+
+
+def files_figure(counted: Mapping[Key, Samples]) -> Figure:
+    files = repetition.of_call(counted, "file")
+    share = {
+        mechanism: {n: 100 * cost / files["plain"][n] for n, cost in costs.items()}
+        for mechanism, costs in files.items()
+        if mechanism != "plain"
+    }
+    return Figure(
+        id="files",
+        title="Open, fstat, read and close small files: instructions, where plain calls take 100%",
+        x_label="files, N",
+        y_label="% of plain calls'",
+        series=lines(share, NAMES),
+        log_x=True,
+        caption="One crossing for N files, and three for batches. io_uring without statx reads "
+        "without asking for the size.",
+        marks=(Mark(100, "plain calls"),),
+        from_zero=False,
+    )
+
+
+def files_table(raw: Raw, counted: Mapping[Key, Samples]) -> Table:
+    crossings = select(raw.rows, "counted", "crossings")
+    calls = select(raw.rows, "counted", "calls")
+    summaries = ratios(select(raw.rows, "measured", "value"))
+    unzeroed = select(raw.rows, "counted", "value", True)
+    rows = []
+    for mechanism, name in NAMES.items():
+        key = ("file", mechanism)
+        if key not in counted:
+            continue
+        time = summaries.get(key, {}).get(AT)
+        rows.append(
+            (
+                name,
+                f"{min(crossings[key][AT]):,.0f}",
+                f"{min(calls[key][AT]):,.0f}",
+                *against_plain(counted, key),
+                *against_plain(unzeroed, key),
+                fit.percent(time) if time else "",
+            )
+        )
+    return Table(
+        id="files",
+        title=f"{AT} small files: open, fstat, read of the size found, close",
+        columns=(
+            "by",
+            "crossings",
+            "calls or requests",
+            "instructions a file",
+            "against plain calls",
+            "unzeroed",
+            "against plain calls",
+            "time, plain calls = 100%",
+        ),
+        rows=tuple(rows),
+        caption="Files of 200 to 541 bytes on a disk file system, in the page cache. A stock "
+        "kernel zeroes fresh memory (init_on_alloc): each open clears 4 KiB, which the emulator "
+        "counts as 4,096 instructions of a `rep stosb`. Unzeroed: init_on_alloc=0. io_uring: "
+        "openat into a direct descriptor, read of it, close of it, linked; it can pass on neither "
+        "a size nor a descriptor that was opened before, and closes the file itself a second "
+        "later, which is not counted.",
+        kind="counted",
+    )
+
+
+def against_plain(counted: Mapping[Key, Samples], key: Key) -> tuple[str, str]:
+    """Instructions of a file, and how that compares."""
+    cost, plain = min(counted[key][AT]), min(counted["file", "plain"][AT])
+    return f"{cost:,.0f}", "" if key[1] == "plain" else f"{cost / plain - 1:+.1%}"
+
+
+LOOPS = {
+    ("copy", 64): "copy of 1 MiB in steps of 64 KiB",
+    ("copy", 16): "copy of 1 MiB in steps of 16 KiB",
+    ("copy", 4): "copy of 1 MiB in steps of 4 KiB",
+    ("accept", 16): "accept4 until EAGAIN, 16 connections wait",
+    ("accept", 1): "accept4 until EAGAIN, one connection waits",
+}
+
+
+def loops_table(raw: Raw, counted: Mapping[Key, Samples]) -> Table:
+    crossings = select(raw.rows, "counted", "crossings")
+    calls = select(raw.rows, "counted", "calls")
+    rows = []
+    for (call, n), name in LOOPS.items():
+        for mechanism in ("plain", "program"):
+            key = (call, mechanism)
+            ops = 1 if call == "copy" else n
+            rows.append(
+                (
+                    name,
+                    NAMES[mechanism],
+                    f"{min(crossings[key][n]):,.0f}",
+                    f"{min(calls[key][n]):,.0f}",
+                    f"{min(counted[key][n]) * ops:,.0f}",
+                )
+            )
+    return Table(
+        id="loops",
+        title="Loops whose number of calls nobody knows before",
+        columns=("loop", "by", "crossings", "calls", "instructions"),
+        rows=tuple(rows),
+        caption="Nobody makes a call in vain: the last one finds the end of the file, or EAGAIN.",
+        kind="counted",
+    )
+
+
+def burst_table(raw: Raw, counted: Mapping[Key, Samples]) -> Table:
+    wakeups = select(raw.rows, "counted", "wakeups")["burst", "psc"]
+    costs = counted["burst", "psc"]
+    return Table(
+        id="burst",
+        title="32 short calls notified at once, while all workers sleep on one CPU",
+        columns=("workers", "wake-ups a burst", "instructions a request"),
+        rows=tuple(
+            (str(n), f"{max(wakeups[n]):,.0f}", f"{min(costs[n]):,.0f}") for n in sorted(costs)
+        ),
+        caption="getppid; until all results are in and all workers sleep again.",
+        kind="counted",
+    )
+
+
+PART = Part(name="programs", collect=collect, analyse=analyse, figures=figures)
