@@ -108,12 +108,15 @@ NOISE_PER_TICK = 8000
 interrupt's work, and the work that the kernel has put off until then, are not the program's."""
 
 
-def supervisor_saving(run: RunCounts) -> Saving | None:
-    """The saving in supervisor mode from the first call to the last; None where not offered."""
+def supervisor_saving(run: RunCounts, turn: Loop | None = None) -> Saving | None:
+    """The saving in supervisor mode from the first call to the last; None where not offered.
+
+    `turn`: of that run by turns, in user mode, instead of the one run of the program.
+    """
     terms = supervisor_terms(run)
     if not terms:
         return None
-    numbers = of_run(run)
+    numbers = of_run(run) if turn is None else features({**turn.features, "worked": run.worked})
     parts = {term.name: numbers[term.name] * term.saved for term in terms}
     handed = numbers["forks"] * 2 + numbers["execs"] + numbers["signals"]
     return Saving(
