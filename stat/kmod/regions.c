@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * trapless_stat.c - splits what the model counts by whose work it is: that of a control group (a
+ * regions.c - splits what the model counts by whose work it is: that of a control group (a
  * program with all that it started), of the idle task, or of any other task. Where the scheduler
  * goes from one of them to another, the module ends the model's region, changes the lowest 12 bits
  * of the label and begins the next region. While calls are told apart, each begins a region of its
