@@ -13,8 +13,8 @@ from trapless.experiments.experiment import Spec
 SPEC = Spec(
     name="servers",
     paper="running-mode-switch",
-    question="How much of a server's request do crossings into the kernel cost, and what do "
-    "supervisor mode and batches take away? The papers name servers as their future work.",
+    question="The papers name servers as their future work: how much of a request do crossings "
+    "into the kernel cost servers of today, and what do supervisor mode and batches take away?",
     method=(
         "Unmodified servers from Debian's packages serve a load of a known amount; the bytes of "
         "every reply are compared. In one boot a server runs by trap and in supervisor mode by "

@@ -16,7 +16,18 @@ from eval.servers.shapes import Shape, Talk, content, shape
 ROOT = "servers"
 """The root of the servers' packages in the cache."""
 
-PACKAGES = ("nginx", "redis-tools")
+PACKAGES = (
+    "apache2-bin",
+    "bind9",
+    "caddy",  # written in Go
+    "haproxy",
+    "mariadb-server-core",
+    "memcached",
+    "nginx",
+    "nodejs",
+    "postgresql-15",
+    "redis-tools",  # redis-check-rdb is the server, too, under the server's name
+)
 
 PORT = 8080
 SITE = "/tmp/site"

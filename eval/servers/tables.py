@@ -24,7 +24,8 @@ EVENTS = {
     "iret_kernel": ("interrupts-in-kernel", "interrupts and faults in the kernel"),
     "slept_out": ("sleeps", "sleeps"),
     "slept_within": ("sleeps-within", "sleeps, one of its own goes on"),
-    "preempted": ("preemptions", "preemptions in calls"),
+    "preempted": ("preemptions-on-exit", "preemptions on a call's exit"),
+    "preempted_within": ("preemptions-in-call", "preemptions in a call"),
 }
 """What is counted a request: the feature, its name in metrics, and words."""
 

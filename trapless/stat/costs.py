@@ -51,7 +51,8 @@ def features(counts: Mapping[str, int]) -> dict[str, float]:
         "in_kernel": counts["iret_kernel"],
         "signals": counts["signals"],
         "worked": counts.get("worked", 0),
-        "slept_out": counts["slept_out"],
+        # A call that gives way in its middle does on its way out what one that slept does.
+        "slept_out": counts["slept_out"] + counts.get("preempted_within", 0),
         "preempted": counts["preempted"],
         "slept_within": counts["slept_within"],
         "forks": (counts["forks"] + counts["exits"]) / 2,
