@@ -26,7 +26,7 @@
  * Where calls are told apart, four more bits say what part of a call the region is, and the twelve
  * above them which call. A region goes from a call's entry, or from where its thread goes on in it,
  * to the next call's entry. The parts from STAT_PART_FAILED on are empty regions: events of the
- * call, the last three as in STAT_EVENTS.
+ * call, the last three as in STAT_EVENTS; preempted in the middle of it or at its end.
  */
 #define STAT_PART_SHIFT 12
 #define STAT_PART_NONE 0     /* of no call: the program's code, or an interrupt in it, goes on */
@@ -74,11 +74,13 @@
  * What the module counts in each phase: of page faults also those that read from a file
  * (file_faults); requests for this machine's files, each of which waits (shared); calls in which a
  * thread slept and the processor went to others (slept_out) or stayed within the program
- * (slept_within), and calls that ended with another thread's turn (preempted).
+ * (slept_within), calls that ended with another thread's turn (preempted), and calls in the middle
+ * of which the processor went to another thread though this one could have gone on
+ * (preempted_within).
  */
 #define STAT_EVENTS(X) \
 	X(forks) X(execs) X(exits) X(signals) X(page_faults) \
-	X(slept_out) X(slept_within) X(preempted) X(file_faults) X(shared)
+	X(slept_out) X(slept_within) X(preempted) X(file_faults) X(shared) X(preempted_within)
 
 /* Where calls ended that were made in supervisor mode: fields calls_* of struct tl_process. */
 #define STAT_CALLS(X) X(direct) X(worked) X(left) X(kernel)

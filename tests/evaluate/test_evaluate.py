@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from trapless.base.console import Silent
-from trapless.experiments import experiment
+from trapless.experiments import evaluate, experiment
 from trapless.experiments.collection import Collection
 from trapless.results import result_file
 from trapless.stock import kernels
@@ -57,7 +57,7 @@ def evaluated(tmp_path_factory):
     return out
 
 
-@pytest.mark.parametrize("name", experiment.names())
+@pytest.mark.parametrize("name", evaluate.default_names(quick=True))
 def test_each_experiment_leaves_a_result_and_passed_its_checks(evaluated, name):
     result = result_file.load(evaluated / name)
     assert result.experiment == name

@@ -52,13 +52,14 @@ def run(
     progress: Progress,
     scheduler: str | None = None,
 ) -> Outcome:
-    """Run the named experiments, or all. One that fails is tried once more, and goes on after the
-    boots that it has saved. If it fails again, the report says why, and the next one begins.
+    """Run the named experiments, or those of default_names(). One that fails is tried once more,
+    and goes on after the boots that it has saved. If it fails again, the report says why, and the
+    next one begins.
 
     What would stop every experiment is checked before earlier results are removed. `scheduler` is
     the address of the scheduler whose workers run the VMs of experiments that have many.
     """
-    specs = [experiment.get(name) for name in (wanted or experiment.names())]
+    specs = [experiment.get(name) for name in (wanted or default_names(quick=quick))]
     if scheduler is not None and not any(spec.spread for spec in specs):
         many = ", ".join(name for name in experiment.names() if experiment.get(name).spread)
         raise TraplessError(
@@ -90,6 +91,12 @@ def run(
             experiment.note_failure(directory, reason, command)
             failed.append(spec.name)
     return Outcome(tuple(failed), report.write(out, progress))
+
+
+def default_names(*, quick: bool) -> tuple[str, ...]:
+    """The experiments that run where none is named."""
+    names = experiment.names()
+    return tuple(n for n in names if not (quick and experiment.get(n).quick_by_name))
 
 
 def announcement(specs: Sequence[Spec], quick: bool, kernel: str) -> str:

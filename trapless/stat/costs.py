@@ -51,7 +51,8 @@ def features(counts: Mapping[str, int]) -> dict[str, float]:
         "in_kernel": counts["iret_kernel"],
         "signals": counts["signals"],
         "worked": counts.get("worked", 0),
-        "slept_out": counts["slept_out"],
+        # A call that gives way in its middle does on its way out what one that slept does.
+        "slept_out": counts["slept_out"] + counts.get("preempted_within", 0),
         "preempted": counts["preempted"],
         "slept_within": counts["slept_within"],
         "forks": (counts["forks"] + counts["exits"]) / 2,
@@ -108,12 +109,15 @@ NOISE_PER_TICK = 8000
 interrupt's work, and the work that the kernel has put off until then, are not the program's."""
 
 
-def supervisor_saving(run: RunCounts) -> Saving | None:
-    """The saving in supervisor mode from the first call to the last; None where not offered."""
+def supervisor_saving(run: RunCounts, turn: Loop | None = None) -> Saving | None:
+    """The saving in supervisor mode from the first call to the last; None where not offered.
+
+    `turn`: of that run by turns, in user mode, instead of the one run of the program.
+    """
     terms = supervisor_terms(run)
     if not terms:
         return None
-    numbers = of_run(run)
+    numbers = of_run(run) if turn is None else features({**turn.features, "worked": run.worked})
     parts = {term.name: numbers[term.name] * term.saved for term in terms}
     handed = numbers["forks"] * 2 + numbers["execs"] + numbers["signals"]
     return Saving(

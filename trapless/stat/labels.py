@@ -36,7 +36,7 @@ FACT_CALLS, FACT_DEMOTIONS = 0xFE0, 0xFD0
 
 EVENTS = (
     "forks", "execs", "exits", "signals", "page_faults", "slept_out", "slept_within", "preempted",
-    "file_faults", "shared",
+    "file_faults", "shared", "preempted_within",
 )  # fmt: skip
 """What the module counts in each phase; the fact of the first is 16 times the phase."""
 
