@@ -7,7 +7,7 @@
  *   tl_batch_*   wrapped calls: a program queues N calls and enters the kernel once
  *                (wrapped-system-call, Fig. 1 and 4)
  *   tl_sched_*   fine-grained threads, which issue wrapped calls and name their continuations
- *                (wrapped-system-call, section 2.1)
+ *                (wrapped-system-call, section 2.1), in trapless_sched.h
  *   tl_psc_*     parallel calls, which worker threads serve (parallel-system-call, section 2)
  * A fourth family removes the trap from the calls that a program makes anyway:
  *   tl_switch_*  switch a process to supervisor mode and back (running-mode-switch, Table 1)
@@ -166,91 +166,6 @@ unsigned int tl_batch_at(const struct tl_batch *batch);
  */
 int tl_batch_get_stats(const struct tl_batch *batch, struct tl_stats *stats);
 
-/* ---- Fine-grained threads ---------------------------------------------------------------- */
-
-struct tl_sched;
-struct tl_thread;
-
-/* A thread's body. It runs to completion and should not block. Its return frees self. */
-typedef void (*tl_entry)(struct tl_thread *self, void *arg);
-
-struct tl_sched_config {
-	uint32_t size;			/* sizeof(struct tl_sched_config); it may grow at its end */
-	uint32_t flags;			/* TL_PLAIN, TL_MODULE, TL_UNORDERED */
-	uint32_t flush_at;		/* flush when this many calls are queued; 0: 32 */
-	uint32_t entries;		/* slots of the batch; 0: enough for flush_at */
-	uint64_t deadline_ns;		/* flush when a queued call is this old; 0: never */
-};
-
-int tl_sched_create(struct tl_sched **sched, const struct tl_sched_config *config);
-void tl_sched_destroy(struct tl_sched *sched);
-enum tl_backend tl_sched_backend(const struct tl_sched *sched);
-
-/*
- * Creates a thread that becomes ready when `syncs` synchronisations have arrived; with 0 it is
- * ready at once. *thread is valid until the thread has run; thread may be NULL. Returns 0 or
- * -ENOMEM.
- */
-int tl_thread_create(struct tl_sched *sched, struct tl_thread **thread, tl_entry entry, void *arg,
-		     unsigned int syncs);
-/*
- * Delivers one synchronisation. Returns 0, or -EINVAL if all synchronisations have arrived or
- * queued calls will deliver them.
- */
-int tl_thread_sync(struct tl_thread *thread);
-struct tl_sched *tl_thread_sched(const struct tl_thread *self);
-
-/*
- * Queues a split-phase call. Its completion stores the result to *result and synchronises
- * `continuation` once; each of the two may be NULL. The memory that the arguments and result point
- * to must stay valid until then. A full batch is flushed first. Returns 0, -EINVAL if no
- * synchronisation of the continuation is left to deliver, or an error of tl_batch_flush().
- *
- * Calls are made in the order in which they were queued. In a scheduler with TL_UNORDERED only
- * continuations order calls: the calls of one flush are made as in a batch with TL_UNORDERED.
- */
-int tl_call(struct tl_sched *sched, struct tl_thread *continuation, int64_t *result, uint32_t nr,
-	    uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
-
-/*
- * Registers an external event. Whenever fd shows one of `events` (bits of poll(2)), the scheduler
- * creates a thread entry(arg), and creates no other until that thread has run. The thread should
- * queue the call that consumes the event. A descriptor has one registration at most. The event of a
- * closed descriptor creates its thread once more; the registration ends when that thread begins.
- */
-int tl_event_add(struct tl_sched *sched, int fd, short events, tl_entry entry, void *arg);
-/*
- * Ends a registration. From its return on no thread of it begins, not even one that was created
- * before, so that `arg` may be freed. A thread of it that calls this function goes on to its end.
- * Threads that it created itself, like continuations, still run. Returns 0, or -ENOENT.
- */
-int tl_event_remove(struct tl_sched *sched, int fd);
-
-/*
- * Runs threads until no thread is ready, no call is queued and no event is registered, or until
- * tl_sched_stop(). Returns 0, -EDEADLK if one of the scheduler's own threads calls it, an error of
- * tl_batch_flush(), or an error of poll(2).
- */
-int tl_sched_run(struct tl_sched *sched);
-/*
- * Ends the current run, or else the next one, after the thread or batch that is executing. A signal
- * handler may call it.
- */
-void tl_sched_stop(struct tl_sched *sched);
-
-struct tl_sched_stats {
-	uint32_t size;
-	uint32_t reserved;
-	uint64_t threads_run;
-	uint64_t calls;			/* calls completed */
-	uint64_t crossings;		/* crossings made for them */
-	uint64_t flushes_full;		/* flushes because flush_at was reached */
-	uint64_t flushes_idle;		/* flushes because no thread was ready */
-	uint64_t flushes_deadline;	/* flushes because the oldest call reached deadline_ns */
-};
-/* The caller sets stats->size; fields beyond it are left alone. */
-int tl_sched_get_stats(const struct tl_sched *sched, struct tl_sched_stats *stats);
-
 /* ---- Parallel calls ---------------------------------------------------------------------- */
 
 struct tl_psc;
@@ -344,11 +259,6 @@ int tl_call_get_class(uint32_t nr, const char **name, const char **reason);
 #define TL_ADD_(batch, nr, a0, a1, a2, a3, a4, a5, ...) \
 	tl_batch_add(batch, (uint32_t)(nr), (uint64_t)(a0), (uint64_t)(a1), (uint64_t)(a2), \
 		     (uint64_t)(a3), (uint64_t)(a4), (uint64_t)(a5))
-#define TL_CALL(sched, continuation, result, ...) \
-	TL_CALL_(sched, continuation, result, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
-#define TL_CALL_(sched, continuation, result, nr, a0, a1, a2, a3, a4, a5, ...) \
-	tl_call(sched, continuation, result, (uint32_t)(nr), (uint64_t)(a0), (uint64_t)(a1), \
-		(uint64_t)(a2), (uint64_t)(a3), (uint64_t)(a4), (uint64_t)(a5))
 #define TL_PSC_ADD(psc, ...) TL_PSC_ADD_(psc, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
 #define TL_PSC_ADD_(psc, nr, a0, a1, a2, a3, a4, a5, ...) \
 	tl_psc_add(psc, (uint32_t)(nr), (uint64_t)(a0), (uint64_t)(a1), (uint64_t)(a2), \
@@ -408,5 +318,7 @@ static inline int tl_process_list(struct tl_process *entries, unsigned int n)
 #ifdef __cplusplus
 }
 #endif
+
+#include <trapless_sched.h>
 
 #endif /* TRAPLESS_H */

@@ -366,6 +366,15 @@ static __attribute__((noinline)) int flush_short(struct batch *batch, long enter
 	return result > 0 ? advance(head, result) : result;
 }
 
+int tl_batch_flush_plain(struct tl_batch *head)
+{
+	struct batch *batch = batch_of(head);
+
+	if (!batch->direct || head->program || !tl_batch_queued(head) || done(head->first))
+		return tl_batch_flush(head);
+	return advance(head, execute_plain(batch, head->first, head->next));
+}
+
 int tl_batch_flush_steps(struct tl_batch *head, uint64_t steps)
 {
 	struct batch *batch = batch_of(head);

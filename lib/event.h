@@ -1,39 +1,108 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * event.h - the external events of a scheduler: their registrations, and the threads that they
- * create. sched.c makes the poll(2) that looks for them.
+ * event.h - what a scheduler waits for beside its calls: external events, which create threads, and
+ * descriptors and times, for which threads wait. sched.c decides when to look at the events.
  *
  * Concurrency: as of the scheduler. One thread of the process uses it at a time; nothing is locked.
  */
 #ifndef TRAPLESS_LIB_EVENT_H
 #define TRAPLESS_LIB_EVENT_H
 
-#include <poll.h>
+#include <sys/epoll.h>
 #include <trapless.h>
 
-struct event {
+#define TIME_NEVER UINT64_MAX
+#define EVENTS_FOUND_MAX 64	/* descriptors of one look */
+
+struct thread;
+
+/* One tl_event_add(). */
+struct registration {
+	struct registration *next;	/* of the same descriptor, or unused */
+	struct watch *watch;
 	tl_entry entry;
 	void *arg;
-	struct tl_thread *thread;	/* of the last event until it has run, else NULL */
+	struct thread *thread;		/* of the last event until it has ended, else NULL */
+	uint32_t events;
+	uint32_t pending;		/* with EPOLLET: what the descriptor has shown meanwhile */
+};
+
+/* What is known of a descriptor. Its address does not change. */
+struct watch {
+	struct registration *registrations;
+	struct thread *waiters;		/* threads of tl_wait() */
+	struct watch *control_next;	/* in the list of queued epoll_ctl(2) */
+	int64_t control;		/* result of the last one */
+	uint32_t interest;		/* what the kernel's set has; 0: it is not in the set */
+	uint32_t ready;			/* with EPOLLET: what it has shown and nobody has taken */
+	uint32_t generation;		/* counts removals: an event of an older one is stale */
+	int fd;
+	bool controlled;		/* it is in the list */
+	bool unheard;			/* the last look has shown what nobody wanted */
+};
+
+/* Behind a time there is a thread whose wait ends then, or one that waits for longer by now. */
+struct timer {
+	uint64_t due_ns;
+	struct thread *thread;
 };
 
 struct events {
-	struct event *list;		/* n of them, parallel to polls */
-	struct pollfd *polls;		/* fd is complemented while the event's thread exists */
-	uint32_t n;
-	uint32_t room;
+	int epoll_fd;			/* or -1 before the first use */
+	int timer_fd;			/* in the set, so that epoll_fd shows a due time; or -1 */
+	uint64_t armed_ns;		/* when timer_fd expires, or TIME_NEVER */
+	uint64_t tick_ns;		/* resolution of the clock */
+	uint64_t now_ns;		/* the time since the last flush; 0: not read yet */
+	struct watch **chunks;		/* of all descriptors, CHUNK_WATCHES each */
+	uint32_t chunks_n;
+	uint32_t registrations_n;
+	uint32_t waits_n;		/* all waits */
+	uint32_t fd_waits_n;		/* those for a descriptor */
+	struct registration *unused;
+	struct watch *controls;
+	bool adding;			/* one of them may fail, and a thread then has to know it */
+	struct epoll_event *control_events;	/* an argument of the call in each slot */
+	struct timer *timers;		/* a heap, the earliest first */
+	uint32_t timers_n;
+	uint32_t timers_room;
+	int64_t looked;			/* result of the look, or LOOK_NONE */
+	struct epoll_event found[EVENTS_FOUND_MAX];
 };
 
-/*
- * Registers and removes an event, with the errors of tl_event_add() and tl_event_remove(). *thread
- * is the thread of the removed event that has not run to its end, or NULL.
- */
-int tl_events_add(struct events *events, const struct pollfd *poll, tl_entry entry, void *arg);
-int tl_events_remove(struct events *events, int fd, struct tl_thread **thread);
-/* Creates the threads of the events that a poll(2) has found. Returns 0 or -ENOMEM. */
-int tl_events_deliver(struct events *events, struct tl_sched *sched);
-/* The event's thread has run: the next poll(2) looks at the descriptor again. */
-void tl_events_rearm(struct events *events, const struct tl_thread *thread);
+#define LOOK_NONE INT64_MIN
+
+void tl_events_init(struct events *events);
 void tl_events_free(struct events *events);
+
+static inline bool events_exist(const struct events *events)
+{
+	return events->registrations_n || events->waits_n;
+}
+
+/* ---- event.c: the functions return 0 or -errno ------------------------------------------- */
+
+/* Some epoll_ctl(2) may be complete. */
+void tl_events_controlled(struct tl_sched *sched);
+/* A look is complete: synchronises and creates threads. */
+int tl_events_looked(struct tl_sched *sched);
+/* Ends the waits whose time has come. */
+void tl_events_expire(struct tl_sched *sched);
+/* The thread has ended, and has an event or a timer. */
+int tl_events_thread_ended(struct tl_sched *sched, struct thread *thread);
+/* Sets timer_fd, if there is one, to when something is due. */
+void tl_events_arm(struct tl_sched *sched);
+
+/* ---- timer.c ----------------------------------------------------------------------------- */
+
+/* Sets wait_due_ns of a thread that begins to wait. Returns 0 or -ENOMEM. */
+int tl_timer_set(struct events *events, struct thread *thread, int64_t timeout_ns);
+/* Takes a thread that stands in the heap out of it. */
+void tl_timer_drop(struct events *events, struct thread *thread);
+/* Returns a thread whose wait ends now, which is then no longer in the heap, or NULL. */
+struct thread *tl_timer_expired(struct events *events);
+/* Returns when the next wait ends, or TIME_NEVER. */
+uint64_t tl_timers_next(struct events *events);
+/* How long epoll_wait(2) may sleep if limit_ns is the limit, in milliseconds; -1 is none. */
+int tl_events_timeout_ms(struct events *events, int64_t limit_ns);
 
 #endif /* TRAPLESS_LIB_EVENT_H */

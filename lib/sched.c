@@ -2,63 +2,38 @@
 /*
  * sched.c - the scheduler of fine-grained threads (wrapped-system-call, section 2). It owns calls
  * and their continuations, and decides when to flush the batch: when N calls are queued, when no
- * thread is ready, or when the oldest call is due. Each flush takes along a poll(2) of the external
- * events. Threads are the business of thread.c, registrations of events that of event.c, and the
- * execution of calls that of batch.c.
+ * thread is ready, or when the oldest call is due. It also decides when to look at the events: an
+ * epoll_wait(2) is then the last call of the flush. Threads are the business of thread.c, what
+ * they wait for that of event.c, and the execution of calls that of batch.c.
  */
-#include "event.h"
 #include "internal.h"
-#include "thread.h"
+#include "enter.h"
+#include "sched.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
 
 #define FLUSH_AT_DEFAULT 32u	/* calls; the paper's N */
 #define CONFIG_BYTES_FIRST 24u	/* of struct tl_sched_config in the first release */
 #define CONFIG_BYTES_MAX 4096u	/* of any release */
-#define EVENT_TURNS_MAX 256u	/* threads run between two polls of external events */
+#define TURNS_MAX 256u		/* threads run between two flushes, and by one tl_sched_run_once() */
+#define ROUNDS_MAX 8u		/* flushes between two looks at the events */
+#define PLAIN_MAX 2u		/* calls that cost more in a batch than one by one */
 
-/* The continuation and the result of the call in a slot of the batch. */
-struct call_record {
-	struct tl_thread *continuation;
-	int64_t *result;
-};
-
-/*
- * One scheduler belongs to one thread of the process. Nothing is locked, and a signal handler may
- * write `stop` alone.
- */
-struct tl_sched {
-	struct threads threads;		/* first: see threads_of() */
-	struct tl_batch *batch;
-	struct call_record *calls;	/* one for each slot */
-	uint32_t flush_at;
-	uint32_t awaited;		/* queued calls that have a continuation */
-	uint32_t turns;			/* threads run since the last poll of the events */
-	bool unordered;			/* the calls of one flush may be made in any order */
-	bool running;
-	bool stop;
-	uint64_t deadline_ns;
-	uint64_t oldest_ns;		/* when the oldest queued call was queued */
-
-	struct events events;
-	int poll_slot;			/* of the queued poll, or -1 */
-	int64_t poll_result;
-
-	struct tl_sched_stats stats;
-};
-
-_Static_assert(offsetof(struct tl_sched, threads) == 0, "threads_of() counts on it");
+_Static_assert(offsetof(struct tl_sched, head) == 0 && sizeof(struct tl_sched_head) == 24 &&
+	       offsetof(struct tl_sched_head, awaited) == 16 &&
+	       sizeof(struct tl_completion) == 16,
+	       "programs have the inline functions compiled in");
 
 _Static_assert(sizeof(struct tl_sched_config) >= CONFIG_BYTES_FIRST &&
 	       offsetof(struct tl_sched_config, deadline_ns) == 16 &&
 	       offsetof(struct tl_sched_stats, flushes_deadline) == 48,
 	       "structures of the binary interface grow at their end only");
 
-enum reason { REASON_NONE, REASON_FULL, REASON_IDLE, REASON_DEADLINE };
+/* Why threads stop to run for a while. */
+enum reason { REASON_FULL, REASON_IDLE, REASON_DEADLINE, REASON_TURNS, REASON_STOP };
 
 static uint64_t now_ns(void)
 {
@@ -131,19 +106,21 @@ int tl_sched_create(struct tl_sched **out, const struct tl_sched_config *config)
 	sched->deadline_ns = own.deadline_ns;
 	sched->unordered = own.flags & TL_UNORDERED;
 	sched->threads.ready_end = &sched->threads.ready;
-	sched->calls = tl_heap_resize(NULL, own.entries, sizeof(*sched->calls));
-	if (!sched->calls) {
+	tl_events_init(&sched->events);
+	sched->head.completions =
+		tl_heap_resize(NULL, own.entries, sizeof(*sched->head.completions));
+	if (!sched->head.completions) {
 		result = -ENOMEM;
 		goto free_sched;
 	}
-	result = tl_batch_create(&sched->batch, own.entries, own.flags);
+	result = tl_batch_create(&sched->head.batch, own.entries, own.flags);
 	if (result)
-		goto free_calls;
+		goto free_completions;
 	*out = sched;
 	return 0;
 
-free_calls:
-	free(sched->calls);
+free_completions:
+	free(sched->head.completions);
 free_sched:
 	free(sched);
 	return result;
@@ -155,33 +132,36 @@ void tl_sched_destroy(struct tl_sched *sched)
 		return;
 	tl_threads_free(&sched->threads);
 	tl_events_free(&sched->events);
-	tl_batch_destroy(sched->batch);
-	free(sched->calls);
+	tl_batch_destroy(sched->head.batch);
+	free(sched->head.completions);
 	free(sched);
 }
 
 enum tl_backend tl_sched_backend(const struct tl_sched *sched)
 {
-	return tl_batch_backend(sched->batch);
+	return tl_batch_backend(sched->head.batch);
+}
+
+static bool stop_asked(const struct tl_sched *sched)
+{
+	return __atomic_load_n(&sched->stop, __ATOMIC_RELAXED);
 }
 
 /* ---- Calls ------------------------------------------------------------------------------- */
 
-/*
- * The call in a slot is complete. The function is inlined twice, so that a strict order costs
- * nothing more.
- */
-static inline __attribute__((always_inline)) void
-call_deliver(struct tl_sched *sched, const struct call_record *call,
+/* The call in a slot is complete. Inlined twice, so that a strict order costs nothing more. */
+static inline __attribute__((always_inline)) uint32_t
+call_deliver(struct threads *threads, const struct tl_completion *call,
 	     const struct tl_request *request)
 {
+	struct thread *thread = thread_of(call->continuation);
+
 	if (call->result)
 		*call->result = request->result;
-	sched->stats.calls += call->result != &sched->poll_result;
-	if (call->continuation) {
-		sched->awaited--;
-		thread_deliver(call->continuation);
-	}
+	if (!thread)
+		return 0;
+	thread_deliver(threads, thread);
+	return 1;
 }
 
 /*
@@ -190,158 +170,156 @@ call_deliver(struct tl_sched *sched, const struct call_record *call,
  */
 static int flush_unordered(struct tl_sched *sched)
 {
-	struct tl_request *request = sched->batch->requests, *end = sched->batch->next;
-	const struct call_record *call = sched->calls;
-	int n = tl_batch_flush(sched->batch);
+	struct tl_batch *batch = sched->head.batch;
+	struct tl_request *request = batch->requests, *end = batch->next;
+	const struct tl_completion *call = sched->head.completions;
+	int n = tl_batch_flush(batch);
 
 	for (; n > 0 && request != end; request++, call++) {
 		if (__atomic_load_n(&request->state, __ATOMIC_ACQUIRE) != TL_DONE)
 			continue;
 		request->state = TL_FREE;
-		call_deliver(sched, call, request);
+		sched->head.awaited -= call_deliver(&sched->threads, call, request);
 	}
 	return n;
 }
 
-/* Makes one crossing and synchronises the continuations. Returns the number of completed calls. */
+/*
+ * Makes queued calls, all of them if no signal arrives, and synchronises the continuations. Returns
+ * the number of completed calls.
+ */
 static int flush_once(struct tl_sched *sched)
 {
-	const struct tl_request *request = sched->batch->first;
-	const struct call_record *call = sched->calls + (request - sched->batch->requests);
+	struct tl_batch *batch = sched->head.batch;
+	const struct tl_request *request = batch->first;
+	const struct tl_completion *call = sched->head.completions + (request - batch->requests);
+	uint32_t delivered = 0;
 	int n;
 
 	if (sched->unordered)
-		return flush_unordered(sched);
-	/* A scheduler knows no programs: a number that only they have is that of no call. */
-	sched->batch->program = 0;
-	n = tl_batch_flush(sched->batch);
-	for (int i = 0; i < n; i++)
-		call_deliver(sched, &call[i], &request[i]);
+		n = flush_unordered(sched);
+	else if (tl_batch_queued(batch) <= PLAIN_MAX)
+		n = tl_batch_flush_plain(batch);
+	else
+		n = tl_batch_flush(batch);
+	if (n < 0) /* A program goes on at the next flush. */
+		return n == -EINTR || n == -ETIME ? 0 : n;
+	sched->stats.calls += (uint32_t)n;
+	if (sched->unordered)
+		return n;
+	for (const struct tl_completion *end = call + n; call != end; call++, request++)
+		delivered += call_deliver(&sched->threads, call, request);
+	sched->head.awaited -= delivered;
 	return n;
 }
 
-/* Queues a call without bookkeeping of synchronisations. Returns the slot or -EAGAIN. */
-static inline int call_queue(struct tl_sched *sched, struct tl_thread *continuation,
-			     int64_t *result, uint32_t nr, uint64_t a0, uint64_t a1, uint64_t a2,
-			     uint64_t a3, uint64_t a4, uint64_t a5)
+/* Something has become of the queued calls: the events may be concerned. */
+static int flush_end(struct tl_sched *sched)
 {
-	int slot = tl_batch_add(sched->batch, nr, a0, a1, a2, a3, a4, a5);
+	struct events *events = &sched->events;
+	int error = 0;
 
-	if (slot >= 0) {
-		sched->calls[slot].continuation = continuation;
-		sched->calls[slot].result = result;
+	sched->oldest_ns = 0;
+	events->now_ns = 0;
+	if (events->controls)
+		tl_events_controlled(sched);
+	if (events->looked != LOOK_NONE) {
+		error = tl_events_looked(sched);
+		tl_events_expire(sched);
 	}
-	return slot;
+	return error;
 }
 
-int tl_call(struct tl_sched *sched, struct tl_thread *continuation, int64_t *result, uint32_t nr,
-	    uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
+int tl_sched_flush(struct tl_sched *sched)
 {
-	if (continuation && !continuation->unclaimed)
+	struct tl_batch *batch = sched->head.batch;
+	int result = 0;
+
+	if (!batch->requests)
+		return -EPERM;
+	while (result >= 0 && tl_batch_queued(batch) && !stop_asked(sched))
+		result = flush_once(sched);
+	/* A signal handler has stopped the run before the look was made: it may not sleep later. */
+	if (sched->look_queued && tl_batch_queued(batch))
+		(batch->next - 1)->args[3] = 0;
+	sched->look_queued = false;
+	return result < 0 ? result : flush_end(sched);
+}
+
+int tl_sched_reserve(struct tl_sched *sched, unsigned int n)
+{
+	struct tl_batch *batch = sched->head.batch;
+
+	if (batch->requests && n > (size_t)(batch->end - batch->requests))
 		return -EINVAL;
-	while (call_queue(sched, continuation, result, nr, a0, a1, a2, a3, a4, a5) < 0) {
+	while (!batch->requests || n > (size_t)(batch->end - batch->next)) {
 		int flushed = flush_once(sched);
 
 		if (flushed < 0)
 			return flushed;
 		sched->stats.flushes_full++;
+		flushed = flush_end(sched);
+		if (flushed < 0)
+			return flushed;
 	}
-	if (continuation) {
-		continuation->unclaimed--;
-		sched->awaited++;
+	return (int)(batch->next - batch->requests);
+}
+
+int tl_sched_jump(struct tl_sched *sched, unsigned int slot, enum tl_condition condition,
+		  unsigned int target)
+{
+	return tl_batch_jump(sched->head.batch, slot, condition, target);
+}
+
+/* ---- Looks at the events ----------------------------------------------------------------- */
+
+/* Queues a look behind the calls that are about to be flushed. */
+static void look_queue(struct tl_sched *sched, int timeout_ms)
+{
+	struct events *events = &sched->events;
+
+	/* It may sleep, so all other calls are made before it, in any order or not. */
+	tl_batch_barrier(sched->head.batch);
+	sched->own_calls++;
+	sched->look_queued = true;
+	TL_CALL(sched, NULL, &events->looked, SYS_epoll_wait, events->epoll_fd, events->found,
+		EVENTS_FOUND_MAX, timeout_ms);
+}
+
+static void look_make(struct tl_sched *sched, int timeout_ms)
+{
+	struct events *events = &sched->events;
+
+	sched->own_crossings++;
+	events->looked = raw_syscall(SYS_epoll_wait, (uint64_t)events->epoll_fd,
+				     (uintptr_t)events->found, EVENTS_FOUND_MAX,
+				     (uint64_t)(int64_t)timeout_ms, 0, 0);
+}
+
+/* Flushes and looks. It sleeps limit_ns at most, and not while any thread may become ready. */
+static __attribute__((noinline)) int flush_and_look(struct tl_sched *sched, int64_t limit_ns)
+{
+	struct tl_batch *batch = sched->head.batch;
+	uint32_t queued = tl_batch_queued(batch);
+	int timeout_ms = 0, error;
+
+	if (!sched->threads.ready && !sched->head.awaited && !sched->events.adding)
+		timeout_ms = tl_events_timeout_ms(&sched->events, limit_ns);
+	sched->rounds = 0;
+	sched->stats.looks++;
+	if (queued >= PLAIN_MAX && batch->next != batch->end) {
+		look_queue(sched, timeout_ms);
+		return tl_sched_flush(sched);
 	}
-	if (sched->deadline_ns && tl_batch_queued(sched->batch) == 1)
-		sched->oldest_ns = now_ns();
-	return 0;
+	error = queued ? tl_sched_flush(sched) : 0;
+	if (error || tl_batch_queued(batch))
+		return error;
+	look_make(sched, sched->threads.ready ? 0 : timeout_ms);
+	return flush_end(sched);
 }
 
-/* ---- Events ------------------------------------------------------------------------------ */
-
-int tl_event_add(struct tl_sched *sched, int fd, short events, tl_entry entry, void *arg)
+static int flush(struct tl_sched *sched, enum reason reason, bool look, int64_t limit_ns)
 {
-	return tl_events_add(&sched->events, &(struct pollfd){ fd, events, 0 }, entry, arg);
-}
-
-/* What a cancelled thread runs: it was counted just before, and is no thread that has run. */
-static void cancelled(struct tl_thread *self, void *arg)
-{
-	struct tl_sched *sched = arg;
-
-	(void)self;
-	sched->stats.threads_run--;
-}
-
-/*
- * The event's thread stays in the queue with nothing to do, for the queue has no way back from a
- * thread to the one before it. If the thread has begun, it is the caller: it is not entered again.
- */
-int tl_event_remove(struct tl_sched *sched, int fd)
-{
-	struct tl_thread *thread;
-	int result = tl_events_remove(&sched->events, fd, &thread);
-
-	if (!result && thread) {
-		thread->entry = cancelled;
-		thread->arg = sched;
-	}
-	return result;
-}
-
-/*
- * Queues a poll(2) of all events behind the calls that are about to be flushed. It is not inlined,
- * and neither is poll_deliver(), so that the loop over threads stays small.
- */
-static __attribute__((noinline)) void poll_queue(struct tl_sched *sched, bool may_sleep)
-{
-	sched->poll_result = 0;
-	sched->poll_slot = -1;
-	if (!sched->events.n)
-		return;
-	/* The poll may sleep, so all other calls are made before it, in any order or not. */
-	tl_batch_barrier(sched->batch);
-	/* A full batch has no room: the next flush takes the poll along. */
-	sched->poll_slot = call_queue(sched, NULL, &sched->poll_result, SYS_poll,
-				      (uint64_t)(uintptr_t)sched->events.polls, sched->events.n,
-				      may_sleep ? (uint64_t)-1 : 0, 0, 0, 0);
-}
-
-/* After an early return the poll is still queued, and its array may move before it is made. */
-static void poll_disarm(struct tl_sched *sched)
-{
-	struct tl_batch *batch = sched->batch;
-	struct tl_request *request = &batch->requests[(uint32_t)sched->poll_slot];
-
-	if (tl_batch_queued(batch)) {
-		request->args[0] = 0;
-		request->args[1] = 0;
-		request->args[2] = 0;
-	}
-}
-
-/* Creates the threads of the events that the poll has found. Returns 0 or -errno. */
-static __attribute__((noinline)) int poll_deliver(struct tl_sched *sched)
-{
-	if (sched->poll_slot < 0)
-		return 0;
-	poll_disarm(sched);
-	/* The caller must know of a poll that fails: the scheduler would repeat it for ever. */
-	if (sched->poll_result < 0 && sched->poll_result != -EINTR)
-		return (int)sched->poll_result;
-	return sched->poll_result > 0 ? tl_events_deliver(&sched->events, sched) : 0;
-}
-
-/* ---- Running ----------------------------------------------------------------------------- */
-
-static bool stop_asked(const struct tl_sched *sched)
-{
-	return __atomic_load_n(&sched->stop, __ATOMIC_RELAXED);
-}
-
-static int flush(struct tl_sched *sched, enum reason reason)
-{
-	bool idle = !sched->threads.ready && !sched->awaited;
-	int result = 0, delivered;
-
 	switch (reason) {
 	case REASON_FULL:
 		sched->stats.flushes_full++;
@@ -353,78 +331,141 @@ static int flush(struct tl_sched *sched, enum reason reason)
 		sched->stats.flushes_deadline++;
 		break;
 	}
-	/* The poll may sleep only if no other thread can become ready. */
-	poll_queue(sched, idle);
-	if (sched->poll_slot >= 0)
-		sched->turns = 0;
-	while (result >= 0 && tl_batch_queued(sched->batch) && !stop_asked(sched))
-		result = flush_once(sched);
-	delivered = poll_deliver(sched);
-	return result < 0 ? result : delivered;
+	sched->rounds++;
+	return look ? flush_and_look(sched, limit_ns) : tl_sched_flush(sched);
 }
 
-static enum reason flush_reason(const struct tl_sched *sched)
-{
-	uint32_t queued = tl_batch_queued(sched->batch);
+/* ---- Running ----------------------------------------------------------------------------- */
 
-	if (queued >= sched->flush_at)
-		return REASON_FULL;
-	if (!sched->threads.ready)
-		return REASON_IDLE;
-	if (sched->deadline_ns && queued && now_ns() - sched->oldest_ns >= sched->deadline_ns)
-		return REASON_DEADLINE;
-	if (sched->events.n && sched->turns >= EVENT_TURNS_MAX)
-		return REASON_DEADLINE;
-	return REASON_NONE;
+static void thread_ended(struct tl_sched *sched, struct thread *thread, int *error)
+{
+	if (thread->event || thread->timer)
+		*error = tl_events_thread_ended(sched, thread);
+	thread_put(&sched->threads, thread);
 }
 
-static void thread_run(struct tl_sched *sched)
+/* Is the oldest queued call due? */
+static bool deadline_is_over(struct tl_sched *sched)
 {
-	struct tl_thread *thread = thread_next(&sched->threads);
+	uint64_t now = now_ns();
 
-	sched->turns++;
-	sched->stats.threads_run++;
-	thread->entry(thread, thread->arg);
-	if (thread->event_fd >= 0)
-		tl_events_rearm(&sched->events, thread);
-	thread_put(thread);
+	if (!sched->oldest_ns)
+		sched->oldest_ns = now;
+	return now - sched->oldest_ns >= sched->deadline_ns;
 }
 
-static int run(struct tl_sched *sched)
+/* Runs threads, oldest first. */
+static enum reason threads_run(struct tl_sched *sched, int *error)
 {
-	while (!stop_asked(sched)) {
-		enum reason reason = flush_reason(sched);
-		int result;
+	struct threads *threads = &sched->threads;
+	struct tl_batch *batch = sched->head.batch;
+	enum reason reason = REASON_TURNS;
+	struct thread *thread;
 
-		if (reason == REASON_NONE) {
-			thread_run(sched);
-			continue;
-		}
-		/* One of the threads has forked, and this is the child. */
-		if (!sched->batch->requests)
-			return -EPERM;
-		if (!sched->threads.ready && !sched->events.n && !tl_batch_queued(sched->batch))
-			return 0;
-		result = flush(sched, reason);
-		if (result < 0)
-			return result;
+	for (uint32_t turns = 0; turns < TURNS_MAX && !*error; turns++) {
+		reason = REASON_STOP;
+		if (stop_asked(sched))
+			break;
+		reason = REASON_FULL;
+		if (tl_batch_queued(batch) >= sched->flush_at)
+			break;
+		reason = REASON_IDLE;
+		thread = threads->ready;
+		if (!thread)
+			break;
+		reason = REASON_DEADLINE;
+		if (sched->deadline_ns && tl_batch_queued(batch) && deadline_is_over(sched))
+			break;
+		thread_take(threads, thread);
+		sched->current = thread;
+		sched->stats.threads_run++;
+		thread->head.goes_on = 0;
+		thread->head.entry(&thread->head, thread->head.arg);
+		if (!thread->head.goes_on)
+			thread_ended(sched, thread, error);
+		reason = REASON_TURNS;
 	}
-	return 0;
+	sched->current = NULL;
+	return reason;
 }
 
-int tl_sched_run(struct tl_sched *sched)
+/* Is anything left to run, to make, or to wait for? */
+static bool work_is_left(const struct tl_sched *sched)
 {
-	int result;
+	return sched->threads.ready || tl_batch_queued(sched->head.batch) ||
+	       events_exist(&sched->events);
+}
 
-	if (!sched->batch->requests)
+/*
+ * Runs threads and makes their calls, once. It looks at the events if `look` is true and there is
+ * nothing better to do, or if it has not looked for long. Returns 1 if it has looked, 0, or -errno.
+ */
+static int round_make(struct tl_sched *sched, bool look, int64_t limit_ns)
+{
+	int error = 0, result;
+	enum reason reason = threads_run(sched, &error);
+
+	/* One of the threads may have forked, and this is then the child. */
+	if (error || !sched->head.batch->requests)
+		return error ? error : -EPERM;
+	if (reason == REASON_STOP || !work_is_left(sched))
+		return 0;
+	look = look && events_exist(&sched->events) &&
+	       (sched->rounds >= ROUNDS_MAX || reason == REASON_TURNS ||
+		(reason == REASON_IDLE && !sched->head.awaited));
+	if (reason == REASON_TURNS && !look)
+		return 0;
+	result = flush(sched, reason, look, limit_ns);
+	return result < 0 ? result : look;
+}
+
+static int run_begin(struct tl_sched *sched)
+{
+	if (!sched->head.batch->requests)
 		return -EPERM;
 	if (sched->running)
 		return -EDEADLK;
 	sched->running = true;
-	result = run(sched);
+	return 0;
+}
+
+static void run_end(struct tl_sched *sched)
+{
 	sched->running = false;
 	__atomic_store_n(&sched->stop, false, __ATOMIC_RELAXED);
-	return result;
+}
+
+int tl_sched_run(struct tl_sched *sched)
+{
+	int result = run_begin(sched);
+
+	if (result)
+		return result;
+	do {
+		result = round_make(sched, true, -1);
+	} while (result >= 0 && !stop_asked(sched) && work_is_left(sched));
+	run_end(sched);
+	return result < 0 ? result : 0;
+}
+
+int tl_sched_run_once(struct tl_sched *sched, int64_t timeout_ns)
+{
+	bool work = sched->threads.ready || tl_batch_queued(sched->head.batch), looked = false;
+	uint64_t last = sched->stats.threads_run + TURNS_MAX;
+	int result = run_begin(sched);
+
+	if (result)
+		return result;
+	do {
+		result = round_make(sched, !looked, work ? 0 : timeout_ns);
+		looked |= result > 0;
+		work = sched->threads.ready || tl_batch_queued(sched->head.batch);
+	} while (result >= 0 && !stop_asked(sched) && sched->stats.threads_run < last &&
+		 (work || (!looked && events_exist(&sched->events))));
+	if (sched->events.timer_fd >= 0)
+		tl_events_arm(sched);
+	run_end(sched);
+	return result < 0 ? result : work_is_left(sched);
 }
 
 void tl_sched_stop(struct tl_sched *sched)
@@ -441,10 +482,11 @@ int tl_sched_get_stats(const struct tl_sched *sched, struct tl_sched_stats *out)
 
 	if (size < sizeof(out->size))
 		return -EINVAL;
-	result = tl_batch_get_stats(sched->batch, &counts);
+	result = tl_batch_get_stats(sched->head.batch, &counts);
 	if (result < 0)
 		return result;
-	own.crossings = counts.crossings;
+	own.calls -= sched->own_calls;
+	own.crossings = counts.crossings + sched->own_crossings;
 	own.size = size < sizeof(own) ? size : sizeof(own);
 	memcpy(out, &own, own.size);
 	return 0;

@@ -3,8 +3,8 @@
  * thread.c - fine-grained threads. It owns their memory and the number of synchronisations that
  * each of them still waits for. When a thread runs is the business of sched.c.
  */
-#include "thread.h"
 #include "internal.h"
+#include "sched.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,47 +13,57 @@
 
 struct thread_pool {
 	struct thread_pool *next;
-	struct tl_thread threads[POOL_THREADS];
+	struct thread threads[POOL_THREADS];
 };
 
-static struct tl_thread *thread_get(struct threads *threads)
-{
-	struct tl_thread *thread = threads->unused;
-	struct thread_pool *pool;
+/* Programs have the inline functions compiled in. */
+_Static_assert(sizeof(struct tl_thread) == 48 && offsetof(struct tl_thread, entry) == 16 &&
+	       offsetof(struct tl_thread, missing) == 32 &&
+	       offsetof(struct tl_thread, events) == 40,
+	       "the layout is part of the binary interface");
 
-	if (thread) {
-		threads->unused = thread->next;
-		return thread;
-	}
-	pool = tl_heap_resize(NULL, 1, sizeof(*pool));
+static int pool_grow(struct threads *threads)
+{
+	struct thread_pool *pool = tl_heap_resize(NULL, 1, sizeof(*pool));
+
 	if (!pool)
-		return NULL;
+		return -ENOMEM;
 	pool->next = threads->pools;
 	threads->pools = pool;
-	for (unsigned int i = POOL_THREADS - 1; i > 0; i--) {
-		pool->threads[i].next = threads->unused;
-		threads->unused = &pool->threads[i];
+	for (unsigned int i = POOL_THREADS; i > 0; i--) {
+		struct thread *thread = &pool->threads[i - 1];
+
+		thread->event = NULL;
+		thread->wait_due_ns = TIME_NEVER;
+		thread->timer = 0;
+		thread->waits = false;
+		thread_put(threads, thread);
 	}
-	return &pool->threads[0];
+	return 0;
 }
 
 int tl_thread_create(struct tl_sched *sched, struct tl_thread **out, tl_entry entry, void *arg,
 		     unsigned int syncs)
 {
-	struct tl_thread *thread = thread_get(threads_of(sched));
+	struct threads *threads = &sched->threads;
+	struct thread *thread = threads->unused;
 
-	if (!thread)
-		return -ENOMEM;
-	thread->sched = sched;
-	thread->entry = entry;
-	thread->arg = arg;
-	thread->missing = syncs;
-	thread->unclaimed = syncs;
-	thread->event_fd = -1;
+	if (!thread) {
+		if (pool_grow(threads))
+			return -ENOMEM;
+		thread = threads->unused;
+	}
+	threads->unused = thread_after(thread);
+	thread->head.sched = sched;
+	thread->head.entry = entry;
+	thread->head.arg = arg;
+	thread->head.missing = syncs;
+	thread->head.unclaimed = syncs;
+	thread->head.events = 0;
 	if (out)
-		*out = thread;
+		*out = &thread->head;
 	if (!syncs)
-		thread_ready(thread);
+		thread_ready(threads, thread);
 	return 0;
 }
 
@@ -62,7 +72,7 @@ int tl_thread_sync(struct tl_thread *thread)
 	if (!thread->unclaimed)
 		return -EINVAL;
 	thread->unclaimed--;
-	thread_deliver(thread);
+	thread_deliver(&thread->sched->threads, thread_of(thread));
 	return 0;
 }
 

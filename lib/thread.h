@@ -2,7 +2,7 @@
 /*
  * thread.h - fine-grained threads and the two queues of a scheduler's threads: those that are ready
  * and those that are unused. It knows nothing else of a scheduler; sched.c decides when a thread
- * runs.
+ * runs, and event.c what it waits for.
  *
  * Concurrency: as of the scheduler. One thread of the process uses it at a time; nothing is locked.
  */
@@ -11,63 +11,62 @@
 
 #include <trapless.h>
 
-struct tl_thread {
-	struct tl_thread *next;		/* in the queue of ready or of unused threads */
-	struct tl_sched *sched;
-	tl_entry entry;
-	void *arg;
-	uint32_t missing;		/* synchronisations that have not arrived */
-	uint32_t unclaimed;		/* missing ones that no queued call will deliver */
-	int event_fd;			/* descriptor whose event created the thread, or -1 */
+struct thread {
+	struct tl_thread head;		/* the part that callers and inline functions see */
+	struct registration *event;	/* whose event has created it, or NULL */
+	struct thread *wait_next;	/* in the list of those that wait for wait_fd */
+	int64_t *wait_result;
+	uint64_t wait_due_ns;		/* when its wait ends, or TIME_NEVER */
+	uint32_t wait_events;
+	int wait_fd;			/* or -1 */
+	uint32_t timer;			/* its place among the timers, from 1 on, or 0 */
+	bool waits;			/* the wait_ fields are valid, but for wait_due_ns, which is */
 };
 
-/* A scheduler begins with this structure: see threads_of(). */
 struct threads {
-	struct tl_thread *ready;	/* oldest first */
-	struct tl_thread **ready_end;
-	struct tl_thread *unused;
+	struct thread *ready;		/* oldest first */
+	struct thread **ready_end;
+	struct thread *unused;
 	struct thread_pool *pools;
 };
 
-static inline struct threads *threads_of(struct tl_sched *sched)
+static inline struct thread *thread_of(struct tl_thread *thread)
 {
-	return (struct threads *)(void *)sched;
+	return (struct thread *)(void *)thread;
 }
 
-static inline void thread_ready(struct tl_thread *thread)
+static inline struct thread *thread_after(const struct thread *thread)
 {
-	struct threads *threads = threads_of(thread->sched);
+	return thread_of(thread->head.next);
+}
 
-	thread->next = NULL;
+static inline void thread_ready(struct threads *threads, struct thread *thread)
+{
+	thread->head.next = NULL;
 	*threads->ready_end = thread;
-	threads->ready_end = &thread->next;
+	threads->ready_end = (struct thread **)(void *)&thread->head.next;
 }
 
-/* Takes the oldest ready thread; there must be one. */
-static inline struct tl_thread *thread_next(struct threads *threads)
+/* Takes the oldest ready thread, which is `thread`. */
+static inline void thread_take(struct threads *threads, struct thread *thread)
 {
-	struct tl_thread *thread = threads->ready;
-
-	threads->ready = thread->next;
+	threads->ready = thread_after(thread);
 	if (!threads->ready)
 		threads->ready_end = &threads->ready;
-	return thread;
 }
 
 /* Keeps the thread's memory for another one. */
-static inline void thread_put(struct tl_thread *thread)
+static inline void thread_put(struct threads *threads, struct thread *thread)
 {
-	struct threads *threads = threads_of(thread->sched);
-
-	thread->next = threads->unused;
+	thread->head.next = &threads->unused->head;
 	threads->unused = thread;
 }
 
 /* One of the synchronisations that the thread waits for has arrived. */
-static inline void thread_deliver(struct tl_thread *thread)
+static inline void thread_deliver(struct threads *threads, struct thread *thread)
 {
-	if (!--thread->missing)
-		thread_ready(thread);
+	if (!--thread->head.missing)
+		thread_ready(threads, thread);
 }
 
 /* Frees the memory of all threads. */

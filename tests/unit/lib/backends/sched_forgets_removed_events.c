@@ -95,53 +95,6 @@ static void thread_of_another_event_is_cancelled(void)
 	tl_sched_destroy(sched);
 }
 
-static int closed;
-
-static void close_and_remove(struct tl_thread *self, void *arg)
-{
-	(void)arg;
-	if (tl_event_remove(tl_thread_sched(self), closed) == 0)
-		CHECK_EQ(tl_event_remove(sched, pipes[0]), 0);
-}
-
-/* The thread of a closed descriptor waits behind the one that removes the closed descriptor. */
-static void thread_of_a_closed_descriptor_is_cancelled(void)
-{
-	events_seen = 0;
-	sched = sched_new(0, 0, 0);
-	closed = MUST(dup(pipes[0]));
-	CHECK_EQ(tl_event_add(sched, pipes[0], POLLIN, close_and_remove, NULL), 0);
-	CHECK_EQ(tl_event_add(sched, closed, POLLIN, count_event, NULL), 0);
-	MUST(close(closed));
-	CHECK_EQ(tl_sched_run(sched), 0);
-	CHECK_EQ(events_seen, 0);
-	CHECK_EQ(sched_stats(sched).threads_run, 1);
-	tl_sched_destroy(sched);
-}
-
-static void register_again(struct tl_thread *self, void *arg)
-{
-	events_seen++;
-	CHECK_EQ(tl_event_remove(tl_thread_sched(self), closed), -ENOENT);
-	CHECK_EQ(dup2(pipes[0], closed), closed);
-	CHECK_EQ(tl_event_add(sched, closed, POLLIN, remove_fd, arg), 0);
-}
-
-/* The last thread of a closed descriptor may use its number for a new event. */
-static void closed_descriptor_is_free_for_its_last_thread(void)
-{
-	events_seen = 0;
-	sched = sched_new(0, 0, 0);
-	closed = MUST(dup(pipes[0]));
-	CHECK_EQ(tl_event_add(sched, closed, POLLIN, register_again, &closed), 0);
-	MUST(close(closed));
-	CHECK_EQ(tl_sched_run(sched), 0);
-	CHECK_EQ(events_seen, 1);
-	CHECK_EQ(sched_stats(sched).threads_run, 2);
-	tl_sched_destroy(sched);
-	close(closed);
-}
-
 static void stop_once(struct tl_thread *self, void *arg)
 {
 	(void)arg;
@@ -170,8 +123,6 @@ int main(void)
 	MUST(write(pipes[1], "e", 1));
 	continuation_may_free_the_argument();
 	thread_of_another_event_is_cancelled();
-	thread_of_a_closed_descriptor_is_cancelled();
-	closed_descriptor_is_free_for_its_last_thread();
 	removal_between_runs_cancels();
 	return 0;
 }

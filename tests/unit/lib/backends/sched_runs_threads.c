@@ -210,16 +210,34 @@ static void config_of_another_release_is_read(void)
 	CHECK_EQ(tl_sched_create(&sched, &config.known), -E2BIG);
 }
 
-static void numbers_of_programs_are_unknown_calls(void)
+/* A file is opened, read and closed by three linked calls, which take one another's results. */
+static void programs_run_among_other_calls(void)
 {
-	struct tl_sched *sched = sched_new(0, 0, 0);
-	int64_t results[2] = { 0 };
+	static const char *const paths[] = { "/proc/self/stat", "/nowhere" };
+	struct tl_sched *sched = sched_new(8, 8, 0);
+	int64_t files[4], lengths[4], parent;
+	char text[32];
 
-	CHECK_EQ(TL_CALL(sched, NULL, &results[0], SYS_getppid | TL_RESULT(0), 1), 0);
-	CHECK_EQ(TL_CALL(sched, NULL, &results[1], SYS_getppid), 0);
+	for (int i = 0; i < 4; i++) {
+		int slot = tl_sched_reserve(sched, 3);
+
+		CHECK(slot >= 0);
+		CHECK_EQ(TL_CALL(sched, NULL, &files[i], SYS_open, paths[i & 1], 0), 0);
+		CHECK_EQ(TL_CALL(sched, NULL, &lengths[i], SYS_read | TL_RESULT(0), slot, text,
+				 sizeof(text)), 0);
+		CHECK_EQ(TL_CALL(sched, NULL, NULL, SYS_close | TL_RESULT(0), slot), 0);
+		CHECK_EQ(tl_sched_jump(sched, (unsigned int)slot + 1, TL_IF_ERROR,
+				       (unsigned int)slot + 3), 0);
+		CHECK_EQ(TL_CALL(sched, NULL, &parent, SYS_getppid), 0);
+	}
 	CHECK_EQ(tl_sched_run(sched), 0);
-	CHECK_EQ(results[0], -ENOSYS);
-	CHECK_EQ(results[1], getppid());
+	CHECK_EQ(parent, getppid());
+	CHECK_EQ(files[0], files[2]);
+	CHECK_EQ(lengths[2], sizeof(text));
+	CHECK_EQ(files[1], -ENOENT);
+	CHECK_EQ(lengths[3], -ECANCELED);
+	CHECK_EQ(sched_stats(sched).calls, 16);
+	CHECK_EQ(tl_sched_reserve(sched, 9), -EINVAL);
 	tl_sched_destroy(sched);
 }
 
@@ -256,7 +274,7 @@ int main(void)
 	continuations_carry_results_on();
 	steady_state_allocates_nothing();
 	bad_arguments_are_refused();
-	numbers_of_programs_are_unknown_calls();
+	programs_run_among_other_calls();
 	config_of_another_release_is_read();
 	lack_of_memory_is_told_without_errno();
 	return 0;
