@@ -344,3 +344,16 @@ void http_answer(struct http *http, int64_t file, const struct stat *stat, int64
 	if (http->status == 200 && http_wants_body(http))
 		http->out_bytes += (size_t)read;
 }
+
+void http_accepted(struct http_accepts *accepts, unsigned int taken)
+{
+	if (taken < accepts->n) {
+		accepts->n = accepts->limit = taken ? taken : 1;
+	} else if (accepts->n < accepts->limit) {
+		accepts->n *= 2;
+	} else if (++accepts->full % 16 == 0 && accepts->limit < HTTP_ACCEPTS_MAX) {
+		accepts->limit *= 2;
+	}
+	if (accepts->n > HTTP_ACCEPTS_MAX)
+		accepts->n = HTTP_ACCEPTS_MAX;
+}

@@ -60,4 +60,16 @@ extern const struct open_how http_how;
 /* Sets the date that answers tell; a server calls it once a second. */
 void http_set_date(time_t now);
 
+/*
+ * How many connections to ask for when some wait: as many as there were, and now and then twice as
+ * many. A call of accept(2) that finds none costs almost as much as one that finds one.
+ */
+struct http_accepts {
+	unsigned int n, limit, full;
+};
+
+#define HTTP_ACCEPTS_MAX 16u
+
+void http_accepted(struct http_accepts *accepts, unsigned int taken);
+
 #endif /* EXAMPLES_HTTP_H */

@@ -28,7 +28,6 @@
 #include "http.h"
 
 #define CONNECTIONS_MAX 1000u
-#define ACCEPTS_MAX 16u		/* connections taken by one program */
 #define LIMIT_S 10		/* a request has to be there, or an answer to get on, by then */
 #define SENDFILE_MAX (1u << 20)	/* bytes of a file sent by one call */
 #define WAIT_FOR (EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET)
@@ -48,8 +47,9 @@ struct connection {
 
 static struct tl_sched *sched;
 static int root, listener, signals;
-static struct connection *connections, *unused, *next[ACCEPTS_MAX];
-static unsigned int connected, accepts = 1;
+static struct connection *connections, *unused, *next[HTTP_ACCEPTS_MAX];
+static unsigned int connected;
+static struct http_accepts accepts = { .n = 1, .limit = HTTP_ACCEPTS_MAX };
 static bool listening, ending;
 static struct tl_thread *clock_thread;
 static int64_t clock_shown;
@@ -212,11 +212,39 @@ static void woken(struct tl_thread *self, void *arg)
 		receive(self, c);
 }
 
+static void closed(struct tl_thread *self, void *arg)
+{
+	struct connection *c = arg;
+
+	if (c->closed < 0)
+		sent(self, arg);
+	else
+		dropped(self, arg);
+}
+
+/*
+ * The last answer and the end of the connection are one program. The step between them is made, and
+ * jumps over the close, only if the answer is not sent in full.
+ */
+static void send_last(struct tl_thread *self, struct connection *c)
+{
+	unsigned int send;
+
+	if (c->waited)
+		tl_event_remove(sched, (int)c->fd);
+	c->waited = false;
+	send = (unsigned int)tl_sched_reserve(sched, 3);
+	TL_CALL(sched, NULL, &c->sent, SYS_sendto, c->fd, c->http.out, c->http.out_bytes,
+		MSG_NOSIGNAL);
+	TL_CALL(sched, NULL, NULL, TL_NR_STORE, &c->shown, 0);
+	TL_CALL(sched, tl_then(self, closed, 1), &c->closed, SYS_close, c->fd);
+	tl_sched_jump(sched, send, TL_IF_FULL, send + 2);
+	tl_sched_jump(sched, send + 1, TL_IF_ALWAYS, send + 3);
+}
+
 /*
  * Sends what there is to be sent. In the usual case nobody waits for the result: if the answer is
- * sent in part, the descriptor shows when there is room for the rest. The last answer and the close
- * are one program; what is between them is executed, and jumps over the close, if the answer is
- * not sent in full.
+ * sent in part, the descriptor shows when there is room for the rest.
  */
 static void send_answer(struct tl_thread *self, struct connection *c)
 {
@@ -230,6 +258,8 @@ static void send_answer(struct tl_thread *self, struct connection *c)
 	} else if (whole && http->keep && c->drained && http->begin == http->bytes) {
 		TL_CALL(sched, NULL, &c->sent, SYS_sendto, c->fd, http->out, http->out_bytes, flags);
 		await(self, c, woken);
+	} else if (whole && !http->keep && http->status < 400) {
+		send_last(self, c);
 	} else if (http->out_bytes) {
 		TL_CALL(sched, tl_then(self, sent, 1), &c->sent, SYS_sendto, c->fd, http->out,
 			http->out_bytes, flags);
@@ -281,19 +311,14 @@ static void stop_listening(void)
 	listening = false;
 }
 
-/*
- * As many connections are asked for as there were before, and now and then for twice as many: an
- * accept that finds none costs as much as one that finds one.
- */
 static void accepted(struct tl_thread *self, void *arg)
 {
-	static unsigned int full;
 	unsigned int taken = 0;
 	int64_t error = 0;
 
 	(void)self;
 	(void)arg;
-	for (; taken < accepts; taken++) {
+	for (; taken < accepts.n; taken++) {
 		struct connection *c = next[taken];
 
 		error = c->fd;
@@ -308,11 +333,7 @@ static void accepted(struct tl_thread *self, void *arg)
 		connections = c;
 		connected++;
 	}
-	full = taken == accepts ? full + 1 : 0;
-	if (!full)
-		accepts = taken ? taken : 1;
-	else if (full % 16 == 0 && accepts < ACCEPTS_MAX)
-		accepts *= 2;
+	http_accepted(&accepts, taken);
 	if (connected >= CONNECTIONS_MAX || (error < 0 && error != -EAGAIN && error != -ECONNABORTED))
 		stop_listening(); /* the clock starts it again */
 }
@@ -320,16 +341,16 @@ static void accepted(struct tl_thread *self, void *arg)
 /* A program: accept a connection and receive what is there, until there is no connection. */
 static void incoming(struct tl_thread *self, void *arg)
 {
-	int first = tl_sched_reserve(sched, 2 * accepts);
-	unsigned int slot = (unsigned int)first, end = slot + 2 * accepts;
+	int first = tl_sched_reserve(sched, 2 * accepts.n);
+	unsigned int slot = (unsigned int)first, end = slot + 2 * accepts.n;
 
 	(void)arg;
-	for (unsigned int i = 0; i < accepts; i++, slot += 2) {
+	for (unsigned int i = 0; i < accepts.n; i++, slot += 2) {
 		struct connection *c = next[i] ? next[i] : (next[i] = connection_new());
 
 		TL_CALL(sched, NULL, &c->fd, SYS_accept4, listener, NULL, NULL,
 			SOCK_NONBLOCK | SOCK_CLOEXEC);
-		TL_CALL(sched, i + 1 < accepts ? NULL : tl_then(self, accepted, 1), &c->received,
+		TL_CALL(sched, i + 1 < accepts.n ? NULL : tl_then(self, accepted, 1), &c->received,
 			SYS_recvfrom | TL_RESULT(0), slot, c->http.in, HTTP_REQUEST_MAX);
 	}
 	for (slot = (unsigned int)first; slot < end; slot += 2)

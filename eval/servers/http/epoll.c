@@ -28,7 +28,8 @@ struct connection {
 };
 
 static struct connection *connections, *unused;
-static unsigned int connected, accepts = 1;
+static unsigned int connected;
+static struct http_accepts accepts = { .n = 1, .limit = HTTP_ACCEPTS_MAX };
 static bool listening, ending;
 static int set, timer;
 static time_t now;
@@ -210,17 +211,12 @@ static void take(int fd)
 	serve(c);
 }
 
-/*
- * Takes as many connections as there were before, and now and then twice as many: an accept that
- * finds none costs as much as one that finds one.
- */
 static void incoming(void)
 {
-	static unsigned int full;
 	unsigned int taken = 0;
 	int fd = 0;
 
-	for (; taken < accepts; taken++) {
+	for (; taken < accepts.n; taken++) {
 		fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd < 0)
 			break;
@@ -228,11 +224,7 @@ static void incoming(void)
 	}
 	if (connected >= CONNECTIONS_MAX || (fd < 0 && errno != EAGAIN && errno != ECONNABORTED))
 		listen_no_more(); /* the clock starts it again */
-	full = taken == accepts ? full + 1 : 0;
-	if (!full)
-		accepts = taken ? taken : 1;
-	else if (full % 16 == 0 && accepts < ACCEPTS_MAX)
-		accepts *= 2;
+	http_accepted(&accepts, taken);
 }
 
 static void tick(void)

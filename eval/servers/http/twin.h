@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #define CONNECTIONS_MAX 1000u
-#define ACCEPTS_MAX 16u		/* connections taken at once */
 #define REQUEST_LIMIT_S 10	/* a request has to be complete, or an answer to get on, by then */
 #define SENDFILE_MAX (1u << 20)	/* bytes of a file sent by one call */
 
