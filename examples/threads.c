@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: MIT
 /*
- * threads.c - counts the lines of many files by fine-grained threads. Each file is a chain of four
- * threads (open, read until the end, close, done). Each phase ends by queueing a call and naming
- * the thread that goes on with its result. The calls of many files share a crossing. A timer prints
- * the progress meanwhile: an external event creates a thread, too.
+ * threads.c - counts the lines of many files by fine-grained threads. Each file is one thread, in
+ * four phases (open, read until the end, close, done). Each phase ends by queueing a call and naming
+ * the function that goes on with its result. The calls of many files share a crossing. One more
+ * thread waits for time to pass, and prints the progress meanwhile.
  *
  *	threads FILE...
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
 
 #include <trapless.h>
 
-#define PROGRESS_MS 200
+#define PROGRESS_NS 200000000
 
 struct file {
 	const char *path;
@@ -30,26 +27,14 @@ struct file {
 	char block[4096];
 };
 
-static int timer;
-static uint64_t ticks;
+static struct tl_thread *progress;
 static unsigned int files_left, files_failed;
-
-/* Ends a phase: makes `next` the continuation of the call that follows. */
-static struct tl_thread *then(struct tl_thread *self, tl_entry next, struct file *file)
-{
-	struct tl_thread *thread;
-
-	if (tl_thread_create(tl_thread_sched(self), &thread, next, file, 1)) {
-		fprintf(stderr, "threads: out of memory\n");
-		exit(1);
-	}
-	return thread;
-}
 
 static void file_done(struct tl_thread *self, void *arg)
 {
 	struct file *file = arg;
 
+	(void)self;
 	if (file->error) {
 		fprintf(stderr, "threads: %s: %s\n", file->path, strerror(file->error));
 		files_failed++;
@@ -57,7 +42,7 @@ static void file_done(struct tl_thread *self, void *arg)
 		printf("%8lu %s\n", file->lines, file->path);
 	}
 	if (!--files_left)
-		tl_event_remove(tl_thread_sched(self), timer);
+		tl_wait_cancel(progress);
 }
 
 static void file_read(struct tl_thread *self, void *arg)
@@ -67,12 +52,12 @@ static void file_read(struct tl_thread *self, void *arg)
 
 	if (file->result <= 0) {
 		file->error = (int)-file->result;
-		TL_CALL(sched, then(self, file_done, file), NULL, SYS_close, file->fd);
+		TL_CALL(sched, tl_then(self, file_done, 1), NULL, SYS_close, file->fd);
 		return;
 	}
 	for (int64_t i = 0; i < file->result; i++)
 		file->lines += file->block[i] == '\n';
-	TL_CALL(sched, then(self, file_read, file), &file->result, SYS_read, file->fd, file->block,
+	TL_CALL(sched, tl_then(self, file_read, 1), &file->result, SYS_read, file->fd, file->block,
 		sizeof(file->block));
 }
 
@@ -86,7 +71,7 @@ static void file_opened(struct tl_thread *self, void *arg)
 		return;
 	}
 	file->fd = (int)file->result;
-	TL_CALL(tl_thread_sched(self), then(self, file_read, file), &file->result, SYS_read,
+	TL_CALL(tl_thread_sched(self), tl_then(self, file_read, 1), &file->result, SYS_read,
 		file->fd, file->block, sizeof(file->block));
 }
 
@@ -94,36 +79,31 @@ static void file_start(struct tl_thread *self, void *arg)
 {
 	struct file *file = arg;
 
-	TL_CALL(tl_thread_sched(self), then(self, file_opened, file), &file->result, SYS_openat,
+	TL_CALL(tl_thread_sched(self), tl_then(self, file_opened, 1), &file->result, SYS_openat,
 		AT_FDCWD, file->path, O_RDONLY | O_CLOEXEC);
 }
 
 static void show_progress(struct tl_thread *self, void *arg)
 {
 	(void)arg;
+	if (!files_left)
+		return;
 	fprintf(stderr, "threads: %u files to go\n", files_left);
-	TL_CALL(tl_thread_sched(self), NULL, NULL, SYS_read, timer, &ticks, sizeof(ticks));
+	tl_wait(tl_thread_sched(self), tl_then(self, show_progress, 1), NULL, -1, 0, PROGRESS_NS);
 }
 
 static int run(struct tl_sched *sched, struct file *files, int n, char *const *paths)
 {
-	const struct timespec period = { .tv_nsec = PROGRESS_MS * 1000000L };
-	const struct itimerspec every = { .it_interval = period, .it_value = period };
-	int error;
+	int error = tl_thread_create(sched, &progress, show_progress, NULL, 1);
 
-	timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
-	if (timer < 0 || timerfd_settime(timer, 0, &every, NULL))
-		return -errno;
-	error = tl_event_add(sched, timer, POLLIN, show_progress, NULL);
+	if (!error)
+		error = tl_wait(sched, progress, NULL, -1, 0, PROGRESS_NS);
 	files_left = (unsigned int)n;
 	for (int i = 0; i < n && !error; i++) {
 		files[i].path = paths[i];
 		error = tl_thread_create(sched, NULL, file_start, &files[i], 0);
 	}
-	if (!error)
-		error = tl_sched_run(sched);
-	close(timer);
-	return error;
+	return error ? error : tl_sched_run(sched);
 }
 
 int main(int argc, char **argv)

@@ -244,6 +244,7 @@ enum tl_call_class {
 	TL_CALL_REFUSED = 0,	/* batches and workers answer it with -EOPNOTSUPP */
 	TL_CALL_BATCH = 1,	/* batches make it; workers do not: its effect is thread-local */
 	TL_CALL_ANY = 2,	/* batches and workers make it */
+	TL_CALL_NULL_MASK = 3,	/* they make it where its signal mask is null */
 };
 
 /*

@@ -87,7 +87,9 @@ static inline int tl_call(struct tl_sched *sched, struct tl_thread *continuation
  *	TL_CALL(sched, NULL, &length, SYS_read | TL_RESULT(0), o, text, sizeof(text));
  *	TL_CALL(sched, tl_then(self, have_read, 1), NULL, SYS_close | TL_RESULT(0), o);
  */
-int tl_sched_reserve(struct tl_sched *sched, unsigned int n);
+static inline int tl_sched_reserve(struct tl_sched *sched, unsigned int n);
+/* The part of tl_sched_reserve() that flushes. */
+int tl_sched_make_room(struct tl_sched *sched, unsigned int n);
 /* Does what tl_batch_jump() does, with a call that is queued in the scheduler. */
 int tl_sched_jump(struct tl_sched *sched, unsigned int slot, enum tl_condition condition,
 		  unsigned int target);
@@ -96,8 +98,8 @@ int tl_sched_jump(struct tl_sched *sched, unsigned int slot, enum tl_condition c
  * Waits for a descriptor or for time to pass. When fd shows one of `events` (bits of epoll(7)), an
  * error or a hang-up, *result becomes what it shows; after timeout_ns it becomes 0. Then
  * `continuation` is synchronised once. It waits for one descriptor at a time. With fd -1 only time
- * counts, and a timeout_ns of -1 is no limit. A time is never too short, and some milliseconds too
- * long at most. An error of epoll_ctl(2) becomes the result.
+ * counts, and a timeout_ns of -1 is no limit. A time is never too short; it may be a millisecond too
+ * long, and from one second on a tenth of a second. An error of epoll_ctl(2) becomes the result.
  *
  * The descriptor is in the kernel's epoll set from the first wait to tl_event_remove(), which has
  * to come before fd is closed. With EPOLLET in `events` a wait is cheaper and ends by what has
@@ -192,6 +194,15 @@ struct tl_sched_head {
 	uint32_t reserved;
 };
 
+static inline int tl_sched_reserve(struct tl_sched *sched, unsigned int n)
+{
+	const struct tl_batch *batch = ((struct tl_sched_head *)(void *)sched)->batch;
+
+	if (n > (size_t)(batch->end - batch->next) || !n)
+		return tl_sched_make_room(sched, n);
+	return (int)(batch->next - batch->requests);
+}
+
 static inline int tl_call(struct tl_sched *sched, struct tl_thread *continuation, int64_t *result,
 			  uint32_t nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3,
 			  uint64_t a4, uint64_t a5)
@@ -203,7 +214,7 @@ static inline int tl_call(struct tl_sched *sched, struct tl_thread *continuation
 	if (continuation && !continuation->unclaimed)
 		return -22; /* -EINVAL */
 	while ((slot = tl_batch_add(head->batch, nr, a0, a1, a2, a3, a4, a5)) < 0) {
-		int error = tl_sched_reserve(sched, 1);
+		int error = tl_sched_make_room(sched, 1);
 
 		if (error < 0)
 			return error;

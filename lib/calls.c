@@ -14,15 +14,18 @@ struct row {
 	const char *name;	/* NULL: no such row */
 	const char *reason;
 	enum tl_call_class class;
+	uint8_t mask;		/* argument that must be null, with TL_CALL_NULL_MASK */
 };
 
-#define TL_ANY(name, nr) [nr] = { #name, "", TL_CALL_ANY },
-#define TL_BATCH_ONLY(name, nr, why) [nr] = { #name, why, TL_CALL_BATCH },
-#define TL_REFUSED(name, nr, why) [nr] = { #name, why, TL_CALL_REFUSED },
+#define TL_ANY(name, nr) [nr] = { #name, "", TL_CALL_ANY, 0 },
+#define TL_NULL_MASK(name, nr, argument, why) [nr] = { #name, why, TL_CALL_NULL_MASK, argument },
+#define TL_BATCH_ONLY(name, nr, why) [nr] = { #name, why, TL_CALL_BATCH, 0 },
+#define TL_REFUSED(name, nr, why) [nr] = { #name, why, TL_CALL_REFUSED, 0 },
 static const struct row rows[] = {
 #include <linux/trapless_calls.h>
 };
 #undef TL_ANY
+#undef TL_NULL_MASK
 #undef TL_BATCH_ONLY
 #undef TL_REFUSED
 
@@ -54,6 +57,8 @@ bool tl_plain_execute(struct tl_request *request, enum tl_call_class least)
 	bool made = class >= (int)least;
 	const __u64 *args = request->args;
 
+	if (class == TL_CALL_NULL_MASK && args[rows[request->nr].mask])
+		made = false;
 	if (made)
 		request->result = raw_syscall((long)request->nr, args[0], args[1], args[2], args[3],
 					args[4], args[5]);

@@ -27,28 +27,39 @@ from trapless.base.console import TraplessError
 from trapless.base.paths import header_path
 
 HEADER = "trapless_calls.h"
-ROW = re.compile(r'(TL_ANY|TL_BATCH_ONLY|TL_REFUSED)\((\w+), (\d+)(?:, "((?:[^"\\]|\\.)*)")?\)')
+ROW = re.compile(
+    r"(TL_ANY|TL_NULL_MASK|TL_BATCH_ONLY|TL_REFUSED)"
+    r'\((\w+), (\d+)(?:, ([0-5]))?(?:, "((?:[^"\\]|\\.)*)")?\)'
+)
 
 
 class CallClass(enum.Enum):
     """Who may execute a call; the value is the word that people write and read."""
 
     ANY = "any"
+    NULL_MASK = "null-mask"
     BATCH_ONLY = "batch-only"
     REFUSED = "refused"
 
 
 MACROS = {
     "TL_ANY": CallClass.ANY,
+    "TL_NULL_MASK": CallClass.NULL_MASK,
     "TL_BATCH_ONLY": CallClass.BATCH_ONLY,
     "TL_REFUSED": CallClass.REFUSED,
 }
 MEANING = {
     CallClass.ANY: "in a batch or by a worker",
+    CallClass.NULL_MASK: "the same, where its signal mask is null",
     CallClass.BATCH_ONLY: "in one's own batch, not by a worker",
     CallClass.REFUSED: "never; a request for it is answered -EOPNOTSUPP",
 }
-COLOURS = {CallClass.ANY: "green", CallClass.BATCH_ONLY: "yellow", CallClass.REFUSED: "red"}
+COLOURS = {
+    CallClass.ANY: "green",
+    CallClass.NULL_MASK: "green",
+    CallClass.BATCH_ONLY: "yellow",
+    CallClass.REFUSED: "red",
+}
 
 
 @dataclass(frozen=True)
@@ -68,9 +79,13 @@ def parse(text: str, where: str = HEADER) -> list[Call]:
         if not line.startswith("TL_"):
             continue
         row = ROW.fullmatch(line.strip())
-        if row is None or (row[1] == "TL_ANY") != (row[4] is None):
+        if (
+            row is None
+            or (row[1] == "TL_ANY") != (row[5] is None)
+            or (row[1] == "TL_NULL_MASK") != (row[4] is not None)
+        ):
             raise TraplessError(f"{where}, line {number}: not a row of the table: {line.strip()}")
-        reason = re.sub(r"\\(.)", r"\1", row[4] or "")
+        reason = re.sub(r"\\(.)", r"\1", row[5] or "")
         call = Call(int(row[3]), row[2], MACROS[row[1]], reason)
         if calls and call.nr <= calls[-1].nr:
             raise TraplessError(

@@ -27,10 +27,12 @@ enum call_class {
 
 static const u8 call_class[TLK_NUMBERS] = {
 #define TL_ANY(name, nr) [nr] = CALL_ANY,
+#define TL_NULL_MASK(name, nr, argument, why) [nr] = CALL_ANY,
 #define TL_BATCH_ONLY(name, nr, why) [nr] = CALL_BATCH_ONLY,
 #define TL_REFUSED(name, nr, why) [nr] = CALL_REFUSED,
 #include <linux/trapless_calls.h>
 #undef TL_ANY
+#undef TL_NULL_MASK
 #undef TL_BATCH_ONLY
 #undef TL_REFUSED
 };
@@ -39,6 +41,46 @@ static long refuse(const struct pt_regs *regs)
 {
 	current_pt_regs()->orig_ax |= TLK_REFUSED_MARK;
 	return TLK_REFUSED;
+}
+
+/*
+ * Calls that take a signal mask, in the register `argument`: with a mask they are refused. What is
+ * looked at is the register that the kernel's handler reads, after any filter has changed it; the
+ * memory behind it is not read, since user space could change that in between.
+ */
+#define ARGUMENT_3 r10
+#define ARGUMENT_4 r8
+#define ARGUMENT_5 r9
+#define TL_ANY(name, nr)
+#define TL_NULL_MASK(name, nr, argument, why)                                            \
+	static sys_call_ptr_t name##_handler __ro_after_init;                            \
+	static long name##_without_mask(const struct pt_regs *regs)                      \
+	{                                                                                \
+		return regs->ARGUMENT_##argument ? refuse(regs) : name##_handler(regs); \
+	}
+#define TL_BATCH_ONLY(name, nr, why)
+#define TL_REFUSED(name, nr, why)
+#include <linux/trapless_calls.h>
+#undef TL_ANY
+#undef TL_NULL_MASK
+#undef TL_BATCH_ONLY
+#undef TL_REFUSED
+
+static void __init guard_masks(const sys_call_ptr_t *table)
+{
+#define TL_ANY(name, nr)
+#define TL_NULL_MASK(name, nr, argument, why)                 \
+	if (nr < __NR_syscalls) {                             \
+		name##_handler = table[nr];                   \
+		tlk_policy_replace(nr, name##_without_mask); \
+	}
+#define TL_BATCH_ONLY(name, nr, why)
+#define TL_REFUSED(name, nr, why)
+#include <linux/trapless_calls.h>
+#undef TL_ANY
+#undef TL_NULL_MASK
+#undef TL_BATCH_ONLY
+#undef TL_REFUSED
 }
 
 /*
@@ -51,10 +93,12 @@ static void __init check_numbers(void)
 	BUILD_BUG_ON(__stringify(__NR_##name)[0] != '_' && \
 		     __builtin_strcmp(__stringify(__NR_##name), #nr) != 0);
 #define TL_ANY(name, nr) CHECK(name, nr)
+#define TL_NULL_MASK(name, nr, argument, why) CHECK(name, nr)
 #define TL_BATCH_ONLY(name, nr, why) CHECK(name, nr)
 #define TL_REFUSED(name, nr, why) CHECK(name, nr)
 #include <linux/trapless_calls.h>
 #undef TL_ANY
+#undef TL_NULL_MASK
 #undef TL_BATCH_ONLY
 #undef TL_REFUSED
 #undef CHECK
@@ -80,6 +124,7 @@ void __init tlk_policy_init(const sys_call_ptr_t *table)
 	}
 	for (nr = 0; nr < __NR_syscalls; nr++)
 		tlk_policy_replace(nr, table[nr]);
+	guard_masks(table);
 }
 
 unsigned int tlk_policy_count(void)

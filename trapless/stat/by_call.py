@@ -111,7 +111,7 @@ class ByCall:
             wrapped=wrapped,
             supervisor=self._supervisor(call, row),
             batches=self._batches(call, wrapped),
-            worker=kernel if wrapped is CallClass.ANY else None,
+            worker=kernel if wrapped in (CallClass.ANY, CallClass.NULL_MASK) else None,
         )
 
     @cached_property

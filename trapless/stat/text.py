@@ -86,7 +86,13 @@ CALL_NOTES = (
     "wrapped: `any`, in a batch or by a worker, which then executes the kernel's instructions in "
     "the caller's place; `batch`, in a batch only; `no`: trapless doctor --calls says why",
 )
-WRAPPED = {CallClass.ANY: "any", CallClass.BATCH_ONLY: "batch", CallClass.REFUSED: "no", None: "no"}
+WRAPPED = {
+    CallClass.ANY: "any",
+    CallClass.NULL_MASK: "any",
+    CallClass.BATCH_ONLY: "batch",
+    CallClass.REFUSED: "no",
+    None: "no",
+}
 
 
 def _call_table(report: Report, hidden: Container[str]) -> Table:

@@ -25,6 +25,7 @@ ROWS = """\
 /* A comment with TL_ANY(name, nr) in it. */
 TL_ANY(read, 0)
 TL_BATCH_ONLY(rt_sigprocmask, 14, "changes the \\"mask\\"")
+TL_NULL_MASK(ppoll, 58, 3, "swaps the mask")
 TL_REFUSED(execve, 59, "replaces the program")
 """
 
@@ -33,6 +34,7 @@ def test_rows_are_read():
     assert calls.parse(ROWS) == [
         Call(0, "read", CallClass.ANY),
         Call(14, "rt_sigprocmask", CallClass.BATCH_ONLY, 'changes the "mask"'),
+        Call(58, "ppoll", CallClass.NULL_MASK, "swaps the mask"),
         Call(59, "execve", CallClass.REFUSED, "replaces the program"),
     ]
 
@@ -45,6 +47,8 @@ def test_rows_are_read():
         "TL_REFUSED(execve, 59)",
         'TL_BATCH_ONLY(a, x, "why")',
         "TL_MAYBE(read, 0)",
+        'TL_NULL_MASK(ppoll, 271, "why")',
+        'TL_REFUSED(execve, 59, 3, "why")',
         "TL_ANY(read, 0) TL_ANY(write, 1)",
     ],
 )
@@ -84,7 +88,12 @@ int main(void)
     command += ["build/lib/libtrapless.a", "-pthread"]
     subprocess.run(command, input=program, text=True, cwd=ROOT, check=True)
     said = subprocess.run([binary], capture_output=True, text=True, check=True).stdout
-    number = {CallClass.REFUSED: 0, CallClass.BATCH_ONLY: 1, CallClass.ANY: 2}
+    number = {
+        CallClass.REFUSED: 0,
+        CallClass.BATCH_ONLY: 1,
+        CallClass.ANY: 2,
+        CallClass.NULL_MASK: 3,
+    }
     read = [f"{c.nr} {c.name} {number[c.allowed]} {c.reason}" for c in calls.load()]
     assert said.splitlines() == read
     assert len(read) > 300
@@ -94,8 +103,10 @@ def test_what_must_never_be_wrapped_is_refused():
     table = {call.name: call for call in calls.load()}
     for name in ("execve", "execveat", "exit", "exit_group", "fork", "vfork", "clone", "clone3"):
         assert table[name].allowed is CallClass.REFUSED, name
-    for name in ("rt_sigreturn", "restart_syscall", "ptrace", "seccomp", "pselect6", "ppoll"):
+    for name in ("rt_sigreturn", "restart_syscall", "ptrace", "seccomp"):
         assert table[name].allowed is CallClass.REFUSED, name
+    for name in ("pselect6", "ppoll", "epoll_pwait"):
+        assert table[name].allowed is CallClass.NULL_MASK, name
     assert all(call.reason for call in table.values() if call.allowed is not CallClass.ANY)
 
 
@@ -153,7 +164,7 @@ def test_a_missing_table_says_where_it_was_looked_for(monkeypatch, tmp_path):
         calls.load()
     (tmp_path / "system").mkdir()
     (tmp_path / "system" / calls.HEADER).write_text(ROWS)
-    assert len(calls.load()) == 3
+    assert len(calls.load()) == 4
 
 
 def on_a_terminal(lines, *arguments):

@@ -17,6 +17,7 @@ int main(void)
 	CHECK_EQ(strcmp(name, "execve"), 0);
 	CHECK(*reason);
 	CHECK_EQ(tl_call_get_class(SYS_setuid, NULL, NULL), TL_CALL_BATCH);
+	CHECK_EQ(tl_call_get_class(SYS_ppoll, NULL, NULL), TL_CALL_NULL_MASK);
 	CHECK_EQ(tl_call_get_class(UINT32_MAX, NULL, NULL), -ENOSYS);
 	for (uint32_t nr = 0; nr < 4096; nr++) {
 		int class = tl_call_get_class(nr, &name, &reason);

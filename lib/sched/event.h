@@ -35,8 +35,8 @@ struct watch {
 	int64_t control;		/* result of the last one */
 	uint32_t interest;		/* what the kernel's set has; 0: it is not in the set */
 	uint32_t ready;			/* with EPOLLET: what it has shown and nobody has taken */
-	uint32_t generation;		/* counts removals: an event of an older one is stale */
 	int fd;
+	uint16_t generation;		/* counts removals: an event of an older one is stale */
 	bool controlled;		/* it is in the list */
 	bool unheard;			/* the last look has shown what nobody wanted */
 };
@@ -56,8 +56,7 @@ struct events {
 	struct watch **chunks;		/* of all descriptors, CHUNK_WATCHES each */
 	uint32_t chunks_n;
 	uint32_t registrations_n;
-	uint32_t waits_n;		/* all waits */
-	uint32_t fd_waits_n;		/* those for a descriptor */
+	uint32_t waits_n;
 	struct registration *unused;
 	struct watch *controls;
 	bool adding;			/* one of them may fail, and a thread then has to know it */
@@ -69,15 +68,48 @@ struct events {
 	struct epoll_event found[EVENTS_FOUND_MAX];
 };
 
-#define LOOK_NONE INT64_MIN
+#define LOOK_NONE INT64_MIN	/* no result is there */
+#define CONTROL_QUEUED INT64_MIN	/* the same, of an epoll_ctl(2) */
+/*
+ * What the set tells of a descriptor: the address of its watch, and its generation in the bits that
+ * no address of a program uses. 0 is timer_fd.
+ */
+#define DATA_BITS 48
+#define DATA_ADDRESS ((UINT64_C(1) << DATA_BITS) - 1)
+#define CHUNK_WATCHES 64u
 
-void tl_events_init(struct events *events);
-void tl_events_free(struct events *events);
+/* What is known of a descriptor, or NULL. */
+static inline struct watch *watch_find(const struct events *events, uint32_t fd)
+{
+	uint32_t chunk = fd / CHUNK_WATCHES;
+
+	if (chunk >= events->chunks_n || !events->chunks[chunk])
+		return NULL;
+	return &events->chunks[chunk][fd % CHUNK_WATCHES];
+}
 
 static inline bool events_exist(const struct events *events)
 {
 	return events->registrations_n || events->waits_n;
 }
+
+/* ---- watch.c ----------------------------------------------------------------------------- */
+
+void tl_events_init(struct events *events);
+void tl_events_free(struct events *events);
+/* Makes the epoll set if there is none yet. Returns 0 or -errno. */
+int tl_events_open(struct tl_sched *sched);
+/* Returns what is known of a descriptor, or NULL if there is no memory. */
+struct watch *tl_watch_get(struct events *events, int fd);
+/* Make an epoll_ctl(2) for the watch as it is, at once, or queue it. They return 0 or -errno. */
+int tl_watch_control(const struct events *events, const struct watch *watch, int op);
+int tl_watch_control_queue(struct tl_sched *sched, struct watch *watch, int op);
+/* Makes the set show at least `wanted`. Returns 0 or -errno. */
+int tl_watch_want(struct tl_sched *sched, struct watch *watch, uint32_t wanted);
+/* Nobody has wanted what the descriptor shows at each look: the set asks for less. */
+int tl_watch_want_less(struct tl_sched *sched, struct watch *watch);
+/* Sets timer_fd, if there is one, to when something is due. */
+void tl_events_arm(struct tl_sched *sched);
 
 /* ---- event.c: the functions return 0 or -errno ------------------------------------------- */
 
@@ -89,8 +121,6 @@ int tl_events_looked(struct tl_sched *sched);
 void tl_events_expire(struct tl_sched *sched);
 /* The thread has ended, and has an event or a timer. */
 int tl_events_thread_ended(struct tl_sched *sched, struct thread *thread);
-/* Sets timer_fd, if there is one, to when something is due. */
-void tl_events_arm(struct tl_sched *sched);
 
 /* ---- timer.c ----------------------------------------------------------------------------- */
 

@@ -16,22 +16,37 @@
 
 #define TIMERS_ROOM_FIRST 64u
 #define MS_NS 1000000u
+#define EXACT_NS 1000000000	/* shorter times are exact to a millisecond */
+#define LATE_TICKS 16u		/* the clock of ticks is hardly ever later than this */
 
 static uint64_t ns_of(const struct timespec *time)
 {
 	return (uint64_t)time->tv_sec * 1000000000u + (uint64_t)time->tv_nsec;
 }
 
-/* The kernel's own clock of ticks: it is cheap everywhere, and up to a tick late. */
-static uint64_t now_ns(struct events *events)
+static uint64_t now_of(clockid_t clock)
 {
 	struct timespec now;
 
-	if (!events->now_ns) {
-		clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-		events->now_ns = ns_of(&now);
-	}
+	clock_gettime(clock, &now);
+	return ns_of(&now);
+}
+
+/* The kernel's own clock of ticks: it is cheap everywhere, and about a tick late. */
+static uint64_t now_ns(struct events *events)
+{
+	if (!events->now_ns)
+		events->now_ns = now_of(CLOCK_MONOTONIC_COARSE);
 	return events->now_ns;
+}
+
+/* Is the time over? The exact clock is asked only where it can make a difference. */
+static bool is_over(struct events *events, uint64_t due_ns)
+{
+	uint64_t now = now_ns(events);
+
+	return due_ns <= now || (due_ns - now <= LATE_TICKS * events->tick_ns &&
+				 due_ns <= now_of(CLOCK_MONOTONIC));
 }
 
 static void timer_store(struct events *events, uint32_t at, struct timer timer)
@@ -67,7 +82,7 @@ static void timer_sink(struct events *events, uint32_t at, struct timer timer)
 
 int tl_timer_set(struct events *events, struct thread *thread, int64_t timeout_ns)
 {
-	uint64_t now = now_ns(events), due = now;
+	uint64_t due;
 	uint32_t room = events->timers_room ? 2 * events->timers_room : TIMERS_ROOM_FIRST;
 	struct timer *timers;
 	struct timespec tick;
@@ -76,9 +91,11 @@ int tl_timer_set(struct events *events, struct thread *thread, int64_t timeout_n
 		clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
 		events->tick_ns = ns_of(&tick);
 	}
-	/* The clock is late: a time that counts from it must be longer. */
-	if (timeout_ns && __builtin_add_overflow(now + events->tick_ns, timeout_ns, &due))
-		due = TIME_NEVER / 2;
+	/* The clock of ticks is late: a time that counts from it must be longer. */
+	if (timeout_ns < EXACT_NS)
+		due = timeout_ns ? now_of(CLOCK_MONOTONIC) + (uint64_t)timeout_ns : 1;
+	else
+		due = now_ns(events) + LATE_TICKS * events->tick_ns + (uint64_t)timeout_ns;
 	if (thread->timer) {
 		if (events->timers[thread->timer - 1].due_ns > due)
 			timer_rise(events, thread->timer - 1, (struct timer){ due, thread });
@@ -131,7 +148,7 @@ struct thread *tl_timer_expired(struct events *events)
 {
 	struct thread *thread;
 
-	if (!events->timers_n || tl_timers_next(events) > now_ns(events))
+	if (!events->timers_n || !is_over(events, tl_timers_next(events)))
 		return NULL;
 	thread = events->timers[0].thread;
 	tl_timer_drop(events, thread);
@@ -143,9 +160,8 @@ int tl_events_timeout_ms(struct events *events, int64_t limit_ns)
 	uint64_t due = limit_ns ? tl_timers_next(events) : TIME_NEVER, now, left;
 
 	if (due != TIME_NEVER) {
-		/* When the sleep is over, the clock of ticks must have come to this time, too. */
 		now = now_ns(events);
-		left = due > now ? due + events->tick_ns - now : 0;
+		left = due > now ? due - now : 0;
 		if (limit_ns < 0 || left < (uint64_t)limit_ns)
 			limit_ns = (int64_t)left;
 	}

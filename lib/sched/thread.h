@@ -14,13 +14,13 @@
 struct thread {
 	struct tl_thread head;		/* the part that callers and inline functions see */
 	struct registration *event;	/* whose event has created it, or NULL */
-	struct thread *wait_next;	/* in the list of those that wait for wait_fd */
+	struct thread *wait_next;	/* in the list of those that wait for watch */
 	int64_t *wait_result;
 	uint64_t wait_due_ns;		/* when its wait ends, or TIME_NEVER */
+	struct watch *watch;		/* of the descriptor that it waits for, or NULL */
 	uint32_t wait_events;
-	int wait_fd;			/* or -1 */
 	uint32_t timer;			/* its place among the timers, from 1 on, or 0 */
-	bool waits;			/* the wait_ fields are valid, but for wait_due_ns, which is */
+	bool waits;			/* the fields above are valid; wait_due_ns is always */
 };
 
 struct threads {

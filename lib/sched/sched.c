@@ -11,26 +11,11 @@
 #include "sched.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#define FLUSH_AT_DEFAULT 32u	/* calls; the paper's N */
-#define CONFIG_BYTES_FIRST 24u	/* of struct tl_sched_config in the first release */
-#define CONFIG_BYTES_MAX 4096u	/* of any release */
 #define TURNS_MAX 256u		/* threads run between two flushes, and by one tl_sched_run_once() */
 #define ROUNDS_MAX 8u		/* flushes between two looks at the events */
 #define PLAIN_MAX 2u		/* calls that cost more in a batch than one by one */
-
-_Static_assert(offsetof(struct tl_sched, head) == 0 && sizeof(struct tl_sched_head) == 24 &&
-	       offsetof(struct tl_sched_head, awaited) == 16 &&
-	       sizeof(struct tl_completion) == 16,
-	       "programs have the inline functions compiled in");
-
-_Static_assert(sizeof(struct tl_sched_config) >= CONFIG_BYTES_FIRST &&
-	       offsetof(struct tl_sched_config, deadline_ns) == 16 &&
-	       offsetof(struct tl_sched_stats, flushes_deadline) == 48,
-	       "structures of the binary interface grow at their end only");
 
 /* Why threads stop to run for a while. */
 enum reason { REASON_FULL, REASON_IDLE, REASON_DEADLINE, REASON_TURNS, REASON_STOP };
@@ -43,105 +28,6 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/*
- * Copies the structure as the program knows it. A release may add fields at its end, where 0 means
- * what was before. An older program therefore gives fewer fields, and a newer program may give more
- * if they are 0.
- */
-static int config_copy(struct tl_sched_config *out, const struct tl_sched_config *in)
-{
-	const char *bytes = (const char *)in;
-
-	if (in->size < CONFIG_BYTES_FIRST)
-		return -EINVAL;
-	if (in->size > CONFIG_BYTES_MAX)
-		return -E2BIG;
-	for (size_t i = sizeof(*out); i < in->size; i++)
-		if (bytes[i])
-			return -E2BIG;
-	memcpy(out, in, in->size < sizeof(*out) ? in->size : sizeof(*out));
-	return 0;
-}
-
-static int config_read(struct tl_sched_config *out, const struct tl_sched_config *in)
-{
-	uint32_t most = TL_ENTRIES_MAX;
-	int result;
-
-	memset(out, 0, sizeof(*out));
-	if (in) {
-		result = config_copy(out, in);
-		if (result)
-			return result;
-	}
-	if (!out->flush_at)
-		out->flush_at = FLUSH_AT_DEFAULT;
-	if (out->flags & TL_UNORDERED)
-		most = TL_UNORDERED_ENTRIES_MAX;
-	if (out->flush_at > most || out->entries > most)
-		return -EINVAL;
-	if (!out->entries) {
-		/* Twice N: a thread may queue more than N calls before the scheduler flushes. */
-		out->entries = 2;
-		while (out->entries < 2 * out->flush_at && out->entries < most)
-			out->entries *= 2;
-	}
-	return out->flush_at > out->entries ? -EINVAL : 0;
-}
-
-int tl_sched_create(struct tl_sched **out, const struct tl_sched_config *config)
-{
-	struct tl_sched_config own;
-	struct tl_sched *sched;
-	int result;
-
-	result = config_read(&own, config);
-	if (result)
-		return result;
-	sched = tl_heap_resize(NULL, 1, sizeof(*sched));
-	if (!sched)
-		return -ENOMEM;
-	memset(sched, 0, sizeof(*sched));
-	sched->flush_at = own.flush_at;
-	sched->deadline_ns = own.deadline_ns;
-	sched->unordered = own.flags & TL_UNORDERED;
-	sched->threads.ready_end = &sched->threads.ready;
-	tl_events_init(&sched->events);
-	sched->head.completions =
-		tl_heap_resize(NULL, own.entries, sizeof(*sched->head.completions));
-	if (!sched->head.completions) {
-		result = -ENOMEM;
-		goto free_sched;
-	}
-	result = tl_batch_create(&sched->head.batch, own.entries, own.flags);
-	if (result)
-		goto free_completions;
-	*out = sched;
-	return 0;
-
-free_completions:
-	free(sched->head.completions);
-free_sched:
-	free(sched);
-	return result;
-}
-
-void tl_sched_destroy(struct tl_sched *sched)
-{
-	if (!sched)
-		return;
-	tl_threads_free(&sched->threads);
-	tl_events_free(&sched->events);
-	tl_batch_destroy(sched->head.batch);
-	free(sched->head.completions);
-	free(sched);
-}
-
-enum tl_backend tl_sched_backend(const struct tl_sched *sched)
-{
-	return tl_batch_backend(sched->head.batch);
-}
-
 static bool stop_asked(const struct tl_sched *sched)
 {
 	return __atomic_load_n(&sched->stop, __ATOMIC_RELAXED);
@@ -150,18 +36,16 @@ static bool stop_asked(const struct tl_sched *sched)
 /* ---- Calls ------------------------------------------------------------------------------- */
 
 /* The call in a slot is complete. Inlined twice, so that a strict order costs nothing more. */
-static inline __attribute__((always_inline)) uint32_t
-call_deliver(struct threads *threads, const struct tl_completion *call,
+static inline __attribute__((always_inline)) void
+call_deliver(struct tl_sched *sched, const struct tl_completion *call,
 	     const struct tl_request *request)
 {
-	struct thread *thread = thread_of(call->continuation);
-
 	if (call->result)
 		*call->result = request->result;
-	if (!thread)
-		return 0;
-	thread_deliver(threads, thread);
-	return 1;
+	if (call->continuation) {
+		sched->head.awaited--;
+		thread_deliver(&sched->threads, thread_of(call->continuation));
+	}
 }
 
 /*
@@ -179,7 +63,7 @@ static int flush_unordered(struct tl_sched *sched)
 		if (__atomic_load_n(&request->state, __ATOMIC_ACQUIRE) != TL_DONE)
 			continue;
 		request->state = TL_FREE;
-		sched->head.awaited -= call_deliver(&sched->threads, call, request);
+		call_deliver(sched, call, request);
 	}
 	return n;
 }
@@ -193,7 +77,6 @@ static int flush_once(struct tl_sched *sched)
 	struct tl_batch *batch = sched->head.batch;
 	const struct tl_request *request = batch->first;
 	const struct tl_completion *call = sched->head.completions + (request - batch->requests);
-	uint32_t delivered = 0;
 	int n;
 
 	if (sched->unordered)
@@ -208,8 +91,7 @@ static int flush_once(struct tl_sched *sched)
 	if (sched->unordered)
 		return n;
 	for (const struct tl_completion *end = call + n; call != end; call++, request++)
-		delivered += call_deliver(&sched->threads, call, request);
-	sched->head.awaited -= delivered;
+		call_deliver(sched, call, request);
 	return n;
 }
 
@@ -246,7 +128,7 @@ int tl_sched_flush(struct tl_sched *sched)
 	return result < 0 ? result : flush_end(sched);
 }
 
-int tl_sched_reserve(struct tl_sched *sched, unsigned int n)
+int tl_sched_make_room(struct tl_sched *sched, unsigned int n)
 {
 	struct tl_batch *batch = sched->head.batch;
 
@@ -337,13 +219,6 @@ static int flush(struct tl_sched *sched, enum reason reason, bool look, int64_t 
 
 /* ---- Running ----------------------------------------------------------------------------- */
 
-static void thread_ended(struct tl_sched *sched, struct thread *thread, int *error)
-{
-	if (thread->event || thread->timer)
-		*error = tl_events_thread_ended(sched, thread);
-	thread_put(&sched->threads, thread);
-}
-
 /* Is the oldest queued call due? */
 static bool deadline_is_over(struct tl_sched *sched)
 {
@@ -354,39 +229,68 @@ static bool deadline_is_over(struct tl_sched *sched)
 	return now - sched->oldest_ns >= sched->deadline_ns;
 }
 
-/* Runs threads, oldest first. */
-static enum reason threads_run(struct tl_sched *sched, int *error)
+/* Why no thread may run now; REASON_TURNS if one may. */
+static enum reason reason_to_stop(struct tl_sched *sched)
+{
+	uint32_t queued = tl_batch_queued(sched->head.batch);
+
+	if (stop_asked(sched))
+		return REASON_STOP;
+	if (queued >= sched->flush_at)
+		return REASON_FULL;
+	if (!sched->threads.ready)
+		return REASON_IDLE;
+	if (sched->deadline_ns && queued && deadline_is_over(sched))
+		return REASON_DEADLINE;
+	return REASON_TURNS;
+}
+
+/*
+ * Runs threads, oldest first, until none is ready, `turns` have run, or calls are queued up to
+ * `full`. Returns how many have run, or -errno. The loop is what a thread costs, so it is short.
+ */
+static int threads_turn(struct tl_sched *sched, int turns, const struct tl_request *full)
 {
 	struct threads *threads = &sched->threads;
-	struct tl_batch *batch = sched->head.batch;
-	enum reason reason = REASON_TURNS;
+	const struct tl_batch *batch = sched->head.batch;
 	struct thread *thread;
+	int left = turns, error;
 
-	for (uint32_t turns = 0; turns < TURNS_MAX && !*error; turns++) {
-		reason = REASON_STOP;
-		if (stop_asked(sched))
-			break;
-		reason = REASON_FULL;
-		if (tl_batch_queued(batch) >= sched->flush_at)
-			break;
-		reason = REASON_IDLE;
-		thread = threads->ready;
-		if (!thread)
-			break;
-		reason = REASON_DEADLINE;
-		if (sched->deadline_ns && tl_batch_queued(batch) && deadline_is_over(sched))
-			break;
+	while ((thread = threads->ready)) {
 		thread_take(threads, thread);
 		sched->current = thread;
-		sched->stats.threads_run++;
 		thread->head.goes_on = 0;
 		thread->head.entry(&thread->head, thread->head.arg);
-		if (!thread->head.goes_on)
-			thread_ended(sched, thread, error);
-		reason = REASON_TURNS;
+		if (!thread->head.goes_on) {
+			error = thread->event || thread->timer ?
+					tl_events_thread_ended(sched, thread) : 0;
+			thread_put(threads, thread);
+			if (error)
+				return error;
+		}
+		if (!--left || batch->next >= full || stop_asked(sched))
+			break;
+	}
+	return turns - left;
+}
+
+/* Runs threads, and says why it has stopped. Returns 0 or -errno. */
+static int threads_run(struct tl_sched *sched, enum reason *reason)
+{
+	const struct tl_batch *batch = sched->head.batch;
+	int left = TURNS_MAX, made = 0;
+
+	while ((*reason = reason_to_stop(sched)) == REASON_TURNS && left) {
+		/* Between two threads there may be a deadline. */
+		made = threads_turn(sched, sched->deadline_ns ? 1 : left,
+				    batch->first + sched->flush_at);
+		if (made < 0)
+			break;
+		sched->stats.threads_run += (uint64_t)made;
+		left -= made;
 	}
 	sched->current = NULL;
-	return reason;
+	return made < 0 ? made : 0;
 }
 
 /* Is anything left to run, to make, or to wait for? */
@@ -402,8 +306,8 @@ static bool work_is_left(const struct tl_sched *sched)
  */
 static int round_make(struct tl_sched *sched, bool look, int64_t limit_ns)
 {
-	int error = 0, result;
-	enum reason reason = threads_run(sched, &error);
+	enum reason reason;
+	int error = threads_run(sched, &reason), result;
 
 	/* One of the threads may have forked, and this is then the child. */
 	if (error || !sched->head.batch->requests)
@@ -471,23 +375,4 @@ int tl_sched_run_once(struct tl_sched *sched, int64_t timeout_ns)
 void tl_sched_stop(struct tl_sched *sched)
 {
 	__atomic_store_n(&sched->stop, true, __ATOMIC_RELAXED);
-}
-
-int tl_sched_get_stats(const struct tl_sched *sched, struct tl_sched_stats *out)
-{
-	struct tl_stats counts = { .size = sizeof(counts) };
-	struct tl_sched_stats own = sched->stats;
-	uint32_t size = out->size;
-	int result;
-
-	if (size < sizeof(out->size))
-		return -EINVAL;
-	result = tl_batch_get_stats(sched->head.batch, &counts);
-	if (result < 0)
-		return result;
-	own.calls -= sched->own_calls;
-	own.crossings = counts.crossings + sched->own_crossings;
-	own.size = size < sizeof(own) ? size : sizeof(own);
-	memcpy(out, &own, own.size);
-	return 0;
 }

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
+/*
+ * watch.c - the descriptors that a scheduler watches. It owns the kernel's epoll set, what the set
+ * is asked to show of each descriptor, and the descriptor by which another loop waits for the
+ * scheduler. Who wants to know what a descriptor shows is the business of event.c.
+ *
+ * A descriptor is put into the set by a queued epoll_ctl(2) when something waits for it first, and
+ * stays there. Without EPOLLET the kernel shows it at each look for as long as it is ready; if
+ * nobody wants that twice in a row, the set asks for less until somebody wants it again.
+ */
+#include "internal.h"
+#include "enter.h"
+#include "sched.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <time.h>
+
+void tl_events_init(struct events *events)
+{
+	events->epoll_fd = -1;
+	events->timer_fd = -1;
+	events->armed_ns = TIME_NEVER;
+	events->looked = LOOK_NONE;
+}
+
+int tl_events_open(struct tl_sched *sched)
+{
+	struct events *events = &sched->events;
+	struct tl_batch *batch = sched->head.batch;
+	size_t slots = (size_t)(batch->end - batch->requests);
+	long fd;
+
+	if (!batch->requests)
+		return -EPERM;
+	if (events->epoll_fd >= 0)
+		return 0;
+	if (!events->control_events)
+		events->control_events =
+			tl_heap_resize(NULL, slots, sizeof(*events->control_events));
+	if (!events->control_events)
+		return -ENOMEM;
+	fd = raw_syscall(SYS_epoll_create1, EPOLL_CLOEXEC, 0, 0, 0, 0, 0);
+	if (fd < 0)
+		return (int)fd;
+	events->epoll_fd = (int)fd;
+	return 0;
+}
+
+void tl_events_free(struct events *events)
+{
+	struct registration *registration;
+
+	for (uint32_t i = 0; i < events->chunks_n; i++) {
+		for (uint32_t k = 0; events->chunks[i] && k < CHUNK_WATCHES; k++) {
+			struct watch *watch = &events->chunks[i][k];
+
+			while ((registration = watch->registrations)) {
+				watch->registrations = registration->next;
+				free(registration);
+			}
+		}
+		free(events->chunks[i]);
+	}
+	while ((registration = events->unused)) {
+		events->unused = registration->next;
+		free(registration);
+	}
+	free(events->chunks);
+	free(events->control_events);
+	free(events->timers);
+	if (events->timer_fd >= 0)
+		raw_syscall(SYS_close, (uint64_t)events->timer_fd, 0, 0, 0, 0, 0);
+	if (events->epoll_fd >= 0)
+		raw_syscall(SYS_close, (uint64_t)events->epoll_fd, 0, 0, 0, 0, 0);
+}
+
+/* ---- Descriptors --------------------------------------------------------------------------- */
+
+static __attribute__((noinline)) struct watch *watch_make(struct events *events, uint32_t fd)
+{
+	uint32_t chunk = fd / CHUNK_WATCHES, n = events->chunks_n ? events->chunks_n : 4;
+	struct watch **chunks, *watches;
+
+	while (n <= chunk)
+		n *= 2;
+	if (n != events->chunks_n) {
+		chunks = tl_heap_resize(events->chunks, n, sizeof(struct watch *));
+		if (!chunks)
+			return NULL;
+		memset(chunks + events->chunks_n, 0, (n - events->chunks_n) * sizeof(*chunks));
+		events->chunks = chunks;
+		events->chunks_n = n;
+	}
+	watches = tl_heap_resize(NULL, CHUNK_WATCHES, sizeof(*watches));
+	if (!watches)
+		return NULL;
+	memset(watches, 0, CHUNK_WATCHES * sizeof(*watches));
+	for (uint32_t i = 0; i < CHUNK_WATCHES; i++)
+		watches[i].fd = (int)(chunk * CHUNK_WATCHES + i);
+	events->chunks[chunk] = watches;
+	return &watches[fd % CHUNK_WATCHES];
+}
+
+struct watch *tl_watch_get(struct events *events, int fd)
+{
+	struct watch *watch = watch_find(events, (uint32_t)fd);
+
+	return watch ? watch : watch_make(events, (uint32_t)fd);
+}
+
+static struct epoll_event event_of(const struct watch *watch)
+{
+	return (struct epoll_event){
+		.events = watch->interest,
+		.data.u64 = (uint64_t)watch->generation << DATA_BITS | (uintptr_t)watch,
+	};
+}
+
+int tl_watch_control(const struct events *events, const struct watch *watch, int op)
+{
+	struct epoll_event event = event_of(watch);
+
+	return (int)raw_syscall(SYS_epoll_ctl, (uint64_t)events->epoll_fd, (uint64_t)op,
+				(uint64_t)watch->fd, (uintptr_t)&event, 0, 0);
+}
+
+/* Queues an epoll_ctl(2). Its result is looked at when it is complete. */
+int tl_watch_control_queue(struct tl_sched *sched, struct watch *watch, int op)
+{
+	struct events *events = &sched->events;
+	int slot = tl_sched_reserve(sched, 1);
+	struct epoll_event *event;
+
+	if (slot < 0)
+		return slot;
+	event = &events->control_events[slot];
+	*event = event_of(watch);
+	if (!watch->controlled) {
+		watch->controlled = true;
+		watch->control_next = events->controls;
+		events->controls = watch;
+	}
+	watch->control = CONTROL_QUEUED;
+	events->adding |= op != EPOLL_CTL_DEL;
+	sched->own_calls++;
+	return TL_CALL(sched, NULL, &watch->control, SYS_epoll_ctl, events->epoll_fd, op,
+		       watch->fd, event);
+}
+
+int tl_watch_want(struct tl_sched *sched, struct watch *watch, uint32_t wanted)
+{
+	uint32_t before = watch->interest;
+	int error;
+
+	wanted |= EPOLLERR; /* the kernel's set shows it anyway, and interest is then not 0 */
+	if (!(wanted & ~before))
+		return 0;
+	watch->interest |= wanted;
+	watch->unheard = false;
+	error = tl_watch_control_queue(sched, watch, before ? EPOLL_CTL_MOD : EPOLL_CTL_ADD);
+	if (error)
+		watch->interest = before;
+	return error;
+}
+
+int tl_watch_want_less(struct tl_sched *sched, struct watch *watch)
+{
+	const struct registration *registration;
+	const struct thread *thread;
+	uint32_t wanted = 0;
+
+	for (thread = watch->waiters; thread; thread = thread->wait_next)
+		wanted |= thread->wait_events;
+	for (registration = watch->registrations; registration; registration = registration->next)
+		wanted |= registration->thread ? 0 : registration->events;
+	watch->interest = wanted ? wanted | EPOLLERR : 0;
+	return tl_watch_control_queue(sched, watch, wanted ? EPOLL_CTL_MOD : EPOLL_CTL_DEL);
+}
+
+/* ---- Inside another loop ------------------------------------------------------------------- */
+
+int tl_sched_fd(struct tl_sched *sched)
+{
+	struct events *events = &sched->events;
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.u64 = 0 };
+	int error = tl_events_open(sched);
+	long fd;
+
+	if (error)
+		return error;
+	if (events->timer_fd >= 0)
+		return events->epoll_fd;
+	fd = raw_syscall(SYS_timerfd_create, CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK, 0, 0, 0,
+			 0);
+	if (fd < 0)
+		return (int)fd;
+	error = (int)raw_syscall(SYS_epoll_ctl, (uint64_t)events->epoll_fd, EPOLL_CTL_ADD,
+				 (uint64_t)fd, (uintptr_t)&event, 0, 0);
+	if (error) {
+		raw_syscall(SYS_close, (uint64_t)fd, 0, 0, 0, 0, 0);
+		return error;
+	}
+	events->timer_fd = (int)fd;
+	tl_events_arm(sched);
+	return events->epoll_fd;
+}
+
+void tl_events_arm(struct tl_sched *sched)
+{
+	struct events *events = &sched->events;
+	bool work = sched->threads.ready || tl_batch_queued(sched->head.batch);
+	uint64_t due_ns = tl_timers_next(events);
+	struct itimerspec when = { .it_value = { 0 } };
+
+	if (work)
+		due_ns = 1;
+	if (events->timer_fd < 0 || due_ns == events->armed_ns)
+		return;
+	events->armed_ns = due_ns;
+	if (due_ns != TIME_NEVER) {
+		when.it_value.tv_sec = (time_t)(due_ns / 1000000000u);
+		when.it_value.tv_nsec = (long)(due_ns % 1000000000u);
+	}
+	raw_syscall(SYS_timerfd_settime, (uint64_t)events->timer_fd, TFD_TIMER_ABSTIME,
+		    (uintptr_t)&when, 0, 0, 0);
+}
