@@ -17,7 +17,7 @@ from trapless.experiments import fit
 from trapless.experiments.collection import Row
 from trapless.experiments.fit import Interval
 from trapless.stat import costs
-from trapless.stat.report import CALLS_APART, Report, calls_apart
+from trapless.stat.report import Report, calls_apart, did_the_same
 from trapless.stat.run_counts import MODES, Loop, RunCounts
 
 NEAR = 0.2
@@ -43,7 +43,7 @@ class Pair:
 
     @property
     def did_the_same(self) -> bool:
-        return abs(self.calls_apart) <= CALLS_APART
+        return did_the_same(self.trap, self.supervisor)
 
 
 @dataclass(frozen=True)

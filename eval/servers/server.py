@@ -20,7 +20,8 @@ class Server:
     of the root with all in them.
 
     `talk` says what is asked of it, by the bytes of a reply. `loads` are the names of shapes; the
-    first is the one that the model sees, too, and that quick runs have. `requests` are those of a
+    first is the one that the model sees, too, unless the server is another one's twin (`modelled`),
+    and that quick runs have. `requests` are those of a
     run.
     """
 
@@ -34,6 +35,7 @@ class Server:
     prepare: str = ""
     trees: tuple[str, ...] = ()
     ready_limit_s: int = 60
+    modelled: bool = True
 
     def shapes(self, *, quick: bool) -> tuple[Shape, ...]:
         """Its loads."""

@@ -45,7 +45,8 @@ def redis() -> Server:
 def redis_unix() -> Server:
     """The same over a Unix socket."""
     loads = ("keep8",)
-    return replace(redis(), name="redis-unix", talk=get(f"--unix {REDIS_SOCKET}"), loads=loads)
+    talk = get(f"--unix {REDIS_SOCKET}")
+    return replace(redis(), name="redis-unix", talk=talk, loads=loads, modelled=False)
 
 
 def memcached(threads: int) -> Server:
@@ -65,6 +66,7 @@ def memcached(threads: int) -> Server:
         talk=talk,
         loads=("keep8", "keep64"),
         requests=1024,
+        modelled=threads == 1,
     )
 
 

@@ -30,8 +30,9 @@ from trapless.stat.run_counts import Loop, RunCounts
 MODES = ("user", "kernel")
 UNITS = (64, 4096)
 CALLS_APART = 0.01
-"""By so much of its calls may a run differ from the other one of its pair: a server's number
-depends on how many requests it finds at once. If it differs by more, they did different work."""
+"""By so many of its calls may a run differ from the other one of its pair, in the number of calls
+and in how often its threads left the processor in one: both depend on how many requests a server
+finds at once. If it differs by more, they did different work."""
 SHOWN_ROLES = ("itlb", "dtlb", "dtlb_large", "stlb", "trace_cache", "l1i", "l1d", "l2", "l3")
 
 
@@ -222,7 +223,7 @@ class Report:
     @property
     def did_the_same(self) -> bool:
         """Whether most pairs of runs did the same work, as far as calls show."""
-        alike = [abs(calls_apart(*pair)) <= CALLS_APART for pair in self._pairs]
+        alike = [did_the_same(*pair) for pair in self._pairs]
         return 2 * sum(alike) > len(alike) or not alike
 
     @property
@@ -340,6 +341,16 @@ def calls_apart(user: Loop, supervisor: Loop) -> float:
     """By which share of its calls a run in supervisor mode made more than one in user mode."""
     calls = user.features["syscall"]
     return supervisor.features["syscall"] / calls - 1 if calls else 0.0
+
+
+LEAVING = ("slept_out", "slept_within", "preempted", "preempted_within")
+
+
+def did_the_same(user: Loop, supervisor: Loop) -> bool:
+    """Whether two runs did the same work, as far as calls show, and turns on the processor."""
+    left = [sum(run.features.get(name, 0) for name in LEAVING) for run in (user, supervisor)]
+    turns_apart = abs(left[0] - left[1]) / max(user.features["syscall"], 1)
+    return max(abs(calls_apart(user, supervisor)), turns_apart) <= CALLS_APART
 
 
 def _call_json(one: CallCost) -> dict[str, Any]:

@@ -319,9 +319,9 @@ def _comparison(report: Report) -> Iterator[str]:
     yield from aligned(rows)
     if not report.did_the_same:
         yield from sentence(
-            f"DIFFERENT WORK: its runs in supervisor mode made up to {report.calls_apart:+.1%} "
-            "calls than those in user mode beside them, so the counted saving is not that of the "
-            "mode"
+            "DIFFERENT WORK: beside its runs in user mode, those in supervisor mode made up to "
+            f"{report.calls_apart:+.1%} calls, or their threads took other turns on the processor; "
+            "so the counted saving is not that of the mode alone"
         )
     if len(each) > 1:
         yield f"counted: median of {len(each)} pairs, {amount(min(each))} to {amount(max(each))}"
