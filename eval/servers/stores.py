@@ -37,14 +37,14 @@ def redis() -> Server:
         # What it does ten times a second by itself would fall into one run and not into the other.
         argv=("redis-server", "--save", "", "--hz", "1", "--unixsocket", REDIS_SOCKET),
         talk=get("--port 6379"),
-        loads=("keep8", "keep64", "keep8-4k", "keep8-free"),
+        loads=("keep8", "keep1", "keep64", "keep512", "keep8-4k", "keep8-idle", "keep8-free"),
         requests=1024,
     )
 
 
 def redis_unix() -> Server:
     """The same over a Unix socket."""
-    loads = ("keep8",)
+    loads = ("keep8", "keep1", "keep64")
     talk = get(f"--unix {REDIS_SOCKET}")
     return replace(redis(), name="redis-unix", talk=talk, loads=loads, modelled=False)
 
@@ -64,7 +64,9 @@ def memcached(threads: int) -> Server:
         programs=("usr/bin/memcached",),
         argv=("memcached", *options.split()),
         talk=talk,
-        loads=("keep8", "keep64"),
+        loads=("keep8", "keep1", "keep64", "keep8-4k", "keep8-free")
+        if threads == 1
+        else ("keep8", "keep64"),
         requests=1024,
         modelled=threads == 1,
     )
@@ -101,7 +103,7 @@ def bind() -> Server:
         prepare=written(NAMED, "/tmp/named.conf") + written(ZONE, "/tmp/zone"),
         argv=("named", "-f", "-n", "1", "-c", "/tmp/named.conf"),
         talk=talk,
-        loads=("keep8", "keep8-free"),
+        loads=("keep8", "keep1", "keep64", "keep8-free"),
         requests=512,
         ready_limit_s=600,
     )

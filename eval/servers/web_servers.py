@@ -41,8 +41,8 @@ def nginx() -> Server:
         argv=tuple(NGINX.split()),
         talk=http,
         loads=(
-            "keep8", "keep1", "keep64", "keep512", "close8", "close64", "keep8-4k", "keep8-idle",
-            "keep8-free",
+            "keep8", "keep1", "keep64", "keep512", "close1", "close8", "close64", "keep8-4k",
+            "keep8-idle", "keep8-free",
         ),
         requests=512,
     )  # fmt: skip
@@ -84,7 +84,7 @@ def apache() -> Server:
         prepare=written(APACHE, "/tmp/apache.conf"),
         argv=("apache2", "-D", "FOREGROUND", "-f", "/tmp/apache.conf"),
         talk=http,
-        loads=("keep8", "close8"),
+        loads=("keep8", "keep1", "keep64", "close8", "close64", "keep8-4k"),
         requests=256,
     )
 
@@ -118,7 +118,7 @@ def haproxy() -> Server:
         + NGINX,
         argv=("haproxy", "-f", "/tmp/haproxy.conf"),
         talk=http,
-        loads=("keep8", "close8"),
+        loads=("keep8", "keep1", "keep64", "close8", "close64", "keep8-4k"),
         requests=256,
     )
 
@@ -143,7 +143,7 @@ def node() -> Server:
         prepare=written(NODE, "/tmp/server.js"),
         argv=("node", "/tmp/server.js"),
         talk=http,
-        loads=("keep8",),
+        loads=("keep8", "keep64", "close8"),
         requests=256,
         ready_limit_s=600,
     )
@@ -171,7 +171,7 @@ def caddy() -> Server:
         prepare=written(CADDY, "/tmp/Caddyfile"),
         argv=("caddy", "run", "--config", "/tmp/Caddyfile", "--adapter", "caddyfile"),
         talk=http,
-        loads=("keep8",),
+        loads=("keep8", "keep64", "close8"),
         requests=256,
         ready_limit_s=600,
     )
