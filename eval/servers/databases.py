@@ -74,7 +74,7 @@ def postgres() -> Server:
             f"cd /tmp; exec /{PROGRAMS}/postgres -D {DATA} {options} > /tmp/postgres.log 2>&1",
         ),
         talk=ask_postgres,
-        loads=("keep8", "keep1", "keep64"),
+        loads=("keep8",),
         requests=1024,
         ready_limit_s=600,
     )  # fmt: skip
@@ -148,7 +148,7 @@ def mariadb() -> Server:
         prepare=f"mkdir {DATA}",
         argv=("mariadbd", *MARIADB_OPTIONS),
         talk=ask_mariadb,
-        loads=("keep8", "keep1", "keep64"),
+        loads=("keep8",),
         requests=512,
         ready_limit_s=600,
     )
