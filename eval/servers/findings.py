@@ -17,12 +17,8 @@ from trapless.experiments import fit
 from trapless.experiments.collection import Row
 from trapless.experiments.fit import Interval
 from trapless.stat import costs
-from trapless.stat.report import Report
+from trapless.stat.report import Report, calls_apart, did_the_same
 from trapless.stat.run_counts import MODES, Loop, RunCounts
-
-CALLS_APART = 0.01
-"""By so much of its calls may a turn differ from the other turn of its pair. Where they differ by
-more they did different work: what the mode saves cannot be seen."""
 
 NEAR = 0.2
 """A prediction is to be so near to what was counted."""
@@ -43,12 +39,11 @@ class Pair:
     @property
     def calls_apart(self) -> float:
         """By which share of its calls the turn in supervisor mode made more."""
-        one, other = (float(turn.features["syscall"]) for turn in (self.trap, self.supervisor))
-        return other / one - 1
+        return calls_apart(self.trap, self.supervisor)
 
     @property
     def did_the_same(self) -> bool:
-        return abs(self.calls_apart) <= CALLS_APART
+        return did_the_same(self.trap, self.supervisor)
 
 
 @dataclass(frozen=True)

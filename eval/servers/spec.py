@@ -35,7 +35,7 @@ SPEC = Spec(
         "requests a connection has.",
     ),
     parts=(part_unmodified.PART,),
-    minutes=(3, 60),
+    minutes=(1, 40),
     quick_by_name=True,
     spread=True,
 )

@@ -26,6 +26,7 @@ EVENTS = {
     "slept_within": ("sleeps-within", "sleeps, one of its own goes on"),
     "preempted": ("preemptions-on-exit", "preemptions on a call's exit"),
     "preempted_within": ("preemptions-in-call", "preemptions in a call"),
+    "left_again": ("left-again", "of these, in a call that had left before"),
 }
 """What is counted a request: the feature, its name in metrics, and words."""
 

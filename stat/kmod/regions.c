@@ -127,6 +127,15 @@ static void event(struct task_struct *task, unsigned int part)
 }
 
 /*
+ * Whether a task that leaves the processor has left it before in the same call: its floating-point
+ * registers are loaded again on the way out, so there is work on that way already.
+ */
+static bool leaves_again(struct task_struct *task)
+{
+	return is_in_call(task) && test_tsk_thread_flag(task, TIF_NEED_FPU_LOAD);
+}
+
+/*
  * Counts a call in which `prev` leaves the processor. Returns which part of a call that is. Where
  * the kernel gives the processor away in the middle of a call, the scheduler says that it preempts;
  * on the way out of a call, the exit work calls it as any other code may.
@@ -136,6 +145,8 @@ static unsigned int count_leaving(struct task_struct *prev, bool preempt, bool s
 {
 	if (!is_in_call(prev))
 		return STAT_PART_NONE;
+	if (leaves_again(prev))
+		counts.left_again++;
 	if (preempt || (!sleeps && call_of(prev) == __NR_sched_yield)) {
 		counts.preempted_within++;
 		return STAT_PART_PREEMPTED;
@@ -167,8 +178,11 @@ static void on_switch(void *data, bool preempt, struct task_struct *prev, struct
 	if (group == running && !(tracing && group == GROUP_PROGRAM))
 		return;
 	tl_model_end();
-	if (tracing && part != STAT_PART_NONE)
+	if (tracing && part != STAT_PART_NONE) {
 		event(prev, part);
+		if (leaves_again(prev))
+			event(prev, STAT_PART_LEFT_AGAIN);
+	}
 	begin(group, next);
 }
 

@@ -106,6 +106,20 @@ def test_what_supervisor_mode_saves_real_programs_is_predicted(tmp_path):
     assert far == {}
 
 
+def test_what_supervisor_mode_saves_servers_is_predicted(tmp_path):
+    """A quick run of all leaves the experiment out."""
+    out = tmp_path / "results"
+    command = [str(ROOT / "bin" / "trapless"), "evaluate", "servers", "--quick", "--out", str(out)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    metrics = result_file.load(out / "servers").metrics
+    same, predicted = (
+        metrics[f"servers.supervisor.{what}.count"].value for what in ("same-work", "predicted")
+    )
+    assert predicted == same > 0
+    assert json.loads((out / "servers" / "meta.json").read_text())["checks"]
+
+
 def test_the_walk_crosses_ten_times_less_than_du_in_fewer_instructions(evaluated):
     metrics = result_file.load(evaluated / "batch-size").metrics
     crossed, total = "{}.crossings.count", "{}.total.instructions"
