@@ -7,7 +7,7 @@ the metrics, the claims and the figures.
 
 from __future__ import annotations
 
-from eval.servers import part_unmodified
+from eval.servers import part_http, part_unmodified
 from trapless.experiments.experiment import Spec
 
 SPEC = Spec(
@@ -34,7 +34,7 @@ SPEC = Spec(
         "Connections begin and end within a run: their share in a request is the smaller, the more "
         "requests a connection has.",
     ),
-    parts=(part_unmodified.PART,),
+    parts=(part_unmodified.PART, part_http.PART),
     minutes=(1, 40),
     quick_by_name=True,
     spread=True,

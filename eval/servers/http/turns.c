@@ -161,5 +161,6 @@ int main(int argc, char **argv)
 	}
 	while (count)
 		stop(&servers[--count]);
+	printf("{\"complete\": true}\n");
 	return 0;
 }
