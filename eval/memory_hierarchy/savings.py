@@ -21,7 +21,7 @@ from trapless.experiments.fit import Interval
 from trapless.report.figures import Figure, Mark, Series, Table, bars
 from trapless.results.result_file import Metric
 from trapless.stat.costs import Saving, Term, supervisor_saving, supervisor_terms
-from trapless.stat.report import Report
+from trapless.stat.report import CALLS_APART, Report
 from trapless.stat.run_counts import MODES, RunCounts
 
 PROCESSORS = {"core-i7-9700k": "i7-9700k", "ryzen-5-3600": "ryzen-3600"}
@@ -29,10 +29,6 @@ PROCESSORS = {"core-i7-9700k": "i7-9700k", "ryzen-5-3600": "ryzen-3600"}
 
 NEAR = 0.2
 """A prediction is to be so near to what was counted then."""
-
-CALLS_APART = 0.01
-"""By so much of its calls may a run differ from another one of the same work: a server's number
-depends on how many replies it finds at once."""
 
 ERROR = "supervisor.error"
 PREDICTED = (

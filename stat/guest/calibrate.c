@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -26,7 +27,7 @@
 #define NAP_NS 8000000 /* longer than the timer's interrupt and the work that it leaves */
 
 struct pipes {
-	int to[2], from[2];
+	int to[2], from[2]; /* the second a pair of sockets, where a call can wait for more */
 	pid_t partner; /* a process that answers each byte */
 };
 
@@ -169,6 +170,19 @@ static void run_preemptions(struct loop *loop)
 	ping(&loop->outside);
 }
 
+/* A call that sleeps twice: it waits for two answers, and the partner runs only meanwhile. */
+static void run_sleeps_twice(struct loop *loop)
+{
+	const struct pipes *pipes = &loop->outside;
+	char bytes[2] = { 0 };
+	int i;
+
+	for (i = 0; i < STAT_OPERATIONS; i++) {
+		call(SYS_write, pipes->to[1], (long)bytes, sizeof(bytes));
+		recv(pipes->from[0], bytes, sizeof(bytes), MSG_WAITALL);
+	}
+}
+
 /* The partner is part of the program. */
 static void run_sleeps_within(struct loop *loop)
 {
@@ -237,8 +251,9 @@ static void run_loop(struct loop *loop, int number, int mode, int counting)
 	const struct timespec nap = { .tv_nsec = NAP_NS };
 	int round, phase;
 
-	set_policy(loop->outside.partner,
-		   loops[number] == run_preemptions ? SCHED_OTHER : SCHED_BATCH);
+	set_policy(loop->outside.partner, loops[number] == run_preemptions ? SCHED_OTHER :
+					  loops[number] == run_sleeps_twice ? SCHED_IDLE :
+					  SCHED_BATCH);
 	if (loops[number] == run_traced)
 		group_trace(true);
 	for (round = -1; round < ROUNDS; round++) { /* the first is a warm-up */
@@ -262,7 +277,8 @@ static void partner_begin(struct pipes *pipes)
 {
 	char byte;
 
-	if (pipe(pipes->to) || pipe(pipes->from) || (pipes->partner = fork()) < 0)
+	if (pipe(pipes->to) || socketpair(AF_UNIX, SOCK_STREAM, 0, pipes->from) ||
+	    (pipes->partner = fork()) < 0)
 		stat_fail("cannot start a process: %s", strerror(errno));
 	if (pipes->partner)
 		return;

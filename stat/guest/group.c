@@ -157,7 +157,7 @@ void group_switch(bool supervisor)
 	if (!members)
 		stat_fail("%s: %s", GROUP "/cgroup.procs", strerror(errno));
 	while (fscanf(members, "%d", &process) == 1)
-		supervisor_switch(process, supervisor);
+		supervisor_try(process, supervisor);
 	fclose(members);
 }
 

@@ -43,7 +43,7 @@ struct job {
 	const char *module;
 	const char *prepare, *load, *ready;
 	int warm;
-	int ready_limit_s;
+	int ready_limit_s, prepare_limit_s; /* of the guest's own time; 0: none */
 	const char *turns; /* TURN_USER and TURN_SUPERVISOR, in their order */
 	bool uncalibrated;
 	bool calls; /* they are told apart */
@@ -53,7 +53,8 @@ struct job {
 
 static void __attribute__((noreturn)) usage(void)
 {
-	fputs("usage: trapless-stat-guest --module FILE [--prepare SHELL-COMMAND] [--warm N]\n"
+	fputs("usage: trapless-stat-guest --module FILE [--warm N]\n"
+	      "         [--prepare SHELL-COMMAND [--prepare-limit SECONDS]]\n"
 	      "         [--load SHELL-COMMAND --ready SHELL-COMMAND [--ready-limit SECONDS]]\n"
 	      "         [--turns u|s...] [--uncalibrated] [--calls]\n"
 	      "         -- PROGRAM [ARGUMENT]...\n", stderr);
@@ -80,8 +81,8 @@ static bool turns_are_valid(const struct job *job)
 
 static void parse(struct job *job, int argc, char **argv)
 {
-	enum { MODULE = 256, PREPARE, LOAD, READY, TURNS, WARM, READY_LIMIT, UNCALIBRATED,
-	       CALLS };
+	enum { MODULE = 256, PREPARE, LOAD, READY, TURNS, WARM, READY_LIMIT, PREPARE_LIMIT,
+	       UNCALIBRATED, CALLS };
 	static const struct option longs[] = {
 		{ "module", required_argument, NULL, MODULE },
 		{ "prepare", required_argument, NULL, PREPARE },
@@ -89,6 +90,7 @@ static void parse(struct job *job, int argc, char **argv)
 		{ "load", required_argument, NULL, LOAD },
 		{ "ready", required_argument, NULL, READY },
 		{ "ready-limit", required_argument, NULL, READY_LIMIT },
+		{ "prepare-limit", required_argument, NULL, PREPARE_LIMIT },
 		{ "turns", required_argument, NULL, TURNS },
 		{ "uncalibrated", no_argument, NULL, UNCALIBRATED },
 		{ "calls", no_argument, NULL, CALLS },
@@ -107,6 +109,8 @@ static void parse(struct job *job, int argc, char **argv)
 			job->warm = parse_number(optarg, WARM_MAX);
 		else if (option == READY_LIMIT)
 			job->ready_limit_s = parse_number(optarg, INT_MAX);
+		else if (option == PREPARE_LIMIT)
+			job->prepare_limit_s = parse_number(optarg, INT_MAX);
 		else if (option == UNCALIBRATED)
 			job->uncalibrated = true;
 		else if (option == CALLS)
@@ -173,15 +177,14 @@ static int wait_for(pid_t child)
 	return shell_status(status);
 }
 
-/* Runs a command of the shell and returns its status. */
-static int run_shell(const char *command, bool quiet)
+static pid_t start_shell(const char *command, bool quiet)
 {
 	pid_t child = fork();
 
 	if (child < 0)
 		stat_fail("cannot start a process: %s", strerror(errno));
 	if (child)
-		return wait_for(child);
+		return child;
 	send_to_null(STDIN_FILENO);
 	if (quiet) {
 		send_to_null(STDOUT_FILENO);
@@ -189,6 +192,45 @@ static int run_shell(const char *command, bool quiet)
 	}
 	execl("/bin/sh", "sh", "-c", command, NULL);
 	_exit(STATUS_NOT_FOUND);
+}
+
+/* Runs a command of the shell and returns its status. */
+static int run_shell(const char *command, bool quiet)
+{
+	return wait_for(start_shell(command, quiet));
+}
+
+static void pause_ns(long ns)
+{
+	const struct timespec pause = { .tv_nsec = ns };
+
+	nanosleep(&pause, NULL);
+}
+
+static time_t now_s(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec;
+}
+
+/* The limit counts the guest's own time, which may run ahead while a file of the host comes. */
+static void prepare(const struct job *job)
+{
+	pid_t shell = start_shell(job->prepare, false), ended;
+	time_t begin = now_s();
+	int status;
+
+	while (!(ended = waitpid(shell, &status, job->prepare_limit_s ? WNOHANG : 0))) {
+		if (now_s() - begin >= job->prepare_limit_s)
+			stat_fail("the command of --prepare did not end within %d s of the guest's "
+				  "time: `%s` (--prepare-limit)", job->prepare_limit_s,
+				  job->prepare);
+		pause_ns(READY_PAUSE_NS);
+	}
+	if (ended != shell || shell_status(status))
+		stat_fail("the command of --prepare failed: `%s`", job->prepare);
 }
 
 /* How a process of the program begins. */
@@ -336,29 +378,20 @@ static int count_command(struct job *job)
 	return count(job);
 }
 
-static void pause_ns(long ns)
-{
-	const struct timespec pause = { .tv_nsec = ns };
-
-	nanosleep(&pause, NULL);
-}
-
 static void await_ready(const struct job *job, pid_t server)
 {
-	struct timespec now;
-	time_t begin;
+	time_t begin = now_s();
 	int status;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	for (begin = now.tv_sec; run_shell(job->ready, true);) {
+	while (run_shell(job->ready, true)) {
 		/* One that goes into the background and leaves its children to serve is fine. */
 		if (waitpid(server, &status, WNOHANG) == server && status)
 			stat_fail("%s ended with status %d before it was ready", job->argv[0],
 				  shell_status(status));
-		clock_gettime(CLOCK_MONOTONIC, &now);
-		if (now.tv_sec - begin >= job->ready_limit_s)
-			stat_fail("%s was not ready after %d s: `%s` did not succeed",
-				  job->argv[0], job->ready_limit_s, job->ready);
+		if (now_s() - begin >= job->ready_limit_s)
+			stat_fail("%s was not ready after %d s: `%s` did not succeed (seconds of "
+				  "the guest's own time; --ready-limit gives more)", job->argv[0],
+				  job->ready_limit_s, job->ready);
 		pause_ns(READY_PAUSE_NS);
 	}
 }
@@ -398,8 +431,8 @@ int main(int argc, char **argv)
 	if (argc > 0 && calibrate_is_idle(argv[0]))
 		return 0;
 	parse(&job, argc, argv);
-	if (job.prepare && run_shell(job.prepare, false))
-		stat_fail("the command of --prepare failed: `%s`", job.prepare);
+	if (job.prepare)
+		prepare(&job);
 	find_program(&job);
 	if (access(job.program, X_OK))
 		fail_to_execute(&job, errno);

@@ -44,7 +44,7 @@ void group_trace(bool on);
 bool group_is_populated(void);
 /* Sends SIGKILL to all members and returns when there is none left. */
 void group_kill(void);
-/* Switches all members to supervisor mode, or back. */
+/* Switches all members to supervisor mode, or back, but those that are about to exit. */
 void group_switch(bool supervisor);
 /* Records the module's counts of STAT_EVENTS since counting began as facts of the phase. */
 void group_record_counts(int phase);
@@ -63,6 +63,8 @@ uint64_t supervisor_refusals(void);
  * back to user mode.
  */
 void supervisor_switch(pid_t process, bool supervisor);
+/* The same; false where the process has gone, or is about to exit. */
+bool supervisor_try(pid_t process, bool supervisor);
 /* Reads what the module counted in all processes that were ever switched. */
 struct supervisor_counts {
 #define COUNT(way) uint64_t way;

@@ -18,7 +18,8 @@ uint64_t supervisor_refusals(void)
 	return tl_supervisor_get(&offer) ? ~0ull : offer.refusals;
 }
 
-void supervisor_switch(pid_t process, bool supervisor)
+/* Returns whether the process was switched; one that is about to exit cannot be. */
+bool supervisor_try(pid_t process, bool supervisor)
 {
 	enum tl_mode mode = supervisor ? TL_MODE_SUPERVISOR : TL_MODE_USER;
 	unsigned int options = TL_SWITCH_EXEC | TL_SWITCH_CHILDREN | TL_SWITCH_ANY_USER;
@@ -26,9 +27,18 @@ void supervisor_switch(pid_t process, bool supervisor)
 	enum tl_refusal why = TL_REFUSED_NONE;
 	int error = tl_switch_mode(process, mode, flags, &why);
 
+	if (error == -ESRCH || (error && why == TL_REFUSED_KERNEL_THREAD))
+		return false;
 	if (error)
 		stat_fail("%s mode: %s: %s", supervisor ? "supervisor" : "user", strerror(-error),
 			  tl_refusal_text(why));
+	return true;
+}
+
+void supervisor_switch(pid_t process, bool supervisor)
+{
+	if (!supervisor_try(process, supervisor))
+		stat_fail("process %d is about to exit: it cannot be switched", process);
 }
 
 void supervisor_read(struct supervisor_counts *counts)

@@ -26,7 +26,8 @@
  * Where calls are told apart, four more bits say what part of a call the region is, and the twelve
  * above them which call. A region goes from a call's entry, or from where its thread goes on in it,
  * to the next call's entry. The parts from STAT_PART_FAILED on are empty regions: events of the
- * call, the last three as in STAT_EVENTS.
+ * call, those from STAT_PART_SLEPT_OUT on as in STAT_EVENTS, but that a call preempted in its middle
+ * is one of those preempted.
  */
 #define STAT_PART_SHIFT 12
 #define STAT_PART_NONE 0     /* of no call: the program's code, or an interrupt in it, goes on */
@@ -37,6 +38,7 @@
 #define STAT_PART_SLEPT_OUT 5
 #define STAT_PART_SLEPT_WITHIN 6
 #define STAT_PART_PREEMPTED 7
+#define STAT_PART_LEFT_AGAIN 8
 #define STAT_CALL_SHIFT 16
 #define STAT_CALL_MASK 0xfff
 #define STAT_CALL_UNKNOWN 0xfff /* one of 32 bits, or a number that no call has */
@@ -74,11 +76,14 @@
  * What the module counts in each phase: of page faults also those that read from a file
  * (file_faults); requests for this machine's files, each of which waits (shared); calls in which a
  * thread slept and the processor went to others (slept_out) or stayed within the program
- * (slept_within), and calls that ended with another thread's turn (preempted).
+ * (slept_within), calls that ended with another thread's turn (preempted), and calls in the middle
+ * of which the processor went to another thread though this one could have gone on
+ * (preempted_within). Of all these, left_again are those whose call had left the processor before.
  */
 #define STAT_EVENTS(X) \
 	X(forks) X(execs) X(exits) X(signals) X(page_faults) \
-	X(slept_out) X(slept_within) X(preempted) X(file_faults) X(shared)
+	X(slept_out) X(slept_within) X(preempted) X(file_faults) X(shared) X(preempted_within) \
+	X(left_again)
 
 /* Where calls ended that were made in supervisor mode: fields calls_* of struct tl_process. */
 #define STAT_CALLS(X) X(direct) X(worked) X(left) X(kernel)
@@ -86,7 +91,8 @@
 /* The loops of the calibration; functions run_* of stat/guest/calibrate.c. */
 #define STAT_LOOPS(X) \
 	X(nothing) X(calls) X(batches) X(faults) X(double_faults) X(kernel_faults) X(handed) \
-	X(closes) X(sleeps) X(preemptions) X(sleeps_within) X(forks) X(execs) X(traced)
+	X(closes) X(sleeps) X(preemptions) X(sleeps_within) X(sleeps_twice) X(forks) X(execs) \
+	X(traced)
 
 /* The operations of one loop, and the calls of a batch in it. */
 #define STAT_OPERATIONS 64

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from trapless.base.console import Silent
-from trapless.experiments import experiment
+from trapless.experiments import evaluate, experiment
 from trapless.experiments.collection import Collection
 from trapless.results import result_file
 from trapless.stock import kernels
@@ -68,7 +68,7 @@ def evaluated(tmp_path_factory):
     return out
 
 
-@pytest.mark.parametrize("name", experiment.names())
+@pytest.mark.parametrize("name", evaluate.default_names(quick=True))
 def test_each_experiment_leaves_a_result_and_passed_its_checks(evaluated, name):
     result = result_file.load(evaluated / name)
     assert result.experiment == name
@@ -133,6 +133,20 @@ def test_what_supervisor_mode_saves_real_programs_is_predicted(tmp_path):
     assert min(one.n for one in errors.values()) > 1
     far = {name: one.value for name, one in errors.items() if abs(one.value) > PREDICTED_WITHIN}
     assert far == {}
+
+
+def test_what_supervisor_mode_saves_servers_is_predicted(tmp_path):
+    """A quick run of all leaves the experiment out."""
+    out = tmp_path / "results"
+    command = [str(ROOT / "bin" / "trapless"), "evaluate", "servers", "--quick", "--out", str(out)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    metrics = result_file.load(out / "servers").metrics
+    same, predicted = (
+        metrics[f"servers.supervisor.{what}.count"].value for what in ("same-work", "predicted")
+    )
+    assert predicted == same > 0
+    assert json.loads((out / "servers" / "meta.json").read_text())["checks"]
 
 
 def test_the_walk_crosses_ten_times_less_than_du_in_fewer_instructions(evaluated):

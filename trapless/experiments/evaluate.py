@@ -55,15 +55,16 @@ def run(
     jobs: int = 1,
     reported: bool = True,
 ) -> Outcome:
-    """Run the named experiments, or all. One that fails is tried once more, and goes on after the
-    boots that it has saved. If it fails again, the report says why, and the next one begins.
+    """Run the named experiments, or those of default_names(). One that fails is tried once more,
+    and goes on after the boots that it has saved. If it fails again, the report says why, and the
+    next one begins.
 
     What would stop every experiment is checked before earlier results are removed. `scheduler` is
     the address of the scheduler whose workers run the VMs of experiments that have many. Up to
     `jobs` experiments run at a time, each in a process of its own; see side_by_side.py. Without
     `reported` it announces nothing and writes no report.
     """
-    specs = [experiment.get(name) for name in (wanted or experiment.names())]
+    specs = [experiment.get(name) for name in (wanted or default_names(quick=quick))]
     if scheduler is not None and not any(spec.spread for spec in specs):
         many = ", ".join(name for name in experiment.names() if experiment.get(name).spread)
         raise TraplessError(
@@ -145,6 +146,12 @@ def _beside(specs: Sequence[Spec], jobs: int, choices: _Choices) -> list[str]:
             command = shlex.join(["trapless", *choices.words(spec)])
             experiment.note_failure(directory, reason, command)
     return [spec.name for spec in specs if spec.name in failed]
+
+
+def default_names(*, quick: bool) -> tuple[str, ...]:
+    """The experiments that run where none is named."""
+    names = experiment.names()
+    return tuple(n for n in names if not (quick and experiment.get(n).quick_by_name))
 
 
 def announcement(specs: Sequence[Spec], quick: bool, kernel: str) -> str:

@@ -75,6 +75,7 @@ class Spec:
     limits: tuple[str, ...]
     parts: tuple[Part, ...]
     minutes: tuple[float, float]  # a quick run and a full one, on two idle cores
+    quick_by_name: bool = False  # a quick run without names leaves it out: it takes too long
     spread: bool = False  # its VMs may run on other machines (trapless/experiments/fleet/fleet.py)
 
 

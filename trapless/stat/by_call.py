@@ -125,8 +125,8 @@ class ByCall:
         each = terms["calls"]
         if row is not None and row.name in HANDED:
             each += terms["signals"]
-        events = ("in_kernel", "slept_out", "slept_within", "preempted")
-        parts: list[float] = [getattr(call, name) * terms[name] for name in events]
+        events = ("in_kernel", "slept_out", "slept_within", "preempted", "left_again")
+        parts: list[float] = [getattr(call, name) * terms.get(name, 0.0) for name in events]
         return call.number * each + sum(parts)
 
     def _batches(self, call: CallCounts, wrapped: CallClass | None) -> float | None:

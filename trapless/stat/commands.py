@@ -18,7 +18,7 @@ from trapless.base.console import ConsoleProgress, TraplessError
 from trapless.stat.labels import TURNS_MAX
 
 PROCESSOR = "core-i7-9700k"
-TIMEOUT_S = 3600
+TIMEOUT_S, READY_LIMIT_S = 3600, 60
 REPEAT, REPEAT_MAX = 3, TURNS_MAX // 2
 """Runs in each mode that are compared."""
 
@@ -65,6 +65,14 @@ REPEAT, REPEAT_MAX = 3, TURNS_MAX // 2
     help="With --load: a shell command that succeeds when the server can take the load.",
 )
 @click.option(
+    "--ready-limit",
+    type=click.IntRange(1),
+    metavar="SECONDS",
+    default=READY_LIMIT_S,
+    show_default=True,
+    help="With --ready: give up after so long, in the VM's own time.",
+)
+@click.option(
     "--warm",
     type=click.IntRange(0, 100),
     metavar="N",
@@ -75,6 +83,12 @@ REPEAT, REPEAT_MAX = 3, TURNS_MAX // 2
 )
 @click.option(
     "--prepare", metavar="TEXT", help="With --lab: a shell command to run in the VM before all."
+)
+@click.option(
+    "--prepare-limit",
+    type=click.IntRange(1),
+    metavar="SECONDS",
+    help="With --prepare: give up after so long, in the VM's own time.  [default: no limit]",
 )
 @click.option(
     "--compare",
@@ -140,7 +154,7 @@ def stat(
         )
         if misplaced:
             name = {"processors": "--processor", "filters": "-e"}.get(
-                misplaced[0], f"--{misplaced[0]}"
+                misplaced[0], f"--{misplaced[0].replace('_', '-')}"
             )
             raise click.UsageError(f"{name} is about a VM: add --lab")
         sys.exit(_here(command, json_file, software))
@@ -148,8 +162,19 @@ def stat(
         raise click.UsageError("--software is about this machine: leave out --lab")
     if bool(lab_options["load"]) != bool(lab_options["ready"]):
         raise click.UsageError("--load and --ready go together")
+    _check_limits(lab_options)
     _check_calls(lab_options)
     sys.exit(_in_lab(command, json_file, lab_options))
+
+
+def _check_limits(options: Mapping[str, object]) -> None:
+    context = click.get_current_context()
+    for name in ("ready", "prepare"):
+        typed = (
+            context.get_parameter_source(f"{name}_limit") is click.core.ParameterSource.COMMANDLINE
+        )
+        if typed and not options[name]:
+            raise click.UsageError(f"--{name}-limit is about --{name}: add that")
 
 
 def _check_calls(options: Mapping[str, object]) -> None:

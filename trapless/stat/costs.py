@@ -36,10 +36,15 @@ STEPS = (
     ("slept_out", "sleeps", "a call in which it sleeps while others run"),
     ("preempted", "preemptions", "a call that ends with another's turn"),
     ("slept_within", "sleeps_within", "a call in which one thread of it gives way to another"),
+    ("left_again", "sleeps_twice", "of these, in a call that has left the processor before"),
     ("forks", "forks", "a process, begun and ended"),
     ("execs", "execs", "a program executed"),
 )
 """Each kind of event, the loop that adds it, and its name in tables, in the order of solving."""
+
+
+NEWER = ("sleeps_twice",)
+"""Loops that runs which were saved earlier do not have; what they add is 0 there."""
 
 
 def features(counts: Mapping[str, int]) -> dict[str, float]:
@@ -51,9 +56,11 @@ def features(counts: Mapping[str, int]) -> dict[str, float]:
         "in_kernel": counts["iret_kernel"],
         "signals": counts["signals"],
         "worked": counts.get("worked", 0),
-        "slept_out": counts["slept_out"],
+        # A call that gives way in its middle does on its way out what one that slept does.
+        "slept_out": counts["slept_out"] + counts.get("preempted_within", 0),
         "preempted": counts["preempted"],
         "slept_within": counts["slept_within"],
+        "left_again": counts.get("left_again", 0),
         "forks": (counts["forks"] + counts["exits"]) / 2,
         "execs": counts["execs"],
     }
@@ -78,11 +85,12 @@ def _of_loop(name: str, loop: Loop) -> dict[str, float]:
 
 def supervisor_terms(run: RunCounts) -> tuple[Term, ...]:
     """What each kind of event saves in supervisor mode; empty where that is not offered."""
-    if any(set(run.loops.get(loop, {})) != {"trap", "supervisor"} for _, loop, _ in STEPS):
+    steps = [step for step in STEPS if step[1] in run.loops or step[1] not in NEWER]
+    if any(set(run.loops.get(loop, {})) != {"trap", "supervisor"} for _, loop, _ in steps):
         return ()
     saved: dict[str, float] = {}
     terms = []
-    for name, loop, text in STEPS:
+    for name, loop, text in steps:
         modes = run.loops[loop]
         numbers = _of_loop(loop, modes["trap"])
         rest: float = modes["trap"].instructions - modes["supervisor"].instructions
@@ -108,12 +116,15 @@ NOISE_PER_TICK = 8000
 interrupt's work, and the work that the kernel has put off until then, are not the program's."""
 
 
-def supervisor_saving(run: RunCounts) -> Saving | None:
-    """The saving in supervisor mode from the first call to the last; None where not offered."""
+def supervisor_saving(run: RunCounts, turn: Loop | None = None) -> Saving | None:
+    """The saving in supervisor mode from the first call to the last; None where not offered.
+
+    `turn`: of that run by turns, in user mode, instead of the one run of the program.
+    """
     terms = supervisor_terms(run)
     if not terms:
         return None
-    numbers = of_run(run)
+    numbers = of_run(run) if turn is None else features({**turn.features, "worked": run.worked})
     parts = {term.name: numbers[term.name] * term.saved for term in terms}
     handed = numbers["forks"] * 2 + numbers["execs"] + numbers["signals"]
     return Saving(

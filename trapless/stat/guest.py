@@ -27,13 +27,16 @@ PROGRAM = "/trapless/stat/guest"
 MODULE = "/trapless/stat/trapless_stat.ko"
 SOURCES, MODULE_NAME = "stat", "trapless_stat.ko"
 BUILT = "stat/trapless-stat-guest"
+READY_LIMIT_S = 60
+"""Seconds of the guest's own time."""
 
 
 @dataclass(frozen=True)
 class Job:
     """What is counted: a command from its exec to its end, or a server while `load` runs.
 
-    `prepare`, `load` and `ready` are commands of the guest's shell; `warm` says how often the
+    `prepare`, `load` and `ready` are commands of the guest's shell, and limits are in the guest's
+    own time, 0: none; `warm` says how often the
     command, or the load, runs before, uncounted. Without `calibrate` nothing can be predicted from
     the run. With `calls` they are told apart (RunCounts.calls_made). With `turns` the command runs
     once for each letter, u in user mode and s in supervisor mode. Each run is counted by itself
@@ -42,9 +45,10 @@ class Job:
 
     argv: tuple[str, ...]
     prepare: str = ""
+    prepare_limit_s: int = 0
     load: str = ""
     ready: str = ""
-    ready_limit_s: int = 60
+    ready_limit_s: int = READY_LIMIT_S
     warm: int = 0
     turns: str = ""
     calibrate: bool = True
@@ -73,6 +77,8 @@ def argv(job: Job) -> list[str]:
     for option in ("prepare", "load", "ready", "turns"):
         if getattr(job, option):
             words += [f"--{option}", getattr(job, option)]
+    if job.prepare and job.prepare_limit_s:
+        words += ["--prepare-limit", str(job.prepare_limit_s)]
     if job.load:
         words += ["--ready-limit", str(job.ready_limit_s)]
     if job.warm:

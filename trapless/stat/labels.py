@@ -19,6 +19,7 @@ PHASE_SHIFT, PHASE_MAX = 4, 255
 PART_SHIFT, CALL_SHIFT, CALL_MASK, CALL_UNKNOWN = 12, 16, 0xFFF, 0xFFF
 PART_NONE, PART_ENTERED, PART_RESUMED = 0, 1, 2
 PART_FAILED, PART_SHARED, PART_SLEPT_OUT, PART_SLEPT_WITHIN, PART_PREEMPTED = 3, 4, 5, 6, 7
+PART_LEFT_AGAIN = 8
 """Where calls are told apart: which part of a call the region is, or which event of it."""
 
 CALIBRATION, CALIBRATION_SUPERVISOR, ROUND, LOOP_MASK = 0x80, 0x40, 0x10, 0x0F
@@ -36,7 +37,7 @@ FACT_CALLS, FACT_DEMOTIONS = 0xFE0, 0xFD0
 
 EVENTS = (
     "forks", "execs", "exits", "signals", "page_faults", "slept_out", "slept_within", "preempted",
-    "file_faults", "shared",
+    "file_faults", "shared", "preempted_within", "left_again",
 )  # fmt: skip
 """What the module counts in each phase; the fact of the first is 16 times the phase."""
 
@@ -45,7 +46,7 @@ CALLS = ("direct", "worked", "left", "kernel")
 
 LOOPS = (
     "nothing", "calls", "batches", "faults", "double_faults", "kernel_faults", "handed", "closes",
-    "sleeps", "preemptions", "sleeps_within", "forks", "execs", "traced",
+    "sleeps", "preemptions", "sleeps_within", "sleeps_twice", "forks", "execs", "traced",
 )  # fmt: skip
 """The loops of the calibration, by number."""
 

@@ -25,10 +25,14 @@ from trapless.stat import costs, run_counts
 from trapless.stat.by_call import ByCall, CallCost
 from trapless.stat.costs import Saving
 from trapless.stat.labels import BATCH
-from trapless.stat.run_counts import RunCounts
+from trapless.stat.run_counts import Loop, RunCounts
 
 MODES = ("user", "kernel")
 UNITS = (64, 4096)
+CALLS_APART = 0.01
+"""By so many of its calls may a run differ from the other one of its pair, in the number of calls
+and in how often its threads left the processor in one: both depend on how many requests a server
+finds at once. If it differs by more, they did different work."""
 SHOWN_ROLES = ("itlb", "dtlb", "dtlb_large", "stlb", "trace_cache", "l1i", "l1d", "l2", "l3")
 
 
@@ -199,13 +203,28 @@ class Report:
     @cached_property
     def saved_each(self) -> tuple[int, ...]:
         """The counted instructions that supervisor mode saved in each pair of runs."""
+        return tuple(one.instructions - other.instructions for one, other in self._pairs)
+
+    @property
+    def _pairs(self) -> tuple[tuple[Loop, Loop], ...]:
+        """The runs in both modes, by turns."""
         if self.real is None:
             return ()
         user, supervisor = (self.real.repeats[mode] for mode in run_counts.MODES)
-        return tuple(
-            one.instructions - other.instructions
-            for one, other in zip(user, supervisor, strict=True)
-        )
+        return tuple(zip(user, supervisor, strict=True))
+
+    @cached_property
+    def calls_apart(self) -> float:
+        """By which share of its calls a run in supervisor mode made more than the run in user mode
+        of its pair: the figure of the pair that is most apart."""
+        shares = [calls_apart(*pair) for pair in self._pairs]
+        return max(shares, key=lambda share: abs(share), default=0.0)
+
+    @property
+    def did_the_same(self) -> bool:
+        """Whether most pairs of runs did the same work, as far as calls show."""
+        alike = [did_the_same(*pair) for pair in self._pairs]
+        return 2 * sum(alike) > len(alike) or not alike
 
     @property
     def really_saved(self) -> float | None:
@@ -308,12 +327,30 @@ class Report:
             "really_saved_wrong_by": self.wrong_by,
             "really_saved_each_instructions": self.saved_each,
             "own_runs_apart_instructions": self.own_runs_apart,
+            "calls_apart": self.calls_apart,
+            "same_work": self.did_the_same,
             "predictable": self.is_predictable,
             "prediction_error": self.prediction_error,
             "prediction_error_range": self.prediction_error_range,
             "counted": self.counts.as_json(),
             "counted_by_turns": self.real.as_json() if self.real else None,
         }
+
+
+def calls_apart(user: Loop, supervisor: Loop) -> float:
+    """By which share of its calls a run in supervisor mode made more than one in user mode."""
+    calls = user.features["syscall"]
+    return supervisor.features["syscall"] / calls - 1 if calls else 0.0
+
+
+LEAVING = ("slept_out", "slept_within", "preempted", "preempted_within")
+
+
+def did_the_same(user: Loop, supervisor: Loop) -> bool:
+    """Whether two runs did the same work, as far as calls show, and turns on the processor."""
+    left = [sum(run.features.get(name, 0) for name in LEAVING) for run in (user, supervisor)]
+    turns_apart = abs(left[0] - left[1]) / max(user.features["syscall"], 1)
+    return max(abs(calls_apart(user, supervisor)), turns_apart) <= CALLS_APART
 
 
 def _call_json(one: CallCost) -> dict[str, Any]:

@@ -64,6 +64,7 @@ class CallCounts:
     slept_out: int
     slept_within: int
     preempted: int
+    left_again: int = 0
 
 
 @dataclass(frozen=True)
@@ -262,6 +263,7 @@ EVENT_PARTS = {
     labels.PART_SLEPT_OUT: "slept_out",
     labels.PART_SLEPT_WITHIN: "slept_within",
     labels.PART_PREEMPTED: "preempted",
+    labels.PART_LEFT_AGAIN: "left_again",
 }
 
 

@@ -38,8 +38,10 @@ def run(command: Sequence[str], options: Mapping[str, Any], progress: Progress) 
     job = Job(
         tuple(command),
         prepare="\n".join([bring(program), options["prepare"] or ""]).strip(),
+        prepare_limit_s=options["prepare_limit"] or 0,
         load=options["load"] or "",
         ready=options["ready"] or "",
+        ready_limit_s=options["ready_limit"],
         warm=options["warm"],
         calls=options["calls"],
     )

@@ -161,6 +161,11 @@ def _head(report: Report) -> Iterator[str]:
         times = "once" if counts.warm == 1 else f"{counts.warm} times"
         what = "its load had run" if counts.served else "it had run"
         yield f"{what} {times} before, uncounted: what it reads was in memory"
+    if counts.served:
+        yield from sentence(
+            "the load shared the guest's one processor with it, uncounted: whose turn it was "
+            "decides how many requests it found at once"
+        )
     yield from _remarks(report)
     if counts.left_running and not counts.served:
         yield "processes that it left running were ended"
@@ -333,9 +338,15 @@ def _comparison(report: Report) -> Iterator[str]:
         ("counted saving", uncertain(saved, report.wrong_by)),
     ]
     yield from aligned(rows)
+    if not report.did_the_same:
+        yield from sentence(
+            "DIFFERENT WORK: beside its runs in user mode, those in supervisor mode made up to "
+            f"{report.calls_apart:+.1%} calls, or their threads took other turns on the processor; "
+            "so the counted saving is not that of the mode alone"
+        )
     if len(each) > 1:
         yield f"counted: median of {len(each)} pairs, {amount(min(each))} to {amount(max(each))}"
-    if report.prediction_error is not None and report.is_predictable:
+    if report.prediction_error is not None and report.is_predictable and report.did_the_same:
         yield f"the prediction is {report.prediction_error:+.1%} off"
     if real.calls is not None and real.calls.share is not None:
         yield f"{real.calls.share:.1%} of {real.calls.total:,} calls ended in supervisor mode"

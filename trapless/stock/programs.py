@@ -76,12 +76,15 @@ def unpacked(
     progress: Progress,
     packages: Sequence[str] = PACKAGES,
     sources: Sequence[str] = SOURCES,
+    name: str = NAME,
 ) -> Programs:
-    """The root with `packages` and `sources`, which are fetched where the cache lacks them."""
-    folder = cache_dir() / NAME
+    """The root with `packages` and `sources`, which are fetched where the cache lacks them.
+
+    `name` is that of the root in the cache: one with other packages has another name."""
+    folder = cache_dir() / name
     wanted = {"packages": sorted(packages), "sources": sorted(sources)}
     return obtain(
-        NAME,
+        name,
         folder,
         lambda: _load(folder, wanted),
         lambda part: _fetch(part, wanted, progress),

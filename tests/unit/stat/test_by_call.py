@@ -42,7 +42,7 @@ def found(saved):
 
 
 def label(part, call, group=labels.PROGRAM, junk=0):
-    """As trapless_stat.c writes it; what it wrote before stands above."""
+    """As regions.c writes it; what it wrote before stands above."""
     return junk << 28 | call << labels.CALL_SHIFT | part << labels.PART_SHIFT | group
 
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * trapless_stat.c - splits what the model counts by whose work it is: that of a control group (a
+ * regions.c - splits what the model counts by whose work it is: that of a control group (a
  * program with all that it started), of the idle task, or of any other task. Where the scheduler
  * goes from one of them to another, the module ends the model's region, changes the lowest 12 bits
  * of the label and begins the next region. While calls are told apart, each begins a region of its
  * own. It also counts what the ledger of crossings cannot see: processes begun and ended, programs
  * executed, signals delivered, page faults, requests for files of the machine that runs the guest,
- * and calls in which a thread left the processor. While the program runs uncounted, a probe counts
- * the calls that find work to do on their way out. The numbers in labels are those of
- * stat_labels.h.
+ * and calls in which a thread left the processor. Calls that find
+ * work on their way out are work.c's. The numbers in labels are those of stat_labels.h.
  *
  * The guest has one processor, as the model follows one. That processor alone writes all of this,
  * with interrupts off; the counts of events are written in the context of their own task.
@@ -28,10 +27,12 @@
 #include <linux/string.h>
 #include <linux/tracepoint.h>
 #include <asm/ptrace.h>
+#include <asm/unistd.h>
 #include <asm/processor.h>
 
 #include <trapless_model.h>
 
+#include "program.h"
 #include "stat_labels.h"
 
 /* Whose work the processor does. */
@@ -60,7 +61,7 @@ static struct {
 } counts;
 
 /* Whether the task is in the program's control group, or in a group below it. */
-static bool is_in_program(struct task_struct *task)
+bool is_in_program(struct task_struct *task)
 {
 	struct cgroup *at;
 	bool member = false;
@@ -93,7 +94,7 @@ static void label(enum group group, unsigned int part, unsigned int call)
 }
 
 /* An interrupt or exception leaves a negative number where a system call has its own. */
-static bool is_in_call(struct task_struct *task)
+bool is_in_call(struct task_struct *task)
 {
 	return (long)task_pt_regs(task)->orig_ax >= 0;
 }
@@ -125,11 +126,31 @@ static void event(struct task_struct *task, unsigned int part)
 	tl_model_end();
 }
 
-/* Counts a call in which `prev` leaves the processor. Returns which part of a call that is. */
-static unsigned int count_leaving(struct task_struct *prev, bool sleeps, enum group next)
+/*
+ * Whether a task that leaves the processor has left it before in the same call: its floating-point
+ * registers are loaded again on the way out, so there is work on that way already.
+ */
+static bool leaves_again(struct task_struct *task)
+{
+	return is_in_call(task) && test_tsk_thread_flag(task, TIF_NEED_FPU_LOAD);
+}
+
+/*
+ * Counts a call in which `prev` leaves the processor. Returns which part of a call that is. Where
+ * the kernel gives the processor away in the middle of a call, the scheduler says that it preempts;
+ * on the way out of a call, the exit work calls it as any other code may.
+ */
+static unsigned int count_leaving(struct task_struct *prev, bool preempt, bool sleeps,
+				  enum group next)
 {
 	if (!is_in_call(prev))
 		return STAT_PART_NONE;
+	if (leaves_again(prev))
+		counts.left_again++;
+	if (preempt || (!sleeps && call_of(prev) == __NR_sched_yield)) {
+		counts.preempted_within++;
+		return STAT_PART_PREEMPTED;
+	}
 	if (!sleeps) {
 		counts.preempted++;
 		return STAT_PART_PREEMPTED;
@@ -153,12 +174,15 @@ static void on_switch(void *data, bool preempt, struct task_struct *prev, struct
 		return;
 	group = group_of(next);
 	if (running == GROUP_PROGRAM)
-		part = count_leaving(prev, !preempt && prev_state, group);
+		part = count_leaving(prev, preempt, !preempt && prev_state, group);
 	if (group == running && !(tracing && group == GROUP_PROGRAM))
 		return;
 	tl_model_end();
-	if (tracing && part != STAT_PART_NONE)
+	if (tracing && part != STAT_PART_NONE) {
 		event(prev, part);
+		if (leaves_again(prev))
+			event(prev, STAT_PART_LEFT_AGAIN);
+	}
 	begin(group, next);
 }
 
@@ -328,54 +352,6 @@ static int counts_get(char *text, const struct kernel_param *parameter)
 	return length + sysfs_emit_at(text, length, "\n");
 }
 
-/*
- * Calls with work on their way out. The probe costs instructions, so it is never set while the
- * program is counted.
- */
-
-static bool watching;
-static unsigned long worked;
-module_param(worked, ulong, 0400);
-MODULE_PARM_DESC(worked, "calls of the program that found work on their way out, while watched");
-
-static int on_work(struct kprobe *probe, struct pt_regs *regs)
-{
-	if (is_in_call(current) && !(current->flags & PF_EXITING) && is_in_program(current))
-		worked++;
-	return 0;
-}
-
-static struct kprobe work = { .symbol_name = "task_work_run", .pre_handler = on_work };
-
-static int watching_set(const char *text, const struct kernel_param *parameter)
-{
-	bool on;
-	int error = kstrtobool(text, &on);
-
-	if (error || on == watching)
-		return error;
-	if (on) {
-		worked = 0;
-		work.addr = NULL;
-		work.flags = 0;
-		error = register_kprobe(&work);
-	} else {
-		unregister_kprobe(&work);
-	}
-	if (!error)
-		watching = on;
-	return error;
-}
-
-static int watching_get(char *text, const struct kernel_param *parameter)
-{
-	return sysfs_emit(text, "%d\n", watching);
-}
-
-static const struct kernel_param_ops watching_ops = { .set = watching_set, .get = watching_get };
-module_param_cb(watching, &watching_ops, NULL, 0600);
-MODULE_PARM_DESC(watching, "whether calls with work on their way out are counted");
-
 static const struct kernel_param_ops counting_ops = { .set = counting_set, .get = counting_get };
 module_param_cb(counting, &counting_ops, NULL, 0600);
 MODULE_PARM_DESC(counting, "the phase whose regions are begun and ended, 0 to 255; -1: none");
@@ -485,8 +461,7 @@ static void __exit stat_exit(void)
 	unhook(hooks, ARRAY_SIZE(hooks));
 	if (tracing)
 		unhook(call_hooks, ARRAY_SIZE(call_hooks));
-	if (watching)
-		unregister_kprobe(&work);
+	work_exit();
 	if (counting)
 		tl_model_end();
 }

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * epoll.c - the twin of examples/http/server.c on epoll: the same steps for each connection, each by
+ * a plain system call. A connection is in the epoll set from its first wait on, edge-triggered, so
+ * that one whose request is there when it is accepted, and which then ends, never gets there.
+ */
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/sendfile.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+
+#include "../../../examples/http/http.h"
+#include "twin.h"
+
+#define EVENTS 64
+
+struct connection {
+	struct connection *next, **link;	/* in the list of all */
+	int fd, file;
+	bool watched;	/* it is in the epoll set */
+	bool drained;	/* the last read found less than it asked for */
+	bool draining;	/* the answer is sent, and what still comes is thrown away */
+	time_t limit;
+	struct http http;
+};
+
+static struct connection *connections, *unused;
+static unsigned int connected;
+static struct http_accepts accepts = { .n = 1, .limit = HTTP_ACCEPTS_MAX };
+static bool listening, ending;
+static int set, timer;
+static time_t now;
+
+static void listen_again(void)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = &listener };
+
+	if (!listening && !ending && connected < CONNECTIONS_MAX)
+		listening = !epoll_ctl(set, EPOLL_CTL_ADD, listener, &event);
+}
+
+static void listen_no_more(void)
+{
+	if (listening)
+		epoll_ctl(set, EPOLL_CTL_DEL, listener, NULL);
+	listening = false;
+}
+
+static void drop(struct connection *c)
+{
+	if (c->file >= 0)
+		close(c->file);
+	close(c->fd);
+	c->fd = -1;
+	if (c->next)
+		c->next->link = c->link;
+	*c->link = c->next;
+	c->next = unused;
+	unused = c;
+	connected--;
+}
+
+static void await(struct connection *c)
+{
+	struct epoll_event event = {
+		.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = c,
+	};
+
+	if (c->watched)
+		return;
+	c->watched = true;
+	if (epoll_ctl(set, EPOLL_CTL_ADD, c->fd, &event))
+		drop(c);
+}
+
+static bool sending(const struct connection *c)
+{
+	return c->http.out_bytes || c->http.rest;
+}
+
+/* Sends what there is to be sent. False: the connection waits, or is dropped. */
+static bool send_answer(struct connection *c)
+{
+	struct http *http = &c->http;
+
+	while (sending(c)) {
+		ssize_t n = http->out_bytes ?
+			send(c->fd, http->out, http->out_bytes,
+			     MSG_NOSIGNAL | (http->rest ? MSG_MORE : 0)) :
+			sendfile(c->fd, c->file, &http->offset,
+				 http->rest < SENDFILE_MAX ? http->rest : SENDFILE_MAX);
+
+		if (n < 0 && errno == EAGAIN) {
+			await(c);
+			return false;
+		}
+		if (n <= 0) {
+			drop(c);
+			return false;
+		}
+		c->limit = now + REQUEST_LIMIT_S;
+		if (http->out_bytes) {
+			http->out += n;
+			http->out_bytes -= (size_t)n;
+		} else {
+			http->rest -= (uint64_t)n;
+		}
+	}
+	if (c->file >= 0)
+		close(c->file);
+	c->file = -1;
+	return true;
+}
+
+static void answer(struct connection *c)
+{
+	struct http *http = &c->http;
+	struct stat stat = { 0 };
+	ssize_t n = 0;
+
+	if (http->status == 200)
+		c->file = (int)syscall(SYS_openat2, root, http->path, &http_how, sizeof(http_how));
+	if (c->file >= 0) {
+		/* Not by the library's fstat(), which makes the dearer newfstatat(2). */
+		syscall(SYS_fstat, c->file, &stat);
+		if (http_wants_body(http)) {
+			n = read(c->file, http->body, HTTP_BODY_MAX);
+			n = n < 0 ? -errno : n;
+		}
+	}
+	http->keep &= !ending;
+	http_answer(http, c->file < 0 ? -errno : c->file, &stat, n);
+	if (c->file >= 0 && !http->rest) {
+		close(c->file);
+		c->file = -1;
+	}
+}
+
+/* Goes on until the connection waits for its client, or ends. */
+static void serve(struct connection *c)
+{
+	struct http *http = &c->http;
+	size_t room;
+	ssize_t n;
+
+	for (;;) {
+		if (sending(c)) {
+			if (!send_answer(c))
+				return;
+			if (!http->keep && http->status != 200 && !c->draining) {
+				/* Its client may still send: an end now would reset the answer. */
+				shutdown(c->fd, SHUT_WR);
+				c->draining = true;
+			} else if (!http->keep) {
+				drop(c);
+				return;
+			}
+			c->limit = now + REQUEST_LIMIT_S;
+		}
+		if (!c->draining && http->bytes && http_next(http)) {
+			answer(c);
+			continue;
+		}
+		if (c->drained) {
+			await(c);
+			c->drained = false;
+			return;
+		}
+		if (c->draining)
+			http->bytes = 0;
+		room = HTTP_REQUEST_MAX - http->bytes;
+		n = recv(c->fd, http->in + http->bytes, room, 0);
+		if (n < 0 && errno == EAGAIN) {
+			await(c);
+			return;
+		}
+		if (n <= 0) {
+			drop(c);
+			return;
+		}
+		http->bytes += (size_t)n;
+		c->drained = (size_t)n < room;
+	}
+}
+
+static void take(int fd)
+{
+	struct connection *c = unused;
+
+	if (c)
+		unused = c->next;
+	else
+		c = malloc(sizeof(*c));
+	if (!c) {
+		close(fd);
+		return;
+	}
+	memset(c, 0, offsetof(struct connection, http) + offsetof(struct http, in));
+	c->fd = fd;
+	c->file = -1;
+	c->limit = now + REQUEST_LIMIT_S;
+	c->next = connections;
+	c->link = &connections;
+	if (c->next)
+		c->next->link = &c->next;
+	connections = c;
+	connected++;
+	serve(c);
+}
+
+static void incoming(void)
+{
+	unsigned int taken = 0;
+	int fd = 0;
+
+	for (; taken < accepts.n; taken++) {
+		fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (fd < 0)
+			break;
+		take(fd);
+	}
+	if (connected >= CONNECTIONS_MAX || (fd < 0 && errno != EAGAIN && errno != ECONNABORTED))
+		listen_no_more(); /* the clock starts it again */
+	http_accepted(&accepts, taken);
+}
+
+static void tick(void)
+{
+	uint64_t ticks;
+
+	if (read(timer, &ticks, sizeof(ticks)) != sizeof(ticks))
+		return;
+	now = time(NULL);
+	http_set_date(now);
+	for (struct connection *c = connections, *next; c; c = next) {
+		next = c->next;
+		if (c->limit < now)
+			drop(c);
+	}
+	listen_again();
+}
+
+static void end(void)
+{
+	ending = true;
+	listen_no_more();
+	close(listener);
+	for (struct connection *c = connections, *next; c; c = next) {
+		next = c->next;
+		if (!sending(c) && !c->http.bytes)
+			drop(c);
+	}
+}
+
+static void watch(int fd, void *pointer)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = pointer };
+
+	if (epoll_ctl(set, EPOLL_CTL_ADD, fd, &event))
+		err(1, "epoll_ctl");
+}
+
+int main(int argc, char **argv)
+{
+	const struct itimerspec second = { { 1, 0 }, { 1, 0 } };
+	struct epoll_event events[EVENTS];
+
+	twin_open(argc, argv);
+	set = epoll_create1(EPOLL_CLOEXEC);
+	timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	if (set < 0 || timer < 0 || timerfd_settime(timer, 0, &second, NULL))
+		err(1, "epoll_create1, timerfd_create");
+	now = time(NULL);
+	http_set_date(now);
+	watch(timer, &timer);
+	watch(signals, &signals);
+	listen_again();
+	while (!ending || connections) {
+		int n = epoll_wait(set, events, EVENTS, -1);
+
+		for (int i = 0; i < n; i++) {
+			void *what = events[i].data.ptr;
+
+			if (what == &listener) {
+				incoming();
+			} else if (what == &timer) {
+				tick();
+			} else if (what == &signals) {
+				end();
+			} else if (((struct connection *)what)->fd >= 0) {
+				serve(what);
+			}
+		}
+	}
+	return 0;
+}

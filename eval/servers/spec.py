@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Experiment servers: what crossings cost servers of today, and what would take that away.
+
+This file owns the question, the method and the limits, in words. Each part_*.py owns what is run,
+the metrics, the claims and the figures.
+"""
+
+from __future__ import annotations
+
+from eval.servers import part_http, part_unmodified
+from trapless.experiments.experiment import Spec
+
+SPEC = Spec(
+    name="servers",
+    paper="running-mode-switch",
+    question="The papers name servers as their future work: how much of a request do crossings "
+    "into the kernel cost servers of today, and what do supervisor mode and batches take away?",
+    method=(
+        "Unmodified servers from Debian's packages serve a load of a known amount; the bytes of "
+        "every reply are compared. In one boot a server runs by trap and in supervisor mode by "
+        "turns, and all that its processes do is counted, the load's work not. What supervisor "
+        "mode saves is predicted from the turns by trap and from loops that the same boot "
+        "calibrates, and compared with what was counted. A second boot models caches and TLBs of "
+        "two processors."
+    ),
+    limits=(
+        "Instructions are counted, and clocks modelled: what a trap costs a pipeline, only a "
+        "processor shows. Published gains are times on real machines: the verdict on them is "
+        "open.",
+        "The guest has one processor. A server's threads and the load take turns on it, and the "
+        "network is the loopback device, where the sender executes the receiver's part.",
+        "In lockstep a woken process waits until the other one sleeps. Free loads are without "
+        "that, and their turns may do different work.",
+        "Connections begin and end within a run: their share in a request is the smaller, the more "
+        "requests a connection has.",
+    ),
+    parts=(part_unmodified.PART, part_http.PART),
+    minutes=(1, 40),
+    quick_by_name=True,
+    spread=True,
+)

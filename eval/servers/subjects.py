@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The servers of Debian's packages that are counted, in the order of the report.
+
+This file owns the choice and the packages. How each is started and what is asked of it is in
+web_servers.py, stores.py and databases.py; how they are run is counting.py's.
+"""
+
+from __future__ import annotations
+
+from eval.servers import databases, stores, web_servers
+from eval.servers.server import Server
+
+ROOT = "servers"
+"""The root of the servers' packages in the cache."""
+
+PACKAGES = (
+    "apache2-bin",
+    "bind9",
+    "caddy",  # written in Go
+    "haproxy",
+    "mariadb-server-core",
+    "memcached",
+    "nginx",
+    "nodejs",
+    "postgresql-15",
+    "redis-tools",  # redis-check-rdb is the server, too, under the server's name
+)
+
+
+def servers(*, quick: bool) -> tuple[Server, ...]:
+    """Those of a run."""
+    if quick:
+        return (web_servers.nginx(), stores.redis())
+    return (
+        web_servers.nginx(),
+        stores.redis(),
+        stores.redis_unix(),
+        stores.memcached(1),
+        stores.memcached(4),
+        web_servers.apache(),
+        web_servers.haproxy(),
+        stores.bind(),
+        databases.postgres(),
+        databases.mariadb(),
+        web_servers.node(),
+        web_servers.caddy(),
+    )

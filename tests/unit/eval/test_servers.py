@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Experiment servers: the load, against servers of this test that answer rightly and wrongly, and
+what is made of counts."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import threading
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eval.servers import counting, findings, subjects, tables
+from eval.servers.findings import Counted
+from eval.servers.server import Server
+from eval.servers.shapes import SMALL, Talk, content, load, ready, shape
+from eval.servers.web_servers import http
+from trapless.experiments.experiment import program
+from trapless.results import claims
+from trapless.stat.run_counts import RunCounts
+from trapless.stock.programs import Programs
+
+DATA = Path(__file__).parents[2] / "data" / "stat" / "find.json"
+BODY = content(SMALL)
+RIGHT = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
+
+
+# ---- The load ----------------------------------------------------------------------------------
+
+
+class Answering:
+    """A server that answers every request with the same bytes; `closes` after each."""
+
+    def __init__(self, answer: bytes, request_end: bytes, *, closes: bool = False) -> None:
+        self.answer, self.end, self.closes = answer, request_end, closes
+        self.asked = self.connections = 0
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listening.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                one, _ = self.listening.accept()
+            except OSError:
+                return
+            self.connections += 1
+            threading.Thread(target=self._serve, args=(one,), daemon=True).start()
+
+    def _serve(self, one: socket.socket) -> None:
+        words = b""
+        with one:
+            while piece := _received(one):
+                words += piece
+                while self.end in words:
+                    words = words.partition(self.end)[2]
+                    self.asked += 1
+                    with suppress(OSError):
+                        one.sendall(self.answer)
+                    if self.closes:
+                        return
+
+
+def _received(one: socket.socket) -> bytes:
+    try:
+        return one.recv(4096)
+    except ConnectionResetError:  # the load has ended over a wrong reply
+        return b""
+
+
+@pytest.fixture
+def made(tmp_path):
+    """Makes a load for a server, with its files, and runs it."""
+
+    def run(server: Answering, talk: Talk, name: str, requests: int):
+        for file, data in talk.files.items():
+            (tmp_path / file).write_bytes(data)
+        wanted = shape(name, requests)
+        words = talk.command(wanted).replace("/words", str(tmp_path)).split()
+        words[0] = str(program("servers/load/load"))
+        words[words.index("--port") + 1] = str(server.port)
+        return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("name", "closes", "connections"),
+    [("keep8", False, 8), ("keep8-free", False, 8), ("close4", True, 40)],
+)
+def test_a_load_is_of_the_amount_that_was_asked_for(made, name, closes, connections):
+    server = Answering(RIGHT, b"\r\n\r\n", closes=closes)
+    done = made(server, http(SMALL), name, 40)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "40 replies, each compared\n"
+    assert (server.asked, server.connections) == (40, connections)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (RIGHT.replace(BODY, BODY[::-1]), "is not the right one"),
+        (RIGHT.replace(b"200 OK", b"404 No"), "is not the right one"),
+        (RIGHT.replace(b": 100", b": 99"), "is not the right one"),
+        (RIGHT + b"more", "is not the right one"),
+    ],
+    ids=["other-body", "other-status", "other-length", "too-long"],
+)
+def test_a_wrong_reply_ends_a_load(made, answer, message):
+    done = made(Answering(answer, b"\r\n\r\n"), http(SMALL), "keep2", 4)
+    assert done.returncode == 1 and message in done.stderr
+
+
+def test_a_connection_that_ends_before_its_reply_ends_a_load(made):
+    done = made(Answering(RIGHT[:-1], b"\r\n\r\n", closes=True), http(SMALL), "keep2", 4)
+    assert done.returncode == 1 and "ended before its reply" in done.stderr
+
+
+def test_an_opening_goes_before_the_requests(made):
+    talk = Talk("--port 1", b"right", send=b"ask\n", opening=((b"hello\n", b"ht"),))
+    server = Answering(b"right", b"\n")
+    done = made(server, talk, "keep2", 6)
+    assert done.returncode == 0, done.stderr
+    assert server.asked == 6 + 2
+
+
+# ---- What is counted ---------------------------------------------------------------------------
+
+
+def test_each_server_is_described_whole():
+    servers = subjects.servers(quick=False)
+    assert len({server.name for server in servers}) == len(servers) >= 10
+    for server in servers:
+        assert server.package in subjects.PACKAGES
+        for one in server.shapes(quick=False):
+            talk = server.talk(one.bytes_)
+            assert talk.expect and bool(talk.path) != bool(talk.send)
+            assert f"--requests {one.requests}" in load(talk, one)
+            assert ("WAKEUP_PREEMPTION" in load(talk, one)) == one.lockstep
+            assert ("--idle" in ready(talk, one)) == bool(one.idle)
+
+
+def test_what_a_quick_run_counts_is_part_of_a_full_one():
+    full = {server.name: server.shapes(quick=False) for server in subjects.servers(quick=False)}
+    for server in subjects.servers(quick=True):
+        assert set(server.shapes(quick=True)) <= set(full[server.name])
+
+
+@pytest.fixture
+def found():
+    """A run by turns, with loops: of a program that is no server, which the analysis cannot see."""
+    saved = json.loads(DATA.read_text())
+    for runs in saved["counted_by_turns"]["repeats"].values():
+        for run in runs:
+            newer = {"kernel": run["instructions"] // 2, "preempted_within": 0, "left_again": 0}
+            run["features"] = newer | run["features"]
+    turns = RunCounts.of_json(saved["counted_by_turns"])
+    loops = RunCounts.of_json(saved["counted"]).loops
+    return Counted("srv", "srv 1", "keep8", "words", 100, replace(turns, loops=loops), None)
+
+
+def more_calls(found: Counted, percent: int) -> Counted:
+    """The same where all turns in supervisor mode made more calls."""
+    more = [
+        replace(run, features={**run.features, "syscall": run.features["syscall"] * percent // 100})
+        for run in found.turns.repeats["supervisor"]
+    ]
+    repeats = {**found.turns.repeats, "supervisor": tuple(more)}
+    return replace(found, turns=replace(found.turns, repeats=repeats))
+
+
+def test_figures_are_those_of_one_request(found):
+    pair = found.pairs[0]
+    assert found.did_the_same and len(found.alike) == len(found.pairs)
+    each = sorted(one.saved / 100 for one in found.pairs)
+    assert each[0] <= found.saved.median <= each[-1]
+    total = found.instructions("trap")
+    assert sum(total.values()) == pytest.approx(pair.trap.instructions / 100, rel=0.01)
+    assert found.error == pytest.approx(found.predicted / found.saved.median - 1)
+    assert 0 < found.batch_saves < total["kernel"]
+
+
+def test_turns_that_did_different_work_give_no_saving(found):
+    same, other = tables.metrics([found]), tables.metrics([more_calls(found, 104)])
+    assert "srv.supervisor.keep8.saved" in same and "srv.supervisor.keep8.predicted" in same
+    assert "srv.supervisor.keep8.saved" not in other
+    assert other["srv.supervisor.keep8.calls-apart"].value == pytest.approx(0.04, abs=0.005)
+    assert same["servers.supervisor.same-work.count"].value == 1
+    assert other["servers.supervisor.same-work.count"].value == 0
+    (row,) = tables.savings([more_calls(found, 104)]).rows
+    assert "different work" in row
+
+
+def test_a_prediction_is_near_or_within_what_the_pairs_say(found):
+    assert found.is_predicted == (
+        abs(found.error) <= findings.NEAR or found.saved.low <= found.predicted <= found.saved.high
+    )
+    far = {
+        name: {mode: replace(run, instructions=2 * run.instructions) for mode, run in modes.items()}
+        for name, modes in found.turns.loops.items()
+    }
+    assert not replace(found, turns=replace(found.turns, loops=far)).is_predicted
+
+
+def test_every_published_gain_is_shown_and_none_is_decided(found):
+    shown = tables.claims_of([replace(found, server="redis")])
+    wanted = {one.id for one in claims.published().values() if one.experiment == "servers"}
+    assert {claim.id for claim in shown} == wanted
+    assert {claim.holds for claim in shown} == {None}
+    ours = {claim.id: claim.ours for claim in shown}
+    assert "redis, keep8" in ours["srv-ub-redis"] and ours["srv-flexsc-bind"] == "not run"
+
+
+@pytest.mark.parametrize(
+    ("proof", "change", "message"),
+    [
+        ("99 replies, each compared", {}, "and not 100 replies"),
+        ("100 replies, each compared", {"status": 1}, "ended with status 1"),
+        ("100 replies, each compared", {"calls": None}, "no call in supervisor mode"),
+    ],
+)
+def test_a_run_that_did_not_do_its_work_is_no_result(found, proof, change, message):
+    findings.check("srv", found.turns, "100 replies, each compared", 100)
+    with pytest.raises(ValueError, match=message):
+        findings.check("srv", replace(found.turns, **change), proof, 100)
+
+
+def test_a_guest_gets_what_the_load_sends_and_awaits(tmp_path, monkeypatch):
+    monkeypatch.setattr(counting, "pack", lambda root, server, folder: DATA)
+    server = Server("srv", "p", (), ("srv",), http, ("keep8", "close8"), 64)
+    root = Programs(tmp_path, {})
+    runs = list(counting.runs("6.1", root, tmp_path, [server], quick=False))
+    assert [run.label for run in runs] == ["srv-keep8", "srv-keep8-modelled", "srv-close8"]
+    assert [bool(run.job.turns) for run in runs] == [True, False, True]
+    brought = {where: path for path, where in runs[0].config.files}
+    assert brought["/words/expect"].read_bytes() == BODY
+    assert brought["/site/100"].read_bytes() == BODY
