@@ -256,7 +256,7 @@ static int threads_turn(struct tl_sched *sched, int turns, const struct tl_reque
 	struct thread *thread;
 	int left = turns, error;
 
-	while ((thread = threads->ready)) {
+	while ((thread = thread_of(threads->ready))) {
 		thread_take(threads, thread);
 		sched->current = thread;
 		thread->head.goes_on = 0;
