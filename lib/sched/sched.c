@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <time.h>
 
-#define TURNS_MAX 256u		/* threads run between two flushes, and by one tl_sched_run_once() */
+#define TURNS_MAX 256u		/* threads run between two flushes, and by a tl_sched_run_once() */
 #define ROUNDS_MAX 8u		/* flushes between two looks at the events */
 #define PLAIN_MAX 2u		/* calls that cost more in a batch than one by one */
 
