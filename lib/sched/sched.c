@@ -194,7 +194,8 @@ static __attribute__((noinline)) int flush_and_look(struct tl_sched *sched, int6
 		return tl_sched_flush(sched);
 	}
 	error = queued ? tl_sched_flush(sched) : 0;
-	if (error || tl_batch_queued(batch))
+	/* A signal handler that has stopped the run must not find it asleep. */
+	if (error || stop_asked(sched))
 		return error;
 	look_make(sched, sched->threads.ready ? 0 : timeout_ms);
 	return flush_end(sched);

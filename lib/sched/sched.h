@@ -209,7 +209,7 @@ struct tl_sched {
 	bool stop;
 	uint64_t deadline_ns;
 	uint64_t oldest_ns;		/* when the oldest queued call was queued, or 0 */
-	uint64_t own_calls;		/* calls of the batch that the scheduler has queued itself */
+	uint64_t own_calls;		/* calls that the scheduler has queued itself */
 	uint64_t own_crossings;		/* crossings that were made beside the batch */
 	struct tl_sched_stats stats;
 };
