@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <time.h>
 
-#define TURNS_MAX 256u		/* threads run between two flushes, and by one tl_sched_run_once() */
+#define TURNS_MAX 256u		/* threads run between two flushes, and by a tl_sched_run_once() */
 #define ROUNDS_MAX 8u		/* flushes between two looks at the events */
 #define PLAIN_MAX 2u		/* calls that cost more in a batch than one by one */
 
@@ -194,7 +194,8 @@ static __attribute__((noinline)) int flush_and_look(struct tl_sched *sched, int6
 		return tl_sched_flush(sched);
 	}
 	error = queued ? tl_sched_flush(sched) : 0;
-	if (error || tl_batch_queued(batch))
+	/* A signal handler that has stopped the run must not find it asleep. */
+	if (error || stop_asked(sched))
 		return error;
 	look_make(sched, sched->threads.ready ? 0 : timeout_ms);
 	return flush_end(sched);
@@ -256,7 +257,7 @@ static int threads_turn(struct tl_sched *sched, int turns, const struct tl_reque
 	struct thread *thread;
 	int left = turns, error;
 
-	while ((thread = threads->ready)) {
+	while ((thread = thread_of(threads->ready))) {
 		thread_take(threads, thread);
 		sched->current = thread;
 		thread->head.goes_on = 0;

@@ -46,14 +46,14 @@ int tl_thread_create(struct tl_sched *sched, struct tl_thread **out, tl_entry en
 		     unsigned int syncs)
 {
 	struct threads *threads = &sched->threads;
-	struct thread *thread = threads->unused;
+	struct thread *thread = thread_of(threads->unused);
 
 	if (!thread) {
 		if (pool_grow(threads))
 			return -ENOMEM;
-		thread = threads->unused;
+		thread = thread_of(threads->unused);
 	}
-	threads->unused = thread_after(thread);
+	threads->unused = thread->head.next;
 	thread->head.sched = sched;
 	thread->head.entry = entry;
 	thread->head.arg = arg;

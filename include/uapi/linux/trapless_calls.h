@@ -5,8 +5,8 @@
  *
  * It is an allow-list: a number without a row is refused. Include it with four macros defined:
  *   TL_ANY(name, nr)             in a batch or by a worker
- *   TL_NULL_MASK(name, nr, argument, why) the same, where this argument (0 to 5) is null: it points
- *                                to a signal mask, in pselect6 and io_pgetevents by way of a structure
+ *   TL_NULL_MASK(name, nr, argument, why) the same, where this argument (0 to 5) is null, which
+ *                                points to a signal mask or to a structure that does
  *   TL_BATCH_ONLY(name, nr, why) in one's own batch only: it reads or changes the calling thread
  *   TL_REFUSED(name, nr, why)    never
  * A call that only tells something of its own thread (gettid, getcpu, sched_getparam of thread 0)
@@ -284,8 +284,8 @@ TL_ANY(symlinkat, 266)
 TL_ANY(readlinkat, 267)
 TL_ANY(fchmodat, 268)
 TL_ANY(faccessat, 269)
-TL_NULL_MASK(pselect6, 270, 5, "a mask that is not null is swapped until the thread returns to user mode")
-TL_NULL_MASK(ppoll, 271, 3, "a mask that is not null is swapped until the thread returns to user mode")
+TL_NULL_MASK(pselect6, 270, 5, "swaps a mask other than null until the thread is in user mode")
+TL_NULL_MASK(ppoll, 271, 3, "swaps a mask other than null until the thread is in user mode")
 TL_BATCH_ONLY(unshare, 272, "moves the calling thread to other namespaces or tables")
 TL_BATCH_ONLY(set_robust_list, 273, "registers an address of the calling thread")
 TL_BATCH_ONLY(get_robust_list, 274, "thread 0 means the calling thread")
@@ -295,7 +295,7 @@ TL_ANY(sync_file_range, 277)
 TL_ANY(vmsplice, 278)
 TL_ANY(move_pages, 279)
 TL_ANY(utimensat, 280)
-TL_NULL_MASK(epoll_pwait, 281, 4, "a mask that is not null is swapped until the thread returns to user mode")
+TL_NULL_MASK(epoll_pwait, 281, 4, "swaps a mask other than null until the thread is in user mode")
 TL_ANY(signalfd, 282)
 TL_ANY(timerfd_create, 283)
 TL_ANY(eventfd, 284)
@@ -347,7 +347,7 @@ TL_ANY(pkey_mprotect, 329)
 TL_BATCH_ONLY(pkey_alloc, 330, "changes the calling thread's protection keys")
 TL_ANY(pkey_free, 331)
 TL_ANY(statx, 332)
-TL_NULL_MASK(io_pgetevents, 333, 5, "a mask that is not null is swapped until the thread returns to user mode")
+TL_NULL_MASK(io_pgetevents, 333, 5, "swaps a mask other than null until the thread is in user mode")
 TL_REFUSED(rseq, 334, "registers what the kernel does when the thread returns to user mode")
 TL_REFUSED(uretprobe, 335, "acts on the registers and flags with which the thread returns")
 TL_REFUSED(uprobe, 336, "acts on the registers and flags with which the thread returns")
@@ -368,7 +368,7 @@ TL_ANY(openat2, 437)
 TL_ANY(pidfd_getfd, 438)
 TL_ANY(faccessat2, 439)
 TL_ANY(process_madvise, 440)
-TL_NULL_MASK(epoll_pwait2, 441, 4, "a mask that is not null is swapped until the thread returns to user mode")
+TL_NULL_MASK(epoll_pwait2, 441, 4, "swaps a mask other than null until the thread is in user mode")
 TL_ANY(mount_setattr, 442)
 TL_ANY(quotactl_fd, 443)
 TL_ANY(landlock_create_ruleset, 444)

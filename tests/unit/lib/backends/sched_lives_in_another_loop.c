@@ -148,7 +148,8 @@ static void two_schedulers_live_in_one_loop(void)
 	for (int i = 0; i < 2; i++) {
 		players[i].in = ways[i][0];
 		players[i].out = ways[1 - i][1];
-		CHECK_EQ(tl_event_add(players[i].sched, players[i].in, EPOLLIN, hit, &players[i]), 0);
+		CHECK_EQ(tl_event_add(players[i].sched, players[i].in, EPOLLIN, hit, &players[i]),
+			 0);
 		event = (struct epoll_event){ .events = EPOLLIN, .data.ptr = &players[i] };
 		MUST(epoll_ctl(loop, EPOLL_CTL_ADD, tl_sched_fd(players[i].sched), &event));
 	}
