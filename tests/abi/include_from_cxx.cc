@@ -4,6 +4,7 @@
 #include <trapless_paper.h>
 
 #define TL_ANY(name, nr) (nr),
+#define TL_NULL_MASK(name, nr, argument, why) (nr),
 #define TL_BATCH_ONLY(name, nr, why) (nr),
 #define TL_REFUSED(name, nr, why) (nr),
 static const int numbers[] = {

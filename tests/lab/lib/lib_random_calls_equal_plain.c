@@ -100,7 +100,7 @@ static void add_name_call(struct scenario *run, struct tl_batch *batch, unsigned
 static void add_other_call(struct scenario *run, struct tl_batch *batch, unsigned int i)
 {
 	static const uint32_t odd[] = {
-		SYS_fork, SYS_execve, SYS_ppoll, SYS_seccomp, 5000, UINT32_MAX,
+		SYS_fork, SYS_execve, SYS_rt_sigsuspend, SYS_seccomp, 5000, UINT32_MAX,
 	};
 
 	switch (next(run, 6)) {

@@ -309,6 +309,68 @@ static void server_serves_all(void)
 	end();
 }
 
+/* ---- Crossings ------------------------------------------------------------------------------- */
+
+#define ECHOES 8
+#define ECHO_ROUNDS 50
+
+struct echo {
+	int fds[2];
+	int64_t length;
+	char text[4];
+	int rounds;
+};
+
+static void echo_readable(struct tl_thread *self, void *arg);
+
+static void echo_read(struct tl_thread *self, void *arg)
+{
+	struct echo *echo = arg;
+
+	CHECK_EQ(echo->length, 1);
+	if (++echo->rounds == ECHO_ROUNDS)
+		return;
+	CHECK_EQ(TL_CALL(sched, NULL, NULL, SYS_write, echo->fds[1], "x", 1), 0);
+	CHECK_EQ(tl_wait(sched, tl_then(self, echo_readable, 1), NULL, echo->fds[0],
+			 EPOLLIN | EPOLLET, -1), 0);
+}
+
+static void echo_readable(struct tl_thread *self, void *arg)
+{
+	struct echo *echo = arg;
+
+	CHECK_EQ(TL_CALL(sched, tl_then(self, echo_read, 1), &echo->length, SYS_read, echo->fds[0],
+			 echo->text, sizeof(echo->text)), 0);
+}
+
+/* All read by one crossing; all write, and the scheduler looks and sleeps, by another. */
+static void a_round_is_two_crossings(void)
+{
+	static struct echo echoes[ECHOES];
+	struct tl_sched_stats stats;
+
+	begin();
+	for (int i = 0; i < ECHOES; i++) {
+		struct echo *echo = &echoes[i];
+
+		*echo = (struct echo){ .rounds = 0 };
+		MUST(pipe2(echo->fds, O_NONBLOCK));
+		MUST(write(echo->fds[1], "x", 1));
+		CHECK_EQ(tl_thread_create(sched, NULL, echo_readable, echo, 0), 0);
+	}
+	CHECK_EQ(tl_sched_run(sched), 0);
+	stats = sched_stats(sched);
+	CHECK_EQ(stats.calls, ECHOES * (2 * ECHO_ROUNDS - 1));
+	CHECK_WITHIN(stats.looks, ECHO_ROUNDS - 1, ECHO_ROUNDS + 4);
+	if (tl_sched_backend(sched) == TL_BACKEND_MODULE)
+		CHECK_WITHIN(stats.crossings, 2 * ECHO_ROUNDS - 1, 2 * ECHO_ROUNDS + 4);
+	for (int i = 0; i < ECHOES; i++) {
+		close(echoes[i].fds[0]);
+		close(echoes[i].fds[1]);
+	}
+	end();
+}
+
 /* ---- Events ---------------------------------------------------------------------------------- */
 
 static void event_ends(struct tl_thread *self, void *arg)
@@ -382,6 +444,7 @@ int main(void)
 	removal_cancels_waits();
 	two_wait_for_one_descriptor();
 	server_serves_all();
+	a_round_is_two_crossings();
 	thread_of_an_event_goes_on();
 	descriptor_has_two_events();
 	return 0;
