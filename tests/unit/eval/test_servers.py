@@ -8,6 +8,7 @@ import json
 import socket
 import subprocess
 import threading
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -128,6 +129,32 @@ def test_an_opening_goes_before_the_requests(made):
     assert server.asked == 6 + 2
 
 
+def test_connections_stay_open_from_one_run_to_the_next(made, tmp_path):
+    server, talk, path = Answering(RIGHT, b"\r\n\r\n"), http(SMALL), tmp_path / "stay"
+    (tmp_path / "expect").write_bytes(BODY)
+    command = talk.command(shape("keep8", 40), "--stay", str(path), "--idle", "3")
+    words = command.replace("/words", str(tmp_path)).split()
+    words[0] = str(program("servers/load/load"))
+    words[words.index("--port") + 1] = str(server.port)
+    staying = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    again = [words[0], "--again", str(path)]
+    try:
+        while not path.exists():
+            assert staying.poll() is None
+            time.sleep(0.01)
+        for run in (1, 2):
+            done = subprocess.run(again, capture_output=True, text=True, timeout=60, check=True)
+            assert done.stdout == "40 replies, each compared\n"
+            assert (server.asked, server.connections) == (40 * run, 8 + 3)
+        server.answer = RIGHT.replace(BODY, BODY[::-1])
+        failed = subprocess.run(again, capture_output=True, text=True, timeout=60, check=False)
+        assert failed.returncode == 1 and "has failed" in failed.stderr
+        assert staying.wait(60) == 1
+    finally:
+        staying.kill()
+        staying.communicate()
+
+
 # ---- What is counted ---------------------------------------------------------------------------
 
 
@@ -139,7 +166,9 @@ def test_each_server_is_described_whole():
         for one in server.shapes(quick=False):
             talk = server.talk(one.bytes_)
             assert talk.expect and bool(talk.path) != bool(talk.send)
-            assert f"--requests {one.requests}" in load(talk, one)
+            loaded = load(talk, one) if one.close else ready(talk, one)
+            assert f"--requests {one.requests}" in loaded
+            assert ("--again" in load(talk, one)) == ("--stay" in ready(talk, one)) != one.close
             assert ("WAKEUP_PREEMPTION" in load(talk, one)) == one.lockstep
             assert ("--idle" in ready(talk, one)) == bool(one.idle)
 
