@@ -23,7 +23,8 @@ def nginx_configuration(port: int, daemon: str) -> str:
     return f"""\
 daemon {daemon}; user nobody nogroup; worker_processes 1; pid /tmp/nginx.pid;
 worker_rlimit_nofile 4096; events {{ worker_connections 2048; }}
-http {{ access_log off; keepalive_requests 1000000; keepalive_timeout 3600s; client_body_temp_path /tmp/nginx;
+http {{ access_log off; keepalive_requests 1000000; keepalive_timeout 3600s;
+client_body_temp_path /tmp/nginx;
 proxy_temp_path /tmp/nginx; fastcgi_temp_path /tmp/nginx; uwsgi_temp_path /tmp/nginx;
 scgi_temp_path /tmp/nginx; server {{ listen 127.0.0.1:{port} backlog=1024; root {SITE}; }} }}
 """
