@@ -20,12 +20,14 @@ from eval.servers.findings import Counted
 from eval.servers.server import Server
 from eval.servers.shapes import SMALL, Talk, content, load, ready, shape
 from eval.servers.web_servers import http
+from trapless.experiments.collection import read_rows
 from trapless.experiments.experiment import program
 from trapless.results import claims
 from trapless.stat.run_counts import RunCounts
 from trapless.stock.programs import Programs
 
 DATA = Path(__file__).parents[2] / "data" / "stat" / "find.json"
+MODELLED = DATA.parents[1] / "programs-counted.jsonl.gz"
 BODY = content(SMALL)
 RIGHT = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
 
@@ -211,6 +213,23 @@ def test_figures_are_those_of_one_request(found):
     assert sum(total.values()) == pytest.approx(pair.trap.instructions / 100, rel=0.01)
     assert found.error == pytest.approx(found.predicted / found.saved.median - 1)
     assert 0 < found.batch_saves < total["kernel"]
+
+
+def test_what_crossings_cost_in_modelled_clocks_is_shown(found):
+    rows = {row.get("run"): row for row in read_rows(MODELLED)}
+    model = RunCounts.of_json(rows["nginx-user"]["counted"])
+    one = replace(found, server="nginx", modelled=model)
+    for processor in counting.PROCESSORS:
+        share = one.shares(processor)
+        assert 0 < share["direct"] < share["pollution"] < 0.5
+        assert share["direct"] < share["batch-at-most"] < share["direct"] + share["pollution"]
+    metrics = tables.metrics([one])
+    assert metrics["nginx.pollution.keep8_i7-9700k.share"].kind == "modelled"
+    table, figure = tables.modelled([one])
+    assert len(table.rows) == len(counting.PROCESSORS) and figure.names == ("nginx",)
+    assert not list(tables.modelled([found]))
+    (claim,) = (c for c in tables.claims_of([one]) if c.id == "srv-flexsc-nginx")
+    assert "by pollution" in claim.ours
 
 
 def test_turns_that_did_different_work_give_no_saving(found):
