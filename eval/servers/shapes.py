@@ -101,19 +101,18 @@ class Talk:
                 files |= {f"{name}{number}": send, f"{name}{number}-until": until}
         object.__setattr__(self, "files", {name: data for name, data in files.items() if data})
 
-    def command(self, shape: Shape, *options: str) -> str:
-        """The command of the guest's shell that puts the load on the server."""
-        numbers = ["--connections", str(shape.connections), "--requests", str(shape.requests)]
-        words = [LOAD, *self.place.split(), *numbers, *options]
-        words += ["--lockstep"] if shape.lockstep else []
+    def command(self, shape: Shape, *options: str, first: bool = False) -> str:
+        """The command of the guest's shell that puts the load on the server; `first`: that asks
+        once, after what the server must be told before others ask."""
+        words = [LOAD, *self.place.split(), *options]
+        if not first:
+            words += ["--connections", str(shape.connections), "--requests", str(shape.requests)]
+            words += ["--lockstep"] if shape.lockstep else []
+            words += ["--idle", str(shape.idle)] if shape.idle else []
         words += ["--close"] if shape.close else []
-        words += ["--idle", str(shape.idle)] if shape.idle else []
-        return shlex.join(words + self._steps("opening", self.opening) + self._asked())
-
-    def first_command(self) -> str:
-        """The command that asks once, after what the server must be told first."""
-        steps = self._steps("opening", self.opening) + self._steps("first", self.first)
-        return shlex.join([LOAD, *self.place.split(), *steps, *self._asked()])
+        words += self._steps("opening", self.opening)
+        words += self._steps("first", self.first) if first else []
+        return shlex.join(words + self._asked())
 
     def _asked(self) -> list[str]:
         if self.path:
@@ -141,7 +140,7 @@ def load(talk: Talk, shape: Shape) -> str:
 
 def ready(talk: Talk, shape: Shape) -> str:
     """A command that succeeds when the server has answered, and kept connections are there."""
-    command = f"{talk.first_command()} > /tmp/first"
+    command = f"{talk.command(shape, first=True)} > /tmp/first"
     if shape.close:
         return command
     stays = f"{talk.command(shape, '--stay', STAY)} > {STAYED} 2>&1 &"
