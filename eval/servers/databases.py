@@ -75,7 +75,7 @@ def postgres() -> Server:
         ),
         talk=ask_postgres,
         loads=("keep8",),
-        requests=1024,
+        requests=256,
         ready_limit_s=600,
     )  # fmt: skip
 
@@ -112,7 +112,7 @@ def ask_mariadb(bytes_: int) -> Talk:
         b"INSERT INTO d.t VALUES (1, '%s')" % value,
     )
     column = b"".join(map(text, (b"def", b"", b"", b"", b"v", b"")))
-    column += b"\x0c" + struct.pack("<HIBHB2x", UTF8, 0, 0xFC, 0, 0)
+    column += b"\x0c" + struct.pack("<HIBHB2x", UTF8, 3 * 0xFFFF, 0xFC, 0, 39)  # a text
     end = b"\xfe\0\0\x02\0"
     reply = (
         packet(1, b"\x01")
@@ -149,6 +149,6 @@ def mariadb() -> Server:
         argv=("mariadbd", *MARIADB_OPTIONS),
         talk=ask_mariadb,
         loads=("keep8",),
-        requests=512,
+        requests=256,
         ready_limit_s=600,
     )

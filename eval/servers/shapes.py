@@ -17,6 +17,8 @@ WORDS = "/words"
 """The guest's folder of the files that are sent and awaited."""
 
 OUTPUT = "/tmp/replies"
+STAY, STAYED = "/tmp/stay", "/tmp/stayed"
+"""The socket of the process that keeps connections, and the file of what it has to say."""
 FEATURES = "/sys/kernel/debug/sched/features"
 
 SMALL, LARGE = 100, 4096
@@ -25,7 +27,8 @@ SMALL, LARGE = 100, 4096
 
 @dataclass(frozen=True)
 class Shape:
-    """One load. `idle` connections are open beside those that ask.
+    """One load. `idle` connections are open beside those that ask. Kept connections are open before
+    the first run and after the last one.
 
     In lockstep all connections ask at once, and again when all replies are there, while no process
     that is woken takes the processor from another: neither the time of a reply nor the mode decides
@@ -98,21 +101,18 @@ class Talk:
                 files |= {f"{name}{number}": send, f"{name}{number}-until": until}
         object.__setattr__(self, "files", {name: data for name, data in files.items() if data})
 
-    def command(self, shape: Shape, *, first: bool = False) -> str:
-        """The command of the guest's shell that makes one load; `first`: its first request."""
-        words = [LOAD, *self.place.split()]
+    def command(self, shape: Shape, *options: str, first: bool = False) -> str:
+        """The command of the guest's shell that puts the load on the server; `first`: that asks
+        once, after what the server must be told before others ask."""
+        words = [LOAD, *self.place.split(), *options]
         if not first:
             words += ["--connections", str(shape.connections), "--requests", str(shape.requests)]
             words += ["--lockstep"] if shape.lockstep else []
+            words += ["--idle", str(shape.idle)] if shape.idle else []
         words += ["--close"] if shape.close else []
         words += self._steps("opening", self.opening)
         words += self._steps("first", self.first) if first else []
         return shlex.join(words + self._asked())
-
-    def idle(self, shape: Shape) -> str:
-        """The command that opens the idle connections and stays."""
-        words = [LOAD, *self.place.split(), "--idle", str(shape.idle)]
-        return shlex.join(words + self._steps("opening", self.opening) + self._asked())
 
     def _asked(self) -> list[str]:
         if self.path:
@@ -128,8 +128,10 @@ class Talk:
 
 
 def load(talk: Talk, shape: Shape) -> str:
-    """The load, as a command of the guest's shell; its output goes to the file of replies."""
-    command = f"{talk.command(shape)} >> {OUTPUT}"
+    """The load, as a command of the guest's shell; its output goes to the file of replies. Kept
+    connections are those of a process that ready() has left."""
+    command = talk.command(shape) if shape.close else f"{LOAD} --again {STAY}"
+    command += f" >> {OUTPUT}"
     if not shape.lockstep:
         return command
     begin, end = (f"echo {no}WAKEUP_PREEMPTION > {FEATURES}" for no in ("NO_", ""))
@@ -137,12 +139,13 @@ def load(talk: Talk, shape: Shape) -> str:
 
 
 def ready(talk: Talk, shape: Shape) -> str:
-    """A command that succeeds when the server has answered, and the idle connections are there."""
+    """A command that succeeds when the server has answered, and kept connections are there."""
     command = f"{talk.command(shape, first=True)} > /tmp/first"
-    if not shape.idle:
+    if shape.close:
         return command
-    begun = "until grep -q connections /tmp/idle; do sleep 0.1; done"
-    return f"{command} && {{ {talk.idle(shape)} > /tmp/idle & {begun}; }}"
+    stays = f"{talk.command(shape, '--stay', STAY)} > {STAYED} 2>&1 &"
+    begun = f"until [ -S {STAY} ]; do [ -s {STAYED} ] && exit 1; sleep 0.1; done"
+    return f"{command} && {{ {stays} {begun}; }}"
 
 
 def content(bytes_: int) -> bytes:

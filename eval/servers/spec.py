@@ -31,8 +31,8 @@ SPEC = Spec(
         "network is the loopback device, where the sender executes the receiver's part.",
         "In lockstep a woken process waits until the other one sleeps. Free loads are without "
         "that, and their turns may do different work.",
-        "Connections begin and end within a run: their share in a request is the smaller, the more "
-        "requests a connection has.",
+        "PostgreSQL's and MariaDB's data are in the guest's memory, and one row is asked for: "
+        "what disks and large tables add is not in the figures.",
     ),
     parts=(part_unmodified.PART, part_http.PART),
     minutes=(1, 40),

@@ -23,7 +23,8 @@ def nginx_configuration(port: int, daemon: str) -> str:
     return f"""\
 daemon {daemon}; user nobody nogroup; worker_processes 1; pid /tmp/nginx.pid;
 worker_rlimit_nofile 4096; events {{ worker_connections 2048; }}
-http {{ access_log off; keepalive_requests 1000000; client_body_temp_path /tmp/nginx;
+http {{ access_log off; keepalive_requests 1000000; keepalive_timeout 3600s;
+client_body_temp_path /tmp/nginx;
 proxy_temp_path /tmp/nginx; fastcgi_temp_path /tmp/nginx; uwsgi_temp_path /tmp/nginx;
 scgi_temp_path /tmp/nginx; server {{ listen 127.0.0.1:{port} backlog=1024; root {SITE}; }} }}
 """
@@ -64,10 +65,12 @@ ServerLimit 1
 StartServers 1
 ThreadsPerChild 25
 MaxRequestWorkers 25
+MinSpareThreads 1
+MaxSpareThreads 25
 AsyncRequestWorkerFactor 40
 MaxConnectionsPerChild 0
 KeepAlive On
-KeepAliveTimeout 60
+KeepAliveTimeout 3600
 MaxKeepAliveRequests 0
 """
 
@@ -130,8 +133,11 @@ require("http").createServer((request, response) => {{
   const page = pages[request.url] || "";
   response.writeHead(page ? 200 : 404, {{ "Content-Length": page.length }});
   response.end(page);
-}}).listen({PORT}, "127.0.0.1");
+}}).listen({PORT}, "127.0.0.1").keepAliveTimeout = 0;
 """
+
+
+NODE_LIBRARIES = ("acorn", "acorn-walk", "cjs-module-lexer", "undici")
 
 
 def node() -> Server:
@@ -140,6 +146,7 @@ def node() -> Server:
         name="node",
         package="nodejs",
         programs=("usr/bin/node",),
+        trees=tuple(f"usr/share/nodejs/{name}" for name in NODE_LIBRARIES),
         prepare=written(NODE, "/tmp/server.js"),
         argv=("node", "/tmp/server.js"),
         talk=http,
@@ -153,7 +160,6 @@ CADDY = f"""\
 {{
   admin off
   auto_https off
-  persist_config off
 }}
 :{PORT} {{
   root * {SITE}

@@ -26,7 +26,7 @@
  * Where calls are told apart, four more bits say what part of a call the region is, and the twelve
  * above them which call. A region goes from a call's entry, or from where its thread goes on in it,
  * to the next call's entry. The parts from STAT_PART_FAILED on are empty regions: events of the
- * call, those from STAT_PART_SLEPT_OUT on as in STAT_EVENTS, but that a call preempted in its middle
+ * call, those from STAT_PART_SLEPT_OUT on as in STAT_EVENTS. A call that is preempted in its middle
  * is one of those preempted.
  */
 #define STAT_PART_SHIFT 12

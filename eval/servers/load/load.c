@@ -25,6 +25,7 @@
 
 #include "measure.h"
 #include "reply.h"
+#include "stay.h"
 
 #define CONNECTIONS_MAX 4096u
 #define REQUESTS_MAX 100000000u
@@ -48,6 +49,7 @@ static struct {
 	unsigned int connections, idle;
 	uint64_t requests;
 	bool close, lockstep;
+	const char *stay, *again; /* paths of a socket: see stay.h */
 } wanted = { .type = SOCK_STREAM, .connections = 1, .requests = 1 };
 
 static struct {
@@ -103,6 +105,12 @@ static bool take_option(int option, const char *value)
 	case 'l':
 		wanted.lockstep = true;
 		return true;
+	case 's':
+		wanted.stay = value;
+		return true;
+	case 'a':
+		wanted.again = value;
+		return true;
 	default:
 		return false;
 	}
@@ -115,6 +123,7 @@ static void parse(int argc, char **argv)
 		{ "unix", 1, NULL, 'u' },	 { "connections", 1, NULL, 'c' },
 		{ "idle", 1, NULL, 'i' },	 { "requests", 1, NULL, 'r' },
 		{ "close", 0, NULL, 'x' },	 { "lockstep", 0, NULL, 'l' },
+		{ "stay", 1, NULL, 's' },	 { "again", 1, NULL, 'a' },
 		{ "http", 1, NULL, REPLY_HTTP }, { "body", 1, NULL, REPLY_BODY },
 		{ "send", 1, NULL, REPLY_SEND }, { "expect", 1, NULL, REPLY_EXPECT },
 		{ "opening", 1, NULL, REPLY_OPENING },
@@ -127,11 +136,15 @@ static void parse(int argc, char **argv)
 		if (option == '?' || (!take_option(option, optarg) &&
 				      !reply_option(option, optarg)))
 			exit(2);
-	if (!wanted.length || optind != argc || !reply_is_asked())
+	if (wanted.again && optind == argc)
+		return;
+	if (!wanted.length || optind != argc || !reply_is_asked() ||
+	    (wanted.stay && wanted.close))
 		measure_fail("usage: load --port N | --udp N | --unix PATH [--connections N] "
-			     "[--requests N] [--close] [--lockstep] [--idle N] "
+			     "[--requests N] [--close | --stay SOCKET] [--lockstep] [--idle N] "
 			     "[--opening FILE | --until FILE]... "
-			     "(--http PATH --body FILE | --send FILE --expect FILE)");
+			     "(--http PATH --body FILE | --send FILE --expect FILE); "
+			     "or load --again SOCKET");
 	reply_prepare(wanted.close);
 }
 
@@ -220,30 +233,12 @@ static void look_at(struct connection *connection)
 		finish(connection);
 }
 
-int main(int argc, char **argv)
+/* Asks as often as is wanted, and returns when the last reply is there. */
+static uint64_t run(void)
 {
 	struct epoll_event events[EVENTS];
-	unsigned int i;
 
-	parse(argc, argv);
-	allow_files();
-	for (i = 0; i < wanted.idle; i++)
-		open_one();
-	if (wanted.idle) {
-		/* They stay open, beside those of other loads, until the machine ends. */
-		printf("%u idle connections\n", wanted.idle);
-		fflush(stdout);
-		for (;;)
-			pause();
-	}
-	work.epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (work.epoll < 0)
-		measure_fail("epoll: %m");
-	for (i = 0; i < wanted.connections; i++)
-		work.connections[i].socket = -1;
-	if (!wanted.close)
-		for (i = 0; i < wanted.connections; i++)
-			connect_one(&work.connections[i]);
+	work.begun = work.replies = 0;
 	ask_all();
 	while (work.replies < wanted.requests) {
 		int count = epoll_wait(work.epoll, events, EVENTS, SILENCE_MS);
@@ -255,6 +250,39 @@ int main(int argc, char **argv)
 		for (int at = 0; at < count; at++)
 			look_at(events[at].data.ptr);
 	}
-	printf("%llu replies, each compared\n", (unsigned long long)work.replies);
+	return work.replies;
+}
+
+static void open_all(void)
+{
+	unsigned int i;
+
+	allow_files();
+	work.epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (work.epoll < 0)
+		measure_fail("epoll: %m");
+	for (i = 0; i < wanted.idle; i++)
+		open_one(); /* nobody asks there, and nobody closes it */
+	for (i = 0; i < wanted.connections; i++) {
+		work.connections[i].socket = -1;
+		if (!wanted.close)
+			connect_one(&work.connections[i]);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t replies;
+
+	parse(argc, argv);
+	if (wanted.again) {
+		replies = stay_ask(wanted.again);
+	} else {
+		open_all();
+		if (wanted.stay)
+			stay(wanted.stay, run);
+		replies = run();
+	}
+	printf("%llu replies, each compared\n", (unsigned long long)replies);
 	return 0;
 }

@@ -13,6 +13,7 @@
 #include <strings.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "measure.h"
@@ -20,7 +21,8 @@
 
 #define FILE_MAX (1u << 22)
 #define HEAD_ROOM 16384u
-#define OPENING_MAX 8
+#define OPENING_MAX 16
+#define SILENCE_S 60
 #define OPENING_ROOM 65536u
 #define EXCERPT 60 /* bytes of a wrong reply, for people */
 #define LENGTH_FIELD "\r\ncontent-length:"
@@ -106,14 +108,17 @@ static bool ends_with(const char *bytes, size_t length, const struct file *end)
 
 static void await(int socket, const struct file *end)
 {
+	const struct timeval limit = { .tv_sec = SILENCE_S };
 	char words[OPENING_ROOM];
 	size_t length = 0;
 
+	setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	while (!ends_with(words, length, end)) {
 		ssize_t more = read(socket, words + length, sizeof(words) - length);
 
 		if (more <= 0)
-			measure_fail("the server ended the opening after %zu bytes", length);
+			measure_fail("the server's part of the opening ended, or did not go on, "
+				     "after %zu bytes that are not what was awaited", length);
 		length += (size_t)more;
 	}
 }

@@ -8,6 +8,7 @@ import json
 import socket
 import subprocess
 import threading
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +20,14 @@ from eval.servers.findings import Counted
 from eval.servers.server import Server
 from eval.servers.shapes import SMALL, Talk, content, load, ready, shape
 from eval.servers.web_servers import http
+from trapless.experiments.collection import read_rows
 from trapless.experiments.experiment import program
 from trapless.results import claims
 from trapless.stat.run_counts import RunCounts
 from trapless.stock.programs import Programs
 
 DATA = Path(__file__).parents[2] / "data" / "stat" / "find.json"
+MODELLED = DATA.parents[1] / "programs-counted.jsonl.gz"
 BODY = content(SMALL)
 RIGHT = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
 
@@ -128,6 +131,32 @@ def test_an_opening_goes_before_the_requests(made):
     assert server.asked == 6 + 2
 
 
+def test_connections_stay_open_from_one_run_to_the_next(made, tmp_path):
+    server, talk, path = Answering(RIGHT, b"\r\n\r\n"), http(SMALL), tmp_path / "stay"
+    (tmp_path / "expect").write_bytes(BODY)
+    command = talk.command(shape("keep8", 40), "--stay", str(path), "--idle", "3")
+    words = command.replace("/words", str(tmp_path)).split()
+    words[0] = str(program("servers/load/load"))
+    words[words.index("--port") + 1] = str(server.port)
+    staying = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    again = [words[0], "--again", str(path)]
+    try:
+        while not path.exists():
+            assert staying.poll() is None
+            time.sleep(0.01)
+        for run in (1, 2):
+            done = subprocess.run(again, capture_output=True, text=True, timeout=60, check=True)
+            assert done.stdout == "40 replies, each compared\n"
+            assert (server.asked, server.connections) == (40 * run, 8 + 3)
+        server.answer = RIGHT.replace(BODY, BODY[::-1])
+        failed = subprocess.run(again, capture_output=True, text=True, timeout=60, check=False)
+        assert failed.returncode == 1 and "has failed" in failed.stderr
+        assert staying.wait(60) == 1
+    finally:
+        staying.kill()
+        staying.communicate()
+
+
 # ---- What is counted ---------------------------------------------------------------------------
 
 
@@ -139,7 +168,9 @@ def test_each_server_is_described_whole():
         for one in server.shapes(quick=False):
             talk = server.talk(one.bytes_)
             assert talk.expect and bool(talk.path) != bool(talk.send)
-            assert f"--requests {one.requests}" in load(talk, one)
+            loaded = load(talk, one) if one.close else ready(talk, one)
+            assert f"--requests {one.requests}" in loaded
+            assert ("--again" in load(talk, one)) == ("--stay" in ready(talk, one)) != one.close
             assert ("WAKEUP_PREEMPTION" in load(talk, one)) == one.lockstep
             assert ("--idle" in ready(talk, one)) == bool(one.idle)
 
@@ -182,6 +213,23 @@ def test_figures_are_those_of_one_request(found):
     assert sum(total.values()) == pytest.approx(pair.trap.instructions / 100, rel=0.01)
     assert found.error == pytest.approx(found.predicted / found.saved.median - 1)
     assert 0 < found.batch_saves < total["kernel"]
+
+
+def test_what_crossings_cost_in_modelled_clocks_is_shown(found):
+    rows = {row.get("run"): row for row in read_rows(MODELLED)}
+    model = RunCounts.of_json(rows["nginx-user"]["counted"])
+    one = replace(found, server="nginx", modelled=model)
+    for processor in counting.PROCESSORS:
+        share = one.shares(processor)
+        assert 0 < share["direct"] < share["pollution"] < 0.5
+        assert share["direct"] < share["batch-at-most"] < share["direct"] + share["pollution"]
+    metrics = tables.metrics([one])
+    assert metrics["nginx.pollution.keep8_i7-9700k.share"].kind == "modelled"
+    table, figure = tables.modelled([one])
+    assert len(table.rows) == len(counting.PROCESSORS) and figure.names == ("nginx",)
+    assert not list(tables.modelled([found]))
+    (claim,) = (c for c in tables.claims_of([one]) if c.id == "srv-flexsc-nginx")
+    assert "by pollution" in claim.ours
 
 
 def test_turns_that_did_different_work_give_no_saving(found):
