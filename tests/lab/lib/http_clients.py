@@ -3,8 +3,8 @@
 
     http_clients.py SERVER PORT
 
-Python's http.client is the foreign judge of what is right HTTP; raw sockets do what it cannot. Every
-body is compared. At the end the server must have no descriptor more than at its beginning, have
+Python's http.client is the foreign judge of what is right HTTP; raw sockets do what it cannot.
+Every body is compared. At the end the server must have no descriptor more than at its beginning, have
 hardly grown, and have ended by itself. It prints "ok" and the number of checks.
 """
 
@@ -172,7 +172,8 @@ def nothing_leads_out(server: Server) -> None:
     for path in (
         "/../secret", "/..", "/sub/../../secret", "/%2e%2e/secret", "/..%2fsecret", "/outside",
         "/absolute", "/self", "//etc/passwd", "/%2fetc/passwd", "/fifo", "/sub", "/none",
-        "/small.html/", "/%00", "/small.html%00", "/%", "/%4", "/%zz", "/.%00./secret", "/" * 3000 + "x",
+        "/small.html/", "/%00", "/small.html%00", "/%", "/%4", "/%zz", "/.%00./secret",
+        "/" * 3000 + "x",
     ):  # fmt: skip
         status, body, _ = server.ask("GET", path)
         check(status in (400, 404), f"{path}: {status}")
@@ -218,7 +219,7 @@ def pipelines_are_answered_in_order(server: Server, bodies: dict[str, bytes]) ->
         for name in names:
             status = int(stream.readline().split()[1])
             length = 0
-            while (line := stream.readline().strip()):
+            while line := stream.readline().strip():
                 if line.startswith(b"Content-Length:"):
                     length = int(line.split()[1])
             body = stream.read(length)
