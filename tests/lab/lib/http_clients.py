@@ -4,8 +4,8 @@
     http_clients.py SERVER PORT
 
 Python's http.client is the foreign judge of what is right HTTP; raw sockets do what it cannot.
-Every body is compared. At the end the server must have no descriptor more than at its beginning, have
-hardly grown, and have ended by itself. It prints "ok" and the number of checks.
+Every body is compared. At the end the server must have no descriptor more than at its beginning,
+have hardly grown, and have ended by itself. It prints "ok" and the number of checks.
 """
 
 from __future__ import annotations
