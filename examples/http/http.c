@@ -127,12 +127,14 @@ static void take_range(struct http *http, const char *text)
 	if (*dash != '-')
 		return;
 	end = number(dash + 1, &http->last);
-	if (end == dash + 1 && dash != text)
-		http->last = INT64_MAX - 1;
-	else if (dash == text)
+	if (dash == text) {
 		http->first = http->last ? -http->last : INT64_MAX;
-	else if (http->last < http->first)
+		http->last = INT64_MAX - 1;
+	} else if (end == dash + 1) {
+		http->last = INT64_MAX - 1;
+	} else if (http->last < http->first) {
 		return;
+	}
 	http->ranged = !*end && end - text > 1;
 }
 
@@ -348,7 +350,9 @@ void http_answer(struct http *http, int64_t file, const struct stat *stat, int64
 void http_accepted(struct http_accepts *accepts, unsigned int taken)
 {
 	if (taken < accepts->n) {
-		accepts->n = accepts->limit = taken ? taken : 1;
+		/* By half at most, because these may be the rest of many. */
+		accepts->n = taken > (accepts->n + 1) / 2 ? taken : (accepts->n + 1) / 2;
+		accepts->limit = accepts->n;
 	} else if (accepts->n < accepts->limit) {
 		accepts->n *= 2;
 	} else if (++accepts->full % 16 == 0 && accepts->limit < HTTP_ACCEPTS_MAX) {

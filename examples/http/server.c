@@ -204,12 +204,16 @@ static void woken(struct tl_thread *self, void *arg)
 {
 	struct connection *c = arg;
 
+	if (c->sent == -EAGAIN)
+		c->sent = 0; /* now there is room */
 	if (c->shown <= 0)
 		drop(self, c); /* its time is over, or the server ends */
-	else if (is_sending(c))
+	else if (!is_sending(c))
+		receive(self, c);
+	else if (c->sent)
 		sent(self, c);
 	else
-		receive(self, c);
+		send_answer(self, c);
 }
 
 static void closed(struct tl_thread *self, void *arg)
@@ -403,6 +407,7 @@ static void open_all(char **argv)
 	if (listener < 0 || setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
 	    bind(listener, (struct sockaddr *)&address, sizeof(address)) || listen(listener, 511))
 		err(1, "port %s", argv[1]);
+	signal(SIGPIPE, SIG_IGN); /* of sendfile(2), which has no flag against it */
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);

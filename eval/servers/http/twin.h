@@ -39,6 +39,7 @@ static inline void twin_open(int argc, char **argv)
 	if (listener < 0 || setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
 	    bind(listener, (struct sockaddr *)&address, sizeof(address)) || listen(listener, 511))
 		err(1, "port %s", argv[1]);
+	signal(SIGPIPE, SIG_IGN); /* of sendfile(2), which has no flag against it */
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
