@@ -93,8 +93,9 @@ static inline int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0,
  * complete, with result -EINTR, or still queued. The calls of a traced thread are made one by one,
  * so that the tracer sees them. Returns -EPERM in the child of a fork.
  *
- * With TL_UNORDERED the library chooses the order. Calls with the same number and first argument
- * are made side by side, in the order in which they were queued. Any two other calls may change
+ * With TL_UNORDERED the library chooses the order. Of 128 calls that were queued together, those
+ * with the same number and first argument are made side by side. Calls with the same number and
+ * first argument are made in the order in which they were queued. Any two other calls may change
  * places, unless a barrier stands between them. The completed calls of an early return are then not
  * the oldest ones: tl_batch_done() tells which they are.
  */

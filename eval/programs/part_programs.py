@@ -250,8 +250,8 @@ def files_table(raw: Raw, counted: Mapping[Key, Samples]) -> Table:
         "kernel zeroes fresh memory (init_on_alloc): each open clears 4 KiB, which the emulator "
         "counts as 4,096 instructions of a `rep stosb`. Unzeroed: init_on_alloc=0. io_uring: "
         "openat into a direct descriptor, read of it, close of it, linked; it can pass on neither "
-        "a size nor a descriptor that was opened before, and closes the file itself a second "
-        "later, which is not counted.",
+        "a size nor a descriptor that was opened before, and a thread closes the files later, "
+        "which is not counted.",
         kind="counted",
     )
 

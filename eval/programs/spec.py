@@ -26,7 +26,7 @@ SPEC = Spec(
     limits=(
         "A count takes a trap for one instruction: it understates what fewer crossings save.",
         "io_uring does less: it cannot ask a direct descriptor for its size, and a thread of the "
-        "kernel closes its files about a second later, which is not counted.",
+        "kernel closes its files later, which is not counted.",
         "io_uring's programs of BPF are not compared: loading one needs CAP_BPF, and only the "
         "newest kernel has them.",
         "c-blake/batch's loop is written anew and entered by lseek, because stock kernels do not "

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Experiment programs on saved rows: the names of its metrics, what they are made of, what is left
+out where a mechanism could not be had."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eval.programs import part_programs
+from trapless.experiments import experiment
+from trapless.experiments.experiment import Raw
+
+DATA = Path(__file__).parents[2] / "data" / "experiments" / "programs"
+FILES = ("plain", "batch", "program", "io_uring")
+
+
+@pytest.fixture(scope="module")
+def raw():
+    return experiment.load_raw(DATA)
+
+
+def test_the_metrics_have_the_names_that_others_rely_on(raw):
+    metrics = part_programs.analyse(raw).metrics
+    for name, one in metrics.items():
+        one.check(name)
+    wanted = {f"file.{name}.n32.{unit}" for name in FILES for unit in ("crossings", "instructions")}
+    wanted |= {"copy.program.k64.crossings", "accept.program.n16.crossings"}
+    wanted |= {"accept.program.n16.calls", "burst.psc.w16.wakeups"}
+    wanted |= {f"burst.psc.w{n}.instructions" for n in (1, 16)}
+    assert wanted <= metrics.keys()
+    assert all(metrics[name].kind == "counted" for name in wanted)
+
+
+def test_instructions_are_of_one_file_and_crossings_of_all(raw):
+    metrics = part_programs.analyse(raw).metrics
+    rows = [
+        row
+        for row in raw.rows
+        if (row.get("call"), row.get("mechanism"), row.get("n")) == ("file", "program", 32)
+        and row["boot"] == "programs-counted"
+    ]
+    assert len(rows) == metrics["file.program.n32.instructions"].n
+    assert metrics["file.program.n32.instructions"].value == pytest.approx(
+        min(row["value"] for row in rows) / 32, abs=0.001
+    )
+    assert metrics["file.program.n32.crossings"].value == 1
+    assert metrics["file.plain.n32.crossings"].value == 128
+    assert metrics["accept.program.n16.calls"].value == 17
+
+
+def test_counts_without_zeroing_are_metrics_of_their_own(raw):
+    metrics = part_programs.analyse(raw).metrics
+    for name in FILES:
+        zeroed, unzeroed = (
+            metrics[f"file.{name}.{end}.instructions"].value for end in ("n32", "n32_unzeroed")
+        )
+        assert 3000 < zeroed - unzeroed < 6000
+
+
+def test_a_peer_that_could_not_be_had_leaves_the_rest(raw):
+    rows = [row for row in raw.rows if row.get("mechanism") not in ("c-blake", "io_uring")]
+    findings = part_programs.analyse(Raw(rows, raw.meta))
+    assert [(claim.holds, claim.ours) for claim in findings.claims] == [(None, "not run")]
+    files = next(one for one in part_programs.figures(Raw(rows, raw.meta)) if one.id == "loops")
+    assert len(files.rows) == 2 * len(part_programs.LOOPS)
