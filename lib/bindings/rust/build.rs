@@ -21,7 +21,12 @@ fn main() {
 fn build(root: &Path) {
     let out = env::var("OUT_DIR").expect("cargo sets it");
     for folder in ["lib", "lib/bindings", "include", "include/uapi/linux"] {
-        for entry in root.join(folder).read_dir().expect("a checkout has it").flatten() {
+        for entry in root
+            .join(folder)
+            .read_dir()
+            .expect("a checkout has it")
+            .flatten()
+        {
             if entry.path().is_file() {
                 println!("cargo:rerun-if-changed={}", entry.path().display());
             }

@@ -33,6 +33,8 @@ pub struct Batch {
     unfinished: bool,
     pub(crate) requests: Vec<Request>,
     pub(crate) jumps: Vec<Jump>,
+    /// Boxed: the kernel is given their addresses.
+    #[allow(clippy::vec_box)]
     pub(crate) pipes: Vec<Box<[i32; 2]>>,
     pub(crate) results: Vec<i64>,
 }
@@ -111,7 +113,10 @@ impl Batch {
     /// Returns counts since the batch was created.
     pub fn stats(&self) -> io::Result<sys::tl_stats> {
         let size = std::mem::size_of::<sys::tl_stats>() as u32;
-        let mut stats = sys::tl_stats { size, ..Default::default() };
+        let mut stats = sys::tl_stats {
+            size,
+            ..Default::default()
+        };
         // SAFETY: `stats` has the size that it says.
         checked(unsafe { sys::tl_batch_get_stats(self.ring.as_ptr(), &mut stats) })?;
         Ok(stats)
@@ -142,7 +147,12 @@ impl Batch {
         let end = self.requests.len() as u32;
         for jump in &self.jumps {
             let target = jump.target.unwrap_or(end);
-            checked(sys::tl_batch_jump(ring, jump.slot, jump.condition as c_int, target))?;
+            checked(sys::tl_batch_jump(
+                ring,
+                jump.slot,
+                jump.condition as c_int,
+                target,
+            ))?;
         }
         Ok(())
     }

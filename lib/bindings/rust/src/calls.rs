@@ -54,7 +54,10 @@ fn address<T: ?Sized>(place: *const T) -> Argument {
 
 impl<'b, 'm> Calls<'b, 'm> {
     pub(crate) fn new(batch: &'b mut Batch) -> Self {
-        Calls { batch, memory: PhantomData }
+        Calls {
+            batch,
+            memory: PhantomData,
+        }
     }
 
     /// Returns how many calls are queued.
@@ -77,7 +80,11 @@ impl<'b, 'm> Calls<'b, 'm> {
             let text = format!("all {} calls of the batch are queued: flush", self.len());
             return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
         }
-        let mut request = Request { nr, args: [0; 6], role };
+        let mut request = Request {
+            nr,
+            args: [0; 6],
+            role,
+        };
         for (position, argument) in arguments.iter().enumerate() {
             let (bits, source) = argument.bits(position);
             request.args[position] = bits;
@@ -98,7 +105,12 @@ impl<'b, 'm> Calls<'b, 'm> {
                 if self.role(opened.0) != Some(Role::Opens) {
                     return Err(wrong("the descriptor is opened in another batch"));
                 }
-                if self.batch.requests.iter().any(|one| one.role == Role::Closes(opened.0)) {
+                if self
+                    .batch
+                    .requests
+                    .iter()
+                    .any(|one| one.role == Role::Closes(opened.0))
+                {
                     return Err(wrong("the descriptor is closed by an earlier call"));
                 }
                 Ok(Argument::Result(opened.into()))
@@ -131,18 +143,27 @@ impl<'b, 'm> Calls<'b, 'm> {
 
     /// Opens a file below a folder.
     pub fn open_at(
-        &mut self, folder: impl Into<Fd<'m>>, path: &'m CStr, flags: i32, mode: u32,
+        &mut self,
+        folder: impl Into<Fd<'m>>,
+        path: &'m CStr,
+        flags: i32,
+        mode: u32,
     ) -> io::Result<Opened> {
         let folder = self.descriptor(folder.into())?;
         self.open_from(folder, path, flags, mode)
     }
 
     fn open_from(
-        &mut self, folder: Argument, path: &'m CStr, flags: i32, mode: u32,
+        &mut self,
+        folder: Argument,
+        path: &'m CStr,
+        flags: i32,
+        mode: u32,
     ) -> io::Result<Opened> {
         let flags = plain((flags | CLOSE_ON_EXEC) as u32);
         let arguments = [folder, address(path.as_ptr()), flags, plain(mode)];
-        self.queue(number::OPENAT, &arguments, Role::Opens).map(Opened)
+        self.queue(number::OPENAT, &arguments, Role::Opens)
+            .map(Opened)
     }
 
     /// Accepts a connection, close-on-exec.
@@ -150,14 +171,19 @@ impl<'b, 'm> Calls<'b, 'm> {
         let listener = self.descriptor(listener.into())?;
         let none = Argument::Plain(0);
         let arguments = [listener, none, none, plain(CLOSE_ON_EXEC as u32)];
-        self.queue(number::ACCEPT4, &arguments, Role::Opens).map(Opened)
+        self.queue(number::ACCEPT4, &arguments, Role::Opens)
+            .map(Opened)
     }
 
     /// Makes a pipe, close-on-exec.
     pub fn pipe(&mut self) -> io::Result<Piped> {
         let ends = Box::new([-1; 2]);
         let arguments = [address(ends.as_ptr()), plain(CLOSE_ON_EXEC as u32)];
-        let slot = self.queue(number::PIPE2, &arguments, Role::Pipes(self.batch.pipes.len()))?;
+        let slot = self.queue(
+            number::PIPE2,
+            &arguments,
+            Role::Pipes(self.batch.pipes.len()),
+        )?;
         self.batch.pipes.push(ends);
         Ok(Piped(slot))
     }
@@ -165,7 +191,8 @@ impl<'b, 'm> Calls<'b, 'm> {
     /// Closes what an earlier call of this batch opens.
     pub fn close(&mut self, opened: Opened) -> io::Result<Call> {
         let fd = self.descriptor(opened.into())?;
-        self.queue(number::CLOSE, &[fd], Role::Closes(opened.0)).map(Call)
+        self.queue(number::CLOSE, &[fd], Role::Closes(opened.0))
+            .map(Call)
     }
 
     /// Reads at most as much as the buffer holds.
@@ -177,11 +204,20 @@ impl<'b, 'm> Calls<'b, 'm> {
 
     /// Reads from a position.
     pub fn pread(
-        &mut self, fd: impl Into<Fd<'m>>, buffer: &'m mut [u8], offset: impl Into<Value<'m>>,
+        &mut self,
+        fd: impl Into<Fd<'m>>,
+        buffer: &'m mut [u8],
+        offset: impl Into<Value<'m>>,
     ) -> io::Result<Read> {
         let (fd, offset) = (self.descriptor(fd.into())?, self.value(offset.into())?);
-        let arguments = [fd, address(buffer.as_mut_ptr()), plain(buffer.len()), offset];
-        self.queue(number::PREAD64, &arguments, Role::Reads).map(Read)
+        let arguments = [
+            fd,
+            address(buffer.as_mut_ptr()),
+            plain(buffer.len()),
+            offset,
+        ];
+        self.queue(number::PREAD64, &arguments, Role::Reads)
+            .map(Read)
     }
 
     /// Writes bytes.
@@ -193,11 +229,15 @@ impl<'b, 'm> Calls<'b, 'm> {
 
     /// Writes bytes at a position.
     pub fn pwrite(
-        &mut self, fd: impl Into<Fd<'m>>, bytes: &'m [u8], offset: impl Into<Value<'m>>,
+        &mut self,
+        fd: impl Into<Fd<'m>>,
+        bytes: &'m [u8],
+        offset: impl Into<Value<'m>>,
     ) -> io::Result<Call> {
         let (fd, offset) = (self.descriptor(fd.into())?, self.value(offset.into())?);
         let arguments = [fd, address(bytes.as_ptr()), plain(bytes.len()), offset];
-        self.queue(number::PWRITE64, &arguments, Role::Other).map(Call)
+        self.queue(number::PWRITE64, &arguments, Role::Other)
+            .map(Call)
     }
 
     /// Writes what an earlier call of this batch has read: its buffer, as far as it was filled.
@@ -209,24 +249,36 @@ impl<'b, 'm> Calls<'b, 'm> {
 
     /// Does so at a position.
     pub fn pwrite_read(
-        &mut self, fd: impl Into<Fd<'m>>, read: Read, offset: impl Into<Value<'m>>,
+        &mut self,
+        fd: impl Into<Fd<'m>>,
+        read: Read,
+        offset: impl Into<Value<'m>>,
     ) -> io::Result<Call> {
         let (fd, offset) = (self.descriptor(fd.into())?, self.value(offset.into())?);
-        let arguments = [fd, self.buffer_of(read)?, Argument::Result(read.into()), offset];
-        self.queue(number::PWRITE64, &arguments, Role::Other).map(Call)
+        let arguments = [
+            fd,
+            self.buffer_of(read)?,
+            Argument::Result(read.into()),
+            offset,
+        ];
+        self.queue(number::PWRITE64, &arguments, Role::Other)
+            .map(Call)
     }
 
     fn buffer_of(&self, read: Read) -> io::Result<Argument> {
         if self.role(read.0) != Some(Role::Reads) {
             return Err(wrong("the read is queued in another batch"));
         }
-        Ok(Argument::Plain(self.batch.requests[read.0 as usize].args[1]))
+        Ok(Argument::Plain(
+            self.batch.requests[read.0 as usize].args[1],
+        ))
     }
 
     /// Asks what a file is.
     pub fn fstat(&mut self, fd: impl Into<Fd<'m>>, stat: &'m mut Stat) -> io::Result<Call> {
         let fd = self.descriptor(fd.into())?;
-        self.queue(number::FSTAT, &[fd, address(stat)], Role::Other).map(Call)
+        self.queue(number::FSTAT, &[fd, address(stat)], Role::Other)
+            .map(Call)
     }
 
     /// Asks what the file with this name is.
@@ -269,29 +321,34 @@ impl<'b, 'm> Calls<'b, 'm> {
     /// A step that writes `value` to a word, and returns it.
     pub fn store(&mut self, word: &'m AtomicU64, value: impl Into<Value<'m>>) -> io::Result<Call> {
         let value = self.value(value.into())?;
-        self.queue(sys::TL_NR_STORE, &[address(word), value], Role::Other).map(Call)
+        self.queue(sys::TL_NR_STORE, &[address(word), value], Role::Other)
+            .map(Call)
     }
 
     /// A step that adds `value` to a word, and returns the sum.
     pub fn increase(
-        &mut self, word: &'m AtomicU64, value: impl Into<Value<'m>>,
+        &mut self,
+        word: &'m AtomicU64,
+        value: impl Into<Value<'m>>,
     ) -> io::Result<Call> {
         let value = self.value(value.into())?;
-        self.queue(sys::TL_NR_INCREASE, &[address(word), value], Role::Other).map(Call)
+        self.queue(sys::TL_NR_INCREASE, &[address(word), value], Role::Other)
+            .map(Call)
     }
 
     /// After `call`, go on with `target` if the condition is true of its result. A call has one jump
     /// at most; a second one replaces the first.
     pub fn jump(
-        &mut self, call: impl Into<Call>, condition: Condition, target: impl Into<Call>,
+        &mut self,
+        call: impl Into<Call>,
+        condition: Condition,
+        target: impl Into<Call>,
     ) -> io::Result<()> {
         self.jump_to(call.into(), condition, Some(target.into().0))
     }
 
     /// After `call`, end the program if the condition is true of its result.
-    pub fn jump_to_end(
-        &mut self, call: impl Into<Call>, condition: Condition,
-    ) -> io::Result<()> {
+    pub fn jump_to_end(&mut self, call: impl Into<Call>, condition: Condition) -> io::Result<()> {
         self.jump_to(call.into(), condition, None)
     }
 
@@ -301,7 +358,11 @@ impl<'b, 'm> Calls<'b, 'm> {
             return Err(wrong("a jump is from a queued call to a queued call"));
         }
         self.batch.jumps.retain(|jump| jump.slot != call.0);
-        self.batch.jumps.push(Jump { slot: call.0, condition, target: to });
+        self.batch.jumps.push(Jump {
+            slot: call.0,
+            condition,
+            target: to,
+        });
         Ok(())
     }
 

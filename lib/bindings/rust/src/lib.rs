@@ -27,6 +27,20 @@
 //! or forgotten makes none of them. A call may use what an earlier one of the same batch returns
 //! ([`Opened`], [`Read`]) and may jump ([`Calls::jump`]): then the batch is a program.
 //!
+//! The compiler refuses a program that uses what is borrowed too early:
+//!
+//! ```compile_fail,E0506
+//! # fn main() -> std::io::Result<()> {
+//! let mut batch = trapless::Batch::new(32)?;
+//! let (stdin, mut buffer) = (std::io::stdin(), [0; 4096]);
+//! let mut calls = batch.calls();
+//! calls.read(&stdin, &mut buffer)?;
+//! buffer[0] = 1;
+//! calls.flush()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Without the module the library makes the same calls one by one, with the same results.
 
 mod batch;

@@ -41,13 +41,15 @@ impl<'b> Results<'b> {
     /// Takes the descriptor that a call opened and the batch did not close.
     pub fn opened(&mut self, opened: Opened) -> io::Result<OwnedFd> {
         self.get(opened)?;
-        self.take(opened.0).ok_or_else(|| io::Error::from_raw_os_error(EBADF))
+        self.take(opened.0)
+            .ok_or_else(|| io::Error::from_raw_os_error(EBADF))
     }
 
     /// Takes both ends of a pipe: what is read from, what is written to.
     pub fn pipe(&mut self, piped: Piped) -> io::Result<(OwnedFd, OwnedFd)> {
         self.get(piped)?;
-        self.take_pipe(piped.0).ok_or_else(|| io::Error::from_raw_os_error(EBADF))
+        self.take_pipe(piped.0)
+            .ok_or_else(|| io::Error::from_raw_os_error(EBADF))
     }
 
     fn take(&mut self, slot: u32) -> Option<OwnedFd> {

@@ -61,7 +61,14 @@ extern "C" {
     pub fn tl_batch_destroy(batch: *mut tl_batch);
     pub fn tl_batch_backend(batch: *const tl_batch) -> c_int;
     pub fn tl_batch_add(
-        batch: *mut tl_batch, nr: u32, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64,
+        batch: *mut tl_batch,
+        nr: u32,
+        a0: u64,
+        a1: u64,
+        a2: u64,
+        a3: u64,
+        a4: u64,
+        a5: u64,
     ) -> c_int;
     pub fn tl_batch_flush(batch: *mut tl_batch) -> c_int;
     pub fn tl_batch_flush_steps(batch: *mut tl_batch, steps: u64) -> c_int;
@@ -70,12 +77,17 @@ extern "C" {
     pub fn tl_batch_result(batch: *const tl_batch, slot: c_uint) -> i64;
     pub fn tl_batch_done(batch: *const tl_batch, slot: c_uint) -> bool;
     pub fn tl_batch_jump(
-        batch: *mut tl_batch, slot: c_uint, condition: c_int, target: c_uint,
+        batch: *mut tl_batch,
+        slot: c_uint,
+        condition: c_int,
+        target: c_uint,
     ) -> c_int;
     pub fn tl_batch_next(batch: *const tl_batch) -> c_uint;
     pub fn tl_batch_at(batch: *const tl_batch) -> c_uint;
     pub fn tl_batch_get_stats(batch: *const tl_batch, stats: *mut tl_stats) -> c_int;
     pub fn tl_call_get_class(
-        nr: u32, name: *mut *const c_char, reason: *mut *const c_char,
+        nr: u32,
+        name: *mut *const c_char,
+        reason: *mut *const c_char,
     ) -> c_int;
 }
