@@ -53,6 +53,8 @@ def crossings(batch) -> int | None:
 def test_its_page_is_true():
     assert doctest.testmod(libtrapless).failed == 0
     assert doctest.testmod(libtrapless.names).failed == 0
+    page = doctest.testfile(str(BINDING / "README.md"), module_relative=False)
+    assert page.failed == 0 and page.attempted > 20
 
 
 def test_calls_have_results_and_errors(batch):
