@@ -347,17 +347,17 @@ int tl_call_get_class(uint32_t nr, const char **name, const char **reason);
 /* An argument may be a pointer: TL_ADD(batch, SYS_read, fd, buffer, sizeof(buffer)). */
 #define TL_ADD(batch, ...) TL_ADD_(batch, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
 #define TL_ADD_(batch, nr, a0, a1, a2, a3, a4, a5, ...) \
-	tl_batch_add(batch, TL_CAST(uint32_t, nr), TL_WORD(a0), TL_WORD(a1), TL_WORD(a2), \
-		     TL_WORD(a3), TL_WORD(a4), TL_WORD(a5))
+	tl_batch_add(batch, TL_CAST(uint32_t, nr), TL_ARG(a0), TL_ARG(a1), TL_ARG(a2), \
+		     TL_ARG(a3), TL_ARG(a4), TL_ARG(a5))
 #define TL_CALL(sched, continuation, result, ...) \
 	TL_CALL_(sched, continuation, result, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
 #define TL_CALL_(sched, continuation, result, nr, a0, a1, a2, a3, a4, a5, ...) \
-	tl_call(sched, continuation, result, TL_CAST(uint32_t, nr), TL_WORD(a0), TL_WORD(a1), \
-		TL_WORD(a2), TL_WORD(a3), TL_WORD(a4), TL_WORD(a5))
+	tl_call(sched, continuation, result, TL_CAST(uint32_t, nr), TL_ARG(a0), TL_ARG(a1), \
+		TL_ARG(a2), TL_ARG(a3), TL_ARG(a4), TL_ARG(a5))
 #define TL_PSC_ADD(psc, ...) TL_PSC_ADD_(psc, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
 #define TL_PSC_ADD_(psc, nr, a0, a1, a2, a3, a4, a5, ...) \
-	tl_psc_add(psc, TL_CAST(uint32_t, nr), TL_WORD(a0), TL_WORD(a1), TL_WORD(a2), \
-		   TL_WORD(a3), TL_WORD(a4), TL_WORD(a5))
+	tl_psc_add(psc, TL_CAST(uint32_t, nr), TL_ARG(a0), TL_ARG(a1), TL_ARG(a2), \
+		   TL_ARG(a3), TL_ARG(a4), TL_ARG(a5))
 
 /* ---- Inline parts ------------------------------------------------------------------------ */
 
@@ -414,25 +414,25 @@ TL_INLINE int tl_process_list(struct tl_process *entries, unsigned int n)
 }
 #endif
 
-/* TL_WORD(argument): any argument as 64 bits. */
+/* TL_ARG(argument): any argument as 64 bits. */
 #ifdef __cplusplus
-template <typename T> inline uint64_t tl_word(T value)
+template <typename T> inline uint64_t tl_arg(T value)
 {
 	return static_cast<uint64_t>(value);
 }
 
-template <typename T> inline uint64_t tl_word(T *pointer)
+template <typename T> inline uint64_t tl_arg(T *pointer)
 {
 	return reinterpret_cast<uint64_t>(pointer);
 }
 
-template <> inline uint64_t tl_word(decltype(nullptr))
+template <> inline uint64_t tl_arg(decltype(nullptr))
 {
 	return 0;
 }
-#define TL_WORD(argument) tl_word(argument)
+#define TL_ARG(argument) tl_arg(argument)
 #else
-#define TL_WORD(argument) ((uint64_t)(argument))
+#define TL_ARG(argument) ((uint64_t)(argument))
 #endif
 
 #endif /* TRAPLESS_H */
