@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
-//! Finds libtrapless-ffi. In a checkout of Trapless it builds the archive from the sources beside it
-//! and links that; elsewhere it asks pkg-config for the installed library.
+//! Finds libtrapless-ffi. In a checkout of Trapless it builds the archive from the sources beside
+//! it and links that; elsewhere it asks pkg-config for the installed library.
 
 use std::env;
 use std::path::{Path, PathBuf};

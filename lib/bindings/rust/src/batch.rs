@@ -2,7 +2,8 @@
 //! A batch of the C library, and the crossing.
 //!
 //! It owns the ring and the rule that keeps it safe: calls stand in the ring only while a flush is
-//! under way. If a flush ends early for good, the ring is given back with what it holds and replaced.
+//! under way. If a flush ends early for good, the ring is given back with what it holds, and a new
+//! one takes its place.
 
 use crate::calls::Calls;
 use crate::request::{Jump, Request};
@@ -62,7 +63,7 @@ fn create(entries: u32, flags: c_uint) -> io::Result<NonNull<sys::tl_batch>> {
 }
 
 impl Batch {
-    /// A batch of up to `entries` calls, a power of two up to 4096, by the module where it is loaded.
+    /// A batch of up to `entries` calls, a power of two up to 4096, by the module where it is.
     pub fn new(entries: u32) -> io::Result<Batch> {
         Batch::with_flags(entries, 0)
     }

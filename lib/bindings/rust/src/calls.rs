@@ -308,7 +308,7 @@ impl<'b, 'm> Calls<'b, 'm> {
     ///
     /// # Safety
     /// The call must do nothing that Rust forbids: memory that it is given must be valid, and not
-    /// used otherwise, until the flush is over; descriptors that it closes must be the caller's own.
+    /// used otherwise, until the flush is over; descriptors that it closes must be the caller's.
     pub unsafe fn add(&mut self, nr: u32, arguments: &[Argument]) -> io::Result<Call> {
         if nr > sys::TL_NR_MASK || arguments.len() > 6 {
             return Err(wrong("no such call, or more than 6 arguments"));
@@ -336,8 +336,8 @@ impl<'b, 'm> Calls<'b, 'm> {
             .map(Call)
     }
 
-    /// After `call`, go on with `target` if the condition is true of its result. A call has one jump
-    /// at most; a second one replaces the first.
+    /// After `call`, go on with `target` if the condition is true of its result. A call has one
+    /// jump at most; a second one replaces the first.
     pub fn jump(
         &mut self,
         call: impl Into<Call>,
@@ -366,8 +366,8 @@ impl<'b, 'm> Calls<'b, 'm> {
         Ok(())
     }
 
-    /// A jump that comes between an open and its close from elsewhere would use the descriptor of an
-    /// earlier round, which is closed and may be another file's by now.
+    /// A jump that comes between an open and its close from elsewhere would use the descriptor of
+    /// an earlier round, which is closed and may be another file's by now.
     fn check_jumps(&self) -> io::Result<()> {
         for (close, request) in self.batch.requests.iter().enumerate() {
             let (open, close) = match request.role {
@@ -387,8 +387,8 @@ impl<'b, 'm> Calls<'b, 'm> {
     // ---- Flushing ----------------------------------------------------------------------------
 
     /// Makes all queued calls by one crossing. A call that fails is no error here;
-    /// [`Results::get`] returns its error. A program that has made a million steps and is not at its
-    /// end is given up with ETIME.
+    /// [`Results::get`] returns its error. A program that has made a million steps and is not at
+    /// its end is given up with ETIME.
     pub fn flush(self) -> io::Result<Results<'b>> {
         match self.flush_steps(sys::TL_STEPS_DEFAULT)? {
             Flushed::Complete(results) => Ok(results),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 //! What a queued call is, and what its arguments may be.
 //!
-//! It owns the handles that queueing returns. A handle is a slot, and says by its type what the call
-//! in the slot returns; who is given a handle checks that this call is really there.
+//! It owns the handles that queueing returns. A handle is a slot, and says by its type what the
+//! call in the slot returns; who is given a handle checks that this call is really there.
 
 use crate::sys;
 use std::os::unix::io::{AsFd, AsRawFd, BorrowedFd};
@@ -75,7 +75,8 @@ impl From<Opened> for Fd<'_> {
     }
 }
 
-/// A number: known now, the result of an earlier call, or a word that is read when the call is made.
+/// A number: known now, the result of an earlier call, or a word that is read when the call is
+/// made.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'m> {
     Number(u64),
