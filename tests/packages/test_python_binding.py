@@ -23,7 +23,8 @@ from pathlib import Path
 import pytest
 
 import libtrapless
-from libtrapless import AsyncBatch, Backend, Batch, Condition, Stat, Word, number
+from libtrapless import Backend, Batch, Condition, Stat, Word, number
+from libtrapless.aio import AsyncBatch
 from tests import trees
 from tests.make import make
 

@@ -13,7 +13,8 @@ import asyncio
 import os
 import sys
 
-from libtrapless import AsyncBatch, Condition
+from libtrapless import Condition
+from libtrapless.aio import AsyncBatch
 
 RECORDS = 63
 """Records of one commit: with fdatasync they fill a batch of 64 calls."""

@@ -15,17 +15,16 @@ OSError: [Errno 9] Bad file descriptor: 'close'
 
 A call may take the result of another one of the same batch as an argument, or a word of memory, and
 may jump: then the batch is a program. Without the module the library makes the same calls one by
-one, with the same results.
+one, with the same results. libtrapless.aio has batches for asyncio.
 """
 
 from libtrapless.abi import Backend, Condition, Stats
-from libtrapless.batch import AsyncBatch, Batch
+from libtrapless.batch import Batch
 from libtrapless.call import Call, Word
 from libtrapless.names import number
 from libtrapless.stat import Stat
 
 __all__ = [
-    "AsyncBatch",
     "Backend",
     "Batch",
     "Call",
