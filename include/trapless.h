@@ -40,6 +40,27 @@
 #define TL_INLINE static inline
 #endif
 
+/* TL_ARG(argument): any argument as 64 bits. */
+#ifdef __cplusplus
+template <typename T> inline uint64_t tl_arg(T value)
+{
+	return static_cast<uint64_t>(value);
+}
+
+template <typename T> inline uint64_t tl_arg(T *pointer)
+{
+	return reinterpret_cast<uint64_t>(pointer);
+}
+
+template <> inline uint64_t tl_arg(decltype(nullptr))
+{
+	return 0;
+}
+#define TL_ARG(argument) tl_arg(argument)
+#else
+#define TL_ARG(argument) ((uint64_t)(argument))
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -412,27 +433,6 @@ TL_INLINE int tl_process_list(struct tl_process *entries, unsigned int n)
 
 #ifdef __cplusplus
 }
-#endif
-
-/* TL_ARG(argument): any argument as 64 bits. */
-#ifdef __cplusplus
-template <typename T> inline uint64_t tl_arg(T value)
-{
-	return static_cast<uint64_t>(value);
-}
-
-template <typename T> inline uint64_t tl_arg(T *pointer)
-{
-	return reinterpret_cast<uint64_t>(pointer);
-}
-
-template <> inline uint64_t tl_arg(decltype(nullptr))
-{
-	return 0;
-}
-#define TL_ARG(argument) tl_arg(argument)
-#else
-#define TL_ARG(argument) ((uint64_t)(argument))
 #endif
 
 #endif /* TRAPLESS_H */

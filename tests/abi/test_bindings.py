@@ -25,22 +25,12 @@ from tests.abi.test_abi import NUMBERS, STRUCTS
 ROOT = Path(__file__).resolve().parents[2]
 BINDINGS = ROOT / "lib/bindings"
 CRATE = BINDINGS / "rust/src"
-C = Path(ROOT / "include/trapless.h").read_text()
-UAPI = (ROOT / "include/uapi/linux/trapless.h").read_text()
+C = (ROOT / "include/trapless.h").read_text()
 SYS = (CRATE / "sys.rs").read_text()
 
-NOT_BOUND = {
-    "tl_sched_": "asyncio and Rust's futures are schedulers already",
-    "tl_thread_": "of a scheduler",
-    "tl_event_": "of a scheduler",
-    "tl_call": "tl_call is of a scheduler; tl_call_get_class is bound",
-    "tl_psc_": "workers: a batch in a thread of its own is what asyncio waits for",
-    "tl_switch_": "supervisor mode, which `trapless switch` gives any program",
-    "tl_supervisor_": "of supervisor mode",
-    "tl_process_": "of supervisor mode",
-    "tl_refusal_": "of supervisor mode",
-}
-"""Families that no other language has, and why."""
+BOUND = ("tl_batch_", "tl_call_get_class")
+"""What other languages have: batches and programs. Schedulers are asyncio's and futures' business,
+a batch in a thread of its own stands for workers, and `trapless switch` switches any program."""
 
 TYPES = {
     "void": (None, ""),
@@ -157,14 +147,10 @@ def test_functions_are_those_of_c(name: str) -> None:
     assert (found[2] or "") == TYPES[returned][1]
 
 
-def test_every_function_is_bound_or_of_a_family_that_is_not() -> None:
-    in_rust = set(re.findall(r"pub fn (\w+)\(", SYS))
-    assert in_rust == set(abi.FUNCTIONS)
-    unbound = set(functions_of_c()) - in_rust
-    assert {name for name in unbound if not name.startswith(tuple(NOT_BOUND))} == set(), (
-        "bind them in lib/bindings/python/libtrapless/abi.py and lib/bindings/rust/src/sys.rs"
-    )
-    assert all(any(name.startswith(family) for name in unbound) for family in NOT_BOUND)
+def test_every_function_of_batches_is_there() -> None:
+    wanted = {name for name in functions_of_c() if name.startswith(BOUND)}
+    for where, found in (("sys.rs", re.findall(r"pub fn (\w+)\(", SYS)), ("abi.py", abi.FUNCTIONS)):
+        assert set(found) == wanted, f"{where} of lib/bindings"
 
 
 def numbers_of_rust() -> str:
