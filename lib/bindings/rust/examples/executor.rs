@@ -8,6 +8,8 @@
 //!
 //!     executor FILE...
 
+#![forbid(unsafe_code)]
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::{CString, OsString};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 //! A first program, which makes three system calls by one crossing into the kernel.
 
+#![forbid(unsafe_code)]
+
 use std::ffi::CString;
 use std::io;
 use trapless::{Backend, Batch, Stat};

@@ -7,6 +7,8 @@
 //!
 //!     log FILE THREADS RECORDS
 
+#![forbid(unsafe_code)]
+
 use std::fs::{File, OpenOptions};
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::{env, io, thread};

@@ -7,6 +7,8 @@
 //!
 //!     wc TREE
 
+#![forbid(unsafe_code)]
+
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
