@@ -35,6 +35,32 @@
 #include <sys/types.h>
 #include <linux/trapless.h>
 
+/* libtrapless-ffi has the inline functions as symbols, for other languages: there this is empty. */
+#ifndef TL_INLINE
+#define TL_INLINE static inline
+#endif
+
+/* TL_ARG(argument): any argument as 64 bits. */
+#ifdef __cplusplus
+template <typename T> inline uint64_t tl_arg(T value)
+{
+	return static_cast<uint64_t>(value);
+}
+
+template <typename T> inline uint64_t tl_arg(T *pointer)
+{
+	return reinterpret_cast<uint64_t>(pointer);
+}
+
+template <> inline uint64_t tl_arg(decltype(nullptr))
+{
+	return 0;
+}
+#define TL_ARG(argument) tl_arg(argument)
+#else
+#define TL_ARG(argument) ((uint64_t)(argument))
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -83,8 +109,8 @@ enum tl_backend tl_batch_backend(const struct tl_batch *batch);
  * entries - 1. Returns -EAGAIN when the batch is full, until a flush has completed all calls, and
  * always in the child of a fork, because a batch belongs to the process that created it.
  */
-static inline int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0, uint64_t a1,
-			       uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
+TL_INLINE int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0, uint64_t a1,
+			   uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
 
 /*
  * Executes all queued calls in order, by one crossing unless signals interrupt it. Returns the
@@ -109,16 +135,16 @@ int tl_batch_flush(struct tl_batch *batch);
 int tl_batch_barrier(struct tl_batch *batch);
 
 /* Returns the number of calls that wait for a flush. */
-static inline uint32_t tl_batch_queued(const struct tl_batch *batch);
+TL_INLINE uint32_t tl_batch_queued(const struct tl_batch *batch);
 
 /*
  * Returns the result of a slot that tl_batch_add() returned. The result is valid from the flush
  * that completed the call until the slot is used again.
  */
-static inline int64_t tl_batch_result(const struct tl_batch *batch, unsigned int slot);
+TL_INLINE int64_t tl_batch_result(const struct tl_batch *batch, unsigned int slot);
 
 /* Returns whether the slot's call is complete, and its result therefore valid. */
-static inline bool tl_batch_done(const struct tl_batch *batch, unsigned int slot);
+TL_INLINE bool tl_batch_done(const struct tl_batch *batch, unsigned int slot);
 
 /*
  * Programs of calls. A batch is a program if one of its calls takes an argument from an earlier one
@@ -156,7 +182,7 @@ int tl_batch_jump(struct tl_batch *batch, unsigned int slot, enum tl_condition c
 		  unsigned int target);
 
 /* Returns the slot that the next tl_batch_add() fills in. */
-static inline unsigned int tl_batch_next(const struct tl_batch *batch);
+TL_INLINE unsigned int tl_batch_next(const struct tl_batch *batch);
 
 /* Returns the slot with which the next flush begins: where the last one stopped. */
 unsigned int tl_batch_at(const struct tl_batch *batch);
@@ -232,7 +258,7 @@ int tl_supervisor_get(struct tl_supervisor *info);
  * first n entries and returns the number of all. entries may be NULL when n is 0. The module lists
  * some thousand entries at most; the function fills further entries with zeros.
  */
-static inline int tl_process_list(struct tl_process *entries, unsigned int n);
+TL_INLINE int tl_process_list(struct tl_process *entries, unsigned int n);
 /* Does the same for a caller whose struct tl_process has entry_bytes bytes. */
 int tl_process_list_sized(struct tl_process *entries, unsigned int n, size_t entry_bytes);
 
@@ -259,17 +285,17 @@ int tl_call_get_class(uint32_t nr, const char **name, const char **reason);
 /* An argument may be a pointer: TL_ADD(batch, SYS_read, fd, buffer, sizeof(buffer)). */
 #define TL_ADD(batch, ...) TL_ADD_(batch, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
 #define TL_ADD_(batch, nr, a0, a1, a2, a3, a4, a5, ...) \
-	tl_batch_add(batch, (uint32_t)(nr), (uint64_t)(a0), (uint64_t)(a1), (uint64_t)(a2), \
-		     (uint64_t)(a3), (uint64_t)(a4), (uint64_t)(a5))
+	tl_batch_add(batch, TL_CAST(uint32_t, nr), TL_ARG(a0), TL_ARG(a1), TL_ARG(a2), \
+		     TL_ARG(a3), TL_ARG(a4), TL_ARG(a5))
 #define TL_PSC_ADD(psc, ...) TL_PSC_ADD_(psc, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
 #define TL_PSC_ADD_(psc, nr, a0, a1, a2, a3, a4, a5, ...) \
-	tl_psc_add(psc, (uint32_t)(nr), (uint64_t)(a0), (uint64_t)(a1), (uint64_t)(a2), \
-		   (uint64_t)(a3), (uint64_t)(a4), (uint64_t)(a5))
+	tl_psc_add(psc, TL_CAST(uint32_t, nr), TL_ARG(a0), TL_ARG(a1), TL_ARG(a2), \
+		   TL_ARG(a3), TL_ARG(a4), TL_ARG(a5))
 
 /* ---- Inline parts ------------------------------------------------------------------------ */
 
-static inline int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0, uint64_t a1,
-			       uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
+TL_INLINE int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0, uint64_t a1,
+			   uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
 {
 	struct tl_request *request = batch->next;
 
@@ -285,34 +311,34 @@ static inline int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0,
 	request->args[3] = a3;
 	request->args[4] = a4;
 	request->args[5] = a5;
-	__atomic_store_n(&request->state, (uint8_t)TL_SUBMITTED, __ATOMIC_RELEASE);
+	__atomic_store_n(&request->state, TL_CAST(uint8_t, TL_SUBMITTED), __ATOMIC_RELEASE);
 	batch->next = request + 1;
-	return (int)(request - batch->requests);
+	return TL_CAST(int, request - batch->requests);
 }
 
-static inline uint32_t tl_batch_queued(const struct tl_batch *batch)
+TL_INLINE uint32_t tl_batch_queued(const struct tl_batch *batch)
 {
-	return (uint32_t)(batch->next - batch->first);
+	return TL_CAST(uint32_t, batch->next - batch->first);
 }
 
-static inline unsigned int tl_batch_next(const struct tl_batch *batch)
+TL_INLINE unsigned int tl_batch_next(const struct tl_batch *batch)
 {
-	return (unsigned int)(batch->next - batch->requests);
+	return TL_CAST(unsigned int, batch->next - batch->requests);
 }
 
-static inline int64_t tl_batch_result(const struct tl_batch *batch, unsigned int slot)
+TL_INLINE int64_t tl_batch_result(const struct tl_batch *batch, unsigned int slot)
 {
 	return batch->requests[slot].result;
 }
 
-static inline bool tl_batch_done(const struct tl_batch *batch, unsigned int slot)
+TL_INLINE bool tl_batch_done(const struct tl_batch *batch, unsigned int slot)
 {
 	/* Pairs with the executor's release: what the call has written is there. */
 	return batch->requests &&
 	       __atomic_load_n(&batch->requests[slot].state, __ATOMIC_ACQUIRE) == TL_DONE;
 }
 
-static inline int tl_process_list(struct tl_process *entries, unsigned int n)
+TL_INLINE int tl_process_list(struct tl_process *entries, unsigned int n)
 {
 	return tl_process_list_sized(entries, n, sizeof(*entries));
 }

@@ -56,7 +56,7 @@ int tl_thread_create(struct tl_sched *sched, struct tl_thread **thread, tl_entry
  *
  *	TL_CALL(sched, tl_then(self, received, 1), &length, SYS_read, fd, text, sizeof(text));
  */
-static inline struct tl_thread *tl_then(struct tl_thread *self, tl_entry entry, unsigned int syncs);
+TL_INLINE struct tl_thread *tl_then(struct tl_thread *self, tl_entry entry, unsigned int syncs);
 /*
  * Delivers one synchronisation. Returns 0, or -EINVAL if all synchronisations have arrived or
  * something queued will deliver them.
@@ -73,7 +73,7 @@ struct tl_sched *tl_thread_sched(const struct tl_thread *self);
  * Calls are made in the order in which they were queued. In a scheduler with TL_UNORDERED only
  * continuations order calls: the calls of one flush are made as in a batch with TL_UNORDERED.
  */
-static inline int tl_call(struct tl_sched *sched, struct tl_thread *continuation, int64_t *result,
+TL_INLINE int tl_call(struct tl_sched *sched, struct tl_thread *continuation, int64_t *result,
 			  uint32_t nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3,
 			  uint64_t a4, uint64_t a5);
 /*
@@ -87,7 +87,7 @@ static inline int tl_call(struct tl_sched *sched, struct tl_thread *continuation
  *	TL_CALL(sched, NULL, &length, SYS_read | TL_RESULT(0), o, text, sizeof(text));
  *	TL_CALL(sched, tl_then(self, have_read, 1), NULL, SYS_close | TL_RESULT(0), o);
  */
-static inline int tl_sched_reserve(struct tl_sched *sched, unsigned int n);
+TL_INLINE int tl_sched_reserve(struct tl_sched *sched, unsigned int n);
 /* The part of tl_sched_reserve() that flushes. */
 int tl_sched_make_room(struct tl_sched *sched, unsigned int n);
 /* Does what tl_batch_jump() does, with a call that is queued in the scheduler. */
@@ -176,8 +176,8 @@ int tl_sched_get_stats(const struct tl_sched *sched, struct tl_sched_stats *stat
 #define TL_CALL(sched, continuation, result, ...) \
 	TL_CALL_(sched, continuation, result, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
 #define TL_CALL_(sched, continuation, result, nr, a0, a1, a2, a3, a4, a5, ...) \
-	tl_call(sched, continuation, result, (uint32_t)(nr), (uint64_t)(a0), (uint64_t)(a1), \
-		(uint64_t)(a2), (uint64_t)(a3), (uint64_t)(a4), (uint64_t)(a5))
+	tl_call(sched, continuation, result, TL_CAST(uint32_t, nr), TL_ARG(a0), TL_ARG(a1), \
+		TL_ARG(a2), TL_ARG(a3), TL_ARG(a4), TL_ARG(a5))
 
 /* ---- Inline parts ------------------------------------------------------------------------ */
 
@@ -195,20 +195,20 @@ struct tl_sched_head {
 	uint32_t reserved;
 };
 
-static inline int tl_sched_reserve(struct tl_sched *sched, unsigned int n)
+TL_INLINE int tl_sched_reserve(struct tl_sched *sched, unsigned int n)
 {
-	const struct tl_batch *batch = ((struct tl_sched_head *)(void *)sched)->batch;
+	const struct tl_batch *batch = TL_CAST(struct tl_sched_head *, TL_CAST(void *, sched))->batch;
 
-	if (n > (size_t)(batch->end - batch->next) || !n)
+	if (n > TL_CAST(size_t, batch->end - batch->next) || !n)
 		return tl_sched_make_room(sched, n);
-	return (int)(batch->next - batch->requests);
+	return TL_CAST(int, batch->next - batch->requests);
 }
 
-static inline int tl_call(struct tl_sched *sched, struct tl_thread *continuation, int64_t *result,
+TL_INLINE int tl_call(struct tl_sched *sched, struct tl_thread *continuation, int64_t *result,
 			  uint32_t nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3,
 			  uint64_t a4, uint64_t a5)
 {
-	struct tl_sched_head *head = (struct tl_sched_head *)(void *)sched;
+	struct tl_sched_head *head = TL_CAST(struct tl_sched_head *, TL_CAST(void *, sched));
 	struct tl_completion *completion;
 	int slot;
 
@@ -230,7 +230,7 @@ static inline int tl_call(struct tl_sched *sched, struct tl_thread *continuation
 	return 0;
 }
 
-static inline struct tl_thread *tl_then(struct tl_thread *self, tl_entry entry, unsigned int syncs)
+TL_INLINE struct tl_thread *tl_then(struct tl_thread *self, tl_entry entry, unsigned int syncs)
 {
 	self->entry = entry;
 	self->missing = syncs;

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Random trees of files, for tests of programs that walk them: the same seed, the same tree."""
+"""Trees of files, for tests of programs that walk them: random ones of every kind, and of text."""
 
 from __future__ import annotations
 
 import os
 import random
+import subprocess
 from pathlib import Path
 
 
@@ -27,3 +28,22 @@ def grow(folder: Path, generator: random.Random, depth: int) -> list[Path]:
         elif files:
             os.link(generator.choice(files), path)
     return files
+
+
+def texts(folder: Path) -> list[Path]:
+    """A hundred files of text in folders; some are empty, and one is larger than most buffers."""
+    words = ["no", " word\n", "two words\v", "\t\n\n"]
+    for i in range(100):
+        place = folder / f"d{i % 7}"
+        place.mkdir(exist_ok=True)
+        text = "x" * 90_000 if i == 50 else "".join(words[j % 4] for j in range(7 * i))
+        (place / f"f{i}").write_text(text if i % 9 else "")
+    return sorted(folder.rglob("f*"))
+
+
+def counted(files: list[Path]) -> set[str]:
+    """Lines, words and bytes of each file and of all, as wc(1) says in the C locale."""
+    said = subprocess.run(
+        ["wc", *files], env=os.environ | {"LC_ALL": "C"}, stdout=subprocess.PIPE, check=True
+    ).stdout.decode()
+    return {" ".join(line.split()) for line in said.splitlines()}

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // include_from_cxx.cc - the public headers are usable from C++ without a warning: it includes
-// them and calls the inline functions once. It tests no behaviour of the library.
+// them, calls the inline functions once, and expands each macro with each kind of argument. It
+// tests no behaviour of the library.
+#include <cstddef>
 #include <trapless_paper.h>
 
 #define TL_ANY(name, nr) (nr),
@@ -11,6 +13,43 @@ static const int numbers[] = {
 #include <linux/trapless_calls.h>
 	-1,
 };
+
+enum class Scoped : short { minus_one = -1 };
+
+static void handler(int) {}
+
+// The functions of the library are not linked: this is compiled, and not called.
+inline void macros_of_the_library(struct tl_sched *sched, struct tl_psc *psc, int64_t *result)
+{
+	char path[] = "/";
+
+	TL_CALL(sched, nullptr, result, 2, path, 0);
+	TL_PSC_ADD(psc, 0, 3, path, sizeof(path));
+}
+
+// What TL_ADD() makes of each kind of argument is what a cast of C makes of it.
+static int words_are_wrong(struct tl_batch *batch)
+{
+	const struct tl_request *request = batch->next;
+	const void *pointer = batch;
+	int array[2] = {};
+
+	TL_ADD(batch, 1 | TL_RESULT(0), -1, pointer, array, "text", nullptr, Scoped::minus_one);
+	if (request->args[0] != UINT64_MAX || request->args[5] != UINT64_MAX)
+		return 6;
+	if (request->args[1] != reinterpret_cast<uintptr_t>(batch) || request->args[4])
+		return 7;
+	if (request->args[2] != reinterpret_cast<uintptr_t>(array) || !request->args[3])
+		return 8;
+	request = batch->next;
+	TL_ADD(batch, TL_NR_STORE, &handler, NULL, true, 'a', TL_STOPPED_BUSY, -1L);
+	if (request->args[0] != reinterpret_cast<uintptr_t>(&handler) || request->args[1])
+		return 9;
+	if (request->args[4] != TL_STOPPED_BUSY || request->args[5] != UINT64_MAX)
+		return 10;
+	return TL_BATCH(1, 2) != 0x20001 || TL_WAIT(1, 2) != 0x20001 ||
+	       !tl_condition_is_true(TL_IF_SHORT, 1, 2);
+}
 
 int main()
 {
@@ -28,5 +67,8 @@ int main()
 		return 4;
 	if (requests[0].nr != 39 || requests[0].args[5] != 6 || requests[0].state != TL_SUBMITTED)
 		return 5;
+	batch.next = requests;
+	if (int wrong = words_are_wrong(&batch))
+		return wrong;
 	return numbers[0] < -1;
 }

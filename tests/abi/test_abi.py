@@ -21,6 +21,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 INCLUDES = (f"-I{ROOT / 'include/uapi'}", f"-I{ROOT / 'include'}")
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
+WARNINGS_OF_CXX = ("-Wold-style-cast", "-Wconversion", "-Wsign-conversion", "-Wshadow")
 
 STRUCTS: dict[str, tuple[int, tuple[tuple[str, int, int], ...]]] = {
     "tl_request": (
@@ -341,7 +342,8 @@ def test_python_numbers_are_the_frozen_ones() -> None:
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
 @pytest.mark.parametrize("standard", ["c++11", "c++17", "c++20"])
 def test_headers_serve_cxx(compiler: str, standard: str, tmp_path: Path) -> None:
-    compile_and_run((compiler, f"-std={standard}"), "include_from_cxx.cc", tmp_path / "cxx")
+    words = (compiler, f"-std={standard}", *WARNINGS_OF_CXX)
+    compile_and_run(words, "include_from_cxx.cc", tmp_path / "cxx")
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])

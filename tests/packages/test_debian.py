@@ -16,7 +16,7 @@ import pytest
 from trapless import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ("libtrapless-dev", "libtrapless0", "trapless", "trapless-dkms")
+NAMES = ("libtrapless-dev", "libtrapless0", "python3-libtrapless", "trapless", "trapless-dkms")
 NEXT = f"{__version__}+next"
 TOPS = ("boot", "etc", "lib/modules", "usr", "var/lib", "var/cache")
 
@@ -50,7 +50,7 @@ def before(root) -> set[str]:
     return root.files(*TOPS)
 
 
-def test_there_are_four_packages_and_lintian_is_content(packages):
+def test_there_are_five_packages_and_lintian_is_content(packages):
     assert sorted(path.name.split("_")[0] for path in packages) == sorted(NAMES)
     words = ["lintian", "--allow-root", "--fail-on", "error,warning", *map(str, packages)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=1800)
@@ -105,6 +105,11 @@ def test_dkms_built_the_module_for_the_kernel_and_it_makes_one_crossing(root):
     )
     assert "3 calls, one crossing" in said
     assert "3 calls, one by one" in root.run("/root/first && rm /root/first")
+
+
+def test_python_finds_the_library(root):
+    examples = ROOT / "lib/bindings/python/examples"
+    assert "3 calls, one by one" in root.run("python3 /mnt/py/first.py", py=examples)
 
 
 def test_an_upgrade_replaces_everything(root, next_packages):

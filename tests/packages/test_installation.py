@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,33 @@ def test_a_shell_completes_it(installed, shell, file):
     words = {"COMP_WORDS": "trapless mod", "COMP_CWORD": "1" if shell != "fish" else "mod"}
     done = trapless(installed, _TRAPLESS_COMPLETE=f"{shell}_complete", **words)
     assert "module" in done.stdout
+
+
+def test_other_languages_find_the_library(installed, tmp_path):
+    """A copy of the crate, out of the checkout, and Python's package."""
+    env = os.environ | {"LD_LIBRARY_PATH": str(installed / "lib")}
+    python = env | {"PYTHONPATH": str(ROOT / "lib/bindings/python")}
+    first = ROOT / "lib/bindings/python/examples/first.py"
+    assert "3 calls" in run(sys.executable, first, env=python)
+    if shutil.which("cargo") is None:
+        pytest.skip("cargo is missing: scripts/setup installs it")
+    listed = run("git", "-C", ROOT, "ls-files", "lib/bindings/rust").splitlines()
+    for name in listed or pytest.fail("git lists no file of the crate"):
+        copied = tmp_path / Path(name).relative_to("lib/bindings/rust")
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, copied)
+    env |= {"PKG_CONFIG_SYSROOT_DIR": str(installed.parents[1]), "CARGO_TARGET_DIR": "target"}
+    env |= {"PKG_CONFIG_PATH": str(installed / "lib/pkgconfig")}
+    words = ("cargo", "run", "--offline", "--quiet", "--example", "first")
+    assert "3 calls" in run(*words, env=env, cwd=tmp_path)
+    needed = run("readelf", "-d", tmp_path / "target/debug/examples/first")
+    assert "libtrapless-ffi.so.0" in needed
+
+
+def run(*command: str | Path, **options) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_a_command_that_does_not_run_ends_it_before_anything_is_made(tmp_path):

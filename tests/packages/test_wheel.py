@@ -80,6 +80,15 @@ def test_the_wheel_holds_the_package_and_its_sources_alone(wheel):
     assert {name for name in names if name.startswith("trapless/")} == wanted
 
 
+def test_the_library_for_python_has_a_wheel_of_its_own(tmp_path):
+    folder = ROOT / "lib/bindings/python"
+    run(sys.executable, "-m", "pip", "-q", "wheel", "--no-deps", "-w", tmp_path, folder)
+    (built,) = tmp_path.glob("libtrapless-*.whl")
+    names = {name for name in zipfile.ZipFile(built).namelist() if "dist-info" not in name}
+    assert names == {f"libtrapless/{path.name}" for path in folder.glob("libtrapless/*.*")}
+    assert "libtrapless/py.typed" in names
+
+
 def test_a_copy_without_git_gives_the_same_wheel(wheel, tmp_path):
     """What a checkout that was worked in holds besides is left out: objects, caches, editors'."""
     copy = tmp_path / "copy"

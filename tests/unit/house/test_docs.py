@@ -20,9 +20,11 @@ from trapless import cli
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTS = sorted(
     path
-    for pattern in ("*.md", "docs/*.md", "eval/**/*.md", "examples/**/*.md", "kmod/*.md")
+    for pattern in (
+        "*.md", "docs/*.md", "eval/**/*.md", "examples/**/*.md", "kmod/*.md", "lib/**/*.md",
+    )
     for path in ROOT.glob(pattern)
-)
+)  # fmt: skip
 PAGES = sorted((ROOT / "man").glob("*.[1-8]"))
 README = ROOT / "README.md"
 REMAKE = "bin/trapless report docs/results/6.1 --readme README.md"

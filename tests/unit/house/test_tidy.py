@@ -177,6 +177,15 @@ def braced_functions(path: Path) -> Iterator[tuple[str, int]]:
             began = 0
 
 
+def rust_functions(path: Path) -> Iterator[tuple[str, int]]:
+    """From `fn` to a '}' that stands as far to the right."""
+    lines = text_of(path).splitlines()
+    for number, line in enumerate(lines):
+        if match := re.match(r"( *)(?:pub(?:\(\w+\))? |unsafe |async |const )*fn (\w+)", line):
+            ends = (i for i, end in enumerate(lines[number:], 1) if end == f"{match[1]}}}")
+            yield match[2], next(ends, 1)
+
+
 def shell_functions(path: Path) -> Iterator[tuple[str, int]]:
     began, name = 0, ""
     for number, line in enumerate(text_of(path).splitlines(), 1):
@@ -192,6 +201,8 @@ def functions(path: Path) -> Iterator[tuple[str, int]]:
         return python_functions(path)
     if path.suffix in C_SUFFIXES:
         return braced_functions(path)
+    if path.suffix == ".rs":
+        return rust_functions(path)
     if text_of(path).startswith(SCRIPT_FIRST_LINES):
         return shell_functions(path)
     return iter(())
@@ -248,7 +259,7 @@ def test_lines_are_short_and_end_clean():
         for number, line in enumerate(text.splitlines(), 1):
             if line != line.rstrip():
                 faults.append(f"{name_of(path)}:{number}: trailing white space")
-            if path.suffix in C_SUFFIXES and len(line.expandtabs(TAB)) > COLUMNS_MAX:
+            if path.suffix in C_SUFFIXES | {".rs"} and len(line.expandtabs(TAB)) > COLUMNS_MAX:
                 faults.append(f"{name_of(path)}:{number}: wider than {COLUMNS_MAX} columns")
     complain(faults)
 

@@ -83,24 +83,34 @@ def header() -> str:
 def declared() -> tuple[set[str], set[str]]:
     """The header's functions: exported ones and inline ones."""
     text = re.sub(r"/\*.*?\*/", "", header(), flags=re.S)
-    function = r"^(?!\s)((?:static inline )?)[\w ]+?[ *](tl_\w+)\("
+    function = r"^(?!\s)((?:(?:TL_INLINE|static inline) )?)[\w ]+?[ *](tl_\w+)\("
     names = re.findall(function, text, flags=re.M)
-    inline = {name for static, name in names if static}
-    return {name for static, name in names if not static}, inline
+    inline = {name for kind, name in names if kind}
+    return {name for kind, name in names if not kind}, inline
 
 
-def test_map_exports_what_the_header_declares():
-    text = (ROOT / "lib/libtrapless.map").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("name", "functions"),
+    [("libtrapless.map", 0), ("bindings/libtrapless-ffi.map", 1)],
+)
+def test_map_exports_what_the_header_declares(name: str, functions: int):
+    text = (ROOT / "lib" / name).read_text(encoding="utf-8")
     exported = set(re.findall(r"^\t(\w+);", text, flags=re.M))
-    assert exported == declared()[0]
+    assert exported == declared()[functions]
 
 
-def test_shared_library_has_versioned_symbols(library: Path):
-    listing = sh("nm", "-D", "--defined-only", library / "libtrapless.so")
-    symbols = {line.split()[-1] for line in listing.splitlines() if " A " not in line}
-    assert symbols == {f"{name}@@TRAPLESS_0.1" for name in declared()[0]}
-    assert "SONAME" in (dynamic := sh("readelf", "-d", library / "libtrapless.so"))
-    assert "libtrapless.so.0]" in dynamic
+@pytest.mark.parametrize("name", ["libtrapless", "libtrapless-ffi"])
+def test_shared_library_has_versioned_symbols(library: Path, name: str):
+    """In libtrapless-ffi the inline functions are symbols, too."""
+    exported, inline = declared()
+    symbols = {f"{function}@@TRAPLESS_0.1" for function in exported}
+    if name == "libtrapless-ffi":
+        assert len(inline) > 5
+        symbols |= {f"{function}@@TRAPLESS_FFI_0.1" for function in inline}
+    listing = sh("nm", "-D", "--defined-only", library / f"{name}.so")
+    assert {line.split()[-1] for line in listing.splitlines() if " A " not in line} == symbols
+    dynamic = sh("readelf", "-d", library / f"{name}.so")
+    assert f"soname: [{name}.so.0]" in dynamic
 
 
 def test_every_function_has_a_manual_page():

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
+"""libtrapless for Python: many system calls by one crossing into the kernel.
+
+>>> import os, libtrapless
+>>> with libtrapless.Batch() as batch:
+...     parent = batch.add("getppid")
+...     closed = batch.close_file(-1)
+...     made = batch.flush()
+>>> made, parent.result() == os.getppid()
+(2, True)
+>>> closed.result()
+Traceback (most recent call last):
+    ...
+OSError: [Errno 9] Bad file descriptor: 'close'
+
+A call may take the result of another one of the same batch as an argument, or a word of memory, and
+may jump: then the batch is a program. Without the module the library makes the same calls one by
+one, with the same results. libtrapless.aio has batches for asyncio.
+"""
+
+from libtrapless.abi import Backend, Condition, Stats
+from libtrapless.batch import Batch
+from libtrapless.call import Call, Word
+from libtrapless.names import number
+from libtrapless.stat import Stat
+
+__all__ = [
+    "Backend",
+    "Batch",
+    "Call",
+    "Condition",
+    "Stat",
+    "Stats",
+    "Word",
+    "number",
+]

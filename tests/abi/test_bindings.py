@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The libraries for Python and Rust say what the headers say: numbers, layouts, functions, calls.
+
+It reads them as text, and builds nothing. `python -m tests.abi.test_bindings` writes the numbers of
+calls for Rust anew.
+"""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import os
+import re
+import sys
+import tomllib
+from ctypes import POINTER, c_bool, c_char_p, c_int, c_int64, c_uint, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+
+import pytest
+
+import libtrapless
+from libtrapless import abi
+from tests.abi.test_abi import NUMBERS, STRUCTS
+
+ROOT = Path(__file__).resolve().parents[2]
+BINDINGS = ROOT / "lib/bindings"
+CRATE = BINDINGS / "rust/src"
+C = (ROOT / "include/trapless.h").read_text()
+SYS = (CRATE / "sys.rs").read_text()
+
+BOUND = ("tl_batch_", "tl_call_get_class")
+"""What other languages have: batches and programs. Schedulers are asyncio's and futures' business,
+a batch in a thread of its own stands for workers, and `trapless switch` switches any program."""
+
+TYPES = {
+    "void": (None, ""),
+    "int": (c_int, "c_int"),
+    "bool": (c_bool, "bool"),
+    "unsigned int": (c_uint, "c_uint"),
+    "uint32_t": (c_uint32, "u32"),
+    "uint64_t": (c_uint64, "u64"),
+    "int64_t": (c_int64, "i64"),
+    "enum tl_backend": (c_int, "c_int"),
+    "enum tl_condition": (c_int, "c_int"),
+    "struct tl_batch *": (c_void_p, "*mut tl_batch"),
+    "const struct tl_batch *": (c_void_p, "*const tl_batch"),
+    "struct tl_batch **": (POINTER(c_void_p), "*mut *mut tl_batch"),
+    "struct tl_stats *": (POINTER(abi.Stats), "*mut tl_stats"),
+    "const char **": (POINTER(c_char_p), "*mut *const c_char"),
+}
+"""What a type of C is in ctypes and in Rust."""
+
+
+def numbers_of_c() -> dict[str, int]:
+    """Constants of both headers, and the macros with an argument as test_abi.py froze them."""
+    found = dict(NUMBERS)
+    for name, text in re.findall(r"^#define (TL_\w+)\s+\(?([\dxa-f]+u?(?: << \d+)?)\)?\s", C, re.M):
+        found[name] = value_of(text)
+    found |= {name: int(text) for name, text in re.findall(r"^\t(TL_\w+) = (\d+),", C, re.M)}
+    return found
+
+
+def value_of(text: str) -> int:
+    """A number of C or Rust, or a bit of one."""
+    base, _, shift = text.replace("u", "").partition(" << ")
+    return int(base, 0) << int(shift or 0)
+
+
+def functions_of_c() -> dict[str, tuple[str, list[str]]]:
+    """What each function of trapless.h returns and takes."""
+    text = re.sub(r"/\*.*?\*/", "", C, flags=re.S)
+    head = r"^(?!\s|typedef)(?:TL_INLINE )?([\w ]+?[ *]+)(tl_\w+)\(([^()]*)\);"
+    found = {}
+    for returned, name, arguments in re.findall(head, text, flags=re.M):
+        taken = [re.sub(r"\w+$", "", one).strip() for one in arguments.split(",")]
+        found[name] = (returned.strip(), [re.sub(r"\s+", " ", one) for one in taken])
+    return found
+
+
+def test_numbers_of_python_are_the_headers() -> None:
+    own = {
+        "TL_PLAIN": abi.PLAIN, "TL_MODULE": abi.MODULE, "TL_UNORDERED": abi.UNORDERED,
+        "TL_STEPS_DEFAULT": abi.STEPS_DEFAULT, "TL_NR_MASK": abi.NR_MASK,
+        "TL_NR_STORE": abi.NR_STORE, "TL_NR_INCREASE": abi.NR_INCREASE,
+        "TL_RESULT(5)": abi.Source.RESULT.of(5), "TL_WORD32(5)": abi.Source.WORD32.of(5),
+        "TL_WORD64(0)": abi.Source.WORD64.of(0),
+        **{f"TL_BACKEND_{one.name}": one for one in abi.Backend},
+        **{f"TL_IF_{one.name}": one for one in abi.Condition},
+    }  # fmt: skip
+    wanted = numbers_of_c()
+    assert own == {name: wanted[name] for name in own}
+    assert {name for name in wanted if name.startswith(("TL_IF_", "TL_BACKEND_"))} <= set(own)
+
+
+def test_numbers_of_rust_are_the_headers() -> None:
+    own = {
+        name: value_of(text)
+        for name, text in re.findall(r"^pub const (TL_\w+): \w+ = (.*);$", SYS, re.M)
+    }
+    macro = r"fn tl_(\w+)\(argument: usize\) -> u32 \{\s+(\d) << \(12 \+ 2 \* argument\)"
+    shifts = {"result": 5, "word32": 5, "word64": 0}
+    for name, kind in re.findall(macro, SYS):
+        own[f"TL_{name.upper()}({shifts[name]})"] = int(kind) << (12 + 2 * shifts[name])
+    listed = (CRATE / "request.rs").read_text().partition("pub enum Condition {")[2].split("}")[0]
+    own |= {f"TL_IF_{name.upper()}": int(n) for name, n in re.findall(r"(\w+) = (\d+)", listed)}
+    wanted = numbers_of_c()
+    assert own == {name: wanted[name] for name in own}
+    assert len(own) == 9 + 3 + 7
+    assert {name for name in wanted if name.startswith(("TL_IF_", "TL_BACKEND_"))} <= set(own)
+
+
+def fields_of_rust(text: str, struct: str) -> list[tuple[str, int, int]]:
+    """Name, offset and size of each field of a struct with the layout of C."""
+    body = text.partition(f"pub struct {struct} {{")[2].split("\n}")[0]
+    fields, offset = [], 0
+    for name, sort, count in re.findall(r"(\w+): \[?([ui]\d+)(?:; (\d+)\])?,", body):
+        size = int(sort[1:]) // 8
+        offset = -(-offset // size) * size
+        fields.append((name, offset, size * int(count or 1)))
+        offset += fields[-1][2]
+    return fields
+
+
+def fields_of_python(struct: type[ctypes.Structure]) -> list[tuple[str, int, int]]:
+    names = [name for name, *_ in struct._fields_]
+    return [(name, getattr(struct, name).offset, getattr(struct, name).size) for name in names]
+
+
+def test_structures_are_those_of_c() -> None:
+    size, fields = STRUCTS["tl_stats"]
+    assert tuple(fields_of_python(abi.Stats)) == tuple(fields_of_rust(SYS, "tl_stats")) == fields
+    assert ctypes.sizeof(abi.Stats) == size
+    in_rust = fields_of_rust((CRATE / "stat.rs").read_text(), "Stat")
+    assert fields_of_python(libtrapless.Stat) == in_rust
+    assert ctypes.sizeof(libtrapless.Stat) == sum(in_rust[-1][1:]) == 144
+
+
+@pytest.mark.parametrize("name", sorted(abi.FUNCTIONS))
+def test_functions_are_those_of_c(name: str) -> None:
+    returned, taken = functions_of_c()[name]
+    wanted = (TYPES[returned][0], tuple(TYPES[one][0] for one in taken))
+    assert abi.FUNCTIONS[name] == wanted
+    found = re.search(rf"pub fn {name}\(([^)]*)\)(?: -> (\w+))?;", SYS)
+    assert found, f"sys.rs lacks {name}"
+    arguments = [one.partition(":")[2].strip() for one in found[1].split(",") if one.strip()]
+    assert arguments == [TYPES[one][1] for one in taken]
+    assert (found[2] or "") == TYPES[returned][1]
+
+
+def test_every_function_of_batches_is_there() -> None:
+    wanted = {name for name in functions_of_c() if name.startswith(BOUND)}
+    for where, found in (("sys.rs", re.findall(r"pub fn (\w+)\(", SYS)), ("abi.py", abi.FUNCTIONS)):
+        assert set(found) == wanted, f"{where} of lib/bindings"
+
+
+def numbers_of_rust() -> str:
+    """src/number.rs as the table of calls gives it."""
+    table = (ROOT / "include/uapi/linux/trapless_calls.h").read_text()
+    head = (CRATE / "number.rs").read_text().partition("pub const")[0]
+    rows = re.findall(r"^TL_\w+\((\w+), (\d+)", table, re.M)
+    return head + "".join(f"pub const {name.upper()}: u32 = {nr};\n" for name, nr in rows)
+
+
+def test_the_numbers_of_calls_are_those_of_the_table() -> None:
+    text = (CRATE / "number.rs").read_text()
+    assert text == numbers_of_rust(), "run: python -m tests.abi.test_bindings"
+    assert text.count("pub const") > 350
+
+
+def test_flags_of_open_are_the_kernels() -> None:
+    names = {
+        "READ": "RDONLY", "WRITE": "WRONLY", "READ_WRITE": "RDWR", "CREATE": "CREAT",
+        "EXCLUSIVE": "EXCL", "TRUNCATE": "TRUNC", "APPEND": "APPEND", "NONBLOCKING": "NONBLOCK",
+        "FOLDER": "DIRECTORY", "CLOSE_ON_EXEC": "CLOEXEC",
+    }  # fmt: skip
+    text = (CRATE / "lib.rs").read_text().partition("pub mod open {")[2]
+    own = {name: int(n, 0) for name, n in re.findall(r"const (\w+): i32 = (\w+);", text)}
+    assert own == {name: getattr(os, f"O_{flag}") for name, flag in names.items()}
+
+
+def test_versions_are_the_librarys() -> None:
+    version = re.search(r"^LIB_VERSION = (.*)$", (ROOT / "lib/Makefile.inc").read_text(), re.M)
+    python = tomllib.loads((BINDINGS / "python/pyproject.toml").read_text())["project"]
+    rust = tomllib.loads((BINDINGS / "rust/Cargo.toml").read_text())["package"]
+    assert version and python["version"] == rust["version"] == version[1]
+    assert f"libtrapless-ffi.so.{version[1].split('.')[0]}" == abi.LIBRARY
+
+
+def test_they_need_nothing_else() -> None:
+    manifest = tomllib.loads((BINDINGS / "rust/Cargo.toml").read_text())
+    assert not {"dependencies", "dev-dependencies", "build-dependencies"} & set(manifest)
+    imported = set()
+    for path in (BINDINGS / "python/libtrapless").glob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ImportFrom):
+                imported.add((node.module or "").split(".")[0])
+            elif isinstance(node, ast.Import):
+                imported |= {alias.name.split(".")[0] for alias in node.names}
+    assert imported <= {*sys.stdlib_module_names, "libtrapless"}
+
+
+if __name__ == "__main__":
+    (CRATE / "number.rs").write_text(numbers_of_rust())
