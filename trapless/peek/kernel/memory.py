@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from trapless.peek import limits
 from trapless.peek.errors import PeekError
 
 GIB = 1 << 30
@@ -28,8 +29,6 @@ Q35_SPLIT_BYTES, Q35_HOLE = 0xB0000000, 2 * GIB
 PC_SPLIT_BYTES, PC_HOLE = 0xE0000000, 3 * GIB
 
 PAGE_BYTES = 4096
-SEGMENTS_MAX = 4096
-"""The most memory ranges of one ELF core; QEMU writes a handful."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +139,7 @@ class FileMemory:
             raise PeekError(f"{self.name}: {error.strerror}") from error
 
     def read(self, address: int, length: int) -> bytes:
+        limits.spend(1, length)
         pieces, place, left = [], address, length
         while left > 0:
             region = self._region(place)
@@ -247,7 +247,7 @@ def _core_regions(path: Path, descriptor: int, head: bytes, size: int) -> list[R
         raise PeekError(f"{path} is an ELF file, but not the memory of an x86-64 machine")
     (table,) = struct.unpack_from("<Q", head, 32)
     entry, count = struct.unpack_from("<HH", head, 54)
-    if entry < 56 or not 0 < count <= SEGMENTS_MAX:
+    if entry < 56 or not 0 < count <= limits.SEGMENTS_MAX:
         raise PeekError(f"{path} has a damaged table of segments ({count} of {entry} bytes)")
     data = os.pread(descriptor, entry * count, table)
     if len(data) != entry * count:

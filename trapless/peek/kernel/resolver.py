@@ -10,16 +10,13 @@ from __future__ import annotations
 import struct
 from functools import cached_property
 
+from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.guest_text import guest_text
+from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.btf import Btf, Place
 from trapless.peek.kernel.image import IMAGE_BASE, KernelImage
 from trapless.peek.kernel.kallsyms import MASK
 from trapless.peek.kernel.memory import PAGE_BYTES
-
-BTF_BYTES_MAX = 64 << 20
-CPUS_MAX = 8192
-STRING_BYTES_MAX = 4096
 
 
 class Resolver(KernelImage):
@@ -34,7 +31,7 @@ class Resolver(KernelImage):
         self.types = self._read_types()
 
     @property
-    def release(self) -> str:
+    def release(self) -> GuestText:
         """The kernel's release, as `uname -r` prints it in the target."""
         return self.info.release
 
@@ -44,9 +41,10 @@ class Resolver(KernelImage):
         return self.info.build_id
 
     @cached_property
-    def banner(self) -> str:
+    def banner(self) -> GuestText:
         """The kernel's version line, as /proc/version has it in the target."""
-        return guest_text(self._bytes_at(self.symbol("linux_banner"), 512).rstrip(b"\n"))
+        text = self._bytes_at(self.symbol("linux_banner"), limits.TEXT_CHARS_MAX)
+        return GuestText(text.rstrip(b"\n"))
 
     # ---- Symbols ---------------------------------------------------------------------------------
 
@@ -71,7 +69,7 @@ class Resolver(KernelImage):
             )
         start = self.symbol("__start_BTF")
         length = self.symbol("__stop_BTF") - start
-        if not 0 < length <= BTF_BYTES_MAX:
+        if not 0 < length <= limits.TYPES_BYTES_MAX:
             raise PeekError(f"the kernel's types take {length} bytes: its symbols are damaged")
         return Btf(self.read(start, length))
 
@@ -118,7 +116,7 @@ class Resolver(KernelImage):
 
     def _cpus(self, mask_name: str) -> tuple[int, ...]:
         (count,) = struct.unpack("<I", self.read(self.symbol("nr_cpu_ids"), 4))
-        if not 0 < count <= CPUS_MAX:
+        if not 0 < count <= limits.CPUS_MAX:
             raise PeekError(f"the kernel claims {count} CPUs: the image is damaged")
         mask = int.from_bytes(self.read(self.symbol(mask_name), (count + 63) // 64 * 8), "little")
         return tuple(cpu for cpu in range(count) if mask >> cpu & 1)
@@ -152,9 +150,9 @@ class Resolver(KernelImage):
         """The physical address of a virtual address, by the kernel's page tables."""
         return self.page_tables.physical(virtual)[0]
 
-    def read_string(self, virtual: int, limit: int = STRING_BYTES_MAX) -> str:
+    def read_string(self, virtual: int, limit: int = limits.STRING_BYTES_MAX) -> GuestText:
         """The text at a virtual address, up to its zero byte or to `limit` bytes."""
-        return guest_text(self._bytes_at(virtual, limit))
+        return GuestText(self._bytes_at(virtual, limit))
 
     def _bytes_at(self, virtual: int, limit: int) -> bytes:
         text = b""

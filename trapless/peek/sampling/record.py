@@ -130,10 +130,10 @@ def about_target(
 ) -> dict[str, Any]:
     """The description of the kernel that a recording has in its meta.json."""
     return {
-        "release": target.release,
+        "release": str(target.release),
         "build_id": target.build_id,
         "shift": target.symbols.shift,
-        "banner": target.banner,
+        "banner": str(target.banner),
         "cpus": target.cpus_online,
         "context_user": tier0.context_user(target),
         "probes": int(probes.active) if probes is not None else None,
@@ -152,7 +152,7 @@ def _store(
 ) -> End | None:
     batches = samples(run)
     about = about_target(target, watch.first, emulator)
-    symbols = zip(target.symbols.addresses, target.symbols.names, strict=True)
+    symbols = ((address, str(name)) for address, name in target.symbols.rows())
     with Recorder(folder, run.head, about, symbols) as recorder:
         progress.step(f"recording {target.release} into {folder}")
         sites.keep(recorder, watch.sites())

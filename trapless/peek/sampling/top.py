@@ -65,7 +65,9 @@ class View:
         self._missing = missing
         self._terminal = stream.isatty()
         width = None if self._terminal else FILE_COLUMNS
-        self._console = Console(file=stream, width=width, highlight=False)
+        self._console = Console(
+            file=stream, width=width, highlight=False, markup=False, emoji=False
+        )
         self._live: Live | None = None
         self._last = Group()
 

@@ -13,9 +13,11 @@ from typing import Any, BinaryIO
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
 
+from trapless.peek.guest_text import GuestText
+
 SEQUENCE = 1
 CLEARED = pb.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
-Value = int | float | str
+Value = int | float | str | GuestText
 SIGNED_MAX = (1 << 63) - 1
 
 
@@ -128,6 +130,8 @@ class PerfettoFile:
                 annotation.string_value = value
             elif isinstance(value, float):
                 annotation.double_value = value
+            elif isinstance(value, GuestText):
+                annotation.string_value = str(value)
             elif value > SIGNED_MAX:
                 annotation.pointer_value = value
             else:
