@@ -69,7 +69,7 @@ class Counters:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        types = target.types
+        types = target.btf
         number = types.find(Kind.TYPEDEF, "irq_cpustat_t")
         record_ = types.plain(number[0]) if number else None
         if record_ is None:

@@ -71,8 +71,16 @@ RESOLVER_MEMORY_BYTES = 500 << 20
 """The address space of the process that reads a guest's tables and lists."""
 ANSWER_BYTES_MAX = 48 << 20
 """The longest answer of it: all symbols of a kernel, 10 MB for a stock one."""
-GRACE_S = 2.0
-"""What an answer may take longer than the work behind it, before the process is killed."""
+OPEN_S, SEARCH_BYTES_S = 9.0, 1 << 30
+ANSWER_S = 6.0
+"""Seconds of processor time for opening, to which the search of all memory comes, and an answer."""
+BUSY_FACTOR = 10
+"""So many times longer may an answer take by the clock: a busy machine is no attack."""
+GRACE_S = 1.0
+"""For a process that was ended, before it is killed."""
+STORE_ASKS_MAX = 64
+"""How often it may ask for kept symbols while a question waits: it does twice for each kernel."""
+MESSAGE_LINES_MAX = 20
 
 
 class LimitError(PeekError):

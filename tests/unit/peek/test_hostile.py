@@ -102,9 +102,10 @@ def test_text_of_a_guest_is_no_str_and_leaves_visibly_only():
     for pass_on in (json.dumps, "".join, io.StringIO().write, bytes, Text):
         with pytest.raises((TypeError, AttributeError)):
             pass_on([text] if pass_on == "".join else text)
-    console = Console(file=io.StringIO(), width=100)  # as anybody makes one: it reads markup
+    terminal = io.StringIO()
+    console = Console(file=terminal, width=100)  # as anybody makes one: it reads markup
     console.print(text)
-    assert console.file.getvalue() == shown + "\n"
+    assert terminal.getvalue() == shown + "\n"
     page = jinja2.Environment(autoescape=True).from_string("{{ text }}").render(text=text)
     assert page == html.escape(shown)
 

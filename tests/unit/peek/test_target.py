@@ -17,6 +17,7 @@ from trapless.base.paths import cache_dir
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.image import _running as choose_running
 from trapless.peek.kernel.image import locate
+from trapless.peek.kernel.kallsyms import Symbols
 from trapless.peek.kernel.memory import Region
 from trapless.peek.kernel.target import Target
 
@@ -172,6 +173,7 @@ def cached(kernel: ToyKernel) -> Path:
 
 def test_second_opening_takes_symbols_from_the_cache(kernel, monkeypatch):
     first = opened(kernel).symbols
+    assert isinstance(first, Symbols)
     assert f"{first.addresses[-1]:016x}" in (cached(kernel) / "System.map").read_text()
     monkeypatch.setattr("trapless.peek.kernel.kallsyms.decode", None)  # is not called
     assert opened(kernel).symbols == first

@@ -267,6 +267,10 @@ class Btf:
             raise PeekError(f"the target's kernel has no structure {name!r}")
         return records
 
+    def sizes(self, record: str) -> set[int]:
+        """The sizes in bytes of all structures and unions called `record`."""
+        return {one.size for one in self.record(record)}
+
     def place(self, record: str, path: str) -> Place:
         """Where a member lies. `path` is like "se.exec_start" or "mem[0].base".
 

@@ -86,7 +86,7 @@ def program(target: Target) -> drgn.Program:
     for region in target.memory.regions():
         prog.add_memory_segment(region.start, region.length, _reader(target), physical=True)
     prog.set_linux_kernel_custom(text, True)
-    types = _Types(prog, target.types)
+    types = _Types(prog, target.btf)
     prog.register_type_finder("trapless", types.find, enable_index=0)
     objects = _Objects(target, types)
     prog.register_object_finder("trapless", objects.find, enable_index=0)

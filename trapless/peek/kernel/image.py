@@ -12,6 +12,7 @@ import struct
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
@@ -35,6 +36,27 @@ CLOCK_PAUSE_S = 0.05
 NOTE_SYMBOLS = ("_stext", "init_uts_ns", "init_top_pgt", "kallsyms_offsets", "prb")
 
 
+class SymbolTable(Protocol):
+    """The symbols of a kernel, as kallsyms.py describes them, wherever they are."""
+
+    @property
+    def shift(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    def has(self, name: str) -> bool: ...
+
+    def address(self, name: str) -> int: ...
+
+    def at(self, address: int) -> tuple[GuestText, int] | None: ...
+
+    def size_at(self, address: int) -> int: ...
+
+    def kind_at(self, address: int) -> str: ...
+
+    def rows(self) -> Iterator[tuple[int, GuestText]]: ...
+
+
 @dataclass(eq=False)
 class KernelImage:
     """A kernel that is where its note says, in the physical memory `memory`."""
@@ -42,7 +64,7 @@ class KernelImage:
     memory: Memory
     info: Vmcoreinfo
     page_tables: PageTables
-    symbols: Symbols
+    symbols: SymbolTable
 
     def read(self, virtual: int, length: int) -> bytes:
         """Exactly `length` bytes from a virtual address; PeekError where some are not mapped."""

@@ -87,6 +87,10 @@ class FileMemory:
             os.close(self._descriptor)
             self._descriptor = -1
 
+    def descriptors(self) -> tuple[int, ...]:
+        """The open files that have the memory: whoever has them may read."""
+        return (self._descriptor,)
+
     @property
     def path(self) -> Path:
         return self._path

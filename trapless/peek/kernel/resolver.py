@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from functools import cached_property
+from typing import Protocol
 
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
@@ -17,6 +18,16 @@ from trapless.peek.kernel.btf import Btf, Place
 from trapless.peek.kernel.image import IMAGE_BASE, KernelImage
 from trapless.peek.kernel.kallsyms import MASK
 from trapless.peek.kernel.memory import PAGE_BYTES
+
+
+class Types(Protocol):
+    """The types of a kernel, as btf.py describes them, wherever they are."""
+
+    def place(self, record: str, path: str) -> Place: ...
+
+    def sizes(self, record: str) -> set[int]: ...
+
+    def enumerator(self, name: str) -> tuple[int, int] | None: ...
 
 
 class Resolver(KernelImage):
@@ -28,7 +39,7 @@ class Resolver(KernelImage):
 
     def __init__(self, image: KernelImage) -> None:
         super().__init__(image.memory, image.info, image.page_tables, image.symbols)
-        self.types = self._read_types()
+        self.types: Types = self._read_types()
 
     @property
     def release(self) -> GuestText:
@@ -62,6 +73,13 @@ class Resolver(KernelImage):
 
     # ---- Types -----------------------------------------------------------------------------------
 
+    @property
+    def btf(self) -> Btf:
+        """All types, which only this process's own reading has; PeekError in a sandbox."""
+        if not isinstance(self.types, Btf):
+            raise PeekError("the target's types are in a sandbox: open it with Target.open()")
+        return self.types
+
     def _read_types(self) -> Btf:
         if not (self.symbols.has("__start_BTF") and self.symbols.has("__stop_BTF")):
             raise PeekError(
@@ -89,7 +107,7 @@ class Resolver(KernelImage):
 
     def sizeof(self, record: str) -> int:
         """The size of a structure in bytes."""
-        sizes = {one.size for one in self.types.record(record)}
+        sizes = self.types.sizes(record)
         if len(sizes) > 1:
             raise PeekError(f"several structures {record!r} in this kernel differ in size")
         return sizes.pop()

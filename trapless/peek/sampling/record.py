@@ -31,6 +31,7 @@ from trapless.peek.sampling.probes import ProbeMap
 from trapless.peek.sampling.recording import SEGMENT_AGE_S, Recorder
 from trapless.peek.sampling.rows import End, Ending, Rows
 from trapless.peek.sampling.sampler import Sampler
+from trapless.peek.sandbox.client import open_target
 
 CHECK_S = 1.0
 """Seconds from one check that the kernel is the same to the next."""
@@ -100,7 +101,7 @@ def record(
     if folder.exists():
         raise PeekError(f"{folder} exists already; a recording needs a folder of its own")
     progress.step(f"resolving the kernel in {ram}")
-    with Target.open(ram, hole) as target:
+    with open_target(ram, hole) as target:
         emulator = emulator_of(ram)
         watch = Watch(target, progress.note)
         plan = plan_for(target, interval_ns, duration_ns, cpu, emulator, watch.first)
