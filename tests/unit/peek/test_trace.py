@@ -25,6 +25,7 @@ from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.tasks import Task
 from trapless.peek.sampling.probes import MAGIC, MAP, ProbeMap, read
 from trapless.peek.trace import events as decoding
+from trapless.peek.trace import perfetto_file
 from trapless.peek.trace import rings as reading
 from trapless.peek.trace.events import Decoder, Event
 from trapless.peek.trace.rings import EVENT, HEAD, HEAD_BYTES, MARGIN, Merger, Place, Rings
@@ -104,7 +105,7 @@ def values(batches) -> list[int]:
 
 
 def test_examples_in_the_code_hold():
-    assert all(doctest.testmod(part).failed == 0 for part in (decoding, reading))
+    assert all(doctest.testmod(part).failed == 0 for part in (decoding, reading, perfetto_file))
 
 
 def test_places_have_names_and_labels(machine):

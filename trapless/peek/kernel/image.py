@@ -101,12 +101,13 @@ def locate(layouts: Sequence[Memory], store: Store | None = None) -> KernelImage
         raise PeekError(_no_note(layouts[0]))
     loose: list[tuple[int, KernelImage]] = []
     budget = limits.Budget(limits.NOTES)
+    tables = _Tables(store or FileStore())
     for memory in layouts:
         images = []
         for note in (note for place, note in candidates if place is memory):
             try:
                 with limits.within(budget):
-                    images.append(_verified(memory, note, store or FileStore()))
+                    images.append(_verified(memory, note, tables))
             except limits.LimitError:
                 raise
             except PeekError as error:
@@ -201,16 +202,10 @@ def _tables(memory: Memory, info: Vmcoreinfo) -> PageTables:
     return tables
 
 
-def _verified(memory: Memory, info: Vmcoreinfo, store: Store) -> KernelImage:
+def _verified(memory: Memory, info: Vmcoreinfo, known: _Tables) -> KernelImage:
     """The kernel that `info` describes; PeekError where it is not, or not any more, in memory."""
-    image_shift = info.number("phys_base") - IMAGE_BASE
-
-    def read_image(virtual: int, length: int) -> bytes:
-        return memory.read(virtual + image_shift, length)
-
     tables = _tables(memory, info)
-    raw = kallsyms.read_tables(read_image, info.symbols(kallsyms.TABLES))
-    symbols = _symbols(info, raw, store)
+    symbols = known.symbols(memory, info)
     image = KernelImage(memory, info, tables, symbols)
     if symbols.has("vmcoreinfo_note"):
         note = tables.physical(image.read_u64(symbols.address("vmcoreinfo_note")))[0]
@@ -232,16 +227,38 @@ def _verified(memory: Memory, info: Vmcoreinfo, store: Store) -> KernelImage:
     return image
 
 
-def _symbols(info: Vmcoreinfo, raw: kallsyms.RawTables, store: Store) -> Symbols:
-    addresses = {name: info.symbol(name) for name in NOTE_SYMBOLS if info.has_symbol(name)}
-    symbols = symbol_cache.load(store, info.build_id, raw, info.kernel_offset)
-    if symbols is None or not all(
-        symbols.has(name) and symbols.address(name) == address
-        for name, address in addresses.items()
-    ):
-        symbols = kallsyms.decode(raw, addresses, info.kernel_offset)
-        symbol_cache.save(store, info.build_id, raw, symbols)
-    return symbols
+class _Tables:
+    """The tables of symbols that notes name, each read once: many notes may name the same."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._read: dict[tuple[object, ...], Symbols] = {}
+
+    def symbols(self, memory: Memory, info: Vmcoreinfo) -> Symbols:
+        """The symbols by the tables of a note, which have the addresses that the note has."""
+        image_shift = info.number("phys_base") - IMAGE_BASE
+        places, anchors = info.symbols(kallsyms.TABLES), info.symbols(NOTE_SYMBOLS)
+        key = (id(memory), image_shift, *places.items(), *anchors.items(), info.kernel_offset)
+        if key not in self._read:
+            raw = kallsyms.read_tables(
+                lambda virtual, length: memory.read(virtual + image_shift, length), places
+            )
+            self._read[key] = self._decoded(raw, anchors, info)
+        return self._read[key]
+
+    def _decoded(
+        self, raw: kallsyms.RawTables, anchors: dict[str, int], info: Vmcoreinfo
+    ) -> Symbols:
+        symbols = symbol_cache.load(self._store, info.build_id, raw, info.kernel_offset)
+        # Not every kernel's table has all of them.
+        if symbols is None or not all(
+            symbols.address(name) == address
+            for name, address in anchors.items()
+            if symbols.has(name)
+        ):
+            symbols = kallsyms.decode(raw, anchors, info.kernel_offset)
+            symbol_cache.save(self._store, info.build_id, raw, symbols)
+        return symbols
 
 
 def _build_id(image: KernelImage) -> str:

@@ -157,10 +157,7 @@ class FileMemory:
         for region in self._regions:
             if region.start <= address < region.end:
                 return region
-        raise PeekError(
-            f"{self.name} has no physical address {address:#x}: its memory is "
-            + (", ".join(f"{one.start:#x} to {one.end - 1:#x}" for one in self._regions) or "empty")
-        )
+        raise PeekError(no_address(self, address))
 
     def _pread(self, length: int, offset: int, address: int) -> bytes:
         try:
@@ -173,6 +170,12 @@ class FileMemory:
                 "truncated, or the machine that it belonged to is gone"
             )
         return data
+
+
+def no_address(memory: Memory, address: int) -> str:
+    """The message that a memory has no such physical address."""
+    places = ", ".join(f"{one.start:#x} to {one.end - 1:#x}" for one in memory.regions())
+    return f"{memory.name} has no physical address {address:#x}: its memory is {places or 'empty'}"
 
 
 def open_memory(path: Path, hole: int | None = None) -> list[FileMemory]:

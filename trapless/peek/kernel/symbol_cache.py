@@ -16,9 +16,6 @@ import re
 from pathlib import Path
 from typing import Protocol
 
-from trapless.base import cache
-from trapless.base.console import Silent, TraplessError
-from trapless.base.paths import cache_dir
 from trapless.peek.kernel.kallsyms import RawTables, Symbols
 
 MAP, DIGEST = "System.map", "digest"
@@ -49,6 +46,9 @@ class FileStore:
         folder = _folder(build_id)
         if folder is None:
             return
+        from trapless.base import cache
+        from trapless.base.console import Silent, TraplessError
+
         with (
             contextlib.suppress(TraplessError, OSError),
             cache.locked(folder.with_name(f"{build_id}.lock"), "keeping symbols", Silent()),
@@ -59,6 +59,8 @@ class FileStore:
 
 
 def _folder(build_id: str) -> Path | None:
+    from trapless.base.paths import cache_dir  # not in the sandbox, which begins sooner without
+
     return cache_dir() / "peek" / build_id if _BUILD_ID.fullmatch(build_id) else None
 
 

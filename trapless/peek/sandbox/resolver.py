@@ -15,7 +15,7 @@ from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import visible
 from trapless.peek.kernel.image import locate
-from trapless.peek.kernel.memory import Region
+from trapless.peek.kernel.memory import Region, no_address
 from trapless.peek.kernel.target import Target
 from trapless.peek.sandbox import jail
 from trapless.peek.sandbox.messages import receive, send
@@ -67,7 +67,7 @@ class GivenMemory:
         for place in self._places:
             if place[0] <= address < place[0] + place[1]:
                 return place
-        raise PeekError(f"{self.name} has no physical address {address:#x}")
+        raise PeekError(no_address(self, address))
 
 
 class ParentStore:

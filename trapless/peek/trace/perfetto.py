@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from trapless.peek.guest_text import GuestText
 from trapless.peek.trace.events import Event, Names, Value
-from trapless.peek.trace.perfetto_file import PerfettoFile
+from trapless.peek.trace.perfetto_file import PerfettoFile, narrow
 
 STATES = {"R": 0, "S": 1, "D": 2, "T": 4, "t": 8, "X": 16, "Z": 32, "P": 64, "I": 128, "R+": 256}
 IDLE_COMM = "swapper"
@@ -23,6 +23,7 @@ VECTORS = ("local_timer", "reschedule", "call_function", "call_function_single",
 ENTRY, EXIT = "_entry", "_exit"
 FTRACE_EVENTS_MAX = 512
 """The most events of one CPU that one packet holds."""
+NUMBER_MASK = (1 << 31) - 1
 ARGUMENTS = ("a", "b", "c", "d", "e")
 WAKEUPS = ("sched_waking", "sched_wakeup", "sched_wakeup_new")
 
@@ -80,13 +81,15 @@ class PerfettoWriter:
         for task in self._names.known.values():
             if task.pid == task.group:
                 packet.process_tree.processes.add(
-                    pid=task.pid,
-                    ppid=task.parent,
+                    pid=narrow(task.pid),
+                    ppid=narrow(task.parent),
                     cmdline=[str(task.comm)],
                     cmdline_is_comm=True,
                     is_kthread=task.is_kernel,
                 )
-            packet.process_tree.threads.add(tid=task.pid, tgid=task.group, name=str(task.comm))
+            packet.process_tree.threads.add(
+                tid=narrow(task.pid), tgid=narrow(task.group), name=str(task.comm)
+            )
         self._out.put(packet)
         self._out.flush()
 
@@ -96,7 +99,10 @@ class PerfettoWriter:
         message, values = getattr(one, event.name), event.values
         for member, label in _FTRACE[event.name].items():
             value = values[label]
-            setattr(message, member, value if isinstance(value, int) else str(value))
+            try:
+                setattr(message, member, value if isinstance(value, int) else str(value))
+            except ValueError:  # no such pid, CPU or priority: the guest has made it up
+                setattr(message, member, _number(value) & NUMBER_MASK)
         if event.name == "sched_switch":
             self._switch(message, event)
         elif event.name == "sys_enter":

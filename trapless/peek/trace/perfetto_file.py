@@ -21,6 +21,15 @@ Value = int | float | str | GuestText
 SIGNED_MAX = (1 << 63) - 1
 
 
+def narrow(value: int) -> int:
+    """The number in 32 bits, signed: memory of a guest may have any number in its place.
+
+    >>> narrow(7), narrow(-1), narrow(1 << 63 | 5)
+    (7, -1, 5)
+    """
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
 class PerfettoFile:
     """Writes each packet at once, so that a file that was cut is whole up to its last packet. One
     thread. Times are in ns.
@@ -75,7 +84,7 @@ class PerfettoFile:
             descriptor = self._described(key, "", None)
             descriptor.track_descriptor.ClearField("name")
             about = descriptor.track_descriptor.thread
-            about.pid, about.tid = process, thread
+            about.pid, about.tid = narrow(process), narrow(thread)
             self.put(descriptor)
         return self._tracks[key]
 
@@ -112,7 +121,7 @@ class PerfettoFile:
         packet.timestamp = t_ns
         event = packet.track_event
         event.type, event.track_uuid = pb.TrackEvent.TYPE_COUNTER, track
-        event.counter_value = value
+        event.counter_value = min(value, SIGNED_MAX)
         self.put(packet)
 
     def _event(

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Memories that attack their observer: each gives a clear error, or an answer that is bounded.
+
+Each of some hundred memories made up from seeds is opened and looked at by all ways there are, once
+in the sandbox, as the commands do it, and once in this process, where an unforeseen error shows.
+The sandbox itself is attacked from inside. No VM runs here.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mypy import api as mypy
+
+from tests.lab.command import ROOT
+from tests.lab.peek.mutations import made_up
+from trapless.peek import limits
+from trapless.peek.errors import PeekError
+from trapless.peek.kernel.target import Target
+from trapless.peek.sampling import probes, sites
+from trapless.peek.sandbox.client import SandboxedTarget, open_target
+from trapless.peek.trace.events import Decoder
+from trapless.peek.trace.perfetto import PerfettoWriter
+from trapless.peek.trace.rings import Merger, Rings
+from trapless.peek.trace.text import JsonWriter, TextWriter
+
+MEMORIES = 220
+SHARES = 4
+LIMIT_S = 10
+LINE_CHARS_MAX = 8 * limits.TEXT_CHARS_MAX
+SLOW_S = 30
+"""For what takes under a second on an idle machine."""
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAPLESS_CACHE", str(tmp_path / "cache"))
+
+
+# ---- The corpus ----------------------------------------------------------------------------------
+
+
+def look(target: Target) -> str:
+    """All that an observer shows of a target."""
+    lines: list[object] = [target.release, target.banner, target.build_id]
+    lines += [target.symbols.at(target.symbol("schedule") + 5), target.cpus_online]
+    image = range(target.symbol("_text"), target.symbol("_text") + 0x400, 0x40)
+    module = range(0xFFFF_FFFF_C000_0000, 0xFFFF_FFFF_C000_1000, 0x80)
+    lines += [target.name_of(address) for address in (*image, *module)]
+    lines += [name for _, name in target.symbols.rows()]
+    lines += [(one.pid, one.comm) for one in target.threads().values()]
+    lines.append(target.types.enumerator("TOY_RUNS"))
+    probed = probes.find(target, again=True)
+    if probed is not None:
+        book = sites.SiteBook()
+        for read in (lambda: book.look(target, probed), lambda: lines.append(traced(target))):
+            lines.append(said(read))
+        lines += book.sites().names
+    target.check_same()
+    return "\n".join(map(str, lines))
+
+
+def traced(target: Target) -> str:
+    """The events of a target in every format."""
+    rings, merger = Rings.open(target), Merger()
+    rings.begin(backlog=True)
+    decoder = Decoder(rings.places, target)
+    decoder.names.look(0)
+    text, binary = io.StringIO(), io.BytesIO()
+    writers = (
+        TextWriter(text, decoder.names),
+        JsonWriter(text, decoder.names),
+        PerfettoWriter(binary, decoder.names, target.release, target.banner),
+    )
+    merger.add(rings.poll(), 0.0)
+    for event in decoder.decode(merger.rest()):
+        for writer in writers:
+            writer.write(event)
+    for writer in writers:
+        writer.close()
+    return text.getvalue()
+
+
+def said(work: Callable[[], Any]) -> str:
+    """What the work gives, or the error that a person would see."""
+    try:
+        return str(work())
+    except PeekError as error:
+        return f"error: {error}"
+
+
+@contextmanager
+def limited() -> Iterator[None]:
+    """At most 500 MB more than now, and ten seconds of processor time."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError
+
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    size = pages * resource.getpagesize() + limits.RESOLVER_MEMORY_BYTES
+    before, handler = resource.getrlimit(resource.RLIMIT_AS), signal.signal(signal.SIGVTALRM, late)
+    resource.setrlimit(resource.RLIMIT_AS, (size, before[1]))
+    signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, handler)
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def opened(opening: Callable[[Path], Target], path: Path) -> str:
+    def work() -> str:
+        with opening(path) as target:
+            return look(target)
+
+    return said(work)
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_made_up_memories_give_errors_or_bounded_answers(share, tmp_path):
+    outcomes: Counter[str] = Counter()
+    for seed in range(share, MEMORIES, SHARES):
+        family, kernel = made_up(seed)
+        path = kernel.save(tmp_path)
+        with limited():
+            shown = opened(Target.open, path)
+        began = time.process_time()
+        sandboxed = opened(open_target, path)
+        assert time.process_time() - began < LIMIT_S, f"seed {seed}: {family}"
+        for text in (shown, sandboxed):
+            faults = [line for line in text.split("\n") if not line.isprintable()]
+            assert not faults, f"seed {seed}, {family}: {faults[0]!r}"
+            assert max(map(len, text.split("\n"))) <= LINE_CHARS_MAX, f"seed {seed}: {family}"
+        assert "cannot be read: " not in sandboxed, f"seed {seed}, {family}: {sandboxed}"
+        assert sandboxed == shown, f"seed {seed}: {family}"
+        outcomes["error" if shown.startswith("error: ") else "answer"] += 1
+    assert outcomes["error"] and outcomes["answer"] > 5, outcomes
+
+
+def test_memory_without_a_change_is_shown_whole(tmp_path):
+    shown = opened(open_target, made_up(0)[1].save(tmp_path))
+    for part in ("6.1.0-toy", "schedule+0x40", "toy_close [toy_driver]", "server", "comm=cat"):
+        assert part in shown
+
+
+# ---- The sandbox ---------------------------------------------------------------------------------
+
+
+def jailed(code: str) -> subprocess.CompletedProcess[str]:
+    """Code in a process that has entered the sandbox."""
+    head = "import mmap, os, signal, socket, sys, time\nfrom trapless.peek.sandbox import jail\n"
+    return subprocess.run(
+        [sys.executable, "-c", f"{head}jail.enter()\n{textwrap.dedent(code)}"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=SLOW_S,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "socket.socket()",
+        "os.fork()",
+        "os.execv('/bin/true', ['true'])",
+        "os.kill(os.getppid(), 0)",
+        "mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC)",
+        "os.write(2, b'x')",
+        "os.unlink('/tmp/absent')",
+        "os.pipe()",
+        "os.sched_setaffinity(0, {0})",
+        "os.memfd_create('x')",
+    ],
+)
+def test_what_is_no_reading_ends_the_sandbox(code):
+    done = jailed(f"{code}\nos.write(1, b'done')")
+    assert done.returncode == -signal.SIGSYS and not done.stdout, done.stdout
+
+
+def test_sandbox_opens_no_file_and_has_little_memory():
+    done = jailed(
+        """
+        for path in ('/etc/passwd', '/proc/self/mem', 'new'):
+            try:
+                open(path, 'w' if path == 'new' else 'r')
+            except PermissionError:
+                os.write(1, b'refused ')
+        try:
+            bytes(600 << 20)
+        except MemoryError:
+            os.write(1, b'full')
+        os._exit(0)
+        """
+    )
+    assert done.stdout == "refused refused refused full" and done.returncode == 0
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[SandboxedTarget]:
+    with open_target(made_up(0)[1].save(tmp_path)) as opened_:
+        assert isinstance(opened_, SandboxedTarget)
+        yield opened_
+
+
+def test_sandbox_that_takes_long_is_ended(target, monkeypatch):
+    process = target._resolver._process
+    monkeypatch.setattr(limits, "ANSWER_S", 1)
+    monkeypatch.setattr(limits, "BUSY_FACTOR", 1)
+    process.send_signal(signal.SIGSTOP)  # as a walk without an end
+    with pytest.raises(PeekError, match="took more than 1 s"):
+        target.name_of(1)
+    assert process.returncode == -signal.SIGKILL
+    with pytest.raises(PeekError, match="took more than 1 s"):
+        target.threads()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["-1", "1e400", '"x"', "[]", "{}", "null", "true", "1" * 5000, "[" * 100_000, "\xff", ""],
+)
+def test_answer_of_another_form_ends_the_sandbox(target, answer, monkeypatch):
+    data = b'{"answer": ' + answer.encode("latin-1") + b"}"
+    read, write = os.pipe()
+    os.write(write, b"J" + len(data).to_bytes(4, "little") + data[:60_000])
+    os.write(write, data[60_000:]) if len(data) < 65_000 else os.close(write)
+    with os.fdopen(read, "rb") as stream:
+        monkeypatch.setattr(target._resolver, "_output", stream)
+        with pytest.raises(PeekError, match=r"the guest attacks its observer|ended|too long|took"):
+            target.symbols.address("anything")
+
+
+# ---- Types ---------------------------------------------------------------------------------------
+
+BYPASSES = """
+import sys
+from rich.text import Text
+from trapless.peek.guest_text import GuestText
+def bypass(name: GuestText, data: bytes) -> str:
+    sys.stdout.write(name)
+    Text(name)
+    "".join([name])
+    open(name)
+    name.decode()
+    name + "x"
+    if name == "init":
+        pass
+    return name
+"""
+
+
+def test_mypy_finds_every_way_around():
+    options = ["--strict", "--explicit-package-bases", "--config-file", os.devnull]
+    said_, faults, status = mypy.run([*options, "-c", BYPASSES])
+    lines = {int(line.split(":")[1]) for line in said_.splitlines() if "error:" in line}
+    assert status == 1 and lines >= {6, 7, 8, 9, 10, 11, 12, 14}, said_ + faults
