@@ -258,8 +258,6 @@ def bypass(name: GuestText, data: bytes) -> str:
     open(name)
     name.decode()
     name + "x"
-    if name == "init":
-        pass
     return name
 """
 
@@ -268,4 +266,4 @@ def test_mypy_finds_every_way_around():
     options = ["--strict", "--explicit-package-bases", "--config-file", os.devnull]
     said_, faults, status = mypy.run([*options, "-c", BYPASSES])
     lines = {int(line.split(":")[1]) for line in said_.splitlines() if "error:" in line}
-    assert status == 1 and lines >= {6, 7, 8, 9, 10, 11, 12, 14}, said_ + faults
+    assert status == 1 and lines >= set(range(6, 13)), said_ + faults
