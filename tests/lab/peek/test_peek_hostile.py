@@ -8,39 +8,29 @@ The sandbox itself is attacked from inside. No VM runs here.
 
 from __future__ import annotations
 
-import io
 import os
-import resource
 import signal
 import subprocess
 import sys
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from mypy import api as mypy
 
 from tests.lab.command import ROOT
 from tests.lab.peek.mutations import made_up
+from tests.lab.peek.observer import LIMIT_S, faults, limited, opened
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.target import Target
-from trapless.peek.sampling import probes, sites
 from trapless.peek.sandbox.client import SandboxedTarget, open_target
-from trapless.peek.trace.events import Decoder
-from trapless.peek.trace.perfetto import PerfettoWriter
-from trapless.peek.trace.rings import Merger, Rings
-from trapless.peek.trace.text import JsonWriter, TextWriter
 
 MEMORIES = 220
 SHARES = 4
-LIMIT_S = 10
-LINE_CHARS_MAX = 8 * limits.TEXT_CHARS_MAX
 SLOW_S = 30
 """For what takes under a second on an idle machine."""
 
@@ -51,83 +41,6 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # ---- The corpus ----------------------------------------------------------------------------------
-
-
-def look(target: Target) -> str:
-    """All that an observer shows of a target."""
-    lines: list[object] = [target.release, target.banner, target.build_id]
-    lines += [target.symbols.at(target.symbol("schedule") + 5), target.cpus_online]
-    image = range(target.symbol("_text"), target.symbol("_text") + 0x400, 0x40)
-    module = range(0xFFFF_FFFF_C000_0000, 0xFFFF_FFFF_C000_1000, 0x80)
-    lines += [target.name_of(address) for address in (*image, *module)]
-    lines += [name for _, name in target.symbols.rows()]
-    lines += [(one.pid, one.comm) for one in target.threads().values()]
-    lines.append(target.types.enumerator("TOY_RUNS"))
-    probed = probes.find(target, again=True)
-    if probed is not None:
-        book = sites.SiteBook()
-        for read in (lambda: book.look(target, probed), lambda: lines.append(traced(target))):
-            lines.append(said(read))
-        lines += book.sites().names
-    target.check_same()
-    return "\n".join(map(str, lines))
-
-
-def traced(target: Target) -> str:
-    """The events of a target in every format."""
-    rings, merger = Rings.open(target), Merger()
-    rings.begin(backlog=True)
-    decoder = Decoder(rings.places, target)
-    decoder.names.look(0)
-    text, binary = io.StringIO(), io.BytesIO()
-    writers = (
-        TextWriter(text, decoder.names),
-        JsonWriter(text, decoder.names),
-        PerfettoWriter(binary, decoder.names, target.release, target.banner),
-    )
-    merger.add(rings.poll(), 0.0)
-    for event in decoder.decode(merger.rest()):
-        for writer in writers:
-            writer.write(event)
-    for writer in writers:
-        writer.close()
-    return text.getvalue()
-
-
-def said(work: Callable[[], Any]) -> str:
-    """What the work gives, or the error that a person would see."""
-    try:
-        return str(work())
-    except PeekError as error:
-        return f"error: {error}"
-
-
-@contextmanager
-def limited() -> Iterator[None]:
-    """At most 500 MB more than now, and ten seconds of processor time."""
-
-    def late(*_: object) -> None:
-        raise TimeoutError
-
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    size = pages * resource.getpagesize() + limits.RESOLVER_MEMORY_BYTES
-    before, handler = resource.getrlimit(resource.RLIMIT_AS), signal.signal(signal.SIGVTALRM, late)
-    resource.setrlimit(resource.RLIMIT_AS, (size, before[1]))
-    signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT_S)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, handler)
-        resource.setrlimit(resource.RLIMIT_AS, before)
-
-
-def opened(opening: Callable[[Path], Target], path: Path) -> str:
-    def work() -> str:
-        with opening(path) as target:
-            return look(target)
-
-    return said(work)
 
 
 @pytest.mark.parametrize("share", range(SHARES))
@@ -141,10 +54,8 @@ def test_made_up_memories_give_errors_or_bounded_answers(share, tmp_path):
         began = time.process_time()
         sandboxed = opened(open_target, path)
         assert time.process_time() - began < LIMIT_S, f"seed {seed}: {family}"
-        for text in (shown, sandboxed):
-            faults = [line for line in text.split("\n") if not line.isprintable()]
-            assert not faults, f"seed {seed}, {family}: {faults[0]!r}"
-            assert max(map(len, text.split("\n"))) <= LINE_CHARS_MAX, f"seed {seed}: {family}"
+        wrong = faults(f"{shown}\n{sandboxed}")
+        assert not wrong, f"seed {seed}, {family}: {wrong[0]!r}"
         assert "cannot be read: " not in sandboxed, f"seed {seed}, {family}: {sandboxed}"
         assert sandboxed == shown, f"seed {seed}: {family}"
         outcomes["error" if shown.startswith("error: ") else "answer"] += 1
@@ -264,6 +175,6 @@ def bypass(name: GuestText, data: bytes) -> str:
 
 def test_mypy_finds_every_way_around():
     options = ["--strict", "--explicit-package-bases", "--config-file", os.devnull]
-    said_, faults, status = mypy.run([*options, "-c", BYPASSES])
-    lines = {int(line.split(":")[1]) for line in said_.splitlines() if "error:" in line}
-    assert status == 1 and lines >= set(range(6, 13)), said_ + faults
+    text, problems, status = mypy.run([*options, "-c", BYPASSES])
+    lines = {int(line.split(":")[1]) for line in text.splitlines() if "error:" in line}
+    assert status == 1 and lines >= set(range(6, 13)), text + problems
