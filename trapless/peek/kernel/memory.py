@@ -87,9 +87,9 @@ class FileMemory:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def descriptors(self) -> tuple[int, ...]:
-        """The open files that have the memory: whoever has them may read."""
-        return (self._descriptor,)
+    def descriptor(self, _region: Region) -> int:
+        """The open file that has a region: whoever has it may read."""
+        return self._descriptor
 
     @property
     def path(self) -> Path:
