@@ -13,6 +13,7 @@ from trapless.base.console import ConsoleProgress
 from trapless.peek import machines
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.target import Target
+from trapless.peek.sandbox.client import open_target
 
 PAUSE_S = 0.5
 
@@ -34,7 +35,7 @@ def _lack(ram: Path | None, hole: int | None) -> str:
     try:
         several = ram is None and len(machines.observable()) > 1
         path = ram if ram is not None else machines.the_one()
-        with Target.open(path, hole) as target:
+        with open_target(path, hole) as target:
             return "" if _has_booted(target) else f"the kernel in {path} is still booting"
     except PeekError as error:
         if several:

@@ -86,12 +86,12 @@ def observe(memory: Path, said: dict[str, list[str]]) -> dict[str, object]:
         running = target.offset("rq", "nr_running")
         found: dict[str, Any] = {
             "seconds": seconds,
-            "release": target.release,
+            "release": str(target.release),
             "banner": target.banner,
             "cpus": target.cpus_online,
             "levels": target.page_tables.levels,
             "btf": hashlib.sha256(types).hexdigest(),
-            "names": {one: target.name_of(one) for one in addresses},
+            "names": {one: str(target.name_of(one)) for one in addresses},
             "symbols": {name: target.symbols.address(name) for name in ("_text", "init_task")},
             "image": (target.physical(text), target.physical(end - 1)),
             "image length": end - text,

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from trapless.peek.guest_text import visible
 from trapless.peek.sampling import tables
 from trapless.peek.sampling.recording import Recording
 from trapless.peek.sampling.summary import LAG_BIN_NS, Summary, summarise
@@ -28,7 +29,7 @@ def write(recording: Recording, path: Path) -> Sequence[Table]:
     summary = summarise(recording)
     contents = tables.tables(recording, summary)
     first, rest = contents[0], contents[1:]
-    release = str(recording.meta["about"].get("release", "a kernel"))
+    release = visible(str(recording.meta["about"].get("release", "a kernel")))
     charts = figures(summary, int(recording.meta["interval_ns"]))
     page.write(path, f"{release}, looked at from outside", (), (first, *charts, *rest))
     return contents

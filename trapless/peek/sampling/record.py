@@ -31,6 +31,7 @@ from trapless.peek.sampling.probes import ProbeMap
 from trapless.peek.sampling.recording import SEGMENT_AGE_S, Recorder
 from trapless.peek.sampling.rows import End, Ending, Rows
 from trapless.peek.sampling.sampler import Sampler
+from trapless.peek.sandbox.client import open_target
 
 CHECK_S = 1.0
 """Seconds from one check that the kernel is the same to the next."""
@@ -100,7 +101,7 @@ def record(
     if folder.exists():
         raise PeekError(f"{folder} exists already; a recording needs a folder of its own")
     progress.step(f"resolving the kernel in {ram}")
-    with Target.open(ram, hole) as target:
+    with open_target(ram, hole) as target:
         emulator = emulator_of(ram)
         watch = Watch(target, progress.note)
         plan = plan_for(target, interval_ns, duration_ns, cpu, emulator, watch.first)
@@ -130,10 +131,10 @@ def about_target(
 ) -> dict[str, Any]:
     """The description of the kernel that a recording has in its meta.json."""
     return {
-        "release": target.release,
+        "release": str(target.release),
         "build_id": target.build_id,
         "shift": target.symbols.shift,
-        "banner": target.banner,
+        "banner": str(target.banner),
         "cpus": target.cpus_online,
         "context_user": tier0.context_user(target),
         "probes": int(probes.active) if probes is not None else None,
@@ -152,7 +153,7 @@ def _store(
 ) -> End | None:
     batches = samples(run)
     about = about_target(target, watch.first, emulator)
-    symbols = zip(target.symbols.addresses, target.symbols.names, strict=True)
+    symbols = ((address, str(name)) for address, name in target.symbols.rows())
     with Recorder(folder, run.head, about, symbols) as recorder:
         progress.step(f"recording {target.release} into {folder}")
         sites.keep(recorder, watch.sites())

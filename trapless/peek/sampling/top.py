@@ -36,6 +36,7 @@ from trapless.peek.sampling.recording import table_of
 from trapless.peek.sampling.rows import Flag, Rows
 from trapless.peek.sampling.sampler import Sampler
 from trapless.peek.sampling.summary import Summary
+from trapless.peek.sandbox.client import open_target
 from trapless.report.text_report import FILE_COLUMNS, block_of
 
 REFRESH_S = 1.0
@@ -65,7 +66,9 @@ class View:
         self._missing = missing
         self._terminal = stream.isatty()
         width = None if self._terminal else FILE_COLUMNS
-        self._console = Console(file=stream, width=width, highlight=False)
+        self._console = Console(
+            file=stream, width=width, highlight=False, markup=False, emoji=False
+        )
         self._live: Live | None = None
         self._last = Group()
 
@@ -111,7 +114,7 @@ def top(
 ) -> None:
     """Show `updates` seconds, or all until Ctrl-C or the target's end. `hole` is in bytes."""
     progress.step(f"resolving the kernel in {ram}")
-    with Target.open(ram, hole) as target:
+    with open_target(ram, hole) as target:
         emulator = emulator_of(ram)
         names = Names(target)
         view = View(stream if stream is not None else sys.stdout, updates, missing_text(emulator))

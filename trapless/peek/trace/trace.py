@@ -25,6 +25,7 @@ from trapless.peek.emulator import emulator_of
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling.record import ended_by_signals, is_same
+from trapless.peek.sandbox.client import open_target
 from trapless.peek.trace.events import Decoder, Event, Names
 from trapless.peek.trace.rings import Events, Merger, Rings
 from trapless.peek.trace.text import JsonWriter, TextWriter
@@ -78,7 +79,7 @@ def trace(
 ) -> Outcome:
     """Trace into the file `output`, or to standard output where it is None. `hole` is in bytes."""
     progress.step(f"resolving the kernel in {ram}")
-    with Target.open(ram, hole) as target, ExitStack() as stack:
+    with open_target(ram, hole) as target, ExitStack() as stack:
         rings = Rings.open(target)
         emulator = emulator_of(ram)
         runs = emulator.pid if emulator is not None else None
