@@ -59,6 +59,7 @@ int source_fail(char *error, int status, const char *format, ...)
 int source_number(const char *text, const char *key, uint64_t *value, char *error);
 
 extern const struct source_kind source_ram;
+extern const struct source_kind source_regions;
 extern const struct source_kind source_process;
 extern const struct source_kind source_leechcore;
 

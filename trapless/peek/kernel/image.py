@@ -149,9 +149,9 @@ def _verified(memory: Memory, info: Vmcoreinfo) -> KernelImage:
 def _symbols(info: Vmcoreinfo, raw: kallsyms.RawTables) -> Symbols:
     addresses = {name: info.symbol(name) for name in NOTE_SYMBOLS if info.has_symbol(name)}
     symbols = symbol_cache.load(info.build_id, raw, info.kernel_offset)
+    # Not every kernel's table has all of them.
     if symbols is None or not all(
-        symbols.has(name) and symbols.address(name) == address
-        for name, address in addresses.items()
+        symbols.address(name) == address for name, address in addresses.items() if symbols.has(name)
     ):
         symbols = kallsyms.decode(raw, addresses, info.kernel_offset)
         symbol_cache.save(info.build_id, raw, symbols)
