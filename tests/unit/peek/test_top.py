@@ -17,6 +17,7 @@ from tests.notes import Notes
 from tests.unit.peek import toy_kernel
 from tests.unit.peek.toy_kernel import ToyKernel
 from trapless.peek.errors import PeekError
+from trapless.peek.machines import Image
 from trapless.peek.sampling import top
 
 
@@ -34,7 +35,7 @@ class Terminal(io.StringIO):
 def show(ram: Path, stream: io.StringIO, updates: int | None) -> list[str]:
     notes = Notes()
     top.top(
-        ram, None, interval_ns=1_000_000, cpu=None, updates=updates, progress=notes, stream=stream
+        Image(ram), interval_ns=1_000_000, cpu=None, updates=updates, progress=notes, stream=stream
     )
     return notes.said
 
