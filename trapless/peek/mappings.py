@@ -159,7 +159,8 @@ def qemu_ways(
 def _places(mappings: Sequence[Mapping], backend: Backend) -> list[int]:
     """The addresses at which the memory of a backend may begin, likeliest first."""
     named = [one for one in mappings if backend.path and one.path.startswith(backend.path)]
-    fitting = [one for one in named or mappings if one.length >= backend.size]
+    fitting = [one for one in named or mappings if one.length == backend.size]
+    fitting = fitting or [one for one in named or mappings if one.length > backend.size]
     # QEMU's first memory has the highest address, and nothing else is likely to be as long.
     fitting.sort(key=lambda one: (one.length, -one.start))
     places = []
@@ -185,6 +186,7 @@ def other_ways(mappings: Sequence[Mapping], layout: Layout) -> Iterator[list[lis
         for low in (one for one in longest if one.length == hole):
             for high in (one for one in longest if one is not low):
                 yield [[Region(0, hole, low.start), Region(FOUR_GIB, high.length, high.start)]]
+    for hole in layout.holes:
         for one in (one for one in longest if one.length > hole):
             rest = one.length - hole
             # The second of two mappings is put below the first one, and both become one.

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -86,7 +87,7 @@ def test_parts_of_ram_are_in_the_order_of_nodes(arguments, sizes):
 
 
 def test_encrypted_memory_is_refused_by_its_name():
-    with pytest.raises(PeekError, match="encrypted .sev-guest."):
+    with pytest.raises(PeekError, match=r"encrypted .sev-guest."):
         qemu_arguments.ram(["qemu", "-object", "sev-guest,id=sev0,cbitpos=47"])
 
 
@@ -146,7 +147,10 @@ def test_a_machine_is_chosen_by_its_name_or_pid(proc):
     assert machines.by_pid(6, proc).name == "small"
     for name, said in (
         ("twin", "2 machines are called twin; choose one with --pid: 4, 9"),
-        ("nobody", r"no virtual machine .* called nobody; 4 virtual .*\n  process 4 \(twin\): qemu"),
+        (
+            "nobody",
+            r"no virtual machine .* called nobody; 4 virtual .*\n  process 4 \(twin\): qemu",
+        ),
     ):
         with pytest.raises(PeekError, match=said):
             machines.by_name(name, proc)
@@ -202,12 +206,18 @@ def test_options_that_contradict_each_other_are_refused(tmp_path):
 HIGH = 36 * MIB
 CHILD = textwrap.dedent(
     """
-    import mmap, os, sys
+    import ctypes, mmap, os, sys
+    protect = ctypes.CDLL(None).mprotect
+    protect.argtypes = (ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int)
     ram = open(sys.argv[1], "rb").read()
     PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000
     kept = []
     def mapped(length, parts, descriptor=-1, flags=PRIVATE):
-        view = mmap.mmap(descriptor, length, flags=flags)
+        guard = 4096 if descriptor < 0 else 0                   # as QEMU has it behind RAM
+        view = mmap.mmap(descriptor, length + guard, flags=flags)
+        if guard:
+            start = ctypes.addressof(ctypes.c_char.from_buffer(view))
+            protect(start + length, guard, 0)
         for at, first, last in parts:
             for block in range(first, last, 65536):
                 data = ram[block:min(block + 65536, last)]
@@ -224,8 +234,8 @@ CHILD = textwrap.dedent(
     mapped(0xD0000000, [(0, 0, whole)])                         # Firecracker's
     mapped(36 * M, [])
     kept.append(os.memfd_create("crosvm_guest"))
-    os.truncate(kept[-1], 40 * M)
-    mapped(40 * M, [(0, 0, whole)], kept[-1], mmap.MAP_SHARED)
+    os.truncate(kept[-1], 34 * M)
+    mapped(34 * M, [(0, 0, whole)], kept[-1], mmap.MAP_SHARED)
     print("ready", flush=True)
     sys.stdin.read()
     """
@@ -237,16 +247,26 @@ def toy(tmp_path_factory) -> Path:
     return ToyKernel().save(tmp_path_factory.mktemp("toy"))
 
 
-@pytest.fixture(scope="module")
-def monitor(toy: Path) -> Iterator[subprocess.Popen[str]]:
-    argv = ["qemu-system-x86_64", "-S", "-E", "-c", CHILD, str(toy)]
+@contextmanager
+def made_up(toy: Path) -> Iterator[subprocess.Popen[str]]:
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        argv, executable=sys.executable, stdin=pipe, stdout=pipe, text=True
+        ["qemu-system-x86_64", "-S", "-c", CHILD, str(toy)],
+        executable=sys.executable,
+        env={**os.environ, "PYTHONHOME": sys.base_prefix},
+        stdin=pipe,
+        stdout=pipe,
+        text=True,
     ) as running:
         assert running.stdout is not None and running.stdout.readline() == "ready\n"
         yield running
         running.kill()
+
+
+@pytest.fixture(scope="module")
+def monitor(toy: Path) -> Iterator[subprocess.Popen[str]]:
+    with made_up(toy) as running:
+        yield running
 
 
 def opened(running: subprocess.Popen[str], kind: str, *argv: str) -> Target:
@@ -267,7 +287,7 @@ MEMFD = "-object memory-backend-memfd,id=r,size=9M -machine memory-backend=r"
         ("qemu", NODES, [(0, 3 * MIB, 0), (3 * MIB, 5 * MIB, 0)]),
         ("qemu", MEMFD, [(0, 9 * MIB, 0)]),
         ("firecracker", "", [(0, 0xD0000000, 0), (4 * GIB, HIGH, 0)]),
-        ("crosvm", "", [(0, 40 * MIB, 0)]),
+        ("crosvm", "", [(0, 34 * MIB, 0)]),
     ],
 )
 def test_ram_is_found_in_a_process(own_cache, monitor, toy, kind, arguments, regions):
@@ -289,24 +309,18 @@ def test_what_a_process_has_not_says_so(own_cache, monitor):
 
 
 def test_the_sampler_reads_a_process_until_it_ends(own_cache, toy):
-    argv = ["qemu-system-x86_64", "-S", "-E", "-c", CHILD, str(toy)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        argv, executable=sys.executable, stdin=pipe, stdout=pipe, text=True
-    ) as running:
-        assert running.stdout is not None and running.stdout.readline() == "ready\n"
-        with opened(running, "qemu", "-m", "8M") as target:
-            at = target.physical(target.symbol("jiffies_64"))
-            group = Group("all", Rule.STABLE, (Field("jiffies", 8, at), Field("small", 2, at)))
-            with Sampler(record.source_of(target), Plan(1_000_000, (group,))) as run:
-                batches = run.batches()
-                first = next(batches)
-                running.kill()
-                rows = np.concatenate([first, *batches])
-            assert set(rows["all.jiffies"].tolist()) == {4711} and not rows["absent"].any()
-            assert run.end is not None and run.end.ending is Ending.SOURCE
-            with pytest.raises(PeekError, match="gone"):
-                target.memory.read(0, 8)
+    with made_up(toy) as running, opened(running, "qemu", "-m", "8M") as target:
+        at = target.physical(target.symbol("jiffies_64"))
+        group = Group("all", Rule.STABLE, (Field("jiffies", 8, at), Field("small", 2, at)))
+        with Sampler(record.source_of(target), Plan(1_000_000, (group,))) as run:
+            batches = run.batches()
+            first = next(batches)
+            running.kill()
+            rows = np.concatenate([first, *batches])
+        assert set(rows["all.jiffies"].tolist()) == {4711} and not rows["absent"].any()
+        assert run.end is not None and run.end.ending is Ending.SOURCE
+        with pytest.raises(PeekError, match="gone"):
+            target.memory.read(0, 8)
 
 
 def maps(*lines: str) -> str:
@@ -392,7 +406,10 @@ def test_rights_are_given_up(tmp_path):
         "print(open('/proc/self/status').read())"
     )
     done = subprocess.run(
-        [sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True,
+        [sys.executable, "-S", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
         cwd=Path(__file__).parents[3],
     )
     status = dict(line.split(":\t", 1) for line in done.stdout.splitlines() if ":\t" in line)

@@ -4,7 +4,6 @@ that goes wrong."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 from pathlib import Path
 
@@ -13,8 +12,7 @@ import pytest
 
 from tests.unit.peek import toy_kernel
 from tests.unit.peek.toy_kernel import MODULES_VIRTUAL, ToyKernel
-from trapless.peek import commands, machines
-from trapless.peek.errors import PeekError
+from trapless.peek import commands
 from trapless.peek.kernel.drgn_program import program
 from trapless.peek.kernel.target import Target
 

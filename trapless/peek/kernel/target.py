@@ -94,14 +94,14 @@ class Target(Resolver):
         try:
             same = self._fingerprint() == self._identity
         except PeekError:
-            self._check_memory()
+            self.check_memory()
             same = False  # the firmware or the next kernel has overwritten a part of it
         if not same:
             raise PeekError(
                 f"{self.memory.name}: the target was restarted since it was opened; open it again"
             )
 
-    def _check_memory(self) -> None:
+    def check_memory(self) -> None:
         """Raise PeekError where the memory itself cannot be read up to its end any more."""
         try:
             for region in self.memory.regions():

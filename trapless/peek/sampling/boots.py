@@ -64,12 +64,15 @@ class Boots:
         self._found: Target | None = None
 
     def look(self) -> bool:
-        """Whether the kernel runs still, as far as is known. To be called about once a second."""
+        """Whether the kernel runs still, as far as is known. To be called about once a second.
+
+        A memory that is gone, with its machine, is no restart: the sampler notices that.
+        """
         try:
             self._target.check_same()
             now = clock(self._target)
         except PeekError:
-            return False
+            return self._is_gone()
         if now < self._clock:
             return False
         if now > self._clock:
@@ -83,9 +86,18 @@ class Boots:
         """The kernel that runs after this one; None where there was none until `over`."""
         began = time.monotonic()
         while self._found is None and not over() and self._may_come(time.monotonic() - began):
+            if self._is_gone():
+                return None
             self._begin_search()
             time.sleep(ALIVE_STEP_S)
         return self._found
+
+    def _is_gone(self) -> bool:
+        try:
+            self._target.check_memory()
+        except PeekError:
+            return True
+        return False
 
     def _may_come(self, waited_s: float) -> bool:
         return waited_s < UNSEEN_S if self._stat is None else self._stat.exists()

@@ -126,29 +126,31 @@ def record(
         raise PeekError(f"{folder} exists already; a recording needs a folder of its own")
     progress.step(f"resolving the kernel in {machine}")
     ends, request = Ends(Ending.DURATION), Request()
-    over_ns = time.monotonic_ns() + duration_ns if duration_ns else None
+    over_ns = 0  # the end, from the first sample on; 0: none
+
+    def is_over() -> bool:
+        return request.asked or bool(over_ns and time.monotonic_ns() >= over_ns)
+
     target: Target | None = machine.open()
     with ended_by_signals(request):
         while target is not None:
-            left_ns = 0 if over_ns is None else over_ns - time.monotonic_ns()
+            left_ns = max(over_ns - time.monotonic_ns(), interval_ns) if over_ns else duration_ns
+            over_ns = over_ns or (duration_ns and time.monotonic_ns() + duration_ns)
             with target:
-                recording = _Boot(target, machine.emulator(), request, progress)
+                boot = _Boot(target, machine.emulator(), request, progress)
                 target = None
                 into = folder if not ends.boots else folder / boot_name(ends.boots + 1)
-                end = recording.store(into, interval_ns, max(left_ns, 0), cpu)
+                end = boot.store(into, interval_ns, left_ns, cpu)
                 if end is None:
                     raise PeekError(f"the sampler was killed; {folder} has the samples until then")
                 ends.ending, ends.boots = end.ending, ends.boots + 1
                 ends.rows, ends.lost = ends.rows + end.rows, ends.lost + end.lost
-                if recording.restarted and not request.asked:
+                if boot.restarted and not request.asked:
                     progress.step("waiting for the next kernel")
-                    target = recording.boots.next(
-                        lambda: (
-                            request.asked
-                            or (over_ns is not None and time.monotonic_ns() >= over_ns)
-                        )
-                    )
-                    ends.ending = Ending.SIGNAL if request.asked else Ending.TARGET
+                    target = boot.boots.next(is_over)
+                    ends.ending = Ending.DURATION if is_over() else Ending.TARGET
+        if request.asked:
+            ends.ending = Ending.SIGNAL
     return ends
 
 
