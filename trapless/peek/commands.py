@@ -279,7 +279,7 @@ def check(monitor: Path, stops: int) -> None:
     trapless peek check --monitor /tmp/monitor
     """
     _need("drgn", "stacks are unwound by it")
-    from trapless.peek.sampling import witness
+    from trapless.peek.check import witness
     from trapless.report import text_report
 
     with ConsoleProgress() as progress:

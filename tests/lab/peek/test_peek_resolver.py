@@ -50,7 +50,7 @@ echo == ready
 sleep 600
 """
 
-WAYS = {
+WAYS: dict[str, dict[str, Any]] = {
     "as it comes": {"memory": "512M"},
     "4 levels, no KASLR, above 4 GiB": {"memory": "4G", "append": "no5lvl nokaslr"},
     "in a process, q35, above 4 GiB": {"memory": "6G", "board": "q35", "shared_memory": None},

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from trapless.peek.bounds import bounds
+from trapless.peek.check.stacks import Stack, Unwinder
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.drgn_program import program
 from trapless.peek.kernel.target import Target
@@ -28,7 +29,6 @@ from trapless.peek.sampling import probes, tier0, tier1
 from trapless.peek.sampling.judgement import where
 from trapless.peek.sampling.plan import Base, Field
 from trapless.peek.sampling.probes import Mode, ProbeMap
-from trapless.peek.sampling.stacks import Stack, Unwinder
 from trapless.peek.sampling.tables import COLUMNS
 from trapless.peek.sampling.tier0 import Part
 from trapless.report.figures import Table
