@@ -101,13 +101,15 @@ report-check: setup ## the report in a browser: axe, phone, paper (needs chromiu
 	$(PYTEST) tests/browser
 
 MINUTES ?= 10
-soak: setup ## supervisor mode, then probes, under everything at once for MINUTES (10)
+SEED ?= 1
+OBSERVER_MINUTES ?= 30
+soak: setup ## supervisor mode, then probes, for MINUTES (10); readers of guests (OBSERVER_MINUTES, 30)
 	@$(PYTHON) -m tests.lab.supervisor.soak --minutes $(MINUTES)
+	@$(PYTHON) -m tests.fuzz.observer.fuzz --minutes $(OBSERVER_MINUTES) --seed $(SEED)
 
 soak-debug: setup ## the same on the KASAN and lockdep kernel
 	@$(PYTHON) -m tests.lab.supervisor.soak --minutes $(MINUTES) --kernel debug
 
-SEED ?= 1
 fuzz: setup ## random programs against the module for MINUTES (10), guided by coverage (KERNEL=debug)
 	@$(PYTHON) -m tests.fuzz.fuzz --minutes $(MINUTES) --seed $(SEED) $(if $(KERNEL),--kernel \
 		$(KERNEL)) $(if $(REPLAY),--replay $(REPLAY))

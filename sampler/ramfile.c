@@ -55,7 +55,8 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 	for (i = 0; i < handled->regions; i++) {
 		const struct region *region = &handled->region[i];
 
-		if (region->mapped && at >= region->mapped && at < region->mapped + region->length &&
+		if (region->mapped && at >= region->mapped &&
+		    at < region->mapped + region->length &&
 		    mmap(region->mapped, region->length, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS |
 			 MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED) {
 			gone = 1;

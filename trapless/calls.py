@@ -169,7 +169,9 @@ def _page(calls: Sequence[Call], out: TextIO) -> None:
         table.add_row(str(call.nr), call.name, allowed, call.reason)
     columns, lines = shutil.get_terminal_size()
     buffer = io.StringIO()
-    console = Console(file=buffer, width=columns, force_terminal=True, highlight=False)
+    console = Console(
+        file=buffer, width=columns, force_terminal=True, highlight=False, markup=False, emoji=False
+    )
     console.print(table)
     text = buffer.getvalue()
     if text.count("\n") < lines:

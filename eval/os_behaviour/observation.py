@@ -69,12 +69,12 @@ class Counters:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        types = target.types
+        types = target.btf
         number = types.find(Kind.TYPEDEF, "irq_cpustat_t")
         record_ = types.plain(number[0]) if number else None
         if record_ is None:
             raise PeekError(f"{target.release} does not say how it counts interrupts")
-        offsets = {member.name: member.bit_offset // 8 for member in types.members(record_)}
+        offsets = {str(member.name): member.bit_offset // 8 for member in types.members(record_)}
         self._vectors = [offsets[name] for name in VECTORS if name in offsets]
 
     def read(self) -> dict[str, int]:

@@ -131,7 +131,7 @@ def _show_table(groups: Sequence[Group], stream: TextIO) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(file=stream, highlight=False)
+    console = Console(file=stream, highlight=False, markup=False, emoji=False)
     for group in groups:
         table = Table(
             box=box.SIMPLE,

@@ -1,33 +1,91 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Turns bytes of a guest into text that may be shown: the only place that decodes them.
+"""Holds text of a guest, and makes it visible when it leaves for a terminal, a file or a page.
 
 A guest is an attacker: a process names itself as it likes, and a kernel's memory may say anything.
-What comes out of here has no control characters, none that hide or reorder text, no line ends and
-a bounded length, so it may go to a terminal, a file, a page, JSON or a trace. Markup in it is not
-touched; whoever renders guest text passes it as plain text. A test refuses any other decode() in
-the folders that read guests.
+So its text is no `str`: mypy refuses it where a `str` is wanted, and each way from here to a `str`
+makes it visible: no control characters, none that hide or reorder text, no line ends, a bounded
+length. Rich shows it without reading markup in it, and pages escape it. A test refuses any other
+decode() in the folders that read guests, and any console that reads markup.
 """
 
 from __future__ import annotations
 
-CHARS_MAX = 512
-"""The longest text, characters: symbols of Rust and C++ may have some hundred."""
+from typing import TYPE_CHECKING, final
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+from trapless.peek.limits import TEXT_CHARS_MAX
 
 
-def guest_text(data: bytes, limit: int = CHARS_MAX) -> str:
-    r"""The text of bytes up to the first zero, with all that is not printable as escapes.
+@final
+class GuestText:
+    r"""Bytes of a guest up to the first zero, which are text. It never changes.
 
-    >>> print(guest_text(b"a\x1b]0;b\n\xff\xe2\x80\xae[/red]\0rest"))
+    >>> name = GuestText(b"a\x1b]0;b\n\xff\xe2\x80\xae[/red]\0rest")
+    >>> print(name)
     a\x1b]0;b\n\xff\u202e[/red]
+    >>> f"{name:>30}|", GuestText(b"init").says("init"), GuestText(b"init") == GuestText(b"init")
+    ('   a\\x1b]0;b\\n\\xff\\u202e[/red]|', True, True)
     """
-    text = data[: 4 * limit].split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
-    return visible(text, limit)
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data[:TEXT_CHARS_MAX].split(b"\0", 1)[0]
+
+    @classmethod
+    def stored(cls, text: str) -> GuestText:
+        """Text of a guest that comes out of a file or from another process."""
+        return cls(text[:TEXT_CHARS_MAX].encode("utf-8", "backslashreplace"))
+
+    def __str__(self) -> str:
+        return visible(self._data.decode("utf-8", "backslashreplace"))
+
+    def __format__(self, form: str) -> str:
+        return format(str(self), form)
+
+    def __repr__(self) -> str:
+        return f"GuestText({str(self)!r})"
+
+    def __rich__(self) -> Text:
+        from rich.text import Text
+
+        return Text(str(self))
+
+    def __html__(self) -> str:
+        import html
+
+        return html.escape(str(self))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str):  # it would be false for ever, and mypy does not see it
+            raise TypeError(f"compare the text of a guest with {other!r} by says()")
+        return self._data == other._data if isinstance(other, GuestText) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._data)
+
+    def __lt__(self, other: GuestText) -> bool:
+        return self._data < other._data
+
+    def __bool__(self) -> bool:
+        return bool(self._data)
+
+    def says(self, text: str) -> bool:
+        """Whether it is exactly a text of ours."""
+        return self._data == text.encode()
+
+    def starts(self, text: str) -> bool:
+        """Whether it begins with a text of ours."""
+        return self._data.startswith(text.encode())
 
 
-def visible(text: str, limit: int = CHARS_MAX) -> str:
-    """The same for text that was decoded elsewhere, like that in a recording."""
+def visible(text: str) -> str:
+    """Text whose characters are all printable, and not too many: what is not becomes an escape."""
+    text = text[:TEXT_CHARS_MAX]
     if not text.isprintable():
         text = "".join(
             one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
         )
-    return text[:limit]
+    return text[:TEXT_CHARS_MAX]

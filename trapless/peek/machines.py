@@ -20,8 +20,9 @@ from typing import Protocol
 from trapless.peek import capabilities, mappings, qemu_arguments
 from trapless.peek.emulator import Emulator, emulator_of, emulator_with, path_here
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.memory import FileMemory
+from trapless.peek.kernel.memory import FileMemory, open_memory
 from trapless.peek.kernel.target import Target
+from trapless.peek.sandbox.client import target_in
 
 PROC = Path("/proc")
 QEMU = re.compile(r"qemu-system-x86_64.*|qemu-kvm|kvm")
@@ -39,11 +40,18 @@ class ChoiceError(PeekError):
 class Machine(Protocol):
     """A machine to look into."""
 
-    def open(self) -> Target:
-        """The kernel that runs in it; PeekError says why there is none that can be read."""
+    def open(self, *, sandbox: bool = True) -> Target:
+        """The kernel that runs in it; PeekError says why there is none that can be read.
+
+        Without the sandbox this process itself reads the guest's tables, as drgn needs it.
+        """
 
     def emulator(self) -> Emulator | None:
         """The process that runs it; None where it is not known, or where none does."""
+
+
+def _opened(layouts: Sequence[FileMemory], *, sandbox: bool) -> Target:
+    return target_in(layouts) if sandbox else Target.of(layouts)
 
 
 @dataclass(frozen=True)
@@ -56,8 +64,8 @@ class Image:
     def __str__(self) -> str:
         return str(self.path)
 
-    def open(self) -> Target:
-        return Target.open(self.path, self.hole)
+    def open(self, *, sandbox: bool = True) -> Target:
+        return _opened(open_memory(self.path, self.hole), sandbox=sandbox)
 
     def emulator(self) -> Emulator | None:
         return emulator_of(self.path)
@@ -95,12 +103,12 @@ class Process:
     def __str__(self) -> str:
         return f"process {self.pid}{f' ({self.name})' if self.name else ''}"
 
-    def open(self) -> Target:
+    def open(self, *, sandbox: bool = True) -> Target:
         first: PeekError | None = None
         try:
             for layouts in self._memories():
                 try:
-                    return Target.of(layouts)
+                    return _opened(layouts, sandbox=sandbox)
                 except PeekError as error:
                     first = first or error
         except PeekError as error:
@@ -131,9 +139,9 @@ class Privileged:
     def __str__(self) -> str:
         return str(self.machine)
 
-    def open(self) -> Target:
+    def open(self, *, sandbox: bool = True) -> Target:
         try:
-            return self.machine.open()
+            return self.machine.open(sandbox=sandbox)
         finally:
             capabilities.drop()
 

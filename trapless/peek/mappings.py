@@ -211,23 +211,20 @@ def memories(
     layouts = []
     try:
         for regions in ways:
-            used: list[MemoryFile] = []
             placed = []
             for region in regions:
                 for mapping, part in _parts(mappings, region):
                     file, offset = _file(process, mapping, part.offset, files)
-                    if file not in used:
-                        used.append(file)
-                    placed.append(Region(part.start, part.length, offset, used.index(file)))
-            layouts.append(FileMemory(name, [one.duplicate() for one in used], placed))
-    except BaseException:
-        for memory in layouts:
-            memory.close()
-        raise
+                    number = list(files.values()).index(file)
+                    placed.append(Region(part.start, part.length, offset, number))
+            layouts.append(placed)
+        return [
+            FileMemory(name, [file.duplicate() for file in files.values()], placed)
+            for placed in layouts
+        ]
     finally:
         for file in files.values():
             file.close()
-    return layouts
 
 
 def _parts(mappings: Sequence[Mapping], region: Region) -> Iterator[tuple[Mapping, Region]]:

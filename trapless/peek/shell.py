@@ -26,7 +26,7 @@ Linux {release} in {memory}, live and read-only
 
 def run(machine: Machine, code: str | None) -> int:
     """Run a session in the terminal, or the Python code `code`; return the exit status."""
-    with machine.open() as target:
+    with machine.open(sandbox=False) as target:
         prog = program(target)
         names = {**drgn.cli.default_globals(prog), "target": target}
         if code is not None:

@@ -35,13 +35,13 @@ def show(report: Report) -> None:
     The rest is in the file, which is a hundred times as long.
     """
     columns = None if sys.stdout.isatty() else FILE_COLUMNS
-    _first_screen(Console(width=columns, highlight=False), report)
+    _first_screen(Console(width=columns, highlight=False, markup=False, emoji=False), report)
 
 
 def show_tables(tables: Iterable[Table]) -> None:
     """Print tables that belong to no report, in the same form."""
     width = None if sys.stdout.isatty() else FILE_COLUMNS
-    console = Console(width=width, highlight=False)
+    console = Console(width=width, highlight=False, markup=False, emoji=False)
     for table in tables:
         console.print(block_of(table, console.width))
 
@@ -50,7 +50,13 @@ def text(report: Report) -> str:
     """The report without colour, for a file."""
     stream = io.StringIO()
     console = Console(
-        file=stream, width=FILE_COLUMNS, force_terminal=False, color_system=None, highlight=False
+        file=stream,
+        width=FILE_COLUMNS,
+        force_terminal=False,
+        color_system=None,
+        highlight=False,
+        markup=False,
+        emoji=False,
     )
     _print(console, report)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"

@@ -52,7 +52,9 @@ def show(
     elif not stream.isatty():
         stream.writelines(line + "\n" for line in _lines([*living, *ended]))
     elif living or ended:
-        Console(file=stream, highlight=False).print(_table([*living, *ended]))
+        Console(file=stream, highlight=False, markup=False, emoji=False).print(
+            _table([*living, *ended])
+        )
     else:
         stream.write(f"No process was switched{_refused(refusals)}.\n")
 

@@ -117,7 +117,7 @@ class Observer:
         self.start, end = target.symbol("_stext"), target.symbol("_etext")
         if phase in ("on", "counted"):
             self.sites = read_table(target, probe_map(target)).tolist()
-            self.names = [target.name_of(address) for address, _, _ in self.sites]
+            self.names = [str(target.name_of(address)) for address, _, _ in self.sites]
             self.counts[phase] = calls_ended(self.sites, self.names)
         if phase in ("before", "on", "after"):
             self.text[phase] = target.read(self.start, end - self.start)
@@ -156,7 +156,7 @@ def states(target: Target) -> set[int | str]:
         for _ in range(1000)
         for place in places
     }
-    return {state if state < 3 else target.name_of(state).split("+")[0] for state in values}
+    return {state if state < 3 else str(target.name_of(state)).split("+")[0] for state in values}
 
 
 @pytest.fixture(scope="module")

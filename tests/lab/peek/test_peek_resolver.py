@@ -79,7 +79,7 @@ def sections(text: str) -> dict[str, list[str]]:
 def observe(machine: Machine, said: dict[str, list[str]]) -> dict[str, object]:
     """All that needs the target to be there."""
     began = time.process_time()
-    with machine.open() as target:
+    with machine.open(sandbox=False) as target:
         seconds = time.process_time() - began
         prog = program(target)
         start = target.symbol("__start_BTF")
@@ -89,12 +89,12 @@ def observe(machine: Machine, said: dict[str, list[str]]) -> dict[str, object]:
         running = target.offset("rq", "nr_running")
         found: dict[str, Any] = {
             "seconds": seconds,
-            "release": target.release,
+            "release": str(target.release),
             "banner": target.banner,
             "cpus": target.cpus_online,
             "levels": target.page_tables.levels,
             "btf": hashlib.sha256(types).hexdigest(),
-            "names": {one: target.name_of(one) for one in addresses},
+            "names": {one: str(target.name_of(one)) for one in addresses},
             "symbols": {name: target.symbols.address(name) for name in ("_text", "init_task")},
             "image": (target.physical(text), target.physical(end - 1)),
             "image length": end - text,

@@ -199,7 +199,7 @@ def spans(slots: np.ndarray, off: np.ndarray) -> np.ndarray:
 
 
 def named(target: Target, state: int) -> bool:
-    name = target.name_of(state) if state >> 63 else ""
+    name = str(target.name_of(state)) if state >> 63 else ""
     return name.startswith("stall_with_interrupts_off") and name.endswith("[stall]")
 
 

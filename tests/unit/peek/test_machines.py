@@ -292,7 +292,7 @@ MEMFD = "-object memory-backend-memfd,id=r,size=9M -machine memory-backend=r"
 )
 def test_ram_is_found_in_a_process(own_cache, monitor, toy, kind, arguments, regions):
     with opened(monitor, kind, *arguments.split()) as target, open_memory(toy)[0] as file:
-        assert target.release == RELEASE
+        assert target.release.says(RELEASE)
         found = [(one.start, one.length) for one in target.memory.regions()]
         assert found == [(start, length) for start, length, _ in regions]
         for at in range(0, RAM_BYTES, 256 << 10):

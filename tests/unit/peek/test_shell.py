@@ -37,7 +37,7 @@ def test_variables_are_read_by_their_types(target):
     assert task.comm.string_() == b"swapper/0"
     assert task.pid == 0
     assert task.stack_canary == toy_kernel.CANARY
-    assert prog["init_uts_ns"].name.release.string_().decode() == target.release
+    assert prog["init_uts_ns"].name.release.string_().decode() == str(target.release)
 
 
 def test_variables_that_btf_has_no_types_of_have_ours(target):

@@ -7,7 +7,9 @@ import struct
 
 import pytest
 
+from trapless.peek import limits
 from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel import tasks
 from trapless.peek.kernel.tasks import Task, threads
 
@@ -74,9 +76,9 @@ class Lists:
 
 def test_all_threads_are_found_with_their_processes():
     assert threads(Lists()) == {
-        6: Task(6, 6, "server", 0, False),
-        7: Task(7, 6, "worker", 0, False),
-        2: Task(2, 2, "kthreadd", 0, True),
+        6: Task(6, 6, GuestText(b"server"), 0, False),
+        7: Task(7, 6, GuestText(b"worker"), 0, False),
+        2: Task(2, 2, GuestText(b"kthreadd"), 0, True),
     }
 
 
@@ -107,7 +109,7 @@ def test_list_that_was_torn_gives_what_came_before():
 
 
 def test_list_that_goes_in_circles_ends(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(tasks, "TASKS_MAX", 50)
+    monkeypatch.setattr(limits, "THREADS_MAX", 50)
     lists = Lists()
     lists.ring(SERVER, KTHREAD)
     assert set(threads(lists)) == {2, 6, 7}

@@ -21,9 +21,11 @@ from click.testing import CliRunner
 
 from trapless.cli import cli
 from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.tasks import Task
 from trapless.peek.sampling.probes import MAGIC, MAP, ProbeMap, read
 from trapless.peek.trace import events as decoding
+from trapless.peek.trace import perfetto_file
 from trapless.peek.trace import rings as reading
 from trapless.peek.trace.events import Decoder, Event
 from trapless.peek.trace.rings import EVENT, HEAD, HEAD_BYTES, MARGIN, Merger, Place, Rings
@@ -103,7 +105,7 @@ def values(batches) -> list[int]:
 
 
 def test_examples_in_the_code_hold():
-    assert all(doctest.testmod(part).failed == 0 for part in (decoding, reading))
+    assert all(doctest.testmod(part).failed == 0 for part in (decoding, reading, perfetto_file))
 
 
 def test_places_have_names_and_labels(machine):
@@ -223,9 +225,15 @@ def test_names_of_processes_come_with_switches(machine):
     machine.write(0, 1, 0, 0, 7, 120, *comm("cat"), place=0, pid=0)
     machine.write(0, 2, 4096, 5)
     found, decoder = events(machine)
-    assert found[0].values == {"prev": 0, "state": "R", "next": 7, "prio": 120, "comm": "cat"}
+    assert found[0].values == {
+        "prev": 0,
+        "state": "R",
+        "next": 7,
+        "prio": 120,
+        "comm": GuestText(b"cat"),
+    }
     assert found[1].values == {"count": 4096, "0x8(di)": 5}
-    assert decoder.names.of(7, 2).comm == "cat"
+    assert decoder.names.of(7, 2).comm.says("cat")
 
 
 def known_places() -> list[str]:

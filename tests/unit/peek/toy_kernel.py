@@ -30,6 +30,7 @@ MODULES_VIRTUAL = 0xFFFFFFFFC0000000
 BUILD_ID = "0123456789abcdef0123456789abcdef01234567"
 RELEASE = "6.1.0-toy"
 CODE_SITES = (LINKED + SHIFT + 0x110, LINKED + SHIFT + 0x190)  # in schedule, schedule_timeout
+TASK_BYTES = 128
 CANARY = 0x1122334455667788
 MASK = (1 << 64) - 1
 WORD = 0x80  # a token of several letters
@@ -93,11 +94,16 @@ def toy_types(new_modules: bool) -> bytes:
     word16, word65 = types.array(char, 16), types.array(char, 65)
     pid = types.add(8, "pid_t", integer)  # typedef
     inner = types.record("", 4, [("pid", pid, 0), ("other", integer, 0)], kind=5)
-    types.record(
-        "task_struct",
-        64,
-        [("state", integer, 0), ("", inner, 4), ("comm", word16, 8), ("stack_canary", long, 24)],
-    )
+    members = [
+        ("state", integer, 0),
+        ("", inner, 4),
+        ("comm", word16, 8),
+        ("stack_canary", long, 24),
+    ]
+    members += [("tasks", links, 64), ("thread_node", links, 80), ("signal", long, 96)]
+    members += [("real_parent", long, 104), ("tgid", integer, 112), ("flags", integer, 116)]
+    types.record("task_struct", TASK_BYTES, members)
+    types.record("signal_struct", 24, [("thread_head", links, 8)])
     types.record("rq", 32, [("nr_running", integer, 0), ("cpu", integer, 8)])
     types.enumeration("toy_state", {"TOY_SLEEPS": 0, "TOY_RUNS": 7})
     types.enumeration("node_stat_item", {"NR_VM_NODE_STAT_ITEMS": 3})
@@ -181,8 +187,7 @@ class ToyKernel:
         self.symbol("linux_banner", f"Linux version {self.release} (toy) #1\n\0".encode())
         uts = bytes(8) + b"Linux".ljust(65, b"\0") + self.release.encode().ljust(65, b"\0")
         self.symbol("init_uts_ns", uts)
-        task = struct.pack("<Ii16sQ", 0, 0, b"swapper/0", CANARY)
-        self.symbol("init_task", task.ljust(64, b"\0"))
+        self._tasks()
         self.u64("page_offset_base", self.direct_map)
         self.u64("vmcoreinfo_note", self.direct_map + NOTE_AT)
         self.u64("max_pfn_mapped", RAM_BYTES // 4096)
@@ -197,6 +202,30 @@ class ToyKernel:
         self.symbols["__stop_notes"] = start + 36
         types = toy_types(new_modules=self.form != "below-base")
         self.symbols["__stop_BTF"] = self.symbol("__start_BTF", types) + len(types)
+
+    def _tasks(self) -> None:
+        """The idle task, a process of two threads, and a kernel thread, in their lists."""
+        threads = {"init_task": (0, 0), "toy_server": (6, 6), "toy_worker": (7, 6)}
+        threads["toy_kthread"] = (2, 2)
+        for name, (pid, group) in threads.items():
+            comm = "swapper/0" if not pid else name.removeprefix("toy_")
+            task = struct.pack("<Ii16sQ", 0, pid, comm.encode(), CANARY).ljust(112, b"\0")
+            self.symbol(name, task + struct.pack("<2I", group, 0x200000 * (pid == 2)) + bytes(8))
+        for name in ("init_signal", "toy_signal", "toy_kernel_signal"):
+            self.symbol(name, bytes(24))
+        at = self.symbols
+        pairs = [("init_task", "init_signal"), ("toy_server", "toy_signal")]
+        pairs += [("toy_worker", "toy_signal"), ("toy_kthread", "toy_kernel_signal")]
+        for task, signal in pairs:
+            self.put(self.physical(at[task]) + 96, struct.pack("<2Q", at[signal], at["init_task"]))
+        self.ring(*(at[name] + 64 for name in ("init_task", "toy_server", "toy_kthread")))
+        self.ring(at["toy_signal"] + 8, at["toy_server"] + 80, at["toy_worker"] + 80)
+        self.ring(at["toy_kernel_signal"] + 8, at["toy_kthread"] + 80)
+
+    def ring(self, *links: int) -> None:
+        """Make a list of the links at these virtual addresses of the image."""
+        for place, following in zip(links, (*links[1:], links[0]), strict=True):
+            self.put(self.physical(place), struct.pack("<Q", following))
 
     def _percpu(self) -> None:
         new = self.form != "below-base"  # per-CPU symbols are addresses, not offsets

@@ -155,7 +155,7 @@ class Unwinder:
         )
 
     def _function(self, address: int) -> str:
-        return self._target.name_of(address).split("+")[0]
+        return str(self._target.name_of(address)).split("+")[0]
 
     def _frames(self, registers: Registers) -> Iterator[tuple[int, int]]:
         """(instruction, stack pointer) of each frame in the kernel."""

@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 
+from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.guest_text import guest_text
+from trapless.peek.guest_text import GuestText
+from trapless.peek.limits import TYPE_DEPTH_MAX
 
 MAGIC = 0xEB9F
 HEADER = struct.Struct("<HBBIIIII")
 TYPE = struct.Struct("<III")
-DEPTH_MAX = 64
-"""The longest chain of typedefs, qualifiers or anonymous members; a longer one is a circle."""
 
 
 class Kind(IntEnum):
@@ -65,6 +65,8 @@ TRANSPARENT = frozenset(
 RECORDS = (Kind.STRUCT, Kind.UNION)
 ENUMS = (Kind.ENUM, Kind.ENUM64)
 POINTER_BYTES = 8
+ROUND = 4096  # types between two looks at the budget
+NO_NAME = GuestText(b"")
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Type:
 
     id: int
     kind: Kind
-    name: str
+    name: GuestText
     size: int
     flag: bool
     count: int  # of elements
@@ -84,7 +86,7 @@ class Type:
 class Member:
     """A member of a structure. `bits` is the width of a bit field, and 0 for any other member."""
 
-    name: str
+    name: GuestText
     type: int
     bit_offset: int
     bits: int
@@ -99,6 +101,14 @@ class Place:
     size: int
     bit: int = 0  # where a bit field begins, counted from the offset
     bits: int = 0
+
+
+def _check(count: int) -> None:
+    limits.spend(ROUND)
+    if count > limits.TYPES_MAX:
+        raise limits.LimitError(
+            f"the kernel's BTF has more than {limits.TYPES_MAX:,} types: the image is damaged"
+        )
 
 
 class Btf:
@@ -122,6 +132,7 @@ class Btf:
         self._starts = [0]  # of each type; the first is void
         self._named: dict[tuple[int, int], list[int]] = {}  # kind, name -> types
         self._enums: list[int] = []
+        self._places: dict[tuple[str, str], Place] = {}
         self._scan(header + types, header + types + types_bytes)
 
     def __len__(self) -> int:
@@ -141,23 +152,26 @@ class Btf:
                 if kind in ENUMS:
                     self._enums.append(len(starts))
                 starts.append(place)
+                if not len(starts) % ROUND:
+                    _check(len(starts))
                 place += TYPE.size + once[kind] + each[kind] * (info & 0xFFFF)
         except (IndexError, struct.error):
             raise PeekError(f"the kernel's BTF is damaged at type {len(starts)}") from None
         if place != end:
             raise PeekError("the kernel's BTF ends inside a type: the image is damaged")
 
-    def string(self, offset: int) -> str:
+    def string(self, offset: int) -> GuestText:
         """The name at an offset among the names."""
         end = self._strings.find(b"\0", offset)
         if not 0 <= offset < len(self._strings) or end < 0:
             raise PeekError("the kernel's BTF refers to a name outside its names")
-        return guest_text(self._strings[offset:end])
+        return GuestText(self._strings[offset:end])
 
     def type(self, number: int) -> Type:
         """The type with that number."""
+        limits.spend()
         if number == 0:
-            return Type(0, Kind.VOID, "void", 0, False, 0, 0)
+            return Type(0, Kind.VOID, GuestText(b"void"), 0, False, 0, 0)
         if not 0 < number < len(self._starts):
             raise PeekError(f"the kernel's BTF refers to type {number}, which it does not have")
         start = self._starts[number]
@@ -165,7 +179,7 @@ class Btf:
         return Type(
             number,
             Kind(info >> 24 & 0x1F),
-            self.string(name) if name else "",
+            self.string(name) if name else NO_NAME,
             size,
             bool(info >> 31),
             info & 0xFFFF,
@@ -184,12 +198,13 @@ class Btf:
     @cached_property
     def _enumerators(self) -> dict[int, tuple[int, int]]:
         constants: dict[int, tuple[int, int]] = {}
-        for number in self._enums:
-            for place, value in self._values(self.type(number)):
-                constants.setdefault(place, (number, value))
+        with limits.within(limits.Budget(limits.TYPES)):
+            for number in self._enums:
+                for place, value in self._values(self.type(number)):
+                    constants.setdefault(place, (number, value))
         return constants
 
-    def enumerators(self, one: Type) -> list[tuple[str, int]]:
+    def enumerators(self, one: Type) -> list[tuple[GuestText, int]]:
         """Names and values of an enumeration, in order."""
         return [(self.string(place), value) for place, value in self._values(one)]
 
@@ -210,6 +225,7 @@ class Btf:
         layout = struct.Struct(form)
         count = one.count if one.kind in _EACH else 1
         for index in range(count):
+            limits.spend()
             yield layout.unpack_from(self._data, one.body + layout.size * index)
 
     def members(self, one: Type) -> Iterator[Member]:
@@ -217,11 +233,11 @@ class Btf:
         for name, kind, place in self.words(one, "<III"):
             bits = place >> 24 if one.flag else 0
             offset = place & 0xFFFFFF if one.flag else place
-            yield Member(self.string(name) if name else "", kind, offset, bits)
+            yield Member(self.string(name) if name else NO_NAME, kind, offset, bits)
 
     def plain(self, number: int) -> Type:
         """The type behind typedefs and qualifiers."""
-        for _ in range(DEPTH_MAX):
+        for _ in range(TYPE_DEPTH_MAX):
             one = self.type(number)
             if one.kind not in TRANSPARENT:
                 return one
@@ -231,7 +247,7 @@ class Btf:
     def size(self, number: int) -> int:
         """The size in bytes of a value of this type."""
         count = 1
-        for _ in range(DEPTH_MAX):
+        for _ in range(TYPE_DEPTH_MAX):
             one = self.plain(number)
             if one.kind is Kind.ARRAY:
                 ((number, _, elements),) = self.words(one, "<III")
@@ -251,16 +267,31 @@ class Btf:
             raise PeekError(f"the target's kernel has no structure {name!r}")
         return records
 
+    def sizes(self, record: str) -> set[int]:
+        """The sizes in bytes of all structures and unions called `record`."""
+        return {one.size for one in self.record(record)}
+
     def place(self, record: str, path: str) -> Place:
         """Where a member lies. `path` is like "se.exec_start" or "mem[0].base".
 
         The search looks into anonymous members. PeekError where the kernel has no such member, or
         has several structures of that name that differ in it.
         """
+        known = self._places.get((record, path))
+        if known is not None:
+            return known
+        with limits.within(limits.Budget(limits.TYPES)):
+            found = self._place_in_any(record, path)
+        self._places[record, path] = found
+        return found
+
+    def _place_in_any(self, record: str, path: str) -> Place:
         places, failures = set(), []
         for one in self.record(record):
             try:
                 places.add(self._place(one, record, path))
+            except limits.LimitError:
+                raise
             except PeekError as error:
                 failures.append(error)
         if not places:
@@ -296,10 +327,10 @@ class Btf:
     ) -> Member | None:
         """The member of that name; `without` are types that are known not to have it."""
         without = set() if without is None else without
-        if depth > DEPTH_MAX:
+        if depth > TYPE_DEPTH_MAX:
             raise PeekError(f"the kernel's BTF has a circle at type {one.id}")
         for member in self.members(one):
-            if member.name == name:
+            if member.name.says(name):
                 return member
             if not member.name:
                 record = self.plain(member.type)

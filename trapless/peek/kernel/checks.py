@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trapless.peek.errors import PeekError
-from trapless.peek.guest_text import guest_text
+from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.memory import PAGE_BYTES
 from trapless.peek.kernel.resolver import Resolver
+from trapless.peek.limits import LimitError
 
 DIRECT_MAP_PROBES = 8
 
@@ -21,17 +22,17 @@ def _uts_release(target: Resolver) -> str:
     """`init_uts_ns`, read by its type, has the release that the note has."""
     where = target.symbol("init_uts_ns") + target.offset("uts_namespace", "name.release")
     text = target.read(where, target.place("uts_namespace", "name.release").size)
-    release = guest_text(text)
-    return "" if release == target.release else f"init_uts_ns says release {release!r}"
+    release = GuestText(text)
+    return "" if release == target.release else f"init_uts_ns says release {str(release)!r}"
 
 
 def _first_task(target: Resolver) -> str:
     """`init_task`, read by its type, is the idle task of the first CPU."""
     task = target.symbol("init_task")
-    name = target.read(task + target.offset("task_struct", "comm"), 16).split(b"\0")[0]
+    name = GuestText(target.read(task + target.offset("task_struct", "comm"), 16))
     pid = int.from_bytes(target.read(task + target.offset("task_struct", "pid"), 4), "little")
-    good = name.startswith(b"swapper") and pid == 0
-    return "" if good else f"init_task is called {name!r} and has pid {pid}"
+    good = name.starts("swapper") and pid == 0
+    return "" if good else f"init_task is called {str(name)!r} and has pid {pid}"
 
 
 def _direct_map(target: Resolver) -> str:
@@ -92,6 +93,8 @@ def run(target: Resolver) -> None:
         try:
             if failure := check(target):
                 failures.append(failure)
+        except LimitError:
+            raise
         except PeekError as error:
             failures.append(f"{check.__name__.strip('_').replace('_', ' ')}: {error}")
     if failures:

@@ -81,12 +81,12 @@ def program(target: Target) -> drgn.Program:
             f"drgn {drgn.__version__} is too old to read a kernel without its symbols; "
             "install a newer one with: pip install -U drgn"
         )
-    text = target.info.text.encode()
+    text = target.info.data
     prog = drgn.Program(drgn.Platform(drgn.Architecture.X86_64), vmcoreinfo=text)
     for region in target.memory.regions():
         prog.add_memory_segment(region.start, region.length, _reader(target), physical=True)
     prog.set_linux_kernel_custom(text, True)
-    types = _Types(prog, target.types)
+    types = _Types(prog, target.btf)
     prog.register_type_finder("trapless", types.find, enable_index=0)
     objects = _Objects(target, types)
     prog.register_object_finder("trapless", objects.find, enable_index=0)
@@ -143,11 +143,11 @@ class _Types:
         ((word,),) = self._btf.words(one, "<I")
         encoding = word >> 24
         if encoding & INT_BOOL:
-            return self._prog.bool_type(one.name, one.size, "little")
-        return self._prog.int_type(one.name, one.size, bool(encoding & INT_SIGNED), "little")
+            return self._prog.bool_type(str(one.name), one.size, "little")
+        return self._prog.int_type(str(one.name), one.size, bool(encoding & INT_SIGNED), "little")
 
     def floating(self, one: Type) -> drgn.Type:
-        return self._prog.float_type(one.name, one.size, "little")
+        return self._prog.float_type(str(one.name), one.size, "little")
 
     def pointer(self, one: Type) -> drgn.Type:
         return self._prog.pointer_type(self.make(one.size))
@@ -164,21 +164,23 @@ class _Types:
                 inner = self.make(number)
                 return drgn.Object(self._prog, inner, bit_field_size=bits) if bits else inner
 
-            members.append(drgn.TypeMember(made, member.name or None, member.bit_offset))
+            members.append(drgn.TypeMember(made, str(member.name) or None, member.bit_offset))
         form = self._prog.struct_type if one.kind is Kind.STRUCT else self._prog.union_type
-        return form(one.name or None, one.size, members)
+        return form(str(one.name) or None, one.size, members)
 
     def forward(self, one: Type) -> drgn.Type:
-        return (self._prog.union_type if one.flag else self._prog.struct_type)(one.name)
+        return (self._prog.union_type if one.flag else self._prog.struct_type)(str(one.name))
 
     def enumeration(self, one: Type) -> drgn.Type:
-        values = [drgn.TypeEnumerator(name, value) for name, value in self._btf.enumerators(one)]
+        values = [
+            drgn.TypeEnumerator(str(name), value) for name, value in self._btf.enumerators(one)
+        ]
         whole = {1: "char", 2: "short", 4: "int", 8: "long"}.get(one.size, "int")
         compatible = self._prog.int_type(whole, one.size, one.flag, "little")
-        return self._prog.enum_type(one.name or None, compatible, values)
+        return self._prog.enum_type(str(one.name) or None, compatible, values)
 
     def alias(self, one: Type) -> drgn.Type:
-        return self._prog.typedef_type(one.name, self.make(one.size))
+        return self._prog.typedef_type(str(one.name), self.make(one.size))
 
     def qualified(self, one: Type) -> drgn.Type:
         inner = self.make(one.size)
@@ -192,7 +194,8 @@ class _Types:
         variadic = bool(words) and words[-1] == (0, 0)
         parameters = [
             drgn.TypeParameter(
-                lambda number=number: self.make(number), self._btf.string(name) if name else None
+                lambda number=number: self.make(number),
+                str(self._btf.string(name)) if name else None,
             )
             for name, number in (words[:-1] if variadic else words)
         ]
@@ -296,11 +299,11 @@ def _symbol_finder(target: Target) -> Callable[..., Sequence[drgn.Symbol]]:
             start = address - nearest[1]
             size = target.symbols.size_at(start)
             kind = target.symbols.kind_at(start)
-            return [symbol(name or nearest[0], start, size, kind)]
+            return [symbol(name or str(nearest[0]), start, size, kind)]
         module = target.modules.at(address)
         if module is None:
             return []
         text, distance = module.at(address)
-        return [symbol(text, address - distance, distance + 1, "t")]
+        return [symbol(str(text), address - distance, distance + 1, "t")]
 
     return find

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
+from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.guest_text import guest_text
+from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel import kallsyms, symbol_cache, vmcoreinfo
 from trapless.peek.kernel.kallsyms import Symbols
 from trapless.peek.kernel.memory import PAGE_BYTES, Memory
 from trapless.peek.kernel.paging import PageTables
+from trapless.peek.kernel.symbol_cache import FileStore, Store
 from trapless.peek.kernel.vmcoreinfo import Vmcoreinfo
 
 IMAGE_BASE = 0xFFFF_FFFF_8000_0000
@@ -27,14 +30,31 @@ IMAGE_BASE = 0xFFFF_FFFF_8000_0000
 END_SLACK_BYTES = 64 << 20
 """The most that firmware keeps to itself at the end of memory, which the kernel never maps."""
 
-FAILURES_SHOWN = 5
-"""Reasons that are kept: thousands of notes may each have one."""
-
-CLOCK_LOOKS = 1200
-"""How often the clocks of several kernels are read, 50 ms apart: for a minute."""
+CLOCK_PAUSE_S = 0.05
 
 # Symbols whose addresses the note has as well: they show how the table of symbols is to be read.
 NOTE_SYMBOLS = ("_stext", "init_uts_ns", "init_top_pgt", "kallsyms_offsets", "prb")
+
+
+class SymbolTable(Protocol):
+    """The symbols of a kernel, as kallsyms.py describes them, wherever they are."""
+
+    @property
+    def shift(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    def has(self, name: str) -> bool: ...
+
+    def address(self, name: str) -> int: ...
+
+    def at(self, address: int) -> tuple[GuestText, int] | None: ...
+
+    def size_at(self, address: int) -> int: ...
+
+    def kind_at(self, address: int) -> str: ...
+
+    def rows(self) -> Iterator[tuple[int, GuestText]]: ...
 
 
 @dataclass(eq=False)
@@ -44,7 +64,7 @@ class KernelImage:
     memory: Memory
     info: Vmcoreinfo
     page_tables: PageTables
-    symbols: Symbols
+    symbols: SymbolTable
 
     def read(self, virtual: int, length: int) -> bytes:
         """Exactly `length` bytes from a virtual address; PeekError where some are not mapped."""
@@ -68,94 +88,177 @@ class KernelImage:
         return self.read_u64(self.symbols.address("max_pfn_mapped")) * PAGE_BYTES
 
 
-def locate(layouts: Sequence[Memory]) -> KernelImage:
+def locate(layouts: Sequence[Memory], store: Store | None = None) -> KernelImage:
     """The kernel in a memory, in the layout that its page tables and its memory's end fit best.
 
-    `layouts` are the same bytes at different physical addresses, likeliest first. PeekError says
-    what the memory has instead of a kernel.
+    `layouts` are the same bytes at different physical addresses, likeliest first. Symbols are kept
+    in `store`, which is the user's cache by default. PeekError says what the memory has instead of
+    a kernel.
     """
-    notes = list(vmcoreinfo.find(layouts[0]))
-    if not notes:
+    finds = _Finds()
+    candidates = list(finds.candidates(layouts))
+    if not finds.notes:
         raise PeekError(_no_note(layouts[0]))
-    failures: list[PeekError] = []
     loose: list[tuple[int, KernelImage]] = []
+    budget = limits.Budget(limits.NOTES)
+    tables = _Tables(store or FileStore())
     for memory in layouts:
         images = []
-        for note in notes:
+        for note in (note for place, note in candidates if place is memory):
             try:
-                images.append(_verified(memory, note))
+                with limits.within(budget):
+                    images.append(_verified(memory, note, tables))
+            except limits.LimitError:
+                raise
             except PeekError as error:
-                if len(failures) < FAILURES_SHOWN:
-                    failures.append(error)
+                finds.failed(error)
         if not images:
             continue
         image = images[0] if len(images) == 1 else _running(images)
         try:
             excess = _excess(image)
         except PeekError as error:
-            failures.append(error)
+            finds.failed(error)
             continue
         if excess < END_SLACK_BYTES:
             return image
         loose.append((excess, image))
     if loose:  # a kernel with the boot parameter mem= uses less than there is
         return min(loose, key=lambda pair: pair[0])[1]
-    raise PeekError(_none_fits(layouts[0], notes, failures)) from failures[0]
+    raise PeekError(finds.none_fits(layouts[0])) from finds.failures[0]
 
 
-def _verified(memory: Memory, info: Vmcoreinfo) -> KernelImage:
-    """The kernel that `info` describes; PeekError where it is not, or not any more, in memory."""
-    image_shift = info.number("phys_base") - IMAGE_BASE
+class _Finds:
+    """The notes of a memory: how many there are, some of their releases, and why none fits."""
 
-    def read_image(virtual: int, length: int) -> bytes:
-        return memory.read(virtual + image_shift, length)
+    def __init__(self) -> None:
+        self.notes = 0
+        self.failures: list[PeekError] = []
+        self._releases: set[GuestText] = set()
 
+    def candidates(self, layouts: Sequence[Memory]) -> Iterator[tuple[Memory, Vmcoreinfo]]:
+        """Each note whose page tables map the image to where the note has it, and the layout.
+
+        A process of the guest may have filled memory with notes, so this looks at little of each.
+        """
+        count = 0
+        for note in vmcoreinfo.find(layouts[0]):
+            self.notes += 1
+            if self.notes > limits.NOTES_SEEN_MAX:
+                raise limits.LimitError(
+                    f"{layouts[0].name} has more than {limits.NOTES_SEEN_MAX:,} different notes of "
+                    "kernels: a program of the guest has made them up"
+                )
+            if len(self._releases) < limits.FAILURES_SHOWN:
+                self._releases.add(GuestText(note.values.get(b"OSRELEASE", b"?")))
+            for memory in layouts:
+                try:
+                    _tables(memory, note)
+                except PeekError as error:
+                    self.failed(error)
+                    continue
+                count += 1
+                if count > limits.NOTES_MAX:
+                    raise limits.LimitError(
+                        f"{memory.name} has more than {limits.NOTES_MAX} notes of kernels: "
+                        "a program of the guest has made them up"
+                    )
+                yield memory, note
+
+    def failed(self, error: PeekError) -> None:
+        """Keep a reason, if there are few."""
+        if len(self.failures) < limits.FAILURES_SHOWN:
+            self.failures.append(error)
+
+    def none_fits(self, memory: Memory) -> str:
+        """The message that no kernel can be read, with the reasons."""
+        releases = ", ".join(map(str, sorted(self._releases)))
+        return "\n  ".join(
+            [
+                f"{memory.name} has the VMCOREINFO of {releases}, but no such kernel that can be "
+                "read: the image is damaged, or belongs to another machine",
+                *dict.fromkeys(map(str, self.failures)),
+            ]
+        )
+
+
+def _tables(memory: Memory, info: Vmcoreinfo) -> PageTables:
+    """The page tables that a note names; PeekError where they do not map the image."""
+    shift = info.number("phys_base") - IMAGE_BASE
     five = info.number("pgtable_l5_enabled", 0)
     tables = PageTables(
         memory.read,
-        info.symbol("init_top_pgt") + image_shift,
+        info.symbol("init_top_pgt") + shift,
         levels=5 if five else 4,
         encryption=info.number("sme_mask", 0),
     )
     start = info.symbol("_stext")
     physical, _ = tables.physical(start)
-    if physical != start + image_shift:
+    if physical != start + shift:
         raise PeekError(
-            f"{info.release} should be at {start + image_shift:#x}, but its own page tables say "
+            f"{info.release} should be at {start + shift:#x}, but its own page tables say "
             f"{physical:#x}"
         )
-    symbols = _symbols(info, kallsyms.read_tables(read_image, info.symbols()))
+    return tables
+
+
+def _verified(memory: Memory, info: Vmcoreinfo, known: _Tables) -> KernelImage:
+    """The kernel that `info` describes; PeekError where it is not, or not any more, in memory."""
+    tables = _tables(memory, info)
+    symbols = known.symbols(memory, info)
     image = KernelImage(memory, info, tables, symbols)
     if symbols.has("vmcoreinfo_note"):
         note = tables.physical(image.read_u64(symbols.address("vmcoreinfo_note")))[0]
         if note != info.address:
             # Of notes with one text the first was found, where the first layout has it.
             own = vmcoreinfo.text_at(memory, note)
-            if own is None or Vmcoreinfo.of(own).text != info.text:
+            if own != info.data:
                 raise PeekError(
                     f"{info.release} keeps its note at {note:#x}; the one at "
                     f"{info.address:#x} is another"
                 )
             image.info = info = replace(info, address=note)
-    banner = image.read(symbols.address("linux_banner"), 512).split(b"\0")[0]
-    if not guest_text(banner).startswith(f"Linux version {info.release} "):
-        raise PeekError(f"{info.release} says of itself {guest_text(banner, 64)!r}")
+    banner = GuestText(image.read(symbols.address("linux_banner"), limits.TEXT_CHARS_MAX))
+    if not str(banner).startswith(f"Linux version {info.release} "):
+        raise PeekError(f"{info.release} says of itself {str(banner)[:64]!r}")
     build_id = _build_id(image)
     if info.build_id and build_id and info.build_id != build_id:
         raise PeekError(f"{info.release} has build-id {build_id}, its note says {info.build_id}")
     return image
 
 
-def _symbols(info: Vmcoreinfo, raw: kallsyms.RawTables) -> Symbols:
-    addresses = {name: info.symbol(name) for name in NOTE_SYMBOLS if info.has_symbol(name)}
-    symbols = symbol_cache.load(info.build_id, raw, info.kernel_offset)
-    # Not every kernel's table has all of them.
-    if symbols is None or not all(
-        symbols.address(name) == address for name, address in addresses.items() if symbols.has(name)
-    ):
-        symbols = kallsyms.decode(raw, addresses, info.kernel_offset)
-        symbol_cache.save(info.build_id, raw, symbols)
-    return symbols
+class _Tables:
+    """The tables of symbols that notes name, each read once: many notes may name the same."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._read: dict[tuple[object, ...], Symbols] = {}
+
+    def symbols(self, memory: Memory, info: Vmcoreinfo) -> Symbols:
+        """The symbols by the tables of a note, which have the addresses that the note has."""
+        image_shift = info.number("phys_base") - IMAGE_BASE
+        places, anchors = info.symbols(kallsyms.TABLES), info.symbols(NOTE_SYMBOLS)
+        key = (id(memory), image_shift, *places.items(), *anchors.items(), info.kernel_offset)
+        if key not in self._read:
+            raw = kallsyms.read_tables(
+                lambda virtual, length: memory.read(virtual + image_shift, length), places
+            )
+            self._read[key] = self._decoded(raw, anchors, info)
+        return self._read[key]
+
+    def _decoded(
+        self, raw: kallsyms.RawTables, anchors: dict[str, int], info: Vmcoreinfo
+    ) -> Symbols:
+        symbols = symbol_cache.load(self._store, info.build_id, raw, info.kernel_offset)
+        # Not every kernel's table has all of them.
+        if symbols is None or not all(
+            symbols.address(name) == address
+            for name, address in anchors.items()
+            if symbols.has(name)
+        ):
+            symbols = kallsyms.decode(raw, anchors, info.kernel_offset)
+            symbol_cache.save(self._store, info.build_id, raw, symbols)
+        return symbols
 
 
 def _build_id(image: KernelImage) -> str:
@@ -165,10 +268,11 @@ def _build_id(image: KernelImage) -> str:
         return ""
     start = symbols.address("__start_notes")
     length = symbols.address("__stop_notes") - start
-    if not 0 < length <= 16 * PAGE_BYTES:
+    if not 0 < length <= limits.ELF_NOTES_BYTES_MAX:
         raise PeekError(f"the kernel's notes take {length} bytes: its symbols are damaged")
     data, place = image.read(start, length), 0
     while place + 12 <= len(data):
+        limits.spend()
         name_bytes, text_bytes, kind = struct.unpack_from("<III", data, place)
         name_at = place + 12
         text_at = name_at + (name_bytes + 3 & ~3)
@@ -193,8 +297,8 @@ def _excess(image: KernelImage) -> int:
 def _running(images: list[KernelImage]) -> KernelImage:
     """The one of several whole kernels whose clock moves."""
     before = [_clock(image) for image in images]
-    for _ in range(CLOCK_LOOKS):
-        time.sleep(0.05)
+    for _ in range(round(limits.CLOCK_S / CLOCK_PAUSE_S)):
+        time.sleep(CLOCK_PAUSE_S)
         moving = [one for one, was in zip(images, before, strict=True) if _clock(one) != was]
         if len(moving) == 1:
             return moving[0]
@@ -223,15 +327,3 @@ def _no_note(memory: Memory) -> str:
             "CONFIG_VMCORE_INFO, or encrypts its memory"
         )
     return f"no kernel in {memory.name} ({memory.size >> 20} MiB): it has no VMCOREINFO; {why}"
-
-
-def _none_fits(memory: Memory, notes: Sequence[Vmcoreinfo], failures: Sequence[PeekError]) -> str:
-    names = sorted({note.values.get("OSRELEASE", "?") for note in notes})
-    reasons = list(dict.fromkeys(str(failure) for failure in failures))
-    return "\n  ".join(
-        [
-            f"{memory.name} has the VMCOREINFO of {', '.join(names)}, but no such kernel that "
-            "can be read: the image is damaged, or belongs to another machine",
-            *reasons[:FAILURES_SHOWN],
-        ]
-    )

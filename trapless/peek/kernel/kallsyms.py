@@ -10,17 +10,25 @@ from __future__ import annotations
 import bisect
 import hashlib
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.guest_text import guest_text
+from trapless.peek.guest_text import GuestText
 
-SYMBOLS_MAX = 4_000_000
-NAME_BYTES_MAX = 64  # compressed, on average: stock kernels have 12 to 16
+TABLES = (
+    "kallsyms_names",
+    "kallsyms_num_syms",
+    "kallsyms_markers",
+    "kallsyms_token_table",
+    "kallsyms_token_index",
+    "kallsyms_offsets",
+    "kallsyms_relative_base",
+    "kallsyms_seqs_of_names",
+)
 TOKENS = 256
-TOKEN_BYTES_MAX = 64
-NAME_MAX = 512  # the kernel's KSYM_NAME_LEN, with the letter before the name
+ROUND = 4096  # symbols between two looks at the budget
 LONG_NAME = 0x80  # in a name's length: seven more bits follow
 KERNEL_HALF = 1 << 63
 MASK = (1 << 64) - 1
@@ -57,11 +65,11 @@ class Symbols:
     """
 
     addresses: tuple[int, ...]  # ascending, as linked
-    names: tuple[str, ...]
-    kinds: str  # one letter each, as in nm
+    names: tuple[bytes, ...]
+    kinds: bytes  # one letter each, as in nm
     shift: int = 0
-    _last: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
-    _others: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
+    _last: dict[bytes, int] = field(default_factory=dict, repr=False, compare=False)
+    _others: dict[bytes, list[int]] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -76,15 +84,16 @@ class Symbols:
 
     def has(self, name: str) -> bool:
         """Whether there is a symbol of that name."""
-        return name in self._last
+        return name.encode() in self._last
 
     def address(self, name: str) -> int:
         """The virtual address of the one symbol `name`; a global one wins over local ones."""
-        if name not in self._last:
+        key = name.encode()
+        if key not in self._last:
             raise PeekError(f"the target's kernel has no symbol {name!r}")
-        places = [*self._others.get(name, ()), self._last[name]]
+        places = [*self._others.get(key, ()), self._last[key]]
         if len(places) > 1:
-            public = [place for place in places if self.kinds[place].isupper()]
+            public = [place for place in places if self._is_global(place)]
             if len(public) != 1:
                 raise PeekError(
                     f"{name!r} stands for {len(places)} places in the target's kernel: "
@@ -96,7 +105,14 @@ class Symbols:
     def _run_time(self, linked: int) -> int:
         return (linked + self.shift) & MASK if linked >= KERNEL_HALF else linked
 
-    def at(self, address: int) -> tuple[str, int] | None:
+    def _is_global(self, place: int) -> bool:
+        return self.kinds[place : place + 1].isupper()
+
+    def rows(self) -> Iterator[tuple[int, GuestText]]:
+        """Address as linked, and name, of every symbol."""
+        return zip(self.addresses, map(GuestText, self.names), strict=True)
+
+    def at(self, address: int) -> tuple[GuestText, int] | None:
         """The symbol that `address` belongs to and the distance from it; None before the first."""
         linked = (address - self.shift) & MASK
         place = bisect.bisect_right(self.addresses, linked) - 1
@@ -104,8 +120,8 @@ class Symbols:
             return None
         first = bisect.bisect_left(self.addresses, self.addresses[place])
         # Of several names for one address the global one is what people know it by.
-        best = next((i for i in range(first, place + 1) if self.kinds[i].isupper()), first)
-        return self.names[best], linked - self.addresses[place]
+        best = next(filter(self._is_global, range(first, place + 1)), first)
+        return GuestText(self.names[best]), linked - self.addresses[place]
 
     def size_at(self, address: int) -> int:
         """Bytes from a symbol's address to the next symbol's."""
@@ -118,18 +134,19 @@ class Symbols:
         linked = (address - self.shift) & MASK
         first = bisect.bisect_left(self.addresses, linked)
         letters = self.kinds[first : bisect.bisect_right(self.addresses, linked)]
-        return next((letter for letter in letters if letter.isupper()), letters[:1] or "?")
+        letter = next(filter(range(65, 91).__contains__, letters), (letters or b"?")[0])
+        return chr(letter) if chr(letter).isalpha() and letter < 0x80 else "?"
 
 
 def read_tables(read: Reader, at: Mapping[str, int]) -> RawTables:
-    """The tables from memory; `at` has the addresses of their symbols, read by virtual address."""
+    """The tables from memory; `at` has the addresses of TABLES, read by virtual address."""
     (count,) = struct.unpack("<I", read(_needed(at, "kallsyms_num_syms"), 4))
-    if not 0 < count <= SYMBOLS_MAX:
+    if not 0 < count <= limits.SYMBOLS_MAX:
         raise PeekError(f"the kernel's table of symbols claims {count} entries: it is damaged")
     names_at = _needed(at, "kallsyms_names")
     # Nothing says how long the names are; another of the tables follows them in every kernel.
-    after = [address for name, address in at.items() if "kallsyms" in name and address > names_at]
-    length = min([count * NAME_BYTES_MAX, *(address - names_at for address in after)])
+    after = [address for address in at.values() if address > names_at]
+    length = min([count * limits.SYMBOL_BYTES_MEAN_MAX, *(address - names_at for address in after)])
     index = read(_needed(at, "kallsyms_token_index"), 2 * TOKENS)
     last = struct.unpack(f"<{TOKENS}H", index)[-1]
     base = None
@@ -138,7 +155,7 @@ def read_tables(read: Reader, at: Mapping[str, int]) -> RawTables:
     return RawTables(
         count,
         read(names_at, length),
-        read(_needed(at, "kallsyms_token_table"), last + TOKEN_BYTES_MAX),
+        read(_needed(at, "kallsyms_token_table"), last + limits.TOKEN_BYTES_MAX),
         index,
         read(_needed(at, "kallsyms_offsets"), 4 * count),
         at["kallsyms_offsets"],
@@ -156,7 +173,8 @@ def decode(raw: RawTables, anchors: Mapping[str, int], shift: int) -> Symbols:
     """The symbols of `raw`; `anchors` has run-time addresses of some
     symbols, which show in what form addresses are stored."""
     kinds, names = _names(raw)
-    places = {name: place for place, name in enumerate(names) if name in anchors}
+    wanted = {name.encode(): name for name in anchors}
+    places = {wanted[name]: place for place, name in enumerate(names) if name in wanted}
     if not places:
         raise PeekError("the kernel's table of symbols has none of those that it must have")
     for decoder in ADDRESS_FORMS:
@@ -174,16 +192,16 @@ def decode(raw: RawTables, anchors: Mapping[str, int], shift: int) -> Symbols:
     return Symbols(
         tuple(linked[i] for i in order),
         tuple(names[i] for i in order),
-        "".join(kinds[i] for i in order),
+        bytes(kinds[i] for i in order),
         shift,
     )
 
 
-def _names(raw: RawTables) -> tuple[list[str], list[str]]:
+def _names(raw: RawTables) -> tuple[list[int], list[bytes]]:
     """Letter and name of each symbol."""
     texts = [_text(raw.tokens, start) for start in struct.unpack(f"<{TOKENS}H", raw.token_index)]
-    kinds, names, data, place = [], [], raw.names, 0
-    token = texts.__getitem__
+    kinds, names, data, place, total = [], [], raw.names, 0, 0
+    token, longest = texts.__getitem__, limits.SYMBOL_CHARS_MAX
     try:
         for _ in range(raw.count):
             length = data[place]
@@ -191,15 +209,18 @@ def _names(raw: RawTables) -> tuple[list[str], list[str]]:
             if length & LONG_NAME:
                 length = length & ~LONG_NAME | data[place] << 7
                 place += 1
-            whole = "".join(map(token, data[place : place + length])) if length <= NAME_MAX else ""
-            if not 1 < len(whole) <= NAME_MAX:
+            whole = b"".join(map(token, data[place : place + length])) if length <= longest else b""
+            if not 1 < len(whole) <= longest:
                 raise PeekError(
                     f"the kernel's table of symbols has a name of {length} tokens and {len(whole)} "
                     "letters: it is damaged"
                 )
             place += length
+            total += len(whole)
             kinds.append(whole[0])
             names.append(whole[1:])
+            if not len(names) % ROUND:
+                _check(total)
     except IndexError:
         raise PeekError(
             f"the kernel's table of symbols ends after {len(names)} of {raw.count}: it is damaged"
@@ -207,11 +228,21 @@ def _names(raw: RawTables) -> tuple[list[str], list[str]]:
     return kinds, names
 
 
-def _text(tokens: bytes, start: int) -> str:
+def _check(total: int) -> None:
+    """LimitError where the names are too long together, or take too long."""
+    limits.spend(ROUND)
+    if total > limits.NAMES_CHARS_MAX:
+        raise limits.LimitError(
+            f"the names of the kernel's symbols take more than {limits.NAMES_CHARS_MAX >> 20} MiB: "
+            "its table of symbols is damaged"
+        )
+
+
+def _text(tokens: bytes, start: int) -> bytes:
     end = tokens.find(b"\0", start)
     if end < 0:
         raise PeekError("the kernel's table of symbols has a damaged list of tokens")
-    return guest_text(tokens[start:end], TOKEN_BYTES_MAX)
+    return tokens[start : min(end, start + limits.TOKEN_BYTES_MAX)]
 
 
 def _signed(offsets: bytes) -> Iterable[int]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from trapless.peek import limits
 from trapless.peek.errors import PeekError
 
 GIB = 1 << 30
@@ -29,8 +30,6 @@ Q35_SPLIT_BYTES, Q35_HOLE = 0xB0000000, 2 * GIB
 PC_SPLIT_BYTES, PC_HOLE = 0xE0000000, 3 * GIB
 
 PAGE_BYTES = 4096
-SEGMENTS_MAX = 4096
-"""The most memory ranges of one ELF core; QEMU writes a handful."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +154,10 @@ class FileMemory:
         files = [file.duplicate() for file in self._files]
         return FileMemory(self.name, files, self._regions, is_core=self.is_core)
 
+    def descriptors(self) -> tuple[int, ...]:
+        """The open files that have the memory: whoever has them may read."""
+        return tuple(file.descriptor for file in self._files)
+
     @property
     def files(self) -> Sequence[MemoryFile]:
         """The files that the regions name by their numbers."""
@@ -179,6 +182,7 @@ class FileMemory:
                 raise PeekError(f"{self.name}: {error.strerror}") from error
 
     def read(self, address: int, length: int) -> bytes:
+        limits.spend(1, length)
         pieces, place, left = [], address, length
         while left > 0:
             region = self._region(place)
@@ -192,10 +196,7 @@ class FileMemory:
         for region in self._regions:
             if region.start <= address < region.end:
                 return region
-        raise PeekError(
-            f"{self.name} has no physical address {address:#x}: its memory is "
-            + (", ".join(f"{one.start:#x} to {one.end - 1:#x}" for one in self._regions) or "empty")
-        )
+        raise PeekError(no_address(self, address))
 
     def _pread(self, length: int, address: int, region: Region) -> bytes:
         offset = address - region.start + region.offset
@@ -209,6 +210,12 @@ class FileMemory:
                 "truncated, or the machine that it belonged to is gone"
             )
         return data
+
+
+def no_address(memory: Memory, address: int) -> str:
+    """The message that a memory has no such physical address."""
+    places = ", ".join(f"{one.start:#x} to {one.end - 1:#x}" for one in memory.regions())
+    return f"{memory.name} has no physical address {address:#x}: its memory is {places or 'empty'}"
 
 
 def open_memory(path: Path, hole: int | None = None) -> list[FileMemory]:
@@ -318,7 +325,7 @@ def _core_regions(path: Path, descriptor: int, head: bytes, size: int) -> list[R
         raise PeekError(f"{path} is an ELF file, but not the memory of an x86-64 machine")
     (table,) = struct.unpack_from("<Q", head, 32)
     entry, count = struct.unpack_from("<HH", head, 54)
-    if entry < 56 or not 0 < count <= SEGMENTS_MAX:
+    if entry < 56 or not 0 < count <= limits.SEGMENTS_MAX:
         raise PeekError(f"{path} has a damaged table of segments ({count} of {entry} bytes)")
     data = os.pread(descriptor, entry * count, table)
     if len(data) != entry * count:

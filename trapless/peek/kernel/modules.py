@@ -12,14 +12,11 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.guest_text import guest_text
+from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.resolver import Resolver
 
-MODULES_MAX = 1024
-SECTIONS_MAX = 16
-SYMBOLS_MAX = 100_000
-ALL_SYMBOLS_MAX = 200_000  # of all modules together: a real kernel's have some ten thousand
 NAME_BYTES = 56
 SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
 
@@ -28,21 +25,21 @@ SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
 class Module:
     """One loaded module: the virtual addresses that it occupies, and its symbols."""
 
-    name: str
+    name: GuestText
     spans: tuple[tuple[int, int], ...]  # (start, length), virtual
     addresses: tuple[int, ...]  # ascending
-    names: tuple[str, ...]
+    names: tuple[GuestText, ...]
 
     def has(self, address: int) -> bool:
         """Whether a virtual address is inside the module."""
         return any(start <= address < start + length for start, length in self.spans)
 
-    def at(self, address: int) -> tuple[str, int]:
+    def at(self, address: int) -> tuple[GuestText, int]:
         """The symbol that an address inside belongs to, and its distance from that in bytes."""
         start, length = next(span for span in self.spans if 0 <= address - span[0] < span[1])
         place = bisect.bisect_right(self.addresses, address) - 1
         if place < 0 or not start <= self.addresses[place] < start + length:
-            return f"{start:#x}", address - start
+            return GuestText(f"{start:#x}".encode()), address - start
         return self.names[place], address - self.addresses[place]
 
 
@@ -51,7 +48,7 @@ class Modules:
 
     def __init__(self, target: Resolver) -> None:
         self._target = target
-        self._loaded: dict[tuple[int, str], Module] = {}
+        self._loaded: dict[tuple[int, GuestText], Module] = {}
         self.refresh()
 
     def __iter__(self) -> Iterator[Module]:
@@ -69,20 +66,35 @@ class Modules:
             self.refresh()
         return None
 
+    def symbol(self, module: str, name: str) -> int | None:
+        """The address of a symbol of a module; None where the module does not have it."""
+        for one in self._loaded.values():
+            if one.name.says(module):
+                for place, text in enumerate(one.names):
+                    if text.says(name):
+                        return one.addresses[place]
+        return None
+
     def refresh(self) -> None:
         """Read the kernel's list again."""
+        with limits.within(limits.Budget(limits.MODULES)):
+            self._read_list()
+
+    def _read_list(self) -> None:
         target = self._target
-        loaded: dict[tuple[int, str], Module] = {}
+        loaded: dict[tuple[int, GuestText], Module] = {}
         link, head = target.offset("module", "list"), target.symbol("modules")
         try:
             place, visited = target.read_u64(head), {head}
-            while place not in visited and len(visited) <= MODULES_MAX:
+            while place not in visited and len(visited) <= limits.MODULES_MAX:
                 visited.add(place)
                 base = place - link
                 name_at = base + target.offset("module", "name")
-                name = guest_text(target.read(name_at, NAME_BYTES))
+                name = GuestText(target.read(name_at, NAME_BYTES))
                 key = (base, name)
-                left = ALL_SYMBOLS_MAX - sum(len(one.names) for one in loaded.values())
+                left = limits.MODULE_SYMBOLS_TOTAL_MAX - sum(
+                    len(one.names) for one in loaded.values()
+                )
                 loaded[key] = self._loaded.get(key) or _read(target, base, name, left)
                 place = target.read_u64(place)
         except PeekError:  # a module came or went: the next refresh reads the list whole
@@ -90,10 +102,10 @@ class Modules:
         self._loaded = loaded
 
 
-def _read(target: Resolver, base: int, name: str, most: int) -> Module:
+def _read(target: Resolver, base: int, name: GuestText, most: int) -> Module:
     spans = tuple(_spans(target, base))
     try:
-        symbols = sorted(_symbols(target, base, min(most, SYMBOLS_MAX)))
+        symbols = sorted(_symbols(target, base, min(most, limits.MODULE_SYMBOLS_MAX)))
     except PeekError:  # it is being unloaded, or lies: its addresses are known, its names are not
         symbols = []
     addresses, names = zip(*symbols, strict=True) if symbols else ((), ())
@@ -107,7 +119,7 @@ def _spans(target: Resolver, base: int) -> list[tuple[int, int]]:
         paths = ["core_layout"]
     else:
         count = target.place("module", "mem").size // target.place("module", "mem[0]").size
-        paths = [f"mem[{index}]" for index in range(min(count, SECTIONS_MAX))]
+        paths = [f"mem[{index}]" for index in range(min(count, limits.MODULE_SECTIONS_MAX))]
     for path in paths:
         start = target.read_u64(base + target.offset("module", f"{path}.base"))
         data = target.read(base + target.offset("module", f"{path}.size"), 4)
@@ -117,7 +129,7 @@ def _spans(target: Resolver, base: int) -> list[tuple[int, int]]:
     return spans
 
 
-def _symbols(target: Resolver, base: int, most: int) -> list[tuple[int, str]]:
+def _symbols(target: Resolver, base: int, most: int) -> list[tuple[int, GuestText]]:
     table = target.read_u64(base + target.offset("module", "kallsyms"))
     if table == 0:
         return []
@@ -131,7 +143,7 @@ def _symbols(target: Resolver, base: int, most: int) -> list[tuple[int, str]]:
         raise PeekError(f"a module claims {count} symbols")
     rows = SYMBOL.iter_unpack(target.read(field("symtab"), count * SYMBOL.size))
     return [
-        (value, target.read_string(strings + name, 256))
+        (value, target.read_string(strings + name, limits.MODULE_NAME_BYTES))
         for name, _, _, section, value, _ in rows
         if name and section and value
     ]

@@ -9,17 +9,25 @@ from __future__ import annotations
 
 import struct
 from functools import cached_property
+from typing import Protocol
 
+from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.guest_text import guest_text
+from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.btf import Btf, Place
 from trapless.peek.kernel.image import IMAGE_BASE, KernelImage
 from trapless.peek.kernel.kallsyms import MASK
 from trapless.peek.kernel.memory import PAGE_BYTES
 
-BTF_BYTES_MAX = 64 << 20
-CPUS_MAX = 8192
-STRING_BYTES_MAX = 4096
+
+class Types(Protocol):
+    """The types of a kernel, as btf.py describes them, wherever they are."""
+
+    def place(self, record: str, path: str) -> Place: ...
+
+    def sizes(self, record: str) -> set[int]: ...
+
+    def enumerator(self, name: str) -> tuple[int, int] | None: ...
 
 
 class Resolver(KernelImage):
@@ -31,10 +39,10 @@ class Resolver(KernelImage):
 
     def __init__(self, image: KernelImage) -> None:
         super().__init__(image.memory, image.info, image.page_tables, image.symbols)
-        self.types = self._read_types()
+        self.types: Types = self._read_types()
 
     @property
-    def release(self) -> str:
+    def release(self) -> GuestText:
         """The kernel's release, as `uname -r` prints it in the target."""
         return self.info.release
 
@@ -44,9 +52,10 @@ class Resolver(KernelImage):
         return self.info.build_id
 
     @cached_property
-    def banner(self) -> str:
+    def banner(self) -> GuestText:
         """The kernel's version line, as /proc/version has it in the target."""
-        return guest_text(self._bytes_at(self.symbol("linux_banner"), 512).rstrip(b"\n"))
+        text = self._bytes_at(self.symbol("linux_banner"), limits.TEXT_CHARS_MAX)
+        return GuestText(text.rstrip(b"\n"))
 
     # ---- Symbols ---------------------------------------------------------------------------------
 
@@ -64,6 +73,13 @@ class Resolver(KernelImage):
 
     # ---- Types -----------------------------------------------------------------------------------
 
+    @property
+    def btf(self) -> Btf:
+        """All types, which only this process's own reading has; PeekError in a sandbox."""
+        if not isinstance(self.types, Btf):
+            raise PeekError("the target's types are in a sandbox: open it with Target.open()")
+        return self.types
+
     def _read_types(self) -> Btf:
         if not (self.symbols.has("__start_BTF") and self.symbols.has("__stop_BTF")):
             raise PeekError(
@@ -71,7 +87,7 @@ class Resolver(KernelImage):
             )
         start = self.symbol("__start_BTF")
         length = self.symbol("__stop_BTF") - start
-        if not 0 < length <= BTF_BYTES_MAX:
+        if not 0 < length <= limits.TYPES_BYTES_MAX:
             raise PeekError(f"the kernel's types take {length} bytes: its symbols are damaged")
         return Btf(self.read(start, length))
 
@@ -91,7 +107,7 @@ class Resolver(KernelImage):
 
     def sizeof(self, record: str) -> int:
         """The size of a structure in bytes."""
-        sizes = {one.size for one in self.types.record(record)}
+        sizes = self.types.sizes(record)
         if len(sizes) > 1:
             raise PeekError(f"several structures {record!r} in this kernel differ in size")
         return sizes.pop()
@@ -118,7 +134,7 @@ class Resolver(KernelImage):
 
     def _cpus(self, mask_name: str) -> tuple[int, ...]:
         (count,) = struct.unpack("<I", self.read(self.symbol("nr_cpu_ids"), 4))
-        if not 0 < count <= CPUS_MAX:
+        if not 0 < count <= limits.CPUS_MAX:
             raise PeekError(f"the kernel claims {count} CPUs: the image is damaged")
         mask = int.from_bytes(self.read(self.symbol(mask_name), (count + 63) // 64 * 8), "little")
         return tuple(cpu for cpu in range(count) if mask >> cpu & 1)
@@ -152,9 +168,9 @@ class Resolver(KernelImage):
         """The physical address of a virtual address, by the kernel's page tables."""
         return self.page_tables.physical(virtual)[0]
 
-    def read_string(self, virtual: int, limit: int = STRING_BYTES_MAX) -> str:
+    def read_string(self, virtual: int, limit: int = limits.STRING_BYTES_MAX) -> GuestText:
         """The text at a virtual address, up to its zero byte or to `limit` bytes."""
-        return guest_text(self._bytes_at(virtual, limit))
+        return GuestText(self._bytes_at(virtual, limit))
 
     def _bytes_at(self, virtual: int, limit: int) -> bytes:
         text = b""

@@ -12,21 +12,25 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
+from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel import checks
+from trapless.peek.guest_text import GuestText
+from trapless.peek.kernel import checks, tasks
 from trapless.peek.kernel.image import KernelImage, locate
 from trapless.peek.kernel.memory import FileMemory, open_memory
 from trapless.peek.kernel.modules import Modules
 from trapless.peek.kernel.resolver import Resolver
+from trapless.peek.kernel.tasks import Task
 
 
 class Target(Resolver):
     """One running (or saved) kernel. Use it as a context manager, or call close()."""
 
     def __init__(self, image: KernelImage, owned: Sequence[FileMemory] = ()) -> None:
-        super().__init__(image)
+        with limits.within(limits.Budget(limits.OPENING)):
+            super().__init__(image)
+            checks.run(self)
         self._owned = tuple(owned)
-        checks.run(self)
         self._identity = self._fingerprint()
 
     @classmethod
@@ -57,6 +61,10 @@ class Target(Resolver):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def again(self) -> Target:
+        """The kernel that is in the same memory now."""
+        return Target.of(self.layouts())
+
     def layouts(self) -> list[FileMemory]:
         """The memory in each layout that it may have, with descriptors of its own."""
         return [memory.duplicate() for memory in self._owned]
@@ -79,15 +87,25 @@ class Target(Resolver):
         """
         return Modules(self)
 
-    def name_of(self, address: int) -> str:
+    def module_symbol(self, module: str, name: str, *, again: bool = False) -> int | None:
+        """The address of a symbol of a module, or None; `again` reads the list of modules again."""
+        if again:
+            self.modules.refresh()
+        return self.modules.symbol(module, name)
+
+    def threads(self) -> dict[int, Task]:
+        """All threads by pid, as tasks.py reads them."""
+        return tasks.threads(self)
+
+    def name_of(self, address: int) -> GuestText:
         """A virtual address for people: "schedule+0x5", "e1000_intr+0x40 [e1000]", "0x1234"."""
         symbol = self.symbols.at(address)
         if symbol is not None and self.in_image(address):
             return _with_distance(*symbol)
         module = self.modules.at(address)
         if module is None:
-            return f"{address:#x}"
-        return f"{_with_distance(*module.at(address))} [{module.name}]"
+            return GuestText(f"{address:#x}".encode())
+        return GuestText.stored(f"{_with_distance(*module.at(address))} [{module.name}]")
 
     def check_same(self) -> None:
         """Raise PeekError where the target was restarted since it was opened, or is gone."""
@@ -121,5 +139,5 @@ class Target(Resolver):
         return note.hex(), canary, start
 
 
-def _with_distance(name: str, distance: int) -> str:
-    return f"{name}+{distance:#x}" if distance else name
+def _with_distance(name: GuestText, distance: int) -> GuestText:
+    return GuestText.stored(f"{name}+{distance:#x}") if distance else name

@@ -11,11 +11,11 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.guest_text import guest_text
-from trapless.peek.kernel.target import Target
+from trapless.peek.guest_text import GuestText
+from trapless.peek.kernel.resolver import Resolver
 
-TASKS_MAX = 65_536
 COMM_BYTES = 16
 PF_KTHREAD = 0x00200000
 PAGE_BYTES = 2 << 20
@@ -34,14 +34,15 @@ class Task:
 
     pid: int
     group: int
-    comm: str
+    comm: GuestText
     parent: int  # pid of the process that it is a child of
     is_kernel: bool
 
 
-def threads(target: Target) -> dict[int, Task]:
+def threads(target: Resolver) -> dict[int, Task]:
     """All threads by pid, without the idle ones; those before a torn entry, where there is one."""
-    return {task.pid: task for task in _Walk(target).tasks()}
+    with limits.within(limits.Budget(limits.THREADS)):
+        return {task.pid: task for task in _Walk(target).tasks()}
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class _Entry:
 class _Walk:
     """One walk of the lists. Each task is read at once, and translations are kept for the walk."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Resolver) -> None:
         self._target = target
         self._pages: dict[int, int] = {}  # physical addresses of large pages
         self._at = {name: target.offset("task_struct", name) for name in MEMBERS}
@@ -79,7 +80,7 @@ class _Walk:
                     entries.append(one)
                     self._groups[one.address] = one.group
                     # Lists that a guest has made up may share their members.
-                    if len(entries) >= TASKS_MAX:
+                    if len(entries) >= limits.THREADS_MAX:
                         return list(map(self._task, entries))
         except PeekError:
             pass
@@ -90,7 +91,7 @@ class _Walk:
         link = self._at["tasks"]
         head = self._target.symbol("init_task") + link
         place, visited = self._u64(head), {head}
-        while place not in visited and len(visited) <= TASKS_MAX:
+        while place not in visited and len(visited) <= limits.THREADS_MAX:
             visited.add(place)
             entry = self._entry(place - link)
             yield entry
@@ -105,7 +106,7 @@ class _Walk:
             place = entry.next_thread
             if place == head:
                 place = self._u64(head)
-            if place in visited or len(visited) > TASKS_MAX:
+            if place in visited or len(visited) > limits.THREADS_MAX:
                 return
             visited.add(place)
             entry = self._entry(place - link)
@@ -139,7 +140,7 @@ class _Walk:
         return Task(
             pid=one.pid,
             group=one.group,
-            comm=guest_text(one.comm),
+            comm=GuestText(one.comm),
             parent=parent or 0,
             is_kernel=bool(one.flags & PF_KTHREAD),
         )

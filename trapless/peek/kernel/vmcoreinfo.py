@@ -11,48 +11,56 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.guest_text import guest_text
+from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.memory import PAGE_BYTES, Memory
+from trapless.peek.limits import LimitError
 
 NAME = b"VMCOREINFO\0"
 HEADER = struct.Struct("<III")  # bytes of the name, bytes of the text, type
 TEXT_AT = HEADER.size + len(NAME) + 1
 NOTE_START = NAME + b"\0OSRELEASE="
-TEXT_BYTES_MAX = 3 * PAGE_BYTES
 BANNER = re.compile(rb"Linux version \d[\w.+~-]+(?= \()")
-NOTES_MAX = 4096
-"""The most notes of different texts that are looked at: a real memory has one for each boot."""
+DIGITS_MAX = 32
+"""Of a number: none in a note has more than 20."""
+
 CHUNK_BYTES = 4 << 20
 """Memory is searched in pieces of this size."""
-
-_LINE = re.compile(r"(?:(\w+)\(([^)\n]+)\)|([\w-]+))=(.*)")
 
 
 @dataclass(frozen=True)
 class Vmcoreinfo:
     """One note. Keys are as in the text: `SYMBOL(_stext)`, `NUMBER(phys_base)`, `OSRELEASE`."""
 
-    text: str
+    data: bytes = field(repr=False)  # the text
     address: int  # physical address of the note
-    values: dict[str, str] = field(repr=False)
+    values: Mapping[bytes, bytes] = field(repr=False)
 
     @classmethod
     def of(cls, data: bytes, address: int = 0) -> Vmcoreinfo:
-        """The note with that text as bytes."""
-        return parse("\n".join(map(guest_text, data.split(b"\n"))), address)
+        """The note with that text; lines of an unknown form are left out."""
+        lines = (line.partition(b"=") for line in data.split(b"\n"))
+        return cls(data, address, {key: value for key, equals, value in lines if equals})
 
     @property
-    def release(self) -> str:
-        return self._value("OSRELEASE")
+    def release(self) -> GuestText:
+        return GuestText(self._value("OSRELEASE"))
 
     @property
     def build_id(self) -> str:
         """The build-id in hexadecimal; empty where the note has none."""
-        return self.values.get("BUILD-ID", "")
+        text = self.values.get(b"BUILD-ID", b"")
+        try:
+            return bytes.fromhex(str(GuestText(text))).hex()
+        except ValueError:
+            raise PeekError(
+                f"the kernel's VMCOREINFO says BUILD-ID={str(GuestText(text))!r}, which is not "
+                "hexadecimal"
+            ) from None
 
     @property
     def kernel_offset(self) -> int:
@@ -62,40 +70,35 @@ class Vmcoreinfo:
     def symbol(self, name: str) -> int:
         return self._integer(f"SYMBOL({name})", 16)
 
-    def symbols(self) -> dict[str, int]:
-        """All symbols that the note has. A few have a value, not an address, like mem_section."""
-        names = [key[7:-1] for key in self.values if key.startswith("SYMBOL(")]
-        return {name: self.symbol(name) for name in names}
+    def symbols(self, names: tuple[str, ...]) -> dict[str, int]:
+        """Those of these symbols that the note has."""
+        return {name: self.symbol(name) for name in names if self.has_symbol(name)}
 
     def number(self, name: str, default: int | None = None) -> int:
         key = f"NUMBER({name})"
-        if default is not None and key not in self.values:
+        if default is not None and key.encode() not in self.values:
             return default
         return self._integer(key, 0)
 
     def has_symbol(self, name: str) -> bool:
-        return f"SYMBOL({name})" in self.values
+        return f"SYMBOL({name})".encode() in self.values
 
-    def _value(self, key: str) -> str:
+    def _value(self, key: str) -> bytes:
         try:
-            return self.values[key]
+            return self.values[key.encode()]
         except KeyError:
             raise PeekError(f"the kernel's VMCOREINFO has no {key}") from None
 
     def _integer(self, key: str, base: int) -> int:
         value = self._value(key)
         try:
+            if len(value) > DIGITS_MAX:
+                raise ValueError
             return int(value, base)
         except ValueError:
             raise PeekError(
-                f"the kernel's VMCOREINFO says {key}={value!r}, which is not a number"
+                f"the kernel's VMCOREINFO says {key}={str(GuestText(value))!r}, which is no number"
             ) from None
-
-
-def parse(text: str, address: int = 0) -> Vmcoreinfo:
-    """The note with that text; lines of an unknown form are left out."""
-    lines = (line.partition("=") for line in text.splitlines() if _LINE.fullmatch(line))
-    return Vmcoreinfo(text, address, {key: value for key, _, value in lines})
 
 
 def find(memory: Memory) -> Iterator[Vmcoreinfo]:
@@ -105,16 +108,14 @@ def find(memory: Memory) -> Iterator[Vmcoreinfo]:
     """
     seen: set[bytes] = set()
     for address in _pages_with_note(memory):
+        limits.spend()
         data = text_at(memory, address)
         if data is None:
             continue
         digest = hashlib.sha256(data).digest()
-        if digest in seen:
-            continue
-        if len(seen) == NOTES_MAX:
-            return
-        seen.add(digest)
-        yield Vmcoreinfo.of(data, address)
+        if digest not in seen:
+            seen.add(digest)
+            yield Vmcoreinfo.of(data, address)
 
 
 def text_at(memory: Memory, address: int) -> bytes | None:
@@ -122,11 +123,13 @@ def text_at(memory: Memory, address: int) -> bytes | None:
     try:
         head = memory.read(address, TEXT_AT)
         name_bytes, text_bytes, kind = HEADER.unpack_from(head)
-        if name_bytes != len(NAME) or kind != 0 or not 0 < text_bytes <= TEXT_BYTES_MAX:
+        if name_bytes != len(NAME) or kind != 0 or not 0 < text_bytes <= limits.NOTE_BYTES_MAX:
             return None
         if head[HEADER.size :] != NOTE_START[: TEXT_AT - HEADER.size]:
             return None
         return memory.read(address + TEXT_AT, text_bytes).rstrip(b"\0")
+    except LimitError:
+        raise
     except PeekError:  # a piece of an old note, cut by the end of memory
         return None
 
@@ -136,13 +139,13 @@ def is_empty(memory: Memory) -> bool:
     return all(data.count(0) == len(data) for _, data in _chunks(memory))
 
 
-def banner_of(memory: Memory) -> str:
+def banner_of(memory: Memory) -> GuestText:
     """The first banner of a kernel in memory, like "Linux version 6.1.0"; or empty."""
     for _, data in _chunks(memory):
         banner = BANNER.search(data)
         if banner is not None:
-            return guest_text(banner[0])
-    return ""
+            return GuestText(banner[0])
+    return GuestText(b"")
 
 
 def _chunks(memory: Memory) -> Iterator[tuple[int, bytes]]:

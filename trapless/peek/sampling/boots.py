@@ -72,7 +72,7 @@ class Boots:
             self._target.check_same()
             now = clock(self._target)
         except PeekError:
-            return self._is_gone()
+            return self.is_gone()
         if now < self._clock:
             return False
         if now > self._clock:
@@ -86,13 +86,14 @@ class Boots:
         """The kernel that runs after this one; None where there was none until `over`."""
         began = time.monotonic()
         while self._found is None and not over() and self._may_come(time.monotonic() - began):
-            if self._is_gone():
+            if self.is_gone():
                 return None
             self._begin_search()
             time.sleep(ALIVE_STEP_S)
         return self._found
 
-    def _is_gone(self) -> bool:
+    def is_gone(self) -> bool:
+        """Whether the memory itself cannot be read any more."""
         try:
             self._target.check_memory()
         except PeekError:
@@ -133,7 +134,7 @@ class Boots:
 def successor(target: Target) -> Target | None:
     """The kernel that runs in a memory whose kernel `target` does not run any more, or None."""
     try:
-        other = Target.of(target.layouts())
+        other = target.again()
     except PeekError:
         return None
     try:

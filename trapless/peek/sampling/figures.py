@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from trapless.peek.guest_text import visible
 from trapless.peek.sampling import tables
 from trapless.peek.sampling.recording import Recording
 from trapless.peek.sampling.summary import LAG_BIN_NS, Summary, summarise
@@ -34,7 +35,7 @@ def write(recording: Recording, path: Path) -> Sequence[Table]:
         charts = figures(summary, int(boot.meta["interval_ns"]))
         shown += contents
         items += [contents[0], *tables.of_boot(charts, number, len(boots)), *contents[1:]]
-    release = str(recording.meta["about"].get("release", "a kernel"))
+    release = visible(str(recording.meta["about"].get("release", "a kernel")))
     page.write(path, f"{release}, looked at from outside", (), items)
     return shown
 

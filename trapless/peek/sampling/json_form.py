@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from trapless.peek.guest_text import visible
 from trapless.peek.sampling import tables
 from trapless.peek.sampling.probes import Mode
 from trapless.peek.sampling.recording import Recording
@@ -34,7 +35,7 @@ def sums(summary: Summary, interval_ns: int) -> dict[str, Any]:
         "interrupts_off": summary.disabled if judged else None,
         "disabling": [
             {
-                "routine": routine.name,
+                "routine": str(routine.name),
                 "share": routine.samples / max(summary.judged, 1),
                 "times": routine.runs or None,
             }
@@ -43,7 +44,7 @@ def sums(summary: Summary, interval_ns: int) -> dict[str, Any]:
         if judged
         else None,
         "tasks": [
-            {"pid": pid, "name": name, "share": count / total}
+            {"pid": pid, "name": str(name), "share": count / total}
             for (pid, name), count in summary.processes.most_common()
         ],
         "sampling": {
@@ -88,8 +89,8 @@ def report(recording: Recording) -> str:
         summary, about = summarise(boot), boot.meta["about"]
         boots.append(
             {
-                "kernel": about.get("release"),
-                "build_id": about.get("build_id"),
+                "kernel": visible(str(about.get("release", ""))),
+                "build_id": visible(str(about.get("build_id", ""))),
                 "began_ns": boot.meta["realtime_ns"],
                 "user_mode_known": knows_user_mode(summary),
                 "ending": boot.end["ending"] if boot.end is not None else None,

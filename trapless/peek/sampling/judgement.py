@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trapless.peek.guest_text import guest_text
+from trapless.peek.guest_text import GuestText
 from trapless.peek.sampling import tier0, tier1
 from trapless.peek.sampling.probes import Mode
 from trapless.peek.sampling.tier0 import SYSTEM
@@ -50,10 +50,10 @@ class CpuSamples:
         who = tier1.disabled_by(self.parts, self.columns["state"])
         return np.where(self.with_mode(Mode.INTERRUPTS), who, np.uint64(Who.ENABLED))
 
-    def comms(self, table: pa.Table) -> list[str]:
+    def comms(self, table: pa.Table) -> list[GuestText]:
         """The names of the tasks, from the table that the samples are of."""
         column = table[f"{self.name}.comm"].to_numpy(zero_copy_only=False)[self.good]
-        texts = {comm: guest_text(comm) for comm in set(column)}
+        texts = {comm: GuestText(comm) for comm in set(column)}
         return [texts[comm] for comm in column]
 
 

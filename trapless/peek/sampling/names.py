@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from trapless.peek.guest_text import visible
+from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.kallsyms import MASK
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling.recording import Recorder, Recording
@@ -31,7 +31,7 @@ class Names:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self.known: dict[int, str] = {}
+        self.known: dict[int, GuestText] = {}
 
     def see(self, rows: Rows) -> None:
         """Name the new addresses among the states of some rows."""
@@ -46,21 +46,25 @@ class Names:
         """Store the names beside the rows, in the place of those that were stored before."""
         if self.known:
             addresses = pa.array(list(self.known), pa.uint64())
-            names = pa.array(list(self.known.values()))
+            names = pa.array(list(map(str, self.known.values())))
             recorder.keep(NAMES_FILE, pa.table({"address": addresses, "name": names}))
 
 
-def load(recording: Recording) -> dict[int, str]:
+def load(recording: Recording) -> dict[int, GuestText]:
     """The names of a recording by address; none where no probes were on."""
     table = recording.kept(NAMES_FILE)
     if table is None:
         return {}
     return dict(
-        zip(table["address"].to_pylist(), map(visible, table["name"].to_pylist()), strict=True)
+        zip(
+            table["address"].to_pylist(),
+            map(GuestText.stored, table["name"].to_pylist()),
+            strict=True,
+        )
     )
 
 
-def from_symbols(recording: Recording, addresses: Iterable[int]) -> dict[int, str]:
+def from_symbols(recording: Recording, addresses: Iterable[int]) -> dict[int, GuestText]:
     """Functions by address, from the symbols of a recording whose recorder was killed.
 
     A recording has symbols as linked; `shift` in its `about` is what KASLR added.
@@ -68,17 +72,19 @@ def from_symbols(recording: Recording, addresses: Iterable[int]) -> dict[int, st
     symbols = recording.symbols()
     linked = [address for address, _ in symbols]
     ends = {name: address for address, name in symbols if name in ("_text", "_end")}
-    functions = {}
+    functions: dict[int, GuestText] = {}
     for address in addresses:
         place = (address - int(recording.meta["about"].get("shift", 0))) & MASK
         if ends.get("_text", MASK) <= place < ends.get("_end", 0):
-            functions[address] = symbols[bisect.bisect_right(linked, place) - 1][1]
+            functions[address] = GuestText.stored(
+                symbols[bisect.bisect_right(linked, place) - 1][1]
+            )
     return functions
 
 
-def name_in(names: Mapping[int, str], address: int) -> str:
+def name_in(names: Mapping[int, GuestText], address: int) -> str:
     """The function that an address is in, by `names`; the address itself without a name."""
-    return function_of(names.get(address, f"{address:#x}"))
+    return function_of(str(names.get(address, f"{address:#x}")))
 
 
 def function_of(name: str) -> str:

@@ -64,12 +64,8 @@ def find(target: Target, *, again: bool = False) -> ProbeMap | None:
 
     `again` reads the target's list of modules once more.
     """
-    if again:
-        target.modules.refresh()
-    for module in target.modules:
-        if module.name == MODULE and SYMBOL in module.names:
-            return read(target, module.addresses[module.names.index(SYMBOL)])
-    return None
+    address = target.module_symbol(MODULE, SYMBOL, again=again)
+    return read(target, address) if address is not None else None
 
 
 def read(target: Target, address: int) -> ProbeMap | None:

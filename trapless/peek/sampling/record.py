@@ -168,10 +168,10 @@ def about_target(
 ) -> dict[str, Any]:
     """The description of the kernel that a recording has in its meta.json."""
     return {
-        "release": target.release,
+        "release": str(target.release),
         "build_id": target.build_id,
         "shift": target.symbols.shift,
-        "banner": target.banner,
+        "banner": str(target.banner),
         "cpus": target.cpus_online,
         "context_user": tier0.context_user(target),
         "probes": int(probes.active) if probes is not None else None,
@@ -203,7 +203,7 @@ class _Boot:
         if missing is not None:
             progress.note(missing)
         about = about_target(target, watch.first, self._emulator)
-        symbols = zip(target.symbols.addresses, target.symbols.names, strict=True)
+        symbols = ((address, str(name)) for address, name in target.symbols.rows())
         with Sampler(source_of(target), plan) as run:
             self._request.run = run
             batches = samples(run)

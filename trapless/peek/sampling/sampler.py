@@ -46,7 +46,7 @@ def ram(path: Path, hole: int = 0) -> str:
 
 def regions(memory: FileMemory) -> str:
     """The sampler's argument for memory in files that it inherits, in their order."""
-    files = [file.descriptor for file in memory.files]
+    files = memory.descriptors()
     return "regions:" + ",".join(
         f"{one.start:#x}:{one.length:#x}:{files[one.file]}:{one.offset:#x}"
         for one in memory.regions()
@@ -69,7 +69,7 @@ class Sampler:
         self._plan = plan.text()
         self._inherited: tuple[int, ...] = ()
         if isinstance(source, FileMemory):
-            self._inherited = tuple(file.descriptor for file in source.files)
+            self._inherited = source.descriptors()
             source = regions(source)
         self._argv = [str(program()), "--source", source, "--plan", "-"]
         self._stream = Stream()

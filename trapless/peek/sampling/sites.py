@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling.names import function_of
 from trapless.peek.sampling.probes import ProbeMap
@@ -46,7 +47,7 @@ class Sites:
 
     addresses: npt.NDArray[np.uint64]
     kinds: npt.NDArray[np.uint32]
-    names: tuple[str, ...]
+    names: tuple[GuestText, ...]
     runs: npt.NDArray[np.uint64]
 
     def __len__(self) -> int:
@@ -56,7 +57,7 @@ class Sites:
         """How often each function has switched interrupts off by a cli of its own."""
         runs: Counter[str] = Counter()
         for number in np.flatnonzero((self.kinds == Kind.CLI) & (self.runs > 0)).tolist():
-            runs[function_of(self.names[number])] += int(self.runs[number])
+            runs[function_of(str(self.names[number]))] += int(self.runs[number])
         return runs
 
     def runs_of_locks(self) -> int:
@@ -77,7 +78,7 @@ class Site:
     """One site during an observation."""
 
     kind: int
-    name: str
+    name: GuestText
     count: int  # the last one that was read
     runs: int = 0
 
@@ -85,7 +86,7 @@ class Site:
         """Add the runs since the last count. Counts wrap at 2^32, and begin again at 0 when
         probes are turned on again: a difference that is too large for one second means the latter.
 
-        >>> site = Site(0, "schedule", 2**32 - 1)
+        >>> site = Site(0, GuestText(b"schedule"), 2**32 - 1)
         >>> site.look(2), site.look(1), site.runs
         (None, None, 4)
         """
@@ -130,7 +131,11 @@ def read_table(target: Target, probes: ProbeMap) -> npt.NDArray[np.void]:
 def keep(recorder: Recorder, sites: Sites) -> None:
     """Store sites beside the rows, in the place of those that were stored before."""
     if len(sites):
-        columns = {"address": sites.addresses, "kind": sites.kinds, "name": list(sites.names)}
+        columns = {
+            "address": sites.addresses,
+            "kind": sites.kinds,
+            "name": list(map(str, sites.names)),
+        }
         recorder.keep(SITES_FILE, pa.table({**columns, "runs": sites.runs}))
 
 
@@ -142,6 +147,6 @@ def load(recording: Recording) -> Sites:
     return Sites(
         addresses=table["address"].to_numpy(),
         kinds=table["kind"].to_numpy(),
-        names=tuple(str(name) for name in table["name"].to_pylist()),
+        names=tuple(map(GuestText.stored, table["name"].to_pylist())),
         runs=table["runs"].to_numpy(),
     )

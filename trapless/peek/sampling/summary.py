@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import GuestText
 from trapless.peek.sampling import names as names_file
 from trapless.peek.sampling import sites as sites_file
 from trapless.peek.sampling import tier0
@@ -90,11 +91,13 @@ class Summary:
     groups: Sequence[str]
     threads: int
     sites: Sites = NO_SITES
-    names: Mapping[int, str] = field(default_factory=dict)  # places in the kernel's code
+    names: Mapping[int, GuestText] = field(default_factory=dict)  # places in the kernel's code
     context_user: int | None = None
     course: Course | None = None
     cpus: dict[str, Cpu] = field(init=False)
-    processes: Counter[tuple[int, str]] = field(default_factory=Counter)  # samples by (pid, name)
+    processes: Counter[tuple[int, GuestText]] = field(
+        default_factory=Counter
+    )  # samples by (pid, name)
     rows: int = 0
     probed: Counter[Mode] = field(default_factory=Counter)  # rows with each kind of probe on
     slots: tuple[int, int] | None = None  # the first and the last with a sample
@@ -218,7 +221,7 @@ def _counter(values: npt.NDArray[Any]) -> dict[int, int]:
 
 
 def routines(
-    who: Counter[int], counted: Counter[int], names: Mapping[int, str], sites: Sites
+    who: Counter[int], counted: Counter[int], names: Mapping[int, GuestText], sites: Sites
 ) -> list[Routine]:
     """Samples by who switched interrupts off; the places of one function are added up."""
     samples: Counter[str] = Counter()

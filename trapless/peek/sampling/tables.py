@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from trapless.peek.guest_text import GuestText, visible
 from trapless.peek.sampling.probes import Mode
 from trapless.peek.sampling.recording import Recording
 from trapless.peek.sampling.rows import Flag
@@ -95,7 +96,7 @@ def tier_text(summary: Summary) -> str:
 def about(recording: Recording, summary: Summary) -> Table:
     """The table of facts about the recording."""
     rows = [
-        ("kernel", str(recording.meta["about"].get("release", "?"))),
+        ("kernel", visible(str(recording.meta["about"].get("release", "?")))),
         ("time", f"{seconds(summary, int(recording.meta['interval_ns'])):.3g} s"),
         ("known", tier_text(summary)),
     ]
@@ -230,7 +231,7 @@ def processes(summary: Summary) -> Table:
     """The table of processes that ran most."""
     total = summary.samples
     rows = tuple(
-        (str(pid), name, f"{count / max(total, 1):.1%}")
+        (str(pid), str(name), f"{count / max(total, 1):.1%}")
         for (pid, name), count in summary.processes.most_common(PROCESSES_SHOWN)
     )
     return Table(
@@ -244,14 +245,14 @@ def processes(summary: Summary) -> Table:
 
 def programs(summary: Summary) -> Sequence[Table]:
     """The table of sums by name, where processes share a name."""
-    shares, counts = Counter[str](), Counter[str]()
+    shares, counts = Counter[GuestText](), Counter[GuestText]()
     for (_, name), count in summary.processes.items():
         shares[name] += count
         counts[name] += 1
     if len(counts) == len(summary.processes):
         return ()
     rows = tuple(
-        (name, f"{counts[name]:,}", f"{count / max(summary.samples, 1):.1%}")
+        (str(name), f"{counts[name]:,}", f"{count / max(summary.samples, 1):.1%}")
         for name, count in shares.most_common(PROCESSES_SHOWN)
     )
     return (

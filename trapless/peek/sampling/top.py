@@ -69,7 +69,9 @@ class View:
         self._missing = missing
         self._terminal = stream.isatty()
         width = None if self._terminal else FILE_COLUMNS
-        self._console = Console(file=stream, width=width, highlight=False)
+        self._console = Console(
+            file=stream, width=width, highlight=False, markup=False, emoji=False
+        )
         self._live: Live | None = None
         self._last = Group()
 
@@ -162,7 +164,7 @@ def _show(run: Sampler, seconds: Seconds, watch: Watch, boots: Boots) -> bool:
             return False
         watch.look()
         if watch.gone or watch.came:
-            return boots.look()  # the whole machine may have gone
+            return boots.look() and not boots.is_gone()  # the whole machine may have gone
     return False
 
 
@@ -216,7 +218,7 @@ class Seconds:
     def _object(self, run: Sampler, summary: Summary) -> dict[str, object]:
         return {
             "time_ns": time.time_ns(),
-            "kernel": self.target.release,
+            "kernel": str(self.target.release),
             "boot": self.boot,
             "user_mode_known": json_form.knows_user_mode(summary),
             **json_form.sums(summary, run.head.interval_ns),

@@ -17,14 +17,14 @@ from functools import lru_cache
 from trapless import calls
 from trapless.base.console import TraplessError
 from trapless.peek.errors import PeekError
-from trapless.peek.guest_text import guest_text
-from trapless.peek.kernel import tasks
+from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.target import Target
 from trapless.peek.kernel.tasks import Task
 from trapless.peek.trace.rings import Events, Place
 
-Value = int | str
+Value = int | str | GuestText
 
+IDLE, NO_NAME = GuestText(b"idle"), GuestText(b"")
 KERNEL_HALF = 1 << 63
 STATES = "SDTtXZP"  # a task's state, bit by bit, as `ps` and the kernel's own tracers have them
 REPORTED = 0x7F
@@ -105,20 +105,20 @@ class Names:
         """Read the target's lists, at a time of its clock."""
         self._looked_ns = t_ns
         if self._target is not None:
-            self.known.update(tasks.threads(self._target))
+            self.known.update(self._target.threads())
 
     def of(self, pid: int, t_ns: int) -> Task:
         """The thread with a pid; its name is empty where it is not known."""
         if pid == 0:
-            return Task(0, 0, "idle", 0, True)
+            return Task(0, 0, IDLE, 0, True)
         if pid not in self.known and pid not in self._missing:
             if t_ns - self._looked_ns >= LOOK_AGAIN_NS:
                 self.look(t_ns)
             if pid not in self.known:
                 self._missing.add(pid)
-        return self.known.get(pid) or Task(pid, pid, "", 0, False)
+        return self.known.get(pid) or Task(pid, pid, NO_NAME, 0, False)
 
-    def learn(self, pid: int, comm: str, group: int | None = None) -> None:
+    def learn(self, pid: int, comm: GuestText, group: int | None = None) -> None:
         """Take the name of a thread from an event."""
         old = self.known.get(pid)
         if not pid or (old and old.comm == comm and group in (None, old.group)):
@@ -137,8 +137,8 @@ class Decoder:
         self._places, self._target = tuple(map(_checked, places)), target
         self.names = Names(target)
         self._queues: dict[int, int] = {}
-        self._texts: dict[int, str] = {}
-        self._symbols: dict[int, str] = {}
+        self._texts: dict[int, GuestText] = {}
+        self._symbols: dict[int, GuestText] = {}
         if target is not None:
             self._queues = {target.percpu("runqueues", cpu): cpu for cpu in target.cpus_possible}
 
@@ -161,19 +161,19 @@ class Decoder:
         }
         if fields is _TASK:
             data = struct.pack("<QQ", decoded.pop("comm.0", 0), decoded.pop("comm.1", 0))
-            decoded["comm"] = guest_text(data)
+            decoded["comm"] = GuestText(data)
         return decoded
 
     def _learn(self, name: str, values: Mapping[str, Value]) -> None:
         comm = values.get("comm")
-        if not isinstance(comm, str):
+        if not isinstance(comm, GuestText):
             return
         pid = values.get("next" if name == "sched_switch" else "pid", values.get("child"))
         group = values.get("tgid")
         if isinstance(pid, int):
             self.names.learn(pid, comm, group if isinstance(group, int) else None)
 
-    def symbol(self, address: int) -> str:
+    def symbol(self, address: int) -> Value:
         """The name of an address of the kernel; the number of an address of the user."""
         if address < KERNEL_HALF or self._target is None:
             return f"{address:#x}"
@@ -181,15 +181,15 @@ class Decoder:
             self._symbols[address] = self._target.name_of(address)
         return self._symbols[address]
 
-    def text(self, address: int) -> str:
+    def text(self, address: int) -> GuestText:
         """The text at an address of the kernel."""
         if self._target is None or address < KERNEL_HALF:
-            return ""
+            return NO_NAME
         if address not in self._texts:
             try:
                 self._texts[address] = self._target.read_string(address, 64)
             except PeekError:  # its driver has gone
-                return ""
+                return NO_NAME
         return self._texts[address]
 
     def queue(self, address: int) -> int:

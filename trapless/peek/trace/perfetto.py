@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
+from trapless.peek.guest_text import GuestText
 from trapless.peek.trace.events import Event, Names, Value
-from trapless.peek.trace.perfetto_file import PerfettoFile
+from trapless.peek.trace.perfetto_file import PerfettoFile, narrow
 
 STATES = {"R": 0, "S": 1, "D": 2, "T": 4, "t": 8, "X": 16, "Z": 32, "P": 64, "I": 128, "R+": 256}
 IDLE_COMM = "swapper"
@@ -22,6 +23,7 @@ VECTORS = ("local_timer", "reschedule", "call_function", "call_function_single",
 ENTRY, EXIT = "_entry", "_exit"
 FTRACE_EVENTS_MAX = 512
 """The most events of one CPU that one packet holds."""
+NUMBER_MASK = (1 << 31) - 1
 ARGUMENTS = ("a", "b", "c", "d", "e")
 WAKEUPS = ("sched_waking", "sched_wakeup", "sched_wakeup_new")
 
@@ -37,12 +39,12 @@ class PerfettoWriter:
         self,
         file: BinaryIO,
         names: Names,
-        release: str,
-        banner: str,
+        release: GuestText,
+        banner: GuestText,
         queues: Mapping[int, int] | None = None,
     ) -> None:
         self._out = PerfettoFile(file)
-        self._out.begin(release, banner)
+        self._out.begin(str(release), str(banner))
         self._names = names
         self._bundles: dict[int, Any] = {}
         self._open: dict[int, list[str]] = {}  # names of slices that have begun, by CPU
@@ -79,13 +81,15 @@ class PerfettoWriter:
         for task in self._names.known.values():
             if task.pid == task.group:
                 packet.process_tree.processes.add(
-                    pid=task.pid,
-                    ppid=task.parent,
-                    cmdline=[task.comm],
+                    pid=narrow(task.pid),
+                    ppid=narrow(task.parent),
+                    cmdline=[str(task.comm)],
                     cmdline_is_comm=True,
                     is_kthread=task.is_kernel,
                 )
-            packet.process_tree.threads.add(tid=task.pid, tgid=task.group, name=task.comm)
+            packet.process_tree.threads.add(
+                tid=narrow(task.pid), tgid=narrow(task.group), name=str(task.comm)
+            )
         self._out.put(packet)
         self._out.flush()
 
@@ -94,7 +98,11 @@ class PerfettoWriter:
         one = packet.ftrace_events.event.add(timestamp=event.t_ns, pid=event.pid)
         message, values = getattr(one, event.name), event.values
         for member, label in _FTRACE[event.name].items():
-            setattr(message, member, values[label])
+            value = values[label]
+            try:
+                setattr(message, member, value if isinstance(value, int) else str(value))
+            except ValueError:  # no such pid, CPU or priority: the guest has made it up
+                setattr(message, member, _number(value) & NUMBER_MASK)
         if event.name == "sched_switch":
             self._switch(message, event)
         elif event.name == "sys_enter":
@@ -114,9 +122,9 @@ class PerfettoWriter:
     def _switch(self, one: Any, event: Event) -> None:
         """Add what a switch does not hold: the name and the priority of the thread that leaves."""
         one.prev_state = STATES[str(event.values["state"])]
-        one.next_comm = event.values["comm"] if one.next_pid else IDLE_COMM
+        one.next_comm = str(event.values["comm"]) if one.next_pid else IDLE_COMM
         name, priority = self._running.get(event.cpu, ("", 120))
-        comm = self._names.of(one.prev_pid, event.t_ns).comm if one.prev_pid else IDLE_COMM
+        comm = str(self._names.of(one.prev_pid, event.t_ns).comm) if one.prev_pid else IDLE_COMM
         one.prev_comm, one.prev_prio = comm or name, priority
         self._running[event.cpu] = (one.next_comm, one.next_prio)
         if one.next_pid == 0 and self._queues.get(event.cpu):
@@ -145,8 +153,8 @@ class PerfettoWriter:
             self._out.slice_end(track, event.t_ns)
 
     def _queue(self, event: Event) -> None:
-        cpu = int(event.values["queue"])
-        length = self._queues.get(cpu, 0) + int(event.values["change"])
+        cpu = _number(event.values["queue"])
+        length = self._queues.get(cpu, 0) + _number(event.values["change"])
         self._set_queue(cpu, event.t_ns, max(length, 0))
 
     def _set_queue(self, cpu: int, t_ns: int, length: int) -> None:
@@ -161,6 +169,10 @@ class PerfettoWriter:
         else:
             track = self._out.track("events while idle", f"CPU {event.cpu}")
         self._out.instant(track, event.t_ns, event.name, values)
+
+
+def _number(value: Value) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _vector(name: str) -> str | None:

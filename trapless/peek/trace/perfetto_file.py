@@ -13,10 +13,21 @@ from typing import Any, BinaryIO
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
 
+from trapless.peek.guest_text import GuestText
+
 SEQUENCE = 1
 CLEARED = pb.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
-Value = int | float | str
+Value = int | float | str | GuestText
 SIGNED_MAX = (1 << 63) - 1
+
+
+def narrow(value: int) -> int:
+    """The number in 32 bits, signed: memory of a guest may have any number in its place.
+
+    >>> narrow(7), narrow(-1), narrow(1 << 63 | 5)
+    (7, -1, 5)
+    """
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 class PerfettoFile:
@@ -73,7 +84,7 @@ class PerfettoFile:
             descriptor = self._described(key, "", None)
             descriptor.track_descriptor.ClearField("name")
             about = descriptor.track_descriptor.thread
-            about.pid, about.tid = process, thread
+            about.pid, about.tid = narrow(process), narrow(thread)
             self.put(descriptor)
         return self._tracks[key]
 
@@ -110,7 +121,7 @@ class PerfettoFile:
         packet.timestamp = t_ns
         event = packet.track_event
         event.type, event.track_uuid = pb.TrackEvent.TYPE_COUNTER, track
-        event.counter_value = value
+        event.counter_value = min(value, SIGNED_MAX)
         self.put(packet)
 
     def _event(
@@ -128,6 +139,8 @@ class PerfettoFile:
                 annotation.string_value = value
             elif isinstance(value, float):
                 annotation.double_value = value
+            elif isinstance(value, GuestText):
+                annotation.string_value = str(value)
             elif value > SIGNED_MAX:
                 annotation.pointer_value = value
             else:

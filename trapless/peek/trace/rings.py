@@ -15,16 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.guest_text import guest_text
+from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling import probes
 from trapless.peek.sampling.probes import Mode, ProbeMap
 
 VALUES = 6
 PLACE_BYTES = 64
-PLACES_MAX = 64
-RING_BYTES_MAX = 4 << 20
 HEAD = struct.Struct("<QQ")  # events written ever, events dropped
 HEAD_BYTES = 64
 MARGIN = 8
@@ -153,16 +152,16 @@ class Rings:
 
 
 def _places(target: Target, probe_map: ProbeMap) -> tuple[Place, ...]:
-    if not 0 < probe_map.places <= PLACES_MAX or probe_map.event_bytes != EVENT.itemsize:
+    if not 0 < probe_map.places <= limits.PLACES_MAX or probe_map.event_bytes != EVENT.itemsize:
         raise PeekError("the module's events have another layout than is known here")
     data = target.read(probe_map.place, probe_map.places * PLACE_BYTES)
     texts = (data[at : at + PLACE_BYTES] for at in range(0, len(data), PLACE_BYTES))
-    return tuple(Place.parse(guest_text(text)) for text in texts)
+    return tuple(Place.parse(str(GuestText(text))) for text in texts)
 
 
 def _rings(target: Target, probe_map: ProbeMap) -> Sequence[Ring]:
     slots = probe_map.ring_events
-    if not MARGIN < slots <= RING_BYTES_MAX // EVENT.itemsize:
+    if not MARGIN < slots <= limits.RING_BYTES_MAX // EVENT.itemsize:
         raise PeekError(f"the module's rings have {slots} slots: its memory is damaged")
     rings = []
     for cpu in target.cpus_possible:

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from trapless.peek.guest_text import GuestText
 from trapless.peek.sampling import names as names_file
 from trapless.peek.sampling.judgement import Column, CpuSamples, judge
 from trapless.peek.sampling.recording import Recording
@@ -98,7 +99,7 @@ class _Cpu:
     def __init__(self, out: PerfettoFile, name: str, interval_ns: int, who: Namer) -> None:
         self._out = out
         title = f"CPU {name.removeprefix('cpu')}"
-        self._numbers: dict[tuple[int, str], int] = {}  # of processes, by pid and name
+        self._numbers: dict[tuple[int, GuestText], int] = {}  # of processes, by pid and name
         self._labels: list[str] = []
 
         def track(name: str, namer: Namer) -> _Track:
@@ -125,7 +126,7 @@ class _Cpu:
             self._disabled.add(slots, times, who)
         self._count(times, samples.columns["nr_running"])
 
-    def _number(self, pid: int, comm: str) -> int:
+    def _number(self, pid: int, comm: GuestText) -> int:
         if (pid, comm) not in self._numbers:
             self._numbers[pid, comm] = len(self._labels)
             self._labels.append(f"{comm} {pid}" if pid else "")
@@ -155,7 +156,10 @@ def export(folder: Path, output: Path) -> Export:
 
     with open_output(output) as file:
         out = PerfettoFile(file.buffer)
-        out.begin(str(about.get("release", "")), str(about.get("banner", "")))
+        release, banner = (
+            GuestText.stored(str(about.get(key, ""))) for key in ("release", "banner")
+        )
+        out.begin(str(release), str(banner))
         cpus = {
             name: _Cpu(out, name, int(recording.meta["interval_ns"]), who)
             for name in recording.meta["groups"]

@@ -24,10 +24,15 @@ def _values(event: Event) -> str:
         arguments = ", ".join(_number(values[name]) for name in "abcde")
         return f"{values['call']}({arguments})"
     if event.name == "sys_exit":
-        result = int(values["result"])
+        result = int(str(values["result"]))
         name = f" ({errno.errorcode.get(-result, '?')})" if result in ERRORS else ""
         return f"{values['call']} = {_number(result)}{name}"
     return " ".join(f"{label}={_number(value)}" for label, value in values.items())
+
+
+def _plain(item: tuple[str, Value]) -> tuple[str, int | str]:
+    label, value = item
+    return label, value if isinstance(value, int) else str(value)
 
 
 class _LineWriter:
@@ -65,9 +70,9 @@ class JsonWriter(_LineWriter):
             "cpu": event.cpu,
             "pid": event.pid,
             "process": task.group,
-            "comm": task.comm,
+            "comm": str(task.comm),
             "event": event.name,
-            "values": event.values,
+            "values": dict(map(_plain, event.values.items())),
         }
         if event.lost:
             row["lost"] = event.lost

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Names every bound that holds while the memory of a guest is read: time, memory and steps.
+
+A guest is an attacker, so each walk, each table and each text has a bound, and opening as a whole
+has one. Owns their values and the error that says which was met; whoever reads spends from the
+budget of the moment. Bounds of what our own programs write (rows, recordings) are theirs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple
+
+from trapless.peek.errors import PeekError
+
+# ---- Texts and tables: more than any real kernel has, and what exceeds it is refused or cut. -----
+
+TEXT_CHARS_MAX = 512
+"""The longest text: symbols of Rust and C++ may have some hundred characters."""
+STRING_BYTES_MAX = 4096
+
+SEGMENTS_MAX = 4096
+"""Memory ranges of one ELF core; QEMU writes a handful."""
+
+NOTE_BYTES_MAX = 3 * 4096
+NOTES_SEEN_MAX = 100_000
+NOTES_MAX = 4096
+"""Notes of different texts in all, and those whose page tables fit: a memory has one a boot."""
+CLOCK_S = 5.0
+"""How long the clocks of several kernels are watched for the one that moves."""
+FAILURES_SHOWN = 5
+"""Reasons that are kept: thousands of notes may each have one."""
+ELF_NOTES_BYTES_MAX = 16 * 4096
+"""The ELF notes in a kernel's image, among which is its build-id."""
+
+SYMBOLS_MAX = 1_000_000
+SYMBOL_CHARS_MAX = 512
+"""The kernel's KSYM_NAME_LEN, with the letter before the name."""
+SYMBOL_BYTES_MEAN_MAX = 64
+"""Compressed, on average: stock kernels have 12 to 16."""
+TOKEN_BYTES_MAX = 64
+NAMES_CHARS_MAX = 64 << 20
+"""All names of symbols together: stock kernels have 4 MB."""
+
+TYPES_BYTES_MAX = 64 << 20
+TYPES_MAX = 1_000_000
+"""BTF: stock kernels have 5 to 10 MB, and under 200,000 types."""
+TYPE_DEPTH_MAX = 64
+"""The longest chain of typedefs, qualifiers or anonymous members; a longer one is a circle."""
+
+CPUS_MAX = 8192
+
+MODULES_MAX = 1024
+MODULE_SECTIONS_MAX = 16
+MODULE_SYMBOLS_MAX = 100_000
+MODULE_SYMBOLS_TOTAL_MAX = 200_000
+"""Symbols of all modules together: a real kernel's have some ten thousand."""
+MODULE_NAME_BYTES = 256
+
+THREADS_MAX = 65_536
+
+PLACES_MAX = 64
+RING_BYTES_MAX = 4 << 20
+
+# ---- The process that resolves names: the kernel of this machine holds these. --------------------
+
+RESOLVER_MEMORY_BYTES = 500 << 20
+"""The address space of the process that reads a guest's tables and lists."""
+ANSWER_BYTES_MAX = 48 << 20
+"""The longest answer of it: all symbols of a kernel, 10 MB for a stock one."""
+OPEN_S, SEARCH_BYTES_S = 9.0, 1 << 30
+ANSWER_S = 6.0
+"""Seconds of processor time for opening, to which the search of all memory comes, and an answer."""
+BUSY_FACTOR = 10
+"""So many times longer may an answer take by the clock: a busy machine is no attack."""
+GRACE_S = 1.0
+"""For a process that was ended, before it is killed."""
+STORE_ASKS_MAX = 64
+"""How often it may ask for kept symbols while a question waits: it does twice for each kernel."""
+MESSAGE_LINES_MAX = 20
+
+
+class LimitError(PeekError):
+    """A guest has more of something, or makes something longer, than is allowed for."""
+
+
+class Bound(NamedTuple):
+    """What one kind of work may take. Steps are reads of memory and rounds of loops."""
+
+    work: str
+    seconds: float  # of processor time: a busy machine is no attack
+    steps: int
+    data_bytes: int
+
+
+OPENING = Bound("reading the kernel's types, and comparing what it says", 4.0, 4_000_000, 512 << 20)
+NOTES = Bound("reading the symbols of the kernels that were found", 5.0, 2_000_000, 256 << 20)
+THREADS = Bound("the walk of the lists of threads", 4.0, 1_500_000, 64 << 20)
+MODULES = Bound("the walk of the list of modules", 4.0, 1_500_000, 64 << 20)
+TYPES = Bound("the search for a member of a type", 2.0, 2_000_000, 16 << 20)
+
+
+class Budget:
+    """What is left of a bound. One thread."""
+
+    def __init__(self, bound: Bound) -> None:
+        self._bound = bound
+        self._end = time.thread_time() + bound.seconds
+        self._steps = self._bytes = 0
+
+    def spend(self, steps: int, data_bytes: int) -> None:
+        """Spend some of it; LimitError says which bound was met."""
+        self._steps += steps
+        self._bytes += data_bytes
+        if self._steps > self._bound.steps:
+            self._refuse(f"{self._bound.steps:,} steps")
+        if self._bytes > self._bound.data_bytes:
+            self._refuse(f"{self._bound.data_bytes >> 20:,} MiB of memory read")
+        if time.thread_time() > self._end:
+            self._refuse(f"{self._bound.seconds:g} s of processor time")
+
+    def _refuse(self, limit: str) -> None:
+        raise LimitError(
+            f"{self._bound.work} took more than {limit}: the target's kernel is damaged, or made "
+            "up to take long"
+        )
+
+
+_now: ContextVar[Budget | None] = ContextVar("budget", default=None)
+
+
+def spend(steps: int = 1, data_bytes: int = 0) -> None:
+    """Spend from the budget of the moment, where there is one."""
+    budget = _now.get()
+    if budget is not None:
+        budget.spend(steps, data_bytes)
+
+
+@contextmanager
+def within(budget: Budget) -> Iterator[None]:
+    """Do the work inside within a budget, which takes the place of an outer one meanwhile."""
+    token = _now.set(budget)
+    try:
+        yield
+    finally:
+        _now.reset(token)

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Opens a target whose tables and lists are read in a sandbox, and asks for what is in them.
+
+Owns the start and the end of that process, the time that each answer may take, and the target that
+the commands see. Here, single words are read from the guest's memory, at places that the sandbox
+has named, and nothing is decoded. The limits are in ../limits.py, for all of peek.
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from trapless.peek import limits
+from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import GuestText, visible
+from trapless.peek.kernel.btf import Place
+from trapless.peek.kernel.image import KernelImage
+from trapless.peek.kernel.memory import FileMemory, open_memory
+from trapless.peek.kernel.modules import Modules
+from trapless.peek.kernel.paging import PageTables
+from trapless.peek.kernel.symbol_cache import FileStore, Store
+from trapless.peek.kernel.target import Target
+from trapless.peek.kernel.tasks import Task
+from trapless.peek.kernel.vmcoreinfo import Vmcoreinfo
+from trapless.peek.sandbox import messages
+from trapless.peek.sandbox.messages import FormError, SilentError
+
+PACKAGE = Path(__file__).resolve().parents[3]
+PROGRAM = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from trapless.peek.sandbox.resolver import main; main()"
+)
+HOLE_BYTES_MIN = 1 << 20
+"""Smaller holes between parts of memory that may hold data are searched, too."""
+
+
+def open_target(path: Path, hole: int | None = None) -> Target:
+    """The kernel in a RAM file, a raw image or an ELF core, read in a sandbox. As Target.open()."""
+    return target_in(open_memory(path, hole))
+
+
+def target_in(layouts: Sequence[FileMemory]) -> Target:
+    """The kernel in a memory, given once for each layout that it may have.
+
+    The target closes the layouts, and they are closed where no kernel is found.
+    """
+    try:
+        return SandboxedTarget(Resolver(layouts), layouts)
+    except BaseException:
+        for memory in layouts:
+            memory.close()
+        raise
+
+
+class Resolver:
+    """The process in the sandbox. Several threads may ask. It ends by close(), or by its limits."""
+
+    def __init__(self, layouts: Sequence[FileMemory], store: Store | None = None) -> None:
+        self._store = store or FileStore()
+        self._lock = threading.Lock()  # one question at a time
+        self._name = layouts[0].name
+        files = layouts[0].descriptors()  # all layouts are of the same files
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", PROGRAM, str(PACKAGE)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            pass_fds=files,
+            cwd="/",
+            env={},
+        )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._input, self._output = self._process.stdin, self._process.stdout
+        question = {
+            "name": self._name,
+            "files": files,
+            "layouts": [
+                [[one.start, one.length, one.offset, one.file] for one in memory.regions()]
+                for memory in layouts
+            ],
+            "filled": _filled(layouts[0]),
+        }
+        seconds = limits.OPEN_S + layouts[0].size / limits.SEARCH_BYTES_S
+        try:
+            self.opened = self._answer("open", question, seconds)
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, name: str, *values: object) -> Any:
+        """The answer to a question, in its form; PeekError says why there is none."""
+        return self._answer(name, {"ask": [name, *values]}, limits.ANSWER_S)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._input, self._output):
+            try:
+                pipe.close()
+            except OSError:  # what was not written yet
+                continue
+
+    def _answer(self, name: str, question: object, seconds: float) -> Any:
+        with self._lock:
+            if self._process.poll() is not None:
+                raise PeekError(self._ending(seconds))
+            try:
+                end_s = time.monotonic() + seconds * limits.BUSY_FACTOR
+                self._allow(seconds)
+                messages.send(self._input.fileno(), question)
+                return messages.ANSWERS[name](self._said(end_s))
+            except SilentError:
+                raise PeekError(self._ending(seconds)) from None
+            except FormError as error:
+                self._process.kill()
+                raise PeekError(
+                    f"{self._name}: the process that reads the guest answers what it must not "
+                    f"({error}); it was ended: the guest attacks its observer"
+                ) from None
+
+    def _allow(self, seconds: float) -> None:
+        """Let the process have that much more of processor time before the kernel ends it."""
+        try:
+            used = time.clock_gettime(~self._process.pid << 3 | 2)  # as clock_getcpuclockid() does
+            _, hard = resource.prlimit(self._process.pid, resource.RLIMIT_CPU)
+            soft = math.ceil(used + seconds)
+            soft = soft if hard == resource.RLIM_INFINITY else min(soft, hard)
+            resource.prlimit(self._process.pid, resource.RLIMIT_CPU, (soft, hard))
+        except OSError:  # it has ended: the answer that does not come says so
+            return
+
+    def _said(self, end_s: float) -> object:
+        """What the process answers, once it has what it asks for itself."""
+        output = self._output.fileno()
+        for _ in range(limits.STORE_ASKS_MAX):
+            said = messages.receive(output, end_s)
+            if not isinstance(said, dict):
+                raise FormError("no object")
+            if "answer" in said:
+                return said["answer"]
+            if "error" in said:
+                raise PeekError(_message(said["error"]), status=2 if said.get("status") == 2 else 1)
+            if isinstance(said.get("load"), str):
+                for part in self._store.load(said["load"]) or (b"", b""):
+                    messages.send(self._input.fileno(), part)
+            elif isinstance(said.get("save"), str):
+                digest, text = (messages.receive(output, end_s) for _ in range(2))
+                if not isinstance(digest, bytes) or not isinstance(text, bytes):
+                    raise FormError("no bytes")
+                self._store.save(said["save"], digest, text)
+            else:
+                raise FormError("neither an answer nor an error")
+        raise FormError("more questions than answers")
+
+    def _ending(self, seconds: float) -> str:
+        """Why the process has ended, which it is made to do here where it has not."""
+        try:
+            status = self._process.wait(limits.GRACE_S if self._process.stdout else 0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            status = self._process.wait()
+        if status == -signal.SIGSYS:
+            why = "did what a reader must not do, and the kernel ended it: the guest attacks"
+        elif status in (-signal.SIGXCPU, -signal.SIGKILL):
+            why = f"took more than {seconds:g} s: the guest is damaged, or made up to take long"
+        else:
+            why = f"has ended with status {status}"
+        return f"{self._name}: the process that reads the guest {why}"
+
+
+def _message(value: object) -> str:
+    lines = str(value).splitlines()[: limits.MESSAGE_LINES_MAX]
+    return "\n".join(map(visible, lines)) if isinstance(value, str) else "an error without a text"
+
+
+def _filled(memory: FileMemory) -> list[tuple[int, int]]:
+    """The parts of memory that may hold data, with the small holes between them."""
+    parts: list[tuple[int, int]] = []
+    ends = {region.start for region in memory.regions()}
+    for start, length in memory.populated():
+        if parts and start not in ends and start - sum(parts[-1]) < HOLE_BYTES_MIN:
+            start, length = parts[-1][0], start + length - parts[-1][0]
+            parts.pop()
+        parts.append((start, length))
+    return parts
+
+
+class _Symbols:
+    """The symbols of a kernel, by questions. What our own code asks for is kept."""
+
+    def __init__(self, resolver: Resolver, count: int, shift: int) -> None:
+        self._resolver, self._count, self.shift = resolver, count, shift
+        self._addresses: dict[str, int] = {}
+        self._has: dict[str, bool] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def has(self, name: str) -> bool:
+        if name not in self._has:
+            self._has[name] = bool(self._resolver.ask("has", name))
+        return self._has[name]
+
+    def address(self, name: str) -> int:
+        if name not in self._addresses:
+            self._addresses[name] = self._resolver.ask("address", name)
+        return self._addresses[name]
+
+    def at(self, address: int) -> tuple[GuestText, int] | None:
+        found: tuple[GuestText, int] | None = self._resolver.ask("at", address)
+        return found
+
+    def size_at(self, address: int) -> int:
+        return int(self._resolver.ask("size_at", address))
+
+    def kind_at(self, address: int) -> str:
+        return str(self._resolver.ask("kind_at", address))
+
+    def rows(self) -> Iterator[tuple[int, GuestText]]:
+        yield from self._resolver.ask("symbols")
+
+
+class _Types:
+    """The types of a kernel, by questions."""
+
+    def __init__(self, resolver: Resolver) -> None:
+        self._resolver = resolver
+        self._places: dict[tuple[str, str], Place] = {}
+
+    def place(self, record: str, path: str) -> Place:
+        if (record, path) not in self._places:
+            self._places[record, path] = Place(*self._resolver.ask("place", record, path))
+        return self._places[record, path]
+
+    def sizes(self, record: str) -> set[int]:
+        return set(self._resolver.ask("sizes", record))
+
+    def enumerator(self, name: str) -> tuple[int, int] | None:
+        found: tuple[int, int] | None = self._resolver.ask("enumerator", name)
+        return found
+
+
+class SandboxedTarget(Target):
+    """A kernel whose tables and lists another process reads."""
+
+    def __init__(self, resolver: Resolver, layouts: Sequence[FileMemory]) -> None:
+        try:
+            self._begin(resolver, layouts)
+        except BaseException:
+            resolver.close()
+            raise
+
+    def _begin(self, resolver: Resolver, layouts: Sequence[FileMemory]) -> None:
+        place, note, release, shift, base, root, levels, encryption, count, build_id = (
+            resolver.opened
+        )
+        if place >= len(layouts):
+            raise PeekError(f"{layouts[0].name}: the process that reads the guest answers nonsense")
+        memory = layouts[place]
+        numbers = {"KERNELOFFSET": f"{shift:x}", "NUMBER(phys_base)": str(base)}
+        words = {**numbers, "OSRELEASE": str(release), "BUILD-ID": bytes(build_id).hex()}
+        values = {key.encode(): word.encode() for key, word in words.items()}
+        KernelImage.__init__(
+            self,
+            memory,
+            Vmcoreinfo(b"", note, values),
+            PageTables(memory.read, root, levels, encryption),
+            _Symbols(resolver, count, shift),
+        )
+        self.types = _Types(resolver)
+        self._resolver = resolver
+        self._owned = tuple(layouts)
+        self._identity = self._fingerprint()
+
+    def again(self) -> Target:
+        return target_in(self.layouts())
+
+    def close(self) -> None:
+        """End the process, and close the files; every later question is an error."""
+        self._resolver.close()
+        super().close()
+
+    @cached_property
+    def modules(self) -> Modules:
+        raise PeekError("modules are read in the sandbox: ask name_of() or module_symbol()")
+
+    def module_symbol(self, module: str, name: str, *, again: bool = False) -> int | None:
+        address: int | None = self._resolver.ask("module_symbol", module, name, again)
+        return address
+
+    def name_of(self, address: int) -> GuestText:
+        name: GuestText = self._resolver.ask("name_of", address)
+        return name
+
+    def threads(self) -> dict[int, Task]:
+        return {row[0]: Task(*row) for row in self._resolver.ask("threads")}

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Carries questions to the process in the sandbox, and its answers back: frames and their forms.
+
+Owns the frames, which are JSON or bytes behind their length, and the form that each answer must
+have. What comes out of the sandbox is as little trusted as the guest itself: an answer that is too
+long, or has another form, is an error, and each text in it is a GuestText.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import struct
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from trapless.peek import limits
+from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import GuestText
+
+HEADER = struct.Struct("<cI")
+JSON, BYTES = b"J", b"B"
+PIECE_BYTES = 1 << 20
+
+
+class SilentError(PeekError):
+    """The other side has ended, or says nothing for too long."""
+
+
+class FormError(PeekError):
+    """The other side says what no answer can be."""
+
+
+def send(descriptor: int, message: object) -> None:
+    """Send bytes as they are, and anything else as JSON."""
+    kind, data = (
+        (BYTES, message) if isinstance(message, bytes) else (JSON, json.dumps(message).encode())
+    )
+    left = memoryview(HEADER.pack(kind, len(data)) + data)
+    try:
+        while left:
+            left = left[os.write(descriptor, left[:PIECE_BYTES]) :]
+    except OSError as error:
+        raise SilentError("the other side has ended") from error
+
+
+def receive(descriptor: int, end_s: float | None = None) -> object:
+    """The next message; SilentError where there is none until a time of time.monotonic()."""
+    kind, length = HEADER.unpack(_exactly(descriptor, HEADER.size, end_s))
+    if kind not in (JSON, BYTES) or length > limits.ANSWER_BYTES_MAX:
+        raise FormError(f"a message of {length} bytes, of kind {kind!r}")
+    data = _exactly(descriptor, length, end_s)
+    if kind == BYTES:
+        return data
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise FormError("a message that is no JSON") from error
+
+
+def _exactly(descriptor: int, length: int, end_s: float | None) -> bytes:
+    pieces = []
+    while length:
+        if end_s is not None:
+            left_s = max(end_s - time.monotonic(), 0)
+            if not select.select([descriptor], [], [], left_s)[0]:
+                raise SilentError("no answer in time")
+        piece = os.read(descriptor, min(length, PIECE_BYTES))
+        if not piece:
+            raise SilentError("the other side has ended")
+        pieces.append(piece)
+        length -= len(piece)
+    return b"".join(pieces)
+
+
+# ---- Forms: each takes what JSON had, and gives it checked ---------------------------------------
+
+Form = Callable[[object], Any]
+U64_MAX = (1 << 64) - 1
+I64_MIN = -(1 << 63)
+
+
+def number(low: int, high: int) -> Form:
+    """A whole number between two others."""
+
+    def check(value: object) -> int:
+        if type(value) is not int or not low <= value <= high:
+            raise FormError(f"no number from {low} to {high}")
+        return value
+
+    return check
+
+
+def text(value: object) -> GuestText:
+    """A text of bounded length."""
+    if not isinstance(value, str) or len(value) > 2 * limits.TEXT_CHARS_MAX:
+        raise FormError("no text")
+    return GuestText.stored(value)
+
+
+def truth(value: object) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise FormError("neither true nor false")
+    return value
+
+
+def perhaps(form: Form) -> Form:
+    """None, or what has a form."""
+    return lambda value: None if value is None else form(value)
+
+
+def several(form: Form, most: int) -> Form:
+    """A list with elements of a form."""
+
+    def check(value: object) -> list[Any]:
+        if not isinstance(value, list) or len(value) > most:
+            raise FormError(f"no list of {most} at most")
+        return [form(one) for one in value]
+
+    return check
+
+
+def row(*forms: Form) -> Form:
+    """A list with an element for each form."""
+
+    def check(value: object) -> tuple[Any, ...]:
+        if not isinstance(value, list) or len(value) != len(forms):
+            raise FormError(f"no row of {len(forms)}")
+        return tuple(form(one) for form, one in zip(forms, value, strict=True))
+
+    return check
+
+
+ADDRESS = number(0, U64_MAX)
+PID = number(-(1 << 31), (1 << 31) - 1)
+
+OPENED = row(
+    number(0, 15),  # the layout
+    ADDRESS,  # of the note
+    text,  # release
+    number(0, U64_MAX),  # KERNELOFFSET
+    number(I64_MIN, U64_MAX),  # phys_base
+    ADDRESS,  # of the first page table
+    number(4, 5),  # levels of page tables
+    ADDRESS,  # the bit of encryption
+    number(1, limits.SYMBOLS_MAX),
+    several(number(0, 255), 64),  # build-id, byte by byte
+)
+
+ANSWERS: Mapping[str, Form] = {
+    "open": OPENED,
+    "address": ADDRESS,
+    "has": truth,
+    "at": perhaps(row(text, ADDRESS)),
+    "size_at": number(0, U64_MAX),
+    "kind_at": text,
+    "symbols": several(row(ADDRESS, text), limits.SYMBOLS_MAX),
+    "place": row(
+        number(0, U64_MAX),
+        number(0, limits.TYPES_MAX),
+        number(0, U64_MAX),
+        number(0, 7),
+        number(0, 255),
+    ),
+    "sizes": several(number(0, U64_MAX), 64),
+    "enumerator": perhaps(row(number(0, limits.TYPES_MAX), number(I64_MIN, U64_MAX))),
+    "name_of": text,
+    "module_symbol": perhaps(ADDRESS),
+    "threads": several(row(PID, PID, text, PID, truth), limits.THREADS_MAX),
+}
+"""The form of the answer to each question."""

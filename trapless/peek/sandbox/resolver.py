@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The process in the sandbox: opens the kernel in a guest's memory, and answers about it.
+
+It gets open files for the memory and two pipes, gives up all else (jail.py), and then reads what
+the guest has written. Owns the questions. client.py starts it and asks; messages.py has the forms.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from trapless.peek import limits
+from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import visible
+from trapless.peek.kernel.image import locate
+from trapless.peek.kernel.memory import Region, no_address
+from trapless.peek.kernel.target import Target
+from trapless.peek.sandbox import jail
+from trapless.peek.sandbox.messages import receive, send
+
+INPUT, OUTPUT = 0, 1
+NOT_UTF8 = b"\xff\x1b"
+
+
+class GivenMemory:
+    """Memory in files that are open already, and whose layout was given."""
+
+    def __init__(
+        self, name: str, files: Sequence[int], regions: Sequence[Sequence[int]], filled: Any
+    ) -> None:
+        self.name = name
+        self._files = tuple(files)
+        self._places = tuple(regions)  # (start, length, offset, file)
+        self._regions = tuple(Region(*place[:3]) for place in regions)
+        self._filled = tuple(map(tuple, filled))
+
+    @property
+    def size(self) -> int:
+        return sum(region.length for region in self._regions)
+
+    def regions(self) -> Sequence[Region]:
+        return self._regions
+
+    def populated(self) -> Iterator[tuple[int, int]]:
+        yield from self._filled
+
+    def read(self, address: int, length: int) -> bytes:
+        limits.spend(1, length)
+        pieces = []
+        while length > 0:
+            start, size, offset, file = self._place(address)
+            take = min(length, start + size - address)
+            data = os.pread(self._files[file], take, address - start + offset)
+            if len(data) != take:
+                raise PeekError(
+                    f"{self.name} ends before physical address {address + take:#x}: it was "
+                    "truncated, or the machine that it belonged to is gone"
+                )
+            pieces.append(data)
+            address += take
+            length -= take
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _place(self, address: int) -> Sequence[int]:
+        for place in self._places:
+            if place[0] <= address < place[0] + place[1]:
+                return place
+        raise PeekError(no_address(self, address))
+
+
+class ParentStore:
+    """Keeps decoded symbols by asking the parent, who can open files."""
+
+    def load(self, build_id: str) -> tuple[bytes, bytes] | None:
+        send(OUTPUT, {"load": build_id})
+        digest, text = receive(INPUT), receive(INPUT)
+        if not isinstance(digest, bytes) or not isinstance(text, bytes) or not digest:
+            return None
+        return digest, text
+
+    def save(self, build_id: str, digest: bytes, text: bytes) -> None:
+        if len(text) <= limits.ANSWER_BYTES_MAX:
+            send(OUTPUT, {"save": build_id})
+            send(OUTPUT, digest)
+            send(OUTPUT, text)
+
+
+def main() -> None:
+    """Serve until the parent closes its pipe. The parent ends this process where it takes long."""
+    visible("\x1b")  # Python loads a codec for it, which it could not do later
+    NOT_UTF8.decode("utf-8", "backslashreplace")
+    try:
+        jail.enter()
+    except PeekError as error:
+        send(OUTPUT, {"error": str(error), "status": 1})
+        return
+    try:
+        question = receive(INPUT)
+        assert isinstance(question, dict)
+        target: Target | None = None
+        while True:
+            try:
+                if target is None:
+                    target, answer = _open(**question)
+                else:
+                    name, *values = question["ask"]
+                    answer = QUESTIONS[name](target, *values)
+                send(OUTPUT, {"answer": answer})
+            except PeekError as error:
+                send(OUTPUT, {"error": str(error), "status": error.status})
+            except MemoryError:
+                size = limits.RESOLVER_MEMORY_BYTES >> 20
+                text = f"reading the guest took more than {size} MiB: it is damaged, or attacks"
+                send(OUTPUT, {"error": text, "status": 1})
+            except Exception as error:
+                text = f"what the guest has cannot be read: {type(error).__name__}: {error}"
+                send(OUTPUT, {"error": text, "status": 1})
+            question = receive(INPUT)
+            assert isinstance(question, dict)
+    except PeekError:  # the parent has ended
+        return
+
+
+def _open(
+    name: str, files: Sequence[int], layouts: Sequence[Any], filled: Any
+) -> tuple[Target, object]:
+    memories = [GivenMemory(name, files, regions, filled) for regions in layouts]
+    target = Target(locate(memories, ParentStore()))
+    place = next(at for at, memory in enumerate(memories) if memory is target.memory)
+    tables = target.page_tables
+    return target, [
+        place,
+        target.info.address,
+        str(target.release),
+        target.info.kernel_offset,
+        target.info.number("phys_base"),
+        tables.root,
+        tables.levels,
+        tables.encryption,
+        len(target.symbols),
+        list(bytes.fromhex(target.build_id)),
+    ]
+
+
+def _at(target: Target, address: int) -> object:
+    found = target.symbols.at(address)
+    return None if found is None else [str(found[0]), found[1]]
+
+
+def _place(target: Target, record: str, path: str) -> object:
+    place = target.types.place(record, path)
+    return [place.offset, place.type, place.size, place.bit, place.bits]
+
+
+def _threads(target: Target) -> object:
+    return [
+        [one.pid, one.group, str(one.comm), one.parent, one.is_kernel]
+        for one in target.threads().values()
+    ]
+
+
+QUESTIONS: dict[str, Callable[..., object]] = {
+    "address": lambda target, name: target.symbols.address(name),
+    "has": lambda target, name: target.symbols.has(name),
+    "at": _at,
+    "size_at": lambda target, address: target.symbols.size_at(address),
+    "kind_at": lambda target, address: target.symbols.kind_at(address),
+    "symbols": lambda target: [[at, str(name)] for at, name in target.symbols.rows()],
+    "place": _place,
+    "sizes": lambda target, record: sorted(target.types.sizes(record)),
+    "enumerator": lambda target, name: target.types.enumerator(name),
+    "name_of": lambda target, address: str(target.name_of(address)),
+    "module_symbol": lambda target, module, name, again: target.module_symbol(
+        module, name, again=again
+    ),
+    "threads": _threads,
+}
