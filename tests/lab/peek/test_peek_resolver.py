@@ -53,8 +53,12 @@ sleep 600
 WAYS: dict[str, dict[str, Any]] = {
     "as it comes": {"memory": "512M"},
     "4 levels, no KASLR, above 4 GiB": {"memory": "4G", "append": "no5lvl nokaslr"},
-    "in a process, q35, above 4 GiB": {"memory": "6G", "board": "q35", "shared_memory": None},
-    "in a process, of two nodes": {"memory": "4G", "nodes": 2, "shared_memory": None},
+    "in a process, q35, of two nodes": {
+        "memory": "6G",
+        "board": "q35",
+        "nodes": 2,
+        "shared_memory": None,
+    },
 }
 
 
