@@ -26,6 +26,7 @@
 #include "limits.h"
 
 #define ABOVE_HOLE (4ull << 30)
+#define PAGE 4096ull
 
 struct region {
 	uint64_t start;		/* physical */
@@ -35,8 +36,17 @@ struct region {
 	uint8_t *mapped;	/* NULL: read by the descriptor */
 };
 
+/* Neighbours that one read took along. It lies in one page, so all of it is there or nothing. */
+struct block {
+	uint64_t pass;		/* in which it was read; 0: it is empty */
+	uint64_t start;		/* physical */
+	uint8_t bytes[READ_BLOCK_BYTES];
+};
+
 struct ramfile {
 	struct region region[REGIONS_MAX];
+	struct block block[READ_BLOCKS];
+	unsigned int next;	/* block to be replaced */
 	unsigned int regions;
 	int opened;		/* the descriptor that is ours to close, or -1 */
 	struct sigaction before;
@@ -214,6 +224,8 @@ static int parse_region(const char **text, struct region *region)
 	region->length = number[1];
 	region->descriptor = (int)number[2];
 	region->offset = number[3];
+	if ((number[0] | number[1] | number[3]) % PAGE)
+		return -EINVAL;
 	return number[1] && number[2] <= INT32_MAX && number[0] + number[1] > number[0] ? 0
 									       : -EINVAL;
 }
@@ -231,8 +243,9 @@ static int regions_open(struct source *source, const char *rest, char *error)
 		struct region region = { .start = 0 };
 
 		if (file->regions == REGIONS_MAX || parse_region(&at, &region))
-			status = source_fail(error, -EINVAL, "'%s' is not at most %d regions like "
-					     "START:LENGTH:DESCRIPTOR:OFFSET", rest, REGIONS_MAX);
+			status = source_fail(error, -EINVAL, "'%s' is not at most %d regions of "
+					     "pages like START:LENGTH:DESCRIPTOR:OFFSET", rest,
+					     REGIONS_MAX);
 		else if (fcntl(region.descriptor, F_GETFD) < 0)
 			status = source_fail(error, -EBADF, "no file is open as descriptor %d",
 					     region.descriptor);
@@ -277,10 +290,46 @@ static const struct region *region_of(const struct ramfile *file, uint64_t physi
 	return NULL;
 }
 
+static int read_by_call(const struct region *region, uint64_t physical, void *into, size_t length)
+{
+	ssize_t got = pread(region->descriptor, into, length,
+			    (off_t)(physical - region->start + region->offset));
+
+	if (got == (ssize_t)length)
+		return 0;
+	return got < 0 ? -EFAULT : -ENODEV;	/* a process that has ended has no byte left */
+}
+
+/* The same from the block that was read in this pass, or is read now; regions are whole pages. */
+static int read_in_pass(struct ramfile *file, uint64_t pass, const struct region *region,
+			uint64_t physical, void *into, size_t length)
+{
+	uint64_t start = physical & ~(uint64_t)(READ_BLOCK_BYTES - 1);
+	struct block *block = NULL;
+	unsigned int i;
+	int status;
+
+	if (physical + length > start + READ_BLOCK_BYTES)
+		return read_by_call(region, physical, into, length);
+	for (i = 0; i < READ_BLOCKS && !block; i++)
+		if (file->block[i].pass == pass && file->block[i].start == start)
+			block = &file->block[i];
+	if (!block) {
+		block = &file->block[file->next++ % READ_BLOCKS];
+		block->pass = 0;
+		status = read_by_call(region, start, block->bytes, READ_BLOCK_BYTES);
+		if (status)
+			return status;
+		block->pass = pass;
+		block->start = start;
+	}
+	memcpy(into, block->bytes + (physical - start), length);
+	return 0;
+}
+
 static int ram_read(struct source *source, uint64_t physical, void *into, size_t length)
 {
 	const struct region *region = region_of(source->state, physical, length);
-	ssize_t got;
 
 	if (!region)
 		return -EFAULT;
@@ -288,11 +337,9 @@ static int ram_read(struct source *source, uint64_t physical, void *into, size_t
 		load(region->mapped + (physical - region->start), into, length);
 		return gone ? -ENODEV : 0;
 	}
-	got = pread(region->descriptor, into, length,
-		    (off_t)(physical - region->start + region->offset));
-	if (got == (ssize_t)length)
-		return 0;
-	return got < 0 ? -EFAULT : -ENODEV;	/* a process that has ended has no byte left */
+	if (source->pass)
+		return read_in_pass(source->state, source->pass, region, physical, into, length);
+	return read_by_call(region, physical, into, length);
 }
 
 /*
