@@ -22,7 +22,7 @@ from trapless.peek.emulator import Emulator, emulator_of, emulator_with, path_he
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import FileMemory, open_memory
 from trapless.peek.kernel.target import Target
-from trapless.peek.sandbox.client import target_in
+from trapless.peek.sandbox.client import SandboxedTarget
 
 PROC = Path("/proc")
 QEMU = re.compile(r"qemu-system-x86_64.*|qemu-kvm|kvm")
@@ -51,7 +51,7 @@ class Machine(Protocol):
 
 
 def _opened(layouts: Sequence[FileMemory], *, sandbox: bool) -> Target:
-    return target_in(layouts) if sandbox else Target.of(layouts)
+    return (SandboxedTarget if sandbox else Target).of(layouts)
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,8 @@ def notes(kernel: ToyKernel, random: Random) -> None:
             kernel.put_note(other, at)
     elif how == 1:  # pages as any process can fill them
         for at in range(FREE_AT, FREE_END, 4096):
-            kernel.put_note(f"OSRELEASE=6.1.{at}\nSYMBOL(_stext)=ffffffff81000000\n", at)
+            release = f"{toy_kernel.RELEASE}{at}"
+            kernel.put_note(f"OSRELEASE={release}\nSYMBOL(_stext)=ffffffff81000000\n", at)
     elif how == 2:  # one value is another
         lines = text.splitlines()
         for _ in range(random.choice((1, 3))):

@@ -24,6 +24,7 @@ from mypy import api as mypy
 from tests.lab.command import ROOT
 from tests.lab.peek.mutations import made_up
 from tests.lab.peek.observer import LIMIT_S, faults, limited, opened
+from tests.unit.peek.toy_kernel import RELEASE
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.target import Target
@@ -64,7 +65,7 @@ def test_made_up_memories_give_errors_or_bounded_answers(share, tmp_path):
 
 def test_memory_without_a_change_is_shown_whole(tmp_path):
     shown = opened(open_target, made_up(0)[1].save(tmp_path))
-    for part in ("6.1.0-toy", "schedule+0x40", "toy_close [toy_driver]", "server", "comm=cat"):
+    for part in (RELEASE, "schedule+0x40", "toy_close [toy_driver]", "server", "comm=cat"):
         assert part in shown
 
 

@@ -158,6 +158,10 @@ class FileMemory:
         """The open files that have the memory: whoever has them may read."""
         return tuple(file.descriptor for file in self._files)
 
+    def descriptor(self, region: Region) -> int:
+        """The open file that has a region: whoever has it may read."""
+        return self._files[region.file].descriptor
+
     @property
     def files(self) -> Sequence[MemoryFile]:
         """The files that the regions name by their numbers."""

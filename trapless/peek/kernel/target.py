@@ -63,7 +63,7 @@ class Target(Resolver):
 
     def again(self) -> Target:
         """The kernel that is in the same memory now."""
-        return Target.of(self.layouts())
+        return type(self).of(self.layouts())
 
     def layouts(self) -> list[FileMemory]:
         """The memory in each layout that it may have, with descriptors of its own."""

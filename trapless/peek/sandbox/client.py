@@ -46,20 +46,7 @@ HOLE_BYTES_MIN = 1 << 20
 
 def open_target(path: Path, hole: int | None = None) -> Target:
     """The kernel in a RAM file, a raw image or an ELF core, read in a sandbox. As Target.open()."""
-    return target_in(open_memory(path, hole))
-
-
-def target_in(layouts: Sequence[FileMemory]) -> Target:
-    """The kernel in a memory, given once for each layout that it may have.
-
-    The target closes the layouts, and they are closed where no kernel is found.
-    """
-    try:
-        return SandboxedTarget(Resolver(layouts), layouts)
-    except BaseException:
-        for memory in layouts:
-            memory.close()
-        raise
+    return SandboxedTarget.of(open_memory(path, hole))
 
 
 class Resolver:
@@ -69,13 +56,13 @@ class Resolver:
         self._store = store or FileStore()
         self._lock = threading.Lock()  # one question at a time
         self._name = layouts[0].name
-        files = layouts[0].descriptors()  # all layouts are of the same files
+        places = [list(_places(memory)) for memory in layouts]
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", PROGRAM, str(PACKAGE)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            pass_fds=files,
+            pass_fds={place[3] for rows in places for place in rows},
             cwd="/",
             env={},
         )
@@ -83,11 +70,7 @@ class Resolver:
         self._input, self._output = self._process.stdin, self._process.stdout
         question = {
             "name": self._name,
-            "files": files,
-            "layouts": [
-                [[one.start, one.length, one.offset, one.file] for one in memory.regions()]
-                for memory in layouts
-            ],
+            "layouts": places,
             "filled": _filled(layouts[0]),
         }
         seconds = limits.OPEN_S + layouts[0].size / limits.SEARCH_BYTES_S
@@ -184,6 +167,12 @@ def _message(value: object) -> str:
     return "\n".join(map(visible, lines)) if isinstance(value, str) else "an error without a text"
 
 
+def _places(memory: FileMemory) -> Iterator[tuple[int, int, int, int]]:
+    """Physical address, length, offset, and the descriptor, of each region."""
+    for region in memory.regions():
+        yield region.start, region.length, region.offset, memory.descriptor(region)
+
+
 def _filled(memory: FileMemory) -> list[tuple[int, int]]:
     """The parts of memory that may hold data, with the small holes between them."""
     parts: list[tuple[int, int]] = []
@@ -254,6 +243,19 @@ class _Types:
 class SandboxedTarget(Target):
     """A kernel whose tables and lists another process reads."""
 
+    @classmethod
+    def of(cls, layouts: Sequence[FileMemory]) -> Target:
+        """The kernel in a memory, which is given once for each layout that it may have.
+
+        The target closes the layouts, and they are closed where no kernel is found.
+        """
+        try:
+            return cls(Resolver(layouts), layouts)
+        except BaseException:
+            for memory in layouts:
+                memory.close()
+            raise
+
     def __init__(self, resolver: Resolver, layouts: Sequence[FileMemory]) -> None:
         try:
             self._begin(resolver, layouts)
@@ -282,9 +284,6 @@ class SandboxedTarget(Target):
         self._resolver = resolver
         self._owned = tuple(layouts)
         self._identity = self._fingerprint()
-
-    def again(self) -> Target:
-        return target_in(self.layouts())
 
     def close(self) -> None:
         """End the process, and close the files; every later question is an error."""

@@ -27,12 +27,9 @@ NOT_UTF8 = b"\xff\x1b"
 class GivenMemory:
     """Memory in files that are open already, and whose layout was given."""
 
-    def __init__(
-        self, name: str, files: Sequence[int], regions: Sequence[Sequence[int]], filled: Any
-    ) -> None:
+    def __init__(self, name: str, regions: Sequence[Sequence[int]], filled: Any) -> None:
         self.name = name
-        self._files = tuple(files)
-        self._places = tuple(regions)  # (start, length, offset, file)
+        self._places = tuple(regions)  # (start, length, offset, descriptor)
         self._regions = tuple(Region(*place[:3]) for place in regions)
         self._filled = tuple(map(tuple, filled))
 
@@ -52,7 +49,7 @@ class GivenMemory:
         while length > 0:
             start, size, offset, file = self._place(address)
             take = min(length, start + size - address)
-            data = os.pread(self._files[file], take, address - start + offset)
+            data = os.pread(file, take, address - start + offset)
             if len(data) != take:
                 raise PeekError(
                     f"{self.name} ends before physical address {address + take:#x}: it was "
@@ -123,10 +120,8 @@ def main() -> None:
         return
 
 
-def _open(
-    name: str, files: Sequence[int], layouts: Sequence[Any], filled: Any
-) -> tuple[Target, object]:
-    memories = [GivenMemory(name, files, regions, filled) for regions in layouts]
+def _open(name: str, layouts: Sequence[Any], filled: Any) -> tuple[Target, object]:
+    memories = [GivenMemory(name, regions, filled) for regions in layouts]
     target = Target(locate(memories, ParentStore()))
     place = next(at for at, memory in enumerate(memories) if memory is target.memory)
     tables = target.page_tables
