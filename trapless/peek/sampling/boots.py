@@ -135,7 +135,7 @@ def successor(target: Target) -> Target | None:
     """The kernel that runs in a memory whose kernel `target` does not run any more, or None."""
     try:
         other = target.again()
-    except PeekError:
+    except (PeekError, OSError):  # OSError: the target was closed meanwhile
         return None
     try:
         if other.identity != target.identity and has_booted(other) and _moves(other):
