@@ -26,6 +26,8 @@ SEGMENTS_MAX = 4096
 """Memory ranges of one ELF core; QEMU writes a handful."""
 
 NOTE_BYTES_MAX = 3 * 4096
+DIGITS_MAX = 32
+"""Of a number in a note: none has more than 20."""
 NOTES_SEEN_MAX = 100_000
 NOTES_MAX = 4096
 """Notes of different texts in all, and those whose page tables fit: a memory has one a boot."""
@@ -62,6 +64,10 @@ MODULE_NAME_BYTES = 256
 
 THREADS_MAX = 65_536
 
+SITES_MAX = 1 << 16
+"""Places in the kernel's code that the module's probes have patched."""
+NAMES_MAX = 1 << 16
+"""Names that a recording keeps: samples may hold any address, and no kernel has so many places."""
 PLACES_MAX = 64
 RING_BYTES_MAX = 4 << 20
 

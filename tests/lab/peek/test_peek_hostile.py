@@ -130,6 +130,11 @@ def target(tmp_path: Path) -> Iterator[SandboxedTarget]:
         yield opened_
 
 
+def test_signals_of_the_terminal_do_not_reach_the_sandbox(target):
+    assert os.getpgid(target._resolver._process.pid) != os.getpgid(0)
+    assert str(target.name_of(target.symbol("schedule"))) == "schedule"
+
+
 def test_sandbox_that_takes_long_is_ended(target, monkeypatch):
     process = target._resolver._process
     monkeypatch.setattr(limits, "ANSWER_S", 1)

@@ -25,9 +25,6 @@ HEADER = struct.Struct("<III")  # bytes of the name, bytes of the text, type
 TEXT_AT = HEADER.size + len(NAME) + 1
 NOTE_START = NAME + b"\0OSRELEASE="
 BANNER = re.compile(rb"Linux version \d[\w.+~-]+(?= \()")
-DIGITS_MAX = 32
-"""Of a number: none in a note has more than 20."""
-
 CHUNK_BYTES = 4 << 20
 """Memory is searched in pieces of this size."""
 
@@ -92,7 +89,7 @@ class Vmcoreinfo:
     def _integer(self, key: str, base: int) -> int:
         value = self._value(key)
         try:
-            if len(value) > DIGITS_MAX:
+            if len(value) > limits.DIGITS_MAX:
                 raise ValueError
             return int(value, base)
         except ValueError:

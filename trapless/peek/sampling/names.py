@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pyarrow as pa
 
+from trapless.peek import limits
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.kallsyms import MASK
 from trapless.peek.kernel.target import Target
@@ -20,8 +21,6 @@ from trapless.peek.sampling.recording import Recorder, Recording
 from trapless.peek.sampling.rows import Rows
 
 NAMES_FILE = "names.parquet"
-NAMES_MAX = 1 << 16
-"""The most names: rows without probes may hold any number, and no kernel has so many places."""
 CODE = 1 << 63
 """The lowest address of a kernel's code."""
 
@@ -39,7 +38,7 @@ class Names:
             if column.endswith(".state"):
                 for address in np.unique(rows[column]).tolist():
                     new = address >= CODE and address not in self.known
-                    if new and len(self.known) < NAMES_MAX:
+                    if new and len(self.known) < limits.NAMES_MAX:
                         self.known[address] = self._target.name_of(address)
 
     def keep(self, recorder: Recorder) -> None:

@@ -12,6 +12,7 @@ import struct
 from dataclasses import dataclass
 from enum import IntFlag
 
+from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.kallsyms import MASK
 from trapless.peek.kernel.target import Target
@@ -22,7 +23,6 @@ MAGIC = b"TLPROBE1"
 MAGIC_NUMBER = int.from_bytes(MAGIC, "little")
 MAP = struct.Struct("<8s4I3Q4IQ")  # struct tlk_probe_map
 ACTIVE_AT = 12  # the offset of its member `active`
-SITES_MAX = 1 << 16
 RECORD_BYTES_MIN = 12
 """Every record begins with a state (8 bytes) and an entry (4 bytes)."""
 
@@ -75,7 +75,8 @@ def read(target: Target, address: int) -> ProbeMap | None:
     except PeekError:
         return None
     size, active, sites, record_bytes, *rest = numbers
-    if magic != MAGIC or size < MAP.size or record_bytes < RECORD_BYTES_MIN or sites > SITES_MAX:
+    known = magic == MAGIC and size >= MAP.size and record_bytes >= RECORD_BYTES_MIN
+    if not known or sites > limits.SITES_MAX:
         return None
     return ProbeMap(address, size, Mode(active & 0xF), sites, record_bytes, *rest)
 

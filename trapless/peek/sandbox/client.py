@@ -63,6 +63,7 @@ class Resolver:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             pass_fds={place[3] for rows in places for place in rows},
+            start_new_session=True,  # Ctrl-C is for the command, which still asks for names then
             cwd="/",
             env={},
         )
