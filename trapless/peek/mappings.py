@@ -28,7 +28,7 @@ from trapless.peek.kernel.memory import (
     raw_layouts,
     split_at,
 )
-from trapless.peek.kernel.process_memory import ProcessFile
+from trapless.peek.kernel.process_memory import ProcessFile, denial
 from trapless.peek.qemu_arguments import Backend
 
 ALIGNED = 2 << 20
@@ -94,8 +94,6 @@ def read(process: Path) -> list[Mapping]:
     try:
         lines = (process / "maps").read_text(errors="replace").splitlines()
     except PermissionError:
-        from trapless.peek.kernel.process_memory import denial
-
         raise PeekError(denial(process)) from None
     except OSError as error:
         raise PeekError(f"process {process.name}: {error.strerror}") from error
