@@ -11,6 +11,9 @@
 #define FIELD_BYTES_MAX 4096
 #define STEPS_MAX 4		/* pointers followed one after the other */
 #define BASES_MAX 16		/* ranges of virtual addresses that pointers may lie in */
+#define REGIONS_MAX 64		/* of memory, in files */
+#define READ_BLOCK_BYTES 1024	/* that a read by a system call takes along */
+#define READ_BLOCKS 8
 #define THREADS_MAX 64		/* whose run time stands in each row */
 #define NAME_BYTES_MAX 64
 #define ROW_BYTES_MAX (64u << 10)

@@ -65,9 +65,10 @@ static int read_fields(const struct plan *plan, struct source *source, const str
 }
 
 /* The compiler must keep the order of the reads; the processor (x86) keeps that of its loads. */
-static inline void in_order(void)
+static inline void in_order(struct source *source)
 {
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	source_begin_pass(source);
 }
 
 /* Reads a group once, by its rule; *same says whether nothing changed meanwhile. */
@@ -79,12 +80,13 @@ static int try_group(const struct plan *plan, struct source *source, const struc
 	bool lacking = false;
 	int status = 0;
 
+	source_begin_pass(source);
 	if (group->rule == RULE_SEQLOCK)
 		status = source_read(source, group->seq1, &before, sizeof(before));
-	in_order();
+	in_order(source);
 	if (!status)
 		status = read_fields(plan, source, group, data + group->at, absent);
-	in_order();
+	in_order(source);
 	*same = true;
 	if (!status && group->rule == RULE_SEQLOCK) {
 		status = source_read(source, group->seq0, &after, sizeof(after));

@@ -13,6 +13,7 @@
 
 static const struct source_kind *const kinds[] = {
 	&source_ram,
+	&source_regions,
 	&source_process,
 	&source_leechcore,
 };
@@ -46,8 +47,9 @@ int source_open(struct source *source, const char *text, char *error)
 		source->kind = kinds[i];
 		return kinds[i]->open(source, text + length + 1, error);
 	}
-	return source_fail(error, -EINVAL, "'%s' is not a source of memory; there are %s, %s and "
-			   "%s", text, kinds[0]->form, kinds[1]->form, kinds[2]->form);
+	return source_fail(error, -EINVAL, "'%s' is not a source of memory; there are %s, %s, %s "
+			   "and %s", text, kinds[0]->form, kinds[1]->form, kinds[2]->form,
+			   kinds[3]->form);
 }
 
 void source_close(struct source *source)

@@ -32,6 +32,7 @@ struct source {
 	const struct source_kind *kind;
 	void *state;
 	uint64_t size;	/* one past the highest address that can be read */
+	uint64_t pass;	/* 0: each read is one of its own; else see source_begin_pass() */
 };
 
 /* `text` is KIND:WHAT, as in ram:/dev/shm/vm. 0 or -errno with `error` filled. */
@@ -41,6 +42,16 @@ void source_close(struct source *source);
 static inline int source_read(struct source *source, uint64_t physical, void *into, size_t length)
 {
 	return source->kind->read(source, physical, into, length);
+}
+
+/*
+ * Begins a pass, in which a place is read once however often it is asked for: where a read is a
+ * system call, it takes the neighbours along. What must be read after something else takes a pass
+ * of its own.
+ */
+static inline void source_begin_pass(struct source *source)
+{
+	source->pass++;
 }
 
 static inline int source_check(struct source *source)
@@ -59,6 +70,7 @@ int source_fail(char *error, int status, const char *format, ...)
 int source_number(const char *text, const char *key, uint64_t *value, char *error);
 
 extern const struct source_kind source_ram;
+extern const struct source_kind source_regions;
 extern const struct source_kind source_process;
 extern const struct source_kind source_leechcore;
 

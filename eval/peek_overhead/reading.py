@@ -19,6 +19,7 @@ from trapless.experiments.collection import Collection, Row, guest_folder
 from trapless.experiments.observer import Observed, pin_emulator, run_beside
 from trapless.peek.emulator import emulator_of
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling import probes, record
 from trapless.peek.sampling.plan import Plan
@@ -73,7 +74,7 @@ def follow(guest: Observed, cpu: int) -> list[Row]:
     return rows
 
 
-def sample(guest: Observed, source: str, plan: Plan, phase: int) -> Row:
+def sample(guest: Observed, source: FileMemory, plan: Plan, phase: int) -> Row:
     """Sample from a phase of getting ready, which lasts until samples come, to the end of the run
     after it."""
     ready = ended = False

@@ -10,13 +10,16 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from trapless.base.console import ConsoleProgress, TraplessError
 
-WAIT = f"{__name__}.wait"  # of click's context: what only machine() reads
+if TYPE_CHECKING:
+    from trapless.peek.machines import Machine
+
+CHOICE = f"{__name__}.choice"  # of click's context: what only machine() reads
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -35,28 +38,46 @@ def size(value: str) -> int:
 
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that choose the machine, the same for every command."""
-    ram = click.option(
-        "--ram",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="A VM's RAM file, a raw image or an ELF core.  [default: the VM that shares its RAM]",
+    """Add the options that choose the machine, the same for every command; machine() reads them."""
+
+    def kept(context: click.Context, option: click.Parameter, value: Any) -> None:
+        context.meta.setdefault(CHOICE, {})[str(option.name)] = value
+
+    hidden: dict[str, Any] = {"expose_value": False, "callback": kept}
+    options = (
+        click.option(
+            "--ram",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="Look into a VM's RAM file, a raw image or an ELF core.",
+            **hidden,
+        ),
+        click.option(
+            "--pid",
+            type=click.IntRange(1),
+            metavar="PID",
+            help="Look into the VM that this process runs.  [default: the only VM]",
+            **hidden,
+        ),
+        click.option("--vm", metavar="NAME", help="Look into the VM with this name.", **hidden),
+        click.option(
+            "--hole",
+            type=size,
+            metavar="SIZE",
+            help="With --ram: the address at which RAM below 4 GiB ends, if QEMU did not make it.",
+            **hidden,
+        ),
+        click.option(
+            "--wait",
+            type=click.FloatRange(0),
+            metavar="SECONDS",
+            help="Wait for a VM whose kernel has booted; fail if there is none after this long.",
+            **hidden,
+        ),
     )
-    hole = click.option(
-        "--hole",
-        type=size,
-        metavar="SIZE",
-        help="The address at which RAM below 4 GiB ends, for a machine that is not QEMU's.",
-    )
-    wait = click.option(
-        "--wait",
-        type=click.FloatRange(0),
-        metavar="SECONDS",
-        expose_value=False,
-        callback=lambda context, _, value: context.meta.update({WAIT: value}),
-        help="Wait for a VM whose kernel has booted; fail if there is none after this long.",
-    )
-    return ram(hole(wait(command)))
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def sampling_options(longest_us: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -78,14 +99,23 @@ def sampling_options(longest_us: int) -> Callable[[Callable[..., Any]], Callable
     return lambda command: interval(cpu(command))
 
 
-def machine(ram: Path | None) -> Path:
-    """The RAM that was named, or that of the only machine here that shares its RAM."""
+def machine() -> Machine:
+    """The machine that the options name, or the only one here."""
     from trapless.peek import machines, waiting
 
-    context = click.get_current_context()
-    if (wait_s := context.meta[WAIT]) is not None:
-        return waiting.wait_for(ram, context.params["hole"], wait_s)
-    return ram if ram is not None else machines.the_one()
+    options = dict(click.get_current_context().meta[CHOICE])
+    wait_s = options.pop("wait")
+    given = [f"--{name}" for name in ("ram", "pid", "vm") if options[name] is not None]
+    if len(given) > 1:
+        raise click.UsageError(f"{' and '.join(given)} each name a machine; give one of them")
+    if options["hole"] is not None and given not in ([], ["--ram"]):
+        raise click.UsageError("--hole is for the file of --ram: a process shows where its RAM is")
+
+    def choose() -> Machine:
+        return machines.choose(**options)
+
+    chosen = choose() if wait_s is None else waiting.wait_for(choose, wait_s)
+    return machines.Privileged(chosen) if isinstance(chosen, machines.Process) else chosen
 
 
 @click.group()
@@ -100,7 +130,7 @@ def peek() -> None:
 @peek.command()
 @target_options
 @click.option("-c", "--code", metavar="TEXT", help="Run this code instead of a session.")
-def shell(ram: Path | None, hole: int | None, code: str | None) -> None:
+def shell(code: str | None) -> None:
     """Open a drgn session on a running kernel.
 
     Symbols, types and stack traces are found in the kernel's memory; no debug symbols are
@@ -113,7 +143,7 @@ def shell(ram: Path | None, hole: int | None, code: str | None) -> None:
     _need("drgn", "the shell is one of its sessions")
     from trapless.peek import shell as part
 
-    sys.exit(part.run(machine(ram), hole, code))
+    sys.exit(part.run(machine(), code))
 
 
 @peek.command()
@@ -126,20 +156,14 @@ def shell(ram: Path | None, hole: int | None, code: str | None) -> None:
     help="How long to record.  [default: until Ctrl-C, or the VM's end]",
 )
 @click.argument("folder", type=click.Path(path_type=Path))
-def record(
-    ram: Path | None,
-    hole: int | None,
-    interval_us: float,
-    seconds: float | None,
-    cpu: int | None,
-    folder: Path,
-) -> None:
+def record(interval_us: float, seconds: float | None, cpu: int | None, folder: Path) -> None:
     """Record what a running kernel does into FOLDER.
 
     Each sample has, for each CPU of the VM, the handler that it is in, the task that it runs and
     the length of its run queue; with the module's probes on in the VM also whether it is in user
     mode, and who has switched interrupts off. FOLDER gets Parquet files, each whole as soon as it
-    is there, so a killed recording loses 20 seconds at most.
+    is there, so a killed recording loses 20 seconds at most. When the VM reboots, the recording
+    goes on in FOLDER/boot-2.
 
     \b
     trapless peek record --seconds 10 /tmp/recording
@@ -149,16 +173,17 @@ def record(
     from trapless.peek.sampling import record as part
 
     with ConsoleProgress() as progress:
-        end = part.record(
-            machine(ram),
-            hole,
+        ends = part.record(
+            machine(),
             folder,
             interval_ns=round(interval_us * 1000),
             duration_ns=round((seconds or 0) * 1e9),
             cpu=cpu,
             progress=progress,
         )
-    click.echo(f"{end.rows} samples, {end.lost} lost ({part.ENDINGS[end.ending]}): {folder}")
+    boots = f" of {ends.boots} boots" if ends.boots > 1 else ""
+    ending = part.ENDINGS[ends.ending]
+    click.echo(f"{ends.rows} samples{boots}, {ends.lost} lost ({ending}): {folder}")
 
 
 @peek.command()
@@ -168,25 +193,31 @@ def record(
     metavar="FILE",
     help="Write a page with the tables and with figures over time.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Write the same as a JSON object.")
 @click.argument("folder", type=click.Path(path_type=Path))
-def report(folder: Path, html: Path | None) -> None:
+def report(folder: Path, html: Path | None, as_json: bool) -> None:
     """Show a recording in tables.
 
     The tables have the shares of each CPU's time (user mode and the kernel, top halves, bottom
     halves, idle), its run queue, the processes, and how well it was sampled; with probes also who
-    switched interrupts off. Without probes, user mode and the kernel may be one share.
+    switched interrupts off. Without probes, user mode and the kernel may be one share. Each boot of
+    a machine that was restarted has its own tables.
     """
     _need("pyarrow", "recordings are Parquet")
-    from trapless.peek.sampling import figures, tables
+    from trapless.peek.sampling import figures, json_form, tables
     from trapless.peek.sampling.recording import Recording
     from trapless.report import text_report
 
     recording = Recording.open(folder)
-    if html is None:
-        text_report.show_tables(tables.tables(recording))
-    else:
-        text_report.show_tables(figures.write(recording, html))
-        click.echo(f"figures: {html}")
+    if as_json:
+        click.echo(json_form.report(recording))
+    elif html is None:
+        text_report.show_tables(tables.of_all_boots(recording))
+    if html is not None:
+        shown = figures.write(recording, html)
+        if not as_json:
+            text_report.show_tables(shown)
+            click.echo(f"figures: {html}")
 
 
 @peek.command()
@@ -195,25 +226,24 @@ def report(folder: Path, html: Path | None) -> None:
 @click.option(
     "--updates", type=click.IntRange(1), metavar="N", help="Stop after this many seconds."
 )
-def top(
-    ram: Path | None, hole: int | None, interval_us: float, cpu: int | None, updates: int | None
-) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Write a JSON object for each second.")
+def top(interval_us: float, cpu: int | None, updates: int | None, as_json: bool) -> None:
     """Show live what a running kernel does.
 
     The view has, for each second, where each CPU of the VM was, its run queue, who ran most, and
     how well it was sampled; with the module's probes on in the VM also user mode, and who
-    switched interrupts off. Ctrl-C ends it.
+    switched interrupts off. It follows the VM over reboots. Ctrl-C ends it.
     """
     _need("pyarrow", "samples are added up with it")
     from trapless.peek.sampling import top as part
 
     with ConsoleProgress() as progress:
         part.top(
-            machine(ram),
-            hole,
+            machine(),
             interval_ns=round(interval_us * 1000),
             cpu=cpu,
             updates=updates,
+            as_json=as_json,
             progress=progress,
         )
 
@@ -235,7 +265,7 @@ def top(
     metavar="N",
     help="How often the VM is stopped.",
 )
-def check(ram: Path | None, hole: int | None, monitor: Path, stops: int) -> None:
+def check(monitor: Path, stops: int) -> None:
     """Check what is read from memory against the CPUs' registers.
 
     Stops the VM at random moments, for milliseconds, and compares what the other commands would
@@ -249,14 +279,13 @@ def check(ram: Path | None, hole: int | None, monitor: Path, stops: int) -> None
     trapless peek check --monitor /tmp/monitor
     """
     _need("drgn", "stacks are unwound by it")
-    from trapless.peek.sampling import witness
+    from trapless.peek.check import witness
     from trapless.report import text_report
 
     with ConsoleProgress() as progress:
         progress.step("stopping the VM at random moments")
         findings = witness.check(
-            machine(ram),
-            hole,
+            machine(),
             monitor,
             stops,
             advance=progress.advance,
@@ -295,8 +324,6 @@ def check(ram: Path | None, hole: int | None, monitor: Path, stops: int) -> None
     help="Make the trace of a recording instead of a running kernel.",
 )
 def trace(
-    ram: Path | None,
-    hole: int | None,
     seconds: float | None,
     backlog: bool,
     format_: str | None,
@@ -321,7 +348,8 @@ def trace(
     if chosen == "perfetto":
         _need("perfetto", "it writes the trace")
     if recording is not None:
-        _export(recording, output, chosen, given=bool(ram or hole or seconds or backlog))
+        chosen_machine = any(click.get_current_context().meta[CHOICE].values())
+        _export(recording, output, chosen, given=bool(chosen_machine or seconds or backlog))
         return
     if chosen == "perfetto" and output is None:
         raise click.UsageError("a Perfetto trace goes into a file: -o FILE")
@@ -329,8 +357,7 @@ def trace(
 
     with ConsoleProgress() as progress:
         outcome = part.trace(
-            machine(ram),
-            hole,
+            machine(),
             output,
             format_=chosen,
             seconds=seconds,

@@ -18,11 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trapless.base.console import TraplessError
-from trapless.peek import machines
+from trapless.peek import qemu_arguments
 from trapless.vm import qmp
 
-VCPU = re.compile(r"CPU (\d+)/\w+|(ALL) CPUs/\w+")
-"""QEMU's names of threads: one for each virtual processor, or one for all of them."""
+VCPU = re.compile(
+    r"CPU (?P<qemu>\d+)/\w+|ALL CPUs/\w+|fc_vcpu (?P<firecracker>\d+)|vcpu(?P<cloud>\d+)|"
+    r"crosvm_vcpu(?P<crosvm>\d+)"
+)
+"""The names of threads that are virtual processors, or QEMU's one for all of them."""
 
 
 MONITOR_LIMIT_S = 2.0
@@ -54,6 +57,14 @@ def emulator_of(ram: Path, proc: Path = Path("/proc")) -> Emulator | None:
     if writer is not None:
         return Emulator(writer.pid, _told_vcpus(proc / str(writer.pid)))
     return None
+
+
+def emulator_with(pid: int, proc: Path = Path("/proc")) -> Emulator | None:
+    """The emulator that is the process `pid`; None where it has ended."""
+    process = proc / str(pid)
+    if not process.exists():
+        return None
+    return Emulator(pid, _vcpus(process) or _told_vcpus(process))
 
 
 def missing_text(emulator: Emulator | None) -> str | None:
@@ -111,7 +122,7 @@ def _vcpus(process: Path) -> tuple[int, ...]:
         except OSError:
             continue
         if match := VCPU.fullmatch(name):
-            threads[int(match[1] or 0)] = int(task.name)
+            threads[int(match[match.lastgroup] if match.lastgroup else 0)] = int(task.name)
     return tuple(threads[number] for number in sorted(threads))
 
 
@@ -119,7 +130,7 @@ def _told_vcpus(process: Path) -> tuple[int, ...]:
     """The threads that QEMU's monitor names, in the order of the processors; none without one."""
     try:
         argv = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        sockets = [machines.path_here(process, path) for path in machines.monitor_sockets(argv)]
+        sockets = [path_here(process, path) for path in qemu_arguments.monitor_sockets(argv)]
     except OSError:
         return ()
     for path in sockets:
@@ -128,3 +139,13 @@ def _told_vcpus(process: Path) -> tuple[int, ...]:
             if all((process / "task" / str(thread)).exists() for thread in threads):
                 return threads
     return ()
+
+
+def path_here(process: Path, path: str) -> Path:
+    """The path by which this process can open a path of another process."""
+    descriptor = re.fullmatch(r"/dev/fd/(\d+)|/proc/self/fd/(\d+)", path)
+    if descriptor:
+        return process / "fd" / (descriptor[1] or descriptor[2])
+    if os.path.isabs(path):
+        return Path(path) if os.path.exists(path) else Path(f"{process}/root{path}")
+    return Path(os.readlink(process / "cwd")) / path

@@ -1,135 +1,240 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Finds the virtual machines on this host that can be observed: those whose RAM is a shared file.
+"""Finds the virtual machines on this host that can be observed, and opens the one that was chosen.
 
-Owns the reading of the command lines of running QEMU processes, whoever started them. The kernel/
-folder reads what is in the memory.
+Owns the ways in: a file that has a machine's memory, and the process that runs the machine, by its
+pid or by the machine's name. mappings.py knows where in a process the memory is, and the kernel/
+folder reads what is in it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+from trapless.peek import capabilities, mappings, qemu_arguments
+from trapless.peek.emulator import Emulator, emulator_of, emulator_with, path_here
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel.memory import FileMemory, open_memory
+from trapless.peek.kernel.target import Target
+from trapless.peek.sandbox.client import SandboxedTarget
+
+PROC = Path("/proc")
+QEMU = re.compile(r"qemu-system-x86_64.*|qemu-kvm|kvm")
+OTHER_QEMU = re.compile(r"qemu-system-.*")
+SHARING = (
+    "start one with `trapless lab -- COMMAND`, or any QEMU, and look as the user who runs it or as "
+    "root; or name an image with --ram FILE"
+)
+
+
+class ChoiceError(PeekError):
+    """Several machines could be meant: waiting does not help."""
+
+
+class Machine(Protocol):
+    """A machine to look into."""
+
+    def open(self, *, sandbox: bool = True) -> Target:
+        """The kernel that runs in it; PeekError says why there is none that can be read.
+
+        Without the sandbox this process itself reads the guest's tables, as drgn needs it.
+        """
+
+    def emulator(self) -> Emulator | None:
+        """The process that runs it; None where it is not known, or where none does."""
+
+
+def _opened(layouts: Sequence[FileMemory], *, sandbox: bool) -> Target:
+    return (SandboxedTarget if sandbox else Target).of(layouts)
 
 
 @dataclass(frozen=True)
-class Machine:
-    """A running virtual machine, and the file that is its RAM."""
+class Image:
+    """A machine whose memory is a file: shared by who runs it, or saved. `hole` is in bytes."""
 
-    pid: int
-    memory: Path
-    name: str  # QEMU's option -name; empty without it
+    path: Path
+    hole: int | None = None
 
     def __str__(self) -> str:
-        return f"process {self.pid}{f' ({self.name})' if self.name else ''}: {self.memory}"
+        return str(self.path)
+
+    def open(self, *, sandbox: bool = True) -> Target:
+        return _opened(open_memory(self.path, self.hole), sandbox=sandbox)
+
+    def emulator(self) -> Emulator | None:
+        return emulator_of(self.path)
 
 
-def observable(proc: Path = Path("/proc")) -> list[Machine]:
-    """The virtual machines whose memory this user may read, in the order of their pids."""
+@dataclass(frozen=True)
+class Process:
+    """A machine that a process runs, whose memory is read from the process."""
+
+    folder: Path  # like /proc/123
+    kind: str  # the name of its monitor, "qemu" or one of mappings.LAYOUTS
+    argv: tuple[str, ...]
+
+    @property
+    def pid(self) -> int:
+        return int(self.folder.name)
+
+    @property
+    def name(self) -> str:
+        """The machine's name; empty where its monitor was given none."""
+        if self.kind == "qemu":
+            return qemu_arguments.name(self.argv)
+        pairs = itertools.pairwise(self.argv)
+        return next((value for option, value in pairs if option in ("--id", "--name")), "")
+
+    @property
+    def shared(self) -> Path | None:
+        """The file by which it shares all of its memory; None where it does not, or not with us."""
+        path = qemu_arguments.ram_file(self.argv) if self.kind == "qemu" else None
+        with contextlib.suppress(OSError):
+            here = path_here(self.folder, path) if path is not None else None
+            return here if here is not None and os.access(here, os.R_OK) else None
+        return None
+
+    def __str__(self) -> str:
+        return f"process {self.pid}{f' ({self.name})' if self.name else ''}"
+
+    def open(self, *, sandbox: bool = True) -> Target:
+        first: PeekError | None = None
+        try:
+            for layouts in self._memories():
+                try:
+                    return _opened(layouts, sandbox=sandbox)
+                except PeekError as error:
+                    first = first or error
+        except PeekError as error:
+            raise PeekError(f"{self}, {self.kind}: {error}") from error
+        raise first or PeekError(f"{self}, {self.kind}: nothing in it is large enough to be RAM")
+
+    def _memories(self) -> Iterator[list[FileMemory]]:
+        found = mappings.read(self.folder)
+        if self.kind == "qemu":
+            backends = qemu_arguments.ram(self.argv)
+            holes = qemu_arguments.holes(self.argv, sum(one.size for one in backends))
+            ways = mappings.qemu_ways(found, backends, holes)
+        else:
+            ways = mappings.other_ways(found, mappings.LAYOUTS[self.kind])
+        for way in ways:
+            yield mappings.memories(self.folder, found, str(self), way)
+
+    def emulator(self) -> Emulator | None:
+        return emulator_with(self.pid, self.folder.parent)
+
+
+@dataclass(frozen=True)
+class Privileged:
+    """A machine that takes rights to open, which are given up by this process once it is open."""
+
+    machine: Machine
+
+    def __str__(self) -> str:
+        return str(self.machine)
+
+    def open(self, *, sandbox: bool = True) -> Target:
+        try:
+            return self.machine.open(sandbox=sandbox)
+        finally:
+            capabilities.drop()
+
+    def emulator(self) -> Emulator | None:
+        return self.machine.emulator()
+
+
+def running(proc: Path = PROC) -> list[Process]:
+    """The machines that run on this host, whoever started them, in the order of their pids."""
     machines = []
     for entry in sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name)):
-        with contextlib.suppress(OSError):  # ended meanwhile, or another user's
-            argv = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            if not re.match(r"qemu-system-|qemu-kvm|kvm$", os.path.basename(argv[0])):
-                continue
-            path = ram_file(argv)
-            if path is None:
-                continue
-            memory = path_here(entry, path)
-            if os.access(memory, os.R_OK):
-                machines.append(Machine(int(entry.name), memory, _name(argv)))
+        machine = _machine(entry)
+        if machine is not None:
+            machines.append(machine)
     return machines
 
 
-def the_one() -> Path:
-    """The RAM of the only virtual machine that can be observed.
+def _machine(entry: Path) -> Process | None:
+    """The machine that a process runs; None where it runs none that is known."""
+    try:
+        argv = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:  # ended meanwhile
+        return None
+    program = os.path.basename(argv[0])
+    if QEMU.fullmatch(program):
+        return Process(entry, "qemu", tuple(argv))
+    if program in mappings.LAYOUTS:
+        return Process(entry, program, tuple(argv))
+    return None
 
-    PeekError says what to do where there is none, or more than one.
-    """
-    machines = observable()
-    if len(machines) == 1:
-        return machines[0].memory
-    if not machines:
-        raise PeekError(
-            "no virtual machine on this host shares its memory; start one with "
-            "`trapless lab --shared-memory FILE -- COMMAND`, or QEMU with "
-            "-object memory-backend-file,id=ram,share=on,mem-path=FILE,size=SIZE "
-            "-machine memory-backend=ram; or name an image with --ram FILE"
-        )
-    lines = "\n  ".join(map(str, machines))
+
+def choose(
+    *,
+    ram: Path | None = None,
+    hole: int | None = None,
+    pid: int | None = None,
+    vm: str | None = None,
+) -> Machine:
+    """The machine with that memory, pid or name, or the only one; PeekError lists the others."""
+    if ram is not None:
+        return Image(ram, hole)
+    if pid is not None:
+        return by_pid(pid)
+    return by_name(vm) if vm is not None else the_one(hole)
+
+
+def by_pid(pid: int, proc: Path = PROC) -> Process:
+    """The machine that a process runs."""
+    entry = proc / str(pid)
+    machine = _machine(entry)
+    if machine is not None:
+        return machine
+    try:
+        program = os.path.basename(os.fsdecode((entry / "cmdline").read_bytes().split(b"\0")[0]))
+    except OSError:
+        raise PeekError(f"there is no process {pid}") from None
+    if OTHER_QEMU.fullmatch(program):
+        raise PeekError(f"process {pid} is {program}: only x86-64 machines can be read")
+    known = ", ".join(("qemu-system-x86_64", *mappings.LAYOUTS))
     raise PeekError(
-        f"{len(machines)} virtual machines can be observed; choose one with --ram:\n  {lines}"
+        f"process {pid} ({program or 'a kernel thread'}) runs no virtual machine of a known "
+        f"monitor ({known}); {_listed(running(proc))}"
     )
 
 
-def ram_file(argv: Sequence[str]) -> str | None:
-    """The file that a QEMU with the arguments `argv` shares its RAM by; None if it shares none."""
-    backends: dict[str, dict[str, str]] = {}
-    names: set[str] = set()
-    for option, value in itertools.pairwise(argv):
-        name = option.lstrip("-")
-        if name == "object":
-            keys = _keys(value)
-            backends[keys.get("id", "")] = keys
-        elif name in ("machine", "M", "numa"):
-            keys = _keys(value)
-            names |= {keys[key] for key in ("memory-backend", "memdev") if key in keys}
-    if len(names) != 1:  # none, or one for each NUMA node: no file has all of the RAM
-        return None
-    backend = backends.get(names.pop(), {})
-    shared = backend.get("share", "off").lower() in ("on", "true", "yes", "y")
-    is_file = "memory-backend-file" in (backend.get(""), backend.get("qom-type"))
-    return backend.get("mem-path") if shared and is_file else None
+def by_name(name: str, proc: Path = PROC) -> Process:
+    """The machine with that name."""
+    machines = running(proc)
+    named = [one for one in machines if one.name == name]
+    if len(named) == 1:
+        return named[0]
+    if named:
+        pids = ", ".join(str(one.pid) for one in named)
+        raise ChoiceError(f"{len(named)} machines are called {name}; choose one with --pid: {pids}")
+    raise PeekError(f"no virtual machine on this host is called {name}; {_listed(machines)}")
 
 
-def monitor_sockets(argv: Sequence[str]) -> list[str]:
-    """The paths of the sockets at which a QEMU with the arguments `argv` offers its QMP monitor."""
-    devices: dict[str, str] = {}
-    names: list[str] = []
-    paths: list[str] = []
-    for option, value in itertools.pairwise(argv):
-        name = option.lstrip("-")
-        keys = _keys(value)
-        if name in ("qmp", "qmp-pretty") and value.startswith("unix:"):
-            paths.append(keys[""].removeprefix("unix:"))
-        elif name == "chardev" and keys.get("", keys.get("backend")) == "socket":
-            devices[keys.get("id", "")] = keys.get("path", "")
-        elif name == "mon" and keys.get("mode") == "control":
-            names.append(keys.get("chardev", keys.get("", "")))
-    return [path for path in (*paths, *(devices.get(one, "") for one in names)) if path]
+def the_one(hole: int | None = None) -> Machine:
+    """The only virtual machine that shares its memory, or else the only one that runs here."""
+    machines = running()
+    sharing = [one for one in machines if one.shared is not None]
+    if len(sharing) == 1 and sharing[0].shared is not None:
+        return Image(sharing[0].shared, hole)
+    chosen = sharing or [one for one in machines if one.folder.stat().st_uid == os.geteuid()]
+    if len(chosen) == 1:
+        return chosen[0]
+    if not machines:
+        raise PeekError(f"no virtual machine runs on this host; {SHARING}")
+    raise ChoiceError(f"choose one with --pid, --vm or --ram; {_listed(chosen or machines)}")
 
 
-def _keys(value: str) -> dict[str, str]:
-    """The keys of QEMU's `type,key=value,...`, or of the same as JSON; the type has the key ""."""
-    if value.startswith("{"):
-        with contextlib.suppress(ValueError):
-            return {key: str(one) for key, one in json.loads(value).items()}
-        return {}
-    words = [word.replace("\0", ",") for word in value.replace(",,", "\0").split(",")]
-    pairs = (word.partition("=") for word in words)
-    return {key if equals else "": text if equals else key for key, equals, text in pairs}
-
-
-def path_here(process: Path, path: str) -> Path:
-    """The path by which this process can open a path of another process."""
-    descriptor = re.fullmatch(r"/dev/fd/(\d+)|/proc/self/fd/(\d+)", path)
-    if descriptor:
-        return process / "fd" / (descriptor[1] or descriptor[2])
-    if os.path.isabs(path):
-        return Path(path) if os.path.exists(path) else Path(f"{process}/root{path}")
-    return Path(os.readlink(process / "cwd")) / path
-
-
-def _name(argv: Sequence[str]) -> str:
-    for option, value in itertools.pairwise(argv):
-        if option.lstrip("-") == "name":
-            keys = _keys(value)
-            return keys.get("guest") or keys.get("", "")
-    return ""
+def _listed(machines: Sequence[Process]) -> str:
+    if not machines:
+        return f"no virtual machine runs on this host; {SHARING}"
+    lines = "\n  ".join(f"{one}: {one.kind}" for one in machines)
+    return f"{len(machines)} virtual machine{'s' * (len(machines) > 1)} can be observed:\n  {lines}"

@@ -8,7 +8,6 @@ the target.
 from __future__ import annotations
 
 import traceback
-from pathlib import Path
 from typing import Any
 
 import drgn
@@ -17,6 +16,7 @@ import drgn.cli
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.drgn_program import program
 from trapless.peek.kernel.target import Target
+from trapless.peek.machines import Machine
 
 BANNER = """\
 Linux {release} in {memory}, live and read-only
@@ -24,16 +24,16 @@ Linux {release} in {memory}, live and read-only
 >>> from drgn.helpers.linux import *"""
 
 
-def run(memory: Path, hole: int | None, code: str | None) -> int:
+def run(machine: Machine, code: str | None) -> int:
     """Run a session in the terminal, or the Python code `code`; return the exit status."""
-    with Target.open(memory, hole) as target:
+    with machine.open(sandbox=False) as target:
         prog = program(target)
         names = {**drgn.cli.default_globals(prog), "target": target}
         if code is not None:
             return _execute(prog, names, code, target)
         drgn.cli.run_interactive(
             prog,
-            banner_func=lambda _: BANNER.format(release=target.release, memory=memory),
+            banner_func=lambda _: BANNER.format(release=target.release, memory=machine),
             globals_func=lambda _: names,
         )
     return 0

@@ -65,6 +65,8 @@ class LabConfig:
     verbose: int = 0
     supervisor: int | None = None  # run the command in supervisor mode, with these abi.SWITCH_*
     append: str = ""  # more words for the kernel's command line
+    board: str = "pc"  # or another of QEMU's machines, like q35
+    nodes: int = 1  # of NUMA; with more than one, the memory is not shared
     shared_memory: Path | None = None  # new file for the guest's RAM, for observers; it stays
     debugger: int | None = None  # Debugger.guest_end of one who follows the guest
     monitor: Path | None = None  # new socket for the emulator's monitor (qmp.Monitor); it goes
@@ -358,6 +360,8 @@ class _Attempt:
             thread_single=self._config.thread_single,
             share_root=self._config.host_root,
             append=self._config.append,
+            board=self._config.board,
+            nodes=self._config.nodes,
             shared_memory=self._config.shared_memory,
             debugger_fd=self._config.debugger,
             monitor_fd=self._listener.fileno() if self._listener is not None else None,

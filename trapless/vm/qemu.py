@@ -59,6 +59,8 @@ class Machine:
     share_root: bool = False
     append: str = ""
     debugger_fd: int | None = None  # connected socket of one who follows the guest
+    board: str = "pc"  # or another of QEMU's machines, like q35
+    nodes: int = 1  # of NUMA, each with memory of its own
     shared_memory: Path | None = None  # file that is the guest's RAM
     plugins: tuple[str, ...] = ()  # of the emulator, with their arguments
     forward: tuple[int, int] | None = None  # a TCP port of this machine, and the guest's behind it
@@ -143,15 +145,30 @@ def _network(machine: Machine) -> list[str]:
 
 
 def _board(machine: Machine) -> list[str]:
-    board = "pc,usb=off,vmport=off"
+    board = f"{machine.board},usb=off,vmport=off"
     if machine.shared_memory is None:
-        return ["-machine", board]
+        return ["-machine", board, *_nodes(machine)]
     # Observers find the threads of the virtual processors by their names ("CPU 0/TCG").
     return [
         *("-machine", f"{board},memory-backend=ram", "-name", "trapless,debug-threads=on"),
         "-object",
         f"memory-backend-file,id=ram,mem-path={_escaped(str(machine.shared_memory))},"
         f"size={machine.memory_bytes},share=on",
+    ]
+
+
+def _nodes(machine: Machine) -> list[str]:
+    """The nodes of a machine with NUMA; its CPUs are divided among them by QEMU."""
+    if machine.nodes == 1:
+        return []
+    size = machine.memory_bytes // machine.nodes
+    return [
+        word
+        for node in range(machine.nodes)
+        for word in (
+            *("-object", f"memory-backend-ram,id=node{node},size={size}"),
+            *("-numa", f"node,nodeid={node},memdev=node{node}"),
+        )
     ]
 
 

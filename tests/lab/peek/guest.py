@@ -14,13 +14,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.lab.command import COMMAND, LIMIT_S, ROOT
 from trapless.base.console import TraplessError
+from trapless.peek import machines
 from trapless.vm import lab
 
 MARK = "== done =="
@@ -29,13 +30,31 @@ GUEST_LIMIT_S = 2.5 * LIMIT_S
 
 
 class Guest:
-    """A running guest. `ram` and `monitor` are files of this machine."""
+    """A running guest. `ram` and `monitor` are files of this machine.
 
-    def __init__(self, folder: Path, process: subprocess.Popen[str]) -> None:
+    `way` has the options by which `trapless peek` finds it: its file, or where it shares none, the
+    emulator's process.
+    """
+
+    def __init__(self, folder: Path, process: subprocess.Popen[str], *, shared: bool) -> None:
         self.ram, self.monitor = folder / "ram", folder / "monitor"
-        self.process = process
+        self.process, self._shared = process, shared
         assert process.stdin is not None and process.stdout is not None
         self._input, self._output = process.stdin, process.stdout
+
+    @property
+    def machine(self) -> machines.Machine:
+        if self._shared:
+            return machines.Image(self.ram)
+        (machine,) = started_by(self.process.pid)
+        return machine
+
+    @property
+    def way(self) -> tuple[str, str]:
+        machine = self.machine
+        if isinstance(machine, machines.Process):
+            return ("--pid", str(machine.pid))
+        return ("--ram", str(self.ram))
 
     def say(self, commands: str) -> str:
         """Run commands in the guest's shell; what they print. A guest that dies fails the test."""
@@ -58,6 +77,17 @@ class Guest:
         return self.process.stderr.read() if self.process.stderr is not None else ""
 
 
+def started_by(pid: int) -> list[machines.Process]:
+    """The machines that a process runs, or one that it has started."""
+    return [one for one in machines.running() if pid in list(_ancestors(one.pid))]
+
+
+def _ancestors(pid: int) -> Iterator[int]:
+    while pid > 1:
+        yield pid
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 @contextmanager
 def folder_of_memory() -> Iterator[Path]:
     """A folder for a guest's memory, in /dev/shm where that can be written."""
@@ -68,9 +98,18 @@ def folder_of_memory() -> Iterator[Path]:
 
 @contextmanager
 def guest(folder: Path, *files: tuple[Path, str], **options: Any) -> Iterator[Guest]:
-    """Run a guest during a test. `options` are LabConfig's, and `files` are put into its root."""
-    options = {"memory": "256M", "module": False, "timeout_s": GUEST_LIMIT_S, **options}
-    paths = {"shared_memory": folder / "ram", "monitor": folder / "monitor", "files": files}
+    """Run a guest during a test. `options` are LabConfig's, and `files` are put into its root.
+
+    With shared_memory=None it shares none.
+    """
+    options = {
+        "shared_memory": folder / "ram",
+        "memory": "256M",
+        "module": False,
+        "timeout_s": GUEST_LIMIT_S,
+        **options,
+    }
+    paths = {"monitor": folder / "monitor", "files": files}
     config = lab.LabConfig(**options, **paths)
     pipe = subprocess.PIPE
     with subprocess.Popen(
@@ -84,7 +123,7 @@ def guest(folder: Path, *files: tuple[Path, str], **options: Any) -> Iterator[Gu
         watchdog = threading.Timer(GUEST_LIMIT_S, process.terminate)  # a silent guest ends the test
         watchdog.start()
         try:
-            running = Guest(folder, process)
+            running = Guest(folder, process, shared=config.shared_memory is not None)
             running.say("true")
             yield running
         finally:
@@ -99,9 +138,9 @@ def peek(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def recording(ram: Path, folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+def recording(way: Sequence[str], folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """Run `trapless peek record` from its first row on; the caller waits for its end."""
-    argv = [COMMAND, "peek", "record", "--ram", str(ram), *options, str(folder)]
+    argv = [COMMAND, "peek", "record", *way, *options, str(folder)]
     pipe = subprocess.PIPE
     with subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True) as process:
         try:

@@ -7,6 +7,7 @@ One boot for each kernel and way of booting; the observer looks while the guest 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import subprocess
 import time
@@ -23,9 +24,9 @@ from drgn.helpers.linux.pid import find_task, for_each_task
 from drgn.helpers.linux.printk import get_dmesg
 
 from tests.lab.command import COMMAND, LIMIT_S, wait_until
-from tests.lab.peek.guest import folder_of_memory, peek
+from tests.lab.peek.guest import folder_of_memory, peek, started_by
 from trapless.peek.kernel.drgn_program import VARIABLES, program
-from trapless.peek.kernel.target import Target
+from trapless.peek.machines import Image, Machine
 from trapless.vm import lab
 
 pytestmark = pytest.mark.timeout(2 * LIMIT_S)
@@ -49,9 +50,15 @@ echo == ready
 sleep 600
 """
 
-WAYS = {  # memory, words for the kernel's command line
-    "as it comes": ("512M", ""),
-    "4 levels, no KASLR, above 4 GiB": ("4G", "no5lvl nokaslr"),
+WAYS: dict[str, dict[str, Any]] = {
+    "as it comes": {"memory": "512M"},
+    "4 levels, no KASLR, above 4 GiB": {"memory": "4G", "append": "no5lvl nokaslr"},
+    "in a process, q35, of two nodes": {
+        "memory": "6G",
+        "board": "q35",
+        "nodes": 2,
+        "shared_memory": None,
+    },
 }
 
 
@@ -73,10 +80,10 @@ def sections(text: str) -> dict[str, list[str]]:
     return {name: body.splitlines() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-def observe(memory: Path, said: dict[str, list[str]]) -> dict[str, object]:
+def observe(machine: Machine, said: dict[str, list[str]]) -> dict[str, object]:
     """All that needs the target to be there."""
     began = time.process_time()
-    with Target.open(memory) as target:
+    with machine.open(sandbox=False) as target:
         seconds = time.process_time() - began
         prog = program(target)
         start = target.symbol("__start_BTF")
@@ -137,7 +144,6 @@ def memory() -> Iterator[Path]:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_kernel_is_what_it_says_of_itself(kernel, way, memory):
-    memory_size, words = WAYS[way]
     seen, output = Seen(), b""
 
     def look(data: bytes) -> None:
@@ -145,20 +151,20 @@ def test_kernel_is_what_it_says_of_itself(kernel, way, memory):
         output += data
         if b"== ready\n" in output:
             seen.said = sections(output.decode())
-            seen.found = observe(memory, seen.said)
+            (process,) = started_by(os.getpid())
+            machine = Image(memory) if memory.exists() else process
+            seen.found = observe(machine, seen.said)
             raise SeenEnoughError
 
     config = lab.LabConfig(
         kernel=kernel,
         module=False,
         modules=((MODULE, ""),),
-        memory=memory_size,
-        append=words,
-        shared_memory=memory,
+        **{"shared_memory": memory, **WAYS[way]},
     )
     with pytest.raises(SeenEnoughError):
         lab.run(config, ["sh", "-c", GUEST], sink=look)
-    agree(seen, four_levels="no5lvl" in words)
+    agree(seen, four_levels="no5lvl" in WAYS[way].get("append", ""))
 
 
 def agree(seen: Seen, four_levels: bool) -> None:

@@ -8,6 +8,7 @@ Each recording must be whole, and each message must say what happened.
 from __future__ import annotations
 
 import html
+import json
 import shutil
 import struct
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.command import COMMAND, LIMIT_S, ROOT
+from tests.lab.command import COMMAND, LIMIT_S, ROOT, wait_until
 from tests.lab.peek.guest import (
     GUEST_LIMIT_S,
     Guest,
@@ -50,7 +51,7 @@ def test_what_does_not_last_is_looked_at_to_its_end():
         core_of_the_emulator_is_opened(running, folder / "core")
         copies_that_are_cut_or_lie_are_refused(running, folder)
         copies_that_attack_are_survived(running, folder)
-        reset_is_noticed(running, folder)
+        reset_is_followed(running, folder)
         crash_is_seen_to_its_end(running, folder / "crash")
 
 
@@ -62,7 +63,7 @@ def is_whole(folder: Path) -> None:
 
 
 def modules_come_and_go(running: Guest, folder: Path) -> None:
-    with Target.open(running.ram) as target, recording(running.ram, folder) as process:
+    with Target.open(running.ram) as target, recording(running.way, folder) as process:
         running.say("(until [ -e /tmp/seen ]; do insmod /stall.ko; rmmod stall; done) & turns=$!")
         seen = set()
         deadline = time.monotonic() + LIMIT_S
@@ -100,7 +101,7 @@ def copies_that_are_cut_or_lie_are_refused(running: Guest, folder: Path) -> None
     with Target.open(copy) as target:
         names = target.physical(target.info.symbol("kallsyms_names"))
         release = target.release
-    with recording(copy, folder / "cut") as process:
+    with recording(("--ram", str(copy)), folder / "cut") as process:
         time.sleep(1)
         with copy.open("r+b") as file:
             file.truncate(1 << 20)
@@ -154,29 +155,41 @@ def copies_that_attack_are_survived(running: Guest, folder: Path) -> None:
     copy.unlink()
 
 
-def reset_is_noticed(running: Guest, folder: Path) -> None:
+def reset_is_followed(running: Guest, folder: Path) -> None:
     boot = running.say(BOOT)
-    with Target.open(running.ram) as before:
+    log = folder / "top"
+    with Target.open(running.ram) as before, log.open("w") as shown:
         running.send("echo 'from before' >/dev/kmsg")
-        top = subprocess.Popen(
-            [COMMAND, "peek", "top", "--ram", str(running.ram)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        with top, recording(running.ram, folder / "reset") as process:
-            assert top.stdout is not None and top.stdout.readline()  # it knows the kernel as well
+        argv = [COMMAND, "peek", "top", "--json", *running.way]
+        with (
+            subprocess.Popen(argv, stdout=shown, stderr=subprocess.PIPE, text=True) as top,
+            recording(running.way, folder / "reset") as process,
+        ):
+            assert wait_until(lambda: log.stat().st_size)  # it knows the kernel as well
             with Monitor(running.monitor) as monitor:
                 monitor.reset()
-            _, noted = process.communicate(timeout=LIMIT_S)
-            _, shown = top.communicate(timeout=LIMIT_S)
-        for said, status in ((noted, process.returncode), (shown, top.returncode)):
-            assert status == 0 and "the target was restarted since it was opened" in said, said
+            second = folder / "reset/boot-2/meta.json"
+            assert wait_until(lambda: second.exists() or process.poll() is not None)
+            assert wait_until(lambda: '"boot": 2, "user' in log.read_text())
+            for one in (process, top):
+                one.terminate()
+            said, noted = process.communicate(timeout=LIMIT_S)
+            assert "samples of 2 boots" in said and "the machine was restarted" in noted, said
+            assert top.wait(LIMIT_S) == 0
         with pytest.raises(PeekError, match="was restarted"):
             before.check_same()
-    is_whole(folder / "reset")
+    seconds = [json.loads(line) for line in log.read_text().splitlines()]
+    boots = [one["boot"] for one in seconds]
+    assert boots == sorted(boots) and {1, 2} == set(boots)
+    assert [one["boot"] for one in seconds if one.get("restarted")] == [1]
+    first, later = Recording.open(folder / "reset").boots()
+    assert first.end is not None and first.end["ending"] == "restart"
+    assert first.problems == later.problems == ()
+    assert 0 < sum(table.num_rows for table in first.tables()) < first.end["rows"]
+    is_whole(later.folder)
+    assert "boot 2 of 2" in peek("report", folder / "reset").stdout
     assert running.say(BOOT) != boot
-    done = peek("shell", "--ram", running.ram, "-c", "print(get_dmesg().decode())")
+    done = peek("shell", *running.way, "-c", "print(get_dmesg().decode())")
     assert done.returncode == 0, done.stderr  # whatever notes the old kernel has left
     assert "Linux version" in done.stdout and "from before" not in done.stdout
 
@@ -184,7 +197,7 @@ def reset_is_noticed(running: Guest, folder: Path) -> None:
 def crash_is_seen_to_its_end(running: Guest, folder: Path) -> None:
     with Monitor(running.monitor) as monitor:
         monitor.end_at_reboot()
-    with recording(running.ram, folder) as process:
+    with recording(running.way, folder) as process:
         time.sleep(1)
         running.send("echo c >/proc/sysrq-trigger")
         said, noted = process.communicate(timeout=LIMIT_S)

@@ -19,8 +19,8 @@ import pytest
 from tests.lab.command import ROOT
 from tests.lab.peek.guest import GUEST_LIMIT_S, Guest, folder_of_memory, guest, recording
 from trapless.base.console import Silent
+from trapless.peek.check import witness
 from trapless.peek.kernel.target import Target
-from trapless.peek.sampling import witness
 from trapless.peek.sampling.recording import Recording
 from trapless.peek.sampling.summary import Summary, summarise
 from trapless.peek.sampling.tier0 import Part
@@ -66,16 +66,24 @@ dd if=/dev/zero of=/dev/null bs=1 2>/dev/null & pids="$pids $!"
 """User mode, system calls, the network's softirqs, timers; more than two CPUs can do."""
 
 
-def test_memory_tells_the_truth():
+WAYS = {
+    "shared memory": {},
+    "a process": {"shared_memory": None, "board": "q35", "memory": "6G"},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_memory_tells_the_truth(way):
     resolved = kernels.resolve(lab.DEFAULT_KERNEL, Silent())
     stall = kbuild.module_for(resolved, Silent(), STALL, "stall.ko")
-    options = {"cpus": 2, "module": True, "module_parameters": "probes=3"}
+    options = {"cpus": 2, "module": True, "module_parameters": "probes=3", **WAYS[way]}
     with folder_of_memory() as folder, guest(folder, (stall, "/stall.ko"), **options) as running:
         running.say(LOAD)
-        registers_agree(running)
+        registers_agree(running, STOPS if way == "shared memory" else STOPS // 2)
         in_one_window(guest_agrees, running, folder / "load")
         running.say("kill $pids; wait $pids; taskset -p 1 $$")
-        in_one_window(stalls_are_found, running, folder / "stalls")
+        if way == "shared memory":  # the rest is the same whatever reads it
+            in_one_window(stalls_are_found, running, folder / "stalls")
         in_one_window(staircase_is_seen, running, folder / "stairs")
 
 
@@ -91,10 +99,10 @@ def in_one_window(check: Callable[[Guest, Path], None], running: Guest, folder: 
             return
 
 
-def registers_agree(running: Guest) -> None:
-    found = witness.check(running.ram, None, running.monitor, STOPS, SEED)
+def registers_agree(running: Guest, stops: int) -> None:
+    found = witness.check(running.machine, running.monitor, stops, SEED)
     shown = "\n".join([str(found.memory), str(found.registers), *map(str, found.outside())])
-    assert found.tier == 1 and found.stops == STOPS and found.samples == 2 * STOPS
+    assert found.tier == 1 and found.stops == stops and found.samples == 2 * stops
     for name in ("user", "other kernel", "top half", "bottom half", "interrupts off"):
         assert found.memory[name] > 0.01 * found.samples, shown  # or nothing was compared
     assert found.verdict() is not witness.Verdict.WRONG, shown
@@ -107,7 +115,7 @@ def registers_agree(running: Guest) -> None:
 @contextmanager
 def recorded(running: Guest, folder: Path, seconds: float) -> Iterator[None]:
     """The time from a recording's begin to its end."""
-    with recording(running.ram, folder, "--seconds", f"{seconds:g}") as process:
+    with recording(running.way, folder, "--seconds", f"{seconds:g}") as process:
         yield
         _, message = process.communicate()
         assert process.returncode == 0, message

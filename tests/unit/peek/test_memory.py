@@ -49,7 +49,7 @@ def test_memory_above_hole_is_read_from_4_gib_on(tmp_path):
     with memory:
         assert memory.read(2 * GIB - 3, 3) == b"low"
         assert memory.read(FOUR_GIB, 4) == b"high"
-        assert (memory.size, memory.hole) == (3 * GIB, 2 * GIB)
+        assert memory.size == 3 * GIB
         with pytest.raises(PeekError, match=r"no physical address 0x80000000: its memory is"):
             memory.read(2 * GIB, 1)
 
@@ -105,9 +105,10 @@ def test_memory_needs_no_right_to_write(tmp_path):
     (memory,) = open_memory(path)
     with memory:
         assert memory.read(4096, 4) == b"text"
+        (file,) = memory.files
         flags = (
-            os.readlink(f"/proc/self/fd/{memory._descriptor}"),
-            os.get_inheritable(memory._descriptor),
+            os.readlink(f"/proc/self/fd/{file.descriptor}"),
+            os.get_inheritable(file.descriptor),
         )
         assert flags == (str(path), False)
     after = path.stat()
@@ -137,7 +138,7 @@ def test_elf_core_is_read_by_its_segments(tmp_path):
     with memory:
         assert memory.read(4999, 1) == b"a"
         assert memory.read(FOUR_GIB + 4000, 96) == b"b" * 96
-        assert (memory.size, memory.hole) == (9096, None)
+        assert (memory.size, memory.is_core) == (9096, True)
         with pytest.raises(PeekError, match="no physical address 0x1388"):
             memory.read(4990, 20)
 

@@ -6,6 +6,7 @@ Nothing runs in a toy kernel; tests/lab/peek/test_peek_live.py has one that does
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import struct
@@ -19,10 +20,12 @@ from tests.notes import Notes
 from tests.unit.peek import toy_kernel
 from tests.unit.peek.toy_kernel import FORMS, ToyKernel
 from trapless.base.console import Silent
+from trapless.peek.emulator import Emulator
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.target import Target
-from trapless.peek.sampling import record, summary, tier0
+from trapless.peek.machines import Image
+from trapless.peek.sampling import boots, json_form, record, summary, tables, tier0
 from trapless.peek.sampling.recording import Recording
 from trapless.peek.sampling.rows import Ending
 
@@ -33,8 +36,7 @@ MS = 1_000_000
 
 def recorded(ram: Path, folder: Path, duration_ns: int = 0, progress: Silent | None = None):
     return record.record(
-        ram,
-        None,
+        Image(ram),
         folder,
         interval_ns=MS,
         duration_ns=duration_ns,
@@ -84,20 +86,64 @@ def test_ctrl_c_ends_sampling_and_keeps_all(tmp_path):
     assert sum(table.num_rows for table in Recording.open(folder).tables()) == end.rows
 
 
-def test_a_restarted_kernel_ends_the_recording(tmp_path, monkeypatch):
+def restarts(ram: Path, kernel: ToyKernel, ticks: int) -> None:
+    """Another boot of the same kernel at the same place, whose clock then moves so often."""
+    canary = kernel.physical(kernel.symbols["init_task"]) + 24
+    jiffies = kernel.physical(kernel.symbols["jiffies_64"])
+    with ram.open("r+b", buffering=0) as file:
+        file.seek(canary)
+        file.write(struct.pack("<Q", 1))
+        for tick in range(ticks):
+            file.seek(jiffies)
+            file.write(struct.pack("<Q", 5000 + tick))
+            time.sleep(0.01)
+
+
+def test_a_kernel_that_does_not_come_back_ends_the_recording(tmp_path, monkeypatch):
     monkeypatch.setattr(record, "CHECK_S", 0.05)
+    monkeypatch.setattr(boots, "UNSEEN_S", 0.2)
     kernel = ToyKernel()
     ram, folder, notes = kernel.save(tmp_path), tmp_path / "r", Notes()
-    at = kernel.physical(kernel.symbols["init_task"]) + 24
-
-    def restart() -> None:
-        with ram.open("r+b") as file:
-            file.seek(at)
-            file.write(struct.pack("<Q", 1))  # another boot's canary
-
-    in_the_background(ram, folder, restart)
-    assert recorded(ram, folder, progress=notes).ending is Ending.SIGNAL
+    in_the_background(ram, folder, lambda: restarts(ram, kernel, 0))
+    ends = recorded(ram, folder, progress=notes)
+    assert (ends.ending, ends.boots) == (Ending.TARGET, 1)
     assert any("was restarted" in text for text in notes.said)
+    assert Recording.open(folder).end["ending"] == "restart"
+
+
+def test_a_restart_is_followed_in_a_recording_of_its_own(tmp_path, monkeypatch):
+    for module, name in ((record, "CHECK_S"), (boots, "AGAIN_S")):
+        monkeypatch.setattr(module, name, 0.05)
+    kernel = ToyKernel()
+    ram, folder = kernel.save(tmp_path), tmp_path / "r"
+    in_the_background(ram, folder, lambda: restarts(ram, kernel, 1000))
+    ends = recorded(ram, folder, 1000 * MS)
+    first, second = Recording.open(folder).boots()
+    assert (ends.ending, ends.boots) == (Ending.DURATION, 2)
+    assert ends.rows == first.end["rows"] + second.end["rows"]
+    assert second.folder == folder / "boot-2" and second.end["ending"] == "duration"
+    read = sum(table.num_rows for table in first.tables())
+    assert first.slots() - 1 <= first.end["alive_slot"] and read < first.end["rows"]
+    titles = [table.title for table in tables.of_all_boots(first)]
+    assert "Where each CPU was (boot 2 of 2)" in titles
+    (one, two) = json.loads(json_form.report(first))["boots"]
+    assert [one["sampling"]["samples"], one["ending"]] == [read, "restart"]
+    assert two["cpus"][0]["shares"] == {"idle": 1.0} and two["kernel"] == toy_kernel.RELEASE
+
+
+def test_an_idle_kernel_whose_clock_stops_is_not_taken_for_another(tmp_path, monkeypatch):
+    monkeypatch.setattr(boots, "STILL_S", 0.0)
+    monkeypatch.setattr(boots, "AGAIN_S", 0.0)
+    kernel = ToyKernel()
+    with Target.open(kernel.save(tmp_path)) as target:
+        mine = boots.Boots(target, Emulator(os.getpid(), ()))
+        monkeypatch.setattr(mine, "_worked_s", lambda: 1e9)  # it works on something
+        for _ in range(3):
+            assert mine.look()
+            mine._search.join()
+        with monkeypatch.context() as patch:  # a clock that went back
+            patch.setattr(boots, "clock", lambda _: 17)
+            assert not mine.look()
 
 
 def test_a_folder_that_is_there_is_refused_at_once(tmp_path):
@@ -107,14 +153,7 @@ def test_a_folder_that_is_there_is_refused_at_once(tmp_path):
 
 def test_what_is_no_running_machine_is_not_recorded(tmp_path):
     with Target.open(ToyKernel().save(tmp_path)) as target:
-        memory = target.memory
-        assert isinstance(memory, FileMemory)
-        memory._regions = (*memory._regions, toy_region())
+        assert isinstance(target.memory, FileMemory)
+        target.memory.is_core = True
         with pytest.raises(PeekError, match="not the RAM of a running machine"):
             record.source_of(target)
-
-
-def toy_region():
-    from trapless.peek.kernel.memory import Region
-
-    return Region(1 << 40, 4096, 0)

@@ -4,7 +4,6 @@ that goes wrong."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 from pathlib import Path
 
@@ -13,8 +12,7 @@ import pytest
 
 from tests.unit.peek import toy_kernel
 from tests.unit.peek.toy_kernel import MODULES_VIRTUAL, ToyKernel
-from trapless.peek import commands, machines
-from trapless.peek.errors import PeekError
+from trapless.peek import commands
 from trapless.peek.kernel.drgn_program import program
 from trapless.peek.kernel.target import Target
 
@@ -162,77 +160,3 @@ def test_wrong_size_is_wrong_usage(tmp_path):
     done = shell("--ram", "x", "--hole", "much")
     assert done.returncode == 2
     assert "'much' is not a size" in done.stderr
-
-
-# ---- Which machine -------------------------------------------------------------------------------
-
-FILE = "memory-backend-file,id=ram,mem-path=/dev/shm/vm,size=1G,share=on"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "path"),
-    [
-        (f"-object {FILE} -machine q35,memory-backend=ram", "/dev/shm/vm"),
-        (f"-machine q35 -M memory-backend=ram --object {FILE}", "/dev/shm/vm"),
-        (f"-object {FILE} -numa node,memdev=ram", "/dev/shm/vm"),
-        (f"-object {FILE},prealloc=on -machine memory-backend=ram,type=pc", "/dev/shm/vm"),
-        (f"-object {FILE.replace('/vm', '/a,,b')} -machine memory-backend=ram", "/dev/shm/a,b"),
-        (f"-object {FILE} -device ivshmem-plain,memdev=ram", None),  # a channel, not RAM
-        (f"-object {FILE.replace('=on', '=off')} -machine memory-backend=ram", None),
-        ("-object memory-backend-ram,id=ram,share=on -machine memory-backend=ram", None),
-        (f"-object {FILE} -numa node,memdev=ram -numa node,memdev=more", None),
-        ("-m 1G -machine q35", None),
-        ("-object {broken -machine memory-backend=ram", None),
-        ("-object", None),
-    ],
-)
-def test_shared_ram_is_found_on_qemus_command_line(arguments, path):
-    assert machines.ram_file(["qemu-system-x86_64", *arguments.split()]) == path
-
-
-def test_objects_in_json_are_understood():
-    backend = {"qom-type": "memory-backend-file", "id": "pc.ram", "mem-path": "/m", "share": True}
-    argv = ["qemu", "-object", json.dumps(backend), "-machine", "pc,memory-backend=pc.ram"]
-    assert machines.ram_file(argv) == "/m"
-
-
-def process(proc: Path, pid: int, *argv: str) -> None:
-    (proc / str(pid)).mkdir(parents=True)
-    (proc / str(pid) / "cmdline").write_bytes("\0".join([*argv, ""]).encode())
-
-
-def test_running_machines_are_found(tmp_path):
-    ram = tmp_path / "ram"
-    ram.write_bytes(bytes(4096))
-    shared = ("-object", FILE.replace("/dev/shm/vm", str(ram)), "-machine", "memory-backend=ram")
-    proc = tmp_path / "proc"
-    process(
-        proc, 30, "/usr/bin/qemu-system-x86_64", "-name", "guest=mine,debug-threads=on", *shared
-    )
-    process(proc, 4, "qemu-system-x86_64", *shared)
-    process(proc, 5, "vi", *shared)
-    process(proc, 6, "qemu-system-x86_64", "-m", "1G")
-    process(proc, 7, "")
-    found = machines.observable(proc)
-    assert [(one.pid, one.memory, one.name) for one in found] == [(4, ram, ""), (30, ram, "mine")]
-
-
-def test_ram_by_descriptor_is_opened_as_the_process_has_it(tmp_path):
-    argv = ["-object", FILE.replace("/dev/shm/vm", "/dev/fd/9"), "-machine", "memory-backend=ram"]
-    process(tmp_path, 8, "qemu-system-x86_64", *argv)
-    (tmp_path / "8/fd").mkdir()
-    (tmp_path / "8/fd/9").write_bytes(b"ram")
-    (found,) = machines.observable(tmp_path)
-    assert found.memory == tmp_path / "8/fd/9"
-
-
-def test_without_a_choice_the_message_says_what_to_do(monkeypatch):
-    one, two = (machines.Machine(pid, Path(f"/dev/shm/{pid}"), "") for pid in (1, 2))
-    monkeypatch.setattr(machines, "observable", lambda: [one])
-    assert machines.the_one() == one.memory
-    monkeypatch.setattr(machines, "observable", list)
-    with pytest.raises(PeekError, match="trapless lab --shared-memory FILE"):
-        machines.the_one()
-    monkeypatch.setattr(machines, "observable", lambda: [one, two])
-    with pytest.raises(PeekError, match=r"(?s)2 virtual machines .*process 1: .*process 2: "):
-        machines.the_one()

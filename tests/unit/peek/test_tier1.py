@@ -20,6 +20,7 @@ from tests.notes import Notes
 from tests.unit.peek.toy_kernel import CODE_SITES, ToyKernel
 from trapless.base.console import Silent
 from trapless.peek.kernel.target import Target
+from trapless.peek.machines import Image
 from trapless.peek.sampling import (
     course,
     figures,
@@ -102,7 +103,7 @@ def test_a_map_that_is_none_is_not_believed(damage, tmp_path):
 
 def test_records_are_sampled_beside_what_a_stock_kernel_shows(tmp_path):
     ram, folder, notes = ToyKernel(probes=3).save(tmp_path), tmp_path / "r", Notes()
-    record.record(ram, None, folder, interval_ns=MS, duration_ns=50 * MS, cpu=None, progress=notes)
+    record.record(Image(ram), folder, interval_ns=MS, duration_ns=50 * MS, cpu=None, progress=notes)
     assert "tier 1" in notes.said[0]
     table = next(iter(Recording.open(folder).tables()))
     assert set(table["cpu0.state"].to_pylist()) == {CODE_SITES[0]}
@@ -117,7 +118,7 @@ def test_records_are_sampled_beside_what_a_stock_kernel_shows(tmp_path):
 def test_names_that_a_killed_recorder_did_not_keep_come_from_its_symbols(tmp_path):
     ram, folder = ToyKernel(probes=3).save(tmp_path), tmp_path / "r"
     record.record(
-        ram, None, folder, interval_ns=MS, duration_ns=20 * MS, cpu=None, progress=Silent()
+        Image(ram), folder, interval_ns=MS, duration_ns=20 * MS, cpu=None, progress=Silent()
     )
     (folder / names.NAMES_FILE).unlink()
     found = names.from_symbols(Recording.open(folder), [*CODE_SITES, 1 << 63])
@@ -129,11 +130,11 @@ def test_names_that_a_killed_recorder_did_not_keep_come_from_its_symbols(tmp_pat
 def test_what_cannot_be_known_is_said_with_the_remedy(tmp_path):
     ram, notes = ToyKernel().save(tmp_path), Notes()
     arguments = {"interval_ns": MS, "duration_ns": 5 * MS, "cpu": None, "progress": notes}
-    record.record(ram, None, tmp_path / "r", **arguments)
+    record.record(Image(ram), tmp_path / "r", **arguments)
     assert "tier 0" in notes.said[0] and "load trapless there with probes=3" in notes.said[0]
     assert "may stand still" in notes.said[1]  # nobody runs a toy
     ram = ToyKernel(probes=0).save(tmp_path)
-    record.record(ram, None, tmp_path / "s", **arguments)
+    record.record(Image(ram), tmp_path / "s", **arguments)
     assert "echo 3 >/sys/module/trapless/parameters/probes" in notes.said[2]
 
 
@@ -173,7 +174,7 @@ def test_probes_may_come_and_go_during_a_recording(tmp_path, monkeypatch):
     thread = threading.Thread(target=act, daemon=True)
     thread.start()
     record.record(
-        ram, None, folder, interval_ns=MS, duration_ns=2000 * MS, cpu=None, progress=notes
+        Image(ram), folder, interval_ns=MS, duration_ns=2000 * MS, cpu=None, progress=notes
     )
     thread.join()
     assert "user and kernel, interrupts, counts" in notes.said[2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import json
 import os
 import re
 import threading
@@ -17,6 +18,7 @@ from tests.notes import Notes
 from tests.unit.peek import toy_kernel
 from tests.unit.peek.toy_kernel import ToyKernel
 from trapless.peek.errors import PeekError
+from trapless.peek.machines import Image
 from trapless.peek.sampling import top
 
 
@@ -31,10 +33,16 @@ class Terminal(io.StringIO):
         return True
 
 
-def show(ram: Path, stream: io.StringIO, updates: int | None) -> list[str]:
+def show(ram: Path, stream: io.StringIO, updates: int | None, **options: bool) -> list[str]:
     notes = Notes()
     top.top(
-        ram, None, interval_ns=1_000_000, cpu=None, updates=updates, progress=notes, stream=stream
+        Image(ram),
+        interval_ns=1_000_000,
+        cpu=None,
+        updates=updates,
+        progress=notes,
+        stream=stream,
+        **options,
     )
     return notes.said
 
@@ -94,3 +102,12 @@ def test_what_is_no_kernel_is_said_first(tmp_path):
     path.write_bytes(bytes(1 << 20))
     with pytest.raises(PeekError):
         show(path, io.StringIO(), 1)
+
+
+def test_each_second_is_an_object_for_programs(tmp_path):
+    stream = io.StringIO()
+    show(ToyKernel(probes=3).save(tmp_path), stream, 2, as_json=True)
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert first["kernel"] == toy_kernel.RELEASE and second["time_ns"] > first["time_ns"]
+    assert first["cpus"][0]["run_queue"] == 3 and first["sampling"]["samples"] > 0
+    assert first["user_mode_known"] and first["interrupts_off"] is not None

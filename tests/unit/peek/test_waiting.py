@@ -6,6 +6,7 @@ A kernel that comes is waited for by README's own example (tests/packages).
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -20,7 +21,7 @@ from trapless.peek import machines, waiting
 
 def test_a_file_that_nobody_makes_ends_the_wait(tmp_path: Path) -> None:
     with pytest.raises(TraplessError, match=r"within 0\.2 s: cannot open .*/ram: No such file"):
-        waiting.wait_for(tmp_path / "ram", None, 0.2)
+        waiting.wait_for(lambda: machines.Image(tmp_path / "ram"), 0.2)
 
 
 def test_memory_in_which_no_kernel_boots_ends_the_wait(tmp_path: Path) -> None:
@@ -30,16 +31,16 @@ def test_memory_in_which_no_kernel_boots_ends_the_wait(tmp_path: Path) -> None:
     made.start()
     began = time.monotonic()
     with pytest.raises(TraplessError, match=r"no kernel could be read within 1\.5 s: .*ram"):
-        waiting.wait_for(ram, None, 1.5)
+        waiting.wait_for(lambda: machines.Image(ram), 1.5)
     made.join()
     assert time.monotonic() - began >= 1.5
 
 
 def test_several_machines_are_no_reason_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    two = [machines.Machine(pid, Path(f"/nowhere/{pid}"), "") for pid in (1, 2)]
-    monkeypatch.setattr(machines, "observable", lambda: two)
-    with pytest.raises(TraplessError, match="2 virtual machines can be observed; choose one"):
-        waiting.wait_for(None, None, 3600)
+    two = [machines.Process(Path(f"/proc/{pid}"), "qemu", ("qemu",)) for pid in (1, os.getpid())]
+    monkeypatch.setattr(machines, "running", lambda: two)
+    with pytest.raises(TraplessError, match=r"choose one with --pid, .*\n  process 1: qemu"):
+        waiting.wait_for(machines.the_one, 3600)
 
 
 @pytest.mark.parametrize("command", ["shell", "top", "record", "trace", "check"])

@@ -14,11 +14,11 @@ import struct
 import pytest
 
 from trapless.peek import bounds as bounds_file
+from trapless.peek.check.stacks import Stack
+from trapless.peek.check.witness import Difference, Findings, Verdict, read, tables
 from trapless.peek.errors import PeekError
 from trapless.peek.sampling.plan import Base, Field
-from trapless.peek.sampling.stacks import Stack
 from trapless.peek.sampling.tier0 import Part
-from trapless.peek.sampling.witness import Difference, Findings, Verdict, read, tables
 
 CALL = ("vfs_write", "ksys_write", "do_syscall_64", "entry_SYSCALL_64_after_hwframe")
 TIMER = ("hrtimer_interrupt", "sysvec_apic_timer_interrupt", "asm_sysvec_apic_timer_interrupt")

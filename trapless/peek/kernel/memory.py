@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Reads the physical memory of an observed machine: a VM's RAM file, a saved image, an ELF core.
 
-Owns the place of a physical address in a file, and the message for an address that has none. Files
-are opened read-only and read by pread(): a file that shrinks gives an error, where a mapping would
-give a signal.
+Owns the place of a physical address in the files that have the memory, and the message for an
+address that has none. Files are opened read-only and read by pread(): a file that shrinks gives an
+error, where a mapping would give a signal. process_memory.py has the memory of a process as a file.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import struct
 from collections.abc import Iterator, Sequence
@@ -33,11 +34,15 @@ PAGE_BYTES = 4096
 
 @dataclass(frozen=True)
 class Region:
-    """`length` bytes of physical memory from `start`, which the file has from `offset` on."""
+    """`length` bytes of physical memory from `start`.
+
+    They are in one of the memory's files, by its number, from `offset` on.
+    """
 
     start: int
     length: int
     offset: int
+    file: int = 0
 
     @property
     def end(self) -> int:
@@ -65,14 +70,72 @@ class Memory(Protocol):
         """Exactly `length` bytes from a physical address; PeekError where memory has fewer."""
 
 
-class FileMemory:
-    """Memory in a file, by a table of regions. Use it as a context manager, or call close().
+class MemoryFile(Protocol):
+    """An open file that has memory. Whoever has the descriptor may read, whatever it may open."""
 
-    Several threads may read at the same time.
+    @property
+    def descriptor(self) -> int:
+        """The descriptor for reading by pread()."""
+
+    def populated(self, offset: int, end: int) -> Iterator[tuple[int, int]]:
+        """(begin, end) of each part of [offset, end) that may hold other data than zeros."""
+
+    def duplicate(self) -> MemoryFile:
+        """The same with a descriptor of its own."""
+
+    def close(self) -> None:
+        """Close the file; every later read is an error."""
+
+
+class RawFile:
+    """A file on a file system, which may have holes."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def duplicate(self) -> RawFile:
+        return RawFile(os.dup(self.descriptor))
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def populated(self, offset: int, end: int) -> Iterator[tuple[int, int]]:
+        while offset < end:
+            data = self._seek(offset, os.SEEK_DATA)
+            if data is None or data >= end:
+                break
+            hole = self._seek(data, os.SEEK_HOLE)
+            offset = end if hole is None else min(hole, end)
+            yield data, offset
+
+    def _seek(self, place: int, whence: int) -> int | None:
+        """The offset of the next byte of data or of a hole; None after the last."""
+        try:
+            return os.lseek(self.descriptor, place, whence)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return None
+            raise
+
+
+class FileMemory:
+    """Memory in files, by a table of regions. Use it as a context manager, or call close().
+
+    Several threads may read at the same time. `is_core`: a machine's dump, which changes no more.
     """
 
-    def __init__(self, path: Path, descriptor: int, regions: Sequence[Region]) -> None:
-        self._path, self._descriptor = path, descriptor
+    def __init__(
+        self,
+        name: str,
+        files: Sequence[MemoryFile],
+        regions: Sequence[Region],
+        *,
+        is_core: bool = False,
+    ) -> None:
+        self.name, self.is_core = name, is_core
+        self._files = tuple(files)
         self._regions = tuple(sorted(regions, key=lambda region: region.start))
 
     def __enter__(self) -> FileMemory:
@@ -82,22 +145,27 @@ class FileMemory:
         self.close()
 
     def close(self) -> None:
-        """Close the file; every later read is an error."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        """Close the files; every later read is an error."""
+        for file in self._files:
+            file.close()
 
-    def descriptor(self, _region: Region) -> int:
+    def duplicate(self) -> FileMemory:
+        """The same memory with descriptors of its own."""
+        files = [file.duplicate() for file in self._files]
+        return FileMemory(self.name, files, self._regions, is_core=self.is_core)
+
+    def descriptors(self) -> tuple[int, ...]:
+        """The open files that have the memory: whoever has them may read."""
+        return tuple(file.descriptor for file in self._files)
+
+    def descriptor(self, region: Region) -> int:
         """The open file that has a region: whoever has it may read."""
-        return self._descriptor
+        return self._files[region.file].descriptor
 
     @property
-    def path(self) -> Path:
-        return self._path
-
-    @property
-    def name(self) -> str:
-        return str(self._path)
+    def files(self) -> Sequence[MemoryFile]:
+        """The files that the regions name by their numbers."""
+        return self._files
 
     @property
     def size(self) -> int:
@@ -106,41 +174,16 @@ class FileMemory:
     def regions(self) -> Sequence[Region]:
         return self._regions
 
-    @property
-    def hole(self) -> int | None:
-        """The address at which RAM below 4 GiB ends in a raw file that continues at 4 GiB.
-
-        0 where the file has no hole; None where it has another layout, as an ELF core has.
-        """
-        if any(region.start not in (0, FOUR_GIB) for region in self._regions):
-            return None
-        if [region.offset for region in self._regions] == [0]:
-            return 0
-        low = self._regions[0]
-        return low.length if self._regions[1].offset == low.length else None
-
     def populated(self) -> Iterator[tuple[int, int]]:
         for region in self._regions:
-            place, end = region.offset, region.offset + region.length
-            while place < end:
-                data = self._seek(place, os.SEEK_DATA)
-                if data is None or data >= end:
-                    break
-                hole = self._seek(data, os.SEEK_HOLE)
-                stop = end if hole is None else min(hole, end)
-                first = region.start + data - region.offset
-                first = max(region.start, first - first % PAGE_BYTES)  # a page is never cut
-                yield first, region.start + stop - region.offset - first
-                place = stop
-
-    def _seek(self, place: int, whence: int) -> int | None:
-        """The offset of the next byte of data or of a hole; None after the last."""
-        try:
-            return os.lseek(self._descriptor, place, whence)
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                return None
-            raise PeekError(f"{self.name}: {error.strerror}") from error
+            file, end = self._files[region.file], region.offset + region.length
+            try:
+                for data, stop in file.populated(region.offset, end):
+                    first = region.start + data - region.offset
+                    first = max(region.start, first - first % PAGE_BYTES)  # a page is never cut
+                    yield first, region.start + stop - region.offset - first
+            except OSError as error:
+                raise PeekError(f"{self.name}: {error.strerror}") from error
 
     def read(self, address: int, length: int) -> bytes:
         limits.spend(1, length)
@@ -148,7 +191,7 @@ class FileMemory:
         while left > 0:
             region = self._region(place)
             take = min(left, region.end - place)
-            pieces.append(self._pread(take, place - region.start + region.offset, place))
+            pieces.append(self._pread(take, place, region))
             place += take
             left -= take
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -159,9 +202,10 @@ class FileMemory:
                 return region
         raise PeekError(no_address(self, address))
 
-    def _pread(self, length: int, offset: int, address: int) -> bytes:
+    def _pread(self, length: int, address: int, region: Region) -> bytes:
+        offset = address - region.start + region.offset
         try:
-            data = os.pread(self._descriptor, length, offset)
+            data = os.pread(self._files[region.file].descriptor, length, offset)
         except OSError as error:
             raise PeekError(f"cannot read {self.name}: {error.strerror}") from error
         if len(data) != length:
@@ -189,7 +233,8 @@ def open_memory(path: Path, hole: int | None = None) -> list[FileMemory]:
     try:
         size = _size(path, descriptor)
         head = os.pread(descriptor, 64, 0)
-        if head[:4] == b"\x7fELF":
+        is_core = head[:4] == b"\x7fELF"
+        if is_core:
             if hole is not None:
                 raise PeekError(
                     f"{path} is an ELF core, which describes its own layout; leave --hole out",
@@ -198,7 +243,10 @@ def open_memory(path: Path, hole: int | None = None) -> list[FileMemory]:
             layouts = [_core_regions(path, descriptor, head, size)]
         else:
             layouts = raw_layouts(size, hole)
-        return [FileMemory(path, os.dup(descriptor), regions) for regions in layouts]
+        return [
+            FileMemory(str(path), [RawFile(os.dup(descriptor))], regions, is_core=is_core)
+            for regions in layouts
+        ]
     finally:
         os.close(descriptor)
 
@@ -217,7 +265,12 @@ def _size(path: Path, descriptor: int) -> int:
             f"{path} is not a file of memory; give the RAM file of a VM "
             "(QEMU: memory-backend-file,share=on,mem-path=FILE), a raw image or an ELF core"
         )
-    size = os.lseek(descriptor, 0, os.SEEK_END)
+    try:
+        size = os.lseek(descriptor, 0, os.SEEK_END)
+    except OSError as error:
+        process = re.fullmatch(r"/proc/(\d+)/mem", str(path))
+        way = f"--pid {process[1]} reads the machine that a process runs" if process else ""
+        raise PeekError(f"{path} has no end: {way or error.strerror}") from error
     if size < PAGE_BYTES:
         raise PeekError(f"{path} has {size} bytes, less than one page of memory")
     return size
@@ -231,18 +284,40 @@ def raw_layouts(size: int, hole: int | None = None) -> list[list[Region]]:
                 f"RAM below 4 GiB cannot end at {hole:#x}: give a multiple of 4096 up to 4 GiB",
                 status=2,
             )
-        return [_split(size, hole)]
+        return [split_at(size, hole)]
     holes = [PC_HOLE] if size >= PC_SPLIT_BYTES else []
     holes += [Q35_HOLE] if size >= Q35_SPLIT_BYTES else []
     # A plain image of all physical addresses comes last: nothing that QEMU makes looks like it
     # once there is a hole.
-    return [_split(size, one) for one in holes] + [[Region(0, size, 0)]]
+    return [split_at(size, one) for one in holes] + [[Region(0, size, 0)]]
 
 
-def _split(size: int, hole: int) -> list[Region]:
+def split_at(size: int, hole: int) -> list[Region]:
+    """RAM whose part below 4 GiB ends at `hole`; the rest goes on at 4 GiB."""
     if size <= hole:
         return [Region(0, size, 0)]
     return [Region(0, hole, 0), Region(FOUR_GIB, size - hole, hole)]
+
+
+def in_pieces(layout: Sequence[Region], pieces: Sequence[Region]) -> list[Region]:
+    """A layout of RAM that is in pieces, which `start` puts into an order without holes.
+
+    >>> in_pieces([Region(0, 3, 0), Region(8, 3, 3)], [Region(0, 2, 70), Region(2, 4, 10, 1)])
+    ... # doctest: +NORMALIZE_WHITESPACE
+    [Region(start=0, length=2, offset=70, file=0), Region(start=2, length=1, offset=10, file=1),
+     Region(start=8, length=3, offset=11, file=1)]
+    """
+    regions = []
+    for region in layout:
+        for piece in pieces:
+            first = max(region.offset, piece.start)
+            last = min(region.offset + region.length, piece.end)
+            if first < last:
+                start, offset = first - region.offset, first - piece.start
+                regions.append(
+                    Region(region.start + start, last - first, piece.offset + offset, piece.file)
+                )
+    return regions
 
 
 def _core_regions(path: Path, descriptor: int, head: bytes, size: int) -> list[Region]:

@@ -40,7 +40,14 @@ class Target(Resolver):
         `hole` is the physical address at which RAM below 4 GiB ends, as in open_memory(). PeekError
         says why a file has no kernel that can be read.
         """
-        layouts = open_memory(path, hole)
+        return cls.of(open_memory(path, hole))
+
+    @classmethod
+    def of(cls, layouts: Sequence[FileMemory]) -> Target:
+        """The kernel in a memory, which is given once for each layout that it may have.
+
+        The target closes the layouts, and they are closed where no kernel is found.
+        """
         try:
             return cls(locate(layouts), layouts)
         except BaseException:
@@ -53,6 +60,19 @@ class Target(Resolver):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def again(self) -> Target:
+        """The kernel that is in the same memory now."""
+        return type(self).of(self.layouts())
+
+    def layouts(self) -> list[FileMemory]:
+        """The memory in each layout that it may have, with descriptors of its own."""
+        return [memory.duplicate() for memory in self._owned]
+
+    @property
+    def identity(self) -> tuple[str, bytes, bytes]:
+        """Values that differ between two boots of one kernel."""
+        return self._identity
 
     def close(self) -> None:
         """Close the files; every later read is an error."""
@@ -92,14 +112,14 @@ class Target(Resolver):
         try:
             same = self._fingerprint() == self._identity
         except PeekError:
-            self._check_memory()
+            self.check_memory()
             same = False  # the firmware or the next kernel has overwritten a part of it
         if not same:
             raise PeekError(
                 f"{self.memory.name}: the target was restarted since it was opened; open it again"
             )
 
-    def _check_memory(self) -> None:
+    def check_memory(self) -> None:
         """Raise PeekError where the memory itself cannot be read up to its end any more."""
         try:
             for region in self.memory.regions():

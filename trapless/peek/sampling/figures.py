@@ -26,13 +26,18 @@ TIME = "seconds"
 
 def write(recording: Recording, path: Path) -> Sequence[Table]:
     """Write the page of a recording into the file `path`, and return its tables."""
-    summary = summarise(recording)
-    contents = tables.tables(recording, summary)
-    first, rest = contents[0], contents[1:]
+    shown: list[Table] = []
+    items: list[Figure | Table] = []
+    boots = recording.boots()
+    for number, boot in enumerate(boots, 1):
+        summary = summarise(boot)
+        contents = tables.of_boot(tables.tables(boot, summary), number, len(boots))
+        charts = figures(summary, int(boot.meta["interval_ns"]))
+        shown += contents
+        items += [contents[0], *tables.of_boot(charts, number, len(boots)), *contents[1:]]
     release = visible(str(recording.meta["about"].get("release", "a kernel")))
-    charts = figures(summary, int(recording.meta["interval_ns"]))
-    page.write(path, f"{release}, looked at from outside", (), (first, *charts, *rest))
-    return contents
+    page.write(path, f"{release}, looked at from outside", (), items)
+    return shown
 
 
 def figures(summary: Summary, interval_ns: int) -> tuple[Figure, ...]:

@@ -3,8 +3,9 @@
 
 Owns the order of the steps: resolve the kernel once, make a plan of what a stock kernel shows
 (tier0.py) and of what the module's probes add (tier1.py), let the sampler follow the plan, and
-store its rows. A recording ends on request, with the target, or when the target was restarted; it
-is whole in each case.
+store its rows. When the machine is restarted, the recording goes on with the next kernel, in a
+folder of its own (boots.py notices it). A recording ends on request or with the machine; it is
+whole in each case.
 """
 
 from __future__ import annotations
@@ -14,24 +15,26 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from trapless.base.console import Progress
-from trapless.peek.emulator import Emulator, emulator_of, missing_text
+from trapless.peek.emulator import Emulator, missing_text
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.target import Target
+from trapless.peek.machines import Machine
 from trapless.peek.sampling import sampler, sites, tier0, tier1
+from trapless.peek.sampling.boots import Boots
 from trapless.peek.sampling.names import Names
 from trapless.peek.sampling.plan import Plan
 from trapless.peek.sampling.probe_watch import Watch
 from trapless.peek.sampling.probes import ProbeMap
-from trapless.peek.sampling.recording import SEGMENT_AGE_S, Recorder
+from trapless.peek.sampling.recording import SEGMENT_AGE_S, Recorder, boot_name
 from trapless.peek.sampling.rows import End, Ending, Rows
 from trapless.peek.sampling.sampler import Sampler
-from trapless.peek.sandbox.client import open_target
 
 CHECK_S = 1.0
 """Seconds from one check that the kernel is the same to the next."""
@@ -71,50 +74,84 @@ def plan_for(
     )
 
 
-def source_of(target: Target) -> str:
-    """The sampler's argument for the target's memory; PeekError where it cannot be sampled."""
+def source_of(target: Target) -> FileMemory:
+    """The target's memory as the sampler reads it; PeekError where it cannot be sampled."""
     memory = target.memory
-    hole = memory.hole if isinstance(memory, FileMemory) else None
-    if not isinstance(memory, FileMemory) or hole is None:
+    if not isinstance(memory, FileMemory) or memory.is_core:
         raise PeekError(
             f"{memory.name} is not the RAM of a running machine, so it cannot be sampled; "
             "`trapless peek shell` opens it"
         )
-    return sampler.ram(memory.path.resolve(), hole)
+    return memory
+
+
+@dataclass
+class Ends:
+    """How a recording ended, and the sums over its boots."""
+
+    ending: Ending
+    rows: int = 0
+    lost: int = 0
+    boots: int = 0
+
+
+class Request:
+    """The wish to end, by Ctrl-C or SIGTERM, whichever boot is recorded meanwhile."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.run: Sampler | None = None
+
+    def __call__(self) -> None:
+        self.asked = True
+        if self.run is not None:
+            self.run.stop()
 
 
 def record(
-    ram: Path,
-    hole: int | None,
+    machine: Machine,
     folder: Path,
     *,
     interval_ns: int,
     duration_ns: int,
     cpu: int | None,
     progress: Progress,
-) -> End:
+) -> Ends:
     """Record into the new folder `folder` and return the counts of the run.
 
-    `hole` is in bytes, as in Target.open(); a duration of 0 has no end. PeekError says why there is
-    no recording, or that the sampler was killed.
+    A duration of 0 has no end. PeekError says why there is no recording, or that the sampler was
+    killed.
     """
     if folder.exists():
         raise PeekError(f"{folder} exists already; a recording needs a folder of its own")
-    progress.step(f"resolving the kernel in {ram}")
-    with open_target(ram, hole) as target:
-        emulator = emulator_of(ram)
-        watch = Watch(target, progress.note)
-        plan = plan_for(target, interval_ns, duration_ns, cpu, emulator, watch.first)
-        user_mode = tier0.tells_user_mode(plan.columns())
-        progress.note(tier1.knowledge_text(watch.first, user_mode=user_mode))
-        missing = missing_text(emulator)
-        if missing is not None:
-            progress.note(missing)
-        with Sampler(source_of(target), plan) as run, ended_by_signals(run.stop):
-            end = _store(target, run, folder, progress, duration_ns, emulator, watch)
-    if end is None:
-        raise PeekError(f"the sampler was killed; {folder} has the samples until then")
-    return end
+    progress.step(f"resolving the kernel in {machine}")
+    ends, request = Ends(Ending.DURATION), Request()
+    over_ns = 0  # the end, from the first sample on; 0: none
+
+    def is_over() -> bool:
+        return request.asked or bool(over_ns and time.monotonic_ns() >= over_ns)
+
+    target: Target | None = machine.open()
+    with ended_by_signals(request):
+        while target is not None:
+            left_ns = max(over_ns - time.monotonic_ns(), interval_ns) if over_ns else duration_ns
+            over_ns = over_ns or (duration_ns and time.monotonic_ns() + duration_ns)
+            with target:
+                boot = _Boot(target, machine.emulator(), request, progress)
+                target = None
+                into = folder if not ends.boots else folder / boot_name(ends.boots + 1)
+                end = boot.store(into, interval_ns, left_ns, cpu)
+                if end is None:
+                    raise PeekError(f"the sampler was killed; {folder} has the samples until then")
+                ends.ending, ends.boots = end.ending, ends.boots + 1
+                ends.rows, ends.lost = ends.rows + end.rows, ends.lost + end.lost
+                if boot.restarted and not request.asked:
+                    progress.step("waiting for the next kernel")
+                    target = boot.boots.next(is_over)
+                    ends.ending = Ending.DURATION if is_over() else Ending.TARGET
+        if request.asked:
+            ends.ending = Ending.SIGNAL
+    return ends
 
 
 def samples(run: Sampler) -> Iterator[Rows]:
@@ -142,22 +179,47 @@ def about_target(
     }
 
 
-def _store(
-    target: Target,
-    run: Sampler,
-    folder: Path,
-    progress: Progress,
-    duration_ns: int,
-    emulator: Emulator | None,
-    watch: Watch,
-) -> End | None:
-    batches = samples(run)
-    about = about_target(target, watch.first, emulator)
-    symbols = ((address, str(name)) for address, name in target.symbols.rows())
-    with Recorder(folder, run.head, about, symbols) as recorder:
-        progress.step(f"recording {target.release} into {folder}")
-        sites.keep(recorder, watch.sites())
-        names = Names(target)
+class _Boot:
+    """The recording of one boot. `restarted`: it ended because the machine was restarted."""
+
+    def __init__(
+        self, target: Target, emulator: Emulator | None, request: Request, progress: Progress
+    ) -> None:
+        self._target, self._emulator = target, emulator
+        self._request, self._progress = request, progress
+        self._watch = Watch(target, progress.note)
+        self.boots = Boots(target, emulator)
+        self.restarted = False
+
+    def store(
+        self, folder: Path, interval_ns: int, duration_ns: int, cpu: int | None
+    ) -> End | None:
+        """Record into a folder; the counts, or None where the sampler was killed."""
+        target, progress, watch = self._target, self._progress, self._watch
+        plan = plan_for(target, interval_ns, duration_ns, cpu, self._emulator, watch.first)
+        user_mode = tier0.tells_user_mode(plan.columns())
+        progress.note(tier1.knowledge_text(watch.first, user_mode=user_mode))
+        missing = missing_text(self._emulator)
+        if missing is not None:
+            progress.note(missing)
+        about = about_target(target, watch.first, self._emulator)
+        symbols = ((address, str(name)) for address, name in target.symbols.rows())
+        with Sampler(source_of(target), plan) as run:
+            self._request.run = run
+            batches = samples(run)
+            with Recorder(folder, run.head, about, symbols) as recorder:
+                progress.step(f"recording {target.release} into {folder}")
+                self._follow(run, batches, recorder, duration_ns)
+                recorder.close(run.end, self.boots.alive_ns if self.restarted else None)
+            self._request.run = None
+        progress.done()
+        return run.end
+
+    def _follow(
+        self, run: Sampler, batches: Iterator[Rows], recorder: Recorder, duration_ns: int
+    ) -> None:
+        names = Names(self._target)
+        sites.keep(recorder, self._watch.sites())
         checked = kept = began = time.monotonic()
         for rows in batches:
             recorder.add(rows)
@@ -165,31 +227,25 @@ def _store(
             now = time.monotonic()
             if now - checked >= CHECK_S:
                 checked = now
-                progress.advance(now - began, duration_ns / 1e9)
-                if is_same(target, progress):
-                    watch.look()
-                else:
-                    run.stop()
+                self._progress.advance(now - began, duration_ns / 1e9)
+                self._look(run)
             if now - kept >= SEGMENT_AGE_S:
                 kept = now
                 names.keep(recorder)
-                sites.keep(recorder, watch.sites())
-        watch.look_last()
+                sites.keep(recorder, self._watch.sites())
+        self._watch.look_last()
         names.keep(recorder)
-        sites.keep(recorder, watch.sites())
-        recorder.close(run.end)
-    progress.done()
-    return run.end
+        sites.keep(recorder, self._watch.sites())
 
-
-def is_same(target: Target, progress: Progress) -> bool:
-    """Whether the target still runs the kernel that was opened; a note says why not."""
-    try:
-        target.check_same()
-    except PeekError as error:
-        progress.note(str(error))
-        return False
-    return True
+    def _look(self, run: Sampler) -> None:
+        if self.restarted:
+            return
+        if self.boots.look():
+            self._watch.look()
+        else:
+            self.restarted = True
+            self._progress.note("the machine was restarted; its next boot is waited for")
+            run.stop()
 
 
 @contextmanager

@@ -7,6 +7,10 @@ flushed to the disk before it gets its name, so that every file with its name is
 or a power cut. symbols.parquet has the target's symbols, where they are known. end.json has the
 counts, and is missing when the recorder was killed. Any reader of Parquet opens the folder.
 
+A machine that is restarted has other addresses, perhaps another kernel: each boot after the first
+is a recording of its own, in the folder boot-2 and its successors. Rows that were taken after the
+kernel was last known to run show a dead kernel's memory, and are left out when rows are read.
+
 A row's time is first deadline + slot * interval + lag, with the lag in steps of 16 ns; t_ns itself
 is not stored.
 """
@@ -40,6 +44,8 @@ SEGMENT_BYTES_MAX = 64 << 20
 SEGMENT_AGE_S = 20.0
 """The age at which a segment is written: a kill loses no older rows."""
 
+ALIVE = "alive_slot"
+"""The key in end.json for the last slot in which a kernel that is gone is known to have run."""
 FIRST = "first_ns"
 """The key in each segment's metadata for the deadline of slot 0."""
 DERIVED = frozenset({"t_ns"})
@@ -50,6 +56,11 @@ ROUND_NS = 16
 
 def _segment_name(number: int) -> str:
     return f"rows-{number:06d}.parquet"
+
+
+def boot_name(number: int) -> str:
+    """The folder in a recording's that has a boot after the first, which has the number 1."""
+    return f"boot-{number}"
 
 
 def _write_whole(path: Path, data: bytes) -> None:
@@ -129,6 +140,7 @@ class Recorder:
         self._began = 0.0
         self._segments = 0
         self._full = False  # a write has failed
+        self._last: tuple[int, int] | None = None  # slot and time of the last row
         self._about = dict(about)
         self._symbols = list(symbols)
 
@@ -188,6 +200,7 @@ class Recorder:
         if not self._waiting:
             self._began = time.monotonic()
         self._waiting.append(rows)
+        self._last = int(rows["slot"][-1]), int(rows["t_ns"][-1])
         count = sum(len(batch) for batch in self._waiting)
         if (
             count >= SEGMENT_ROWS_MAX
@@ -204,11 +217,18 @@ class Recorder:
             self._save(_segment_name(self._segments), _parquet(table))
             self._segments += 1
 
-    def close(self, end: End | None) -> None:
-        """Write the last segment and, where sampling ended by itself, its counts."""
+    def close(self, end: End | None, alive_ns: int | None = None) -> None:
+        """Write the last segment and, where sampling ended by itself, its counts.
+
+        `alive_ns`: when the kernel was last known to run, where it was restarted.
+        """
         self._write()
         if end is not None:
             counts = {**asdict(end), "ending": end.ending.name.lower(), "segments": self._segments}
+            if alive_ns is not None and self._last is not None:
+                slot, t_ns = self._last
+                dead = max(t_ns - alive_ns, 0) // self._head.interval_ns
+                counts |= {"ending": "restart", ALIVE: max(slot - dead, 0)}
             self._save(END_FILE, json.dumps(counts, indent=2).encode() + b"\n")
 
 
@@ -250,7 +270,22 @@ class Recording:
     def tables(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """The rows in order, one segment at a time, so that memory stays bounded."""
         for path in self.segments:
-            yield pq.read_table(path, columns=list(columns) if columns is not None else None)
+            yield self._read(path, columns)
+
+    def _read(self, path: Path, columns: Sequence[str] | None) -> pa.Table:
+        """The rows of a segment that show a kernel that ran."""
+        alive = None if self.end is None else self.end.get(ALIVE)
+        return pq.read_table(
+            path,
+            columns=list(columns) if columns is not None else None,
+            filters=None if alive is None else [("slot", "<=", int(alive))],
+        )
+
+    def boots(self) -> list[Recording]:
+        """This recording and those of the boots that followed, in their order."""
+        folders = self.folder.glob(boot_name(0)[:-1] + "[0-9]*")
+        later = sorted(folders, key=lambda path: int(path.name.rpartition("-")[2]))
+        return [self, *(Recording.open(path) for path in later)]
 
     def times_ns(self, table: pa.Table) -> npt.NDArray[np.int64]:
         """The time of each row of a table with slot and lag_ns, in ns from the first deadline."""
@@ -268,7 +303,7 @@ class Recording:
     def slots(self) -> int:
         """The number of slots up to the last one with a row."""
         for path in reversed(self.segments):
-            last = pq.read_table(path, columns=["slot"])["slot"]
+            last = self._read(path, ["slot"])["slot"]
             if len(last):
                 return int(last[-1].as_py()) + 1
         return 0

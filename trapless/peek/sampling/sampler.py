@@ -17,6 +17,7 @@ from typing import Any
 
 from trapless.base import programs
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.sampling.plan import Plan
 from trapless.peek.sampling.rows import End, Head, Rows, Stream
 
@@ -43,6 +44,15 @@ def ram(path: Path, hole: int = 0) -> str:
     return f"ram:{path},hole={hole:#x}"
 
 
+def regions(memory: FileMemory) -> str:
+    """The sampler's argument for memory in files that it inherits, in their order."""
+    files = memory.descriptors()
+    return "regions:" + ",".join(
+        f"{one.start:#x}:{one.length:#x}:{files[one.file]}:{one.offset:#x}"
+        for one in memory.regions()
+    )
+
+
 def process(pid: int) -> str:
     """The sampler's argument for the memory of a process of this machine."""
     return f"process:{pid}"
@@ -51,11 +61,16 @@ def process(pid: int) -> str:
 class Sampler:
     """A running sampler. Use it as a context manager, and iterate over batches() inside.
 
-    One thread, but a signal handler may call stop().
+    `source` is an argument as ram() or process() give it, or a memory that is open: the sampler
+    inherits its descriptors. One thread, but a signal handler may call stop().
     """
 
-    def __init__(self, source: str, plan: Plan) -> None:
+    def __init__(self, source: str | FileMemory, plan: Plan) -> None:
         self._plan = plan.text()
+        self._inherited: tuple[int, ...] = ()
+        if isinstance(source, FileMemory):
+            self._inherited = source.descriptors()
+            source = regions(source)
         self._argv = [str(program()), "--source", source, "--plan", "-"]
         self._stream = Stream()
         self._process: subprocess.Popen[bytes] | None = None
@@ -66,6 +81,7 @@ class Sampler:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            pass_fds=self._inherited,
             process_group=0,  # Ctrl-C is the caller's to handle
         )
         assert self._process.stdin is not None

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from trapless.peek.guest_text import GuestText, visible
 from trapless.peek.sampling.probes import Mode
@@ -16,7 +18,7 @@ from trapless.peek.sampling.rows import Flag
 from trapless.peek.sampling.summary import Cpu, Routine, Summary, summarise
 from trapless.peek.sampling.tier0 import Part
 from trapless.peek.sampling.tier1 import WHO_TEXT, Entry, knowledge_text
-from trapless.report.figures import Table
+from trapless.report.figures import Figure, Table
 
 PROCESSES_SHOWN = 10
 ROUTINES_SHOWN = 15
@@ -46,6 +48,26 @@ def tables(recording: Recording, summary: Summary | None = None) -> Sequence[Tab
     if any(cpu.entries.any() for cpu in summary.cpus.values()):
         contents += [entries(summary)]
     return (*contents, processes(summary), *programs(summary), sampling(recording, summary))
+
+
+def of_all_boots(recording: Recording) -> list[Table]:
+    """The tables of each boot in a recording."""
+    boots = recording.boots()
+    return [
+        table
+        for number, boot in enumerate(boots, 1)
+        for table in of_boot(tables(boot), number, len(boots))
+    ]
+
+
+Item = TypeVar("Item", Table, Figure, Table | Figure)
+
+
+def of_boot(items: Sequence[Item], number: int, count: int) -> list[Item]:
+    """Tables or figures with the boot in their titles, where there are several."""
+    if count == 1:
+        return list(items)
+    return [replace(item, title=f"{item.title} (boot {number} of {count})") for item in items]
 
 
 def seconds(summary: Summary, interval_ns: int) -> float:

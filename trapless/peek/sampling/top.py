@@ -3,16 +3,17 @@
 
 Owns the view: each second, the rows of that second are added up and shown. The sampler follows the
 same plan as for a recording; when probes come into the target or leave it, sampling begins again
-with a new plan. A terminal shows one page that changes; a pipe gets the text of each second.
+with a new plan. When the machine is restarted, its next kernel is shown. A terminal shows one page
+that changes; a pipe gets the text of each second, or a JSON object for each.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TextIO
 
 from rich.console import Console, Group, RenderableType
@@ -20,15 +21,17 @@ from rich.live import Live
 from rich.text import Text
 
 from trapless.base.console import Progress, Silent
-from trapless.peek.emulator import emulator_of, missing_text
+from trapless.peek.emulator import missing_text
 from trapless.peek.kernel.target import Target
-from trapless.peek.sampling import tables, tier0, tier1
+from trapless.peek.machines import Machine
+from trapless.peek.sampling import json_form, tables, tier0, tier1
+from trapless.peek.sampling.boots import Boots
 from trapless.peek.sampling.names import Names
 from trapless.peek.sampling.probe_watch import Watch
 from trapless.peek.sampling.record import (
     ENDINGS,
+    Request,
     ended_by_signals,
-    is_same,
     plan_for,
     source_of,
 )
@@ -36,7 +39,6 @@ from trapless.peek.sampling.recording import table_of
 from trapless.peek.sampling.rows import Flag, Rows
 from trapless.peek.sampling.sampler import Sampler
 from trapless.peek.sampling.summary import Summary
-from trapless.peek.sandbox.client import open_target
 from trapless.report.text_report import FILE_COLUMNS, block_of
 
 REFRESH_S = 1.0
@@ -63,6 +65,7 @@ class View:
 
     def __init__(self, stream: TextIO, updates: int | None, missing: str | None) -> None:
         self.left = updates
+        self._stream = stream
         self._missing = missing
         self._terminal = stream.isatty()
         width = None if self._terminal else FILE_COLUMNS
@@ -88,7 +91,11 @@ class View:
         """Show a second, and return whether another one is to follow."""
         head, *rest = parts
         note = () if self._missing is None else (Text(self._missing, style="dim"),)
-        second = Group(head, *note, *rest)
+        self.say(Group(head, *note, *rest))
+        return self.count()
+
+    def say(self, second: Group) -> None:
+        """Show something in the place of the last second."""
         self._last = second
         if self._terminal:
             if self._live is None:
@@ -97,50 +104,67 @@ class View:
             self._live.update(second, refresh=True)
         else:
             self._console.print(second)
+
+    def write(self, one: dict[str, object]) -> None:
+        """Write something as a line of JSON."""
+        self._stream.write(json.dumps(one) + "\n")
+        self._stream.flush()
+
+    def count(self) -> bool:
         if self.left is not None:
             self.left -= 1
         return self.left != 0
 
 
 def top(
-    ram: Path,
-    hole: int | None,
+    machine: Machine,
     *,
     interval_ns: int,
     cpu: int | None,
     updates: int | None,
     progress: Progress,
+    as_json: bool = False,
     stream: TextIO | None = None,
 ) -> None:
-    """Show `updates` seconds, or all until Ctrl-C or the target's end. `hole` is in bytes."""
-    progress.step(f"resolving the kernel in {ram}")
-    with open_target(ram, hole) as target:
-        emulator = emulator_of(ram)
-        names = Names(target)
-        view = View(stream if stream is not None else sys.stdout, updates, missing_text(emulator))
-        with view:
-            more = True
-            while more:
-                watch = Watch(target, Silent().note)
-                plan = plan_for(target, interval_ns, 0, cpu, emulator, watch.first)
-                progress.done()
-                with Sampler(source_of(target), plan) as run, ended_by_signals(run.stop):
-                    more = _show(target, run, view, watch, names, progress)
+    """Show `updates` seconds, or all until Ctrl-C or the machine's end."""
+    progress.step(f"resolving the kernel in {machine}")
+    target: Target | None = machine.open()
+    emulator = machine.emulator()
+    request, boot = Request(), 1
+    view = View(stream if stream is not None else sys.stdout, updates, missing_text(emulator))
+    with view, ended_by_signals(request):
+        while target is not None:
+            with target:
+                boots, names, more = Boots(target, emulator), Names(target), True
+                seconds = Seconds(target, names, view, boot, as_json)
+                while more and not request.asked:
+                    watch = Watch(target, Silent().note)
+                    plan = plan_for(target, interval_ns, 0, cpu, emulator, watch.first)
+                    progress.done()
+                    with Sampler(source_of(target), plan) as run:
+                        request.run = run
+                        more = _show(run, seconds, watch, boots)
+                restarted = not seconds.enough and not request.asked and not boots.look()
+                target = _next(boots, request, seconds) if restarted else None
+                boot += 1
     if run.end is not None:
         progress.note(ENDINGS[run.end.ending])
 
 
-def _show(
-    target: Target, run: Sampler, view: View, watch: Watch, names: Names, progress: Progress
-) -> bool:
+def _next(boots: Boots, request: Request, seconds: Seconds) -> Target | None:
+    """The kernel after a restart."""
+    seconds.tell_restart()
+    return boots.next(lambda: request.asked)
+
+
+def _show(run: Sampler, seconds: Seconds, watch: Watch, boots: Boots) -> bool:
     """Show seconds until the view has enough; return whether to go on with a new plan."""
     for window in _windows(run):
-        more = view.show(*_second(target, run, window, watch, names, view.width))
-        if not more or not is_same(target, progress):
+        if not seconds.show(run, window, watch) or not boots.look():
             return False
         watch.look()
         if watch.gone or watch.came:
-            return is_same(target, progress)  # the whole machine may have gone
+            return boots.look() and not boots.is_gone()  # the whole machine may have gone
     return False
 
 
@@ -153,27 +177,67 @@ def _windows(run: Sampler) -> Iterator[Window]:
             window = Window()
 
 
-def _second(
-    target: Target, run: Sampler, window: Window, watch: Watch, names: Names, width: int
-) -> Sequence[RenderableType]:
-    summary = Summary(
-        run.head.groups,
-        len(run.head.threads),
-        names=names.known,
-        context_user=tier0.context_user(target),
-    )
-    for rows in window.rows:
-        names.see(rows)
-        summary.add(table_of(rows))
-    interval_ns = run.head.interval_ns
-    contents = [tables.shares(summary, interval_ns)]
-    if summary.judged:
-        contents.append(tables.interrupts(summary, interval_ns, ROUTINES_SHOWN))
-    contents += [tables.processes(summary), *tables.programs(summary)]
-    head = Text(_headline(target, run, window, summary), style="bold")
-    user_mode = tier0.tells_user_mode(run.head.dtype.names or ())
-    knowledge = Text(tier1.knowledge_text(watch.now, user_mode=user_mode), style="dim")
-    return (head, knowledge, *(block_of(table, width) for table in contents))
+@dataclass
+class Seconds:
+    """Adds up the rows of each second of one boot, and shows them."""
+
+    target: Target
+    names: Names
+    view: View
+    boot: int
+    as_json: bool
+    enough: bool = False
+
+    def show(self, run: Sampler, window: Window, watch: Watch) -> bool:
+        """Show a second, and return whether another one is to follow."""
+        summary = Summary(
+            run.head.groups,
+            len(run.head.threads),
+            names=self.names.known,
+            context_user=tier0.context_user(self.target),
+        )
+        for rows in window.rows:
+            self.names.see(rows)
+            summary.add(table_of(rows))
+        if self.as_json:
+            self.view.write(self._object(run, summary))
+            more = self.view.count()
+        else:
+            more = self.view.show(*self._blocks(run, window, watch, summary))
+        self.enough = not more
+        return more
+
+    def tell_restart(self) -> None:
+        """Say that the machine was restarted, and that its next kernel is waited for."""
+        if self.as_json:
+            self.view.write({"time_ns": time.time_ns(), "boot": self.boot, "restarted": True})
+        else:
+            text = f"{self.target.release}: the machine was restarted; waiting for a kernel"
+            self.view.say(Group(Text(text)))
+
+    def _object(self, run: Sampler, summary: Summary) -> dict[str, object]:
+        return {
+            "time_ns": time.time_ns(),
+            "kernel": str(self.target.release),
+            "boot": self.boot,
+            "user_mode_known": json_form.knows_user_mode(summary),
+            **json_form.sums(summary, run.head.interval_ns),
+        }
+
+    def _blocks(
+        self, run: Sampler, window: Window, watch: Watch, summary: Summary
+    ) -> Sequence[RenderableType]:
+        interval_ns = run.head.interval_ns
+        contents = [tables.shares(summary, interval_ns)]
+        if summary.judged:
+            contents.append(tables.interrupts(summary, interval_ns, ROUTINES_SHOWN))
+        contents += [tables.processes(summary), *tables.programs(summary)]
+        head = Text(_headline(self.target, run, window, summary), style="bold")
+        if self.boot > 1:
+            head.append(f"; boot {self.boot} since this began")
+        user_mode = tier0.tells_user_mode(run.head.dtype.names or ())
+        knowledge = Text(tier1.knowledge_text(watch.now, user_mode=user_mode), style="dim")
+        return (head, knowledge, *(block_of(table, self.view.width) for table in contents))
 
 
 def _headline(target: Target, run: Sampler, window: Window, summary: Summary) -> str:

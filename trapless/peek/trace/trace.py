@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Protocol, TextIO
 
 from trapless.base.console import Progress
-from trapless.peek.emulator import emulator_of
+from trapless.peek.emulator import Emulator
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.target import Target
-from trapless.peek.sampling.record import ended_by_signals, is_same
-from trapless.peek.sandbox.client import open_target
+from trapless.peek.machines import Machine
+from trapless.peek.sampling.boots import Boots
+from trapless.peek.sampling.record import ended_by_signals
 from trapless.peek.trace.events import Decoder, Event, Names
 from trapless.peek.trace.rings import Events, Merger, Rings
 from trapless.peek.trace.text import JsonWriter, TextWriter
@@ -68,8 +69,7 @@ class Outcome:
 
 
 def trace(
-    ram: Path,
-    hole: int | None,
+    machine: Machine,
     output: Path | None,
     *,
     format_: str,
@@ -77,20 +77,19 @@ def trace(
     backlog: bool,
     progress: Progress,
 ) -> Outcome:
-    """Trace into the file `output`, or to standard output where it is None. `hole` is in bytes."""
-    progress.step(f"resolving the kernel in {ram}")
-    with open_target(ram, hole) as target, ExitStack() as stack:
+    """Trace into the file `output`, or to standard output where it is None."""
+    progress.step(f"resolving the kernel in {machine}")
+    with machine.open() as target, ExitStack() as stack:
         rings = Rings.open(target)
-        emulator = emulator_of(ram)
-        runs = emulator.pid if emulator is not None else None
+        emulator = machine.emulator()
         queues = _queue_lengths(target)
-        rings.begin(backlog=backlog or runs is None)
+        rings.begin(backlog=backlog or emulator is None)
         decoder = Decoder(rings.places, target)
         decoder.names.look(0)
         writer = _writer(format_, output, decoder.names, target, queues, stack)
         progress.done()
         try:
-            return _Run(target, rings, decoder, writer, runs, progress).run(seconds)
+            return _Run(target, rings, decoder, writer, emulator, progress).run(seconds)
         finally:
             writer.close()
 
@@ -185,11 +184,12 @@ class _Run:
         rings: Rings,
         decoder: Decoder,
         writer: Writer,
-        vm: int | None,
+        emulator: Emulator | None,
         progress: Progress,
     ) -> None:
-        self._target, self._rings, self._decoder = target, rings, decoder
-        self._writer, self._vm, self._progress = writer, vm, progress
+        self._rings, self._decoder = rings, decoder
+        self._writer, self._emulator, self._progress = writer, emulator, progress
+        self._boots = Boots(target, emulator)
         self._reader = _Reader(rings)
         self._merger = Merger()
         self._ready: deque[Events] = deque()
@@ -199,7 +199,7 @@ class _Run:
 
     def run(self, seconds: float | None) -> Outcome:
         with ended_by_signals(lambda: self._stop("ended on request")):
-            if self._vm is None:
+            if self._emulator is None:
                 self._stop("the machine does not run")
                 self._merger.add(self._rings.poll(), 0.0)
             else:
@@ -263,10 +263,10 @@ class _Run:
         return True
 
     def _check(self) -> None:
-        if not is_same(self._target, self._progress):
-            self._stop("the target was restarted")
-        if self._vm is not None and not os.path.exists(f"/proc/{self._vm}"):
+        if self._emulator is not None and not os.path.exists(f"/proc/{self._emulator.pid}"):
             self._stop("the VM has ended")
+        if not self._boots.look():
+            self._stop("the target was restarted")
 
     def _finish(self) -> None:
         self._queue(self._merger.rest())

@@ -20,14 +20,15 @@ from pathlib import Path
 import numpy as np
 
 from trapless.peek.bounds import bounds
+from trapless.peek.check.stacks import Stack, Unwinder
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.drgn_program import program
 from trapless.peek.kernel.target import Target
+from trapless.peek.machines import Machine
 from trapless.peek.sampling import probes, tier0, tier1
 from trapless.peek.sampling.judgement import where
 from trapless.peek.sampling.plan import Base, Field
 from trapless.peek.sampling.probes import Mode, ProbeMap
-from trapless.peek.sampling.stacks import Stack, Unwinder
 from trapless.peek.sampling.tables import COLUMNS
 from trapless.peek.sampling.tier0 import Part
 from trapless.report.figures import Table
@@ -258,8 +259,7 @@ def read(target: Target, bases: Sequence[Base], field_: Field) -> int:
 
 
 def check(
-    ram: Path,
-    hole: int | None,
+    machine: Machine,
     monitor: Path,
     stops: int,
     seed: int | None = None,
@@ -267,10 +267,10 @@ def check(
 ) -> Findings:
     """Stop the VM `stops` times, and compare memory and registers each time.
 
-    `monitor` is the emulator's socket, `hole` is in bytes. PeekError where the target restarts.
+    `monitor` is the emulator's socket. PeekError where the target restarts.
     """
     moments = random.Random(seed)
-    with Target.open(ram, hole) as target, Monitor(monitor) as connection:
+    with machine.open(sandbox=False) as target, Monitor(monitor) as connection:
         witness = Witness(target, connection)
         for stop in range(stops):
             pause_s = moments.expovariate(1 / INTERVAL_MEAN_S)

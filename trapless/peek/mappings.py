@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Finds the RAM of a virtual machine among the mappings of the process that runs it.
+
+Owns the reading of /proc/PID/maps, and what is known about the layouts of each monitor's machines:
+QEMU's from its command line, the others' from their sources. Where mappings could be RAM in more
+than one way, each way is offered, and the kernel that is found shows which is right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trapless.peek.errors import PeekError
+from trapless.peek.kernel.memory import (
+    FOUR_GIB,
+    GIB,
+    FileMemory,
+    MemoryFile,
+    RawFile,
+    Region,
+    in_pieces,
+    raw_layouts,
+    split_at,
+)
+from trapless.peek.kernel.process_memory import ProcessFile, denial
+from trapless.peek.qemu_arguments import Backend
+
+ALIGNED = 2 << 20
+"""QEMU begins RAM at such an address, so that the host may use large pages."""
+RAM_MIN_BYTES = 32 << 20
+PLACES_MAX = 8
+WAYS_MAX = 24
+"""The most ways that are tried in which mappings may be RAM."""
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """Addresses of a process that lead to one file, or to memory without a file."""
+
+    start: int
+    end: int
+    permissions: str
+    offset: int
+    device: str
+    inode: int
+    path: str
+
+    @property
+    def length(self) -> int:
+        return self.end - self.start
+
+    @property
+    def is_shared_file(self) -> bool:
+        return self.inode != 0 and self.permissions[3] == "s"
+
+    def goes_on(self, following: Mapping) -> bool:
+        """Whether `following` is more of the same: the kernel splits mappings as it needs."""
+        return (
+            following.start == self.end
+            and following.permissions == self.permissions
+            and (following.device, following.inode) == (self.device, self.inode)
+            and (self.inode == 0 or following.offset == self.offset + self.length)
+        )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is known of a monitor's machines from its sources: where RAM below 4 GiB may end."""
+
+    holes: tuple[int, ...]
+    name: str = ""  # in the names of the mappings that are RAM
+
+
+LAYOUTS = {
+    "firecracker": Layout((3 * GIB, 0xD0000000)),  # from 1.13 on, and before that
+    "cloud-hypervisor": Layout((3 * GIB,)),
+    "crosvm": Layout((0xD0000000, 2 * GIB), "crosvm_guest"),
+}
+"""Monitors by the names of their programs.
+
+Firecracker: src/vmm/src/arch/x86_64/layout.rs; cloud-hypervisor: arch/src/x86_64/layout.rs; crosvm:
+x86_64/src/lib.rs. All three go on at 4 GiB.
+"""
+
+
+def read(process: Path) -> list[Mapping]:
+    """The writable data of a process, in ascending order; neighbours of one kind are one."""
+    try:
+        lines = (process / "maps").read_text(errors="replace").splitlines()
+    except PermissionError:
+        raise PeekError(denial(process)) from None
+    except OSError as error:
+        raise PeekError(f"process {process.name}: {error.strerror}") from error
+    mappings: list[Mapping] = []
+    for line in lines:
+        words = line.split(maxsplit=5)
+        start, end = (int(word, 16) for word in words[0].split("-"))
+        one = Mapping(
+            start,
+            end,
+            words[1],
+            int(words[2], 16),
+            words[3],
+            int(words[4]),
+            words[5] if len(words) > 5 else "",
+        )
+        if mappings and mappings[-1].goes_on(one):
+            last = mappings.pop()
+            one = Mapping(last.start, end, *_same(last))
+        mappings.append(one)
+    return [one for one in mappings if one.permissions.startswith("rw-")]
+
+
+def _same(one: Mapping) -> tuple[str, int, str, int, str]:
+    return one.permissions, one.offset, one.device, one.inode, one.path
+
+
+Ways = Iterator[list[Region]]
+"""Ways in which RAM may lie: regions whose offsets are addresses of the process."""
+
+
+def qemu_ways(
+    mappings: Sequence[Mapping], backends: Sequence[Backend], holes: Sequence[int]
+) -> Iterator[list[list[Region]]]:
+    """Where a QEMU's RAM may be: groups of layouts of the same bytes, likeliest first.
+
+    RAM is the backends' memory, one behind the other. `holes` are as for raw_layouts().
+    """
+    choices = [_places(mappings, backend) for backend in backends]
+    for backend, places in zip(backends, choices, strict=True):
+        if not places:
+            raise PeekError(
+                f"none of its mappings has the {backend.size >> 20} MiB of {backend.name}"
+            )
+    groups: dict[frozenset[int], list[list[Region]]] = {}
+    ways = (way for way in itertools.product(*choices) if len(set(way)) == len(way))
+    total = sum(backend.size for backend in backends)
+    for way in itertools.islice(ways, WAYS_MAX):
+        pieces, start = [], 0
+        for place, backend in zip(way, backends, strict=True):
+            pieces.append(Region(start, backend.size, place))
+            start += backend.size
+        group = groups.setdefault(frozenset(way), [])
+        for layout in [split_at(total, hole) for hole in holes] + raw_layouts(total):
+            regions = in_pieces(layout, pieces)
+            if regions not in group:
+                group.append(regions)
+    yield from groups.values()
+
+
+def _places(mappings: Sequence[Mapping], backend: Backend) -> list[int]:
+    """The addresses at which the memory of a backend may begin, likeliest first."""
+    named = [one for one in mappings if backend.path and one.path.startswith(backend.path)]
+    fitting = [one for one in named or mappings if one.length == backend.size]
+    fitting = fitting or [one for one in named or mappings if one.length > backend.size]
+    # QEMU's first memory has the highest address, and nothing else is likely to be as long.
+    fitting.sort(key=lambda one: (one.length, -one.start))
+    places = []
+    for one in fitting:
+        if one.length == backend.size or one.inode:
+            places.append(one.start)
+            continue
+        # What else the process has allocated in front of it and behind it is one mapping with it.
+        last = one.end - backend.size
+        places += [
+            place
+            for place in (last, -(-one.start // ALIGNED) * ALIGNED)
+            if place % ALIGNED == 0 and place <= last
+        ]
+    return list(dict.fromkeys(places))[:PLACES_MAX]
+
+
+def other_ways(mappings: Sequence[Mapping], layout: Layout) -> Iterator[list[list[Region]]]:
+    """Where another monitor's RAM may be, as qemu_ways() has it."""
+    named = [one for one in mappings if layout.name in one.path and one.length >= RAM_MIN_BYTES]
+    longest = sorted(named, key=lambda one: (-one.length, -one.start))[:PLACES_MAX]
+    for hole in layout.holes:
+        for low in (one for one in longest if one.length == hole):
+            for high in (one for one in longest if one is not low):
+                yield [[Region(0, hole, low.start), Region(FOUR_GIB, high.length, high.start)]]
+    for hole in layout.holes:
+        for one in (one for one in longest if one.length > hole):
+            rest = one.length - hole
+            # The second of two mappings is put below the first one, and both become one.
+            yield [
+                [Region(0, hole, one.start + rest), Region(FOUR_GIB, rest, one.start)],
+                [Region(0, hole, one.start), Region(FOUR_GIB, rest, one.start + hole)],
+            ]
+    for one in longest:
+        if one.length <= max(layout.holes):
+            yield [[Region(0, one.length, one.start)]]
+
+
+def memories(
+    process: Path, mappings: Sequence[Mapping], name: str, ways: Sequence[Sequence[Region]]
+) -> list[FileMemory]:
+    """Memories of the same bytes, one for each of the layouts, whose files are open.
+
+    A mapping that is shared with a file is read from the file, which the sampler can map as well;
+    all others are read from the process.
+    """
+    files: dict[tuple[str, int], MemoryFile] = {}
+    layouts = []
+    try:
+        for regions in ways:
+            placed = []
+            for region in regions:
+                for mapping, part in _parts(mappings, region):
+                    file, offset = _file(process, mapping, part.offset, files)
+                    number = list(files.values()).index(file)
+                    placed.append(Region(part.start, part.length, offset, number))
+            layouts.append(placed)
+        return [
+            FileMemory(name, [file.duplicate() for file in files.values()], placed)
+            for placed in layouts
+        ]
+    finally:
+        for file in files.values():
+            file.close()
+
+
+def _parts(mappings: Sequence[Mapping], region: Region) -> Iterator[tuple[Mapping, Region]]:
+    """The parts of a region that are in one mapping each."""
+    for mapping in mappings:
+        first = max(mapping.start, region.offset)
+        last = min(mapping.end, region.offset + region.length)
+        if first < last:
+            yield mapping, Region(region.start + first - region.offset, last - first, first)
+
+
+def _file(
+    process: Path, mapping: Mapping, address: int, files: dict[tuple[str, int], MemoryFile]
+) -> tuple[MemoryFile, int]:
+    """The file that has an address of the process, and its offset there."""
+    if mapping.is_shared_file:
+        key = (mapping.device, mapping.inode)
+        if key not in files:
+            descriptor = _shared(process, mapping)
+            if descriptor is not None:
+                files[key] = RawFile(descriptor)
+        if key in files:
+            return files[key], address - mapping.start + mapping.offset
+    key = ("", 0)
+    if key not in files:
+        files[key] = ProcessFile.open(process)
+    return files[key], address
+
+
+def _shared(process: Path, mapping: Mapping) -> int | None:
+    """A descriptor of the file that a mapping is shared with; None where it cannot be opened."""
+    names = [process / "fd" / number for number in _descriptors(process)]
+    if mapping.path.startswith("/") and not re.search(r"\(deleted\)$", mapping.path):
+        names.append(Path(f"{process}/root{mapping.path}"))
+    for name in names:
+        with contextlib.suppress(OSError):
+            status = name.stat()
+            device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+            if status.st_ino == mapping.inode and device == mapping.device:
+                return os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+    return None
+
+
+def _descriptors(process: Path) -> list[str]:
+    with contextlib.suppress(OSError):
+        return os.listdir(process / "fd")
+    return []

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Notices that a machine was restarted, and finds the kernel that runs in it afterwards.
+
+Owns the signs: a kernel's identity (canary, note, direct map) that is another, a clock that runs
+backwards, and a clock that stands still while the emulator works. The last one takes a search: a
+kernel placed elsewhere may leave all of the old one as it was, and an idle kernel may stop its
+clock as well. The search has a thread of its own, so that sampling goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from trapless.peek.emulator import Emulator
+from trapless.peek.errors import PeekError
+from trapless.peek.kernel.target import Target
+
+STILL_S = 1.5
+"""After so long without a tick of its clock, a kernel may be gone."""
+BUSY_SHARE = 0.2
+"""An emulator that uses more of a processor while a clock stands still runs something else."""
+AGAIN_S = 1.0
+"""The pause between two searches."""
+ALIVE_S = 5.0
+"""A kernel that is found must move its clock within this time: older ones stay in memory, too."""
+ALIVE_STEP_S = 0.05
+UNSEEN_S = 120.0
+"""So long is the next kernel waited for where it is not known which process runs the machine."""
+
+
+def has_booted(target: Target) -> bool:
+    """Whether all CPUs are there and the first program has been started."""
+    running = target.types.enumerator("SYSTEM_RUNNING")
+    if running is None:
+        return True
+    state = target.read(target.symbol("system_state"), 4)
+    return int.from_bytes(state, "little") >= running[1]
+
+
+def clock(target: Target) -> int:
+    """The kernel's clock, in ticks."""
+    return target.read_u64(target.symbol("jiffies_64"))
+
+
+class Boots:
+    """Watches one kernel until it is gone, and finds the next one. One thread uses it.
+
+    `alive_ns` is the time, of this machine's CLOCK_MONOTONIC, at which the kernel was last known to
+    run.
+    """
+
+    def __init__(self, target: Target, emulator: Emulator | None) -> None:
+        self._target = target
+        self._stat = None if emulator is None else Path(f"/proc/{emulator.pid}/stat")
+        self.alive_ns = time.monotonic_ns()
+        self._clock = clock(target)
+        self._work_s = self._worked_s()
+        self._searched_s = 0.0
+        self._search: threading.Thread | None = None
+        self._found: Target | None = None
+
+    def look(self) -> bool:
+        """Whether the kernel runs still, as far as is known. To be called about once a second.
+
+        A memory that is gone, with its machine, is no restart: the sampler notices that.
+        """
+        try:
+            self._target.check_same()
+            now = clock(self._target)
+        except PeekError:
+            return self.is_gone()
+        if now < self._clock:
+            return False
+        if now > self._clock:
+            self._clock, self.alive_ns = now, time.monotonic_ns()
+            self._work_s = self._worked_s()
+        elif self._is_suspect():
+            self._begin_search()
+        return self._found is None
+
+    def next(self, over: Callable[[], bool]) -> Target | None:
+        """The kernel that runs after this one; None where there was none until `over`."""
+        began = time.monotonic()
+        while self._found is None and not over() and self._may_come(time.monotonic() - began):
+            if self.is_gone():
+                return None
+            self._begin_search()
+            time.sleep(ALIVE_STEP_S)
+        return self._found
+
+    def is_gone(self) -> bool:
+        """Whether the memory itself cannot be read any more."""
+        try:
+            self._target.check_memory()
+        except PeekError:
+            return True
+        return False
+
+    def _may_come(self, waited_s: float) -> bool:
+        return waited_s < UNSEEN_S if self._stat is None else self._stat.exists()
+
+    def _is_suspect(self) -> bool:
+        still_s = (time.monotonic_ns() - self.alive_ns) / 1e9
+        return still_s >= STILL_S and self._worked_s() - self._work_s >= BUSY_SHARE * still_s
+
+    def _worked_s(self) -> float:
+        """The processor time of the emulator, in seconds."""
+        if self._stat is None:
+            return 0.0
+        try:
+            words = self._stat.read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _begin_search(self) -> None:
+        running = self._search is not None and self._search.is_alive()
+        if running or self._found is not None or time.monotonic() - self._searched_s < AGAIN_S:
+            return
+        self._search = threading.Thread(target=self._look_for_another, daemon=True)
+        self._search.start()
+
+    def _look_for_another(self) -> None:
+        try:
+            self._found = successor(self._target)
+        finally:
+            self._searched_s = time.monotonic()
+
+
+def successor(target: Target) -> Target | None:
+    """The kernel that runs in a memory whose kernel `target` does not run any more, or None."""
+    try:
+        other = target.again()
+    except (PeekError, OSError):  # OSError: the target was closed meanwhile
+        return None
+    try:
+        if other.identity != target.identity and has_booted(other) and _moves(other):
+            return other
+    except PeekError:
+        pass
+    other.close()
+    return None
+
+
+def _moves(target: Target) -> bool:
+    before, end = clock(target), time.monotonic() + ALIVE_S
+    while time.monotonic() < end:
+        time.sleep(ALIVE_STEP_S)
+        if clock(target) != before:
+            return True
+    return False

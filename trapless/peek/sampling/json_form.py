@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Gives sums of samples as JSON, for programs: what tables.py shows to people, without rounding.
+
+Owns the names of the values. Shares are of 1; a value that is not known is null. Text of the guest
+is text of its own field, with what is not printable escaped.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from trapless.peek.guest_text import visible
+from trapless.peek.sampling import tables
+from trapless.peek.sampling.probes import Mode
+from trapless.peek.sampling.recording import Recording
+from trapless.peek.sampling.rows import Flag
+from trapless.peek.sampling.summary import Cpu, Summary, summarise
+from trapless.peek.sampling.tier0 import Part
+
+PARTS = {part: text.replace(" ", "_") for part, text in tables.COLUMNS.items()}
+
+
+def sums(summary: Summary, interval_ns: int) -> dict[str, Any]:
+    """The sums of a recording, or of one second of `top`."""
+    time_s = tables.seconds(summary, interval_ns)
+    judged = bool(summary.judged)
+    processes, threads = summary.counts or (None, None)
+    total = max(summary.samples, 1)
+    return {
+        "seconds": time_s,
+        "processes": processes,
+        "threads": threads,
+        "cpus": [_cpu(name, cpu, judged, time_s) for name, cpu in summary.cpus.items()],
+        "interrupts_off": summary.disabled if judged else None,
+        "disabling": [
+            {
+                "routine": str(routine.name),
+                "share": routine.samples / max(summary.judged, 1),
+                "times": routine.runs or None,
+            }
+            for routine in summary.routines()
+        ]
+        if judged
+        else None,
+        "tasks": [
+            {"pid": pid, "name": str(name), "share": count / total}
+            for (pid, name), count in summary.processes.most_common()
+        ],
+        "sampling": {
+            "samples": summary.rows,
+            "interval_us": interval_ns / 1e3,
+            "lag_us_p50": _finite(summary.lag_us(0.5)),
+            "lag_us_p99": _finite(summary.lag_us(0.99)),
+            "lost": summary.lost(),
+            **{str(flag.name).lower(): summary.flagged(flag) for flag in Flag},
+        },
+    }
+
+
+def _finite(value: float) -> float | None:
+    return None if value == float("inf") else value
+
+
+def _cpu(name: str, cpu: Cpu, judged: bool, time_s: float) -> dict[str, Any]:
+    first, last = cpu.switches or (None, None)
+    switches = None if first is None or last is None or not time_s else (last - first) / time_s
+    return {
+        "cpu": int(name.removeprefix("cpu")),
+        "samples": cpu.samples,
+        "left_out": cpu.left_out,
+        "shares": {text: cpu.share(part) for part, text in PARTS.items() if cpu.parts[part]},
+        "interrupts_off": cpu.disabled if judged else None,
+        "run_queue": cpu.queue_sum / max(cpu.samples, 1),
+        "run_queue_longest": cpu.queue_max,
+        "switches_per_s": switches,
+    }
+
+
+def knows_user_mode(summary: Summary) -> bool:
+    """Whether user mode and the kernel are two shares in all samples."""
+    return summary.probed[Mode.PARTS] == summary.rows or not summary.share(Part.PROCESS)
+
+
+def report(recording: Recording) -> str:
+    """A recording as one object, with an element for each boot."""
+    boots = []
+    for boot in recording.boots():
+        summary, about = summarise(boot), boot.meta["about"]
+        boots.append(
+            {
+                "kernel": visible(str(about.get("release", ""))),
+                "build_id": visible(str(about.get("build_id", ""))),
+                "began_ns": boot.meta["realtime_ns"],
+                "user_mode_known": knows_user_mode(summary),
+                "ending": boot.end["ending"] if boot.end is not None else None,
+                "problems": list(boot.problems),
+                **sums(summary, int(boot.meta["interval_ns"])),
+            }
+        )
+    return json.dumps({"boots": boots}, indent=2)
