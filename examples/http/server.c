@@ -260,7 +260,8 @@ static void send_answer(struct tl_thread *self, struct connection *c)
 		c->sent = 0;
 		await(self, c, woken);
 	} else if (whole && http->keep && c->drained && http->begin == http->bytes) {
-		TL_CALL(sched, NULL, &c->sent, SYS_sendto, c->fd, http->out, http->out_bytes, flags);
+		TL_CALL(sched, NULL, &c->sent, SYS_sendto, c->fd, http->out, http->out_bytes,
+			flags);
 		await(self, c, woken);
 	} else if (whole && !http->keep && http->status < 400) {
 		send_last(self, c);
@@ -338,7 +339,8 @@ static void accepted(struct tl_thread *self, void *arg)
 		connected++;
 	}
 	http_accepted(&accepts, taken);
-	if (connected >= CONNECTIONS_MAX || (error < 0 && error != -EAGAIN && error != -ECONNABORTED))
+	if (connected >= CONNECTIONS_MAX ||
+	    (error < 0 && error != -EAGAIN && error != -ECONNABORTED))
 		stop_listening(); /* the clock starts it again */
 }
 
