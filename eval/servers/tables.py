@@ -171,7 +171,7 @@ def _savings_row(one: Counted) -> tuple[str, ...]:
         *begin,
         f"{saved.median:,.0f}, n = {saved.n}",
         f"{saved.low:,.0f} to {saved.high:,.0f}",
-        f"{one.error:+.0%}",
+        f"{one.error:+.0%}" if saved.median > 0 else "nothing saved",
         f"{saved.median / one.total:.1%}",
         f"{apart:+.1%}",
     )
