@@ -10,6 +10,7 @@
 #include <linux/stddef.h>
 #include <linux/trapless.h>
 
+#include "compat/sleep.h"
 #include "compat/symbols.h"
 #include "device.h"
 #include "probe/probe.h"
@@ -127,6 +128,7 @@ static void __exit tlk_exit(void)
 	tlk_probe_exit();
 	tlk_device_exit();
 	tlk_supervisor_exit();
+	tlk_sleep_exit();
 }
 
 module_init(tlk_init);

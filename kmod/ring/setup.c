@@ -36,7 +36,7 @@ int tlk_setup(struct file *file, const struct tl_setup *setup)
 	if (!ring)
 		return -ENOMEM;
 	if (setup->flags & TL_SETUP_WORKERS) {
-		ring->queue = tlk_queue_create(setup);
+		ring->queue = tlk_queue_create(ring, setup);
 		if (!ring->queue) {
 			tlk_ring_destroy(ring);
 			return -ENOMEM;

@@ -16,6 +16,7 @@
 struct worker {
 	struct tlk_context context;
 	struct tlk_ring *ring;
+	struct tlk_queue_worker place;	/* in the ring's queue */
 	unsigned int slot;		/* of the request in hand */
 	const struct cred *cred;	/* the worker's own when its identity was last compared */
 };
@@ -96,10 +97,10 @@ static long serve(struct worker *worker, struct pt_regs *regs)
 		if (slot < 0) {
 			if (tlk_exit_work())
 				tlk_exit_work_serve(&worker->context);
-			tlk_queue_rest(ring);
+			tlk_wake_rest(&worker->place);
 			continue;
 		}
-		tlk_queue_wake_next(ring);
+		tlk_queue_took(&worker->place);
 		worker->slot = slot;
 		if (likely(make_request(worker, regs)))
 			served++;
@@ -116,7 +117,7 @@ static void abandon(struct tlk_context *context)
 
 	tlk_request_complete(&worker->ring->requests[worker->slot], -ENOSYS);
 	tlk_queue_finish(worker->ring->queue);
-	tlk_queue_leave(worker->ring);
+	tlk_queue_leave(&worker->place);
 }
 
 long tlk_worker_serve(struct tlk_ring *ring, struct file *file)
@@ -127,12 +128,12 @@ long tlk_worker_serve(struct tlk_ring *ring, struct file *file)
 	long ret;
 
 	atomic64_inc(&ring->counts.crossings);
-	ret = tlk_queue_enter(ring);
+	ret = tlk_queue_enter(ring->queue, &worker.place);
 	if (ret)
 		return ret;
 	saved = tlk_context_begin(&worker.context, file, regs, &tlk_worker_calls, abandon);
 	ret = serve(&worker, regs);
-	tlk_queue_leave(ring);
+	tlk_queue_leave(&worker.place);
 	if (ret == -EINTR)
 		atomic64_inc(&ring->counts.interrupted);
 	else if (ret == -EBUSY)
