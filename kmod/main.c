@@ -34,6 +34,10 @@ CHECK_FIELD(struct tl_program, at, 0, 4);
 CHECK_FIELD(struct tl_program, stopped, 4, 4);
 CHECK_FIELD(struct tl_program, steps, 8, 8);
 
+CHECK_SIZE(struct tl_completions, 64);
+CHECK_FIELD(struct tl_completions, armed, 0, 4);
+CHECK_FIELD(struct tl_completions, reserved, 4, 60);
+
 CHECK_SIZE(struct tl_setup, 32);
 CHECK_FIELD(struct tl_setup, size, 0, 4);
 CHECK_FIELD(struct tl_setup, flags, 4, 4);

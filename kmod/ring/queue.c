@@ -4,6 +4,8 @@
  * a worker's usual path. queue.h owns that path, and wake.c who of the workers sleeps.
  */
 #include <linux/bitmap.h>
+#include <linux/err.h>
+#include <linux/hrtimer.h>
 #include <linux/ktime.h>
 #include <linux/lockdep.h>
 #include <linux/sched/signal.h>
@@ -11,6 +13,7 @@
 #include <linux/slab.h>
 
 #include "compat/entry.h"
+#include "compat/event.h"
 #include "ring/queue.h"
 
 static_assert(TL_ENTRIES_MAX <= U16_MAX, "an entry's argument holds two counts of 16 bits");
@@ -36,6 +39,8 @@ struct tlk_queue *tlk_queue_create(struct tlk_ring *ring, const struct tl_setup 
 void tlk_queue_destroy(struct tlk_queue *queue)
 {
 	irq_work_sync(&queue->kick);
+	if (queue->event)
+		eventfd_ctx_put(queue->event);
 	tlk_identity_put(&queue->identity);
 	kfree(queue);
 }
@@ -132,17 +137,46 @@ int tlk_queue_take_redo(struct tlk_ring *ring)
 	}
 	spin_unlock_irq(&queue->lock);
 	if (slot >= 0 && !tlk_queue_claim(ring, slot)) {
-		tlk_queue_drop(ring);
+		tlk_queue_drop(ring, slot);
 		return -1;
 	}
 	return slot;
 }
 
-/* Counts off a notified request that will never be made. */
-void tlk_queue_drop(struct tlk_ring *ring)
+/*
+ * Counts off a notified request that will never be made. If it was canceled, its slot was not to be
+ * used again before this moment: a worker would have taken the new request for the old one.
+ */
+void tlk_queue_drop(struct tlk_ring *ring, u32 slot)
 {
+	if (slot <= ring->mask)
+		cmpxchg(&ring->requests[array_index_nospec(slot, ring->mask + 1)].state,
+			TL_CANCELED, TL_FREE);
 	atomic64_inc(&ring->counts.dropped);
 	tlk_queue_finish(ring->queue);
+}
+
+/* Puts a slot into the queue of completions. */
+void tlk_queue_report(struct tlk_ring *ring, u32 slot)
+{
+	u32 *slots = (u32 *)(ring->completions + 1);
+	u32 place = atomic_inc_return(&ring->queue->completed) - 1;
+
+	/* Pairs with the acquire of the requester. */
+	smp_store_release(&slots[place & ring->mask], slot + 1);
+}
+
+/*
+ * Signals once for all that completes until the requester has looked. The full barrier of
+ * tlk_queue_finish() stands between the queue of completions and `armed`, that of the requester
+ * between `armed` and the queue: one sees the other.
+ */
+void tlk_queue_signal(struct tlk_ring *ring)
+{
+	u32 *armed = &ring->completions->armed;
+
+	if (READ_ONCE(*armed) && xchg(armed, 0))
+		tlk_event_signal(ring->queue->event);
 }
 
 /*
@@ -162,7 +196,7 @@ void tlk_queue_redo(struct tlk_ring *ring, unsigned int slot)
 		WRITE_ONCE(queue->redo_count, queue->redo_count + 1);
 	spin_unlock_irq(&queue->lock);
 	if (twice)
-		tlk_queue_drop(ring);
+		tlk_queue_drop(ring, slot);
 }
 
 /* ---- Requesters ---- */
@@ -238,7 +272,7 @@ static void spin_for_results(struct tlk_queue *queue, u32 left)
 }
 
 /* Several threads may wait at once: then each wake-up is for all, and each looks for itself. */
-static int sleep_for_results(struct tlk_queue *queue, u32 left)
+static int sleep_for_results(struct tlk_queue *queue, u32 left, ktime_t *end)
 {
 	DEFINE_WAIT(wait);
 	int error = 0;
@@ -258,7 +292,11 @@ static int sleep_for_results(struct tlk_queue *queue, u32 left)
 			error = -EINTR;
 		if (error)
 			break;
-		schedule();
+		/* It returns 0 when the time is over, and sleeps without one for ever. */
+		if (!schedule_hrtimeout(end, HRTIMER_MODE_ABS))
+			error = done_enough(queue, left) ? 0 : -ETIME;
+		if (error)
+			break;
 	}
 	finish_wait(&queue->done, &wait);
 	spin_lock_irq(&queue->lock);
@@ -271,19 +309,40 @@ long tlk_queue_wait(struct tlk_ring *ring, unsigned long argument)
 {
 	struct tlk_queue *queue = ring->queue;
 	u32 count = argument & 0xffff;
-	u32 left = argument >> 16;
+	u32 left = (u32)argument >> 16;
+	u32 limit_us = argument >> 32;
+	ktime_t end;
 	int error;
 
-	if (argument >> 32 || count > ring->mask + 1)
+	if (limit_us > TL_WAIT_US_MAX || count > ring->mask + 1)
 		return -EINVAL;
+	if (limit_us)
+		end = ktime_add_us(ktime_get(), limit_us);
 	error = notify(ring, count);
 	if (error)
 		return error;
 	if (queue->spin_ns && !done_enough(queue, left))
 		spin_for_results(queue, left);
 	if (!done_enough(queue, left))
-		error = sleep_for_results(queue, left);
+		error = sleep_for_results(queue, left, limit_us ? &end : NULL);
 	return error ? error : atomic_read(&queue->unfinished);
+}
+
+/* The counter may be set while workers complete requests: what completed before is not counted. */
+int tlk_queue_set_event(struct tlk_ring *ring, int descriptor)
+{
+	struct eventfd_ctx *event;
+
+	if (!ring->completions)
+		return -EINVAL;
+	event = eventfd_ctx_fdget(descriptor);
+	if (IS_ERR(event))
+		return PTR_ERR(event);
+	if (cmpxchg(&ring->queue->event, NULL, event)) {
+		eventfd_ctx_put(event);
+		return -EEXIST;
+	}
+	return 0;
 }
 
 /* Requests that are not taken yet never will be: the queue is emptied at once for all workers. */
@@ -313,6 +372,8 @@ u64 tlk_queue_executed(struct tlk_ring *ring)
 	spin_lock_irq(&queue->lock);
 	executed = queue->notified - atomic_read(&queue->unfinished) -
 		   atomic64_read(&ring->counts.dropped) - atomic64_read(&ring->counts.refused);
+	/* What programs made beside the requests that lead to them. */
+	executed += atomic64_read(&ring->counts.executed);
 	spin_unlock_irq(&queue->lock);
 	return executed;
 }

@@ -42,7 +42,10 @@
 
 #include "compat/sleep.h"
 #include "ring/identity.h"
+#include "ring/request.h"
 #include "ring/ring.h"
+
+struct eventfd_ctx;
 
 /* A worker as the queue sees it. It lives on the worker's stack while the worker is inside. */
 struct tlk_queue_worker {
@@ -100,6 +103,12 @@ struct tlk_queue {
 	struct irq_work kick;		/* wakes a worker for one that goes to sleep inside a call */
 	wait_queue_head_t done;		/* requesters in TL_ENTER_WAIT */
 	u64 spin_ns;			/* constant */
+	/*
+	 * With a queue of completions: how many there were since set-up, modulo 2^32, and what
+	 * counts them for poll(2). The counter is set once at most.
+	 */
+	atomic_t completed;
+	struct eventfd_ctx *event;
 	struct tlk_ring *ring;		/* constant: the ring that owns the queue */
 };
 
@@ -107,9 +116,10 @@ struct tlk_queue {
 struct tlk_queue *tlk_queue_create(struct tlk_ring *ring, const struct tl_setup *setup);
 void tlk_queue_destroy(struct tlk_queue *queue);
 
-/* For requesters: TL_ENTER_NOTIFY, TL_ENTER_WAIT and TL_IOC_EXIT. */
+/* For requesters: TL_ENTER_NOTIFY, TL_ENTER_WAIT, TL_IOC_EVENT and TL_IOC_EXIT. */
 long tlk_queue_notify(struct tlk_ring *ring, unsigned long argument);
 long tlk_queue_wait(struct tlk_ring *ring, unsigned long argument);
+int tlk_queue_set_event(struct tlk_ring *ring, int descriptor);
 void tlk_queue_shut(struct tlk_ring *ring);
 
 /* How many requests' system calls were made. */
@@ -135,7 +145,9 @@ void tlk_wake_worker_came(struct tlk_sleep *sleep);
 /* The uncommon cases of what follows. */
 void tlk_wake_seek_help(struct tlk_queue_worker *worker);
 int tlk_queue_take_redo(struct tlk_ring *ring);
-void tlk_queue_drop(struct tlk_ring *ring);
+void tlk_queue_drop(struct tlk_ring *ring, u32 slot);
+void tlk_queue_report(struct tlk_ring *ring, u32 slot);
+void tlk_queue_signal(struct tlk_ring *ring);
 void tlk_queue_redo(struct tlk_ring *ring, unsigned int slot);
 
 static __always_inline bool tlk_queue_has_work(const struct tlk_queue *queue)
@@ -157,8 +169,8 @@ static __always_inline bool tlk_queue_claim(struct tlk_ring *ring, u32 slot)
 
 /*
  * Takes the next slot to serve, which is TL_RUNNING from then on. Returns -1 if the queue is empty,
- * or if its next slot was dropped because it is out of range or not submitted (it runs already). A
- * call drops one slot at most: a requester may add garbage faster than it is dropped, and the
+ * or if its next slot was dropped because it is out of range or not submitted (it runs already, or
+ * was canceled). A call drops one slot at most: a requester may add garbage faster than it is dropped, and the
  * worker has to look for signals and scheduling. The slot number is read before it is taken,
  * because user space may reuse the entry from then on.
  */
@@ -183,7 +195,7 @@ static __always_inline int tlk_queue_take(struct tlk_ring *ring)
 			if (likely(tlk_queue_claim(ring, slot)))
 				return slot;
 		}
-		tlk_queue_drop(ring);
+		tlk_queue_drop(ring, slot);
 		break;
 	}
 	return -1;
@@ -208,6 +220,20 @@ static __always_inline void tlk_queue_finish(struct tlk_queue *queue)
 
 	if (unlikely(READ_ONCE(queue->waiting)) && left <= READ_ONCE(queue->wait_left))
 		wake_up(&queue->done);
+}
+
+/*
+ * Completes a request. Its state is stored first, and the requester may use the slot again as soon
+ * as it is reported. Whoever sees that it was counted off finds it in the queue of completions.
+ */
+static __always_inline void tlk_queue_complete(struct tlk_ring *ring, u32 slot, long result)
+{
+	tlk_request_complete(&ring->requests[slot], result);
+	if (ring->completions)
+		tlk_queue_report(ring, slot);
+	tlk_queue_finish(ring->queue);
+	if (unlikely(READ_ONCE(ring->queue->event)))
+		tlk_queue_signal(ring);
 }
 
 #endif /* TLK_QUEUE_H */

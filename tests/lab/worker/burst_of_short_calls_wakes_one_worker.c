@@ -69,7 +69,7 @@ int main(void)
 		wait_all_asleep(workers);
 	}
 	/* An interrupt now and then lets a worker run early, which then sleeps in between. */
-	CHECK_WITHIN(wakeups, 2 * ROUNDS, 4 * ROUNDS);
+	CHECK_WITHIN(wakeups, ROUNDS, 4 * ROUNDS);
 	check_sleepers_overlap(&ring);
 	workers_end(&ring, workers, WORKERS);
 	return 0;
