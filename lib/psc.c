@@ -2,7 +2,7 @@
 /*
  * psc.c - parallel calls: the five operations of parallel-system-call, section 2. It owns slots,
  * the threads of tl_psc_start() and the calls of the module. User-space workers are the business of
- * psc_worker.c, and the handover from the module to them is that of psc_handover.c.
+ * psc/worker.c, and the handover from the module to them is that of psc/handover.c.
  */
 #include "psc_state.h"
 #include "enter.h"

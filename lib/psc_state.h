@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * psc_state.h - the state of a ring of parallel calls. psc.c (the five operations), psc_worker.c
- * (workers in user space) and psc_handover.c (the handover from the module to those workers) share
+ * psc_state.h - the state of a ring of parallel calls. psc.c (the five operations), psc/worker.c
+ * (workers in user space) and psc/handover.c (the handover from the module to those workers) share
  * it.
  *
  * Concurrency: only the requester writes requests, submit[], added, notified and the free slots.
@@ -40,7 +40,7 @@ struct tl_psc {
 	uint32_t notified __attribute__((aligned(64)));	/* requests submitted, free-running */
 	uint32_t bell;			/* futex: changes at notify and destroy */
 	uint32_t exiting;
-	uint32_t module_stopped;	/* bits of psc_handover.c: nobody may enter the module */
+	uint32_t module_stopped;	/* bits of psc/handover.c: nobody may enter the module */
 	uint32_t workers_out;		/* workers that have left the module for good */
 	uint32_t serving;		/* user-space workers may claim requests */
 	uint32_t taken __attribute__((aligned(64)));	/* requests claimed, free-running */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * psc_worker.c - workers in user space: ordinary threads that take requests from the ring and make
+ * worker.c - workers in user space: ordinary threads that take requests from the ring and make
  * them as plain calls. They serve where the module is absent, and after a handover from the module
- * (psc_handover.c). Slots and the five operations are the business of psc.c.
+ * (psc/handover.c). Slots and the five operations are the business of psc.c.
  */
 #include "psc_state.h"
 #include "futex.h"
