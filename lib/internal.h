@@ -71,6 +71,12 @@ void tl_plain_complete(struct tl_request *request);
  */
 int tl_program_execute(struct tl_program *program, struct tl_request *requests, uint32_t end,
 		       struct tl_stats *counts);
+/*
+ * Does the same for a worker: makes the calls that a worker may make, and with `chain` ends at the
+ * first error of a step that does not jump. *result: of the last step.
+ */
+int tl_program_serve(struct tl_program *program, struct tl_request *requests, uint32_t end,
+		     bool chain, int64_t *result, struct tl_stats *counts);
 /* Completes the step at program->at, of which *step is a copy, and goes on to the next one. */
 void tl_program_complete_step(struct tl_program *program, struct tl_request *requests, uint32_t end,
 			      const struct tl_request *step, int64_t result);

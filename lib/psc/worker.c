@@ -9,8 +9,10 @@
 
 #include <errno.h>
 #include <time.h>
+#include <unistd.h>
 
 #define SPINS_PER_CLOCK 64u	/* reads of the bell between two reads of the clock */
+#define STEPS_PER_LOOK 64u	/* of a program, between two looks whether the worker must return */
 
 static uint32_t load(const uint32_t *word)
 {
@@ -27,7 +29,7 @@ static void count(__u64 *counter)
 /*
  * Requests that the module's workers had begun before a handover finish without decrementing
  * `unfinished`, so the states are counted. Requests that were added since the last notify are in
- * state TL_SUBMITTED, too, but not notified.
+ * state TL_SUBMITTED or TL_CANCELED, too, but not notified.
  */
 static uint32_t unfinished(const struct tl_psc *psc)
 {
@@ -38,7 +40,7 @@ static uint32_t unfinished(const struct tl_psc *psc)
 	for (uint32_t slot = 0; slot < psc->entries; slot++) {
 		uint32_t state = __atomic_load_n(&psc->requests[slot].state, __ATOMIC_ACQUIRE);
 
-		n += state == TL_SUBMITTED || state == TL_RUNNING;
+		n += state == TL_SUBMITTED || state == TL_RUNNING || state == TL_CANCELED;
 	}
 	return n - (psc->added - psc->notified);
 }
@@ -61,7 +63,31 @@ void tl_psc_worker_notify(struct tl_psc *psc)
 	}
 }
 
-int tl_psc_worker_wait(struct tl_psc *psc, unsigned int left)
+uint64_t tl_psc_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Sleeps until psc->finished changes: 0, -EINTR, or -ETIME. */
+static int wait_until(struct tl_psc *psc, uint32_t finished, uint64_t end_ns)
+{
+	struct timespec timeout;
+	uint64_t now_ns;
+
+	if (end_ns == UINT64_MAX)
+		return futex_wait(&psc->finished, finished);
+	now_ns = tl_psc_now_ns();
+	if (now_ns >= end_ns)
+		return -ETIME;
+	timeout.tv_sec = (time_t)((end_ns - now_ns) / 1000000000u);
+	timeout.tv_nsec = (long)((end_ns - now_ns) % 1000000000u);
+	return futex_wait_for(&psc->finished, finished, &timeout);
+}
+
+int tl_psc_worker_wait(struct tl_psc *psc, unsigned int left, uint64_t end_ns)
 {
 	int32_t target = left > INT32_MAX ? INT32_MAX : (int32_t)left;
 	int result = 0;
@@ -76,12 +102,12 @@ int tl_psc_worker_wait(struct tl_psc *psc, unsigned int left)
 		__atomic_store_n(&psc->wait_left, target, __ATOMIC_SEQ_CST);
 		n = unfinished(psc);
 		if (n > left)
-			result = futex_wait(&psc->finished, finished);
+			result = wait_until(psc, finished, end_ns);
 		__atomic_store_n(&psc->wait_left, PSC_NOT_WAITING, __ATOMIC_SEQ_CST);
 		if (n <= left)
 			return (int)n;
-		if (result == -EINTR)
-			return -EINTR;
+		if (result == -EINTR || result == -ETIME)
+			return result;
 	}
 }
 
@@ -104,25 +130,22 @@ static bool claim(struct tl_psc *psc, uint32_t *slot)
 	return false;
 }
 
-static void serve(struct tl_psc *psc, struct tl_request *request)
+void tl_psc_signal(struct tl_psc *psc)
 {
-	uint32_t left;
-	uint8_t state = TL_SUBMITTED;
-	int32_t target;
+	int fd = __atomic_load_n(&psc->event_fd, __ATOMIC_SEQ_CST);
+	uint64_t one = 1;
 
-	/* Acquire: see the requester's writes, even if a worker of the module had the request. */
-	if (!__atomic_compare_exchange_n(&request->state, &state, TL_RUNNING, false,
-					 __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-		return;
-	if (tl_plain_execute(request, TL_CALL_ANY)) {
-		count(&psc->counts.executed);
-		count(&psc->counts.crossings);
-	} else {
-		count(&psc->counts.refused);
-	}
-	tl_plain_complete(request);
-	left = __atomic_sub_fetch(&psc->unfinished, 1, __ATOMIC_SEQ_CST);
-	target = __atomic_load_n(&psc->wait_left, __ATOMIC_SEQ_CST);
+	/* Pairs with the requester, which stores `own_armed` before it looks at the queue. */
+	if (fd >= 0 && __atomic_exchange_n(&psc->own_armed, 0, __ATOMIC_SEQ_CST))
+		raw_syscall(SYS_write, (uint64_t)fd, (uintptr_t)&one, sizeof(one), 0, 0, 0);
+}
+
+/* Counts off a request that is complete or canceled. */
+static void finish(struct tl_psc *psc)
+{
+	uint32_t left = __atomic_sub_fetch(&psc->unfinished, 1, __ATOMIC_SEQ_CST);
+	int32_t target = __atomic_load_n(&psc->wait_left, __ATOMIC_SEQ_CST);
+
 	if (target == PSC_NOT_WAITING)
 		return;
 	if (left <= (uint32_t)target || load(&psc->module_stopped)) {
@@ -131,29 +154,111 @@ static void serve(struct tl_psc *psc, struct tl_request *request)
 	}
 }
 
-static uint64_t now_us(void)
+static void report(struct tl_psc *psc, uint32_t slot)
 {
-	struct timespec now;
+	uint32_t k = __atomic_fetch_add(&psc->completed, 1, __ATOMIC_SEQ_CST);
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
+	/* Pairs with take_completion(). */
+	__atomic_store_n(&psc->own.slots[k & psc->mask], slot + 1, __ATOMIC_RELEASE);
+}
+
+static void add_counts(struct tl_psc *psc, const struct tl_stats *counts)
+{
+	__atomic_fetch_add(&psc->counts.executed, counts->executed, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&psc->counts.crossings, counts->crossings, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&psc->counts.refused, counts->refused, __ATOMIC_RELAXED);
+}
+
+/*
+ * Makes the program that the request leads to. Returns false if the ring is destroyed before its
+ * end: then the request is as it was, but for the steps that were made.
+ */
+static bool serve_program(struct tl_psc *psc, struct tl_request *request)
+{
+	struct tl_request *requests = (struct tl_request *)(uintptr_t)request->args[0];
+	struct tl_program program = { .at = (uint32_t)request->args[4] };
+	uint64_t end = request->args[1], left = request->args[2];
+	struct tl_stats counts = { 0 };
+	int error = -ETIME;
+
+	request->result = -EINVAL;
+	if (!end || end > TL_ENTRIES_MAX || request->args[4] > end ||
+	    request->args[3] & ~(uint64_t)TL_PROGRAM_CHAIN)
+		return true;
+	request->result = 0;
+	while (error == -ETIME && left && !load(&psc->exiting)) {
+		program.steps = left < STEPS_PER_LOOK ? left : STEPS_PER_LOOK;
+		left -= program.steps;
+		error = tl_program_serve(&program, requests, (uint32_t)end,
+					 request->args[3] != 0, (int64_t *)&request->result,
+					 &counts);
+		left += program.steps;
+	}
+	add_counts(psc, &counts);
+	if (!error)
+		return true;
+	if (!left) {
+		request->result = -ETIME;
+		return true;
+	}
+	request->args[2] = left;
+	request->args[4] = program.at;
+	return false;
+}
+
+static bool make(struct tl_psc *psc, struct tl_request *request)
+{
+	if (request->nr == TL_NR_PROGRAM)
+		return serve_program(psc, request);
+	if (tl_plain_execute(request, TL_CALL_ANY)) {
+		count(&psc->counts.executed);
+		count(&psc->counts.crossings);
+	} else {
+		count(&psc->counts.refused);
+	}
+	return true;
+}
+
+static void serve(struct tl_psc *psc, uint32_t slot)
+{
+	struct tl_request *request = &psc->requests[slot];
+	uint8_t state = TL_SUBMITTED;
+
+	/* Acquire: see the requester's writes, even if a worker of the module had the request. */
+	if (!__atomic_compare_exchange_n(&request->state, &state, TL_RUNNING, false,
+					 __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+		if (state == TL_CANCELED) {
+			__atomic_store_n(&request->state, TL_FREE, __ATOMIC_RELEASE);
+			finish(psc);
+		}
+		return;
+	}
+	if (!make(psc, request)) {
+		__atomic_store_n(&request->state, TL_SUBMITTED, __ATOMIC_RELEASE);
+		return;
+	}
+	tl_plain_complete(request);
+	if (psc->own.slots)
+		report(psc, slot);
+	finish(psc);
+	tl_psc_signal(psc);
 }
 
 /* Reads the bell for up to spin_us. Returns whether it has changed. */
 static bool spin(const struct tl_psc *psc, uint32_t bell)
 {
-	uint64_t end_us;
+	uint64_t end_ns;
 
 	if (!psc->spin_us)
 		return false;
-	end_us = now_us() + psc->spin_us;
+	end_ns = tl_psc_now_ns() + psc->spin_us * 1000ull;
 	do {
 		for (unsigned int i = 0; i < SPINS_PER_CLOCK; i++) {
 			if (load(&psc->bell) != bell)
 				return true;
 			__builtin_ia32_pause();
 		}
-	} while (now_us() < end_us);
+	} while (tl_psc_now_ns() < end_ns);
 	return false;
 }
 
@@ -179,7 +284,7 @@ long tl_psc_worker_enter(struct tl_psc *psc)
 		if (load(&psc->exiting))
 			return served;
 		if (claim(psc, &slot)) {
-			serve(psc, &psc->requests[slot & psc->mask]);
+			serve(psc, slot & psc->mask);
 			served++;
 			continue;
 		}
