@@ -20,6 +20,7 @@
 struct tl_object_header {
 	size_t bytes;		/* of the whole object with this page */
 	int fd;			/* /dev/trapless, or -1 */
+	int event_fd;		/* what an event loop waits for, or -1 */
 	void *ring;		/* the shared mapping, or NULL; not mapped in a child */
 	size_t ring_bytes;
 	void *heap;		/* one block of malloc(), or NULL */

@@ -14,7 +14,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 #define IDENTITY_TRIES 1000u	/* a millisecond apart */
 
@@ -418,7 +417,5 @@ void tl_psc_destroy(struct tl_psc *psc)
 		pthread_join(threads[--psc->started], NULL);
 	while ((inside = __atomic_load_n(&psc->inside, __ATOMIC_SEQ_CST)))
 		futex_wait(&psc->inside, inside);
-	if (psc->event_fd >= 0)
-		close(psc->event_fd);
 	tl_object_destroy(psc, true);
 }

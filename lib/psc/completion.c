@@ -197,6 +197,7 @@ int tl_psc_fd(struct tl_psc *psc)
 			return result;
 		}
 	}
+	tl_header_of(psc)->event_fd = (int)fd;
 	__atomic_store_n(&psc->event_fd, (int)fd, __ATOMIC_SEQ_CST);
 	return (int)fd;
 }
