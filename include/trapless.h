@@ -14,7 +14,7 @@
  * The papers' own names of these functions are in trapless_paper.h.
  *
  * Errors: every function that can fail returns -errno and leaves errno alone. The manual pages
- * (tl_batch.3, tl_sched.3, tl_psc.3, tl_switch.3, trapless.7) list every error.
+ * (tl_batch.3, tl_sched.3, tl_psc.3, tl_completion.3, tl_switch.3, trapless.7) list every error.
  *
  * Without the module the same programs run with the same results: the library makes the calls of a
  * batch by plain system calls, and ordinary threads are the workers. The library chooses this
@@ -289,9 +289,9 @@ int tl_psc_add(struct tl_psc *psc, uint32_t nr, uint64_t a0, uint64_t a1, uint64
  *
  * The chain belongs to the workers until the request is complete. The result of the request is that
  * of the last call that was made, here 0 or the error of either call. Each call's own result is
- * then in chain[i].result, and is -ECANCELED if the call was not made. An argument may be the result
- * of an earlier call or a word of memory, as in programs: TL_RESULT(0) in the number says that the
- * first argument is the index of a call in the chain.
+ * then in chain[i].result, and is -ECANCELED if the call was not made. An argument may be the
+ * result of an earlier call or a word of memory, as in programs: TL_RESULT(0) in the number says
+ * that the first argument is the index of a call in the chain.
  *
  * Returns the slot, -EAGAIN, or -EINVAL if n is not 1 to TL_ENTRIES_MAX.
  */
@@ -302,6 +302,9 @@ int tl_psc_add_chain(struct tl_psc *psc, struct tl_request *chain, unsigned int 
  */
 int tl_psc_add_program(struct tl_psc *psc, struct tl_request *program, unsigned int n,
 		       uint64_t steps);
+/* One call of a chain or program. TL_REQUEST() takes as many arguments as the call has. */
+static inline struct tl_request tl_request_of(uint32_t nr, uint64_t a0, uint64_t a1, uint64_t a2,
+					      uint64_t a3, uint64_t a4, uint64_t a5);
 /* This call of a chain or program goes on with that of index `target` if the condition holds. */
 static inline void tl_request_jump(struct tl_request *request, enum tl_condition condition,
 				   unsigned int target);
@@ -317,9 +320,9 @@ int tl_psc_wait_for(struct tl_psc *psc, unsigned int left, uint64_t timeout_ns);
  */
 int tl_psc_result(struct tl_psc *psc, unsigned int slot, int64_t *result);
 /*
- * Cancels a request that no worker has begun. Returns 1 if it will not be made: it has no result and
- * no completion, and its slot is no longer the caller's. Returns 0 if it has begun, is complete, or
- * there is none: nothing has changed then.
+ * Cancels a request that no worker has begun. Returns 1 if it will not be made: it has no result
+ * and no completion, and its slot is no longer the caller's. Returns 0 if it has begun, is complete,
+ * or there is none: nothing has changed then.
  */
 int tl_psc_cancel(struct tl_psc *psc, unsigned int slot);
 
@@ -415,8 +418,8 @@ int tl_call_get_class(uint32_t nr, const char **name, const char **reason);
 /* One call of a chain or a program: TL_REQUEST(SYS_write, fd, buffer, bytes). */
 #define TL_REQUEST(...) TL_REQUEST_(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
 #define TL_REQUEST_(nr, a0, a1, a2, a3, a4, a5, ...) \
-	tl_request((uint32_t)(nr), (uint64_t)(a0), (uint64_t)(a1), (uint64_t)(a2), \
-		   (uint64_t)(a3), (uint64_t)(a4), (uint64_t)(a5))
+	tl_request_of((uint32_t)(nr), (uint64_t)(a0), (uint64_t)(a1), (uint64_t)(a2), \
+		      (uint64_t)(a3), (uint64_t)(a4), (uint64_t)(a5))
 
 /* ---- Inline parts ------------------------------------------------------------------------ */
 
@@ -464,8 +467,8 @@ static inline bool tl_batch_done(const struct tl_batch *batch, unsigned int slot
 	       __atomic_load_n(&batch->requests[slot].state, __ATOMIC_ACQUIRE) == TL_DONE;
 }
 
-static inline struct tl_request tl_request(uint32_t nr, uint64_t a0, uint64_t a1, uint64_t a2,
-					   uint64_t a3, uint64_t a4, uint64_t a5)
+static inline struct tl_request tl_request_of(uint32_t nr, uint64_t a0, uint64_t a1, uint64_t a2,
+					      uint64_t a3, uint64_t a4, uint64_t a5)
 {
 	struct tl_request request = { nr, (uint8_t)TL_SUBMITTED, 0, 0, { a0, a1, a2, a3, a4, a5 },
 				      0 };

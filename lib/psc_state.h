@@ -37,7 +37,7 @@ struct tl_psc {
 	uint32_t *free_slots;		/* a stack of slots */
 	uint32_t *index_of;		/* slot -> k of its latest request */
 	uint32_t free_n;
-	uint32_t canceled_n;		/* canceled slots, at the end of free_slots, last one first */
+	uint32_t canceled_n;		/* canceled slots, at the end of free_slots */
 	uint32_t added;			/* k of the next request */
 	uint32_t handover;		/* the module got the requests before this k */
 	uint32_t *places;		/* submit[] after the handover: 2 * entries */

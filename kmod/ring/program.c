@@ -309,7 +309,7 @@ static int take_user_result(const struct tlk_worker_program *program, unsigned l
 	return 0;
 }
 
-/* Takes the program bits out of the number in the frame. Returns why the step makes no call, or 0. */
+/* Takes the program bits out of the number in the frame. Returns 0 or why there is no call. */
 static int prepare_user_step(const struct tlk_worker_program *program, struct pt_regs *regs,
 			     struct tl_request *step)
 {

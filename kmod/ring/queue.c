@@ -221,8 +221,8 @@ static int notify_locked(struct tlk_ring *ring, u32 count) __must_hold(&ring->qu
 	atomic_add(count, &queue->unfinished);
 	queue->notified += count;
 	/*
-	 * Pairs with the acquire in tlk_queue_take(), and with the full barrier of tlk_wake_worker_went():
-	 * `awake` is read behind it.
+	 * Pairs with the acquire in tlk_queue_take(), and with the full barrier of
+	 * tlk_wake_worker_went(): `awake` is read behind it.
 	 */
 	smp_store_mb(queue->tail, queue->tail + count);
 	tlk_wake_for_new_locked(queue);

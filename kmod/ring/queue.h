@@ -55,7 +55,7 @@ struct tlk_queue_worker {
 	struct list_head idle;	/* in queue->idle while it may be woken; under queue->lock */
 	/* The rest is the worker's own. */
 	bool resting;		/* it sleeps for want of requests, and not inside a call */
-	u64 took_ns;		/* when it last took a request and left some behind; 0: it did not */
+	u64 took_ns;		/* when it took a request and left some behind, or 0 */
 	u64 sought_ns;		/* when it last looked for an idle CPU */
 };
 
@@ -99,8 +99,8 @@ struct tlk_queue {
 	 * takes it in a switch of threads.
 	 */
 	spinlock_t lock;
-	struct list_head idle;		/* workers at rest, the last one first: its caches are warm */
-	struct irq_work kick;		/* wakes a worker for one that goes to sleep inside a call */
+	struct list_head idle;		/* at rest; the last one, with warm caches, first */
+	struct irq_work kick;		/* wakes a worker when one sleeps inside a call */
 	wait_queue_head_t done;		/* requesters in TL_ENTER_WAIT */
 	u64 spin_ns;			/* constant */
 	/*
@@ -170,9 +170,9 @@ static __always_inline bool tlk_queue_claim(struct tlk_ring *ring, u32 slot)
 /*
  * Takes the next slot to serve, which is TL_RUNNING from then on. Returns -1 if the queue is empty,
  * or if its next slot was dropped because it is out of range or not submitted (it runs already, or
- * was canceled). A call drops one slot at most: a requester may add garbage faster than it is dropped, and the
- * worker has to look for signals and scheduling. The slot number is read before it is taken,
- * because user space may reuse the entry from then on.
+ * was canceled). A call drops one slot at most: a requester may add garbage faster than it is
+ * dropped, and the worker has to look for signals and scheduling. The slot number is read before it
+ * is taken, because user space may reuse the entry from then on.
  */
 static __always_inline int tlk_queue_take(struct tlk_ring *ring)
 {

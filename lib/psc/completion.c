@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * completion.c - the end of requests, as the requester sees it: results, cancellation, the queues of
- * completions and the descriptor that says that there are some. It owns the requester's side of
+ * completion.c - the end of requests, as the requester sees it: results, cancellation, the queues
+ * of completions and the descriptor that says that there are some. It owns the requester's side of
  * them. The module and worker.c fill the queues.
  */
 #include "psc_state.h"
@@ -136,8 +136,8 @@ static void arm(struct tl_psc *psc, const struct psc_completions *queue)
 }
 
 /*
- * The requester has found no completion. From here on the descriptor is readable again only if there
- * is one that it has not seen.
+ * The requester has found no completion. From here on the descriptor is readable again only if
+ * there is one that it has not seen.
  */
 static void rearm(struct tl_psc *psc)
 {

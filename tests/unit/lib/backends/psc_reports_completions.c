@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The queue of completions, the descriptor that tells of it, waits with a limit, and cancellation:
- * each request completes once, with its data; nobody who polls is left waiting; what was canceled is
- * never made.
+ * each request completes once, with its data; nobody who polls is left waiting; what was canceled
+ * is never made.
  */
 #include "lib_check.h"
 
