@@ -263,7 +263,8 @@ static int add_program(struct tl_psc *psc, struct tl_request *requests, unsigned
 		return -EINVAL;
 	for (unsigned int i = 0; i < n; i++)
 		requests[i].state = TL_SUBMITTED;
-	return tl_psc_add(psc, TL_NR_PROGRAM, (uintptr_t)requests, n, steps, flags, 0, 0);
+	return tl_psc_add(psc, TL_NR_PROGRAM, (uintptr_t)requests, n, steps, flags, 0,
+			  PSC_OWN_PROGRAM);
 }
 
 int tl_psc_add_chain(struct tl_psc *psc, struct tl_request *chain, unsigned int n)

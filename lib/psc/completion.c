@@ -33,7 +33,7 @@ static int64_t take_result(struct tl_psc *psc, uint32_t slot)
 {
 	struct tl_request *request = &psc->requests[slot];
 
-	if (request->nr == TL_NR_PROGRAM && request->result != -EINVAL)
+	if (request->nr == TL_NR_PROGRAM && request->args[5] == PSC_OWN_PROGRAM)
 		complete_program(request);
 	__atomic_store_n(&request->state, TL_FREE, __ATOMIC_RELAXED);
 	psc->free_slots[psc->free_n++] = slot;
