@@ -65,7 +65,8 @@ static void make_batch(const struct input *input, const struct tl_request *reque
 	}
 	for (unsigned int i = 0; i < input->requests; i++) {
 		output->requests[i].done = tl_batch_done(batch, i);
-		output->requests[i].result = output->requests[i].done ? tl_batch_result(batch, i) : 0;
+		output->requests[i].result =
+			output->requests[i].done ? tl_batch_result(batch, i) : 0;
 	}
 	tl_batch_destroy(batch);
 }
