@@ -14,7 +14,7 @@
  * The papers' own names of these functions are in trapless_paper.h.
  *
  * Errors: every function that can fail returns -errno and leaves errno alone. The manual pages
- * (tl_batch.3, tl_sched.3, tl_psc.3, tl_completion.3, tl_switch.3, trapless.7) list every error.
+ * (tl_batch.3, tl_sched.3, tl_psc.3, tl_psc_next.3, tl_switch.3, trapless.7) list every error.
  *
  * Without the module the same programs run with the same results: the library makes the calls of a
  * batch by plain system calls, and ordinary threads are the workers. The library chooses this
@@ -326,7 +326,7 @@ int tl_psc_result(struct tl_psc *psc, unsigned int slot, int64_t *result);
  */
 int tl_psc_cancel(struct tl_psc *psc, unsigned int slot);
 
-struct tl_completion {
+struct tl_psc_completion {
 	uint64_t user_data;		/* of tl_psc_set_data(), or 0 */
 	int64_t result;
 	uint32_t slot;			/* free again */
@@ -335,7 +335,7 @@ struct tl_completion {
 /* Sets what the completion of a request that was just added will have as user_data. */
 int tl_psc_set_data(struct tl_psc *psc, unsigned int slot, uint64_t user_data);
 /* Takes one completion: 1; or 0 if no request has completed. In no particular order. */
-int tl_psc_next(struct tl_psc *psc, struct tl_completion *completion);
+int tl_psc_next(struct tl_psc *psc, struct tl_psc_completion *completion);
 /*
  * Returns a descriptor for poll(2), epoll(7), io_uring(7) and event loops, always the same one. It
  * is readable when tl_psc_next() has returned 0 before and may now return 1. When it is, call

@@ -150,7 +150,7 @@ static void rearm(struct tl_psc *psc)
 		psc->signals_read += n;
 }
 
-int tl_psc_next(struct tl_psc *psc, struct tl_completion *completion)
+int tl_psc_next(struct tl_psc *psc, struct tl_psc_completion *completion)
 {
 	uint32_t slot;
 

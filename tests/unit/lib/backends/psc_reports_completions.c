@@ -42,7 +42,7 @@ static bool is_readable(int fd, int limit_ms)
 static void every_completion_shows_once(void)
 {
 	struct tl_psc *psc = psc_of(3);
-	struct tl_completion completion;
+	struct tl_psc_completion completion;
 	bool seen[ENTRIES];
 	int64_t result;
 
@@ -73,7 +73,7 @@ static void descriptor_tells_of_completions(void)
 {
 	struct epoll_event event = { .events = EPOLLIN };
 	struct tl_psc *psc = psc_of(3);
-	struct tl_completion completion;
+	struct tl_psc_completion completion;
 	uint64_t sent = 0, sum = 0, taken = 0;
 	int epoll = MUST(epoll_create1(0)), fd = tl_psc_fd(psc);
 
@@ -105,7 +105,7 @@ static void descriptor_tells_of_completions(void)
 static void waits_end_in_time(void)
 {
 	struct tl_psc *psc = psc_of(1);
-	struct tl_completion completion;
+	struct tl_psc_completion completion;
 	int pipes[2];
 	char byte;
 
@@ -129,7 +129,7 @@ static void canceled_requests_are_never_made(void)
 {
 	struct tl_psc *psc = psc_of(1);
 	struct tl_stats stats = { .size = sizeof(stats) };
-	struct tl_completion completion;
+	struct tl_psc_completion completion;
 	int pipes[2], out[2];
 	char byte;
 
@@ -174,7 +174,7 @@ static void canceled_requests_are_never_made(void)
 static void cancel_races_with_workers(void)
 {
 	struct tl_psc *psc = psc_of(3);
-	struct tl_completion completion;
+	struct tl_psc_completion completion;
 	unsigned int added = 0, done = 0, canceled = 0;
 
 	while (added < ROUNDS * ENTRIES) {
@@ -201,7 +201,7 @@ static void cancel_races_with_workers(void)
 
 int main(void)
 {
-	struct tl_completion completion;
+	struct tl_psc_completion completion;
 	struct tl_psc *psc = psc_new(ENTRIES, 0, 1);
 
 	CHECK_EQ(tl_psc_next(psc, &completion), -EINVAL);
