@@ -16,7 +16,7 @@
 /* A value of wait_left: the requester does not sleep, and no worker need wake it. */
 #define PSC_NOT_WAITING (-1)
 
-/* The last argument of a request for a program that the library has checked. Nobody else reads it. */
+/* The last argument of a request for a program that the library has checked. */
 #define PSC_OWN_PROGRAM 1u
 
 /* A queue of completions: <linux/trapless.h> says how. The module has one, the library another. */
