@@ -14,7 +14,7 @@
  * The papers' own names of these functions are in trapless_paper.h.
  *
  * Errors: every function that can fail returns -errno and leaves errno alone. The manual pages
- * (tl_batch.3, tl_sched.3, tl_psc.3, tl_switch.3, trapless.7) list every error.
+ * (tl_batch.3, tl_sched.3, tl_psc.3, tl_psc_next.3, tl_switch.3, trapless.7) list every error.
  *
  * Without the module the same programs run with the same results: the library makes the calls of a
  * batch by plain system calls, and ordinary threads are the workers. The library chooses this
@@ -74,6 +74,7 @@ enum tl_backend {
 #define TL_PLAIN   (1u << 0)	/* never use the module */
 #define TL_MODULE  (1u << 1)	/* fail with -ENODEV or -ENOENT where the module is absent */
 #define TL_UNORDERED (1u << 2)	/* batches and schedulers: calls may be made in any order */
+#define TL_COMPLETIONS (1u << 3)	/* parallel calls: tl_psc_next() says what is complete */
 
 #define TL_UNORDERED_ENTRIES_MAX (TL_ENTRIES_MAX / 2)	/* slots of a batch with TL_UNORDERED */
 
@@ -200,6 +201,10 @@ struct tl_psc;
 /*
  * Creates a ring that workers serve. entries is a power of two from 1 to TL_ENTRIES_MAX. An idle
  * worker spins for spin_us microseconds, 0 to TL_SPIN_US_MAX, before it sleeps.
+ *
+ * Results are had in one of two ways. Without TL_COMPLETIONS, tl_psc_result() looks at one slot.
+ * With it, tl_psc_next() returns the completions one by one, with the data that the request was
+ * given, and no slot need be looked at.
  */
 int tl_psc_create(struct tl_psc **psc, unsigned int entries, unsigned int spin_us,
 		  unsigned int flags);
@@ -214,15 +219,71 @@ int tl_psc_start(struct tl_psc *psc, unsigned int n);
 /* Fills in a request. Returns its slot, or -EAGAIN. tl_psc_notify() makes it visible to workers. */
 int tl_psc_add(struct tl_psc *psc, uint32_t nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3,
 	       uint64_t a4, uint64_t a5);
+/*
+ * Adds a chain of n calls as one request: one worker makes them in order, and they complete
+ * together. An error ends the chain. This writes and makes sure that the data is on the disk:
+ *
+ *	struct tl_request chain[] = {
+ *		TL_REQUEST(SYS_write, fd, buffer, bytes),
+ *		TL_REQUEST(SYS_fdatasync, fd),
+ *	};
+ *	int slot = tl_psc_add_chain(psc, chain, 2);
+ *
+ * The chain belongs to the workers until the request is complete. The result of the request is that
+ * of the last call that was made, here 0 or the error of either call. Each call's own result is
+ * then in chain[i].result, and is -ECANCELED if the call was not made. An argument may be the
+ * result of an earlier call or a word of memory, as in programs: TL_RESULT(0) in the number says
+ * that the first argument is the index of a call in the chain.
+ *
+ * Returns the slot, -EAGAIN, or -EINVAL if n is not 1 to TL_ENTRIES_MAX.
+ */
+int tl_psc_add_chain(struct tl_psc *psc, struct tl_request *chain, unsigned int n);
+/*
+ * Does the same with a program of calls: errors do not end it, and calls may jump
+ * (tl_request_jump()). If it makes more than `steps` steps, its result is -ETIME.
+ */
+int tl_psc_add_program(struct tl_psc *psc, struct tl_request *program, unsigned int n,
+		       uint64_t steps);
+/* One call of a chain or program. TL_REQUEST() takes as many arguments as the call has. */
+TL_INLINE struct tl_request tl_request_of(uint32_t nr, uint64_t a0, uint64_t a1, uint64_t a2,
+					      uint64_t a3, uint64_t a4, uint64_t a5);
+/* This call of a chain or program goes on with that of index `target` if the condition holds. */
+TL_INLINE void tl_request_jump(struct tl_request *request, enum tl_condition condition,
+				   unsigned int target);
 /* Submits all requests that were added since the last notify to the workers. Never blocks. */
 int tl_psc_notify(struct tl_psc *psc);
 /* Does a notify, then sleeps until at most `left` requests are unfinished. */
 int tl_psc_wait(struct tl_psc *psc, unsigned int left);
+/* Does the same, but returns -ETIME after timeout_ns nanoseconds. */
+int tl_psc_wait_for(struct tl_psc *psc, unsigned int left, uint64_t timeout_ns);
 /*
  * Returns 1, stores *result and frees the slot when the slot's request is complete; returns 0 when
- * it is not.
+ * it is not. Returns -EINVAL for a ring with TL_COMPLETIONS.
  */
 int tl_psc_result(struct tl_psc *psc, unsigned int slot, int64_t *result);
+/*
+ * Cancels a request that no worker has begun. Returns 1 if it will not be made: it has no result
+ * and no completion, and its slot is no longer the caller's. Returns 0 if it has begun, is
+ * complete, or there is none: nothing has changed then.
+ */
+int tl_psc_cancel(struct tl_psc *psc, unsigned int slot);
+
+struct tl_psc_completion {
+	uint64_t user_data;		/* of tl_psc_set_data(), or 0 */
+	int64_t result;
+	uint32_t slot;			/* free again */
+	uint32_t reserved;
+};
+/* Sets what the completion of a request that was just added will have as user_data. */
+int tl_psc_set_data(struct tl_psc *psc, unsigned int slot, uint64_t user_data);
+/* Takes one completion: 1; or 0 if no request has completed. In no particular order. */
+int tl_psc_next(struct tl_psc *psc, struct tl_psc_completion *completion);
+/*
+ * Returns a descriptor for poll(2), epoll(7), io_uring(7) and event loops, always the same one. It
+ * is readable when tl_psc_next() has returned 0 before and may now return 1. When it is, call
+ * tl_psc_next() until it returns 0. The descriptor is closed by tl_psc_destroy().
+ */
+int tl_psc_fd(struct tl_psc *psc);
 /*
  * Makes all workers return after their current calls, joins the threads of tl_psc_start() and frees
  * the ring.
@@ -292,6 +353,12 @@ int tl_call_get_class(uint32_t nr, const char **name, const char **reason);
 	tl_psc_add(psc, TL_CAST(uint32_t, nr), TL_ARG(a0), TL_ARG(a1), TL_ARG(a2), \
 		   TL_ARG(a3), TL_ARG(a4), TL_ARG(a5))
 
+/* One call of a chain or a program: TL_REQUEST(SYS_write, fd, buffer, bytes). */
+#define TL_REQUEST(...) TL_REQUEST_(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
+#define TL_REQUEST_(nr, a0, a1, a2, a3, a4, a5, ...) \
+	tl_request_of(TL_CAST(uint32_t, nr), TL_ARG(a0), TL_ARG(a1), TL_ARG(a2), TL_ARG(a3), \
+		      TL_ARG(a4), TL_ARG(a5))
+
 /* ---- Inline parts ------------------------------------------------------------------------ */
 
 TL_INLINE int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0, uint64_t a1,
@@ -336,6 +403,23 @@ TL_INLINE bool tl_batch_done(const struct tl_batch *batch, unsigned int slot)
 	/* Pairs with the executor's release: what the call has written is there. */
 	return batch->requests &&
 	       __atomic_load_n(&batch->requests[slot].state, __ATOMIC_ACQUIRE) == TL_DONE;
+}
+
+TL_INLINE struct tl_request tl_request_of(uint32_t nr, uint64_t a0, uint64_t a1, uint64_t a2,
+					  uint64_t a3, uint64_t a4, uint64_t a5)
+{
+	struct tl_request request = { nr, TL_CAST(uint8_t, TL_SUBMITTED), 0, 0, { a0, a1, a2, a3, a4, a5 },
+				      0 };
+
+	return request;
+}
+
+TL_INLINE void tl_request_jump(struct tl_request *request, enum tl_condition condition,
+			       unsigned int target)
+{
+	request->nr |= TL_JUMPS;
+	request->condition = TL_CAST(uint8_t, condition);
+	request->target = TL_CAST(uint16_t, target);
 }
 
 TL_INLINE int tl_process_list(struct tl_process *entries, unsigned int n)

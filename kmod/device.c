@@ -120,6 +120,11 @@ static long ioctl_exit(struct tlk_ring *ring)
 	return 0;
 }
 
+static long ioctl_event(struct tlk_ring *ring, int descriptor)
+{
+	return ring->mm == current->mm ? tlk_queue_set_event(ring, descriptor) : -EPERM;
+}
+
 static long ioctl_switch(void __user *user)
 {
 	struct tl_switch request;
@@ -201,6 +206,8 @@ static long device_ioctl(struct file *file, unsigned int command, unsigned long 
 		return ring && ring->queue ? ioctl_enter(ring, file) : -EINVAL;
 	case TL_IOC_EXIT:
 		return ring && ring->queue ? ioctl_exit(ring) : -EINVAL;
+	case TL_IOC_EVENT:
+		return ring && ring->queue ? ioctl_event(ring, argument) : -EINVAL;
 	}
 	return -ENOTTY;
 }

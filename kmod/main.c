@@ -10,6 +10,7 @@
 #include <linux/stddef.h>
 #include <linux/trapless.h>
 
+#include "compat/sleep.h"
 #include "compat/symbols.h"
 #include "device.h"
 #include "probe/probe.h"
@@ -32,6 +33,10 @@ CHECK_SIZE(struct tl_program, 16);
 CHECK_FIELD(struct tl_program, at, 0, 4);
 CHECK_FIELD(struct tl_program, stopped, 4, 4);
 CHECK_FIELD(struct tl_program, steps, 8, 8);
+
+CHECK_SIZE(struct tl_completions, 64);
+CHECK_FIELD(struct tl_completions, armed, 0, 4);
+CHECK_FIELD(struct tl_completions, reserved, 4, 60);
 
 CHECK_SIZE(struct tl_setup, 32);
 CHECK_FIELD(struct tl_setup, size, 0, 4);
@@ -127,6 +132,7 @@ static void __exit tlk_exit(void)
 	tlk_probe_exit();
 	tlk_device_exit();
 	tlk_supervisor_exit();
+	tlk_sleep_exit();
 }
 
 module_init(tlk_init);

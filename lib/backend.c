@@ -63,6 +63,8 @@ static int device_open(struct tl_object_header *header, const struct tl_setup *s
 		goto close_fd;
 
 	header->ring_bytes = TL_RING_BYTES(own.entries);
+	if (own.flags & TL_SETUP_COMPLETIONS)
+		header->ring_bytes += TL_RING_COMPLETIONS_BYTES(own.entries);
 	header->ring = mmap(NULL, header->ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
 			    header->fd, 0);
 	if (header->ring == MAP_FAILED) {

@@ -11,13 +11,18 @@
 
 #include "enter.h"
 
-/* The timeout, here of a century, makes the call return -EINTR even after an SA_RESTART handler. */
+/* With a timeout the call returns -EINTR even after an SA_RESTART handler. */
+static inline int futex_wait_for(uint32_t *word, uint32_t value, const struct timespec *timeout)
+{
+	return (int)raw_syscall(SYS_futex, (uintptr_t)word, FUTEX_WAIT_PRIVATE, value,
+			  (uintptr_t)timeout, 0, 0);
+}
+
 static inline int futex_wait(uint32_t *word, uint32_t value)
 {
 	static const struct timespec century = { .tv_sec = 3155760000 };
 
-	return (int)raw_syscall(SYS_futex, (uintptr_t)word, FUTEX_WAIT_PRIVATE, value,
-			  (uintptr_t)&century, 0, 0);
+	return futex_wait_for(word, value, &century);
 }
 
 static inline void futex_wake(uint32_t *word, int n)

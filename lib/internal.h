@@ -20,6 +20,7 @@
 struct tl_object_header {
 	size_t bytes;		/* of the whole object with this page */
 	int fd;			/* /dev/trapless, or -1 */
+	int event_fd;		/* what an event loop waits for, or -1 */
 	void *ring;		/* the shared mapping, or NULL; not mapped in a child */
 	size_t ring_bytes;
 	void *heap;		/* one block of malloc(), or NULL */
@@ -79,6 +80,12 @@ void tl_plain_complete(struct tl_request *request);
  */
 int tl_program_execute(struct tl_program *program, struct tl_request *requests, uint32_t end,
 		       struct tl_stats *counts);
+/*
+ * Does the same for a worker: makes the calls that a worker may make, and with `chain` ends at the
+ * first error of a step that does not jump. *result: of the last step.
+ */
+int tl_program_serve(struct tl_program *program, struct tl_request *requests, uint32_t end,
+		     bool chain, int64_t *result, struct tl_stats *counts);
 /* Completes the step at program->at, of which *step is a copy, and goes on to the next one. */
 void tl_program_complete_step(struct tl_program *program, struct tl_request *requests, uint32_t end,
 			      const struct tl_request *step, int64_t result);

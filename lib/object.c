@@ -49,6 +49,7 @@ int tl_object_create(void **object, size_t bytes)
 	header = (struct tl_object_header *)(void *)memory;
 	header->bytes = whole;
 	header->fd = -1;
+	header->event_fd = -1;
 	*object = memory + PAGE_BYTES;
 	return 0;
 
@@ -72,6 +73,8 @@ void tl_object_destroy(void *object, bool own)
 		munmap(header->ring, header->ring_bytes);
 	if (header->fd >= 0)
 		close(header->fd);
+	if (header->event_fd >= 0)
+		close(header->event_fd);
 	munmap(header, header->bytes);
 	errno = saved;
 }

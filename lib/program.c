@@ -21,6 +21,7 @@ struct ring {
 	struct tl_request *requests;
 	uint32_t end;
 	uint64_t tid;
+	enum tl_call_class least;	/* of calls: see tl_plain_execute() */
 };
 
 static bool is_error(int64_t result)
@@ -124,7 +125,7 @@ static bool make_step(const struct ring *ring, struct tl_request *step, struct t
 		counts->refused += error == -ENOSYS;
 		return false;
 	}
-	made = tl_plain_execute(step, TL_CALL_BATCH);
+	made = tl_plain_execute(step, ring->least);
 	counts->crossings += made;
 	counts->executed += made;
 	counts->refused += !made;
@@ -148,31 +149,66 @@ void tl_program_complete_step(struct tl_program *program, struct tl_request *req
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
-int tl_program_execute(struct tl_program *program, struct tl_request *requests, uint32_t end,
-		       struct tl_stats *counts)
+static struct ring ring_of(struct tl_request *requests, uint32_t end, enum tl_call_class least)
 {
-	const struct ring ring = {
+	return (struct ring){
 		.requests = requests,
 		.end = end,
 		.tid = (uint64_t)raw_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0),
+		.least = least,
 	};
+}
+
+/* Makes the step at program->at, which *step is a copy of from then on. Returns as make_step(). */
+static bool make_next(const struct ring *ring, struct tl_program *program, struct tl_request *step,
+		      struct tl_stats *counts)
+{
+	uint32_t nr;
+	bool made;
+
+	/* Read once: the step may write to its own request. */
+	*step = ring->requests[program->at];
+	nr = step->nr;
+	program->steps--;
+	made = make_step(ring, step, counts);
+	step->nr = nr;
+	tl_program_complete_step(program, ring->requests, ring->end, step, step->result);
+	return made;
+}
+
+int tl_program_execute(struct tl_program *program, struct tl_request *requests, uint32_t end,
+		       struct tl_stats *counts)
+{
+	const struct ring ring = ring_of(requests, end, TL_CALL_BATCH);
+	struct tl_request step;
 
 	while (program->at < end) {
-		/* Read once: the step may write to its own request. */
-		struct tl_request step = requests[program->at];
-		uint32_t nr = step.nr;
-		bool made;
-
 		if (!program->steps)
 			return -ETIME;
-		program->steps--;
-		made = make_step(&ring, &step, counts);
-		step.nr = nr;
-		tl_program_complete_step(program, requests, end, &step, step.result);
-		if (made && step.result == -EINTR && program->at < end) {
+		if (make_next(&ring, program, &step, counts) && step.result == -EINTR &&
+		    program->at < end) {
 			counts->interrupted++;
 			return -EINTR;
 		}
+	}
+	return 0;
+}
+
+int tl_program_serve(struct tl_program *program, struct tl_request *requests, uint32_t end,
+		     bool chain, int64_t *result, struct tl_stats *counts)
+{
+	const struct ring ring = ring_of(requests, end, TL_CALL_ANY);
+	const uint32_t unknown = ~(TL_PROGRAM_BITS | TL_NR_MASK);
+	struct tl_request step;
+
+	while (program->at < end) {
+		if (!program->steps)
+			return -ETIME;
+		make_next(&ring, program, &step, counts);
+		*result = step.result;
+		if (chain && is_error(step.result) &&
+		    (!(step.nr & TL_JUMPS) || step.nr & unknown || step.target > end))
+			program->at = end;
 	}
 	return 0;
 }

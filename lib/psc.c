@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
  * psc.c - parallel calls: the five operations of parallel-system-call, section 2. It owns slots,
- * the threads of tl_psc_start() and the calls of the module. User-space workers are the business of
- * psc_worker.c, and the handover from the module to them is that of psc_handover.c.
+ * the threads of tl_psc_start() and the calls of the module. Results are the business of
+ * psc/completion.c, user-space workers that of psc/worker.c, and the handover from the module to
+ * them that of psc/handover.c.
  */
 #include "psc_state.h"
 #include "enter.h"
@@ -18,23 +19,56 @@
 
 static size_t object_bytes(unsigned int entries)
 {
-	size_t bytes = sizeof(struct tl_psc) + 4 * sizeof(uint32_t) * entries;
+	size_t bytes = sizeof(struct tl_psc) +
+		       (5 * sizeof(uint32_t) + sizeof(uint64_t)) * (size_t)entries;
 
 	/* Without the module the ring lies behind the arrays and begins on a cache line. */
 	return ((bytes + 63) & ~(size_t)63) + TL_RING_BYTES(entries);
 }
 
+/* Divides the memory behind the structure into its arrays. */
+static void set_up_arrays(struct tl_psc *psc, unsigned int entries, bool completions)
+{
+	psc->user_data = (uint64_t *)(psc + 1);
+	psc->free_slots = (uint32_t *)(psc->user_data + entries);
+	psc->index_of = psc->free_slots + entries;
+	psc->places = psc->index_of + entries;
+	if (completions)
+		psc->own.slots = psc->places + 2 * entries;
+	psc->own.armed = &psc->own_armed;
+	for (uint32_t i = 0; i < entries; i++)
+		psc->free_slots[i] = entries - 1 - i;
+}
+
+/* Finds requests, submit[] and completions in the ring's memory. */
+static void set_up_ring(struct tl_psc *psc, unsigned int entries, bool completions)
+{
+	char *ring = (char *)psc + object_bytes(entries) - TL_RING_BYTES(entries);
+
+	if (psc->backend == TL_BACKEND_MODULE)
+		ring = tl_header_of(psc)->ring;
+	psc->requests = (struct tl_request *)(void *)ring;
+	psc->submit = (uint32_t *)(void *)(ring + TL_RING_SUBMIT_OFFSET(entries));
+	if (completions && psc->backend == TL_BACKEND_MODULE) {
+		struct tl_completions *shared =
+			(void *)(ring + TL_RING_COMPLETIONS_OFFSET(entries));
+
+		psc->of_module.armed = &shared->armed;
+		psc->of_module.slots = (uint32_t *)(shared + 1);
+	}
+}
+
 int tl_psc_create(struct tl_psc **out, unsigned int entries, unsigned int spin_us,
 		  unsigned int flags)
 {
+	bool completions = flags & TL_COMPLETIONS;
 	struct tl_setup setup = {
 		.size = sizeof(setup),
-		.flags = TL_SETUP_WORKERS,
+		.flags = TL_SETUP_WORKERS | (completions ? TL_SETUP_COMPLETIONS : 0),
 		.entries = entries,
 		.spin_us = spin_us,
 	};
 	struct tl_psc *psc;
-	char *ring;
 	void *object;
 	int result;
 
@@ -45,29 +79,23 @@ int tl_psc_create(struct tl_psc **out, unsigned int entries, unsigned int spin_u
 	if (result)
 		return result;
 	psc = object;
-	result = tl_backend_open(&psc->backend, tl_header_of(psc), &setup, flags);
+	result = tl_backend_open(&psc->backend, tl_header_of(psc), &setup,
+				 flags & ~TL_COMPLETIONS);
 	if (result) {
 		tl_object_destroy(psc, true);
 		return result;
 	}
-	ring = (char *)psc + object_bytes(entries) - TL_RING_BYTES(entries);
-	if (psc->backend == TL_BACKEND_MODULE)
-		ring = tl_header_of(psc)->ring;
-	psc->requests = (struct tl_request *)(void *)ring;
-	psc->submit = (uint32_t *)(void *)(ring + TL_RING_SUBMIT_OFFSET(entries));
+	set_up_arrays(psc, entries, completions);
+	set_up_ring(psc, entries, completions);
 	psc->fd = tl_header_of(psc)->fd;
+	psc->event_fd = -1;
 	psc->serving = psc->backend == TL_BACKEND_PLAIN;
 	psc->entries = entries;
 	psc->mask = entries - 1;
 	psc->submit_mask = entries - 1;
 	psc->spin_us = spin_us;
 	psc->wait_left = PSC_NOT_WAITING;
-	psc->free_slots = (uint32_t *)(psc + 1);
-	psc->index_of = psc->free_slots + entries;
-	psc->places = psc->index_of + entries;
 	psc->free_n = entries;
-	for (uint32_t i = 0; i < entries; i++)
-		psc->free_slots[i] = entries - 1 - i;
 	*out = psc;
 	return 0;
 }
@@ -86,8 +114,7 @@ static bool in_module(const struct tl_psc *psc)
 	return tl_psc_backend(psc) == TL_BACKEND_MODULE;
 }
 
-/* Returns whether user-space workers serve the ring; completes a handover where one is due. */
-static bool in_user_space(struct tl_psc *psc)
+bool tl_psc_in_user_space(struct tl_psc *psc)
 {
 	if (psc->backend == TL_BACKEND_PLAIN)
 		return true;
@@ -209,8 +236,11 @@ int tl_psc_add(struct tl_psc *psc, uint32_t nr, uint64_t a0, uint64_t a1, uint64
 	struct tl_request *request;
 	uint32_t slot;
 
-	if (!psc->free_n)
-		return -EAGAIN;
+	if (!psc->free_n) {
+		tl_psc_free_canceled(psc);
+		if (!psc->free_n)
+			return -EAGAIN;
+	}
 	slot = psc->free_slots[--psc->free_n];
 	request = &psc->requests[slot];
 	request->nr = nr;
@@ -226,6 +256,38 @@ int tl_psc_add(struct tl_psc *psc, uint32_t nr, uint64_t a0, uint64_t a1, uint64
 	return (int)slot;
 }
 
+static int add_program(struct tl_psc *psc, struct tl_request *requests, unsigned int n,
+		       uint64_t steps, unsigned int flags)
+{
+	if (!n || n > TL_ENTRIES_MAX)
+		return -EINVAL;
+	for (unsigned int i = 0; i < n; i++)
+		requests[i].state = TL_SUBMITTED;
+	return tl_psc_add(psc, TL_NR_PROGRAM, (uintptr_t)requests, n, steps, flags, 0,
+			  PSC_OWN_PROGRAM);
+}
+
+int tl_psc_add_chain(struct tl_psc *psc, struct tl_request *chain, unsigned int n)
+{
+	return add_program(psc, chain, n, TL_STEPS_DEFAULT, TL_PROGRAM_CHAIN);
+}
+
+int tl_psc_add_program(struct tl_psc *psc, struct tl_request *program, unsigned int n,
+		       uint64_t steps)
+{
+	return add_program(psc, program, n, steps, 0);
+}
+
+int tl_psc_set_data(struct tl_psc *psc, unsigned int slot, uint64_t user_data)
+{
+	if (!psc->entries)
+		return -EPERM;
+	if (slot >= psc->entries)
+		return -EINVAL;
+	psc->user_data[slot] = user_data;
+	return 0;
+}
+
 int tl_psc_notify(struct tl_psc *psc)
 {
 	uint32_t n = psc->added - psc->notified;
@@ -233,7 +295,7 @@ int tl_psc_notify(struct tl_psc *psc)
 
 	if (!psc->entries)
 		return -EPERM;
-	if (!in_user_space(psc)) {
+	if (!tl_psc_in_user_space(psc)) {
 		result = module_call(psc, n, TL_ENTER_NOTIFY);
 		if (result >= 0) {
 			psc->notified = psc->added;
@@ -247,50 +309,76 @@ int tl_psc_notify(struct tl_psc *psc)
 	return (int)n;
 }
 
-int tl_psc_wait(struct tl_psc *psc, unsigned int left)
+static long wait_in_module(const struct tl_psc *psc, uint32_t n, uint32_t left, uint64_t end_ns)
+{
+	uint64_t now_ns, us = 0;
+
+	if (end_ns != UINT64_MAX) {
+		now_ns = tl_psc_now_ns();
+		us = end_ns > now_ns ? (end_ns - now_ns + 999) / 1000 : 1;
+		if (us > TL_WAIT_US_MAX)
+			us = TL_WAIT_US_MAX;
+	}
+	return module_call(psc, TL_WAIT_US(n, left, us), TL_ENTER_WAIT);
+}
+
+/* Waits once; those that were canceled count as unfinished until a worker has come to them. */
+static int wait_once(struct tl_psc *psc, uint32_t left, uint64_t end_ns)
 {
 	uint32_t n = psc->added - psc->notified;
 	long result;
 
-	if (!psc->entries)
-		return -EPERM;
-	if (left > psc->entries)
-		left = psc->entries;
-	if (!in_user_space(psc)) {
-		result = module_call(psc, TL_WAIT(n, left), TL_ENTER_WAIT);
+	if (!tl_psc_in_user_space(psc)) {
+		result = wait_in_module(psc, n, left, end_ns);
 		/*
 		 * The module submits the requests before it sleeps. It may have been shut down
 		 * before that or during the sleep. If all requests count as submitted, the handover
 		 * gives each of them a new place unless the module has begun it.
 		 */
-		if (result >= 0 || result == -EINTR || result == -ESHUTDOWN)
+		if (result >= 0 || result == -EINTR || result == -ESHUTDOWN || result == -ETIME)
 			psc->notified = psc->added;
 		if (!module_declines(result))
 			return (int)result;
 		tl_psc_hand_over(psc);
 	}
 	tl_psc_worker_notify(psc);
-	return tl_psc_worker_wait(psc, left);
+	return tl_psc_worker_wait(psc, left, end_ns);
 }
 
-int tl_psc_result(struct tl_psc *psc, unsigned int slot, int64_t *result)
+static int wait_until(struct tl_psc *psc, unsigned int left, uint64_t end_ns)
 {
-	struct tl_request *request;
+	uint32_t ahead;
+	int n;
 
 	if (!psc->entries)
 		return -EPERM;
-	if (slot >= psc->entries)
-		return -EINVAL;
-	request = &psc->requests[slot];
-	if (__atomic_load_n(&request->state, __ATOMIC_ACQUIRE) != TL_DONE) {
-		in_user_space(psc);
-		return 0;
+	if (left > psc->entries)
+		left = psc->entries;
+	for (;;) {
+		ahead = psc->canceled_n ? tl_psc_canceled_ahead(psc) : 0;
+		n = wait_once(psc, left + ahead, end_ns);
+		if (n == -ETIME && tl_psc_now_ns() < end_ns)
+			continue;
+		if (n < 0 || !ahead)
+			return n;
+		/* Those that are still ahead are in n; more of them than now may be. */
+		n -= (int)tl_psc_canceled_ahead(psc);
+		if (n <= (int)left)
+			return n;
 	}
-	if (result)
-		*result = request->result;
-	__atomic_store_n(&request->state, TL_FREE, __ATOMIC_RELAXED);
-	psc->free_slots[psc->free_n++] = slot;
-	return 1;
+}
+
+int tl_psc_wait(struct tl_psc *psc, unsigned int left)
+{
+	return wait_until(psc, left, UINT64_MAX);
+}
+
+int tl_psc_wait_for(struct tl_psc *psc, unsigned int left, uint64_t timeout_ns)
+{
+	uint64_t now_ns = tl_psc_now_ns();
+
+	return wait_until(psc, left,
+			  timeout_ns < UINT64_MAX - now_ns ? now_ns + timeout_ns : UINT64_MAX);
 }
 
 int tl_psc_get_stats(const struct tl_psc *psc, struct tl_stats *stats)

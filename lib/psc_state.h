@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * psc_state.h - the state of a ring of parallel calls. psc.c (the five operations), psc_worker.c
- * (workers in user space) and psc_handover.c (the handover from the module to those workers) share
- * it.
+ * psc_state.h - the state of a ring of parallel calls. psc.c (the five operations),
+ * psc/completion.c (results), psc/worker.c (workers in user space) and psc/handover.c (the handover
+ * from the module to those workers) share it.
  *
  * Concurrency: only the requester writes requests, submit[], added, notified and the free slots.
  * Only workers write taken, results, and states from TL_RUNNING on. Fields that both sides access
@@ -15,6 +15,16 @@
 
 /* A value of wait_left: the requester does not sleep, and no worker need wake it. */
 #define PSC_NOT_WAITING (-1)
+
+/* The last argument of a request for a program that the library has checked. */
+#define PSC_OWN_PROGRAM 1u
+
+/* A queue of completions: <linux/trapless.h> says how. The module has one, the library another. */
+struct psc_completions {
+	uint32_t *slots;		/* NULL: there is none */
+	uint32_t *armed;
+	uint32_t taken;			/* completions that the requester has taken */
+};
 
 struct tl_psc {
 	uint32_t entries;		/* 0 in the child of a fork */
@@ -30,17 +40,22 @@ struct tl_psc {
 	uint32_t *free_slots;		/* a stack of slots */
 	uint32_t *index_of;		/* slot -> k of its latest request */
 	uint32_t free_n;
+	uint32_t canceled_n;		/* canceled slots, at the end of free_slots */
 	uint32_t added;			/* k of the next request */
 	uint32_t handover;		/* the module got the requests before this k */
 	uint32_t *places;		/* submit[] after the handover: 2 * entries */
 	uint32_t workers_out_seen;	/* workers_out when the requester last read it */
 	unsigned int started;		/* threads of tl_psc_start(), in header->heap */
+	uint64_t *user_data;		/* slot -> what its completion shows */
+	struct psc_completions of_module, own;
+	uint64_t signals;		/* that the event counter got or will get */
+	uint64_t signals_read;
 
 	/* The requester and the workers share these. */
 	uint32_t notified __attribute__((aligned(64)));	/* requests submitted, free-running */
 	uint32_t bell;			/* futex: changes at notify and destroy */
 	uint32_t exiting;
-	uint32_t module_stopped;	/* bits of psc_handover.c: nobody may enter the module */
+	uint32_t module_stopped;	/* bits of psc/handover.c: nobody may enter the module */
 	uint32_t workers_out;		/* workers that have left the module for good */
 	uint32_t serving;		/* user-space workers may claim requests */
 	uint32_t taken __attribute__((aligned(64)));	/* requests claimed, free-running */
@@ -49,15 +64,30 @@ struct tl_psc {
 	int32_t wait_left;		/* the requester waits for so few unfinished requests */
 	uint32_t unfinished;		/* requests that are notified and not done */
 	uint32_t inside;		/* futex: threads in tl_psc_enter() */
+	uint32_t completed;		/* completions that user-space workers have queued */
+	uint32_t own_armed;		/* as tl_completions.armed, for user-space workers */
+	int event_fd;			/* of tl_psc_fd(), or -1 */
 	struct tl_stats counts;		/* of user-space workers; relaxed atomics */
 };
 
+/* Returns whether user-space workers serve the ring; completes a handover where one is due. */
+bool tl_psc_in_user_space(struct tl_psc *psc);
+/* Frees the slots of canceled requests to which a worker has come. Only the requester calls it. */
+void tl_psc_free_canceled(struct tl_psc *psc);
+/* How many canceled requests no worker has come to yet. Only the requester calls it. */
+uint32_t tl_psc_canceled_ahead(struct tl_psc *psc);
 /* Serves requests in user space. Returns the number of served requests, or -EINTR. */
 long tl_psc_worker_enter(struct tl_psc *psc);
 /* Submits all requests that were added. */
 void tl_psc_worker_notify(struct tl_psc *psc);
-/* Sleeps until at most `left` requests are unfinished. Returns how many are, or -EINTR. */
-int tl_psc_worker_wait(struct tl_psc *psc, unsigned int left);
+/*
+ * Sleeps until at most `left` requests are unfinished, those among them that were canceled. Returns
+ * how many are, -EINTR, or -ETIME at the time `end_ns` of the monotonic clock.
+ */
+int tl_psc_worker_wait(struct tl_psc *psc, unsigned int left, uint64_t end_ns);
+/* The event counter gets a signal unless one is on its way. Any thread may call it. */
+void tl_psc_signal(struct tl_psc *psc);
+uint64_t tl_psc_now_ns(void);
 /* From now on the module begins no request. Any thread may call it. */
 void tl_psc_stop_module(struct tl_psc *psc);
 /*

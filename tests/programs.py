@@ -331,26 +331,33 @@ def expected(program: Program) -> tuple[object, ...]:
     )  # fmt: skip
 
 
+def describe(program: Program) -> str:
+    return str([f"{r.nr:#x}({list(r.args)}) {r.condition}->{r.target}" for r in program.requests])
+
+
 def differences(programs: Sequence[Program], answer: bytes) -> list[str]:
-    """What differs between the answer to these programs and the reference, in words."""
+    """What differs between the answer to these programs and the reference, in words.
+
+    Each program was made as a batch and then by a worker, which tells of no flushes.
+    """
     found, offset = [], 0
     for i, program in enumerate(programs):
-        if offset + ctypes.sizeof(Output) > len(answer):
-            return [*found, f"program {i} and later ones have no answer"]
-        out = Output.from_buffer_copy(answer, offset)
-        offset += ctypes.sizeof(Output) + out.file_bytes
-        slots = out.requests[: len(program.requests)]
-        got = (
-            list(out.flushed), list(out.at), out.position, out.mask, list(out.words),
-            bytes(out.buffer), [slot.result if slot.done else None for slot in slots],
-            answer[offset - out.file_bytes : offset],
-        )  # fmt: skip
-        if got != (want := expected(program)):
-            calls = [
-                f"{r.nr:#x}({list(r.args)}) {r.condition}->{r.target}" for r in program.requests
-            ]
-            parts = [f"  {g!r} is not {w!r}" for g, w in zip(got, want, strict=True) if g != w]
-            found.append("\n".join([f"program {i} {calls}:", *parts]))
+        want = expected(program)
+        for way, told in (("batch", 0), ("worker", 2)):
+            if offset + ctypes.sizeof(Output) > len(answer):
+                return [*found, f"program {i} and later ones have no answer"]
+            out = Output.from_buffer_copy(answer, offset)
+            offset += ctypes.sizeof(Output) + out.file_bytes
+            slots = out.requests[: len(program.requests)]
+            got = (
+                list(out.flushed), list(out.at), out.position, out.mask, list(out.words),
+                bytes(out.buffer), [slot.result if slot.done else None for slot in slots],
+                answer[offset - out.file_bytes : offset],
+            )  # fmt: skip
+            pairs = list(zip(got, want, strict=True))[told:]
+            parts = [f"  {g!r} is not {w!r}" for g, w in pairs if g != w]
+            if parts:
+                found.append("\n".join([f"{way} of program {i} {describe(program)}:", *parts]))
     return found
 
 

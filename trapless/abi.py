@@ -23,7 +23,8 @@ SUBMIT_BYTES: Final = 4
 PAGE_BYTES: Final = 4096
 
 SETUP_WORKERS: Final = 1 << 0
-SETUP_FLAGS: Final = SETUP_WORKERS
+SETUP_COMPLETIONS: Final = 1 << 1
+SETUP_FLAGS: Final = SETUP_WORKERS | SETUP_COMPLETIONS
 
 
 class State(enum.IntEnum):
@@ -33,6 +34,7 @@ class State(enum.IntEnum):
     SUBMITTED = 1
     RUNNING = 2
     DONE = 3
+    CANCELED = 4
 
 
 class Enter(enum.IntEnum):
@@ -69,6 +71,8 @@ class Stopped(enum.IntEnum):
 NR_MASK: Final = 0xFFF
 NR_STORE: Final = 0xFFF
 NR_INCREASE: Final = 0xFFE
+NR_PROGRAM: Final = 0xFFD
+PROGRAM_CHAIN: Final = 1
 JUMPS: Final = 1 << 24
 PROGRAM_BITS: Final = 0x01FFF000
 
@@ -93,6 +97,15 @@ class Program(ctypes.Structure):
         ("at", ctypes.c_uint32),
         ("stopped", ctypes.c_uint32),
         ("steps", ctypes.c_uint64),
+    ]
+
+
+class Completions(ctypes.Structure):
+    """struct tl_completions: what stands before a queue of completions."""
+
+    _fields_ = [
+        ("armed", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32 * 15),
     ]
 
 
@@ -276,6 +289,7 @@ IOC_SETUP: Final = _ioc(_IOC_WRITE, 0x02, ctypes.sizeof(Setup))
 IOC_STATS: Final = _ioc(_IOC_READ | _IOC_WRITE, 0x03, ctypes.sizeof(Stats))
 IOC_ENTER: Final = _ioc(0, 0x04, 0)
 IOC_EXIT: Final = _ioc(0, 0x05, 0)
+IOC_EVENT: Final = _ioc(0, 0x09, 0)
 IOC_SWITCH: Final = _ioc(_IOC_READ | _IOC_WRITE, 0x06, ctypes.sizeof(Switch))
 IOC_SUPERVISOR: Final = _ioc(_IOC_READ | _IOC_WRITE, 0x07, ctypes.sizeof(Supervisor))
 IOC_PROCESSES: Final = _ioc(_IOC_READ | _IOC_WRITE, 0x08, ctypes.sizeof(Processes))
@@ -300,6 +314,16 @@ def ring_bytes(entries: int) -> int:
     return (unrounded + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1)
 
 
+def ring_completions_bytes(entries: int) -> int:
+    """TL_RING_COMPLETIONS_BYTES: how much longer the mapping is with a queue of completions.
+
+    >>> ring_completions_bytes(64)
+    4096
+    """
+    unrounded = ctypes.sizeof(Completions) + entries * SUBMIT_BYTES
+    return (unrounded + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1)
+
+
 def batch_argument(first: int, n: int) -> int:
     """TL_BATCH: the offset that makes Enter.BATCH execute n requests from slot `first`.
 
@@ -319,10 +343,12 @@ def word_argument(argument: int, bits: Literal[32, 64]) -> int:
     return (2 if bits == 32 else 3) << (12 + 2 * argument)
 
 
-def wait_argument(n: int, left: int) -> int:
-    """TL_WAIT: the offset that makes Enter.WAIT notify n and wait until `left` are unfinished.
+def wait_argument(n: int, left: int, limit_us: int = 0) -> int:
+    """TL_WAIT, TL_WAIT_US: the offset that makes Enter.WAIT notify n, then wait for `left`.
+
+    It waits until `left` are unfinished, or for `limit_us` microseconds unless that is 0.
 
     >>> wait_argument(4, 0)
     4
     """
-    return n | left << 16
+    return n | left << 16 | limit_us << 32

@@ -48,6 +48,11 @@ static int no_task_work_add(struct task_struct *task, struct callback_head *work
 	return -ESRCH;
 }
 
+static int no_idle_cpu(int cpu)
+{
+	return 0;
+}
+
 static struct callback_head *no_task_work_cancel(struct task_struct *task, task_work_func_t func)
 {
 	return NULL;
@@ -58,6 +63,7 @@ DEFINE_STATIC_CALL(secure_computing, no_secure_computing);
 DEFINE_STATIC_CALL(task_work_run, no_task_work_run);
 DEFINE_STATIC_CALL(task_work_add, no_task_work_add);
 DEFINE_STATIC_CALL(task_work_cancel, no_task_work_cancel);
+DEFINE_STATIC_CALL(idle_cpu, no_idle_cpu);
 
 static const sys_call_ptr_t *syscall_table __ro_after_init;
 
@@ -160,6 +166,11 @@ int __init tlk_symbols_init(void)
 	if (!address)
 		return missing("task_work_cancel_func", "to clean up when a filter ends a thread");
 	static_call_update(task_work_cancel, address);
+
+	/* Without it no CPU counts as idle. */
+	address = find("idle_cpu");
+	if (address)
+		static_call_update(idle_cpu, address);
 	return 0;
 }
 
@@ -198,6 +209,11 @@ int tlk_task_work_add(struct callback_head *work)
 int tlk_task_work_notify(struct task_struct *task, struct callback_head *work)
 {
 	return static_call(task_work_add)(task, work, TWA_RESUME);
+}
+
+bool tlk_cpu_is_idle(int cpu)
+{
+	return static_call(idle_cpu)(cpu);
 }
 
 bool tlk_task_work_cancel(task_work_func_t func)

@@ -38,6 +38,9 @@ void tlk_task_work_run(void);
 int tlk_task_work_add(struct callback_head *work);
 bool tlk_task_work_cancel(task_work_func_t func);
 
+/* Does the CPU run nothing but its idle thread? The answer may be old when it is given. */
+bool tlk_cpu_is_idle(int cpu);
+
 /* Adds work to any task, which does it at its next return to user mode. */
 int tlk_task_work_notify(struct task_struct *task, struct callback_head *work);
 

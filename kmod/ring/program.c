@@ -296,3 +296,123 @@ long tlk_program_enter(struct tlk_ring *ring, struct file *file, unsigned long a
 	tlk_context_end(&program.context, regs, saved);
 	return result;
 }
+
+/* ---- Programs that workers make ------------------------------------------------------------- */
+
+int tlk_program_begin(struct tlk_worker_program *program, const struct pt_regs *regs)
+{
+	*program = (struct tlk_worker_program){
+		.requests = (struct tl_request __user *)regs->di,
+		.end = regs->si,
+		.at = regs->r8,
+		.chain = regs->r10,
+		.steps = regs->dx,
+	};
+	if (!regs->si || regs->si > TL_ENTRIES_MAX || regs->r8 > regs->si ||
+	    regs->r10 & ~(unsigned long)TL_PROGRAM_CHAIN)
+		return -EINVAL;
+	return 0;
+}
+
+static int take_user_result(const struct tlk_worker_program *program, unsigned long *argument)
+{
+	struct tl_request __user *request;
+	long result;
+	u8 state;
+
+	if (*argument >= program->end)
+		return -EINVAL;
+	request = &program->requests[array_index_nospec(*argument, program->end)];
+	if (get_user(state, &request->state) || get_user(result, &request->result))
+		return -EFAULT;
+	if (state != TL_DONE || IS_ERR_VALUE(result))
+		return -ECANCELED;
+	*argument = result;
+	return 0;
+}
+
+/* Takes the program bits out of the number in the frame. Returns 0 or why there is no call. */
+static int prepare_user_step(const struct tlk_worker_program *program, struct pt_regs *regs,
+			     struct tl_request *step)
+{
+	u32 sources = (step->nr & TL_PROGRAM_BITS & ~TL_JUMPS) >> 12;
+	unsigned int argument;
+	int error = 0;
+
+	regs->orig_ax = step->nr & TL_NR_MASK;
+	if (step->nr & ~(TL_PROGRAM_BITS | TL_NR_MASK))
+		error = -ENOSYS;
+	else if (step->nr & TL_JUMPS && step->target > program->end)
+		error = -EINVAL;
+	if (error) {
+		step->nr = 0;	/* it does not jump */
+		return error;
+	}
+	for (argument = 0; sources && !error; argument++, sources >>= 2) {
+		if (sources & 2)
+			error = take_word(argument_of(regs, argument), sources & 1);
+		else if (sources & 1)
+			error = take_user_result(program, argument_of(regs, argument));
+	}
+	return error;
+}
+
+static long make_user_step(struct tlk_worker_program *program, struct tlk_context *context,
+			   struct pt_regs *regs, struct tl_request *step)
+{
+	int error = prepare_user_step(program, regs, step);
+	long result;
+
+	if (error || regs->orig_ax >= TL_NR_INCREASE) {
+		if (tlk_exit_work())
+			tlk_exit_work_serve(context);
+		program->calls += error == -ENOSYS;
+		context->refused += error == -ENOSYS;
+		return error ? error : write_word(regs, regs->orig_ax == TL_NR_INCREASE);
+	}
+	if (tlk_work_pending())
+		result = tlk_request_make_slow(context, false);
+	else
+		result = tlk_request_call(regs, context->calls);
+	if (tlk_result_is_special(result) && context->ending == TLK_DONE)
+		result = tlk_request_settle(context, result);
+	program->calls += context->ending == TLK_DONE;
+	return result;
+}
+
+/*
+ * The request is copied as a whole before anything of it is looked at. A program that lies where
+ * nothing can be read or written ends with that error.
+ */
+void tlk_program_step(struct tlk_worker_program *program, struct tlk_context *context)
+{
+	struct tl_request __user *request = &program->requests[program->at];
+	struct pt_regs *regs = current_pt_regs();
+	struct tl_request step = {};
+	long result;
+
+	if (copy_from_user(&step, request, offsetof(struct tl_request, result)))
+		goto fault;
+	tlk_request_copy(&step, regs);
+	result = make_user_step(program, context, regs, &step);
+	if (context->ending != TLK_DONE)
+		return;
+	if (put_user(result, &request->result))
+		goto fault;
+	/* Whoever sees TL_DONE sees the result. */
+	smp_wmb();
+	if (put_user(TL_DONE, &request->state))
+		goto fault;
+	program->result = result;
+	program->steps--;
+	if (step.nr & TL_JUMPS && tl_condition_is_true(step.condition, result, regs->dx))
+		program->at = step.target;
+	else if (program->chain && !(step.nr & TL_JUMPS) && IS_ERR_VALUE(result))
+		program->at = program->end;
+	else
+		program->at++;
+	return;
+fault:
+	program->result = -EFAULT;
+	program->at = program->end;
+}

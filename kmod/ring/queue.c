@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The queue of a worker ring. This file owns the requesters' entries, sleep and wake-up, and the
- * cases that are not on a worker's usual path. queue.h owns that path.
+ * The queue of a worker ring. This file owns the requesters' entries, and the cases that are not on
+ * a worker's usual path. queue.h owns that path, and wake.c who of the workers sleeps.
  */
 #include <linux/bitmap.h>
+#include <linux/err.h>
+#include <linux/hrtimer.h>
 #include <linux/ktime.h>
 #include <linux/lockdep.h>
 #include <linux/sched/signal.h>
@@ -11,25 +13,34 @@
 #include <linux/slab.h>
 
 #include "compat/entry.h"
+#include "compat/event.h"
 #include "ring/queue.h"
 
 static_assert(TL_ENTRIES_MAX <= U16_MAX, "an entry's argument holds two counts of 16 bits");
 
-struct tlk_queue *tlk_queue_create(const struct tl_setup *setup)
+struct tlk_queue *tlk_queue_create(struct tlk_ring *ring, const struct tl_setup *setup)
 {
 	struct tlk_queue *queue = kzalloc(sizeof(*queue), GFP_KERNEL_ACCOUNT);
 
 	if (!queue)
 		return NULL;
-	init_waitqueue_head(&queue->idle);
+	tlk_sleep_prepare();
+	spin_lock_init(&queue->lock);
+	INIT_LIST_HEAD(&queue->idle);
+	init_irq_work(&queue->kick, tlk_wake_kick);
 	init_waitqueue_head(&queue->done);
 	queue->spin_ns = (u64)setup->spin_us * NSEC_PER_USEC;
+	queue->ring = ring;
 	tlk_identity_take(&queue->identity);
 	return queue;
 }
 
+/* Nobody is inside any more, but a worker's last sleep may have queued a kick. */
 void tlk_queue_destroy(struct tlk_queue *queue)
 {
+	irq_work_sync(&queue->kick);
+	if (queue->event)
+		eventfd_ctx_put(queue->event);
 	tlk_identity_put(&queue->identity);
 	kfree(queue);
 }
@@ -40,9 +51,9 @@ void tlk_queue_destroy(struct tlk_queue *queue)
  * or, with requests left, from the very thread that made them, whose credentials have changed since
  * (glibc's setuid() interrupts all workers for it).
  */
-static int admit_locked(struct tlk_queue *queue) __must_hold(&queue->idle.lock)
+static int admit_locked(struct tlk_queue *queue) __must_hold(&queue->lock)
 {
-	lockdep_assert_held(&queue->idle.lock);
+	lockdep_assert_held(&queue->lock);
 	if (queue->shut)
 		return -ESHUTDOWN;
 	if (tlk_identity_is_current(&queue->identity))
@@ -56,33 +67,11 @@ static int admit_locked(struct tlk_queue *queue) __must_hold(&queue->idle.lock)
 	return 0;
 }
 
-/* Workers that spin find work without being woken. */
-static void wake_worker_locked(struct tlk_ring *ring) __must_hold(&ring->queue->idle.lock)
-{
-	struct tlk_queue *queue = ring->queue;
-
-	lockdep_assert_held(&queue->idle.lock);
-	if (!tlk_queue_has_work(queue) || queue->spinning || !waitqueue_active(&queue->idle))
-		return;
-	atomic64_inc(&ring->counts.wakeups);
-	wake_up_locked(&queue->idle);
-}
-
-void tlk_queue_wake(struct tlk_ring *ring)
-{
-	spin_lock(&ring->queue->idle.lock);
-	wake_worker_locked(ring);
-	spin_unlock(&ring->queue->idle.lock);
-}
-
 /*
- * Looks at the queue in one round of spinning, for each pause and reading of the clock, which cost
- * much more than a look where the processor is emulated. Another thread that can run on this CPU
- * may be the one that is waited for, so a thread spins only while it has the CPU for itself.
+ * Another thread that can run on this CPU may be the one that is waited for, so a thread spins only
+ * while it has the CPU for itself.
  */
-#define LOOKS 64
-
-static bool spin_on(u64 end)
+bool tlk_queue_spin_on(u64 end)
 {
 	cpu_relax();
 	return single_task_running() && !need_resched() && !signal_pending(current) &&
@@ -91,62 +80,39 @@ static bool spin_on(u64 end)
 
 /* ---- Workers ---- */
 
-int tlk_queue_enter(struct tlk_ring *ring)
+int tlk_queue_enter(struct tlk_queue *queue, struct tlk_queue_worker *worker)
 {
-	struct tlk_queue *queue = ring->queue;
 	int error;
 
-	spin_lock(&queue->idle.lock);
+	*worker = (struct tlk_queue_worker){
+		.queue = queue,
+		.task = current,
+		.sleep = { .went = tlk_wake_worker_went, .came = tlk_wake_worker_came },
+	};
+	INIT_LIST_HEAD(&worker->idle);
+	spin_lock_irq(&queue->lock);
 	error = admit_locked(queue);
-	if (!error)
+	if (!error) {
 		queue->inside++;
-	spin_unlock(&queue->idle.lock);
+		atomic_inc(&queue->awake);
+	}
+	spin_unlock_irq(&queue->lock);
+	if (!error)
+		tlk_sleep_watch(&worker->sleep);
 	return error;
 }
 
 /* The wake-up that this worker got may have been for a request that it leaves behind. */
-void tlk_queue_leave(struct tlk_ring *ring)
+void tlk_queue_leave(struct tlk_queue_worker *worker)
 {
-	struct tlk_queue *queue = ring->queue;
+	struct tlk_queue *queue = worker->queue;
 
-	spin_lock(&queue->idle.lock);
+	tlk_sleep_unwatch(&worker->sleep);
+	spin_lock_irq(&queue->lock);
 	queue->inside--;
-	wake_worker_locked(ring);
-	spin_unlock(&queue->idle.lock);
-}
-
-static void spin_for_work(struct tlk_queue *queue)
-{
-	u64 end = ktime_get_ns() + queue->spin_ns;
-	unsigned int look;
-
-	while (spin_on(end))
-		for (look = 0; look < LOOKS; look++)
-			if (tlk_queue_has_work(queue) || READ_ONCE(queue->shut))
-				return;
-}
-
-/* Returns when there may be something to do, or when the worker must leave. */
-void tlk_queue_rest(struct tlk_ring *ring)
-{
-	struct tlk_queue *queue = ring->queue;
-
-	spin_lock(&queue->idle.lock);
-	if (queue->spin_ns) {
-		WRITE_ONCE(queue->spinning, queue->spinning + 1);
-		spin_unlock(&queue->idle.lock);
-		spin_for_work(queue);
-		spin_lock(&queue->idle.lock);
-		WRITE_ONCE(queue->spinning, queue->spinning - 1);
-	}
-	if (!tlk_queue_has_work(queue) && !queue->shut) {
-		atomic64_inc(&ring->counts.sleeps);
-		/* A signal is the caller's to see. */
-		(void)wait_event_interruptible_exclusive_locked(queue->idle,
-								tlk_queue_has_work(queue) ||
-								queue->shut);
-	}
-	spin_unlock(&queue->idle.lock);
+	atomic_dec(&queue->awake);
+	tlk_wake_if_none_is_awake_locked(queue);
+	spin_unlock_irq(&queue->lock);
 }
 
 /*
@@ -159,7 +125,7 @@ int tlk_queue_take_redo(struct tlk_ring *ring)
 	int entries = ring->mask + 1;
 	int slot = -1;
 
-	spin_lock(&queue->idle.lock);
+	spin_lock_irq(&queue->lock);
 	if (queue->redo_count && !queue->shut) {
 		slot = find_next_bit(queue->redo, entries, queue->redo_next);
 		if (slot == entries)
@@ -169,19 +135,48 @@ int tlk_queue_take_redo(struct tlk_ring *ring)
 		WRITE_ONCE(queue->redo_was_last, true);
 		queue->redo_next = slot + 1;
 	}
-	spin_unlock(&queue->idle.lock);
+	spin_unlock_irq(&queue->lock);
 	if (slot >= 0 && !tlk_queue_claim(ring, slot)) {
-		tlk_queue_drop(ring);
+		tlk_queue_drop(ring, slot);
 		return -1;
 	}
 	return slot;
 }
 
-/* Counts off a notified request that will never be made. */
-void tlk_queue_drop(struct tlk_ring *ring)
+/*
+ * Counts off a notified request that will never be made. If it was canceled, its slot was not to be
+ * used again before this moment: a worker would have taken the new request for the old one.
+ */
+void tlk_queue_drop(struct tlk_ring *ring, u32 slot)
 {
+	if (slot <= ring->mask)
+		cmpxchg(&ring->requests[array_index_nospec(slot, ring->mask + 1)].state,
+			TL_CANCELED, TL_FREE);
 	atomic64_inc(&ring->counts.dropped);
 	tlk_queue_finish(ring->queue);
+}
+
+/* Puts a slot into the queue of completions. */
+void tlk_queue_report(struct tlk_ring *ring, u32 slot)
+{
+	u32 *slots = (u32 *)(ring->completions + 1);
+	u32 place = atomic_inc_return(&ring->queue->completed) - 1;
+
+	/* Pairs with the acquire of the requester. */
+	smp_store_release(&slots[place & ring->mask], slot + 1);
+}
+
+/*
+ * Signals once for all that completes until the requester has looked. The full barrier of
+ * tlk_queue_finish() stands between the queue of completions and `armed`, that of the requester
+ * between `armed` and the queue: one sees the other.
+ */
+void tlk_queue_signal(struct tlk_ring *ring)
+{
+	u32 *armed = &ring->completions->armed;
+
+	if (READ_ONCE(*armed) && xchg(armed, 0))
+		tlk_event_signal(ring->queue->event);
 }
 
 /*
@@ -195,23 +190,23 @@ void tlk_queue_redo(struct tlk_ring *ring, unsigned int slot)
 	bool twice;
 
 	smp_store_release(&ring->requests[slot].state, TL_SUBMITTED);
-	spin_lock(&queue->idle.lock);
+	spin_lock_irq(&queue->lock);
 	twice = __test_and_set_bit(slot, queue->redo);
 	if (!twice)
 		WRITE_ONCE(queue->redo_count, queue->redo_count + 1);
-	spin_unlock(&queue->idle.lock);
+	spin_unlock_irq(&queue->lock);
 	if (twice)
-		tlk_queue_drop(ring);
+		tlk_queue_drop(ring, slot);
 }
 
 /* ---- Requesters ---- */
 
-static int notify_locked(struct tlk_ring *ring, u32 count) __must_hold(&ring->queue->idle.lock)
+static int notify_locked(struct tlk_ring *ring, u32 count) __must_hold(&ring->queue->lock)
 {
 	struct tlk_queue *queue = ring->queue;
 	int error;
 
-	lockdep_assert_held(&queue->idle.lock);
+	lockdep_assert_held(&queue->lock);
 	error = admit_locked(queue);
 	if (error)
 		return error;
@@ -225,9 +220,12 @@ static int notify_locked(struct tlk_ring *ring, u32 count) __must_hold(&ring->qu
 	}
 	atomic_add(count, &queue->unfinished);
 	queue->notified += count;
-	/* Pairs with the acquire in tlk_queue_take(). */
-	smp_store_release(&queue->tail, queue->tail + count);
-	wake_worker_locked(ring);
+	/*
+	 * Pairs with the acquire in tlk_queue_take(), and with the full barrier of
+	 * tlk_wake_worker_went(): `awake` is read behind it.
+	 */
+	smp_store_mb(queue->tail, queue->tail + count);
+	tlk_wake_for_new_locked(queue);
 	return 0;
 }
 
@@ -241,9 +239,9 @@ static int notify(struct tlk_ring *ring, u32 count)
 		return -EBUSY;
 	}
 	atomic64_inc(&ring->counts.crossings);
-	spin_lock(&ring->queue->idle.lock);
+	spin_lock_irq(&ring->queue->lock);
 	error = notify_locked(ring, count);
-	spin_unlock(&ring->queue->idle.lock);
+	spin_unlock_irq(&ring->queue->lock);
 	return error;
 }
 
@@ -267,22 +265,22 @@ static void spin_for_results(struct tlk_queue *queue, u32 left)
 	u64 end = ktime_get_ns() + queue->spin_ns;
 	unsigned int look;
 
-	while (!READ_ONCE(queue->shut) && spin_on(end))
-		for (look = 0; look < LOOKS; look++)
+	while (!READ_ONCE(queue->shut) && tlk_queue_spin_on(end))
+		for (look = 0; look < TLK_QUEUE_LOOKS; look++)
 			if (done_enough(queue, left))
 				return;
 }
 
 /* Several threads may wait at once: then each wake-up is for all, and each looks for itself. */
-static int sleep_for_results(struct tlk_queue *queue, u32 left)
+static int sleep_for_results(struct tlk_queue *queue, u32 left, ktime_t *end)
 {
 	DEFINE_WAIT(wait);
 	int error = 0;
 
-	spin_lock(&queue->idle.lock);
+	spin_lock_irq(&queue->lock);
 	WRITE_ONCE(queue->wait_left, queue->waiting ? max(queue->wait_left, left) : left);
 	WRITE_ONCE(queue->waiting, queue->waiting + 1);
-	spin_unlock(&queue->idle.lock);
+	spin_unlock_irq(&queue->lock);
 	for (;;) {
 		/* Its full barrier pairs with that of tlk_queue_finish(). */
 		prepare_to_wait(&queue->done, &wait, TASK_INTERRUPTIBLE);
@@ -294,12 +292,16 @@ static int sleep_for_results(struct tlk_queue *queue, u32 left)
 			error = -EINTR;
 		if (error)
 			break;
-		schedule();
+		/* It returns 0 when the time is over, and sleeps without one for ever. */
+		if (!schedule_hrtimeout(end, HRTIMER_MODE_ABS))
+			error = done_enough(queue, left) ? 0 : -ETIME;
+		if (error)
+			break;
 	}
 	finish_wait(&queue->done, &wait);
-	spin_lock(&queue->idle.lock);
+	spin_lock_irq(&queue->lock);
 	WRITE_ONCE(queue->waiting, queue->waiting - 1);
-	spin_unlock(&queue->idle.lock);
+	spin_unlock_irq(&queue->lock);
 	return error;
 }
 
@@ -307,19 +309,40 @@ long tlk_queue_wait(struct tlk_ring *ring, unsigned long argument)
 {
 	struct tlk_queue *queue = ring->queue;
 	u32 count = argument & 0xffff;
-	u32 left = argument >> 16;
+	u32 left = (u32)argument >> 16;
+	u32 limit_us = argument >> 32;
+	ktime_t end;
 	int error;
 
-	if (argument >> 32 || count > ring->mask + 1)
+	if (limit_us > TL_WAIT_US_MAX || count > ring->mask + 1)
 		return -EINVAL;
+	if (limit_us)
+		end = ktime_add_us(ktime_get(), limit_us);
 	error = notify(ring, count);
 	if (error)
 		return error;
 	if (queue->spin_ns && !done_enough(queue, left))
 		spin_for_results(queue, left);
 	if (!done_enough(queue, left))
-		error = sleep_for_results(queue, left);
+		error = sleep_for_results(queue, left, limit_us ? &end : NULL);
 	return error ? error : atomic_read(&queue->unfinished);
+}
+
+/* The counter may be set while workers complete requests: what completed before is not counted. */
+int tlk_queue_set_event(struct tlk_ring *ring, int descriptor)
+{
+	struct eventfd_ctx *event;
+
+	if (!ring->completions)
+		return -EINVAL;
+	event = eventfd_ctx_fdget(descriptor);
+	if (IS_ERR(event))
+		return PTR_ERR(event);
+	if (cmpxchg(&ring->queue->event, NULL, event)) {
+		eventfd_ctx_put(event);
+		return -EEXIST;
+	}
+	return 0;
 }
 
 /* Requests that are not taken yet never will be: the queue is emptied at once for all workers. */
@@ -327,13 +350,13 @@ void tlk_queue_shut(struct tlk_ring *ring)
 {
 	struct tlk_queue *queue = ring->queue;
 
-	spin_lock(&queue->idle.lock);
+	spin_lock_irq(&queue->lock);
 	WRITE_ONCE(queue->shut, true);
 	atomic_set(&queue->head, queue->tail);
 	bitmap_zero(queue->redo, TL_ENTRIES_MAX);
 	WRITE_ONCE(queue->redo_count, 0);
-	wake_up_all_locked(&queue->idle);
-	spin_unlock(&queue->idle.lock);
+	tlk_wake_all_locked(queue);
+	spin_unlock_irq(&queue->lock);
 	wake_up_all(&queue->done);
 }
 
@@ -346,9 +369,11 @@ u64 tlk_queue_executed(struct tlk_ring *ring)
 	struct tlk_queue *queue = ring->queue;
 	u64 executed;
 
-	spin_lock(&queue->idle.lock);
+	spin_lock_irq(&queue->lock);
 	executed = queue->notified - atomic_read(&queue->unfinished) -
 		   atomic64_read(&ring->counts.dropped) - atomic64_read(&ring->counts.refused);
-	spin_unlock(&queue->idle.lock);
+	/* What programs made beside the requests that lead to them. */
+	executed += atomic64_read(&ring->counts.executed);
+	spin_unlock_irq(&queue->lock);
 	return executed;
 }

@@ -7,27 +7,62 @@
  * here, where user space cannot rewrite them. Taking a request and finishing it are a few atomic
  * operations; a lock is taken only around sleep and by requesters.
  *
- * Waking is a chain. A notify wakes one sleeper at most. A worker that takes a request and leaves
- * others behind wakes the next worker before it makes its call, which may be slow. So a requester
- * makes one wake-up at most, and while requests are waiting and a worker sleeps, another worker is
- * on its way to the queue.
+ * Workers are woken as the kernel's own workqueues do it: a burst of short calls is the business of
+ * one worker, and another one is woken only when it is of use.
+ *
+ *  - A notify wakes a worker if none is awake, or if a CPU is idle that a sleeping one may use.
+ *  - A worker that is about to sleep inside a call wakes the next one if no other is awake and
+ *    requests are left.
+ *  - A worker that leaves requests behind wakes the next one if they would keep it busy for long
+ *    and a CPU is idle.
+ *
+ * Why no wake-up is lost: `awake` counts the workers that look at the queue again before they
+ * sleep. Requests that wait while a worker rests need one of them. Whoever adds a request stores
+ * `tail` and then, behind a full barrier, reads `awake`. Whoever goes to sleep takes itself off
+ * `awake` and then, behind a full barrier, reads `tail`. So one of the two sees the other: either
+ * the first finds nobody awake and wakes a worker, or the last one that goes to sleep finds the
+ * request and has a worker woken. A worker that is woken from its rest counts as awake from its
+ * wake-up on, so a second notify need not wake another one before the first runs. A worker that
+ * leaves does what one does that goes to sleep. Where sleep inside calls cannot be seen
+ * (TLK_SLEEP_IS_SEEN), every notify wakes a worker, and so does every worker that leaves requests
+ * behind.
  */
 #ifndef TLK_QUEUE_H
 #define TLK_QUEUE_H
 
 #include <linux/atomic.h>
+#include <linux/cpumask.h>
+#include <linux/irq_work.h>
+#include <linux/list.h>
 #include <linux/nospec.h>
+#include <linux/spinlock.h>
 #include <linux/types.h>
 #include <linux/wait.h>
 #include <linux/trapless.h>
 
+#include "compat/sleep.h"
 #include "ring/identity.h"
+#include "ring/request.h"
 #include "ring/ring.h"
+
+struct eventfd_ctx;
+
+/* A worker as the queue sees it. It lives on the worker's stack while the worker is inside. */
+struct tlk_queue_worker {
+	struct tlk_queue *queue;
+	struct task_struct *task;
+	struct tlk_sleep sleep;
+	struct list_head idle;	/* in queue->idle while it may be woken; under queue->lock */
+	/* The rest is the worker's own. */
+	bool resting;		/* it sleeps for want of requests, and not inside a call */
+	u64 took_ns;		/* when it took a request and left some behind, or 0 */
+	u64 sought_ns;		/* when it last looked for an idle CPU */
+};
 
 struct tlk_queue {
 	/*
 	 * submit[] entries since set-up, modulo 2^32: head of them are taken, tail notified.
-	 * Workers move head by compare-and-exchange; tail is written under idle.lock. A worker
+	 * Workers move head by compare-and-exchange; tail is written under lock. A worker
 	 * that sees the new tail sees what user space wrote before it notified: the release in
 	 * notify_locked() pairs with the acquire in tlk_queue_take().
 	 */
@@ -39,8 +74,11 @@ struct tlk_queue {
 	 * barriers of atomic_dec_return() and prepare_to_wait() pair: one sees the other.
 	 */
 	atomic_t unfinished;
+	/* Workers that look at the queue before they sleep: this file's first comment says why. */
+	atomic_t awake;
+	u32 call_ns;			/* how long a call took of late; a hint; 0: not known */
 
-	/* Written under idle.lock. Read without it as hints: to act on one, the lock is taken. */
+	/* Written under lock. Read without it as hints: to act on one, the lock is taken. */
 	u32 redo_count;			/* bits set in redo */
 	bool redo_was_last;		/* taken: now it is the turn of submit[], if it has any */
 	u32 spinning;			/* workers that look at the queue all the time */
@@ -48,7 +86,7 @@ struct tlk_queue {
 	u32 wait_left;			/* the largest number that any of them waits for */
 	bool shut;
 
-	/* Under idle.lock. */
+	/* Under lock. */
 	u32 inside;			/* workers in tlk_worker_serve() */
 	u64 notified;			/* requests since set-up */
 	pid_t requester;		/* made all that is unfinished; 0: not one thread alone */
@@ -56,31 +94,60 @@ struct tlk_queue {
 	DECLARE_BITMAP(redo, TL_ENTRIES_MAX);	/* slots whose worker left for a signal */
 	u32 redo_next;			/* where to look for the next of them */
 
-	wait_queue_head_t idle;		/* workers asleep, exclusive */
+	/*
+	 * The handler of `kick` takes the lock, too, so interrupts are off where it is held. Nobody
+	 * takes it in a switch of threads.
+	 */
+	spinlock_t lock;
+	struct list_head idle;		/* at rest; the last one, with warm caches, first */
+	struct irq_work kick;		/* wakes a worker when one sleeps inside a call */
 	wait_queue_head_t done;		/* requesters in TL_ENTER_WAIT */
 	u64 spin_ns;			/* constant */
+	/*
+	 * With a queue of completions: how many there were since set-up, modulo 2^32, and what
+	 * counts them for poll(2). The counter is set once at most.
+	 */
+	atomic_t completed;
+	struct eventfd_ctx *event;
+	struct tlk_ring *ring;		/* constant: the ring that owns the queue */
 };
 
-struct tlk_queue *tlk_queue_create(const struct tl_setup *setup);
+/* May sleep, as what it undoes may. */
+struct tlk_queue *tlk_queue_create(struct tlk_ring *ring, const struct tl_setup *setup);
 void tlk_queue_destroy(struct tlk_queue *queue);
 
-/* For requesters: TL_ENTER_NOTIFY, TL_ENTER_WAIT and TL_IOC_EXIT. */
+/* For requesters: TL_ENTER_NOTIFY, TL_ENTER_WAIT, TL_IOC_EVENT and TL_IOC_EXIT. */
 long tlk_queue_notify(struct tlk_ring *ring, unsigned long argument);
 long tlk_queue_wait(struct tlk_ring *ring, unsigned long argument);
+int tlk_queue_set_event(struct tlk_ring *ring, int descriptor);
 void tlk_queue_shut(struct tlk_ring *ring);
 
 /* How many requests' system calls were made. */
 u64 tlk_queue_executed(struct tlk_ring *ring);
 
 /* For workers, which enter, rest while there is nothing to do, and leave. */
-int tlk_queue_enter(struct tlk_ring *ring);
-void tlk_queue_rest(struct tlk_ring *ring);
-void tlk_queue_leave(struct tlk_ring *ring);
+int tlk_queue_enter(struct tlk_queue *queue, struct tlk_queue_worker *worker);
+void tlk_wake_rest(struct tlk_queue_worker *worker);
+void tlk_queue_leave(struct tlk_queue_worker *worker);
+
+/* How long threads spin: wake.c for requests, queue.c for results. */
+#define TLK_QUEUE_LOOKS 64	/* looks for each pause and reading of the clock, which cost more */
+bool tlk_queue_spin_on(u64 end);
+
+/* wake.c, for queue.c. */
+void tlk_wake_if_none_is_awake_locked(struct tlk_queue *queue);
+void tlk_wake_for_new_locked(struct tlk_queue *queue);
+void tlk_wake_all_locked(struct tlk_queue *queue);
+void tlk_wake_kick(struct irq_work *work);
+void tlk_wake_worker_went(struct tlk_sleep *sleep);
+void tlk_wake_worker_came(struct tlk_sleep *sleep);
 
 /* The uncommon cases of what follows. */
-void tlk_queue_wake(struct tlk_ring *ring);
+void tlk_wake_seek_help(struct tlk_queue_worker *worker);
 int tlk_queue_take_redo(struct tlk_ring *ring);
-void tlk_queue_drop(struct tlk_ring *ring);
+void tlk_queue_drop(struct tlk_ring *ring, u32 slot);
+void tlk_queue_report(struct tlk_ring *ring, u32 slot);
+void tlk_queue_signal(struct tlk_ring *ring);
 void tlk_queue_redo(struct tlk_ring *ring, unsigned int slot);
 
 static __always_inline bool tlk_queue_has_work(const struct tlk_queue *queue)
@@ -102,10 +169,10 @@ static __always_inline bool tlk_queue_claim(struct tlk_ring *ring, u32 slot)
 
 /*
  * Takes the next slot to serve, which is TL_RUNNING from then on. Returns -1 if the queue is empty,
- * or if its next slot was dropped because it is out of range or not submitted (it runs already). A
- * call drops one slot at most: a requester may add garbage faster than it is dropped, and the
- * worker has to look for signals and scheduling. The slot number is read before it is taken,
- * because user space may reuse the entry from then on.
+ * or if its next slot was dropped because it is out of range or not submitted (it runs already, or
+ * was canceled). A call drops one slot at most: a requester may add garbage faster than it is
+ * dropped, and the worker has to look for signals and scheduling. The slot number is read before it
+ * is taken, because user space may reuse the entry from then on.
  */
 static __always_inline int tlk_queue_take(struct tlk_ring *ring)
 {
@@ -128,20 +195,22 @@ static __always_inline int tlk_queue_take(struct tlk_ring *ring)
 			if (likely(tlk_queue_claim(ring, slot)))
 				return slot;
 		}
-		tlk_queue_drop(ring);
+		tlk_queue_drop(ring, slot);
 		break;
 	}
 	return -1;
 }
 
 /*
- * Wakes the next worker of the chain. Without the lock the look at the sleepers is a hint: a worker
- * that goes to sleep right now looks for work once more under the lock.
+ * Asks whether another worker should make what this one leaves behind. Without the lock the look at
+ * those at rest is a hint: a worker that goes to rest right now looks for work once more.
  */
-static __always_inline void tlk_queue_wake_next(struct tlk_ring *ring)
+static __always_inline void tlk_queue_took(struct tlk_queue_worker *worker)
 {
-	if (unlikely(waitqueue_active(&ring->queue->idle)) && tlk_queue_has_work(ring->queue))
-		tlk_queue_wake(ring);
+	if (unlikely(!list_empty(&worker->queue->idle)) && tlk_queue_has_work(worker->queue))
+		tlk_wake_seek_help(worker);
+	else
+		worker->took_ns = 0;
 }
 
 /* Counts off a request of the queue that is complete; its state says so already. */
@@ -151,6 +220,20 @@ static __always_inline void tlk_queue_finish(struct tlk_queue *queue)
 
 	if (unlikely(READ_ONCE(queue->waiting)) && left <= READ_ONCE(queue->wait_left))
 		wake_up(&queue->done);
+}
+
+/*
+ * Completes a request. Its state is stored first, and the requester may use the slot again as soon
+ * as it is reported. Whoever sees that it was counted off finds it in the queue of completions.
+ */
+static __always_inline void tlk_queue_complete(struct tlk_ring *ring, u32 slot, long result)
+{
+	tlk_request_complete(&ring->requests[slot], result);
+	if (ring->completions)
+		tlk_queue_report(ring, slot);
+	tlk_queue_finish(ring->queue);
+	if (unlikely(READ_ONCE(ring->queue->event)))
+		tlk_queue_signal(ring);
 }
 
 #endif /* TLK_QUEUE_H */

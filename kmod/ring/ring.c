@@ -50,13 +50,17 @@ err_free:
 	return -ENOMEM;
 }
 
-struct tlk_ring *tlk_ring_create(unsigned int entries)
+struct tlk_ring *tlk_ring_create(unsigned int entries, bool completions)
 {
-	unsigned int pages = TL_RING_BYTES(entries) >> PAGE_SHIFT;
+	unsigned int bytes = TL_RING_BYTES(entries);
 	struct tlk_ring *ring;
+	unsigned int pages;
 
 	BUILD_BUG_ON(TL_RING_BYTES(1) % PAGE_SIZE);
-	BUILD_BUG_ON(TLK_RING_PAGES_MAX * PAGE_SIZE != TL_RING_BYTES(TL_ENTRIES_MAX));
+	BUILD_BUG_ON(TL_RING_COMPLETIONS_BYTES(1) % PAGE_SIZE);
+	if (completions)
+		bytes += TL_RING_COMPLETIONS_BYTES(entries);
+	pages = bytes >> PAGE_SHIFT;
 
 	ring = kzalloc(sizeof(*ring), GFP_KERNEL_ACCOUNT);
 	if (!ring)
@@ -67,6 +71,8 @@ struct tlk_ring *tlk_ring_create(unsigned int entries)
 		goto err_account;
 	ring->mask = entries - 1;
 	ring->submit = (void *)ring->requests + TL_RING_SUBMIT_OFFSET(entries);
+	if (completions)
+		ring->completions = (void *)ring->requests + TL_RING_COMPLETIONS_OFFSET(entries);
 	ring->mm = current->mm;
 	mmgrab(ring->mm);
 	return ring;

@@ -38,6 +38,8 @@ struct tlk_ring_counts {
 struct tlk_ring {
 	struct tl_request *requests;	/* shared with user space: read once, trust nothing */
 	const u32 *submit;		/* shared: the requester's slot numbers (worker rings) */
+	/* Shared: the queue of completions, or NULL; u32 of slots follow. */
+	struct tl_completions *completions;
 	u32 mask;			/* entries - 1 */
 	struct mm_struct *mm;		/* pinned by mmgrab(): its address is not reused */
 	struct tlk_ring_counts counts;
@@ -48,7 +50,7 @@ struct tlk_ring {
 };
 
 /* A ring of the current process without a queue; NULL if memory or the user's limit lacks room. */
-struct tlk_ring *tlk_ring_create(unsigned int entries);
+struct tlk_ring *tlk_ring_create(unsigned int entries, bool completions);
 void tlk_ring_destroy(struct tlk_ring *ring);
 
 int tlk_ring_mmap(struct tlk_ring *ring, struct vm_area_struct *vma);

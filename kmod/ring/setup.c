@@ -15,6 +15,8 @@ static int setup_check(const struct tl_setup *setup)
 {
 	if (setup->flags & ~TL_SETUP_FLAGS)
 		return -EINVAL;
+	if (setup->flags == TL_SETUP_COMPLETIONS)
+		return -EINVAL;
 	if (!is_power_of_2(setup->entries) || setup->entries > TL_ENTRIES_MAX)
 		return -EINVAL;
 	if (setup->spin_us > TL_SPIN_US_MAX)
@@ -32,11 +34,11 @@ int tlk_setup(struct file *file, const struct tl_setup *setup)
 	error = setup_check(setup);
 	if (error)
 		return error;
-	ring = tlk_ring_create(setup->entries);
+	ring = tlk_ring_create(setup->entries, setup->flags & TL_SETUP_COMPLETIONS);
 	if (!ring)
 		return -ENOMEM;
 	if (setup->flags & TL_SETUP_WORKERS) {
-		ring->queue = tlk_queue_create(setup);
+		ring->queue = tlk_queue_create(ring, setup);
 		if (!ring->queue) {
 			tlk_ring_destroy(ring);
 			return -ENOMEM;

@@ -8,6 +8,7 @@
 #include <linux/sched/signal.h>
 
 #include "ring/identity.h"
+#include "ring/program.h"
 #include "ring/queue.h"
 #include "ring/request.h"
 #include "ring/worker.h"
@@ -16,6 +17,7 @@
 struct worker {
 	struct tlk_context context;
 	struct tlk_ring *ring;
+	struct tlk_queue_worker place;	/* in the ring's queue */
 	unsigned int slot;		/* of the request in hand */
 	const struct cred *cred;	/* the worker's own when its identity was last compared */
 };
@@ -49,33 +51,82 @@ static noinline int must_leave(struct worker *worker)
 	return 0;
 }
 
-/* Makes the request in hand. Returns false if it is to be made again. */
-static __always_inline bool make_request(struct worker *worker, struct pt_regs *regs)
+/* Must the worker stop between two steps of a program? */
+static bool must_stop(struct worker *worker)
+{
+	return READ_ONCE(worker->ring->queue->shut) ||
+	       (may_have_to_leave(worker) && must_leave(worker));
+}
+
+/*
+ * Makes the program that the request in hand leads to. If the worker has to stop before its end,
+ * the request gets the next step and the steps that are left, for whoever goes on, and the context
+ * an ending that says so.
+ */
+static noinline long make_program(struct worker *worker, struct pt_regs *regs)
 {
 	struct tl_request *request = &worker->ring->requests[worker->slot];
 	struct tlk_context *context = &worker->context;
+	struct tlk_worker_program program;
+	long error = tlk_program_begin(&program, regs);
+	u64 budget = program.steps;
+
+	while (!error && program.at < program.end && program.steps) {
+		if (budget != program.steps && must_stop(worker))
+			context->ending = TLK_SIGNAL;
+		else
+			tlk_program_step(&program, context);
+		if (context->ending != TLK_DONE)
+			break;
+	}
+	/* The refused ones are counted, too. The request itself is no call. */
+	atomic64_add(program.calls - (context->ending == TLK_DONE),
+		     &worker->ring->counts.executed);
+	if (error)
+		return error;
+	if (context->ending == TLK_DONE)
+		return program.at < program.end ? -ETIME : program.result;
+	WRITE_ONCE(request->args[2], program.steps);
+	WRITE_ONCE(request->args[4], program.at);
+	return -EINTR;
+}
+
+static __always_inline long make_call(struct tlk_context *context, struct pt_regs *regs)
+{
 	long result;
 
-	tlk_request_copy(request, regs);
 	if (tlk_work_pending())
 		result = tlk_request_make_slow(context, false);
 	else
 		result = tlk_request_call(regs, &tlk_worker_calls);
 	if (tlk_result_is_special(result) && context->ending == TLK_DONE)
 		result = tlk_request_settle(context, result);
+	return result;
+}
+
+/* Makes the request in hand. Returns false if it is to be made again, or gone on with. */
+static __always_inline bool make_request(struct worker *worker, struct pt_regs *regs)
+{
+	struct tlk_context *context = &worker->context;
+	long result;
+
+	tlk_request_copy(&worker->ring->requests[worker->slot], regs);
+	if (unlikely(regs->orig_ax == TL_NR_PROGRAM))
+		result = make_program(worker, regs);
+	else
+		result = make_call(context, regs);
 	/* Files that the request closed are released before its result can be seen. */
 	if (unlikely(tlk_exit_work()))
 		tlk_exit_work_serve(context);
+	if (unlikely(context->refused)) {
+		atomic64_add(context->refused, &worker->ring->counts.refused);
+		context->refused = 0;
+	}
 	if (unlikely(context->ending != TLK_DONE)) {
 		context->ending = TLK_DONE;
 		return false;
 	}
-	if (unlikely(context->refused)) {
-		atomic64_inc(&worker->ring->counts.refused);
-		context->refused = 0;
-	}
-	tlk_request_complete(request, result);
-	tlk_queue_finish(worker->ring->queue);
+	tlk_queue_complete(worker->ring, worker->slot, result);
 	return true;
 }
 
@@ -96,10 +147,10 @@ static long serve(struct worker *worker, struct pt_regs *regs)
 		if (slot < 0) {
 			if (tlk_exit_work())
 				tlk_exit_work_serve(&worker->context);
-			tlk_queue_rest(ring);
+			tlk_wake_rest(&worker->place);
 			continue;
 		}
-		tlk_queue_wake_next(ring);
+		tlk_queue_took(&worker->place);
 		worker->slot = slot;
 		if (likely(make_request(worker, regs)))
 			served++;
@@ -114,9 +165,8 @@ static void abandon(struct tlk_context *context)
 {
 	struct worker *worker = container_of(context, struct worker, context);
 
-	tlk_request_complete(&worker->ring->requests[worker->slot], -ENOSYS);
-	tlk_queue_finish(worker->ring->queue);
-	tlk_queue_leave(worker->ring);
+	tlk_queue_complete(worker->ring, worker->slot, -ENOSYS);
+	tlk_queue_leave(&worker->place);
 }
 
 long tlk_worker_serve(struct tlk_ring *ring, struct file *file)
@@ -127,12 +177,12 @@ long tlk_worker_serve(struct tlk_ring *ring, struct file *file)
 	long ret;
 
 	atomic64_inc(&ring->counts.crossings);
-	ret = tlk_queue_enter(ring);
+	ret = tlk_queue_enter(ring->queue, &worker.place);
 	if (ret)
 		return ret;
 	saved = tlk_context_begin(&worker.context, file, regs, &tlk_worker_calls, abandon);
 	ret = serve(&worker, regs);
-	tlk_queue_leave(ring);
+	tlk_queue_leave(&worker.place);
 	if (ret == -EINTR)
 		atomic64_inc(&ring->counts.interrupted);
 	else if (ret == -EBUSY)

@@ -29,6 +29,10 @@ static void print_structs(void)
 	FIELD(tl_program, stopped);
 	FIELD(tl_program, steps);
 
+	SIZE(tl_completions);
+	FIELD(tl_completions, armed);
+	FIELD(tl_completions, reserved);
+
 	SIZE(tl_setup);
 	FIELD(tl_setup, size);
 	FIELD(tl_setup, flags);
@@ -105,13 +109,16 @@ static void print_numbers(void)
 	NUMBER(TL_SUBMITTED);
 	NUMBER(TL_RUNNING);
 	NUMBER(TL_DONE);
+	NUMBER(TL_CANCELED);
 	NUMBER(TL_SETUP_WORKERS);
+	NUMBER(TL_SETUP_COMPLETIONS);
 	NUMBER(TL_SETUP_FLAGS);
 	NUMBER(TL_IOC_INFO);
 	NUMBER(TL_IOC_SETUP);
 	NUMBER(TL_IOC_STATS);
 	NUMBER(TL_IOC_ENTER);
 	NUMBER(TL_IOC_EXIT);
+	NUMBER(TL_IOC_EVENT);
 	NUMBER(TL_ENTER_BATCH);
 	NUMBER(TL_ENTER_NOTIFY);
 	NUMBER(TL_ENTER_WAIT);
@@ -119,6 +126,8 @@ static void print_numbers(void)
 	NUMBER(TL_NR_MASK);
 	NUMBER(TL_NR_STORE);
 	NUMBER(TL_NR_INCREASE);
+	NUMBER(TL_NR_PROGRAM);
+	NUMBER(TL_PROGRAM_CHAIN);
 	NUMBER(TL_RESULT(5));
 	NUMBER(TL_WORD32(5));
 	NUMBER(TL_WORD64(0));
@@ -143,6 +152,10 @@ static void print_numbers(void)
 	NUMBER(TL_RING_BYTES(TL_ENTRIES_MAX));
 	NUMBER(TL_BATCH(4095, 4096));
 	NUMBER(TL_WAIT(4096, 4095));
+	NUMBER(TL_WAIT_US(4096, 4095, TL_WAIT_US_MAX));
+	NUMBER(TL_RING_COMPLETIONS_OFFSET(64));
+	NUMBER(TL_RING_COMPLETIONS_BYTES(1));
+	NUMBER(TL_RING_COMPLETIONS_BYTES(TL_ENTRIES_MAX));
 }
 
 static void print_supervisor_numbers(void)

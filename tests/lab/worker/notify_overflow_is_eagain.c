@@ -16,7 +16,7 @@ int main(void)
 	CHECK_EQ(ring_notify(&ring, 0xffff), -EINVAL);
 	CHECK_EQ(enter(ring.fd, -1, TL_ENTER_NOTIFY), -EINVAL);
 	CHECK_EQ(enter(ring.fd, 1L << 32, TL_ENTER_NOTIFY), -EINVAL);
-	CHECK_EQ(enter(ring.fd, 1L << 32, TL_ENTER_WAIT), -EINVAL);
+	CHECK_EQ(enter(ring.fd, (long)(1UL << 63), TL_ENTER_WAIT), -EINVAL);
 	CHECK_EQ(enter(ring.fd, -1, TL_ENTER_WAIT), -EINVAL);
 	CHECK_EQ(ring_wait(&ring, 5, 0), -EINVAL);
 	CHECK_EQ(ring_notify(&ring, 1), 1);

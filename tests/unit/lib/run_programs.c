@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Runs programs of calls that tests/programs.py made, on whichever backend the environment names,
- * and writes what became of each: results, memory and file. Standard input and output have the
- * layouts below, one after the other. Without input it does nothing.
+ * each as a batch and then by a worker, and writes what became of it: results, memory and file.
+ * Standard input and output have the layouts below, one after the other: two outputs for an input.
+ * Without input it does nothing.
  */
 #include "lib_check.h"
 
@@ -23,8 +24,8 @@ struct input {
 };
 
 struct output {
-	int32_t flushed[2];	/* what the flushes returned */
-	uint32_t at[2];		/* where they stopped */
+	int32_t flushed[2];	/* what the flushes returned; 0 of a worker */
+	uint32_t at[2];		/* where they stopped; 0 of a worker */
 	int64_t position;
 	uint64_t file_bytes;	/* that many bytes follow */
 	uint64_t mask;		/* of umask(2) */
@@ -51,11 +52,51 @@ static void queue(struct tl_batch *batch, const struct tl_request *from)
 	batch->program |= TL_PROGRAM_STEPS | TL_PROGRAM_JUMPS;
 }
 
-static void run(const struct input *input, unsigned char *memory)
+static void make_batch(const struct input *input, const struct tl_request *requests,
+		       struct output *output)
 {
 	struct tl_batch *batch = batch_new(ENTRIES);
+
+	for (uint32_t i = 0; i < input->requests; i++)
+		queue(batch, &requests[i]);
+	for (int i = 0; i < 2; i++) {
+		output->flushed[i] = tl_batch_flush_steps(batch, input->steps);
+		output->at[i] = tl_batch_at(batch);
+	}
+	for (unsigned int i = 0; i < input->requests; i++) {
+		output->requests[i].done = tl_batch_done(batch, i);
+		output->requests[i].result =
+			output->requests[i].done ? tl_batch_result(batch, i) : 0;
+	}
+	tl_batch_destroy(batch);
+}
+
+/* Two flushes with a budget each are one request with both budgets. */
+static void make_by_worker(struct tl_psc *psc, const struct input *input,
+			   struct tl_request *requests, struct output *output)
+{
+	int slot = tl_psc_add_program(psc, requests, input->requests, 2ull * input->steps);
+	bool made[ENTRIES];
+	int64_t result;
+
+	CHECK(slot >= 0);
+	CHECK_EQ(tl_psc_wait(psc, 0), 0);
+	for (unsigned int i = 0; i < input->requests; i++)
+		made[i] = requests[i].state == TL_DONE;
+	CHECK_EQ(tl_psc_result(psc, (unsigned int)slot, &result), 1);
+	for (unsigned int i = 0; i < input->requests; i++) {
+		CHECK_EQ(requests[i].state, TL_DONE);
+		output->requests[i].done = made[i] || result != -ETIME;
+		output->requests[i].result = output->requests[i].done ? requests[i].result : 0;
+	}
+}
+
+/* By a worker of psc, or as a batch if that is NULL. */
+static void run(const struct input *input, const struct tl_request *given, struct tl_psc *psc,
+		unsigned char *memory)
+{
 	struct output output = { .flushed = { 0 } };
-	struct tl_request request;
+	struct tl_request requests[ENTRIES];
 	struct stat st;
 	char *text;
 	int file = MUST(memfd_create("programs", 0));
@@ -64,18 +105,11 @@ static void run(const struct input *input, unsigned char *memory)
 	umask(022);
 	memset(memory, 0, MEMORY_BYTES);
 	memcpy(memory, input->words, sizeof(input->words));
-	for (uint32_t i = 0; i < input->requests; i++) {
-		CHECK(take(&request, sizeof(request)));
-		queue(batch, &request);
-	}
-	for (int i = 0; i < 2; i++) {
-		output.flushed[i] = tl_batch_flush_steps(batch, input->steps);
-		output.at[i] = tl_batch_at(batch);
-	}
-	for (unsigned int i = 0; i < input->requests; i++) {
-		output.requests[i].done = tl_batch_done(batch, i);
-		output.requests[i].result = output.requests[i].done ? tl_batch_result(batch, i) : 0;
-	}
+	memcpy(requests, given, sizeof(requests));
+	if (psc)
+		make_by_worker(psc, input, requests, &output);
+	else
+		make_batch(input, requests, &output);
 	output.position = lseek(FILE_NUMBER, 0, SEEK_CUR);
 	output.mask = umask(022);
 	memcpy(output.words, memory, sizeof(output.words));
@@ -89,17 +123,23 @@ static void run(const struct input *input, unsigned char *memory)
 	free(text);
 	close(FILE_NUMBER);
 	close(file);
-	tl_batch_destroy(batch);
 }
 
 int main(void)
 {
 	unsigned char *memory = mmap((void *)MEMORY_ADDRESS, MEMORY_BYTES, PROT_READ | PROT_WRITE,
 				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	struct tl_request requests[ENTRIES] = { { 0 } };
+	struct tl_psc *psc = psc_new(4, 0, 1);
 	struct input input;
 
 	CHECK(memory == (void *)MEMORY_ADDRESS);
-	while (take(&input, sizeof(input)))
-		run(&input, memory);
+	while (take(&input, sizeof(input))) {
+		CHECK(input.requests <= ENTRIES);
+		CHECK(take(requests, input.requests * sizeof(requests[0])));
+		run(&input, requests, NULL, memory);
+		run(&input, requests, psc, memory);
+	}
+	tl_psc_destroy(psc);
 	return 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * psc_handover.c - hands a ring over from the module to user-space workers, for good. It owns that
- * handover and the wake-up of all threads. psc.c asks for it; psc_worker.c then serves requests.
+ * handover.c - hands a ring over from the module to user-space workers, for good. It owns that
+ * handover and the wake-up of all threads. psc.c asks for it; psc/worker.c then serves requests.
  *
  * The module answers -EBUSY to a thread that is traced or audited, because the tracer must see its
  * calls one by one, and -EPERM to a thread with another identity than the other threads.
@@ -38,6 +38,8 @@ void tl_psc_wake_all(struct tl_psc *psc)
 	futex_wake(&psc->bell, INT_MAX);
 	__atomic_fetch_add(&psc->finished, 1, __ATOMIC_SEQ_CST);
 	futex_wake(&psc->finished, INT_MAX);
+	/* Who waits for the descriptor looks again, too, and hands requests over. */
+	tl_psc_signal(psc);
 }
 
 static bool submitted(const struct tl_psc *psc, uint32_t slot)
@@ -59,6 +61,19 @@ static void resubmit(struct tl_psc *psc, uint32_t slot)
 	place(psc, slot, psc->notified);
 	/* Pairs with claim(): a worker that sees the new count sees the entry. */
 	__atomic_store_n(&psc->notified, psc->notified + 1, __ATOMIC_SEQ_CST);
+}
+
+/* The module comes to no canceled request any more, so that their slots are free. */
+static void free_canceled(struct tl_psc *psc)
+{
+	for (uint32_t i = 1; i <= psc->canceled_n; i++) {
+		uint32_t slot = psc->free_slots[psc->entries - i];
+		uint8_t state = TL_CANCELED;
+
+		if ((int32_t)(psc->index_of[slot] - psc->handover) < 0)
+			__atomic_compare_exchange_n(&psc->requests[slot].state, &state, TL_FREE,
+						    false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	}
 }
 
 /*
@@ -108,6 +123,7 @@ void tl_psc_hand_over(struct tl_psc *psc)
 		/* Workers read the counters only after they have seen this. */
 		__atomic_store_n(&psc->serving, 1, __ATOMIC_SEQ_CST);
 	}
+	free_canceled(psc);
 	resubmit_all(psc);
 	tl_psc_wake_all(psc);
 }

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The queue of completions by the raw interface: a place for each request that completes, none for
+ * one that was canceled, one signal until the requester has looked again; wrong descriptors are
+ * refused, a wait ends in time, and a requester that breaks every rule harms nobody.
+ */
+#include <sys/eventfd.h>
+
+#include "ring.h"
+
+#define ENTRIES 8u
+#define BYTES (TL_RING_BYTES(ENTRIES) + TL_RING_COMPLETIONS_BYTES(ENTRIES))
+
+static struct ring ring_with_completions(struct tl_completions **completions)
+{
+	struct ring ring = { .fd = device_open(), .entries = ENTRIES };
+	void *map;
+
+	CHECK_EQ(device_setup(ring.fd, ENTRIES, TL_SETUP_COMPLETIONS, 0), -EINVAL);
+	CHECK_EQ(device_setup(ring.fd, ENTRIES, TL_SETUP_WORKERS | TL_SETUP_COMPLETIONS, 0), 0);
+	CHECK(is_error(device_map(ring.fd, ENTRIES)));
+	map = (void *)sys(SYS_mmap, NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd, 0);
+	CHECK(!is_error(map));
+	ring.requests = map;
+	ring.submit = (uint32_t *)((char *)map + TL_RING_SUBMIT_OFFSET(ENTRIES));
+	*completions = (void *)((char *)map + TL_RING_COMPLETIONS_OFFSET(ENTRIES));
+	return ring;
+}
+
+static void check_event_descriptor(struct ring *ring, int event)
+{
+	struct ring without = worker_ring_open(ENTRIES);
+
+	CHECK_EQ(sys(SYS_ioctl, without.fd, TL_IOC_EVENT, event), -EINVAL);
+	ring_close(&without);
+	CHECK_EQ(sys(SYS_ioctl, ring->fd, TL_IOC_EVENT, -1), -EBADF);
+	CHECK_EQ(sys(SYS_ioctl, ring->fd, TL_IOC_EVENT, ring->fd), -EINVAL);
+	CHECK_EQ(sys(SYS_ioctl, ring->fd, TL_IOC_EVENT, event), 0);
+	CHECK_EQ(sys(SYS_ioctl, ring->fd, TL_IOC_EVENT, event), -EEXIST);
+}
+
+int main(void)
+{
+	struct tl_completions *completions;
+	struct ring ring = ring_with_completions(&completions);
+	uint32_t *slots = (uint32_t *)(completions + 1);
+	struct worker worker = { 0 };
+	int event = MUST(eventfd(0, EFD_NONBLOCK));
+	uint64_t signals;
+
+	check_event_descriptor(&ring, event);
+	for (unsigned int slot = 0; slot < 4; slot++)
+		ring_queue(&ring, slot, SYS_getppid);
+	__atomic_store_n(&ring.requests[2].state, TL_CANCELED, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&completions->armed, 1, __ATOMIC_SEQ_CST);
+	CHECK_EQ(ring_notify(&ring, 4), 4);
+	CHECK_EQ(enter(ring.fd, TL_WAIT_US(0, 0, 20000), TL_ENTER_WAIT), -ETIME);
+	CHECK_EQ(enter(ring.fd, TL_WAIT_US(0, 4, TL_WAIT_US_MAX), TL_ENTER_WAIT), 4);
+	CHECK_EQ(enter(ring.fd, (long)(1ul << 63), TL_ENTER_WAIT), -EINVAL);
+	worker_start(&worker, &ring);
+	CHECK_EQ(enter(ring.fd, TL_WAIT_US(0, 0, TL_WAIT_US_MAX), TL_ENTER_WAIT), 0);
+	CHECK_EQ(slots[0], 1);
+	CHECK_EQ(slots[1], 2);
+	CHECK_EQ(slots[2], 4);
+	CHECK_EQ(slots[3], 0);
+	CHECK_EQ(ring_state(&ring, 2), TL_FREE);
+	CHECK_EQ(ring_stats(&ring).dropped, 1);
+	CHECK_EQ(ring_stats(&ring).executed, 3);
+	wait_asleep(worker.tid);
+	CHECK_EQ(completions->armed, 0);
+	CHECK_EQ(read(event, &signals, 8), 8);
+	CHECK_EQ(signals, 1);
+
+	/* Nobody takes the completions, and all of it is overwritten. */
+	for (unsigned int round = 0; round < 100; round++) {
+		for (unsigned int slot = 0; slot < ENTRIES; slot++)
+			ring_queue(&ring, slot, SYS_getppid);
+		memset(completions, 0xff, TL_RING_COMPLETIONS_BYTES(ENTRIES));
+		CHECK_EQ(ring_wait(&ring, ENTRIES, 0), 0);
+	}
+	/* The ring's own reference keeps the counter. */
+	MUST(close(event));
+	ring_queue(&ring, 0, SYS_getppid);
+	CHECK_EQ(ring_wait(&ring, 1, 0), 0);
+	workers_end(&ring, &worker, 1);
+	CHECK_EQ(sys(SYS_munmap, ring.requests, BYTES), 0);
+	CHECK_EQ(sys(SYS_close, ring.fd), 0);
+	return 0;
+}
