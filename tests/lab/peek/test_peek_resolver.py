@@ -104,7 +104,8 @@ def observe(machine: Machine, said: dict[str, list[str]]) -> dict[str, object]:
             "image length": end - text,
             "memory end": target.memory_end(),
             "modules": {
-                str(module.name): sum(length for _, length in module.spans) for module in target.modules
+                str(module.name): sum(length for _, length in module.spans)
+                for module in target.modules
             },
             "tasks": {int(task.pid): task.comm.string_() for task in for_each_task(prog)},
             "drgn's CPUs": tuple(for_each_online_cpu(prog)),
