@@ -132,7 +132,8 @@ def qemu_ways(
 
     RAM is the backends' memory, one behind the other. `holes` are as for raw_layouts().
     """
-    choices = [_places(mappings, backend) for backend in backends]
+    sizes = [backend.size for backend in backends]
+    choices = [_places(mappings, one, sizes.count(one.size)) for one in backends]
     for backend, places in zip(backends, choices, strict=True):
         if not places:
             raise PeekError(
@@ -154,11 +155,12 @@ def qemu_ways(
     yield from groups.values()
 
 
-def _places(mappings: Sequence[Mapping], backend: Backend) -> list[int]:
-    """The addresses at which the memory of a backend may begin, likeliest first."""
+def _places(mappings: Sequence[Mapping], backend: Backend, count: int) -> list[int]:
+    """Where the memory of a backend may begin, likeliest first; `count` backends are as large."""
     named = [one for one in mappings if backend.path and one.path.startswith(backend.path)]
     fitting = [one for one in named or mappings if one.length == backend.size]
-    fitting = fitting or [one for one in named or mappings if one.length > backend.size]
+    if len(fitting) < count:  # one may be joined with what the process has beside it
+        fitting = [one for one in named or mappings if one.length >= backend.size]
     # QEMU's first memory has the highest address, and nothing else is likely to be as long.
     fitting.sort(key=lambda one: (one.length, -one.start))
     places = []

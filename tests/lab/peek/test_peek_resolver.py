@@ -94,7 +94,7 @@ def observe(machine: Machine, said: dict[str, list[str]]) -> dict[str, object]:
         found: dict[str, Any] = {
             "seconds": seconds,
             "release": str(target.release),
-            "banner": target.banner,
+            "banner": str(target.banner),
             "cpus": target.cpus_online,
             "levels": target.page_tables.levels,
             "btf": hashlib.sha256(types).hexdigest(),
@@ -104,7 +104,8 @@ def observe(machine: Machine, said: dict[str, list[str]]) -> dict[str, object]:
             "image length": end - text,
             "memory end": target.memory_end(),
             "modules": {
-                module.name: sum(length for _, length in module.spans) for module in target.modules
+                str(module.name): sum(length for _, length in module.spans)
+                for module in target.modules
             },
             "tasks": {int(task.pid): task.comm.string_() for task in for_each_task(prog)},
             "drgn's CPUs": tuple(for_each_online_cpu(prog)),
