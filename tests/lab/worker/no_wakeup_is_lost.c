@@ -9,7 +9,7 @@
 #include "ring.h"
 
 #define ENTRIES 16u
-#define ROUNDS 3000u
+#define ROUNDS 500u
 #define WORKERS 4
 
 static void queue_one(struct ring *ring, struct random *random, unsigned int slot, int sink)
