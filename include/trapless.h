@@ -246,10 +246,10 @@ int tl_psc_add_program(struct tl_psc *psc, struct tl_request *program, unsigned 
 		       uint64_t steps);
 /* One call of a chain or program. TL_REQUEST() takes as many arguments as the call has. */
 TL_INLINE struct tl_request tl_request_of(uint32_t nr, uint64_t a0, uint64_t a1, uint64_t a2,
-					      uint64_t a3, uint64_t a4, uint64_t a5);
+					  uint64_t a3, uint64_t a4, uint64_t a5);
 /* This call of a chain or program goes on with that of index `target` if the condition holds. */
 TL_INLINE void tl_request_jump(struct tl_request *request, enum tl_condition condition,
-				   unsigned int target);
+			       unsigned int target);
 /* Submits all requests that were added since the last notify to the workers. Never blocks. */
 int tl_psc_notify(struct tl_psc *psc);
 /* Does a notify, then sleeps until at most `left` requests are unfinished. */
@@ -408,8 +408,8 @@ TL_INLINE bool tl_batch_done(const struct tl_batch *batch, unsigned int slot)
 TL_INLINE struct tl_request tl_request_of(uint32_t nr, uint64_t a0, uint64_t a1, uint64_t a2,
 					  uint64_t a3, uint64_t a4, uint64_t a5)
 {
-	struct tl_request request = { nr, TL_CAST(uint8_t, TL_SUBMITTED), 0, 0, { a0, a1, a2, a3, a4, a5 },
-				      0 };
+	struct tl_request request = { nr, TL_CAST(uint8_t, TL_SUBMITTED), 0, 0,
+				      { a0, a1, a2, a3, a4, a5 }, 0 };
 
 	return request;
 }

@@ -194,10 +194,11 @@ struct tl_sched_head {
 	uint32_t awaited;			/* queued calls that have a continuation */
 	uint32_t reserved;
 };
+#define TL_SCHED_HEAD(sched) TL_CAST(struct tl_sched_head *, TL_CAST(void *, sched))
 
 TL_INLINE int tl_sched_reserve(struct tl_sched *sched, unsigned int n)
 {
-	const struct tl_batch *batch = TL_CAST(struct tl_sched_head *, TL_CAST(void *, sched))->batch;
+	const struct tl_batch *batch = TL_SCHED_HEAD(sched)->batch;
 
 	if (n > TL_CAST(size_t, batch->end - batch->next) || !n)
 		return tl_sched_make_room(sched, n);
@@ -208,7 +209,7 @@ TL_INLINE int tl_call(struct tl_sched *sched, struct tl_thread *continuation, in
 			  uint32_t nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3,
 			  uint64_t a4, uint64_t a5)
 {
-	struct tl_sched_head *head = TL_CAST(struct tl_sched_head *, TL_CAST(void *, sched));
+	struct tl_sched_head *head = TL_SCHED_HEAD(sched);
 	struct tl_completion *completion;
 	int slot;
 

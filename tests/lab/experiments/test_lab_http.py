@@ -17,7 +17,7 @@ from trapless.vm import lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
 
-CLIENTS = repo_root() / "tests/lab/lib/http_clients.py"
+CLIENTS = repo_root() / "tests/lab/experiments/http_clients.py"
 BUILD = repo_root() / "build"
 RUNS = {
     "module": f"TRAPLESS_BACKEND=module python3 {CLIENTS} {BUILD}/examples/http 8001",
