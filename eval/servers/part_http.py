@@ -128,7 +128,11 @@ def ratio(rows: Sequence[Row], twin: str, load: str) -> Metric:
     pairs = [one / other for one, other in zip(ours, theirs, strict=True)]
     spread = max(pairs) - min(pairs)
     return Metric(
-        round(statistics.median(pairs), 4), "ratio", "counted", len(pairs), round(spread, 4)
+        round(statistics.median(pairs), 4),
+        f"ratio_to_{twin}",
+        "counted",
+        len(pairs),
+        round(spread, 4),
     )
 
 
