@@ -46,7 +46,8 @@ class Saved:
     @property
     def machine(self) -> str:
         """The machine in words."""
-        where = f", in a virtual machine ({self.hypervisor})" if self.hypervisor else ""
+        name = "" if self.hypervisor in ("", "unnamed") else f" ({self.hypervisor})"
+        where = f", in a virtual machine{name}" if self.hypervisor else ""
         return f"{self.processor}, Linux {self.kernel}{where}"
 
 
