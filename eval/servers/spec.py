@@ -33,6 +33,8 @@ SPEC = Spec(
         "that, and their turns may do different work.",
         "PostgreSQL's and MariaDB's data are in the guest's memory, and one row is asked for: "
         "what disks and large tables add is not in the figures.",
+        "Apache is not among them: in the guest it stops answering on connections that are kept "
+        "from one turn to the next, and the reason is not found.",
     ),
     parts=(part_unmodified.PART, part_http.PART),
     minutes=(1, 40),

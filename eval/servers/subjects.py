@@ -14,7 +14,6 @@ ROOT = "servers"
 """The root of the servers' packages in the cache."""
 
 PACKAGES = (
-    "apache2-bin",
     "bind9",
     "caddy",  # written in Go
     "haproxy",
@@ -37,7 +36,6 @@ def servers(*, quick: bool) -> tuple[Server, ...]:
         stores.redis_unix(),
         stores.memcached(1),
         stores.memcached(4),
-        web_servers.apache(),
         web_servers.haproxy(),
         stores.bind(),
         databases.postgres(),
