@@ -154,7 +154,8 @@ def stalls_are_found(running: Guest, folder: Path) -> None:
     running.say(f"insmod /stall.ko cpu=1 length_us={STALL_US} pause_us={PAUSE_US}")
     with Target.open(running.ram) as target:
         (module,) = (one for one in target.modules if one.name.says("stall"))
-        places = dict(zip(module.names, module.addresses, strict=True))
+        names = map(str, module.names)
+        places = dict(zip(names, module.addresses, strict=True))
 
         def so_far() -> tuple[int, int, int]:
             """(now, stalls, their lengths together), as the module has them in its memory."""
