@@ -7,18 +7,15 @@
  *
  *	http PORT FOLDER
  *
- * HTTP itself is http.c's. SIGTERM ends the server when the answers under way are sent.
+ * HTTP itself is http.c's, and what is opened first is open.c's. SIGTERM ends the server when the
+ * answers under way are sent.
  */
-#include <arpa/inet.h>
 #include <err.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -26,10 +23,8 @@
 #include <trapless.h>
 
 #include "http.h"
+#include "open.h"
 
-#define CONNECTIONS_MAX 1000u
-#define LIMIT_S 10		/* a request has to be there, or an answer to get on, by then */
-#define SENDFILE_MAX (1u << 20)	/* bytes of a file sent by one call */
 #define WAIT_FOR (EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET)
 
 struct connection {
@@ -46,7 +41,6 @@ struct connection {
 };
 
 static struct tl_sched *sched;
-static int root, listener, signals;
 static struct connection *connections, *unused, *next[HTTP_ACCEPTS_MAX];
 static unsigned int connected;
 static struct http_accepts accepts = { .n = 1, .limit = HTTP_ACCEPTS_MAX };
@@ -395,30 +389,6 @@ static void end(struct tl_thread *self, void *arg)
 		tl_wait_cancel(clock_thread);
 }
 
-static void open_all(char **argv)
-{
-	struct sockaddr_in address = { .sin_family = AF_INET };
-	int on = 1;
-	sigset_t set;
-
-	address.sin_port = htons((uint16_t)atoi(argv[1]));
-	root = open(argv[2], O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (root < 0)
-		err(1, "%s", argv[2]);
-	listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (listener < 0 || setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
-	    bind(listener, (struct sockaddr *)&address, sizeof(address)) || listen(listener, 511))
-		err(1, "port %s", argv[1]);
-	signal(SIGPIPE, SIG_IGN); /* of sendfile(2), which has no flag against it */
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-	if (signals < 0)
-		err(1, "signalfd");
-}
-
 int main(int argc, char **argv)
 {
 	const struct tl_sched_config config = {
@@ -428,7 +398,7 @@ int main(int argc, char **argv)
 
 	if (argc != 3)
 		errx(2, "usage: http PORT FOLDER");
-	open_all(argv);
+	open_all(INADDR_ANY, argv[1], argv[2]);
 	error = tl_sched_create(&sched, &config);
 	if (!error)
 		error = tl_thread_create(sched, NULL, tick, NULL, 0);

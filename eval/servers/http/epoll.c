@@ -4,16 +4,19 @@
  * by a plain system call. A connection is in the epoll set from its first wait on, edge-triggered,
  * so that one whose request is there when it is accepted, and which then ends, never gets there.
  */
+#include <err.h>
 #include <errno.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/sendfile.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
+#include <unistd.h>
 
 #include "../../../examples/http/http.h"
-#include "twin.h"
+#include "../../../examples/http/open.h"
 
 #define EVENTS 64
 
@@ -101,7 +104,7 @@ static bool send_answer(struct connection *c)
 			drop(c);
 			return false;
 		}
-		c->limit = now + REQUEST_LIMIT_S;
+		c->limit = now + LIMIT_S;
 		if (http->out_bytes) {
 			http->out += n;
 			http->out_bytes -= (size_t)n;
@@ -158,7 +161,7 @@ static void serve(struct connection *c)
 				drop(c);
 				return;
 			}
-			c->limit = now + REQUEST_LIMIT_S;
+			c->limit = now + LIMIT_S;
 		}
 		if (!c->draining && http->bytes && http_next(http)) {
 			answer(c);
@@ -201,7 +204,7 @@ static void take(int fd)
 	memset(c, 0, offsetof(struct connection, http) + offsetof(struct http, in));
 	c->fd = fd;
 	c->file = -1;
-	c->limit = now + REQUEST_LIMIT_S;
+	c->limit = now + LIMIT_S;
 	c->next = connections;
 	c->link = &connections;
 	if (c->next)
@@ -268,7 +271,9 @@ int main(int argc, char **argv)
 	const struct itimerspec second = { { 1, 0 }, { 1, 0 } };
 	struct epoll_event events[EVENTS];
 
-	twin_open(argc, argv);
+	if (argc != 3)
+		errx(2, "usage: %s PORT FOLDER", argv[0]);
+	open_all(INADDR_LOOPBACK, argv[1], argv[2]);
 	set = epoll_create1(EPOLL_CLOEXEC);
 	timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 	if (set < 0 || timer < 0 || timerfd_settime(timer, 0, &second, NULL))

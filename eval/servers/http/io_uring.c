@@ -6,15 +6,17 @@
  * the buffer, and one of which a part or only the head is wanted, has a descriptor: the ring cannot
  * ask for the size of the other kind.
  */
+#include <err.h>
 #include <errno.h>
 #include <liburing.h>
 #include <poll.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 
 #include "../../../examples/http/http.h"
-#include "twin.h"
+#include "../../../examples/http/open.h"
 
 #define ENTRIES 2048u
 #define COMPLETIONS 8192u
@@ -152,7 +154,7 @@ static void answer(unsigned int place, int64_t file, const struct stat *stat, in
 	struct connection *c = connections[place];
 
 	c->http.keep &= !ending;
-	c->limit = now + REQUEST_LIMIT_S;
+	c->limit = now + LIMIT_S;
 	http_answer(&c->http, file, stat, read);
 	send_part(place);
 }
@@ -213,7 +215,7 @@ static void take(unsigned int place)
 		err(1, "malloc");
 	memset(c, 0, offsetof(struct connection, http) + offsetof(struct http, in));
 	c->file = -1;
-	c->limit = now + REQUEST_LIMIT_S;
+	c->limit = now + LIMIT_S;
 	connections[place] = c;
 	connected++;
 	receive(place);
@@ -266,7 +268,7 @@ static void sent(unsigned int place, int result)
 		drop(place);
 		return;
 	}
-	c->limit = now + REQUEST_LIMIT_S;
+	c->limit = now + LIMIT_S;
 	if (more) {
 		send_part(place);
 		return;
@@ -304,7 +306,7 @@ static void tick(void)
 	http_set_date(now);
 	for (unsigned int place = 0; place < CONNECTIONS_MAX; place++)
 		if (connections[place] && connections[place]->limit < now) {
-			connections[place]->limit = now + REQUEST_LIMIT_S;
+			connections[place]->limit = now + LIMIT_S;
 			shut(place, SHUT_RDWR);
 		}
 	start_listening();
@@ -378,7 +380,9 @@ static void open_ring(void)
 
 int main(int argc, char **argv)
 {
-	twin_open(argc, argv);
+	if (argc != 3)
+		errx(2, "usage: %s PORT FOLDER", argv[0]);
+	open_all(INADDR_LOOPBACK, argv[1], argv[2]);
 	/* The ring waits for connections by itself where the socket would not refuse to. */
 	fcntl(listener, F_SETFL, 0);
 	how = http_how;
