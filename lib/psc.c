@@ -102,26 +102,7 @@ int tl_psc_create(struct tl_psc **out, unsigned int entries, unsigned int spin_u
 
 enum tl_backend tl_psc_backend(const struct tl_psc *psc)
 {
-	if (__atomic_load_n(&psc->module_stopped, __ATOMIC_ACQUIRE))
-		return TL_BACKEND_PLAIN;
-	return psc->backend;
-}
-
-/* ---- Module or user space ---------------------------------------------------------------- */
-
-static bool in_module(const struct tl_psc *psc)
-{
-	return tl_psc_backend(psc) == TL_BACKEND_MODULE;
-}
-
-bool tl_psc_in_user_space(struct tl_psc *psc)
-{
-	if (psc->backend == TL_BACKEND_PLAIN)
-		return true;
-	if (in_module(psc))
-		return false;
-	tl_psc_hand_over(psc);
-	return true;
+	return tl_psc_in_module(psc) ? TL_BACKEND_MODULE : TL_BACKEND_PLAIN;
 }
 
 /* ---- Workers ----------------------------------------------------------------------------- */
@@ -184,7 +165,7 @@ long tl_psc_enter(struct tl_psc *psc)
 	if (!psc->entries)
 		return -EPERM;
 	__atomic_fetch_add(&psc->inside, 1, __ATOMIC_SEQ_CST);
-	if (in_module(psc))
+	if (tl_psc_in_module(psc))
 		served = enter_module(psc);
 	if (served >= 0)
 		more = tl_psc_worker_enter(psc);

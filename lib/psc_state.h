@@ -70,6 +70,13 @@ struct tl_psc {
 	struct tl_stats counts;		/* of user-space workers; relaxed atomics */
 };
 
+/* Does the module serve the ring? Once it does not, it never does again. */
+static inline bool tl_psc_in_module(const struct tl_psc *psc)
+{
+	return psc->backend == TL_BACKEND_MODULE &&
+	       !__atomic_load_n(&psc->module_stopped, __ATOMIC_ACQUIRE);
+}
+
 /* Returns whether user-space workers serve the ring; completes a handover where one is due. */
 bool tl_psc_in_user_space(struct tl_psc *psc);
 /* Frees the slots of canceled requests to which a worker has come. Only the requester calls it. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
  * handover.c - hands a ring over from the module to user-space workers, for good. It owns that
- * handover and the wake-up of all threads. psc.c asks for it; psc/worker.c then serves requests.
+ * handover, the question who serves, and the wake-up of all threads. psc.c asks for it;
+ * psc/worker.c then serves requests.
  *
  * The module answers -EBUSY to a thread that is traced or audited, because the tracer must see its
  * calls one by one, and -EPERM to a thread with another identity than the other threads.
@@ -30,6 +31,16 @@ void tl_psc_stop_module(struct tl_psc *psc)
 		return;
 	tl_device_ioctl(psc->fd, TL_IOC_EXIT, NULL);
 	__atomic_fetch_or(&psc->module_stopped, STOPPED, __ATOMIC_SEQ_CST);
+}
+
+void tl_psc_signal(struct tl_psc *psc)
+{
+	int fd = __atomic_load_n(&psc->event_fd, __ATOMIC_SEQ_CST);
+	uint64_t one = 1;
+
+	/* Pairs with the requester, which stores `own_armed` before it looks at the queue. */
+	if (fd >= 0 && __atomic_exchange_n(&psc->own_armed, 0, __ATOMIC_SEQ_CST))
+		raw_syscall(SYS_write, (uint64_t)fd, (uintptr_t)&one, sizeof(one), 0, 0, 0);
 }
 
 void tl_psc_wake_all(struct tl_psc *psc)
@@ -126,4 +137,13 @@ void tl_psc_hand_over(struct tl_psc *psc)
 	free_canceled(psc);
 	resubmit_all(psc);
 	tl_psc_wake_all(psc);
+}
+
+bool tl_psc_in_user_space(struct tl_psc *psc)
+{
+	if (tl_psc_in_module(psc))
+		return false;
+	if (psc->backend != TL_BACKEND_PLAIN)
+		tl_psc_hand_over(psc);
+	return true;
 }

@@ -130,16 +130,6 @@ static bool claim(struct tl_psc *psc, uint32_t *slot)
 	return false;
 }
 
-void tl_psc_signal(struct tl_psc *psc)
-{
-	int fd = __atomic_load_n(&psc->event_fd, __ATOMIC_SEQ_CST);
-	uint64_t one = 1;
-
-	/* Pairs with the requester, which stores `own_armed` before it looks at the queue. */
-	if (fd >= 0 && __atomic_exchange_n(&psc->own_armed, 0, __ATOMIC_SEQ_CST))
-		raw_syscall(SYS_write, (uint64_t)fd, (uintptr_t)&one, sizeof(one), 0, 0, 0);
-}
-
 /* Counts off a request that is complete or canceled. */
 static void finish(struct tl_psc *psc)
 {

@@ -6,7 +6,7 @@
  * sched.c.
  */
 #include "internal.h"
-#include "sched.h"
+#include "state.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
  */
 #include "internal.h"
 #include "enter.h"
-#include "sched.h"
+#include "state.h"
 
 #include <errno.h>
 #include <time.h>

@@ -4,7 +4,7 @@
  * nothing: that is the business of sched.c.
  */
 #include "internal.h"
-#include "sched.h"
+#include "state.h"
 
 #include <errno.h>
 #include <stdlib.h>

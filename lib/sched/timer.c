@@ -8,7 +8,7 @@
  * thread stands in the heap once, with the end of its wait or an earlier time.
  */
 #include "internal.h"
-#include "sched.h"
+#include "state.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -10,7 +10,7 @@
  */
 #include "internal.h"
 #include "enter.h"
-#include "sched.h"
+#include "state.h"
 
 #include <errno.h>
 #include <stdlib.h>

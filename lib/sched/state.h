@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * sched.h - a scheduler as its files know it: its threads (thread.c), what they wait for (event.c,
+ * state.h - a scheduler as its files know it: its threads (thread.c), what they wait for (event.c,
  * watch.c, timer.c), how it is made (setup.c), and when it does what (sched.c).
  *
  * Concurrency: one scheduler belongs to one thread of the process. Nothing is locked, and a signal
  * handler may write `stop` alone.
  */
-#ifndef TRAPLESS_LIB_SCHED_H
-#define TRAPLESS_LIB_SCHED_H
+#ifndef TRAPLESS_LIB_SCHED_STATE_H
+#define TRAPLESS_LIB_SCHED_STATE_H
 
 #include <sys/epoll.h>
 #include <trapless.h>
@@ -220,4 +220,4 @@ struct tl_sched {
  */
 int tl_sched_flush(struct tl_sched *sched);
 
-#endif /* TRAPLESS_LIB_SCHED_H */
+#endif /* TRAPLESS_LIB_SCHED_STATE_H */
