@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-    from libtrapless.queue import Queue
-
     Argument: TypeAlias = "int | str | Call | Word | ReadableBuffer | None"
     Descriptor: TypeAlias = "int | Call | Word | HasFileno"
 
@@ -32,8 +30,9 @@ class Call:
 
     __slots__ = ("_value", "limit", "name", "queue", "slot")
 
-    def __init__(self, queue: Queue, slot: int, name: str, limit: int | None = None) -> None:
+    def __init__(self, queue: object, slot: int, name: str, limit: int | None = None) -> None:
         self.queue, self.slot, self.name = queue, slot, name
+        """`queue` tells calls of one batch from those of others, and is not used otherwise."""
         self.limit = limit
         """The largest result, where it is known: a read returns no more than it was asked for."""
         self._value: int | None = None

@@ -5,7 +5,6 @@
 //! under way. If a flush ends early for good, the ring is given back with what it holds, and a new
 //! one takes its place.
 
-use crate::calls::Calls;
 use crate::request::{Jump, Request};
 use crate::sys;
 use std::io;
@@ -88,12 +87,6 @@ impl Batch {
             pipes: Vec::new(),
             results: Vec::new(),
         })
-    }
-
-    /// Begins to queue calls.
-    pub fn calls<'m>(&mut self) -> Calls<'_, 'm> {
-        self.clear();
-        Calls::new(self)
     }
 
     /// Returns how many calls the batch takes.

@@ -52,14 +52,18 @@ fn address<T: ?Sized>(place: *const T) -> Argument {
     Argument::Plain(place.cast::<u8>() as u64)
 }
 
-impl<'b, 'm> Calls<'b, 'm> {
-    pub(crate) fn new(batch: &'b mut Batch) -> Self {
+impl Batch {
+    /// Begins to queue calls.
+    pub fn calls<'m>(&mut self) -> Calls<'_, 'm> {
+        self.clear();
         Calls {
-            batch,
+            batch: self,
             memory: PhantomData,
         }
     }
+}
 
+impl<'b, 'm> Calls<'b, 'm> {
     /// Returns how many calls are queued.
     pub fn len(&self) -> usize {
         self.batch.requests.len()
