@@ -8,7 +8,8 @@ memory alone; nothing in the target helps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -21,6 +22,17 @@ from trapless.peek.kernel.memory import FileMemory, open_memory
 from trapless.peek.kernel.modules import Modules
 from trapless.peek.kernel.resolver import Resolver
 from trapless.peek.kernel.tasks import Task
+
+
+@contextmanager
+def closed_on_error(memories: Sequence[FileMemory]) -> Iterator[None]:
+    """For a block that takes over these memories: where it fails, they are closed."""
+    try:
+        yield
+    except BaseException:
+        for memory in memories:
+            memory.close()
+        raise
 
 
 class Target(Resolver):
@@ -48,12 +60,8 @@ class Target(Resolver):
 
         The target closes the layouts, and they are closed where no kernel is found.
         """
-        try:
+        with closed_on_error(layouts):
             return cls(locate(layouts), layouts)
-        except BaseException:
-            for memory in layouts:
-                memory.close()
-            raise
 
     def __enter__(self) -> Target:
         return self

@@ -29,7 +29,7 @@ from trapless.peek.kernel.memory import FileMemory, open_memory
 from trapless.peek.kernel.modules import Modules
 from trapless.peek.kernel.paging import PageTables
 from trapless.peek.kernel.symbol_cache import FileStore, Store
-from trapless.peek.kernel.target import Target
+from trapless.peek.kernel.target import Target, closed_on_error
 from trapless.peek.kernel.tasks import Task
 from trapless.peek.kernel.vmcoreinfo import Vmcoreinfo
 from trapless.peek.sandbox import messages
@@ -250,12 +250,8 @@ class SandboxedTarget(Target):
 
         The target closes the layouts, and they are closed where no kernel is found.
         """
-        try:
+        with closed_on_error(layouts):
             return cls(Resolver(layouts), layouts)
-        except BaseException:
-            for memory in layouts:
-                memory.close()
-            raise
 
     def __init__(self, resolver: Resolver, layouts: Sequence[FileMemory]) -> None:
         try:

@@ -7,7 +7,6 @@ the guest has written. Owns the questions. client.py starts it and asks; message
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import visible
 from trapless.peek.kernel.image import locate
-from trapless.peek.kernel.memory import Region, no_address
+from trapless.peek.kernel.memory import FileMemory, RawFile, Region
 from trapless.peek.kernel.target import Target
 from trapless.peek.sandbox import jail
 from trapless.peek.sandbox.messages import receive, send
@@ -24,47 +23,21 @@ INPUT, OUTPUT = 0, 1
 NOT_UTF8 = b"\xff\x1b"
 
 
-class GivenMemory:
-    """Memory in files that are open already, and whose layout was given."""
+class GivenMemory(FileMemory):
+    """Memory in files that are open already, and whose layout was given: the parent has looked for
+    their holes, which this process may not."""
 
-    def __init__(self, name: str, regions: Sequence[Sequence[int]], filled: Any) -> None:
-        self.name = name
-        self._places = tuple(regions)  # (start, length, offset, descriptor)
-        self._regions = tuple(Region(*place[:3]) for place in regions)
+    def __init__(self, name: str, places: Sequence[Sequence[int]], filled: Any) -> None:
+        descriptors = sorted({place[3] for place in places})
+        regions = [
+            Region(start, length, offset, descriptors.index(descriptor))
+            for start, length, offset, descriptor in places
+        ]
+        super().__init__(name, [RawFile(one) for one in descriptors], regions)
         self._filled = tuple(map(tuple, filled))
-
-    @property
-    def size(self) -> int:
-        return sum(region.length for region in self._regions)
-
-    def regions(self) -> Sequence[Region]:
-        return self._regions
 
     def populated(self) -> Iterator[tuple[int, int]]:
         yield from self._filled
-
-    def read(self, address: int, length: int) -> bytes:
-        limits.spend(1, length)
-        pieces = []
-        while length > 0:
-            start, size, offset, file = self._place(address)
-            take = min(length, start + size - address)
-            data = os.pread(file, take, address - start + offset)
-            if len(data) != take:
-                raise PeekError(
-                    f"{self.name} ends before physical address {address + take:#x}: it was "
-                    "truncated, or the machine that it belonged to is gone"
-                )
-            pieces.append(data)
-            address += take
-            length -= take
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    def _place(self, address: int) -> Sequence[int]:
-        for place in self._places:
-            if place[0] <= address < place[0] + place[1]:
-                return place
-        raise PeekError(no_address(self, address))
 
 
 class ParentStore:
