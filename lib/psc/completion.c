@@ -137,17 +137,24 @@ static void arm(struct tl_psc *psc, const struct psc_completions *queue)
 
 /*
  * The requester has found no completion. From here on the descriptor is readable again only if
- * there is one that it has not seen.
+ * there is one that it has not seen. What is read may be a signal for what came after arming: then
+ * nobody is armed any more, and a completion whose place is filled late would come in silence. So
+ * nothing is read after the last arming.
  */
 static void rearm(struct tl_psc *psc)
 {
-	uint64_t n = 0;
+	uint64_t n;
 
-	arm(psc, &psc->of_module);
-	arm(psc, &psc->own);
-	if (psc->signals_read != psc->signals &&
-	    raw_syscall(SYS_read, (uint64_t)psc->event_fd, (uintptr_t)&n, sizeof(n), 0, 0, 0) > 0)
+	for (;;) {
+		n = 0;
+		arm(psc, &psc->of_module);
+		arm(psc, &psc->own);
+		if (psc->signals_read == psc->signals ||
+		    raw_syscall(SYS_read, (uint64_t)psc->event_fd, (uintptr_t)&n, sizeof(n),
+				0, 0, 0) <= 0)
+			return;
 		psc->signals_read += n;
+	}
 }
 
 int tl_psc_next(struct tl_psc *psc, struct tl_psc_completion *completion)
