@@ -80,7 +80,7 @@ test: setup ## prove it: check, every lab test on every supported kernel; VMS (2
 
 check: setup ## under a minute, no VM, no root: builds, style, types, unit and ABI tests
 	@$(MAKE) --no-print-directory static
-	@$(PYTEST) -q -n 3 tests/unit tests/abi # on two cores: some of the tests wait
+	@$(PYTEST) -q -n 3 -m 'not slow' tests/unit tests/abi # on two cores: some of the tests wait
 
 lab: setup ## the lab tests in VMs on the default kernel
 	@$(MAKE) --no-print-directory -s all

@@ -25,6 +25,8 @@ import pytest
 
 from tests.trees import grow
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 SANITIZE = "-fsanitize=address,undefined -fno-sanitize-recover=all"
 ENVIRONMENT = {"LC_ALL": "C", "PATH": os.environ["PATH"], "TRAPLESS_BACKEND": "plain"}

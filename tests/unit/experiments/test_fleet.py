@@ -36,6 +36,7 @@ from trapless.vm import lab, qemu
 from trapless.vm.initramfs import Packed
 
 distributed = pytest.importorskip("distributed")
+pytestmark = pytest.mark.slow  # clusters of processes
 
 ROOT = Path(__file__).resolve().parents[3]
 ROWS, VMS = 5, 2

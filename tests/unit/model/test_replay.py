@@ -17,6 +17,8 @@ import pytest
 
 from trapless.model import rows
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 REPLAY = ROOT / "build" / "sanitized" / "model" / "trapless-model-replay"
 MEMORY = 1 << 30
