@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * program.h - what the files of trapless_stat.ko ask each other: regions.c knows who belongs to the
- * program, work.c counts its calls with work on their way out.
+ * program.h - whose task it is (program.c), and what regions.c asks of work.c.
  */
 #ifndef TRAPLESS_STAT_PROGRAM_H
 #define TRAPLESS_STAT_PROGRAM_H
 
 #include <linux/sched.h>
 
-/* ---- regions.c ---- */
+/* Has the module been given a control group? */
+bool program_is_named(void);
 
+/* Whether the task is in the program's control group, or in a group below it. */
 bool is_in_program(struct task_struct *task);
 bool is_in_call(struct task_struct *task);
 

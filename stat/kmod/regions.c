@@ -6,8 +6,8 @@
  * of the label and begins the next region. While calls are told apart, each begins a region of its
  * own. It also counts what the ledger of crossings cannot see: processes begun and ended, programs
  * executed, signals delivered, page faults, requests for files of the machine that runs the guest,
- * and calls in which a thread left the processor. Calls that find
- * work on their way out are work.c's. The numbers in labels are those of stat_labels.h.
+ * and calls in which a thread left the processor. Calls that find work on their way out are work.c's,
+ * who belongs to the program says program.c. The numbers in labels are those of stat_labels.h.
  *
  * The guest has one processor, as the model follows one. That processor alone writes all of this,
  * with interrupts off; the counts of events are written in the context of their own task.
@@ -15,7 +15,6 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/bitmap.h>
-#include <linux/cgroup.h>
 #include <linux/cpumask.h>
 #include <linux/irqflags.h>
 #include <linux/kprobes.h>
@@ -42,10 +41,6 @@ enum group {
 	GROUP_IDLE = STAT_IDLE,
 };
 
-static unsigned long long cgroup;
-module_param(cgroup, ullong, 0444);
-MODULE_PARM_DESC(cgroup, "ID of the program's control group, its folder's inode number");
-
 #define THREADS_MAX 4096 /* bits; two threads whose numbers differ by that much share one */
 
 static bool counting;
@@ -59,19 +54,6 @@ static struct {
 	STAT_EVENTS(COUNT)
 #undef COUNT
 } counts;
-
-/* Whether the task is in the program's control group, or in a group below it. */
-bool is_in_program(struct task_struct *task)
-{
-	struct cgroup *at;
-	bool member = false;
-
-	rcu_read_lock();
-	for (at = task_dfl_cgroup(task); at && !member; at = cgroup_parent(at))
-		member = cgroup_id(at) == cgroup;
-	rcu_read_unlock();
-	return member;
-}
 
 static enum group group_of(struct task_struct *task)
 {
@@ -91,12 +73,6 @@ static void label(enum group group, unsigned int part, unsigned int call)
 	tl_model_label_nibble(phase >> 4);
 	tl_model_label_nibble(phase);
 	tl_model_label_nibble(group | (phase ? STAT_PHASE : 0));
-}
-
-/* An interrupt or exception leaves a negative number where a system call has its own. */
-bool is_in_call(struct task_struct *task)
-{
-	return (long)task_pt_regs(task)->orig_ax >= 0;
 }
 
 static unsigned int call_of(struct task_struct *task)
@@ -431,7 +407,7 @@ static int __init stat_init(void)
 	unsigned int i;
 	int error;
 
-	if (!cgroup) {
+	if (!program_is_named()) {
 		pr_err("cgroup=0: give the inode number of a folder of the cgroup2 file system\n");
 		return -EINVAL;
 	}

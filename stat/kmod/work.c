@@ -2,7 +2,7 @@
 /*
  * work.c - counts calls of the program that find work to do on their way out, by a probe. The probe
  * costs instructions, so it is never set while the program is counted. It owns the probe and its
- * parameters; whose work it is, regions.c says.
+ * parameters; whose work it is, program.c says.
  */
 #include <linux/kprobes.h>
 #include <linux/module.h>
