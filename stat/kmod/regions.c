@@ -6,8 +6,8 @@
  * of the label and begins the next region. While calls are told apart, each begins a region of its
  * own. It also counts what the ledger of crossings cannot see: processes begun and ended, programs
  * executed, signals delivered, page faults, requests for files of the machine that runs the guest,
- * and calls in which a thread left the processor. Calls that find work on their way out are work.c's,
- * who belongs to the program says program.c. The numbers in labels are those of stat_labels.h.
+ * and calls in which a thread left the processor. work.c owns calls that find work on their way
+ * out, program.c who belongs to the program. The numbers in labels are those of stat_labels.h.
  *
  * The guest has one processor, as the model follows one. That processor alone writes all of this,
  * with interrupts off; the counts of events are written in the context of their own task.
