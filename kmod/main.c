@@ -15,6 +15,7 @@
 #include "device.h"
 #include "probe/probe.h"
 #include "ring/policy.h"
+#include "ring/request.h"
 #include "supervisor/supervisor.h"
 
 #define CHECK_SIZE(type, bytes) static_assert(sizeof(type) == (bytes))
@@ -109,9 +110,14 @@ static int __init tlk_init(void)
 	if (error)
 		return error;
 	tlk_policy_init(tlk_syscall_table());
+	error = tlk_request_init();
+	if (error) {
+		pr_err("cannot load: the ends of threads cannot be followed (error %d)\n", error);
+		return error;
+	}
 	error = tlk_supervisor_init(tlk_syscall_table());
 	if (error)
-		return error;
+		goto err_request;
 	error = tlk_device_init();
 	if (error)
 		goto err_supervisor;
@@ -124,6 +130,8 @@ err_device:
 	tlk_device_exit();
 err_supervisor:
 	tlk_supervisor_exit();
+err_request:
+	tlk_request_exit();
 	return error;
 }
 
@@ -132,6 +140,7 @@ static void __exit tlk_exit(void)
 	tlk_probe_exit();
 	tlk_device_exit();
 	tlk_supervisor_exit();
+	tlk_request_exit();
 	tlk_sleep_exit();
 }
 

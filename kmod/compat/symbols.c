@@ -53,16 +53,10 @@ static int no_idle_cpu(int cpu)
 	return 0;
 }
 
-static struct callback_head *no_task_work_cancel(struct task_struct *task, task_work_func_t func)
-{
-	return NULL;
-}
-
 DEFINE_STATIC_CALL(lookup, no_lookup);
 DEFINE_STATIC_CALL(secure_computing, no_secure_computing);
 DEFINE_STATIC_CALL(task_work_run, no_task_work_run);
 DEFINE_STATIC_CALL(task_work_add, no_task_work_add);
-DEFINE_STATIC_CALL(task_work_cancel, no_task_work_cancel);
 DEFINE_STATIC_CALL(idle_cpu, no_idle_cpu);
 
 static const sys_call_ptr_t *syscall_table __ro_after_init;
@@ -159,14 +153,6 @@ int __init tlk_symbols_init(void)
 		return missing("task_work_add", "to clean up when a filter ends a thread");
 	static_call_update(task_work_add, address);
 
-	/* Renamed when the old name was given to another function: the new name decides. */
-	address = find("task_work_cancel_func");
-	if (!address)
-		address = find("task_work_cancel");
-	if (!address)
-		return missing("task_work_cancel_func", "to clean up when a filter ends a thread");
-	static_call_update(task_work_cancel, address);
-
 	/* Without it no CPU counts as idle. */
 	address = find("idle_cpu");
 	if (address)
@@ -214,9 +200,4 @@ int tlk_task_work_notify(struct task_struct *task, struct callback_head *work)
 bool tlk_cpu_is_idle(int cpu)
 {
 	return static_call(idle_cpu)(cpu);
-}
-
-bool tlk_task_work_cancel(task_work_func_t func)
-{
-	return static_call(task_work_cancel)(current, func) != NULL;
 }

@@ -36,7 +36,6 @@ struct tracepoint *tlk_tracepoint(const char *name);
 int tlk_secure_computing(void);
 void tlk_task_work_run(void);
 int tlk_task_work_add(struct callback_head *work);
-bool tlk_task_work_cancel(task_work_func_t func);
 
 /* Does the CPU run nothing but its idle thread? The answer may be old when it is given. */
 bool tlk_cpu_is_idle(int cpu);

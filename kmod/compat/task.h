@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What supervisor mode takes from the kernel under names that differ or are not exported: the work
+ * What the module takes from the kernel under names that differ or are not exported: the work
  * before a task's return to user mode, and questions about tasks. This header owns the questions;
- * supervisor/ owns what follows from the answers.
+ * supervisor/ and ring/ own what follows from the answers.
  */
 #ifndef TLK_COMPAT_TASK_H
 #define TLK_COMPAT_TASK_H
@@ -68,16 +68,25 @@ static inline bool tlk_is_confined(struct task_struct *task)
 #endif
 }
 
-/* Does the thread ever return to user mode? The kernel counts some of its own to a process. */
-static inline bool tlk_thread_returns_to_user(const struct task_struct *thread)
+/*
+ * Is it a thread of the kernel's? Some count to a process; these begin with a copy of the frame of
+ * the thread that made them.
+ */
+static inline bool tlk_is_of_kernel(const struct task_struct *thread)
 {
 #ifdef PF_USER_WORKER
-	const unsigned int never = PF_KTHREAD | PF_EXITING | PF_IO_WORKER | PF_USER_WORKER;
+	const unsigned int of_kernel = PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER;
 #else
-	const unsigned int never = PF_KTHREAD | PF_EXITING | PF_IO_WORKER;
+	const unsigned int of_kernel = PF_KTHREAD | PF_IO_WORKER;
 #endif
 
-	return !(READ_ONCE(thread->flags) & never);
+	return READ_ONCE(thread->flags) & of_kernel;
+}
+
+/* Will the thread return to user mode? */
+static inline bool tlk_thread_returns_to_user(const struct task_struct *thread)
+{
+	return !tlk_is_of_kernel(thread) && !(READ_ONCE(thread->flags) & PF_EXITING);
 }
 
 #endif /* TLK_COMPAT_TASK_H */

@@ -19,7 +19,7 @@ static __always_inline int tlk_enter_check(struct tlk_ring *ring)
 		return -EPERM;
 	if (unlikely(tlk_context_is_nested()))
 		return -EDEADLK;
-	if (unlikely(current->ptrace)) {
+	if (unlikely(data_race(current->ptrace))) {
 		atomic64_inc(&ring->counts.bypassed);
 		return -EBUSY;
 	}

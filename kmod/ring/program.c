@@ -257,6 +257,8 @@ static void count(struct tlk_ring_counts *counts, const struct program *program)
 	atomic64_inc(&counts->crossings);
 	atomic64_add(program->made - program->callless - program->context.refused,
 		     &counts->executed);
+	if (likely(program->context.ending == TLK_DONE && !program->context.refused))
+		return;
 	atomic64_add(program->context.refused, &counts->refused);
 	if (program->context.ending == TLK_BUSY)
 		atomic64_inc(&counts->bypassed);
@@ -267,12 +269,7 @@ static void count(struct tlk_ring_counts *counts, const struct program *program)
 long tlk_program_enter(struct tlk_ring *ring, struct file *file, unsigned long argument)
 {
 	struct tl_program *shared = (void *)&ring->requests[ring->mask + 1];
-	struct program program = {
-		.requests = ring->requests,
-		.mask = ring->mask,
-		.end = argument,
-		.at = READ_ONCE(shared->at),
-	};
+	struct program program tlk_uninitialized;
 	u64 steps = READ_ONCE(shared->steps);
 	struct pt_regs *regs = current_pt_regs();
 	struct tlk_saved_regs saved;
@@ -281,9 +278,14 @@ long tlk_program_enter(struct tlk_ring *ring, struct file *file, unsigned long a
 	BUILD_BUG_ON(TL_RING_PROGRAM_OFFSET(1) + sizeof(*shared) > TL_RING_BYTES(1));
 	BUILD_BUG_ON(TL_RING_PROGRAM_OFFSET(TL_ENTRIES_MAX) + sizeof(*shared) >
 		     TL_RING_BYTES(TL_ENTRIES_MAX));
-	if (argument > ring->mask + 1 || program.at > program.end)
+	program.at = READ_ONCE(shared->at);
+	if (argument > ring->mask + 1 || program.at > argument)
 		return -EINVAL;
+	program.requests = ring->requests;
+	program.mask = ring->mask;
+	program.end = argument;
 	program.at = array_index_nospec(program.at, program.end + 1);
+	program.callless = 0;
 	saved = tlk_context_begin(&program.context, file, regs, &tlk_batch_calls, NULL);
 	result = run(&program, steps);
 	count(&ring->counts, &program);

@@ -7,8 +7,10 @@
 #include <linux/file.h>
 #include <linux/kernel.h>
 #include <linux/sched/signal.h>
+#include <linux/tracepoint.h>
 
 #include "compat/symbols.h"
+#include "compat/task.h"
 #include "ring/request.h"
 
 /*
@@ -18,18 +20,11 @@
  */
 #define ROLLED_BACK BIT_ULL(62)
 
-/*
- * Runs when the thread ends inside a filter's verdict (SECCOMP_RET_KILL_THREAD, strict mode):
- * do_exit() abandons the stack below, and with it the references that the context would have put.
- * It also runs, without harm, when the task's work is run between requests.
- */
+/* Puts what a context holds whose thread ends inside a filter's verdict. */
 static void cleanup_run(struct callback_head *work)
 {
 	struct tlk_context *context = container_of(work, struct tlk_context, cleanup);
 
-	context->undo &= ~TLK_UNDO_CLEANUP;
-	if (!(current->flags & PF_EXITING))
-		return;
 	if (context->abandon)
 		context->abandon(context);
 	fput(context->file);
@@ -37,19 +32,40 @@ static void cleanup_run(struct callback_head *work)
 		fput(context->file);
 }
 
-static void cleanup_queue(struct tlk_context *context)
+/*
+ * A filter may end the thread (SECCOMP_RET_KILL_THREAD, strict mode): do_exit() abandons the stack
+ * below, and with it the references that the context would have put. The cleanup is queued here,
+ * where the thread certainly ends. Work that is queued before the verdict may be run too early: by
+ * the stop for a tracer that has just attached, and by the end of io_uring's requests. Only a
+ * thread in the middle of a verdict has such a mark; its stack stays until it is gone.
+ */
+static void on_exit(void *data, struct task_struct *task)
 {
-	if (context->undo & TLK_UNDO_CLEANUP)
+	struct pt_regs *regs = current_pt_regs();
+	struct tlk_context *context = (void *)regs - *tlk_mark_of(regs);
+
+	if (tlk_is_of_kernel(current) || *tlk_mark_of(regs) <= TLK_INSIDE)
 		return;
 	init_task_work(&context->cleanup, cleanup_run);
-	if (!tlk_task_work_add(&context->cleanup))
-		context->undo |= TLK_UNDO_CLEANUP;
+	tlk_task_work_add(&context->cleanup);
+}
+
+static struct tracepoint *exits;
+
+int __init tlk_request_init(void)
+{
+	exits = tlk_tracepoint("sched_process_exit");
+	return exits ? tracepoint_probe_register(exits, on_exit, NULL) : -ENOENT;
+}
+
+void tlk_request_exit(void)
+{
+	tracepoint_probe_unregister(exits, on_exit, NULL);
+	tracepoint_synchronize_unregister();
 }
 
 void tlk_context_undo(struct tlk_context *context)
 {
-	if (context->undo & TLK_UNDO_CLEANUP)
-		tlk_task_work_cancel(cleanup_run);
 	if (context->undo & TLK_UNDO_RESUME)
 		tlk_resume_restore();
 	if (context->undo & TLK_UNDO_COMPAT)
@@ -82,10 +98,11 @@ static long make_filtered(struct tlk_context *context)
 	bool allowed;
 	long result;
 
-	cleanup_queue(context);
 	regs->orig_ax |= ROLLED_BACK;
 	regs->ax = -ENOSYS;
+	*tlk_mark_of(regs) = (void *)regs - (void *)context;
 	allowed = tlk_secure_computing() == 0;
+	*tlk_mark_of(regs) = TLK_INSIDE;
 	result = regs->ax == regs->orig_ax ? -ENOSYS : regs->ax;
 	regs->orig_ax = (u32)regs->orig_ax;
 	regs->ax = -ENOSYS;
@@ -104,7 +121,7 @@ long tlk_request_make_slow(struct tlk_context *context, bool first)
 	work = tlk_entry_work();
 	context->ending = TLK_BUSY;
 	if (work & ~TLK_ENTRY_SECCOMP ||
-	    (work && (current->ptrace || tlk_context_may_lose_file(context))))
+	    (work && (READ_ONCE(current->ptrace) || tlk_context_may_lose_file(context))))
 		return -EBUSY;
 
 	context->ending = TLK_DONE;

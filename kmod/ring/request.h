@@ -29,7 +29,8 @@
  * enters the module again finds it there. The processor has no flags in that half. Every entry, the
  * kernel's and the module's own in supervisor mode, stores the flags that the processor had, so
  * user space cannot forge the mark; ptrace and sigreturn change no bit of it. It exists once a
- * thread, without allocation, exactly as long as the system call, and nothing reads it meanwhile.
+ * thread, without allocation, exactly as long as the system call, and nothing else reads it. While
+ * a filter is asked it is the distance from the context up to the frame.
  */
 #define TLK_INSIDE 1u
 
@@ -38,6 +39,10 @@ static __always_inline u32 *tlk_mark_of(struct pt_regs *regs)
 	static_assert(sizeof(regs->flags) == 2 * sizeof(u32));
 	return (u32 *)&regs->flags + 1;
 }
+
+/* Follows the ends of threads, of which a filter may cause some. Returns 0 or -errno. */
+int tlk_request_init(void);
+void tlk_request_exit(void);
 
 /* How an attempt at a request ended. */
 enum tlk_ending {
@@ -58,13 +63,12 @@ struct tlk_context {
 	enum tlk_ending ending;		/* of the last request, if not on the fast path */
 	u32 undo;			/* TLK_UNDO_*: what the end of the context has to undo */
 	bool fd_counted;		/* the entering system call holds the file, too */
-	struct callback_head cleanup;	/* releases what is held if the thread ends inside */
+	struct callback_head cleanup;	/* puts what is held if the thread ends inside */
 	void (*abandon)(struct tlk_context *context);	/* the owner's part of that cleanup */
 };
 
 #define TLK_UNDO_COMPAT BIT(0)	/* the entering call is a 32-bit system call */
 #define TLK_UNDO_RESUME BIT(1)	/* TLK_EXIT_RESUME was cleared */
-#define TLK_UNDO_CLEANUP BIT(2)	/* the cleanup is queued */
 
 /* The entering call's own values of the registers in which requests are made. */
 struct tlk_saved_regs {

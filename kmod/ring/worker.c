@@ -41,7 +41,7 @@ static noinline int must_leave(struct worker *worker)
 {
 	if (signal_pending(current) || tlk_is_throttled())
 		return -EINTR;
-	if (current->ptrace || (tlk_entry_work() & ~TLK_ENTRY_SECCOMP))
+	if (READ_ONCE(current->ptrace) || (tlk_entry_work() & ~TLK_ENTRY_SECCOMP))
 		return -EBUSY;
 	if (tlk_entry_work() && tlk_context_may_lose_file(&worker->context))
 		return -EBUSY;

@@ -185,7 +185,7 @@ void tlk_supervisor_cpu_arm(struct tlk_cpu_thread *owner)
 	cpu->frame = task_pt_regs(current);
 	cpu->stack->demotions = owner->counts.demotions;
 	cpu->stack->thread = current;
-	cpu->stack->raised_ip = 0;
+	cpu->stack->raised_sum = 0;
 	cpu->thread = current;
 	cr4 = cr4_get();
 	if (cr4 & cr4_bits)

@@ -54,7 +54,7 @@ struct tlk_supervisor_stack {
 	u64 *demotions;		/* counts of the thread that is here, or nowhere[] */
 	u64 nowhere[TL_DEMOTIONS];
 	const void *thread;	/* as in tlk_supervisor_cpu */
-	u64 raised_ip;		/* the instruction that was last tried again at level 0, or 0 */
+	u64 raised_sum;		/* of the state in which one was tried again at level 0 */
 	u64 raised_error;	/* and the selector that it was to load in user mode */
 	struct pt_regs nobody;	/* frame of tlk_supervisor_cpu while no such thread is here */
 	u8 areas[TLK_STACK_AREAS][TLK_STACK_AREA_BYTES] __aligned(SZ_4K);

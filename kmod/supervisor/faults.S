@@ -159,23 +159,37 @@ SYM_CODE_END(tlk_supervisor_stubs)
 .endm
 
 /*
+ * Sums up where the thread is and what it has in its registers. An instruction that comes again
+ * with another operand after it was done has another sum: its operand, or its address, or what
+ * counted the rounds is in a register.
+ */
+.macro SUM_UP sum
+	movq	F_IP(%rsp), \sum
+	.irp	value, F_SP(%rsp), F_AX(%rsp), F_CX(%rsp), F_DX(%rsp), %rbx, %rbp, %rsi, %rdi, \
+		%r8, %r9, %r10, %r11, %r12, %r13, %r14, %r15
+	leaq	(\sum,\sum,2), \sum
+	addq	\value, \sum
+	.endr
+.endm
+
+/*
  * Tries an instruction again in user mode, where its fault at level 0 may be none: to load 0x2b
  * into ss, or to return to 0x33. A fault that the program would have in user mode comes again from
- * there and goes to the kernel. Not for an instruction that came here from level 3 by RAISE, which
- * faults at either level; and not for an address that iretq would fault at.
+ * there and goes to the kernel. Not for an instruction that came here from level 3 by RAISE right
+ * before, which faults at either level; and not for an address that iretq would fault at.
  */
 .macro RETRY
 	movl	F_VECTOR(%rsp), %eax
 	subl	$X86_TRAP_NP, %eax		/* #NP, #SS and #GP */
 	cmpl	$(X86_TRAP_GP - X86_TRAP_NP), %eax
 	ja	1f
-	movq	F_IP(%rsp), %rcx
-	movq	%rcx, %rdx
+	movq	F_IP(%rsp), %rdx
 	shrq	$KERNEL_ADDRESS_SHIFT, %rdx
 	jnz	1f
 	STACK_BASE %rdx
-	cmpq	%rcx, STACK_raised_ip(%rdx)
-	movq	$0, STACK_raised_ip(%rdx)
+	SUM_UP	%rcx
+	cmpq	%rcx, STACK_raised_sum(%rdx)
+	movq	$0, STACK_raised_sum(%rdx)
 	jne	2f
 	cmpq	$__KERNEL_CS, STACK_raised_error(%rdx)
 	je	1f
@@ -209,8 +223,8 @@ SYM_CODE_END(tlk_supervisor_stubs)
 	movq	STACK_thread(%rdx), %rcx
 	cmpq	$0, THREAD_syscall_work(%rcx)
 	jne	1f
-	movq	F_IP(%rsp), %rcx
-	movq	%rcx, STACK_raised_ip(%rdx)
+	SUM_UP	%rcx
+	movq	%rcx, STACK_raised_sum(%rdx)
 	movq	%rax, STACK_raised_error(%rdx)
 	movq	$__KERNEL_CS, F_CS(%rsp)
 	movq	$__KERNEL_DS, F_SS(%rsp)

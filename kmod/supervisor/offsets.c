@@ -56,7 +56,7 @@ void tlk_offsets(void)
 	OFFSET(STACK_spill, tlk_supervisor_stack, spill);
 	OFFSET(STACK_demotions, tlk_supervisor_stack, demotions);
 	OFFSET(STACK_thread, tlk_supervisor_stack, thread);
-	OFFSET(STACK_raised_ip, tlk_supervisor_stack, raised_ip);
+	OFFSET(STACK_raised_sum, tlk_supervisor_stack, raised_sum);
 	OFFSET(STACK_raised_error, tlk_supervisor_stack, raised_error);
 	DEFINE(STACK_BYTES, sizeof(struct tlk_supervisor_stack));
 	DEFINE(STACK_AREA_BYTES, TLK_STACK_AREA_BYTES);

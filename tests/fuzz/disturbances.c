@@ -26,6 +26,7 @@
 #define FAULT_BYTES 16384
 #define PRESSURE_BYTES (24u << 20)
 #define TRACE_STOPS 12
+#define SEIZE_OPTIONS (PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACESECCOMP | PTRACE_O_TRACEEXIT)
 #define WISH_POLLS 40		/* of 250 us: how long a program waits for the watcher */
 
 static pid_t tids[THREADS_MAX];
@@ -132,6 +133,9 @@ void disturb_identity(struct script *script)
 
 /* ---- Filters and tracers --------------------------------------------------------------------- */
 
+static const uint32_t filtered_calls[] = { SYS_getpid, SYS_read, SYS_nanosleep, SYS_write,
+					   SYS_close, SYS_lseek, SYS_ioctl, SYS_getppid };
+
 void disturb_filter(struct script *script)
 {
 	static const uint32_t actions[] = {
@@ -139,13 +143,11 @@ void disturb_filter(struct script *script)
 		SECCOMP_RET_ERRNO | 5, SECCOMP_RET_ERRNO | 512, SECCOMP_RET_TRAP | 3,
 		SECCOMP_RET_KILL_THREAD, SECCOMP_RET_KILL_PROCESS,
 	};
-	static const uint32_t numbers[] = { SYS_getpid, SYS_read, SYS_nanosleep, SYS_write,
-					    SYS_close, SYS_lseek, SYS_ioctl, SYS_getppid };
 	uint8_t how = script_take(script), number = script_take(script);
 	uint32_t action = actions[how % 9], flags = number & 64 ? SECCOMP_FILTER_FLAG_TSYNC : 0;
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, numbers[number % 8], 0, 1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, filtered_calls[number % 8], 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, action),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
@@ -188,16 +190,17 @@ static void trace(pid_t target, uint8_t how)
 	int status;
 
 	if (ptrace(how & 1 ? PTRACE_SEIZE : PTRACE_ATTACH, target, 0,
-		   how & 1 ? PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACESECCOMP : 0))
+		   how & 1 ? SEIZE_OPTIONS : 0))
 		return;
-	if (how & 1)
+	/* One that is not stopped now may stop in a filter's verdict. */
+	if (how & 1 && how & 64)
 		ptrace(PTRACE_INTERRUPT, target, 0, 0);
 	for (int i = 0; i < TRACE_STOPS; i++) {
 		if (waitpid(target, &status, __WALL) < 0 || !WIFSTOPPED(status))
 			return;
 		if (how & 2 && !supervised && !ptrace(PTRACE_GETREGS, target, 0, &registers)) {
 			if (how & 4)
-				registers.orig_rax = how;
+				registers.orig_rax = filtered_calls[how >> 3 & 7];
 			if (how & 8)
 				registers.rax = (unsigned long)-512 - how % 8u;
 			if (how & 16)

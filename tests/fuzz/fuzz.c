@@ -8,6 +8,7 @@
  *   run HEX             this program is next
  *   new HEX             the last one reached something that none before it had reached
  *   stat NAME=VALUE...  each few seconds, and at the end
+ *   held TEXT           who is left, before a finding that something does not end
  *   finding KIND: TEXT  the last program did this; the fuzzer ends with status 1
  */
 #include <getopt.h>
@@ -18,10 +19,12 @@
 #include <sys/stat.h>
 
 #include "counted.h"
+#include "holders.h"
 #include "mutate.h"
 
 #define UNKILLABLE_MS 120000	/* a killed one is gone after that, on the slowest kernel */
 #define RELEASE_MS 60000	/* and the module in use no longer than that */
+#define LOOKS_MIN 10000		/* each of 0.5 ms: time passes while a machine stands still */
 #define LIVES_MAX 10		/* of a program that does */
 #define STAT_MS 5000
 #define CLEAN_PROGRAMS 256	/* so many share a directory and objects of IPC */
@@ -122,10 +125,20 @@ static void kill_all(void)
 	}
 }
 
+/* Is it time to say that something does not end? It has been looked at so often since `begin`. */
+static bool is_over(uint64_t begin, uint32_t limit_ms, uint32_t *looks)
+{
+	if (++*looks < LOOKS_MIN || now_ms() - begin < limit_ms)
+		return false;
+	holders_print();
+	return true;
+}
+
 /* Waits until no child and no orphan of a child is left. */
 static void reap_all(void)
 {
 	uint64_t begin = now_ms(), next = 0;
+	uint32_t looks = 0;
 	pid_t pid;
 
 	while ((pid = waitpid(-1, NULL, WNOHANG | __WALL)) >= 0 || errno == EINTR) {
@@ -135,7 +148,7 @@ static void reap_all(void)
 			kill_all();
 			next = now_ms() + 1000;
 		}
-		if (now_ms() - begin > UNKILLABLE_MS)
+		if (is_over(begin, UNKILLABLE_MS, &looks))
 			finding("unkillable", "a process does not end");
 		usleep(500);
 	}
@@ -238,13 +251,14 @@ static void check_log(void)
 
 static void check_released(void)
 {
-	uint64_t end = now_ms() + RELEASE_MS;
+	uint64_t begin = now_ms();
+	uint32_t looks = 0;
 	char text[32];
 
 	if (reload)
 		write_file("/sys/module/trapless/parameters/probes", "0");
 	while (read_file(REFERENCES, text, sizeof(text)) > 0 && atoi(text)) {
-		if (now_ms() > end)
+		if (is_over(begin, RELEASE_MS, &looks))
 			finding("leak", "the module is in use, and no program is left");
 		usleep(500);
 	}
@@ -276,14 +290,15 @@ static bool check_counters(void)
 
 static void unload(void)
 {
-	uint64_t end = now_ms() + RELEASE_MS;
-	long error;
+	uint64_t begin = now_ms();
+	uint32_t looks = 0;
 
 	check_released();
-	while ((error = sys(SYS_delete_module, "trapless", O_NONBLOCK)) && now_ms() < end)
-		usleep(1000);
-	if (error)
-		finding("leak", "the module cannot be removed");
+	while (sys(SYS_delete_module, "trapless", O_NONBLOCK)) {
+		if (is_over(begin, RELEASE_MS, &looks))
+			finding("leak", "the module cannot be removed");
+		usleep(500);
+	}
 	check_log();
 }
 

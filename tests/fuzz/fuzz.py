@@ -63,6 +63,7 @@ class Round:
     new: list[bytes] = field(default_factory=list)
     stat: dict[str, int] = field(default_factory=dict)
     wrong: str = ""  # the finding; nothing if all held
+    held: list[str] = field(default_factory=list)  # who is left, where something does not end
 
 
 class _Reader:
@@ -88,8 +89,10 @@ class _Reader:
                 name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", rest)
             }
             self._progress.note(f"{self._label}: {rest}")
+        elif kind == "held":
+            self._result.held.append(rest)
         elif kind == "finding":
-            self._result.wrong = rest
+            self._result.wrong = "\n".join([rest, *self._result.held])
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,19 @@
  * A program that may be in supervisor mode keeps to calls and pointers that cannot change its own
  * code, stack or tables: at level 0 such a mistake is nobody's fault but the program's.
  */
-#include "program.h"
+#include "operations.h"
 
 #include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 
 #include "calls.h"
 #include "int80.h"
-#include "ring.h"
-
-#define SCRATCH 65536u
-#define SAFE_BYTES 4096u	/* that a call of a supervised program may write */
 
 static struct ring rings[RINGS];
-static char scratch[SCRATCH + SAFE_BYTES] __attribute__((aligned(4096)));
-static int pipe_ends[2], zero, null;
+static struct tl_completions *completions[RINGS];	/* of the ring in the same place, or NULL */
+char scratch[SCRATCH + SAFE_BYTES] __attribute__((aligned(4096)));
+static int pipe_ends[2], zero, null, event, set;
 
 /* Calls that change nothing which a program's own code stands on. */
 static const uint32_t safe_calls[] = {
@@ -38,7 +37,11 @@ static const uint32_t useful_calls[] = {
 	SYS_io_uring_enter, SYS_restart_syscall, SYS_rt_sigreturn, SYS_clock_nanosleep,
 };
 
-#define CHOOSE(table, byte) ((table)[(byte) % (sizeof(table) / sizeof(*(table)))])
+/* Calls with a signal mask, which is refused unless it is null, and their surroundings. */
+static const uint32_t masked_calls[] = {
+	SYS_ppoll, SYS_pselect6, SYS_epoll_pwait, SYS_epoll_pwait2, SYS_io_pgetevents,
+	SYS_epoll_ctl, SYS_epoll_wait, SYS_eventfd2,
+};
 
 void operations_init(const struct input *input)
 {
@@ -50,14 +53,16 @@ void operations_init(const struct input *input)
 	null = open("/dev/null", O_WRONLY);
 	if (pipe(pipe_ends))
 		pipe_ends[0] = pipe_ends[1] = -1;
+	event = eventfd(0, EFD_NONBLOCK);
+	set = epoll_create1(0);
 }
 
-static struct ring *take_ring(struct script *script)
+struct ring *take_ring(struct script *script)
 {
 	return &rings[script_take(script) % RINGS];
 }
 
-static uint32_t take_number(struct script *script)
+uint32_t take_number(struct script *script)
 {
 	uint8_t byte = script_take(script);
 
@@ -65,6 +70,8 @@ static uint32_t take_number(struct script *script)
 		return CHOOSE(safe_calls, byte);
 	if (byte < 160)
 		return CHOOSE(useful_calls, byte);
+	if (byte < 176)
+		return CHOOSE(masked_calls, byte);
 	byte = script_take(script);
 	if (byte == 255)
 		return 512 + script_take(script) * 65599u;
@@ -72,7 +79,7 @@ static uint32_t take_number(struct script *script)
 }
 
 /* An argument of any call: a kind, and a byte that makes it more exact. */
-static uint64_t take_argument(struct script *script)
+uint64_t take_argument(struct script *script)
 {
 	uint8_t kind = script_take(script), more = script_take(script);
 	const struct ring *ring = &rings[more % RINGS];
@@ -82,7 +89,8 @@ static uint64_t take_argument(struct script *script)
 	switch (kind % 16) {
 	case 0: return more;
 	case 1: return (uint64_t)scratch + more * 128u;
-	case 2: return (uint64_t)(more & 1 ? pipe_ends[more >> 1 & 1] : more & 2 ? zero : null);
+	case 2: return (uint64_t)(more & 1 ? pipe_ends[more >> 1 & 1] : more & 4 ?
+				  more & 2 ? event : set : more & 2 ? zero : null);
 	case 3: return more % 2 ? (uint64_t)-1 : 0;
 	case 4: return more * 16u;
 	case 5: return (uint64_t)ring->fd;
@@ -106,16 +114,23 @@ static void make_ring(struct script *script)
 	struct ring *ring = take_ring(script);
 	uint8_t how = script_take(script);
 	unsigned int entries = 1u << (how >> 3 & 7);
+	unsigned int flags = how & 1 ? TL_SETUP_WORKERS : 0;
 	int fd = (int)sys(SYS_openat, AT_FDCWD, TL_DEVICE, O_RDWR | O_CLOEXEC);
+	size_t bytes;
 	void *map;
 
+	if (flags && how & 128)
+		flags |= TL_SETUP_COMPLETIONS;
 	if (how & 4)
 		entries = how & 8 ? 4096 : entries * 16;
-	if (fd < 0 || device_setup(fd, entries, how & 1, how & 2 ? TL_SPIN_US_MAX : 0)) {
+	if (fd < 0 || device_setup(fd, entries, flags, how & 2 ? TL_SPIN_US_MAX : 0)) {
 		sys(SYS_close, fd);
 		return;
 	}
-	map = device_map(fd, entries);
+	bytes = TL_RING_BYTES(entries);
+	if (flags & TL_SETUP_COMPLETIONS)
+		bytes += TL_RING_COMPLETIONS_BYTES(entries);
+	map = (void *)sys(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (is_error(map)) {
 		sys(SYS_close, fd);
 		return;
@@ -127,6 +142,10 @@ static void make_ring(struct script *script)
 		.fd = fd, .entries = entries, .requests = map,
 		.submit = (uint32_t *)((char *)map + TL_RING_SUBMIT_OFFSET(entries)),
 	};
+	completions[ring - rings] = NULL;
+	if (flags & TL_SETUP_COMPLETIONS)
+		completions[ring - rings] = (void *)((char *)map +
+						     TL_RING_COMPLETIONS_OFFSET(entries));
 }
 
 static void setup_garbage(struct script *script)
@@ -145,9 +164,8 @@ static void setup_garbage(struct script *script)
 	sys(SYS_close, fd);
 }
 
-static void put(struct script *script, struct ring *ring, uint32_t slot)
+void request_fill(struct script *script, struct tl_request *request)
 {
-	struct tl_request *request = &ring->requests[slot & (ring->entries - 1)];
 	uint32_t nr = take_number(script), arguments = script_take(script) % 4;
 
 	request->nr = nr;
@@ -155,6 +173,13 @@ static void put(struct script *script, struct ring *ring, uint32_t slot)
 		request->args[i] = i < arguments ? take_argument(script) : 0;
 	if (supervised && request->args[2] > SAFE_BYTES)
 		request->args[2] = SAFE_BYTES;
+}
+
+static void put(struct script *script, struct ring *ring, uint32_t slot)
+{
+	struct tl_request *request = &ring->requests[slot & (ring->entries - 1)];
+
+	request_fill(script, request);
 	__atomic_store_n(&request->state, TL_SUBMITTED, __ATOMIC_RELEASE);
 }
 
@@ -205,6 +230,68 @@ static void enter_wait(struct script *script)
 	uint8_t how = script_take(script);
 
 	ring_wait(ring, how & 15, how >> 4);
+}
+
+/* A wait that ends by itself, after 15 ms at most. */
+static void enter_wait_briefly(struct script *script)
+{
+	struct ring *ring = take_ring(script);
+	uint8_t how = script_take(script), time = script_take(script);
+
+	enter(ring->fd, TL_WAIT_US(how & 15, how >> 4, time & 128 ? time & 15 : time * 128u),
+	      TL_ENTER_WAIT);
+}
+
+static void cancel(struct script *script)
+{
+	struct ring *ring = take_ring(script);
+	uint32_t slot = script_take(script);
+	uint8_t submitted = TL_SUBMITTED;
+
+	if (ring->requests)
+		__atomic_compare_exchange_n(&ring->requests[slot & (ring->entries - 1)].state,
+					    &submitted, TL_CANCELED, false, __ATOMIC_ACQ_REL,
+					    __ATOMIC_RELAXED);
+}
+
+/* Wants to be told of completions, or takes some. */
+static void arm(struct script *script)
+{
+	struct ring *ring = take_ring(script);
+	struct tl_completions *queue = completions[ring - rings];
+	uint8_t how = script_take(script);
+	uint32_t *slots = (uint32_t *)(queue + 1);
+
+	if (!queue)
+		return;
+	__atomic_store_n(&queue->armed, how & 8 ? how * 0x01010101u : how & 1, __ATOMIC_SEQ_CST);
+	for (uint32_t i = 0; i < ring->entries && how & 2; i++)
+		__atomic_exchange_n(&slots[i], 0, __ATOMIC_ACQUIRE);
+	if (how & 4)
+		sys(SYS_read, event, scratch, 8);
+}
+
+static void count_completions(struct script *script)
+{
+	struct ring *ring = take_ring(script);
+	uint8_t how = script_take(script);
+
+	sys(SYS_ioctl, ring->fd, TL_IOC_EVENT, how & 7 ? (uint64_t)event : take_argument(script));
+	if (how & 8)
+		event = eventfd(how >> 4, how & 128 ? 0 : EFD_NONBLOCK);
+}
+
+/* The set of descriptors that a scheduler waits for: an event counter, a pipe, a ring, the set. */
+static void watch(struct script *script)
+{
+	uint8_t how = script_take(script);
+	const int watched[] = { event, pipe_ends[0], pipe_ends[1], take_ring(script)->fd, set };
+	struct epoll_event wanted = { .events = EPOLLIN | (how & 8 ? EPOLLONESHOT : EPOLLOUT) };
+
+	sys(SYS_epoll_ctl, set, how >> 6 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, CHOOSE(watched, how),
+	    &wanted);
+	if (how & 16)
+		sys(SYS_epoll_wait, set, scratch + 4096, 4, 0);
 }
 
 static void enter_garbage(struct script *script)
@@ -348,12 +435,23 @@ static const struct {
 	{ disturb_dispatch, true }, { disturb_fail, true }, { disturb_memory, true },
 	{ disturb_signal, true }, { disturb_fault, true }, { disturb_switch, true },
 	{ disturb_probes, true }, { disturb_identity, false }, { enter_batch, true },
+	/* Those behind FIRST_OPERATIONS came later. */
+	{ put_steps, true }, { enter_program, true }, { put_steps, true }, { put_program, true },
+	{ enter_wait_briefly, true }, { cancel, true }, { arm, true }, { count_completions, true },
+	{ watch, true }, { put_program, true }, { enter_program, true },
 };
+
+#define OPERATIONS (sizeof(operations) / sizeof(*operations))
+#define FIRST_OPERATIONS 34u
+#define FIRST_BYTES 204u	/* these mean what they meant before: old programs stay of use */
 
 void operation_make(struct script *script)
 {
-	uint8_t which = (uint8_t)(script_take(script) % (sizeof(operations) / sizeof(*operations)));
+	uint8_t byte = script_take(script);
+	size_t which = byte % FIRST_OPERATIONS;
 
+	if (byte >= FIRST_BYTES)
+		which = FIRST_OPERATIONS + byte % (OPERATIONS - FIRST_OPERATIONS);
 	if (!supervised || operations[which].safe)
 		operations[which].make(script);
 }

@@ -10,6 +10,7 @@
 #include "check.h"
 
 #define MODULE_FILE "/trapless.ko"
+#define RELEASE_MS 30000	/* after its process a file is gone, on the slowest kernel */
 
 static inline void module_need(void)
 {
@@ -29,6 +30,13 @@ static inline int module_references(void)
 
 	CHECK(read_file("/sys/module/trapless/refcnt", text, sizeof(text)) > 0);
 	return atoi(text);
+}
+
+/* Waits: files are released a moment after their process. */
+static inline void module_references_fall_to(int count)
+{
+	WAIT_UNTIL_MS(RELEASE_MS, module_references() == count, "%d references, expected %d",
+		      module_references(), count);
 }
 
 /* 0 or -errno. */

@@ -66,3 +66,13 @@ def test_descriptions_for_syzkaller_have_each_constant_and_structure():
         assert re.search(rf"^{name} = \d+$", values, re.M)
     for structure in re.findall(r"^struct (tl_\w+) \{", header, re.M):
         assert re.search(rf"^{structure} \{{", descriptions, re.M), structure
+
+
+def test_a_finding_says_who_is_left():
+    result = fuzz.Round()
+    reader = fuzz._Reader(result, "6.1", Silent())
+    reader(b"run 0001\nheld 7 has /dev/trapless open as 3\nheld 7/7 (fuzz) D\n")
+    reader(b"finding leak: the module is in use\n")
+    first, *held = result.wrong.splitlines()
+    assert first == "leak: the module is in use"
+    assert held == ["7 has /dev/trapless open as 3", "7/7 (fuzz) D"]

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A program that saves cs and ss and loads them again gets no fault, whichever level it was at when
- * it saved them and whichever it is at when it loads them: by mov to ss, and by iretq with both. A
- * pair of which each is of another level faults, as a thread's that may not be in supervisor mode
- * does. Far returns are left out: the emulator of the lab makes them wrongly in user mode.
+ * it saved them and whichever it is at when it loads them: by mov to ss, by iretq with both, and
+ * by the same far jump with either level's cs in turn. A pair of which each is of another level
+ * faults, as a thread's that may not be in supervisor mode does. Far returns are left out: the
+ * emulator of the lab makes them wrongly in user mode.
  *
  * What differs is shown, too: where UMIP has the kernel answer sgdt and sidt for user mode, level 0
  * gets the processor's own answer.
@@ -50,6 +51,20 @@ static inline void return_by_iret(unsigned long cs, unsigned long ss)
 			 "iretq\n"
 			 "1:"
 			 : : "r"(cs), "r"(ss) : "rax", "rcx", "memory", "cc");
+}
+
+/* Goes to the next instruction by a far jump, which changes cs alone. */
+static __attribute__((noinline)) void jump_far(unsigned int cs)
+{
+	struct { uint32_t address; uint16_t segment; } __attribute__((packed)) far;
+
+	__asm__ volatile("lea 1f(%%rip), %%rax\n\t"
+			 "movl %%eax, %[address]\n\t"
+			 "movw %w[cs], %[segment]\n\t"
+			 "ljmp *%[address]\n"
+			 "1:"
+			 : [address] "=m"(far.address), [segment] "=m"(far.segment)
+			 : [cs] "r"(cs) : "rax", "memory");
 }
 
 /* Leaves supervisor mode by a page fault, until the next call. */
@@ -108,6 +123,26 @@ static void saved_in_supervisor_mode(bool by_iret)
 		CHECK(sys(SYS_getppid) > 0);
 	}
 	CHECK(raised > MOST(TIMES - TIMES / 10));
+}
+
+/* What was tried again at level 0 loads user mode's selector there, right after that. */
+static void jumps_to_both_levels(void)
+{
+	unsigned int done = 0;
+
+	for (int i = 0; i < TIMES; i++) {
+		if (fresh_next == TIMES)
+			demote();
+		reach_supervisor();
+		if (code_segment() != KERNEL_CS)
+			continue;
+		demote();
+		jump_far(KERNEL_CS);
+		done += cpl() == 0;
+		jump_far(USER_CS);
+		CHECK_EQ(cpl(), 3);
+	}
+	CHECK(done > MOST(TIMES - TIMES / 10));
 }
 
 /* Saves and loads at any moment that interrupts leave. */
@@ -213,6 +248,7 @@ int main(void)
 	saved_in_user_mode();
 	saved_in_supervisor_mode(false);
 	saved_in_supervisor_mode(true);
+	jumps_to_both_levels();
 	storm();
 	mixed_pair(KERNEL_CS, USER_SS);
 	mixed_pair(USER_CS, KERNEL_SS);
