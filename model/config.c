@@ -32,7 +32,10 @@ static const struct choice flushes[] = {
 	{ "none", TLM_FLUSH_NONE },
 	{ NULL, 0 }
 };
-static const struct choice modes[] = { { "shared", 0 }, { "apart", 1 }, { NULL, 0 } };
+enum { SHARED, APART, COHERENT };
+static const struct choice modes[] = {
+	{ "shared", SHARED }, { "apart", APART }, { "coherent", COHERENT }, { NULL, 0 }
+};
 static const struct choice empties[] = { { "never", 0 }, { "crossing", 1 }, { NULL, 0 } };
 static const struct choice writes[] = { { "back", 0 }, { "through", 1 }, { NULL, 0 } };
 static const struct choice pages[] = {
@@ -119,7 +122,8 @@ static int set_choice(struct tlm_geometry *geometry, const char *key, const char
 		geometry->policy = choice;
 		break;
 	case MODES:
-		geometry->apart = choice;
+		geometry->apart = choice != SHARED;
+		geometry->coherent = choice == COHERENT;
 		break;
 	case FLUSH:
 		geometry->flush = choice;

@@ -63,6 +63,14 @@ int tlm_geometry_check(const struct tlm_geometry *geometry, uint64_t memory,
 			 geometry->streams, geometry->ahead, TLM_STREAMS_MAX);
 		return -EINVAL;
 	}
+	if (geometry->coherent &&
+	    (geometry->kind != TLM_CACHE || geometry->streams || memory == 0 ||
+	     geometry->line != TLM_COHERENT_LINE)) {
+		snprintf(error, TLM_ERROR_MAX,
+			 "%s: modes=coherent: only of caches with lines of %d bytes and without "
+			 "streams, behind a line `memory BYTES`", name, TLM_COHERENT_LINE);
+		return -EINVAL;
+	}
 	if (geometry->kind == TLM_TLB && geometry->pages == 0) {
 		snprintf(error, TLM_ERROR_MAX, "%s: pages= names no page size", name);
 		return -EINVAL;

@@ -27,10 +27,12 @@ enum {
 	TLM_KIND_BITS = 4,
 	TLM_PAGE_2M = 1 << 4,
 	TLM_PAGE_1G = 1 << 5,
+	TLM_TAKES = 1 << 6, /* a write of a line that the other mode may hold */
 	TLM_PASSED = 8,
 };
 
 #define TLM_STRUCTURES_MAX (64 - TLM_PASSED)
+#define TLM_COHERENT_LINE 64 /* bytes; of coherent caches */
 #define TLM_LABELS 16 /* by a label's last four bits */
 
 enum tlm_kind { TLM_CACHE, TLM_TLB, TLM_FOOTPRINT };
@@ -52,6 +54,7 @@ struct tlm_geometry {
 	uint32_t ways;
 	uint32_t line;	/* bytes; of a cache, or the unit of a footprint */
 	bool apart;	/* user and kernel accesses each have contents of their own */
+	bool coherent;	/* of a cache, apart: what one mode writes leaves the other's contents */
 	unsigned int pages; /* TLM_HOLDS_*; of a TLB */
 	enum tlm_flush flush; /* of a TLB, when CR3 is written */
 	bool through;	/* of a cache: writes do not allocate, and all go on to the next */

@@ -23,6 +23,7 @@ void tlm_hierarchy_destroy(struct tlm_hierarchy *hierarchy)
 {
 	while (hierarchy->count > 0)
 		tlm_structure_deinit(&hierarchy->structures[--hierarchy->count]);
+	free(hierarchy->holders);
 	free(hierarchy);
 }
 
@@ -65,6 +66,22 @@ static uint64_t source(struct tlm_hierarchy *hierarchy, enum tlm_kind kind, cons
 	return passed_by(structure - hierarchy->structures);
 }
 
+static size_t holder_count(const struct tlm_hierarchy *hierarchy)
+{
+	return hierarchy->memory / TLM_COHERENT_LINE + 1; /* the last: of what lies beyond */
+}
+
+/* From the first coherent cache on it is known of each line which mode may hold it. */
+static int add_holders(struct tlm_hierarchy *hierarchy, char error[TLM_ERROR_MAX])
+{
+	if (!hierarchy->holders)
+		hierarchy->holders = calloc(holder_count(hierarchy), 1);
+	if (hierarchy->holders)
+		return 0;
+	snprintf(error, TLM_ERROR_MAX, "no memory for the holders of lines");
+	return -ENOMEM;
+}
+
 int tlm_hierarchy_add(struct tlm_hierarchy *hierarchy, const struct tlm_geometry *geometry,
 		      const char *from, char error[TLM_ERROR_MAX])
 {
@@ -99,9 +116,31 @@ int tlm_hierarchy_add(struct tlm_hierarchy *hierarchy, const struct tlm_geometry
 	}
 	result = tlm_structure_init(&hierarchy->structures[hierarchy->count], &wanted,
 				    hierarchy->memory, error);
-	if (result == 0)
-		hierarchy->count++;
-	return result;
+	if (result)
+		return result;
+	hierarchy->count++;
+	return wanted.coherent ? add_holders(hierarchy, error) : 0;
+}
+
+/* Marks the writes that take a line from the other mode, in the order of all accesses. */
+static void mark_taking(struct tlm_hierarchy *hierarchy, const struct tlm_chunk *chunk)
+{
+	const uint64_t beyond = holder_count(hierarchy) - 1;
+	size_t i;
+
+	for (i = 0; i < chunk->count; i++) {
+		uint64_t line = chunk->physical[i] / TLM_COHERENT_LINE;
+		uint8_t *holders = &hierarchy->holders[line < beyond ? line : beyond];
+		const uint8_t mode = chunk->access[i] & TLM_KERNEL ? 2 : 1;
+
+		if (chunk->access[i] & TLM_WRITE) {
+			if (*holders & ~mode)
+				chunk->access[i] |= TLM_TAKES;
+			*holders = mode;
+		} else {
+			*holders |= mode;
+		}
+	}
 }
 
 void tlm_hierarchy_drain(struct tlm_hierarchy *hierarchy)
@@ -117,6 +156,8 @@ void tlm_hierarchy_drain(struct tlm_hierarchy *hierarchy)
 	hierarchy->waiting = 0;
 	if (chunk.count == 0)
 		return;
+	if (hierarchy->holders)
+		mark_taking(hierarchy, &chunk);
 	for (i = 0; i < hierarchy->count; i++) {
 		struct tlm_structure *structure = &hierarchy->structures[i];
 
@@ -165,4 +206,6 @@ void tlm_hierarchy_cold(struct tlm_hierarchy *hierarchy)
 	tlm_hierarchy_drain(hierarchy);
 	for (i = 0; i < hierarchy->count; i++)
 		tlm_structure_cold(&hierarchy->structures[i]);
+	if (hierarchy->holders)
+		memset(hierarchy->holders, 0, holder_count(hierarchy));
 }

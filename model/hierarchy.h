@@ -5,7 +5,8 @@
  * configurations are modelled at once by having all their structures in one hierarchy; a structure
  * that two of them share exists once.
  *
- * It is not thread-safe: one hierarchy follows one processor.
+ * It is not thread-safe: one hierarchy follows one processor, or one for each mode where caches are
+ * coherent.
  */
 #ifndef TRAPLESS_MODEL_HIERARCHY_H
 #define TRAPLESS_MODEL_HIERARCHY_H
@@ -18,6 +19,7 @@ struct tlm_hierarchy {
 	struct tlm_structure structures[TLM_STRUCTURES_MAX];
 	unsigned int count;
 	uint64_t memory; /* bytes; 0: unknown */
+	uint8_t *holders; /* of each line: the modes that may hold it; NULL: nothing is coherent */
 	int label; /* last four bits of the open region's; -1: none is open */
 	size_t waiting;
 	uint64_t virtual[TLM_CHUNK];

@@ -340,12 +340,33 @@ static ALWAYS struct entry tlb_entry(uint64_t virtual, uint64_t physical, unsign
 	return (struct entry){ .number = page, .tag = tag };
 }
 
+/* The line leaves one mode's part, if it is there. */
+static void drop(struct tlm_structure *structure, unsigned int part, struct entry entry)
+{
+	const uint32_t count = structure->geometry.ways;
+	uint64_t set = (entry.number & (structure->sets - 1)) + (uint64_t)part * structure->sets;
+	uint64_t *ways = structure->tags + set * count;
+	uint32_t way = find(ways, count, entry.tag);
+
+	if (way == count)
+		return;
+	if (structure->geometry.policy == TLM_LRU)
+		for (; way + 1 < count; way++)
+			ways[way] = ways[way + 1];
+	else
+		structure->holes = true;
+	ways[way] = 0;
+	if (structure->last[part] == entry.tag)
+		structure->last[part] = 0;
+}
+
 /* `type`, `policy` and, where it is a number, `ways` are known where this is compiled. */
 static ALWAYS void run(struct tlm_structure *structure, const struct tlm_chunk *chunk,
 		       uint64_t passed, enum tlm_kind type, enum tlm_policy policy, uint32_t ways)
 {
 	const struct tlm_geometry *geometry = &structure->geometry;
 	struct tlm_counts *counts = &structure->counts;
+	const bool coherent = type == TLM_CACHE && geometry->coherent;
 	size_t i;
 
 	for (i = 0; i < chunk->count; i++) {
@@ -354,6 +375,9 @@ static ALWAYS void run(struct tlm_structure *structure, const struct tlm_chunk *
 		bool fill = true, hit;
 		struct entry entry;
 
+		if (coherent && access & TLM_TAKES)
+			drop(structure, !(access & TLM_KERNEL),
+			     cache_entry(structure, chunk->physical[i]));
 		if (!(access & geometry->from))
 			continue;
 		if (type == TLM_TLB && !(geometry->pages >> page_size(access) & 1))

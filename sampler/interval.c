@@ -3,7 +3,8 @@
  * interval.c - measures how closely reads follow one another. It owns the loop that reads one place
  * without pause and notes the time of each read. Time is the processor's counter where that runs
  * evenly, because a system's clock would take longer than a read; the system's clock calibrates it
- * over the whole run. An interval has the read, the note, and all else that the processor did.
+ * over the whole run. An interval has the read, the note, and all else that the processor did. What
+ * the read alone takes is measured beside it, by many reads between two notes.
  */
 #include "interval.h"
 
@@ -21,11 +22,15 @@
 #define WARM_UP_READS 1000u
 #define CALIBRATE_NS 50000000ull	/* at least, between two looks at the system's clock */
 #define CLOCK_READS 10000u
+#define BLOCKS_MAX 501u
+#define BLOCK_READS 500u
+#define DELAYS 64u	/* different ones between two notes, to find the clock's step */
 
 struct notes {
 	bool counter;		/* the processor's; else the system's clock, in ns */
 	double ns_per_tick;
 	uint64_t changes;	/* reads that differ from the one before: the target lives */
+	double bare_ticks;	/* of a read without notes */
 	uint32_t ticks[];	/* from one read to the next, saturated */
 };
 
@@ -91,6 +96,54 @@ static uint32_t clock_ticks(const struct notes *notes)
 	return ticks[CLOCK_READS / 2];
 }
 
+/* How finely the clock tells times apart: the widest gap in the times that various delays take. */
+static uint32_t clock_step(const struct notes *notes)
+{
+	static uint32_t ticks[CLOCK_READS];
+	uint32_t step = 0;
+	unsigned int i;
+
+	for (i = 0; i < CLOCK_READS; i++) {
+		uint64_t before = tick(notes->counter);
+		volatile unsigned int delay = i % DELAYS;
+
+		while (delay)
+			delay--;
+		ticks[i] = (uint32_t)(tick(notes->counter) - before);
+	}
+	qsort(ticks, CLOCK_READS, sizeof(ticks[0]), by_value);
+	/* The longer half has the pauses of the processor, too. */
+	for (i = 1; i < CLOCK_READS / 2; i++)
+		if (ticks[i] - ticks[i - 1] > step)
+			step = ticks[i] - ticks[i - 1];
+	return step;
+}
+
+/* What a read takes with the clock taken out: the median of blocks of reads between two notes. */
+static int measure_bare(const struct interval_test *test, struct source *source,
+			struct notes *notes)
+{
+	static uint32_t ticks[BLOCKS_MAX];
+	uint8_t into[FIELD_BYTES_MAX];
+	unsigned int blocks = test->reads / BLOCK_READS + 1, block, i;
+
+	if (blocks > BLOCKS_MAX)
+		blocks = BLOCKS_MAX;
+	for (block = 0; block < blocks; block++) {
+		uint64_t before = tick(notes->counter);
+		int status = 0;
+
+		for (i = 0; i < BLOCK_READS && !status; i++)
+			status = source_read(source, test->address, into, test->bytes);
+		ticks[block] = (uint32_t)(tick(notes->counter) - before);
+		if (status)
+			return status;
+	}
+	qsort(ticks, blocks, sizeof(ticks[0]), by_value);
+	notes->bare_ticks = ((double)ticks[blocks / 2] - clock_ticks(notes)) / BLOCK_READS;
+	return 0;
+}
+
 /* The measured run; the system's clock around it calibrates the counter. */
 static int measure(const struct interval_test *test, struct source *source, struct notes *notes,
 		   double *total_ns)
@@ -124,11 +177,13 @@ static void print(const struct interval_test *test, const struct source *source,
 	for (i = 0; i < most; i++)
 		sum += notes->ticks[i];
 	fprintf(out, "{\"interval\": \"%s\", \"bytes\": %" PRIu32 ", \"reads\": %" PRIu32
-		", \"clock\": \"%s\", \"tick_ns\": %.3f, \"clock_ns\": %.2f, \"total_ns\": %.0f"
-		", \"mean99_ns\": %.2f, \"changes\": %" PRIu64 ", \"quantiles\": [",
+		", \"clock\": \"%s\", \"tick_ns\": %.3f, \"clock_ns\": %.2f, \"step_ns\": %.2f"
+		", \"bare_ns\": %.3f, \"total_ns\": %.0f, \"mean99_ns\": %.2f"
+		", \"changes\": %" PRIu64 ", \"quantiles\": [",
 		source->kind->name, test->bytes, test->reads,
 		notes->counter ? "tsc" : "monotonic-raw", notes->ns_per_tick,
-		overhead * notes->ns_per_tick, total_ns, sum / most * notes->ns_per_tick,
+		overhead * notes->ns_per_tick, clock_step(notes) * notes->ns_per_tick,
+		notes->bare_ticks * notes->ns_per_tick, total_ns, sum / most * notes->ns_per_tick,
 		notes->changes);
 	for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
 		/* The smallest interval that so large a part of all does not exceed. */
@@ -158,6 +213,8 @@ int interval_measure(const struct interval_test *test, struct source *source, FI
 	notes->changes = 0;
 	if (!status)
 		status = measure(test, source, notes, &total_ns);
+	if (!status)
+		status = measure_bare(test, source, notes);
 	if (!status)
 		status = source_check(source);
 	if (!status)

@@ -198,7 +198,8 @@ static int sample_into(const struct options *options, const char *text,
 	char error[SOURCE_ERROR_BYTES];
 	char *head = head_text(text, options, plan);
 	struct output *output;
-	int status = head ? output_create(&output, STDOUT_FILENO, head, run_row_bytes(plan))
+	int status = head ? output_create(&output, STDOUT_FILENO, head, run_row_bytes(plan),
+					  plan->interval_ns)
 			  : -ENOMEM;
 
 	free(head);

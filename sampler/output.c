@@ -123,7 +123,19 @@ static int allocate(struct output *output)
 	return 0;
 }
 
-int output_create(struct output **result, int descriptor, const char *text, uint32_t row_bytes)
+/*
+ * The rows that a block can get until it is handed over for its age. More room would be memory that
+ * is never used, and an observer of many machines has many samplers.
+ */
+static uint32_t rows_max(uint32_t row_bytes, uint64_t interval_ns)
+{
+	uint64_t in_time = BLOCK_AGE_NS / interval_ns + 1;
+
+	return in_time < BLOCK_BYTES / row_bytes ? (uint32_t)in_time : BLOCK_BYTES / row_bytes;
+}
+
+int output_create(struct output **result, int descriptor, const char *text, uint32_t row_bytes,
+		  uint64_t interval_ns)
 {
 	struct output *output = calloc(1, sizeof(*output));
 	int status;
@@ -132,7 +144,7 @@ int output_create(struct output **result, int descriptor, const char *text, uint
 		return -ENOMEM;
 	output->descriptor = descriptor;
 	output->row_bytes = row_bytes;
-	output->rows_max = BLOCK_BYTES / row_bytes;
+	output->rows_max = rows_max(row_bytes, interval_ns);
 	sem_init(&output->full, 0, 0);
 	status = allocate(output);
 	if (!status)

@@ -16,8 +16,9 @@
 
 struct output;
 
-/* Writes the head; 0 or -errno. The caller closes the descriptor. */
-int output_create(struct output **output, int descriptor, const char *text, uint32_t row_bytes);
+/* Writes the head; 0 or -errno. A row comes each interval. The caller closes the descriptor. */
+int output_create(struct output **output, int descriptor, const char *text, uint32_t row_bytes,
+		  uint64_t interval_ns);
 
 /* The place of the next row, filled with zeros; NULL where there is none. */
 uint8_t *output_row(struct output *output);

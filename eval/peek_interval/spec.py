@@ -32,6 +32,7 @@ SPEC = Spec(
         "while the target writes, they are fetched anew: that is what sampling live state costs.",
         "Reading the clock is part of each interval, and its resolution shows.",
     ),
+    needs="it reads the memory of a VM from outside",
     parts=(part_intervals.PART, part_user.PART),
     minutes=(0.5, 1),
 )

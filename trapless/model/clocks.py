@@ -18,8 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
-import numpy as np
-
 from trapless.model import processors
 from trapless.model.processors import Cost, Processor
 
@@ -106,8 +104,13 @@ def total(counts: Mapping[str, Count], clocks: Mapping[str, float]) -> Count:
     460
     """
     numbers: Mapping[str, Any] = counts
-    missing = [event for event, count in numbers.items() if event not in clocks and np.any(count)]
+    missing = [event for event, count in numbers.items() if event not in clocks and _occurs(count)]
     if missing:
         raise ValueError(f"nobody says what {', '.join(missing)} costs")
     terms = (count * clocks[event] for event, count in numbers.items() if event in clocks)
     return cast(Count, sum(terms))
+
+
+def _occurs(count: Any) -> bool:
+    """Whether a number is not zero, or any of an array, which alone takes numpy."""
+    return bool(count.any()) if hasattr(count, "any") else bool(count)

@@ -37,6 +37,9 @@ class Variant:
     pages lie where the guest has them), of caches that a page does not fill evenly; `seed`: of
     random replacement. `split`: user and kernel have each structure to themselves, so that neither
     evicts what the other brought in: what is missed less often is the other's pollution.
+    `elsewhere`: the kernel's work is done by another processor, as where system calls are handed to
+    one: each mode has caches and TLBs to itself, but for the last cache, which both share, and a
+    line that one mode writes leaves the caches of the other's processor.
     """
 
     processor: str
@@ -45,6 +48,7 @@ class Variant:
     colour: int = 0
     seed: int = 0
     split: bool = False
+    elsewhere: bool = False
 
     @property
     def id(self) -> str:
@@ -59,6 +63,7 @@ class Variant:
         words += [f"colour{self.colour}"] if self.colour else []
         words += [f"seed{self.seed}"] if self.seed else []
         words += ["split"] if self.split else []
+        words += ["elsewhere"] if self.elsewhere else []
         return "+".join(words)
 
 
@@ -175,6 +180,8 @@ def _check_roles(variant: Variant, structures: Mapping[str, Structure]) -> None:
     for role, kind in variant.prefetch.items():
         if role not in structures or not structures[role].streams or kind != "stream":
             raise TraplessError(f"{variant.id}: no prefetcher '{kind}' of a '{role}'", status=2)
+    if variant.elsewhere and (variant.split or variant.prefetch):
+        raise TraplessError(f"{variant.id}: neither split nor prefetched", status=2)
     if variant.colour < 0 or variant.seed < 0:
         raise TraplessError(f"{variant.id}: a seed is not negative", status=2)
 
@@ -196,8 +203,18 @@ def _parameters(
     else:
         words += [f"pages={','.join(map(str, structure.pages_bytes))}", f"flush={structure.flush}"]
     words += [f"policy={policy}"]
-    words += ["modes=apart"] if variant.split else []
+    words += _modes(variant, structure)
     if policy == "random":
         words += [f"seed={(variant.seed << 8) + position}"]
     sources = [names.get((variant.id, feed), feed) for feed in structure.feeds]
     return " ".join([*words, f"from={','.join(sources)}"])
+
+
+def _modes(variant: Variant, structure: Structure) -> list[str]:
+    """Which contents user and kernel have to themselves."""
+    if variant.split or (variant.elsewhere and structure.kind == "tlb"):
+        return ["modes=apart"]
+    roles = processors.load(variant.processor).structures.values()
+    caches = [one.role for one in roles if one.kind == "cache"]
+    private = variant.elsewhere and structure.role != caches[-1]
+    return ["modes=coherent"] if private else []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +96,16 @@ class Report:
     directory: Path
     sections: tuple[Section, ...]
     unfinished: tuple[Unfinished, ...]
+    decided: Mapping[str, Claim] = field(default_factory=dict)
+    """Open claims by id, as other machines' clocks decide them."""
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        return tuple(claim for section in self.sections for claim in section.result.claims)
+        """The claims of all experiments; an open one as it is decided elsewhere."""
+        every = (claim for section in self.sections for claim in section.result.claims)
+        return tuple(
+            self.decided.get(claim.id, claim) if claim.holds is None else claim for claim in every
+        )
 
     def verdict(self) -> str:
         """One sentence on the papers' claims."""

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from trapless.base.console import TraplessError
-from trapless.report import plot, summary, tables
+from trapless.report import kernels, plot, summary, tables
 from trapless.report.document import Report
 from trapless.report.figures import Figure, Map
 from trapless.results import estimate_file
@@ -63,7 +63,8 @@ def generated(report: Report, beside: Path) -> str:
         *_estimate(report, folder),
         f"![{picture(report).title}]({folder}/{PICTURE_NAME})",
         "",
-        f"{report.verdict()} All numbers, and how to make them again: [{folder}]({folder}/).",
+        f"{report.verdict()} All numbers, and how to make them again: [{folder}]({folder}/)."
+        + _kernels(report, folder),
         "",
         *_map(report, folder),
     ]
@@ -89,6 +90,13 @@ def _estimate(report: Report, folder: str) -> list[str]:
         f"itself ran in the emulator only. All figures: [{name}]({folder}/{name}).",
         "",
     ]
+
+
+def _kernels(report: Report, folder: str) -> str:
+    """Where other kernels stand beside these results, if somebody compared them."""
+    if not (report.directory / kernels.NAME).exists():
+        return ""
+    return f" Other kernels beside it: [{kernels.NAME}]({folder}/{kernels.NAME})."
 
 
 def _map(report: Report, folder: str) -> list[str]:

@@ -41,10 +41,30 @@ ROWS = {
     "write of 1 B, tmpfs": ("", "write1"),
     "stat of a file": ("stat", ""),
 }
-EVEN = {
-    "getpid.batch.break_even.n": "the count",
-    "getpid.batch.break_even_measured.n": "the emulator's clock",
+ABSENT = "–"
+BYTES = {"read of 4 KB, tmpfs": "†", "stat of a file": "†"}
+HANDED, HANDED_FROM = "‡", 1000
+ALWAYS_HANDED = ("stat of a file",)
+"""io_uring leaves calls to a thread: these on every kernel, reads of tmpfs on newer ones. Then they
+take a thousand instructions more than the plain call, and more."""
+MARKS = {
+    "*": "A NOP stands in, since io_uring has no such call.",
+    "†": "Up to 4,096 of these are bytes: where a processor copies or clears a page by one "
+    "instruction (rep movsb, rep stosb), the emulator counts each byte, so the share that is saved "
+    "looks smaller than it is.",
+    "‡": "io_uring leaves this call to a thread of the kernel, whose instructions are in it.",
 }
+"""Marks of rows, and of io_uring's cells, and what they say below the table."""
+COUNTED, TIMED = "instructions", "ns"
+"""The units of a call: counted in the lab, timed on a machine's own kernel."""
+EVEN = {
+    COUNTED: {
+        "getpid.batch.break_even.n": "the count",
+        "getpid.batch.break_even_measured.n": "the emulator's clock",
+    },
+    TIMED: {"getpid.batch.break_even_measured.n": "the clock"},
+}
+UNIT_WORDS = {COUNTED: "Instructions", TIMED: "Time"}
 DRAWN = {"batch": "plain call", "io_uring": "plain call", "supervisor": "by trap"}
 ACCOUNTS = {
     "user": "user", "kernel": "other kernel", "bottom-half": "bottom half", "top-half": "top half",
@@ -52,6 +72,14 @@ ACCOUNTS = {
 }  # fmt: skip
 """Shares of time that peek tells apart: the name in a metric, and in a figure."""
 LOADS = ("nop", "qsort", "make", "httpd")
+
+
+PLACES = {
+    "tcg": "as distributed, in an emulated VM (QEMU, TCG) on",
+    "kvm": "as distributed, in a VM (QEMU, KVM) on",
+    "none": "its own kernel, on",
+}
+"""Where results were made, by their accelerator."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +94,7 @@ class Line:
     def text(self, column: str) -> str:
         """A cell as it is printed."""
         if column not in self.cells:
-            return "–"
+            return ABSENT
         return tables.number(self.cells[column]) + self.notes.get(column, "")
 
 
@@ -75,10 +103,8 @@ def settings(report: Report) -> list[str]:
     lines: dict[str, list[str]] = {}
     for section in report.sections:
         result = section.result
-        where = {"tcg": "in an emulated VM (QEMU, TCG)", "kvm": "in a VM (QEMU, KVM)"}.get(
-            result.accelerator, result.accelerator
-        )
-        text = f"Linux {result.kernel}, as distributed, {where} on {result.machine}"
+        where = PLACES.get(result.accelerator, f"{result.accelerator} on")
+        text = f"Linux {result.kernel}, {where} {result.machine}"
         lines.setdefault(text, []).append(str(section.meta.get("date", ""))[:10])
     return [
         f"{text}; {days[0]}{f' to {days[-1]}' if days[0] != days[-1] else ''}."
@@ -104,8 +130,17 @@ def _line(name: str, unit: str, metrics: Mapping[str, Metric | None]) -> Iterato
     yield Line(name, f"{unit}, {' and '.join(sorted(kinds))}", cells, {})
 
 
+def _beyond(found: Mapping[str, Metric | None], column: str, base: str) -> float:
+    value, plain = found.get(column), found.get(base)
+    return value.value - plain.value if value and plain else 0.0
+
+
 def calls(report: Report) -> list[Line]:
-    """Instructions of each call, by each mechanism."""
+    """What each call takes by each mechanism: instructions, or time where none were counted."""
+    return _calls(report, COUNTED) or _calls(report, TIMED)
+
+
+def _calls(report: Report, unit: str) -> list[Line]:
     wrapped, modes = metrics_of(report, CALLS), metrics_of(report, MODES)
     lines = []
     for name, (ours, other) in ROWS.items():
@@ -114,15 +149,21 @@ def calls(report: Report) -> list[Line]:
         for column, mechanisms in WRAPPED.items():
             for mechanism in mechanisms:
                 if column not in found and (
-                    metric := wrapped.get(f"{ours}.{mechanism}.n{AT}.instructions")
+                    metric := wrapped.get(f"{ours}.{mechanism}.n{AT}.{unit}")
                 ):
                     found[column] = metric
                     notes[column] = "*" if mechanism.endswith("-nop") else ""
+        if unit == COUNTED and (
+            name in ALWAYS_HANDED
+            or ("tmpfs" in name and _beyond(found, "io_uring", "plain call") > HANDED_FROM)
+        ):
+            notes["io_uring"] = HANDED
         for column, mode in UNMODIFIED.items():
-            found[column] = modes.get(f"{other}.{mode}.static.instructions")
+            # Timed, what alternated with supervisor mode is held against it.
+            mechanism = "trap-back" if (mode, unit) == ("trap", TIMED) else mode
+            found[column] = modes.get(f"{other}.{mechanism}.static.{unit}")
         lines += [
-            Line(line.name, line.unit, line.cells, notes)
-            for line in _line(name, "instructions", found)
+            Line(line.name, line.unit, line.cells, notes) for line in _line(name, unit, found)
         ]
     return lines
 
@@ -143,12 +184,18 @@ def others(report: Report) -> list[Line]:
         *_line("walk of a tree", "instructions", {
             column: wrapped.get(f"{name}.total.instructions") for column, name in walk.items()
         }),
+        *_line("walk of a tree", "ns", {
+            column: wrapped.get(f"{name}.total.ns") for column, name in walk.items()
+        }),
         *_line("walk of a tree", "crossings", {
             column: wrapped.get(f"{name}.crossings.count") for column, name in walk.items()
         }),
         *_line("ls -lR", "instructions", {
             column: ls.get(f"ls-lr.{mode}.busybox.instructions")
             for column, mode in UNMODIFIED.items()
+        }),
+        *_line("ls -lR", "ns", {
+            column: ls.get(f"ls-lr.{mode}.busybox.ns") for column, mode in UNMODIFIED.items()
         }),
     ]  # fmt: skip
 
@@ -158,24 +205,38 @@ def gain(report: Report) -> Table | None:
     lines = [*calls(report), *others(report)]
     if not lines:
         return None
+    pipeline = "Counted instructions leave out what a trap costs a processor's pipeline."
+    rows = tuple(
+        (
+            line.name + (BYTES.get(line.name, "") if line.unit.startswith(COUNTED) else ""),
+            *(line.text(column) for column in COLUMNS[1:-1]),
+            line.unit,
+        )
+        for line in lines
+    )
+    shown = "".join(cell for row in rows for cell in row)
     return Table(
         id="gain-table",
         title="What one call takes",
         columns=COLUMNS,
-        rows=tuple(
-            (line.name, *(line.text(column) for column in COLUMNS[1:-1]), line.unit)
-            for line in lines
-        ),
+        rows=rows,
         caption=f"Batch and io_uring with {AT} calls a crossing, to be compared with the plain "
         "call of the same program; supervisor mode with the trap, of a program that was not "
-        "modified. A smaller number is better. Counted instructions leave out what a trap costs a "
-        "processor's pipeline. * A NOP stands in, since io_uring has no such call.",
+        "modified. A smaller number is better. "
+        + (pipeline if _unit(lines) == COUNTED else "")
+        + "".join(f" {mark} {text}" for mark, text in MARKS.items() if mark in shown),
     )
+
+
+def _unit(lines: list[Line]) -> str:
+    """The unit of the calls: all lines have the same."""
+    return TIMED if any(line.unit.startswith(TIMED) for line in lines) else COUNTED
 
 
 def headline(report: Report) -> str:
     """The gain in one or two sentences."""
     lines = calls(report)
+    unit = _unit(lines)
     words = []
     for column, name in (("batch", f"a batch of {AT}"), ("supervisor", "supervisor mode")):
         both = [line for line in lines if {column, DRAWN[column]} <= line.cells.keys()]
@@ -188,13 +249,13 @@ def headline(report: Report) -> str:
             (least, little), (most, much) = min(shares), max(shares)
             between = " to ".join(sorted({f"{min(saved):,.0f}", f"{max(saved):,.0f}"}))
             ends = [f"{most:.0%} of {much}", f"{least:.0%} of {little}"][: len(both)]
-            words.append(f"{name} takes away {between} instructions: {', '.join(ends)}")
+            words.append(f"{name} takes away {between} {unit}: {', '.join(ends)}")
     if not words:
         return ""
     metrics = metrics_of(report, CALLS)
     even = [
         f"from {tables.number(metrics[name].value)} calls on by {by}"
-        for name, by in EVEN.items()
+        for name, by in EVEN[unit].items()
         if name in metrics
     ]
     wins = f" A batch wins {', '.join(even)}." if even else ""
@@ -215,7 +276,7 @@ def gain_figure(report: Report) -> Figure | None:
         return None
     return Figure(
         id="gain-figure",
-        title="Instructions of a call, where the plain call takes 100%",
+        title=f"{UNIT_WORDS[_unit(calls(report))]} of a call, where the plain call takes 100%",
         x_label="",
         y_label="% of the plain call's",
         series=bars(groups, {column: column for column in DRAWN}),

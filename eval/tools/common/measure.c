@@ -2,6 +2,7 @@
 /*
  * measure.c - see measure.h. It knows nothing of mechanisms and experiments.
  */
+#include <cpuid.h>
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -17,6 +18,8 @@
 #define CALIBRATION_NOPS 1000
 #define CALIBRATION_LOOPS 500
 #define CALIBRATION_TRIES 64
+#define CLOCK_NS 20000000u	/* how long the counter is held against the clock */
+#define LEAF_HYPERVISOR 0x40000000u
 
 static uint64_t overhead;
 static uint64_t random_state = 1;
@@ -104,14 +107,48 @@ static uint64_t sample_loop(void)
 	return measure_tsc() - start;
 }
 
+/* How fast the time-stamp counter runs, by the kernel's clock that nobody adjusts. */
+static double clocks_per_ns(void)
+{
+	struct timespec now;
+	uint64_t begin_ns, begin, end_ns, end;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &now);
+	begin = measure_tsc();
+	begin_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	do {
+		clock_gettime(CLOCK_MONOTONIC_RAW, &now);
+		end = measure_tsc();
+		end_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	} while (end_ns - begin_ns < CLOCK_NS);
+	return (double)(end - begin) / (double)(end_ns - begin_ns);
+}
+
+/* What a hypervisor calls itself to its guests, "" where there is none; emulators do so, too. */
+static const char *hypervisor(void)
+{
+	static char name[13];
+	unsigned int highest, features, word[3], unused;
+
+	if (!__get_cpuid(1, &highest, &unused, &features, &unused) || !(features >> 31 & 1))
+		return "";
+	__cpuid(LEAF_HYPERVISOR, highest, word[0], word[1], word[2]);
+	memcpy(name, word, sizeof(word));
+	for (char *c = name; *c; c++)
+		if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\')
+			*c = '?';
+	return name;
+}
+
 uint64_t measure_calibrate(enum measure_kind kind)
 {
 	uint64_t nops, loop;
 
 	overhead = least(sample_empty);
 	if (kind == MEASURE_MEASURED) {
-		printf("{\"calibration\": \"%s\", \"overhead\": %lu}\n", measure_unit(kind),
-		       overhead);
+		printf("{\"calibration\": \"%s\", \"overhead\": %lu, "
+		       "\"clocks_per_ns\": %.6f, \"hypervisor\": \"%s\"}\n",
+		       measure_unit(kind), overhead, clocks_per_ns(), hypervisor());
 		return overhead;
 	}
 	nops = least(sample_nops) - overhead;

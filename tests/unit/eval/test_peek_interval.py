@@ -58,6 +58,17 @@ def test_intervals_are_what_the_product_promises():
     assert metrics["read8.interval-written.p99-of-10000.ns"].value <= 1000
 
 
+def test_a_read_alone_is_shorter_than_an_interval_by_the_clock():
+    metrics = saved().metrics
+    clock = metrics["clock.cost.median.ns"].value
+    assert 0 < metrics["clock.resolution.median.ns"].value < clock
+    for size in (4, 2048):
+        alone = metrics[f"read{size}.alone.median.ns"].value
+        assert 0 < alone < metrics[f"read{size}.interval.median.ns"].value
+    # What the clock hid: a copy of 2 KB takes longer than one of 4 B.
+    assert metrics["read4.alone.median.ns"].value * 2 < metrics["read2048.alone.median.ns"].value
+
+
 def test_longer_intervals_than_the_papers_do_not_hold():
     rows = rows_of("intervals")
     for row in rows:

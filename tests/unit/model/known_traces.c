@@ -214,6 +214,39 @@ static void modes_apart(void)
 	CHECK_EQ(missed(tlb, 0, TLM_READ), 1);
 }
 
+/* What one mode writes leaves the other's cache, the latest line too; what both read stays. */
+static void modes_coherent(void)
+{
+	struct tlm_geometry geometry = { .name = "1", .size = 128, .ways = 2, .apart = true,
+					 .coherent = true };
+	const uint64_t read = TLM_READ | TLM_KERNEL, write = TLM_WRITE | TLM_KERNEL;
+	struct tlm_structure *first, *second;
+
+	start();
+	hierarchy->memory = 1 << 20;
+	first = add(geometry, "data");
+	geometry.name[0] = '2';
+	geometry.size = 1024;
+	second = add(geometry, "1");
+	CHECK_EQ(missed(first, 0, TLM_READ), 1);
+	CHECK_EQ(missed(first, 0, read), 1);
+	CHECK_EQ(missed(first, 0, TLM_READ), 0); /* both hold it */
+	CHECK_EQ(missed(first, 0, write), 0);
+	CHECK_EQ(missed(first, 0, TLM_READ), 1); /* it was taken, from both caches */
+	CHECK_EQ(second->counts.misses[TLM_READ], 2);
+	CHECK_EQ(missed(first, 0, read), 0); /* to be read again takes nothing */
+	CHECK_EQ(missed(first, 0, TLM_WRITE), 0);
+	CHECK_EQ(missed(first, 0, TLM_WRITE), 0);
+	CHECK_EQ(missed(first, 0, read), 1);
+	CHECK_EQ(missed(first, 0, write), 0);
+	CHECK_EQ(missed(first, 0, TLM_WRITE), 1);
+	tlm_hierarchy_cold(hierarchy);
+	CHECK_EQ(missed(first, 64, write), 1);
+	CHECK_EQ(missed(first, 128, write), 1); /* of a line beside it takes nothing */
+	CHECK_EQ(missed(first, 192, TLM_WRITE), 1);
+	CHECK_EQ(missed(first, 64, read) + missed(first, 128, read), 0);
+}
+
 static void streams_apart(void)
 {
 	struct tlm_structure *cache;
@@ -299,6 +332,7 @@ int main(void)
 	prefetches();
 	tlbs();
 	modes_apart();
+	modes_coherent();
 	streams_apart();
 	footprints();
 	colours();

@@ -39,6 +39,18 @@ def test_every_geometry_can_be_and_says_where_it_is_from():
         assert all(len(one.source) > 10 for one in figures)
 
 
+def test_a_server_s_processor_of_today_is_there():
+    server = processors.load("epyc-9004")
+    sizes = {role: one.size for role, one in server.structures.items()}
+    assert (sizes["dtlb"], sizes["stlb"]) == (72, 3072)
+    assert (sizes["l1d"], sizes["l2"], sizes["l3"]) == (32 << 10, 1 << 20, 32 << 20)
+    assert server.latencies["l2"].low < server.latencies["l3"].low < server.latencies["memory"].low
+    # What a trap costs beyond its instructions, at the model's clocks for each of them.
+    (case,) = server.cases
+    assert server.costs["fast"].low == case.trap.low - 250 * max(server.cpi)
+    assert server.costs["fast"].high == case.trap.high - 250 * min(server.cpi)
+
+
 def test_a_file_that_is_like_another_one_has_its_figures():
     one, other = processors.load(PENTIUM), processors.load(LARGER)
     assert (one.costs, one.latencies, one.note) == (other.costs, other.latencies, other.note)
@@ -135,6 +147,22 @@ def test_variants_do_what_their_names_say():
     assert "policy=random seed=512 from=read,write" in text
     assert "streams=8 ahead=2 policy=plru" in text
     assert "streams" not in "\n".join(Plan.of([Variant(PENTIUM)]).lines)
+
+
+def test_a_processor_elsewhere_has_private_caches_and_shares_the_last():
+    variants = [Variant("core-i7-9700k", split=True), Variant("core-i7-9700k", elsewhere=True)]
+    both = Plan.of(variants)
+    modes = {
+        role: next((word for word in line.split() if word.startswith("modes=")), "modes=shared")
+        for (variant, role), name in both.names.items()
+        for line in both.lines
+        if variant.endswith("+elsewhere") and line.split()[1] == name
+    }
+    assert {modes[role] for role in ("l1d", "l1i", "l2")} == {"modes=coherent"}
+    assert modes["l3"] == "modes=shared"
+    assert both.names["core-i7-9700k+split", "stlb"] == both.names[variants[1].id, "stlb"]
+    with pytest.raises(TraplessError, match="neither split nor prefetched"):
+        Plan.of([Variant(PENTIUM, split=True, elsewhere=True)])
 
 
 def test_split_variants_and_footprints(tmp_path):

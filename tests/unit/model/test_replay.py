@@ -131,7 +131,8 @@ class Reference:
 
     def cold(self):
         draw = splitmix(int(self.spec.get("seed", 0)))
-        self.apart = self.spec.get("modes") == "apart"
+        self.apart = self.spec.get("modes") in ("apart", "coherent")
+        self.coherent = self.spec.get("modes") == "coherent"
         policy = SETS[self.spec["policy"]]
         self.sets: dict = {
             (mode, number): policy(self.ways, draw)
@@ -153,6 +154,15 @@ class Reference:
             for one in self.sets.values():
                 one.keep(lambda tag: how == "nonglobal" and tag[0] >= KERNEL)
 
+    def give_up(self, mode, physical):
+        """The other mode has written the line."""
+        line = self.place(physical)
+        self.sets[mode, line % self.count].keep(lambda tag: tag != line)
+
+    def place(self, physical):
+        colour = int(self.spec.get("colour", 0))
+        return (coloured(physical, colour) if colour else physical) // self.line
+
     def access(self, mode, kind, virtual, physical, page):
         """Whether it goes on to the next."""
         if self.kind == "tlb":
@@ -161,9 +171,7 @@ class Reference:
             tag = (virtual // page * page, physical // page)
             where = virtual // page
         else:
-            colour = int(self.spec.get("colour", 0))
-            where = (coloured(physical, colour) if colour else physical) // self.line
-            tag = where
+            tag = where = self.place(physical)
         through = kind == "write" and self.spec.get("write") == "through"
         self.count_one(mode, f"{kind}_references")
         hit = self.sets[self.part(mode), where % self.count].touch(tag, fill=not through)
@@ -240,6 +248,9 @@ class Model:
         passed = {kind} | ({"data"} if kind in ("read", "write") else set())
         page = 1 << 21 if virtual >= KERNEL else 1 << 12
         for one in self.structures:
+            if kind == "write" and getattr(one, "coherent", False):
+                one.give_up("user" if mode == "kernel" else "kernel", physical)
+        for one in self.structures:
             if isinstance(one, Footprint):
                 one.access(mode, kind, physical)
                 continue
@@ -274,6 +285,12 @@ cache 2 size=16384 ways=4 line=64 policy=plru from=1,fetch modes=apart streams=2
 cache 3 size=24576 ways=6 line=64 policy=random seed=5 from=2 modes=apart
 tlb d entries=16 ways=4 pages=4096,2097152 policy=plru from=data modes=apart
 tlb s entries=64 ways=4 pages=4096,2097152 policy=lru from=d modes=apart flush=all""",
+    "coherent": """cache 1 size=4096 ways=4 line=64 policy=lru from=data modes=coherent
+cache i size=2048 ways=2 line=64 policy=plru from=fetch modes=coherent colour=3
+cache 2 size=16384 ways=4 line=64 policy=plru from=1,i modes=coherent
+cache 3 size=24576 ways=6 line=64 policy=random seed=5 from=1 modes=coherent
+cache 4 size=65536 ways=4 line=64 policy=lru from=2
+tlb d entries=16 ways=4 pages=4096,2097152 policy=plru from=data modes=apart""",
     "footprints": """footprint run unit=64 from=data,fetch
 footprint visit unit=64 from=read,fetch empty=crossing
 footprint pages unit=4096 from=data empty=crossing
@@ -390,6 +407,11 @@ REFUSED = {
     "tlb t entries=64 ways=64 policy=lru from=data": "names no page size",
     "tlb t entries=64 ways=64 pages=8192 policy=lru from=data": "pages=8192: no such choice",
     "cache c size=4096 ways=4 line=64 policy=lru from=data modes=user": "modes=user: no such",
+    "cache c size=4096 ways=4 line=32 policy=lru from=data modes=coherent": "lines of 64 bytes",
+    "cache c size=4096 ways=4 line=64 streams=1 ahead=1 policy=lru from=data modes=coherent": (
+        "without streams"
+    ),
+    "tlb t entries=64 ways=64 pages=4096 policy=lru from=data modes=coherent": "only of caches",
     "cache c size=4096 ways=4 line=64 policy=lru from=data empty=crossing": "not a whole|unknown",
     "footprint f unit=48 from=data": "unit=48 bytes, must be a power of two from 16 to 4096",
     "footprint f unit=8192 from=data": "unit=8192 bytes",

@@ -285,6 +285,9 @@ def test_intervals_are_measured_and_reads_are_real(memory):
         assert values == sorted(values)
         assert row["total_ns"] >= row["mean99_ns"] * row["reads"] * 0.98
         assert row["changes"] <= 1
+        assert 0 < row["bare_ns"] < row["mean99_ns"]  # an interval has a reading of the clock, too
+        assert 0 < row["step_ns"] <= row["clock_ns"] * 2
+    assert quiet[0]["bare_ns"] < quiet[1]["bare_ns"]
     with subprocess.Popen(
         [
             sys.executable,

@@ -5,6 +5,7 @@ scopes and folds, on a phone and on paper. What a browser makes of it is for tes
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -13,7 +14,7 @@ from tests.unit.report.made_up import VOID, page_of, parsed
 from trapless.base.console import Silent
 from trapless.experiments import report
 from trapless.report import html, summary, text_report
-from trapless.results.result_file import Claim
+from trapless.results.result_file import Claim, Metric
 
 
 def test_the_first_screen_is_made_of_saved_results(chosen):
@@ -37,6 +38,29 @@ def test_the_first_screen_is_made_of_saved_results(chosen):
     assert ">20<" in html.html(read)  # in its part of the pile
     for shown in ("12.3", "20.2", "196 instructions", "1.2.3-stock"):
         assert shown in text_report.text(read)
+
+
+def test_cells_that_mean_less_than_they_say_are_marked(chosen):
+    read = report.read(chosen, Silent())
+    assert not set(summary.MARKS) & set(summary.gain(read).caption)
+    section = next(one for one in read.sections if one.name == summary.CALLS)
+    added = {
+        f"{subject}.{mechanism}.n32.instructions": Metric(5000, "instructions", "counted", 3)
+        for subject in ("read4k", "stat", "getpid")
+        for mechanism in ("plain", "io_uring-nop" if subject == "getpid" else "io_uring")
+    }
+    other = replace(section, result=replace(section.result, metrics=added))
+    gain = summary.gain(replace(read, sections=(other,)))
+    assert [(row[0], row[3]) for row in gain.rows] == [
+        ("getpid", "5,000*"),
+        ("read of 4 KB, tmpfs†", "5,000"),
+        ("stat of a file†", "5,000‡"),
+    ]
+    added["read4k.io_uring.n32.instructions"] = Metric(11000, "instructions", "counted", 3)
+    handed = summary.calls(replace(read, sections=(other,)))
+    assert handed[1].text("io_uring") == "11,000‡"  # as on kernels that hand it to a thread
+    for mark, text in summary.MARKS.items():
+        assert f" {mark} {text}" in gain.caption
 
 
 def test_the_first_screen_leaves_out_what_was_not_evaluated(saved):

@@ -55,7 +55,7 @@ int main(void)
 
 	signal(SIGPIPE, SIG_IGN);
 	CHECK_EQ(pipe(ends), 0);
-	CHECK_EQ(output_create(&output, ends[1], "what it is\n", ROW), 0);
+	CHECK_EQ(output_create(&output, ends[1], "what it is\n", ROW, 1000), 0);
 	for (tries = 0; tries < 3ull * BLOCKS * BLOCK_BYTES / ROW; tries++) {
 		row = output_row(output);
 		if (row) {
@@ -78,7 +78,7 @@ int main(void)
 	CHECK_EQ(arrived, taken);
 
 	CHECK_EQ(pipe(ends), 0);
-	CHECK_EQ(output_create(&output, ends[1], "", ROW), 0);
+	CHECK_EQ(output_create(&output, ends[1], "", ROW, 1000), 0);
 	close(ends[0]);
 	CHECK(output_row(output) != NULL);
 	output_commit(output, 0, BLOCK_AGE_NS);	/* too old to wait for more */

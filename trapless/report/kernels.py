@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What differs between the results of several kernels, as a document.
+
+It puts reports side by side that were read before: what calls take, how many counts differ, which
+claims are judged otherwise. It measures nothing, and every figure is one of a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from trapless.report import summary, tables
+from trapless.report.document import Report
+from trapless.report.figures import Table
+
+NAME = "kernels.md"
+DIFFER = 0.05
+"""A count that differs by more than this is said to differ."""
+FARTHEST = 10
+"""So many of the counts that differ are named, those that differ most."""
+COLUMNS = tuple(column for column in summary.COLUMNS[1:-1])
+VERDICTS = {True: "holds", False: "does not hold", None: "open"}
+
+
+def document(reports: Sequence[Report]) -> str:
+    """All of it, in Markdown. The first report is the one that the others are compared with."""
+    names = [", ".join(sorted({one.result.kernel for one in each.sections})) for each in reports]
+    found = instructions(reports)
+    differ = sorted(
+        (name for name in found if difference(found[name]) > DIFFER),
+        key=lambda name: -difference(found[name]),
+    )
+    return "\n".join(
+        [
+            "# Results by kernel",
+            "",
+            "Made by `trapless report` with `--compare`, from saved results; do not edit. They may",
+            "be of several states of Trapless: each `meta.json` says of which.",
+            "",
+            tables.markdown(made(reports, names)),
+            f"What one call takes, in instructions, counted; {summary.AT} calls a crossing by "
+            "batch and io_uring. The marks mean what they mean in README.md's table.",
+            "",
+            tables.markdown(calls(reports, names)),
+            f"Of {len(found):,} counts of instructions that all of them have, {len(differ):,} "
+            f"differ by more than {DIFFER:.0%}. These differ most:",
+            "",
+            tables.markdown(
+                Table(
+                    "counts",
+                    "",
+                    ("metric", *names),
+                    tuple(
+                        (name, *(tables.number(value) for value in found[name]))
+                        for name in differ[:FARTHEST]
+                    ),
+                )
+            ),
+            *_claims(reports, names),
+        ]
+    )
+
+
+def write(reports: Sequence[Report]) -> Path:
+    """Write the document beside the first report's results."""
+    path = reports[0].directory / NAME
+    path.write_text(document(reports), encoding="utf-8")
+    return path
+
+
+def made(reports: Sequence[Report], names: Sequence[str]) -> Table:
+    """Which experiments ran on which kernel, how long, and when."""
+    rows = []
+    for name, report in zip(names, reports, strict=True):
+        days = sorted(str(one.meta.get("date", ""))[:10] for one in report.sections)
+        long = [one.name for one in report.sections if not one.meta.get("quick")]
+        quick = [one.name for one in report.sections if one.meta.get("quick")]
+        made_on = " to ".join(dict.fromkeys((days[0], days[-1])))
+        rows.append((name, made_on, ", ".join(long) or "–", ", ".join(quick) or "–"))
+    return Table("made", "", ("kernel", "made", "full runs", "quick runs"), tuple(rows))
+
+
+def calls(reports: Sequence[Report], names: Sequence[str]) -> Table:
+    """A row for each call and mechanism, a column for each kernel."""
+    lines = [{line.name: line for line in summary.calls(report)} for report in reports]
+    rows = []
+    for name in lines[0]:
+        for column in COLUMNS:
+            cells = [each[name].text(column) if name in each else summary.ABSENT for each in lines]
+            if any(cell != summary.ABSENT for cell in cells):
+                rows.append((f"{name}{summary.BYTES.get(name, '')}: {column}", *cells))
+    return Table("calls", "", ("call", *names), tuple(rows))
+
+
+def instructions(reports: Sequence[Report]) -> Mapping[str, tuple[float, ...]]:
+    """The counted instructions that all reports have, by experiment and name."""
+    found = [dict(_counted(report)) for report in reports]
+    return {
+        name: tuple(each[name] for each in found)
+        for name in found[0]
+        if all(name in each for each in found)
+    }
+
+
+def _counted(report: Report) -> Iterator[tuple[str, float]]:
+    for section in report.sections:
+        for name, metric in section.result.metrics.items():
+            if metric.kind == "counted" and metric.unit == "instructions":
+                yield f"{section.name} {name}", metric.value
+
+
+def difference(values: Sequence[float]) -> float:
+    """How much the largest is above the smallest, as a share of that.
+
+    >>> difference((100.0, 110.0, 105.0))
+    0.1
+    """
+    low, high = min(values), max(values)
+    if low == high:
+        return 0.0
+    return (high - low) / abs(low) if low else float("inf")
+
+
+def _claims(reports: Sequence[Report], names: Sequence[str]) -> list[str]:
+    """The claims that are judged otherwise than on the first kernel, and how often none is."""
+    judged = [{claim.id: claim for claim in report.claims} for report in reports]
+    shared = [name for name in judged[0] if all(name in each for each in judged)]
+    differ = [name for name in shared if len({each[name].holds for each in judged}) > 1]
+    text = f"Of {len(shared)} claims that all of them judge, {len(differ)} are judged differently"
+    if not differ:
+        return [f"{text}."]
+    rows = tuple(
+        (f"{name}: {judged[0][name].published}", *(VERDICTS[each[name].holds] for each in judged))
+        for name in differ
+    )
+    return [f"{text}:", "", tables.markdown(Table("claims", "", ("claim", *names), rows))]
