@@ -7,13 +7,13 @@ the metrics, the claims and the figures.
 
 from __future__ import annotations
 
-from eval.peek_overhead import part_bandwidth, part_loss
+from eval.peek_overhead import here, part_bandwidth, part_loss
 from trapless.experiments.experiment import Spec
 
 SPEC = Spec(
     name="peek-overhead",
     paper="memory-peeping",
-    question="What does it cost a machine that its memory is read while it runs?",
+    question=here.SPEC.question,
     method=(
         "A guest sorts, compiles and serves (Table 5 of the paper), with the module's probes off "
         "and on by turns in one boot. Counted: all instructions of the guest for a fixed amount of "

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Collection
 
-CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_SETPCAP, CAP_SYS_NICE = 0, 1, 3, 8, 23
+CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_SETPCAP = 0, 1, 2, 3, 8
+CAP_SYS_PTRACE, CAP_SYS_NICE = 19, 23
 KEPT = (CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_SYS_NICE)
+TO_OPEN = (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE)
+"""What the opening of other users' machines takes, and asking their monitors."""
 LAST_CAP = 63
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 24, 38, 47, 4
 VERSION_3 = 0x20080522
@@ -26,8 +30,8 @@ class _Data(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint32) for name in ("effective", "permitted", "inheritable"))
 
 
-def drop() -> None:
-    """Drop all capabilities but KEPT, for this thread and all that it starts, for good.
+def drop(kept: Collection[int] = KEPT) -> None:
+    """Drop all capabilities but `kept`, for this thread and all that it starts, for good.
 
     Another user than root has none to drop.
     """
@@ -37,12 +41,12 @@ def drop() -> None:
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     for capability in range(LAST_CAP + 1):
-        if capability not in KEPT:
+        if capability not in kept:
             libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
     header, data = _Header(VERSION_3, 0), (_Data * 2)()
     if libc.capget(ctypes.byref(header), data) == 0:
-        kept = sum(1 << capability for capability in KEPT)
-        for half, word in enumerate((kept & 0xFFFFFFFF, kept >> 32)):
+        mask = sum(1 << capability for capability in kept)
+        for half, word in enumerate((mask & 0xFFFFFFFF, mask >> 32)):
             data[half].effective &= word
             data[half].permitted &= word
             data[half].inheritable &= word

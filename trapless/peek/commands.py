@@ -17,7 +17,9 @@ import click
 from trapless.base.console import ConsoleProgress, TraplessError
 
 if TYPE_CHECKING:
+    from trapless.peek.kernel.target import Target
     from trapless.peek.machines import Machine
+    from trapless.peek.sampling.names import Names
 
 CHOICE = f"{__name__}.choice"  # of click's context: what only machine() reads
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -60,6 +62,13 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
             **hidden,
         ),
         click.option("--vm", metavar="NAME", help="Look into the VM with this name.", **hidden),
+        click.option(
+            "--gdb",
+            metavar="HOST:PORT",
+            help="Look into the machine at a debugger's stub, as of QEMU's -gdb tcp:HOST:PORT; "
+            "each look stops it.",
+            **hidden,
+        ),
         click.option(
             "--hole",
             type=size,
@@ -105,9 +114,11 @@ def machine() -> Machine:
 
     options = dict(click.get_current_context().meta[CHOICE])
     wait_s = options.pop("wait")
-    given = [f"--{name}" for name in ("ram", "pid", "vm") if options[name] is not None]
+    given = [f"--{name}" for name in ("ram", "pid", "vm", "gdb") if options[name] is not None]
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)} each name a machine; give one of them")
+    if given == ["--gdb"] and click.get_current_context().info_name == "check":
+        raise click.UsageError("check stops the VM by its monitor, and --gdb would stop it again")
     if options["hole"] is not None and given not in ([], ["--ram"]):
         raise click.UsageError("--hole is for the file of --ram: a process shows where its RAM is")
 
@@ -140,7 +151,7 @@ def shell(code: str | None) -> None:
     trapless lab --shared-memory /dev/shm/ram -- sleep 60 &
     trapless peek shell -c 'print([task.comm for task in for_each_task()])'
     """
-    _need("drgn", "the shell is one of its sessions")
+    need("drgn", "the shell is one of its sessions")
     from trapless.peek import shell as part
 
     sys.exit(part.run(machine(), code))
@@ -155,8 +166,27 @@ def shell(code: str | None) -> None:
     metavar="N",
     help="How long to record.  [default: until Ctrl-C, or the VM's end]",
 )
+@click.option(
+    "--stacks",
+    type=click.FloatRange(0.1, 1000),
+    metavar="N",
+    help="Sample the kernel's stacks as well, N times a second: where threads wait.",
+)
+@click.option(
+    "--monitor",
+    type=click.Path(path_type=Path),
+    metavar="SOCKET",
+    help="With --stacks: stop the VM for each sample, to see what its CPUs do (as for check).",
+)
 @click.argument("folder", type=click.Path(path_type=Path))
-def record(interval_us: float, seconds: float | None, cpu: int | None, folder: Path) -> None:
+def record(
+    interval_us: float,
+    seconds: float | None,
+    cpu: int | None,
+    stacks: float | None,
+    monitor: Path | None,
+    folder: Path,
+) -> None:
     """Record what a running kernel does into FOLDER.
 
     Each sample has, for each CPU of the VM, the handler that it is in, the task that it runs and
@@ -165,12 +195,27 @@ def record(interval_us: float, seconds: float | None, cpu: int | None, folder: P
     is there, so a killed recording loses 20 seconds at most. When the VM reboots, the recording
     goes on in FOLDER/boot-2.
 
+    With --stacks, the stacks of all threads that are not on a CPU are read from memory. The
+    registers of a CPU that runs are not in memory, so what it executes takes --monitor, by which
+    the VM is stopped for a millisecond at each sample.
+
     \b
-    trapless peek record --seconds 10 /tmp/recording
+    trapless peek record --seconds 10 --stacks 20 /tmp/recording
     trapless peek report /tmp/recording
+    trapless peek report --stacks /tmp/stacks.speedscope.json /tmp/recording
     """
-    _need("pyarrow", "recordings are Parquet")
+    need("pyarrow", "recordings are Parquet")
+    if monitor is not None and stacks is None:
+        raise click.UsageError("--monitor is for the stacks of --stacks N")
     from trapless.peek.sampling import record as part
+    from trapless.peek.stacks.stops import opened
+    from trapless.peek.stacks.watch import StackWatch
+
+    with opened(monitor):
+        pass  # a socket that is not there is said before anything is recorded
+
+    def watch(target: Target, names: Names) -> StackWatch:
+        return StackWatch(target, names, stacks or 0, monitor)
 
     with ConsoleProgress() as progress:
         ends = part.record(
@@ -180,6 +225,7 @@ def record(interval_us: float, seconds: float | None, cpu: int | None, folder: P
             duration_ns=round((seconds or 0) * 1e9),
             cpu=cpu,
             progress=progress,
+            beside=None if stacks is None else watch,
         )
     boots = f" of {ends.boots} boots" if ends.boots > 1 else ""
     ending = part.ENDINGS[ends.ending]
@@ -194,21 +240,34 @@ def record(interval_us: float, seconds: float | None, cpu: int | None, folder: P
     help="Write a page with the tables and with figures over time.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write the same as a JSON object.")
+@click.option(
+    "--stacks",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the stacks for a flame graph: speedscope's format if FILE ends in .json, else "
+    "folded lines.",
+)
 @click.argument("folder", type=click.Path(path_type=Path))
-def report(folder: Path, html: Path | None, as_json: bool) -> None:
+def report(folder: Path, html: Path | None, as_json: bool, stacks: Path | None) -> None:
     """Show a recording in tables.
 
     The tables have the shares of each CPU's time (user mode and the kernel, top halves, bottom
     halves, idle), its run queue, the processes, and how well it was sampled; with probes also who
     switched interrupts off. Without probes, user mode and the kernel may be one share. Each boot of
     a machine that was restarted has its own tables.
+
+    Of a recording with --stacks, they also have where threads waited. --stacks FILE writes a flame
+    graph for https://www.speedscope.app, or with a name like stacks.folded for flamegraph.pl and
+    its like.
     """
-    _need("pyarrow", "recordings are Parquet")
+    need("pyarrow", "recordings are Parquet")
     from trapless.peek.sampling import figures, json_form, tables
     from trapless.peek.sampling.recording import Recording
+    from trapless.peek.stacks import flame
     from trapless.report import text_report
 
     recording = Recording.open(folder)
+    written = None if stacks is None else flame.write(recording, stacks)
     if as_json:
         click.echo(json_form.report(recording))
     elif html is None:
@@ -218,6 +277,10 @@ def report(folder: Path, html: Path | None, as_json: bool) -> None:
         if not as_json:
             text_report.show_tables(shown)
             click.echo(f"figures: {html}")
+    if not as_json:
+        text_report.show_tables(flame.tables(recording))
+        if written is not None:
+            click.echo(f"{written}: {stacks}")
 
 
 @peek.command()
@@ -234,7 +297,7 @@ def top(interval_us: float, cpu: int | None, updates: int | None, as_json: bool)
     how well it was sampled; with the module's probes on in the VM also user mode, and who
     switched interrupts off. It follows the VM over reboots. Ctrl-C ends it.
     """
-    _need("pyarrow", "samples are added up with it")
+    need("pyarrow", "samples are added up with it")
     from trapless.peek.sampling import top as part
 
     with ConsoleProgress() as progress:
@@ -278,7 +341,7 @@ def check(monitor: Path, stops: int) -> None:
     trapless lab --shared-memory /dev/shm/ram --monitor /tmp/monitor -- sleep 60 &
     trapless peek check --monitor /tmp/monitor
     """
-    _need("drgn", "stacks are unwound by it")
+    need("drgn", "stacks are unwound by it")
     from trapless.peek.check import witness
     from trapless.report import text_report
 
@@ -346,7 +409,7 @@ def trace(
     """
     chosen = format_ or ("perfetto" if output is not None else "text")
     if chosen == "perfetto":
-        _need("perfetto", "it writes the trace")
+        need("perfetto", "it writes the trace")
     if recording is not None:
         chosen_machine = any(click.get_current_context().meta[CHOICE].values())
         _export(recording, output, chosen, given=bool(chosen_machine or seconds or backlog))
@@ -370,12 +433,14 @@ def trace(
 def _export(recording: Path, output: Path | None, chosen: str, *, given: bool) -> None:
     if given or output is None or chosen != "perfetto":
         raise click.UsageError("a recording becomes a Perfetto trace: --recording FOLDER -o FILE")
-    _need("pyarrow", "recordings are Parquet")
+    need("pyarrow", "recordings are Parquet")
     from trapless.peek.trace import samples
 
     click.echo(f"{samples.export(recording, output)}: {output}", err=True)
 
 
-def _need(module: str, reason: str) -> None:
+def need(module: str, reason: str, package: str = "") -> None:
+    """TraplessError unless the module is there; `package` is pip's name where it differs."""
     if importlib.util.find_spec(module) is None:
-        raise TraplessError(f"{module} is not installed, and {reason}; pip install {module}")
+        package = package or module
+        raise TraplessError(f"{package} is not installed, and {reason}; pip install {package}")

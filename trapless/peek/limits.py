@@ -64,6 +64,22 @@ MODULE_NAME_BYTES = 256
 
 THREADS_MAX = 65_536
 
+TABLES_READ_MAX = 100_000
+"""Page tables that are read to find a machine's memory behind a debugger's stub."""
+
+UNWIND_ROWS_MAX = 2_000_000
+"""Rows in the unwind tables of a kernel or a module: a stock kernel has some 250,000."""
+UNWIND_BYTES_TOTAL_MAX = 64 << 20
+"""Of all tables that are kept: 3 MB for a stock kernel with its modules."""
+STACK_BYTES_MAX = 1 << 16
+"""Of one thread; x86-64 has 16 KiB, twice that with KASAN."""
+FRAMES_MAX = 128
+"""On one stack: the deepest of a stock kernel have some 60."""
+STACKS_MAX = 8192
+"""Different stacks in one walk of all threads."""
+STACKS_KEPT_MAX = 1 << 16
+"""Different stacks that a recording keeps, with the threads that have them."""
+
 SITES_MAX = 1 << 16
 """Places in the kernel's code that the module's probes have patched."""
 NAMES_MAX = 1 << 16
@@ -86,6 +102,8 @@ GRACE_S = 1.0
 """For a process that was ended, before it is killed."""
 STORE_ASKS_MAX = 64
 """How often it may ask for kept symbols while a question waits: it does twice for each kernel."""
+READS_MAX = 1_000_000
+"""How often it may ask for memory for one answer, where it cannot read that by itself."""
 MESSAGE_LINES_MAX = 20
 
 
@@ -105,6 +123,7 @@ class Bound(NamedTuple):
 OPENING = Bound("reading the kernel's types, and comparing what it says", 4.0, 4_000_000, 512 << 20)
 NOTES = Bound("reading the symbols of the kernels that were found", 5.0, 2_000_000, 256 << 20)
 THREADS = Bound("the walk of the lists of threads", 4.0, 1_500_000, 64 << 20)
+STACKS = Bound("the walk of the threads' stacks", 4.0, 4_000_000, 1 << 30)
 MODULES = Bound("the walk of the list of modules", 4.0, 1_500_000, 64 << 20)
 TYPES = Bound("the search for a member of a type", 2.0, 2_000_000, 16 << 20)
 

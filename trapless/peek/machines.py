@@ -21,8 +21,10 @@ from trapless.peek import capabilities, mappings, qemu_arguments
 from trapless.peek.emulator import Emulator, emulator_of, emulator_with, path_here
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import FileMemory, open_memory
+from trapless.peek.kernel.stub_memory import StubMemory
 from trapless.peek.kernel.target import Target
 from trapless.peek.sandbox.client import SandboxedTarget
+from trapless.vm.stub import Stub
 
 PROC = Path("/proc")
 QEMU = re.compile(r"qemu-system-x86_64.*|qemu-kvm|kvm")
@@ -106,7 +108,7 @@ class Process:
     def open(self, *, sandbox: bool = True) -> Target:
         first: PeekError | None = None
         try:
-            for layouts in self._memories():
+            for layouts in self.memories():
                 try:
                     return _opened(layouts, sandbox=sandbox)
                 except PeekError as error:
@@ -115,7 +117,8 @@ class Process:
             raise PeekError(f"{self}, {self.kind}: {error}") from error
         raise first or PeekError(f"{self}, {self.kind}: nothing in it is large enough to be RAM")
 
-    def _memories(self) -> Iterator[list[FileMemory]]:
+    def memories(self) -> Iterator[list[FileMemory]]:
+        """Its memory, for each way in which mappings may be RAM, once for each layout."""
         found = mappings.read(self.folder)
         if self.kind == "qemu":
             backends = qemu_arguments.ram(self.argv)
@@ -128,6 +131,41 @@ class Process:
 
     def emulator(self) -> Emulator | None:
         return emulator_with(self.pid, self.folder.parent)
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A machine whose debugger's stub is asked for its memory, over TCP."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def named(cls, text: str) -> Remote:
+        """The machine at HOST:PORT, or at a port of this host.
+
+        >>> Remote.named(":1234"), Remote.named("[::1]:9").host
+        (Remote(host='localhost', port=1234), '::1')
+        """
+        host, _, port = text.rpartition(":")
+        if not port.isdigit() or not 0 < int(port) < 1 << 16:
+            raise PeekError(f"{text!r} is not HOST:PORT of a debugger's stub", status=2)
+        return cls(host.strip("[]") or "localhost", int(port))
+
+    def __str__(self) -> str:
+        return f"the machine at {self.host}:{self.port}"
+
+    def open(self, *, sandbox: bool = True) -> Target:
+        stub = Stub(self.host, self.port)
+        try:
+            with stub.stopped():  # what is read belongs to one moment
+                return _opened([StubMemory(stub)], sandbox=sandbox)
+        except BaseException:
+            stub.close()
+            raise
+
+    def emulator(self) -> Emulator | None:
+        return None
 
 
 @dataclass(frozen=True)
@@ -179,8 +217,11 @@ def choose(
     hole: int | None = None,
     pid: int | None = None,
     vm: str | None = None,
+    gdb: str | None = None,
 ) -> Machine:
-    """The machine with that memory, pid or name, or the only one; PeekError lists the others."""
+    """The machine with that memory, pid, name or stub, or the only one; PeekError lists others."""
+    if gdb is not None:
+        return Remote.named(gdb)
     if ram is not None:
         return Image(ram, hole)
     if pid is not None:

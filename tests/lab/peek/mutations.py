@@ -2,7 +2,8 @@
 """Makes memories that attack their observer, from the toy kernel and a seed; no file has them.
 
 Owns what an attacker may change, structure by structure: notes, page tables, symbols, types, lists,
-rings, names, and CPUs. What an observer does with such a memory is tested in test_peek_hostile.py.
+rings, names, CPUs, and stacks. What an observer does with such a memory is tested in
+test_peek_hostile.py.
 """
 
 from __future__ import annotations
@@ -253,6 +254,32 @@ def cpus(kernel: ToyKernel, random: Random) -> None:
         )
 
 
+def stacks(kernel: ToyKernel, random: Random) -> None:
+    """Stacks, the tables that unwind them, and where threads keep their stack pointers."""
+    how = random.randrange(6)
+    task = random.choice(("init_task", "toy_server", "toy_worker", "toy_kthread"))
+    pid = {"toy_server": 6, "toy_worker": 7, "toy_kthread": 2}.get(task)
+    top = place(kernel, "init_stack" if pid is None else f"stack_{pid}") + 0x300
+    tables = place(kernel, "__start_orc_unwind_ip"), place(kernel, "__start_orc_unwind")
+    if how == 0:  # addresses, among which there is one of the same frame again
+        same = kernel.symbols["schedule"] + random.choice((1, 0x10))
+        for at in range(top, top + 0xF8, 8):
+            put_u64(kernel, at, random.choice((same, same, address(kernel, random))))
+    elif how == 1:
+        scatter(kernel, random, tables[0], 24)
+    elif how == 2:
+        scatter(kernel, random, tables[1], 36)
+    elif how == 3:  # the stack pointer, the stack, and whether it is on a CPU
+        at = place(kernel, task) + random.choice((128, 136, 144, 160))
+        put_u64(kernel, at, random.choice((number(random), address(kernel, random))))
+    elif how == 4:  # the tables of a module
+        at = MODULE_AT + random.choice((0x480, 0x488, 0x490))
+        put_u64(kernel, at, random.choice((number(random), address(kernel, random))))
+    else:  # rules that lead nowhere, or round and round
+        for at in range(tables[1], tables[1] + 36, 6):
+            kernel.put(at, struct.pack("<h", random.choice((0, -8, 8, -24, 32767))))
+
+
 def anything(kernel: ToyKernel, random: Random) -> None:
     for _ in range(random.choice((1, 10, 1000))):
         at = random.randrange(toy_kernel.IMAGE_AT, len(kernel.ram) - 8)
@@ -260,7 +287,7 @@ def anything(kernel: ToyKernel, random: Random) -> None:
 
 
 FAMILIES: tuple[Callable[[ToyKernel, Random], None], ...] = (
-    *(notes, page_tables, symbols, types, lists, rings, names, cpus, anything),
+    *(notes, page_tables, symbols, types, lists, rings, names, cpus, stacks, anything),
 )
 
 

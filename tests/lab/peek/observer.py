@@ -17,6 +17,7 @@ from typing import Any
 
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel.stacks import SAVED, CpuRegisters
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling import probes, sites
 from trapless.peek.trace.events import Decoder
@@ -37,6 +38,7 @@ def look(target: Target) -> str:
     lines += [target.name_of(address) for address in (*image, *module)]
     lines += [name for _, name in target.symbols.rows()]
     lines += [(one.pid, one.comm) for one in target.threads().values()]
+    lines.append(said(lambda: stacks(target)))
     lines.append(target.types.enumerator("TOY_RUNS"))
     probed = probes.find(target, again=True)
     if probed is not None:
@@ -46,6 +48,21 @@ def look(target: Target) -> str:
         lines += book.sites().names
     target.check_same()
     return "\n".join(map(str, lines))
+
+
+def stacks(target: Target) -> str:
+    """The stacks of all threads, and of a CPU that stands still in schedule()."""
+    start = target.symbol("schedule")
+    sp = target.symbol("init_stack") + 0x300
+    values = {**dict.fromkeys(SAVED, sp), "ip": start + 4}
+    cpus = target.cpu_stacks([CpuRegisters(0, False, values)])
+    found = [(one.pid, one.comm, one.stack) for one in target.thread_stacks()]
+    found += [(one.pid, one.comm, one.stack) for one in cpus]
+    return "\n".join(
+        f"{pid} {comm} {stack.ending.name} " + " ".join(f"{at:x}" for at in stack.addresses[:40])
+        for pid, comm, stack in found
+        if stack is not None
+    )
 
 
 def traced(target: Target) -> str:

@@ -21,9 +21,9 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
+from tests.unit.peek.kernel.test_target import BytesMemory, opened
+from tests.unit.peek.kernel.test_tasks import INIT, KTHREAD, SERVER, SIGNAL, Lists
 from tests.unit.peek.test_summary import busy_and_idle, head, recorded
-from tests.unit.peek.test_target import BytesMemory, opened
-from tests.unit.peek.test_tasks import INIT, KTHREAD, SERVER, SIGNAL, Lists
 from tests.unit.peek.toy_kernel import LINKED, SHIFT, ToyKernel, Types
 from trapless.peek import guest_text as guest_text_file
 from trapless.peek import limits

@@ -20,6 +20,7 @@ MEMBERS = (("preempt_count", 4), ("current", 8), ("pid", 4), ("comm", 16), ("nr_
 CONTEXT = (("context", 4), ("context_active", 1))
 COUNT = 1000
 LOST = 250
+SHARE = "share without interrupts"
 
 
 def head(contexts: bool = False, threads: int = 2) -> Head:
@@ -94,7 +95,7 @@ def test_shares_add_up(tmp_path):
     )
     assert (busy["idle"], idle["idle"]) == ("0.0%", "100.0%")
     assert (busy["run queue"], busy["longest"]) == ("3.00", "3")
-    assert cells(recording, "processes") == [{"PID": "7", "name": "worker", "share": "35.0%"}]
+    assert cells(recording, "processes") == [{"PID": "7", "name": "worker", SHARE: "35.0%"}]
     (sampling,) = cells(recording, "sampling")
     assert sampling["samples"] == "1000" and sampling["lost"] == "20.00%"
     assert sampling["lag, median"] == sampling["lag, 99%"] == "2.1 µs"  # in steps of 0.1
@@ -107,8 +108,8 @@ def test_processes_of_one_name_are_summed(tmp_path):
     rows["cpu0.comm"][900:] = np.frombuffer(b"other".ljust(16, b"\0"), "V16")[0]
     recording = recorded(tmp_path / "r", head(), rows)
     assert cells(recording, "programs") == [
-        {"name": "worker", "processes": "2", "share": "30.0%"},
-        {"name": "other", "processes": "1", "share": "5.0%"},
+        {"name": "worker", "processes": "2", SHARE: "30.0%"},
+        {"name": "other", "processes": "1", SHARE: "5.0%"},
     ]
     single = recorded(tmp_path / "s", head(), busy_and_idle(head()))
     assert "programs" not in [table.id for table in tables.tables(single)]

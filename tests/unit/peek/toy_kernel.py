@@ -30,10 +30,18 @@ MODULES_VIRTUAL = 0xFFFFFFFFC0000000
 BUILD_ID = "0123456789abcdef0123456789abcdef01234567"
 RELEASE = "6.1.0-toy"
 CODE_SITES = (LINKED + SHIFT + 0x110, LINKED + SHIFT + 0x190)  # in schedule, schedule_timeout
-TASK_BYTES = 128
+TASK_BYTES = 168
+STACK_BYTES = 0x400
 CANARY = 0x1122334455667788
 MASK = (1 << 64) - 1
 WORD = 0x80  # a token of several letters
+# Of unwinding, by form: how many bits the type of an entry has, and the numbers of what is used.
+UNWINDING = {
+    "below-base": {"bits": 2, "sp": 5, "end": (0, 0), "call": 0, "regs": 1},
+    "from-base": {"bits": 3, "sp": 5, "end": (0, 1), "call": 2, "regs": 3},
+    "from-place": {"bits": 3, "sp": 3, "end": (0, 1), "call": 2, "regs": 3},
+}
+SAVED = ("ip", "cs", "sp", "bp", "r10", "r13", "di", "dx", "ax")
 FORMS = ("below-base", "from-base", "from-place")
 
 
@@ -87,7 +95,8 @@ class Types:
         return header + self._types + self._strings
 
 
-def toy_types(new_modules: bool) -> bytes:
+def toy_types(form: str) -> bytes:
+    new_modules = form != "below-base"
     types = Types()
     integer, long, char = (types.integer(*one) for one in (("int", 4), ("long", 8), ("char", 1)))
     links = types.record("list_head", 16, [("next", long, 0), ("prev", long, 8)])
@@ -102,7 +111,18 @@ def toy_types(new_modules: bool) -> bytes:
     ]
     members += [("tasks", links, 64), ("thread_node", links, 80), ("signal", long, 96)]
     members += [("real_parent", long, 104), ("tgid", integer, 112), ("flags", integer, 116)]
+    thread = types.record("thread_struct", 8, [("sp", long, 0)])
+    members += [("stack", long, 128), ("on_cpu", integer, 136), ("nvcsw", long, 144)]
+    members += [("nivcsw", long, 152), ("thread", thread, 160)]
     types.record("task_struct", TASK_BYTES, members)
+    types.record("pt_regs", 8 * len(SAVED), [(one, long, 8 * at) for at, one in enumerate(SAVED)])
+    bits = UNWINDING[form]["bits"]
+    fields = [("sp_offset", integer, 0, 16), ("bp_offset", integer, 16, 16)]
+    fields += [("sp_reg", integer, 32, 4), ("bp_reg", integer, 36, 4), ("type", integer, 40, bits)]
+    fields.append(("end" if bits == 2 else "signal", integer, 40 + bits, 1))
+    types.record("orc_entry", 6, fields, bits=True)
+    arch = [("num_orcs", integer, 0), ("orc_unwind_ip", long, 8), ("orc_unwind", long, 16)]
+    architecture = types.record("mod_arch_specific", 24, arch)
     types.record("signal_struct", 24, [("thread_head", links, 8)])
     types.record("rq", 32, [("nr_running", integer, 0), ("cpu", integer, 8)])
     types.enumeration("toy_state", {"TOY_SLEEPS": 0, "TOY_RUNS": 7})
@@ -116,7 +136,8 @@ def toy_types(new_modules: bool) -> bytes:
     where = ("mem", types.array(layout, 2), 96) if new_modules else ("core_layout", layout, 96)
     name56 = types.array(char, 56)
     members = [("list", links, 8), ("name", name56, 24), ("kallsyms", long, 80), where]
-    types.record("module", 128, members)
+    members.append(("arch", architecture, 128))
+    types.record("module", 152, members)
     types.record(
         "mod_kallsyms", 24, [("symtab", long, 0), ("num_symtab", integer, 8), ("strtab", long, 16)]
     )
@@ -145,6 +166,7 @@ class ToyKernel:
         self._image_data()
         self._percpu()
         self._module()
+        self._unwinding()
         if self.probes is not None:
             self._probes(self.probes)
         self._page_tables()
@@ -184,6 +206,8 @@ class ToyKernel:
         self.symbols |= {"_text": self.image, "_stext": self.image}
         self.symbols["schedule"] = self.image + 0x100
         self.symbols["schedule_timeout"] = self.image + 0x180
+        self.symbols |= {"toy_bottom": self.image + 0x380, "toy_entry": self.image + 0x390}
+        self.symbols["_etext"] = self.image + 0x400
         self.symbol("linux_banner", f"Linux version {self.release} (toy) #1\n\0".encode())
         uts = bytes(8) + b"Linux".ljust(65, b"\0") + self.release.encode().ljust(65, b"\0")
         self.symbol("init_uts_ns", uts)
@@ -200,7 +224,7 @@ class ToyKernel:
             "__start_notes", struct.pack("<III4s", 4, 20, 3, b"GNU\0") + bytes.fromhex(BUILD_ID)
         )
         self.symbols["__stop_notes"] = start + 36
-        types = toy_types(new_modules=self.form != "below-base")
+        types = toy_types(self.form)
         self.symbols["__stop_BTF"] = self.symbol("__start_BTF", types) + len(types)
 
     def _tasks(self) -> None:
@@ -210,7 +234,13 @@ class ToyKernel:
         for name, (pid, group) in threads.items():
             comm = "swapper/0" if not pid else name.removeprefix("toy_")
             task = struct.pack("<Ii16sQ", 0, pid, comm.encode(), CANARY).ljust(112, b"\0")
-            self.symbol(name, task + struct.pack("<2I", group, 0x200000 * (pid == 2)) + bytes(8))
+            task += struct.pack("<2I", group, 0x200000 * (pid == 2)) + bytes(8)
+            stack = self.symbol("init_stack" if not pid else f"stack_{pid}", bytes(STACK_BYTES), 64)
+            if not pid:
+                self.symbols["__end_init_task"] = stack + STACK_BYTES
+            sp = stack + STACK_BYTES - 0x100
+            self.symbol(name, task + struct.pack("<QIIQQQ", stack, not pid, 0, pid, 0, sp))
+            self.put(self.physical(sp), struct.pack("<14Q", *self._frames(pid)))
         for name in ("init_signal", "toy_signal", "toy_kernel_signal"):
             self.symbol(name, bytes(24))
         at = self.symbols
@@ -221,6 +251,41 @@ class ToyKernel:
         self.ring(*(at[name] + 64 for name in ("init_task", "toy_server", "toy_kthread")))
         self.ring(at["toy_signal"] + 8, at["toy_server"] + 80, at["toy_worker"] + 80)
         self.ring(at["toy_kernel_signal"] + 8, at["toy_kthread"] + 80)
+
+    def _frames(self, pid: int) -> list[int]:
+        """What a thread has pushed, which sleeps in schedule(), as its way there was."""
+        at = self.symbols
+        inner = [0] * 6 + [at["schedule"] + 0x10, 0, 0]
+        if pid == 2:  # from a module, at the beginning of a kernel thread
+            return [*inner, MODULES_VIRTUAL + 0x18, at["toy_bottom"] + 1, 0, 0, 0]
+        if pid == 7:  # from user mode, whose registers lie above
+            return [*inner, at["toy_entry"] + 1, 0x401000, 0x33, 0x7FFF0000, 0]
+        return [*inner, at["schedule_timeout"] + 0x10, 0, at["toy_bottom"] + 1, 0, 0]
+
+    def _unwinding(self) -> None:
+        """The unwind tables of the kernel and of the module."""
+        how, at = UNWINDING[self.form], self.symbols
+        call, end, regs = how["call"], how["end"], how["regs"]
+        rules = [
+            (at["schedule"], how["sp"], 8, call),
+            (at["schedule"] + 8, how["sp"], 24, call),
+            (at["schedule_timeout"], how["sp"], 8, call),
+            (at["schedule_timeout"] + 8, how["sp"], 16, call),
+            (at["toy_bottom"], end[0], 0, end[1] if how["bits"] == 3 else 4),
+            (at["toy_entry"], how["sp"], 0, regs),
+        ]
+        entries = b"".join(
+            struct.pack("<hhBB", offset, 0, register, kind) for _, register, offset, kind in rules
+        )
+        start = self.symbol("__start_orc_unwind_ip", bytes(4 * len(rules)))
+        at["__stop_orc_unwind_ip"] = start + 4 * len(rules)
+        places = (rule[0] - start - 4 * number for number, rule in enumerate(rules))
+        self.put(self.physical(start), struct.pack(f"<{len(rules)}i", *places))
+        self.symbol("__start_orc_unwind", entries)
+        ip, table = MODULES_VIRTUAL + 0xD00, MODULES_VIRTUAL + 0xD40
+        self.put(MODULE_AT + 0x480, struct.pack("<IIQQ", 1, 0, ip, table))
+        self.put(MODULE_AT + 0xD00, struct.pack("<i", MODULES_VIRTUAL + 0x10 - ip))
+        self.put(MODULE_AT + 0xD40, struct.pack("<hhBB", 8, 0, how["sp"], call))
 
     def ring(self, *links: int) -> None:
         """Make a list of the links at these virtual addresses of the image."""

@@ -17,6 +17,7 @@ from typing import Any
 import drgn
 
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel.stacks import stack_bytes
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling.tier0 import Part
 from trapless.vm.qmp import Registers
@@ -130,16 +131,7 @@ class Unwinder:
             for start, end in SECTIONS
             if target.has_symbol(start) and target.has_symbol(end)
         ]
-        self._stack_bytes = self._thread_size()
-
-    def _thread_size(self) -> int:
-        """The bytes of a task's stack: the first one has symbols at both ends."""
-        target = self._target
-        if target.has_symbol("init_stack") and target.has_symbol("__end_init_task"):
-            length = target.symbol("__end_init_task") - target.symbol("init_stack")
-            if 0 < length <= 1 << 16:
-                return length
-        return 1 << 14
+        self._stack_bytes = stack_bytes(target)
 
     def stack(self, registers: Registers) -> Stack:
         """The stack of a CPU; without frames in user mode."""

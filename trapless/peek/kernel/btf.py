@@ -261,8 +261,14 @@ class Btf:
         raise PeekError(f"the kernel's BTF has a circle at type {number}")
 
     def record(self, name: str) -> list[Type]:
-        """All structures and unions called `name`; PeekError where there is none."""
+        """All structures and unions called `name`; PeekError where there is none.
+
+        One without a name of its own goes by that of its typedef.
+        """
         records = [self.type(number) for kind in RECORDS for number in self.find(kind, name)]
+        if not records:
+            plain = (self.plain(number) for number in self.find(Kind.TYPEDEF, name))
+            records = [one for one in plain if one.kind in RECORDS]
         if not records:
             raise PeekError(f"the target's kernel has no structure {name!r}")
         return records

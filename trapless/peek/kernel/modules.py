@@ -29,6 +29,7 @@ class Module:
     spans: tuple[tuple[int, int], ...]  # (start, length), virtual
     addresses: tuple[int, ...]  # ascending
     names: tuple[GuestText, ...]
+    unwinding: tuple[int, int, int] = (0, 0, 0)  # its tables: places, entries, and their number
 
     def has(self, address: int) -> bool:
         """Whether a virtual address is inside the module."""
@@ -60,9 +61,9 @@ class Modules:
     def at(self, address: int) -> Module | None:
         """The module that an address belongs to. An unknown address makes it read the list."""
         for _ in range(2):
-            for module in self._loaded.values():
-                if module.has(address):
-                    return module
+            module = self.known(address)
+            if module is not None:
+                return module
             self.refresh()
         return None
 
@@ -74,6 +75,10 @@ class Modules:
                     if text.says(name):
                         return one.addresses[place]
         return None
+
+    def known(self, address: int) -> Module | None:
+        """The module that an address belongs to, by the list as it was read last."""
+        return next((module for module in self._loaded.values() if module.has(address)), None)
 
     def refresh(self) -> None:
         """Read the kernel's list again."""
@@ -109,7 +114,19 @@ def _read(target: Resolver, base: int, name: GuestText, most: int) -> Module:
     except PeekError:  # it is being unloaded, or lies: its addresses are known, its names are not
         symbols = []
     addresses, names = zip(*symbols, strict=True) if symbols else ((), ())
-    return Module(name, spans, addresses, names)
+    return Module(name, spans, addresses, names, _unwinding(target, base))
+
+
+def _unwinding(target: Resolver, base: int) -> tuple[int, int, int]:
+    """Where its unwind tables (ORC) are, and their length; zeros where the kernel has none."""
+    if not target.has_member("module", "arch.num_orcs"):
+        return 0, 0, 0
+    count = target.read(base + target.offset("module", "arch.num_orcs"), 4)
+    places, entries = (
+        target.read_u64(base + target.offset("module", f"arch.{name}"))
+        for name in ("orc_unwind_ip", "orc_unwind")
+    )
+    return places, entries, int.from_bytes(count, "little")
 
 
 def _spans(target: Resolver, base: int) -> list[tuple[int, int]]:

@@ -30,6 +30,11 @@ class ProcessFile:
     def __init__(self, descriptor: int, page_map: int | None) -> None:
         self.descriptor, self._page_map = descriptor, page_map
 
+    @property
+    def page_map(self) -> int | None:
+        """The descriptor of the page map, if there is one."""
+        return self._page_map
+
     @classmethod
     def open(cls, process: Path) -> ProcessFile:
         """The memory of a process, by a folder like /proc/123; PeekError names missing rights."""

@@ -21,6 +21,7 @@ from trapless.peek.kernel.image import KernelImage, locate
 from trapless.peek.kernel.memory import FileMemory, open_memory
 from trapless.peek.kernel.modules import Modules
 from trapless.peek.kernel.resolver import Resolver
+from trapless.peek.kernel.stacks import CpuRegisters, CpuStack, ThreadStack, Unwinder
 from trapless.peek.kernel.tasks import Task
 
 
@@ -104,6 +105,19 @@ class Target(Resolver):
     def threads(self) -> dict[int, Task]:
         """All threads by pid, as tasks.py reads them."""
         return tasks.threads(self)
+
+    @cached_property
+    def unwinder(self) -> Unwinder:
+        """Unwinds stacks by the kernel's own tables, in this process."""
+        return Unwinder(self, self.modules)
+
+    def thread_stacks(self) -> list[ThreadStack]:
+        """All threads with their stacks, but those that are on a CPU, as stacks.py reads them."""
+        return self.unwinder.threads()
+
+    def cpu_stacks(self, registers: Sequence[CpuRegisters]) -> list[CpuStack]:
+        """The stacks of CPUs that stand still, by their registers."""
+        return self.unwinder.cpus(registers)
 
     def name_of(self, address: int) -> GuestText:
         """A virtual address for people: "schedule+0x5", "e1000_intr+0x40 [e1000]", "0x1234"."""

@@ -42,11 +42,12 @@ class Task:
 def threads(target: Resolver) -> dict[int, Task]:
     """All threads by pid, without the idle ones; those before a torn entry, where there is one."""
     with limits.within(limits.Budget(limits.THREADS)):
-        return {task.pid: task for task in _Walk(target).tasks()}
+        walk = Walk(target)
+        return {task.pid: task for task in map(walk.task, walk.entries())}
 
 
 @dataclass(frozen=True)
-class _Entry:
+class Entry:
     """What one read of a task gives. Pointers are virtual addresses."""
 
     address: int
@@ -60,7 +61,7 @@ class _Entry:
     next_thread: int
 
 
-class _Walk:
+class Walk:
     """One walk of the lists. Each task is read at once, and translations are kept for the walk."""
 
     def __init__(self, target: Resolver) -> None:
@@ -72,8 +73,9 @@ class _Walk:
         self._head = target.offset("signal_struct", "thread_head")
         self._groups: dict[int, int] = {target.symbol("init_task"): 0}  # by the task's address
 
-    def tasks(self) -> list[Task]:
-        entries: list[_Entry] = []
+    def entries(self) -> list[Entry]:
+        """All threads, or those before a torn entry."""
+        entries: list[Entry] = []
         try:
             for leader in self._leaders():
                 for one in self._threads(leader):
@@ -81,12 +83,12 @@ class _Walk:
                     self._groups[one.address] = one.group
                     # Lists that a guest has made up may share their members.
                     if len(entries) >= limits.THREADS_MAX:
-                        return list(map(self._task, entries))
+                        return entries
         except PeekError:
             pass
-        return list(map(self._task, entries))
+        return entries
 
-    def _leaders(self) -> Iterator[_Entry]:
+    def _leaders(self) -> Iterator[Entry]:
         """The first thread of each process, which are a list that begins and ends at init_task."""
         link = self._at["tasks"]
         head = self._target.symbol("init_task") + link
@@ -97,7 +99,7 @@ class _Walk:
             yield entry
             place = entry.next_leader
 
-    def _threads(self, leader: _Entry) -> Iterator[_Entry]:
+    def _threads(self, leader: Entry) -> Iterator[Entry]:
         """The threads of a process; the list goes through its signal_struct once."""
         link, head = self._at["thread_node"], leader.signal + self._head
         entry, visited = leader, {leader.address + link}
@@ -111,15 +113,15 @@ class _Walk:
             visited.add(place)
             entry = self._entry(place - link)
 
-    def _entry(self, task: int) -> _Entry:
-        data, at, first = self._read(task + self._first, self._length), self._at, self._first
+    def _entry(self, task: int) -> Entry:
+        data, at, first = self.read(task + self._first, self._length), self._at, self._first
 
         def number(name: str) -> int:
             place, size = at[name] - first, MEMBERS[name]
             return int.from_bytes(data[place : place + size], "little", signed=size == 4)
 
         comm = at["comm"] - first
-        return _Entry(
+        return Entry(
             task,
             number("pid"),
             number("tgid"),
@@ -131,11 +133,12 @@ class _Walk:
             number("thread_node"),
         )
 
-    def _task(self, one: _Entry) -> Task:
+    def task(self, one: Entry) -> Task:
+        """The thread of an entry."""
         parent = self._groups.get(one.parent)
         if parent is None:  # it came or went during the walk
             with contextlib.suppress(PeekError):
-                data = self._read(one.parent + self._at["tgid"], 4)
+                data = self.read(one.parent + self._at["tgid"], 4)
                 parent = int.from_bytes(data, "little", signed=True)
         return Task(
             pid=one.pid,
@@ -146,9 +149,10 @@ class _Walk:
         )
 
     def _u64(self, virtual: int) -> int:
-        return int.from_bytes(self._read(virtual, 8), "little")
+        return int.from_bytes(self.read(virtual, 8), "little")
 
-    def _read(self, virtual: int, length: int) -> bytes:
+    def read(self, virtual: int, length: int) -> bytes:
+        """Bytes at a virtual address, in a page that was translated before where that is large."""
         inside = virtual % PAGE_BYTES
         if inside + length > PAGE_BYTES:
             return self._target.read(virtual, length)

@@ -93,8 +93,9 @@ class Vmcoreinfo:
                 raise ValueError
             return int(value, base)
         except ValueError:
+            shown = str(GuestText(value[: 2 * limits.DIGITS_MAX]))
             raise PeekError(
-                f"the kernel's VMCOREINFO says {key}={str(GuestText(value))!r}, which is no number"
+                f"the kernel's VMCOREINFO says {key}={shown!r}, which is no number"
             ) from None
 
 

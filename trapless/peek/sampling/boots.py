@@ -24,7 +24,7 @@ STILL_S = 1.5
 BUSY_SHARE = 0.2
 """An emulator that uses more of a processor while a clock stands still runs something else."""
 AGAIN_S = 1.0
-"""The pause between two searches."""
+"""The pause between two searches, at first."""
 ALIVE_S = 5.0
 """A kernel that is found must move its clock within this time: older ones stay in memory, too."""
 ALIVE_STEP_S = 0.05
@@ -50,11 +50,14 @@ class Boots:
     """Watches one kernel until it is gone, and finds the next one. One thread uses it.
 
     `alive_ns` is the time, of this machine's CLOCK_MONOTONIC, at which the kernel was last known to
-    run.
+    run. The pauses between searches that find nothing grow to `pause_max_s`.
     """
 
-    def __init__(self, target: Target, emulator: Emulator | None) -> None:
+    def __init__(
+        self, target: Target, emulator: Emulator | None, pause_max_s: float = AGAIN_S
+    ) -> None:
         self._target = target
+        self._pause_s, self._pause_max_s = AGAIN_S, pause_max_s
         self._stat = None if emulator is None else Path(f"/proc/{emulator.pid}/stat")
         self.alive_ns = time.monotonic_ns()
         self._clock = clock(target)
@@ -77,7 +80,7 @@ class Boots:
             return False
         if now > self._clock:
             self._clock, self.alive_ns = now, time.monotonic_ns()
-            self._work_s = self._worked_s()
+            self._work_s, self._pause_s = self._worked_s(), AGAIN_S
         elif self._is_suspect():
             self._begin_search()
         return self._found is None
@@ -119,8 +122,11 @@ class Boots:
 
     def _begin_search(self) -> None:
         running = self._search is not None and self._search.is_alive()
-        if running or self._found is not None or time.monotonic() - self._searched_s < AGAIN_S:
+        early = time.monotonic() - self._searched_s < self._pause_s
+        if running or self._found is not None or early:
             return
+        if self._searched_s:
+            self._pause_s = min(2 * self._pause_s, self._pause_max_s)
         self._search = threading.Thread(target=self._look_for_another, daemon=True)
         self._search.start()
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Gives sums of samples as JSON, for programs: what tables.py shows to people, without rounding.
 
-Owns the names of the values. Shares are of 1; a value that is not known is null. Text of the guest
+Owns the names of the values. Shares are of 1, and those of a process leave handlers out, which
+interrupted it; a value that is not known is null. Text of the guest
 is text of its own field, with what is not printable escaped.
 """
 
@@ -11,6 +12,7 @@ import json
 from typing import Any
 
 from trapless.peek.guest_text import visible
+from trapless.peek.kernel import counters
 from trapless.peek.sampling import tables
 from trapless.peek.sampling.probes import Mode
 from trapless.peek.sampling.recording import Recording
@@ -31,7 +33,8 @@ def sums(summary: Summary, interval_ns: int) -> dict[str, Any]:
         "seconds": time_s,
         "processes": processes,
         "threads": threads,
-        "cpus": [_cpu(name, cpu, judged, time_s) for name, cpu in summary.cpus.items()],
+        "cpus": [_cpu(name, cpu, summary, time_s) for name, cpu in summary.cpus.items()],
+        "differences": list(summary.differences),
         "interrupts_off": summary.disabled if judged else None,
         "disabling": [
             {
@@ -62,18 +65,31 @@ def _finite(value: float) -> float | None:
     return None if value == float("inf") else value
 
 
-def _cpu(name: str, cpu: Cpu, judged: bool, time_s: float) -> dict[str, Any]:
+def _cpu(name: str, cpu: Cpu, summary: Summary, time_s: float) -> dict[str, Any]:
     first, last = cpu.switches or (None, None)
     switches = None if first is None or last is None or not time_s else (last - first) / time_s
+    number = int(name.removeprefix("cpu"))
+    rates = summary.rates.get(number)
+    delay_ns = None if rates is None else rates.get(counters.DELAY)
+    ran = 1 - cpu.steal
     return {
-        "cpu": int(name.removeprefix("cpu")),
+        "cpu": number,
         "samples": cpu.samples,
         "left_out": cpu.left_out,
         "shares": {text: cpu.share(part) for part, text in PARTS.items() if cpu.parts[part]},
-        "interrupts_off": cpu.disabled if judged else None,
+        "steal": cpu.steal if summary.threads else None,
+        "wall_clock_shares": {
+            text: cpu.share(part) * ran for part, text in PARTS.items() if cpu.parts[part]
+        }
+        if summary.threads
+        else None,
+        "interrupts_off": cpu.disabled if summary.judged else None,
         "run_queue": cpu.queue_sum / max(cpu.samples, 1),
         "run_queue_longest": cpu.queue_max,
         "switches_per_s": switches,
+        "interrupts_per_s": None if rates is None else counters.interrupts(rates),
+        "softirqs_per_s": None if rates is None else counters.softirqs(rates),
+        "run_delay": None if delay_ns is None else delay_ns / 1e9,
     }
 
 

@@ -30,6 +30,7 @@ class CpuSamples:
 
     name: str  # of the CPU's group, like "cpu0"
     good: npt.NDArray[np.bool_]  # for each row of the table, whether it counts
+    frozen: int  # rows in which the CPU's thread wanted to run, and did not
     slots: Column
     columns: Mapping[str, Column]  # the CPU's numbers, without names and pointers
     modes: npt.NDArray[np.uint32]  # the probes that were on, as Mode
@@ -71,10 +72,11 @@ def judge(
     bad = table["torn"].to_numpy() | table["absent"].to_numpy()
     frozen = table["frozen"].to_numpy()
     for number, name in enumerate(cpus):
-        wrong = bad >> np.uint64(number) & np.uint64(1)
+        wrong, stood = bad >> np.uint64(number) & np.uint64(1), 0
         if threads:
             bit = number if threads == len(cpus) else 0
-            wrong |= frozen >> np.uint64(bit) & np.uint64(1)
+            still = frozen >> np.uint64(bit) & np.uint64(1)
+            wrong, stood = wrong | still, int(still.sum())
         good = wrong == 0
         columns = {
             column.removeprefix(f"{name}."): table[column].to_numpy()[good]
@@ -83,7 +85,7 @@ def judge(
         }
         parts = where(columns, modes[good], context_user)
         slots = table["slot"].to_numpy()[good]
-        yield CpuSamples(name, good, slots, columns, modes[good], parts)
+        yield CpuSamples(name, good, stood, slots, columns, modes[good], parts)
 
 
 def where(

@@ -26,7 +26,7 @@ CODE = 1 << 63
 
 
 class Names:
-    """Names by address. One thread."""
+    """Names by address. Several threads may ask for names at the same time."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -37,15 +37,20 @@ class Names:
         for column in rows.dtype.names or ():
             if column.endswith(".state"):
                 for address in np.unique(rows[column]).tolist():
-                    new = address >= CODE and address not in self.known
-                    if new and len(self.known) < limits.NAMES_MAX:
-                        self.known[address] = self._target.name_of(address)
+                    self.name(address)
+
+    def name(self, address: int) -> None:
+        """Name an address of code, if it is new."""
+        new = address >= CODE and address not in self.known
+        if new and len(self.known) < limits.NAMES_MAX:
+            self.known[address] = self._target.name_of(address)
 
     def keep(self, recorder: Recorder) -> None:
         """Store the names beside the rows, in the place of those that were stored before."""
-        if self.known:
-            addresses = pa.array(list(self.known), pa.uint64())
-            names = pa.array(list(map(str, self.known.values())))
+        known = list(self.known.items())  # at once: another thread may add some
+        if known:
+            addresses = pa.array([address for address, _ in known], pa.uint64())
+            names = pa.array([str(name) for _, name in known])
             recorder.keep(NAMES_FILE, pa.table({"address": addresses, "name": names}))
 
 

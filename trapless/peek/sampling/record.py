@@ -14,16 +14,17 @@ import itertools
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from trapless.base.console import Progress
 from trapless.peek.emulator import Emulator, missing_text
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import FileMemory
+from trapless.peek.kernel.stub_memory import StubMemory
 from trapless.peek.kernel.target import Target
 from trapless.peek.machines import Machine
 from trapless.peek.sampling import sampler, sites, tier0, tier1
@@ -32,9 +33,9 @@ from trapless.peek.sampling.names import Names
 from trapless.peek.sampling.plan import Plan
 from trapless.peek.sampling.probe_watch import Watch
 from trapless.peek.sampling.probes import ProbeMap
-from trapless.peek.sampling.recording import SEGMENT_AGE_S, Recorder, boot_name
+from trapless.peek.sampling.recording import SEGMENT_AGE_S, Counts, Recorder, boot_name
 from trapless.peek.sampling.rows import End, Ending, Rows
-from trapless.peek.sampling.sampler import Sampler
+from trapless.peek.sampling.sampler import Sampler, StoppedSampler, started
 
 CHECK_S = 1.0
 """Seconds from one check that the kernel is the same to the next."""
@@ -74,6 +75,13 @@ def plan_for(
     )
 
 
+def lack_of(target: Target, emulator: Emulator | None) -> str | None:
+    """What cannot be known of the machine that runs, in words; None where all is known."""
+    if isinstance(target.memory, StubMemory):
+        return "by a debugger's stub: the machine is stopped for each sample, 20 a second at most"
+    return missing_text(emulator)
+
+
 def source_of(target: Target) -> FileMemory:
     """The target's memory as the sampler reads it; PeekError where it cannot be sampled."""
     memory = target.memory
@@ -95,12 +103,26 @@ class Ends:
     boots: int = 0
 
 
+class Beside(Protocol):
+    """What else is observed of a boot while its samples are recorded. As a context manager."""
+
+    def __enter__(self) -> object: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def keep(self, recorder: Recorder) -> None:
+        """Store what was observed until now beside the rows."""
+
+    def tell(self, progress: Progress) -> None:
+        """Say how it went, at the end."""
+
+
 class Request:
     """The wish to end, by Ctrl-C or SIGTERM, whichever boot is recorded meanwhile."""
 
     def __init__(self) -> None:
         self.asked = False
-        self.run: Sampler | None = None
+        self.run: Sampler | StoppedSampler | None = None
 
     def __call__(self) -> None:
         self.asked = True
@@ -116,11 +138,12 @@ def record(
     duration_ns: int,
     cpu: int | None,
     progress: Progress,
+    beside: Callable[[Target, Names], Beside] | None = None,
 ) -> Ends:
     """Record into the new folder `folder` and return the counts of the run.
 
-    A duration of 0 has no end. PeekError says why there is no recording, or that the sampler was
-    killed.
+    `beside` makes what else is observed of each boot. A duration of 0 has no end. PeekError says
+    why there is no recording, or that the sampler was killed.
     """
     if folder.exists():
         raise PeekError(f"{folder} exists already; a recording needs a folder of its own")
@@ -137,7 +160,7 @@ def record(
             left_ns = max(over_ns - time.monotonic_ns(), interval_ns) if over_ns else duration_ns
             over_ns = over_ns or (duration_ns and time.monotonic_ns() + duration_ns)
             with target:
-                boot = _Boot(target, machine.emulator(), request, progress)
+                boot = _Boot(target, machine.emulator(), request, progress, beside)
                 target = None
                 into = folder if not ends.boots else folder / boot_name(ends.boots + 1)
                 end = boot.store(into, interval_ns, left_ns, cpu)
@@ -154,7 +177,7 @@ def record(
     return ends
 
 
-def samples(run: Sampler) -> Iterator[Rows]:
+def samples(run: Sampler | StoppedSampler) -> Iterator[Rows]:
     """The batches of a run, from when the first has arrived: `run.head` is set then."""
     batches = run.batches()
     first = next(batches, None)
@@ -174,6 +197,7 @@ def about_target(
         "banner": str(target.banner),
         "cpus": target.cpus_online,
         "context_user": tier0.context_user(target),
+        "differences": tier0.differences(target),
         "probes": int(probes.active) if probes is not None else None,
         "vcpus": emulator.threads if emulator is not None else (),
     }
@@ -183,12 +207,18 @@ class _Boot:
     """The recording of one boot. `restarted`: it ended because the machine was restarted."""
 
     def __init__(
-        self, target: Target, emulator: Emulator | None, request: Request, progress: Progress
+        self,
+        target: Target,
+        emulator: Emulator | None,
+        request: Request,
+        progress: Progress,
+        beside: Callable[[Target, Names], Beside] | None,
     ) -> None:
-        self._target, self._emulator = target, emulator
+        self._target, self._emulator, self._beside = target, emulator, beside
         self._request, self._progress = request, progress
         self._watch = Watch(target, progress.note)
         self.boots = Boots(target, emulator)
+        self._counts = Counts(target)
         self.restarted = False
 
     def store(
@@ -199,26 +229,41 @@ class _Boot:
         plan = plan_for(target, interval_ns, duration_ns, cpu, self._emulator, watch.first)
         user_mode = tier0.tells_user_mode(plan.columns())
         progress.note(tier1.knowledge_text(watch.first, user_mode=user_mode))
-        missing = missing_text(self._emulator)
+        missing = lack_of(target, self._emulator)
         if missing is not None:
             progress.note(missing)
         about = about_target(target, watch.first, self._emulator)
-        symbols = ((address, str(name)) for address, name in target.symbols.rows())
-        with Sampler(source_of(target), plan) as run:
+        # Before sampling begins: rows would be lost while these are read.
+        symbols = [(address, str(name)) for address, name in target.symbols.rows()]
+        with started(source_of(target), plan) as run:
             self._request.run = run
             batches = samples(run)
             with Recorder(folder, run.head, about, symbols) as recorder:
                 progress.step(f"recording {target.release} into {folder}")
-                self._follow(run, batches, recorder, duration_ns)
-                recorder.close(run.end, self.boots.alive_ns if self.restarted else None)
+                names = Names(target)
+                beside = None if self._beside is None else self._beside(target, names)
+                with beside or nullcontext():
+                    self._follow(run, batches, recorder, duration_ns, names, beside)
+                if beside is not None:
+                    beside.keep(recorder)
+                    beside.tell(progress)
+                names.keep(recorder)
+                alive_ns = self.boots.alive_ns if self.restarted else None
+                self._counts.keep(recorder, alive_ns)
+                recorder.close(run.end, alive_ns)
             self._request.run = None
         progress.done()
         return run.end
 
     def _follow(
-        self, run: Sampler, batches: Iterator[Rows], recorder: Recorder, duration_ns: int
+        self,
+        run: Sampler | StoppedSampler,
+        batches: Iterator[Rows],
+        recorder: Recorder,
+        duration_ns: int,
+        names: Names,
+        beside: Beside | None,
     ) -> None:
-        names = Names(self._target)
         sites.keep(recorder, self._watch.sites())
         checked = kept = began = time.monotonic()
         for rows in batches:
@@ -231,16 +276,20 @@ class _Boot:
                 self._look(run)
             if now - kept >= SEGMENT_AGE_S:
                 kept = now
+                if beside is not None:
+                    beside.keep(recorder)
                 names.keep(recorder)
+                self._counts.keep(recorder)
                 sites.keep(recorder, self._watch.sites())
         self._watch.look_last()
-        names.keep(recorder)
         sites.keep(recorder, self._watch.sites())
 
-    def _look(self, run: Sampler) -> None:
+    def _look(self, run: Sampler | StoppedSampler) -> None:
         if self.restarted:
             return
         if self.boots.look():
+            with suppress(PeekError):  # the memory is going: the sampler notices that
+                self._counts.look()
             self._watch.look()
         else:
             self.restarted = True

@@ -32,12 +32,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel.counters import Counter, Counters, Reading, rates
+from trapless.peek.kernel.target import Target
 from trapless.peek.sampling.rows import End, Head, Rows
 
 FORMAT = 1
 META_FILE = "meta.json"
 END_FILE = "end.json"
 SYMBOLS_FILE = "symbols.parquet"
+COUNTS_FILE = "counts.parquet"
+COUNTS_MAX = 4096
+"""Readings of the kernel's counters that a recording keeps: when it has more, it leaves out every
+second one."""
 SEGMENT_ROWS_MAX = 200_000
 SEGMENT_BYTES_MAX = 64 << 20
 """The bytes of rows in memory at which a segment is written."""
@@ -189,6 +195,11 @@ class Recorder:
                 f"{self.folder / name}: {error.strerror}; what was recorded before is whole"
             ) from error
 
+    @property
+    def segments(self) -> int:
+        """How many segments are on the disk."""
+        return self._segments
+
     def keep(self, name: str, table: pa.Table) -> None:
         """Store a table beside the rows; it replaces the older one of that name."""
         self._save(name, _parquet(table))
@@ -230,6 +241,32 @@ class Recorder:
                 dead = max(t_ns - alive_ns, 0) // self._head.interval_ns
                 counts |= {"ending": "restart", ALIVE: max(slot - dead, 0)}
             self._save(END_FILE, json.dumps(counts, indent=2).encode() + b"\n")
+
+
+class Counts:
+    """What a kernel counts itself, read once a second and kept beside the rows. One thread."""
+
+    def __init__(self, target: Target) -> None:
+        self._counters = Counters(target)
+        self._readings = [self._counters.read()]
+
+    def look(self) -> None:
+        """Read the counters."""
+        if len(self._readings) >= COUNTS_MAX:
+            self._readings = self._readings[::2]
+        self._readings.append(self._counters.read())
+
+    def keep(self, recorder: Recorder, alive_ns: int | None = None) -> None:
+        """Store the readings, without those after the kernel was last known to run."""
+        rows = [one for one in self._readings if alive_ns is None or one.time_ns <= alive_ns]
+        if not rows or not self._counters.all:
+            return
+        columns = {"time_ns": pa.array([one.time_ns for one in rows], pa.int64())}
+        for number, counter in enumerate(self._counters.all):
+            name = f"{counter.cpu} {counter.name}"
+            kind = pa.uint32() if counter.size == 4 else pa.uint64()
+            columns[name] = pa.array([one.values[number] for one in rows], kind)
+        recorder.keep(COUNTS_FILE, pa.table(columns))
 
 
 @dataclass(frozen=True)
@@ -299,6 +336,21 @@ class Recording:
             return pq.read_table(self.folder / name)
         except (OSError, pa.ArrowException):
             return None
+
+    def rates(self) -> dict[int, dict[str, float]]:
+        """What the kernel counted in a second, by CPU and name; empty where that was not read."""
+        table = self.kept(COUNTS_FILE)
+        if table is None or not len(table):
+            return {}
+        all_ = []
+        for field in list(table.schema)[1:]:
+            cpu, _, name = field.name.partition(" ")
+            all_.append(Counter(int(cpu), name, 0, field.type.bit_width // 8))
+        first, last = (
+            Reading(row.pop("time_ns"), tuple(row.values()))
+            for row in table.take([0, len(table) - 1]).to_pylist()
+        )
+        return rates(all_, first, last)
 
     def slots(self) -> int:
         """The number of slots up to the last one with a row."""

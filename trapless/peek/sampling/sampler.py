@@ -2,7 +2,8 @@
 """Runs the sampler: starts it with a plan, reads its rows, ends it.
 
 Owns the process and the path of its program. rows.py decodes the rows. When this process dies, the
-sampler's output has no reader any more, and the sampler ends within a tenth of a second.
+sampler's output has no reader any more, and the sampler ends within a tenth of a second. Where
+memory is behind a debugger's stub, no such program can read it, and this process samples slowly.
 """
 
 from __future__ import annotations
@@ -10,20 +11,37 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from trapless.base import programs
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import FileMemory
-from trapless.peek.sampling.plan import Plan
-from trapless.peek.sampling.rows import End, Head, Rows, Stream
+from trapless.peek.kernel.stub_memory import StubMemory
+from trapless.peek.sampling.plan import Field, Plan
+from trapless.peek.sampling.rows import (
+    FIXED,
+    End,
+    Ending,
+    Flag,
+    Head,
+    Rows,
+    Stream,
+    parse_head,
+)
 
 READ_BYTES = 1 << 20
 STOP_S = 120.0
 """The seconds that the sampler may take to write its last rows."""
+
+STOPPED_INTERVAL_NS_MIN = 50_000_000
+"""Each sample through a stub stops the machine for some milliseconds."""
 
 STATUS_ENDED = 3
 """The exit status when the target or its memory went away: the rows until then are whole."""
@@ -134,21 +152,135 @@ class Sampler:
         """Ask the sampler to end; batches() then gives the last rows."""
         self._running.terminate()
 
+    @property
+    def output(self) -> int:
+        """The descriptor that can be read when there is something for arrived()."""
+        output = self._running.stdout
+        assert output is not None
+        return output.fileno()
+
+    def arrived(self) -> Sequence[Rows] | None:
+        """The rows of the next piece of output, which is waited for; None after the last one.
+
+        BlockingIOError where there is no piece yet, and `output` was made not to wait.
+        """
+        piece = os.read(self.output, READ_BYTES)
+        return self._stream.feed(piece) if piece else None
+
+    def kill(self) -> None:
+        """End a sampler that does not end by itself; arrived() then gives its last rows."""
+        self._running.kill()
+
     def batches(self) -> Iterator[Rows]:
         """The rows as they arrive, at least ten times a second, until sampling ends.
 
         PeekError when the sampler could not begin, or failed. The end of the target is not an
         error: `end` says it.
         """
-        output = self._running.stdout
-        assert output is not None
-        while piece := os.read(output.fileno(), READ_BYTES):
-            yield from self._stream.feed(piece)
+        while (rows := self.arrived()) is not None:
+            yield from rows
+        self.check_ending()
+
+    def check_ending(self) -> None:
+        """After the last rows: PeekError when the sampler could not begin, or failed."""
         errors = self._running.stderr
         message = errors.read().decode(errors="replace").strip() if errors is not None else ""
         status = self._running.wait()
         if status not in (0, STATUS_ENDED) and self._stream.end is None:
             raise PeekError(message or f"the sampler ended with status {status}")
+
+
+class StoppedSampler:
+    """Samples memory behind a debugger's stub, as Sampler does, at intervals of 50 ms or more.
+
+    The machine stands still while a row is read, so all of a row is of one moment.
+    """
+
+    def __init__(self, memory: StubMemory, plan: Plan) -> None:
+        interval_ns = max(plan.interval_ns, STOPPED_INTERVAL_NS_MIN)
+        self._memory, self._plan = memory, replace(plan, interval_ns=interval_ns)
+        sizes = [np.dtype(kind).itemsize for _, kind in FIXED]
+        sizes += [field.bytes for group in plan.groups for field in group.fields]
+        text = self._plan.text()
+        text += f"# monotonic-ns {time.monotonic_ns()}\n# realtime-ns {time.time_ns()}\n"
+        self.head = parse_head(text, -(-sum(sizes) // 8) * 8)
+        self.end: End | None = None
+        self._asked = False
+
+    def __enter__(self) -> StoppedSampler:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._asked = True
+
+    def stop(self) -> None:
+        """Ask it to end; batches() then gives the last rows."""
+        self._asked = True
+
+    def batches(self) -> Iterator[Rows]:
+        """The rows as they are read, until sampling ends."""
+        began, interval_ns = time.monotonic_ns(), self._plan.interval_ns
+        slot = rows = late = absent = 0
+        ending = Ending.SIGNAL
+        while not self._asked:
+            due = began + slot * interval_ns
+            if self._plan.duration_ns and due - began >= self._plan.duration_ns:
+                ending = Ending.DURATION
+                break
+            time.sleep(max(due - time.monotonic_ns(), 0) / 1e9)
+            try:
+                row = self._row(slot, due)
+            except PeekError:
+                ending = Ending.TARGET
+                break
+            rows += 1
+            late += int(row["flags"][0] & Flag.LATE != 0)
+            absent += int(row["flags"][0] & Flag.ABSENT != 0)
+            yield row
+            # Deadlines that have passed meanwhile are lost, as the sampler has it.
+            slot = max(slot + 1, (time.monotonic_ns() - began) // interval_ns)
+        self.end = End(ending, rows, slot, max(slot - rows, 0), late, 0, 0, absent, 0, 0)
+
+    def _row(self, slot: int, due_ns: int) -> Rows:
+        row = np.zeros(1, self.head.dtype)
+        with self._memory.stopped():
+            now = time.monotonic_ns()
+            for number, group in enumerate(self._plan.groups):
+                for field in group.fields:
+                    data = self._field(field)
+                    column = f"{group.name}.{field.name}"
+                    if data is None:
+                        row["absent"] |= np.uint64(1 << number)
+                        row["flags"] |= np.uint32(Flag.ABSENT)
+                    else:
+                        row[column] = np.frombuffer(data, row.dtype[column])
+        lag_ns = max(now - due_ns, 0)
+        row["slot"], row["t_ns"], row["lag_ns"] = slot, now, min(lag_ns, (1 << 32) - 1)
+        row["cost_ns"] = min(time.monotonic_ns() - now, (1 << 32) - 1)
+        if lag_ns > self._plan.interval_ns // 2:
+            row["flags"] |= np.uint32(Flag.LATE)
+        return row
+
+    def _field(self, field: Field) -> bytes | None:
+        """One field, at an address or at the end of a chain of pointers; None where that leads out
+        of the kernel's data."""
+        place = field.address
+        for offset in field.follow:
+            pointer = int.from_bytes(self._memory.read(place, 8), "little") + offset
+            for base in self._plan.bases:
+                if base.virtual <= pointer < base.virtual + base.length:
+                    place = pointer - base.virtual + base.physical
+                    break
+            else:
+                return None
+        return self._memory.read(place, field.bytes)
+
+
+def started(memory: FileMemory, plan: Plan) -> Sampler | StoppedSampler:
+    """What samples a memory by a plan; use it as a context manager."""
+    if isinstance(memory, StubMemory):
+        return StoppedSampler(memory, plan)
+    return Sampler(memory, plan)
 
 
 def intervals(

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trapless.peek.errors import PeekError
-from trapless.peek.guest_text import GuestText
+from trapless.peek.guest_text import GuestText, visible
 from trapless.peek.sampling import names as names_file
 from trapless.peek.sampling import sites as sites_file
 from trapless.peek.sampling import tier0
@@ -51,6 +51,7 @@ class Cpu:
     parts: npt.NDArray[np.int64] = field(default_factory=lambda: _zeros(len(Part)))
     entries: npt.NDArray[np.int64] = field(default_factory=lambda: _zeros(len(Entry)))
     left_out: int = 0
+    frozen: int = 0  # of these, with a thread of this machine that wanted to run, and did not
     queue_sum: int = 0
     queue_max: int = 0
     switches: tuple[int, int] | None = None  # since boot, in the first sample and in the last
@@ -63,6 +64,11 @@ class Cpu:
     def share(self, part: Part) -> float:
         """The share of the samples in which the CPU was there, 0 to 1."""
         return float(self.parts[part]) / max(self.samples, 1)
+
+    @property
+    def steal(self) -> float:
+        """The share of the wall-clock time in which the CPU was kept from running, 0 to 1."""
+        return self.frozen / max(self.samples + self.left_out, 1)
 
     @property
     def disabled(self) -> float:
@@ -94,6 +100,8 @@ class Summary:
     names: Mapping[int, GuestText] = field(default_factory=dict)  # places in the kernel's code
     context_user: int | None = None
     course: Course | None = None
+    rates: Mapping[int, Mapping[str, float]] = field(default_factory=dict)  # as counters.py has
+    differences: Sequence[str] = ()  # where this kernel's memory is known to differ from registers
     cpus: dict[str, Cpu] = field(init=False)
     processes: Counter[tuple[int, GuestText]] = field(
         default_factory=Counter
@@ -132,6 +140,7 @@ class Summary:
     def _add_cpu(self, cpu: Cpu, samples: CpuSamples, table: pa.Table) -> None:
         columns, parts = samples.columns, samples.parts
         cpu.left_out += int((~samples.good).sum())
+        cpu.frozen += samples.frozen
         cpu.parts += np.bincount(parts, minlength=len(Part))
         if len(parts):
             cpu.queue_sum += int(columns["nr_running"].sum())
@@ -248,6 +257,8 @@ def summarise(recording: Recording) -> Summary:
         names_file.load(recording),
         recording.meta["about"].get("context_user"),
         Course.over(recording.slots()),
+        recording.rates(),
+        [visible(str(text)) for text in recording.meta["about"].get("differences", ())],
     )
     for table in recording.tables():
         summary.add(table)

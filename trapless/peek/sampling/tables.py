@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from trapless.peek.guest_text import GuestText, visible
+from trapless.peek.kernel import counters
 from trapless.peek.sampling.probes import Mode
 from trapless.peek.sampling.recording import Recording
 from trapless.peek.sampling.rows import Flag
@@ -42,7 +43,7 @@ def tables(recording: Recording, summary: Summary | None = None) -> Sequence[Tab
     """The tables of a recording, from its summary."""
     summary = summary if summary is not None else summarise(recording)
     interval_ns = int(recording.meta["interval_ns"])
-    contents = [about(recording, summary), shares(summary, interval_ns)]
+    contents = [about(recording, summary), shares(summary, interval_ns), *counts(summary)]
     if summary.judged:
         contents += [interrupts(summary, interval_ns)]
     if any(cpu.entries.any() for cpu in summary.cpus.values()):
@@ -117,6 +118,8 @@ def shares(summary: Summary, interval_ns: int) -> Table:
     columns = ["CPU", *(COLUMNS[part] for part in occurring)]
     if summary.judged:
         columns.append("interrupts off")
+    if summary.threads:
+        columns.append("steal")
     columns += ["run queue", "longest"]
     switches = all(cpu.switches is not None for cpu in cpus)
     if switches:
@@ -127,8 +130,7 @@ def shares(summary: Summary, interval_ns: int) -> Table:
         title="Where each CPU was",
         columns=(*columns, "left out"),
         rows=tuple(
-            _row(name, cpu, occurring, bool(summary.judged), time_s)
-            for name, cpu in summary.cpus.items()
+            _row(name, cpu, occurring, summary, time_s) for name, cpu in summary.cpus.items()
         ),
         caption=_shares_caption(summary, occurring),
     )
@@ -136,22 +138,62 @@ def shares(summary: Summary, interval_ns: int) -> Table:
 
 def _shares_caption(summary: Summary, parts: Sequence[Part]) -> str:
     text = "Left out: samples that were torn, and samples of a virtual CPU that stood still."
+    if summary.threads:
+        text += (
+            " Shares are of the time that a CPU had. Steal is the part of the wall-clock time in "
+            "which this machine kept it from running; the other shares of wall-clock time are so "
+            "much smaller."
+        )
     if Part.PROCESS in parts and not summary.probed[Mode.PARTS]:
         text += " This kernel's memory does not separate user mode from the kernel"
         if Part.KERNEL in parts:
             text += ", except for kernel threads, which are other kernel"
         text += "; the module's probes, or the boot parameter nohz_full, do."
-    return text
+    return " ".join((text, *summary.differences))
+
+
+def counts(summary: Summary) -> Sequence[Table]:
+    """The table of what the kernel itself counts, with a row for each CPU; none where not read."""
+    known = [values for values in summary.rates.values() if values]
+    if not known:
+        return ()
+    kinds = list(counters.interrupts(known[0]))
+    soft = [
+        name
+        for name in counters.softirqs(known[0])
+        if any(counters.softirqs(values).get(name) for values in known)
+    ]
+    delays = all(counters.DELAY in values for values in known)
+    rows: list[tuple[str, ...]] = []
+    for cpu, values in summary.rates.items():
+        each, softly = counters.interrupts(values), counters.softirqs(values)
+        rates = [each.get(name, 0.0) for name in kinds] + [softly.get(name, 0.0) for name in soft]
+        delay = [f"{values[counters.DELAY] / 1e9:.2f}"] if delays else []
+        rows.append((str(cpu), *(f"{rate:,.0f}" for rate in rates), *delay))
+    return (
+        Table(
+            id="counts",
+            title="What the kernel counts, a second",
+            columns=(
+                *("CPU", *kinds, *(f"softirq {name}" for name in soft)),
+                *(["run delay, s"] if delays else []),
+            ),
+            rows=tuple(rows),
+            caption="Interrupts and softirqs by the kernel's own counters. Run delay: for how long "
+            "all threads together waited for the CPU although they could run.",
+        ),
+    )
 
 
 def _row(
-    name: str, cpu: Cpu, parts: Sequence[Part], judged: bool, time_s: float
+    name: str, cpu: Cpu, parts: Sequence[Part], summary: Summary, time_s: float
 ) -> tuple[str, ...]:
     first, last = cpu.switches or (0, 0)
     return (
         name.removeprefix("cpu"),
         *(f"{cpu.share(part):.1%}" for part in parts),
-        *([f"{cpu.disabled:.1%}"] if judged else []),
+        *([f"{cpu.disabled:.1%}"] if summary.judged else []),
+        *([f"{cpu.steal:.1%}"] if summary.threads else []),
         f"{cpu.queue_sum / max(cpu.samples, 1):.2f}",
         str(cpu.queue_max),
         *([f"{(last - first) / time_s:,.0f}"] if time_s else []),
@@ -237,9 +279,10 @@ def processes(summary: Summary) -> Table:
     return Table(
         id="processes",
         title="Processes, of the time of all CPUs",
-        columns=("PID", "name", "share"),
+        columns=("PID", "name", "share without interrupts"),
         rows=rows,
-        caption=f"{len(rows)} of {len(summary.processes)}.",
+        caption=f"{len(rows)} of {len(summary.processes)}. Top and bottom halves are in no "
+        "process's share.",
     )
 
 
@@ -259,7 +302,7 @@ def programs(summary: Summary) -> Sequence[Table]:
         Table(
             id="programs",
             title="The same by name",
-            columns=("name", "processes", "share"),
+            columns=("name", "processes", "share without interrupts"),
             rows=rows,
             caption=f"{len(rows)} of {len(counts)}. Threads count as processes.",
         ),

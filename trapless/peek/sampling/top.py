@@ -9,6 +9,7 @@ that changes; a pipe gets the text of each second, or a JSON object for each.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -21,7 +22,8 @@ from rich.live import Live
 from rich.text import Text
 
 from trapless.base.console import Progress, Silent
-from trapless.peek.emulator import missing_text
+from trapless.peek.errors import PeekError
+from trapless.peek.kernel.counters import Counters
 from trapless.peek.kernel.target import Target
 from trapless.peek.machines import Machine
 from trapless.peek.sampling import json_form, tables, tier0, tier1
@@ -32,12 +34,13 @@ from trapless.peek.sampling.record import (
     ENDINGS,
     Request,
     ended_by_signals,
+    lack_of,
     plan_for,
     source_of,
 )
 from trapless.peek.sampling.recording import table_of
 from trapless.peek.sampling.rows import Flag, Rows
-from trapless.peek.sampling.sampler import Sampler
+from trapless.peek.sampling.sampler import Sampler, StoppedSampler, started
 from trapless.peek.sampling.summary import Summary
 from trapless.report.text_report import FILE_COLUMNS, block_of
 
@@ -128,10 +131,11 @@ def top(
 ) -> None:
     """Show `updates` seconds, or all until Ctrl-C or the machine's end."""
     progress.step(f"resolving the kernel in {machine}")
-    target: Target | None = machine.open()
+    first = machine.open()
+    target: Target | None = first
     emulator = machine.emulator()
     request, boot = Request(), 1
-    view = View(stream if stream is not None else sys.stdout, updates, missing_text(emulator))
+    view = View(stream if stream is not None else sys.stdout, updates, lack_of(first, emulator))
     with view, ended_by_signals(request):
         while target is not None:
             with target:
@@ -141,7 +145,7 @@ def top(
                     watch = Watch(target, Silent().note)
                     plan = plan_for(target, interval_ns, 0, cpu, emulator, watch.first)
                     progress.done()
-                    with Sampler(source_of(target), plan) as run:
+                    with started(source_of(target), plan) as run:
                         request.run = run
                         more = _show(run, seconds, watch, boots)
                 restarted = not seconds.enough and not request.asked and not boots.look()
@@ -157,7 +161,7 @@ def _next(boots: Boots, request: Request, seconds: Seconds) -> Target | None:
     return boots.next(lambda: request.asked)
 
 
-def _show(run: Sampler, seconds: Seconds, watch: Watch, boots: Boots) -> bool:
+def _show(run: Sampler | StoppedSampler, seconds: Seconds, watch: Watch, boots: Boots) -> bool:
     """Show seconds until the view has enough; return whether to go on with a new plan."""
     for window in _windows(run):
         if not seconds.show(run, window, watch) or not boots.look():
@@ -168,7 +172,7 @@ def _show(run: Sampler, seconds: Seconds, watch: Watch, boots: Boots) -> bool:
     return False
 
 
-def _windows(run: Sampler) -> Iterator[Window]:
+def _windows(run: Sampler | StoppedSampler) -> Iterator[Window]:
     window = Window()
     for rows in run.batches():
         window.rows.append(rows)
@@ -188,13 +192,27 @@ class Seconds:
     as_json: bool
     enough: bool = False
 
-    def show(self, run: Sampler, window: Window, watch: Watch) -> bool:
+    def __post_init__(self) -> None:
+        self._counters = Counters(self.target)
+        self._last = self._counters.read()
+
+    def _rates(self) -> dict[int, dict[str, float]]:
+        """What the kernel counted since the last second."""
+        with contextlib.suppress(PeekError):  # the memory is going: the sampler notices that
+            now, before = self._counters.read(), self._last
+            self._last = now
+            return self._counters.rates(before, now)
+        return {}
+
+    def show(self, run: Sampler | StoppedSampler, window: Window, watch: Watch) -> bool:
         """Show a second, and return whether another one is to follow."""
         summary = Summary(
             run.head.groups,
             len(run.head.threads),
             names=self.names.known,
             context_user=tier0.context_user(self.target),
+            rates=self._rates(),
+            differences=tier0.differences(self.target),
         )
         for rows in window.rows:
             self.names.see(rows)
@@ -215,7 +233,7 @@ class Seconds:
             text = f"{self.target.release}: the machine was restarted; waiting for a kernel"
             self.view.say(Group(Text(text)))
 
-    def _object(self, run: Sampler, summary: Summary) -> dict[str, object]:
+    def _object(self, run: Sampler | StoppedSampler, summary: Summary) -> dict[str, object]:
         return {
             "time_ns": time.time_ns(),
             "kernel": str(self.target.release),
@@ -225,10 +243,10 @@ class Seconds:
         }
 
     def _blocks(
-        self, run: Sampler, window: Window, watch: Watch, summary: Summary
+        self, run: Sampler | StoppedSampler, window: Window, watch: Watch, summary: Summary
     ) -> Sequence[RenderableType]:
         interval_ns = run.head.interval_ns
-        contents = [tables.shares(summary, interval_ns)]
+        contents = [tables.shares(summary, interval_ns), *tables.counts(summary)]
         if summary.judged:
             contents.append(tables.interrupts(summary, interval_ns, ROUTINES_SHOWN))
         contents += [tables.processes(summary), *tables.programs(summary)]
@@ -240,7 +258,9 @@ class Seconds:
         return (head, knowledge, *(block_of(table, self.view.width) for table in contents))
 
 
-def _headline(target: Target, run: Sampler, window: Window, summary: Summary) -> str:
+def _headline(
+    target: Target, run: Sampler | StoppedSampler, window: Window, summary: Summary
+) -> str:
     frozen = f"{summary.flagged(Flag.FROZEN):.1%}" if run.head.threads else "not known"
     text = (
         f"{target.release}  {summary.rows / max(window.age_s, 1e-9):,.0f} samples/s of "

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,15 @@ from trapless.peek.kernel.image import KernelImage
 from trapless.peek.kernel.memory import FileMemory, open_memory
 from trapless.peek.kernel.modules import Modules
 from trapless.peek.kernel.paging import PageTables
+from trapless.peek.kernel.stacks import (
+    CpuRegisters,
+    CpuStack,
+    Ending,
+    Stack,
+    ThreadStack,
+    Unwinder,
+)
+from trapless.peek.kernel.stub_memory import StubMemory
 from trapless.peek.kernel.symbol_cache import FileStore, Store
 from trapless.peek.kernel.target import Target, closed_on_error
 from trapless.peek.kernel.tasks import Task
@@ -40,6 +50,8 @@ PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from trapless.peek.sandbox.resolver import main; main()"
 )
+NO_FILE = -1
+"""In the place of a descriptor: the process asks for this memory."""
 HOLE_BYTES_MIN = 1 << 20
 """Smaller holes between parts of memory that may hold data are searched, too."""
 
@@ -50,43 +62,81 @@ def open_target(path: Path, hole: int | None = None) -> Target:
 
 
 class Resolver:
-    """The process in the sandbox. Several threads may ask. It ends by close(), or by its limits."""
+    """The process in the sandbox. Several threads may ask. It ends by close(), or by its limits.
+
+    One that rests has no process; the next question starts it again.
+    """
 
     def __init__(self, layouts: Sequence[FileMemory], store: Store | None = None) -> None:
         self._store = store or FileStore()
         self._lock = threading.Lock()  # one question at a time
         self._name = layouts[0].name
-        places = [list(_places(memory)) for memory in layouts]
+        self._layouts = tuple(layouts)
+        self._asked = layouts[0] if isinstance(layouts[0], StubMemory) else None
+        self._resting = False
+        self._start()
+        try:
+            with self._alone():
+                self.opened = self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        # What it asks for is read for it here, at one moment. The stub's lock is the outer
+        # one everywhere: who has stopped the machine asks then.
+        with nullcontext() if self._asked is None else self._asked.stopped(), self._lock:
+            yield
+
+    def _start(self) -> None:
+        files = {place[3] for memory in self._layouts for place in _places(memory)} - {NO_FILE}
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", PROGRAM, str(PACKAGE)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            pass_fds={place[3] for rows in places for place in rows},
+            pass_fds=files,
             start_new_session=True,  # Ctrl-C is for the command, which still asks for names then
             cwd="/",
             env={},
         )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._input, self._output = self._process.stdin, self._process.stdout
+
+    def _open(self) -> Any:
         question = {
             "name": self._name,
-            "layouts": places,
-            "filled": _filled(layouts[0]),
+            "layouts": [list(_places(memory)) for memory in self._layouts],
+            "filled": _filled(self._layouts[0]),
         }
-        seconds = limits.OPEN_S + layouts[0].size / limits.SEARCH_BYTES_S
-        try:
-            self.opened = self._answer("open", question, seconds)
-        except BaseException:
+        seconds = limits.OPEN_S + self._layouts[0].size / limits.SEARCH_BYTES_S
+        return self._answer("open", question, seconds)
+
+    def rest(self) -> None:
+        """End the process until somebody asks: it takes a hundred times the memory of the rest."""
+        with self._lock:
             self.close()
-            raise
+            self._resting = True
 
     def ask(self, name: str, *values: object) -> Any:
         """The answer to a question, in its form; PeekError says why there is none."""
-        return self._answer(name, {"ask": [name, *values]}, limits.ANSWER_S)
+        with self._alone():
+            if self._resting:
+                self._start()
+                self._resting = False
+                if self._open() != self.opened:
+                    self.close()
+                    raise PeekError(f"{self._name}: another kernel runs in it by now")
+            return self._answer(name, {"ask": [name, *values]}, limits.ANSWER_S)
+
+    def runs(self) -> bool:
+        """Whether the process is there."""
+        return self._process.poll() is None
 
     def close(self) -> None:
         """End the process."""
+        self._resting = False
         self._process.kill()
         self._process.wait()
         for pipe in (self._input, self._output):
@@ -96,22 +146,21 @@ class Resolver:
                 continue
 
     def _answer(self, name: str, question: object, seconds: float) -> Any:
-        with self._lock:
-            if self._process.poll() is not None:
-                raise PeekError(self._ending(seconds))
-            try:
-                end_s = time.monotonic() + seconds * limits.BUSY_FACTOR
-                self._allow(seconds)
-                messages.send(self._input.fileno(), question)
-                return messages.ANSWERS[name](self._said(end_s))
-            except SilentError:
-                raise PeekError(self._ending(seconds)) from None
-            except FormError as error:
-                self._process.kill()
-                raise PeekError(
-                    f"{self._name}: the process that reads the guest answers what it must not "
-                    f"({error}); it was ended: the guest attacks its observer"
-                ) from None
+        if self._process.poll() is not None:
+            raise PeekError(self._ending(seconds))
+        try:
+            end_s = time.monotonic() + seconds * limits.BUSY_FACTOR
+            self._allow(seconds)
+            messages.send(self._input.fileno(), question)
+            return messages.ANSWERS[name](self._said(end_s))
+        except SilentError:
+            raise PeekError(self._ending(seconds)) from None
+        except FormError as error:
+            self._process.kill()
+            raise PeekError(
+                f"{self._name}: the process that reads the guest answers what it must not "
+                f"({error}); it was ended: the guest attacks its observer"
+            ) from None
 
     def _allow(self, seconds: float) -> None:
         """Let the process have that much more of processor time before the kernel ends it."""
@@ -126,16 +175,19 @@ class Resolver:
 
     def _said(self, end_s: float) -> object:
         """What the process answers, once it has what it asks for itself."""
-        output = self._output.fileno()
-        for _ in range(limits.STORE_ASKS_MAX):
+        output, asks, reads = self._output.fileno(), 0, 0
+        while asks < limits.STORE_ASKS_MAX and reads < limits.READS_MAX:
             said = messages.receive(output, end_s)
             if not isinstance(said, dict):
                 raise FormError("no object")
-            if "answer" in said:
+            asks, reads = asks + ("read" not in said), reads + 1
+            if "read" in said:
+                self._give(messages.PLACE(said["read"]))
+            elif "answer" in said:
                 return said["answer"]
-            if "error" in said:
+            elif "error" in said:
                 raise PeekError(_message(said["error"]), status=2 if said.get("status") == 2 else 1)
-            if isinstance(said.get("load"), str):
+            elif isinstance(said.get("load"), str):
                 for part in self._store.load(said["load"]) or (b"", b""):
                     messages.send(self._input.fileno(), part)
             elif isinstance(said.get("save"), str):
@@ -146,6 +198,16 @@ class Resolver:
             else:
                 raise FormError("neither an answer nor an error")
         raise FormError("more questions than answers")
+
+    def _give(self, place: tuple[int, int]) -> None:
+        """Read memory for the process, which has no file of it."""
+        if self._asked is None:
+            raise FormError("a question for memory")
+        try:
+            answer: object = self._asked.read(*place)
+        except PeekError as error:
+            answer = {"error": str(error)}
+        messages.send(self._input.fileno(), answer)
 
     def _ending(self, seconds: float) -> str:
         """Why the process has ended, which it is made to do here where it has not."""
@@ -171,11 +233,14 @@ def _message(value: object) -> str:
 def _places(memory: FileMemory) -> Iterator[tuple[int, int, int, int]]:
     """Physical address, length, offset, and the descriptor, of each region."""
     for region in memory.regions():
-        yield region.start, region.length, region.offset, memory.descriptor(region)
+        descriptor = NO_FILE if isinstance(memory, StubMemory) else memory.descriptor(region)
+        yield region.start, region.length, region.offset, descriptor
 
 
 def _filled(memory: FileMemory) -> list[tuple[int, int]]:
     """The parts of memory that may hold data, with the small holes between them."""
+    if isinstance(memory, StubMemory):
+        return list(memory.populated())
     parts: list[tuple[int, int]] = []
     ends = {region.start for region in memory.regions()}
     for start, length in memory.populated():
@@ -222,23 +287,34 @@ class _Symbols:
 
 
 class _Types:
-    """The types of a kernel, by questions."""
+    """The types of a kernel, by questions. What our own code asks for is kept."""
 
     def __init__(self, resolver: Resolver) -> None:
         self._resolver = resolver
-        self._places: dict[tuple[str, str], Place] = {}
+        self._places: dict[tuple[str, str], Place | str] = {}
+        self._enumerators: dict[str, tuple[int, int] | None] = {}
 
     def place(self, record: str, path: str) -> Place:
-        if (record, path) not in self._places:
-            self._places[record, path] = Place(*self._resolver.ask("place", record, path))
-        return self._places[record, path]
+        known = self._places.get((record, path))
+        if known is None:
+            try:
+                known = Place(*self._resolver.ask("place", record, path))
+            except PeekError as error:
+                if self._resolver.runs():  # it said so: the kernel has no such member
+                    self._places[record, path] = str(error)
+                raise
+            self._places[record, path] = known
+        if isinstance(known, str):
+            raise PeekError(known)
+        return known
 
     def sizes(self, record: str) -> set[int]:
         return set(self._resolver.ask("sizes", record))
 
     def enumerator(self, name: str) -> tuple[int, int] | None:
-        found: tuple[int, int] | None = self._resolver.ask("enumerator", name)
-        return found
+        if name not in self._enumerators:
+            self._enumerators[name] = self._resolver.ask("enumerator", name)
+        return self._enumerators[name]
 
 
 class SandboxedTarget(Target):
@@ -282,6 +358,10 @@ class SandboxedTarget(Target):
         self._owned = tuple(layouts)
         self._identity = self._fingerprint()
 
+    def rest(self) -> None:
+        """End the process until there is a question that was not answered before."""
+        self._resolver.rest()
+
     def close(self) -> None:
         """End the process, and close the files; every later question is an error."""
         self._resolver.close()
@@ -301,3 +381,27 @@ class SandboxedTarget(Target):
 
     def threads(self) -> dict[int, Task]:
         return {row[0]: Task(*row) for row in self._resolver.ask("threads")}
+
+    @cached_property
+    def unwinder(self) -> Unwinder:
+        raise PeekError("stacks are read in the sandbox: ask thread_stacks() or cpu_stacks()")
+
+    def thread_stacks(self) -> list[ThreadStack]:
+        stacks, threads = self._resolver.ask("thread_stacks")
+        known = [_stack(*row) for row in stacks]
+        return [
+            ThreadStack(pid, group, comm, state, None if at < 0 else known[at])
+            for pid, group, comm, state, at in threads
+            if at < len(known)
+        ]
+
+    def cpu_stacks(self, registers: Sequence[CpuRegisters]) -> list[CpuStack]:
+        given = [[one.cpu, one.user, one.values] for one in registers]
+        return [
+            CpuStack(cpu, pid, group, comm, _stack(ending, addresses))
+            for cpu, pid, group, comm, ending, addresses in self._resolver.ask("cpu_stacks", given)
+        ]
+
+
+def _stack(ending: int, addresses: list[int]) -> Stack:
+    return Stack(Ending(ending), tuple(addresses))

@@ -78,7 +78,7 @@ def _exactly(descriptor: int, length: int, end_s: float | None) -> bytes:
 # ---- Forms: each takes what JSON had, and gives it checked ---------------------------------------
 
 Form = Callable[[object], Any]
-U64_MAX = (1 << 64) - 1
+U32_MAX, U64_MAX = (1 << 32) - 1, (1 << 64) - 1
 I64_MIN = -(1 << 63)
 
 
@@ -150,6 +150,12 @@ OPENED = row(
     several(number(0, 255), 64),  # build-id, byte by byte
 )
 
+PLACE = row(ADDRESS, number(0, limits.ANSWER_BYTES_MAX))
+"""Physical memory that the other side asks for: where, and how many bytes."""
+
+STACK = (number(0, 3), several(ADDRESS, limits.FRAMES_MAX))
+"""How it ended (stacks.Ending), and its code."""
+
 ANSWERS: Mapping[str, Form] = {
     "open": OPENED,
     "address": ADDRESS,
@@ -169,6 +175,14 @@ ANSWERS: Mapping[str, Form] = {
     "enumerator": perhaps(row(number(0, limits.TYPES_MAX), number(I64_MIN, U64_MAX))),
     "name_of": text,
     "module_symbol": perhaps(ADDRESS),
+    "thread_stacks": row(
+        several(row(*STACK), limits.STACKS_MAX),
+        several(
+            row(PID, PID, text, number(0, U32_MAX), number(-1, limits.STACKS_MAX)),
+            limits.THREADS_MAX,
+        ),
+    ),
+    "cpu_stacks": several(row(number(0, limits.CPUS_MAX), PID, PID, text, *STACK), limits.CPUS_MAX),
     "threads": several(row(PID, PID, text, PID, truth), limits.THREADS_MAX),
 }
 """The form of the answer to each question."""

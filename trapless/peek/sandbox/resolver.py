@@ -14,7 +14,8 @@ from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import visible
 from trapless.peek.kernel.image import locate
-from trapless.peek.kernel.memory import FileMemory, RawFile, Region
+from trapless.peek.kernel.memory import PAGE_BYTES, FileMemory, RawFile, Region
+from trapless.peek.kernel.stacks import CpuRegisters, Stack
 from trapless.peek.kernel.target import Target
 from trapless.peek.sandbox import jail
 from trapless.peek.sandbox.messages import receive, send
@@ -38,6 +39,38 @@ class GivenMemory(FileMemory):
 
     def populated(self) -> Iterator[tuple[int, int]]:
         yield from self._filled
+
+
+class AskedMemory(FileMemory):
+    """Memory that only the parent can read. Its pages are kept while one question is answered."""
+
+    def __init__(self, name: str, places: Sequence[Sequence[int]], filled: Any) -> None:
+        super().__init__(name, (), [Region(*place[:3]) for place in places])
+        self._filled = tuple(map(tuple, filled))
+        self._pages: dict[int, bytes] = {}
+
+    def forget(self) -> None:
+        """Forget what was read: the machine has gone on."""
+        self._pages.clear()
+
+    def populated(self) -> Iterator[tuple[int, int]]:
+        yield from self._filled
+
+    def read(self, address: int, length: int) -> bytes:
+        limits.spend(1, length)
+        page = address - address % PAGE_BYTES
+        if address + length > page + PAGE_BYTES or self._region(page).end < page + PAGE_BYTES:
+            return self._asked(address, length)
+        if page not in self._pages:
+            self._pages[page] = self._asked(page, PAGE_BYTES)
+        return self._pages[page][address - page : address - page + length]
+
+    def _asked(self, address: int, length: int) -> bytes:
+        send(OUTPUT, {"read": [address, length]})
+        answer = receive(INPUT)
+        if not isinstance(answer, bytes):
+            raise PeekError(str(answer["error"]) if isinstance(answer, dict) else "no memory")
+        return answer
 
 
 class ParentStore:
@@ -72,6 +105,8 @@ def main() -> None:
         target: Target | None = None
         while True:
             try:
+                if target is not None and isinstance(target.memory, AskedMemory):
+                    target.memory.forget()
                 if target is None:
                     target, answer = _open(**question)
                 else:
@@ -94,7 +129,8 @@ def main() -> None:
 
 
 def _open(name: str, layouts: Sequence[Any], filled: Any) -> tuple[Target, object]:
-    memories = [GivenMemory(name, regions, filled) for regions in layouts]
+    kinds = [GivenMemory if regions[0][3] >= 0 else AskedMemory for regions in layouts]
+    memories = [kind(name, regions, filled) for kind, regions in zip(kinds, layouts, strict=True)]
     target = Target(locate(memories, ParentStore()))
     place = next(at for at, memory in enumerate(memories) if memory is target.memory)
     tables = target.page_tables
@@ -129,6 +165,27 @@ def _threads(target: Target) -> object:
     ]
 
 
+def _thread_stacks(target: Target) -> object:
+    """The different stacks, and the threads with their stacks' numbers; -1 on a CPU."""
+    numbers: dict[Stack | None, int] = {None: -1}
+    threads = [
+        [
+            *(one.pid, one.group, str(one.comm), one.state),
+            numbers.setdefault(one.stack, len(numbers) - 1),
+        ]
+        for one in target.thread_stacks()
+    ]
+    stacks = [[int(one.ending), list(one.addresses)] for one in numbers if one is not None]
+    return [stacks, threads]
+
+
+def _cpu_stacks(target: Target, registers: Sequence[Any]) -> object:
+    return [
+        [one.cpu, one.pid, one.group, str(one.comm), int(one.stack.ending), one.stack.addresses]
+        for one in target.cpu_stacks([CpuRegisters(*row) for row in registers])
+    ]
+
+
 QUESTIONS: dict[str, Callable[..., object]] = {
     "address": lambda target, name: target.symbols.address(name),
     "has": lambda target, name: target.symbols.has(name),
@@ -144,4 +201,6 @@ QUESTIONS: dict[str, Callable[..., object]] = {
         module, name, again=again
     ),
     "threads": _threads,
+    "thread_stacks": _thread_stacks,
+    "cpu_stacks": _cpu_stacks,
 }

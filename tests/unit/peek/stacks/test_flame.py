@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Sums of stacks in a recording, as flame graphs and as tables; hostile names among them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.unit.peek.test_summary import busy_and_idle, head
+from trapless.peek import limits
+from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import GuestText
+from trapless.peek.kernel.stacks import CpuStack, Ending, Stack, ThreadStack
+from trapless.peek.sampling.names import NAMES_FILE
+from trapless.peek.sampling.recording import Recorder, Recording
+from trapless.peek.stacks import flame, profile
+from trapless.peek.stacks.profile import Profile
+
+SLEEP = Stack(Ending.USER, (0xFFFFFFFF81000010, 0xFFFFFFFF81000020, 0xFFFFFFFF81000030))
+WORK = Stack(Ending.LOST, (0xFFFFFFFF81000040,))
+NAMES = ("schedule+0x10", "do_poll+0x1", "sys_poll+0x2 [toy]", "work+0x4")
+HOSTILE = b"a;b\n\x1b[2J 7"
+MS = 1_000_000
+
+
+def thread(pid: int, comm: bytes, stack: Stack | None, state: int = 1) -> ThreadStack:
+    return ThreadStack(pid, pid, GuestText(comm), state, stack)
+
+
+def sums() -> Profile:
+    """Two samples: one of 10 ms with a CPU's registers, and one of 30 ms without."""
+    found = Profile()
+    threads = [thread(6, b"server", SLEEP), thread(7, HOSTILE, SLEEP, 2), thread(8, b"busy", None)]
+    cpus = [
+        CpuStack(0, 8, 8, GuestText(b"busy"), WORK),
+        CpuStack(1, 9, 9, GuestText(b"user"), Stack(Ending.USER, ())),
+    ]
+    found.add(threads, cpus, 10 * MS)
+    found.add([*threads, thread(3, b"kworker", SLEEP, 0x402)], [], 30 * MS)
+    return found
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Recording:
+    what = head()
+    with Recorder(tmp_path / "r", what, {"release": "6.1\x1b[2J", "context_user": 2}) as recorder:
+        recorder.add(busy_and_idle(what))
+        sums().keep(recorder)
+        addresses = [*SLEEP.addresses, *WORK.addresses]
+        table = pa.table({"address": pa.array(addresses, pa.uint64()), "name": pa.array(NAMES)})
+        recorder.keep(NAMES_FILE, table)
+        recorder.close(None)
+    return Recording.open(tmp_path / "r")
+
+
+def by_text(found: Profile) -> dict[tuple[object, ...], int]:
+    """The sums with names as they are shown: a recording keeps them so."""
+    return {
+        (key.pid, key.group, str(key.comm), key.state, key.cpu, key.stack): time_ns
+        for key, time_ns in found.times.items()
+    }
+
+
+def test_sums_are_read_as_they_were_kept(recording):
+    found = profile.load(recording)
+    assert by_text(found) == by_text(sums()) and len(found.times) == 6
+    assert (found.samples, found.time_ns, found.left_out) == (2, 40 * MS, 0)
+
+
+def test_folded_stacks_have_a_line_for_each(recording, tmp_path):
+    assert flame.write(recording, tmp_path / "x.folded") == "6 stacks, folded"
+    lines = (tmp_path / "x.folded").read_text().splitlines()
+    assert sorted(lines) == [
+        "CPUs;busy;(callers not found);work 10000",
+        "CPUs;user;(user mode) 10000",
+        r"threads that wait;a:b\n\x1b[2J 7;(uninterruptible);sys_poll [toy];do_poll;schedule 40000",
+        "threads that wait;busy;(on a CPU: its registers are not in memory) 30000",
+        "threads that wait;kworker;(idle);sys_poll [toy];do_poll;schedule 30000",
+        "threads that wait;server;(sleeping);sys_poll [toy];do_poll;schedule 40000",
+    ]
+
+
+def test_speedscope_has_a_profile_of_cpus_and_one_of_threads(recording, tmp_path):
+    flame.write(recording, tmp_path / "x.json")
+    made = json.loads((tmp_path / "x.json").read_text())
+    frames = [one["name"] for one in made["shared"]["frames"]]
+    assert made["$schema"] == flame.SCHEMA and made["name"] == r"6.1\x1b[2J"
+    cpus, threads = made["profiles"]
+    assert (cpus["name"], cpus["unit"], cpus["endValue"]) == ("CPUs", "seconds", 0.02)
+    assert threads["endValue"] == pytest.approx(sum(threads["weights"])) == pytest.approx(0.14)
+    assert len(set(frames)) == len(frames)
+    first = [frames[frame] for frame in threads["samples"][0]]
+    assert first[1:] in (
+        ["(sleeping)", "sys_poll [toy]", "do_poll", "schedule"],
+        ["(uninterruptible)", "sys_poll [toy]", "do_poll", "schedule"],
+    )
+
+
+def test_tables_say_where_threads_waited_without_the_scheduler(recording):
+    cpus, threads = flame.tables(recording)
+    assert set(cpus.rows) == {("busy", "50.0%", "work"), ("user", "50.0%", "(user mode)")}
+    assert set(threads.rows) == {
+        ("server", "sleeping", "1.00", "do_poll < sys_poll [toy]"),
+        (r"a;b\n\x1b[2J 7", "uninterruptible", "1.00", "do_poll < sys_poll [toy]"),
+    }
+    assert "2 samples in 0.04 s" in threads.caption
+
+
+def test_recording_without_stacks_says_how_to_get_them(tmp_path):
+    what = head()
+    with Recorder(tmp_path / "r", what, {"context_user": 2}) as recorder:
+        recorder.add(busy_and_idle(what))
+        recorder.close(None)
+    recording = Recording.open(tmp_path / "r")
+    assert flame.tables(recording) == []
+    with pytest.raises(PeekError, match=r"has no stacks: record them with .*--stacks 20"):
+        flame.write(recording, tmp_path / "x")
+
+
+def test_more_stacks_than_are_kept_are_counted(monkeypatch):
+    monkeypatch.setattr(limits, "STACKS_KEPT_MAX", 2)
+    found = Profile()
+    found.add([thread(pid, b"x", SLEEP) for pid in range(5)], [], MS)
+    assert len(found.times) == 2 and found.left_out == 3
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [(0, "runnable"), (1, "sleeping"), (2, "uninterruptible"), (0x402, "idle"), (4, "stopped")],
+)
+def test_states_have_names(state, text):
+    (key,) = _keys(thread(1, b"x", SLEEP, state))
+    assert key.state_text == text and re.fullmatch(r"\w+", text)
+
+
+def _keys(one: ThreadStack) -> list[profile.Key]:
+    found = Profile()
+    found.add([one], [], MS)
+    return list(found.times)

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Reads physical memory through a debugger's stub, and finds there which memory a machine has.
+
+A stub tells neither how much memory there is nor where. Page tables do: the kernel's map of all
+memory is the part of them where most addresses are mapped one after the other. The kernel's note
+(VMCOREINFO) is not looked for in all memory, which would take minutes: the kernel has a pointer to
+it among its own data.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+
+from trapless.base.console import TraplessError
+from trapless.peek import limits
+from trapless.peek.errors import PeekError
+from trapless.peek.kernel.image import IMAGE_BASE
+from trapless.peek.kernel.memory import PAGE_BYTES, FileMemory, Region
+from trapless.peek.kernel.paging import ADDRESS_MASK, LARGE, LARGE_LEVELS, PRESENT
+from trapless.vm.stub import Stub
+
+WRITABLE = 1 << 1
+ENTRIES = 512
+FIVE_LEVELS = 1 << 12  # in CR4
+PTI = 1 << 12  # in CR3: user mode's half of a pair of tables
+ALIGNMENT = 1 << 30
+"""The kernel's map of all memory begins at a multiple of it."""
+HOLE = range(0xA0000, 0x100000)
+"""Below 1 MiB, memory of devices, which is mapped as if it were memory."""
+NOTE_AT, NOTE_NAME = 12, b"VMCOREINFO\0"
+IMAGE_BYTES_MAX = 1 << 30
+
+
+class StubMemory(FileMemory):
+    """Memory behind a stub, which this object closes. Each read stops the machine."""
+
+    def __init__(self, stub: Stub) -> None:
+        self.stub = stub
+        with stub.stopped():
+            mapped = list(_Tables(stub).mapped())
+            shift, regions = _memory(mapped)
+            if not regions:
+                raise PeekError(
+                    f"{stub.address}: the page tables of its first CPU are not those of a Linux "
+                    "kernel, or not yet"
+                )
+            super().__init__(f"the machine at {stub.address}", (), regions)
+            self._notes = tuple(self._found(mapped, shift))
+
+    def stopped(self) -> AbstractContextManager[None]:
+        """A block during which the machine stands still, for reads of one moment."""
+        return self.stub.stopped()
+
+    def close(self) -> None:
+        self.stub.close()
+
+    def duplicate(self) -> FileMemory:
+        host, _, port = self.stub.address.rpartition(":")
+        return StubMemory(Stub(host, int(port)))
+
+    def populated(self) -> Iterator[tuple[int, int]]:
+        for page in self._notes:
+            yield page, PAGE_BYTES
+
+    def read(self, address: int, length: int) -> bytes:
+        limits.spend(1, length)
+        last = self._region(address)
+        if address + length > last.end:
+            self._region(address + length - 1)
+        try:
+            return self.stub.read(address, length)
+        except TraplessError as error:
+            raise PeekError(f"cannot read {self.name}: {error}") from error
+
+    def _found(self, mapped: list[_Page], shift: int) -> Iterator[int]:
+        """Pages that begin with a note, to which the image's data has a pointer."""
+        total, seen = 0, set[int]()
+        for one in mapped:
+            if one.virtual < IMAGE_BASE or one.virtual >= IMAGE_BASE + IMAGE_BYTES_MAX:
+                continue
+            if not one.is_writable or total > limits.TYPES_BYTES_MAX:
+                continue
+            total += one.length
+            data = self.stub.read(one.physical, one.length)
+            for pointer in set(struct.unpack(f"<{one.length // 8}Q", data)) - seen:
+                seen.add(pointer)
+                page = pointer - shift
+                if pointer % PAGE_BYTES or not any(r.start <= page < r.end for r in self._regions):
+                    continue
+                head = self.stub.read(page, NOTE_AT + len(NOTE_NAME))
+                if head.endswith(NOTE_NAME):
+                    yield page
+
+
+class _Page:
+    """A page, or a larger one, as the tables map it."""
+
+    __slots__ = ("is_writable", "length", "physical", "virtual")
+
+    def __init__(self, virtual: int, physical: int, length: int, is_writable: bool) -> None:
+        self.virtual, self.physical, self.length = virtual, physical, length
+        self.is_writable = is_writable
+
+
+class _Tables:
+    """The kernel's half of the page tables of a machine that stands still."""
+
+    def __init__(self, stub: Stub) -> None:
+        self._stub = stub
+        self._levels = 5 if stub.register("cr4") & FIVE_LEVELS else 4
+        self._root = stub.register("cr3") & ADDRESS_MASK & ~PTI
+        self._read = 0
+
+    def mapped(self) -> Iterator[_Page]:
+        """All pages that are mapped, by their addresses."""
+        yield from self._walk(self._root, self._levels, 0, ENTRIES // 2, True)
+
+    def _walk(
+        self, table: int, level: int, base: int, first: int, writable: bool
+    ) -> Iterator[_Page]:
+        self._read += 1
+        if self._read > limits.TABLES_READ_MAX:
+            raise limits.LimitError(
+                f"{self._stub.address} has more than {limits.TABLES_READ_MAX:,} page tables"
+            )
+        size = 1 << 12 + 9 * (level - 1)
+        for index, (entry,) in enumerate(
+            struct.iter_unpack("<Q", self._stub.read(table, 8 * ENTRIES))
+        ):
+            if index < first or not entry & PRESENT:
+                continue
+            virtual = base + index * size
+            if level == self._levels:
+                virtual |= -(1 << 12 + 9 * level) & (1 << 64) - 1
+            can = writable and bool(entry & WRITABLE)
+            if level == 1 or (level in LARGE_LEVELS and entry & LARGE):
+                yield _Page(virtual, entry & ADDRESS_MASK & -size, size, can)
+            else:
+                yield from self._walk(entry & ADDRESS_MASK, level - 1, virtual, 0, can)
+
+
+def _memory(mapped: list[_Page]) -> tuple[int, list[Region]]:
+    """Where the map of all memory begins, and the memory that it maps."""
+    lengths: Counter[int] = Counter()
+    for one in mapped:
+        shift = one.virtual - one.physical
+        if shift % ALIGNMENT == 0 and one.virtual < IMAGE_BASE:
+            lengths[shift] += one.length
+    if not lengths:
+        return 0, []
+    ((shift, _),) = lengths.most_common(1)
+    regions: list[Region] = []
+    for one in sorted(mapped, key=lambda page: page.physical):
+        if one.virtual - one.physical != shift or one.physical in HOLE:
+            continue
+        if regions and regions[-1].end == one.physical:
+            start = regions[-1].start
+            regions[-1] = Region(start, regions[-1].length + one.length, start)
+        else:
+            regions.append(Region(one.physical, one.length, one.physical))
+    return shift, regions

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Declares `trapless peek serve`, its options and its help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from trapless.peek.commands import need, size
+
+
+@click.command()
+@click.option(
+    "--listen",
+    default="127.0.0.1:9737",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where it serves. What guests do is nobody else's business, so others need a proxy.",
+)
+@click.option(
+    "--interval-us",
+    type=click.FloatRange(100, 1_000_000),
+    default=10_000.0,
+    show_default=True,
+    metavar="N",
+    help="Microseconds from one sample of a VM to the next.",
+)
+@click.option("--cpu", type=click.IntRange(0), metavar="N", help="Processor for all samplers.")
+@click.option(
+    "--vm",
+    "patterns",
+    multiple=True,
+    metavar="PATTERN",
+    help="Observe VMs with such names, as in 'web-*'; may be repeated.  [default: all]",
+)
+@click.option(
+    "--ram",
+    "files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Observe the VM with this RAM file, too; may be repeated.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(0, 100),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Give the times of so many processes of each VM by their names.",
+)
+@click.option(
+    "--recordings",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Record all VMs into FOLDER, and remove the oldest recordings.",
+)
+@click.option(
+    "--recordings-size",
+    type=size,
+    default="1G",
+    show_default=True,
+    metavar="SIZE",
+    help="How much all recordings together may take.",
+)
+def serve(
+    listen: str,
+    interval_us: float,
+    cpu: int | None,
+    patterns: tuple[str, ...],
+    files: tuple[Path, ...],
+    processes: int,
+    recordings: Path | None,
+    recordings_size: int,
+) -> None:
+    """Observe all VMs of this host, for Prometheus and browsers.
+
+    VMs are found as they come and go, and followed over reboots. /metrics has their CPU shares,
+    run queues, disabled interrupts, steal, and how well they were sampled; / is a page with a line
+    for each VM; /healthz is for whoever restarts the daemon. SIGTERM or Ctrl-C ends it.
+
+    \b
+    trapless peek serve --recordings /var/lib/trapless --recordings-size 10G
+    curl http://127.0.0.1:9737/metrics
+    """
+    need("prometheus_client", "it answers Prometheus", "prometheus-client")
+    need("pyarrow", "samples are added up with it")
+    from trapless.peek.serve import serve as part
+    from trapless.peek.serve.ring import BYTES_MIN
+
+    if recordings_size < BYTES_MIN:
+        least = BYTES_MIN >> 20
+        raise click.BadParameter(f"recordings take {least}M at least", param_hint="recordings-size")
+    host, port = part.address(listen)
+    part.serve(
+        part.Options(
+            host=host,
+            port=port,
+            interval_ns=round(interval_us * 1000),
+            cpu=cpu,
+            patterns=patterns,
+            files=files,
+            names_max=processes,
+            recordings=recordings,
+            recordings_bytes=recordings_size,
+        ),
+        part.log,
+    )

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""All machines of this host: found as they come and go, each read in its turn.
+
+Owns the list of machines, their titles, and the loop. One process reads the output of all samplers,
+because a process of Python for each would take more memory than all the rest. vm.py has what is
+done with one machine; metrics.py and page.py show the list, with the lock held.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from trapless.base.console import TraplessError
+from trapless.peek.errors import PeekError
+from trapless.peek.serve.opener import NAME_CHARS_MAX, Found
+from trapless.peek.serve.vm import Settings, Vm
+
+FIND_S = 2.0
+PACE_S = 0.1
+"""The sampler hands its rows over as often."""
+REMEMBER_S = 300.0
+"""A machine that has ended is shown as down for so long."""
+ENDED_MAX = 100
+ALIVE_S = 15.0
+"""A loop that has not come round for so long is stuck."""
+
+
+class Fleet:
+    """The machines of this host. `vms` changes with the lock of the settings held.
+
+    `patterns` choose machines by their names, all where there are none; `files` are memories of
+    machines that this host may not show as processes.
+    """
+
+    def __init__(
+        self, settings: Settings, patterns: Sequence[str] = (), files: Sequence[Path] = ()
+    ) -> None:
+        self.settings = settings
+        self.vms: list[Vm] = []
+        self.error = ""  # why machines are not looked for
+        self._patterns, self._files = tuple(patterns), tuple(files)
+        self._found: list[Found] | None = None
+        self._taken: list[Found] | None = None
+        self._looped_s = time.monotonic()
+        self._over = threading.Event()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the loop comes round."""
+        return time.monotonic() - self._looped_s < ALIVE_S
+
+    def run(self, over: Callable[[], bool]) -> None:
+        """Observe until `over`; then end all samplers."""
+        finder = threading.Thread(target=self._find, name="finder", daemon=True)
+        finder.start()
+        try:
+            while not over():
+                if not self.settings.opener.runs:
+                    raise PeekError("the process that opens machines was killed; start again")
+                self._looped_s = now = time.monotonic()
+                self._take_found(now)
+                for vm in list(self.vms):
+                    self._step(vm, now)
+                time.sleep(max(PACE_S - (time.monotonic() - now), PACE_S / 10))
+        finally:
+            self._over.set()
+            for vm in self.vms:
+                vm.release_all()
+
+    def _step(self, vm: Vm, now: float) -> None:
+        try:
+            vm.read()
+            vm.tick(now)
+        except Exception as error:  # of this machine's data: the others go on
+            vm.give_up(error)
+
+    # ---- The list --------------------------------------------------------------------------------
+
+    def _find(self) -> None:
+        """In a thread of its own: the opener may be busy."""
+        while not self._over.wait(FIND_S if self._found is not None else 0):
+            try:
+                found = self.settings.opener.running(self._files)
+                self._found, self.error = [one for one in found if self._is_wanted(one)], ""
+            except (TraplessError, OSError) as error:
+                if not self._over.is_set():
+                    self._found, self.error = self._found or [], str(error)
+
+    def _is_wanted(self, found: Found) -> bool:
+        patterns = self._patterns
+        return (
+            found.path != ""
+            or not patterns
+            or any(fnmatch.fnmatchcase(found.title, one) for one in patterns)
+        )
+
+    def _take_found(self, now: float) -> None:
+        found = self._found
+        if found is None or found is self._taken or self.error:
+            return
+        self._taken = found
+        known = {vm.found for vm in self.vms if vm.ended_s is None}
+        for vm in self.vms:
+            if vm.ended_s is None and vm.found not in found:
+                vm.end()
+        new = [one for one in found if one not in known]
+        ended = [vm for vm in self.vms if vm.ended_s is not None]
+        names = {one.title for one in new}
+        forgotten = [
+            vm
+            for number, vm in enumerate(reversed(ended))
+            if vm.is_forgettable
+            and (now - (vm.ended_s or now) > REMEMBER_S or number >= ENDED_MAX or vm.title in names)
+        ]
+        if new or forgotten:
+            with self.settings.lock:
+                self.vms = [vm for vm in self.vms if vm not in forgotten]
+                for one in new:
+                    self.vms.append(Vm(one, self._title(one), self.settings))
+
+    def _title(self, found: Found) -> str:
+        """A machine's name, and more where another one has it."""
+        taken = {vm.title for vm in self.vms}
+        if found.title not in taken:
+            return found.title
+        tail = f"-{found.pid}"
+        return f"{found.title[: NAME_CHARS_MAX - len(tail)]}{tail}"

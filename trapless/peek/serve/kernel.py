@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A kernel that is observed for long beside many others: all that is needed of it, kept at hand.
+
+Reading a guest's tables takes a process and some ten megabytes. Here that process answers all that
+sampling asks, and then rests; it starts again only where the guest's modules change. How many of
+them work at a time is bounded, so that many guests, hostile ones too, take no more than a few.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from trapless.peek.emulator import Emulator
+from trapless.peek.errors import PeekError
+from trapless.peek.kernel.memory import FileMemory
+from trapless.peek.kernel.target import Target
+from trapless.peek.sampling import probes, tier0
+from trapless.peek.sampling.boots import clock, has_booted
+from trapless.peek.sampling.plan import Plan
+from trapless.peek.sampling.probes import ProbeMap
+from trapless.peek.sampling.record import about_target, plan_for, source_of
+from trapless.peek.sandbox.client import SandboxedTarget
+
+RESOLVERS_MAX = 2
+_turns = threading.BoundedSemaphore(RESOLVERS_MAX)
+
+
+class BootingError(PeekError):
+    """The kernel is there, and has not booted yet."""
+
+
+class ServedKernel(SandboxedTarget):
+    """A kernel whose resolver rests. One that is still booting is an error."""
+
+    about: dict[str, Any]
+    probe_map: ProbeMap | None
+    context_user: int | None
+    _plan: Plan
+    _modules_at: int
+
+    @classmethod
+    def of(cls, layouts: Sequence[FileMemory]) -> Target:
+        with _turns:
+            target = super().of(layouts)
+            try:
+                assert isinstance(target, ServedKernel)
+                target._prepare()
+            except BaseException:
+                target.close()
+                raise
+            return target
+
+    def _prepare(self) -> None:
+        """Ask for all that sampling needs."""
+        source_of(self)
+        if not has_booted(self):
+            raise BootingError(f"{self.memory.name}: the kernel is still booting")
+        clock(self)
+        self.context_user = tier0.context_user(self)
+        self._modules_at = self.symbol("modules")
+        self._plan_anew()
+        self.rest()
+
+    def _plan_anew(self) -> None:
+        self.probe_map = probes.find(self, again=True)
+        self._plan = plan_for(self, 1, 0, None, None, self.probe_map)
+        self.about = about_target(self, self.probe_map, None)
+
+    def plan(self, interval_ns: int, cpu: int | None, emulator: Emulator | None) -> Plan:
+        """The plan of the samples. Without a processor of its own, the sampler polls no clock."""
+        return replace(
+            self._plan,
+            interval_ns=interval_ns,
+            cpu=cpu,
+            spin_ns=0,
+            threads=emulator.threads if emulator is not None else (),
+            watch=emulator.pid if emulator is not None else None,
+        )
+
+    def signs(self) -> bytes:
+        """What changes when a module is loaded, or a CPU comes or goes."""
+        return self.read(self._modules_at, 16) + repr(self.cpus_online).encode()
+
+    def plan_has_changed(self) -> bool:
+        """Look for the module's probes and the CPUs again; whether the plan is another one."""
+        with self.awake():
+            before = self._plan
+            self._plan_anew()
+            return self._plan != before
+
+    @contextmanager
+    def awake(self) -> Iterator[None]:
+        """For questions that were not asked before: they wait for their turn."""
+        with _turns:
+            try:
+                yield
+            finally:
+                self.rest()

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The process that keeps the rights to open machines, and hands their open files to the daemon.
+
+A daemon opens machines as they come, which takes a debugger's rights over other users' processes
+for as long as it runs. The process here has these rights, reads nothing that a guest has written,
+and speaks to nobody but the daemon, which gives them up. Owns both ends of their socket.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from trapless.peek import capabilities, machines
+from trapless.peek.emulator import Emulator
+from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import visible
+from trapless.peek.kernel.memory import FileMemory, MemoryFile, RawFile, Region, open_memory
+from trapless.peek.kernel.process_memory import ProcessFile
+from trapless.peek.sandbox.messages import receive, send
+
+PACKAGE = Path(__file__).resolve().parents[3]
+PROGRAM = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from trapless.peek.serve.opener import main; main(int(sys.argv[2]))"
+)
+MACHINES_MAX = 1000
+"""More are not watched; those with the lowest pids are."""
+NAME_CHARS_MAX = 64
+FILES_MAX = 250
+"""Of one way to read a machine: the kernel passes 253 at a time."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A machine that runs here, or a file that has a machine's memory.
+
+    A pid may be used again, so the machine is also known by when its process began.
+    """
+
+    pid: int
+    began: int  # in ticks after the host's boot
+    kind: str  # the name of its monitor; "file" where `path` is the memory
+    name: str
+    path: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name for people, which is bounded and printable."""
+        return self.name or f"pid-{self.pid}"
+
+
+# ---- The daemon's end ----------------------------------------------------------------------------
+
+
+class Opener:
+    """The process with the rights. Several threads may ask. Use it as a context manager."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # one question, and its whole answer, at a time
+        ours, theirs = socket.socketpair()
+        with theirs:
+            argv = [sys.executable, "-I", "-c", PROGRAM, str(PACKAGE), str(theirs.fileno())]
+            self._process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), cwd="/"
+            )
+        self._socket = ours
+
+    def __enter__(self) -> Opener:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()  # by which it ends
+        try:
+            self._process.wait(1)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def runs(self) -> bool:
+        """Whether the process is there; without it no machine can be opened."""
+        return self._process.poll() is None
+
+    def running(self, files: Sequence[Path] = ()) -> list[Found]:
+        """The machines that run on this host, and those of these files that are there."""
+        return [Found(*row) for row in self._ask("running", list(map(str, files)))]
+
+    def emulator(self, found: Found) -> Emulator | None:
+        """The process that runs a machine, and its virtual processors."""
+        answer = self._ask("emulator", found.pid, found.path)
+        return None if answer is None else Emulator(answer[0], tuple(answer[1]))
+
+    def ways(self, found: Found) -> Iterator[list[FileMemory]]:
+        """The memory of a machine, for each way in which it may be read, once for each layout.
+
+        PeekError says why it cannot be. The caller closes the memories.
+        """
+        number = 0
+        while True:
+            way = self._way(found, number)
+            if way is None:
+                return
+            yield way
+            number += 1
+
+    def _ask(self, *question: object) -> Any:
+        with self._lock:
+            return self._said(question)
+
+    def _said(self, question: Sequence[object]) -> Any:
+        send(self._socket.fileno(), list(question))
+        said = receive(self._socket.fileno())
+        if not isinstance(said, dict):
+            raise PeekError("the process that opens machines does not answer as it should")
+        if "error" in said:
+            raise PeekError(str(said["error"]))
+        return said["answer"]
+
+    def _way(self, found: Found, number: int) -> list[FileMemory] | None:
+        with self._lock:
+            answer = self._said(("way", found.pid, found.began, found.path, number))
+            if answer is None:
+                return None
+            count = answer["files"]
+            _, descriptors, _, _ = socket.recv_fds(self._socket, 1, count)
+        if len(descriptors) != count:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise PeekError(f"{found.title}: this process may open too few files (ulimit -n)")
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+        return [_memory(answer["name"], layout, descriptors) for layout in answer["layouts"]]
+
+
+def _memory(name: str, layout: dict[str, Any], descriptors: Sequence[int]) -> FileMemory:
+    files: list[MemoryFile] = []
+    for is_process, at, page_map in layout["files"]:
+        if is_process:
+            map_ = None if page_map is None else descriptors[page_map]
+            files.append(ProcessFile(descriptors[at], map_))
+        else:
+            files.append(RawFile(descriptors[at]))
+    regions = [Region(*row) for row in layout["regions"]]
+    return FileMemory(name, files, regions, is_core=layout["is_core"])
+
+
+# ---- The process ---------------------------------------------------------------------------------
+
+
+def main(descriptor: int) -> None:
+    """Answer until the daemon closes its end."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the daemon's to handle
+    capabilities.drop(capabilities.TO_OPEN)
+    with socket.socket(fileno=descriptor) as daemon, suppress(PeekError):
+        while True:
+            question = receive(descriptor)
+            assert isinstance(question, list)
+            try:
+                answer, files = QUESTIONS[question[0]](*question[1:])
+            except PeekError as error:
+                send(descriptor, {"error": str(error)})
+                continue
+            except (OSError, ValueError, LookupError) as error:
+                send(descriptor, {"error": f"{type(error).__name__}: {error}"})
+                continue
+            send(descriptor, {"answer": answer})
+            if files:
+                socket.send_fds(daemon, [b"F"], [one for memory in files for one in _open(memory)])
+            for memory in files:
+                memory.close()
+
+
+def _open(memory: FileMemory) -> Iterator[int]:
+    for file in memory.files:
+        yield file.descriptor
+        if isinstance(file, ProcessFile) and file.page_map is not None:
+            yield file.page_map
+
+
+Answer = tuple[object, Sequence[FileMemory]]
+
+
+def _running(files: Sequence[str]) -> Answer:
+    rows: list[tuple[object, ...]] = []
+    for path in files:
+        with suppress(OSError):  # it is not there yet
+            name = visible(os.path.basename(path))[:NAME_CHARS_MAX]
+            rows.append((0, os.stat(path).st_ino, "file", name, path))
+    for one in islice(machines.running(), MACHINES_MAX):
+        with suppress(OSError):  # ended meanwhile
+            rows.append((one.pid, _began(one.pid), one.kind, visible(one.name)[:NAME_CHARS_MAX]))
+    return rows, ()
+
+
+def _began(pid: int) -> int:
+    text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    return int(text.rpartition(")")[2].split()[19])
+
+
+def _emulator(pid: int, path: str) -> Answer:
+    machine = machines.Image(Path(path)) if path else machines.by_pid(pid)
+    found = machine.emulator()
+    return None if found is None else (found.pid, found.threads), ()
+
+
+def _way(pid: int, began: int, path: str, number: int) -> Answer:
+    """One of the ways to read a machine; None where there are no more."""
+    if path:
+        ways = iter([open_memory(Path(path))] if number == 0 else ())
+    else:
+        ways = machines.by_pid(pid).memories()
+    way: list[FileMemory] | None = None
+    for at, memories in enumerate(ways):
+        if at == number:
+            way = memories
+            break
+        for memory in memories:
+            memory.close()
+    if not path and _began(pid) != began:
+        raise PeekError(f"process {pid} has ended")
+    if way is None:
+        return None, ()
+    layouts, count = [], 0
+    for memory in way:
+        files: list[tuple[bool, int, int | None]] = []
+        for file in memory.files:
+            is_process = isinstance(file, ProcessFile)
+            both = isinstance(file, ProcessFile) and file.page_map is not None
+            files.append((is_process, count, count + 1 if both else None))
+            count += 1 + both
+        regions = [(one.start, one.length, one.offset, one.file) for one in memory.regions()]
+        layouts.append({"files": files, "regions": regions, "is_core": memory.is_core})
+    if count > FILES_MAX:
+        raise PeekError(f"its memory is in {count} files; {FILES_MAX} can be handed over")
+    return {"name": way[0].name, "layouts": layouts, "files": count}, way
+
+
+QUESTIONS: dict[str, Callable[..., Answer]] = {
+    "running": _running,
+    "emulator": _emulator,
+    "way": _way,
+}

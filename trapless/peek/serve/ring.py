@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Records all machines into a folder that stays within a bound of bytes.
+
+Each machine has a folder, and in it a recording for each ten minutes and each boot, which `peek
+report` opens. When there are too many bytes, the oldest recording goes of the machine that has the
+most; machines that have gone count as one. Writing has a thread of its own, since a disk may take
+long; a disk that is full is an error that is told, and is tried again later. Owns the folder.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trapless.peek.errors import PeekError
+from trapless.peek.sampling.names import Names
+from trapless.peek.sampling.recording import META_FILE, Recorder
+from trapless.peek.sampling.rows import End, Ending, Flag, Head, Rows
+
+RECORDING_S = 600.0
+PARTS = 8
+"""A recording ends before it has more than this part of its machine's share of the bound."""
+WAITING_MAX = 4096
+"""Batches of rows that wait for the disk; more are dropped, and counted."""
+AGAIN_S = 30.0
+"""The pause after an error."""
+BYTES_MIN = 16 << 20
+GONE = ""
+"""The owner of recordings whose machines have gone."""
+
+
+@dataclass
+class _Open:
+    """A recording that is being written."""
+
+    title: str
+    head: Head
+    first_slot: int
+    recorder: Recorder
+    began: float
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def end(self) -> End:
+        names = (flag.name.lower() for flag in Flag if flag.name)
+        marks = {name: self.counts[name] for name in names}
+        rows, slots = self.counts["rows"], self.counts["slots"]
+        return End(
+            ending=Ending.SIGNAL,
+            rows=rows,
+            slots=slots,
+            lost=slots - rows,
+            retries=self.counts["retries"],
+            unwritten=0,
+            **marks,
+        )
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a machine's rows come from: a run of the sampler on one kernel."""
+
+    title: str
+    head: Head
+    about: Mapping[str, Any]
+    names: Names
+
+
+class Ring:
+    """Recordings within `bytes_max`. Use it as a context manager. One thread gives rows.
+
+    `error` is the reason why nothing is recorded at the moment; empty where all is well.
+    """
+
+    def __init__(self, folder: Path, bytes_max: int, note: Callable[[str], None]) -> None:
+        self.folder, self.bytes_max = folder, bytes_max
+        self.error, self.errors, self.dropped, self.bytes = "", 0, 0, 0
+        self._note = note
+        self._queue: queue.Queue[tuple[Source, Rows | None, int | None] | None] = queue.Queue(
+            WAITING_MAX
+        )
+        self._sizes: dict[Path, int] = {}  # of each recording, the oldest first
+        self._opened: dict[str, _Open] = {}
+        self._live: set[str] = set()  # the names of the folders of machines that are recorded
+        self._again_s = 0.0
+        self._segment_max = 0
+        self._thread = threading.Thread(target=self._write, name="recordings")
+
+    def __enter__(self) -> Ring:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for meta in sorted(self.folder.glob(f"*/*/{META_FILE}"), key=_age):
+                self._sizes[meta.parent] = _size(meta.parent)
+        except OSError as error:
+            raise PeekError(f"{self.folder}: {error.strerror}") from error
+        self._prune()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._queue.put(None)
+        self._thread.join()
+
+    def add(self, source: Source, rows: Rows) -> None:
+        """Record rows; they are dropped and counted where the disk is too slow."""
+        try:
+            self._queue.put_nowait((source, rows, None))
+        except queue.Full:
+            self.dropped += len(rows)
+
+    def end(self, source: Source, alive_ns: int | None) -> None:
+        """End a machine's recording; `alive_ns` as for Recorder.close()."""
+        with suppress(queue.Full):  # the next rows end it, too
+            self._queue.put_nowait((source, None, alive_ns))
+
+    # ---- The thread ------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        while (work := self._queue.get()) is not None:
+            source, rows, alive_ns = work
+            try:
+                if rows is not None:
+                    self._add(source, rows)
+                else:
+                    self._live.discard(safe_name(source.title))
+                    self._close(source.title, source, alive_ns)
+            except (PeekError, OSError) as error:
+                self._failed(source.title, error)
+        for title in list(self._opened):
+            try:
+                self._close(title, None, None)
+            except (PeekError, OSError) as error:
+                self._failed(title, error)
+
+    def _failed(self, title: str, error: Exception) -> None:
+        opened = self._opened.pop(title, None)
+        if opened is not None:
+            self._measure(opened.recorder.folder)
+        self.errors += 1
+        self._again_s = time.monotonic() + AGAIN_S
+        if not self.error:
+            self._note(f"recording pauses: {error}")
+        self.error = str(error)
+
+    def _add(self, source: Source, rows: Rows) -> None:
+        opened = self._opened.get(source.title)
+        if opened is not None and (opened.head is not source.head or self._is_full(opened)):
+            self._close(source.title, source, None)
+            opened = None
+        if opened is None:
+            if time.monotonic() < self._again_s:
+                self.dropped += len(rows)
+                return
+            opened = self._open(source, int(rows["slot"][0]))
+        rows = rows.copy()
+        rows["slot"] -= opened.first_slot
+        before = opened.recorder.segments
+        opened.recorder.add(rows)
+        _count(opened.counts, rows)
+        if opened.recorder.segments != before:
+            source.names.keep(opened.recorder)
+            self._written(opened)
+
+    def _is_full(self, opened: _Open) -> bool:
+        share = self.bytes_max / max(len(self._opened), 1) / PARTS
+        size = self._sizes.get(opened.recorder.folder, 0)
+        return time.monotonic() - opened.began >= RECORDING_S or size >= share
+
+    def _open(self, source: Source, slot: int) -> _Open:
+        shift_ns = slot * source.head.interval_ns
+        head = replace(
+            source.head,
+            monotonic_ns=source.head.monotonic_ns + shift_ns,
+            realtime_ns=source.head.realtime_ns + shift_ns,
+        )
+        parent = self.folder / safe_name(source.title)
+        self._live.add(parent.name)
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(head.realtime_ns / 1e9))
+        number, folder = 1, parent / stamp
+        while folder.exists():
+            number += 1
+            folder = parent / f"{stamp}-{number}"
+        recorder = Recorder(folder, head, source.about)
+        recorder.__enter__()
+        opened = _Open(source.title, source.head, slot, recorder, time.monotonic())
+        self._opened[source.title] = opened
+        self._measure(folder)
+        return opened
+
+    def _close(self, title: str, source: Source | None, alive_ns: int | None) -> None:
+        opened = self._opened.pop(title, None)
+        if opened is None:
+            return
+        try:
+            opened.recorder.close(opened.end(), alive_ns)
+            if source is not None:
+                source.names.keep(opened.recorder)
+        finally:
+            self._measure(opened.recorder.folder)
+        self._written(opened)
+
+    def _written(self, opened: _Open) -> None:
+        before = self._sizes.get(opened.recorder.folder, 0)
+        self._measure(opened.recorder.folder)
+        grown = self._sizes.get(opened.recorder.folder, 0) - before
+        self._segment_max = max(self._segment_max, grown)
+        if self.error:
+            self.error = ""
+            self._note("recording goes on")
+        self._prune()
+
+    def _measure(self, folder: Path) -> None:
+        self._sizes[folder] = _size(folder)
+        self.bytes = sum(self._sizes.values())
+
+    def _prune(self) -> None:
+        """Remove recordings until there is room for one more segment."""
+        self.bytes = sum(self._sizes.values())
+        while self.bytes + self._segment_max > self.bytes_max:
+            open_ = {one.recorder.folder for one in self._opened.values()}
+            owners: Counter[str] = Counter()
+            oldest: dict[str, Path] = {}
+            for folder, size in self._sizes.items():
+                owner = folder.parent.name if folder.parent.name in self._live else GONE
+                owners[owner] += size
+                if folder not in open_:
+                    oldest.setdefault(owner, folder)
+            full = [one for one, _ in owners.most_common() if one in oldest]
+            if not full:
+                return
+            folder = oldest[full[0]]
+            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # others are in it
+                folder.parent.rmdir()
+            del self._sizes[folder]
+            self.bytes = sum(self._sizes.values())
+
+
+def safe_name(title: str) -> str:
+    """The name of a machine's folder.
+
+    >>> safe_name("web/1 ü"), safe_name("..")
+    ('web_1__', '_.')
+    """
+    return re.sub(r"^\.|[^A-Za-z0-9._-]", "_", title)
+
+
+def _count(counts: Counter[str], rows: Rows) -> None:
+    counts["rows"] += len(rows)
+    counts["slots"] = int(rows["slot"][-1]) + 1
+    counts["retries"] += int(rows["retries"].sum())
+    for flag in Flag:
+        if flag.name:
+            counts[flag.name.lower()] += int(np.count_nonzero(rows["flags"] & flag))
+
+
+def _size(folder: Path) -> int:
+    size = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            size += path.stat().st_size
+    return size
+
+
+def _age(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0

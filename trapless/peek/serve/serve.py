@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`trapless peek serve`: observes all machines of this host, until it is told to end.
+
+Owns the order of setting up and taking down: the port and the process that opens machines first,
+then all rights that neither needs are given up, then machines are read.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from trapless.peek import capabilities
+from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import visible
+from trapless.peek.sampling import sampler
+from trapless.peek.sampling.record import ended_by_signals
+from trapless.peek.serve.fleet import Fleet
+from trapless.peek.serve.opener import Opener
+from trapless.peek.serve.ring import BYTES_MIN, Ring
+from trapless.peek.serve.vm import Settings
+from trapless.peek.serve.web import Server
+from trapless.peek.serve.workers import Workers
+
+WORKERS = 3
+"""Two of them may wait for guests that make their readers slow."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says."""
+
+    host: str
+    port: int
+    interval_ns: int
+    cpu: int | None = None
+    patterns: Sequence[str] = ()
+    files: Sequence[Path] = ()
+    names_max: int = 0
+    recordings: Path | None = None
+    recordings_bytes: int = BYTES_MIN
+
+
+def serve(options: Options, note: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or Ctrl-C."""
+    sampler.program()  # what lacks is said at once
+    _many_files()
+    over = threading.Event()
+    with ended_by_signals(over.set), ExitStack() as stack:
+        opener = stack.enter_context(Opener())
+        ring = None
+        if options.recordings is not None:
+            ring = Ring(options.recordings, options.recordings_bytes, note)
+        settings = Settings(
+            opener=opener,
+            workers=Workers(WORKERS),
+            lock=threading.Lock(),
+            interval_ns=options.interval_ns,
+            cpu=options.cpu,
+            names_max=options.names_max,
+            ring=ring,
+            note=note,
+        )
+        fleet = Fleet(settings, options.patterns, options.files)
+        server = Server(options.host, options.port, fleet)
+        stack.callback(server.server_close)
+        capabilities.drop(capabilities.KEPT if ring is not None else ())
+        if ring is not None:
+            stack.enter_context(ring)
+        server.start()
+        stack.callback(server.shutdown)
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        note(f"http://{host}:{server.server_port}/ shows the machines, /metrics is for Prometheus")
+        fleet.run(over.is_set)
+        note("ended on request")
+
+
+def _many_files() -> None:
+    """Each machine takes about ten open files."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def log(text: str) -> None:
+    """A line for the journal, or for a person."""
+    stamp = time.strftime("%H:%M:%S ") if sys.stderr.isatty() else ""
+    with suppress(OSError):
+        print(f"{stamp}{visible(text)}", file=sys.stderr, flush=True)
+
+
+def address(text: str) -> tuple[str, int]:
+    """Host and port of an address; PeekError where it is none.
+
+    >>> address("127.0.0.1:9737"), address("[::1]:80"), address(":9000")
+    (('127.0.0.1', 9737), ('::1', 80), ('0.0.0.0', 9000))
+    """
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise PeekError(f"{text!r} is not HOST:PORT, like 127.0.0.1:9737 or [::1]:9737", status=2)
+    return host or "0.0.0.0", int(port)

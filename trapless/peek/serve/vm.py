@@ -1,0 +1,403 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One machine, from when it was found until it is gone: opened, sampled, followed over reboots.
+
+Owns the states and the pauses between attempts, which grow, so that a machine that cannot be read
+takes a tenth of a processor at most. The fleet's loop calls all methods; what may take long is
+handed to its workers. tally.py adds up, and ring.py records.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from trapless.base.console import TraplessError
+from trapless.peek import limits
+from trapless.peek.emulator import Emulator
+from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import GuestText, visible
+from trapless.peek.sampling.boots import Boots, successor
+from trapless.peek.sampling.names import CODE, Names
+from trapless.peek.sampling.record import source_of
+from trapless.peek.sampling.rows import Ending, Rows
+from trapless.peek.sampling.sampler import Sampler
+from trapless.peek.serve.kernel import BootingError, ServedKernel
+from trapless.peek.serve.opener import Found, Opener
+from trapless.peek.serve.ring import Ring, Source
+from trapless.peek.serve.tally import Tally
+from trapless.peek.serve.workers import Job, Workers
+
+LOOK_S = 1.0
+"""How often a kernel is looked at: whether it is the same, and what was sampled is added up."""
+PAUSE_MIN_S, PAUSE_MAX_S = 1.0, 120.0
+ATTEMPT_SHARE = 10
+"""A pause is so many times as long as the attempt before it."""
+STABLE_S = 60.0
+"""After so long without an error, the pauses are short again."""
+REPLAN_PAUSE_S = 5.0
+END_S = 5.0
+"""For a sampler that was told to end."""
+PIECES_MAX = 32
+"""Of output, read from one sampler before the next one has its turn."""
+UNNAMED_MAX = 4096
+NS = 1e9
+
+
+class State(StrEnum):
+    """What is known of a machine."""
+
+    WAITING = "waiting"  # for its turn to be opened
+    SAMPLED = "sampled"
+    UNREADABLE = "unreadable"  # its memory cannot be opened, or sampled
+    NO_KERNEL = "no_kernel"  # that could be read
+    BOOTING = "booting"
+    RESTARTING = "restarting"  # it was reset, and the next kernel is waited for
+    ENDED = "ended"
+
+
+class NoKernelError(PeekError):
+    """The memory is there, and no kernel in it that can be read."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What holds for all machines."""
+
+    opener: Opener
+    workers: Workers
+    lock: Lock  # held while what others show is changed
+    interval_ns: int
+    cpu: int | None
+    names_max: int
+    ring: Ring | None
+    note: Callable[[str], None]
+
+
+class Vm:
+    """A machine. Others may read, with the lock held, what has no underscore."""
+
+    def __init__(self, found: Found, title: str, settings: Settings) -> None:
+        self.found, self.title = found, title
+        self.state, self.reason = State.WAITING, ""
+        self.release: GuestText | None = None
+        self.probes: str | None = None
+        self.tally = Tally(settings.names_max)
+        self.reboots = self.failures = 0
+        self.ended_s: float | None = None
+        self._settings = settings
+        self._job: Job[Any] | None = None
+        self._then: Callable[[Any], None] = self._adopt
+        self._pause_s, self._next_s = PAUSE_MIN_S, 0.0
+        self._kernel: ServedKernel | None = None
+        self._emulator: Emulator | None = None
+        self._boots: Boots | None = None
+        self._run: Sampler | None = None
+        self._stopping_s: float | None = None
+        self._began_s = self._looked_s = 0.0
+        self._window: list[Rows] = []
+        self._host: dict[int, tuple[int, int]] = {}
+        self._signs, self._replan_s, self._replan_pause_s = b"", 0.0, REPLAN_PAUSE_S
+        self._source: Source | None = None
+        self._unnamed: set[int] = set()
+
+    def clock_still_s(self) -> float | None:
+        """How long the guest's clock has stood still; None where it is not sampled."""
+        boots = self._boots
+        return None if boots is None else max(time.monotonic_ns() - boots.alive_ns, 0) / NS
+
+    # ---- The loop's calls ------------------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        """Go on with whatever is due. To be called several times a second."""
+        if self._job is not None:
+            if self._job.done:
+                self._finish_job(self._job)
+            return
+        if self._run is not None:
+            if self._stopping_s is not None:
+                if now - self._stopping_s > END_S:
+                    self._run.kill()
+            elif now - self._looked_s >= LOOK_S:
+                self._looked_s = now
+                self._look(now)
+        elif self.state is not State.ENDED and now >= self._next_s:
+            self._try()
+
+    def read(self) -> None:
+        """Take what the sampler has written."""
+        for _ in range(PIECES_MAX):
+            if self._run is None:
+                return
+            try:
+                batches = self._run.arrived()
+            except BlockingIOError:
+                return
+            if batches is None:
+                self._sampled_to_the_end(self._run)
+                return
+            self._window += batches
+
+    def end(self) -> None:
+        """The machine has gone: give everything back."""
+        self.release_all()
+        with self._settings.lock:
+            self._say(State.ENDED, "")
+            self.ended_s = time.monotonic()
+
+    def release_all(self) -> None:
+        """End the sampler, and close what is open."""
+        with suppress(Exception):  # its last rows may be nothing that can be
+            self._add_window()
+        self._forget_run()
+        self._close()
+
+    def give_up(self, error: Exception) -> None:
+        """What was read is nothing that can be: begin again later."""
+        self._window = []
+        self._forget_run()
+        self._failed(PeekError(f"{type(error).__name__}: {error}"), 0.0)
+
+    @property
+    def is_forgettable(self) -> bool:
+        """Whether nothing goes on for it any more."""
+        return self._job is None
+
+    # ---- Opening ---------------------------------------------------------------------------------
+
+    def _try(self) -> None:
+        work: Callable[[], Any]
+        if self.state is State.RESTARTING and self._kernel is not None:
+            work = self._next_kernel
+        else:
+            self._close()
+            work = self._open
+        self._then = self._adopt
+        self._job = self._settings.workers.submit(work)
+
+    def _open(self) -> tuple[ServedKernel, Emulator | None]:
+        """In a worker: the kernel that runs in the machine."""
+        opener, first = self._settings.opener, None
+        emulator = opener.emulator(self.found)
+        for layouts in opener.ways(self.found):
+            try:
+                kernel = ServedKernel.of(layouts)
+                assert isinstance(kernel, ServedKernel)
+                return kernel, emulator
+            except BootingError:
+                raise
+            except PeekError as error:
+                first = first or error
+        raise NoKernelError(str(first or "nothing in it is large enough to be RAM"))
+
+    def _next_kernel(self) -> tuple[ServedKernel, Emulator | None]:
+        """In a worker: the kernel after a restart."""
+        assert self._kernel is not None and self._boots is not None
+        if self._boots.is_gone():
+            return self._open()
+        kernel = self._boots.next(lambda: True) or successor(self._kernel)
+        if kernel is None:
+            raise BootingError("it was restarted; no kernel runs in it yet")
+        assert isinstance(kernel, ServedKernel)
+        return kernel, self._emulator
+
+    def _finish_job(self, job: Job[Any]) -> None:
+        self._job = None
+        if job.error is None:
+            self._then(job.value)
+        elif self._run is None:  # else sampling goes on as before, and it is asked again later
+            self._failed(job.error, job.seconds)
+
+    def _adopt(self, opened: tuple[ServedKernel, Emulator | None]) -> None:
+        kernel, emulator = opened
+        if self.state is State.ENDED:
+            kernel.close()
+            return
+        self._close()
+        self._kernel, self._emulator = kernel, emulator
+        with self._settings.lock:
+            self.release = kernel.release
+            if self.state is State.RESTARTING:
+                self.reboots += 1
+        self._boots = Boots(kernel, emulator, PAUSE_MAX_S)
+        self._signs = kernel.signs()
+        self._sample()
+
+    def _sample(self) -> None:
+        """Start the sampler."""
+        kernel, settings = self._kernel, self._settings
+        assert kernel is not None
+        plan = kernel.plan(settings.interval_ns, settings.cpu, self._emulator)
+        try:
+            run = Sampler(source_of(kernel), plan)
+            run.__enter__()
+        except (TraplessError, OSError) as error:
+            self._failed(error, 0.0)
+            return
+        os.set_blocking(run.output, False)
+        self._run, self._source, self._stopping_s = run, None, None
+        self._began_s = self._looked_s = time.monotonic()
+        self._host.clear()
+        with settings.lock:
+            self.tally.begin()
+            probes = kernel.probe_map
+            self.probes = None if probes is None else f"{int(probes.active)}"
+            self._say(State.SAMPLED, "")
+
+    # ---- Sampling --------------------------------------------------------------------------------
+
+    def _look(self, now: float) -> None:
+        self._add_window()
+        self._add_host()
+        if now - self._began_s >= STABLE_S:
+            self._pause_s = PAUSE_MIN_S
+        kernel, boots = self._kernel, self._boots
+        assert kernel is not None and boots is not None
+        if not boots.look():
+            self._stop(State.RESTARTING, "it was restarted; no kernel runs in it yet")
+            return
+        try:
+            changed = kernel.signs() != self._signs
+        except PeekError:  # the next look says why
+            return
+        if now >= self._replan_s and (changed or self._unnamed):
+            self._replan_s = now + self._replan_pause_s
+            self._replan_pause_s = min(2 * self._replan_pause_s, PAUSE_MAX_S)
+            self._then = self._replanned
+            self._job = self._settings.workers.submit(lambda: self._ask_again(kernel, changed))
+        elif now - self._replan_s >= STABLE_S:
+            self._replan_pause_s = REPLAN_PAUSE_S
+
+    def _ask_again(self, kernel: ServedKernel, changed: bool) -> bool:
+        """In a worker: name new addresses; whether the plan must be another one."""
+        if self._unnamed and self._source is not None:
+            unnamed, self._unnamed = self._unnamed, set()
+            with kernel.awake():
+                names = {address: kernel.name_of(address) for address in sorted(unnamed)}
+            self._source.names.known = {**self._source.names.known, **names}
+        if not changed:
+            return False
+        signs, other_plan = kernel.signs(), kernel.plan_has_changed()
+        self._signs = signs
+        return other_plan
+
+    def _replanned(self, other_plan: bool) -> None:
+        if other_plan and self._run is not None:
+            self._stop(State.WAITING, "its modules or CPUs have changed")
+
+    def _add_window(self) -> None:
+        window, self._window = self._window, []
+        run, kernel, ring = self._run, self._kernel, self._settings.ring
+        if not window or run is None or kernel is None:
+            return
+        with self._settings.lock:
+            self.tally.add(run.head, window, kernel.context_user)
+        if ring is None:
+            return
+        if self._source is None:
+            threads = self._emulator.threads if self._emulator is not None else ()
+            about = {**kernel.about, "vcpus": threads}
+            self._source = Source(self.title, run.head, about, Names(kernel))
+        for rows in window:
+            ring.add(self._source, rows)
+            self._collect_names(rows, self._source.names)
+
+    def _collect_names(self, rows: Rows, names: Names) -> None:
+        for column in rows.dtype.names or ():
+            if column.endswith(".state"):
+                places = set(np.unique(rows[column]).tolist()) - names.known.keys()
+                room = min(UNNAMED_MAX, limits.NAMES_MAX - len(names.known)) - len(self._unnamed)
+                self._unnamed.update([one for one in places if one >= CODE][: max(room, 0)])
+
+    def _add_host(self) -> None:
+        """How long each virtual processor ran, and waited for a processor of the host."""
+        for number, thread in enumerate(self._emulator.threads if self._emulator else ()):
+            with suppress(OSError, ValueError, IndexError):
+                words = Path(f"/proc/{thread}/schedstat").read_text().split()
+                run, wait = int(words[0]), int(words[1])
+                before = self._host.get(number)
+                self._host[number] = run, wait
+                if before is not None:
+                    with self._settings.lock:
+                        steps = (max(run - before[0], 0) / NS, max(wait - before[1], 0) / NS)
+                        self.tally.add_host(number, *steps)
+
+    # ---- The ends --------------------------------------------------------------------------------
+
+    def _stop(self, state: State, reason: str) -> None:
+        """End the sampler; tick() goes on from the state once it has ended."""
+        assert self._run is not None
+        self._stopping_s = time.monotonic()
+        self._run.stop()
+        with self._settings.lock:
+            self._say(state, reason)
+
+    def _sampled_to_the_end(self, run: Sampler) -> None:
+        wanted = self._stopping_s is not None
+        try:
+            self._add_window()
+            run.check_ending()
+            ending = run.end.ending if run.end is not None else None
+        except PeekError as error:
+            self._forget_run()
+            self._failed(error, 0.0)
+            return
+        self._forget_run()
+        if wanted and self.state is State.WAITING:
+            self._sample()
+        elif wanted:
+            self._next_s = time.monotonic()
+        elif ending in (Ending.TARGET, Ending.SOURCE):
+            self._failed(PeekError("its memory went away"), 0.0)
+        else:
+            self._failed(PeekError("the sampler was killed"), 0.0)
+
+    def _forget_run(self) -> None:
+        """The sampler has ended: so has its recording."""
+        ring, alive = self._settings.ring, None
+        if self._boots is not None and self.state is State.RESTARTING:
+            alive = self._boots.alive_ns
+        if ring is not None and self._source is not None:
+            ring.end(self._source, alive)
+        if self._run is not None:
+            self._run.__exit__(None, None, None)
+        self._run, self._source, self._window = None, None, []
+        self._unnamed.clear()
+
+    def _failed(self, error: Exception, seconds: float) -> None:
+        """Say why, and try again later."""
+        now = time.monotonic()
+        self._next_s = now + max(self._pause_s, ATTEMPT_SHARE * seconds)
+        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+        if self.state is State.ENDED:
+            return
+        if isinstance(error, BootingError):
+            restarted = self.state is State.RESTARTING
+            state = State.RESTARTING if restarted else State.BOOTING
+        else:
+            state = State.NO_KERNEL if isinstance(error, NoKernelError) else State.UNREADABLE
+        with self._settings.lock:
+            self.failures += 1
+            self._say(state, str(error))
+
+    def _say(self, state: State, reason: str) -> None:
+        """Note a change, once."""
+        line = visible(reason.split("\n")[0])
+        if (state, line) != (self.state, self.reason):
+            release = f" {self.release}" if state is State.SAMPLED else ""
+            self._settings.note(f"{self.title}: {state}{release}{f': {line}' if line else ''}")
+        self.state, self.reason = state, line
+
+    def _close(self) -> None:
+        if self._kernel is not None:
+            self._kernel.close()
+        with self._settings.lock:
+            self._kernel, self._boots = None, None

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Stops a machine for the registers of its CPUs, which are not in its memory.
+
+Owns the translation of an emulator's registers into those that unwinding needs. QEMU's monitor is
+asked by vm/qmp.py, and a debugger's stub by vm/stub.py. A machine stands still for a fraction of a
+millisecond each time, behind a stub for longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from trapless.peek.kernel.memory import Memory
+from trapless.peek.kernel.stacks import SAVED, CpuRegisters
+from trapless.peek.kernel.stub_memory import StubMemory
+from trapless.vm.qmp import Monitor, Registers
+
+NAMES = {
+    "sp": "RSP",
+    "bp": "RBP",
+    "r10": "R10",
+    "r13": "R13",
+    "di": "RDI",
+    "dx": "RDX",
+    "ax": "RAX",
+}
+
+
+class Stops(Protocol):
+    """A way to stop a machine. One thread uses it."""
+
+    def stopped(self) -> AbstractContextManager[list[CpuRegisters]]:
+        """A block during which the machine stands still, with the registers of all its CPUs."""
+
+    def close(self) -> None:
+        """Let the machine go for good."""
+
+
+def registers_of(told: Sequence[Registers]) -> list[CpuRegisters]:
+    """What unwinding needs of the registers that the monitor tells."""
+    return [
+        CpuRegisters(
+            one.cpu,
+            one.user,
+            {"ip": one.rip, **{key: one.general[name] for key, name in NAMES.items()}},
+        )
+        for one in told
+    ]
+
+
+class MonitorStops:
+    """Stops a machine by QEMU's monitor."""
+
+    def __init__(self, path: Path) -> None:
+        self._monitor = Monitor(path)
+
+    @contextmanager
+    def stopped(self) -> Iterator[list[CpuRegisters]]:
+        with self._monitor.stopped():
+            yield registers_of(self._monitor.registers())
+
+    def close(self) -> None:
+        self._monitor.close()
+
+
+class StubStops:
+    """Stops a machine by its debugger's stub, by which its memory is read as well."""
+
+    def __init__(self, memory: StubMemory) -> None:
+        self._memory = memory
+
+    @contextmanager
+    def stopped(self) -> Iterator[list[CpuRegisters]]:
+        with self._memory.stopped():
+            yield [
+                CpuRegisters(
+                    one.cpu,
+                    one.user,
+                    {key: one.general.get(f"r{key}", one.general.get(key, 0)) for key in SAVED},
+                )
+                for one in self._memory.stub.registers()
+            ]
+
+    def close(self) -> None:
+        """The memory's owner closes the stub."""
+
+
+@contextmanager
+def opened(path: Path | None, memory: Memory | None = None) -> Iterator[Stops | None]:
+    """The stops by a monitor's socket, or by the stub that has the memory; None without one."""
+    stops: Stops | None = None
+    if isinstance(memory, StubMemory):
+        stops = StubStops(memory)
+    elif path is not None:
+        stops = MonitorStops(path)
+    try:
+        yield stops
+    finally:
+        if stops is not None:
+            stops.close()
