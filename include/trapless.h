@@ -96,6 +96,7 @@ struct tl_batch {
 #define TL_PROGRAM_STEPS (1u << 0)	/* some number is none that a batch knows */
 #define TL_PROGRAM_JUMPS (1u << 1)	/* calls may be skipped */
 #define TL_PROGRAM_BEGUN (1u << 2)	/* a flush stopped before its end */
+#define TL_PROGRAM_LOOPS (1u << 3)	/* calls may be made again */
 
 /*
  * entries is a power of two from 1 to TL_ENTRIES_MAX, or to TL_UNORDERED_ENTRIES_MAX with

@@ -210,18 +210,19 @@ TL_INLINE int tl_call(struct tl_sched *sched, struct tl_thread *continuation, in
 			  uint64_t a4, uint64_t a5)
 {
 	struct tl_sched_head *head = TL_SCHED_HEAD(sched);
+	struct tl_batch *batch = head->batch;
 	struct tl_completion *completion;
-	int slot;
 
 	if (continuation && !continuation->unclaimed)
 		return -22; /* -EINVAL */
-	while ((slot = tl_batch_add(head->batch, nr, a0, a1, a2, a3, a4, a5)) < 0) {
+	if (batch->next == batch->end) {
 		int error = tl_sched_make_room(sched, 1);
 
 		if (error < 0)
 			return error;
 	}
-	completion = &head->completions[slot];
+	completion = &head->completions[batch->next - batch->requests];
+	tl_batch_add(batch, nr, a0, a1, a2, a3, a4, a5);
 	completion->continuation = continuation;
 	completion->result = result;
 	if (continuation) {

@@ -313,7 +313,9 @@ static int flush_program(struct batch *batch, uint64_t steps)
 			 enter_program(batch, end);
 	if (result)
 		return result;
-	if (head->program & TL_PROGRAM_JUMPS)
+	/* Where no call is made twice, as many steps as calls mean that none was jumped over. */
+	if (head->program & TL_PROGRAM_LOOPS ||
+	    (head->program & TL_PROGRAM_JUMPS && steps - program->steps != queued))
 		cancel_skipped(head);
 	rewind_slots(head);
 	return (int)queued;
@@ -331,6 +333,8 @@ int tl_batch_jump(struct tl_batch *head, unsigned int slot, enum tl_condition co
 	request->condition = (uint8_t)condition;
 	request->target = (uint16_t)target;
 	head->program |= TL_PROGRAM_STEPS | TL_PROGRAM_JUMPS;
+	if (target <= slot)
+		head->program |= TL_PROGRAM_LOOPS;
 	return 0;
 }
 
@@ -364,15 +368,6 @@ static __attribute__((noinline)) int flush_short(struct batch *batch, long enter
 	int result = complete_short(batch, head->first, head->next, entered);
 
 	return result > 0 ? advance(head, result) : result;
-}
-
-int tl_batch_flush_plain(struct tl_batch *head)
-{
-	struct batch *batch = batch_of(head);
-
-	if (!batch->direct || head->program || !tl_batch_queued(head) || done(head->first))
-		return tl_batch_flush(head);
-	return advance(head, execute_plain(batch, head->first, head->next));
 }
 
 int tl_batch_flush_steps(struct tl_batch *head, uint64_t steps)

@@ -47,14 +47,6 @@ int tl_stats_copy(struct tl_stats *stats, const struct tl_stats *counts);
 /* Reads the module's counts and adds the library's own counts of *extra. */
 int tl_stats_module(int fd, struct tl_stats *stats, const struct tl_stats *extra);
 
-/* ---- batch.c ----------------------------------------------------------------------------- */
-
-/*
- * Does what tl_batch_flush() does, by plain calls: one or two of them are cheaper so. A program and
- * a batch in any order are flushed by tl_batch_flush().
- */
-int tl_batch_flush_plain(struct tl_batch *batch);
-
 /* ---- calls.c ----------------------------------------------------------------------------- */
 
 /* Returns the class of a call, or -ENOSYS. */

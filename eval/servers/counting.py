@@ -84,17 +84,21 @@ def _job(server: Server, shape: Shape) -> Job:
     )
 
 
-def _config(kernel: str, packed: Path, server: Server, shape: Shape, folder: Path) -> LabConfig:
-    files = [(packed, ARCHIVE), (program("servers/load/load"), shapes.LOAD)]
+def files(packed: Path, server: Server, shape: Shape, folder: Path) -> tuple[tuple[Path, str], ...]:
+    """What a guest is given: the server, the load with its words, and the pages."""
+    given = [(packed, ARCHIVE), (program("servers/load/load"), shapes.LOAD)]
     for bytes_ in (shapes.SMALL, shapes.LARGE):
         page = _written(folder, f"site-{bytes_}", shapes.content(bytes_))
-        files.append((page, f"/site/{bytes_}"))
+        given.append((page, f"/site/{bytes_}"))
     for name, data in server.talk(shape.bytes_).files.items():
         written = _written(folder, f"{server.name}-{shape.name}-{name}", data)
-        files.append((written, f"{shapes.WORDS}/{name}"))
-    return LabConfig(
-        kernel=kernel, memory=MEMORY, files=tuple(files), append=PUT_OFF, timeout_s=TIMEOUT_S
-    )
+        given.append((written, f"{shapes.WORDS}/{name}"))
+    return tuple(given)
+
+
+def _config(kernel: str, packed: Path, server: Server, shape: Shape, folder: Path) -> LabConfig:
+    given = files(packed, server, shape, folder)
+    return LabConfig(kernel=kernel, memory=MEMORY, files=given, append=PUT_OFF, timeout_s=TIMEOUT_S)
 
 
 def _written(folder: Path, name: str, data: bytes) -> Path:

@@ -150,6 +150,12 @@ def analyse(raw: Raw) -> Findings:
                 len(counts),
                 round(max(counts) - min(counts)),
             )
+            metrics[f"http.{server}.{load}.kernel_threads.instructions"] = Metric(
+                round(statistics.median(each(raw.rows, server, load, "kernel-threads"))),
+                "instructions",
+                "counted",
+                len(counts),
+            )
             (crossings,) = each(raw.rows, server, load, "crossings")
             metrics[f"http.{server}.{load}.crossings"] = Metric(
                 round(crossings, 2), "crossings", "counted"
@@ -164,12 +170,16 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
             name: statistics.median(each(raw.rows, name, load, "instructions")) for name in SERVERS
         }
         crossings = (each(raw.rows, name, load, "crossings")[0] for name in SERVERS)
+        threads = (
+            statistics.median(each(raw.rows, name, load, "kernel-threads")) for name in SERVERS
+        )
         rows.append(
             (
                 load,
                 *(f"{counts[name]:,.0f}" for name in SERVERS),
                 *(f"{ratio(raw.rows, twin, load).value:.3f}" for twin in TWINS),
                 *(f"{one:.2f}" for one in crossings),
+                *(f"{one:,.0f}" for one in threads),
             )
         )
     return (
@@ -181,10 +191,13 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
                 *(f"instructions, {name}" for name in SERVERS),
                 *(f"scheduler / {twin}" for twin in TWINS),
                 *(f"crossings, {name}" for name in SERVERS),
+                *(f"kernel's threads, {name}" for name in SERVERS),
             ),
             rows=tuple(rows),
             caption="Instructions of the server's process, in user mode and in the kernel; medians "
-            "of turns in one boot. The three share the code that reads requests and writes heads.",
+            "of turns in one boot. The three share the code that reads requests and writes heads. "
+            "What the kernel's own threads execute stands beside: io_uring leaves the end of a "
+            "connection to them.",
             kind="counted",
         ),
     )

@@ -7,7 +7,7 @@ the metrics, the claims and the figures.
 
 from __future__ import annotations
 
-from eval.servers import part_http, part_unmodified
+from eval.servers import part_aggregate, part_http, part_pollution, part_unmodified
 from trapless.experiments.experiment import Spec
 
 SPEC = Spec(
@@ -21,7 +21,9 @@ SPEC = Spec(
         "turns, and all that its processes do is counted, the load's work not. What supervisor "
         "mode saves is predicted from the turns by trap and from loops that the same boot "
         "calibrates, and compared with what was counted. A second boot models caches and TLBs of "
-        "two processors."
+        "two processors. So does a run of the web server of examples/http and of its twin, once "
+        "more with the kernel's work on another processor. The calls of event loops are recorded, "
+        "and replayed as if some of them waited for the next one."
     ),
     limits=(
         "Instructions are counted, and clocks modelled: what a trap costs a pipeline, only a "
@@ -33,11 +35,9 @@ SPEC = Spec(
         "that, and their turns may do different work.",
         "PostgreSQL's and MariaDB's data are in the guest's memory, and one row is asked for: "
         "what disks and large tables add is not in the figures.",
-        "Apache is not among them: in the guest it stops answering on connections that are kept "
-        "from one turn to the next, and the reason is not found.",
     ),
-    parts=(part_unmodified.PART, part_http.PART),
-    minutes=(1, 40),
+    parts=(part_unmodified.PART, part_http.PART, part_pollution.PART, part_aggregate.PART),
+    minutes=(1, 50),
     quick_by_name=True,
     spread=True,
 )

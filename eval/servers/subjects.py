@@ -14,6 +14,7 @@ ROOT = "servers"
 """The root of the servers' packages in the cache."""
 
 PACKAGES = (
+    "apache2-bin",
     "bind9",
     "caddy",  # written in Go
     "haproxy",
@@ -23,6 +24,7 @@ PACKAGES = (
     "nodejs",
     "postgresql-15",
     "redis-tools",  # redis-check-rdb is the server, too, under the server's name
+    "strace",  # records the calls of some of them
 )
 
 
@@ -36,6 +38,7 @@ def servers(*, quick: bool) -> tuple[Server, ...]:
         stores.redis_unix(),
         stores.memcached(1),
         stores.memcached(4),
+        web_servers.apache(),
         web_servers.haproxy(),
         stores.bind(),
         databases.postgres(),

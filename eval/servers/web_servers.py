@@ -49,6 +49,53 @@ def nginx() -> Server:
     )  # fmt: skip
 
 
+MODULES = "usr/lib/apache2/modules"
+APACHE = f"""\
+ServerRoot /tmp
+ServerName localhost
+Listen 127.0.0.1:{PORT}
+LoadModule mpm_event_module /{MODULES}/mod_mpm_event.so
+LoadModule authz_core_module /{MODULES}/mod_authz_core.so
+User nobody
+Group nogroup
+PidFile /tmp/apache.pid
+ErrorLog /tmp/apache.log
+DocumentRoot {SITE}
+ServerLimit 1
+StartServers 1
+ThreadLimit 100
+ThreadsPerChild 100
+MaxRequestWorkers 100
+MinSpareThreads 1
+MaxSpareThreads 100
+AsyncRequestWorkerFactor 40
+MaxConnectionsPerChild 0
+KeepAlive On
+KeepAliveTimeout 3600
+MaxKeepAliveRequests 0
+"""
+
+
+def apache() -> Server:
+    """With its event MPM, which ends kept connections when all its threads are busy: there are more
+    threads than a load has connections."""
+    return Server(
+        name="apache",
+        package="apache2-bin",
+        programs=(
+            "usr/sbin/apache2",
+            *(f"{MODULES}/mod_{name}.so" for name in ("mpm_event", "authz_core")),
+            # Which the C library loads when a thread ends: without it the process aborts.
+            "lib/x86_64-linux-gnu/libgcc_s.so.1",
+        ),
+        prepare=written(APACHE, "/tmp/apache.conf"),
+        argv=("apache2", "-D", "FOREGROUND", "-f", "/tmp/apache.conf"),
+        talk=http,
+        loads=("keep8", "keep1", "keep64", "close8", "close64", "keep8-4k"),
+        requests=256,
+    )
+
+
 HAPROXY = f"""\
 global
   nbthread 1

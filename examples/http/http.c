@@ -350,14 +350,18 @@ void http_answer(struct http *http, int64_t file, const struct stat *stat, int64
 void http_accepted(struct http_accepts *accepts, unsigned int taken)
 {
 	if (taken < accepts->n) {
-		/* By half at most, because these may be the rest of many. */
-		accepts->n = taken > (accepts->n + 1) / 2 ? taken : (accepts->n + 1) / 2;
-		accepts->limit = accepts->n;
-	} else if (accepts->n < accepts->limit) {
-		accepts->n *= 2;
-	} else if (++accepts->full % 16 == 0 && accepts->limit < HTTP_ACCEPTS_MAX) {
-		accepts->limit *= 2;
+		/* Once or twice these may be the rest of many, or come while others still do. */
+		if (accepts->most < taken)
+			accepts->most = taken;
+		if (++accepts->fewer < 3)
+			return;
+		accepts->n = accepts->most ? accepts->most : 1;
+		accepts->patience = 16;
+	} else if (++accepts->full < accepts->patience) {
+		accepts->fewer = accepts->most = 0;
+		return;
+	} else if (accepts->n < HTTP_ACCEPTS_MAX) {
+		accepts->n = 2 * accepts->n < HTTP_ACCEPTS_MAX ? 2 * accepts->n : HTTP_ACCEPTS_MAX;
 	}
-	if (accepts->n > HTTP_ACCEPTS_MAX)
-		accepts->n = HTTP_ACCEPTS_MAX;
+	accepts->full = accepts->fewer = accepts->most = 0;
 }

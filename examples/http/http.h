@@ -48,6 +48,23 @@ static inline bool http_wants_body(const struct http *http)
 	return !http->head && !http->ranged;
 }
 
+/* Is there anything left to send? */
+static inline bool http_is_sending(const struct http *http)
+{
+	return http->out_bytes || http->rest;
+}
+
+/* n bytes were sent: of `out`, or else of the file. */
+static inline void http_sent(struct http *http, size_t n)
+{
+	if (http->out_bytes) {
+		http->out += n;
+		http->out_bytes -= n;
+	} else {
+		http->rest -= n;
+	}
+}
+
 /*
  * Makes the answer of what the calls returned: the file's descriptor or -errno, its status if it is
  * open, and the number of bytes in `body` or -errno.
@@ -65,7 +82,9 @@ void http_set_date(time_t now);
  * many. A call of accept(2) that finds none costs almost as much as one that finds one.
  */
 struct http_accepts {
-	unsigned int n, limit, full;
+	unsigned int n;			/* to ask for */
+	unsigned int full, patience;	/* so often all came, and may until more are asked for */
+	unsigned int fewer, most;	/* so often not all came, and the most of these times */
 };
 
 #define HTTP_ACCEPTS_MAX 16u

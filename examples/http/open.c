@@ -9,13 +9,15 @@
 #include <stdlib.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 
 #include "open.h"
 
-int root, listener, signals;
+int root, listener, signals, timer;
 
 void open_all(in_addr_t host, const char *port, const char *folder)
 {
+	const struct itimerspec second = { { 1, 0 }, { 1, 0 } };
 	struct sockaddr_in address = { .sin_family = AF_INET };
 	int on = 1;
 	sigset_t set;
@@ -37,4 +39,7 @@ void open_all(in_addr_t host, const char *port, const char *folder)
 	signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 	if (signals < 0)
 		err(1, "signalfd");
+	timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	if (timer < 0 || timerfd_settime(timer, 0, &second, NULL))
+		err(1, "timerfd");
 }

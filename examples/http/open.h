@@ -12,8 +12,11 @@
 #define LIMIT_S 10		/* a request has to be there, or an answer to get on, by then */
 #define SENDFILE_MAX (1u << 20)	/* bytes of a file sent by one call */
 
-/* Descriptors: the folder, the socket that takes connections, SIGTERM and SIGINT by signalfd(2). */
-extern int root, listener, signals;
+/*
+ * Descriptors: the folder, the socket that takes connections, SIGTERM and SIGINT by signalfd(2),
+ * and a timer that expires each second.
+ */
+extern int root, listener, signals, timer;
 
 /* Opens them, or ends the process with an error. address: of the host, in its byte order. */
 void open_all(in_addr_t address, const char *port, const char *folder);

@@ -43,10 +43,9 @@ struct connection {
 static struct tl_sched *sched;
 static struct connection *connections, *unused, *next[HTTP_ACCEPTS_MAX];
 static unsigned int connected;
-static struct http_accepts accepts = { .n = 1, .limit = HTTP_ACCEPTS_MAX };
+static struct http_accepts accepts = { .n = 1 };
 static bool listening, ending;
-static struct tl_thread *clock_thread;
-static int64_t clock_shown;
+static uint64_t ticks;
 static time_t now;
 
 static void receive(struct tl_thread *self, struct connection *c);
@@ -79,7 +78,7 @@ static void dropped(struct tl_thread *self, void *arg)
 	c->next = unused;
 	unused = c;
 	if (!--connected && ending)
-		tl_wait_cancel(clock_thread);
+		tl_event_remove(sched, timer);
 }
 
 static void drop(struct tl_thread *self, struct connection *c)
@@ -89,11 +88,6 @@ static void drop(struct tl_thread *self, struct connection *c)
 	if (c->file >= 0)
 		TL_CALL(sched, NULL, NULL, SYS_close, c->file);
 	TL_CALL(sched, tl_then(self, dropped, 1), NULL, SYS_close, c->fd);
-}
-
-static bool is_sending(const struct connection *c)
-{
-	return c->http.out_bytes || c->http.rest;
 }
 
 /* ---- Answers ------------------------------------------------------------------------------ */
@@ -117,13 +111,10 @@ static void fetch(struct tl_thread *self, struct connection *c)
 
 	TL_CALL(sched, NULL, &c->file, SYS_openat2, root, c->http.path, &http_how,
 		sizeof(http_how));
-	c->closed = -1;
-	if (!http_wants_body(&c->http)) {
-		TL_CALL(sched, tl_then(self, answer, 1), NULL, SYS_fstat | TL_RESULT(0), file,
-			&c->stat);
+	TL_CALL(sched, http_wants_body(&c->http) ? NULL : tl_then(self, answer, 1), NULL,
+		SYS_fstat | TL_RESULT(0), file, &c->stat);
+	if (!http_wants_body(&c->http))
 		return;
-	}
-	TL_CALL(sched, NULL, NULL, SYS_fstat | TL_RESULT(0), file, &c->stat);
 	TL_CALL(sched, NULL, &c->read, SYS_read | TL_RESULT(0), file, c->http.body, HTTP_BODY_MAX);
 	TL_CALL(sched, tl_then(self, answer, 1), &c->closed, SYS_close | TL_RESULT(0), file);
 	tl_sched_jump(sched, (unsigned int)file + 2, TL_IF_FULL, (unsigned int)file + 4);
@@ -176,19 +167,14 @@ static void answered(struct tl_thread *self, struct connection *c)
 static void sent(struct tl_thread *self, void *arg)
 {
 	struct connection *c = arg;
-	struct http *http = &c->http;
 
 	if (c->sent <= 0 && c->sent != -EAGAIN) {
 		drop(self, c);
 		return;
 	}
-	if (c->sent > 0 && http->out_bytes) {
-		http->out += c->sent;
-		http->out_bytes -= (size_t)c->sent;
-	} else if (c->sent > 0) {
-		http->rest -= (uint64_t)c->sent;
-	}
-	if (!is_sending(c))
+	if (c->sent > 0)
+		http_sent(&c->http, (size_t)c->sent);
+	if (!http_is_sending(&c->http))
 		answered(self, c);
 	else
 		send_answer(self, c);
@@ -202,7 +188,7 @@ static void woken(struct tl_thread *self, void *arg)
 		c->sent = 0; /* now there is room */
 	if (c->shown <= 0)
 		drop(self, c); /* its time is over, or the server ends */
-	else if (!is_sending(c))
+	else if (!http_is_sending(&c->http))
 		receive(self, c);
 	else if (c->sent)
 		sent(self, c);
@@ -221,8 +207,9 @@ static void closed(struct tl_thread *self, void *arg)
 }
 
 /*
- * The last answer and the end of the connection are one program. The step between them is made, and
- * jumps over the close, only if the answer is not sent in full.
+ * The last answer and the end of the connection are one program, and one segment where nothing is
+ * left to be received (else the end would be a reset). The close takes the send's result as an
+ * argument that it does not have: so it is cancelled if the send has failed.
  */
 static void send_last(struct tl_thread *self, struct connection *c)
 {
@@ -231,13 +218,11 @@ static void send_last(struct tl_thread *self, struct connection *c)
 	if (c->waited)
 		tl_event_remove(sched, (int)c->fd);
 	c->waited = false;
-	send = (unsigned int)tl_sched_reserve(sched, 3);
+	send = (unsigned int)tl_sched_reserve(sched, 2);
 	TL_CALL(sched, NULL, &c->sent, SYS_sendto, c->fd, c->http.out, c->http.out_bytes,
-		MSG_NOSIGNAL);
-	TL_CALL(sched, NULL, NULL, TL_NR_STORE, &c->shown, 0);
-	TL_CALL(sched, tl_then(self, closed, 1), &c->closed, SYS_close, c->fd);
-	tl_sched_jump(sched, send, TL_IF_FULL, send + 2);
-	tl_sched_jump(sched, send + 1, TL_IF_ALWAYS, send + 3);
+		MSG_NOSIGNAL | (c->drained ? MSG_MORE : 0));
+	TL_CALL(sched, tl_then(self, closed, 1), &c->closed, SYS_close | TL_RESULT(1), c->fd, send);
+	tl_sched_jump(sched, send, TL_IF_SHORT, send + 2);
 }
 
 /*
@@ -338,23 +323,24 @@ static void accepted(struct tl_thread *self, void *arg)
 		stop_listening(); /* the clock starts it again */
 }
 
-/* A program: accept a connection and receive what is there, until there is no connection. */
+/*
+ * A program: accept a connection and receive what is there, so many times. Each accept but the
+ * first takes the result of the one before as an argument that it does not have: where there is no
+ * more connection, the other calls are cancelled.
+ */
 static void incoming(struct tl_thread *self, void *arg)
 {
-	int first = tl_sched_reserve(sched, 2 * accepts.n);
-	unsigned int slot = (unsigned int)first, end = slot + 2 * accepts.n;
+	int slot = tl_sched_reserve(sched, 2 * accepts.n);
 
 	(void)arg;
 	for (unsigned int i = 0; i < accepts.n; i++, slot += 2) {
 		struct connection *c = next[i] ? next[i] : (next[i] = connection_new());
 
-		TL_CALL(sched, NULL, &c->fd, SYS_accept4, listener, NULL, NULL,
-			SOCK_NONBLOCK | SOCK_CLOEXEC);
+		TL_CALL(sched, NULL, &c->fd, SYS_accept4 | (i ? TL_RESULT(4) : 0), listener, NULL,
+			NULL, SOCK_NONBLOCK | SOCK_CLOEXEC, slot - 2);
 		TL_CALL(sched, i + 1 < accepts.n ? NULL : tl_then(self, accepted, 1), &c->received,
 			SYS_recvfrom | TL_RESULT(0), slot, c->http.in, HTTP_REQUEST_MAX);
 	}
-	for (slot = (unsigned int)first; slot < end; slot += 2)
-		tl_sched_jump(sched, slot, TL_IF_ERROR, end);
 }
 
 /* ---- The clock, and the end --------------------------------------------------------------- */
@@ -362,15 +348,14 @@ static void incoming(struct tl_thread *self, void *arg)
 /* Once a second: drops who is too slow, and sets the date. */
 static void tick(struct tl_thread *self, void *arg)
 {
+	TL_CALL(sched, NULL, NULL, SYS_read, timer, &ticks, sizeof(ticks));
 	now = time(NULL);
 	http_set_date(now);
 	for (struct connection *c = connections; c; c = c->next)
 		if (c->limit < now && c->thread)
 			tl_wait_cancel(c->thread);
 	start_listening();
-	clock_thread = self;
-	if (!ending || connected)
-		tl_wait(sched, tl_then(self, tick, 1), &clock_shown, -1, 0, 1000000000);
+	(void)self;
 	(void)arg;
 }
 
@@ -383,10 +368,10 @@ static void end(struct tl_thread *self, void *arg)
 	close(listener);
 	tl_event_remove(sched, signals);
 	for (struct connection *c = connections; c; c = c->next)
-		if (!is_sending(c) && !c->http.bytes && c->thread)
+		if (!http_is_sending(&c->http) && !c->http.bytes && c->thread)
 			tl_wait_cancel(c->thread);
 	if (!connected)
-		tl_wait_cancel(clock_thread);
+		tl_event_remove(sched, timer);
 }
 
 int main(int argc, char **argv)
@@ -402,6 +387,8 @@ int main(int argc, char **argv)
 	error = tl_sched_create(&sched, &config);
 	if (!error)
 		error = tl_thread_create(sched, NULL, tick, NULL, 0);
+	if (!error)
+		error = tl_event_add(sched, timer, EPOLLIN, tick, NULL);
 	if (!error)
 		error = tl_event_add(sched, signals, EPOLLIN, end, NULL);
 	if (!error)

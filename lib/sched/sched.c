@@ -68,6 +68,44 @@ static int flush_unordered(struct tl_sched *sched)
 	return n;
 }
 
+/* Are the queued calls so few, and no program, that plain calls are cheaper than a batch? */
+static inline bool calls_are_few(const struct tl_sched *sched)
+{
+	const struct tl_batch *batch = sched->head.batch;
+
+	return tl_batch_queued(batch) - 1 < PLAIN_MAX && !batch->program && !sched->unordered &&
+	       batch->first->state == TL_SUBMITTED;
+}
+
+/*
+ * Makes few calls one by one. A call is no longer queued when its result is delivered: a handler
+ * that leaves the next call by a jump must not have it delivered again. One that interrupts a call
+ * ends the flush, as in a batch.
+ */
+static int flush_few(struct tl_sched *sched)
+{
+	struct tl_batch *batch = sched->head.batch;
+	const struct tl_completion *call =
+		sched->head.completions + (batch->first - batch->requests);
+	int64_t result;
+	int n = 0;
+
+	do {
+		struct tl_request *request = batch->first;
+
+		sched->own_crossings += tl_plain_execute(request, TL_CALL_BATCH);
+		result = request->result;
+		request->state = TL_FREE;
+		batch->first++;
+		call_deliver(sched, call++, request);
+		n++;
+	} while (batch->first != batch->next && result != -EINTR);
+	if (batch->first == batch->next)
+		batch->first = batch->next = batch->requests;
+	sched->stats.calls += (uint32_t)n;
+	return n;
+}
+
 /*
  * Makes queued calls, all of them if no signal arrives, and synchronises the continuations. Returns
  * the number of completed calls.
@@ -79,12 +117,9 @@ static int flush_once(struct tl_sched *sched)
 	const struct tl_completion *call = sched->head.completions + (request - batch->requests);
 	int n;
 
-	if (sched->unordered)
-		n = flush_unordered(sched);
-	else if (tl_batch_queued(batch) <= PLAIN_MAX)
-		n = tl_batch_flush_plain(batch);
-	else
-		n = tl_batch_flush(batch);
+	if (calls_are_few(sched))
+		return flush_few(sched);
+	n = sched->unordered ? flush_unordered(sched) : tl_batch_flush(batch);
 	if (n < 0) /* A program goes on at the next flush. */
 		return n == -EINTR || n == -ETIME ? 0 : n;
 	sched->stats.calls += (uint32_t)n;
@@ -107,7 +142,8 @@ static int flush_end(struct tl_sched *sched)
 		tl_events_controlled(sched);
 	if (events->looked != LOOK_NONE) {
 		error = tl_events_looked(sched);
-		tl_events_expire(sched);
+		if (events->timers_n)
+			tl_events_expire(sched);
 	}
 	return error;
 }
@@ -186,7 +222,8 @@ static __attribute__((noinline)) int flush_and_look(struct tl_sched *sched, int6
 	int timeout_ms = 0, error;
 
 	if (!sched->threads.ready && !sched->head.awaited && !sched->events.adding)
-		timeout_ms = tl_events_timeout_ms(&sched->events, limit_ns);
+		timeout_ms = limit_ns < 0 && !sched->events.timers_n ? -1 :
+			     tl_events_timeout_ms(&sched->events, limit_ns);
 	sched->rounds = 0;
 	sched->stats.looks++;
 	if (queued >= PLAIN_MAX && batch->next != batch->end) {
@@ -271,6 +308,15 @@ static int threads_turn(struct tl_sched *sched, int turns, const struct tl_reque
 		}
 		if (!--left || batch->next >= full || stop_asked(sched))
 			break;
+		/* An idle flush without a look, by the shortest way: it makes a thread ready. */
+		if (!threads->ready && sched->head.awaited &&
+		    (sched->rounds < ROUNDS_MAX || !events_exist(&sched->events))) {
+			sched->rounds++;
+			sched->stats.flushes_idle++;
+			error = tl_sched_flush(sched);
+			if (error)
+				return error;
+		}
 	}
 	return turns - left;
 }

@@ -12,7 +12,6 @@
 #include <sys/epoll.h>
 #include <sys/sendfile.h>
 #include <sys/syscall.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "../../../examples/http/http.h"
@@ -32,9 +31,9 @@ struct connection {
 
 static struct connection *connections, *unused;
 static unsigned int connected;
-static struct http_accepts accepts = { .n = 1, .limit = HTTP_ACCEPTS_MAX };
+static struct http_accepts accepts = { .n = 1 };
 static bool listening, ending;
-static int set, timer;
+static int set;
 static time_t now;
 
 static void listen_again(void)
@@ -79,20 +78,18 @@ static void await(struct connection *c)
 		drop(c);
 }
 
-static bool sending(const struct connection *c)
-{
-	return c->http.out_bytes || c->http.rest;
-}
-
 /* Sends what there is to be sent. False: the connection waits, or is dropped. */
 static bool send_answer(struct connection *c)
 {
 	struct http *http = &c->http;
+	int last;
 
-	while (sending(c)) {
+	/* The end of the connection, which follows, is then in the same segment. */
+	last = !http->keep && http->status == 200 && c->drained ? MSG_MORE : 0;
+	while (http_is_sending(http)) {
 		ssize_t n = http->out_bytes ?
 			send(c->fd, http->out, http->out_bytes,
-			     MSG_NOSIGNAL | (http->rest ? MSG_MORE : 0)) :
+			     MSG_NOSIGNAL | last | (http->rest ? MSG_MORE : 0)) :
 			sendfile(c->fd, c->file, &http->offset,
 				 http->rest < SENDFILE_MAX ? http->rest : SENDFILE_MAX);
 
@@ -105,12 +102,7 @@ static bool send_answer(struct connection *c)
 			return false;
 		}
 		c->limit = now + LIMIT_S;
-		if (http->out_bytes) {
-			http->out += n;
-			http->out_bytes -= (size_t)n;
-		} else {
-			http->rest -= (uint64_t)n;
-		}
+		http_sent(http, (size_t)n);
 	}
 	if (c->file >= 0)
 		close(c->file);
@@ -150,7 +142,7 @@ static void serve(struct connection *c)
 	ssize_t n;
 
 	for (;;) {
-		if (sending(c)) {
+		if (http_is_sending(http)) {
 			if (!send_answer(c))
 				return;
 			if (!http->keep && http->status != 200 && !c->draining) {
@@ -253,7 +245,7 @@ static void end(void)
 	close(listener);
 	for (struct connection *c = connections, *next; c; c = next) {
 		next = c->next;
-		if (!sending(c) && !c->http.bytes)
+		if (!http_is_sending(&c->http) && !c->http.bytes)
 			drop(c);
 	}
 }
@@ -268,16 +260,14 @@ static void watch(int fd, void *pointer)
 
 int main(int argc, char **argv)
 {
-	const struct itimerspec second = { { 1, 0 }, { 1, 0 } };
 	struct epoll_event events[EVENTS];
 
 	if (argc != 3)
 		errx(2, "usage: %s PORT FOLDER", argv[0]);
 	open_all(INADDR_LOOPBACK, argv[1], argv[2]);
 	set = epoll_create1(EPOLL_CLOEXEC);
-	timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-	if (set < 0 || timer < 0 || timerfd_settime(timer, 0, &second, NULL))
-		err(1, "epoll_create1, timerfd_create");
+	if (set < 0)
+		err(1, "epoll_create1");
 	now = time(NULL);
 	http_set_date(now);
 	watch(timer, &timer);

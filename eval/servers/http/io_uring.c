@@ -26,6 +26,7 @@ enum operation { ACCEPT, RECEIVE, READ, SEND, TICK, SIGNAL, OTHER };
 struct connection {
 	bool draining;	/* the answer is sent, and what still comes is thrown away */
 	bool receiving;
+	bool drained;	/* the last receive found less than it asked for */
 	int file;	/* a descriptor, or -1 */
 	time_t limit;
 	struct http http;
@@ -137,7 +138,8 @@ static void send_part(unsigned int place)
 	room_for(2);
 	sqe = request();
 	io_uring_prep_send(sqe, (int)place, http->out, http->out_bytes,
-			   MSG_NOSIGNAL | MSG_WAITALL | (last ? 0 : MSG_MORE));
+			   MSG_NOSIGNAL | MSG_WAITALL |
+				   (!last || (shuts && c->drained) ? MSG_MORE : 0));
 	tag(sqe, SEND, place, IOSQE_FIXED_FILE | (shuts || receives ? IOSQE_IO_LINK : 0));
 	if (receives) {
 		http->bytes = http->begin = 0;
@@ -242,6 +244,7 @@ static void received(unsigned int place, int result)
 		drop(place);
 		return;
 	}
+	c->drained = (size_t)result < HTTP_REQUEST_MAX - c->http.bytes;
 	c->http.bytes += (size_t)result;
 	go_on(place);
 }

@@ -5,9 +5,11 @@
  * shell, which finds the server's port in $PORT and fails if a reply is wrong.
  *
  * Under -icount the time that the scheduler gives to a process is its number of instructions, in
- * user mode and in the kernel; all threads of the process are in it. Crossings are counted in turns
- * of their own, so that the probe's exceptions are in no count of instructions.
+ * user mode and in the kernel; all threads of the process are in it. The kernel's own threads are
+ * counted beside it: to them a server may leave work. Crossings are counted in turns of their own,
+ * so that the probe's exceptions are in no count of instructions.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -49,6 +51,48 @@ static uint64_t used(const struct server *server)
 	if (clock_getcpuclockid(server->pid, &clock) || clock_gettime(clock, &time))
 		measure_fail("%s has ended", server->name);
 	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* What a thread has used, if it is one of the kernel's: a child of kthreadd, which is number 2. */
+static uint64_t used_by_kernel_thread(const char *number)
+{
+	char path[300];
+	uint64_t ns = 0;
+	int parent = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%s/stat", number);
+	file = fopen(path, "re");
+	if (!file)
+		return 0; /* it has ended */
+	if (fscanf(file, "%*d (%*[^)]) %*c %d", &parent) != 1)
+		parent = 0;
+	fclose(file);
+	if (parent != 2)
+		return 0;
+	snprintf(path, sizeof(path), "/proc/%s/schedstat", number);
+	file = fopen(path, "re");
+	if (!file)
+		return 0;
+	if (fscanf(file, "%" SCNu64, &ns) != 1)
+		ns = 0;
+	fclose(file);
+	return ns;
+}
+
+static uint64_t used_by_kernel_threads(void)
+{
+	DIR *folder = opendir("/proc");
+	struct dirent *entry;
+	uint64_t sum = 0;
+
+	if (!folder)
+		measure_fail("/proc: %s", strerror(errno));
+	while ((entry = readdir(folder)))
+		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
+			sum += used_by_kernel_thread(entry->d_name);
+	closedir(folder);
+	return sum;
 }
 
 static void run(const struct server *server, const char *load)
@@ -103,10 +147,11 @@ static void row(const struct server *server, const char *load, const char *unit,
 static void count_instructions(const struct server *server, const char *name, const char *load,
 			       unsigned int turn)
 {
-	uint64_t before = used(server);
+	uint64_t threads = used_by_kernel_threads(), before = used(server);
 
 	run(server, load);
 	row(server, name, "instructions", used(server) - before, turn);
+	row(server, name, "kernel-threads", used_by_kernel_threads() - threads, turn);
 }
 
 static void count_crossings(const struct server *server, const char *name, const char *load)

@@ -49,7 +49,7 @@ static void queue(struct tl_batch *batch, const struct tl_request *from)
 	/* Also what tl_batch_jump() would refuse. */
 	batch->requests[slot].condition = from->condition;
 	batch->requests[slot].target = from->target;
-	batch->program |= TL_PROGRAM_STEPS | TL_PROGRAM_JUMPS;
+	batch->program |= TL_PROGRAM_STEPS | TL_PROGRAM_JUMPS | TL_PROGRAM_LOOPS;
 }
 
 static void make_batch(const struct input *input, const struct tl_request *requests,

@@ -139,9 +139,7 @@ class Queue:
     ) -> Call:
         """Open a file, close-on-exec."""
         path = os.fsdecode(path)
-        return self._add(
-            number("openat"), descriptor(folder), path, flags | os.O_CLOEXEC, mode
-        )
+        return self._add(number("openat"), descriptor(folder), path, flags | os.O_CLOEXEC, mode)
 
     def close_file(self, fd: Descriptor) -> Call:
         """Close a descriptor."""
@@ -150,9 +148,7 @@ class Queue:
     def read(self, fd: Descriptor, buffer: WriteableBuffer) -> Call:
         """Read at most as much as the buffer holds."""
         memory = writable(buffer)
-        return self._add(
-            number("read"), descriptor(fd), memory, memory.length, limit=memory.length
-        )
+        return self._add(number("read"), descriptor(fd), memory, memory.length, limit=memory.length)
 
     def pread(self, fd: Descriptor, buffer: WriteableBuffer, offset: int) -> Call:
         """Read from a position."""
@@ -161,9 +157,7 @@ class Queue:
             number("pread64"), descriptor(fd), memory, memory.length, offset, limit=memory.length
         )
 
-    def write(
-        self, fd: Descriptor, data: ReadableBuffer, count: int | Call | None = None
-    ) -> Call:
+    def write(self, fd: Descriptor, data: ReadableBuffer, count: int | Call | None = None) -> Call:
         """Write the buffer, or `count` bytes of it: that may be a read that is queued."""
         memory = readable(data)
         return self._add(number("write"), descriptor(fd), memory, self._count(memory, count))
