@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/vfs.h>
 
+#include "events.h"
 #include "measure.h"
 #include "mechanisms.h"
 #include "options.h"
@@ -23,10 +24,11 @@ struct tally {
 
 static struct tally tallies[MECHANISMS][SUBJECTS];
 
-static struct options parse(int argc, char **argv, const char **disk)
+static struct options parse(int argc, char **argv, const char **disk, bool *counters)
 {
 	static const struct option long_options[] = {
-		OPTIONS_SHARED, { "disk", required_argument, NULL, 'f' }, { NULL, 0, NULL, 0 },
+		OPTIONS_SHARED, { "disk", required_argument, NULL, 'f' },
+		{ "counters", no_argument, NULL, 'e' }, { NULL, 0, NULL, 0 },
 	};
 	struct options options = {
 		.kind = MEASURE_MEASURED, .calls = "nosys,getpid,getppid,read1,read4k,write1,stat",
@@ -40,8 +42,11 @@ static struct options parse(int argc, char **argv, const char **disk)
 	while ((letter = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
 		if (letter == 'f')
 			*disk = optarg;
+		else if (letter == 'e')
+			*counters = true;
 		else if (!options_take(&options, letter, optarg, SUBJECT_BATCH_MAX))
-			measure_fail("usage: batch-size " OPTIONS_SHARED_USAGE " [--disk DIR]");
+			measure_fail("usage: batch-size " OPTIONS_SHARED_USAGE " [--disk DIR] "
+				     "[--counters]");
 	}
 	return options;
 }
@@ -146,6 +151,26 @@ static void count_one(const struct options *options, struct bench *bench,
 	}
 }
 
+/* The same run once more with a group of events counted, in a row of its own. */
+static void count_events(struct bench *bench, enum mechanism mechanism, enum subject subject,
+			 unsigned int n, unsigned int calls, unsigned int repeat)
+{
+	unsigned int group = repeat % events_groups();
+	struct run run = { .bench = bench, .n = n, .calls = calls };
+
+	fixture_clear(bench->fixture, subject);
+	if (!events_count(group, bench_runner(mechanism, subject), &run))
+		return;
+	if (run.bad)
+		measure_fail("%s by %s, N = %u, events counted: a wrong result",
+			     subject_name(subject), mechanism_name(mechanism), n);
+	printf("{\"mechanism\": \"%s\", \"call\": \"%s\", \"n\": %u, \"kind\": \"events\", "
+	       "\"ops\": %u, \"repeat\": %u, ", label(mechanism, subject), subject_name(subject),
+	       n, calls, repeat);
+	events_print(group);
+	printf("}\n");
+}
+
 /*
  * Measured: in each round every mechanism once, in a seeded random order; an unmeasured run just
  * before wakes what sleeps (SQPOLL's thread) and fills caches alike for all.
@@ -164,6 +189,8 @@ static void measure_round(const struct options *options, struct bench *bench,
 		run_checked(options, bench, mechanism, subject, n, calls, &value);
 		run_checked(options, bench, mechanism, subject, n, calls, &value);
 		print_row(options, mechanism, subject, n, calls, repeat, 0, value);
+		if (events_groups())
+			count_events(bench, mechanism, subject, n, calls, repeat);
 	}
 }
 
@@ -213,7 +240,8 @@ static void print_checks(const struct bench *bench)
 int main(int argc, char **argv)
 {
 	const char *disk = NULL;
-	struct options options = parse(argc, argv, &disk);
+	bool counters = false;
+	struct options options = parse(argc, argv, &disk, &counters);
 	struct bench bench = { 0 };
 	struct statfs filesystem;
 	unsigned int done = 0, total = 0;
@@ -221,6 +249,8 @@ int main(int argc, char **argv)
 	measure_pin(0);
 	measure_seed(options.seed);
 	measure_calibrate(options.kind);
+	if (counters)
+		events_open();
 	bench.fixture = fixture_create(options.directory, disk);
 	bench_open(&bench, options.mechanisms);
 	if (statfs(options.directory, &filesystem))

@@ -86,6 +86,15 @@ def guest_script(repeats: int) -> str:
     for number, command in enumerate(COMMANDS):
         lines.append(crossings.shell_line(command, repeats))
         lines.append(f'echo "{{\\"progress\\": {number + 1}, \\"total\\": {len(COMMANDS)}}}"')
+    lines += comparisons()
+    lines += [library_line(command) for command in COMMANDS if command.call in ORIGINAL]
+    lines.append("echo '{\"complete\": true}'")
+    return "\n".join(lines)
+
+
+def comparisons() -> list[str]:
+    """Lines that compare what the programs have printed with what they are to print the same as."""
+    lines = []
     outputs = {(command.call, command.mechanism): command.output for command in COMMANDS}
     for call, original in ORIGINAL.items():
         for mechanism in ("batch", "plain"):
@@ -93,9 +102,7 @@ def guest_script(repeats: int) -> str:
             lines.append(f"cmp {ours} {theirs} || fail {call} by {mechanism} is not {original}")
         row = f'{{\\"check\\": \\"{call} prints what {original} prints\\", \\"lines\\": $lines}}'
         lines.append(f'lines=$(wc -l < {theirs}); echo "{row}"')
-    lines += [library_line(command) for command in COMMANDS if command.call in ORIGINAL]
-    lines.append("echo '{\"complete\": true}'")
-    return "\n".join(lines)
+    return lines
 
 
 def library_line(command: Command) -> str:

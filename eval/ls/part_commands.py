@@ -86,16 +86,23 @@ def guest_script(kind: str, repeats: int) -> list[str]:
     every = list(commands())
     for number, command in enumerate(every):
         lines.append(crossings.shell_line(command, repeats, modes=MODES, kind=kind))
-        output = command.output
-        row = f'{{\\"check\\": \\"{command.call} prints the same\\", \\"lines\\": $lines}}'
         lines += [
-            f"if [ -e {output}.supervisor ]; then "
-            f"cmp {output}.trap {output}.supervisor || fail {command.call}: other output; "
-            f'lines=$(wc -l < {output}.trap); echo "{row}"; fi',
+            comparison(command),
             f'echo "{{\\"progress\\": {number + 1}, \\"total\\": {len(every)}}}"',
         ]
     lines.append("echo '{\"complete\": true}'")
     return ["/bin/sh", "-c", "\n".join(lines)]
+
+
+def comparison(command: Command) -> str:
+    """A line that compares what a command has printed in both modes."""
+    output = command.output
+    row = f'{{\\"check\\": \\"{command.call} prints the same\\", \\"lines\\": $lines}}'
+    return (
+        f"if [ -e {output}.supervisor ]; then "
+        f"cmp {output}.trap {output}.supervisor || fail {command.call}: other output; "
+        f'lines=$(wc -l < {output}.trap); echo "{row}"; fi'
+    )
 
 
 def check(rows: Sequence[Row]) -> None:

@@ -7,15 +7,13 @@ the metrics, the claims and the figures.
 
 from __future__ import annotations
 
-from eval.memory_hierarchy import part_pairs, part_programs, part_reorder, part_slowdown
+from eval.memory_hierarchy import here, part_pairs, part_programs, part_reorder, part_slowdown
 from trapless.experiments.experiment import Spec
 
 SPEC = Spec(
     name="memory-hierarchy",
     paper="wrapped-system-call",
-    question="A transition between user space and kernel costs more than its own clocks: each side "
-    "evicts what the other has cached. How do clocks, L2 misses and data-TLB misses change when "
-    "calls are wrapped, over the footprints of both sides?",
+    question=here.SPEC.question,
     method=(
         "The paper's test program (Fig. 2 to 4): the evaluation function reads every 128th byte of "
         "U KB in user space, then of K KB in the kernel, 512 times; conventionally, and with 32 "

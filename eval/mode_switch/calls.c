@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "events.h"
 #include "loops.h"
 #include "mode.h"
 #include "workload.h"
@@ -183,6 +184,27 @@ void calls_count(const struct workload *workload)
 		stop_other(other);
 }
 
+/* The same run once more with a group of the processor's events counted, in a row of its own. */
+static void count_events(const struct workload *workload, enum mechanism mechanism,
+			 struct loop *loop, unsigned int repeat)
+{
+	unsigned int group = repeat % events_groups();
+	bool whole;
+
+	loop_begin(loop);
+	getppid();
+	whole = events_count(group, loop_run, loop);
+	loop_check(loop, names[mechanism]);
+	if (!whole)
+		return;
+	printf("{\"kind\": \"events\", \"mechanism\": \"%s\", \"call\": \"%s\", "
+	       "\"form\": \"%s\", \"ops\": %u, \"repeat\": %u, ", names[mechanism],
+	       call_name(loop->call), loop->form == BARE ? "bare" : workload->link, loop->count,
+	       repeat);
+	events_print(group);
+	printf("}\n");
+}
+
 static void measure_call(const struct workload *workload, enum call call, enum form form)
 {
 	unsigned int mechanisms[] = { TRAP_BACK, SUPERVISOR };
@@ -202,6 +224,8 @@ static void measure_call(const struct workload *workload, enum call call, enum f
 			run_checked(workload, mechanism, &loop, &value);
 			run_checked(workload, mechanism, &loop, &value);
 			print_row(workload, mechanism, &loop, value, repeat);
+			if (events_groups())
+				count_events(workload, mechanism, &loop, repeat);
 		}
 	}
 	if (workload->module >= 0)

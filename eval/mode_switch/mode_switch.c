@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "events.h"
 #include "loops.h"
 #include "mode.h"
 #include "workload.h"
@@ -29,6 +30,7 @@ static struct workload parse(int argc, char **argv)
 		{ "seed", required_argument, NULL, 's' },
 		{ "events", required_argument, NULL, 'e' },
 		{ "delays", required_argument, NULL, 'd' },
+		{ "counters", no_argument, NULL, 'p' },
 		{ NULL, 0, NULL, 0 },
 	};
 	struct workload workload = {
@@ -55,10 +57,11 @@ static struct workload parse(int argc, char **argv)
 			workload.delays = (unsigned int)measure_parse_number("--delays", optarg,
 									     DELAYS_MAX);
 			break;
+		case 'p': workload.counters = true; break;
 		default:
 			measure_fail("usage: mode-switch [--kind counted|measured] [--link NAME] "
 				     "[--calls LIST] [--repeats N] [--seed N] [--events N] "
-				     "[--delays N]");
+				     "[--delays N] [--counters]");
 		}
 	}
 	return workload;
@@ -72,6 +75,8 @@ int main(int argc, char **argv)
 	workload = parse(argc, argv);
 	measure_pin(0);
 	measure_calibrate(workload.kind);
+	if (workload.counters)
+		events_open();
 	mkdir(DIRECTORY, 0700);
 	loop_prepare(DIRECTORY);
 	workload.module = mode_open(&workload.why);

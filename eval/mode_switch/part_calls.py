@@ -89,9 +89,12 @@ def guest_command(link: str, **options: object) -> list[str]:
 
 
 def check(rows: Sequence[Row]) -> None:
-    """Under --icount the empty loop and calls that touch no file must count alike every time."""
+    """Under --icount the empty loop and calls that touch no file must count alike, but where the
+    timer interrupts them, as the newest kernel's does a thousand times a second: the least count,
+    which is the one that is used, must come again."""
     for key, values in costs.samples(rows).items():
-        if key.call in ("empty", "nosys", "getpid") and len(set(values)) > 1:
+        once = values.count(min(values)) < 2 <= len(values)
+        if key.call in ("empty", "nosys", "getpid") and once:
             raise TraplessError(f"mode-switch: {key} counted {sorted(set(values))} in one boot")
 
 

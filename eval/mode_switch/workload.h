@@ -15,6 +15,7 @@ struct workload {
 	unsigned int repeats;	/* of each run */
 	unsigned int events;	/* calls in a row whose transitions are counted */
 	unsigned int delays;	/* switches from outside whose delay is counted */
+	bool counters;		/* whether the processor's are read beside the clock */
 	int module;		/* its descriptor, or -1: no supervisor mode here */
 	const char *why;	/* then: what is in the way */
 };

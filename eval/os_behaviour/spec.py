@@ -38,6 +38,7 @@ SPEC = Spec(
         "A cli is credited to the routine that it is in, or that called a lock function. An "
         "interrupt's few instructions before the kernel counts it as one are what it interrupted.",
     ),
+    needs="it watches a VM from outside, on a machine that it shares with the VM",
     parts=(part_behaviour.PART,),
     minutes=(1, 5),
 )

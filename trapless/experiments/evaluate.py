@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from trapless.base import programs
 from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import cache_dir
 from trapless.experiments import experiment, report, side_by_side
+from trapless.experiments.collection import LeftOutError, Place
 from trapless.experiments.experiment import Spec
 from trapless.report.document import Report
 from trapless.results import result_file
@@ -85,6 +87,23 @@ def run(
     return Outcome(tuple(failed), report.write(out, progress) if reported else None)
 
 
+def run_at(
+    place: Place,
+    specs: Sequence[Spec],
+    *,
+    quick: bool,
+    out: Path,
+    progress: Progress,
+    page: bool = True,
+    reported: bool = True,
+) -> Outcome:
+    """Run experiments one after another on a machine's own kernel; see here/run.py. Without `page`
+    the report is text alone."""
+    failed = _one_by_one(specs, _Choices(quick, os.uname().release, out, progress, None, place))
+    written = report.write(out, progress, page=page) if reported else None
+    return Outcome(tuple(failed), written)
+
+
 @dataclass(frozen=True)
 class _Choices:
     """What holds for each experiment of a run."""
@@ -94,10 +113,13 @@ class _Choices:
     out: Path
     progress: Progress
     scheduler: str | None
+    place: Place | None = None
 
     def words(self, spec: Spec) -> list[str]:
         """The words after `trapless` that run one experiment."""
         quick = ["--quick"] if self.quick else []
+        if self.place:
+            return ["evaluate", "--here", spec.name, *quick, "--out", str(self.out)]
         return ["evaluate", spec.name, *quick, "--kernel", self.kernel, "--out", str(self.out)]
 
 
@@ -116,6 +138,7 @@ def _one_by_one(specs: Sequence[Spec], choices: _Choices) -> list[str]:
                 kernel=choices.kernel,
                 progress=progress,
                 scheduler=choices.scheduler if spec.spread else None,
+                place=choices.place,
             )
             result_file.save(experiment.analyse(spec.name, directory), directory)
 
@@ -174,6 +197,10 @@ def _why_it_fails(
             progress.note(f"{name} failed: {reason}\ntrying it once more")
         try:
             attempt()
+            return ""
+        except LeftOutError as error:
+            progress.note(f"{name} is left out: {error}")
+            shutil.rmtree(directory, ignore_errors=True)
             return ""
         except TraplessError as error:
             reason = str(error)

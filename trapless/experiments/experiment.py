@@ -24,6 +24,7 @@ from trapless.experiments.collection import (
     META_FILE,
     RAW_FILE,
     Collection,
+    Place,
     Row,
     anonymous,
     read_rows,
@@ -32,6 +33,8 @@ from trapless.report.figures import Figure, Map, Table
 from trapless.results import result_file
 from trapless.results.result_file import Claim, Metric, Result
 
+OWN_KERNEL = "none"
+"""The accelerator of results that a machine's own kernel made, without any VM of ours."""
 FAILURE_FILE = "failure.json"
 """The file of an experiment that failed: the reason, and the command that continues it."""
 
@@ -75,6 +78,8 @@ class Spec:
     limits: tuple[str, ...]
     parts: tuple[Part, ...]
     minutes: tuple[float, float]  # a quick run and a full one, on two idle cores
+    needs: str = "it counts instructions, which only the lab's emulator does"
+    """Why it is left out on a machine's own kernel, where it has no here.py."""
     quick_by_name: bool = False  # a quick run without names leaves it out: it takes too long
     spread: bool = False  # its VMs may run on other machines (trapless/experiments/fleet/fleet.py)
 
@@ -92,10 +97,27 @@ def names() -> tuple[str, ...]:
 
 def get(name: str) -> Spec:
     """The experiment called `name`."""
+    _check_name(name)
+    return load_spec(f"eval.{_folder(name)}.spec", name)
+
+
+def _check_name(name: str) -> None:
     if name not in names():
         choice = ", ".join(names()) or "none: this is not a checkout"
         raise TraplessError(f"no experiment '{name}'; there are {choice}", status=2)
-    return load_spec(f"eval.{_folder(name)}.spec", name)
+
+
+def get_here(name: str) -> Spec | None:
+    """The same experiment as it runs on a machine's own kernel; None where it needs the lab."""
+    _check_name(name)
+    if not (eval_dir() / _folder(name) / "here.py").exists():
+        return None
+    return load_spec(f"eval.{_folder(name)}.here", name)
+
+
+def spec_of(name: str, meta: Row) -> Spec:
+    """The experiment as it ran where these results were made."""
+    return (get_here(name) if meta.get("accelerator") == OWN_KERNEL else None) or get(name)
 
 
 @cache
@@ -128,6 +150,7 @@ def collect(
     kernel: str,
     progress: Progress,
     scheduler: str | None = None,
+    place: Place | None = None,
 ) -> None:
     """Run every part of an experiment; afterwards raw.jsonl and meta.json are whole.
 
@@ -138,7 +161,7 @@ def collect(
     for stale in (RAW_FILE, META_FILE, FAILURE_FILE, result_file.FILE_NAME):
         (directory / stale).unlink(missing_ok=True)
     collection = Collection(spec.name, directory, quick, kernel, progress)
-    collection.scheduler = scheduler
+    collection.scheduler, collection.place = scheduler, place
     for part in spec.parts:
         if quick and part.full_only:
             continue
@@ -194,13 +217,15 @@ def _raw_of_parts(spec: Spec, raw: Raw) -> Iterator[tuple[Part, Raw]]:
     """Each part that was run, with its own rows."""
     for part in spec.parts:
         rows = [row for row in raw.rows if row.get("part") == part.name]
-        if rows or not (part.full_only and raw.meta.get("quick")):
+        own_kernel = raw.meta.get("accelerator") == OWN_KERNEL  # where a part may be left out
+        if rows or not (own_kernel or (part.full_only and raw.meta.get("quick"))):
             yield part, Raw(rows, raw.meta, raw.directory)
 
 
 def analyse(name: str, directory: Path) -> Result:
     """The result of an experiment from its raw files alone."""
-    spec, raw = get(name), load_raw(directory)
+    raw = load_raw(directory)
+    spec = spec_of(name, raw.meta)
     metrics: dict[str, Metric] = {}
     claims: list[Claim] = []
     for part, own in _raw_of_parts(spec, raw):
@@ -236,12 +261,20 @@ def _damage_reported(name: str, part: Part, directory: Path) -> Iterator[None]:
 def _machine_text(machine: object) -> str:
     if not isinstance(machine, dict) or not {"processor", "cpus", "kernel"} <= machine.keys():
         return "unknown"
-    return f"{machine['processor']}, {machine['cpus']} CPUs, host Linux {machine['kernel']}"
+    words = f"{machine['processor']}, {machine['cpus']} CPUs"
+    if "hypervisor" not in machine:
+        return f"{words}, host Linux {machine['kernel']}"
+    return (
+        f"{words}, in a virtual machine ({machine['hypervisor']})"
+        if machine["hypervisor"]
+        else words
+    )
 
 
 def figures(name: str, directory: Path) -> tuple[Figure | Map | Table, ...]:
     """Figures and tables of an experiment from its raw files alone."""
-    spec, raw = get(name), load_raw(directory)
+    raw = load_raw(directory)
+    spec = spec_of(name, raw.meta)
     drawn: list[Figure | Map | Table] = []
     for part, own in _raw_of_parts(spec, raw):
         with _damage_reported(name, part, directory):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from trapless.base.console import Progress, TraplessError
 from trapless.base.files import replace_file
-from trapless.experiments import experiment
+from trapless.experiments import decisions, experiment
 from trapless.experiments.collection import BOOTS, META_FILE, RAW_FILE, Row
 from trapless.report import html, plot, text_report
 from trapless.report.document import Report, Section, Unfinished
@@ -25,18 +25,20 @@ HTML_NAME = "report.html"
 TEXT_NAME = "report.txt"
 
 
-def write(directory: Path, progress: Progress) -> Report:
-    """Make report.html, report.txt and each result.json from what is saved in `directory`."""
+def write(directory: Path, progress: Progress, *, page: bool = True) -> Report:
+    """Make report.html, report.txt and each result.json from what is saved in `directory`; without
+    `page` the text alone, which takes no packages for drawing."""
     report = read(directory, progress)
     progress.step("writing the report")
     for section in report.sections:
         if not _same(directory / section.name, section.result):
             result_file.save(section.result, directory / section.name)
         for figure in section.figures:
-            if isinstance(figure, Map):  # too large to be read well on the page alone
+            if page and isinstance(figure, Map):  # too large to be read well on the page alone
                 path = directory / section.name / f"{figure.id}.svg"
                 replace_file(path, plot.standalone(figure))
-    replace_file(directory / HTML_NAME, html.html(report))
+    if page:
+        replace_file(directory / HTML_NAME, html.html(report))
     replace_file(directory / TEXT_NAME, text_report.text(report))
     progress.done()
     return report
@@ -66,7 +68,7 @@ def read(directory: Path, progress: Progress) -> Report:
         )
     order = {name: place for place, name in enumerate(experiment.names())}
     sections.sort(key=lambda section: order.get(section.name, len(order)))
-    return Report(directory, tuple(sections), tuple(unfinished))
+    return Report(directory, tuple(sections), tuple(unfinished), decisions.decided(directory))
 
 
 def _folders(directory: Path) -> list[Path]:
@@ -96,7 +98,8 @@ def _section(folder: Path) -> Section:
             f"{folder / result_file.FILE_NAME}: is the result of '{result.experiment}', not of "
             f"'{folder.name}'; folders carry their experiment's name"
         )
-    spec = experiment.get(folder.name) if known else None
+    meta = _meta(folder)
+    spec = experiment.spec_of(folder.name, meta) if known else None
     return Section(
         name=folder.name,
         question=spec.question if spec else "",
@@ -105,7 +108,7 @@ def _section(folder: Path) -> Section:
         result=result,
         figures=tuple(item for item in drawings if isinstance(item, Figure | Map)),
         drawn_tables=tuple(item for item in drawings if isinstance(item, Table)),
-        meta=_meta(folder),
+        meta=meta,
         remarks=tuple(remarks),
     )
 

@@ -27,7 +27,8 @@ from trapless.vm.lab import LabConfig
 
 @dataclass(frozen=True)
 class Run:
-    """One program in one mode. Counting adds to `config`, the guest's configuration.
+    """One program in one mode. Counting adds to `config`, the guest's configuration. `elsewhere`:
+    each processor is also modelled beside another one that does the kernel's work.
 
     `after` is a command of the guest's shell that runs afterwards and is not counted. Its status is
     0 only if the program did its work, and its output is the proof of the run.
@@ -38,6 +39,7 @@ class Run:
     job: Job
     processors: tuple[str, ...]
     after: str
+    elsewhere: bool = False
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -49,7 +51,8 @@ class Run:
     @property
     def modelled(self) -> str:
         """The plugin's plan: what it is to model."""
-        return run_counts.plan_of(self.processors).text(qemu.parse_size(self.config.memory))
+        plan = run_counts.plan_of(self.processors, elsewhere=self.elsewhere)
+        return plan.text(qemu.parse_size(self.config.memory))
 
     @property
     def key(self) -> str:

@@ -3,7 +3,8 @@
  * memory_hierarchy.c - the paper's test program (Fig. 2 to 4): for each pair of a width in user
  * space and one in the kernel, F times the evaluation function on both sides, in each order that is
  * asked for. Each such run is a region of the memory model (trapless_model.h), from which the
- * counts come; on other machines the marks do nothing. Runs in the lab's guest, on one CPU.
+ * counts come; on other machines the marks do nothing. With --clocks each region is timed, and its
+ * events are counted where the processor has counters. Runs on one CPU.
  *
  * Nothing is printed before all regions are done, for output makes interrupts. Before each region
  * the machine is left alone until a round time, so that what the kernel had put by is done and its
@@ -16,6 +17,7 @@
 #include <sys/mman.h>
 
 #include "../kmod/evaluation.h"
+#include "events.h"
 #include "measure.h"
 #include <trapless_model.h>
 #include "orders.h"
@@ -27,6 +29,7 @@
 #define WARM 32u		/* as many as a batch */
 #define ITERATIONS_MAX (1u << 20)
 #define POINTS_MAX 1024u
+#define ROUNDS_MAX 1000u
 #define JITTER_MAX UINT32_MAX
 #define KB 1024ul
 #define SUPERVISOR_SHARE 95u	/* percent of the calls that must stay; interrupts take some out */
@@ -42,6 +45,7 @@ struct options {
 	const char *rows;	/* '1' for each point of `user` that is run; NULL: all */
 	struct pair pair;
 	unsigned int warm;	/* iterations before those that are counted */
+	unsigned int rounds;	/* of regions that are timed; 0: none are, the model counts */
 };
 
 struct tally {
@@ -98,6 +102,73 @@ static void run_region(struct bench *bench, enum call_order order, const struct 
 			     warm.iterations + pair->iterations, (unsigned long)executed);
 }
 
+/* What is timed: one order of a bench. */
+struct timed {
+	struct bench *bench;
+	enum call_order order;
+	enum trap trap;
+	struct pair pair;
+	unsigned long bad;
+};
+
+static void run_timed(void *arg)
+{
+	struct timed *timed = arg;
+
+	timed->bad |= order_run(timed->bench, timed->order, timed->trap, &timed->pair);
+}
+
+static void print_head(const struct timed *timed, const char *kind, unsigned int round)
+{
+	printf("{\"kind\": \"%s\", \"order\": \"%s\", \"user_kb\": %lu, \"kernel_kb\": %lu, "
+	       "\"ops\": %u, \"repeat\": %u, ", kind, order_name(timed->order),
+	       timed->pair.user / KB, timed->pair.kernel / KB, timed->pair.iterations, round);
+}
+
+/* A region by the clock, and once more with a group of events counted; each after warming up. */
+static void time_region(struct timed *timed, const struct options *options, unsigned int round)
+{
+	struct timed warm = *timed;
+	uint64_t value;
+
+	warm.pair.iterations = options->warm;
+	order_enter(timed->bench, timed->order);
+	run_timed(&warm);
+	measure_once(MEASURE_MEASURED, run_timed, timed, &value);
+	print_head(timed, "measured", round);
+	printf("\"value\": %lu, \"unit\": \"tsc\"}\n", value);
+	if (events_count(round % events_groups(), run_timed, timed)) {
+		print_head(timed, "events", round);
+		events_print(round % events_groups());
+		printf("}\n");
+	}
+	order_leave(timed->bench, timed->order);
+	if (timed->bad || warm.bad)
+		measure_fail("%s, %lu and %lu bytes: a wrong sum or count",
+			     order_name(timed->order), timed->pair.user, timed->pair.kernel);
+}
+
+/* Orders by turns, in random order, in each round. */
+static void time_pair(const struct options *options, struct bench *bench, const struct pair *pair)
+{
+	unsigned int orders[ORDERS], count = 0;
+
+	for (unsigned int order = 0; order < ORDERS; order++)
+		if (measure_list_has(options->orders, order_name((enum call_order)order)))
+			orders[count++] = order;
+	for (unsigned int round = 0; round < options->rounds; round++) {
+		measure_shuffle(orders, count);
+		for (unsigned int i = 0; i < count; i++) {
+			struct timed timed = {
+				.bench = bench, .order = (enum call_order)orders[i],
+				.trap = options->trap, .pair = *pair,
+			};
+
+			time_region(&timed, options, round);
+		}
+	}
+}
+
 static void run_row(const struct options *options, struct bench *bench, unsigned int user)
 {
 	struct pair pair = options->pair;
@@ -106,6 +177,10 @@ static void run_row(const struct options *options, struct bench *bench, unsigned
 	for (unsigned int k = options->kernel.first; k <= options->kernel.last;
 	     k += options->kernel.step) {
 		pair.kernel = k * KB;
+		if (options->rounds) {
+			time_pair(options, bench, &pair);
+			continue;
+		}
 		for (unsigned int order = 0; order < ORDERS; order++)
 			if (measure_list_has(options->orders, order_name((enum call_order)order)))
 				run_region(bench, (enum call_order)order, options, &pair);
@@ -172,6 +247,7 @@ static struct options parse(int argc, char **argv)
 		{ "batch", required_argument, NULL, 'n' },
 		{ "warm", required_argument, NULL, 'w' },
 		{ "jitter", required_argument, NULL, 'j' },
+		{ "clocks", required_argument, NULL, 'c' },
 		{ 0 },
 	};
 	struct options options = {
@@ -203,6 +279,7 @@ static struct options parse(int argc, char **argv)
 		case 'j':
 			round_time_disturb(measure_parse_number("--jitter", optarg, JITTER_MAX));
 			break;
+		case 'c': options.rounds = parse_count("--clocks", optarg, ROUNDS_MAX); break;
 		case 't':
 			if (strcmp(optarg, trap_name(FAST)) && strcmp(optarg, trap_name(INT)))
 				measure_fail("--trap: '%s' is neither fast nor int", optarg);
@@ -226,10 +303,17 @@ int main(int argc, char **argv)
 	bench_open(&bench, options.orders, options.trap, bytes, options.pair.n);
 	if (mlockall(MCL_CURRENT))
 		measure_fail("memory cannot be locked");
+	if (options.rounds) {
+		measure_calibrate(MEASURE_MEASURED);
+		events_open();
+	}
 	tl_model_on();
-	for (unsigned int row = 0; row < points(options.user); row++)
+	for (unsigned int row = 0; row < points(options.user); row++) {
 		if (!options.rows || options.rows[row] == '1')
 			run_row(&options, &bench, options.user.first + row * options.user.step);
+		if (options.rounds)
+			measure_progress(row + 1, points(options.user));
+	}
 
 	for (unsigned int order = 0; order < ORDERS; order++)
 		if (tallies[order].made)

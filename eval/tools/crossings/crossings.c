@@ -47,7 +47,7 @@ struct job {
 	bool supervisor;		/* the mode of the next run */
 	int module;			/* where modes are asked for */
 	const char *output;		/* standard output goes there */
-	unsigned int repeats;
+	unsigned int repeats, first;	/* rows carry numbers from `first` on */
 	int status;			/* that the command must end with */
 	char **argv;
 };
@@ -194,7 +194,7 @@ static void repeat_once(struct job *job, void (*run)(const struct job *job, unsi
 
 static struct job parse(int argc, char **argv)
 {
-	enum { CALL = 256, MECHANISM, OUTPUT, REPEATS, STATUS, MODE_LIST, KIND };
+	enum { CALL = 256, MECHANISM, OUTPUT, REPEATS, STATUS, MODE_LIST, KIND, FIRST };
 	static const struct option longs[] = {
 		{ "call", required_argument, NULL, CALL },
 		{ "mechanism", required_argument, NULL, MECHANISM },
@@ -203,6 +203,7 @@ static struct job parse(int argc, char **argv)
 		{ "status", required_argument, NULL, STATUS },
 		{ "modes", required_argument, NULL, MODE_LIST },
 		{ "kind", required_argument, NULL, KIND },
+		{ "first", required_argument, NULL, FIRST },
 		{ 0 },
 	};
 	struct job job = {
@@ -231,6 +232,10 @@ static struct job parse(int argc, char **argv)
 		case MODE_LIST:
 			job.modes = optarg;
 			break;
+		case FIRST:
+			job.first = (unsigned int)measure_parse_number("--first", optarg,
+								       REPEATS_MAX);
+			break;
 		case KIND:
 			job.kind = measure_parse_kind(optarg);
 			break;
@@ -242,7 +247,8 @@ static struct job parse(int argc, char **argv)
 	if (!job.argv[0] || !job.call)
 		measure_fail("usage: crossings --call NAME [--mechanism NAME] [--output FILE] "
 			     "[--repeats N] [--status N] [--modes trap,supervisor] "
-			     "[--kind counted|measured] -- /PATH/OF/COMMAND [ARGUMENT]...");
+			     "[--kind counted|measured] [--first N] -- "
+			     "/PATH/OF/COMMAND [ARGUMENT]...");
 	return job;
 }
 
@@ -252,6 +258,7 @@ int main(int argc, char **argv)
 	const char *why = "";
 
 	measure_calibrate(job.kind);
+	measure_seed(job.first + 1);
 	if (job.modes) {
 		job.module = mode_open(&why);
 		if (job.module < 0) {
@@ -260,7 +267,7 @@ int main(int argc, char **argv)
 		}
 	}
 	for (unsigned int i = 0; i < job.repeats; i++)
-		repeat_once(&job, run_instructions, i);
+		repeat_once(&job, run_instructions, job.first + i);
 	for (unsigned int i = 0; i < job.repeats && job.kind == MEASURE_COUNTED; i++)
 		repeat_once(&job, run_crossings, i);
 	return 0;

@@ -67,6 +67,18 @@ def shell_line(
     return " ".join([*settings, shlex.join([GUEST_PROGRAM, *words, "--", *command.argv])])
 
 
+def timed_line(command: Command, number: int, modes: Sequence[str] = ()) -> str:
+    """One line for the shell that times a command once; with `modes`, once in each of them. Its row
+    carries the number of the round."""
+    options = {"call": command.call, "mechanism": command.mechanism, "output": command.output}
+    if modes:
+        options |= {"modes": ",".join(modes)}
+    options |= {"kind": "measured", "first": str(number)}
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    settings = [f"{name}={shlex.quote(value)}" for name, value in command.env]
+    return " ".join([*settings, shlex.join([GUEST_PROGRAM, *words, "--", *command.argv])])
+
+
 def counts(rows: Iterable[Row]) -> dict[Key, Counts]:
     """Counted rows by command. KeyError where a command has one unit and not the other."""
     commands: dict[Key, dict[str, list[int]]] = {}

@@ -22,12 +22,38 @@ STOCK, UNZEROED = "counted", "counted-unzeroed"
 UNZEROED_APPEND = "init_on_alloc=0"
 """The labels of boots: the kernel as it is, and without its zeroing of fresh memory."""
 
+FAIL = 'fail() { echo "{\\"failure\\": \\"$*\\"}"; exit 1; }'
 PREPARE = (
     "set -e",
-    'fail() { echo "{\\"failure\\": \\"$*\\"}"; exit 1; }',
+    FAIL,
     f"tar -x -f {ARCHIVE} -C /; rm {ARCHIVE}; mkdir /out",
 )
 """Lines of the guest's shell that unpack the tree and define `fail`."""
+
+
+FILES_EACH = 50
+"""Empty files in each folder of a tree that is made in place."""
+
+
+def made(folders: int) -> tuple[str, ...]:
+    """Lines of the shell that make the tree in place, where there is none to be packed."""
+    each = f'for i in $(seq {FILES_EACH}); do : > "$folder/file-$i.h"; done'
+    return (
+        "set -e",
+        FAIL,
+        f"mkdir {TREE} /out",
+        f'for f in $(seq {folders}); do folder={TREE}/folder-$f; mkdir "$folder"; {each}; done',
+    )
+
+
+def entries(folders: int) -> int:
+    """The entries of such a tree."""
+    return 1 + folders * (1 + FILES_EACH)
+
+
+def is_installed(name: str) -> bool:
+    """Whether this machine has a program that could be brought along."""
+    return shutil.which(name) is not None
 
 
 def headers(run: Collection) -> Path:

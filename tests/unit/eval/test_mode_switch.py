@@ -259,3 +259,14 @@ def test_a_cell_of_the_modelled_table_holds_both_ends():
     ends = model.ends
     assert ends([0.2, 0.35, 0.5], "g") == "0.2 to 0.5"
     assert ends([850.0, 850.0], ",.0f") == "850"
+
+
+def test_a_count_that_never_comes_again_is_none():
+    rows = [row for row in rows_of(SWITCH, kind="counted") if row.get("call") == "getpid"]
+    assert len(rows) > 1
+    calls.check(rows)
+    rows[0]["value"] += 2861  # by a timer; the others are as they were
+    calls.check(rows)
+    rows[0]["value"] -= 2862
+    with pytest.raises(TraplessError, match="counted"):
+        calls.check(rows)

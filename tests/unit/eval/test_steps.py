@@ -57,7 +57,7 @@ def test_hanging_up_between_two_requests_ends_following_quietly(followed):
     """The guest's last process may run at the address of a mark when the VM is ended."""
     serving = emulator(followed.guest_end, b"T05", b"OK", b"T05", b"OK")
     trace = steps.Trace()
-    hang_up, ask = followed.hang_up, followed._ask
+    hang_up, ask = followed.hang_up, followed.ask
 
     def ask_until_it_goes_on(request, *limit):
         if request == "c":
@@ -65,7 +65,7 @@ def test_hanging_up_between_two_requests_ends_following_quietly(followed):
             hang_up()
         return ask(request, *limit)
 
-    followed._ask = ask_until_it_goes_on
+    followed.ask = ask_until_it_goes_on
     steps.watch(followed, {steps.BEGIN: 0x1000, steps.END: 0x2000}, trace)
     assert str(trace.failure) == debugger.ENDED
 

@@ -257,7 +257,7 @@ def offline(monkeypatch):
         "trapless.experiments.report.write", lambda out, progress: written.append(out)
     )
 
-    def collect(spec, directory, *, quick, kernel, progress, scheduler):
+    def collect(spec, directory, *, quick, kernel, progress, scheduler, place):
         shutil.copytree(DATA / spec.name, directory, dirs_exist_ok=True)
 
     monkeypatch.setattr(experiment, "collect", collect)

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`trapless evaluate --here` whole, in a VM that stands for a machine of its own: this machine's
+Python runs in the guest, on its files, and loads the module into the guest's kernel.
+
+The guest is emulated and has no counters: figures mean nothing, and no claim about clocks may be
+decided by them. All else is as on a processor.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from eval.memory_hierarchy import here as hierarchy
+from eval.programs import part_programs as array
+from trapless.base.console import Silent
+from trapless.base.paths import repo_root
+from trapless.experiments import archive, experiment, verify
+from trapless.stock import kbuild, kernels
+from trapless.vm import lab
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
+
+RAN = (
+    "batch-size",
+    "ls",
+    "memory-hierarchy",
+    "mode-switch",
+    "parallel",
+    "peek-overhead",
+    "programs",
+)
+STEPS = r"""
+set -e
+cd {root}
+mkdir -p /lib/modules
+ln -s {modules} /lib/modules/$(uname -r)
+evaluate="bin/trapless evaluate --here --quick --no-report --module {module}"
+say() {{ echo "$*" >&2; }}
+left() {{
+	say "left after $1:" $(lsmod | grep -wE 'trapless|brd|ext4|null_blk|hierarchy|array') \
+		$(ls -d /tmp/trapless-here-* 2>/dev/null) $(grep trapless-here /proc/mounts)
+}}
+status=0; $evaluate --out /run/unasked </dev/null >&2 || status=$?
+say "without consent: $status" $(ls -d /run/unasked 2>/dev/null)
+$evaluate --yes --out /run/results >&2
+left "the run"
+# What a shell starts with & ignores SIGINT.
+python3 -c 'import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])' $evaluate --yes --out /run/interrupted batch-size >&2 &
+pid=$!
+until grep -q '^trapless ' /proc/modules && ls -d /tmp/trapless-here-* >/dev/null 2>&1; do
+	sleep 0.1
+done
+kill -INT $pid
+status=0; wait $pid || status=$?
+say "interrupted: $status"
+left "an interrupt"
+bin/trapless report /run/results --pack /run/results.tar.xz >&2
+cat /run/results.tar.xz
+"""
+
+
+@pytest.fixture(scope="module")
+def ran(request, tmp_path_factory) -> tuple[Path, str, lab.LabResult]:
+    """The archive that the guest has packed, what it said, and how it ended."""
+    name = request.param
+    kernel = kernels.resolve(name, Silent())
+    folder = tmp_path_factory.mktemp("modules")
+    shutil.copy(kbuild.module_for(kernel, Silent()), folder)
+    shutil.copy(kbuild.module_for(kernel, Silent(), hierarchy.TREE, hierarchy.MODULE), folder)
+    shutil.copy(kbuild.module_for(kernel, Silent(), array.HERE, array.MODULE), folder)
+    module = folder / kbuild.MODULE
+    script = STEPS.format(root=repo_root(), modules=kernel.modules_dir, module=module)
+    config = lab.LabConfig(kernel=name, host_root=True, module=False, memory="2G", timeout_s=3000)
+    result = lab.run(config, ["sh", "-c", script], progress=Silent())
+    said = result.stderr.decode(errors="replace")
+    assert result.status == 0, said
+    path = tmp_path_factory.mktemp("here") / "results.tar.xz"
+    path.write_bytes(result.stdout)
+    return path, said, result
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One VM for all tests, on the first of the chosen kernels: it takes minutes.
+
+    Each other kernel is a run of its own: --kernels 6.12, --kernels newest.
+    """
+    from tests.lab.runner.suite import kernel_names
+
+    names = kernel_names(metafunc.config.getoption("--kernels"))
+    metafunc.parametrize("ran", names[:1], indirect=True, scope="module")
+
+
+def test_nothing_begins_without_consent(ran):
+    assert re.search(r"^without consent: 2$", ran[1], re.MULTILINE), ran[1]
+    assert "--yes goes on without a question" in ran[1]
+
+
+def test_it_says_first_what_it_loads_and_gives_up(ran):
+    said = ran[1]
+    assert said.index("It loads into this kernel, as root") < said.index("batch-size: calls")
+    assert "nothing\n  protects the machine from them" in said
+    for name in set(experiment.names()) - set(RAN):
+        assert f"left out: {name}: " in said
+
+
+def test_nothing_stays_loaded_or_mounted(ran):
+    assert re.search(r"^left after the run:$", ran[1], re.MULTILINE), ran[1]
+    assert re.search(r"^interrupted: 130$", ran[1], re.MULTILINE), ran[1]
+    assert re.search(r"^left after an interrupt:$", ran[1], re.MULTILINE), ran[1]
+
+
+def test_the_kernel_did_not_complain(ran):
+    assert not lab.splats(ran[2].kernel_log)
+
+
+def test_the_results_verify_and_decide_no_claim_by_an_emulators_clock(ran):
+    verified = verify.verify(ran[0], Silent())
+    assert tuple(one.experiment for one in verified.results) == RAN
+    for one in verified.results:
+        assert one.accelerator == "none"
+        assert one.kernel == ran[2].release
+        assert "virtual machine" in one.machine
+    claims = {claim.id: claim.holds for one in verified.results for claim in one.claims}
+    assert claims["wsc-fast-trap"] is None
+    assert claims["dms-saving"] is None
+    assert claims["dms-ls408"] is None
+
+
+def test_each_experiment_measured_what_it_is_for(ran):
+    with archive.unpacked(ran[0]) as folder:
+        metrics = {name: experiment.analyse(name, folder / name).metrics for name in RAN}
+        disks = [row for row in experiment.load_raw(folder / "parallel").rows if "skipped" in row]
+    assert metrics["batch-size"]["getppid.batch.n32.ns"].value > 0
+    assert metrics["batch-size"]["read1_disk.batch.n32.ratio"].n >= 9
+    assert metrics["batch-size"]["walk.batch.total.ns"].value > 0
+    assert metrics["mode-switch"]["getpid.supervisor.static.ns"].value > 0
+    assert metrics["ls"]["ls-lr.supervisor.busybox.share"].value > 0.9
+    assert metrics["memory-hierarchy"]["iteration.batched.u0_k0.ratio"].n >= 3
+    assert metrics["peek-overhead"]["calls.counts.each.ratio"].n >= 3
+    assert metrics["programs"]["file.program.n32.ratio"].n >= 7
+    assert metrics["parallel"]["slow_read.psc.gap.ratio"].kind == "measured", disks

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`trapless evaluate` and `trapless report`: their options, help, and exit statuses."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trapless.base.console import ConsoleProgress
+
+if TYPE_CHECKING:
+    from trapless.report.document import Report
+
+OUT = Path("results")
+
+
+@click.command(short_help="Run experiments; write results and one report.")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--quick", is_flag=True, help="Fewer repeats and sizes.")
+@click.option("--kernel", metavar="NAME", help="A supported kernel by name; default: the oldest.")
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where DIR/NAME/result.json, raw data and the report go.  [default: results; with --here "
+    "results/MACHINE]",
+)
+@click.option("--here", is_flag=True, help="On this machine's own kernel, without a VM: see below.")
+@click.option("--yes", is_flag=True, help="With --here: go on without a question.")
+@click.option(
+    "--module",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --here: trapless.ko for the running kernel.  [default: it is built]",
+)
+@click.option("--no-supervisor", is_flag=True, help="With --here: never offer supervisor mode.")
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Spread VMs over the workers of this scheduler of Dask, as tcp://HOST:8786.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 64),
+    metavar="N",
+    help="So many experiments at once; who measures time runs alone.  [default: CPUs, 2 at most]",
+)
+@click.option("--no-report", is_flag=True, help="Save the results, and write no report.")
+@click.option("--list", "list_only", is_flag=True, help="Name the experiments and stop.")
+def evaluate(
+    names: tuple[str, ...],
+    quick: bool,
+    kernel: str | None,
+    out: Path | None,
+    here: bool,
+    yes: bool,
+    module: Path | None,
+    no_supervisor: bool,
+    scheduler: str | None,
+    jobs: int | None,
+    no_report: bool,
+    list_only: bool,
+) -> None:
+    """Run experiments in the lab; write results and one report.
+
+    Without NAME it runs all of them. The exit status is 0 if every run completed and every
+    self-check passed; a claim that does not hold is a result, not a failure.
+
+    An experiment of many VMs (memory-hierarchy) uses all cores of this machine. With --scheduler it
+    uses those of all machines on which, in a checkout of the same state, workers were started by
+
+    \b
+    PYTHONPATH=. .venv/bin/dask worker tcp://HOST:8786 --nworkers CORES --nthreads 1
+
+    With --here there is no VM: as root it loads the module into this machine's own kernel, times
+    the experiments that need no emulator with the processor's clock and counters, and unloads it.
+    It first says what it will do, and asks. Only do that on a machine that you set aside for it.
+
+    \b
+    sudo bin/trapless evaluate --here --quick
+    bin/trapless report results/MACHINE --pack FILE.tar.xz
+    """
+    from trapless.experiments import experiment
+
+    if list_only:
+        every = experiment.names()
+        click.echo("\n".join(n for n in every if not here or experiment.get_here(n)))
+        return
+    of_vms = {"kernel": kernel, "scheduler": scheduler, "jobs": jobs}
+    of_here = {"module": module, "no-supervisor": no_supervisor, "yes": yes}
+    _refuse(of_vms if here else of_here, here)
+    with ConsoleProgress() as progress:
+        if here:
+            from trapless.experiments.here import run as own
+
+            wishes = own.Wishes(
+                names, quick, out, module, not no_supervisor, agreed=yes, reported=not no_report
+            )
+            outcome, folder = own.run(wishes, progress)
+        else:
+            from trapless.experiments import evaluate as part
+            from trapless.stock import kernels
+
+            folder = OUT if out is None else out
+            outcome = part.run(
+                names,
+                quick=quick,
+                out=folder,
+                kernel=kernels.SUPPORTED[0].name if kernel is None else kernel,
+                progress=progress,
+                scheduler=scheduler,
+                jobs=jobs or min(len(os.sched_getaffinity(0)), 2),
+                reported=not no_report,
+            )
+    if outcome.report is not None:
+        _show(outcome.report, folder)
+    sys.exit(outcome.status)
+
+
+@click.command(short_help="Make the report again from saved files.")
+@click.argument("directory", type=click.Path(path_type=Path), metavar="[DIR]", required=False)
+@click.option(
+    "--readme",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also rewrite the generated part of this README, and what documents beside it cite.",
+)
+@click.option(
+    "--compare",
+    "others",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    multiple=True,
+    help="Also write DIR/kernels.md: what differs in these results, of another kernel.",
+)
+@click.option(
+    "--pack",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the results in DIR to one archive, FILE.tar.xz or FILE.tar.zst, and no report.",
+)
+@click.option(
+    "--verify",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Check such an archive: its raw data give the same results again, and nothing is missing.",
+)
+def report(
+    directory: Path | None,
+    readme: Path | None,
+    others: tuple[Path, ...],
+    pack: Path | None,
+    verify: Path | None,
+) -> None:
+    """Write report.html and report.txt again from the files saved in DIR.
+
+    It prints what both begin with: what a user gains, what peek saw, and the claims of the papers.
+    It measures nothing and starts no VM.
+
+    \b
+    trapless report results
+    trapless report results/MACHINE --pack machine.tar.xz
+    trapless report --verify machine.tar.xz
+    """
+    if verify is not None:
+        if directory is not None or pack is not None or readme is not None:
+            raise click.UsageError("--verify FILE goes alone: it takes no DIR and writes nothing")
+        from trapless.experiments import verify as checks
+
+        with ConsoleProgress() as progress:
+            verified = checks.verify(verify, progress)
+        click.echo(verified.text())
+        return
+    if directory is None:
+        raise click.UsageError("Missing argument 'DIR': the folder of the results.")
+    if pack is not None:
+        from trapless.experiments import archive
+
+        with ConsoleProgress() as progress:
+            count = archive.pack(directory, pack, progress)
+        size = pack.stat().st_size
+        click.echo(
+            f"{pack}: {count} results, {size:,} bytes; check: trapless report --verify {pack}"
+        )
+        return
+    from trapless.experiments import report as part
+    from trapless.report import citations, kernels
+    from trapless.report import readme as readme_part
+
+    with ConsoleProgress() as progress:
+        content = part.write(directory, progress)
+        if others:
+            kernels.write([content, *(part.read(other, progress) for other in others)])
+        if readme is not None:
+            readme_part.rewrite(readme, content)
+            citations.rewrite(readme.parent, content)
+    _show(content, directory)
+
+
+def _show(content: Report, directory: Path) -> None:
+    """The first screen of a report, and where all of it is."""
+    from trapless.report import text_report
+
+    text_report.show(content)
+    page = f"{directory / 'report.html'}; as text: " if (directory / "report.html").exists() else ""
+    click.echo(f"\nThe report: {page}{directory / 'report.txt'}")
+
+
+def _refuse(given: Mapping[str, object], here: bool) -> None:
+    """Refuse options of the other kind of run."""
+    own = "is about this machine's own kernel: add --here"
+    why = "is about VMs, and --here runs in none" if here else own
+    for name, value in given.items():
+        if value:
+            raise click.UsageError(f"--{name} {why}")

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Devices in memory for workloads on this machine: the RAM disk with ext4, and a slow disk.
+
+This file owns whether the running kernel can give one that nobody else has; guest_disk.py owns how
+the file system is made.
+"""
+
+from __future__ import annotations
+
+import os
+
+from trapless import module
+from trapless.experiments.here import place
+from trapless.vm import guest_disk
+
+Modules = tuple[tuple[str, str], ...]
+
+
+def ram_disk() -> tuple[Modules, str]:
+    """The modules of the kernel for the RAM disk; none, and the reason, where it cannot be had."""
+    return usable((*guest_disk.DRIVERS, *_checksums()))
+
+
+def usable(wanted: Modules) -> tuple[Modules, str]:
+    """`wanted`, or none of them and why."""
+    for name, parameters in wanted:
+        if why := place.in_the_way(name, parameters):
+            return (), why
+    return wanted, ""
+
+
+def _checksums() -> Modules:
+    index = module.ROOT / "lib/modules" / os.uname().release / "modules.dep"
+    try:
+        text = index.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ()
+    return ((guest_disk.CHECKSUMS, ""),) if f"/{guest_disk.CHECKSUMS}.ko" in text else ()

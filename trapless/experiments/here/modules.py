@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Modules of experiments for this machine's kernel, beside trapless.ko.
+
+One that lies in the folder of the module given by --module is taken; else it is built, which takes
+the kernel's headers.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trapless import module
+from trapless.base.console import TraplessError
+from trapless.experiments.collection import Collection
+from trapless.stock import kbuild
+
+
+def find(run: Collection, tree: Path, name: str) -> tuple[Path | None, str]:
+    """The module called `name`, whose sources are in `tree`; none, and why, where there is none."""
+    for own in run.place.files if run.place else ():
+        if (own.parent / name).exists():
+            module.check_release(own.parent / name)
+            return own.parent / name, ""
+    try:
+        return kbuild.module_for(module.host_kernel(), run.progress, tree, name), ""
+    except TraplessError as error:
+        return None, f"{name} is not built, and cannot be: {error}"
