@@ -55,6 +55,7 @@ class GuestPlan:
     own_parameters: str = ""
     supervisor: int | None = None  # run argv in supervisor mode, with these abi.SWITCH_*
     cwd: Path = field(default_factory=Path.cwd)
+    alone: bool = False  # no launcher: argv has the console (guest/alone.h)
 
 
 def build(plan: GuestPlan, progress: Progress) -> Initramfs:
@@ -63,28 +64,38 @@ def build(plan: GuestPlan, progress: Progress) -> Initramfs:
     tree.file("/init", init_program(progress), 0o755)
     for folder in ("/proc", "/sys", "/dev", "/run", MODULE_FOLDER, FILES_FOLDER):
         tree.directory(folder)
-    modules = _add_modules(tree, plan)
+    modules = add_modules(tree, plan)
     if plan.host_root:
-        prefix, program = FILES_FOLDER, None
+        program = None
+        for source, target in plan.files:
+            add_file(tree, source, FILES_FOLDER, target)
     else:
-        prefix = ""
-        _add_system(tree)
-        program = None  # one of the files brought along, found by its path in the guest
-        if plan.argv[0] not in [target for _, target in plan.files]:
-            program = _add_command(tree, plan.argv[0], plan.cwd)
-    for source, target in plan.files:
-        add_file(tree, source, prefix, target)
+        program = add_system(tree, plan)
     tree.file("/trapless/config", records(plan, modules, program), 0o600)
     return tree
+
+
+def add_system(tree: Initramfs, plan: GuestPlan) -> str | None:
+    """Add a small Linux system, the command and the files brought along; returns the command's
+    path, or None where it is one of those files or busybox's."""
+    add_busybox(tree)
+    program = None
+    if plan.argv[0] not in [target for _, target in plan.files]:
+        program = _add_command(tree, plan.argv[0], plan.cwd)
+    for source, target in plan.files:
+        add_file(tree, source, "", target)
+    return program
 
 
 def records(plan: GuestPlan, modules: Sequence[str], program: str | None) -> bytes:
     """The file that init reads: NUL-terminated key=value records."""
     pairs = [("module", text) for text in modules]
     pairs += [("arg", text) for text in plan.argv]
-    pairs += [("env", f"{name}={value}") for name, value in _environment(plan).items()]
+    pairs += [("env", f"{name}={value}") for name, value in environment(plan).items()]
     if program is not None:
         pairs.append(("exec", program))
+    if plan.alone:
+        pairs.append(("launcher", "none"))
     if plan.supervisor is not None:
         pairs.append(("supervisor", str(plan.supervisor)))
     pairs.append(("root", "host" if plan.host_root else "initramfs"))
@@ -95,7 +106,7 @@ def records(plan: GuestPlan, modules: Sequence[str], program: str | None) -> byt
     return b"".join(os.fsencode(f"{key}={value}") + b"\0" for key, value in pairs)
 
 
-def _environment(plan: GuestPlan) -> dict[str, str]:
+def environment(plan: GuestPlan) -> dict[str, str]:
     """The command's variables. Without the host's root none comes from the host: variables lie on
     the stack, and their length would change counts."""
     environment = {"PATH": GUEST_PATH, "HOME": "/root", "USER": "root", "LANG": "C.UTF-8"}
@@ -106,7 +117,7 @@ def _environment(plan: GuestPlan) -> dict[str, str]:
     return environment
 
 
-def _add_modules(tree: Initramfs, plan: GuestPlan) -> list[str]:
+def add_modules(tree: Initramfs, plan: GuestPlan) -> list[str]:
     """Add the kernel modules; returns init's records in the order of loading."""
     parameters = {name.replace("-", "_"): text for name, text in plan.modules}
     wanted = [*(SHARE_MODULES if plan.host_root else ()), *parameters]
@@ -121,9 +132,9 @@ def _add_modules(tree: Initramfs, plan: GuestPlan) -> list[str]:
     return loads
 
 
-def _add_system(tree: Initramfs) -> None:
-    """A small Linux system: busybox's tools, two users, places to write."""
-    busybox = _busybox()
+def add_busybox(tree: Initramfs) -> None:
+    """What a small Linux system has: busybox's tools, two users, places to write."""
+    busybox = find_busybox()
     for applet in _applets(busybox):
         tree.symlink(f"/{applet}", "/bin/busybox")
     tree.file("/bin/busybox", busybox, 0o755)
@@ -135,7 +146,8 @@ def _add_system(tree: Initramfs) -> None:
         tree.directory(folder, 0o1777)
 
 
-def _busybox() -> Path:
+def find_busybox() -> Path:
+    """The busybox of this machine, which must need no library."""
     busybox = shutil.which("busybox", path=tools.tool_path())
     if busybox is None or elf.needs(Path(busybox)).loader is not None:
         raise TraplessError(

@@ -8,6 +8,7 @@ names. guest_tree.py chooses the files.
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
 from dataclasses import dataclass
@@ -81,6 +82,14 @@ class Initramfs:
         """A symbolic link."""
         self._put(path, Entry(stat.S_IFLNK | 0o777, content=target.encode()))
 
+    def files(self, suffix: str) -> list[tuple[str, Path]]:
+        """The copies of the host's files whose names end with `suffix`: path here, path there."""
+        return [
+            (f"/{name}", entry.content)
+            for name, entry in self._entries.items()
+            if isinstance(entry.content, Path) and name.endswith(suffix)
+        ]
+
     def size(self) -> int:
         """Bytes the contents take, without headers."""
         return sum(entry.size() for entry in self._entries.values())
@@ -90,6 +99,23 @@ class Initramfs:
         for number, (name, entry) in enumerate(sorted(self._entries.items()), start=1):
             _write_entry(archive, number, name, entry)
         _write_entry(archive, 0, "TRAILER!!!", Entry(0))
+
+    def unpack(self, folder: Path) -> None:
+        """Make the entries in a folder that has none of them, as the kernel would in its root."""
+        for name, entry in sorted(self._entries.items()):
+            path = folder / name
+            if stat.S_ISDIR(entry.mode):
+                path.mkdir()
+            elif stat.S_ISLNK(entry.mode):
+                assert isinstance(entry.content, bytes)
+                path.symlink_to(entry.content.decode())
+                continue
+            elif isinstance(entry.content, Path):
+                shutil.copyfile(entry.content, path)
+            else:
+                path.write_bytes(entry.content)
+            os.chown(path, entry.uid, entry.uid)
+            path.chmod(stat.S_IMODE(entry.mode))
 
     def _put(self, path: str, entry: Entry) -> None:
         name = self._name(path)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from trapless.base.console import Progress, Silent, TraplessError
 from trapless.stock.kernel import Kernel
-from trapless.stock.kernels import SUPPORTED
+from trapless.stock.kernels import SUPPORTED, parameters
 from trapless.supervisor import control
 from trapless.supervisor.control import Calls
 from trapless.vm import guest_tree, lab_session, qemu
@@ -359,7 +359,7 @@ class _Attempt:
             icount=self._config.icount,
             thread_single=self._config.thread_single,
             share_root=self._config.host_root,
-            append=self._config.append,
+            append=f"{parameters(self._kernel)} {self._config.append}".strip(),
             board=self._config.board,
             nodes=self._config.nodes,
             shared_memory=self._config.shared_memory,

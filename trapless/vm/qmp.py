@@ -2,9 +2,9 @@
 """Stops a VM and asks its emulator for registers and memory: QEMU's monitor, by its QMP protocol.
 
 This file owns the socket of a lab VM's monitor (LabConfig.monitor), and the requests that are
-needed: stop, continue, the registers of each CPU, an ELF core, a reset, the end. A client of the
-socket controls the VM and has its owner's rights to this machine's files, so only the owner can
-open it. The package qemu.qmp, of QEMU's own developers, implements the protocol.
+needed: stop, continue, the registers of each CPU, a stub for debuggers, an ELF core, a reset, the
+end. A client of the socket controls the VM and has its owner's rights to this machine's files, so
+only the owner can open it. The package qemu.qmp, of QEMU's own developers, implements the protocol.
 """
 
 from __future__ import annotations
@@ -199,6 +199,10 @@ class Monitor:
         assert isinstance(told, list)
         by_cpu = sorted((int(one["cpu-index"]), int(one["thread-id"])) for one in told)
         return tuple(dict.fromkeys(thread for _, thread in by_cpu))
+
+    def offer_stub(self, port: int) -> None:
+        """Offer a stub for debuggers at a port of this machine, as QEMU's option -gdb does."""
+        self._ask("human-monitor-command", {"command-line": f"gdbserver tcp:127.0.0.1:{port}"})
 
     def dump(self, path: Path) -> None:
         """Write the VM's memory and registers into `path`, an ELF core."""

@@ -160,7 +160,7 @@ def test_own_module_is_loaded_last_with_its_parameters(tmp_path):
     module = tmp_path / "trapless.ko"
     module.write_bytes(b"module")
     plan = GuestPlan(("true",), own_module=module, own_parameters="supervisor=1 other=2")
-    assert guest_tree._add_modules(Initramfs(), plan) == [
+    assert guest_tree.add_modules(Initramfs(), plan) == [
         "/trapless/modules/trapless.ko supervisor=1 other=2"
     ]
 

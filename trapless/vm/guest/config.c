@@ -88,6 +88,8 @@ static int take(struct guest_config *config, char *record)
 		config->cwd = value;
 	else if (!strcmp(record, "root"))
 		config->host_root = !strcmp(value, "host");
+	else if (!strcmp(record, "launcher"))
+		config->alone = !strcmp(value, "none");
 	else if (!strcmp(record, "supervisor"))
 		return take_flags(config, value);
 	else if (!strcmp(record, "module"))

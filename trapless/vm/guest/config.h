@@ -14,6 +14,7 @@ struct guest_config {
 	char *exec;		/* path to execute; NULL: look argv[0] up in PATH */
 	char *cwd;
 	bool host_root;		/* the root is the host's, read-only, under an overlay */
+	bool alone;		/* no launcher: the command has the console, as alone.h says */
 	bool supervisor;	/* the command is to run in supervisor mode */
 	unsigned int flags;	/* TL_SWITCH_*, with supervisor */
 	char **modules;		/* "path" or "path parameters" in order; NULL-terminated */

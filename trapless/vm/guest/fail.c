@@ -12,6 +12,13 @@
 #include "channel.h"
 #include "fail.h"
 
+static unsigned int stays_s;
+
+void guest_fail_stays(unsigned int seconds)
+{
+	stays_s = seconds;
+}
+
 void guest_fail(const char *format, ...)
 {
 	struct channel *channel = channel_header();
@@ -26,6 +33,7 @@ void guest_fail(const char *format, ...)
 		channel_set_phase(PHASE_FAILED);
 	} else {
 		fprintf(stderr, "trapless-init: %s\n", text);
+		sleep(stays_s);
 		reboot(RB_AUTOBOOT);
 	}
 	for (;;)

@@ -3,9 +3,10 @@
  * init.c - process 1 of a lab VM: prepares the guest, runs one command, reports how it ended.
  *
  * This file owns the order of preparation and the life of the command. The launcher
- * (trapless/vm/lab.py) ends the VM when it has seen PHASE_DONE or PHASE_FAILED; init only waits for
- * that. It is a static C program, because it is the first program of a root that has nothing else,
- * because it maps device memory, and because a shell would lose bytes, signals and milliseconds.
+ * (trapless/vm/lab.py) ends the VM when it has seen PHASE_DONE or PHASE_FAILED; init only waits
+ * for that. Where there is no launcher, alone.c runs the command. It is a static C program, because
+ * it is the first program of a root that has nothing else, because it maps device memory, and
+ * because a shell would lose bytes, signals and milliseconds.
  */
 #define _GNU_SOURCE /* pipe2, environ, F_SETPIPE_SZ */
 #include <errno.h>
@@ -23,6 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "alone.h"
 #include "channel.h"
 #include "config.h"
 #include "fail.h"
@@ -285,17 +287,22 @@ int main(void)
 	struct channel *channel;
 	struct guest_config config;
 	const char *bad = "";
-	int err, signals;
+	int err, signals, bad_config;
 
 	setup_early();
+	bad_config = guest_config_read(&config, CONFIG, &bad);
+	if (!bad_config && config.alone) {
+		guest_fail_stays(ALONE_READ_S);
+		setup_guest(&config);
+		alone_run(&config);
+	}
 	err = channel_open();
 	if (err)
 		guest_fail("no channel to the launcher: %s", strerror(-err));
 	channel = channel_header();
 	channel_set_phase(PHASE_INIT);
-	err = guest_config_read(&config, CONFIG, &bad);
-	if (err)
-		guest_fail(CONFIG ": %s '%s'", strerror(-err), bad);
+	if (bad_config)
+		guest_fail(CONFIG ": %s '%s'", strerror(-bad_config), bad);
 	setup_guest(&config);
 	signals = watch_children();
 	channel_set_phase(PHASE_RUNNING);

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""An image boots machines, runs and saves there, and writes to nothing but its own partition.
+
+Every machine here has disks of its own, whose content is compared afterwards. One boot shows as
+much as it can, because a boot in the emulator takes most of a minute.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+
+from tests.image.machine import Case, Machine, Stick, digest
+from tests.make import ROOT
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+
+MENU = r"b  restart it"
+EXPERIMENT_LIMIT_S = 1800
+
+
+def chosen(machine, key, *switches):
+    """Choose from the boot menu, with switches changed first."""
+    for switch, shown in switches:
+        machine.ask(r"p  Switch the machine off", switch)
+        machine.expect(shown)
+    machine.ask(r"p  Switch the machine off", key)
+
+
+def in_shell(machine, *commands):
+    """What commands print in the shell of the menu."""
+    machine.send("s")
+    machine.expect("trapless# ")
+    answers = []
+    for command in commands:
+        machine.send(f"{command}\n")
+        machine.expect(r"\n")
+        answers.append(machine.expect("trapless# ").removesuffix("trapless# ").strip())
+    machine.send("exit\n")
+    machine.expect(MENU)
+    return answers
+
+
+def estimated(machine):
+    """Begin an estimate, interrupt it and wait for what becomes of its results."""
+    machine.send("n")
+    machine.expect(r"measuring on CPU \d+, in \d+ processes")
+    machine.send("\x03")
+    machine.expect("The run took .*: it ended with status 130")
+    return machine.expect(MENU)
+
+
+def check_medium(case, machine):
+    """What becomes of results on this medium: saved, or not while it is full or was pulled."""
+    if case.medium == "cd":
+        assert "A CD cannot be written to. The results stay on the screen" in estimated(machine)
+        return
+    assert "SAVED on the stick, partition TRAPLESS, and read again: trapless-" in estimated(machine)
+    fill = "mount /dev/sda4 /mnt && dd if=/dev/zero of=/mnt/filler bs=1M 2>&1; umount /mnt"
+    (said,) = in_shell(machine, f"mkdir /mnt; {fill}")
+    assert "No space left on device" in said
+    shown = written_again(machine)
+    assert "NOT SAVED: the stick is full: make room in its partition TRAPLESS" in shown
+    assert "The results stay on the screen and in memory (/results/trapless-" in shown
+    machine.pull_stick()
+    shown = written_again(machine)
+    assert "NOT SAVED: the stick is not there; plug it in and press w." in shown
+    machine.plug_stick()
+    assert "NOT SAVED: the stick is full" in written_again(machine)
+    in_shell(machine, "mount /dev/sd?4 /mnt && rm /mnt/filler; umount /mnt")
+    assert "SAVED on the stick" in written_again(machine)
+
+
+def written_again(machine):
+    machine.send("w")
+    return machine.expect(MENU)
+
+
+def check_experiment(machine):
+    """Run one experiment to its end; what the machine says of its results."""
+    machine.send("q")
+    shown = machine.expect(MENU, EXPERIMENT_LIMIT_S)
+    assert re.search(r"The run took \d+ min: complete", shown), shown
+    return shown
+
+
+def end(machine, saved):
+    """Switch the machine off, which asks again where something would be lost."""
+    machine.send("p")
+    if not saved:
+        machine.expect("The results are not saved, and will be gone. Press p again")
+        machine.send("p")
+    machine.expect("The machine is switched off")
+    assert machine.is_off()
+
+
+def test_a_machine_is_measured_and_left_as_it_was(case: Case, images, tmp_path, pytestconfig):
+    stick = Stick(tmp_path / "stick.img", images.of(case.kernel))
+    outside, whole = stick.outside_results(), digest(stick.path)
+    off = [("s", "Supervisor mode: off"), ("m", "flaws: off")] if case.medium == "cd" else []
+    with Machine(case, stick, tmp_path) as machine:
+        chosen(machine, "a", *off)
+        shown = machine.expect(MENU)
+        assert f"{case.cpus} CPU" in shown and f"started by {case.firmware.upper()}" in shown
+        assert ("Mitigations off; no supervisor mode." in shown) == bool(off)
+        disks, words = in_shell(machine, "echo $(ls /sys/block)", "cat /proc/cmdline")
+        assert ("mitigations=off" in words) == bool(off)
+        assert disks.split() == (["sda"] if case.medium == "usb" else [])
+        check_medium(case, machine)
+        grid = pytestconfig.getoption("--grid")
+        if grid:
+            shown = check_experiment(machine)
+            assert ("SAVED on the stick" in shown) == (case.medium == "usb")
+        end(machine, saved=case.medium == "usb")
+        assert machine.disks_are_untouched()
+    assert stick.outside_results() == outside
+    if case.medium == "cd":
+        assert digest(stick.path) == whole
+    else:
+        check_saved(stick, tmp_path, archives=int(grid))
+
+
+def check_saved(stick, folder, archives):
+    """The partition has what was said to be saved: texts, and archives that are verified."""
+    names = stick.names()
+    texts = [name for name in names if name.endswith(".txt")]
+    packed = [name for name in names if name.endswith(".tar.xz")]
+    assert (len(texts), len(packed), len(names)) == (2 + archives, archives, 3 + 2 * archives)
+    for name in texts:
+        text = stick.read(name).decode()
+        assert "Trapless on Linux" in text and "it ended with status 130" in text
+        assert not re.search(r"\x1b|\r", text)
+    for name in packed:
+        (folder / name).write_bytes(stick.read(name))
+        command = [str(ROOT / "bin/trapless"), "report", "--verify", str(folder / name)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stdout + done.stderr
