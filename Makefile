@@ -37,7 +37,7 @@ LIBRARIES =
 UNIT_PROGRAMS =
 
 .PHONY: help evaluate test check lab matrix matrix-all lab-debug soak soak-debug setup all lib install deb
-.PHONY: uninstall clean packages-test report-check fuzz coverage
+.PHONY: uninstall clean image-check packages-test report-check fuzz coverage
 help: ## this list
 	@echo "Trapless $(VERSION): system calls without the trap, on the kernel you already run"
 	@echo
@@ -50,7 +50,7 @@ help: ## this list
 -include sampler/Makefile.inc
 -include model/Makefile.inc
 -include stat/Makefile.inc
--include $(wildcard eval/*/Makefile.inc eval/tools/*/Makefile.inc)
+-include $(wildcard eval/*/Makefile.inc eval/*/workload/Makefile.inc eval/tools/*/Makefile.inc)
 -include examples/Makefile.inc
 -include tests/unit/Makefile.inc
 -include tests/abi/Makefile.inc
@@ -99,6 +99,10 @@ matrix-all: setup ## matrix, lab-debug, and the module's tests with KCSAN, with 
 	@$(MAKE) --no-print-directory -s all
 	$(PYTEST) -n $(VMS) tests/lab --kernels all
 	$(PYTEST) -n $(VMS) $(MODULE_TESTS) --kernels others,debug,kcsan
+
+image-check: setup ## images of every kernel, booted by BIOS and UEFI, from a stick and a CD (an hour)
+	@$(MAKE) --no-print-directory -s all
+	$(PYTEST) -n $(VMS) tests/image --grid
 
 packages-test: setup ## packages as people install them: pip, and root, in clean Debian 12 and 13 (10 min)
 	$(PYTEST) tests/packages --debian all

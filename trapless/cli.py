@@ -8,7 +8,6 @@ Ctrl-C ends with status 130 after all clean-up has run.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from pathlib import Path
@@ -22,7 +21,10 @@ from trapless.abi import Mode
 from trapless.base.console import ConsoleProgress, TraplessError
 from trapless.base.streams import standard_streams
 from trapless.estimate.commands import estimate
+from trapless.experiments.commands import evaluate, report
+from trapless.image.commands import image
 from trapless.peek.commands import peek
+from trapless.peek.serve.command import serve
 from trapless.stat.commands import stat
 from trapless.supervisor.commands import ps, switch, switch_flags
 
@@ -310,104 +312,6 @@ def module_unload() -> None:
         module.unload(progress)
 
 
-@cli.command(short_help="Run experiments; write results and one report.")
-@click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--quick", is_flag=True, help="Fewer repeats and sizes.")
-@click.option("--kernel", metavar="NAME", help="A supported kernel by name; default: the oldest.")
-@click.option(
-    "--out",
-    metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("results"),
-    show_default=True,
-    help="Where DIR/NAME/result.json, raw data and the report go.",
-)
-@click.option(
-    "--scheduler",
-    metavar="ADDRESS",
-    help="Spread VMs over the workers of this scheduler of Dask, as tcp://HOST:8786.",
-)
-@click.option(
-    "--jobs",
-    type=click.IntRange(1, 64),
-    metavar="N",
-    help="So many experiments at once; who measures time runs alone.  [default: CPUs, 2 at most]",
-)
-@click.option("--no-report", is_flag=True, help="Save the results, and write no report.")
-@click.option("--list", "list_only", is_flag=True, help="Name the experiments and stop.")
-def evaluate(
-    names: tuple[str, ...],
-    quick: bool,
-    kernel: str | None,
-    out: Path,
-    scheduler: str | None,
-    jobs: int | None,
-    no_report: bool,
-    list_only: bool,
-) -> None:
-    """Run experiments in the lab; write results and one report.
-
-    Without NAME it runs all of them. The exit status is 0 if every run completed and every
-    self-check passed; a claim that does not hold is a result, not a failure.
-
-    An experiment of many VMs (memory-hierarchy) uses all cores of this machine. With --scheduler it
-    uses those of all machines on which, in a checkout of the same state, workers were started by
-
-    \b
-    PYTHONPATH=. .venv/bin/dask worker tcp://HOST:8786 --nworkers CORES --nthreads 1
-    """
-    from trapless.experiments import evaluate as part
-    from trapless.experiments import experiment
-    from trapless.report import text_report
-
-    if list_only:
-        click.echo("\n".join(experiment.names()))
-        return
-    chosen = default_kernel() if kernel is None else kernel
-    with ConsoleProgress() as progress:
-        outcome = part.run(
-            names,
-            quick=quick,
-            out=out,
-            kernel=chosen,
-            progress=progress,
-            scheduler=scheduler,
-            jobs=jobs or min(len(os.sched_getaffinity(0)), 2),
-            reported=not no_report,
-        )
-    if outcome.report is not None:
-        text_report.show(outcome.report)
-        click.echo(f"\nThe report: {out / 'report.html'}; as text: {out / 'report.txt'}")
-    sys.exit(outcome.status)
-
-
-@cli.command(short_help="Make the report again from saved files.")
-@click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
-@click.option(
-    "--readme",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Also rewrite the generated part of this README, and what documents beside it cite.",
-)
-def report(directory: Path, readme: Path | None) -> None:
-    """Write report.html and report.txt again from the files saved in DIR.
-
-    It prints what both begin with: what a user gains, what peek saw, and the claims of the papers.
-    It measures nothing and starts no VM.
-    """
-    from trapless.experiments import report as part
-    from trapless.report import citations, text_report
-    from trapless.report import readme as readme_part
-
-    with ConsoleProgress() as progress:
-        content = part.write(directory, progress)
-        if readme is not None:
-            readme_part.rewrite(readme, content)
-            citations.rewrite(readme.parent, content)
-    text_report.show(content)
-    click.echo(f"\nThe report: {directory / 'report.html'}; as text: {directory / 'report.txt'}")
-
-
 def default_kernel() -> str:
     """The default kernel: the first and oldest of the supported ones."""
     from trapless.stock import kernels
@@ -416,7 +320,11 @@ def default_kernel() -> str:
 
 
 cli.add_command(estimate)
+cli.add_command(evaluate)
+cli.add_command(image)
 cli.add_command(peek)
+peek.add_command(serve)
+cli.add_command(report)
 cli.add_command(stat)
 cli.add_command(switch)
 cli.add_command(ps)

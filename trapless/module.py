@@ -8,6 +8,7 @@ device, what an error of the kernel means. Nothing else in Trapless loads the mo
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,8 +33,8 @@ def build(progress: Progress) -> Path:
     return kbuild.module_for(host_kernel(), progress)
 
 
-def load(progress: Progress, parameters: Sequence[str] = ()) -> None:
-    """Load the module into the running kernel, building it if need be."""
+def load(progress: Progress, parameters: Sequence[str] = (), module: Path | None = None) -> None:
+    """Load a module's file into the running kernel; where none is given, what build() makes."""
     if is_loaded():
         raise TraplessError("the module is loaded already; unload it first: trapless module unload")
     _need_root("loading the module")
@@ -42,7 +43,8 @@ def load(progress: Progress, parameters: Sequence[str] = ()) -> None:
             "this machine has switched off the loading of modules until it is booted again "
             f"(sysctl kernel.modules_disabled=1); {LAB_INSTEAD}"
         )
-    module = build(progress)
+    if module is None:
+        module = build(progress)
     tools.require_tools({"insmod": "kmod"}, "loading the module")
     message = _run(["insmod", str(module), *parameters])
     if message is not None:
@@ -51,6 +53,20 @@ def load(progress: Progress, parameters: Sequence[str] = ()) -> None:
         )
     if CONSENTS & set(parameters):
         _say_what_is_refused(progress)
+
+
+def check_release(module: Path) -> None:
+    """Raise TraplessError where a file is no module, or one of another kernel's."""
+    try:
+        release = re.search(rb"\0?vermagic=(\S+)", module.read_bytes())
+    except OSError as error:
+        raise TraplessError(f"{module}: {error.strerror}", status=2) from error
+    if release is None:
+        raise TraplessError(f"{module} is no kernel module: it names no kernel", status=2)
+    if (built := release[1].decode(errors="replace")) != os.uname().release:
+        raise TraplessError(
+            f"{module} was built for kernel {built}, and this is {os.uname().release}", status=2
+        )
 
 
 def unload(_progress: Progress) -> None:

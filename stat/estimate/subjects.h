@@ -24,7 +24,11 @@ struct subjects_config {
 	int module;		/* also batches by the module itself */
 };
 
-/* Fills `list` and returns how many there are. Ends the program, with a message, on an error. */
+/*
+ * Both fill `list` and return how many there are, and end the program, with a message, on an error.
+ * The second one has io_uring's subjects, none where there is no io_uring; the first comes before.
+ */
 unsigned int subjects_open(struct subject *list, const struct subjects_config *config);
+unsigned int subjects_open_uring(struct subject *list);
 
 #endif /* ESTIMATE_SUBJECTS_H */

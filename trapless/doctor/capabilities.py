@@ -28,6 +28,7 @@ from trapless import abi, module
 from trapless.base.console import Silent, TraplessError
 from trapless.base.missing import remedy
 from trapless.base.paths import cache_dir, repo_root
+from trapless.image import disc
 from trapless.stock import apt_sources, debug_kernel, kernels
 from trapless.stock.kernel import load
 from trapless.vm import qemu
@@ -250,6 +251,15 @@ def debug_tools(_host: Host) -> Capability:
     return Capability("debug", title, True, "compiler and kconfig's tools")
 
 
+def image_tools(_host: Host) -> Capability:
+    """What `trapless image` makes an image with, for machines that cannot be measured otherwise."""
+    title, (names, packages) = "making images that boot", disc.absent()
+    if names:
+        remedy = f"apt-get install {' '.join(packages)}"
+        return Capability("image", title, False, f"lacks {', '.join(names)}", remedy)
+    return Capability("image", title, True, "GRUB for BIOS and UEFI, xorriso, mtools")
+
+
 def disk_space(_host: Host) -> Capability:
     """Space on the disk for the kernels that the cache lacks."""
     folder = cache_dir()
@@ -462,6 +472,7 @@ GROUPS: tuple[tuple[str, tuple[Question, ...]], ...] = (
             fetching,
             newest_kernel,
             debug_tools,
+            image_tools,
             disk_space,
             memory,
         ),

@@ -90,7 +90,7 @@ class Report:
 
     def __init__(self, counts: RunCounts, real: RunCounts | None = None) -> None:
         self.counts, self.real = counts, real
-        self.plan: Plan = run_counts.plan_of(counts.processors)
+        self.plan: Plan = run_counts.plan_of(counts.processors, elsewhere=counts.has_elsewhere)
         self.row: Row = counts.row
 
     @cached_property
@@ -125,28 +125,44 @@ class Report:
 
     def clocks(self, processor: str) -> Clocks:
         """The clocks of the run on that processor, and the part of them that crossings cost."""
-        table = clocks.costs_of(processor)
         shared = self._latencies(processor, processor)
         split = self._latencies(processor, Variant(processor, split=True).id)
-        counts = {"instruction": float(self.counts.instructions), "fast": float(self.entries)}
-
-        def sum_of(events: Mapping[str, float], end: Callable[[Cost], float]) -> float:
-            return clocks.total(events, {event: end(cost) for event, cost in table.items()})
-
-        total = Ends.of(lambda end: sum_of({**counts, **shared}, end))
+        total = self._sum_of(processor, self._work | shared)
         name = processors.load(processor).name
         frequency = _hertz(name)
         return Clocks(
             processor,
             name,
             total,
-            direct=Ends.of(lambda end: sum_of(self._direct, end)),
-            pollution=Ends.of(lambda end: sum_of(shared, end) - sum_of(split, end)),
+            direct=self._sum_of(processor, self._direct),
+            pollution=self._sum_of(
+                processor, {event: number - split[event] for event, number in shared.items()}
+            ),
             calls_per_second=(
                 self.crossings["syscall"] * frequency / total.middle
                 if frequency and total.middle
                 else None
             ),
+        )
+
+    def clocks_elsewhere(self, processor: str) -> Ends:
+        """The clocks of both processors if another one did the kernel's work, where the run was
+        modelled so."""
+        away = self._latencies(processor, Variant(processor, elsewhere=True).id)
+        return self._sum_of(processor, self._work | away)
+
+    def clocks_of_work(self, processor: str) -> Ends:
+        """The part that no cache changes: instructions and traps."""
+        return self._sum_of(processor, self._work)
+
+    @property
+    def _work(self) -> dict[str, float]:
+        return {"instruction": float(self.counts.instructions), "fast": float(self.entries)}
+
+    def _sum_of(self, processor: str, events: Mapping[str, float]) -> Ends:
+        table = clocks.costs_of(processor)
+        return Ends.of(
+            lambda end: clocks.total(events, {event: end(cost) for event, cost in table.items()})
         )
 
     @cached_property

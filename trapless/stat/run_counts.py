@@ -100,6 +100,11 @@ class RunCounts:
     traced: CallCounts | None = None
 
     @property
+    def has_elsewhere(self) -> bool:
+        """Whether each processor was also modelled beside another one."""
+        return any("+elsewhere." in column for column in self.columns)
+
+    @property
     def row(self) -> Row:
         """The program's counts."""
         return self._row(labels.PROGRAM, self.program)
@@ -175,14 +180,16 @@ LEAST = f"footprint code unit=4096 from=fetch label={labels.PROGRAM}"
 """The cheapest structure. The model needs one even where only instructions are asked for."""
 
 
-def plan_of(processors: tuple[str, ...]) -> Plan:
-    """The plan of a run: each processor as it is, and with its caches and TLBs split by mode.
+def plan_of(processors: tuple[str, ...], *, elsewhere: bool = False) -> Plan:
+    """The plan of a run: each processor as it is, and with its caches and TLBs split by mode; with
+    `elsewhere` also beside another one that does the kernel's work.
 
     Without processors the run has neither misses nor footprints, only instructions and crossings.
     """
     if not processors:
         return Plan((), {}, (LEAST,))
     variants = [Variant(name, split=split) for name in processors for split in (False, True)]
+    variants += [Variant(name, elsewhere=True) for name in processors if elsewhere]
     return Plan.of(variants, footprint_of=labels.PROGRAM)
 
 

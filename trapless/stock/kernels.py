@@ -62,6 +62,22 @@ ROOT_TOOLS = ("base-files", "coreutils", "dash", "grep", "make", "mawk", "sed")
 """What kbuild needs in a root beside the dependencies of the headers."""
 
 
+CIPHERS_SINCE = (6, 17)
+
+
+def parameters(kernel: Kernel) -> str:
+    """What this kernel is told at its boot in the lab, beside what all are told.
+
+    Kernels since about 6.17 test their ciphers in threads of their own, which take two thirds of
+    the only processor for seconds after the boot: what is counted and timed then is theirs, too.
+    Earlier ones are done with it when they start programs, and without it those would start before
+    the kernel has settled on its clock, which exact beginnings of regions rest on.
+    """
+    numbers = re.match(r"(\d+)\.(\d+)", kernel.release)
+    version = tuple(map(int, numbers.groups())) if numbers else (0, 0)
+    return "cryptomgr.notests" if version >= CIPHERS_SINCE else ""
+
+
 def resolve(name: str, progress: Progress) -> Kernel:
     """The kernel called `name`, or at the path `name`. It is fetched or built where it is
     missing."""

@@ -131,6 +131,20 @@ def test_the_generated_part_of_the_readme_is_what_saved_results_say(saved):
     assert plot.shows(picture, readme.picture(saved))
 
 
+@pytest.mark.slow
+def test_the_comparison_of_kernels_is_what_saved_results_say(saved):
+    from trapless.base.console import Silent
+    from trapless.experiments import report
+    from trapless.report import kernels
+
+    folders = sorted(path for path in saved.directory.parent.iterdir() if path.is_dir())
+    others = [folder for folder in folders if folder != saved.directory]
+    assert others
+    made = kernels.document([saved, *(report.read(folder, Silent()) for folder in others)])
+    remake = f"{REMAKE} {' '.join(f'--compare {folder.relative_to(ROOT)}' for folder in others)}"
+    assert (saved.directory / kernels.NAME).read_text() == made, f"`{remake}` puts it right"
+
+
 def test_no_cell_of_the_report_is_a_list(saved):
     tables = [table for section in saved.sections for table in section.drawn_tables]
     cells = [cell for table in tables for row in table.rows for cell in row]

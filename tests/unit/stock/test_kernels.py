@@ -255,3 +255,11 @@ def test_a_path_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
         resolve(f"{tmp_path}{os.sep}nothing", Silent())
     with pytest.raises(TraplessError, match="holds no kernel"):
         resolve(str(tmp_path), Silent())
+
+
+@pytest.mark.parametrize("release, told", [
+    ("6.1.0-56-amd64", ""), ("6.12.90+deb13-amd64", ""), ("7.2-amd64", "cryptomgr.notests"),
+])  # fmt: skip
+def test_only_late_kernels_are_told_to_leave_their_ciphers(release: str, told: str) -> None:
+    kernel = Kernel(release, release, Path("vmlinuz"), None, None)
+    assert kernels.parameters(kernel) == told
