@@ -150,7 +150,7 @@ def analyse(raw: Raw) -> Findings:
                 len(counts),
                 round(max(counts) - min(counts)),
             )
-            metrics[f"http.{server}.{load}.kernel_threads.instructions"] = Metric(
+            metrics[f"http_kernel_threads.{server}.{load}.instructions"] = Metric(
                 round(statistics.median(each(raw.rows, server, load, "kernel-threads"))),
                 "instructions",
                 "counted",
