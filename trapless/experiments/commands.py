@@ -30,7 +30,7 @@ OUT = Path("results")
     help="Where DIR/NAME/result.json, raw data and the report go.  [default: results; with --here "
     "results/MACHINE]",
 )
-@click.option("--here", is_flag=True, help="On this machine's own kernel, without a VM: see below.")
+@click.option("--here", is_flag=True, help="On this machine's own kernel, without a VM: see above.")
 @click.option("--yes", is_flag=True, help="With --here: go on without a question.")
 @click.option(
     "--module",

@@ -26,7 +26,11 @@ BOOT_LIMIT_S = 1200.0
 """From QEMU's start to the command's, seconds: two hundred times what an idle machine needs."""
 
 SILENCE_LIMIT_S = 300.0
-"""Longest that a kernel which starts prints nothing, seconds: one that hangs is not waited for."""
+"""Longest that a kernel which starts prints nothing, seconds: one that hangs is not waited for.
+After a report of a stalled CPU nothing that it prints counts: most such kernels repeat the report.
+"""
+
+STALLED = re.compile(rb"detected stalls? on CPU|self-detected stall|BUG: soft lockup")
 
 TICK_S = 0.25
 """How often limits are looked at when nothing happens, seconds."""
@@ -168,6 +172,7 @@ class Session:
         self._input_open = True
         self._began = self._running_since = self._heard_at = time.monotonic()
         self._log_before = self._log_heard = 0
+        self._stalled = False
 
     def prepare(self) -> None:
         """Put the input that is there already into the ring, before the guest starts.
@@ -269,12 +274,14 @@ class Session:
             raise _FailedError(f"the command wrote more than {COLLECT_BYTES_MAX >> 30} GiB")
 
     def _check_silence(self, now: float) -> None:
-        if (heard := self._log_bytes()) != self._log_heard:
+        if (heard := self._log_bytes()) != self._log_heard and not self._stalled:
+            log = os.pread(self._log_fd, heard, 0)
+            self._stalled = STALLED.search(log) is not None
             self._log_heard, self._heard_at = heard, now
         elif now - self._heard_at > self._silence_limit_s:
+            what = "did not go on after a stall" if self._stalled else "printed nothing"
             raise _FailedError(
-                f"the guest's kernel printed nothing for {self._silence_limit_s:g} s "
-                "before its init ran"
+                f"the guest's kernel {what} for {self._silence_limit_s:g} s before its init ran"
             )
 
     def _log_bytes(self) -> int:

@@ -136,6 +136,15 @@ def test_kernel_that_prints_nothing_is_not_waited_for(monkeypatch, kernel_log, f
     assert ending.phase is Phase.FIRMWARE and ending.retriable
 
 
+def test_kernel_that_repeats_its_report_of_a_stall_is_not_waited_for(monkeypatch, kernel_log):
+    monkeypatch.setenv("LOG", str(kernel_log))
+    report = "rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:"
+    script = f"while sleep 0.1; do echo '{report}' >>/dev/fd/$LOG; done"
+    ending = ending_of(script, kernel_log, 0.5)
+    assert ending.reason.startswith("the guest's kernel did not go on after a stall for 0.5 s")
+    assert ending.phase is Phase.FIRMWARE and ending.retriable
+
+
 def test_kernel_that_prints_is_waited_for_up_to_the_limit_of_boots(monkeypatch, kernel_log):
     monkeypatch.setenv("LOG", str(kernel_log))
     monkeypatch.setattr(lab_session, "BOOT_LIMIT_S", 2.5)
