@@ -35,6 +35,9 @@ HERE = Path(__file__).resolve().parent
 AT = 32
 """The number of files and calls that the tables show."""
 
+BPF_LOOP = "CONFIG_IO_URING_BPF_OPS"
+"""A kernel with it runs programs of BPF in io_uring's loop."""
+
 PARAMETERS = {"file": "n", "getppid": "n", "copy": "k", "accept": "n", "burst": "w"}
 """What the number of a row counts: calls or files, KiB a step, connections, workers."""
 
@@ -65,6 +68,13 @@ def collect(run: Collection) -> None:
         measured,
         guest_command("measured", str(AT), repeats["measured"], "--calls", "file,getppid"),
     )
+    assert kernel.build_dir is not None  # else there were no module for it
+    run.write([{"bpf_loop": has_bpf_loop(kernel.build_dir)}])
+
+
+def has_bpf_loop(build_dir: Path) -> bool:
+    """Was the kernel with these headers configured with io_uring's programs of BPF?"""
+    return f"{BPF_LOOP}=y" in (build_dir / "include/config/auto.conf").read_text().splitlines()
 
 
 def guest_command(kind: str, sizes: str, repeats: int, *more: str) -> list[str]:
@@ -251,9 +261,18 @@ def files_table(raw: Raw, counted: Mapping[Key, Samples]) -> Table:
         "counts as 4,096 instructions of a `rep stosb`. Unzeroed: init_on_alloc=0. io_uring: "
         "openat into a direct descriptor, read of it, close of it, linked; it can pass on neither "
         "a size nor a descriptor that was opened before, and a thread closes the files later, "
-        "which is not counted.",
+        "which is not counted." + bpf_loop_note(raw.rows),
         kind="counted",
     )
+
+
+def bpf_loop_note(rows: Sequence[Row]) -> str:
+    """What the kernel has of io_uring's programs of BPF; nothing in results that do not say."""
+    for row in rows:
+        if "bpf_loop" in row:
+            has = "is configured with" if row["bpf_loop"] else "is configured without"
+            return f" This kernel {has} io_uring's programs of BPF ({BPF_LOOP}), not compared here."
+    return ""
 
 
 def against_plain(counted: Mapping[Key, Samples], key: Key) -> tuple[str, str]:

@@ -9,7 +9,11 @@
 
 #include <linux/kernel.h>
 #include <linux/sched.h>
+#include <linux/sched/signal.h>
+#include <linux/task_work.h>
 #include <asm/ptrace.h>
+
+#include "compat/symbols.h"
 
 /*
  * Finds the kernel's function that does the work before a return to user mode from a system call.
@@ -20,6 +24,28 @@
 void *tlk_leave_init(void);
 void tlk_leave(struct pt_regs *regs);
 bool tlk_leave_wants_interrupts_off(void);
+
+/*
+ * Must the current thread return to user mode? For a signal, or for live patching: that interrupts
+ * a thread's call until the thread has returned. Others interrupt the call (TWA_SIGNAL, by which
+ * io_uring announces completions) for work that can be done anywhere in the kernel. A program sees
+ * none of that, though signal_pending() is true.
+ */
+static inline bool tlk_must_return(void)
+{
+	return task_sigpending(current) || unlikely(test_thread_flag(TIF_NOTIFY_SIGNAL) &&
+						    test_thread_flag(TIF_PATCH_PENDING));
+}
+
+/* Does the work that others have given to the current thread, and ends its interruption by that. */
+static inline void tlk_task_work_serve(void)
+{
+	/* Its barrier comes before the look for work, and pairs with that in task_work_add(). */
+	if (test_thread_flag(TIF_NOTIFY_SIGNAL) && !tlk_must_return())
+		clear_notify_signal();
+	if (task_work_pending(current))
+		tlk_task_work_run();
+}
 
 /* Finds what the questions below need. Returns 0 or -ENOENT. */
 int tlk_task_init(void);

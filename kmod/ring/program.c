@@ -15,6 +15,7 @@
 #include <linux/stddef.h>
 #include <linux/uaccess.h>
 
+#include "compat/task.h"
 #include "ring/program.h"
 #include "ring/request.h"
 
@@ -115,7 +116,7 @@ static bool may_go_on(struct tlk_context *context, bool first)
 {
 	if (likely(!tlk_work_pending()))
 		return true;
-	if (signal_pending(current) && !first) {
+	if (tlk_must_return() && !first) {
 		context->ending = TLK_SIGNAL;
 		return false;
 	}

@@ -14,6 +14,7 @@
 
 #include "compat/entry.h"
 #include "compat/event.h"
+#include "compat/task.h"
 #include "ring/queue.h"
 
 static_assert(TL_ENTRIES_MAX <= U16_MAX, "an entry's argument holds two counts of 16 bits");
@@ -288,10 +289,15 @@ static int sleep_for_results(struct tlk_queue *queue, u32 left, ktime_t *end)
 			break;
 		if (READ_ONCE(queue->shut))
 			error = -ESHUTDOWN;
-		else if (signal_pending(current))
+		else if (tlk_must_return())
 			error = -EINTR;
 		if (error)
 			break;
+		if (signal_pending(current)) {
+			__set_current_state(TASK_RUNNING);
+			tlk_task_work_serve();
+			continue;
+		}
 		/* It returns 0 when the time is over, and sleeps without one for ever. */
 		if (!schedule_hrtimeout(end, HRTIMER_MODE_ABS))
 			error = done_enough(queue, left) ? 0 : -ETIME;

@@ -87,8 +87,7 @@ void tlk_exit_work_serve(struct tlk_context *context)
 	 * Files that the last request closed are released here. Otherwise a pipe's reader in the
 	 * same batch would wait for ever for the end of file.
 	 */
-	if (task_work_pending(current))
-		tlk_task_work_run();
+	tlk_task_work_serve();
 }
 
 /* Makes the call in the frame if the filter, which may change it, allows it. */
@@ -114,7 +113,7 @@ long tlk_request_make_slow(struct tlk_context *context, bool first)
 	unsigned long work;
 
 	context->ending = TLK_SIGNAL;
-	if (signal_pending(current) && !first)
+	if (tlk_must_return() && !first)
 		return -EINTR;
 	tlk_exit_work_serve(context);
 
@@ -131,10 +130,25 @@ long tlk_request_make_slow(struct tlk_context *context, bool first)
 }
 
 /*
+ * Makes an interrupted call again, or goes on with it, as the kernel does where no handler runs.
+ * What goes on with a call is no call of its own here: filters have allowed it already.
+ */
+static long make_again(struct tlk_context *context, long result)
+{
+	struct restart_block *rest = &current->restart_block;
+
+	if (result != -ERESTART_RESTARTBLOCK)
+		return tlk_request_make_slow(context, true);
+	tlk_exit_work_serve(context);
+	return rest->fn(rest);
+}
+
+/*
  * At the return to user mode a plain call meets a signal handler. The kernel may then make it again
  * after ERESTARTSYS and ERESTARTNOINTR; the other codes end in -EINTR, and do so here at once.
  * Without a signal none of them is a code: the kernel returns the number as it is, which some calls
- * and a filter's listener can choose.
+ * and a filter's listener can choose. If work for this thread has interrupted the call, and no
+ * signal, no handler will run.
  */
 long tlk_request_settle(struct tlk_context *context, long result)
 {
@@ -145,17 +159,23 @@ long tlk_request_settle(struct tlk_context *context, long result)
 		context->refused++;
 		return tlk_policy_refusal(regs->orig_ax);
 	}
-	if (!signal_pending(current))
-		return result;
-	switch (result) {
-	case -ERESTARTSYS:
-	case -ERESTARTNOINTR:
-		context->ending = TLK_AGAIN;
-		return result;
-	case -ERESTARTNOHAND:
-	case -ERESTART_RESTARTBLOCK:
-		return -EINTR;
-	default:
-		return result;
+	while (signal_pending(current) && context->ending == TLK_DONE) {
+		switch (result) {
+		case -ERESTARTSYS:
+		case -ERESTARTNOINTR:
+			if (!tlk_must_return())
+				break;
+			context->ending = TLK_AGAIN;
+			return result;
+		case -ERESTARTNOHAND:
+		case -ERESTART_RESTARTBLOCK:
+			if (!tlk_must_return())
+				break;
+			return -EINTR;
+		default:
+			return result;
+		}
+		result = make_again(context, result);
 	}
+	return result;
 }

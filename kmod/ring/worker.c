@@ -7,6 +7,7 @@
 #include <linux/cred.h>
 #include <linux/sched/signal.h>
 
+#include "compat/task.h"
 #include "ring/identity.h"
 #include "ring/program.h"
 #include "ring/queue.h"
@@ -39,7 +40,7 @@ static __always_inline bool may_have_to_leave(const struct worker *worker)
 /* 0, or why this worker must leave now. */
 static noinline int must_leave(struct worker *worker)
 {
-	if (signal_pending(current) || tlk_is_throttled())
+	if (tlk_must_return() || tlk_is_throttled())
 		return -EINTR;
 	if (READ_ONCE(current->ptrace) || (tlk_entry_work() & ~TLK_ENTRY_SECCOMP))
 		return -EBUSY;

@@ -4,35 +4,19 @@
  * kernel cancels that at the beginning of the thread's end, and runs the thread's work for it
  * before the thread counts as one that ends. The batch's references must be put all the same.
  */
-#include <linux/io_uring.h>
-#include <poll.h>
-#include <sys/mman.h>
-
 #include "filter.h"
 #include "module.h"
 #include "ring.h"
+#include "uring.h"
 
 #define ROUNDS 20
 
 /* A request that waits for its own queue: the kernel cancels such ones when their thread ends. */
 static void begin_to_wait(void)
 {
-	struct io_uring_params parameters = { 0 };
-	int fd = (int)sys(SYS_io_uring_setup, 1, &parameters);
-	struct io_uring_sqe *entry;
-	char *queue;
+	struct uring uring = uring_open();
 
-	if (fd == -ENOSYS || fd == -EPERM)
-		SKIP("no io_uring here: error %d", -fd);
-	CHECK(fd >= 0);
-	queue = MUST(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, IORING_OFF_SQ_RING));
-	entry = MUST(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, IORING_OFF_SQES));
-	*entry = (struct io_uring_sqe){
-		.opcode = IORING_OP_POLL_ADD, .fd = fd, .poll32_events = POLLIN,
-	};
-	*(uint32_t *)(queue + parameters.sq_off.array) = 0;
-	__atomic_store_n((uint32_t *)(queue + parameters.sq_off.tail), 1, __ATOMIC_RELEASE);
-	CHECK_EQ(sys(SYS_io_uring_enter, fd, 1, 0, 0, NULL, 0), 1);
+	uring_poll(&uring, uring.fd);
 }
 
 static void *batcher(void *arg)

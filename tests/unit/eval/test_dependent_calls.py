@@ -65,3 +65,15 @@ def test_a_peer_that_could_not_be_had_leaves_the_rest(raw):
     assert [(claim.holds, claim.ours) for claim in findings.claims] == [(None, "not run")]
     files = next(one for one in part_programs.figures(Raw(rows, raw.meta)) if one.id == "loops")
     assert len(files.rows) == 2 * len(part_programs.LOOPS)
+
+
+@pytest.mark.parametrize(("line", "word"), [("=y", "with"), (" is not set", "without")])
+def test_the_report_says_whether_the_kernel_has_programs_of_bpf(raw, tmp_path, line, word):
+    config = tmp_path / "include" / "config" / "auto.conf"
+    config.parent.mkdir(parents=True)
+    config.write_text(f"CONFIG_IO_URING=y\n{part_programs.BPF_LOOP}{line}\n")
+    rows = [*raw.rows, {"bpf_loop": part_programs.has_bpf_loop(tmp_path)}]
+    tables = part_programs.figures(Raw(rows, raw.meta))
+    captions = [one.caption for one in tables if f"configured {word} io_uring's" in one.caption]
+    assert len(captions) == 1
+    assert not any("configured" in one.caption for one in part_programs.figures(raw))
