@@ -81,10 +81,11 @@ def programs(folder: Path) -> list[tuple[Path, str]]:
     library, sleeping, spinning = (
         folder / name for name in ("libframes.so", "frames-sleep", "frames-spin")
     )
-    build("-shared", "-fPIC", "-s", FRAMES / "library.c", "-o", library)
-    build(FRAMES / "program.c", library, "-o", sleeping)
+    soname = f"-Wl,-soname,{library.name}"
+    build("-shared", "-fPIC", "-s", soname, FRAMES / "library.c", "-o", library)
+    build(FRAMES / "program.c", library, "-Wl,-rpath,$ORIGIN", "-o", sleeping)
     build("-static", "-DSPIN", FRAMES / "program.c", "-o", spinning)
-    return [(one, f"/{one.name}") for one in (sleeping, spinning)]
+    return [(one, f"/{one.name}") for one in (library, sleeping, spinning)]
 
 
 # ---- Threads that sleep --------------------------------------------------------------------------

@@ -11,10 +11,15 @@ void library_waits(void);
 static __attribute__((noinline)) void hidden_waits(void)
 {
 	/* On its stack, so that it has a frame: compilers make none for a function without one. */
-	volatile long number = SYS_pause;
-	long result = number;
+	volatile struct {
+		long seconds, nanoseconds;
+	} duration = { 1000000, 0 };
+	long result;
 
-	__asm__ volatile("syscall" : "+a"(result) : : "rcx", "r11", "memory");
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "a"(SYS_nanosleep), "D"(&duration), "S"(0)
+			 : "rcx", "r11", "memory");
 }
 
 void library_waits(void)
