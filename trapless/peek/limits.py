@@ -80,6 +80,27 @@ STACKS_MAX = 8192
 STACKS_KEPT_MAX = 1 << 16
 """Different stacks that a recording keeps, with the threads that have them."""
 
+USER_FRAMES_MAX = 64
+"""Of user mode, on one stack: recursion may be deeper, and is cut."""
+USER_FRAME_BYTES_MAX = 1 << 20
+"""Between two frame pointers: what leads further away is no frame."""
+USER_AREAS_KEPT_MAX = 256
+"""Mappings of one process that are kept for a walk: those that its stacks are in."""
+TREE_DEPTH_MAX = 16
+"""Levels of a tree of mappings or of a file's pages: with more, 64 bits of an address are used."""
+ELF_SEGMENTS_MAX, ELF_SECTIONS_MAX, ELF_TABLES_MAX = 64, 1024, 4
+"""Parts of a program that are looked at, and its symbol tables: compilers make two."""
+USER_SYMBOLS_MAX, USER_SYMBOLS_TOTAL_MAX = 100_000, 200_000
+"""Functions of one file, and of all files that are kept."""
+USER_STRINGS_BYTES_MAX = 8 << 20
+USER_NAME_BYTES_MAX = 256
+"""Names of functions in one file, and one of them: those of C++ may be longer, and are cut."""
+USER_FILES_MAX = 1024
+USER_FILE_NAME_BYTES_MAX = 256
+"""Linux allows for 255."""
+USER_NAMES_MAX = 1 << 14
+"""Names of user mode in one walk of all threads: a stack with others has none."""
+
 SITES_MAX = 1 << 16
 """Places in the kernel's code that the module's probes have patched."""
 NAMES_MAX = 1 << 16
@@ -124,6 +145,8 @@ OPENING = Bound("reading the kernel's types, and comparing what it says", 4.0, 4
 NOTES = Bound("reading the symbols of the kernels that were found", 5.0, 2_000_000, 256 << 20)
 THREADS = Bound("the walk of the lists of threads", 4.0, 1_500_000, 64 << 20)
 STACKS = Bound("the walk of the threads' stacks", 4.0, 4_000_000, 1 << 30)
+USER_STACKS = Bound("the walk of the stacks in user mode", 2.0, 2_000_000, 256 << 20)
+USER_FILE = Bound("reading the functions of a program", 0.5, 500_000, 64 << 20)
 MODULES = Bound("the walk of the list of modules", 4.0, 1_500_000, 64 << 20)
 TYPES = Bound("the search for a member of a type", 2.0, 2_000_000, 16 << 20)
 

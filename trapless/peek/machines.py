@@ -125,7 +125,7 @@ class Process:
             holes = qemu_arguments.holes(self.argv, sum(one.size for one in backends))
             ways = mappings.qemu_ways(found, backends, holes)
         else:
-            ways = mappings.other_ways(found, mappings.LAYOUTS[self.kind])
+            ways = mappings.all_other_ways(self.folder, mappings.LAYOUTS[self.kind])
         for way in ways:
             yield mappings.memories(self.folder, found, str(self), way)
 

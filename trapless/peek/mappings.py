@@ -89,8 +89,11 @@ x86_64/src/lib.rs. All three go on at 4 GiB.
 """
 
 
-def read(process: Path) -> list[Mapping]:
-    """The writable data of a process, in ascending order; neighbours of one kind are one."""
+def read(process: Path, *, joined: bool = True) -> list[Mapping]:
+    """The writable data of a process, in ascending order.
+
+    `joined`: neighbours of one kind are one, as QEMU's RAM is where attributes have split it.
+    """
     try:
         lines = (process / "maps").read_text(errors="replace").splitlines()
     except PermissionError:
@@ -110,7 +113,7 @@ def read(process: Path) -> list[Mapping]:
             int(words[4]),
             words[5] if len(words) > 5 else "",
         )
-        if mappings and mappings[-1].goes_on(one):
+        if joined and mappings and mappings[-1].goes_on(one):
             last = mappings.pop()
             one = Mapping(last.start, end, *_same(last))
         mappings.append(one)
@@ -176,6 +179,19 @@ def _places(mappings: Sequence[Mapping], backend: Backend, count: int) -> list[i
             if place % ALIGNED == 0 and place <= last
         ]
     return list(dict.fromkeys(places))[:PLACES_MAX]
+
+
+def all_other_ways(process: Path, layout: Layout) -> Iterator[list[list[Region]]]:
+    """Where another monitor's RAM may be: in mappings as they are, or where those were split.
+
+    A stack of a thread that was started later is put next to RAM without a file.
+    """
+    tried = []
+    for joined in (False, True):
+        for way in other_ways(read(process, joined=joined), layout):
+            if way not in tried:
+                tried.append(way)
+                yield way
 
 
 def other_ways(mappings: Sequence[Mapping], layout: Layout) -> Iterator[list[list[Region]]]:

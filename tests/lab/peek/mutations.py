@@ -2,7 +2,7 @@
 """Makes memories that attack their observer, from the toy kernel and a seed; no file has them.
 
 Owns what an attacker may change, structure by structure: notes, page tables, symbols, types, lists,
-rings, names, CPUs, and stacks. What an observer does with such a memory is tested in
+rings, names, CPUs, stacks, and processes. What an observer does with such a memory is tested in
 test_peek_hostile.py.
 """
 
@@ -13,6 +13,8 @@ from collections.abc import Callable
 from random import Random
 
 from tests.unit.peek import toy_kernel
+from tests.unit.peek.kernel import toy_process
+from tests.unit.peek.kernel.toy_process import ToyProcess
 from tests.unit.peek.toy_kernel import MODULE_AT, MODULES_VIRTUAL, NOTE_AT, ToyKernel
 
 RINGS_AT = 0x780000
@@ -280,6 +282,28 @@ def stacks(kernel: ToyKernel, random: Random) -> None:
             kernel.put(at, struct.pack("<h", random.choice((0, -8, 8, -24, 32767))))
 
 
+def processes(kernel: ToyKernel, random: Random) -> None:
+    """A process's registers, stack, mappings, page tables, and the pages of its program."""
+    how = random.randrange(6)
+    same = kernel.direct_map + random.choice((toy_process.NODE, toy_process.XARRAY))
+    values = (number(random), address(kernel, random), same | 0xC, same | 0x6, same + 2)
+    if how == 0:  # registers and frames, among which there is one of the same frame again
+        registers = place(kernel, "stack_7") + 0x300 + 80
+        put_u64(kernel, registers + random.choice((0, 8, 16, 24)), random.choice(values))
+        for at in range(toy_process.STACK + 0x800, toy_process.STACK + 0x880, 8):
+            frame = toy_process.STACK_TOP - 0x800 + 16 * random.randrange(8)
+            put_u64(kernel, at, random.choice((frame, toy_process.INNER + 8, *values)))
+    elif how < 5:  # mappings, files, the cache, and the tables of pages
+        first = random.choice((toy_process.MM, toy_process.FILE, toy_process.TABLES))
+        for _ in range(random.choice((1, 4, 16))):
+            at = first + 0x1000 * random.randrange(4) + 8 * random.randrange(40)
+            put_u64(kernel, at, random.choice(values))
+    if how >= 3:  # the program: its headers, sections and symbols
+        for _ in range(random.choice((1, 4, 16))):
+            at = toy_process.PROGRAM + random.choice((0, 0x180, 0x2000)) + random.randrange(0x200)
+            put_u64(kernel, at, random.choice(values))
+
+
 def anything(kernel: ToyKernel, random: Random) -> None:
     for _ in range(random.choice((1, 10, 1000))):
         at = random.randrange(toy_kernel.IMAGE_AT, len(kernel.ram) - 8)
@@ -298,10 +322,13 @@ def made_up(seed: int) -> tuple[str, ToyKernel]:
     form, levels = random.choice(forms)
     kernel = ToyKernel(form=form, levels=levels, probes=11)
     with_rings(kernel)
+    ToyProcess(kernel)
     if seed == 0:
         return "nothing", kernel
     family = FAMILIES[seed % len(FAMILIES)]
     family(kernel, random)
     if seed % 4 == 0:
         random.choice(FAMILIES)(kernel, random)
+    if seed % 3 == 0:
+        processes(kernel, Random(seed))
     return family.__name__, kernel

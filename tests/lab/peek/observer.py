@@ -51,18 +51,20 @@ def look(target: Target) -> str:
 
 
 def stacks(target: Target) -> str:
-    """The stacks of all threads, and of a CPU that stands still in schedule()."""
+    """The stacks of all threads, and of CPUs that stand still in schedule() and in user mode."""
     start = target.symbol("schedule")
     sp = target.symbol("init_stack") + 0x300
     values = {**dict.fromkeys(SAVED, sp), "ip": start + 4}
-    cpus = target.cpu_stacks([CpuRegisters(0, False, values)])
-    found = [(one.pid, one.comm, one.stack) for one in target.thread_stacks()]
-    found += [(one.pid, one.comm, one.stack) for one in cpus]
-    return "\n".join(
-        f"{pid} {comm} {stack.ending.name} " + " ".join(f"{at:x}" for at in stack.addresses[:40])
-        for pid, comm, stack in found
-        if stack is not None
-    )
+    registers = [CpuRegisters(cpu, user, values) for cpu, user in ((0, False), (1, True))]
+    found = [(one.pid, one.comm, one.stack, one.user) for one in target.thread_stacks()]
+    found += [(one.pid, one.comm, one.stack, one.user) for one in target.cpu_stacks(registers)]
+    lines = []
+    for pid, comm, stack, user in found:
+        if stack is not None:
+            addresses = " ".join(f"{at:x}" for at in stack.addresses[:40])
+            lines.append(f"{pid} {comm} {stack.ending.name} {addresses}")
+        lines += [f"{pid} {comm} {user.whole} {user.earlier}", *map(str, user.names)]
+    return "\n".join(lines)
 
 
 def traced(target: Target) -> str:

@@ -65,7 +65,14 @@ def test_made_up_memories_give_errors_or_bounded_answers(share, tmp_path):
 
 def test_memory_without_a_change_is_shown_whole(tmp_path):
     shown = opened(open_target, made_up(0)[1].save(tmp_path))
-    for part in (RELEASE, "schedule+0x40", "toy_close [toy_driver]", "server", "comm=cat"):
+    for part in (
+        RELEASE,
+        "schedule+0x40",
+        "toy_close [toy_driver]",
+        "server",
+        "outer [program]",
+        "comm=cat",
+    ):
         assert part in shown
 
 

@@ -2,8 +2,8 @@
 """Stacks and counters that are read from a running kernel's memory, beside independent witnesses.
 
 Threads that sleep are compared with the guest's own /proc/PID/stack, function by function; CPUs
-that stand still with drgn, which unwinds from the emulator's registers; counts with /proc. One
-guest of each kernel serves all.
+that stand still with drgn, which unwinds from the emulator's registers; counts with /proc; stacks
+of user mode with the source of the programs that have them. One guest of each kernel serves all.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import re
 import socket
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.lab.command import ROOT, wait_until
+from tests.lab.command import LIMIT_S, ROOT, wait_until
 from tests.lab.peek.guest import GUEST_LIMIT_S, Guest, folder_of_memory, guest, peek, recording
 from trapless.base.console import Silent
 from trapless.peek.check.stacks import NOT_UNWOUND, Unwinder
@@ -31,8 +32,13 @@ from trapless.vm.qmp import Monitor
 pytestmark = [pytest.mark.outer_kernels, pytest.mark.timeout(1.2 * GUEST_LIMIT_S)]
 
 STALL = ROOT / "tests/lab/modules/stall"
+FRAMES = ROOT / "tests/lab/peek/frames"
+FRAME_OPTIONS = ["-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-nostdlib"]
+WAITING = [f"{name} [frames-sleep]" for name in ("program_inner", "program_outer", "_start")]
+SPINNING = [f"{name} [frames-spin]" for name in ("program_inner", "program_outer", "_start")]
+"""The functions of the two programs, as their source has them, innermost first."""
 SLEEPERS = """
-sleep 1000 & mkfifo /tmp/pipe; (cat /tmp/pipe) & (read line </tmp/pipe) &
+/frames-sleep & sleep 1000 & mkfifo /tmp/pipe; (cat /tmp/pipe) & (read line </tmp/pipe) &
 insmod /stall.ko cpu=1 length_us=100 pause_us=20000000
 (while :; do find / -xdev >/dev/null; done) & busy=$!
 """
@@ -55,14 +61,31 @@ def test_stacks_and_counts_are_the_kernels_own(kernel):
     stall = kbuild.module_for(resolved, Silent(), STALL, "stall.ko")
     with (
         folder_of_memory() as folder,
-        guest(folder, (stall, "/stall.ko"), kernel=kernel, cpus=2) as running,
+        guest(folder, (stall, "/stall.ko"), *programs(folder), kernel=kernel, cpus=2) as running,
     ):
         running.say(SLEEPERS)
         sleeping_threads_agree(running)
         stopped_cpus_agree(running)
         counts_agree(running, folder)
+        user_stacks_are_the_programs_own(running)
         flame_graphs_have_all_of_it(running, folder)
         machine_behind_a_stub_is_read(running, folder)
+
+
+def programs(folder: Path) -> list[tuple[Path, str]]:
+    """Programs with frame pointers; the library of the first has symbols of its exports only."""
+
+    def build(*words: str | Path) -> None:
+        subprocess.run(["cc", *FRAME_OPTIONS, *map(str, words)], check=True, timeout=LIMIT_S)
+
+    library, sleeping, spinning = (
+        folder / name for name in ("libframes.so", "frames-sleep", "frames-spin")
+    )
+    soname = f"-Wl,-soname,{library.name}"
+    build("-shared", "-fPIC", "-s", soname, FRAMES / "library.c", "-o", library)
+    build(FRAMES / "program.c", library, "-Wl,-rpath,$ORIGIN", "-o", sleeping)
+    build("-static", "-DSPIN", FRAMES / "program.c", "-o", spinning)
+    return [(one, f"/{one.name}") for one in (library, sleeping, spinning)]
 
 
 # ---- Threads that sleep --------------------------------------------------------------------------
@@ -144,6 +167,33 @@ def stopped_cpus_agree(running: Guest) -> None:
     assert kernel_stacks > STOPS // 2 and whole >= 0.98 * kernel_stacks, (whole, kernel_stacks)
 
 
+# ---- User mode -----------------------------------------------------------------------------------
+
+
+def user_stacks_are_the_programs_own(running: Guest) -> None:
+    """Of a thread that waits in a library, of one that runs, and of one that a monitor stops."""
+    with open_target(running.ram) as target:
+
+        def of(comm: str) -> ThreadStack | None:
+            return next((one for one in target.thread_stacks() if one.comm.says(comm)), None)
+
+        waiting = of("frames-sleep")
+        assert waiting is not None and waiting.stack is not None
+        hidden, exported, *own = map(str, waiting.user.names)
+        assert re.fullmatch(r"libframes\.so\+0x\w+", hidden), hidden
+        assert (exported, own) == ("library_waits [libframes.so]", WAITING)
+        assert waiting.user.whole and not waiting.user.earlier
+        running.say("/frames-spin & echo $! >/tmp/spinning")
+
+        def has_been_interrupted() -> bool:
+            one = of("frames-spin")
+            if one is None or one.stack is not None:
+                return False
+            return one.user.earlier and list(map(str, one.user.names)) == SPINNING
+
+        assert wait_until(has_been_interrupted), of("frames-spin")
+
+
 # ---- Counts --------------------------------------------------------------------------------------
 
 KINDS = {"timer": "LOC", "reschedule": "RES", "function call": "CAL"}
@@ -218,6 +268,16 @@ def flame_graphs_have_all_of_it(running: Guest, folder: Path) -> None:
         for line in folded
     ), folded
     assert any(line.startswith("CPUs;find;") and "do_syscall_64" in line for line in folded)
+    spinning = f"CPUs;frames-spin;{';'.join(reversed(SPINNING))} "
+    assert any(line.startswith(spinning) for line in folded), folded
+    waiting = ";".join([*reversed(WAITING), "library_waits [libframes.so]", "libframes.so+0x"])
+    in_kernel = ";entry_SYSCALL_64_after_hwframe;do_syscall_64;"
+    assert any(
+        line.startswith(f"threads that wait;frames-sleep;(sleeping);{waiting}")
+        and in_kernel in line
+        for line in folded
+    ), folded
+    running.say("kill $(cat /tmp/spinning)")
     assert wait_until(lambda: running.say("echo alive") == "alive")  # it was let go
 
 

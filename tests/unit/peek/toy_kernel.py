@@ -30,8 +30,9 @@ MODULES_VIRTUAL = 0xFFFFFFFFC0000000
 BUILD_ID = "0123456789abcdef0123456789abcdef01234567"
 RELEASE = "6.1.0-toy"
 CODE_SITES = (LINKED + SHIFT + 0x110, LINKED + SHIFT + 0x190)  # in schedule, schedule_timeout
-TASK_BYTES = 168
+TASK_BYTES = 176
 STACK_BYTES = 0x400
+VMEMMAP = 0xFFFF_EA00_0000_0000
 CANARY = 0x1122334455667788
 MASK = (1 << 64) - 1
 WORD = 0x80  # a token of several letters
@@ -113,7 +114,7 @@ def toy_types(form: str) -> bytes:
     members += [("real_parent", long, 104), ("tgid", integer, 112), ("flags", integer, 116)]
     thread = types.record("thread_struct", 8, [("sp", long, 0)])
     members += [("stack", long, 128), ("on_cpu", integer, 136), ("nvcsw", long, 144)]
-    members += [("nivcsw", long, 152), ("thread", thread, 160)]
+    members += [("nivcsw", long, 152), ("thread", thread, 160), ("mm", long, 168)]
     types.record("task_struct", TASK_BYTES, members)
     types.record("pt_regs", 8 * len(SAVED), [(one, long, 8 * at) for at, one in enumerate(SAVED)])
     bits = UNWINDING[form]["bits"]
@@ -141,7 +142,40 @@ def toy_types(form: str) -> bytes:
     types.record(
         "mod_kallsyms", 24, [("symtab", long, 0), ("num_symtab", integer, 8), ("strtab", long, 16)]
     )
+    _process_types(types, long, char)
     return types.data()
+
+
+def _process_types(types: Types, long: int, char: int) -> None:
+    """What processes have: mappings, and files with cached pages. toy_process.py makes one."""
+
+    def record(record_name: str, size: int, **members: int | tuple[int, int]) -> int:
+        return types.record(
+            record_name,
+            size,
+            [
+                (one, long, where) if isinstance(where, int) else (one, where[1], where[0])
+                for one, where in members.items()
+            ],
+        )
+
+    def words(count: int) -> int:
+        return types.array(long, count)
+
+    record("mm_struct", 24, pgd=0, mm_mt=(8, record("maple_tree", 16, ma_root=8)))
+    record("maple_range_64", 256, parent=0, pivot=(8, words(15)), slot=(128, words(16)))
+    record("maple_arange_64", 256, parent=0, pivot=(8, words(9)), slot=(80, words(10)))
+    kinds = ("maple_dense", "maple_leaf_64", "maple_range_64", "maple_arange_64")
+    types.enumeration("maple_type", {name: at for at, name in enumerate(kinds)})
+    areas = ("vm_start", "vm_end", "vm_mm", "vm_flags", "vm_pgoff", "vm_file")
+    record("vm_area_struct", 48, **{name: 8 * at for at, name in enumerate(areas)})
+    path = record("path", 16, dentry=8)
+    record("file", 32, f_path=(0, path), f_mapping=16, f_inode=24)
+    record("dentry", 16, d_name=(0, record("qstr", 16, name=8)))
+    record("inode", 16, i_ino=0, i_size=8)
+    record("address_space", 16, i_pages=(0, record("xarray", 16, xa_head=8)))
+    record("xa_node", 520, shift=(0, char), slots=(8, words(64)))
+    record("page", 64, flags=0)
 
 
 @dataclass
@@ -215,6 +249,7 @@ class ToyKernel:
         self.u64("page_offset_base", self.direct_map)
         self.u64("vmcoreinfo_note", self.direct_map + NOTE_AT)
         self.u64("max_pfn_mapped", RAM_BYTES // 4096)
+        self.u64("vmemmap_base", VMEMMAP)
         self.u64("jiffies_64", 4711)
         self.symbol("vm_node_stat", struct.pack("<3Q", 5, 6, 7))
         self.symbol("nr_cpu_ids", struct.pack("<I", self.cpus))
@@ -239,7 +274,8 @@ class ToyKernel:
             if not pid:
                 self.symbols["__end_init_task"] = stack + STACK_BYTES
             sp = stack + STACK_BYTES - 0x100
-            self.symbol(name, task + struct.pack("<QIIQQQ", stack, not pid, 0, pid, 0, sp))
+            task += struct.pack("<QIIQQQQ", stack, not pid, 0, pid, 0, sp, 0)
+            self.symbol(name, task)
             self.put(self.physical(sp), struct.pack("<14Q", *self._frames(pid)))
         for name in ("init_signal", "toy_signal", "toy_kernel_signal"):
             self.symbol(name, bytes(24))

@@ -9,6 +9,7 @@ that is read here may be made up, so each walk has a budget, and each stack a bo
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -21,6 +22,7 @@ from trapless.peek.kernel.modules import Modules
 from trapless.peek.kernel.orc import FRAME_POINTER, Kind, Orc, Register, Rule
 from trapless.peek.kernel.resolver import Resolver
 from trapless.peek.kernel.tasks import COMM_BYTES, Entry, Walk
+from trapless.peek.kernel.user.stacks import NO_USER_STACK, UserRegisters, UserStack, UserStacks
 
 WORD = 8
 USER = 3  # the lowest bits of CS in user mode
@@ -62,17 +64,21 @@ class Stack:
 
 
 NO_STACK = Stack(Ending.LOST, ())
+_Known = tuple[tuple[int, ...], Stack, UserStack]
+"""A thread's moment, and its stacks at that moment."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadStack:
-    """A thread at the moment of a walk. `stack` is None while it is on a CPU."""
+    """A thread at the moment of a walk. `stack` is None while it is on a CPU, and `user` is that of
+    its last entry to the kernel then."""
 
     pid: int
     group: int
     comm: GuestText
     state: int  # as the kernel has it: 0 wants to run, 1 and 2 sleep
     stack: Stack | None
+    user: UserStack = NO_USER_STACK
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +92,15 @@ class CpuRegisters:
 
 @dataclass(frozen=True, slots=True)
 class CpuStack:
-    """What a CPU that stands still does: its thread, and its stack, which is empty in user mode."""
+    """What a CPU that stands still does: its thread, and its stacks; in user mode, that of the
+    kernel is empty."""
 
     cpu: int
     pid: int
     group: int
     comm: GuestText
     stack: Stack
+    user: UserStack = NO_USER_STACK
 
 
 def stack_bytes(target: Resolver) -> int:
@@ -113,6 +121,8 @@ class _State:
     bp: int
     signal: bool
     saved: dict[str, int] | None = None  # registers of this very frame, where they are known
+    user: UserRegisters | None = None  # those at the entry from user mode
+    user_at: int = 0  # their address, where all of them are on the stack
 
 
 class _Window:
@@ -143,7 +153,11 @@ class Unwinder:
         self._iret = self._saved["ip"]
         self._forked = {target.symbol(name) for name in FORKED if target.has_symbol(name)}
         self._members = _Members(target)
-        self._known: dict[int, tuple[tuple[int, ...], Stack]] = {}  # by the thread's address
+        self._known: dict[int, _Known] = {}  # by the thread's address
+        self._below_end: int | None = None  # where entries from user mode save registers
+        self._users: UserStacks | None = None
+        with contextlib.suppress(PeekError):  # a kernel whose processes are not understood
+            self._users = UserStacks(target)
 
     def _modules(self) -> Modules:
         if self._list is None:
@@ -157,8 +171,13 @@ class Unwinder:
         unwound again.
         """
         with limits.within(limits.Budget(limits.STACKS)):
-            self._orc.begin()
+            self._begin()
             return list(self._threads())
+
+    def _begin(self) -> None:
+        self._orc.begin()
+        if self._users is not None:
+            self._users.begin()
 
     def _threads(self) -> Iterator[ThreadStack]:
         walk = Walk(self._target)
@@ -167,7 +186,7 @@ class Unwinder:
         for entry in walk.entries():
             limits.spend()
             try:
-                seen, stack = self._thread(walk, entry, known.get(entry.address))
+                seen, stack, user = self._thread(walk, entry, known.get(entry.address))
             except limits.LimitError:
                 return
             except PeekError:  # it came or went meanwhile
@@ -178,29 +197,70 @@ class Unwinder:
                 if stack not in interned and len(interned) >= limits.STACKS_MAX:
                     stack = NO_STACK
                 stack = interned.setdefault(stack, stack)
-                self._known[entry.address] = (seen.moment, stack)
-            comm = GuestText(entry.comm)
-            yield ThreadStack(entry.pid, entry.group, comm, seen.state, stack)
+                if user is not None:
+                    self._known[entry.address] = (seen.moment, stack, user)
+            user = user or NO_USER_STACK
+            yield ThreadStack(
+                entry.pid, entry.group, GuestText(entry.comm), seen.state, stack, user
+            )
 
     def _thread(
-        self, walk: Walk, entry: Entry, known: tuple[tuple[int, ...], Stack] | None
-    ) -> tuple[_Seen, Stack | None]:
-        """A thread's state, and its stack; None where it is on a CPU, or ran meanwhile."""
+        self, walk: Walk, entry: Entry, known: _Known | None
+    ) -> tuple[_Seen, Stack | None, UserStack | None]:
+        """A thread's state and its stacks; no stack where it is on a CPU, or ran meanwhile.
+
+        The user stack is None where too much time went into those of others.
+        """
         before = self._members.read(walk, entry)
-        if before.on_cpu or before.state & DEAD:
-            return before, None
+        if before.state & DEAD:
+            return before, None, None
+        if before.on_cpu:
+            return before, None, self._last_entry(walk, before, entry.address)
         if known is not None and known[0] == before.moment:
-            return before, known[1]
-        stack = self._inactive(walk, before)
+            return before, *known[1:]
+        stack, registers = self._inactive(walk, before)
+        user = self._user_stack(entry.address, registers)
         after = self._members.read(walk, entry)
         # A thread counts a switch before it leaves its CPU, so one that ran has another count.
-        return after, stack if not after.on_cpu and after.moment == before.moment else None
+        if after.on_cpu or after.moment != before.moment:
+            return after, None, None
+        return after, stack, user
 
-    def _inactive(self, walk: Walk, seen: _Seen) -> Stack:
-        """The stack of a thread that is switched out."""
+    def _user_stack(
+        self, task: int, registers: UserRegisters | None, *, earlier: bool = False
+    ) -> UserStack | None:
+        """The stack of a task in user mode; None where this walk has no time for it."""
+        if registers is None or self._users is None:
+            return NO_USER_STACK
+        try:
+            return self._users.stack(task, registers, earlier=earlier)
+        except limits.LimitError:
+            return None
+
+    def _last_entry(self, walk: Walk, seen: _Seen, task: int) -> UserStack | None:
+        """The stack in user mode that a thread on a CPU had at its last entry to the kernel."""
+        if self._below_end is None:
+            return NO_USER_STACK
+        place, at = seen.stack + self._bytes - self._below_end, self._saved
+        try:
+            data = walk.read(place, max(at.values()) + WORD)
+        except limits.LimitError:
+            raise
+        except PeekError:
+            return NO_USER_STACK
+        ip, sp, bp, cs = (
+            int.from_bytes(data[at[name] : at[name] + WORD], "little")
+            for name in ("ip", "sp", "bp", "cs")
+        )
+        if not cs & USER:  # a thread of the kernel has never entered
+            return NO_USER_STACK
+        return self._user_stack(task, UserRegisters(ip, sp, bp, cs), earlier=True)
+
+    def _inactive(self, walk: Walk, seen: _Seen) -> tuple[Stack, UserRegisters | None]:
+        """The stack of a thread that is switched out, and its registers of user mode."""
         end = seen.stack + self._bytes
         if not seen.stack <= seen.sp <= end - WORD * len(FRAME):
-            return NO_STACK
+            return NO_STACK, None
         start, data = seen.sp, b""
         while start + len(data) < end:  # pages that are mapped one by one
             rest = min(4096 - (start + len(data)) % 4096, end - start - len(data))
@@ -209,14 +269,17 @@ class Unwinder:
         values = {name: window.word(start + WORD * at) for at, name in enumerate(FRAME)}
         ip = values["ret_addr"]
         state = _State(ip, start + WORD * len(FRAME), values["bp"], ip in self._forked)
-        return self._unwind(state, window)
+        stack = self._unwind(state, window)
+        if state.user_at and stack.ending is Ending.USER and 0 < end - state.user_at <= self._bytes:
+            self._below_end = end - state.user_at
+        return stack, state.user
 
     def cpus(self, registers: Sequence[CpuRegisters]) -> list[CpuStack]:
         """The stacks of CPUs that stand still, by their registers."""
         target, found = self._target, list[CpuStack]()
         current = percpu_word(target, "current_task")
         with limits.within(limits.Budget(limits.STACKS)):
-            self._orc.begin()
+            self._begin()
             for one in registers:
                 if one.cpu not in target.percpu_bases:
                     continue
@@ -225,23 +288,27 @@ class Unwinder:
                     target.read(task + target.offset("task_struct", name), size)
                     for name, size in (("pid", 4), ("tgid", 4), ("comm", COMM_BYTES))
                 )
+                stack, user = self._active(one)
                 found.append(
                     CpuStack(
                         one.cpu,
                         int.from_bytes(pid, "little", signed=True),
                         int.from_bytes(group, "little", signed=True),
                         GuestText(comm),
-                        Stack(Ending.USER, ()) if one.user else self._active(one),
+                        stack,
+                        self._user_stack(task, user) or NO_USER_STACK,
                     )
                 )
         return found
 
-    def _active(self, registers: CpuRegisters) -> Stack:
-        """The stack of a CPU in the kernel."""
+    def _active(self, registers: CpuRegisters) -> tuple[Stack, UserRegisters | None]:
+        """The stack in the kernel, which a CPU in user mode has none of, and user registers."""
         values = registers.values
+        if registers.user:
+            return Stack(Ending.USER, ()), UserRegisters(values["ip"], values["sp"], values["bp"])
         window = _Window(self._target, 0, b"")
         state = _State(values["ip"], values["sp"], values["bp"], True, dict(values))
-        return self._unwind(state, window)
+        return self._unwind(state, window), state.user
 
     # ---- Frames ----------------------------------------------------------------------------------
 
@@ -290,12 +357,15 @@ class Unwinder:
         elif rule.kind is Kind.REGS:
             saved = {name: window.word(sp + at) for name, at in self._saved.items()}
             if saved["cs"] & USER:
+                state.user = UserRegisters(saved["ip"], saved["sp"], saved["bp"], saved["cs"])
+                state.user_at = sp
                 return True
             state.ip, state.sp, state.saved = saved["ip"], saved["sp"], saved
         elif rule.kind is Kind.REGS_PARTIAL:
             at = {name: self._saved[name] - self._iret for name in ("ip", "cs", "sp")}
             saved = {name: window.word(sp + offset) for name, offset in at.items()}
             if saved["cs"] & USER:
+                state.user = UserRegisters(saved["ip"], saved["sp"], state.bp, saved["cs"])
                 return True
             # The other registers are still what they were.
             state.saved = {**state.saved, **saved} if state.saved is not None else None

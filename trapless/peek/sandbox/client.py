@@ -41,6 +41,7 @@ from trapless.peek.kernel.stub_memory import StubMemory
 from trapless.peek.kernel.symbol_cache import FileStore, Store
 from trapless.peek.kernel.target import Target, closed_on_error
 from trapless.peek.kernel.tasks import Task
+from trapless.peek.kernel.user.stacks import UserStack
 from trapless.peek.kernel.vmcoreinfo import Vmcoreinfo
 from trapless.peek.sandbox import messages
 from trapless.peek.sandbox.messages import FormError, SilentError
@@ -387,20 +388,33 @@ class SandboxedTarget(Target):
         raise PeekError("stacks are read in the sandbox: ask thread_stacks() or cpu_stacks()")
 
     def thread_stacks(self) -> list[ThreadStack]:
-        stacks, threads = self._resolver.ask("thread_stacks")
-        known = [_stack(*row) for row in stacks]
+        names, user_stacks, stacks, threads = self._resolver.ask("thread_stacks")
+        known, users = [_stack(*row) for row in stacks], _user_stacks(names, user_stacks)
         return [
-            ThreadStack(pid, group, comm, state, None if at < 0 else known[at])
-            for pid, group, comm, state, at in threads
-            if at < len(known)
+            ThreadStack(pid, group, comm, state, None if at < 0 else known[at], users[user])
+            for pid, group, comm, state, at, user in threads
+            if at < len(known) and user < len(users)
         ]
 
     def cpu_stacks(self, registers: Sequence[CpuRegisters]) -> list[CpuStack]:
         given = [[one.cpu, one.user, one.values] for one in registers]
+        names, user_stacks, cpus = self._resolver.ask("cpu_stacks", given)
+        users = _user_stacks(names, user_stacks)
         return [
-            CpuStack(cpu, pid, group, comm, _stack(ending, addresses))
-            for cpu, pid, group, comm, ending, addresses in self._resolver.ask("cpu_stacks", given)
+            CpuStack(cpu, pid, group, comm, _stack(ending, addresses), users[user])
+            for cpu, pid, group, comm, ending, addresses, user in cpus
+            if user < len(users)
         ]
+
+
+def _user_stacks(
+    names: list[GuestText], rows: list[tuple[bool, bool, list[int]]]
+) -> list[UserStack]:
+    """The stacks of user mode in an answer; names that it does not have are left out."""
+    return [
+        UserStack(tuple(names[at] for at in numbers if at < len(names)), whole, earlier)
+        for whole, earlier, numbers in rows
+    ]
 
 
 def _stack(ending: int, addresses: list[int]) -> Stack:

@@ -156,6 +156,13 @@ PLACE = row(ADDRESS, number(0, limits.ANSWER_BYTES_MAX))
 STACK = (number(0, 3), several(ADDRESS, limits.FRAMES_MAX))
 """How it ended (stacks.Ending), and its code."""
 
+NAMES = several(text, limits.USER_NAMES_MAX)
+USER_STACK = row(
+    truth, truth, several(number(0, limits.USER_NAMES_MAX - 1), limits.USER_FRAMES_MAX)
+)
+"""Whether it is whole, whether it is of an earlier moment, and the numbers of its names."""
+USER_STACKS = several(USER_STACK, limits.STACKS_MAX + 1)
+
 ANSWERS: Mapping[str, Form] = {
     "open": OPENED,
     "address": ADDRESS,
@@ -176,13 +183,28 @@ ANSWERS: Mapping[str, Form] = {
     "name_of": text,
     "module_symbol": perhaps(ADDRESS),
     "thread_stacks": row(
+        NAMES,
+        USER_STACKS,
         several(row(*STACK), limits.STACKS_MAX),
         several(
-            row(PID, PID, text, number(0, U32_MAX), number(-1, limits.STACKS_MAX)),
+            row(
+                *(PID, PID, text, number(0, U32_MAX)),
+                *(number(-1, limits.STACKS_MAX), number(0, limits.STACKS_MAX)),
+            ),
             limits.THREADS_MAX,
         ),
     ),
-    "cpu_stacks": several(row(number(0, limits.CPUS_MAX), PID, PID, text, *STACK), limits.CPUS_MAX),
+    "cpu_stacks": row(
+        NAMES,
+        USER_STACKS,
+        several(
+            row(
+                *(number(0, limits.CPUS_MAX), PID, PID, text),
+                *(*STACK, number(0, limits.STACKS_MAX)),
+            ),
+            limits.CPUS_MAX,
+        ),
+    ),
     "threads": several(row(PID, PID, text, PID, truth), limits.THREADS_MAX),
 }
 """The form of the answer to each question."""

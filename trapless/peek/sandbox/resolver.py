@@ -12,11 +12,12 @@ from typing import Any
 
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.guest_text import visible
+from trapless.peek.guest_text import GuestText, visible
 from trapless.peek.kernel.image import locate
 from trapless.peek.kernel.memory import PAGE_BYTES, FileMemory, RawFile, Region
 from trapless.peek.kernel.stacks import CpuRegisters, Stack
 from trapless.peek.kernel.target import Target
+from trapless.peek.kernel.user.stacks import NO_USER_STACK, UserStack
 from trapless.peek.sandbox import jail
 from trapless.peek.sandbox.messages import receive, send
 
@@ -165,25 +166,59 @@ def _threads(target: Target) -> object:
     ]
 
 
+class _Users:
+    """The different stacks of user mode in an answer, and the names in them, by their numbers."""
+
+    def __init__(self) -> None:
+        self._stacks: dict[UserStack, int] = {}
+        self._names: dict[GuestText, int] = {}
+
+    def number(self, stack: UserStack) -> int:
+        known = self._stacks.get(stack)
+        if known is None:
+            new = sum(name not in self._names for name in stack.names)
+            names = len(self._names) + new
+            if names > limits.USER_NAMES_MAX or len(self._stacks) >= limits.STACKS_MAX:
+                stack = NO_USER_STACK
+            for name in stack.names:
+                self._names.setdefault(name, len(self._names))
+            known = self._stacks.setdefault(stack, len(self._stacks))
+        return known
+
+    def tables(self) -> list[object]:
+        stacks = [
+            [one.whole, one.earlier, [self._names[name] for name in one.names]]
+            for one in self._stacks
+        ]
+        return [list(map(str, self._names)), stacks]
+
+
 def _thread_stacks(target: Target) -> object:
     """The different stacks, and the threads with their stacks' numbers; -1 on a CPU."""
     numbers: dict[Stack | None, int] = {None: -1}
+    users = _Users()
     threads = [
         [
             *(one.pid, one.group, str(one.comm), one.state),
             numbers.setdefault(one.stack, len(numbers) - 1),
+            users.number(one.user),
         ]
         for one in target.thread_stacks()
     ]
     stacks = [[int(one.ending), list(one.addresses)] for one in numbers if one is not None]
-    return [stacks, threads]
+    return [*users.tables(), stacks, threads]
 
 
 def _cpu_stacks(target: Target, registers: Sequence[Any]) -> object:
-    return [
-        [one.cpu, one.pid, one.group, str(one.comm), int(one.stack.ending), one.stack.addresses]
+    users = _Users()
+    cpus = [
+        [
+            *(one.cpu, one.pid, one.group, str(one.comm)),
+            *(int(one.stack.ending), one.stack.addresses, users.number(one.user)),
+        ]
         for one in target.cpu_stacks([CpuRegisters(*row) for row in registers])
     ]
+    return [*users.tables(), cpus]
 
 
 QUESTIONS: dict[str, Callable[..., object]] = {

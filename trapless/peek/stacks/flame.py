@@ -30,6 +30,7 @@ SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 CPUS, THREADS = "CPUs", "threads that wait"
 USER_MODE = "(user mode)"
 RUNNING = "(on a CPU: its registers are not in memory)"
+LAST_ENTRY = "(user mode, as it was at the last entry to the kernel)"
 LOST = "(callers not found)"
 ROWS_SHOWN = 15
 PLACES_SHOWN = 3
@@ -40,19 +41,22 @@ SCHEDULER = re.compile(
 
 
 def frames(key: Key, names: Mapping[int, GuestText]) -> list[str]:
-    """The functions of a stack, outermost first, below the thread's name."""
+    """The functions of a stack, outermost first, user mode's before the kernel's."""
     stack = key.stack
     head = [str(key.comm)]
+    kernel = [names_file.name_in(names, address) for address in reversed(stack.addresses)]
+    user = [] if key.user.whole else [LOST]
+    user += [str(name) for name in reversed(key.user.names)]
     if key.is_cpu:
-        if not stack.addresses:
-            return [*head, USER_MODE]
+        if not kernel:
+            return [*head, *(user if key.user.names else [USER_MODE])]
     elif key.state == ON_CPU:
-        return [*head, RUNNING]
+        return [*head, RUNNING, *([LAST_ENTRY, *user] if key.user.names else ())]
     else:
         head.append(f"({key.state_text})")
-    if stack.ending is Ending.LOST:
+    if stack.ending is Ending.LOST and not key.user.names:
         head.append(LOST)
-    return head + [names_file.name_in(names, address) for address in reversed(stack.addresses)]
+    return head + (user if key.user.names else []) + kernel
 
 
 def _parts(recording: Recording) -> Iterator[tuple[str, Counter[tuple[str, ...]]]]:
@@ -190,6 +194,8 @@ def _tables(profile: Profile, names: Mapping[int, GuestText]) -> Iterator[Table]
 def _place(key: Key, names: Mapping[int, GuestText]) -> str:
     """The innermost functions that say what a stack is about."""
     functions = [names_file.name_in(names, address) for address in key.stack.addresses]
+    if key.is_cpu and not functions:
+        functions = list(map(str, key.user.names))
     while len(functions) > 1 and not key.is_cpu and SCHEDULER.fullmatch(functions[0]):
         functions.pop(0)
     if not functions:

@@ -8,20 +8,23 @@ since the one before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
 from trapless.peek import limits
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.stacks import NO_STACK, CpuStack, Ending, Stack, ThreadStack
+from trapless.peek.kernel.user.stacks import NO_USER_STACK, UserStack
 from trapless.peek.sampling.recording import Recorder, Recording
 
 FILE = "stacks.parquet"
 ON_CPU = -1
 """The state of a thread that is on a CPU, in the table."""
 NO_CPU = -1
+OTHER_NAME = GuestText(b"(one of too many names)")
 TOTALS = {b"samples": 0, b"time_ns": 0, b"left_out": 0}
 """The sums over all samples, in the table's metadata; left out: stacks beyond what is kept."""
 
@@ -39,6 +42,7 @@ class Key:
     state: int
     cpu: int
     stack: Stack
+    user: UserStack = NO_USER_STACK
 
     @property
     def is_cpu(self) -> bool:
@@ -63,24 +67,36 @@ class Profile:
     def __init__(self) -> None:
         self.times: dict[Key, int] = {}
         self.samples = self.time_ns = self.left_out = 0
+        self._names: dict[GuestText, GuestText] = {}  # of user mode: each text is kept once
 
     def add(self, threads: list[ThreadStack], cpus: list[CpuStack], time_ns: int) -> None:
         """Add a sample, which stands for `time_ns`. With `cpus`, running threads are theirs."""
         self.samples += 1
         self.time_ns += time_ns
         for cpu in cpus:
-            self._count(Key(cpu.pid, cpu.group, cpu.comm, ON_CPU, cpu.cpu, cpu.stack), time_ns)
+            key = Key(cpu.pid, cpu.group, cpu.comm, ON_CPU, cpu.cpu, cpu.stack, cpu.user)
+            self._count(key, time_ns)
         for one in threads:
             state = ON_CPU if one.stack is None else one.state
             if one.stack is not None or not cpus:
                 stack = one.stack or NO_STACK
-                self._count(Key(one.pid, one.group, one.comm, state, NO_CPU, stack), time_ns)
+                key = Key(one.pid, one.group, one.comm, state, NO_CPU, stack, one.user)
+                self._count(key, time_ns)
 
     def _count(self, key: Key, time_ns: int) -> None:
+        if key not in self.times and key.user.names:
+            names = tuple(map(self._name, key.user.names))
+            key = replace(key, user=replace(key.user, names=names))
         if key in self.times or len(self.times) < limits.STACKS_KEPT_MAX:
             self.times[key] = self.times.get(key, 0) + time_ns
         else:
             self.left_out += 1
+
+    def _name(self, name: GuestText) -> GuestText:
+        """The same name, as long as there are not too many."""
+        if name in self._names or len(self._names) < limits.NAMES_MAX:
+            return self._names.setdefault(name, name)
+        return OTHER_NAME
 
     def merge(self, other: Profile) -> None:
         """Add another's sums to these."""
@@ -106,6 +122,11 @@ class Profile:
             "cpu": pa.array([key.cpu for key in keys], pa.int32()),
             "ending": pa.array([int(key.stack.ending) for key in keys], pa.int8()),
             "stack": pa.array([key.stack.addresses for key in keys], pa.list_(pa.uint64())),
+            "user": pa.array(
+                [list(map(str, key.user.names)) for key in keys], pa.list_(pa.string())
+            ),
+            "user_whole": pa.array([key.user.whole for key in keys], pa.bool_()),
+            "user_earlier": pa.array([key.user.earlier for key in keys], pa.bool_()),
             "time_ns": pa.array(self.times.values(), pa.int64()),
         }
         totals = {key: str(getattr(self, key.decode())) for key in TOTALS}
@@ -124,6 +145,14 @@ def load(recording: Recording) -> Profile | None:
     for row in table.to_pylist():
         stack = Stack(Ending(row["ending"]), tuple(row["stack"]))
         comm = GuestText.stored(row["comm"])
-        key_ = Key(row["pid"], row["group"], comm, row["state"], row["cpu"], stack)
+        key_ = Key(row["pid"], row["group"], comm, row["state"], row["cpu"], stack, _user(row))
         profile.times[key_] = row["time_ns"]
     return profile
+
+
+def _user(row: Mapping[str, Any]) -> UserStack:
+    """The stack in user mode of a row, which recordings of earlier releases do not have."""
+    if "user" not in row:
+        return NO_USER_STACK
+    names = tuple(map(GuestText.stored, row["user"]))
+    return UserStack(names, row["user_whole"], row["user_earlier"])

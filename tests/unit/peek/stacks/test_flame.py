@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from tests.unit.peek.test_summary import busy_and_idle, head
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.stacks import CpuStack, Ending, Stack, ThreadStack
+from trapless.peek.kernel.user.stacks import NO_USER_STACK, UserStack
 from trapless.peek.sampling.names import NAMES_FILE
 from trapless.peek.sampling.recording import Recorder, Recording
 from trapless.peek.stacks import flame, profile
@@ -24,11 +27,15 @@ SLEEP = Stack(Ending.USER, (0xFFFFFFFF81000010, 0xFFFFFFFF81000020, 0xFFFFFFFF81
 WORK = Stack(Ending.LOST, (0xFFFFFFFF81000040,))
 NAMES = ("schedule+0x10", "do_poll+0x1", "sys_poll+0x2 [toy]", "work+0x4")
 HOSTILE = b"a;b\n\x1b[2J 7"
+USER = UserStack((GuestText(b"wait [libc.so.6]"), GuestText(b"main [program]")), whole=True)
+CUT = UserStack((GuestText(HOSTILE),))
 MS = 1_000_000
 
 
-def thread(pid: int, comm: bytes, stack: Stack | None, state: int = 1) -> ThreadStack:
-    return ThreadStack(pid, pid, GuestText(comm), state, stack)
+def thread(
+    pid: int, comm: bytes, stack: Stack | None, state: int = 1, user: UserStack = NO_USER_STACK
+) -> ThreadStack:
+    return ThreadStack(pid, pid, GuestText(comm), state, stack, user)
 
 
 def sums() -> Profile:
@@ -60,9 +67,66 @@ def recording(tmp_path: Path) -> Recording:
 def by_text(found: Profile) -> dict[tuple[object, ...], int]:
     """The sums with names as they are shown: a recording keeps them so."""
     return {
-        (key.pid, key.group, str(key.comm), key.state, key.cpu, key.stack): time_ns
+        (key.pid, key.group, str(key.comm), key.state, key.cpu, key.stack, user_text(key)): time_ns
         for key, time_ns in found.times.items()
     }
+
+
+def user_text(key: profile.Key) -> tuple[object, ...]:
+    return tuple(map(str, key.user.names)), key.user.whole, key.user.earlier
+
+
+def with_user_stacks() -> Profile:
+    """One sample of 10 ms: a thread that waits, and two on CPUs, one of them with registers."""
+    found = Profile()
+    registers = CpuStack(0, 6, 6, GuestText(b"busy"), Stack(Ending.USER, ()), CUT)
+    in_kernel = CpuStack(1, 8, 8, GuestText(b"other"), WORK, USER)
+    found.add([thread(5, b"server", SLEEP, user=USER)], [registers, in_kernel], 10 * MS)
+    running = thread(9, b"turn", None, user=replace(USER, earlier=True))
+    found.add([running], [], 10 * MS)
+    return found
+
+
+def stored(found: Profile, folder: Path) -> Recording:
+    what = head()
+    with Recorder(folder, what, {"release": "6.1", "context_user": 2}) as recorder:
+        recorder.add(busy_and_idle(what))
+        found.keep(recorder)
+        recorder.close(None)
+    return Recording.open(folder)
+
+
+def test_frames_of_user_mode_are_below_those_of_the_kernel(tmp_path):
+    recording = stored(with_user_stacks(), tmp_path / "r")
+    loaded = profile.load(recording)
+    assert loaded is not None and by_text(loaded) == by_text(with_user_stacks())
+    flame.write(recording, tmp_path / "x")
+    user, kernel = "main [program];wait [libc.so.6]", "0xffffffff81000030;0xffffffff81000020"
+    assert sorted((tmp_path / "x").read_text().splitlines()) == [
+        r"CPUs;busy;(callers not found);a:b\n\x1b[2J 7 10000",
+        f"CPUs;other;{user};0xffffffff81000040 10000",
+        f"threads that wait;server;(sleeping);{user};{kernel};0xffffffff81000010 10000",
+        f"threads that wait;turn;{flame.RUNNING};{flame.LAST_ENTRY};{user} 10000",
+    ]
+    assert ("busy", "50.0%", r"a;b\n\x1b[2J 7") in flame.tables(recording)[0].rows
+
+
+def test_recording_of_an_earlier_release_has_no_user_stacks(tmp_path):
+    recording = stored(with_user_stacks(), tmp_path / "r")
+    path = next((tmp_path / "r").rglob(profile.FILE))
+    table = parquet.read_table(path)
+    parquet.write_table(table.drop_columns(["user", "user_whole", "user_earlier"]), path)
+    loaded = profile.load(recording)
+    assert loaded is not None and {key.user for key in loaded.times} == {NO_USER_STACK}
+
+
+def test_names_of_user_mode_that_are_too_many_become_one(monkeypatch):
+    monkeypatch.setattr(limits, "NAMES_MAX", 2)
+    found = Profile()
+    users = [UserStack((GuestText(b"%d" % number),)) for number in range(5)]
+    found.add([thread(1, b"x", SLEEP, user=one) for one in users], [], MS)
+    names = [str(key.user.names[0]) for key in found.times]
+    assert names == ["0", "1", str(profile.OTHER_NAME)] and sum(found.times.values()) == 5 * MS
 
 
 def test_sums_are_read_as_they_were_kept(recording):
