@@ -199,7 +199,7 @@ def test_a_header_that_asks_for_gigabytes_is_refused(tmp_path):
     assert "is a header" in refused(path)
 
 
-@pytest.mark.parametrize("kind", [b"X", b"x", b"g", b"L", b"K", b"S", b"Z", b"\1"])
+@pytest.mark.parametrize("kind", [b"X", b"x", b"L", b"Z"])
 def test_a_header_that_no_result_has_is_not_read(kind, tmp_path):
     """Solaris has a letter of its own for PAX headers, whose data Python reads in one piece."""
     long = tarfile.TarInfo("x")
@@ -253,10 +253,10 @@ def test_what_was_left_out_does_not_fill_the_terminal(packed, tmp_path):
 
 def test_many_claims_take_no_long_time(results):
     result = result_file.load(results / NAME)
-    claims = tuple(replace(result.claims[0], id=f"claim-{number}") for number in range(30_000))
+    claims = tuple(replace(result.claims[0], id=f"claim-{number}") for number in range(20_000))
     began = time.process_time()
     replace(result, claims=claims).check()
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 3
     with pytest.raises(ValueError, match="claim claim-7 stands twice"):
         replace(result, claims=(*claims, claims[7])).check()
 

@@ -50,7 +50,7 @@ def pretending(*arguments: str) -> Iterator[int]:
         running.kill()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def opener() -> Iterator[Opener]:
     with Opener() as opener:
         yield opener
