@@ -195,3 +195,33 @@ def test_what_is_no_plain_file_is_not_opened(tmp_path):
         assert mappings._shared(tmp_path, one) is None
     finally:
         os.close(writer)
+
+
+# ---- Who keeps the rights ------------------------------------------------------------------------
+
+DROPPED = """
+import time
+from trapless.peek import capabilities
+from trapless.peek.serve.workers import Workers
+workers = Workers(3)
+capabilities.drop(())
+jobs = [workers.submit(lambda: open("/proc/thread-self/status").read()) for _ in range(20)]
+while not all(job.done for job in jobs):
+    time.sleep(0.01)
+print(*(job.value for job in jobs), open("/proc/self/status").read())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user has no capability to give up")
+def test_no_thread_of_the_daemon_keeps_its_rights():
+    """Rights are a thread's own: one that began before they were given up has them still, and the
+    processes that read guests are its children."""
+    done = subprocess.run(
+        [sys.executable, "-c", DROPPED],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[4],
+    )
+    effective = [line.split()[1] for line in done.stdout.splitlines() if "CapEff" in line]
+    assert len(effective) == 21 and {int(one, 16) for one in effective} == {0}
