@@ -18,7 +18,7 @@ import click
 
 from trapless import __version__, abi
 from trapless.abi import Mode
-from trapless.base.console import ConsoleProgress, TraplessError
+from trapless.base.console import ConsoleProgress, TraplessError, printable
 from trapless.base.streams import standard_streams
 from trapless.estimate.commands import estimate
 from trapless.experiments.commands import evaluate, report
@@ -352,7 +352,7 @@ def main() -> None:
 
 
 def _leave(message: str, status: int) -> NoReturn:
-    click.echo(f"trapless: {message}", err=True)
+    click.echo(f"trapless: {printable(message)}", err=True)
     sys.exit(status)
 
 

@@ -260,8 +260,8 @@ static void received(struct tl_thread *self, void *arg)
 
 	if (c->received == -EAGAIN) {
 		await(self, c, woken);
-	} else if (c->received <= 0) {
-		drop(self, c);
+	} else if (c->received <= 0 || c->limit < now) {
+		drop(self, c); /* who never stops sending is never found waiting */
 	} else {
 		c->http.bytes += (size_t)c->received;
 		c->drained = c->received < room;

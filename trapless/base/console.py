@@ -32,6 +32,15 @@ class TraplessError(Exception):
         self.status = status
 
 
+def printable(text: str) -> str:
+    """Text for a terminal: whatever of a stranger is in it, it is lines and commands nothing.
+
+    >>> printable("a\\x1b[2Jb\\n\\tc")
+    'a?[2Jb\\n\\tc'
+    """
+    return "".join(one if one.isprintable() or one in "\n\t" else "?" for one in text)
+
+
 class Progress(Protocol):
     """How long-running code reports what it does. One step at a time; a new one ends the old."""
 

@@ -36,9 +36,13 @@ FILES_MAX = 500
 FILE_BYTES_MAX = 512 << 20
 """Unpacked. The largest file of this project's own results has 30 MB."""
 ALL_BYTES_MAX = 1 << 30
+JSON_BYTES_MAX = {LIST_FILE: 1 << 20, META_FILE: 16 << 20, result_file.FILE_NAME: 16 << 20}
+"""Of files that are read as a whole."""
 NAME_CHARS_MAX = 200
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
 KEPT = (RAW_FILE, META_FILE, result_file.FILE_NAME)
+PLAIN_TYPES = frozenset(tarfile.SUPPORTED_TYPES) - frozenset(tarfile.GNU_TYPES)
+"""Of members whose header is all that is read of them before their names are looked at."""
 NEEDS_ZSTD = {"zstd": "zstd"}
 
 
@@ -149,6 +153,8 @@ def unpacked(archive: Path) -> Iterator[Path]:
         try:
             with _opened(archive) as stream:
                 top = _extract(stream, Path(place))
+        except MemoryError as error:
+            raise TraplessError(f"{archive}: takes more memory than results do") from error
         except (tarfile.TarError, lzma.LZMAError, EOFError, ValueError) as error:
             raise TraplessError(f"{archive}: damaged, or no archive of results: {error}") from error
         except OSError as error:
@@ -202,6 +208,8 @@ def _extract(stream: BinaryIO, place: Path) -> str:
                     f"at {member.name!r} it has more than {FILES_MAX} files, {FILE_BYTES_MAX >> 20}"
                     f" MB in one, or {ALL_BYTES_MAX >> 20} MB in all"
                 )
+            if member.size > JSON_BYTES_MAX.get(parts[-1], member.size):
+                raise ValueError(f"{member.name!r} is larger than such a file is")
             target = place.joinpath(*parts)
             target.parent.mkdir(parents=True, exist_ok=True)
             content = tar.extractfile(member)
@@ -218,7 +226,7 @@ class _Member(tarfile.TarInfo):
     """A member whose header cannot make the reader allocate what no result needs."""
 
     def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
-        if self.type in (tarfile.XHDTYPE, tarfile.XGLTYPE, *tarfile.GNU_TYPES):
+        if self.type not in PLAIN_TYPES or self.size < 0:
             raise tarfile.ReadError(f"{self.name!r} is a header that archives of results have not")
         return super()._proc_member(tar)  # type: ignore[misc, no-any-return]
 

@@ -12,6 +12,7 @@ import resource
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from trapless.base.console import Progress, TraplessError
@@ -21,6 +22,9 @@ from trapless.results.result_file import Result
 
 MEMORY_BYTES = 8 << 30
 """Of address space, while foreign data are read."""
+TEXT_CHARS_MAX = 400
+"""Of somebody else's, in one line."""
+LEFT_OUT_MAX = 100
 NAMED_MAX = 3
 """Differences that a message names."""
 
@@ -44,7 +48,7 @@ class Verified:
             )
         lines += [
             printable(f"  left out when it was packed: {name}: {why}")
-            for name, why in self.left_out.items()
+            for name, why in islice(self.left_out.items(), LEFT_OUT_MAX)
         ]
         lines.append(
             "That figures follow from the raw data is checked; that those were measured is the "
@@ -55,6 +59,13 @@ class Verified:
 
 def verify(path: Path, progress: Progress) -> Verified:
     """What the archive holds; a TraplessError names the first thing that is wrong."""
+    try:
+        return _verified(path, progress)
+    except TraplessError as error:
+        raise TraplessError(printable(str(error))) from error
+
+
+def _verified(path: Path, progress: Progress) -> Verified:
     with _bounded_memory(), archive.unpacked(path) as folder:
         results = []
         for directory in sorted(one for one in folder.iterdir() if one.is_dir()):
@@ -110,12 +121,12 @@ def _value(result: Result, name: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Text of somebody else for a terminal: no control characters.
+    """Text of somebody else for a terminal: a line of no control characters, and not a long one.
 
     >>> printable("a\\x1b[31mb")
     'a?[31mb'
     """
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:TEXT_CHARS_MAX])
 
 
 @contextmanager

@@ -262,25 +262,26 @@ def report(folder: Path, html: Path | None, as_json: bool, stacks: Path | None) 
     """
     need("pyarrow", "recordings are Parquet")
     from trapless.peek.sampling import figures, json_form, tables
-    from trapless.peek.sampling.recording import Recording
+    from trapless.peek.sampling.recording import Recording, told_of_damage
     from trapless.peek.stacks import flame
     from trapless.report import text_report
 
-    recording = Recording.open(folder)
-    written = None if stacks is None else flame.write(recording, stacks)
-    if as_json:
-        click.echo(json_form.report(recording))
-    elif html is None:
-        text_report.show_tables(tables.of_all_boots(recording))
-    if html is not None:
-        shown = figures.write(recording, html)
+    with told_of_damage(folder):
+        recording = Recording.open(folder)
+        written = None if stacks is None else flame.write(recording, stacks)
+        if as_json:
+            click.echo(json_form.report(recording))
+        elif html is None:
+            text_report.show_tables(tables.of_all_boots(recording))
+        if html is not None:
+            shown = figures.write(recording, html)
+            if not as_json:
+                text_report.show_tables(shown)
+                click.echo(f"figures: {html}")
         if not as_json:
-            text_report.show_tables(shown)
-            click.echo(f"figures: {html}")
-    if not as_json:
-        text_report.show_tables(flame.tables(recording))
-        if written is not None:
-            click.echo(f"{written}: {stacks}")
+            text_report.show_tables(flame.tables(recording))
+            if written is not None:
+                click.echo(f"{written}: {stacks}")
 
 
 @peek.command()
@@ -434,9 +435,11 @@ def _export(recording: Path, output: Path | None, chosen: str, *, given: bool) -
     if given or output is None or chosen != "perfetto":
         raise click.UsageError("a recording becomes a Perfetto trace: --recording FOLDER -o FILE")
     need("pyarrow", "recordings are Parquet")
+    from trapless.peek.sampling.recording import told_of_damage
     from trapless.peek.trace import samples
 
-    click.echo(f"{samples.export(recording, output)}: {output}", err=True)
+    with told_of_damage(recording):
+        click.echo(f"{samples.export(recording, output)}: {output}", err=True)
 
 
 def need(module: str, reason: str, package: str = "") -> None:

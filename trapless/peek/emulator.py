@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,10 @@ VCPU = re.compile(
 
 
 MONITOR_LIMIT_S = 2.0
-"""Longest wait for a monitor: one that has a client already lets others wait for ever."""
+"""Longest wait for the monitors of a process: one that has a client already lets others wait for
+ever, and a process that pretends to be QEMU may have any number that never answer."""
+THREADS_MAX = 4096
+"""Virtual processors of a machine, by which QEMU is bounded as well."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +63,15 @@ def emulator_of(ram: Path, proc: Path = Path("/proc")) -> Emulator | None:
     return None
 
 
-def emulator_with(pid: int, proc: Path = Path("/proc")) -> Emulator | None:
-    """The emulator that is the process `pid`; None where it has ended."""
+def emulator_with(pid: int, proc: Path = Path("/proc"), *, asks: bool = True) -> Emulator | None:
+    """The emulator that is the process `pid`; None where it has ended.
+
+    `asks`: whether its monitor may be asked for what its threads' names do not tell.
+    """
     process = proc / str(pid)
     if not process.exists():
         return None
-    return Emulator(pid, _vcpus(process) or _told_vcpus(process))
+    return Emulator(pid, _vcpus(process) or (_told_vcpus(process) if asks else ()))
 
 
 def missing_text(emulator: Emulator | None) -> str | None:
@@ -123,7 +130,7 @@ def _vcpus(process: Path) -> tuple[int, ...]:
             continue
         if match := VCPU.fullmatch(name):
             threads[int(match[match.lastgroup] if match.lastgroup else 0)] = int(task.name)
-    return tuple(threads[number] for number in sorted(threads))
+    return tuple(threads[number] for number in sorted(threads)[:THREADS_MAX])
 
 
 def _told_vcpus(process: Path) -> tuple[int, ...]:
@@ -133,9 +140,13 @@ def _told_vcpus(process: Path) -> tuple[int, ...]:
         sockets = [path_here(process, path) for path in qemu_arguments.monitor_sockets(argv)]
     except OSError:
         return ()
+    end = time.monotonic() + MONITOR_LIMIT_S
     for path in sockets:
-        with contextlib.suppress(TraplessError), qmp.Monitor(path, MONITOR_LIMIT_S) as monitor:
-            threads = monitor.threads()
+        left_s = end - time.monotonic()
+        if left_s <= 0:
+            break
+        with contextlib.suppress(TraplessError), qmp.Monitor(path, left_s, left_s) as monitor:
+            threads = monitor.threads()[:THREADS_MAX]
             if all((process / "task" / str(thread)).exists() for thread in threads):
                 return threads
     return ()

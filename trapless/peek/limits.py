@@ -65,7 +65,9 @@ MODULE_NAME_BYTES = 256
 THREADS_MAX = 65_536
 
 TABLES_READ_MAX = 100_000
-"""Page tables that are read to find a machine's memory behind a debugger's stub."""
+RUNS_MAX = 1 << 20
+"""Page tables that are read to find a machine's memory behind a debugger's stub, and runs of pages
+that follow one another in them."""
 
 UNWIND_ROWS_MAX = 2_000_000
 """Rows in the unwind tables of a kernel or a module: a stock kernel has some 250,000."""

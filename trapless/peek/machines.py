@@ -28,6 +28,8 @@ from trapless.vm.stub import Stub
 
 PROC = Path("/proc")
 QEMU = re.compile(r"qemu-system-x86_64.*|qemu-kvm|kvm")
+ARGUMENTS_BYTES_MAX = 128 << 10
+"""Of a command line: whoever starts a process may give it megabytes, and each look reads them."""
 OTHER_QEMU = re.compile(r"qemu-system-.*")
 SHARING = (
     "start one with `trapless lab -- COMMAND`, or any QEMU, and look as the user who runs it or as "
@@ -96,8 +98,8 @@ class Process:
     @property
     def shared(self) -> Path | None:
         """The file by which it shares all of its memory; None where it does not, or not with us."""
-        path = qemu_arguments.ram_file(self.argv) if self.kind == "qemu" else None
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, PeekError):
+            path = qemu_arguments.ram_file(self.argv) if self.kind == "qemu" else None
             here = path_here(self.folder, path) if path is not None else None
             return here if here is not None and os.access(here, os.R_OK) else None
         return None
@@ -200,7 +202,8 @@ def running(proc: Path = PROC) -> list[Process]:
 def _machine(entry: Path) -> Process | None:
     """The machine that a process runs; None where it runs none that is known."""
     try:
-        argv = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        with (entry / "cmdline").open("rb") as file:
+            argv = file.read(ARGUMENTS_BYTES_MAX).decode(errors="replace").split("\0")
     except OSError:  # ended meanwhile
         return None
     program = os.path.basename(argv[0])

@@ -9,9 +9,11 @@ than one way, each way is offered, and the kernel that is found shows which is r
 from __future__ import annotations
 
 import contextlib
+import heapq
 import itertools
 import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +39,10 @@ RAM_MIN_BYTES = 32 << 20
 PLACES_MAX = 8
 WAYS_MAX = 24
 """The most ways that are tried in which mappings may be RAM."""
+MAPPINGS_MAX = 1024
+"""The longest mappings of a process, which are looked at: a monitor has some hundred."""
+STEPS_MAX = 100_000
+"""Of the search for ways: a process that pretends to be a monitor may have none among billions."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +142,10 @@ def qemu_ways(
     RAM is the backends' memory, one behind the other. `holes` are as for raw_layouts().
     """
     sizes = [backend.size for backend in backends]
+    mappings = sorted(
+        heapq.nlargest(MAPPINGS_MAX, mappings, key=lambda one: one.length),
+        key=lambda one: one.start,
+    )
     choices = [_places(mappings, one, sizes.count(one.size)) for one in backends]
     for backend, places in zip(backends, choices, strict=True):
         if not places:
@@ -143,9 +153,8 @@ def qemu_ways(
                 f"none of its mappings has the {backend.size >> 20} MiB of {backend.name}"
             )
     groups: dict[frozenset[int], list[list[Region]]] = {}
-    ways = (way for way in itertools.product(*choices) if len(set(way)) == len(way))
     total = sum(backend.size for backend in backends)
-    for way in itertools.islice(ways, WAYS_MAX):
+    for way in itertools.islice(_distinct(choices), WAYS_MAX):
         pieces, start = [], 0
         for place, backend in zip(way, backends, strict=True):
             pieces.append(Region(start, backend.size, place))
@@ -155,7 +164,28 @@ def qemu_ways(
             regions = in_pieces(layout, pieces)
             if regions not in group:
                 group.append(regions)
+    if not groups:
+        raise PeekError(f"its mappings are not the {len(backends)} parts of its RAM")
     yield from groups.values()
+
+
+def _distinct(choices: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
+    """Each way to take one place of each choice and none twice, in the order of product()."""
+    steps = itertools.count()
+    chosen: list[int] = []
+    left = [iter(choices[0])]
+    while left and next(steps) < STEPS_MAX:
+        place = next(left[-1], None)
+        if place is None:
+            left.pop()
+            if chosen:
+                chosen.pop()
+        elif place not in chosen:
+            if len(left) == len(choices):
+                yield (*chosen, place)
+            else:
+                chosen.append(place)
+                left.append(iter(choices[len(left)]))
 
 
 def _places(mappings: Sequence[Mapping], backend: Backend, count: int) -> list[int]:
@@ -178,7 +208,7 @@ def _places(mappings: Sequence[Mapping], backend: Backend, count: int) -> list[i
             for place in (last, -(-one.start // ALIGNED) * ALIGNED)
             if place % ALIGNED == 0 and place <= last
         ]
-    return list(dict.fromkeys(places))[:PLACES_MAX]
+    return list(dict.fromkeys(places))[: max(PLACES_MAX, count)]
 
 
 def all_other_ways(process: Path, layout: Layout) -> Iterator[list[list[Region]]]:
@@ -279,7 +309,8 @@ def _shared(process: Path, mapping: Mapping) -> int | None:
         with contextlib.suppress(OSError):
             status = name.stat()
             device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-            if status.st_ino == mapping.inode and device == mapping.device:
+            same = status.st_ino == mapping.inode and device == mapping.device
+            if same and stat.S_ISREG(status.st_mode):  # to open a device may do anything, or wait
                 return os.open(name, os.O_RDONLY | os.O_CLOEXEC)
     return None
 

@@ -20,6 +20,8 @@ MIB = 1 << 20
 DEFAULT_BYTES = 128 * MIB
 """The RAM of a QEMU without the option -m."""
 ENCRYPTION = ("sev-guest", "sev-snp-guest", "tdx-guest")
+NODES_MAX = 128
+"""NUMA nodes of one machine, as in QEMU."""
 UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": MIB, "g": GIB, "t": GIB << 10, "p": GIB << 20}
 
 Options = Iterator[tuple[str, dict[str, str]]]
@@ -44,7 +46,7 @@ def options(argv: Sequence[str]) -> Options:
 def keys(value: str) -> dict[str, str]:
     """The keys of QEMU's `type,key=value,...`, or of the same as JSON; the type has the key ""."""
     if value.startswith("{"):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             return {key: str(one) for key, one in json.loads(value).items()}
         return {}
     words = [word.replace("\0", ",") for word in value.replace(",,", "\0").split(",")]
@@ -100,7 +102,10 @@ def _memory_names(argv: Sequence[str]) -> list[str]:
         if option in ("machine", "M") and "memory-backend" in values:
             machine = [values["memory-backend"]]
         elif option == "numa" and "memdev" in values:
-            nodes[int(values.get("nodeid", len(nodes)))] = values["memdev"]
+            number = values.get("nodeid", str(len(nodes)))
+            if not re.fullmatch(r"[0-9]{1,4}", number) or len(nodes) >= NODES_MAX:
+                raise PeekError(f"its NUMA nodes are not those of a machine: {number[:20]!r}")
+            nodes[int(number)] = values["memdev"]
     return [nodes[number] for number in sorted(nodes)] or machine
 
 
@@ -119,7 +124,7 @@ def size_of(text: str, unit: int) -> int | None:
     >>> size_of("6G", MIB) >> 30, size_of("512", MIB) >> 20, size_of("4194304k", 1) >> 30
     (6, 512, 4)
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([bkmgtp]?)", text.strip().lower())
+    match = re.fullmatch(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([bkmgtp]?)", text.strip().lower())
     if match is None:
         return None
     return int(float(match[1]) * (UNITS[match[2]] if match[2] else unit))

@@ -115,11 +115,12 @@ class Result:
             raise ValueError("there are no metrics")
         for name, metric in self.metrics.items():
             metric.check(name)
-        ids = [claim.id for claim in self.claims]
+        ids = set[str]()
         for claim in self.claims:
             claim.check()
-            if ids.count(claim.id) > 1:
+            if claim.id in ids:
                 raise ValueError(f"claim {claim.id} stands twice")
+            ids.add(claim.id)
 
     def to_json(self) -> str:
         """The file's text: keys in a fixed order, so that equal results are equal files."""

@@ -27,6 +27,10 @@ STOP_LIMIT_S = 2.0
 STEP_QUIETLY = 7
 """Steps of the emulator that take no interrupt and let no timer run."""
 
+PACKET_BYTES_MAX = 4 << 20
+"""Of one answer, with all that comes before it: QEMU's have some kilobytes."""
+SHOWN_CHARS_MAX = 80
+
 ENDED = "the VM ended while it was being followed"
 
 
@@ -49,7 +53,10 @@ class Connection:
         """Ask, and raise TraplessError if the answer is another."""
         reply = self.ask(request)
         if reply != answer:
-            raise TraplessError(f"the emulator's debugger answered {reply!r} to {request}")
+            raise TraplessError(
+                f"the emulator's debugger answered {reply[:SHOWN_CHARS_MAX]!r} to "
+                f"{request[:SHOWN_CHARS_MAX]}"
+            )
 
     def ask(self, request: str, limit_s: float = ANSWER_LIMIT_S) -> bytes:
         """The stub's answer to a request."""
@@ -58,29 +65,43 @@ class Connection:
         try:
             return self.receive(limit_s)
         except TimeoutError as error:
-            raise TraplessError(f"no answer to {request} within {limit_s:.0f} s") from error
+            shown = request[:SHOWN_CHARS_MAX]
+            raise TraplessError(f"no answer to {shown} within {limit_s:.0f} s") from error
 
     def send(self, data: bytes) -> None:
         """Send bytes as they are."""
         try:
             self._ours.sendall(data)
-        except (BrokenPipeError, ConnectionResetError) as error:
+        except OSError as error:
             raise TraplessError(ENDED) from error
 
     def receive(self, limit_s: float) -> bytes:
-        """The next packet, acknowledged."""
-        self._ours.settimeout(limit_s)
+        """The next packet, acknowledged; TimeoutError where it is not whole within `limit_s`."""
+        end_s = time.monotonic() + limit_s
         while True:
             begin = self._pending.find(b"$")
             end = self._pending.find(b"#", begin)
             if begin >= 0 and end >= 0 and len(self._pending) >= end + 3:
-                body = self._pending[begin + 1 : end]
+                body, sum_ = self._pending[begin + 1 : end], self._pending[end + 1 : end + 3]
                 self._pending = self._pending[end + 3 :]
+                if sum_.lower() != b"%02x" % (sum(body) % 256):
+                    raise TraplessError("a packet of the debugger's stub has a wrong checksum")
                 self.send(b"+")
                 return body
+            if len(self._pending) > PACKET_BYTES_MAX:
+                raise TraplessError(
+                    f"the debugger's stub sends more than {PACKET_BYTES_MAX >> 20} MiB that are no "
+                    "packet"
+                )
+            left_s = end_s - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            self._ours.settimeout(left_s)
             try:
                 piece = self._ours.recv(1 << 16)
-            except ConnectionResetError:
+            except TimeoutError:
+                raise
+            except OSError:
                 piece = b""
             if not piece:
                 raise TraplessError(ENDED)

@@ -139,7 +139,9 @@ def _parse(cpu: int, text: str) -> Registers:
 class Monitor:
     """A connection to a VM's monitor. Use as a context manager, or close(); one thread only."""
 
-    def __init__(self, path: Path, limit_s: float = ANSWER_LIMIT_S) -> None:
+    def __init__(
+        self, path: Path, limit_s: float = ANSWER_LIMIT_S, answer_limit_s: float = ANSWER_LIMIT_S
+    ) -> None:
         """Connect to the monitor at `path`, which may take `limit_s` to let us in."""
         try:
             from qemu.qmp import QMPClient, QMPError
@@ -149,7 +151,7 @@ class Monitor:
                 "it; pip install qemu.qmp"
             ) from error
         logging.getLogger("qemu.qmp").addHandler(logging.NullHandler())  # we tell of errors
-        self._path, self._error = path, QMPError
+        self._path, self._error, self._limit_s = path, QMPError, answer_limit_s
         self._runner = asyncio.Runner()
         self._runner.get_loop().set_exception_handler(lambda *_: None)  # and of those in passing
         self._client = QMPClient("trapless")
@@ -168,7 +170,7 @@ class Monitor:
     def close(self) -> None:
         """Hang up; a VM that is stopped stays so."""
         with contextlib.suppress(TraplessError):  # QEMU may have gone first
-            self._run(self._client.disconnect(), ANSWER_LIMIT_S)
+            self._run(self._client.disconnect(), self._limit_s)
         self._runner.close()
 
     def stop(self) -> None:
@@ -196,8 +198,10 @@ class Monitor:
     def threads(self) -> tuple[int, ...]:
         """The emulator's threads that are CPUs, in the CPUs' order, or one that is all of them."""
         told = self._ask("query-cpus-fast")
-        assert isinstance(told, list)
-        by_cpu = sorted((int(one["cpu-index"]), int(one["thread-id"])) for one in told)
+        try:
+            by_cpu = sorted((int(one["cpu-index"]), int(one["thread-id"])) for one in told)  # type: ignore[attr-defined]
+        except (TypeError, ValueError, LookupError) as error:
+            raise TraplessError(f"QEMU's monitor at {self._path} names no processors") from error
         return tuple(dict.fromkeys(thread for _, thread in by_cpu))
 
     def offer_stub(self, port: int) -> None:
@@ -220,9 +224,9 @@ class Monitor:
         self._ask("set-action", {"reboot": "shutdown"})
 
     def _ask(
-        self, what: str, arguments: dict[str, object] | None = None, limit_s: float = ANSWER_LIMIT_S
+        self, what: str, arguments: dict[str, object] | None = None, limit_s: float | None = None
     ) -> object:
-        return self._run(self._client.execute(what, arguments), limit_s)
+        return self._run(self._client.execute(what, arguments), limit_s or self._limit_s)
 
     def _run(self, work: Coroutine[Any, Any, T], limit_s: float) -> T:
         try:

@@ -9,10 +9,12 @@ connection is closed. debugger.py has the packets.
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,15 +25,20 @@ from trapless.vm.debugger import REGISTERS, Connection
 CONNECT_LIMIT_S = 10.0
 ANSWER_LIMIT_S = 60.0
 """Longest wait for an answer: whoever has a stub may have a debugger at it that does not let go."""
+OPEN_LIMIT_S = 300.0
+"""The longest time until a machine is open, in which some ten thousand answers come."""
 QUIET_S = 0.2
 """After so long without a packet, a stub has said all that nobody asked for."""
 PACKET_BYTES = 1024
 PACKET_BYTES_MAX = 1 << 20
 FILES_MAX = 16
-FILE_CHARS_MAX = 1 << 20
+FILE_CHARS_MAX = 1 << 17
 SEGMENT_AT = 8 * len(REGISTERS) + 4  # CS, behind the flags
 USER = 3
 CPUS_MAX = 8192
+REGISTER_BYTES_MAX = 64
+SAID_MAX = 1000
+"""Packets that a stub may send before it is asked."""
 INTERRUPT = b"\x03"
 
 
@@ -60,10 +67,12 @@ class Stub(Connection):
         super().__init__(connection)
         self._lock = threading.RLock()
         self._stops = 0  # nested: the machine stands still from the first to the last
+        self._end_s = math.inf
         self._chunk = PACKET_BYTES // 2
         self._numbers: dict[str, int] = {}
         try:
-            self._begin()
+            with self.within(OPEN_LIMIT_S):
+                self._begin()
         except BaseException:
             super().close()
             raise
@@ -71,9 +80,10 @@ class Stub(Connection):
     def _begin(self) -> None:
         # A machine that somebody connects to stands still, and its stub may say so.
         with contextlib.suppress(TimeoutError):
-            while True:
+            for _ in range(SAID_MAX):
                 self.receive(QUIET_S)
-        features = self.ask("qSupported:xmlRegisters=i386", ANSWER_LIMIT_S).decode()
+            raise TraplessError(f"the stub at {self.address} says much that nobody asked for")
+        features = _text(self.ask("qSupported:xmlRegisters=i386", ANSWER_LIMIT_S))
         if size := re.search(r"PacketSize=([0-9a-fA-F]{1,8})", features):
             self._chunk = max(min(int(size[1], 16), PACKET_BYTES_MAX) // 2 - 16, 64)
         if "qXfer:features:read+" in features:
@@ -94,6 +104,30 @@ class Stub(Connection):
                 self._stop()
             self.ask("D", CONNECT_LIMIT_S)
         super().close()
+
+    def ask(self, request: str, limit_s: float = ANSWER_LIMIT_S) -> bytes:
+        left_s = self._end_s - time.monotonic()
+        if left_s <= 0:
+            raise TraplessError(f"the stub at {self.address} answers too slowly to be read")
+        return super().ask(request, min(limit_s, left_s))
+
+    @contextmanager
+    def within(self, limit_s: float) -> Iterator[None]:
+        """A block in which all answers together may take `limit_s`."""
+        before, self._end_s = self._end_s, min(self._end_s, time.monotonic() + limit_s)
+        try:
+            yield
+        finally:
+            self._end_s = before
+
+    def _bytes(self, answer: bytes) -> bytes:
+        try:
+            data = bytes.fromhex(answer.decode("ascii"))
+        except ValueError:
+            data = b""
+        if 2 * len(data) != len(answer):
+            raise TraplessError(f"the stub at {self.address} gives data that are no bytes")
+        return data
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -125,7 +159,7 @@ class Stub(Connection):
             found = []
             for cpu, thread in enumerate(self._threads()):
                 self.expect(f"Hg{thread}", b"OK")
-                data = bytes.fromhex(self.ask("g", ANSWER_LIMIT_S).decode().replace("x", "0"))
+                data = self._bytes(self.ask("g", ANSWER_LIMIT_S).replace(b"x", b"0"))
                 if len(data) < SEGMENT_AT + 4:
                     raise TraplessError(
                         f"the stub at {self.address} gives {len(data)} bytes of registers: is it "
@@ -143,11 +177,10 @@ class Stub(Connection):
             raise TraplessError(f"the stub at {self.address} does not tell the register {name}")
         with self.stopped():
             self.expect(f"Hg{self._threads()[0]}", b"OK")
-            data = self.ask(f"p{self._numbers[name]:x}", ANSWER_LIMIT_S)
-            try:
-                return int.from_bytes(bytes.fromhex(data.decode()), "little")
-            except ValueError:
-                raise TraplessError(f"the stub at {self.address} does not tell {name}") from None
+            data = self._bytes(self.ask(f"p{self._numbers[name]:x}", ANSWER_LIMIT_S))
+            if not 0 < len(data) <= REGISTER_BYTES_MAX:
+                raise TraplessError(f"the stub at {self.address} does not tell {name}")
+            return int.from_bytes(data, "little")
 
     def read(self, address: int, length: int) -> bytes:
         """Physical memory; TraplessError where there is none."""
@@ -158,7 +191,7 @@ class Stub(Connection):
                 answer = self.ask(f"m{address:x},{take:x}", ANSWER_LIMIT_S)
                 if len(answer) != 2 * take:
                     raise TraplessError(f"{self.address} has no memory at {address:#x}")
-                pieces.append(bytes.fromhex(answer.decode()))
+                pieces.append(self._bytes(answer))
                 address += take
                 length -= take
         return b"".join(pieces)
@@ -167,18 +200,21 @@ class Stub(Connection):
         threads: list[str] = []
         answer = self.ask("qfThreadInfo", ANSWER_LIMIT_S)
         while answer.startswith(b"m") and len(threads) < CPUS_MAX:
-            threads += answer[1:].decode().split(",")
+            threads += re.findall(r"[0-9a-fA-F.p-]{1,32}", _text(answer[1:]))
             answer = self.ask("qsThreadInfo", ANSWER_LIMIT_S)
-        return threads or ["0"]
+        return threads[:CPUS_MAX] or ["0"]
 
     def _register_numbers(self) -> Iterator[tuple[str, int]]:
         """The numbers of all registers by name, as the stub describes them: in order, from 0."""
         number, target = 0, self._file("target.xml")
-        files = re.findall(r'<xi:include\s+href="([^"]+)"', target)[:FILES_MAX]
+        files = re.findall(r'<xi:include\s+href="([^"<>]{1,200})"', target)[:FILES_MAX]
         for text in (target, *map(self._file, files)):
-            for tag in re.findall(r"<reg\s[^>]*>", text):  # the prefix xi is not always bound
-                values = dict(re.findall(r'(\w+)="([^"]*)"', tag))
-                number = int(values.get("regnum", number))
+            for tag in re.findall(r"<reg\s[^<>]*>", text):  # the prefix xi is not always bound
+                values = dict(re.findall(r'\b(\w+)="([^"]*)"', tag))
+                told = values.get("regnum", str(number))
+                if not re.fullmatch(r"[0-9]{1,6}", told):
+                    raise TraplessError(f"the stub at {self.address} numbers no registers")
+                number = int(told)
                 yield values.get("name", ""), number
                 number += 1
 
@@ -186,8 +222,26 @@ class Stub(Connection):
         text = ""
         while len(text) < FILE_CHARS_MAX:
             size = self._chunk
-            answer = self.ask(f"qXfer:features:read:{name}:{len(text):x},{size:x}").decode()
+            answer = _text(self.ask(f"qXfer:features:read:{name}:{len(text):x},{size:x}"))
             text += answer[1:]
-            if not answer.startswith("m"):
+            if not answer.startswith("m") or len(answer) == 1:
                 break
-        return re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+        return _uncommented(text)
+
+
+def _text(answer: bytes) -> str:
+    return answer.decode("ascii", "replace")
+
+
+def _uncommented(text: str) -> str:
+    """A text without its comments.
+
+    >>> _uncommented("a<!-- b -->c<!--d-->e<!--f")
+    'ace'
+    """
+    pieces, at = [], 0
+    while (begin := text.find("<!--", at)) >= 0:
+        pieces.append(text[at:begin])
+        end = text.find("-->", begin)
+        at = end + len("-->") if end >= 0 else len(text)
+    return "".join((*pieces, text[at:]))

@@ -271,6 +271,20 @@ def slow_clients(server: Server) -> Iterator[None]:
     check(time.monotonic() - begun > LIMIT_S - 2, "slow clients have their time")
 
 
+def who_never_stops_is_ended(server: Server) -> None:
+    """Empty lines begin no request, and after a wrong one nothing is read: both have their time."""
+    for first in (b"", b"wrong\r\n\r\n"):
+        with server.connect() as one:
+            one.sendall(first)
+            one.settimeout(PATIENCE_S)
+            begun = time.monotonic()
+            with contextlib.suppress(ConnectionError):
+                while time.monotonic() - begun < 3 * LIMIT_S:
+                    one.sendall(b"\r\n" * 30_000)
+            took = time.monotonic() - begun
+            check(took < LIMIT_S + 4, f"{first!r} and no end: it was there for {took:.0f} s")
+
+
 def few_descriptors_are_survived(path: str, port: int, site: Path, small: bytes) -> None:
     server = Server(path, port, site, files=FEW_FILES)
     crowd = [server.connect() for _ in range(2 * FEW_FILES)]
@@ -321,6 +335,8 @@ def main(path: str, port: int) -> None:
         pipelines_are_answered_in_order(server, bodies)
         server.rest(descriptors)
         check(server.resident_kb() < before + GROWTH_KB, "it does not grow")
+        if not path.endswith("epoll"):  # which reads one client until there is nothing more
+            who_never_stops_is_ended(server)
         it_ends_gracefully(server, bodies["big"])
         few_descriptors_are_survived(path, port, site, bodies["small.html"])
     print("ok", checks)

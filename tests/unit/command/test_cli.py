@@ -97,6 +97,8 @@ def test_an_error_is_one_message_and_status_1(tmp_path):
     assert run.returncode == 1
     assert run.stderr.startswith("trapless: ") and run.stderr.count("\n") == 1
     assert "no such folder" in run.stderr and "Traceback" not in run.stderr
+    run = trapless("report", str(tmp_path / "no\x1b[2Jwhere"))
+    assert "no?[2Jwhere" in run.stderr and "\x1b" not in run.stderr
 
 
 STANDIN = """

@@ -10,6 +10,9 @@ import json
 import lzma
 import shutil
 import tarfile
+import time
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -194,6 +197,68 @@ def test_a_header_that_asks_for_gigabytes_is_refused(tmp_path):
     long.type, long.size = tarfile.GNUTYPE_LONGNAME, 1 << 34
     path.write_bytes(lzma.compress(long.tobuf(tarfile.GNU_FORMAT)))
     assert "is a header" in refused(path)
+
+
+@pytest.mark.parametrize("kind", [b"X", b"x", b"L", b"Z"])
+def test_a_header_that_no_result_has_is_not_read(kind, tmp_path):
+    """Solaris has a letter of its own for PAX headers, whose data Python reads in one piece."""
+    long = tarfile.TarInfo("x")
+    long.type, long.size = kind, 24 << 20
+    path = tmp_path / "a.tar.xz"
+    path.write_bytes(lzma.compress(long.tobuf(tarfile.GNU_FORMAT) + bytes(24 << 20), preset=0))
+    tracemalloc.start()
+    try:
+        assert "is a header" in refused(path)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_negative_size_is_none(tmp_path):
+    head = bytearray(tarfile.TarInfo("machine/parallel/raw.jsonl").tobuf(tarfile.GNU_FORMAT))
+    head[124:136] = b"\xff" * 10 + b"\xfe\0"
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head[:512])
+    path = tmp_path / "a.tar.xz"
+    path.write_bytes(lzma.compress(bytes(head) + bytes(2048), preset=0))
+    assert "is a header" in refused(path)
+
+
+@pytest.mark.parametrize("name", ["files.json", "parallel/result.json", "parallel/meta.json"])
+def test_a_file_that_is_read_as_a_whole_is_not_a_large_one(name, packed, tmp_path):
+    files = members(packed)
+    files[f"machine/{name}"] = b" " * (17 << 20) + b"{}"
+    path = rewritten(tmp_path / "a.tar.xz", files, listed=name != "files.json")
+    assert "is larger than such a file is" in refused(path)
+
+
+@pytest.mark.parametrize("name", ["\x1b[2J", "\u202e", "x" * 100_000, "\ud800", "a\nb"])
+def test_text_of_a_stranger_is_a_short_line(name, packed, tmp_path):
+    files = members(packed)
+    result = f"machine/{NAME}/result.json"
+    files[result] = json.dumps({**json.loads(files[result]), name: 1}).encode()
+    message = refused(rewritten(tmp_path / "a.tar.xz", files))
+    assert "unknown fields" in message and message.isprintable() and len(message) < 1000
+
+
+def test_what_was_left_out_does_not_fill_the_terminal(packed, tmp_path):
+    files = members(packed)
+    head = json.loads(files["machine/files.json"])
+    head["left_out"] = {f"x{number}": "\x1b" * 100 for number in range(1000)}
+    files["machine/files.json"] = json.dumps(head).encode()
+    path = rewritten(tmp_path / "a.tar.xz", files, listed=False)
+    text = verify.verify(path, Silent()).text()
+    assert len(text.splitlines()) < 120 and text.replace("\n", "").isprintable()
+
+
+def test_many_claims_take_no_long_time(results):
+    result = result_file.load(results / NAME)
+    claims = tuple(replace(result.claims[0], id=f"claim-{number}") for number in range(20_000))
+    began = time.process_time()
+    replace(result, claims=claims).check()
+    assert time.process_time() - began < 3
+    with pytest.raises(ValueError, match="claim claim-7 stands twice"):
+        replace(result, claims=(*claims, claims[7])).check()
 
 
 def test_damage_is_said_to_be_damage(packed, tmp_path):

@@ -10,9 +10,11 @@ it among its own data.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from itertools import islice
 
 from trapless.base.console import TraplessError
 from trapless.peek import limits
@@ -20,7 +22,7 @@ from trapless.peek.errors import PeekError
 from trapless.peek.kernel.image import IMAGE_BASE
 from trapless.peek.kernel.memory import PAGE_BYTES, FileMemory, Region
 from trapless.peek.kernel.paging import ADDRESS_MASK, LARGE, LARGE_LEVELS, PRESENT
-from trapless.vm.stub import Stub
+from trapless.vm.stub import OPEN_LIMIT_S, Stub
 
 WRITABLE = 1 << 1
 ENTRIES = 512
@@ -32,6 +34,7 @@ HOLE = range(0xA0000, 0x100000)
 """Below 1 MiB, memory of devices, which is mapped as if it were memory."""
 NOTE_AT, NOTE_NAME = 12, b"VMCOREINFO\0"
 IMAGE_BYTES_MAX = 1 << 30
+READ_BYTES = 2 << 20
 
 
 class StubMemory(FileMemory):
@@ -39,8 +42,8 @@ class StubMemory(FileMemory):
 
     def __init__(self, stub: Stub) -> None:
         self.stub = stub
-        with stub.stopped():
-            mapped = list(_Tables(stub).mapped())
+        with stub.stopped(), stub.within(OPEN_LIMIT_S):
+            mapped = _Tables(stub).mapped()
             shift, regions = _memory(mapped)
             if not regions:
                 raise PeekError(
@@ -48,7 +51,7 @@ class StubMemory(FileMemory):
                     "kernel, or not yet"
                 )
             super().__init__(f"the machine at {stub.address}", (), regions)
-            self._notes = tuple(self._found(mapped, shift))
+            self._notes = tuple(islice(self._found(mapped, shift), limits.NOTES_MAX))
 
     def stopped(self) -> AbstractContextManager[None]:
         """A block during which the machine stands still, for reads of one moment."""
@@ -77,32 +80,50 @@ class StubMemory(FileMemory):
 
     def _found(self, mapped: list[_Page], shift: int) -> Iterator[int]:
         """Pages that begin with a note, to which the image's data has a pointer."""
-        total, seen = 0, set[int]()
-        for one in mapped:
-            if one.virtual < IMAGE_BASE or one.virtual >= IMAGE_BASE + IMAGE_BYTES_MAX:
-                continue
-            if not one.is_writable or total > limits.TYPES_BYTES_MAX:
-                continue
-            total += one.length
-            data = self.stub.read(one.physical, one.length)
-            for pointer in set(struct.unpack(f"<{one.length // 8}Q", data)) - seen:
-                seen.add(pointer)
+        starts = [one.start for one in self._regions]
+        seen = set[int]()
+        for data in self._image_data(mapped):
+            for pointer in set(struct.unpack(f"<{len(data) // 8}Q", data)) - seen:
                 page = pointer - shift
-                if pointer % PAGE_BYTES or not any(r.start <= page < r.end for r in self._regions):
+                number = bisect_right(starts, page) - 1
+                if pointer % PAGE_BYTES or number < 0 or page >= self._regions[number].end:
                     continue
+                seen.add(pointer)
                 head = self.stub.read(page, NOTE_AT + len(NOTE_NAME))
                 if head.endswith(NOTE_NAME):
                     yield page
 
+    def _image_data(self, mapped: list[_Page]) -> Iterator[bytes]:
+        """What the image may write to, in pieces, up to a bound."""
+        left = limits.TYPES_BYTES_MAX
+        for one in mapped:
+            if one.virtual < IMAGE_BASE or one.virtual >= IMAGE_BASE + IMAGE_BYTES_MAX:
+                continue
+            if one.is_writable:
+                end = one.physical + min(one.length, left)
+                for at in range(one.physical, end, READ_BYTES):
+                    yield self.stub.read(at, min(READ_BYTES, end - at))
+                left -= end - one.physical
+
 
 class _Page:
-    """A page, or a larger one, as the tables map it."""
+    """Pages that follow one another, as the tables map them."""
 
     __slots__ = ("is_writable", "length", "physical", "virtual")
 
     def __init__(self, virtual: int, physical: int, length: int, is_writable: bool) -> None:
         self.virtual, self.physical, self.length = virtual, physical, length
         self.is_writable = is_writable
+
+    def goes_on(self, following: _Page) -> bool:
+        """Whether `following` is more of the same. What may be devices' is by itself."""
+        return (
+            following.virtual == self.virtual + self.length
+            and following.physical == self.physical + self.length
+            and following.is_writable == self.is_writable
+            and self.physical not in HOLE
+            and following.physical not in HOLE
+        )
 
 
 class _Tables:
@@ -114,9 +135,19 @@ class _Tables:
         self._root = stub.register("cr3") & ADDRESS_MASK & ~PTI
         self._read = 0
 
-    def mapped(self) -> Iterator[_Page]:
+    def mapped(self) -> list[_Page]:
         """All pages that are mapped, by their addresses."""
-        yield from self._walk(self._root, self._levels, 0, ENTRIES // 2, True)
+        found: list[_Page] = []
+        for page in self._walk(self._root, self._levels, 0, ENTRIES // 2, True):
+            if found and found[-1].goes_on(page):
+                found[-1].length += page.length
+            elif len(found) < limits.RUNS_MAX:
+                found.append(page)
+            else:
+                raise limits.LimitError(
+                    f"{self._stub.address} has more than {limits.RUNS_MAX:,} runs of pages"
+                )
+        return found
 
     def _walk(
         self, table: int, level: int, base: int, first: int, writable: bool
@@ -161,4 +192,6 @@ def _memory(mapped: list[_Page]) -> tuple[int, list[Region]]:
             regions[-1] = Region(start, regions[-1].length + one.length, start)
         else:
             regions.append(Region(one.physical, one.length, one.physical))
+        if len(regions) > limits.SEGMENTS_MAX:
+            raise limits.LimitError(f"its memory is in more than {limits.SEGMENTS_MAX} parts")
     return shift, regions

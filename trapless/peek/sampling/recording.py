@@ -19,8 +19,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -31,7 +33,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from trapless.base.console import TraplessError
 from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import visible
 from trapless.peek.kernel.counters import Counter, Counters, Reading, rates
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling.rows import End, Head, Rows
@@ -41,12 +45,21 @@ META_FILE = "meta.json"
 END_FILE = "end.json"
 SYMBOLS_FILE = "symbols.parquet"
 COUNTS_FILE = "counts.parquet"
+SEGMENTS_MAX = 1_000_000
+PROBLEMS_MAX = 20
 COUNTS_MAX = 4096
 """Readings of the kernel's counters that a recording keeps: when it has more, it leaves out every
 second one."""
 SEGMENT_ROWS_MAX = 200_000
 SEGMENT_BYTES_MAX = 64 << 20
 """The bytes of rows in memory at which a segment is written."""
+READ_ROWS_MAX = 4_000_000
+READ_BYTES_MAX = 2 << 30
+"""Of one file that is read, unpacked: anybody may have made it, and a kilobyte may be one number a
+billion times."""
+READ_MEMORY_BYTES = 8 << 30
+"""Of address space, while recordings are read."""
+JSON_BYTES_MAX = 64 << 20
 SEGMENT_AGE_S = 20.0
 """The age at which a segment is written: a kill loses no older rows."""
 
@@ -289,17 +302,25 @@ class Recording:
                 "rows and is written first"
             )
         end = _json(folder / END_FILE)
+        number = end.get("segments") if end else 0
+        if type(number) is not int or not 0 <= number <= SEGMENTS_MAX:
+            raise PeekError(f"{folder / END_FILE} is damaged: {str(number)[:40]!r} segments")
         problems, segments = [], []
-        for path in sorted(folder.glob("rows-*.parquet")):
+        for path in sorted(folder.glob("rows-" + 6 * "[0-9]" + ".parquet")):
             try:
-                pq.read_metadata(path)
+                _check_size(path)
                 segments.append(path)
             except (OSError, pa.ArrowException) as error:
-                problems.append(f"{path.name} is damaged and left out ({error})".splitlines()[0])
+                line = f"{path.name} is damaged and left out ({error})".splitlines()[0]
+                problems.append(visible(line))
         names = {path.name for path in segments}
-        last = int(end["segments"]) if end else len(names) and int(max(names)[5:11]) + 1
+        last = number if end else len(names) and int(max(names)[5:11]) + 1
         missing = [_segment_name(i) for i in range(last) if _segment_name(i) not in names]
-        problems += [f"{name} is missing" for name in missing if not (folder / name).exists()]
+        there = set(os.listdir(folder))
+        missing = [name for name in missing if name not in there]
+        problems += [f"{name} is missing" for name in missing[:PROBLEMS_MAX]]
+        if len(missing) > PROBLEMS_MAX:
+            problems.append(f"{len(missing) - PROBLEMS_MAX:,} more are missing")
         if end is None:
             problems.append("the recorder was killed: rows after the last segment are lost")
         return cls(folder, meta, end, tuple(segments), tuple(problems))
@@ -321,7 +342,9 @@ class Recording:
     def boots(self) -> list[Recording]:
         """This recording and those of the boots that followed, in their order."""
         folders = self.folder.glob(boot_name(0)[:-1] + "[0-9]*")
-        later = sorted(folders, key=lambda path: int(path.name.rpartition("-")[2]))
+        numbers = {path: path.name.rpartition("-")[2] for path in folders}
+        boots = [path for path, number in numbers.items() if number.isascii() and number.isdigit()]
+        later = sorted(boots, key=lambda path: int(numbers[path]))
         return [self, *(Recording.open(path) for path in later)]
 
     def times_ns(self, table: pa.Table) -> npt.NDArray[np.int64]:
@@ -333,6 +356,7 @@ class Recording:
     def kept(self, name: str) -> pa.Table | None:
         """A table that was stored beside the rows; None where there is none that can be read."""
         try:
+            _check_size(self.folder / name)
             return pq.read_table(self.folder / name)
         except (OSError, pa.ArrowException):
             return None
@@ -365,13 +389,47 @@ class Recording:
         path = self.folder / SYMBOLS_FILE
         if not path.exists():
             return []
+        _check_size(path)
         table = pq.read_table(path)
         return list(zip(table["address"].to_pylist(), table["name"].to_pylist(), strict=True))
 
 
+@contextmanager
+def told_of_damage(folder: Path) -> Iterator[None]:
+    """A block that reads a recording, which may be anybody's: what no recording has is a PeekError,
+    and memory has a bound."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    bound = [one for one in (READ_MEMORY_BYTES, soft, hard) if one != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min(bound), hard))
+    try:
+        yield
+    except (TraplessError, BrokenPipeError):
+        raise
+    except MemoryError as error:
+        raise PeekError(f"{folder}: takes more memory than any recording does") from error
+    except Exception as error:  # whatever foreign data do to code that is made for our own
+        words = visible(f"{type(error).__name__}: {error}")[:200]
+        raise PeekError(f"{folder}: not what a recorder writes ({words})") from error
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def _check_size(path: Path) -> None:
+    """ArrowInvalid where a file would take more, once it is read, than recorders write."""
+    meta = pq.read_metadata(path)
+    width = 0
+    for number in range(meta.num_columns):
+        column = meta.schema.column(number)
+        width += max(column.length, 8)
+    if meta.num_rows > READ_ROWS_MAX or meta.num_rows * width > READ_BYTES_MAX:
+        raise pa.ArrowInvalid(f"{meta.num_rows:,} rows of {width} bytes")
+
+
 def _json(path: Path) -> dict[str, Any] | None:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        with path.open("rb") as file:
+            text = file.read(JSON_BYTES_MAX)
+        data = json.loads(text)
+    except (OSError, ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None

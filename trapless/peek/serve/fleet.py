@@ -9,12 +9,12 @@ done with one machine; metrics.py and page.py show the list, with the lock held.
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from trapless.base.console import TraplessError
 from trapless.peek.errors import PeekError
 from trapless.peek.serve.opener import NAME_CHARS_MAX, Found
 from trapless.peek.serve.vm import Settings, Vm
@@ -86,7 +86,7 @@ class Fleet:
             try:
                 found = self.settings.opener.running(self._files)
                 self._found, self.error = [one for one in found if self._is_wanted(one)], ""
-            except (TraplessError, OSError) as error:
+            except Exception as error:  # whatever it is, machines are looked for again
                 if not self._over.is_set():
                     self._found, self.error = self._found or [], str(error)
 
@@ -123,9 +123,11 @@ class Fleet:
                     self.vms.append(Vm(one, self._title(one), self.settings))
 
     def _title(self, found: Found) -> str:
-        """A machine's name, and more where another one has it."""
+        """A machine's name, and more where another one has it: no two series may have one name.
+
+        Its pid is tried first, then numbers: another machine may be called by both.
+        """
         taken = {vm.title for vm in self.vms}
-        if found.title not in taken:
-            return found.title
-        tail = f"-{found.pid}"
-        return f"{found.title[: NAME_CHARS_MAX - len(tail)]}{tail}"
+        tails = itertools.chain(("", f"-{found.pid}"), (f"-{n}" for n in itertools.count(2)))
+        titles = (f"{found.title[: NAME_CHARS_MAX - len(tail)]}{tail}" for tail in tails)
+        return next(title for title in titles if title not in taken)

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from trapless.peek import capabilities, machines
-from trapless.peek.emulator import Emulator
+from trapless.peek.emulator import MONITOR_LIMIT_S, Emulator, emulator_of, emulator_with
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import visible
 from trapless.peek.kernel.memory import FileMemory, MemoryFile, RawFile, Region, open_memory
 from trapless.peek.kernel.process_memory import ProcessFile
-from trapless.peek.sandbox.messages import receive, send
+from trapless.peek.sandbox.messages import SilentError, receive, send
 
 PACKAGE = Path(__file__).resolve().parents[3]
 PROGRAM = (
@@ -37,6 +38,10 @@ PROGRAM = (
 MACHINES_MAX = 1000
 """More are not watched; those with the lowest pids are."""
 NAME_CHARS_MAX = 64
+SILENCE_S = 600.0
+"""For so long no monitor is asked of a user whose process had one that did not answer in time."""
+ANSWER_S = 120.0
+"""The longest wait for the process; it takes milliseconds."""
 FILES_MAX = 250
 """Of one way to read a machine: the kernel passes 253 at a time."""
 
@@ -124,7 +129,11 @@ class Opener:
 
     def _said(self, question: Sequence[object]) -> Any:
         send(self._socket.fileno(), list(question))
-        said = receive(self._socket.fileno())
+        try:
+            said = receive(self._socket.fileno(), time.monotonic() + ANSWER_S)
+        except SilentError:  # its late answer would be taken for that to the next question
+            self._process.kill()
+            raise
         if not isinstance(said, dict):
             raise PeekError("the process that opens machines does not answer as it should")
         if "error" in said:
@@ -176,7 +185,7 @@ def main(descriptor: int) -> None:
             except PeekError as error:
                 send(descriptor, {"error": str(error)})
                 continue
-            except (OSError, ValueError, LookupError) as error:
+            except Exception as error:  # of one process, which may be anybody's: others go on
                 send(descriptor, {"error": f"{type(error).__name__}: {error}"})
                 continue
             send(descriptor, {"answer": answer})
@@ -203,7 +212,7 @@ def _running(files: Sequence[str]) -> Answer:
             name = visible(os.path.basename(path))[:NAME_CHARS_MAX]
             rows.append((0, os.stat(path).st_ino, "file", name, path))
     for one in islice(machines.running(), MACHINES_MAX):
-        with suppress(OSError):  # ended meanwhile
+        with suppress(OSError, ValueError, LookupError):  # ended meanwhile
             rows.append((one.pid, _began(one.pid), one.kind, visible(one.name)[:NAME_CHARS_MAX]))
     return rows, ()
 
@@ -214,9 +223,24 @@ def _began(pid: int) -> int:
 
 
 def _emulator(pid: int, path: str) -> Answer:
-    machine = machines.Image(Path(path)) if path else machines.by_pid(pid)
-    found = machine.emulator()
+    if path:
+        found = emulator_of(Path(path))
+    else:
+        user, began_s = _user(pid), time.monotonic()
+        found = emulator_with(pid, asks=_asks_again_s.get(user, 0.0) <= began_s)
+        if time.monotonic() - began_s >= MONITOR_LIMIT_S:  # it has kept all others waiting
+            _asks_again_s[user] = time.monotonic() + SILENCE_S
     return None if found is None else (found.pid, found.threads), ()
+
+
+_asks_again_s: dict[int, float] = {}
+"""From when on the monitors of a user's processes are asked again."""
+
+
+def _user(pid: int) -> int:
+    """The user who started a process."""
+    text = Path(f"/proc/{pid}/status").read_text(errors="replace")
+    return int(text.partition("\nUid:")[2].split(maxsplit=1)[0])
 
 
 def _way(pid: int, began: int, path: str, number: int) -> Answer:
@@ -232,10 +256,18 @@ def _way(pid: int, began: int, path: str, number: int) -> Answer:
             break
         for memory in memories:
             memory.close()
-    if not path and _began(pid) != began:
-        raise PeekError(f"process {pid} has ended")
-    if way is None:
-        return None, ()
+    try:
+        if not path and _began(pid) != began:
+            raise PeekError(f"process {pid} has ended")
+        return (None, ()) if way is None else (_description(way), way)
+    except BaseException:
+        for memory in way or ():
+            memory.close()
+        raise
+
+
+def _description(way: Sequence[FileMemory]) -> dict[str, object]:
+    """What the daemon must know of memories, but for their open files."""
     layouts, count = [], 0
     for memory in way:
         files: list[tuple[bool, int, int | None]] = []
@@ -248,7 +280,7 @@ def _way(pid: int, began: int, path: str, number: int) -> Answer:
         layouts.append({"files": files, "regions": regions, "is_core": memory.is_core})
     if count > FILES_MAX:
         raise PeekError(f"its memory is in {count} files; {FILES_MAX} can be handed over")
-    return {"name": way[0].name, "layouts": layouts, "files": count}, way
+    return {"name": way[0].name, "layouts": layouts, "files": count}
 
 
 QUESTIONS: dict[str, Callable[..., Answer]] = {

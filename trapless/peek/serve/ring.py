@@ -4,18 +4,21 @@
 Each machine has a folder, and in it a recording for each ten minutes and each boot, which `peek
 report` opens. When there are too many bytes, the oldest recording goes of the machine that has the
 most; machines that have gone count as one. Writing has a thread of its own, since a disk may take
-long; a disk that is full is an error that is told, and is tried again later. Owns the folder.
+long; a disk that is full is an error that is told, and is tried again later. Owns the folder, in
+which nobody else may write: recordings are removed, and perhaps by root.
 """
 
 from __future__ import annotations
 
+import os
 import queue
 import re
 import shutil
+import stat
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,6 +39,8 @@ WAITING_MAX = 4096
 AGAIN_S = 30.0
 """The pause after an error."""
 BYTES_MIN = 16 << 20
+STAMP = re.compile(r"\d{8}T\d{6}Z(-\d+)?")
+"""The names of recordings: nothing else in the folder is ever removed."""
 GONE = ""
 """The owner of recordings whose machines have gone."""
 
@@ -91,16 +96,17 @@ class Ring:
         )
         self._sizes: dict[Path, int] = {}  # of each recording, the oldest first
         self._opened: dict[str, _Open] = {}
-        self._live: set[str] = set()  # the names of the folders of machines that are recorded
+        self._live: set[str] = set()  # the titles of machines that are recorded
         self._again_s = 0.0
         self._segment_max = 0
         self._thread = threading.Thread(target=self._write, name="recordings")
 
     def __enter__(self) -> Ring:
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            for meta in sorted(self.folder.glob(f"*/*/{META_FILE}"), key=_age):
-                self._sizes[meta.parent] = _size(meta.parent)
+            self.folder.mkdir(0o700, parents=True, exist_ok=True)
+            _check_owner(self.folder)
+            for recording in sorted(_recordings(self.folder), key=_age):
+                self._sizes[recording] = _size(recording)
         except OSError as error:
             raise PeekError(f"{self.folder}: {error.strerror}") from error
         self._prune()
@@ -132,14 +138,14 @@ class Ring:
                 if rows is not None:
                     self._add(source, rows)
                 else:
-                    self._live.discard(safe_name(source.title))
+                    self._live.discard(source.title)
                     self._close(source.title, source, alive_ns)
-            except (PeekError, OSError) as error:
+            except Exception as error:  # of one machine's data, perhaps: the others go on
                 self._failed(source.title, error)
         for title in list(self._opened):
             try:
                 self._close(title, None, None)
-            except (PeekError, OSError) as error:
+            except Exception as error:
                 self._failed(title, error)
 
     def _failed(self, title: str, error: Exception) -> None:
@@ -148,9 +154,10 @@ class Ring:
             self._measure(opened.recorder.folder)
         self.errors += 1
         self._again_s = time.monotonic() + AGAIN_S
+        text = str(error) if isinstance(error, PeekError | OSError) else repr(error)
         if not self.error:
-            self._note(f"recording pauses: {error}")
-        self.error = str(error)
+            self._note(f"recording pauses: {text}")
+        self.error = text
 
     def _add(self, source: Source, rows: Rows) -> None:
         opened = self._opened.get(source.title)
@@ -161,6 +168,7 @@ class Ring:
             if time.monotonic() < self._again_s:
                 self.dropped += len(rows)
                 return
+            self._prune()
             opened = self._open(source, int(rows["slot"][0]))
         rows = rows.copy()
         rows["slot"] -= opened.first_slot
@@ -184,7 +192,9 @@ class Ring:
             realtime_ns=source.head.realtime_ns + shift_ns,
         )
         parent = self.folder / safe_name(source.title)
-        self._live.add(parent.name)
+        self._live.add(source.title)
+        if parent.is_symlink():
+            raise PeekError(f"{parent} is a link: recordings are written in folders of their own")
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(head.realtime_ns / 1e9))
         number, folder = 1, parent / stamp
         while folder.exists():
@@ -228,10 +238,11 @@ class Ring:
         self.bytes = sum(self._sizes.values())
         while self.bytes + self._segment_max > self.bytes_max:
             open_ = {one.recorder.folder for one in self._opened.values()}
+            live = {safe_name(title) for title in self._live}
             owners: Counter[str] = Counter()
             oldest: dict[str, Path] = {}
             for folder, size in self._sizes.items():
-                owner = folder.parent.name if folder.parent.name in self._live else GONE
+                owner = folder.parent.name if folder.parent.name in live else GONE
                 owners[owner] += size
                 if folder not in open_:
                     oldest.setdefault(owner, folder)
@@ -240,6 +251,9 @@ class Ring:
                 return
             folder = oldest[full[0]]
             shutil.rmtree(folder, ignore_errors=True)
+            if folder.exists():
+                self._measure(folder)
+                raise PeekError(f"{folder} cannot be removed, and there is no more room")
             with suppress(OSError):  # others are in it
                 folder.parent.rmdir()
             del self._sizes[folder]
@@ -272,8 +286,27 @@ def _size(folder: Path) -> int:
     return size
 
 
-def _age(path: Path) -> float:
+def _check_owner(folder: Path) -> None:
+    status = folder.stat()
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & stat.S_IWOTH:
+        raise PeekError(
+            f"{folder}: another user can write there, and could make links by which other files "
+            "are written and removed; name a folder of your own"
+        )
+
+
+def _recordings(folder: Path) -> Iterator[Path]:
+    """The recordings from before, by their names; links lead elsewhere and are none."""
+    for parent in folder.iterdir():
+        if parent.is_symlink() or not parent.is_dir():
+            continue
+        for path in parent.iterdir():
+            if STAMP.fullmatch(path.name) and not path.is_symlink() and (path / META_FILE).exists():
+                yield path
+
+
+def _age(recording: Path) -> float:
     try:
-        return path.stat().st_mtime
+        return (recording / META_FILE).stat().st_mtime
     except OSError:
         return 0.0

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs work that may take seconds beside the daemon's loop: opening machines, mostly.
 
-Owns the threads. They are few and end with the process, whatever they wait for, so that a guest
-that makes its reader slow delays others by a bounded time and never the end of the daemon.
+Owns the threads, which begin with the first work: a thread keeps for ever the rights that its
+process had when it began, and so do the processes that it starts. They are few and end with the
+process, whatever they wait for, so that a guest that makes its reader slow delays others by a
+bounded time and never the end of the daemon.
 """
 
 from __future__ import annotations
@@ -41,16 +43,20 @@ class Job(Generic[T]):
 
 
 class Workers:
-    """`count` threads that take work in its order."""
+    """`count` threads that take work in its order. One thread hands it over."""
 
     def __init__(self, count: int) -> None:
         self._queue: queue.SimpleQueue[Job[object]] = queue.SimpleQueue()
-        for number in range(count):
-            threading.Thread(target=self._serve, name=f"worker-{number}", daemon=True).start()
+        self._waiting = [
+            threading.Thread(target=self._serve, name=f"worker-{number}", daemon=True)
+            for number in range(count)
+        ]
 
     def submit(self, work: Callable[[], T]) -> Job[T]:
         """Hand work over."""
         job = Job(work)
+        while self._waiting:
+            self._waiting.pop().start()
         self._queue.put(job)  # type: ignore[arg-type]  # what comes back is the caller's
         return job
 

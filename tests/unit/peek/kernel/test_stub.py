@@ -11,7 +11,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 
 import pytest
 
@@ -204,3 +204,124 @@ def test_nothing_at_a_port_is_said():
 def test_what_is_no_port_is_refused(text):
     with pytest.raises(PeekError, match="is not HOST:PORT"):
         Remote.named(text)
+
+
+# ---- A stub that means harm ----------------------------------------------------------------------
+
+QUICK_S = 10.0
+BOMB = "<!--" * 30_000
+REGISTERS_BOMB = "<reg " * 20_000 + "<reg " + "a" * 100_000 + ">"
+
+
+class Hostile(Peer):
+    """A stub that says what it was told for requests that begin so, as it is or in a packet."""
+
+    def __init__(self, said: dict[str, bytes | str], pause_s: float = 0.0) -> None:
+        self._said, self._pause_s = said, pause_s
+        super().__init__(ToyKernel())
+
+    def _serve(self) -> None:
+        with suppress(OSError):  # who was harmed hangs up
+            super()._serve()
+
+    def _say(self, client: socket.socket, text: str) -> None:
+        if not text.startswith("raw:"):
+            time.sleep(self._pause_s)
+            super()._say(client, text)
+            return
+        data = bytes.fromhex(text[4:])
+        while True:  # for ever, a byte at a time where there is a pause
+            client.sendall(data[:1] if self._pause_s else data * 1000)
+            time.sleep(self._pause_s)
+
+    def _answer(self, request: str) -> str | None:
+        for begin, said in self._said.items():
+            if request.startswith(begin):
+                return said if isinstance(said, str) else f"raw:{said.hex()}"
+        return super()._answer(request)
+
+
+@contextmanager
+def harm(pause_s: float = 0.0, **said: bytes | str) -> Iterator[Hostile]:
+    peer = Hostile(said, pause_s)
+    began = time.monotonic()
+    try:
+        yield peer
+        assert time.monotonic() - began < QUICK_S
+    finally:
+        peer.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ({"qSupported": b"x" * 64}, "MiB that are no packet"),
+        ({"qSupported": b"$PacketSize=zz#00"}, "wrong checksum"),
+        ({"qSupported": b"$PacketSize=zz#zz"}, "wrong checksum"),
+        ({"Qqemu": "x" * 5000}, "no physical memory"),
+        ({"qXfer": "m"}, "does not tell the register cr4"),
+        ({"qXfer": "m" + BOMB}, "does not tell the register cr4"),
+        ({"qXfer": "l" + REGISTERS_BOMB}, "does not tell the register cr4"),
+        ({"qXfer": 'l<reg name="cr4" regnum="-1"/>'}, "numbers no registers"),
+        ({"qXfer": "l\x1b[2J"}, "does not tell"),
+        ({"p": "zz"}, "data that are no bytes"),
+        ({"p": "00" * 100}, "does not tell cr4"),
+        ({"m": "  " * 64}, "has no memory at|data that are no bytes"),
+        ({"m": "\x1b" * 984}, "data that are no bytes"),
+        ({"qfThreadInfo": "m" + "," * 100_000, "Hg": "E01\x1b"}, r"answered b'E01\\x1b' to Hg0$"),
+    ],
+)
+def test_a_stub_that_says_what_none_says_is_an_error(said, error, monkeypatch):
+    with harm(**said) as peer, pytest.raises(TraplessError, match=error) as raised:
+        stub = Stub("127.0.0.1", peer.port)
+        monkeypatch.setattr(stub, "_chunk", 492)
+        with closing(stub):
+            StubMemory(stub)
+    assert len(str(raised.value)) < 300
+
+
+def test_a_stub_that_never_stops_talking_is_not_listened_to(monkeypatch):
+    packet = b"$T05#b9"
+    monkeypatch.setattr("trapless.vm.stub.SAID_MAX", 3)
+    monkeypatch.setattr("trapless.vm.stub.QUIET_S", 5)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def talk() -> None:
+            client, _ = listener.accept()
+            with client, suppress(OSError):
+                client.sendall(packet * 10)
+                while client.recv(64):
+                    pass
+
+        threading.Thread(target=talk, daemon=True).start()
+        with pytest.raises(TraplessError, match="much that nobody asked for"):
+            Stub("127.0.0.1", listener.getsockname()[1])
+
+
+def test_an_answer_that_trickles_ends_in_its_time(monkeypatch):
+    monkeypatch.setattr("trapless.vm.stub.ANSWER_LIMIT_S", 0.5)
+    with harm(0.02, qSupported=b"x") as peer, pytest.raises(TraplessError, match="no answer to"):
+        Stub("127.0.0.1", peer.port)
+
+
+def test_a_stub_that_is_slow_at_each_answer_ends_in_its_time(monkeypatch):
+    monkeypatch.setattr("trapless.peek.kernel.stub_memory.OPEN_LIMIT_S", 1.0)
+    slow = pytest.raises(TraplessError, match=r"answers too slowly|no answer to")
+    with harm(0.1) as peer, closing(Stub("127.0.0.1", peer.port)) as stub, slow:
+        StubMemory(stub)
+
+
+def test_tables_that_map_everything_at_random_are_not_kept(monkeypatch):
+    monkeypatch.setattr("trapless.peek.limits.RUNS_MAX", 100)
+    with serving() as peer:
+        root = peer.kernel.root
+        large = [number << 31 | 0x83 for number in range(512)]  # pages of 1 GiB at level 3
+        peer.kernel.ram[root : root + 4096] = struct.pack("<512Q", *[root + 4096 | 0x63] * 512)
+        peer.kernel.ram[root + 4096 : root + 8192] = struct.pack(
+            "<512Q", *[root + 8192 | 0x63] * 512
+        )
+        peer.kernel.ram[root + 8192 : root + 12288] = struct.pack("<512Q", *large)
+        stub = Stub("127.0.0.1", peer.port)
+        with pytest.raises(PeekError, match="more than 100 runs"):
+            StubMemory(stub)
+        stub.close()

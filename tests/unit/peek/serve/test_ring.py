@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import stat
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.unit.peek.toy_kernel import RELEASE
+from trapless.peek.errors import PeekError
 from trapless.peek.sampling.recording import Recording
 from trapless.peek.sampling.rows import FIXED, Rows, parse_head
 from trapless.peek.serve import ring as ring_file
@@ -117,3 +122,83 @@ def test_a_disk_that_takes_nothing_is_told_once_and_tried_again(tmp_path, short)
             time.sleep(0.01)
     assert notes[1:] == ["recording goes on"]
     assert kept(tmp_path) == {"web": [3 * ROWS, 4 * ROWS]}
+
+
+# ---- Somebody else in the folder, and data that are none -----------------------------------------
+
+
+def test_nothing_is_removed_or_written_by_way_of_links(tmp_path, short):
+    mine, other = tmp_path / "recordings", tmp_path / "other"
+    for name in ("20200101T000000Z", "notes"):
+        (other / name).mkdir(parents=True)
+        (other / name / "meta.json").write_text("x" * BOUND)
+    (mine / "kept").mkdir(parents=True)
+    (mine / "web").symlink_to(other)
+    (mine / "kept" / "20200101T000000Z").symlink_to(other / "notes")
+    shutil.copytree(other / "notes", mine / "kept" / "notes")
+    one = source("web")
+    with Ring(mine, BOUND, print) as ring:
+        ring.add(one, rows(one, 0))
+        while not ring.errors:
+            time.sleep(0.01)
+        assert "is a link" in ring.error
+    for kept_ in (other, mine / "kept"):
+        assert (kept_ / "notes" / "meta.json").exists()
+    assert sorted(path.name for path in other.iterdir()) == ["20200101T000000Z", "notes"]
+
+
+def test_a_folder_in_which_others_write_is_refused(tmp_path, monkeypatch):
+    with Ring(tmp_path / "new", BOUND, print):
+        assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700  # guests' data are in it
+    (tmp_path / "new").chmod(0o1777)
+    with (
+        pytest.raises(PeekError, match="another user can write there"),
+        Ring(tmp_path / "new", BOUND, print),
+    ):
+        pass
+    own = os.geteuid()
+    (tmp_path / "new").chmod(0o755)
+    if own == 0:
+        os.chown(tmp_path / "new", 12345, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+    with (
+        pytest.raises(PeekError, match="another user can write there"),
+        Ring(tmp_path / "new", BOUND, print),
+    ):
+        pass
+
+
+def test_what_cannot_be_removed_counts_and_recording_pauses(tmp_path, short, monkeypatch):
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    one, notes = source("web"), []
+    with Ring(tmp_path, BOUND, notes.append) as ring:
+        for number in range(40):
+            ring.add(one, rows(one, number * ROWS))
+    assert "cannot be removed" in ring.error and len(notes) == 1
+    assert size(tmp_path) <= 2 * BOUND and ring.dropped + ring.errors * ROWS >= 10 * ROWS
+
+
+def test_rows_that_no_recording_takes_stop_no_others(tmp_path, short):
+    good, bad = source("good"), source("bad")
+    bad = replace(bad, about={"release": object()})
+    late = replace(source("late"), head=replace(good.head, realtime_ns=1 << 100))
+    with Ring(tmp_path, BOUND, print) as ring:
+        for number in range(2):
+            ring.add(bad, rows(bad, number * ROWS))
+            ring.add(late, rows(late, number * ROWS))
+        while ring.errors < 4:
+            time.sleep(0.01)
+        ring.add(good, rows(good, 0))
+        ring.add(good, rows(good, ROWS))
+    assert [path.name for path in tmp_path.glob("good/*/end.json")] == ["end.json"] * 2
+
+
+def test_machines_whose_folders_have_one_name_end_by_themselves(tmp_path, short):
+    first, second = source("web/1"), source("web_1")
+    with Ring(tmp_path, BOUND, print) as ring:
+        ring.add(first, rows(first, 0))
+        ring.add(second, rows(second, 0))
+        ring.end(second, None)
+        ring.add(first, rows(first, ROWS))
+    assert ring._live == {"web/1"}

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The process with root's rights, and processes that only pretend to be monitors: anybody may start
+some, and none may end it, keep it busy, or use up what it has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from trapless.peek import mappings, qemu_arguments
+from trapless.peek.errors import PeekError
+from trapless.peek.serve import opener as opener_file
+from trapless.peek.serve.opener import Found, Opener
+
+MIB = 1 << 20
+QUICK_S = 15.0
+"""Far less than any of these processes would take without a bound."""
+CHILD = """
+import mmap, sys
+kept = mmap.mmap(-1, 48 << 20)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def pretending(*arguments: str) -> Iterator[int]:
+    """The pid of a process whose command line is that of a monitor."""
+    with subprocess.Popen(
+        ["qemu-system-x86_64", "-S", "-c", CHILD, *arguments],
+        executable=sys.executable,
+        env={**os.environ, "PYTHONHOME": sys.base_prefix},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdout is not None and running.stdout.readline() == "ready\n"
+        yield running.pid
+        running.kill()
+
+
+@pytest.fixture(scope="module")
+def opener() -> Iterator[Opener]:
+    with Opener() as opener:
+        yield opener
+        assert opener.runs
+
+
+def found(opener: Opener, pid: int) -> Found:
+    (one,) = (one for one in opener.running() if one.pid == pid)
+    return one
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-m", "9" * 400),
+        ("-name", '{"guest":' + "[" * 50_000),
+        ("-numa", "node,memdev=a,nodeid=x"),
+        tuple(word for _ in range(200) for word in ("-numa", "node,memdev=a")),
+    ],
+)
+def test_a_command_line_that_is_none_ends_nothing(opener, arguments):
+    with pretending(*arguments) as pid:
+        one = found(opener, pid)
+        with suppress(PeekError):  # as it has no such memory, or none that is understood
+            for way in opener.ways(one):
+                for memory in way:
+                    memory.close()
+        assert opener.emulator(one) is not None
+
+
+# ---- Monitors that do not answer -----------------------------------------------------------------
+
+
+@contextmanager
+def monitor(path: Path, *answers: object) -> Iterator[list[bytes]]:
+    """A monitor that gives these answers and is silent from then on; what it was asked."""
+    asked: list[bytes] = []
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                clients.append(client)
+                client.sendall(json.dumps(GREETING).encode() + b"\n")
+                for answer in answers:
+                    asked.append(client.recv(1 << 16))
+                    number = json.loads(asked[-1]).get("id")
+                    client.sendall(json.dumps({"return": answer, "id": number}).encode() + b"\n")
+
+    clients: list[socket.socket] = []
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(64)
+        threading.Thread(target=serve, daemon=True).start()
+        yield asked
+        listener.shutdown(socket.SHUT_RDWR)
+    for client in clients:
+        client.close()
+
+
+GREETING = {
+    "QMP": {"version": {"qemu": {"micro": 0, "minor": 2, "major": 7}}, "capabilities": []},
+}
+
+
+@pytest.mark.parametrize("told", [5, {}, [5], [{"cpu-index": [], "thread-id": 1}], "x"])
+def test_a_monitor_that_tells_nonsense_ends_nothing(opener, tmp_path, told):
+    with monitor(tmp_path / "monitor", {}, told) as asked:
+        with pretending("-qmp", f"unix:{tmp_path / 'monitor'}") as pid:
+            emulator = opener.emulator(found(opener, pid))
+        assert emulator is not None and emulator.threads == ()
+        assert len(asked) == 2 and b"query-cpus-fast" in asked[1]
+
+
+def test_monitors_that_never_answer_delay_others_once(opener, tmp_path):
+    path = f"unix:{tmp_path / 'monitor'}"
+    with monitor(tmp_path / "monitor", {}), pretending(*("-qmp", path) * 20) as pid:
+        one, began = found(opener, pid), time.monotonic()
+        assert opener.emulator(one) is not None
+        assert time.monotonic() - began < QUICK_S
+        began = time.monotonic()
+        for _ in range(10):
+            assert opener.emulator(one) is not None
+        assert time.monotonic() - began < 2
+
+
+# ---- What it may use up --------------------------------------------------------------------------
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_memory_that_is_not_handed_over_is_closed(monkeypatch):
+    with pretending("-m", "48M") as pid:
+        began = opener_file._began(pid)
+        (answer, way) = opener_file._way(pid, began, "", 0)
+        assert answer is not None
+        for memory in way:
+            memory.close()
+        before = descriptors()
+        with pytest.raises(PeekError, match="has ended"):
+            opener_file._way(pid, began + 1, "", 0)
+        monkeypatch.setattr(opener_file, "FILES_MAX", 0)
+        with pytest.raises(PeekError, match="can be handed over"):
+            opener_file._way(pid, began, "", 0)
+        assert descriptors() == before
+
+
+def mapping(number: int, length: int = MIB) -> mappings.Mapping:
+    start = 0x7F0000000000 + number * 0x10000000
+    return mappings.Mapping(start, start + length, "rw-p", 0, "00:00", 0, "")
+
+
+@pytest.mark.parametrize("count", [9, 16, 128])
+def test_as_many_nodes_of_one_size_as_there_may_be_are_found(count):
+    found = [mapping(number) for number in range(count)]
+    backends = [qemu_arguments.Backend(f"m{number}", MIB) for number in range(count)]
+    first = next(mappings.qemu_ways(found, backends, []))[0]
+    assert [one.offset for one in first] == [one.start for one in reversed(found)]
+
+
+def test_ram_that_cannot_be_chosen_is_not_looked_for_for_ever():
+    """Each part fits many mappings, and all of them together fit none."""
+    found = [mapping(number, 64 * MIB) for number in range(20)]
+    backends = [qemu_arguments.Backend(f"m{number}", (64 << 20) - number) for number in range(40)]
+    began = time.monotonic()
+    with pytest.raises(PeekError, match="not the 40 parts"):
+        list(mappings.qemu_ways(found, backends, []))
+    assert time.monotonic() - began < QUICK_S
+
+
+def test_what_is_no_plain_file_is_not_opened(tmp_path):
+    """To open a device of another user may wait for ever, or do anything."""
+    (tmp_path / "fd").mkdir()
+    os.mkfifo(tmp_path / "fd" / "3")
+    status = (tmp_path / "fd" / "3").stat()
+    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+    one = mappings.Mapping(0, MIB, "rw-s", 0, device, status.st_ino, "")
+    writer = os.open(tmp_path / "fd" / "3", os.O_RDWR)
+    try:
+        assert mappings._shared(tmp_path, one) is None
+    finally:
+        os.close(writer)
+
+
+# ---- Who keeps the rights ------------------------------------------------------------------------
+
+DROPPED = """
+import time
+from trapless.peek import capabilities
+from trapless.peek.serve.workers import Workers
+workers = Workers(3)
+capabilities.drop(())
+jobs = [workers.submit(lambda: open("/proc/thread-self/status").read()) for _ in range(20)]
+while not all(job.done for job in jobs):
+    time.sleep(0.01)
+print(*(job.value for job in jobs), open("/proc/self/status").read())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user has no capability to give up")
+def test_no_thread_of_the_daemon_keeps_its_rights():
+    """Rights are a thread's own: one that began before they were given up has them still, and the
+    processes that read guests are its children."""
+    done = subprocess.run(
+        [sys.executable, "-c", DROPPED],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[4],
+    )
+    effective = [line.split()[1] for line in done.stdout.splitlines() if "CapEff" in line]
+    assert len(effective) == 21 and {int(one, 16) for one in effective} == {0}
