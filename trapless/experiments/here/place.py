@@ -22,7 +22,7 @@ from pathlib import Path
 from trapless import module
 from trapless.base import tools
 from trapless.base.console import Progress, TraplessError
-from trapless.experiments.collection import Row
+from trapless.experiments.collection import LeftOutError, Row
 from trapless.experiments.here import root
 from trapless.experiments.here.kernel_log import KernelLog
 from trapless.vm import guest_tree
@@ -46,6 +46,7 @@ class Here:
     supervisor: bool
     facts: Row = field(default_factory=dict)
     files: tuple[Path, ...] = ()  # that a saved run depends on, beside the configuration's
+    least: bool = False
 
     def run(
         self,
@@ -93,10 +94,10 @@ class Here:
 
 
 def _check(config: LabConfig) -> None:
-    """Raise TraplessError for what only a VM can give."""
+    """Raise an error for what this machine does not have, or only a VM can give."""
     cpus = config.cpus or 1
     if len(os.sched_getaffinity(0)) < cpus:
-        raise TraplessError(f"this takes {cpus} CPUs, and we may use fewer here")
+        raise LeftOutError(f"this takes {cpus} CPUs, and we may use fewer here")
     for name in ("icount", "host_root", "append", "plugins", "shared_memory", "debugger"):
         if getattr(config, name):
             raise ValueError(f"LabConfig.{name} needs a VM")
