@@ -151,6 +151,12 @@ def test_devices_that_may_be_somebodys_are_left_alone(monkeypatch, tmp_path):
     monkeypatch.setattr(module, "ROOT", tmp_path)
     assert "may be in use" in place.in_the_way("brd", "rd_nr=1")
     assert place.in_the_way("brd", "") == ""
+    assert place.in_the_way("null_blk", "gb=1") == "this kernel has no module null_blk"
+    folder = tmp_path / "lib/modules" / os.uname().release
+    folder.mkdir(parents=True)
+    (folder / "modules.dep").write_text("kernel/null_blk/null-blk.ko.xz: kernel/configfs.ko\n")
+    (folder / "modules.builtin").write_text("kernel/fs/ext4.ko\n")
+    assert place.in_the_way("null_blk", "gb=1") == place.in_the_way("ext4", "") == ""
 
 
 def test_only_a_vm_gives_what_only_a_vm_can():
