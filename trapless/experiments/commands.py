@@ -107,14 +107,7 @@ def evaluate(
             from trapless.experiments.here import run as own
 
             wishes = own.Wishes(
-                names,
-                quick or least,
-                out,
-                module,
-                supervisor=not no_supervisor,
-                agreed=yes,
-                reported=not no_report,
-                least=least,
+                names, quick or least, out, module, not no_supervisor, yes, not no_report, least
             )
             outcome, folder = own.run(wishes, progress)
         else:
