@@ -38,13 +38,7 @@ OUT = Path("results")
     type=click.Path(dir_okay=False, path_type=Path),
     help="With --here: trapless.ko for the running kernel.  [default: it is built]",
 )
-@click.option(
-    "--least",
-    is_flag=True,
-    hidden=True,
-    help="With --here: the fewest rounds and sizes that can be analysed, for tests in an "
-    "emulator, where a figure's precision means nothing.",
-)
+@click.option("--least", is_flag=True, help="With --here: fewer still, to test in an emulator.")
 @click.option("--no-supervisor", is_flag=True, help="With --here: never offer supervisor mode.")
 @click.option(
     "--scheduler",
