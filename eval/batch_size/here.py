@@ -25,6 +25,7 @@ from trapless.vm.lab import LabConfig
 
 DISK = "read1_disk"
 QUICK_SIZES = (1, 2, 3, 8, 32, 128)
+LEAST_SIZES = (1, 2, 32)
 ROUNDS, QUICK_ROUNDS = 41, 9
 FAST_TRAP = 0.35
 """Clocks of a fast trap to those of INT, up to which it is about what the paper found."""
@@ -39,8 +40,8 @@ def collect(run: Collection) -> None:
     options = {
         "kind": "measured",
         "mechanisms": part_calls.MEASURED_MECHANISMS,
-        "sizes": ",".join(str(n) for n in (QUICK_SIZES if run.quick else part_calls.SIZES)),
-        "repeats": str(QUICK_ROUNDS if run.quick else ROUNDS),
+        "sizes": ",".join(map(str, run.chosen(part_calls.SIZES, QUICK_SIZES, LEAST_SIZES))),
+        "repeats": str(run.chosen(ROUNDS, QUICK_ROUNDS, fit.SAMPLES_MIN)),
         "seed": "11",
         "calls": ",".join((EMPTY, *subjects)),
         "polled": part_calls.QUICK_POLLED if run.quick else part_calls.POLLED,

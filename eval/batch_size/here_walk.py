@@ -23,7 +23,7 @@ from trapless.results.result_file import Metric
 from trapless.vm.lab import LabConfig
 
 ROUNDS, QUICK_ROUNDS = 15, 5
-FOLDERS, QUICK_FOLDERS = 100, 20
+FOLDERS, QUICK_FOLDERS, LEAST_FOLDERS = 100, 20, 4
 Times = Mapping[tuple[str, str], Mapping[int, float]]
 """Command and mechanism -> round -> clocks."""
 
@@ -45,7 +45,8 @@ def collect(run: Collection) -> None:
         env=(("LC_ALL", "C"),),
         timeout_s=part_walk.TIMEOUT_S,
     )
-    folders, rounds = (QUICK_FOLDERS, QUICK_ROUNDS) if run.quick else (FOLDERS, ROUNDS)
+    folders = run.chosen(FOLDERS, QUICK_FOLDERS, LEAST_FOLDERS)
+    rounds = run.chosen(ROUNDS, QUICK_ROUNDS, fit.SAMPLES_MIN)
     run.boot("measured", config, ["/bin/sh", "-c", "\n".join(script(folders, rounds))])
     versions = {name: trees.version_of(name) for name in ("du", "find")}
     run.write([{"tree": "made", "entries": trees.entries(folders), "programs": versions}])

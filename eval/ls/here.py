@@ -23,7 +23,7 @@ from trapless.results.result_file import Claim, Metric
 from trapless.vm.lab import LabConfig
 
 ROUNDS, QUICK_ROUNDS = 25, 5
-FOLDERS, QUICK_FOLDERS = 100, 20
+FOLDERS, QUICK_FOLDERS, LEAST_FOLDERS = 100, 20, 4
 NOT_OFFERED = "supervisor mode was not offered here; a row of the raw data says why"
 
 
@@ -31,7 +31,8 @@ def collect(run: Collection) -> None:
     """Every command in both modes by turns, all of them once a round."""
     if not trees.is_installed("ls"):
         raise LeftOutError("this machine has no ls to be brought along")
-    folders, rounds = (QUICK_FOLDERS, QUICK_ROUNDS) if run.quick else (FOLDERS, ROUNDS)
+    folders = run.chosen(FOLDERS, QUICK_FOLDERS, LEAST_FOLDERS)
+    rounds = run.chosen(ROUNDS, QUICK_ROUNDS, fit.SAMPLES_MIN)
     config = LabConfig(
         kernel=run.kernel,
         files=(

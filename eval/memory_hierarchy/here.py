@@ -24,7 +24,7 @@ from trapless.vm.lab import LabConfig
 
 TREE = Path(__file__).parent
 MODULE, GUEST_MODULE, GUEST_PROGRAM = "hierarchy.ko", "/hierarchy.ko", "/bin/memory-hierarchy"
-LAST_KB, STEP_KB, QUICK_STEP_KB = 256, 16, 64
+LAST_KB, STEP_KB, QUICK_STEP_KB, LEAST_STEP_KB = 256, 16, 64, 256
 ROUNDS, QUICK_ROUNDS = 15, 3
 COARSE_KB = 64
 """Cells at multiples of this have metrics of their own; all are in the map."""
@@ -41,7 +41,8 @@ def collect(run: Collection) -> None:
     module, why = modules.find(run, TREE, MODULE)
     if module is None:
         raise LeftOutError(why)
-    step, rounds = (QUICK_STEP_KB, QUICK_ROUNDS) if run.quick else (STEP_KB, ROUNDS)
+    step = run.chosen(STEP_KB, QUICK_STEP_KB, LEAST_STEP_KB)
+    rounds = run.chosen(ROUNDS, QUICK_ROUNDS, fit.SAMPLES_MIN)
     axis = f"0:{LAST_KB}:{step}"
     options = {"trap": "fast", "user": axis, "kernel": axis, "clocks": str(rounds)}
     words = [word for name, value in options.items() for word in (f"--{name}", value)]

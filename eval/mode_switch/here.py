@@ -21,6 +21,7 @@ from trapless.results.result_file import Claim, Metric
 from trapless.vm.lab import LabConfig
 
 ROUNDS, QUICK_ROUNDS = 41, 9
+LEAST_EVENTS, LEAST_DELAYS = 20_000, 5
 BACK = "trap-back"
 FORMS = ("bare", "static")
 SAVING = (800.0, 900.0)
@@ -31,14 +32,11 @@ Key = tuple[str, str, str]
 
 def collect(run: Collection) -> None:
     """By trap without the module; then by trap and in supervisor mode, in alternating rounds."""
-    rounds = QUICK_ROUNDS if run.quick else ROUNDS
+    rounds = run.chosen(ROUNDS, QUICK_ROUNDS, fit.SAMPLES_MIN)
+    events = run.chosen(part_calls.EVENTS, part_calls.QUICK_EVENTS, LEAST_EVENTS)
+    delays = run.chosen(part_calls.DELAYS, part_calls.QUICK_DELAYS, LEAST_DELAYS)
     for label, parameters in (("absent", None), ("present", part_calls.PRESENT)):
         long = parameters is not None
-        events, delays = (
-            (part_calls.QUICK_EVENTS, part_calls.QUICK_DELAYS)
-            if run.quick
-            else (part_calls.EVENTS, part_calls.DELAYS)
-        )
         command = part_calls.guest_command(
             part_calls.LINKS[0],
             kind="measured",

@@ -24,6 +24,7 @@ from trapless.vm.lab import LabConfig
 ROUNDS, QUICK_ROUNDS = 41, 7
 QUICK_WORKERS = (1, 2)
 QUICK_SIZES = (1, 3, 8, 16, 32, 127)
+LEAST_WORKERS, LEAST_SIZES = (1,), (1, 16)
 BEST = 0.76
 PHASES = {"total": "ns", "submit": "requester-ns"}
 
@@ -36,11 +37,11 @@ def collect(run: Collection) -> None:
     options = {
         "kind": "measured",
         "mechanisms": part_requests.MEASURED_MECHANISMS,
-        "sizes": _list(QUICK_SIZES if run.quick else part_requests.SIZES),
-        "workers": _list(QUICK_WORKERS if run.quick else part_requests.WORKERS),
+        "sizes": _list(run.chosen(part_requests.SIZES, QUICK_SIZES, LEAST_SIZES)),
+        "workers": _list(run.chosen(part_requests.WORKERS, QUICK_WORKERS, LEAST_WORKERS)),
         "calls": "gettid,read1_disk" if modules else "gettid",
         "polled": "gettid",
-        "repeats": str(QUICK_ROUNDS if run.quick else ROUNDS),
+        "repeats": str(run.chosen(ROUNDS, QUICK_ROUNDS, fit.SAMPLES_MIN)),
         "seed": "3",
         "directory": guest_disk.MOUNT_POINT if modules else "/tmp",
     }

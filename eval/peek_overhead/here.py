@@ -21,14 +21,15 @@ from trapless.results.result_file import Metric
 from trapless.vm.lab import LabConfig
 
 NONE, SETTINGS = "none", ("modes", "both", "counts")
+LEAST_SETTINGS = ("counts",)
 STEPS = {
     "calls": "a system call that does next to nothing",
     "faults": "a page fault that gives a fresh page",
     "switches": "a byte through a pipe to another process, and back",
 }
 COUNTS = {"calls": 1_000_000, "faults": 100_000, "switches": 20_000}
-QUICK_SHARE = 40
-"""A quick run makes so many times fewer steps."""
+QUICK_SHARE, LEAST_SHARE = 40, 400
+"""Shorter runs make so many times fewer steps."""
 ROUNDS, QUICK_ROUNDS = 15, 5
 TIMEOUT_S = 3600.0
 PROBES = "/sys/module/trapless/parameters/probes"
@@ -39,12 +40,14 @@ Times = Mapping[tuple[str, str], Mapping[int, float]]
 
 def collect(run: Collection) -> None:
     """All settings of the probes by turns, in random order in each round."""
-    counts = {name: n // (QUICK_SHARE if run.quick else 1) for name, n in COUNTS.items()}
-    rounds = QUICK_ROUNDS if run.quick else ROUNDS
+    share = run.chosen(1, QUICK_SHARE, LEAST_SHARE)
+    counts = {name: n // share for name, n in COUNTS.items()}
+    rounds = run.chosen(ROUNDS, QUICK_ROUNDS, fit.SAMPLES_MIN)
     loads = [
         word for name, n in counts.items() for word in (name, f"exec /bin/peek-calls {name} {n}")
     ]
-    options = ["--kind", "measured", "--settings", ",".join((NONE, *SETTINGS))]
+    settings = run.chosen(SETTINGS, SETTINGS, LEAST_SETTINGS)
+    options = ["--kind", "measured", "--settings", ",".join((NONE, *settings))]
     argv = ["/bin/peek-overhead", *options, "--repeats", str(rounds), "--", *loads]
     names = ("peek-overhead", "peek-calls")
     config = LabConfig(

@@ -23,7 +23,7 @@ from trapless.vm.lab import LabConfig
 
 SUBJECTS = "file,getppid"
 PEER = "c-blake"
-SIZES, QUICK_SIZES = (1, 2, 3, 4, 8, 16, 32, 64), (1, 2, AT)
+SIZES, QUICK_SIZES, LEAST_SIZES = (1, 2, 3, 4, 8, 16, 32, 64), (1, 2, AT), (2, AT)
 ROUNDS, QUICK_ROUNDS = 41, 7
 
 
@@ -43,8 +43,8 @@ def collect(run: Collection) -> None:
         modules=devices,
         timeout_s=part_programs.TIMEOUT_S,
     )
-    sizes = ",".join(map(str, QUICK_SIZES if run.quick else SIZES))
-    rounds = QUICK_ROUNDS if run.quick else ROUNDS
+    sizes = ",".join(map(str, run.chosen(SIZES, QUICK_SIZES, LEAST_SIZES)))
+    rounds = run.chosen(ROUNDS, QUICK_ROUNDS, fit.SAMPLES_MIN)
     argv = part_programs.guest_command("measured", sizes, rounds, "--calls", SUBJECTS)
     run.boot("measured", config, argv)
 

@@ -22,8 +22,9 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from trapless import __version__
 from trapless.base.console import Progress, TraplessError
@@ -40,6 +41,7 @@ BOOT_FACTS = ("icount", "boot_s", "began_s", "wall_s")
 two."""
 
 Row = dict[str, Any]
+Choice = TypeVar("Choice")
 
 
 class LeftOutError(TraplessError):
@@ -52,6 +54,10 @@ class Place(Protocol):
     @property
     def facts(self) -> Row:
         """More about the machine, for meta.json."""
+
+    @property
+    def least(self) -> bool:
+        """Whether only the fewest rounds and sizes are wanted that can be analysed."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -113,6 +119,12 @@ class Collection:
         else:
             rows = self._run(label, config, argv, finished, key, stdin)
         return rows[1:]
+
+    def chosen(self, full: Choice, quick: Choice, least: Choice) -> Choice:
+        """The rounds, or the sizes, of a full run, a quick one, or the least that a test takes."""
+        if self.place is not None and self.place.least:
+            return least
+        return quick if self.quick else full
 
     def turn(self, *, alone: bool) -> AbstractContextManager[None]:
         """For a guest that boot() does not run: see side_by_side.turn()."""
@@ -333,6 +345,7 @@ def make_meta(collection: Collection, heads: Sequence[Row], rows: Sequence[Row])
     first = heads[0] if heads else {}
     command = ["trapless", "evaluate", collection.name]
     command += ["--here"] if collection.place else ["--kernel", collection.kernel]
+    command += ["--least"] if collection.place and collection.place.least else []
     return {
         "experiment": collection.name,
         "date": now(),
@@ -401,6 +414,7 @@ def machine() -> dict[str, str]:
     }
 
 
+@cache
 def trapless_version() -> str:
     """The version, and in a checkout also the commit."""
     command = ["git", "-C", str(repo_root()), "describe", "--always", "--dirty", "--abbrev=12"]

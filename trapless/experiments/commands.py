@@ -38,6 +38,7 @@ OUT = Path("results")
     type=click.Path(dir_okay=False, path_type=Path),
     help="With --here: trapless.ko for the running kernel.  [default: it is built]",
 )
+@click.option("--least", is_flag=True, help="With --here: fewer still, to test in an emulator.")
 @click.option("--no-supervisor", is_flag=True, help="With --here: never offer supervisor mode.")
 @click.option(
     "--scheduler",
@@ -60,6 +61,7 @@ def evaluate(
     here: bool,
     yes: bool,
     module: Path | None,
+    least: bool,
     no_supervisor: bool,
     scheduler: str | None,
     jobs: int | None,
@@ -92,14 +94,14 @@ def evaluate(
         click.echo("\n".join(n for n in every if not here or experiment.get_here(n)))
         return
     of_vms = {"kernel": kernel, "scheduler": scheduler, "jobs": jobs}
-    of_here = {"module": module, "no-supervisor": no_supervisor, "yes": yes}
+    of_here = {"module": module, "no-supervisor": no_supervisor, "yes": yes, "least": least}
     _refuse(of_vms if here else of_here, here)
     with ConsoleProgress() as progress:
         if here:
             from trapless.experiments.here import run as own
 
             wishes = own.Wishes(
-                names, quick, out, module, not no_supervisor, agreed=yes, reported=not no_report
+                names, quick or least, out, module, not no_supervisor, yes, not no_report, least
             )
             outcome, folder = own.run(wishes, progress)
         else:

@@ -119,7 +119,8 @@ class _Choices:
         """The words after `trapless` that run one experiment."""
         quick = ["--quick"] if self.quick else []
         if self.place:
-            return ["evaluate", "--here", spec.name, *quick, "--out", str(self.out)]
+            least = ["--least"] if self.place.least else []
+            return ["evaluate", "--here", spec.name, *quick, *least, "--out", str(self.out)]
         return ["evaluate", spec.name, *quick, "--kernel", self.kernel, "--out", str(self.out)]
 
 

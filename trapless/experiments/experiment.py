@@ -101,6 +101,11 @@ def get(name: str) -> Spec:
     return load_spec(f"eval.{_folder(name)}.spec", name)
 
 
+def spec_file(name: str) -> Path:
+    """The file that describes an experiment in the lab."""
+    return eval_dir() / _folder(name) / "spec.py"
+
+
 def _check_name(name: str) -> None:
     if name not in names():
         choice = ", ".join(names()) or "none: this is not a checkout"

@@ -26,6 +26,8 @@ set gfxpayload=keep
 set timeout=-1
 set medium=unknown
 regexp --set=1:medium "^([a-z]+)" "$root"
+# A BIOS numbers CDs from 0xe0 on, which the loader calls hd96.
+if regexp "^hd(9[6-9]|1[0-2][0-9])" "$root"; then set medium=cd; fi
 
 function start {{
 	set words="trapless.mark={mark} trapless.medium=$medium trapless.supervisor=$supervisor"

@@ -19,7 +19,7 @@ from trapless import module
 from trapless.base.console import Silent, TraplessError
 from trapless.cli import cli
 from trapless.experiments import clocks, decisions, evaluate, experiment, fit
-from trapless.experiments.collection import LeftOutError
+from trapless.experiments.collection import Collection, LeftOutError, make_meta
 from trapless.experiments.here import consent, kernel_log, machine, place, root, run
 from trapless.report.document import Report, Section
 from trapless.results import claims, result_file
@@ -41,7 +41,7 @@ def test_an_experiment_that_needs_the_lab_is_left_out_by_name_with_its_reason():
     assert {"batch-size", "ls", "memory-hierarchy", "mode-switch", "parallel", "programs"} <= {
         spec.name for spec in specs
     }
-    assert all(absent.values())
+    assert absent == {name: experiment.get(name).needs for name in absent}
     with pytest.raises(TraplessError, match="os-behaviour: ") as error:
         machine.chosen(("os-behaviour",), quick=True)
     assert error.value.status == 2
@@ -139,6 +139,7 @@ def test_a_module_that_does_not_fit_is_refused_first(content, reason, tmp_path):
         (("--here", "--jobs", "2"), "--jobs is about VMs"),
         (("--yes",), "--yes is about this machine's own kernel"),
         (("--no-supervisor",), "add --here"),
+        (("--least",), "add --here"),
     ],
 )
 def test_options_of_the_other_kind_of_run_are_wrong_usage(words, wrong):
@@ -150,6 +151,12 @@ def test_devices_that_may_be_somebodys_are_left_alone(monkeypatch, tmp_path):
     monkeypatch.setattr(module, "ROOT", tmp_path)
     assert "may be in use" in place.in_the_way("brd", "rd_nr=1")
     assert place.in_the_way("brd", "") == ""
+    assert place.in_the_way("null_blk", "gb=1") == "this kernel has no module null_blk"
+    folder = tmp_path / "lib/modules" / os.uname().release
+    folder.mkdir(parents=True)
+    (folder / "modules.dep").write_text("kernel/null_blk/null-blk.ko.xz: kernel/configfs.ko\n")
+    (folder / "modules.builtin").write_text("kernel/fs/ext4.ko\n")
+    assert place.in_the_way("null_blk", "gb=1") == place.in_the_way("ext4", "") == ""
 
 
 def test_only_a_vm_gives_what_only_a_vm_can():
@@ -157,8 +164,21 @@ def test_only_a_vm_gives_what_only_a_vm_can():
     for wrong in (LabConfig(icount=True), LabConfig(host_root=True), LabConfig(append="x")):
         with pytest.raises(ValueError, match="needs a VM"):
             here.run(wrong, ["true"], stdin=None, sink=print, progress=Silent())
-    with pytest.raises(TraplessError, match="takes 4096 CPUs"):
+    with pytest.raises(LeftOutError, match="takes 4096 CPUs"):
         here.run(LabConfig(cpus=4096), ["true"], stdin=None, sink=print, progress=Silent())
+
+
+@pytest.mark.parametrize(
+    ("least", "quick", "rounds"), [(True, True, 3), (False, True, 9), (False, False, 41)]
+)
+def test_the_least_run_is_shorter_than_a_quick_one_and_says_that_it_was_made(
+    least, quick, rounds, tmp_path
+):
+    here = place.Here(Path("trapless.ko"), True, least=least)
+    run = Collection("ls", tmp_path, quick, "6.x", Silent(), place=here)
+    assert run.chosen(41, 9, fit.SAMPLES_MIN) == rounds
+    assert ("--least" in make_meta(run, [], [])["command"]) == least
+    assert Collection("ls", tmp_path, quick, "6.x", Silent()).chosen(2, 1, 0) == 2 - quick
 
 
 def test_records_of_the_kernels_log_become_lines():

@@ -7,9 +7,6 @@ the file system is made.
 
 from __future__ import annotations
 
-import os
-
-from trapless import module
 from trapless.experiments.here import place
 from trapless.vm import guest_disk
 
@@ -30,9 +27,4 @@ def usable(wanted: Modules) -> tuple[Modules, str]:
 
 
 def _checksums() -> Modules:
-    index = module.ROOT / "lib/modules" / os.uname().release / "modules.dep"
-    try:
-        text = index.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ()
-    return ((guest_disk.CHECKSUMS, ""),) if f"/{guest_disk.CHECKSUMS}.ko" in text else ()
+    return ((guest_disk.CHECKSUMS, ""),) if place.is_at_hand(guest_disk.CHECKSUMS) else ()

@@ -22,10 +22,10 @@ from pathlib import Path
 from trapless import module
 from trapless.base import tools
 from trapless.base.console import Progress, TraplessError
-from trapless.experiments.collection import Row
+from trapless.experiments.collection import LeftOutError, Row
 from trapless.experiments.here import root
 from trapless.experiments.here.kernel_log import KernelLog
-from trapless.vm import guest_tree
+from trapless.vm import guest_modules, guest_tree
 from trapless.vm.lab import LabConfig, LabResult
 
 CONSENT = "supervisor=1"
@@ -46,6 +46,7 @@ class Here:
     supervisor: bool
     facts: Row = field(default_factory=dict)
     files: tuple[Path, ...] = ()  # that a saved run depends on, beside the configuration's
+    least: bool = False
 
     def run(
         self,
@@ -93,10 +94,10 @@ class Here:
 
 
 def _check(config: LabConfig) -> None:
-    """Raise TraplessError for what only a VM can give."""
+    """Raise an error for what this machine does not have, or only a VM can give."""
     cpus = config.cpus or 1
     if len(os.sched_getaffinity(0)) < cpus:
-        raise TraplessError(f"this takes {cpus} CPUs, and we may use fewer here")
+        raise LeftOutError(f"this takes {cpus} CPUs, and we may use fewer here")
     for name in ("icount", "host_root", "append", "plugins", "shared_memory", "debugger"):
         if getattr(config, name):
             raise ValueError(f"LabConfig.{name} needs a VM")
@@ -138,17 +139,25 @@ def in_the_way(name: str, parameters: str) -> str:
     parameters must not be there already: its devices may be somebody's."""
     if parameters and is_present(name):
         return f"the kernel has {name} already, and its devices may be in use"
-    if is_present(name):
+    if is_present(name) or is_at_hand(name):
         return ""
-    try:
-        _tool(["modprobe", "-n", name])
-    except TraplessError as error:
-        return str(error)
-    return ""
+    return f"this kernel has no module {name}"
 
 
 def is_present(name: str) -> bool:
     return (module.ROOT / "sys/module" / name.replace("-", "_")).is_dir()
+
+
+def is_at_hand(name: str) -> bool:
+    """Whether the kernel has it as a file, or built in, by the lists that modprobe reads. Not every
+    modprobe can be asked."""
+    folder = module.ROOT / "lib/modules" / os.uname().release
+    for index in ("modules.dep", "modules.builtin"):
+        with contextlib.suppress(OSError):
+            lines = (folder / index).read_text(errors="replace").splitlines()
+            if name in (guest_modules.module_name(line.partition(":")[0]) for line in lines):
+                return True
+    return False
 
 
 def _tool(argv: Sequence[str]) -> None:

@@ -35,6 +35,7 @@ class Wishes:
     supervisor: bool
     agreed: bool
     reported: bool
+    least: bool = False  # for tests: the fewest rounds and sizes that can be analysed
 
 
 def run(wishes: Wishes, progress: Progress) -> tuple[Outcome, Path]:
@@ -51,7 +52,7 @@ def run(wishes: Wishes, progress: Progress) -> tuple[Outcome, Path]:
     evaluate.make_writable(out)
     programs.build(progress)
     root.leave_namespace()
-    here = Here(own, wishes.supervisor, machine.facts(own), (own,))
+    here = Here(own, wishes.supervisor, machine.facts(own), (own,), wishes.least)
     outcome = evaluate.run_at(
         here,
         specs,

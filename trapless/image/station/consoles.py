@@ -30,6 +30,7 @@ SHOWN_BYTES_MAX = 8 << 20
 STUCK_S = 2.0
 """How long a console may take no byte before it is given up: a serial line that nobody reads."""
 PIECE_BYTES = 1 << 12
+FLAGS = os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
 CTRL_C = b"\x03"
 ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 """What moves a cursor or colours text."""
@@ -53,7 +54,7 @@ class Consoles:
         return cls([Path("/dev") / ("tty1" if name == "tty0" else name) for name in names])
 
     def _add(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, FLAGS)
         try:
             self._before[descriptor] = termios.tcgetattr(descriptor)
             _settle(descriptor)
@@ -130,8 +131,20 @@ class Consoles:
         except OSError as error:
             self.say(f"{argv[0]}: {error.strerror}")
         finally:
+            self._open_again(descriptor)
+
+    def _open_again(self, descriptor: int) -> None:
+        """A program that had a console for itself hangs it up at its end, and every descriptor of
+        it with it: open it anew. One that is gone is given up."""
+        try:
+            again = os.open(self._open[descriptor], FLAGS)
+            os.dup2(again, descriptor, inheritable=False)
+            os.close(again)
+            termios.tcsetattr(descriptor, termios.TCSANOW, self._before[descriptor])
             _settle(descriptor)
-            os.set_blocking(descriptor, False)
+        except (OSError, termios.error):
+            os.close(descriptor)
+            del self._open[descriptor]
 
     def run(self, argv: Sequence[str], env: Mapping[str, str]) -> int:
         """Run a program whose output goes to all consoles; its status, as a shell says it.

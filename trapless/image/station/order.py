@@ -14,6 +14,7 @@ PREFIX = "trapless."
 RUNS = ("ask", "quick", "full", "estimate")
 ENDS = ("ask", "poweroff", "restart")
 SWITCHES = ("on", "off")
+LEAST = tuple(reversed(SWITCHES))
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Order:
     run: str = "ask"
     then: str = "ask"
     supervisor: str = "on"
+    least: str = "off"  # a quick run is the least that can be analysed: for tests
     only: tuple[str, ...] = ()  # experiments; empty: all
     mark: str = ""  # of the image, which its medium also carries
     medium: str = "unknown"  # what the boot loader read it from: "cd", "hd"
@@ -52,6 +54,7 @@ def parse(command_line: str) -> Order:
         run=choice("run", RUNS),
         then=choice("then", ENDS),
         supervisor=choice("supervisor", SWITCHES),
+        least=choice("least", LEAST),
         only=_names(given),
         mark=given.get("mark", ""),
         medium=given.get("medium", "unknown") or "unknown",

@@ -109,7 +109,7 @@ class Station:
             return ["trapless", "estimate", "--json", str(folder / "estimate.json")]
         command = ["trapless", "evaluate", "--here", "--yes", "--module", str(MODULE)]
         if kind == "quick":
-            command.append("--quick")
+            command += ["--quick", *(["--least"] if self._order.least == "on" else [])]
         if self._order.supervisor == "off":
             command.append("--no-supervisor")
         return [*command, "--out", str(folder), *self._order.only]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import pty
 import struct
+import subprocess
 
 import pytest
 
@@ -143,7 +144,8 @@ def test_an_order_is_read_and_complaints_are_kept():
     line = f"BOOT_IMAGE=/x quiet trapless.mark={MARK} trapless.medium=cd trapless.run=full"
     read = order.parse(f"{line} trapless.supervisor=off trapless.then=now mitigations=off")
     assert (read.run, read.mark, read.medium, read.supervisor) == ("full", MARK, "cd", "off")
-    assert read.then == "ask"
+    assert (read.then, read.least) == ("ask", "off")
+    assert order.parse("trapless.least=on").least == "on"
     assert read.complaints == ("trapless.then=now: not one of ask, poweroff, restart",)
 
 
@@ -169,6 +171,26 @@ def terminal():
         yield consoles, ours
     os.close(ours)
     os.close(theirs)
+
+
+def test_a_console_that_a_shell_had_for_itself_answers_again(terminal, monkeypatch):
+    """The end of a shell hangs a console up, though not a pseudo-terminal: so it is done here."""
+    consoles, ours = terminal
+
+    def hung_up(argv, stdin, **_):
+        master, slave = pty.openpty()
+        os.close(master)
+        os.dup2(slave, stdin)
+        os.close(slave)
+
+    os.write(ours, b"s")
+    path = consoles.key(5)[1]
+    monkeypatch.setattr(subprocess, "run", hung_up)
+    consoles.on_one(path, ["sh"], {})
+    os.write(ours, b"w")
+    assert consoles.key(5) == ("w", path)
+    consoles.say("again")
+    assert b"again" in os.read(ours, 100)
 
 
 def test_a_key_needs_no_enter_and_is_not_shown(terminal):
