@@ -14,6 +14,7 @@ itself, or that in a VM: bin/trapless lab --host-root -- env TRAPLESS_BACKEND=mo
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import errno
 import random
@@ -37,6 +38,8 @@ COUNTERS, WRITABLE_WORDS = (
     12,
 )  # from the first on, some are counted down; of the others, the programs only read
 U64 = (1 << 64) - 1
+FILE_MAX = 1 << 24
+"""Bytes. A word that was counted below 0 is a position beyond, of a file that nobody can hold."""
 
 READ, WRITE, LSEEK, FORK, UMASK, PREAD, PWRITE, UNKNOWN = 0, 1, 8, 57, 95, 17, 18, 2000
 CALLS = (READ, WRITE, LSEEK, UMASK, PREAD, PWRITE)
@@ -165,6 +168,10 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
+class FileTooLargeError(Exception):
+    """The program makes a file of more than FILE_MAX bytes."""
+
+
 @dataclass
 class Machine:
     """What a program can change. Calls return a result as the kernel does."""
@@ -202,6 +209,8 @@ class Machine:
         if nr in (READ, PREAD):
             self.memory[start : start + n] = self.file[at : at + n]
         elif n:
+            if at + n > FILE_MAX:
+                raise FileTooLargeError
             self.file.extend(bytes(max(0, at + n - len(self.file))))
             self.file[at : at + n] = self.memory[start : start + n]
         return n
@@ -363,8 +372,12 @@ def differences(programs: Sequence[Program], answer: bytes) -> list[str]:
 
 def compare(run: Callable[[bytes], bytes], count: int, seed: int) -> list[str]:
     """Make programs, let `run` execute them, and say what differs."""
-    rng = random.Random(seed)
-    programs = [make(rng) for _ in range(count)]
+    rng, programs = random.Random(seed), list[Program]()
+    while len(programs) < count:
+        program = make(rng)
+        with contextlib.suppress(FileTooLargeError):
+            expected(program)
+            programs.append(program)
     return differences(programs, run(b"".join(program.pack() for program in programs)))
 
 

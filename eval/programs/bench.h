@@ -12,6 +12,7 @@
 #include <liburing.h>
 #include <trapless.h>
 
+#include "bpf_loop.h"
 #include "kmod/array.h"
 
 #define FILES_MAX 64u		/* the largest N */
@@ -32,6 +33,7 @@ enum mechanism {
 	C_BLAKE,	/* an array of calls as c-blake/batch makes them, by kmod/array.c */
 	URING,		/* links and direct descriptors */
 	URING_STATX,	/* the same, and the size of each file */
+	URING_BPF,	/* a program of BPF queues the requests, in io_uring's loop */
 	PSC,		/* workers */
 	MECHANISMS
 };
@@ -42,6 +44,7 @@ struct bench {
 	/* The mechanisms. */
 	struct tl_batch *batch;
 	struct io_uring uring;
+	struct bpf_loop bpf_loop;
 	int array_fd;
 	struct array_call array_calls[ARRAY_A_FILE * FILES_MAX];
 	long array_results[ARRAY_A_FILE * FILES_MAX];

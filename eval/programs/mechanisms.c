@@ -14,7 +14,8 @@
 
 static const char *const names[MECHANISMS] = {
 	[PLAIN] = "plain", [BATCH] = "batch", [PROGRAM] = "program", [C_BLAKE] = "c-blake",
-	[URING] = "io_uring", [URING_STATX] = "io_uring-statx", [PSC] = "psc",
+	[URING] = "io_uring", [URING_STATX] = "io_uring-statx",
+	[URING_BPF] = "io_uring-bpf", [PSC] = "psc",
 };
 
 const char *mechanism_name(enum mechanism mechanism)
@@ -52,6 +53,8 @@ static int open_one(struct bench *bench, enum mechanism mechanism)
 		return open_uring(&bench->uring);
 	case URING_STATX:
 		return bench->open[URING] ? 0 : -ENODEV;
+	case URING_BPF:
+		return bpf_loop_open(&bench->bpf_loop, RING_ENTRIES);
 	default:	/* nothing to open; workers are started by burst.c */
 		return 0;
 	}
@@ -76,6 +79,8 @@ void bench_open(struct bench *bench, const char *wanted)
 
 void bench_close(struct bench *bench)
 {
+	if (bench->open[URING_BPF])
+		bpf_loop_close(&bench->bpf_loop);
 	if (bench->open[URING])
 		io_uring_queue_exit(&bench->uring);
 	if (bench->open[C_BLAKE])

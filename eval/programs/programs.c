@@ -43,7 +43,8 @@ static struct options parse(int argc, char **argv)
 	static const struct option long_options[] = { OPTIONS_SHARED, { NULL, 0, NULL, 0 } };
 	struct options options = {
 		.kind = MEASURE_MEASURED, .calls = "file,getppid,copy,accept,burst",
-		.mechanisms = "plain,batch,program,c-blake,io_uring,io_uring-statx,psc",
+		.mechanisms = "plain,batch,program,c-blake,io_uring,io_uring-statx,"
+			      "io_uring-bpf,psc",
 		.directory = "/dev/shm", .repeats = 5, .seed = 1, .sizes = { 32 }, .size_count = 1,
 	};
 	int letter;

@@ -27,8 +27,8 @@ SPEC = Spec(
         "A count takes a trap for one instruction: it understates what fewer crossings save.",
         "io_uring does less: it cannot ask a direct descriptor for its size, and a thread of the "
         "kernel closes its files later, which is not counted.",
-        "io_uring's programs of BPF are not compared: loading one needs CAP_BPF, and only the "
-        "newest kernel has them.",
+        "io_uring's programs of BPF are compared by NOPs only, on kernels that have them; loading "
+        "one needs CAP_BPF.",
         "c-blake/batch's loop is written anew and entered by lseek, because stock kernels do not "
         "dispatch its number.",
         "An open clears 4 KiB of fresh memory, which counts as 4,096 instructions; a second count "

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Random programs of calls, made by the module, do what the reference says.
+"""Random programs of calls, made by the module, do what the reference says: each as a batch, and
+then by a worker.
 
 The unit test says so of plain calls. tests/programs.py owns the programs and the reference.
 """

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Work that the kernel gives to a thread interrupts its calls as a signal does (TWA_SIGNAL, by which
- * io_uring has its thread complete a request), and the program sees none of that: a batch and a
- * program go on behind the call, a call that was interrupted ends as a plain one does, and a wait
+ * Work that the kernel gives to a thread interrupts its calls as a signal does (TWA_SIGNAL, by
+ * which io_uring has its thread complete a request), and the program sees none of that: a batch and
+ * a program go on behind the call, a call that was interrupted ends as a plain one does, and a wait
  * goes on.
  */
 #include <sys/select.h>

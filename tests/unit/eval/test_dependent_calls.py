@@ -77,3 +77,14 @@ def test_the_report_says_whether_the_kernel_has_programs_of_bpf(raw, tmp_path, l
     captions = [one.caption for one in tables if f"configured {word} io_uring's" in one.caption]
     assert len(captions) == 1
     assert not any("configured" in one.caption for one in part_programs.figures(raw))
+
+
+def test_a_program_of_bpf_stands_beside_the_others_where_the_kernel_has_it(raw):
+    def names(rows):
+        tables = part_programs.figures(Raw(rows, raw.meta))
+        return [row[0] for one in tables if one.id == "calls" for row in one.rows]
+
+    calls = [row for row in raw.rows if (row.get("call"), row.get("n")) == ("getppid", 32)]
+    name, mechanism = part_programs.NAMES["io_uring-bpf"], {"mechanism": "io_uring-bpf"}
+    assert name not in names(raw.rows)
+    assert names([*raw.rows, *({**row, **mechanism} for row in calls)]) == [*names(raw.rows), name]

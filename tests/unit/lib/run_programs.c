@@ -131,15 +131,21 @@ int main(void)
 				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 	struct tl_request requests[ENTRIES] = { { 0 } };
 	struct tl_psc *psc = psc_new(4, 0, 1);
+	struct tl_stats stats = { .size = sizeof(stats) };
+	uint64_t programs = 0;
 	struct input input;
 
 	CHECK(memory == (void *)MEMORY_ADDRESS);
-	while (take(&input, sizeof(input))) {
+	for (; take(&input, sizeof(input)); programs++) {
 		CHECK(input.requests <= ENTRIES);
 		CHECK(take(requests, input.requests * sizeof(requests[0])));
 		run(&input, requests, NULL, memory);
 		run(&input, requests, psc, memory);
 	}
+	CHECK_EQ(tl_psc_get_stats(psc, &stats), 0);
+	/* The module's worker made the calls, and no thread in its place: it has entered once. */
+	if (tl_psc_backend(psc) == TL_BACKEND_MODULE)
+		CHECK_WITHIN(stats.crossings, programs, programs + 1);
 	tl_psc_destroy(psc);
 	return 0;
 }
