@@ -20,6 +20,8 @@ from trapless.base import tools
 from trapless.base.console import TraplessError
 from trapless.base.paths import repo_root
 
+pytestmark = pytest.mark.slow  # builds that are interrupted
+
 
 def test_a_tools_output_and_status_are_kept(tmp_path: Path) -> None:
     log = tmp_path / "log"

@@ -132,6 +132,7 @@ def test_a_signal_ends_with_its_status_after_cleaning_up(number, status, word):
     assert word in err and "Traceback" not in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_build_of_the_debug_kernel(tmp_path, number, status):
     """The real command; what it starts first, apt-get, is one that stays, with a child."""

@@ -18,6 +18,8 @@ from trapless.base.console import TraplessError
 from trapless.cli import cli
 from trapless.peek import machines, waiting
 
+pytestmark = pytest.mark.slow  # time limits that run out
+
 
 def test_a_file_that_nobody_makes_ends_the_wait(tmp_path: Path) -> None:
     with pytest.raises(TraplessError, match=r"within 0\.2 s: cannot open .*/ram: No such file"):

@@ -410,7 +410,7 @@ def test_rights_are_given_up(tmp_path):
         capture_output=True,
         text=True,
         check=True,
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[4],
     )
     status = dict(line.split(":\t", 1) for line in done.stdout.splitlines() if ":\t" in line)
     kept = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 23
