@@ -22,7 +22,7 @@ from trapless.base.console import ConsoleProgress
     "--append",
     metavar="TEXT",
     default="",
-    help='More words for the kernel in every entry of the boot menu, as in "trapless.run=quick".',
+    help='More words for the kernel in every menu entry, as in "trapless.then=poweroff".',
 )
 def image(out: Path, kernel: str | None, append: str) -> None:
     """Make OUT.iso, which boots a machine by BIOS or UEFI from a USB stick or a CD, and runs there
@@ -34,7 +34,7 @@ def image(out: Path, kernel: str | None, append: str) -> None:
     the stick. From a CD, or when the stick was pulled, they stay on the screen and in memory.
 
     Secure Boot must be off: neither the boot loader nor the module is signed. eval/image.md says
-    what the machine needs, and all words of the boot menu.
+    what the machine needs, and trapless-image(1) has all words for the kernel.
 
     \b
     trapless image trapless.iso

@@ -170,7 +170,7 @@ def shell(code: str | None) -> None:
     "--stacks",
     type=click.FloatRange(0.1, 1000),
     metavar="N",
-    help="Sample the kernel's stacks as well, N times a second: where threads wait.",
+    help="Sample the stacks of all threads as well, N times a second: where threads wait.",
 )
 @click.option(
     "--monitor",
@@ -197,7 +197,7 @@ def record(
 
     With --stacks, the stacks of all threads that are not on a CPU are read from memory. The
     registers of a CPU that runs are not in memory, so what it executes takes --monitor, by which
-    the VM is stopped for a millisecond at each sample.
+    the VM is stopped for a fraction of a millisecond at each sample, or --gdb.
 
     \b
     trapless peek record --seconds 10 --stacks 20 /tmp/recording
@@ -319,7 +319,8 @@ def top(interval_us: float, cpu: int | None, updates: int | None, as_json: bool)
     type=click.Path(path_type=Path),
     metavar="SOCKET",
     required=True,
-    help="The VM's monitor: of `trapless lab --monitor`, or QEMU's -qmp unix:SOCKET,server=on.",
+    help="The VM's monitor: of `trapless lab --monitor`, or QEMU's -qmp "
+    "unix:SOCKET,server=on,wait=off.",
 )
 @click.option(
     "--stops",

@@ -16,7 +16,7 @@ from trapless.peek.commands import need, size
     default="127.0.0.1:9737",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where it serves. What guests do is nobody else's business, so others need a proxy.",
+    help="Where it answers. Whoever can ask sees what guests do: give other hosts a proxy.",
 )
 @click.option(
     "--interval-us",
@@ -48,7 +48,7 @@ from trapless.peek.commands import need, size
     default=0,
     show_default=True,
     metavar="N",
-    help="Give the times of so many processes of each VM by their names.",
+    help="Give the times of up to N processes of each VM by their names.",
 )
 @click.option(
     "--recordings",
@@ -62,7 +62,7 @@ from trapless.peek.commands import need, size
     default="1G",
     show_default=True,
     metavar="SIZE",
-    help="How much all recordings together may take.",
+    help="How much all recordings together may take, 16M at least.",
 )
 def serve(
     listen: str,
@@ -81,7 +81,7 @@ def serve(
     for each VM; /healthz is for whoever restarts the daemon. SIGTERM or Ctrl-C ends it.
 
     \b
-    trapless peek serve --recordings /var/lib/trapless --recordings-size 10G
+    trapless peek serve --recordings /var/lib/trapless/recordings --recordings-size 10G
     curl http://127.0.0.1:9737/metrics
     """
     need("prometheus_client", "it answers Prometheus", "prometheus-client")
