@@ -38,7 +38,7 @@ OUT = Path("results")
     type=click.Path(dir_okay=False, path_type=Path),
     help="With --here: trapless.ko for the running kernel.  [default: it is built]",
 )
-@click.option("--least", is_flag=True, help="With --here: fewer still, to test in an emulator.")
+@click.option("--least", is_flag=True, help="With --here: fewer still, for tests in an emulator.")
 @click.option("--no-supervisor", is_flag=True, help="With --here: never offer supervisor mode.")
 @click.option(
     "--scheduler",
@@ -49,7 +49,7 @@ OUT = Path("results")
     "--jobs",
     type=click.IntRange(1, 64),
     metavar="N",
-    help="So many experiments at once; who measures time runs alone.  [default: CPUs, 2 at most]",
+    help="N experiments at once; one that measures time runs alone.  [default: CPUs, at most 2]",
 )
 @click.option("--no-report", is_flag=True, help="Save the results, and write no report.")
 @click.option("--list", "list_only", is_flag=True, help="Name the experiments and stop.")
