@@ -100,7 +100,7 @@ matrix-all: setup ## matrix, lab-debug, and the module's tests with KCSAN, with 
 	$(PYTEST) -n $(VMS) tests/lab --kernels all
 	$(PYTEST) -n $(VMS) $(MODULE_TESTS) --kernels others,debug,kcsan
 
-image-check: setup ## images of every kernel, booted by BIOS and UEFI, from a stick and a CD (an hour)
+image-check: setup ## images of every kernel, booted by BIOS and UEFI, from a stick and a CD (hours)
 	@$(MAKE) --no-print-directory -s all
 	$(PYTEST) -n $(VMS) tests/image --grid
 

@@ -27,9 +27,10 @@ static void cleanup_run(struct callback_head *work)
 
 	if (context->abandon)
 		context->abandon(context);
-	fput(context->file);
 	if (context->fd_counted)
 		fput(context->file);
+	/* The last call, made by a jump: without the file nothing may keep the module loaded. */
+	fput(context->file);
 }
 
 /*

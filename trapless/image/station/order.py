@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The order that the boot menu gave: words of the kernel's command line that begin "trapless.".
 
-This file owns their names and values. menu.py writes them, and eval/image.md lists them.
+This file owns their names and values. menu.py writes them, and trapless-image(1) lists them.
 """
 
 from __future__ import annotations

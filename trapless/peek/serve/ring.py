@@ -288,7 +288,7 @@ def _size(folder: Path) -> int:
 
 def _check_owner(folder: Path) -> None:
     status = folder.stat()
-    if status.st_uid not in (0, os.geteuid()) or status.st_mode & stat.S_IWOTH:
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise PeekError(
             f"{folder}: another user can write there, and could make links by which other files "
             "are written and removed; name a folder of your own"

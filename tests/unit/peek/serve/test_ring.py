@@ -150,12 +150,13 @@ def test_nothing_is_removed_or_written_by_way_of_links(tmp_path, short):
 def test_a_folder_in_which_others_write_is_refused(tmp_path, monkeypatch):
     with Ring(tmp_path / "new", BOUND, print):
         assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700  # guests' data are in it
-    (tmp_path / "new").chmod(0o1777)
-    with (
-        pytest.raises(PeekError, match="another user can write there"),
-        Ring(tmp_path / "new", BOUND, print),
-    ):
-        pass
+    for mode in (0o1777, 0o775):
+        (tmp_path / "new").chmod(mode)
+        with (
+            pytest.raises(PeekError, match="another user can write there"),
+            Ring(tmp_path / "new", BOUND, print),
+        ):
+            pass
     own = os.geteuid()
     (tmp_path / "new").chmod(0o755)
     if own == 0:
