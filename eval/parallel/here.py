@@ -16,7 +16,7 @@ from trapless.experiments.clocks import Clock
 from trapless.experiments.collection import Collection, Row
 from trapless.experiments.experiment import Findings, Part, Raw, Spec, workload
 from trapless.experiments.here import disk
-from trapless.report.figures import Figure, Mark, Series, Table
+from trapless.report.figures import Figure, Table
 from trapless.results.result_file import Claim, Metric
 from trapless.vm import guest_disk
 from trapless.vm.lab import LabConfig
@@ -105,34 +105,7 @@ def claims_of(ratios: Mapping[int, fit.Summary], clock: Clock) -> list[Claim]:
 
 
 def figures(raw: Raw) -> tuple[Figure | Table, ...]:
-    series = []
-    for mechanism in part_requests.FIGURE_3:
-        points = sorted(part_requests.paired(raw.rows, "gettid", mechanism).items())
-        if points:
-            series.append(
-                Series(
-                    mechanism,
-                    tuple(n for n, _ in points),
-                    tuple(one.median for _, one in points),
-                    tuple(one.low for _, one in points),
-                    tuple(one.high for _, one in points),
-                )
-            )
-    return (
-        Figure(
-            id="fig3",
-            title="127 gettid until all results are in, plain calls = 1 (Fig. 3 of the paper)",
-            x_label="requests a notify, K",
-            y_label="time / time of plain calls",
-            series=tuple(series),
-            log_x=True,
-            log_y=True,
-            caption="Median and quartiles of paired rounds, mechanisms in random order.",
-            kind="measured",
-            marks=(Mark(1.0, "plain calls"), Mark(1 - BEST, "paper, best")),
-            from_zero=False,
-        ),
-    )
+    return (part_requests.figure_3(raw.rows, "", 1 - BEST),)
 
 
 def collect_slow_read(run: Collection) -> None:

@@ -14,13 +14,13 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.unit.peek.toy_kernel import RAM_BYTES, RELEASE, ToyKernel
+from tests.unit.peek.machines.made_up import started
+from tests.unit.peek.toy_kernel import RAM_BYTES, RELEASE
 from trapless.base.console import TraplessError
 from trapless.peek import machines, mappings, qemu_arguments
 from trapless.peek.errors import PeekError
@@ -243,29 +243,8 @@ CHILD = textwrap.dedent(
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory) -> Path:
-    return ToyKernel().save(tmp_path_factory.mktemp("toy"))
-
-
-@contextmanager
-def made_up(toy: Path) -> Iterator[subprocess.Popen[str]]:
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        ["qemu-system-x86_64", "-S", "-c", CHILD, str(toy)],
-        executable=sys.executable,
-        env={**os.environ, "PYTHONHOME": sys.base_prefix},
-        stdin=pipe,
-        stdout=pipe,
-        text=True,
-    ) as running:
-        assert running.stdout is not None and running.stdout.readline() == "ready\n"
-        yield running
-        running.kill()
-
-
-@pytest.fixture(scope="module")
 def monitor(toy: Path) -> Iterator[subprocess.Popen[str]]:
-    with made_up(toy) as running:
+    with started("qemu-system-x86_64", CHILD, toy) as running:
         yield running
 
 
@@ -309,7 +288,10 @@ def test_what_a_process_has_not_says_so(own_cache, monitor):
 
 
 def test_the_sampler_reads_a_process_until_it_ends(own_cache, toy):
-    with made_up(toy) as running, opened(running, "qemu", "-m", "8M") as target:
+    with (
+        started("qemu-system-x86_64", CHILD, toy) as running,
+        opened(running, "qemu", "-m", "8M") as target,
+    ):
         at = target.physical(target.symbol("jiffies_64"))
         group = Group("all", Rule.STABLE, (Field("jiffies", 8, at), Field("small", 2, at)))
         with Sampler(record.source_of(target), Plan(1_000_000, (group,))) as run:

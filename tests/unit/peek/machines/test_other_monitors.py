@@ -9,17 +9,12 @@ vm_memory/src/guest_memory.rs and src/crosvm/sys/linux/vcpu.rs.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
-from tests.unit.peek.toy_kernel import RELEASE, ToyKernel
+from tests.unit.peek.machines.made_up import started
+from tests.unit.peek.toy_kernel import RELEASE
 from trapless.peek import machines
 from trapless.peek.kernel.memory import FOUR_GIB, GIB
 
@@ -66,27 +61,6 @@ PROCESS = textwrap.dedent(
 )
 
 
-@contextmanager
-def process_of(program: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        [program, "-S", "-c", PROCESS, *map(str, arguments)],
-        executable=sys.executable,
-        env={**os.environ, "PYTHONHOME": sys.base_prefix},
-        stdin=pipe,
-        stdout=pipe,
-        text=True,
-    ) as running:
-        assert running.stdout is not None and running.stdout.readline() == "ready\n"
-        yield running
-        running.kill()
-
-
-@pytest.fixture(scope="module")
-def toy(tmp_path_factory) -> Path:
-    return ToyKernel().save(tmp_path_factory.mktemp("toy"))
-
-
 @pytest.mark.parametrize(
     ("program", "how", "low", "high", "thread"),
     [
@@ -103,7 +77,7 @@ def toy(tmp_path_factory) -> Path:
     ],
 )
 def test_machine_is_opened_by_its_pid(own_cache, toy, program, how, low, high, thread):
-    with process_of(f"/usr/bin/{program}", toy, how, low, high, thread) as running:
+    with started(f"/usr/bin/{program}", PROCESS, toy, how, low, high, thread) as running:
         machine = machines.choose(pid=running.pid)
         assert isinstance(machine, machines.Process) and machine.kind == program
         emulator = machine.emulator()
