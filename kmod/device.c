@@ -43,7 +43,7 @@ static loff_t device_llseek(struct file *file, loff_t argument, int whence)
 	if (whence == TL_ENTER_NOTIFY && ring->queue)
 		return tlk_queue_notify(ring, argument);
 	if (whence == TL_ENTER_WAIT && ring->queue)
-		return tlk_queue_wait(ring, argument);
+		return tlk_queue_wait(ring, file, argument);
 	return -EINVAL;
 }
 

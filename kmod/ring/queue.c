@@ -5,6 +5,7 @@
  */
 #include <linux/bitmap.h>
 #include <linux/err.h>
+#include <linux/file.h>
 #include <linux/hrtimer.h>
 #include <linux/ktime.h>
 #include <linux/lockdep.h>
@@ -311,13 +312,18 @@ static int sleep_for_results(struct tlk_queue *queue, u32 left, ktime_t *end)
 	return error;
 }
 
-long tlk_queue_wait(struct tlk_ring *ring, unsigned long argument)
+/*
+ * Work that is served in the sleep may close the file (io_uring's requests do), and the system call
+ * has not taken a reference if its thread has the table of files for itself.
+ */
+long tlk_queue_wait(struct tlk_ring *ring, struct file *file, unsigned long argument)
 {
 	struct tlk_queue *queue = ring->queue;
 	u32 count = argument & 0xffff;
 	u32 left = (u32)argument >> 16;
 	u32 limit_us = argument >> 32;
 	ktime_t end;
+	long result;
 	int error;
 
 	if (limit_us > TL_WAIT_US_MAX || count > ring->mask + 1)
@@ -329,9 +335,13 @@ long tlk_queue_wait(struct tlk_ring *ring, unsigned long argument)
 		return error;
 	if (queue->spin_ns && !done_enough(queue, left))
 		spin_for_results(queue, left);
-	if (!done_enough(queue, left))
-		error = sleep_for_results(queue, left, limit_us ? &end : NULL);
-	return error ? error : atomic_read(&queue->unfinished);
+	if (done_enough(queue, left))
+		return atomic_read(&queue->unfinished);
+	get_file(file);
+	error = sleep_for_results(queue, left, limit_us ? &end : NULL);
+	result = error ? error : atomic_read(&queue->unfinished);
+	fput(file);
+	return result;
 }
 
 /* The counter may be set while workers complete requests: what completed before is not counted. */

@@ -118,7 +118,7 @@ void tlk_queue_destroy(struct tlk_queue *queue);
 
 /* For requesters: TL_ENTER_NOTIFY, TL_ENTER_WAIT, TL_IOC_EVENT and TL_IOC_EXIT. */
 long tlk_queue_notify(struct tlk_ring *ring, unsigned long argument);
-long tlk_queue_wait(struct tlk_ring *ring, unsigned long argument);
+long tlk_queue_wait(struct tlk_ring *ring, struct file *file, unsigned long argument);
 int tlk_queue_set_event(struct tlk_ring *ring, int descriptor);
 void tlk_queue_shut(struct tlk_ring *ring);
 

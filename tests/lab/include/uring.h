@@ -23,7 +23,7 @@ static inline struct uring uring_open(void)
 {
 	struct uring uring = { 0 };
 
-	uring.fd = (int)sys(SYS_io_uring_setup, 1, &uring.parameters);
+	uring.fd = (int)sys(SYS_io_uring_setup, 2, &uring.parameters);
 	if (uring.fd == -ENOSYS || uring.fd == -EPERM)
 		SKIP("no io_uring here: error %d", -uring.fd);
 	CHECK(uring.fd >= 0);
@@ -48,21 +48,42 @@ static inline unsigned int uring_completed(const struct uring *uring)
 }
 
 /*
- * The request of the calling thread completes once the descriptor can be read from. There is room
- * for its completion: none of the earlier ones is of use any more.
+ * Submits the first requests of the queue. There is room for their completions: none of the earlier
+ * ones is of use any more.
  */
-static inline void uring_poll(struct uring *uring, int fd)
+static inline void uring_submit(struct uring *uring, unsigned int count)
 {
 	uint32_t *tail = uring_word(uring, uring->parameters.sq_off.tail);
+	uint32_t *array = uring_word(uring, uring->parameters.sq_off.array);
+	const uint32_t entries = uring->parameters.sq_entries;
 
+	CHECK(count <= entries);
 	__atomic_store_n(uring_word(uring, uring->parameters.cq_off.head), uring_completed(uring),
 			 __ATOMIC_RELEASE);
+	for (uint32_t i = 0; i < count; i++)
+		array[(*tail + i) & (entries - 1)] = i;
+	__atomic_store_n(tail, *tail + count, __ATOMIC_RELEASE);
+	CHECK_EQ(sys(SYS_io_uring_enter, uring->fd, count, 0, 0, NULL, 0), count);
+}
+
+/* The request of the calling thread completes once the descriptor can be read from. */
+static inline void uring_poll(struct uring *uring, int fd)
+{
 	uring->requests[0] = (struct io_uring_sqe){
 		.opcode = IORING_OP_POLL_ADD, .fd = fd, .poll32_events = POLLIN,
 	};
-	*uring_word(uring, uring->parameters.sq_off.array) = 0;
-	__atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
-	CHECK_EQ(sys(SYS_io_uring_enter, uring->fd, 1, 0, 0, NULL, 0), 1);
+	uring_submit(uring, 1);
+}
+
+/* The same, and then the calling thread closes another descriptor, in that work of its own. */
+static inline void uring_close_after_poll(struct uring *uring, int fd, int closed)
+{
+	uring->requests[0] = (struct io_uring_sqe){
+		.opcode = IORING_OP_POLL_ADD, .flags = IOSQE_IO_LINK, .fd = fd,
+		.poll32_events = POLLIN,
+	};
+	uring->requests[1] = (struct io_uring_sqe){ .opcode = IORING_OP_CLOSE, .fd = closed };
+	uring_submit(uring, 2);
 }
 
 #endif /* TL_TEST_URING_H */
