@@ -177,7 +177,7 @@ class Resolver:
     def _said(self, end_s: float) -> object:
         """What the process answers, once it has what it asks for itself."""
         output, asks, reads = self._output.fileno(), 0, 0
-        while asks < limits.STORE_ASKS_MAX and reads < limits.READS_MAX:
+        while asks <= limits.STORE_ASKS_MAX and reads < limits.READS_MAX:
             said = messages.receive(output, end_s)
             if not isinstance(said, dict):
                 raise FormError("no object")
