@@ -35,7 +35,7 @@ from trapless.peek.qemu_arguments import Backend
 
 ALIGNED = 2 << 20
 """QEMU begins RAM at such an address, so that the host may use large pages."""
-RAM_MIN_BYTES = 32 << 20
+RAM_MIN_BYTES, RAM_MAX_BYTES = 32 << 20, 32 << 40
 PLACES_MAX = 8
 WAYS_MAX = 24
 """The most ways that are tried in which mappings may be RAM."""
@@ -253,6 +253,9 @@ def memories(
     A mapping that is shared with a file is read from the file, which the sampler can map as well;
     all others are read from the process.
     """
+    size = sum(region.length for region in ways[0])
+    if size > RAM_MAX_BYTES:
+        raise PeekError(f"{name} says that it has {size >> 40:,} TiB: no machine has so much")
     files: dict[tuple[str, int], MemoryFile] = {}
     layouts = []
     try:

@@ -205,7 +205,7 @@ from trapless.peek import capabilities
 from trapless.peek.serve.workers import Workers
 workers = Workers(3)
 capabilities.drop(())
-jobs = [workers.submit(lambda: open("/proc/thread-self/status").read()) for _ in range(20)]
+jobs = [workers.submit(0, lambda: open("/proc/thread-self/status").read()) for _ in range(20)]
 while not all(job.done for job in jobs):
     time.sleep(0.01)
 print(*(job.value for job in jobs), open("/proc/self/status").read())
