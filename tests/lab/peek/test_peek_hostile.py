@@ -103,9 +103,13 @@ def test_memory_without_a_change_is_shown_whole(tmp_path):
 
 def jailed(code: str) -> subprocess.CompletedProcess[str]:
     """Code in a process that has entered the sandbox."""
-    head = "import mmap, os, signal, socket, sys, time\nfrom trapless.peek.sandbox import jail\n"
+    head = "import mmap, os, signal, socket, sys, time\nfrom trapless.base import jail\n"
     return subprocess.run(
-        [sys.executable, "-c", f"{head}jail.enter()\n{textwrap.dedent(code)}"],
+        [
+            sys.executable,
+            "-c",
+            f"{head}jail.enter({limits.RESOLVER_MEMORY_BYTES})\n{textwrap.dedent(code)}",
+        ],
         capture_output=True,
         text=True,
         cwd=ROOT,
