@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,7 +105,8 @@ class Process:
         with contextlib.suppress(OSError, PeekError):
             path = qemu_arguments.ram_file(self.argv) if self.kind == "qemu" else None
             here = path_here(self.folder, path) if path is not None else None
-            return here if here is not None and os.access(here, os.R_OK) else None
+            if here is not None and stat.S_ISREG(here.stat().st_mode):
+                return here if os.access(here, os.R_OK) else None
         return None
 
     def __str__(self) -> str:

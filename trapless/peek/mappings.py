@@ -27,6 +27,7 @@ from trapless.peek.kernel.memory import (
     RawFile,
     Region,
     in_pieces,
+    place_of,
     raw_layouts,
     split_at,
 )
@@ -309,12 +310,12 @@ def _shared(process: Path, mapping: Mapping) -> int | None:
     if mapping.path.startswith("/") and not re.search(r"\(deleted\)$", mapping.path):
         names.append(Path(f"{process}/root{mapping.path}"))
     for name in names:
-        with contextlib.suppress(OSError):
-            status = name.stat()
+        with contextlib.suppress(OSError), place_of(name) as (probe, same):
+            status = os.fstat(probe)
             device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-            same = status.st_ino == mapping.inode and device == mapping.device
-            if same and stat.S_ISREG(status.st_mode):  # to open a device may do anything, or wait
-                return os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+            is_it = status.st_ino == mapping.inode and device == mapping.device
+            if is_it and stat.S_ISREG(status.st_mode):
+                return os.open(same, os.O_RDONLY | os.O_CLOEXEC)
     return None
 
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from trapless.peek import capabilities, machines
-from trapless.peek.emulator import MONITOR_LIMIT_S, Emulator, emulator_of, emulator_with
+from trapless.peek.emulator import MONITOR_LIMIT_S, Emulator, emulator_of, emulator_with, user_of
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import visible
 from trapless.peek.kernel.memory import FileMemory, MemoryFile, RawFile, Region, open_memory
@@ -267,8 +267,7 @@ def owner_of(pid: int) -> int:
 
     In a namespace of its own a user may be as many users as it likes.
     """
-    text = Path(f"/proc/{pid}/status").read_text(errors="replace")
-    owner = int(text.partition("\nUid:")[2].split(maxsplit=1)[0])
+    owner = user_of(Path(f"/proc/{pid}"))
     with ExitStack() as stack, suppress(OSError):  # not everybody may look
         ours = os.stat("/proc/self/ns/user").st_ino
         space = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
