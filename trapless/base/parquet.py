@@ -32,6 +32,8 @@ FILE_BYTES_MAX = 96 << 20
 ROWS_MAX, COLUMNS_MAX = 2_000_000, 1 << 16
 TABLE_BYTES_MAX = 160 << 20
 """Of one file, unpacked. A recorder's files have 64 MB, and 200,000 rows or a million symbols."""
+VALUE_BYTES = 8
+"""A table has no more values than if each took so much: Python takes more for each of them."""
 MEMORY_BYTES = 400 << 20
 """What the child may take beside its own code."""
 FOOTER_BYTES_MAX = 16 << 20
@@ -77,8 +79,10 @@ def check(path: Path) -> None:
         _child.ask(str(path), {"footer": True}, MAGIC + file.read(length))
 
 
-def read_table(path: Path, columns: Sequence[str] | None = None) -> Any:
-    """The table in a file, or these columns of it; a pyarrow.Table.
+def read_table(
+    path: Path, columns: Sequence[str] | None = None, bytes_max: int | None = None
+) -> Any:
+    """The table in a file, or these columns of it; a pyarrow.Table, of `bytes_max` at most.
 
     DamagedError says why there is none; OSError where the file cannot be read.
     """
@@ -89,7 +93,8 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> Any:
     if len(data) > FILE_BYTES_MAX:
         raise DamagedError(str(path), f"it has more than {FILE_BYTES_MAX >> 20} MB")
     wanted = None if columns is None else list(columns)
-    answer = _child.ask(str(path), {"columns": wanted}, data)
+    most = TABLE_BYTES_MAX if bytes_max is None else min(bytes_max, TABLE_BYTES_MAX)
+    answer = _child.ask(str(path), {"columns": wanted, "bytes": most}, data)
     try:
         with pa.ipc.open_stream(answer) as reader:
             table = reader.read_all()
@@ -118,7 +123,7 @@ class _Child:
             assert process.stdin is not None and process.stdout is not None
             try:
                 _allow(process.pid)
-                _send(process.stdin.fileno(), QUESTION, json.dumps(question | bounds).encode())
+                _send(process.stdin.fileno(), QUESTION, json.dumps(bounds | question).encode())
                 _send(process.stdin.fileno(), DATA, data)
                 return _answer(process.stdout.fileno(), name)
             except (EOFError, BrokenPipeError, TimeoutError):
@@ -234,7 +239,8 @@ def main() -> None:
 
     pa.set_cpu_count(1)
     sink = io.BytesIO()  # once, while its libraries may be opened
-    pq.write_table(pa.table({"a": [1, 2], "b": ["x", "y"]}), sink, compression="zstd")
+    table = pa.table({"a": [1, 2], "b": ["x", "y"], "c": [[1], [2]]})
+    pq.write_table(table, sink, compression="zstd")
     _table(sink.getvalue(), None, 1 << 20)
     try:
         own = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -305,7 +311,21 @@ def _table(data: bytes, columns: list[str] | None, most: int) -> Any:
 
     file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False, memory_map=False)
     table = file.read(columns=columns, use_threads=False)
-    if table.nbytes > most:
-        raise ValueError(f"it takes {table.nbytes:,} bytes of memory")
     table.validate(full=True)
+    values = sum(_values(column) for column in table.columns)
+    if max(table.nbytes, VALUE_BYTES * values) > most:
+        raise ValueError(f"it takes {table.nbytes:,} bytes of memory for {values:,} values")
     return table
+
+
+def _values(column: Any) -> int:
+    """How many values a column has, with those in its lists."""
+    import pyarrow as pa
+
+    count = len(column)
+    while pa.types.is_list(column.type):
+        column = pa.chunked_array([one.flatten() for one in column.chunks], column.type.value_type)
+        count += len(column)
+    if pa.types.is_nested(column.type):
+        raise ValueError(f"no table of ours has a column of {column.type}"[:TEXT_CHARS_MAX])
+    return count

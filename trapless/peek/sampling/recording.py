@@ -58,6 +58,8 @@ SEGMENT_BYTES_MAX = 64 << 20
 """The bytes of rows in memory at which a segment is written."""
 READ_MEMORY_BYTES = 8 << 30
 """Of address space, while recordings are read. Files are decoded elsewhere (base/parquet.py)."""
+KEPT_BYTES_MAX = 64 << 20
+"""Of a table beside the rows, whose values become objects."""
 JSON_BYTES_MAX = 64 << 20
 SEGMENT_AGE_S = 20.0
 """The age at which a segment is written: a kill loses no older rows."""
@@ -353,16 +355,16 @@ class Recording:
         lags: npt.NDArray[np.int64] = table["lag_ns"].to_numpy().astype(np.int64)
         return slots * int(self.meta["interval_ns"]) + lags
 
-    def kept(self, name: str) -> pa.Table | None:
+    def kept(self, name: str, bytes_max: int = KEPT_BYTES_MAX) -> pa.Table | None:
         """A table that was stored beside the rows; None where there is none that can be read."""
         try:
-            return parquet.read_table(self.folder / name)
+            return parquet.read_table(self.folder / name, bytes_max=bytes_max)
         except (OSError, DamagedError):
             return None
 
     def rates(self) -> dict[int, dict[str, float]]:
         """What the kernel counted in a second, by CPU and name; empty where that was not read."""
-        table = self.kept(COUNTS_FILE)
+        table = self.kept(COUNTS_FILE, parquet.TABLE_BYTES_MAX)
         if table is None or not len(table):
             return {}
         all_ = []
