@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
 
+from trapless.base import parquet
 from trapless.experiments.experiment import Raw
 from trapless.model import clocks
 
@@ -25,6 +25,8 @@ TRAPS = ("fast", "int")
 MODES = ("user", "kernel")
 KINDS = ("read", "write", "fetch")
 
+GRID_BYTES_MAX = 32 << 20
+"""Of a grid in memory: the largest has 9 MB."""
 ITERATIONS = 512
 BATCH = 32
 STRIDE = 128
@@ -173,7 +175,9 @@ def load(raw: Raw, name: str) -> Cells:
     path = raw.directory / f"{name}.parquet"
     if not path.exists():
         raise ValueError(f"{path.name} is missing")
-    grid = of_table(pq.read_table(path).to_pydict(), heads[0]["names"], path)
+    grid = of_table(
+        parquet.read_table(path, bytes_max=GRID_BYTES_MAX).to_pydict(), heads[0]["names"], path
+    )
     return replace(grid, iterations=heads[0].get("iterations", ITERATIONS))
 
 

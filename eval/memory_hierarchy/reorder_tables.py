@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-import pyarrow.parquet as pq
-
 from eval.memory_hierarchy import variants
+from eval.memory_hierarchy.cells import GRID_BYTES_MAX
+from trapless.base import parquet
 from trapless.experiments.experiment import Raw
 from trapless.model import clocks
 from trapless.report.figures import Map, Table
@@ -120,7 +120,7 @@ def load(raw: Raw, name: str) -> Regions:
         raise ValueError(f"{name} is not described, or {path.name} is missing")
     fields = Region.__dataclass_fields__
     counts = {}
-    for row in pq.read_table(path).to_pylist():
+    for row in parquet.read_table(path, bytes_max=GRID_BYTES_MAX).to_pylist():
         one = Region(**{field: row.pop(field) for field in fields})
         counts[one] = row
     return Regions(counts, heads[0]["calls"], heads[0]["names"])

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What every part of the command uses: console, paths, files, cache, tools, ELF files."""
+"""What every part of the command uses: console, paths, files, cache, tools, ELF files, Parquet."""

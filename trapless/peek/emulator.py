@@ -20,6 +20,7 @@ from pathlib import Path
 
 from trapless.base.console import TraplessError
 from trapless.peek import qemu_arguments
+from trapless.peek.kernel.memory import place_of
 from trapless.vm import qmp
 
 VCPU = re.compile(
@@ -145,11 +146,20 @@ def _told_vcpus(process: Path) -> tuple[int, ...]:
         left_s = end - time.monotonic()
         if left_s <= 0:
             break
-        with contextlib.suppress(TraplessError), qmp.Monitor(path, left_s, left_s) as monitor:
-            threads = monitor.threads()[:THREADS_MAX]
+        with contextlib.suppress(TraplessError, OSError), place_of(path) as (probe, same):
+            if os.fstat(probe).st_uid != user_of(process):  # anybody's may be named
+                continue
+            with qmp.Monitor(same, left_s, left_s) as monitor:
+                threads = monitor.threads()[:THREADS_MAX]
             if all((process / "task" / str(thread)).exists() for thread in threads):
                 return threads
     return ()
+
+
+def user_of(process: Path) -> int:
+    """The user who started a process. A process can make others its files' owner, not this."""
+    text = (process / "status").read_text(errors="replace")
+    return int(text.partition("\nUid:")[2].split(maxsplit=1)[0])
 
 
 def path_here(process: Path, path: str) -> Path:

@@ -38,6 +38,8 @@ FAILURES_SHOWN = 5
 ELF_NOTES_BYTES_MAX = 16 * 4096
 """The ELF notes in a kernel's image, among which is its build-id."""
 
+SYMBOL_TABLES_MAX = 32
+"""Tables of symbols that the notes of a memory name: it has one a kernel and layout."""
 SYMBOLS_MAX = 1_000_000
 SYMBOL_CHARS_MAX = 512
 """The kernel's KSYM_NAME_LEN, with the letter before the name."""
@@ -123,8 +125,9 @@ BUSY_FACTOR = 10
 """So many times longer may an answer take by the clock: a busy machine is no attack."""
 GRACE_S = 1.0
 """For a process that was ended, before it is killed."""
-STORE_ASKS_MAX = 64
-"""How often it may ask for kept symbols while a question waits: it does twice for each kernel."""
+STORE_ASKS_MAX = 2 * SYMBOL_TABLES_MAX
+"""How often it may ask for kept symbols, and give some to keep, while a question waits: once each
+for a table. So the bound of tables, which holds without the sandbox as well, is met first."""
 READS_MAX = 1_000_000
 """How often it may ask for memory for one answer, where it cannot read that by itself."""
 MESSAGE_LINES_MAX = 20

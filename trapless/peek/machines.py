@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,9 @@ PROC = Path("/proc")
 QEMU = re.compile(r"qemu-system-x86_64.*|qemu-kvm|kvm")
 ARGUMENTS_BYTES_MAX = 128 << 10
 """Of a command line: whoever starts a process may give it megabytes, and each look reads them."""
+ARGUMENTS_MAX, PROGRAM_BYTES_MAX = 4096, 4096
+"""Words of it, and how much is read to see whether it starts a monitor."""
+LISTED_MAX = 1000
 OTHER_QEMU = re.compile(r"qemu-system-.*")
 SHARING = (
     "start one with `trapless lab -- COMMAND`, or any QEMU, and look as the user who runs it or as "
@@ -101,7 +105,8 @@ class Process:
         with contextlib.suppress(OSError, PeekError):
             path = qemu_arguments.ram_file(self.argv) if self.kind == "qemu" else None
             here = path_here(self.folder, path) if path is not None else None
-            return here if here is not None and os.access(here, os.R_OK) else None
+            if here is not None and stat.S_ISREG(here.stat().st_mode):
+                return here if os.access(here, os.R_OK) else None
         return None
 
     def __str__(self) -> str:
@@ -189,29 +194,41 @@ class Privileged:
         return self.machine.emulator()
 
 
+def monitors(proc: Path = PROC) -> Iterator[Path]:
+    """The processes on this host whose command lines begin as a monitor's, by their pids."""
+    for entry in sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name)):
+        with contextlib.suppress(OSError):  # ended meanwhile
+            if _kind(_arguments(entry, PROGRAM_BYTES_MAX)):
+                yield entry
+
+
 def running(proc: Path = PROC) -> list[Process]:
     """The machines that run on this host, whoever started them, in the order of their pids."""
-    machines = []
-    for entry in sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name)):
-        machine = _machine(entry)
-        if machine is not None:
-            machines.append(machine)
-    return machines
+    machines = (machine_of(entry) for entry in monitors(proc))
+    return list(itertools.islice((one for one in machines if one is not None), LISTED_MAX))
 
 
-def _machine(entry: Path) -> Process | None:
+def machine_of(entry: Path) -> Process | None:
     """The machine that a process runs; None where it runs none that is known."""
     try:
-        with (entry / "cmdline").open("rb") as file:
-            argv = file.read(ARGUMENTS_BYTES_MAX).decode(errors="replace").split("\0")
+        argv = _arguments(entry, ARGUMENTS_BYTES_MAX)
     except OSError:  # ended meanwhile
         return None
+    kind = _kind(argv)
+    return Process(entry, kind, tuple(argv)) if kind else None
+
+
+def _arguments(entry: Path, most: int) -> list[str]:
+    with (entry / "cmdline").open("rb", buffering=0) as file:
+        return file.read(most).decode(errors="replace").split("\0", ARGUMENTS_MAX)
+
+
+def _kind(argv: Sequence[str]) -> str:
+    """The name of the monitor that a command line starts; empty where it starts none."""
     program = os.path.basename(argv[0])
     if QEMU.fullmatch(program):
-        return Process(entry, "qemu", tuple(argv))
-    if program in mappings.LAYOUTS:
-        return Process(entry, program, tuple(argv))
-    return None
+        return "qemu"
+    return program if program in mappings.LAYOUTS else ""
 
 
 def choose(
@@ -235,7 +252,7 @@ def choose(
 def by_pid(pid: int, proc: Path = PROC) -> Process:
     """The machine that a process runs."""
     entry = proc / str(pid)
-    machine = _machine(entry)
+    machine = machine_of(entry)
     if machine is not None:
         return machine
     try:

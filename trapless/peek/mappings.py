@@ -27,6 +27,7 @@ from trapless.peek.kernel.memory import (
     RawFile,
     Region,
     in_pieces,
+    place_of,
     raw_layouts,
     split_at,
 )
@@ -35,7 +36,7 @@ from trapless.peek.qemu_arguments import Backend
 
 ALIGNED = 2 << 20
 """QEMU begins RAM at such an address, so that the host may use large pages."""
-RAM_MIN_BYTES = 32 << 20
+RAM_MIN_BYTES, RAM_MAX_BYTES = 32 << 20, 32 << 40
 PLACES_MAX = 8
 WAYS_MAX = 24
 """The most ways that are tried in which mappings may be RAM."""
@@ -253,6 +254,9 @@ def memories(
     A mapping that is shared with a file is read from the file, which the sampler can map as well;
     all others are read from the process.
     """
+    size = sum(region.length for region in ways[0])
+    if size > RAM_MAX_BYTES:
+        raise PeekError(f"{name} says that it has {size >> 40:,} TiB: no machine has so much")
     files: dict[tuple[str, int], MemoryFile] = {}
     layouts = []
     try:
@@ -306,12 +310,12 @@ def _shared(process: Path, mapping: Mapping) -> int | None:
     if mapping.path.startswith("/") and not re.search(r"\(deleted\)$", mapping.path):
         names.append(Path(f"{process}/root{mapping.path}"))
     for name in names:
-        with contextlib.suppress(OSError):
-            status = name.stat()
+        with contextlib.suppress(OSError), place_of(name) as (probe, same):
+            status = os.fstat(probe)
             device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-            same = status.st_ino == mapping.inode and device == mapping.device
-            if same and stat.S_ISREG(status.st_mode):  # to open a device may do anything, or wait
-                return os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+            is_it = status.st_ino == mapping.inode and device == mapping.device
+            if is_it and stat.S_ISREG(status.st_mode):
+                return os.open(same, os.O_RDONLY | os.O_CLOEXEC)
     return None
 
 

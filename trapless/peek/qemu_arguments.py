@@ -56,8 +56,9 @@ def keys(value: str) -> dict[str, str]:
 
 def name(argv: Sequence[str]) -> str:
     """The machine's name; empty without the option -name."""
-    for option, values in options(argv):
-        if option == "name":
+    for option, value in itertools.pairwise(argv):
+        if option in ("-name", "--name"):
+            values = keys(value)
             return values.get("guest") or values.get("", "")
     return ""
 

@@ -22,7 +22,7 @@ import pytest
 from mypy import api as mypy
 
 from tests.lab.command import ROOT
-from tests.lab.peek.mutations import made_up
+from tests.lab.peek.mutations import FREE_AT, made_up
 from tests.lab.peek.observer import LIMIT_S, faults, limited, opened
 from tests.unit.peek.toy_kernel import RELEASE
 from trapless.peek import limits
@@ -63,6 +63,28 @@ def test_made_up_memories_give_errors_or_bounded_answers(share, tmp_path):
     assert outcomes["error"] and outcomes["answer"] > 5, outcomes
 
 
+@pytest.mark.parametrize(
+    ("change", "answer"),
+    [
+        ("PAGESIZE=4096", "it is damaged"),  # all name the same table
+        ("SYMBOL(kallsyms_names)=", "name more than 32 tables of symbols: a program of the guest"),
+    ],
+)
+def test_many_notes_get_one_answer_with_the_sandbox_and_without(change, answer, tmp_path):
+    """Each needs symbols, for which the sandbox asks its parent, who allows a few questions."""
+    kernel = made_up(0)[1]
+    place = kernel.physical(kernel.symbols["kallsyms_token_index"])
+    kernel.put(place, b"\xff" * 512)
+    for number in range(100):
+        text = kernel.note().replace(change, f"{change}{number:x}")
+        assert text != kernel.note()
+        kernel.put_note(text, FREE_AT + 4096 * number)
+    path = kernel.save(tmp_path)
+    shown = opened(Target.open, path)
+    assert shown.startswith("error: ") and answer in shown
+    assert opened(open_target, path) == shown
+
+
 def test_memory_without_a_change_is_shown_whole(tmp_path):
     shown = opened(open_target, made_up(0)[1].save(tmp_path))
     for part in (
@@ -81,9 +103,13 @@ def test_memory_without_a_change_is_shown_whole(tmp_path):
 
 def jailed(code: str) -> subprocess.CompletedProcess[str]:
     """Code in a process that has entered the sandbox."""
-    head = "import mmap, os, signal, socket, sys, time\nfrom trapless.peek.sandbox import jail\n"
+    head = "import mmap, os, signal, socket, sys, time\nfrom trapless.base import jail\n"
     return subprocess.run(
-        [sys.executable, "-c", f"{head}jail.enter()\n{textwrap.dedent(code)}"],
+        [
+            sys.executable,
+            "-c",
+            f"{head}jail.enter({limits.RESOLVER_MEMORY_BYTES})\n{textwrap.dedent(code)}",
+        ],
         capture_output=True,
         text=True,
         cwd=ROOT,

@@ -4,6 +4,7 @@ reason, without a file outside of the reader's own folder."""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
@@ -15,6 +16,8 @@ import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from trapless.base.console import Silent, TraplessError
@@ -22,6 +25,7 @@ from trapless.experiments import archive, experiment, verify
 from trapless.results import result_file
 
 DATA = Path(__file__).parents[2] / "data" / "experiments"
+DOCS = Path(__file__).parents[3] / "docs" / "results" / "6.1"
 NAME = "parallel"
 
 
@@ -277,6 +281,25 @@ def test_raw_data_of_any_kind_end_in_a_message(raw, packed, tmp_path):
     files = members(packed)
     files[f"machine/{NAME}/raw.jsonl"] = raw
     refused(rewritten(tmp_path / "a.tar.xz", files))
+
+
+@pytest.mark.parametrize("is_bomb", [True, False])
+def test_a_table_that_unpacks_to_gigabytes_or_is_damaged_is_refused(is_bomb, tmp_path):
+    folder = DOCS / "memory-hierarchy"
+    files = {f"machine/{folder.name}/{one.name}": one.read_bytes() for one in folder.iterdir()}
+    raw, table = (f"machine/{folder.name}/{name}" for name in ("raw.jsonl", "maps.parquet"))
+    files[raw] = gzip.decompress(files.pop(f"{raw}.gz"))
+    if is_bomb:
+        column = pa.table({"user_kb": [[7] * (1 << 20)] * 4})
+        with pq.ParquetWriter(tmp_path / "bomb", column.schema, compression="zstd") as file:
+            for _ in range(20):
+                file.write_table(column)
+        files[table] = (tmp_path / "bomb").read_bytes()
+    else:
+        files[table] = files[table].replace(b"PAR1", b"PAR2")
+    words = refused(rewritten(tmp_path / "a.tar.xz", files))
+    assert f"{table.partition('/')[2]} cannot be read: " in words
+    assert ("it takes" in words) == is_bomb
 
 
 def test_an_unknown_experiment_is_named(packed, tmp_path):

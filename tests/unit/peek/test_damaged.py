@@ -9,6 +9,7 @@ import json
 import random
 import resource
 import shutil
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,12 +21,13 @@ import pytest
 from click.testing import CliRunner
 
 from tests.unit.peek.test_summary import busy_and_idle, head
+from trapless.base import parquet
 from trapless.base.console import TraplessError
+from trapless.base.parquet import DamagedError
 from trapless.cli import cli
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.stacks import Ending, Stack, ThreadStack
-from trapless.peek.sampling import recording
 from trapless.peek.sampling.names import NAMES_FILE
 from trapless.peek.sampling.recording import Recorder, Recording, told_of_damage
 from trapless.peek.sampling.rows import End
@@ -117,16 +119,96 @@ def test_a_count_of_segments_is_bounded(folder):
         assert time.monotonic() - began < QUICK_S
 
 
-@pytest.mark.parametrize("bound", ["READ_ROWS_MAX", "READ_BYTES_MAX"])
-def test_a_file_that_would_be_gigabytes_is_not_read(folder, monkeypatch, bound):
-    """Anybody's kilobyte may be one number a billion times."""
-    monkeypatch.setattr(recording, bound, 0)
-    with monkeypatch.context() as patch:
-        patch.setattr(pq, "read_table", lambda *_, **__: pytest.fail("it is read"))
-        found = Recording.open(folder)
-        assert found.segments == () and "damaged and left out" in found.problems[0]
-        assert all(found.kept(name) is None for name in ("stacks.parquet", NAMES_FILE))
+@pytest.mark.parametrize("bound", ["ROWS_MAX", "TABLE_BYTES_MAX"])
+def test_a_file_that_says_that_it_is_too_large_is_not_read(folder, monkeypatch, bound):
+    monkeypatch.setattr(parquet, bound, 0)
+    found = Recording.open(folder)
+    assert found.segments == () and "damaged and left out (it has" in found.problems[0]
+    assert all(found.kept(name) is None for name in ("stacks.parquet", NAMES_FILE))
     assert not shown(folder)
+
+
+def bomb(path: Path, column: pa.Array) -> int:
+    """A file that is the same column again and again, and the bytes that it has once it is read."""
+    table = pa.table({"slot": column})
+    with pq.ParquetWriter(path, table.schema, compression="zstd") as file:
+        for _ in range(20):
+            file.write_table(table)
+    assert path.stat().st_size < 200_000
+    return 20 * int(table.nbytes)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([b"x" * (32 << 20)]),
+        pa.array([[7] * (1 << 20)] * 4),
+        pa.array([["x" * (1 << 20)]] * 32),
+        pa.array([[7] * (1 << 20)] * 4, pa.list_(pa.int8())),
+    ],
+    ids=["bytes", "numbers", "texts", "bytes of numbers"],
+)
+def test_a_kilobyte_that_would_be_gigabytes_is_refused(folder, column):
+    """Its description says nothing of it: it has few rows."""
+    size = bomb(folder / "rows-000000.parquet", column)
+    assert size > 80 << 20
+    parquet.check(folder / "rows-000000.parquet")
+    with pytest.raises(
+        DamagedError, match=r"it takes (more than 400 MiB|\d[\d,]+ bytes of memory)"
+    ):
+        parquet.read_table(folder / "rows-000000.parquet")
+    assert decoder("VmHWM") < 500 << 10 and not shown(folder)
+
+
+def decoder(key: str) -> int:
+    """What the kernel says of the process that decodes, in KiB where it is memory."""
+    process = parquet._child._process
+    assert process is not None and process.poll() is None
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(f"{key}:")))
+
+
+@pytest.mark.parametrize("name", ["rows-000000.parquet", "stacks.parquet", "names.parquet"])
+def test_files_with_other_bytes_are_tables_or_refused(folder, name):
+    path, chance = folder / name, random.Random(name)
+    data, tables = path.read_bytes(), 0
+    for _ in range(200):
+        other = bytearray(data)
+        for _ in range(chance.choice((1, 1, 4, 16))):
+            other[chance.randrange(len(other))] ^= 1 << chance.randrange(8)
+        path.write_bytes(other[: chance.choice((len(other), len(other), chance.randrange(1, 999)))])
+        try:
+            parquet.check(path)
+            tables += parquet.read_table(path).nbytes > 0
+        except DamagedError as error:
+            assert str(error).isprintable() and len(str(error)) < 1000
+    assert 0 < tables < 200
+    path.write_bytes(data)
+    assert parquet.read_table(path).equals(pq.read_table(path))
+    assert decoder("VmHWM") < 500 << 10
+
+
+def test_what_decodes_is_in_a_jail_and_is_replaced(folder, monkeypatch):
+    path = folder / "rows-000000.parquet"
+    table = parquet.read_table(path)
+    process = parquet._child._process
+    assert process is not None and decoder("NoNewPrivs") == 1
+    for task in Path(f"/proc/{process.pid}/task").iterdir():
+        assert "Seccomp:\t2" in (task / "status").read_text()
+    process.send_signal(signal.SIGSTOP)
+    with monkeypatch.context() as patch:
+        patch.setattr(parquet, "BUSY_FACTOR", 0.01)
+        with pytest.raises(DamagedError, match="took more than 6 s"):
+            parquet.read_table(path)
+    assert process.returncode == -signal.SIGKILL
+    assert parquet.read_table(path).equals(table)
+    parquet._child._process.send_signal(signal.SIGSYS)
+    with pytest.raises(DamagedError, match="what no decoding must do"):
+        while parquet.read_table(path):
+            pass
+    assert parquet.read_table(path, ["slot"]).equals(table.select(["slot"]))
+    with pytest.raises(DamagedError, match="no_such"):
+        parquet.read_table(path, ["no_such"])
 
 
 def test_what_takes_too_much_memory_is_said(tmp_path):

@@ -228,28 +228,43 @@ def _verified(memory: Memory, info: Vmcoreinfo, known: _Tables) -> KernelImage:
 
 
 class _Tables:
-    """The tables of symbols that notes name, each read once: many notes may name the same."""
+    """The tables of symbols that notes name, each read once, also those that cannot be decoded:
+    many notes may name the same."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._read: dict[tuple[object, ...], Symbols] = {}
+        self._read: dict[tuple[object, ...], Symbols | str] = {}  # or why there are none
 
     def symbols(self, memory: Memory, info: Vmcoreinfo) -> Symbols:
         """The symbols by the tables of a note, which have the addresses that the note has."""
-        image_shift = info.number("phys_base") - IMAGE_BASE
+        image_shift, build_id = info.number("phys_base") - IMAGE_BASE, info.build_id
         places, anchors = info.symbols(kallsyms.TABLES), info.symbols(NOTE_SYMBOLS)
         key = (id(memory), image_shift, *places.items(), *anchors.items(), info.kernel_offset)
-        if key not in self._read:
-            raw = kallsyms.read_tables(
-                lambda virtual, length: memory.read(virtual + image_shift, length), places
-            )
-            self._read[key] = self._decoded(raw, anchors, info)
-        return self._read[key]
+        known = self._read.get(key)
+        if known is None:
+            if len(self._read) >= limits.SYMBOL_TABLES_MAX:
+                raise limits.LimitError(
+                    f"{memory.name} has notes that name more than {limits.SYMBOL_TABLES_MAX} "
+                    "tables of symbols: a program of the guest has made them up"
+                )
+            try:
+                raw = kallsyms.read_tables(
+                    lambda virtual, length: memory.read(virtual + image_shift, length), places
+                )
+                known = self._decoded(raw, anchors, info, build_id)
+            except limits.LimitError:
+                raise
+            except PeekError as error:
+                known = str(error)
+            self._read[key] = known
+        if isinstance(known, str):
+            raise PeekError(known)
+        return known
 
     def _decoded(
-        self, raw: kallsyms.RawTables, anchors: dict[str, int], info: Vmcoreinfo
+        self, raw: kallsyms.RawTables, anchors: dict[str, int], info: Vmcoreinfo, build_id: str
     ) -> Symbols:
-        symbols = symbol_cache.load(self._store, info.build_id, raw, info.kernel_offset)
+        symbols = symbol_cache.load(self._store, build_id, raw, info.kernel_offset)
         # Not every kernel's table has all of them.
         if symbols is None or not all(
             symbols.address(name) == address
@@ -257,7 +272,7 @@ class _Tables:
             if symbols.has(name)
         ):
             symbols = kallsyms.decode(raw, anchors, info.kernel_offset)
-            symbol_cache.save(self._store, info.build_id, raw, symbols)
+            symbol_cache.save(self._store, build_id, raw, symbols)
         return symbols
 
 

@@ -14,6 +14,7 @@ import re
 import stat
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -251,20 +252,32 @@ def open_memory(path: Path, hole: int | None = None) -> list[FileMemory]:
         os.close(descriptor)
 
 
+@contextmanager
+def place_of(path: Path) -> Iterator[tuple[int, Path]]:
+    """What is at a path, as a descriptor for fstat() alone and as a path that leads there whatever
+    becomes of the other. Only to open a device may do anything already, or wait for ever."""
+    probe = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        yield probe, Path(f"/proc/self/fd/{probe}")
+    finally:
+        os.close(probe)
+
+
 def _open(path: Path) -> int:
     try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with place_of(path) as (probe, same):
+            mode = os.fstat(probe).st_mode
+            if stat.S_ISREG(mode) or stat.S_ISBLK(mode):
+                return os.open(same, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise PeekError(f"cannot open {path}: {error.strerror}") from error
+    raise PeekError(
+        f"{path} is not a file of memory; give the RAM file of a VM "
+        "(QEMU: memory-backend-file,share=on,mem-path=FILE), a raw image or an ELF core"
+    )
 
 
 def _size(path: Path, descriptor: int) -> int:
-    status = os.fstat(descriptor)
-    if not (stat.S_ISREG(status.st_mode) or stat.S_ISBLK(status.st_mode)):
-        raise PeekError(
-            f"{path} is not a file of memory; give the RAM file of a VM "
-            "(QEMU: memory-backend-file,share=on,mem-path=FILE), a raw image or an ELF core"
-        )
     try:
         size = os.lseek(descriptor, 0, os.SEEK_END)
     except OSError as error:

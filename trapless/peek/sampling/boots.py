@@ -4,7 +4,7 @@
 Owns the signs: a kernel's identity (canary, note, direct map) that is another, a clock that runs
 backwards, and a clock that stands still while the emulator works. The last one takes a search: a
 kernel placed elsewhere may leave all of the old one as it was, and an idle kernel may stop its
-clock as well. The search has a thread of its own, so that sampling goes on meanwhile.
+clock as well. Others run the search, in a thread, so that sampling goes on meanwhile.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from trapless.peek.emulator import Emulator
 from trapless.peek.errors import PeekError
@@ -30,6 +31,19 @@ ALIVE_S = 5.0
 ALIVE_STEP_S = 0.05
 UNSEEN_S = 120.0
 """So long is the next kernel waited for where it is not known which process runs the machine."""
+
+
+class Search(Protocol):
+    """A search that was begun."""
+
+    def is_alive(self) -> bool: ...
+
+
+def in_a_thread(search: Callable[[], None]) -> Search:
+    """Run a search in a thread of its own."""
+    thread = threading.Thread(target=search, daemon=True)
+    thread.start()
+    return thread
 
 
 def has_booted(target: Target) -> bool:
@@ -50,20 +64,24 @@ class Boots:
     """Watches one kernel until it is gone, and finds the next one. One thread uses it.
 
     `alive_ns` is the time, of this machine's CLOCK_MONOTONIC, at which the kernel was last known to
-    run. The pauses between searches that find nothing grow to `pause_max_s`.
+    run. The pauses between searches that find nothing grow to `pause_max_s`. `begin` runs one.
     """
 
     def __init__(
-        self, target: Target, emulator: Emulator | None, pause_max_s: float = AGAIN_S
+        self,
+        target: Target,
+        emulator: Emulator | None,
+        pause_max_s: float = AGAIN_S,
+        begin: Callable[[Callable[[], None]], Search] = in_a_thread,
     ) -> None:
-        self._target = target
+        self._target, self._begin = target, begin
         self._pause_s, self._pause_max_s = AGAIN_S, pause_max_s
         self._stat = None if emulator is None else Path(f"/proc/{emulator.pid}/stat")
         self.alive_ns = time.monotonic_ns()
         self._clock = clock(target)
         self._work_s = self._worked_s()
         self._searched_s = 0.0
-        self._search: threading.Thread | None = None
+        self._search: Search | None = None
         self._found: Target | None = None
 
     def look(self) -> bool:
@@ -127,8 +145,7 @@ class Boots:
             return
         if self._searched_s:
             self._pause_s = min(2 * self._pause_s, self._pause_max_s)
-        self._search = threading.Thread(target=self._look_for_another, daemon=True)
-        self._search.start()
+        self._search = self._begin(self._look_for_another)
 
     def _look_for_another(self) -> None:
         try:

@@ -31,9 +31,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from trapless.base import parquet
 from trapless.base.console import TraplessError
+from trapless.base.parquet import DamagedError
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import visible
 from trapless.peek.kernel.counters import Counter, Counters, Reading, rates
@@ -53,12 +56,10 @@ second one."""
 SEGMENT_ROWS_MAX = 200_000
 SEGMENT_BYTES_MAX = 64 << 20
 """The bytes of rows in memory at which a segment is written."""
-READ_ROWS_MAX = 4_000_000
-READ_BYTES_MAX = 2 << 30
-"""Of one file that is read, unpacked: anybody may have made it, and a kilobyte may be one number a
-billion times."""
 READ_MEMORY_BYTES = 8 << 30
-"""Of address space, while recordings are read."""
+"""Of address space, while recordings are read. Files are decoded elsewhere (base/parquet.py)."""
+KEPT_BYTES_MAX = 64 << 20
+"""Of a table beside the rows, whose values become objects."""
 JSON_BYTES_MAX = 64 << 20
 SEGMENT_AGE_S = 20.0
 """The age at which a segment is written: a kill loses no older rows."""
@@ -308,11 +309,11 @@ class Recording:
         problems, segments = [], []
         for path in sorted(folder.glob("rows-" + 6 * "[0-9]" + ".parquet")):
             try:
-                _check_size(path)
+                parquet.check(path)
                 segments.append(path)
-            except (OSError, pa.ArrowException) as error:
-                line = f"{path.name} is damaged and left out ({error})".splitlines()[0]
-                problems.append(visible(line))
+            except (OSError, DamagedError) as error:
+                reason = error.reason if isinstance(error, DamagedError) else error.strerror
+                problems.append(visible(f"{path.name} is damaged and left out ({reason})"))
         names = {path.name for path in segments}
         last = number if end else len(names) and int(max(names)[5:11]) + 1
         missing = [_segment_name(i) for i in range(last) if _segment_name(i) not in names]
@@ -333,11 +334,12 @@ class Recording:
     def _read(self, path: Path, columns: Sequence[str] | None) -> pa.Table:
         """The rows of a segment that show a kernel that ran."""
         alive = None if self.end is None else self.end.get(ALIVE)
-        return pq.read_table(
-            path,
-            columns=list(columns) if columns is not None else None,
-            filters=None if alive is None else [("slot", "<=", int(alive))],
-        )
+        if alive is None:
+            return parquet.read_table(path, columns)
+        wanted = None if columns is None else dict.fromkeys((*columns, "slot"))
+        table = parquet.read_table(path, wanted if wanted is None else list(wanted))
+        table = table.filter(pc.less_equal(table["slot"], int(alive)))
+        return table if columns is None else table.select(list(columns))
 
     def boots(self) -> list[Recording]:
         """This recording and those of the boots that followed, in their order."""
@@ -353,17 +355,16 @@ class Recording:
         lags: npt.NDArray[np.int64] = table["lag_ns"].to_numpy().astype(np.int64)
         return slots * int(self.meta["interval_ns"]) + lags
 
-    def kept(self, name: str) -> pa.Table | None:
+    def kept(self, name: str, bytes_max: int = KEPT_BYTES_MAX) -> pa.Table | None:
         """A table that was stored beside the rows; None where there is none that can be read."""
         try:
-            _check_size(self.folder / name)
-            return pq.read_table(self.folder / name)
-        except (OSError, pa.ArrowException):
+            return parquet.read_table(self.folder / name, bytes_max=bytes_max)
+        except (OSError, DamagedError):
             return None
 
     def rates(self) -> dict[int, dict[str, float]]:
         """What the kernel counted in a second, by CPU and name; empty where that was not read."""
-        table = self.kept(COUNTS_FILE)
+        table = self.kept(COUNTS_FILE, parquet.TABLE_BYTES_MAX)
         if table is None or not len(table):
             return {}
         all_ = []
@@ -389,8 +390,7 @@ class Recording:
         path = self.folder / SYMBOLS_FILE
         if not path.exists():
             return []
-        _check_size(path)
-        table = pq.read_table(path)
+        table = parquet.read_table(path)
         return list(zip(table["address"].to_pylist(), table["name"].to_pylist(), strict=True))
 
 
@@ -412,17 +412,6 @@ def told_of_damage(folder: Path) -> Iterator[None]:
         raise PeekError(f"{folder}: not what a recorder writes ({words})") from error
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-def _check_size(path: Path) -> None:
-    """ArrowInvalid where a file would take more, once it is read, than recorders write."""
-    meta = pq.read_metadata(path)
-    width = 0
-    for number in range(meta.num_columns):
-        column = meta.schema.column(number)
-        width += max(column.length, 8)
-    if meta.num_rows > READ_ROWS_MAX or meta.num_rows * width > READ_BYTES_MAX:
-        raise pa.ArrowInvalid(f"{meta.num_rows:,} rows of {width} bytes")
 
 
 def _json(path: Path) -> dict[str, Any] | None:

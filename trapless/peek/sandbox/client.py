@@ -53,8 +53,9 @@ PROGRAM = (
 )
 NO_FILE = -1
 """In the place of a descriptor: the process asks for this memory."""
-HOLE_BYTES_MIN = 1 << 20
-"""Smaller holes between parts of memory that may hold data are searched, too."""
+HOLE_BYTES_MIN, PARTS_MAX = 1 << 20, 1 << 17
+"""Smaller holes between parts of memory that may hold data are searched, too, and those that would
+make more parts."""
 
 
 def open_target(path: Path, hole: int | None = None) -> Target:
@@ -106,12 +107,14 @@ class Resolver:
         self._input, self._output = self._process.stdin, self._process.stdout
 
     def _open(self) -> Any:
+        filled = _filled(self._layouts[0])
         question = {
             "name": self._name,
             "layouts": [list(_places(memory)) for memory in self._layouts],
-            "filled": _filled(self._layouts[0]),
+            "filled": filled,
         }
-        seconds = limits.OPEN_S + self._layouts[0].size / limits.SEARCH_BYTES_S
+        searched = sum(length for _, length in filled)
+        seconds = limits.OPEN_S + searched / limits.SEARCH_BYTES_S
         return self._answer("open", question, seconds)
 
     def rest(self) -> None:
@@ -177,7 +180,7 @@ class Resolver:
     def _said(self, end_s: float) -> object:
         """What the process answers, once it has what it asks for itself."""
         output, asks, reads = self._output.fileno(), 0, 0
-        while asks < limits.STORE_ASKS_MAX and reads < limits.READS_MAX:
+        while asks <= limits.STORE_ASKS_MAX and reads < limits.READS_MAX:
             said = messages.receive(output, end_s)
             if not isinstance(said, dict):
                 raise FormError("no object")
@@ -244,8 +247,9 @@ def _filled(memory: FileMemory) -> list[tuple[int, int]]:
         return list(memory.populated())
     parts: list[tuple[int, int]] = []
     ends = {region.start for region in memory.regions()}
+    hole = max(HOLE_BYTES_MIN, memory.size // PARTS_MAX)
     for start, length in memory.populated():
-        if parts and start not in ends and start - sum(parts[-1]) < HOLE_BYTES_MIN:
+        if parts and start not in ends and start - sum(parts[-1]) < hole:
             start, length = parts[-1][0], start + length - parts[-1][0]
             parts.pop()
         parts.append((start, length))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The process in the sandbox: opens the kernel in a guest's memory, and answers about it.
 
-It gets open files for the memory and two pipes, gives up all else (jail.py), and then reads what
-the guest has written. Owns the questions. client.py starts it and asks; messages.py has the forms.
+It gets open files for the memory and two pipes, gives up all else (base/jail.py), and then reads
+what the guest has written. Owns the questions. client.py starts it and asks; messages.py has the
+forms.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from trapless.base import jail
+from trapless.base.console import TraplessError
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText, visible
@@ -18,7 +21,6 @@ from trapless.peek.kernel.memory import PAGE_BYTES, FileMemory, RawFile, Region
 from trapless.peek.kernel.stacks import CpuRegisters, Stack
 from trapless.peek.kernel.target import Target
 from trapless.peek.kernel.user.stacks import NO_USER_STACK, UserStack
-from trapless.peek.sandbox import jail
 from trapless.peek.sandbox.messages import receive, send
 
 INPUT, OUTPUT = 0, 1
@@ -96,9 +98,10 @@ def main() -> None:
     visible("\x1b")  # Python loads a codec for it, which it could not do later
     NOT_UTF8.decode("utf-8", "backslashreplace")
     try:
-        jail.enter()
-    except PeekError as error:
-        send(OUTPUT, {"error": str(error), "status": 1})
+        jail.enter(limits.RESOLVER_MEMORY_BYTES)
+    except TraplessError as error:
+        text = f"{error}; `trapless peek shell` reads a guest without a sandbox"
+        send(OUTPUT, {"error": text, "status": 1})
         return
     try:
         question = receive(INPUT)

@@ -22,6 +22,9 @@ from trapless.peek.serve.vm import Settings, Vm
 FIND_S = 2.0
 PACE_S = 0.1
 """The sampler hands its rows over as often."""
+OWNER_S = 0.3
+"""Of processor time, for the machines of one user in one round: what is left has its turn in the
+next one, so that who starts many takes none of the others' samples."""
 REMEMBER_S = 300.0
 """A machine that has ended is shown as down for so long."""
 ENDED_MAX = 100
@@ -45,6 +48,7 @@ class Fleet:
         self._patterns, self._files = tuple(patterns), tuple(files)
         self._found: list[Found] | None = None
         self._taken: list[Found] | None = None
+        self._turns: dict[int, int] = {}  # of a user's machines, the one that is the next
         self._looped_s = time.monotonic()
         self._over = threading.Event()
 
@@ -63,13 +67,27 @@ class Fleet:
                     raise PeekError("the process that opens machines was killed; start again")
                 self._looped_s = now = time.monotonic()
                 self._take_found(now)
-                for vm in list(self.vms):
-                    self._step(vm, now)
+                self._round(now)
+                self.settings.workers.tend()
                 time.sleep(max(PACE_S - (time.monotonic() - now), PACE_S / 10))
         finally:
             self._over.set()
             for vm in self.vms:
                 vm.release_all()
+
+    def _round(self, now: float) -> None:
+        """Each user's machines in their turns, as far as that user's time goes."""
+        owners: dict[int, list[Vm]] = {}
+        for vm in self.vms:
+            owners.setdefault(vm.found.owner, []).append(vm)
+        for owner, vms in owners.items():
+            end_s, first = time.thread_time() + OWNER_S, self._turns.get(owner, 0) % len(vms)
+            for vm in vms[first:] + vms[:first]:
+                self._step(vm, now)
+                first += 1
+                if time.thread_time() >= end_s:
+                    break
+            self._turns[owner] = first % len(vms)
 
     def _step(self, vm: Vm, now: float) -> None:
         try:

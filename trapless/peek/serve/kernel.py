@@ -2,13 +2,12 @@
 """A kernel that is observed for long beside many others: all that is needed of it, kept at hand.
 
 Reading a guest's tables takes a process and some ten megabytes. Here that process answers all that
-sampling asks, and then rests; it starts again only where the guest's modules change. How many of
-them work at a time is bounded, so that many guests, hostile ones too, take no more than a few.
+sampling asks, and then rests; it starts again only where the guest's modules change. All that reads
+a guest here is work for workers.py, which bounds how many of these processes there are.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,9 +23,6 @@ from trapless.peek.sampling.plan import Plan
 from trapless.peek.sampling.probes import ProbeMap
 from trapless.peek.sampling.record import about_target, plan_for, source_of
 from trapless.peek.sandbox.client import SandboxedTarget
-
-RESOLVERS_MAX = 2
-_turns = threading.BoundedSemaphore(RESOLVERS_MAX)
 
 
 class BootingError(PeekError):
@@ -44,15 +40,14 @@ class ServedKernel(SandboxedTarget):
 
     @classmethod
     def of(cls, layouts: Sequence[FileMemory]) -> Target:
-        with _turns:
-            target = super().of(layouts)
-            try:
-                assert isinstance(target, ServedKernel)
-                target._prepare()
-            except BaseException:
-                target.close()
-                raise
-            return target
+        target = super().of(layouts)
+        try:
+            assert isinstance(target, ServedKernel)
+            target._prepare()
+        except BaseException:
+            target.close()
+            raise
+        return target
 
     def _prepare(self) -> None:
         """Ask for all that sampling needs."""
@@ -94,9 +89,8 @@ class ServedKernel(SandboxedTarget):
 
     @contextmanager
     def awake(self) -> Iterator[None]:
-        """For questions that were not asked before: they wait for their turn."""
-        with _turns:
-            try:
-                yield
-            finally:
-                self.rest()
+        """For questions that were not asked before."""
+        try:
+            yield
+        finally:
+            self.rest()

@@ -4,31 +4,37 @@
 A daemon opens machines as they come, which takes a debugger's rights over other users' processes
 for as long as it runs. The process here has these rights, reads nothing that a guest has written,
 and speaks to nobody but the daemon, which gives them up. Owns both ends of their socket.
+
+Any user may start processes that pretend to be machines, and that keep waiting who looks at them.
+So each question is answered by a child of its own, which ends after CHILD_S whatever it waits for,
+and of the machines that are listed each user has a share.
 """
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
+import itertools
 import os
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from itertools import islice
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from trapless.peek import capabilities, machines
-from trapless.peek.emulator import MONITOR_LIMIT_S, Emulator, emulator_of, emulator_with
+from trapless.peek.emulator import MONITOR_LIMIT_S, Emulator, emulator_of, emulator_with, user_of
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import visible
 from trapless.peek.kernel.memory import FileMemory, MemoryFile, RawFile, Region, open_memory
 from trapless.peek.kernel.process_memory import ProcessFile
-from trapless.peek.sandbox.messages import SilentError, receive, send
+from trapless.peek.sandbox.messages import receive, send
 
 PACKAGE = Path(__file__).resolve().parents[3]
 PROGRAM = (
@@ -36,12 +42,17 @@ PROGRAM = (
     "from trapless.peek.serve.opener import main; main(int(sys.argv[2]))"
 )
 MACHINES_MAX = 1000
-"""More are not watched; those with the lowest pids are."""
+"""More are not watched: of each user those with the lowest pids are, in turns."""
 NAME_CHARS_MAX = 64
 SILENCE_S = 600.0
 """For so long no monitor is asked of a user whose process had one that did not answer in time."""
-ANSWER_S = 120.0
-"""The longest wait for the process; it takes milliseconds."""
+CHILD_S = 30
+"""The longest life of a child; an answer takes milliseconds."""
+ANSWER_S = 2.0 * CHILD_S
+NAMESPACES_MAX = 33
+"""User namespaces inside each other; Linux allows for 32."""
+NS_GET_PARENT, NS_GET_OWNER_UID = 0xB702, 0xB704
+PR_SET_PDEATHSIG = 1
 FILES_MAX = 250
 """Of one way to read a machine: the kernel passes 253 at a time."""
 
@@ -58,6 +69,7 @@ class Found:
     kind: str  # the name of its monitor; "file" where `path` is the memory
     name: str
     path: str = ""
+    owner: int = field(default=0, compare=False)  # the user who answers for it
 
     @property
     def title(self) -> str:
@@ -72,7 +84,6 @@ class Opener:
     """The process with the rights. Several threads may ask. Use it as a context manager."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # one question, and its whole answer, at a time
         ours, theirs = socket.socketpair()
         with theirs:
             argv = [sys.executable, "-I", "-c", PROGRAM, str(PACKAGE), str(theirs.fileno())]
@@ -80,6 +91,7 @@ class Opener:
                 argv, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), cwd="/"
             )
         self._socket = ours
+        self._asks_again_s: dict[int, float] = {}  # of a user's monitors
 
     def __enter__(self) -> Opener:
         return self
@@ -107,46 +119,50 @@ class Opener:
 
     def emulator(self, found: Found) -> Emulator | None:
         """The process that runs a machine, and its virtual processors."""
-        answer = self._ask("emulator", found.pid, found.path)
+        began_s = time.monotonic()
+        asks = self._asks_again_s.get(found.owner, 0.0) <= began_s
+        answer = self._ask("emulator", found.pid, found.path, asks)
+        if time.monotonic() - began_s >= MONITOR_LIMIT_S and not found.path:
+            self._asks_again_s[found.owner] = time.monotonic() + SILENCE_S
         return None if answer is None else Emulator(answer[0], tuple(answer[1]))
 
-    def ways(self, found: Found) -> Iterator[list[FileMemory]]:
+    def ways(self, found: Found, first: int = 0) -> Iterator[list[FileMemory]]:
         """The memory of a machine, for each way in which it may be read, once for each layout.
 
-        PeekError says why it cannot be. The caller closes the memories.
+        PeekError says why it cannot be. The caller closes the memories. `first` is the number of
+        the first way that is wanted.
         """
-        number = 0
-        while True:
+        for number in itertools.count(first):
             way = self._way(found, number)
             if way is None:
                 return
             yield way
-            number += 1
+
+    @contextmanager
+    def _asked(self, *question: object) -> Iterator[tuple[socket.socket, Any]]:
+        """A socket whose other end a child has, and its answer to a question."""
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                socket.send_fds(self._socket, [b"Q"], [theirs.fileno()])
+            send(ours.fileno(), list(question))
+            said = receive(ours.fileno(), time.monotonic() + ANSWER_S)
+            if not isinstance(said, dict):
+                raise PeekError("the process that opens machines does not answer as it should")
+            if "error" in said:
+                raise PeekError(str(said["error"]))
+            yield ours, said["answer"]
 
     def _ask(self, *question: object) -> Any:
-        with self._lock:
-            return self._said(question)
-
-    def _said(self, question: Sequence[object]) -> Any:
-        send(self._socket.fileno(), list(question))
-        try:
-            said = receive(self._socket.fileno(), time.monotonic() + ANSWER_S)
-        except SilentError:  # its late answer would be taken for that to the next question
-            self._process.kill()
-            raise
-        if not isinstance(said, dict):
-            raise PeekError("the process that opens machines does not answer as it should")
-        if "error" in said:
-            raise PeekError(str(said["error"]))
-        return said["answer"]
+        with self._asked(*question) as (_, answer):
+            return answer
 
     def _way(self, found: Found, number: int) -> list[FileMemory] | None:
-        with self._lock:
-            answer = self._said(("way", found.pid, found.began, found.path, number))
+        with self._asked("way", found.pid, found.began, found.path, number) as (child, answer):
             if answer is None:
                 return None
             count = answer["files"]
-            _, descriptors, _, _ = socket.recv_fds(self._socket, 1, count)
+            _, descriptors, _, _ = socket.recv_fds(child, 1, count)
         if len(descriptors) != count:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -172,27 +188,40 @@ def _memory(name: str, layout: dict[str, Any], descriptors: Sequence[int]) -> Fi
 
 
 def main(descriptor: int) -> None:
-    """Answer until the daemon closes its end."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # the daemon's to handle
+    """Start a child for each question until the daemon closes its end."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_IGN)  # the daemon's to handle; children are not waited for
     capabilities.drop(capabilities.TO_OPEN)
-    with socket.socket(fileno=descriptor) as daemon, suppress(PeekError):
+    libc = ctypes.CDLL(None)
+    with socket.socket(fileno=descriptor) as daemon:
         while True:
-            question = receive(descriptor)
-            assert isinstance(question, list)
-            try:
-                answer, files = QUESTIONS[question[0]](*question[1:])
-            except PeekError as error:
-                send(descriptor, {"error": str(error)})
-                continue
-            except Exception as error:  # of one process, which may be anybody's: others go on
-                send(descriptor, {"error": f"{type(error).__name__}: {error}"})
-                continue
-            send(descriptor, {"answer": answer})
-            if files:
-                socket.send_fds(daemon, [b"F"], [one for memory in files for one in _open(memory)])
-            for memory in files:
-                memory.close()
+            said, descriptors, _, _ = socket.recv_fds(daemon, 1, 1)
+            if not said:
+                return
+            with socket.socket(fileno=descriptors[0]) as question, suppress(OSError):
+                if os.fork() == 0:
+                    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+                    signal.alarm(CHILD_S)
+                    _answer(question)
+
+
+def _answer(daemon: socket.socket) -> NoReturn:
+    """In a child: answer one question."""
+    try:
+        question = receive(daemon.fileno())
+        assert isinstance(question, list)
+        answer, files = QUESTIONS[question[0]](*question[1:])
+        send(daemon.fileno(), {"answer": answer})
+        if files:
+            socket.send_fds(daemon, [b"F"], [one for memory in files for one in _open(memory)])
+    except PeekError as error:
+        with suppress(PeekError):
+            send(daemon.fileno(), {"error": str(error)})
+    except Exception as error:  # of one process, which may be anybody's
+        with suppress(PeekError):
+            send(daemon.fileno(), {"error": f"{type(error).__name__}: {error}"})
+    finally:
+        os._exit(0)
 
 
 def _open(memory: FileMemory) -> Iterator[int]:
@@ -210,11 +239,47 @@ def _running(files: Sequence[str]) -> Answer:
     for path in files:
         with suppress(OSError):  # it is not there yet
             name = visible(os.path.basename(path))[:NAME_CHARS_MAX]
-            rows.append((0, os.stat(path).st_ino, "file", name, path))
-    for one in islice(machines.running(), MACHINES_MAX):
+            rows.append((0, os.stat(path).st_ino, "file", name, path, os.geteuid()))
+    for entry, owner in _in_turns(machines.monitors()):
         with suppress(OSError, ValueError, LookupError):  # ended meanwhile
-            rows.append((one.pid, _began(one.pid), one.kind, visible(one.name)[:NAME_CHARS_MAX]))
+            one = machines.machine_of(entry)
+            if one is not None:
+                name = visible(one.name)[:NAME_CHARS_MAX]
+                rows.append((one.pid, _began(one.pid), one.kind, name, "", owner))
     return rows, ()
+
+
+def _in_turns(entries: Iterable[Path]) -> Iterator[tuple[Path, int]]:
+    """Those processes that are looked at, and their owners, who take turns."""
+    queues: dict[int, list[Path]] = {}
+    for entry in entries:
+        with suppress(OSError, ValueError, LookupError):
+            queues.setdefault(owner_of(int(entry.name)), []).append(entry)
+    rounds = itertools.zip_longest(
+        *([(one, owner) for one in queue] for owner, queue in queues.items())
+    )
+    turns = itertools.chain.from_iterable(rounds)
+    return itertools.islice((turn for turn in turns if turn is not None), MACHINES_MAX)
+
+
+def owner_of(pid: int) -> int:
+    """The user who answers for a process: who started it, or made its user namespace.
+
+    In a namespace of its own a user may be as many users as it likes.
+    """
+    owner = user_of(Path(f"/proc/{pid}"))
+    with ExitStack() as stack, suppress(OSError):  # not everybody may look
+        ours = os.stat("/proc/self/ns/user").st_ino
+        space = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+        for _ in range(NAMESPACES_MAX):
+            stack.callback(os.close, space)
+            if os.fstat(space).st_ino == ours:
+                break
+            buffer = array("I", [0])
+            fcntl.ioctl(space, NS_GET_OWNER_UID, buffer)
+            owner = buffer[0]
+            space = fcntl.ioctl(space, NS_GET_PARENT)
+    return owner
 
 
 def _began(pid: int) -> int:
@@ -222,25 +287,9 @@ def _began(pid: int) -> int:
     return int(text.rpartition(")")[2].split()[19])
 
 
-def _emulator(pid: int, path: str) -> Answer:
-    if path:
-        found = emulator_of(Path(path))
-    else:
-        user, began_s = _user(pid), time.monotonic()
-        found = emulator_with(pid, asks=_asks_again_s.get(user, 0.0) <= began_s)
-        if time.monotonic() - began_s >= MONITOR_LIMIT_S:  # it has kept all others waiting
-            _asks_again_s[user] = time.monotonic() + SILENCE_S
+def _emulator(pid: int, path: str, asks: bool) -> Answer:
+    found = emulator_of(Path(path)) if path else emulator_with(pid, asks=asks)
     return None if found is None else (found.pid, found.threads), ()
-
-
-_asks_again_s: dict[int, float] = {}
-"""From when on the monitors of a user's processes are asked again."""
-
-
-def _user(pid: int) -> int:
-    """The user who started a process."""
-    text = Path(f"/proc/{pid}/status").read_text(errors="replace")
-    return int(text.partition("\nUid:")[2].split(maxsplit=1)[0])
 
 
 def _way(pid: int, began: int, path: str, number: int) -> Answer:

@@ -2,8 +2,9 @@
 """One machine, from when it was found until it is gone: opened, sampled, followed over reboots.
 
 Owns the states and the pauses between attempts, which grow, so that a machine that cannot be read
-takes a tenth of a processor at most. The fleet's loop calls all methods; what may take long is
-handed to its workers. tally.py adds up, and ring.py records.
+takes a tenth of a processor at most. The fleet's loop calls all methods, and none of them reads the
+machine: a process may keep waiting whoever reads its memory, so workers do that. tally.py adds up,
+and ring.py records.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ LOOK_S = 1.0
 PAUSE_MIN_S, PAUSE_MAX_S = 1.0, 120.0
 ATTEMPT_SHARE = 10
 """A pause is so many times as long as the attempt before it."""
+ATTEMPT_S = 60.0
+"""After so long no other way to read a machine is tried in the same attempt."""
 STABLE_S = 60.0
 """After so long without an error, the pauses are short again."""
 REPLAN_PAUSE_S = 5.0
@@ -82,6 +85,16 @@ class Settings:
     note: Callable[[str], None]
 
 
+@dataclass(frozen=True)
+class Opened:
+    """A kernel that was opened, and what was read of it then."""
+
+    kernel: ServedKernel
+    emulator: Emulator | None
+    boots: Boots
+    signs: bytes
+
+
 class Vm:
     """A machine. Others may read, with the lock held, what has no underscore."""
 
@@ -102,7 +115,8 @@ class Vm:
         self._boots: Boots | None = None
         self._run: Sampler | None = None
         self._stopping_s: float | None = None
-        self._began_s = self._looked_s = 0.0
+        self._began_s = self._looked_s = self._added_s = 0.0
+        self._way = 0  # the number of the one that is tried next
         self._window: list[Rows] = []
         self._host: dict[int, tuple[int, int]] = {}
         self._signs, self._replan_s, self._replan_pause_s = b"", 0.0, REPLAN_PAUSE_S
@@ -118,6 +132,10 @@ class Vm:
 
     def tick(self, now: float) -> None:
         """Go on with whatever is due. To be called several times a second."""
+        if self._run is not None and now - self._added_s >= LOOK_S:
+            self._added_s = now
+            self._add_window()
+            self._add_host()
         if self._job is not None:
             if self._job.done:
                 self._finish_job(self._job)
@@ -181,24 +199,43 @@ class Vm:
             self._close()
             work = self._open
         self._then = self._adopt
-        self._job = self._settings.workers.submit(work)
+        self._job = self._settings.workers.submit(self.found.owner, work)
 
-    def _open(self) -> tuple[ServedKernel, Emulator | None]:
+    def _open(self) -> Opened:
         """In a worker: the kernel that runs in the machine."""
-        opener, first = self._settings.opener, None
+        opener, first, began_s = self._settings.opener, None, time.monotonic()
         emulator = opener.emulator(self.found)
-        for layouts in opener.ways(self.found):
+        for layouts in opener.ways(self.found, self._way):
             try:
                 kernel = ServedKernel.of(layouts)
                 assert isinstance(kernel, ServedKernel)
-                return kernel, emulator
+                return self._watched(kernel, emulator)
             except BootingError:
                 raise
             except PeekError as error:
                 first = first or error
+            self._way += 1
+            if time.monotonic() - began_s >= ATTEMPT_S:  # the next attempt begins with the next way
+                raise NoKernelError(str(first))
+        tried, self._way = self._way, 0
+        if tried and first is None:  # the last attempt has tried the last way
+            return self._open()
         raise NoKernelError(str(first or "nothing in it is large enough to be RAM"))
 
-    def _next_kernel(self) -> tuple[ServedKernel, Emulator | None]:
+    def _watched(self, kernel: ServedKernel, emulator: Emulator | None) -> Opened:
+        """In a worker: a kernel, and all that is read of it before it is sampled."""
+
+        def begin(search: Callable[[], None]) -> Job[None]:
+            return self._settings.workers.submit(self.found.owner, search)
+
+        try:
+            boots = Boots(kernel, emulator, PAUSE_MAX_S, begin)
+            return Opened(kernel, emulator, boots, kernel.signs())
+        except BaseException:
+            kernel.close()
+            raise
+
+    def _next_kernel(self) -> Opened:
         """In a worker: the kernel after a restart."""
         assert self._kernel is not None and self._boots is not None
         if self._boots.is_gone():
@@ -207,7 +244,7 @@ class Vm:
         if kernel is None:
             raise BootingError("it was restarted; no kernel runs in it yet")
         assert isinstance(kernel, ServedKernel)
-        return kernel, self._emulator
+        return self._watched(kernel, self._emulator)
 
     def _finish_job(self, job: Job[Any]) -> None:
         self._job = None
@@ -216,19 +253,18 @@ class Vm:
         elif self._run is None:  # else sampling goes on as before, and it is asked again later
             self._failed(job.error, job.seconds)
 
-    def _adopt(self, opened: tuple[ServedKernel, Emulator | None]) -> None:
-        kernel, emulator = opened
+    def _adopt(self, opened: Opened) -> None:
+        kernel = opened.kernel
         if self.state is State.ENDED:
             kernel.close()
             return
         self._close()
-        self._kernel, self._emulator = kernel, emulator
+        self._kernel, self._emulator = kernel, opened.emulator
         with self._settings.lock:
             self.release = kernel.release
             if self.state is State.RESTARTING:
                 self.reboots += 1
-        self._boots = Boots(kernel, emulator, PAUSE_MAX_S)
-        self._signs = kernel.signs()
+        self._boots, self._signs = opened.boots, opened.signs
         self._sample()
 
     def _sample(self) -> None:
@@ -244,7 +280,7 @@ class Vm:
             return
         os.set_blocking(run.output, False)
         self._run, self._source, self._stopping_s = run, None, None
-        self._began_s = self._looked_s = time.monotonic()
+        self._began_s = self._looked_s = self._added_s = time.monotonic()
         self._host.clear()
         with settings.lock:
             self.tally.begin()
@@ -255,24 +291,36 @@ class Vm:
     # ---- Sampling --------------------------------------------------------------------------------
 
     def _look(self, now: float) -> None:
-        self._add_window()
-        self._add_host()
         if now - self._began_s >= STABLE_S:
             self._pause_s = PAUSE_MIN_S
         kernel, boots = self._kernel, self._boots
         assert kernel is not None and boots is not None
-        if not boots.look():
+
+        def look() -> tuple[bool, bytes]:
+            """In a worker: whether the kernel is the same, and its signs."""
+            same, signs = boots.look(), self._signs
+            with suppress(PeekError):  # the next look says why
+                signs = kernel.signs()
+            return same, signs
+
+        self._then = self._looked
+        self._job = self._settings.workers.submit(self.found.owner, look, first=True)
+
+    def _looked(self, seen: tuple[bool, bytes]) -> None:
+        (same, signs), kernel, now = seen, self._kernel, time.monotonic()
+        if kernel is None or self._run is None or self._stopping_s is not None:
+            return
+        if not same:
             self._stop(State.RESTARTING, "it was restarted; no kernel runs in it yet")
             return
-        try:
-            changed = kernel.signs() != self._signs
-        except PeekError:  # the next look says why
-            return
+        changed = signs != self._signs
         if now >= self._replan_s and (changed or self._unnamed):
             self._replan_s = now + self._replan_pause_s
             self._replan_pause_s = min(2 * self._replan_pause_s, PAUSE_MAX_S)
             self._then = self._replanned
-            self._job = self._settings.workers.submit(lambda: self._ask_again(kernel, changed))
+            self._job = self._settings.workers.submit(
+                self.found.owner, lambda: self._ask_again(kernel, changed)
+            )
         elif now - self._replan_s >= STABLE_S:
             self._replan_pause_s = REPLAN_PAUSE_S
 
@@ -367,8 +415,11 @@ class Vm:
             alive = self._boots.alive_ns
         if ring is not None and self._source is not None:
             ring.end(self._source, alive)
-        if self._run is not None:
-            self._run.__exit__(None, None, None)
+        if (run := self._run) is not None:
+            run.kill()  # where it has not ended; who reads a process may not end before that does
+            self._settings.workers.submit(
+                self.found.owner, lambda: run.__exit__(None, None, None), first=True
+            )
         self._run, self._source, self._window = None, None, []
         self._unnamed.clear()
 

@@ -18,8 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from trapless.peek import mappings, qemu_arguments
+from trapless.peek import machines, mappings, qemu_arguments
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel.memory import open_memory
 from trapless.peek.serve import opener as opener_file
 from trapless.peek.serve.opener import Found, Opener
 
@@ -197,6 +198,77 @@ def test_what_is_no_plain_file_is_not_opened(tmp_path):
         os.close(writer)
 
 
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is opened from now on for more than to be looked at."""
+    plain, paths = os.open, []
+
+    def noted(path: object, flags: int, *more: object, **others: object) -> int:
+        if not flags & os.O_PATH:
+            paths.append(os.path.realpath(str(path)))
+        return plain(path, flags, *more, **others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", noted)
+    return paths
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device"])
+def test_what_a_command_line_names_is_opened_only_where_it_may_be_memory(
+    kind, tmp_path, monkeypatch
+):
+    """Only to open a watchdog's device may restart this host."""
+    path = Path("/dev/null") if kind == "device" else tmp_path / "ram"
+    if kind == "fifo":
+        os.mkfifo(path)
+    memory = f"memory-backend-file,id=m,size=48M,mem-path={path},share=on"
+    paths = opened(monkeypatch)
+    with pretending("-object", memory, "-M", "pc,memory-backend=m") as pid:
+        assert machines.by_pid(pid).shared is None
+        with pytest.raises(PeekError, match="is not a file of memory"):
+            open_memory(path)
+        with suppress(PeekError):
+            for way in machines.by_pid(pid).memories():
+                for one in way:
+                    one.close()
+    assert str(path) not in paths
+
+
+def test_a_file_that_is_exchanged_while_it_is_opened_is_not_the_other_one(tmp_path, monkeypatch):
+    path, other = tmp_path / "ram", tmp_path / "secret"
+    path.write_bytes(b"ram")
+    other.write_bytes(b"secret")
+    plain = os.fstat
+
+    def exchanged(descriptor: int) -> os.stat_result:
+        status = plain(descriptor)
+        with suppress(FileExistsError):
+            path.rename(tmp_path / "before")
+            path.symlink_to(other)
+        return status
+
+    status = path.stat()
+    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+    one = mappings.Mapping(0, MIB, "rw-s", 0, device, status.st_ino, str(path))
+    (tmp_path / "root").symlink_to("/")
+    monkeypatch.setattr(os, "fstat", exchanged)
+    descriptor = mappings._shared(tmp_path, one)
+    monkeypatch.undo()
+    assert descriptor is not None and os.readlink(path) == str(other)
+    assert os.read(descriptor, 9) == b"ram"
+    os.close(descriptor)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_a_socket_of_another_user_is_no_monitor(tmp_path):
+    told = [{"cpu-index": 0, "thread-id": 1}]
+    with monitor(tmp_path / "monitor", {}, told) as asked, Opener() as opener:
+        os.chown(tmp_path / "monitor", 65534, 65534)
+        with pretending("-qmp", f"unix:{tmp_path / 'monitor'}") as pid:
+            emulator = opener.emulator(found(opener, pid))
+            assert emulator is not None and emulator.threads == () and not asked
+            os.chown(tmp_path / "monitor", 0, 0)
+            assert opener.emulator(found(opener, pid)) is not None and asked
+
+
 # ---- Who keeps the rights ------------------------------------------------------------------------
 
 DROPPED = """
@@ -205,7 +277,7 @@ from trapless.peek import capabilities
 from trapless.peek.serve.workers import Workers
 workers = Workers(3)
 capabilities.drop(())
-jobs = [workers.submit(lambda: open("/proc/thread-self/status").read()) for _ in range(20)]
+jobs = [workers.submit(0, lambda: open("/proc/thread-self/status").read()) for _ in range(20)]
 while not all(job.done for job in jobs):
     time.sleep(0.01)
 print(*(job.value for job in jobs), open("/proc/self/status").read())

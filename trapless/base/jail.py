@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Takes from this process all that reading an open file and answering over a pipe does not need.
 
+Whoever reads what strangers have made does so in such a process: peek/sandbox/ the memory of
+guests, parquet.py tables.
+
 Owns the list of system calls that stay, as a seccomp filter, the Landlock rules where the kernel
 has Landlock, and the limits of memory and files. The limit of processor time is set by the parent,
 for each question. The filter is written here, because twenty lines of BPF need no library.
@@ -15,8 +18,7 @@ import resource
 import struct
 from collections.abc import Iterator
 
-from trapless.peek.errors import PeekError
-from trapless.peek.limits import RESOLVER_MEMORY_BYTES
+from trapless.base.console import TraplessError
 
 # Numbers of x86-64. What is in none of these tables ends the process.
 ALLOWED = {
@@ -65,22 +67,27 @@ PROT_EXEC = 4
 LOAD, EQUAL, ANY_BIT, RETURN = 0x20, 0x15, 0x45, 0x06
 KILL, REFUSE, ALLOW = 0x80000000, 0x00050001, 0x7FFF0000
 
-PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 4, 22, 38
+PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 4, 38
+SECCOMP, SECCOMP_FILTER = 317, (1, 1)
+"""The call, and its first arguments: to set a filter, for all threads."""
 LANDLOCK_CREATE, LANDLOCK_RESTRICT = 444, 446
 LANDLOCK_FILES = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 LANDLOCK_NET, LANDLOCK_SCOPES = (4, 0b11), (6, 0b11)
 """By the version of the interface: rights on files, of TCP, and on sockets and signals."""
 
 
-def enter() -> None:
-    """Give everything up. PeekError where this machine cannot hold a process so."""
+def enter(memory_bytes: int) -> None:
+    """Give everything up, with that much address space for all of the process. TraplessError where
+    this machine cannot hold a process so."""
     if platform.machine() != "x86_64":
-        raise PeekError(
-            f"a guest cannot be read safely on {platform.machine()}: the sandbox knows the system "
-            "calls of x86-64 only"
+        raise TraplessError(
+            f"foreign data cannot be read safely on {platform.machine()}: the sandbox knows the "
+            "system calls of x86-64 only"
         )
     libc = ctypes.CDLL(None, use_errno=True)
-    resource.setrlimit(resource.RLIMIT_AS, (RESOLVER_MEMORY_BYTES,) * 2)
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     for kind in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE):
         resource.setrlimit(kind, (0, 0))
     _prctl(libc, "PR_SET_DUMPABLE", PR_SET_DUMPABLE, 0)
@@ -89,17 +96,21 @@ def enter() -> None:
     code = b"".join(program())
     data = ctypes.create_string_buffer(code, len(code))
     filter_ = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(data))
-    _prctl(libc, "seccomp", PR_SET_SECCOMP, 2, ctypes.c_char_p(filter_))
+    if libc.syscall(SECCOMP, *map(ctypes.c_ulong, SECCOMP_FILTER), ctypes.c_char_p(filter_)):
+        raise _refused("seccomp")  # all threads have the filter, or none
 
 
-def _prctl(libc: ctypes.CDLL, name: str, option: int, value: int, more: object = 0) -> None:
+def _prctl(libc: ctypes.CDLL, name: str, option: int, value: int) -> None:
     zero = ctypes.c_ulong(0)
-    if libc.prctl(option, ctypes.c_ulong(value), more or zero, zero, zero):
-        error = os.strerror(ctypes.get_errno())
-        raise PeekError(
-            f"a guest cannot be read safely here: this kernel refuses {name} ({error}); "
-            "`trapless peek shell` reads it without a sandbox"
-        )
+    if libc.prctl(option, ctypes.c_ulong(value), zero, zero, zero):
+        raise _refused(name)
+
+
+def _refused(name: str) -> TraplessError:
+    error = os.strerror(ctypes.get_errno())
+    return TraplessError(
+        f"foreign data cannot be read safely here: this kernel refuses {name} ({error})"
+    )
 
 
 def _landlock(libc: ctypes.CDLL) -> None:

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Reads Parquet files that strangers may have made, in a process that can do nothing else.
+
+A kilobyte of Parquet may be one number a billion times, and its decoders are much C++. So a child
+in a jail (jail.py) decodes: it gets the bytes of a file by a pipe, and answers with a table in
+Arrow's own form, which the parent checks in full. Owns both ends, and the bounds of time, memory
+and rows. One child serves all files; where one file ends it, the next file gets another.
+"""
+
+from __future__ import annotations
+
+import atexit
+import io
+import json
+import os
+import resource
+import select
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from trapless.base import jail
+from trapless.base.console import TraplessError, printable
+
+FILE_BYTES_MAX = 96 << 20
+ROWS_MAX, COLUMNS_MAX = 2_000_000, 1 << 16
+TABLE_BYTES_MAX = 160 << 20
+"""Of one file, unpacked. A recorder's files have 64 MB, and 200,000 rows or a million symbols."""
+VALUE_BYTES = 8
+"""A table has no more values than if each took so much: Python takes more for each of them."""
+MEMORY_BYTES = 400 << 20
+"""What the child may take beside its own code."""
+FOOTER_BYTES_MAX = 16 << 20
+ANSWER_S, BUSY_FACTOR = 6.0, 10
+"""Seconds of processor time for one file, and by the clock: a busy machine is no attack."""
+PIECE_BYTES = 1 << 20
+TEXT_CHARS_MAX = 300
+
+MAGIC = b"PAR1"
+HEADER = struct.Struct("<cI")
+QUESTION, DATA, TABLE, ERROR = b"Q", b"D", b"T", b"E"
+PROGRAM = "import sys; sys.path[:0] = sys.argv[1:]; from trapless.base.parquet import main; main()"
+PACKAGE = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+INPUT, OUTPUT = 0, 1
+
+
+class DamagedError(TraplessError):
+    """A file that is no Parquet, or takes more than tables of ours do."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name} cannot be read: {reason}")
+        self.reason = reason
+
+
+def check(path: Path) -> None:
+    """Raise DamagedError where a file's own description is damaged, or says that it has too much.
+
+    OSError where it cannot be read. The rows are not looked at.
+    """
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - 8, 0))
+        end = file.read(8)
+        length = 8 + int.from_bytes(end[:4], "little")
+        if end[4:] != MAGIC or length > min(size, FOOTER_BYTES_MAX):
+            raise DamagedError(str(path), "it has no end of a Parquet file")
+        file.seek(size - length)
+        _child.ask(str(path), {"footer": True}, MAGIC + file.read(length))
+
+
+def read_table(
+    path: Path, columns: Sequence[str] | None = None, bytes_max: int | None = None
+) -> Any:
+    """The table in a file, or these columns of it; a pyarrow.Table, of `bytes_max` at most.
+
+    DamagedError says why there is none; OSError where the file cannot be read.
+    """
+    import pyarrow as pa
+
+    with path.open("rb") as file:
+        data = file.read(FILE_BYTES_MAX + 1)
+    if len(data) > FILE_BYTES_MAX:
+        raise DamagedError(str(path), f"it has more than {FILE_BYTES_MAX >> 20} MB")
+    wanted = None if columns is None else list(columns)
+    most = TABLE_BYTES_MAX if bytes_max is None else min(bytes_max, TABLE_BYTES_MAX)
+    answer = _child.ask(str(path), {"columns": wanted, "bytes": most}, data)
+    try:
+        with pa.ipc.open_stream(answer) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+        return table if wanted is None else table.select(wanted)
+    except (pa.ArrowException, KeyError, ValueError) as error:
+        raise DamagedError(str(path), _words(error)) from error
+
+
+def _words(error: Exception) -> str:
+    return printable(" ".join(str(error).split()))[:TEXT_CHARS_MAX]
+
+
+class _Child:
+    """The process that decodes. Several threads may ask."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def ask(self, name: str, question: dict[str, object], data: bytes) -> memoryview:
+        """The answer to a question about the bytes of a file."""
+        bounds = {"rows": ROWS_MAX, "bytes": TABLE_BYTES_MAX, "column_count": COLUMNS_MAX}
+        with self._lock:
+            process = self._running()
+            assert process.stdin is not None and process.stdout is not None
+            try:
+                _allow(process.pid)
+                _send(process.stdin.fileno(), QUESTION, json.dumps(bounds | question).encode())
+                _send(process.stdin.fileno(), DATA, data)
+                return _answer(process.stdout.fileno(), name)
+            except (EOFError, BrokenPipeError, TimeoutError):
+                raise DamagedError(name, self._ending()) from None
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            self.end()
+            import pyarrow as pa
+
+            places = [str(PACKAGE), str(Path(pa.__file__).resolve().parents[1])]
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-c", PROGRAM, *places],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+                env=ENVIRONMENT,
+            )
+        return self._process
+
+    def _ending(self) -> str:
+        """End the process, and say why."""
+        assert self._process is not None
+        self._process.kill()
+        status = self._process.wait()
+        self.end()
+        if status == -signal.SIGSYS:
+            return "its decoding did what no decoding must do, and the kernel ended it"
+        if status in (-signal.SIGXCPU, -signal.SIGKILL):
+            return f"its decoding took more than {ANSWER_S:g} s"
+        return f"its decoding ended with status {status}"
+
+    def end(self) -> None:
+        """End the process, if there is one."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                try:
+                    pipe.close()
+                except OSError:  # what was not written yet
+                    continue
+
+
+_child = _Child()
+atexit.register(_child.end)
+
+
+def _allow(pid: int) -> None:
+    """Let the child have that much more of processor time before the kernel ends it."""
+    try:
+        used = time.clock_gettime(~pid << 3 | 2)  # as clock_getcpuclockid() does
+        _, hard = resource.prlimit(pid, resource.RLIMIT_CPU)
+        resource.prlimit(pid, resource.RLIMIT_CPU, (int(used + ANSWER_S) + 1, hard))
+    except (OSError, ValueError):  # it has ended: the answer that does not come says so
+        return
+
+
+def _answer(descriptor: int, name: str) -> memoryview:
+    end_s, pieces, size = time.monotonic() + ANSWER_S * BUSY_FACTOR, bytearray(), 0
+    while True:
+        left = 2 * TABLE_BYTES_MAX + PIECE_BYTES - size  # columns, and their description
+        kind, data = _received(descriptor, end_s, left)
+        if kind == ERROR:
+            raise DamagedError(name, printable(data.decode(errors="replace"))[:TEXT_CHARS_MAX])
+        if kind not in (DATA, TABLE):
+            raise EOFError
+        size += len(data)
+        pieces += data
+        if kind == TABLE:
+            return memoryview(pieces)
+
+
+def _send(descriptor: int, kind: bytes, data: Any) -> None:
+    for part in (memoryview(HEADER.pack(kind, len(data))), memoryview(data)):
+        while part:
+            part = part[os.write(descriptor, part[:PIECE_BYTES]) :]
+
+
+def _received(descriptor: int, end_s: float | None, most: int) -> tuple[bytes, bytes]:
+    """The next message: its kind, and its bytes."""
+    kind, length = HEADER.unpack(_exactly(descriptor, HEADER.size, end_s))
+    if length > most:
+        raise EOFError
+    return kind, _exactly(descriptor, length, end_s)
+
+
+def _exactly(descriptor: int, length: int, end_s: float | None) -> bytes:
+    data = bytearray()
+    while len(data) < length:
+        if end_s is not None:
+            left_s = max(end_s - time.monotonic(), 0)
+            if not select.select([descriptor], [], [], left_s)[0]:
+                raise TimeoutError
+        piece = os.read(descriptor, min(length - len(data), PIECE_BYTES))
+        if not piece:
+            raise EOFError
+        data += piece
+    return bytes(data)
+
+
+# ---- The child -----------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Decode until the parent closes its pipe."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pa.set_cpu_count(1)
+    sink = io.BytesIO()  # once, while its libraries may be opened
+    table = pa.table({"a": [1, 2], "b": ["x", "y"], "c": [[1], [2]]})
+    pq.write_table(table, sink, compression="zstd")
+    _table(sink.getvalue(), None, 1 << 20)
+    try:
+        own = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        jail.enter(own + MEMORY_BYTES)
+    except TraplessError as error:
+        for _ in (QUESTION, DATA):
+            _received(INPUT, None, FILE_BYTES_MAX)
+        _send(OUTPUT, ERROR, str(error).encode())
+        return
+    try:
+        while True:
+            question = json.loads(_received(INPUT, None, PIECE_BYTES)[1])
+            _decode(question, _received(INPUT, None, FILE_BYTES_MAX)[1])
+    except (EOFError, BrokenPipeError):  # the parent has ended
+        return
+
+
+def _decode(question: dict[str, Any], data: bytes) -> None:
+    import pyarrow as pa
+
+    try:
+        _check(data, question)
+        if question.get("footer"):
+            _send(OUTPUT, TABLE, b"")
+            return
+        table = _table(data, question["columns"], question["bytes"])
+        del data
+        with pa.PythonFile(_Sink(), mode="w") as sink, pa.ipc.new_stream(sink, table.schema) as out:
+            out.write_table(table, max_chunksize=1 << 16)
+        _send(OUTPUT, TABLE, b"")
+    except MemoryError:
+        _send(OUTPUT, ERROR, f"it takes more than {MEMORY_BYTES >> 20} MiB".encode())
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # whatever a stranger's file makes of it
+        _send(OUTPUT, ERROR, _words(error).encode())
+
+
+class _Sink(io.RawIOBase):
+    """Sends what is written as pieces of the answer."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        """Send one piece."""
+        view = memoryview(data)
+        _send(OUTPUT, DATA, view)
+        return len(view)
+
+
+def _check(data: bytes, bounds: dict[str, Any]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    meta, width = pq.read_metadata(pa.BufferReader(data)), 0
+    if meta.num_columns > bounds["column_count"]:
+        raise ValueError(f"it has {meta.num_columns:,} columns")
+    for number in range(meta.num_columns):
+        width += max(meta.schema.column(number).length, 8)
+    if meta.num_rows > bounds["rows"] or meta.num_rows * width > bounds["bytes"]:
+        raise ValueError(f"it has {meta.num_rows:,} rows of {width} bytes")
+
+
+def _table(data: bytes, columns: list[str] | None, most: int) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False, memory_map=False)
+    table = file.read(columns=columns, use_threads=False)
+    table.validate(full=True)
+    values = sum(_values(column) for column in table.columns)
+    if max(table.nbytes, VALUE_BYTES * values) > most:
+        raise ValueError(f"it takes {table.nbytes:,} bytes of memory for {values:,} values")
+    return table
+
+
+def _values(column: Any) -> int:
+    """How many values a column has, with those in its lists."""
+    import pyarrow as pa
+
+    count = len(column)
+    while pa.types.is_list(column.type):
+        column = pa.chunked_array([one.flatten() for one in column.chunks], column.type.value_type)
+        count += len(column)
+    if pa.types.is_nested(column.type):
+        raise ValueError(f"no table of ours has a column of {column.type}"[:TEXT_CHARS_MAX])
+    return count
