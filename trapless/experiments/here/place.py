@@ -196,7 +196,7 @@ def _pump(
 ) -> tuple[int, bytes]:
     """Run a command in its root and hand on what it prints: its status, and its standard error. It
     is ended with all that it has started, however this ends."""
-    in_root = [folder / "bin/busybox", "chroot", folder, "/bin/sh", "-c", ENTER]
+    in_root = (str(folder / "bin/busybox"), "chroot", str(folder), "/bin/sh", "-c", ENTER)
     process: subprocess.Popen[bytes] | None = None
     lifeline, ours = os.pipe()
     with (
