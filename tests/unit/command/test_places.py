@@ -90,3 +90,12 @@ def test_a_tree_that_may_not_be_written_is_built_into_the_cache(tmp_path, monkey
     with pytest.raises(TraplessError, match=r"make -C .*/tree all"):
         programs.find("stat/x")
     assert not (tree / "build").exists()
+
+
+@pytest.mark.parametrize("place", ["/proc/nowhere", "/dev/null"])
+def test_a_cache_that_cannot_be_is_named_with_the_remedy(place):
+    argv = [str(ROOT / "bin/trapless"), "lab", "--", "true"]
+    env = os.environ | {paths.CACHE_VARIABLE: place}
+    done = subprocess.run(argv, capture_output=True, text=True, env=env, timeout=600)
+    assert done.returncode == 1 and done.stderr.startswith(f"trapless: {place}")
+    assert "; name another cache with TRAPLESS_CACHE=DIR" in done.stderr
