@@ -131,7 +131,7 @@ def doctor(calls: bool, online: bool, as_json: bool, names: tuple[str, ...]) -> 
     metavar="SECONDS",
     default=300,
     show_default=True,
-    help="End the VM, with an error, after this long.",
+    help="End the VM, with an error, when COMMAND has run this long.",
 )
 @click.option("--keep", is_flag=True, help="Keep the run's files and say where they are.")
 @click.option("-v", "--verbose", count=True, help="Show the kernel's log; twice: QEMU's command.")
@@ -219,7 +219,7 @@ def lab(
     "timeout_s",
     type=click.FloatRange(1),
     metavar="SECONDS",
-    help="With --lab: end the VM, with an error, after this long.",
+    help="With --lab: end the VM, with an error, when COMMAND has run this long.",
 )
 @click.option("-v", "--verbose", count=True, help="With --lab: show the kernel's log.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)

@@ -45,6 +45,7 @@ def load(progress: Progress, parameters: Sequence[str] = (), module: Path | None
         )
     if module is None:
         module = build(progress)
+    kbuild.check_parameters(module, parameters)
     tools.require_tools({"insmod": "kmod"}, "loading the module")
     message = _run(["insmod", str(module), *parameters])
     if message is not None:

@@ -45,11 +45,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 class Images:
     """The images of a session, each made when it is first wanted."""
 
-    def __init__(self, folder: Path, words: list[str]) -> None:
+    def __init__(self, folder: Path, words: str) -> None:
         self._folder, self._words = folder, words
 
-    def of(self, kernel: str) -> Path:
-        path = self._folder / f"{kernel}.iso"
+    def of(self, kernel: str, words: str = "") -> Path:
+        """The image with this kernel; `words` are added for it."""
+        path = self._folder / f"{kernel}-{len(words)}.iso"
         if not path.exists():
             make("workloads")
             command = [
@@ -58,7 +59,8 @@ class Images:
                 str(path),
                 "--kernel",
                 kernel,
-                *self._words,
+                "--append",
+                f"{self._words} {words}",
             ]
             done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
             assert done.returncode == 0, done.stderr
@@ -69,5 +71,4 @@ class Images:
 @pytest.fixture(scope="session")
 def images(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Images:
     only = f" trapless.only={OF_GRID}" if pytestconfig.getoption("--grid") else ""
-    words = ["--append", f"trapless.least=on{only}"]
-    return Images(tmp_path_factory.mktemp("images"), words)
+    return Images(tmp_path_factory.mktemp("images"), f"trapless.least=on{only}")

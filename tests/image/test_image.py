@@ -12,6 +12,7 @@ import subprocess
 
 import pytest
 
+from tests.image.conftest import OLDEST
 from tests.image.machine import Case, Machine, Stick, digest
 from tests.make import ROOT
 from trapless.base.console import Silent
@@ -121,6 +122,19 @@ def test_a_machine_is_measured_and_left_as_it_was(case: Case, images, tmp_path):
         assert digest(stick.path) == whole
     else:
         check_saved(case, stick, tmp_path)
+
+
+def test_a_machine_without_keys_is_measured_and_switched_off(images, tmp_path):
+    words = "trapless.run=quick trapless.only=peek-overhead trapless.then=poweroff"
+    image = images.of(OLDEST, f"{words} trapless.supervisor=off mitigations=off")
+    stick = Stick(tmp_path / "stick.img", image)
+    with Machine(Case("bios", "usb", 1, OLDEST), stick, tmp_path) as machine:
+        shown = machine.expect("is switched off in 10 s", EXPERIMENT_LIMIT_S)
+        assert "Mitigations off; no supervisor mode." in shown
+        assert re.search(r"The run took \d+ min: complete", shown), shown
+        assert "SAVED on the stick" in shown
+        assert machine.is_off()
+    assert any(name.endswith(".tar.xz") for name in stick.names())
 
 
 def check_saved(case, stick, folder):

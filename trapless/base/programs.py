@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from trapless.base import cache, tools
-from trapless.base.console import Progress, Silent, TraplessError
+from trapless.base.console import ConsoleProgress, Progress, TraplessError
 from trapless.base.paths import build_dir, repo_root
 
 TOOLS = {"make": "make", "gcc": "gcc libc6-dev liburing-dev", "ar": "binutils"}
@@ -24,7 +24,8 @@ def find(path: str) -> Path:
     """A program by its path below build/."""
     found = build_dir() / path
     if not found.exists() and not build_dir().is_relative_to(repo_root()):
-        build(Silent())
+        with ConsoleProgress() as progress:  # it takes a minute, and the caller cannot know
+            build(progress)
     if not found.exists():
         remedy = f"make -C {shlex.quote(str(repo_root()))} all"
         raise TraplessError(f"{found} is not there; in a checkout `{remedy}` builds it")

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from trapless.base.console import TraplessError
+from trapless.base.paths import CACHE_VARIABLE
 
 
 @contextmanager
@@ -30,7 +31,10 @@ def standard_streams() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python writes when it ends
         if error.errno == errno.EPIPE:
             sys.exit(1)  # whoever reads has enough
-        raise TraplessError(f"{error.filename or 'cannot write'}: {error.strerror}") from error
+        name, cache = str(error.filename or "cannot write"), os.environ.get(CACHE_VARIABLE)
+        hint = f"; name another cache with {CACHE_VARIABLE}=DIR"
+        hint = hint if cache and name.startswith(cache) else ""
+        raise TraplessError(f"{name}: {error.strerror}{hint}") from error
 
 
 def _open_closed() -> None:

@@ -141,7 +141,8 @@ def build_tools(_host: Host) -> Capability:
     done = _run([str(script), "--check-only"])
     if done is None or done.returncode:
         output = done.stderr if done else "scripts/setup did not answer"
-        lacks = " ".join(output.replace("setup: ", "").split()) or "something is missing"
+        lines = [line.removeprefix("setup:").strip() for line in output.splitlines()]
+        lacks = "; ".join(lines).replace(":;", ":") or "something is missing"
         return Capability("tools", title, False, lacks, "scripts/setup (make runs it)")
     return Capability("tools", title, True, "all that scripts/setup lists")
 

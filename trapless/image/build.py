@@ -20,6 +20,7 @@ from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import repo_root
 from trapless.base.tools import interrupts_deferred
 from trapless.image import disc, runtime, system
+from trapless.image.station import order
 from trapless.stock import kbuild, kernels
 from trapless.stock.kernel import Kernel
 
@@ -105,6 +106,8 @@ def _umask() -> int:
 def _check(out: Path, words: str) -> None:
     if any(sign in words for sign in "\n\"'\\$`;{}"):
         raise TraplessError(f"words for the kernel are plain words, not {words!r}", status=2)
+    if complaints := order.parse(words).complaints:
+        raise TraplessError(f"--append {'; '.join(complaints)}", status=2)
     if out.is_block_device():
         raise TraplessError(
             f"{out} is a disk; make the image as a file, and then copy it onto the stick: "

@@ -22,7 +22,7 @@ from trapless.base.console import ConsoleProgress
     "--append",
     metavar="TEXT",
     default="",
-    help='More words for the kernel in every menu entry, as in "trapless.then=poweroff".',
+    help="More words for the kernel in every menu entry.",
 )
 def image(out: Path, kernel: str | None, append: str) -> None:
     """Make OUT.iso, which boots a machine by BIOS or UEFI from a USB stick or a CD, and runs there
@@ -39,6 +39,7 @@ def image(out: Path, kernel: str | None, append: str) -> None:
     \b
     trapless image trapless.iso
     trapless image trapless.iso --kernel newest
+    trapless image trapless.iso --append "trapless.run=quick trapless.then=poweroff"
     dd if=trapless.iso of=/dev/sdX bs=4M oflag=direct     # as root; sdX is the stick
     """
     from trapless.image import build

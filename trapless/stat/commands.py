@@ -118,7 +118,8 @@ REPEAT, REPEAT_MAX = 3, TURNS_MAX // 2
     type=click.FloatRange(1),
     metavar="SECONDS",
     default=TIMEOUT_S,
-    help=f"With --lab: end the VM, with an error, after this long.  [default: {TIMEOUT_S}]",
+    help="With --lab: end the VM, with an error, when COMMAND has run this long.  "
+    f"[default: {TIMEOUT_S}]",
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def stat(

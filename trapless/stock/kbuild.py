@@ -38,6 +38,8 @@ NOTES = ".gcno"
 """The variable of kmod/Kbuild, and the files that the compiler then writes beside each object."""
 
 LOG = "build.log"
+OF_EVERY_MODULE = {"dyndbg", "async_probe"}
+"""Parameters that the kernel itself takes for each module."""
 BUILDS_KEPT = 16
 """Modules kept in the cache for one kernel release."""
 
@@ -48,6 +50,19 @@ class Toolbox:
 
     wrap: Callable[[Sequence[str]], list[str]]
     inside: Callable[[Path], str]
+
+
+def check_parameters(module: Path, parameters: Sequence[str]) -> None:
+    """Raise TraplessError for a parameter that a module does not have: the kernel only logs it."""
+    if not parameters:
+        return
+    listed = re.findall(rb"\0parm=(\w+):", b"\0" + module.read_bytes())
+    known = {name.decode() for name in listed}
+    for name in (word.partition("=")[0] for word in parameters):
+        if name.replace("-", "_") not in known | OF_EVERY_MODULE:
+            raise TraplessError(
+                f"the module has no parameter '{name}'; it has {', '.join(sorted(known))}", status=2
+            )
 
 
 def module_for(

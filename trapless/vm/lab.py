@@ -244,6 +244,7 @@ def _plan(
         from trapless.stock import kbuild
 
         own_module = kbuild.module_for(kernel, progress)
+        kbuild.check_parameters(own_module, shlex.split(config.module_parameters))
     card = ((qemu.NETWORK_CARD, ""),) if config.forward is not None else ()
     return guest_tree.GuestPlan(
         argv=tuple(argv),

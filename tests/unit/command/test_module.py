@@ -86,11 +86,16 @@ def test_a_machine_that_switched_modules_off_says_so(host: Path) -> None:
 def test_the_module_that_was_built_is_loaded(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     headers(host)
     ran: list[list[str]] = []
-    monkeypatch.setattr(kbuild, "module_for", lambda *_: Path("/x.ko"))
+    built = host / "x.ko"
+    built.write_bytes(b"\0parm=parameter:what it does\0")
+    monkeypatch.setattr(kbuild, "module_for", lambda *_: built)
     monkeypatch.setattr(tools, "require_tools", lambda *_: None)
     monkeypatch.setattr(module, "_run", lambda argv: ran.append(list(argv)))
     module.load(Silent(), ("parameter=1",))
-    assert ran == [["insmod", "/x.ko", "parameter=1"]]
+    assert ran == [["insmod", str(built), "parameter=1"]]
+    with pytest.raises(TraplessError, match="no parameter 'paramter'; it has parameter") as error:
+        module.load(Silent(), ("paramter=1",))
+    assert error.value.status == 2 and len(ran) == 1
 
 
 @pytest.mark.parametrize(
@@ -152,7 +157,9 @@ def test_supervisor_mode_that_was_asked_for_and_is_refused_is_explained(
     said: list[str] = []
     progress = Silent()
     monkeypatch.setattr(progress, "note", said.append)
-    monkeypatch.setattr(module, "build", lambda _: Path("/built/trapless.ko"))
+    built = host / "trapless.ko"
+    built.write_bytes(b"\0parm=supervisor:gives up protection\0")
+    monkeypatch.setattr(module, "build", lambda _: built)
     monkeypatch.setattr(tools, "require_tools", lambda *_: None)
     monkeypatch.setattr(module, "_run", lambda _: None)
     monkeypatch.setattr(control, "refusals", lambda _: mask)

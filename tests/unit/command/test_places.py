@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from trapless.base import paths, programs
+from trapless.base import console, paths, programs
 from trapless.base.console import Silent, TraplessError
 from trapless.stock import kbuild, kernels, packages
 from trapless.stock import programs as stock_programs
@@ -71,20 +71,31 @@ def test_a_full_disk_is_told_before_package_lists_are_read(tmp_path, monkeypatch
     assert time.monotonic() - began < 60
 
 
-def test_a_tree_that_may_not_be_written_is_built_into_the_cache(tmp_path, monkeypatch):
+def test_a_tree_that_may_not_be_written_is_built_into_the_cache(tmp_path, monkeypatch, capsys):
     tree = tmp_path / "tree"
     tree.mkdir()
     (tree / "Makefile").write_text(
-        "BUILD = build\nworkloads:\n\tmkdir -p $(BUILD)/stat; echo x > $(BUILD)/stat/x\n"
+        "BUILD = build\nworkloads:\n\tmkdir -p $(BUILD)/stat; sleep 1; echo x > $(BUILD)/stat/x\n"
     )
     monkeypatch.setenv(paths.CACHE_VARIABLE, str(tmp_path / "cache"))
     for module in (paths, programs):
         monkeypatch.setattr(module, "repo_root", lambda: tree)
     with monkeypatch.context() as patch:
         patch.setattr(os, "access", lambda path, mode: Path(path) != tree)
+        patch.setattr(console, "SHOW_AFTER_S", 0.0)
         found = programs.find("stat/x")
         assert found.is_relative_to(tmp_path / "cache" / "build") and found.exists()
+        assert "building the workloads" in capsys.readouterr().err
     assert paths.build_dir() == tree / "build"
     with pytest.raises(TraplessError, match=r"make -C .*/tree all"):
         programs.find("stat/x")
     assert not (tree / "build").exists()
+
+
+@pytest.mark.parametrize("place", ["/proc/nowhere", "/dev/null"])
+def test_a_cache_that_cannot_be_is_named_with_the_remedy(place):
+    argv = [str(ROOT / "bin/trapless"), "lab", "--", "true"]
+    env = os.environ | {paths.CACHE_VARIABLE: place}
+    done = subprocess.run(argv, capture_output=True, text=True, env=env, timeout=600)
+    assert done.returncode == 1 and done.stderr.startswith(f"trapless: {place}")
+    assert "; name another cache with TRAPLESS_CACHE=DIR" in done.stderr

@@ -8,6 +8,7 @@ import fcntl
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,17 @@ def test_kvm_needs_the_processor_and_the_device(tmp_path, files, ok, says):
     answer = capabilities.acceleration(host(tmp_path, files))
     assert answer.ok is ok and says in answer.found
     assert ok or "emulated" in answer.remedy
+
+
+def test_what_setup_misses_is_a_list(tmp_path, monkeypatch):
+    (tmp_path / "scripts").mkdir()
+    script = tmp_path / "scripts/setup"
+    lines = ("missing packages:", "  git - tests, too", "  make - builds", ".venv is missing")
+    script.write_text(f"#!/bin/sh\nprintf 'setup: %s\\n' {shlex.join(lines)} >&2; exit 1\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(capabilities, "repo_root", lambda: tmp_path)
+    found = capabilities.build_tools(host(tmp_path)).found
+    assert found == "missing packages: git - tests, too; make - builds; .venv is missing"
 
 
 def test_symbols(tmp_path):

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -297,3 +299,35 @@ def test_an_interrupt_at_any_moment_leaves_no_module(part, monkeypatch, tmp_path
             LabConfig(cpus=1), ["true"], stdin=None, sink=print, progress=Silent()
         )
     assert done == ["loaded", "unloaded"]
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from trapless.experiments.here import place
+from trapless.vm.guest_tree import GuestPlan
+script = "sleep 900 & echo $$ $!; sleep 900"
+plan = GuestPlan(("sh",))
+place._pump(Path(sys.argv[1]), ["sh", "-c", script], plan, None, lambda b: os.write(1, b), 600)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user may not change the root")
+def test_a_kill_of_the_command_ends_the_workload_and_its_children(tmp_path):
+    for name in ("bin", "dev", "root"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "dev/null").touch()
+    shutil.copy(shutil.which("busybox"), tmp_path / "bin/busybox")
+    for name in ("sh", "sleep"):
+        (tmp_path / "bin" / name).symlink_to("busybox")
+    argv = [sys.executable, "-c", KILLED, tmp_path]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=ROOT) as command:
+        pids = [int(word) for word in command.stdout.readline().split()]
+        ends = [os.pidfd_open(pid) for pid in pids]
+        command.kill()
+    left = [end for end in ends if not select.select([end], [], [], 60)[0]]
+    for end in ends:
+        if end in left:
+            signal.pidfd_send_signal(end, signal.SIGKILL)
+        os.close(end)
+    assert len(pids) == 2 and not left

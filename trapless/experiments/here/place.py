@@ -35,6 +35,13 @@ WORKDIR = "/root"
 UNLOAD_S = 10.0
 """How long a module may stay in use by a process that is ending."""
 PIECE_BYTES = 1 << 16
+ENTER = f"""\
+( (read -r _ <&"$0"; kill -KILL -$$) >/dev/null 2>&1 & )
+eval "exec $0<&-"
+cd {WORKDIR} && exec "$@"
+"""
+"""What a command's process does first: it starts a watcher in its process group, which is nobody's
+child. The watcher kills the group when the pipe $0 is closed: kill -9 of us closes it, too."""
 MODULE_SUFFIX = ".ko"
 
 
@@ -189,16 +196,22 @@ def _pump(
 ) -> tuple[int, bytes]:
     """Run a command in its root and hand on what it prints: its status, and its standard error. It
     is ended with all that it has started, however this ends."""
-    enter = f'cd {WORKDIR} && exec "$@"'
+    in_root = (str(folder / "bin/busybox"), "chroot", str(folder), "/bin/sh", "-c", ENTER)
     process: subprocess.Popen[bytes] | None = None
-    with open(os.memfd_create("trapless-errors", os.MFD_CLOEXEC), "w+b") as errors:
+    lifeline, ours = os.pipe()
+    with (
+        open(lifeline, "rb"),
+        open(ours, "wb"),
+        open(os.memfd_create("trapless-errors", os.MFD_CLOEXEC), "w+b") as errors,
+    ):
         try:
             with tools.interrupts_deferred():
                 process = subprocess.Popen(
-                    [folder / "bin/busybox", "chroot", folder, "/bin/sh", "-c", enter, "sh", *argv],
+                    [*in_root, str(lifeline), *argv],
                     stdin=subprocess.DEVNULL if stdin is None else stdin,
                     stdout=subprocess.PIPE,
                     stderr=errors,
+                    pass_fds=(lifeline,),
                     env=guest_tree.environment(plan),
                     start_new_session=True,  # Ctrl-C is for us: we end it, and then unload
                 )

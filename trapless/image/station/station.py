@@ -154,7 +154,10 @@ class Station:
     # ---- Asking ----------------------------------------------------------------------------
 
     def _end_by_itself(self) -> int | None:
-        """The end that was ordered; None where a key stops it."""
+        """The end that was ordered; None where a key stops it, or results would be lost."""
+        if self._last is not None and not self._last.saved:
+            self._say("\nThe results are not saved, so the machine stays on.")
+            return None
         off = self._order.then == "poweroff"
         doing = "is switched off" if off else "restarts"
         self._say(f"\nThe machine {doing} in {POWER_OFF_S:.0f} s; any key stops that.")

@@ -5,9 +5,11 @@ is for, and for nothing else. alerts_test.yml has the made-up machines.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,9 +21,11 @@ RULES = Path(metrics.__file__).parent / "prometheus"
 
 
 def promtool(*arguments: str | Path) -> str:
-    if shutil.which("promtool") is None:
+    places = os.pathsep.join((str(Path(sys.prefix) / "bin"), os.environ["PATH"]))
+    program = shutil.which("promtool", path=places)
+    if program is None:
         pytest.skip("promtool is not installed (Debian: prometheus)")
-    argv = ["promtool", *map(str, arguments)]
+    argv = [program, *map(str, arguments)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -86,11 +86,29 @@ def test_every_entry_of_the_menu_gives_an_order_that_is_understood():
     linux = re.search(r"^\tlinux (.*)$", text, re.M)[1]
     words = re.search(r'set words="(.*)"$', text, re.M)[1]
     for entry in entries:
-        line = linux.replace("$words", words).replace("$@", entry)
+        line = linux.replace("$words", words).replace("$1", entry)
         line = line.replace("$medium", "hd").replace("$supervisor", "off")
         read = order.parse(line)
         assert (read.complaints, read.mark, read.then) == ((), "0123ABCD", "poweroff")
-        assert f"trapless.run={read.run}" == entry
+        assert read.run == entry
+
+
+def test_words_of_the_menu_that_are_given_are_what_it_begins_with():
+    text = menu.text("0", "6.x", 1, "trapless.run=full trapless.supervisor=off mitigations=off x=1")
+    for line in ("default=full", "timeout=10", "supervisor=off", "mitigations=off"):
+        assert f"\tset {line}\n" in text
+    assert "--id=full" in text
+    linux = re.search(r"^\tlinux (.*)$", text, re.M)[1]
+    assert " x=1 $words" in linux and "off" not in linux and "full" not in linux
+    text = menu.text("0", "6.x", 1, "")
+    for line in ("timeout=-1", "supervisor=on", "mitigations=on"):
+        assert f"\tset {line}\n" in text
+
+
+def test_a_word_of_ours_with_a_wrong_value_is_wrong_usage(tmp_path):
+    with pytest.raises(TraplessError, match=r"run=now: not one of ask, quick, full, esti") as got:
+        make(tmp_path / "x.iso", words="trapless.run=now")
+    assert got.value.status == 2
 
 
 def test_keys_of_the_menu_are_none_that_the_boot_loader_takes():
