@@ -24,7 +24,7 @@ from trapless.stock.kernel import Kernel
 from trapless.stock.kernels import SUPPORTED, parameters
 from trapless.supervisor import control
 from trapless.supervisor.control import Calls
-from trapless.vm import guest_tree, lab_session, qemu
+from trapless.vm import guest_tree, lab_session, qemu, unpacked_image
 from trapless.vm.channel import CHANNEL_BYTES, Channel, Phase
 from trapless.vm.initramfs import Tree
 from trapless.vm.lab_session import Bell, Ending, Session, Sinks
@@ -107,6 +107,7 @@ class Guest:
 
     kernel: Kernel
     files: Tree
+    image: Path | None = None  # of the kernel, quicker to start than its own
 
 
 def prepare(config: LabConfig, argv: Sequence[str], progress: Progress) -> Guest:
@@ -120,7 +121,9 @@ def prepare(config: LabConfig, argv: Sequence[str], progress: Progress) -> Guest
             f"the guest's files take {tree.size() >> 20} MB, too much for a guest with "
             f"{config.memory} of memory; give it more (--memory) or use --host-root"
         )
-    return Guest(kernel, tree)
+    # Counts rest on all that a guest has done since its first instruction.
+    counted = config.icount or config.plugins
+    return Guest(kernel, tree, None if counted else unpacked_image.image_for(kernel, progress))
 
 
 def run(
@@ -146,7 +149,6 @@ def run(
     memory_bytes = qemu.parse_size(config.memory)
     if guest is None:
         guest = prepare(config, argv, watcher)
-    kernel = guest.kernel
     if config.shared_memory is not None:
         _make_memory(config.shared_memory, memory_bytes)
     with ExitStack() as stack:
@@ -159,7 +161,7 @@ def run(
         # A debugger is in the middle of a conversation that another VM knows nothing of.
         attempts = 1 if config.debugger is not None else BOOT_ATTEMPTS
         for attempt in range(attempts):
-            attempt_run = _Attempt(config, kernel, files, memory_bytes, cpus, listener)
+            attempt_run = _Attempt(config, guest, files, memory_bytes, cpus, listener)
             ending = attempt_run.go(sinks, watcher)
             if not attempt_run.may_be_repeated(ending):
                 break
@@ -306,13 +308,14 @@ class _Attempt:
     def __init__(
         self,
         config: LabConfig,
-        kernel: Kernel,
+        guest: Guest,
         files: _RunFiles,
         memory_bytes: int,
         cpus: int,
         listener: Listener | None,
     ) -> None:
-        self._config, self._kernel, self._files = config, kernel, files
+        self._config, self._kernel, self._files = config, guest.kernel, files
+        self._image = guest.image or guest.kernel.image
         self._memory_bytes, self._cpus, self._listener = memory_bytes, cpus, listener
         self._accelerator = "tcg" if config.icount or config.plugins else qemu.accelerator()
         # Counting or modelling slows a guest down without bound, a debugger stops it.
@@ -349,7 +352,7 @@ class _Attempt:
 
     def _machine(self, channel: Channel, bell: Bell) -> qemu.Machine:
         return qemu.Machine(
-            kernel=self._kernel.image,
+            kernel=self._image,
             initrd=self._files.name(self._files.initrd),
             kernel_log=self._files.name(self._files.log),
             channel=f"/dev/fd/{channel.file}",

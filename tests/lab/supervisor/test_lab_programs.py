@@ -3,7 +3,8 @@
 
 One item for each program of eval/mode_switch/part_programs.py and each kernel; the programs of a
 kernel share a VM with two CPUs. Servers are switched back and forth while they serve. -rP shows
-the share of each. The experiment owns what it costs; the C programs own how single calls behave.
+the share of each. The experiment owns what it costs; the C programs own how single calls behave, on
+each kernel. So the kernels between the oldest and the newest run a few of these programs.
 """
 
 from __future__ import annotations
@@ -20,15 +21,17 @@ from trapless.base.console import Progress, TraplessError
 from trapless.experiments.collection import Row
 from trapless.stock import programs
 from trapless.stock.debug_kernel import SPECS
+from trapless.stock.kernels import SUPPORTED
 from trapless.vm import lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(0)]  # the runner's own limits apply
 
 NAMES = [program.name for program in both_modes.PROGRAMS]
 TIMEOUT_S = 2 * 3600.0
-ON_DEBUG = frozenset({"busybox", "ls", "sqlite3", "luajit", "redis"})
-"""A KASAN and lockdep kernel is ten times slower: static, dynamic, with code made at run time, and
-a server with threads must do."""
+FEW = frozenset({"busybox", "ls", "sqlite3", "luajit", "redis"})
+"""Static, dynamic, with code made at run time, and a server with threads."""
+FEW_ON = frozenset({*SPECS, *(spec.name for spec in SUPPORTED[1:-1])})
+"""Kernels on which those must do; one with KASAN and lockdep is ten times slower."""
 GO_ON = 'echo \'{"ended": "badly"}\''
 
 
@@ -46,7 +49,7 @@ BOOTS: dict[str, Boot] = {}
 
 def run(kernel: str, progress: Progress) -> Boot:
     """All programs on one kernel."""
-    chosen = [one for one in both_modes.PROGRAMS if kernel not in SPECS or one.name in ON_DEBUG]
+    chosen = [one for one in both_modes.PROGRAMS if kernel not in FEW_ON or one.name in FEW]
     boot, names, rows = Boot(), iter(one.name for one in chosen), list[Row]()
     rest = b""
 
@@ -94,8 +97,8 @@ def boot(kernel: str, pytestconfig: pytest.Config) -> Boot:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_program_does_the_same_in_supervisor_mode(kernel: str, name: str, boot: Boot) -> None:
-    if kernel in SPECS and name not in ON_DEBUG:
-        pytest.skip("takes minutes on a debug kernel, which others of its kind are tried on")
+    if kernel in FEW_ON and name not in FEW:
+        pytest.skip("takes minutes, and runs on the oldest and the newest kernel")
     rows = boot.rows.get(name)
     assert rows is not None, f"the VM did not come to it: {boot.error}"
     faults = [row for row in rows if {"failure", "ended", "skipped"} & row.keys()]
