@@ -97,6 +97,9 @@ class ConsoleProgress:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if kind is not None:
+            with self._lock:
+                self._end("stopped after")
         self.close()
 
     def close(self) -> None:
@@ -129,11 +132,11 @@ class ConsoleProgress:
         with self._lock:
             self._end()
 
-    def _end(self) -> None:
+    def _end(self, how: str = "done in") -> None:
         elapsed = time.monotonic() - self._began
         self._clear()
         if self._text and self._shown and not self._tty:
-            self._write(f"{self._text}: done in {duration(elapsed)}\n")
+            self._write(f"{self._text}: {how} {duration(elapsed)}\n")
         self._text, self._shown, self._fraction = "", False, None
 
     def _clear(self) -> None:

@@ -50,6 +50,15 @@ def test_a_slow_step_into_a_pipe_is_plain_lines(quickly):
     assert "\r" not in stream.getvalue() and "\x1b" not in stream.getvalue()
 
 
+def test_a_step_that_was_interrupted_is_not_done(quickly):
+    stream = io.StringIO()
+    with pytest.raises(KeyboardInterrupt), ConsoleProgress(stream) as progress:
+        progress.step("building the module")
+        shown(stream, "...")
+        raise KeyboardInterrupt
+    assert stream.getvalue().splitlines()[-1].startswith("building the module: stopped after ")
+
+
 def test_a_slow_step_on_a_terminal_leaves_no_trace(quickly):
     stream = io.StringIO()
     with ConsoleProgress(stream, tty=True) as progress:
