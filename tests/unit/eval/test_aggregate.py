@@ -18,7 +18,7 @@ from trapless.experiments.experiment import Raw
 from trapless.report.figures import Table
 
 ROOT = Path(__file__).resolve().parents[3]
-DATA = ROOT / "tests" / "data" / "servers-aggregate.jsonl.gz"
+DATA = ROOT / "docs" / "results" / "6.1" / "servers" / "raw.jsonl.gz"
 DOCUMENT = ROOT / "eval" / "servers" / "aggregate.md"
 
 
@@ -98,7 +98,7 @@ def test_calls_are_divided_behind_each_wait():
 @pytest.fixture(scope="module")
 def recorded() -> Raw:
     rows = map(json.loads, gzip.decompress(DATA.read_bytes()).splitlines())
-    return Raw(tuple(rows), {})
+    return Raw(tuple(row for row in rows if row["part"] == "aggregate"), {})
 
 
 def test_no_server_would_save_a_hundredth_by_calls_that_may_wait(recorded):

@@ -17,14 +17,14 @@ from trapless.experiments.experiment import Raw
 from trapless.model import clocks
 
 ROOT = Path(__file__).resolve().parents[3]
-DATA = ROOT / "tests" / "data" / "servers-pollution.jsonl.gz"
+DATA = ROOT / "docs" / "results" / "6.1" / "servers" / "raw.jsonl.gz"
 README = ROOT / "eval" / "servers" / "README.md"
 
 
 @pytest.fixture(scope="module")
 def modelled() -> Raw:
     rows = map(json.loads, gzip.decompress(DATA.read_bytes()).splitlines())
-    return Raw(tuple(rows), {})
+    return Raw(tuple(row for row in rows if row["part"] == "pollution"), {})
 
 
 def test_pollution_and_clocks_are_those_of_one_request(modelled):
@@ -91,13 +91,13 @@ def test_what_the_document_says_beside_it_is_so(modelled):
                 metrics[f"http.{name}.{one.load}_{short}.clocks_to_epoll"].value
                 for name in ("scheduler", "elsewhere")
             ]
-            bound = {1: 1.2, 2: 1.0, 4: 0.85}.get(one.connections, 0.8)
+            bound = {1: 1.2, 2: 1.0, 4: 0.865}.get(one.connections, 0.8)
             assert bound - 0.15 < ratios[0] < bound
             saved = twin.clocks(processor).middle - one.clocks(processor).middle
             fewer = twin.misses(processor, "l1i") - one.misses(processor, "l1i")
             hit = clocks.costs_of(processor)["l2_hit"].middle
             if one.connections >= 8:
-                assert 0.605 < fewer * hit / saved < 0.875
+                assert 0.625 < fewer * hit / saved < 0.875
             if one.connections == 64:
                 assert 0 < ratios[0] - ratios[1] <= 0.01
-                assert 0.045 < twin.parts(processor)[1] / twin.clocks(processor).middle < 0.075
+                assert 0.045 < twin.parts(processor)[1] / twin.clocks(processor).middle < 0.065

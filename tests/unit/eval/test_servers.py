@@ -5,6 +5,7 @@ what is made of counts."""
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import threading
@@ -287,3 +288,15 @@ def test_a_guest_gets_what_the_load_sends_and_awaits(tmp_path, monkeypatch):
     brought = {where: path for path, where in runs[0].config.files}
     assert brought["/words/expect"].read_bytes() == BODY
     assert brought["/site/100"].read_bytes() == BODY
+
+
+def test_the_document_says_for_how_many_loads_the_prediction_holds():
+    saved = Path(__file__).parents[3] / "docs" / "results" / "6.1" / "servers" / "result.json"
+    metrics = json.loads(saved.read_text())["metrics"]
+    counts = [
+        str(metrics[f"servers.supervisor.{name}.count"]["value"])
+        for name in ("all", "same-work", "predicted")
+    ]
+    text = (Path(__file__).parents[3] / "eval" / "servers" / "README.md").read_text()
+    (shown,) = re.findall("<!-- predictions -->(.*?)<!--/-->", text, re.S)
+    assert [word for word in re.findall(r"\d+", shown) if word != "20"] == counts
