@@ -17,7 +17,7 @@ from pathlib import Path
 
 from trapless.peek.errors import PeekError
 from trapless.peek.serve.opener import NAME_CHARS_MAX, Found
-from trapless.peek.serve.vm import Settings, Vm
+from trapless.peek.serve.vm import END_S, Settings, Vm
 
 FIND_S = 2.0
 PACE_S = 0.1
@@ -74,6 +74,10 @@ class Fleet:
             self._over.set()
             for vm in self.vms:
                 vm.release_all()
+            end_s = time.monotonic() + END_S
+            while not all(vm.is_released for vm in self.vms) and time.monotonic() < end_s:
+                self.settings.workers.tend()
+                time.sleep(PACE_S / 10)
 
     def _round(self, now: float) -> None:
         """Each user's machines in their turns, as far as that user's time goes."""

@@ -108,6 +108,7 @@ class Vm:
         self.ended_s: float | None = None
         self._settings = settings
         self._job: Job[Any] | None = None
+        self._ending: Job[None] | None = None  # of the last sampler
         self._then: Callable[[Any], None] = self._adopt
         self._pause_s, self._next_s = PAUSE_MIN_S, 0.0
         self._kernel: ServedKernel | None = None
@@ -183,6 +184,11 @@ class Vm:
         self._window = []
         self._forget_run()
         self._failed(PeekError(f"{type(error).__name__}: {error}"), 0.0)
+
+    @property
+    def is_released(self) -> bool:
+        """Whether its sampler has ended."""
+        return self._run is None and (self._ending is None or self._ending.done)
 
     @property
     def is_forgettable(self) -> bool:
@@ -417,7 +423,7 @@ class Vm:
             ring.end(self._source, alive)
         if (run := self._run) is not None:
             run.kill()  # where it has not ended; who reads a process may not end before that does
-            self._settings.workers.submit(
+            self._ending = self._settings.workers.submit(
                 self.found.owner, lambda: run.__exit__(None, None, None), first=True
             )
         self._run, self._source, self._window = None, None, []

@@ -207,5 +207,7 @@ def test_machines_are_opened_beside_many_that_another_user_pretends_to_have(tmp_
             until(lambda: all(vms[pid].failures for pid in fakes))
             assert vms[true].state is State.SAMPLED and vms[true].failures == 0
         finally:
+            sampler = vms[true]._run
             over.set()
             loop.join()
+        assert sampler is not None and sampler._running.returncode is not None
