@@ -46,7 +46,7 @@ def run(command: Sequence[str], options: Mapping[str, Any], progress: Progress) 
         calls=options["calls"],
     )
     given = {name: options[name] for name in ("kernel", "memory", "append") if options[name]}
-    config = LabConfig(**given, host_root=True, timeout_s=options["timeout"])
+    config = LabConfig(**given, host_root=True, quick_start=True, timeout_s=options["timeout"])
     if not compare:
         return Report(guest.run(config, job, names, progress, stream=True))
     return _compared(config, job, names, options["repeat"], progress)

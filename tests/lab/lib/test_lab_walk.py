@@ -153,7 +153,7 @@ def test_crossings_are_what_strace_sees(kernel: str, archive: Path) -> None:
     )
     lines = "\n".join(crossings.shell_line(command, 2) for command in commands)
     files = (*programs(), (archive, "/tree.tar"))
-    config = lab.LabConfig(kernel=kernel, icount=True, files=files)
+    config = lab.LabConfig(kernel=kernel, icount=True, quick_start=True, files=files)
     result = lab.run(config, ["/bin/sh", "-c", STRACE.format(lines=lines)])
     with (archive.parent / f"rows-{kernel.replace('/', '-')}").open("w") as file:
         stream = RowStream(file, "", Silent())

@@ -22,7 +22,8 @@ from trapless.stat.run_counts import RunCounts
 from trapless.stock import archive, programs
 from trapless.vm import lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(0)]  # the lab's own limits apply
+# The lab's own limits of time apply.
+pytestmark = [pytest.mark.lab, pytest.mark.outer_kernels, pytest.mark.timeout(0)]
 
 KNOWN = "/stat-calls"
 BUILT = repo_root() / "build" / "tests" / "lab" / "stat_calls"
@@ -83,7 +84,11 @@ echo; echo BEGIN; cat /tmp/traced; echo END
 """
     printed = bytearray()
     config = lab.LabConfig(
-        kernel=kernel, memory=MEMORY, files=((packed, ARCHIVE), (BUILT, KNOWN)), env=()
+        kernel=kernel,
+        memory=MEMORY,
+        files=((packed, ARCHIVE), (BUILT, KNOWN)),
+        env=(),
+        quick_start=True,
     )
     job = Job(argv, prepare=prepare, warm=1, calls=True)
     run = guest.run(config, job, (), Silent(), sink=printed.extend)
@@ -118,7 +123,7 @@ def test_telling_calls_apart_is_taken_off(kernel: str) -> None:
     """A run of getppid beside the same run that tells no calls apart: equal instructions, but for
     interrupts inside of calls: one run may have some that the other has not.
     """
-    config = lab.LabConfig(kernel=kernel, files=((BUILT, KNOWN),))
+    config = lab.LabConfig(kernel=kernel, files=((BUILT, KNOWN),), quick_start=True)
     argv = (KNOWN, "children", "0", "5000")
     apart = ByCall(guest.run(config, Job(argv, warm=1, calls=True), (), Silent()))
     whole = guest.run(config, Job(argv, warm=1), (), Silent()).row["kernel.instructions"]

@@ -25,14 +25,14 @@ MITIGATIONS = (
 
 
 def mitigations(kernel: str) -> dict[str, str]:
-    config = lab.LabConfig(kernel=kernel, icount=True, module=False)
+    config = lab.LabConfig(kernel=kernel, icount=True, module=False, quick_start=True)
     said = lab.run(config, ["sh", "-c", MITIGATIONS]).stdout.decode().splitlines()
     return dict(zip(machine.ASKED, said, strict=True))
 
 
 def test_the_sum_is_what_the_module_takes(kernel: str) -> None:
     loop = machine.loop_of(mitigations(kernel))
-    config = lab.LabConfig(kernel=kernel, icount=True, files=((BUILT, PROGRAM),))
+    config = lab.LabConfig(kernel=kernel, icount=True, quick_start=True, files=((BUILT, PROGRAM),))
     command = [PROGRAM, "--loop", loop, "--rounds", ROUNDS, "--module"]
     done = lab.run(config, command)
     assert done.status == 0, done.stderr.decode()

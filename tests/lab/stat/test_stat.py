@@ -18,7 +18,8 @@ from trapless.stat.labels import LOOPS
 from trapless.stat.run_counts import RunCounts
 from trapless.vm import lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(0)]  # the lab's own limits apply
+# The lab's own limits of time apply.
+pytestmark = [pytest.mark.lab, pytest.mark.outer_kernels, pytest.mark.timeout(0)]
 
 BUILT = repo_root() / "build" / "tests" / "lab" / "stat_calls"
 PROGRAM = "/stat-calls"
@@ -31,7 +32,7 @@ SAVED_MIN = 150
 
 
 def count(kernel: str, job: Job, processors: tuple[str, ...] = PROCESSORS) -> RunCounts:
-    config = lab.LabConfig(kernel=kernel, files=((BUILT, PROGRAM),))
+    config = lab.LabConfig(kernel=kernel, files=((BUILT, PROGRAM),), quick_start=True)
     return guest.run(config, job, processors, Silent())
 
 
@@ -54,7 +55,6 @@ def test_a_command_and_all_that_it_starts_are_counted_and_nobody_else(kernel: st
     assert RunCounts.of_json(found.as_json()) == found
 
 
-@pytest.mark.outer_kernels
 def test_a_server_is_counted_while_its_load_runs(kernel: str) -> None:
     load = f"{PROGRAM} ask {CALLS}"
     job = Job((PROGRAM, "serve"), load=load, ready="test -p /tmp/from-server", warm=1)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The first and the last instructions of the loader. The kernel's real-mode code enters at the first
- * byte, as it would enter the decompressor: 32-bit protected mode, flat segments, no paging, no
- * interrupts, esi = boot parameters (Documentation/arch/x86/boot.rst). The kernel is entered as the
- * decompressor would: 64-bit mode, the first 4 GB mapped to themselves, rsi = boot parameters.
+ * The first and the last instructions of the loader. The kernel's real-mode code enters at the
+ * first byte, as it would enter the decompressor: 32-bit protected mode, flat segments, no paging,
+ * no interrupts, esi = boot parameters (Documentation/arch/x86/boot.rst). The kernel is entered as
+ * the decompressor would: 64-bit mode, 4 GB mapped to themselves, rsi = boot parameters.
  */
 	.section .entry, "ax"
 	.code32

@@ -31,7 +31,7 @@ struct kernel {
 	u32 memory_bytes;		// that the kernel takes for itself
 	u32 entry;			// offset in data
 	u32 align;
-	u32 relocations[3];		// words of 64 bits, of 32 bits with negative sign, of 32 bits
+	u32 relocations[3];		// of 64 bits, of 32 bits subtracted, of 32 bits
 };
 
 struct setup_data {
