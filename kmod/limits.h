@@ -9,10 +9,6 @@
 /* Numbers in the dispatch tables, calls. A power of two above every kernel's highest number. */
 #define TLK_NUMBERS 512u
 
-/* Pages of one ring with a queue of completions, pages. */
-#define TLK_RING_PAGES_MAX \
-	((TL_RING_BYTES(TL_ENTRIES_MAX) + TL_RING_COMPLETIONS_BYTES(TL_ENTRIES_MAX)) >> PAGE_SHIFT)
-
 /* Switched processes that one TL_IOC_PROCESSES lists, processes. */
 #define TLK_LISTED_MAX 4096u
 

@@ -49,6 +49,7 @@ static struct tlk_queue_worker *useful_worker_locked(struct tlk_queue *queue)
 static void wake_locked(struct tlk_queue *queue, struct tlk_queue_worker *worker)
 	__must_hold(&queue->lock)
 {
+	lockdep_assert_held(&queue->lock);
 	list_del_init(&worker->idle);
 	atomic_inc(&queue->awake);
 	atomic64_inc(&queue->ring->counts.wakeups);
@@ -172,6 +173,7 @@ static void sleep_locked(struct tlk_queue_worker *worker) __must_hold(&worker->q
 {
 	struct tlk_queue *queue = worker->queue;
 
+	lockdep_assert_held(&queue->lock);
 	worker->resting = true;
 	list_add(&worker->idle, &queue->idle);
 	/* Who finds nobody awake finds the worker on the list. */
