@@ -193,7 +193,8 @@ def main(descriptor: int) -> None:
         signal.signal(number, signal.SIG_IGN)  # the daemon's to handle; children are not waited for
     capabilities.drop(capabilities.TO_OPEN)
     libc = ctypes.CDLL(None)
-    with socket.socket(fileno=descriptor) as daemon:
+    # The daemon may end in the middle of a question.
+    with socket.socket(fileno=descriptor) as daemon, suppress(ConnectionError):
         while True:
             said, descriptors, _, _ = socket.recv_fds(daemon, 1, 1)
             if not said:
