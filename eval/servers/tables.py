@@ -149,6 +149,8 @@ def savings(counted: Sequence[Counted]) -> Table:
         "loops of the same boot. Where the turns of most pairs made other numbers of calls, they "
         "did different work: nothing is said of the saving. Versions: "
         + ", ".join(dict.fromkeys(one.version for one in counted))
+        + ". Loads: "
+        + "; ".join(dict.fromkeys(f"{one.load}, {one.words}" for one in counted))
         + ".",
         kind="counted",
     )  # fmt: skip
@@ -159,7 +161,7 @@ def _savings_row(one: Counted) -> tuple[str, ...]:
     apart = farthest(one)
     begin = (
         one.server,
-        f"{one.load}: {one.words}",
+        one.load,
         f"{one.total:,.0f}",
         f"{by_trap['kernel'] / one.total:.0%}",
         f"{one.predicted:,.0f}",
