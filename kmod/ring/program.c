@@ -12,6 +12,7 @@
 #include <linux/build_bug.h>
 #include <linux/err.h>
 #include <linux/nospec.h>
+#include <linux/rcupdate.h>
 #include <linux/stddef.h>
 #include <linux/uaccess.h>
 
@@ -232,6 +233,8 @@ complete:
 		if (&program->requests[LINK_TARGET(link)] <= request &&
 		    context->undo & TLK_UNDO_RESUME && tlk_is_throttled())
 			context->ending = TLK_SIGNAL;
+		/* RCU tasks wait until each thread has slept, and a loop may never do so. */
+		rcu_tasks_classic_qs(current, false);
 		request = &program->requests[LINK_TARGET(link)];
 		if (unlikely(context->ending != TLK_DONE))
 			break;

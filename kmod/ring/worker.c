@@ -5,6 +5,7 @@
  * from, request.h how one call is made, and identity.h on whose behalf.
  */
 #include <linux/cred.h>
+#include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 
 #include "compat/task.h"
@@ -55,6 +56,7 @@ static noinline int must_leave(struct worker *worker)
 /* Must the worker stop between two steps of a program? */
 static bool must_stop(struct worker *worker)
 {
+	rcu_tasks_classic_qs(current, false);
 	return READ_ONCE(worker->ring->queue->shut) ||
 	       (may_have_to_leave(worker) && must_leave(worker));
 }
@@ -139,6 +141,8 @@ static long serve(struct worker *worker, struct pt_regs *regs)
 	int error, slot;
 
 	while (!READ_ONCE(ring->queue->shut)) {
+		/* A worker that always has work neither sleeps nor returns. */
+		rcu_tasks_classic_qs(current, false);
 		if (may_have_to_leave(worker)) {
 			error = must_leave(worker);
 			if (error)
