@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The attack: a pipe keeps a page of the ring after the ring has gone. Some kernels look at the
- * page tables alone when they take a reference to a page, and others refuse memory of devices. Where
- * the pipe has the page it must stay the pipe's: nobody else is given it.
+ * page tables alone when they take a reference to a page; others refuse the memory of devices.
+ * Where the pipe has the page it must stay the pipe's: nobody else is given it.
  */
 #include <fcntl.h>
 #include <sys/uio.h>
