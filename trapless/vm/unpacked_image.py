@@ -17,14 +17,15 @@ import zlib
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
+from typing import TYPE_CHECKING
 
 from trapless.base import cache, tools
 from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import cache_dir
 from trapless.stock.kernel import Kernel
+
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
 
 LOADER = Path(__file__).parent / "loader"
 CODE_ADDRESS = 0x100000
@@ -126,6 +127,9 @@ def build_loader(folder: Path) -> bytes:
 
 def unpack(image: bytes) -> Unpacked:
     """The kernel in a compressed image."""
+    from elftools.common.exceptions import ELFError  # only here: most commands boot no guest
+    from elftools.elf.elffile import ELFFile
+
     if len(image) < ADDRESS + 8 or image[MAGIC : MAGIC + 4] != b"HdrS":
         raise UnknownFormError("no image of an x86 kernel")
     (protocol,) = struct.unpack_from("<H", image, PROTOCOL)
