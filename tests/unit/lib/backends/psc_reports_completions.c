@@ -11,7 +11,10 @@
 
 #define ENTRIES 32u
 #define ROUNDS 300u
+#define WORKERS 3u
+#define LOOKS 10u
 #define SILENCE_MS 10000
+#define LOOK_MS 10
 #define MS 1000000ull
 
 static struct tl_psc *psc_of(unsigned int workers)
@@ -72,9 +75,10 @@ static void every_completion_shows_once(void)
 static void descriptor_tells_of_completions(void)
 {
 	struct epoll_event event = { .events = EPOLLIN };
-	struct tl_psc *psc = psc_of(3);
+	struct tl_psc *psc = psc_of(WORKERS);
 	struct tl_psc_completion completion;
 	uint64_t sent = 0, sum = 0, taken = 0;
+	unsigned int looks = 0;
 	int epoll = MUST(epoll_create1(0)), fd = tl_psc_fd(psc);
 
 	CHECK(fd >= 0);
@@ -94,10 +98,16 @@ static void descriptor_tells_of_completions(void)
 		}
 	}
 	CHECK_EQ(sum, taken * (taken + 1) / 2);
-	/* It is quiet when there is nothing to say, after one more look at most. */
-	if (is_readable(fd, 0))
-		CHECK_EQ(tl_psc_next(psc, &completion), 0);
-	CHECK(!is_readable(fd, 20));
+	/*
+	 * It is quiet when there is nothing to say. A worker may have been preempted between its
+	 * completion and its signal, which then comes late: one from each, at most.
+	 */
+	for (unsigned int i = 0; i < LOOKS; i++)
+		if (is_readable(fd, LOOK_MS)) {
+			CHECK_EQ(tl_psc_next(psc, &completion), 0);
+			looks++;
+		}
+	CHECK_WITHIN(looks, 0, 1 + WORKERS);
 	close(epoll);
 	tl_psc_destroy(psc);
 }
