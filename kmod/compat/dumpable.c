@@ -10,9 +10,11 @@
 #include <linux/binfmts.h>
 #include <linux/errno.h>
 #include <linux/init.h>
+#include <linux/list.h>
 #include <linux/sched.h>
 #include <linux/sched/coredump.h>
 #include <linux/sched/mm.h>
+#include <linux/slab.h>
 #include <linux/static_call.h>
 #if __has_include(<linux/sched/exec_state.h>)
 #include <linux/sched/exec_state.h>
@@ -25,6 +27,13 @@
 #define OPEN 1		/* SUID_DUMP_USER, by whichever name */
 #define CLOSED 2	/* SUID_DUMP_ROOT */
 
+struct tlk_closed {
+	struct list_head link;		/* in all_closed */
+	void *keeper;			/* of the value, with a reference: see keeper_get() */
+	unsigned int holders;		/* processes that share it and are to be closed */
+};
+
+static LIST_HEAD(all_closed);
 static const int *suid_value __ro_after_init;
 
 #ifdef HAS_EXEC_STATE
@@ -45,12 +54,7 @@ static int __init find_functions(void)
 	return 0;
 }
 
-static struct task_exec_state *state_of(const struct tlk_closed *closed)
-{
-	return (struct task_exec_state *)closed;
-}
-
-static struct tlk_closed *closed_get(struct task_struct *task)
+static void *keeper_get(struct task_struct *task)
 {
 	struct task_exec_state *state;
 
@@ -59,22 +63,26 @@ static struct tlk_closed *closed_get(struct task_struct *task)
 	if (state && !refcount_inc_not_zero(&state->count))
 		state = NULL;
 	rcu_read_unlock();
-	return (struct tlk_closed *)state;
+	return state;
 }
 
-static void closed_put(struct tlk_closed *closed)
+static void keeper_put(void *keeper)
 {
-	static_call(put_state)(state_of(closed));
+	static_call(put_state)(keeper);
 }
 
-static int value_get(const struct tlk_closed *closed)
+static int value_get(void *keeper)
 {
-	return READ_ONCE(state_of(closed)->dumpable);
+	const struct task_exec_state *state = keeper;
+
+	return READ_ONCE(state->dumpable);
 }
 
-static void value_set(struct tlk_closed *closed, int value)
+static void value_set(void *keeper, int value)
 {
-	WRITE_ONCE(state_of(closed)->dumpable, value);
+	struct task_exec_state *state = keeper;
+
+	WRITE_ONCE(state->dumpable, value);
 }
 
 #else
@@ -95,32 +103,27 @@ static int __init find_functions(void)
 	return 0;
 }
 
-static struct mm_struct *mm_of(const struct tlk_closed *closed)
-{
-	return (struct mm_struct *)closed;
-}
-
 /* The task is current, or a child that has not run yet: its memory map stays. */
-static struct tlk_closed *closed_get(struct task_struct *task)
+static void *keeper_get(struct task_struct *task)
 {
 	if (task->mm)
 		mmgrab(task->mm);
-	return (struct tlk_closed *)task->mm;
+	return task->mm;
 }
 
-static void closed_put(struct tlk_closed *closed)
+static void keeper_put(void *keeper)
 {
-	mmdrop(mm_of(closed));
+	mmdrop(keeper);
 }
 
-static int value_get(const struct tlk_closed *closed)
+static int value_get(void *keeper)
 {
-	return get_dumpable(mm_of(closed));
+	return get_dumpable(keeper);
 }
 
-static void value_set(struct tlk_closed *closed, int value)
+static void value_set(void *keeper, int value)
 {
-	static_call(set_value)(mm_of(closed), value);
+	static_call(set_value)(keeper, value);
 }
 
 #endif /* HAS_EXEC_STATE */
@@ -131,35 +134,71 @@ int __init tlk_dumpable_init(void)
 	return suid_value ? find_functions() : -ENOENT;
 }
 
-struct tlk_closed *tlk_dumpable_close(void)
+/* The process has a reference to its keeper, which it gives away. */
+static struct tlk_closed *closed_make(void *keeper)
 {
-	struct tlk_closed *closed = closed_get(current);
+	struct tlk_closed *closed = kmalloc(sizeof(*closed), GFP_ATOMIC | __GFP_NOWARN);
 
-	if (!closed)
-		return NULL;
-	if (value_get(closed) != OPEN) {
-		closed_put(closed);
+	if (!closed) {
+		keeper_put(keeper);
 		return NULL;
 	}
-	value_set(closed, CLOSED);
+	closed->keeper = keeper;
+	closed->holders = 1;
+	list_add(&closed->link, &all_closed);
+	return closed;
+}
+
+static struct tlk_closed *closed_find(const void *keeper)
+{
+	struct tlk_closed *closed;
+
+	list_for_each_entry(closed, &all_closed, link)
+		if (closed->keeper == keeper)
+			return closed;
+	return NULL;
+}
+
+/* Another process with this memory may have closed it; only then is there something to look for. */
+struct tlk_closed *tlk_dumpable_close(void)
+{
+	struct tlk_closed *closed = NULL;
+	void *keeper = keeper_get(current);
+
+	if (!keeper)
+		return NULL;
+	if (value_get(keeper) == OPEN) {
+		value_set(keeper, CLOSED);
+		return closed_make(keeper);
+	}
+	if (value_get(keeper) == CLOSED)
+		closed = closed_find(keeper);
+	if (closed)
+		closed->holders++;
+	keeper_put(keeper);
 	return closed;
 }
 
 void tlk_dumpable_open(struct tlk_closed *closed)
 {
-	if (value_get(closed) == CLOSED && READ_ONCE(*suid_value) != CLOSED)
-		value_set(closed, OPEN);
-	closed_put(closed);
+	if (--closed->holders)
+		return;
+	if (value_get(closed->keeper) == CLOSED && READ_ONCE(*suid_value) != CLOSED)
+		value_set(closed->keeper, OPEN);
+	keeper_put(closed->keeper);
+	list_del(&closed->link);
+	kfree(closed);
 }
 
-struct tlk_closed *tlk_dumpable_of_child(struct task_struct *child,
-					  const struct tlk_closed *closed)
+struct tlk_closed *tlk_dumpable_of_child(struct task_struct *child, struct tlk_closed *closed)
 {
-	struct tlk_closed *own = closed_get(child);
+	void *keeper = keeper_get(child);
 
-	if (own && own == closed) {
-		closed_put(own);
-		own = NULL;
-	}
-	return own;
+	if (!keeper)
+		return NULL;
+	if (keeper != closed->keeper)
+		return closed_make(keeper);
+	keeper_put(keeper);
+	closed->holders++;
+	return closed;
 }

@@ -12,8 +12,8 @@
 struct task_struct;
 
 /*
- * What was closed, to be opened again: a reference to a memory map, or to what took its place. It
- * may be held longer than the process lives.
+ * What was closed, to be opened again. Processes that share their memory share this: it is closed
+ * as long as one of them is to be. It may be held longer than the process lives.
  */
 struct tlk_closed;
 
@@ -21,22 +21,22 @@ struct tlk_closed;
 int tlk_dumpable_init(void);
 
 /*
- * Closes the current process to its user and returns a reference, or NULL if it was closed already.
- * Atomic, as are the others.
+ * Closes the current process to its user. Returns NULL if others than this file have closed it; it
+ * stays so then, as it does if memory lacks. Atomic, as are the others; the caller's lock is around
+ * all three.
  */
 struct tlk_closed *tlk_dumpable_close(void);
 
 /*
- * Opens it again and drops the reference. A process that the kernel or the process itself has
- * closed since, because of other credentials, stays closed.
+ * Opens it again, unless another process that shares it is still to be closed. A process that the
+ * kernel or the process itself has closed since, because of other credentials, stays closed.
  */
 void tlk_dumpable_open(struct tlk_closed *closed);
 
 /*
- * A child that has not run yet has inherited that its parent is closed. Returns a reference to what
- * is closed of the child, or NULL if it shares that with its parent.
+ * A child that has not run yet has inherited that its parent is closed. Returns what is closed of
+ * the child, which may be the same.
  */
-struct tlk_closed *tlk_dumpable_of_child(struct task_struct *child,
-					  const struct tlk_closed *closed);
+struct tlk_closed *tlk_dumpable_of_child(struct task_struct *child, struct tlk_closed *closed);
 
 #endif /* TLK_COMPAT_DUMPABLE_H */

@@ -3,8 +3,10 @@
  * The attack: a process of the same user writes to the memory of a process in supervisor mode, by
  * ptrace, /proc/PID/mem or process_vm_writev(), and so has its code run at level 0. While a process
  * is switched that takes CAP_SYS_PTRACE; before and after, it is as ever. Children in user mode are
- * open, children and programs in supervisor mode are not.
+ * open, children and programs in supervisor mode are not. Memory that processes share is closed
+ * until the last of them is back in user mode.
  */
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
@@ -13,7 +15,9 @@
 
 #define STRANGER 1000
 
-static volatile long *shared;	/* the child's process ID, and what it is to do */
+enum { FORK = 1, SHARE = 2 };	/* how the target makes a child */
+
+static volatile long *shared;	/* [1]: what the target is to do, then its child's process ID */
 static volatile char byte = 1;
 
 static void become_stranger(void)
@@ -64,6 +68,29 @@ static int attack_as_stranger(pid_t target)
 	return WEXITSTATUS(status) == 3 ? -1 : 0;
 }
 
+static int sleep_for_ever(void *unused)
+{
+	struct timespec nap = { .tv_nsec = 1000000 };
+
+	(void)unused;
+	for (;;)
+		sys(SYS_nanosleep, &nap, NULL);
+	return 0;
+}
+
+static pid_t child_make(long how)
+{
+	static char stack[1 << 14] __attribute__((aligned(16)));
+	pid_t pid;
+
+	if (how == SHARE)
+		return clone(sleep_for_ever, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
+	pid = fork();
+	if (pid == 0)
+		sleep_for_ever(NULL);
+	return pid;
+}
+
 /* Makes calls, and a child when it is told to. */
 static void target(void)
 {
@@ -72,22 +99,15 @@ static void target(void)
 	for (;;) {
 		sys(SYS_getppid);
 		usleep(1000);
-		if (shared[1] == 1) {
-			pid_t pid = fork();
-
-			if (pid == 0) {
-				for (;;)
-					usleep(1000);
-			}
-			shared[1] = pid;
-		}
+		if (shared[1] == FORK || shared[1] == SHARE)
+			shared[1] = child_make(shared[1]);
 	}
 }
 
-static pid_t child_of_target(void)
+static pid_t child_of_target(long how)
 {
-	shared[1] = 1;
-	WAIT_UNTIL(shared[1] != 1, "no child after %d ms", WAIT_MS);
+	shared[1] = how;
+	WAIT_UNTIL(shared[1] != how, "no child after %d ms", WAIT_MS);
 	return (pid_t)shared[1];
 }
 
@@ -99,7 +119,7 @@ static void with_flags(pid_t pid, unsigned int flags, bool child_is_open)
 	CHECK_EQ(switch_mode(pid, TL_MODE_SUPERVISOR, TL_SWITCH_ANY_USER | flags), 0);
 	wait_mode(pid, TL_MODE_SUPERVISOR);
 	CHECK_EQ(attack_as_stranger(pid), -1);
-	child = child_of_target();
+	child = child_of_target(FORK);
 	CHECK_EQ(attack_as_stranger(child), child_is_open ? 0 : -1);
 	if (!child_is_open) {
 		CHECK_EQ(raw_switch_user(child), 0);
@@ -110,6 +130,26 @@ static void with_flags(pid_t pid, unsigned int flags, bool child_is_open)
 	CHECK_EQ(raw_switch_user(pid), 0);
 	wait_mode(pid, TL_MODE_USER);
 	CHECK_EQ(attack_as_stranger(pid), 0);
+}
+
+/* Both are in supervisor mode, by one request or by two, and the first leaves it. */
+static void with_shared_memory(pid_t pid, unsigned int flags)
+{
+	pid_t child;
+
+	CHECK_EQ(switch_mode(pid, TL_MODE_SUPERVISOR, TL_SWITCH_ANY_USER | flags), 0);
+	wait_mode(pid, TL_MODE_SUPERVISOR);
+	child = child_of_target(SHARE);
+	if (!(flags & TL_SWITCH_CHILDREN))
+		CHECK_EQ(switch_mode(child, TL_MODE_SUPERVISOR, TL_SWITCH_ANY_USER), 0);
+	wait_mode(child, TL_MODE_SUPERVISOR);
+	CHECK_EQ(raw_switch_user(pid), 0);
+	wait_mode(pid, TL_MODE_USER);
+	CHECK_EQ(attack_as_stranger(child), -1);
+	CHECK_EQ(raw_switch_user(child), 0);
+	wait_mode(child, TL_MODE_USER);
+	CHECK_EQ(attack_as_stranger(child), 0);
+	MUST(kill(child, SIGKILL));
 }
 
 /* One that attached before the switch could write, too: the switch is refused while it is there. */
@@ -156,6 +196,8 @@ int main(void)
 	without_flag(pid);
 	with_flags(pid, 0, true);
 	with_flags(pid, TL_SWITCH_CHILDREN, false);
+	with_shared_memory(pid, 0);
+	with_shared_memory(pid, TL_SWITCH_CHILDREN);
 	traced_before(pid);
 	with_flags(pid, 0, true);
 	MUST(kill(pid, SIGKILL));
