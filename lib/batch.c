@@ -135,8 +135,8 @@ static int execute_plain(struct batch *batch, struct tl_request *from, struct tl
 	return (int)(request - from);
 }
 
-/* The module has returned and the last of from..to-1 is not complete. Returns how many are. */
-static int complete_short(struct batch *batch, struct tl_request *from, struct tl_request *to,
+/* The module has returned and the last of from..to-1 is not complete. Returns how many are now. */
+static int complete_some(struct batch *batch, struct tl_request *from, struct tl_request *to,
 		      long entered)
 {
 	struct tl_request *request = from;
@@ -161,6 +161,39 @@ static int complete_short(struct batch *batch, struct tl_request *from, struct t
 	return (int)entered;
 }
 
+static long enter(const struct batch *batch, const struct tl_request *from,
+		  const struct tl_request *to)
+{
+	return module_enter(batch->fd, TL_BATCH(from - batch->head.requests, to - from),
+			    TL_ENTER_BATCH);
+}
+
+/* Has the module returned for something that no program learns of when it makes plain calls? */
+static bool may_go_on(struct batch *batch)
+{
+	uint32_t stopped = batch->program->stopped;
+
+	batch->program->stopped = TL_STOPPED_NEVER;
+	return stopped == TL_STOPPED_PAUSE || stopped == TL_STOPPED_BUSY;
+}
+
+/* The same as complete_some(), and goes on unless a handler has run. */
+static int complete_short(struct batch *batch, struct tl_request *from, struct tl_request *to,
+			  long entered)
+{
+	struct tl_request *request = from;
+
+	for (;;) {
+		int made = complete_some(batch, request, to, entered);
+
+		if (made > 0)
+			request += made;
+		if (made <= 0 || request == to || !may_go_on(batch))
+			return request != from ? (int)(request - from) : made;
+		entered = enter(batch, request, to);
+	}
+}
+
 /* Executes the incomplete requests from..to-1. Returns how many are complete then. */
 static int execute(struct batch *batch, struct tl_request *from, struct tl_request *to)
 {
@@ -168,8 +201,7 @@ static int execute(struct batch *batch, struct tl_request *from, struct tl_reque
 
 	if (batch->backend == TL_BACKEND_PLAIN)
 		return execute_plain(batch, from, to);
-	result = module_enter(batch->fd, TL_BATCH(from - batch->head.requests, to - from),
-			      TL_ENTER_BATCH);
+	result = enter(batch, from, to);
 	return done(to - 1) ? (int)(to - from) : complete_short(batch, from, to, result);
 }
 
@@ -255,8 +287,10 @@ static int enter_program(struct batch *batch, uint32_t end)
 	struct tl_request *requests = batch->head.requests;
 	long entered;
 
-	program->stopped = TL_STOPPED_NEVER;
-	entered = module_enter(batch->fd, end, TL_ENTER_PROGRAM);
+	do {
+		program->stopped = TL_STOPPED_NEVER;
+		entered = module_enter(batch->fd, end, TL_ENTER_PROGRAM);
+	} while (program->stopped == TL_STOPPED_PAUSE);
 	/* What the module has written counts: a handler that emulates a call rewrites the other. */
 	if (program->stopped == TL_STOPPED_NEVER && entered == -EINTR && program->at < end) {
 		/* A handler without SA_RESTART has interrupted the first call. */

@@ -59,13 +59,14 @@ class Condition(enum.IntEnum):
 
 
 class Stopped(enum.IntEnum):
-    """enum tl_stopped: why a program returned."""
+    """enum tl_stopped: why a program or an unfinished batch returned."""
 
     NEVER = 0
     END = 1
     SIGNAL = 2
     STEPS = 3
     BUSY = 4
+    PAUSE = 5
 
 
 NR_MASK: Final = 0xFFF

@@ -15,6 +15,8 @@
 #include <linux/errno.h>
 #include <linux/irqflags.h>
 #include <linux/ptrace.h>
+#include <linux/sched/signal.h>
+#include <linux/signal.h>
 #include <linux/static_call.h>
 #include <linux/user_namespace.h>
 
@@ -71,6 +73,24 @@ void tlk_leave(struct pt_regs *regs)
 	} else {
 		static_call(leave_call)(regs);
 	}
+}
+
+bool tlk_handler_is_due(void)
+{
+	struct sighand_struct *sighand = current->sighand;
+	sigset_t pending;
+	bool due = false;
+	int number;
+
+	spin_lock_irq(&sighand->siglock);
+	sigorsets(&pending, &current->pending.signal, &current->signal->shared_pending.signal);
+	sigandnsets(&pending, &pending, &current->blocked);
+	for (number = 1; number <= _NSIG && !due; number++)
+		due = sigismember(&pending, number) &&
+		      sighand->action[number - 1].sa.sa_handler != SIG_DFL &&
+		      sighand->action[number - 1].sa.sa_handler != SIG_IGN;
+	spin_unlock_irq(&sighand->siglock);
+	return due;
 }
 
 bool tlk_is_ordinary(struct task_struct *task)

@@ -37,6 +37,13 @@ static inline bool tlk_must_return(void)
 						    test_thread_flag(TIF_PATCH_PENDING));
 }
 
+/*
+ * Will a handler run when the current thread returns to user mode? If not, a program learns nothing
+ * of what it returns for: SIGSTOP, a freezer, live patching. Another signal may come after the
+ * answer, as it may before any call.
+ */
+bool tlk_handler_is_due(void);
+
 /* Does the work that others have given to the current thread, and ends its interruption by that. */
 static inline void tlk_task_work_serve(void)
 {

@@ -48,14 +48,19 @@ static noinline unsigned int execute_wrapped(struct tlk_context *context, struct
 	return execute(context, current_pt_regs(), from, from + count, first, stopped) - from;
 }
 
-static noinline void count_unusual(struct tlk_ring_counts *counts,
-				   const struct tlk_context *context)
+/* What is not on the way of a batch that makes all its calls; `done` are made. */
+static noinline void tell_unusual(struct tlk_ring *ring, const struct tlk_context *context,
+				  unsigned int done)
 {
+	struct tlk_ring_counts *counts = &ring->counts;
+
 	atomic64_add(context->refused, &counts->refused);
 	if (context->ending == TLK_BUSY)
 		atomic64_inc(&counts->bypassed);
 	else if (context->ending != TLK_DONE)
 		atomic64_inc(&counts->interrupted);
+	if (done && context->ending != TLK_DONE)
+		WRITE_ONCE(tlk_ring_program(ring)->stopped, tlk_context_why_stopped(context));
 }
 
 /*
@@ -86,7 +91,7 @@ long tlk_batch_enter(struct tlk_ring *ring, struct file *file, unsigned long arg
 	atomic64_inc(&ring->counts.crossings);
 	atomic64_add(done - context.refused, &ring->counts.executed);
 	if (unlikely(done != asked || context.refused))
-		count_unusual(&ring->counts, &context);
+		tell_unusual(ring, &context, done);
 	tlk_context_end(&context, regs, saved);
 	return done ? done : stopped;
 }

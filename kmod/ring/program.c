@@ -246,14 +246,11 @@ complete:
 
 static u32 why_stopped(const struct program *program)
 {
-	switch (program->context.ending) {
-	case TLK_DONE:
-		return program->at < program->end ? TL_STOPPED_STEPS : TL_STOPPED_END;
-	case TLK_BUSY:
-		return TL_STOPPED_BUSY;
-	default:
-		return program->at < program->end ? TL_STOPPED_SIGNAL : TL_STOPPED_END;
-	}
+	if (program->at == program->end)
+		return TL_STOPPED_END;
+	if (program->context.ending == TLK_DONE)
+		return TL_STOPPED_STEPS;
+	return tlk_context_why_stopped(&program->context);
 }
 
 static void count(struct tlk_ring_counts *counts, const struct program *program)
@@ -272,7 +269,7 @@ static void count(struct tlk_ring_counts *counts, const struct program *program)
 
 long tlk_program_enter(struct tlk_ring *ring, struct file *file, unsigned long argument)
 {
-	struct tl_program *shared = (void *)&ring->requests[ring->mask + 1];
+	struct tl_program *shared = tlk_ring_program(ring);
 	struct program program tlk_uninitialized;
 	u64 steps = READ_ONCE(shared->steps);
 	struct pt_regs *regs = current_pt_regs();

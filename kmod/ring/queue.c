@@ -28,6 +28,7 @@ struct tlk_queue *tlk_queue_create(struct tlk_ring *ring, const struct tl_setup 
 		return NULL;
 	tlk_sleep_prepare();
 	spin_lock_init(&queue->lock);
+	INIT_LIST_HEAD(&queue->inside);
 	INIT_LIST_HEAD(&queue->idle);
 	init_irq_work(&queue->kick, tlk_wake_kick);
 	init_waitqueue_head(&queue->done);
@@ -60,7 +61,7 @@ static int admit_locked(struct tlk_queue *queue) __must_hold(&queue->lock)
 		return -ESHUTDOWN;
 	if (tlk_identity_is_current(&queue->identity))
 		return 0;
-	if (queue->inside)
+	if (!list_empty(&queue->inside))
 		return -EPERM;
 	if (atomic_read(&queue->unfinished) && queue->requester != current->pid)
 		return -EPERM;
@@ -95,7 +96,7 @@ int tlk_queue_enter(struct tlk_queue *queue, struct tlk_queue_worker *worker)
 	spin_lock_irq(&queue->lock);
 	error = admit_locked(queue);
 	if (!error) {
-		queue->inside++;
+		list_add(&worker->inside, &queue->inside);
 		atomic_inc(&queue->awake);
 	}
 	spin_unlock_irq(&queue->lock);
@@ -104,14 +105,18 @@ int tlk_queue_enter(struct tlk_queue *queue, struct tlk_queue_worker *worker)
 	return error;
 }
 
-/* The wake-up that this worker got may have been for a request that it leaves behind. */
+/*
+ * The wake-up that this worker got may have been for a request that it leaves behind. What it has
+ * counted stays with the ring.
+ */
 void tlk_queue_leave(struct tlk_queue_worker *worker)
 {
 	struct tlk_queue *queue = worker->queue;
 
 	tlk_sleep_unwatch(&worker->sleep);
 	spin_lock_irq(&queue->lock);
-	queue->inside--;
+	list_del(&worker->inside);
+	atomic64_add(local_read(&worker->executed), &queue->ring->counts.executed);
 	atomic_dec(&queue->awake);
 	tlk_wake_if_none_is_awake_locked(queue);
 	spin_unlock_irq(&queue->lock);
@@ -151,10 +156,11 @@ int tlk_queue_take_redo(struct tlk_ring *ring)
  */
 void tlk_queue_drop(struct tlk_ring *ring, u32 slot)
 {
+	/* Counted first: whoever sees TL_FREE finds it counted. */
+	atomic64_inc(&ring->counts.dropped);
 	if (slot <= ring->mask)
 		cmpxchg(&ring->requests[array_index_nospec(slot, ring->mask + 1)].state,
 			TL_CANCELED, TL_FREE);
-	atomic64_inc(&ring->counts.dropped);
 	tlk_queue_finish(ring->queue);
 }
 
@@ -221,7 +227,6 @@ static int notify_locked(struct tlk_ring *ring, u32 count) __must_hold(&ring->qu
 			queue->requester = 0;
 	}
 	atomic_add(count, &queue->unfinished);
-	queue->notified += count;
 	/*
 	 * Pairs with the acquire in tlk_queue_take(), and with the full barrier of
 	 * tlk_wake_worker_went(): `awake` is read behind it.
@@ -361,7 +366,11 @@ int tlk_queue_set_event(struct tlk_ring *ring, int descriptor)
 	return 0;
 }
 
-/* Requests that are not taken yet never will be: the queue is emptied at once for all workers. */
+/*
+ * Requests that are not taken yet never will be: the queue is emptied at once for all workers. A
+ * requester that waits by poll(2) is signalled as by a completion. The lock stands between `shut`
+ * and `armed`, and between the requester's `armed` and its look: one sees the other.
+ */
 void tlk_queue_shut(struct tlk_ring *ring)
 {
 	struct tlk_queue *queue = ring->queue;
@@ -374,22 +383,20 @@ void tlk_queue_shut(struct tlk_ring *ring)
 	tlk_wake_all_locked(queue);
 	spin_unlock_irq(&queue->lock);
 	wake_up_all(&queue->done);
+	if (READ_ONCE(queue->event))
+		tlk_queue_signal(ring);
 }
 
-/*
- * Every notified request is unfinished, dropped, refused or executed, so that executed requests
- * need not be counted one by one.
- */
 u64 tlk_queue_executed(struct tlk_ring *ring)
 {
 	struct tlk_queue *queue = ring->queue;
+	struct tlk_queue_worker *worker;
 	u64 executed;
 
 	spin_lock_irq(&queue->lock);
-	executed = queue->notified - atomic_read(&queue->unfinished) -
-		   atomic64_read(&ring->counts.dropped) - atomic64_read(&ring->counts.refused);
-	/* What programs made beside the requests that lead to them. */
-	executed += atomic64_read(&ring->counts.executed);
+	executed = atomic64_read(&ring->counts.executed);
+	list_for_each_entry(worker, &queue->inside, inside)
+		executed += local_read(&worker->executed);
 	spin_unlock_irq(&queue->lock);
 	return executed;
 }

@@ -39,6 +39,7 @@
 #include <linux/types.h>
 #include <linux/wait.h>
 #include <linux/trapless.h>
+#include <asm/local.h>
 
 #include "compat/sleep.h"
 #include "ring/identity.h"
@@ -52,7 +53,14 @@ struct tlk_queue_worker {
 	struct tlk_queue *queue;
 	struct task_struct *task;
 	struct tlk_sleep sleep;
+	struct list_head inside;	/* in queue->inside; under queue->lock */
 	struct list_head idle;	/* in queue->idle while it may be woken; under queue->lock */
+	/*
+	 * Calls that it has made. Only the worker writes it, by one instruction, and before it
+	 * stores TL_DONE with release: whoever has seen that and then takes the lock finds the call
+	 * counted.
+	 */
+	local_t executed;
 	/* The rest is the worker's own. */
 	bool resting;		/* it sleeps for want of requests, and not inside a call */
 	u64 took_ns;		/* when it took a request and left some behind, or 0 */
@@ -87,8 +95,7 @@ struct tlk_queue {
 	bool shut;
 
 	/* Under lock. */
-	u32 inside;			/* workers in tlk_worker_serve() */
-	u64 notified;			/* requests since set-up */
+	struct list_head inside;	/* workers in tlk_worker_serve() */
 	pid_t requester;		/* made all that is unfinished; 0: not one thread alone */
 	struct tlk_identity identity;	/* the requester's; that of all workers inside */
 	DECLARE_BITMAP(redo, TL_ENTRIES_MAX);	/* slots whose worker left for a signal */
@@ -122,7 +129,7 @@ long tlk_queue_wait(struct tlk_ring *ring, struct file *file, unsigned long argu
 int tlk_queue_set_event(struct tlk_ring *ring, int descriptor);
 void tlk_queue_shut(struct tlk_ring *ring);
 
-/* How many requests' system calls were made. */
+/* How many calls were made: by the workers that are inside and by those that have left. */
 u64 tlk_queue_executed(struct tlk_ring *ring);
 
 /* For workers, which enter, rest while there is nothing to do, and leave. */

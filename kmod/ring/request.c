@@ -65,6 +65,13 @@ void tlk_request_exit(void)
 	tracepoint_synchronize_unregister();
 }
 
+u32 tlk_context_why_stopped(const struct tlk_context *context)
+{
+	if (context->ending == TLK_BUSY)
+		return TL_STOPPED_BUSY;
+	return tlk_handler_is_due() ? TL_STOPPED_SIGNAL : TL_STOPPED_PAUSE;
+}
+
 void tlk_context_undo(struct tlk_context *context)
 {
 	if (context->undo & TLK_UNDO_RESUME)

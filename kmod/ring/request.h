@@ -125,6 +125,9 @@ static inline bool tlk_context_may_lose_file(const struct tlk_context *context)
 	return !context->fd_counted && !thread_group_empty(current);
 }
 
+/* Why a context has stopped before a request: what user space is to know, enum tl_stopped. */
+u32 tlk_context_why_stopped(const struct tlk_context *context);
+
 void tlk_context_undo(struct tlk_context *context);
 
 /* The file may be gone after this, and with it the ring. */

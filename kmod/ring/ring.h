@@ -22,7 +22,7 @@ struct tlk_queue;
  */
 struct tlk_ring_counts {
 	atomic64_t crossings;
-	atomic64_t executed;
+	atomic64_t executed;		/* on a worker ring: by workers that have left */
 	atomic64_t refused;
 	atomic64_t interrupted;
 	atomic64_t bypassed;
@@ -54,6 +54,12 @@ struct tlk_ring *tlk_ring_create(unsigned int entries, bool completions);
 void tlk_ring_destroy(struct tlk_ring *ring);
 
 int tlk_ring_mmap(struct tlk_ring *ring, struct vm_area_struct *vma);
+
+/* Shared: the state of a program, on a ring of batches. */
+static inline struct tl_program *tlk_ring_program(const struct tlk_ring *ring)
+{
+	return (void *)&ring->requests[ring->mask + 1];
+}
 
 /* NULL until TL_IOC_SETUP; pairs with the release in tlk_setup(). */
 static __always_inline struct tlk_ring *tlk_ring_of(const struct file *file)

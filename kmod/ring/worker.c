@@ -21,6 +21,8 @@ struct worker {
 	struct tlk_ring *ring;
 	struct tlk_queue_worker place;	/* in the ring's queue */
 	unsigned int slot;		/* of the request in hand */
+	long callless;			/* requests served less calls made: most make one each */
+	const struct tlk_worker_program *program;	/* that it makes, or NULL */
 	const struct cred *cred;	/* the worker's own when its identity was last compared */
 };
 
@@ -62,11 +64,37 @@ static bool must_stop(struct worker *worker)
 }
 
 /*
- * Makes the program that the request in hand leads to. If the worker has to stop before its end,
- * the request gets the next step and the steps that are left, for whoever goes on, and the context
- * an ending that says so.
+ * Takes what was refused since the last time out of `calls`, and counts both. Calls are counted
+ * before anybody can see that they were made: see struct tlk_queue_worker.
  */
-static noinline long make_program(struct worker *worker, struct pt_regs *regs)
+static noinline void count_some_refused(struct worker *worker, long calls)
+{
+	struct tlk_context *context = &worker->context;
+
+	atomic64_add(context->refused, &worker->ring->counts.refused);
+	calls -= context->refused;
+	context->refused = 0;
+	local_add(calls, &worker->place.executed);
+	worker->callless -= calls;
+}
+
+/* What is left to do when a request was made. Returns false if it is to be made again. */
+static __always_inline bool is_made(struct tlk_context *context)
+{
+	/* Files that the request closed are released before its result can be seen. */
+	if (unlikely(tlk_exit_work()))
+		tlk_exit_work_serve(context);
+	if (likely(context->ending == TLK_DONE))
+		return true;
+	context->ending = TLK_DONE;
+	return false;
+}
+
+/*
+ * Makes the program that the request in hand leads to. If the worker has to stop before its end,
+ * the request gets the next step and the steps that are left, for whoever goes on.
+ */
+static noinline bool make_program(struct worker *worker, struct pt_regs *regs)
 {
 	struct tl_request *request = &worker->ring->requests[worker->slot];
 	struct tlk_context *context = &worker->context;
@@ -74,6 +102,7 @@ static noinline long make_program(struct worker *worker, struct pt_regs *regs)
 	long error = tlk_program_begin(&program, regs);
 	u64 budget = program.steps;
 
+	worker->program = &program;
 	while (!error && program.at < program.end && program.steps) {
 		if (budget != program.steps && must_stop(worker))
 			context->ending = TLK_SIGNAL;
@@ -82,16 +111,19 @@ static noinline long make_program(struct worker *worker, struct pt_regs *regs)
 		if (context->ending != TLK_DONE)
 			break;
 	}
-	/* The refused ones are counted, too. The request itself is no call. */
-	atomic64_add(program.calls - (context->ending == TLK_DONE),
-		     &worker->ring->counts.executed);
-	if (error)
-		return error;
-	if (context->ending == TLK_DONE)
-		return program.at < program.end ? -ETIME : program.result;
-	WRITE_ONCE(request->args[2], program.steps);
-	WRITE_ONCE(request->args[4], program.at);
-	return -EINTR;
+	worker->program = NULL;
+	/* The refused ones are among them. The request itself is no call. */
+	count_some_refused(worker, program.calls);
+	if (!is_made(context)) {
+		WRITE_ONCE(request->args[2], program.steps);
+		WRITE_ONCE(request->args[4], program.at);
+		return false;
+	}
+	worker->callless++;
+	if (!error)
+		error = program.at < program.end ? -ETIME : program.result;
+	tlk_queue_complete(worker->ring, worker->slot, error);
+	return true;
 }
 
 static __always_inline long make_call(struct tlk_context *context, struct pt_regs *regs)
@@ -115,19 +147,15 @@ static __always_inline bool make_request(struct worker *worker, struct pt_regs *
 
 	tlk_request_copy(&worker->ring->requests[worker->slot], regs);
 	if (unlikely(regs->orig_ax == TL_NR_PROGRAM))
-		result = make_program(worker, regs);
-	else
-		result = make_call(context, regs);
-	/* Files that the request closed are released before its result can be seen. */
-	if (unlikely(tlk_exit_work()))
-		tlk_exit_work_serve(context);
-	if (unlikely(context->refused)) {
-		atomic64_add(context->refused, &worker->ring->counts.refused);
-		context->refused = 0;
-	}
-	if (unlikely(context->ending != TLK_DONE)) {
-		context->ending = TLK_DONE;
+		return make_program(worker, regs);
+	result = make_call(context, regs);
+	if (unlikely(!is_made(context)))
 		return false;
+	if (unlikely(context->refused)) {
+		count_some_refused(worker, 1);
+		worker->callless++;
+	} else {
+		local_inc(&worker->place.executed);
 	}
 	tlk_queue_complete(worker->ring, worker->slot, result);
 	return true;
@@ -137,7 +165,6 @@ static __always_inline bool make_request(struct worker *worker, struct pt_regs *
 static long serve(struct worker *worker, struct pt_regs *regs)
 {
 	struct tlk_ring *ring = worker->ring;
-	long served = 0;
 	int error, slot;
 
 	while (!READ_ONCE(ring->queue->shut)) {
@@ -157,19 +184,22 @@ static long serve(struct worker *worker, struct pt_regs *regs)
 		}
 		tlk_queue_took(&worker->place);
 		worker->slot = slot;
-		if (likely(make_request(worker, regs)))
-			served++;
-		else
+		if (unlikely(!make_request(worker, regs)))
 			tlk_queue_redo(ring, slot);
 	}
-	return served;
+	return local_read(&worker->place.executed) + worker->callless;
 }
 
-/* The thread ends inside its call, by a filter's verdict: nobody else completes its request. */
+/*
+ * The thread ends inside its call, by a filter's verdict: nobody else completes its request. That
+ * call was not made, but steps of a program before it were.
+ */
 static void abandon(struct tlk_context *context)
 {
 	struct worker *worker = container_of(context, struct worker, context);
 
+	if (worker->program)
+		count_some_refused(worker, worker->program->calls);
 	tlk_queue_complete(worker->ring, worker->slot, -ENOSYS);
 	tlk_queue_leave(&worker->place);
 }

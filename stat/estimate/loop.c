@@ -37,6 +37,12 @@ long tlk_request_settle(struct tlk_context *context, long result)
 	__builtin_trap();
 }
 
+u32 tlk_context_why_stopped(const struct tlk_context *context)
+{
+	(void)context;
+	__builtin_trap();
+}
+
 void tlk_context_undo(struct tlk_context *context)
 {
 	(void)context;

@@ -16,6 +16,7 @@ int main(void)
 	ring_put(&ring, 3, SYS_getpid);
 	CHECK_EQ(ring_batch(&ring, 0, 4), 2);
 	CHECK_EQ(handled, 1);
+	CHECK_EQ(((struct tl_program *)(void *)&ring.requests[4])->stopped, TL_STOPPED_SIGNAL);
 	CHECK_DONE(&ring, 1, 0);
 	CHECK_EQ(ring_state(&ring, 2), TL_SUBMITTED);
 	CHECK_EQ(ring_result(&ring, 2), 0x5eed);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* SIGSTOP and SIGCONT in the middle of a batch, without any handler: every call is made once. */
+/*
+ * SIGSTOP and SIGCONT in the middle of a batch, without any handler: every call is made once, and
+ * the module says that the batch may go on at once.
+ */
 #include "ring.h"
 
 static int in[2], out[2];
@@ -7,6 +10,7 @@ static int in[2], out[2];
 static void body(void)
 {
 	struct ring ring = ring_open(4);
+	struct tl_program *program = (void *)&ring.requests[4];
 	unsigned int done = 0;
 	char byte;
 
@@ -18,6 +22,8 @@ static void body(void)
 
 		CHECK_WITHIN(result, 1, 3);	/* the kernel restarts it: never -EINTR */
 		done += (unsigned int)result;
+		CHECK_EQ(program->stopped, done < 3 ? TL_STOPPED_PAUSE : TL_STOPPED_NEVER);
+		program->stopped = TL_STOPPED_NEVER;
 	}
 	CHECK_DONE(&ring, 1, 1);
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The queue of completions by the raw interface: a place for each request that completes, none for
- * one that was canceled, one signal until the requester has looked again; wrong descriptors are
- * refused, a wait ends in time, and a requester that breaks every rule harms nobody.
+ * one that was canceled, one signal until the requester has looked again, and one when the ring is
+ * shut down; wrong descriptors are refused, a wait ends in time, and a requester that breaks every
+ * rule harms nobody.
  */
+#include <poll.h>
 #include <sys/eventfd.h>
 
 #include "ring.h"
@@ -37,6 +39,42 @@ static void check_event_descriptor(struct ring *ring, int event)
 	CHECK_EQ(sys(SYS_ioctl, ring->fd, TL_IOC_EVENT, ring->fd), -EINVAL);
 	CHECK_EQ(sys(SYS_ioctl, ring->fd, TL_IOC_EVENT, event), 0);
 	CHECK_EQ(sys(SYS_ioctl, ring->fd, TL_IOC_EVENT, event), -EEXIST);
+}
+
+static void *wait_by_poll(void *event)
+{
+	struct pollfd poll_fd = { .fd = *(int *)event, .events = POLLIN };
+
+	return (void *)(long)poll(&poll_fd, 1, WAIT_MS);
+}
+
+/* It is told to whoever sleeps in poll(2), and once: who arms later finds it by looking. */
+static void check_exit_is_signalled(void)
+{
+	struct tl_completions *completions;
+	struct ring ring = ring_with_completions(&completions);
+	int event = MUST(eventfd(0, EFD_NONBLOCK));
+	pthread_t thread;
+	uint64_t signals;
+	void *polled;
+
+	CHECK_EQ(sys(SYS_ioctl, ring.fd, TL_IOC_EVENT, event), 0);
+	__atomic_store_n(&completions->armed, 1, __ATOMIC_SEQ_CST);
+	CHECK_EQ(ring_notify(&ring, 0), 0);
+	CHECK_EQ(pthread_create(&thread, NULL, wait_by_poll, &event), 0);
+	sleep_ms(20);
+	CHECK_EQ(sys(SYS_ioctl, ring.fd, TL_IOC_EXIT), 0);
+	CHECK_EQ(pthread_join(thread, &polled), 0);
+	CHECK_EQ((long)polled, 1);
+	CHECK_EQ(completions->armed, 0);
+	CHECK_EQ(sys(SYS_ioctl, ring.fd, TL_IOC_EXIT), 0);
+	CHECK_EQ(read(event, &signals, 8), 8);
+	CHECK_EQ(signals, 1);
+	__atomic_store_n(&completions->armed, 1, __ATOMIC_SEQ_CST);
+	CHECK_EQ(ring_notify(&ring, 0), -ESHUTDOWN);
+	MUST(close(event));
+	CHECK_EQ(sys(SYS_munmap, ring.requests, BYTES), 0);
+	CHECK_EQ(sys(SYS_close, ring.fd), 0);
 }
 
 int main(void)
@@ -85,5 +123,6 @@ int main(void)
 	workers_end(&ring, &worker, 1);
 	CHECK_EQ(sys(SYS_munmap, ring.requests, BYTES), 0);
 	CHECK_EQ(sys(SYS_close, ring.fd), 0);
+	check_exit_is_signalled();
 	return 0;
 }
