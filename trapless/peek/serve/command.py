@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -89,9 +90,17 @@ def serve(
     from trapless.peek.serve import serve as part
     from trapless.peek.serve.ring import BYTES_MIN
 
+    source = click.get_current_context().get_parameter_source("recordings_size")
+    if recordings is None and source is not click.core.ParameterSource.DEFAULT:
+        raise click.UsageError("--recordings-size is for the folder of --recordings")
     if recordings_size < BYTES_MIN:
-        least = BYTES_MIN >> 20
-        raise click.BadParameter(f"recordings take {least}M at least", param_hint="recordings-size")
+        raise click.UsageError(
+            f"--recordings-size: {recordings_size:,} bytes; recordings take {BYTES_MIN >> 20}M at "
+            "least"
+        )
+    last = os.sysconf("SC_NPROCESSORS_CONF") - 1
+    if cpu is not None and cpu > last:
+        raise click.UsageError(f"--cpu: this host has no CPU {cpu}, but 0 to {last}")
     host, port = part.address(listen)
     part.serve(
         part.Options(

@@ -2,8 +2,8 @@
 """Gives what is known of all machines to Prometheus, by its own client library.
 
 Owns the names of the metrics, which end in their units, and their help texts. Labels are few and
-bounded: a machine's name is its operator's, a CPU is a number, and of a guest's own text only the
-release, and a fixed number of process names if they are asked for, become labels.
+bounded: a machine's name is its operator's, a CPU is a number, and of a guest's own text only its
+first releases, and a fixed number of process names if they are asked for, become labels.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ FAMILIES = (
         GAUGE,
         "The machine's monitor and the release of its kernel; the value is 1.",
         ("monitor", "kernel"),
-        lambda vm: iter([((label(vm.found.kind), label(vm.release)), 1.0)]),
+        lambda vm: iter([((label(vm.found.kind), label(vm.release_label)), 1.0)]),
     ),
     Family(
         "trapless_vm_reboots",

@@ -16,17 +16,19 @@ import ctypes
 import fcntl
 import itertools
 import os
+import queue
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Generic, NoReturn, TypeVar
 
 from trapless.peek import capabilities, machines
 from trapless.peek.emulator import MONITOR_LIMIT_S, Emulator, emulator_of, emulator_with, user_of
@@ -49,6 +51,10 @@ SILENCE_S = 600.0
 CHILD_S = 30
 """The longest life of a child; an answer takes milliseconds."""
 ANSWER_S = 2.0 * CHILD_S
+PATIENCE_S, LATE_S = 2.0, 6.0
+"""How long one process may keep waiting who lists machines, and when the list has to be whole where
+some did: that is well within CHILD_S."""
+NO_OWNER = -1
 NAMESPACES_MAX = 33
 """User namespaces inside each other; Linux allows for 32."""
 NS_GET_PARENT, NS_GET_OWNER_UID = 0xB702, 0xB704
@@ -241,13 +247,81 @@ def _running(files: Sequence[str]) -> Answer:
         with suppress(OSError):  # it is not there yet
             name = visible(os.path.basename(path))[:NAME_CHARS_MAX]
             rows.append((0, os.stat(path).st_ino, "file", name, path, os.geteuid()))
-    for entry, owner in _in_turns(machines.monitors()):
-        with suppress(OSError, ValueError, LookupError):  # ended meanwhile
-            one = machines.machine_of(entry)
-            if one is not None:
-                name = visible(one.name)[:NAME_CHARS_MAX]
-                rows.append((one.pid, _began(one.pid), one.kind, name, "", owner))
+    owners = dict(_in_turns(_patiently(machines.processes(), _monitor)))
+    rows += _patiently(owners, lambda entry: _row(entry, owners[entry]))
     return rows, ()
+
+
+def _monitor(entry: Path) -> Path | None:
+    return entry if machines.is_monitor(entry) else None
+
+
+def _row(entry: Path, owner: int) -> tuple[object, ...] | None:
+    with suppress(OSError, ValueError, LookupError):  # ended meanwhile
+        one = machines.machine_of(entry)
+        if one is not None:
+            name = visible(one.name)[:NAME_CHARS_MAX]
+            return one.pid, _began(one.pid), one.kind, name, "", owner
+    return None
+
+
+T = TypeVar("T")
+
+
+class _Hand(Generic[T]):
+    """A thread that does one thing for one process after the other, and may have to wait."""
+
+    def __init__(self, work: Callable[[Path], T | None]) -> None:
+        self._work = work
+        self._asked: queue.SimpleQueue[Path] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[T | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            entry, answer = self._asked.get(), None
+            with suppress(Exception):  # of a process that may be anybody's
+                answer = self._work(entry)
+            self._answers.put(answer)
+
+    def ask(self, entry: Path) -> T | None:
+        """What it gives for a process; queue.Empty where that takes too long."""
+        self._asked.put(entry)
+        return self._answers.get(timeout=PATIENCE_S)
+
+
+def _patiently(entries: Iterable[Path], work: Callable[[Path], T | None]) -> Iterator[T]:
+    """What `work` gives for each process, but for those that keep it waiting.
+
+    A process may lock its own memory while a file system of its user does not answer, and then even
+    its command line is waited for. Once one did so, all others of its owner come last.
+    """
+    hand, slow, late = _Hand(work), set[int](), list[Path]()
+    end_s = time.monotonic() + LATE_S
+
+    def asked(entry: Path) -> T | None:
+        nonlocal hand
+        try:
+            return hand.ask(entry)
+        except queue.Empty:
+            slow.add(_owner_or_none(entry))
+            hand = _Hand(work)
+            return None
+
+    for entry in entries:
+        if slow and _owner_or_none(entry) in slow:
+            late.append(entry)
+        elif (found := asked(entry)) is not None:
+            yield found
+    for entry in late:
+        if time.monotonic() < end_s and (found := asked(entry)) is not None:
+            yield found
+
+
+def _owner_or_none(entry: Path) -> int:
+    with suppress(OSError, ValueError, LookupError):
+        return owner_of(int(entry.name))
+    return NO_OWNER
 
 
 def _in_turns(entries: Iterable[Path]) -> Iterator[tuple[Path, int]]:

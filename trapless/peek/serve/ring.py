@@ -38,6 +38,8 @@ WAITING_MAX = 4096
 """Batches of rows that wait for the disk; more are dropped, and counted."""
 AGAIN_S = 30.0
 """The pause after an error."""
+BLOCK_BYTES = 512
+"""The unit of st_blocks."""
 BYTES_MIN = 16 << 20
 STAMP = re.compile(r"\d{8}T\d{6}Z(-\d+)?")
 """The names of recordings: nothing else in the folder is ever removed."""
@@ -279,20 +281,28 @@ def _count(counts: Counter[str], rows: Rows) -> None:
 
 
 def _size(folder: Path) -> int:
+    """What a recording takes of the disk: of many short ones, folders and blocks are the most."""
     size = 0
-    for path in folder.rglob("*"):
+    for path in (folder, *folder.rglob("*")):
         with suppress(OSError):
-            size += path.stat().st_size
+            status = path.stat()
+            size += max(status.st_blocks * BLOCK_BYTES, status.st_size)
     return size
 
 
 def _check_owner(folder: Path) -> None:
-    status = folder.stat()
-    if status.st_uid not in (0, os.geteuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise PeekError(
-            f"{folder}: another user can write there, and could make links by which other files "
-            "are written and removed; name a folder of your own"
-        )
+    """Nobody else may write in the folder, or put another one in its place."""
+    way = folder.resolve()
+    for place in (way, *way.parents):
+        status = place.stat()
+        shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if place != way and status.st_mode & stat.S_ISVTX:  # as /tmp: each entry is its owner's
+            shared = 0
+        if status.st_uid not in (0, os.geteuid()) or shared:
+            raise PeekError(
+                f"{folder}: another user can write in {place}, and could make links by which other "
+                "files are written and removed; name a folder of your own"
+            )
 
 
 def _recordings(folder: Path) -> Iterator[Path]:

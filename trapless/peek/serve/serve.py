@@ -7,6 +7,7 @@ then all rights that neither needs are given up, then machines are read.
 
 from __future__ import annotations
 
+import re
 import resource
 import sys
 import threading
@@ -69,12 +70,11 @@ def serve(options: Options, note: Callable[[str], None]) -> None:
         )
         fleet = Fleet(settings, options.patterns, options.files)
         server = Server(options.host, options.port, fleet)
-        stack.callback(server.server_close)
+        stack.callback(server.stop)
         capabilities.drop(capabilities.KEPT if ring is not None else ())
         if ring is not None:
             stack.enter_context(ring)
         server.start()
-        stack.callback(server.shutdown)
         host = f"[{options.host}]" if ":" in options.host else options.host
         note(f"http://{host}:{server.server_port}/ shows the machines, /metrics is for Prometheus")
         fleet.run(over.is_set)
@@ -103,6 +103,6 @@ def address(text: str) -> tuple[str, int]:
     """
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+    if not colon or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
         raise PeekError(f"{text!r} is not HOST:PORT, like 127.0.0.1:9737 or [::1]:9737", status=2)
     return host or "0.0.0.0", int(port)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """One machine, from when it was found until it is gone: opened, sampled, followed over reboots.
 
-Owns the states and the pauses between attempts, which grow, so that a machine that cannot be read
-takes a tenth of a processor at most. The fleet's loop calls all methods, and none of them reads the
-machine: a process may keep waiting whoever reads its memory, so workers do that. tally.py adds up,
-and ring.py records.
+Owns the states and the pauses between attempts, so that a machine that cannot be read, or that is
+restarted again and again, takes a tenth of a processor at most. The fleet's loop calls all methods,
+and none of them reads the machine: a process may keep waiting whoever reads its memory, so workers
+do that. tally.py adds up, and ring.py records.
 """
 
 from __future__ import annotations
@@ -52,6 +52,10 @@ END_S = 5.0
 PIECES_MAX = 32
 """Of output, read from one sampler before the next one has its turn."""
 UNNAMED_MAX = 4096
+RELEASES_MAX = 16
+"""Of one machine, that become labels: a guest may have another one after each restart, and each is
+a time series for ever in the database of whoever asks."""
+OTHER_RELEASE = GuestText(b"(one of too many)")
 NS = 1e9
 
 
@@ -102,6 +106,7 @@ class Vm:
         self.found, self.title = found, title
         self.state, self.reason = State.WAITING, ""
         self.release: GuestText | None = None
+        self.releases: dict[GuestText, None] = {}  # that may become labels
         self.probes: str | None = None
         self.tally = Tally(settings.names_max)
         self.reboots = self.failures = 0
@@ -117,12 +122,20 @@ class Vm:
         self._run: Sampler | None = None
         self._stopping_s: float | None = None
         self._began_s = self._looked_s = self._added_s = 0.0
+        self._opening_s = 0.0  # how long the last one took
         self._way = 0  # the number of the one that is tried next
         self._window: list[Rows] = []
         self._host: dict[int, tuple[int, int]] = {}
         self._signs, self._replan_s, self._replan_pause_s = b"", 0.0, REPLAN_PAUSE_S
         self._source: Source | None = None
         self._unnamed: set[int] = set()
+
+    @property
+    def release_label(self) -> GuestText | None:
+        """The release, or what stands for those beyond the bound; None before there is one."""
+        return (
+            self.release if self.release is None or self.release in self.releases else OTHER_RELEASE
+        )
 
     def clock_still_s(self) -> float | None:
         """How long the guest's clock has stood still; None where it is not sampled."""
@@ -255,6 +268,8 @@ class Vm:
     def _finish_job(self, job: Job[Any]) -> None:
         self._job = None
         if job.error is None:
+            if isinstance(job.value, Opened):
+                self._opening_s = job.seconds
             self._then(job.value)
         elif self._run is None:  # else sampling goes on as before, and it is asked again later
             self._failed(job.error, job.seconds)
@@ -268,6 +283,8 @@ class Vm:
         self._kernel, self._emulator = kernel, opened.emulator
         with self._settings.lock:
             self.release = kernel.release
+            if len(self.releases) < RELEASES_MAX:
+                self.releases[kernel.release] = None
             if self.state is State.RESTARTING:
                 self.reboots += 1
         self._boots, self._signs = opened.boots, opened.signs
@@ -407,8 +424,9 @@ class Vm:
         self._forget_run()
         if wanted and self.state is State.WAITING:
             self._sample()
-        elif wanted:
-            self._next_s = time.monotonic()
+        elif wanted:  # a guest that is restarted again and again waits as one that is not readable
+            pause_s = min(ATTEMPT_SHARE * self._opening_s, PAUSE_MAX_S)
+            self._next_s = max(self._began_s + pause_s, time.monotonic())
         elif ending in (Ending.TARGET, Ending.SOURCE):
             self._failed(PeekError("its memory went away"), 0.0)
         else:

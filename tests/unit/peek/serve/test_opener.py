@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.peek.machines.made_up import started
 from trapless.peek import machines, mappings, qemu_arguments
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import open_memory
@@ -38,17 +39,8 @@ sys.stdin.read()
 @contextmanager
 def pretending(*arguments: str) -> Iterator[int]:
     """The pid of a process whose command line is that of a monitor."""
-    with subprocess.Popen(
-        ["qemu-system-x86_64", "-S", "-c", CHILD, *arguments],
-        executable=sys.executable,
-        env={**os.environ, "PYTHONHOME": sys.base_prefix},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as running:
-        assert running.stdout is not None and running.stdout.readline() == "ready\n"
+    with started("qemu-system-x86_64", CHILD, *arguments) as running:
         yield running.pid
-        running.kill()
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +118,7 @@ def test_a_monitor_that_tells_nonsense_ends_nothing(opener, tmp_path, told):
         assert len(asked) == 2 and b"query-cpus-fast" in asked[1]
 
 
+@pytest.mark.slow
 def test_monitors_that_never_answer_delay_others_once(opener, tmp_path):
     path = f"unix:{tmp_path / 'monitor'}"
     with monitor(tmp_path / "monitor", {}), pretending(*("-qmp", path) * 20) as pid:

@@ -8,6 +8,7 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from trapless.peek.serve.ring import Ring, Source
 INTERVAL_NS = 10_000_000
 ROWS = 100
 FIELD_BYTES = 512
-BOUND = 256 << 10
+BOUND = 384 << 10
 
 
 class NoNames:
@@ -83,7 +84,7 @@ def test_the_oldest_recordings_go_of_the_machine_that_has_the_most(tmp_path, sho
         for number in range(12):
             ring.add(big, rows(big, number * ROWS))
         ring.add(small, rows(small, ROWS))
-    assert size(tmp_path) == ring.bytes <= BOUND
+    assert size(tmp_path) <= ring.bytes <= BOUND
     left = kept(tmp_path)
     assert left["small"] == [0, ROWS]
     assert left["big_1"] == [number * ROWS for number in range(12 - len(left["big_1"]), 12)]
@@ -98,7 +99,7 @@ def test_recordings_from_before_count_and_go_first(tmp_path, short):
     with Ring(tmp_path, BOUND, print) as ring:
         for number in range(12):
             ring.add(now, rows(now, number * ROWS))
-    assert size(tmp_path) == ring.bytes <= BOUND
+    assert size(tmp_path) <= ring.bytes <= BOUND
     left = kept(tmp_path)
     assert left["now"][-1] == 11 * ROWS
     assert left.get("before", []) == [n * ROWS for n in range(4)][4 - len(left.get("before", [])) :]
@@ -153,10 +154,16 @@ def test_a_folder_in_which_others_write_is_refused(tmp_path, monkeypatch):
     for mode in (0o1777, 0o775):
         (tmp_path / "new").chmod(mode)
         with (
-            pytest.raises(PeekError, match="another user can write there"),
+            pytest.raises(PeekError, match="another user can write in"),
             Ring(tmp_path / "new", BOUND, print),
         ):
             pass
+    (tmp_path / "new").chmod(0o700)
+    (tmp_path / "new/inner").mkdir()
+    for mode, is_taken in ((0o1777, True), (0o777, False)):  # who owns the outer one may replace it
+        (tmp_path / "new").chmod(mode)
+        with suppress(PeekError), Ring(tmp_path / "new/inner", BOUND, print):
+            assert is_taken
     own = os.geteuid()
     (tmp_path / "new").chmod(0o755)
     if own == 0:
@@ -164,7 +171,7 @@ def test_a_folder_in_which_others_write_is_refused(tmp_path, monkeypatch):
     else:
         monkeypatch.setattr(os, "geteuid", lambda: own + 1)
     with (
-        pytest.raises(PeekError, match="another user can write there"),
+        pytest.raises(PeekError, match="another user can write in"),
         Ring(tmp_path / "new", BOUND, print),
     ):
         pass

@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.peek.toy_kernel import PERCPU_AT, RELEASE, ToyKernel
+from trapless.cli import cli
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.sandbox.client import SandboxedTarget, open_target
@@ -236,12 +238,27 @@ def test_rules_and_dashboard_ask_for_what_there_is():
     assert len(panels) >= 6 and all(one["title"] for one in panels)
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--recordings-size", "1G"), "--recordings-size is for the folder of --recordings"),
+        (("--recordings", "x", "--recordings-size", "1M"), "1,048,576 bytes; recordings take 16M"),
+        (("--cpu", "9999"), "--cpu: this host has no CPU 9999"),
+    ],
+)
+def test_options_that_cannot_be_kept_are_refused(words, message):
+    done = CliRunner().invoke(cli, ["peek", "serve", *words])
+    assert done.exit_code == 2 and message in done.output
+
+
 def test_a_port_that_is_taken_says_so(served):
     with pytest.raises(PeekError, match=r"--listen 127.0.0.1:\d+: Address already in use"):
         Server("127.0.0.1", served.server.server_port, served.fleet)
 
 
-@pytest.mark.parametrize("text", ["localhost", "1.2.3.4:", ":x", "a:70000"])
+@pytest.mark.parametrize(
+    "text", ["localhost", "1.2.3.4:", ":x", "a:70000", "a:²", "a:" + 5000 * "9"]
+)
 def test_an_address_that_is_none_is_wrong_usage(text):
     with pytest.raises(PeekError, match="is not HOST:PORT") as error:
         serve.address(text)

@@ -9,15 +9,16 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.unit.peek.machines.made_up import started
 from tests.unit.peek.serve.test_opener import found, monitor
 from tests.unit.peek.toy_kernel import ToyKernel
 from trapless.peek import machines
@@ -33,9 +34,10 @@ from trapless.peek.serve.workers import Workers
 LIMIT_S = 60.0
 NOBODY = 65534
 FAKES = 8
+LOOKS = ("is_monitor", "machine_of")
 MACHINE = """
 import mmap, os, sys
-os.setuid(int(os.environ["MACHINE_USER"]))
+os.setuid(int(sys.argv.pop()))
 kept = [mmap.mmap(-1, 64 << 20)]
 if len(sys.argv) > 1 and sys.argv[1] == "-object":
     path = sys.argv[2].partition("mem-path=")[2].partition(",")[0]
@@ -56,17 +58,8 @@ def until(condition: Callable[[], object]) -> None:
 @contextmanager
 def machine(*arguments: str, user: int = os.getuid()) -> Iterator[int]:
     """The pid of a process whose command line is that of a monitor, started by a user."""
-    with subprocess.Popen(
-        ["qemu-system-x86_64", "-S", "-c", MACHINE, *arguments],
-        executable=sys.executable,
-        env={**os.environ, "PYTHONHOME": sys.base_prefix, "MACHINE_USER": str(user)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as running:
-        assert running.stdout is not None and running.stdout.readline() == "ready\n"
+    with started("qemu-system-x86_64", MACHINE, *arguments, user) as running:
         yield running.pid
-        running.kill()
 
 
 # ---- Turns of work -------------------------------------------------------------------------------
@@ -142,6 +135,27 @@ def test_a_process_that_keeps_its_opener_waiting_delays_no_other_question(tmp_pa
         assert errors and opener.runs
 
 
+def test_a_process_whose_command_line_cannot_be_read_keeps_no_other_from_the_list(monkeypatch):
+    """It has locked its own memory until a file system answers that is its user's."""
+    monkeypatch.setattr(opener_file, "PATIENCE_S", 0.2)
+    over, true = threading.Event(), {name: getattr(machines, name) for name in LOOKS}
+    with ExitStack() as stack:
+        stack.callback(over.set)
+        pids = [stack.enter_context(machine()) for _ in range(4)]
+        silent = dict(zip(LOOKS, pids, strict=False))
+
+        def looks(name: str, entry: Path) -> object:
+            return over.wait() if int(entry.name) == silent[name] else true[name](entry)
+
+        for name in LOOKS:
+            monkeypatch.setattr(machines, name, partial(looks, name))
+        began = time.monotonic()
+        rows, _ = opener_file._running(())
+        assert isinstance(rows, list)
+        assert time.monotonic() - began < LIMIT_S / 2
+        assert {row[0] for row in rows} & set(pids) == set(pids[2:])
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may start processes of others")
 def test_each_user_has_a_share_of_the_machines_that_are_listed(monkeypatch):
     monkeypatch.setattr(opener_file, "MACHINES_MAX", 4)
@@ -177,6 +191,7 @@ def test_a_user_in_a_namespace_of_its_own_is_that_user():
     assert owner_of(os.getpid()) == os.getuid()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may start processes of others")
 def test_machines_are_opened_beside_many_that_another_user_pretends_to_have(tmp_path, monkeypatch):
     """The others come first by their pids, and each has many ways to be read, none of which leads
