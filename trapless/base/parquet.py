@@ -10,12 +10,14 @@ and rows. One child serves all files; where one file ends it, the next file gets
 from __future__ import annotations
 
 import atexit
+import errno
 import io
 import json
 import os
 import resource
 import select
 import signal
+import stat
 import struct
 import subprocess
 import sys
@@ -23,7 +25,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from trapless.base import jail
 from trapless.base.console import TraplessError, printable
@@ -63,12 +65,21 @@ class DamagedError(TraplessError):
         self.reason = reason
 
 
+def plain_file(path: Path) -> BinaryIO:
+    """A file that is open for reading; OSError where it is another thing, as a pipe."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no plain file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
 def check(path: Path) -> None:
     """Raise DamagedError where a file's own description is damaged, or says that it has too much.
 
     OSError where it cannot be read. The rows are not looked at.
     """
-    with path.open("rb") as file:
+    with plain_file(path) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(size - 8, 0))
         end = file.read(8)
@@ -88,7 +99,7 @@ def read_table(
     """
     import pyarrow as pa
 
-    with path.open("rb") as file:
+    with plain_file(path) as file:
         data = file.read(FILE_BYTES_MAX + 1)
     if len(data) > FILE_BYTES_MAX:
         raise DamagedError(str(path), f"it has more than {FILE_BYTES_MAX >> 20} MB")

@@ -115,6 +115,8 @@ def machine() -> Machine:
     options = dict(click.get_current_context().meta[CHOICE])
     wait_s = options.pop("wait")
     given = [f"--{name}" for name in ("ram", "pid", "vm", "gdb") if options[name] is not None]
+    if options["vm"] == "":
+        raise click.UsageError("--vm names no machine: its NAME is empty")
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)} each name a machine; give one of them")
     if given == ["--gdb"] and click.get_current_context().info_name == "check":

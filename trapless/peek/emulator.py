@@ -21,6 +21,7 @@ from pathlib import Path
 from trapless.base.console import TraplessError
 from trapless.peek import qemu_arguments
 from trapless.peek.kernel.memory import place_of
+from trapless.peek.kernel.process_memory import text_of
 from trapless.vm import qmp
 
 VCPU = re.compile(
@@ -100,7 +101,7 @@ def _mappings(process: Path, status: os.stat_result) -> Iterator[str]:
     """The permissions of each mapping of the file, which its device and inode identify."""
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
     try:
-        lines = (process / "maps").read_text(errors="replace").splitlines()
+        lines = text_of(process, "maps").splitlines()
     except OSError:
         return
     for line in lines:
@@ -137,7 +138,7 @@ def _vcpus(process: Path) -> tuple[int, ...]:
 def _told_vcpus(process: Path) -> tuple[int, ...]:
     """The threads that QEMU's monitor names, in the order of the processors; none without one."""
     try:
-        argv = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        argv = text_of(process, "cmdline").split("\0")
         sockets = [path_here(process, path) for path in qemu_arguments.monitor_sockets(argv)]
     except OSError:
         return ()
@@ -158,7 +159,7 @@ def _told_vcpus(process: Path) -> tuple[int, ...]:
 
 def user_of(process: Path) -> int:
     """The user who started a process. A process can make others its files' owner, not this."""
-    text = (process / "status").read_text(errors="replace")
+    text = text_of(process, "status")
     return int(text.partition("\nUid:")[2].split(maxsplit=1)[0])
 
 

@@ -10,6 +10,7 @@ decode() in the folders that read guests, and any console that reads markup.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, final
 
 if TYPE_CHECKING:
@@ -81,11 +82,23 @@ class GuestText:
         return self._data.startswith(text.encode())
 
 
+BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0100-\U000e01ef]"
+)
+"""Letters, marks and symbols that nobody sees, so two names with and without look the same:
+Unicode's Default_Ignorable_Code_Point, where Python takes them for printable, and an empty cell of
+Braille."""
+
+
 def visible(text: str) -> str:
-    """Text whose characters are all printable, and not too many: what is not becomes an escape."""
+    """Text whose characters are all seen, and not too many: what is not becomes an escape."""
     text = text[:TEXT_CHARS_MAX]
-    if not text.isprintable():
+    if not text.isascii() or not text.isprintable():
         text = "".join(
-            one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+            one
+            if one.isprintable() and not BLANK.match(one)
+            else one.encode("unicode_escape").decode()
+            for one in text
         )
     return text[:TEXT_CHARS_MAX]

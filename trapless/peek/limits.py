@@ -109,8 +109,17 @@ SITES_MAX = 1 << 16
 """Places in the kernel's code that the module's probes have patched."""
 NAMES_MAX = 1 << 16
 """Names that a recording keeps: samples may hold any address, and no kernel has so many places."""
+SUMS_MAX = 1 << 16
+"""Processes by pid and name, and routines, whose samples are added up: each sample of a hostile
+guest may have others. Beyond it, those with the fewest samples become one."""
 PLACES_MAX = 64
 RING_BYTES_MAX = 4 << 20
+TRACE_KEPT_MAX = 1 << 18
+"""Threads, and names of code, that a trace remembers: more than four times what one walk finds."""
+TRACKS_MAX = 1 << 18
+"""Tracks of a trace for viewers, of which each thread has one: all others have one together."""
+SLICES_OPEN_MAX = 64
+"""Interrupts inside each other on a CPU: a real one has a handful."""
 
 # ---- The process that resolves names: the kernel of this machine holds these. --------------------
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from trapless.base.console import TraplessError
 from trapless.peek import capabilities, mappings, qemu_arguments
 from trapless.peek.emulator import Emulator, emulator_of, emulator_with, path_here
 from trapless.peek.errors import PeekError
@@ -42,7 +43,7 @@ SHARING = (
 
 
 class ChoiceError(PeekError):
-    """Several machines could be meant: waiting does not help."""
+    """Several machines could be meant, or none can come: waiting does not help."""
 
 
 class Machine(Protocol):
@@ -155,15 +156,20 @@ class Remote:
         (Remote(host='localhost', port=1234), '::1')
         """
         host, _, port = text.rpartition(":")
-        if not port.isdigit() or not 0 < int(port) < 1 << 16:
-            raise PeekError(f"{text!r} is not HOST:PORT of a debugger's stub", status=2)
+        if not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
+            raise ChoiceError(
+                f"{text!r} is not HOST:PORT of a debugger's stub, as localhost:1234", status=2
+            )
         return cls(host.strip("[]") or "localhost", int(port))
 
     def __str__(self) -> str:
         return f"the machine at {self.host}:{self.port}"
 
     def open(self, *, sandbox: bool = True) -> Target:
-        stub = Stub(self.host, self.port)
+        try:
+            stub = Stub(self.host, self.port)
+        except TraplessError as error:
+            raise PeekError(str(error), status=error.status) from error
         try:
             with stub.stopped():  # what is read belongs to one moment
                 return _opened([StubMemory(stub)], sandbox=sandbox)
@@ -194,12 +200,21 @@ class Privileged:
         return self.machine.emulator()
 
 
+def processes(proc: Path = PROC) -> list[Path]:
+    """The processes on this host, in the order of their pids."""
+    return sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name))
+
+
+def is_monitor(entry: Path) -> bool:
+    """Whether the command line of a process begins as a monitor's."""
+    with contextlib.suppress(OSError):  # ended meanwhile
+        return bool(_kind(_arguments(entry, PROGRAM_BYTES_MAX)))
+    return False
+
+
 def monitors(proc: Path = PROC) -> Iterator[Path]:
     """The processes on this host whose command lines begin as a monitor's, by their pids."""
-    for entry in sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name)):
-        with contextlib.suppress(OSError):  # ended meanwhile
-            if _kind(_arguments(entry, PROGRAM_BYTES_MAX)):
-                yield entry
+    return filter(is_monitor, processes(proc))
 
 
 def running(proc: Path = PROC) -> list[Process]:
@@ -256,9 +271,9 @@ def by_pid(pid: int, proc: Path = PROC) -> Process:
     if machine is not None:
         return machine
     try:
-        program = os.path.basename(os.fsdecode((entry / "cmdline").read_bytes().split(b"\0")[0]))
+        program = os.path.basename(_arguments(entry, PROGRAM_BYTES_MAX)[0])
     except OSError:
-        raise PeekError(f"there is no process {pid}") from None
+        raise ChoiceError(f"there is no process {pid}") from None
     if OTHER_QEMU.fullmatch(program):
         raise PeekError(f"process {pid} is {program}: only x86-64 machines can be read")
     known = ", ".join(("qemu-system-x86_64", *mappings.LAYOUTS))

@@ -31,7 +31,7 @@ from trapless.peek.kernel.memory import (
     raw_layouts,
     split_at,
 )
-from trapless.peek.kernel.process_memory import ProcessFile, denial
+from trapless.peek.kernel.process_memory import ProcessFile, denial, text_of
 from trapless.peek.qemu_arguments import Backend
 
 ALIGNED = 2 << 20
@@ -102,7 +102,7 @@ def read(process: Path, *, joined: bool = True) -> list[Mapping]:
     `joined`: neighbours of one kind are one, as QEMU's RAM is where attributes have split it.
     """
     try:
-        lines = (process / "maps").read_text(errors="replace").splitlines()
+        lines = text_of(process, "maps").splitlines()
     except PermissionError:
         raise PeekError(denial(process)) from None
     except OSError as error:

@@ -58,6 +58,8 @@ class Stub(Connection):
         self.address = f"{host}:{port}"
         try:
             connection = socket.create_connection((host, port), CONNECT_LIMIT_S)
+        except UnicodeError as error:  # of IDNA
+            raise TraplessError(f"--gdb {self.address}: the host is no name of one") from error
         except OSError as error:
             raise TraplessError(
                 f"no debugger's stub answers at {self.address}: {error.strerror or error}; QEMU "

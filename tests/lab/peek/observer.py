@@ -72,7 +72,7 @@ def traced(target: Target) -> str:
     rings, merger = Rings.open(target), Merger()
     rings.begin(backlog=True)
     decoder = Decoder(rings.places, target)
-    decoder.names.look(0)
+    decoder.names.look()
     text, binary = io.StringIO(), io.BytesIO()
     writers = (
         TextWriter(text, decoder.names),

@@ -27,7 +27,7 @@ from trapless.peek.sampling.tier0 import Part
 from trapless.peek.sampling.tier1 import Entry
 from trapless.vm import lab
 
-pytestmark = [pytest.mark.outer_kernels, pytest.mark.timeout(2 * LIMIT_S)]
+pytestmark = [pytest.mark.outer_kernels, pytest.mark.tool, pytest.mark.timeout(2 * LIMIT_S)]
 
 GUEST = """
 probes=/sys/module/trapless/parameters/probes

@@ -29,7 +29,11 @@ from trapless.peek.stacks.stops import registers_of
 from trapless.stock import kbuild, kernels
 from trapless.vm.qmp import Monitor
 
-pytestmark = [pytest.mark.outer_kernels, pytest.mark.timeout(1.2 * GUEST_LIMIT_S)]
+pytestmark = [
+    pytest.mark.outer_kernels,
+    pytest.mark.tool,
+    pytest.mark.timeout(1.2 * GUEST_LIMIT_S),
+]
 
 STALL = ROOT / "tests/lab/modules/stall"
 FRAMES = ROOT / "tests/lab/peek/frames"

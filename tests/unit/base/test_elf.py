@@ -126,6 +126,7 @@ def test_program_of_other_machine_is_refused(tmp_path):
         elf.needs(program)
 
 
+@pytest.mark.slow
 def test_garbage_headers_are_errors_not_crashes(tmp_path):
     program = compiled(tmp_path, "dynamic", "int main(void) { return 0; }")
     image = program.read_bytes()

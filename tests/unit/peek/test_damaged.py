@@ -5,12 +5,16 @@ one, or refused in words, within bounds of time and memory, and with no command 
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import random
 import resource
 import shutil
 import signal
+import stat
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +41,8 @@ from trapless.peek.stacks.profile import Profile
 PLACES = (0xFFFFFFFF81000010, 0xFFFFFFFF81000020)
 VALUES = (None, -1, 1 << 70, 10**400, 1e308, "", "\x1b[2J", "x" * 10_000, [], {}, [[]], True)
 QUICK_S = 20.0
+BOMB_TABLES = 14
+"""Of 4 million values each: together more than parquet.MEMORY_BYTES."""
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +116,28 @@ def test_names_that_no_recorder_gives_are_passed_over(folder, name):
     assert shown(folder)
 
 
+@pytest.mark.parametrize("name", ["meta.json", "end.json", "rows-000000.parquet", "names.parquet"])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(folder, name):
+    """Archives may have pipes and devices in them."""
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    assert shown(folder) == (name in ("end.json", "names.parquet"))
+
+
+@pytest.mark.parametrize("name", ["meta.json", "end.json"])
+def test_a_json_file_of_megabytes_is_not_taken_apart(folder, name):
+    """Lists take thirty times their text: what fits into an archive is more than all memory."""
+    data = {**json.loads((folder / name).read_text()), "x": [[]] * (4 << 20)}
+    (folder / name).write_text(json.dumps(data, separators=(",", ":")))
+    tracemalloc.start()
+    try:
+        assert shown(folder) == (name == "end.json")
+        assert tracemalloc.get_traced_memory()[1] < 150 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.slow
 def test_a_count_of_segments_is_bounded(folder):
     end = json.loads((folder / "end.json").read_text())
     for count in (10**6, 10**12):
@@ -131,27 +159,30 @@ def test_a_file_that_says_that_it_is_too_large_is_not_read(folder, monkeypatch, 
 def bomb(path: Path, column: pa.Array) -> int:
     """A file that is the same column again and again, and the bytes that it has once it is read."""
     table = pa.table({"slot": column})
-    with pq.ParquetWriter(path, table.schema, compression="zstd") as file:
-        for _ in range(20):
+    one_long = pa.types.is_binary(column.type)  # a dictionary of it takes seconds
+    options = {"compression": "zstd", "use_dictionary": not one_long, "write_statistics": False}
+    with pq.ParquetWriter(path, table.schema, **options) as file:
+        for _ in range(BOMB_TABLES):
             file.write_table(table)
     assert path.stat().st_size < 200_000
-    return 20 * int(table.nbytes)
+    return BOMB_TABLES * int(table.nbytes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "column",
     [
-        pa.array([b"x" * (32 << 20)]),
-        pa.array([[7] * (1 << 20)] * 4),
-        pa.array([["x" * (1 << 20)]] * 32),
-        pa.array([[7] * (1 << 20)] * 4, pa.list_(pa.int8())),
+        lambda: pa.array([b"x" * (32 << 20)]),
+        lambda: pa.array([[7] * (1 << 20)] * 4),
+        lambda: pa.array([["x" * (1 << 20)]] * 32),
+        lambda: pa.array([[7] * (1 << 20)] * 4, pa.list_(pa.int8())),
     ],
     ids=["bytes", "numbers", "texts", "bytes of numbers"],
 )
 def test_a_kilobyte_that_would_be_gigabytes_is_refused(folder, column):
     """Its description says nothing of it: it has few rows."""
-    size = bomb(folder / "rows-000000.parquet", column)
-    assert size > 80 << 20
+    size = bomb(folder / "rows-000000.parquet", column())
+    assert size > BOMB_TABLES << 22
     parquet.check(folder / "rows-000000.parquet")
     with pytest.raises(
         DamagedError, match=r"it takes (more than 400 MiB|\d[\d,]+ bytes of memory)"
@@ -209,6 +240,23 @@ def test_what_decodes_is_in_a_jail_and_is_replaced(folder, monkeypatch):
     assert parquet.read_table(path, ["slot"]).equals(table.select(["slot"]))
     with pytest.raises(DamagedError, match="no_such"):
         parquet.read_table(path, ["no_such"])
+
+
+def test_a_full_disk_is_not_taken_for_a_damaged_recording(folder, tmp_path):
+    assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
+    full = tmp_path / "full"
+    full.symlink_to("/dev/full")
+    trace = ["trace", "--recording", str(folder), "-o", str(full)]
+    for words in (trace, ["report", "--html", str(full), str(folder)]):
+        text = str(CliRunner().invoke(cli, ["peek", *words]).exception)
+        assert f"{full}: " in text and "No space left" in text and "recorder" not in text
+    with pytest.raises(PeekError, match="output cannot be written"), told_of_damage(folder):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_what_is_not_there_is_said(tmp_path):
+    with pytest.raises(PeekError, match=r"not a recording.* meta.json: No such file"):
+        Recording.open(tmp_path / "nowhere")
 
 
 def test_what_takes_too_much_memory_is_said(tmp_path):

@@ -44,8 +44,8 @@ pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.timeout(60)]
 
 ROOT = Path(__file__).resolve().parents[3]
 READERS = ("kernel", "sampling", "trace")
-DECODES_NO_GUEST = {"rows.py", "sampler.py"}
-"""They decode what our own sampler says."""
+DECODES_NO_GUEST = {"rows.py", "sampler.py", "process_memory.py"}
+"""They decode what our own sampler says, and what this machine's /proc says of a process."""
 DECODERS = {"self._decoder.decode", "kallsyms.decode"}
 """They decode events and tables, and no text."""
 
@@ -76,6 +76,15 @@ def test_text_of_a_guest_is_visible_and_bounded(data):
     assert text.isprintable() and 0 < len(text) <= TEXT_CHARS_MAX
     assert visible(text) == text
     assert visible(data.decode("utf-8", "surrogateescape")).isprintable()
+
+
+@pytest.mark.parametrize(
+    "code", (0x34F, 0x115F, 0x17B4, 0x180B, 0x200B, 0x2800, 0x3164, 0xFE0F, 0xFFA0, 0xE0100)
+)
+def test_a_name_with_a_character_that_nobody_sees_looks_like_no_other(code):
+    """Some of them are letters or symbols by their kind, and printable therefore."""
+    name = str(GuestText(f"init{chr(code)}".encode()))
+    assert name == "init" + chr(code).encode("unicode_escape").decode() == visible(name)
 
 
 def test_honest_names_stay_as_they_are():

@@ -11,14 +11,16 @@ import pytest
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 
 from tests.unit.peek.test_summary import busy_and_idle, head, recorded
+from trapless.peek import limits
 from trapless.peek.kernel.tasks import Task
 from trapless.peek.sampling.recording import Recording
 from trapless.peek.sampling.summary import summarise
 from trapless.peek.sampling.tables import COLUMNS
-from trapless.peek.trace import samples
+from trapless.peek.trace import perfetto_file, samples
 from trapless.peek.trace.events import Event, Names
 from trapless.peek.trace.perfetto import PerfettoWriter
 
+TIMERS = ("interprocessor and timer interrupts", "CPU 0")
 BEGIN, END = pb.TrackEvent.TYPE_SLICE_BEGIN, pb.TrackEvent.TYPE_SLICE_END
 
 
@@ -193,3 +195,18 @@ def test_time_without_samples_has_no_slices(tmp_path: Path):
     assert end - begin > 20_000_000
     found = trace.slices("where", "CPU 1")
     assert found and all(stop <= begin or start >= end for _, start, stop in found)
+
+
+def test_a_guest_that_makes_up_threads_and_interrupts_keeps_no_memory(monkeypatch):
+    monkeypatch.setattr(limits, "TRACKS_MAX", 50)
+    file = io.BytesIO()
+    writer = PerfettoWriter(file, Names(None), "r", "b")
+    for number in range(1, 1000):
+        writer.write(Event(number, 0, number, "vfs_read", {"count": 1}))
+        writer.write(Event(number, 0, 0, "local_timer_entry", {}))
+    assert len(writer._out._tracks) < 60 and len(writer._open[0]) <= limits.SLICES_OPEN_MAX
+    writer.close()
+    read = Read(file.getvalue())
+    assert len(read.events(perfetto_file.OTHER_THREADS)) > 900
+    ends = [one.track_event.type for one in read.events(*TIMERS)]
+    assert ends.count(BEGIN) == ends.count(END) == 999

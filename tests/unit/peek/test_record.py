@@ -116,12 +116,13 @@ def test_a_restart_is_followed_in_a_recording_of_its_own(tmp_path, monkeypatch):
         monkeypatch.setattr(module, name, 0.05)
     kernel = ToyKernel()
     ram, folder = kernel.save(tmp_path), tmp_path / "r"
-    in_the_background(ram, folder, lambda: restarts(ram, kernel, 1000))
-    ends = recorded(ram, folder, 1000 * MS)
+    in_the_background(ram, folder, lambda: restarts(ram, kernel, 10_000))
+    in_the_background(ram, folder / "boot-2", lambda: os.kill(os.getpid(), signal.SIGINT))
+    ends = recorded(ram, folder)
     first, second = Recording.open(folder).boots()
-    assert (ends.ending, ends.boots) == (Ending.DURATION, 2)
+    assert (ends.ending, ends.boots) == (Ending.SIGNAL, 2)
     assert ends.rows == first.end["rows"] + second.end["rows"]
-    assert second.folder == folder / "boot-2" and second.end["ending"] == "duration"
+    assert second.folder == folder / "boot-2" and second.end["ending"] == "signal"
     read = sum(table.num_rows for table in first.tables())
     assert first.slots() - 1 <= first.end["alive_slot"] and read < first.end["rows"]
     titles = [table.title for table in tables.of_all_boots(first)]

@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.make import make
 from trapless.peek.errors import PeekError
 from trapless.peek.sampling import sampler
 from trapless.peek.sampling.plan import Base, Field, Group, Plan, Rule
@@ -32,10 +33,10 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGES = 64
 MS = 1_000_000
 
-pytestmark = pytest.mark.skipif(
-    not (ROOT / "build/sampler/trapless-sampler").exists(),
-    reason="the sampler has not been built (make all)",
-)
+
+@pytest.fixture(scope="module", autouse=True)
+def built() -> None:
+    make(ROOT / "build/sampler/trapless-sampler")
 
 
 @pytest.fixture
@@ -82,6 +83,24 @@ def test_rows_hold_what_is_in_memory(memory):
     assert not (rows["flags"] & ~np.uint32(Flag.LATE)).any()
     assert run.end is not None and run.end.ending is Ending.DURATION
     assert run.head.groups == ("here", "there")
+
+
+def test_a_sampler_is_asked_to_end_once_however_often_it_is_stopped(memory, monkeypatch):
+    """A second signal ends it at once, and `timeout -s INT` sends two to a recorder."""
+    path, _ = memory
+    asked = []
+    terminate = subprocess.Popen.terminate
+    monkeypatch.setattr(
+        subprocess.Popen, "terminate", lambda one: (asked.append(one), terminate(one))
+    )
+    with Sampler(sampler.ram(path), plan()) as run:
+        batches = run.batches()
+        next(batches)
+        run.stop()
+        run.stop()
+        list(batches)
+    assert len(asked) == 1
+    assert run.end is not None and run.end.ending is Ending.SIGNAL
 
 
 def test_deadlines_lie_on_a_grid_and_lost_slots_are_counted(memory):
@@ -276,18 +295,31 @@ def test_what_is_no_stream_is_refused(saved):
         Stream().feed(saved[:16] + text + saved[start:])
 
 
+def times_are_likely(quiet) -> bool:
+    """Whether reading takes longer of more bytes, and an interval has a reading of the clock too.
+
+    Others may take the processor away during any part of a measurement.
+    """
+    return quiet[0]["bare_ns"] < quiet[1]["bare_ns"] and all(
+        row["bare_ns"] < row["mean99_ns"] and row["step_ns"] <= row["clock_ns"] * 2 for row in quiet
+    )
+
+
 def test_intervals_are_measured_and_reads_are_real(memory):
     path, view = memory
-    quiet = sampler.intervals(sampler.ram(path), 4096, (4, 2048), 20_000)
-    assert [row["bytes"] for row in quiet] == [4, 2048]
-    for row in quiet:
-        values = [value for _, value in row["quantiles"]]
-        assert values == sorted(values)
-        assert row["total_ns"] >= row["mean99_ns"] * row["reads"] * 0.98
-        assert row["changes"] <= 1
-        assert 0 < row["bare_ns"] < row["mean99_ns"]  # an interval has a reading of the clock, too
-        assert 0 < row["step_ns"] <= row["clock_ns"] * 2
-    assert quiet[0]["bare_ns"] < quiet[1]["bare_ns"]
+    for _ in range(20):
+        quiet = sampler.intervals(sampler.ram(path), 4096, (4, 2048), 20_000)
+        assert [row["bytes"] for row in quiet] == [4, 2048]
+        for row in quiet:
+            values = [value for _, value in row["quantiles"]]
+            assert values == sorted(values)
+            assert row["total_ns"] >= row["mean99_ns"] * row["reads"] * 0.98
+            assert row["changes"] <= 1
+            assert row["bare_ns"] > 0 and row["step_ns"] > 0
+        if times_are_likely(quiet):
+            break
+    else:
+        pytest.fail(f"not once likely: {quiet}")
     with subprocess.Popen(
         [
             sys.executable,

@@ -4,17 +4,23 @@
 from __future__ import annotations
 
 import doctest
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.sampling import tables, tier0
+from trapless.peek.sampling import json_form, tables, tier0
+from trapless.peek.sampling import recording as recording_file
+from trapless.peek.sampling import summary as summary_file
 from trapless.peek.sampling.plan import Field, Group, Plan, Rule
 from trapless.peek.sampling.recording import Recorder, Recording
 from trapless.peek.sampling.rows import End, Ending, Head, Rows, parse_head
+from trapless.peek.sampling.summary import summarise
 from trapless.peek.sampling.tier0 import Part
+from trapless.peek.trace import samples
 
 MEMBERS = (("preempt_count", 4), ("current", 8), ("pid", 4), ("comm", 16), ("nr_running", 4))
 CONTEXT = (("context", 4), ("context_active", 1))
@@ -59,7 +65,7 @@ def cells(recording: Recording, table: str) -> list[dict[str, str]]:
 
 
 def test_examples_are_so():
-    assert doctest.testmod(tier0).failed == 0
+    assert doctest.testmod(tier0).failed == doctest.testmod(summary_file).failed == 0
 
 
 @pytest.mark.parametrize(
@@ -113,6 +119,36 @@ def test_processes_of_one_name_are_summed(tmp_path):
     ]
     single = recorded(tmp_path / "s", head(), busy_and_idle(head()))
     assert "programs" not in [table.id for table in tables.tables(single)]
+
+
+def renamed(count: int) -> Rows:
+    """CPU 0 runs a process that takes another name before each sample, and a steady one."""
+    rows = np.zeros(count, head().dtype)
+    rows["slot"] = np.arange(count)
+    rows["cpu0.pid"], rows["cpu0.nr_running"] = 7, 1
+    rows["cpu0.comm"] = np.frombuffer(b"".join(b"%015d\0" % n for n in range(count)), "V16")
+    rows["cpu0.pid"][::4] = 8
+    rows["cpu0.comm"][::4] = np.frombuffer(b"steady".ljust(16, b"\0"), "V16")[0]
+    return rows
+
+
+def test_a_process_with_another_name_in_each_sample_takes_no_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "SUMS_MAX", 100)
+    monkeypatch.setattr(recording_file, "SEGMENT_ROWS_MAX", 1000)
+    with Recorder(tmp_path / "r", head(), {}) as recorder:
+        for start in range(0, 4000, 1000):
+            rows = renamed(4000)[start : start + 1000]
+            recorder.add(rows)
+    recording = Recording.open(tmp_path / "r")
+    summary = summarise(recording)
+    assert len(summary.processes) <= 101 and summary.processes.total() == 4000
+    first, second, *_ = cells(recording, "processes")
+    assert first == {"PID": "", "name": "(others)", SHARE: "36.9%"}
+    assert second == {"PID": "8", "name": "steady", SHARE: "12.5%"}
+    (boot,) = json.loads(json_form.report(recording))["boots"]
+    assert boot["tasks"][0]["pid"] is None and boot["tasks"][1]["pid"] == 8
+    out = samples.export(tmp_path / "r", tmp_path / "trace")
+    assert out.slices > 4000
 
 
 def test_lags_beyond_all_bounds_are_told(tmp_path):

@@ -152,6 +152,7 @@ def poke(ram: Path, at: int, data: bytes) -> None:
         file.write(data)
 
 
+@pytest.mark.slow
 def test_probes_may_come_and_go_during_a_recording(tmp_path, monkeypatch):
     monkeypatch.setattr(record, "CHECK_S", 0.02)
     kernel = ToyKernel(probes=0)

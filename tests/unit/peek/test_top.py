@@ -59,6 +59,7 @@ def test_each_second_is_added_up(kind, tmp_path):
     assert re.search(r"samples/s of 1,000, lag \S+ µs", text)
 
 
+@pytest.mark.slow
 def test_probes_may_come_and_go(tmp_path):
     kernel, stream = ToyKernel(probes=3), io.StringIO()
     ram = kernel.save(tmp_path)

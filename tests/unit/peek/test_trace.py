@@ -20,6 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 from trapless.cli import cli
+from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.tasks import Task
@@ -28,7 +29,16 @@ from trapless.peek.trace import events as decoding
 from trapless.peek.trace import perfetto_file
 from trapless.peek.trace import rings as reading
 from trapless.peek.trace.events import Decoder, Event
-from trapless.peek.trace.rings import EVENT, HEAD, HEAD_BYTES, MARGIN, Merger, Place, Rings
+from trapless.peek.trace.rings import (
+    EVENT,
+    HEAD,
+    HEAD_BYTES,
+    MARGIN,
+    TAKEN,
+    Merger,
+    Place,
+    Rings,
+)
 from trapless.peek.trace.text import JsonWriter, TextWriter
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -233,7 +243,7 @@ def test_names_of_processes_come_with_switches(machine):
         "comm": GuestText(b"cat"),
     }
     assert found[1].values == {"count": 4096, "0x8(di)": 5}
-    assert decoder.names.of(7, 2).comm.says("cat")
+    assert decoder.names.of(7).comm.says("cat")
 
 
 def known_places() -> list[str]:
@@ -309,3 +319,60 @@ def test_what_is_no_event_is_left_out(machine):
     machine.write(0, 1, 1, place=999)
     assert events(machine)[0] == []
     assert np.dtype(EVENT).itemsize == 64
+
+
+class Target:
+    """What a decoder asks; it counts the walks of the lists of threads."""
+
+    cpus_possible = ()
+
+    def __init__(self) -> None:
+        self.walks = 0
+
+    def threads(self) -> dict[int, Task]:
+        self.walks += 1
+        return {1: Task(1, 1, GuestText(b"init"), 0, False)}
+
+    def name_of(self, address: int) -> GuestText:
+        return GuestText(b"%x" % address)
+
+    def read_string(self, address: int, most: int) -> GuestText:
+        return self.name_of(address)
+
+
+def lies(count: int) -> np.ndarray:
+    """Events each of which is of another thread and place, and a second after the one before."""
+    made, numbers = np.zeros(3 * count, TAKEN), np.arange(3 * count, dtype="u8")
+    made["t_ns"], made["pid"], made["place"] = numbers * 10**9, 10 + numbers, numbers % 3
+    made["value"][:] = (decoding.KERNEL_HALF + numbers)[:, None]
+    return made
+
+
+LYING_PLACES = (
+    "page_fault_kernel:ip",
+    "irq_handler_entry:irq:name:handler",
+    "sched_wakeup:pid:prio:cpu:comm.0:comm.1",
+)
+
+
+def test_events_that_lie_make_a_trace_neither_slow_nor_large(monkeypatch):
+    """A guest may write any pid, time and address, as fast as its memory is."""
+    monkeypatch.setattr(limits, "TRACE_KEPT_MAX", 100)
+    target = Target()
+    decoder = Decoder([Place.parse(text) for text in LYING_PLACES], target)
+    out = TextWriter(io.StringIO(), decoder.names)
+    for event in decoder.decode(lies(1000)):
+        out.write(event)
+    assert target.walks == 1  # another one comes after a pause by the clock of this machine
+    kept = decoder.names.known, decoder._symbols, decoder._texts
+    assert all(0 < len(one) <= 101 for one in kept) and len(decoder.names._missing) <= 1
+
+
+def test_a_thread_that_began_after_a_walk_has_its_name_after_the_next_one(monkeypatch):
+    target = Target()
+    names = Decoder([], target).names
+    assert names.of(1).comm.says("init")
+    target.threads = lambda: {2: Task(2, 2, GuestText(b"late"), 1, False)}
+    assert not names.of(2).comm
+    monkeypatch.setattr(names, "_look_s", 0.0)
+    assert names.of(2).comm.says("late") and names.of(1).comm.says("init")

@@ -184,6 +184,7 @@ class ToyKernel:
 
     form: str = "below-base"
     levels: int = 5
+    pti: bool = True  # a pair of tables; else one, at a page whose number is odd
     cpus: int = 2
     probes: int | None = None  # what is active of the module's, where it is there at all
     probe_map: dict[str, Any] = field(default_factory=dict)  # what is wrong in the map of them
@@ -383,9 +384,9 @@ class ToyKernel:
             self.put(at + 0x100, struct.pack("<QI", state, 1))
 
     def _page_tables(self) -> None:
-        self._next = 0x100000
+        self._next = 0x100000 if self.pti else 0x101000
         self._tables = {}
-        root = self.symbol("init_top_pgt", bytes(4096), 4096)
+        root = self.symbol("init_top_pgt", bytes(8192 if self.pti else 4096), 4096)
         self.root = self.physical(root)
         self._map(self.image, IMAGE_AT, 2)
         for physical in range(0, RAM_BYTES, 2 << 20):

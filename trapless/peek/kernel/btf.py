@@ -22,6 +22,9 @@ from trapless.peek.limits import TYPE_DEPTH_MAX
 MAGIC = 0xEB9F
 HEADER = struct.Struct("<HBBIIIII")
 TYPE = struct.Struct("<III")
+HEAD = struct.Struct("<II")  # of a type: its name; its flag, kind and count
+KIND_SHIFT, COUNT_MASK, SIZE_MASK = 24, 0xFFFF, 0x1F00FFFF
+"""In the second word of a type; its kind and its count decide how long it is."""
 
 
 class Kind(IntEnum):
@@ -103,6 +106,10 @@ class Place:
     bits: int = 0
 
 
+def _size(kind: Kind, count: int) -> int:
+    return TYPE.size + _ONCE.get(kind, 0) + _EACH.get(kind, 0) * count
+
+
 def _check(count: int) -> None:
     limits.spend(ROUND)
     if count > limits.TYPES_MAX:
@@ -140,23 +147,32 @@ class Btf:
 
     def _scan(self, place: int, end: int) -> None:
         """Find where each type begins."""
-        data, starts, named, unpack = self._data, self._starts, self._named, TYPE.unpack_from
-        once = [_ONCE.get(Kind(kind), 0) for kind in Kind]
-        each = [_EACH.get(Kind(kind), 0) for kind in Kind]
+        data, named, unpack, add = self._data, self._named, HEAD.unpack_from, self._starts.append
+        enums, sizes = {int(kind) for kind in ENUMS}, dict[int, int]()  # by the words that decide
+        number = len(self._starts)
         try:
             while place < end:
-                name, info, _ = unpack(data, place)
-                kind = info >> 24 & 0x1F
+                name, info = unpack(data, place)
+                info &= SIZE_MASK
+                kind = info >> KIND_SHIFT
                 if name:
-                    named.setdefault((kind, name), []).append(len(starts))
-                if kind in ENUMS:
-                    self._enums.append(len(starts))
-                starts.append(place)
-                if not len(starts) % ROUND:
-                    _check(len(starts))
-                place += TYPE.size + once[kind] + each[kind] * (info & 0xFFFF)
-        except (IndexError, struct.error):
-            raise PeekError(f"the kernel's BTF is damaged at type {len(starts)}") from None
+                    key = kind, name
+                    if key in named:
+                        named[key].append(number)
+                    else:
+                        named[key] = [number]
+                if kind in enums:
+                    self._enums.append(number)
+                add(place)
+                number += 1
+                if not number % ROUND:
+                    _check(number)
+                size = sizes.get(info)
+                if size is None:
+                    size = sizes[info] = _size(Kind(kind), info & COUNT_MASK)
+                place += size
+        except (ValueError, struct.error):
+            raise PeekError(f"the kernel's BTF is damaged at type {number}") from None
         if place != end:
             raise PeekError("the kernel's BTF ends inside a type: the image is damaged")
 

@@ -12,6 +12,8 @@ import hashlib
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import compress, count
+from operator import ne
 
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
@@ -78,9 +80,9 @@ class Symbols:
         if not len(self.addresses) == len(self.names) == len(self.kinds):
             raise ValueError("a symbol has an address, a name and a kind")
         self._last.update(zip(self.names, range(len(self.names)), strict=True))
-        for place, name in enumerate(self.names):
-            if self._last[name] != place:
-                self._others.setdefault(name, []).append(place)
+        last = map(self._last.__getitem__, self.names)
+        for place, name in compress(enumerate(self.names), map(ne, last, count())):
+            self._others.setdefault(name, []).append(place)
 
     def has(self, name: str) -> bool:
         """Whether there is a symbol of that name."""

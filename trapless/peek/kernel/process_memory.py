@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Reads the memory of a process of this machine: a file whose offsets are the process's addresses.
 
-Owns the two files of /proc that it takes, and who may open them. The right to read is asked for
+Owns the files of /proc that it takes, and who may open them. The right to read is asked for
 when they are opened, and never again: whoever has the descriptors may read until the process ends.
 The caller knows where in the process a machine has its RAM (mappings.py).
 """
@@ -9,6 +9,7 @@ The caller knows where in the process a machine has its RAM (mappings.py).
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pwd
 from collections.abc import Iterator
@@ -17,11 +18,23 @@ from pathlib import Path
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import PAGE_BYTES
 
+TEXT_BYTES_MAX = 16 << 20
+"""Of a file in /proc/PID: a process may give itself a command line of gigabytes, and mappings of
+files with long names."""
 ENTRY_BYTES = 8
 THERE = bytes(1 if top & 0xC0 else 0 for top in range(256))
 """The highest byte of a page's entry in the page map, as whether the page is present or swapped."""
 ENTRIES_READ = 1 << 18
 SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
+
+
+def text_of(process: Path, name: str) -> str:
+    """The text of a file of a process, by a folder like /proc/123; OSError where it is too long."""
+    with (process / name).open("rb") as file:
+        data = file.read(TEXT_BYTES_MAX + 1)
+    if len(data) > TEXT_BYTES_MAX:
+        raise OSError(errno.EFBIG, f"its {name} is longer than any machine's")
+    return data.decode(errors="replace")
 
 
 class ProcessFile:

@@ -27,7 +27,11 @@ from trapless.vm.stub import OPEN_LIMIT_S, Stub
 WRITABLE = 1 << 1
 ENTRIES = 512
 FIVE_LEVELS = 1 << 12  # in CR4
-PTI = 1 << 12  # in CR3: user mode's half of a pair of tables
+PTI = 1 << 12
+"""In CR3, where the kernel hides from user mode (PTI): user mode's half of a pair of tables. Where
+it does not, newer kernels have no pairs, and a table may be at any page."""
+MEMORY_MIN = 4 << 20
+"""No machine has less, and the half of user mode maps less of it."""
 ALIGNMENT = 1 << 30
 """The kernel's map of all memory begins at a multiple of it."""
 HOLE = range(0xA0000, 0x100000)
@@ -43,8 +47,7 @@ class StubMemory(FileMemory):
     def __init__(self, stub: Stub) -> None:
         self.stub = stub
         with stub.stopped(), stub.within(OPEN_LIMIT_S):
-            mapped = _Tables(stub).mapped()
-            shift, regions = _memory(mapped)
+            mapped, shift, regions = _map_of_all_memory(stub)
             if not regions:
                 raise PeekError(
                     f"{stub.address}: the page tables of its first CPU are not those of a Linux "
@@ -132,13 +135,12 @@ class _Tables:
     def __init__(self, stub: Stub) -> None:
         self._stub = stub
         self._levels = 5 if stub.register("cr4") & FIVE_LEVELS else 4
-        self._root = stub.register("cr3") & ADDRESS_MASK & ~PTI
         self._read = 0
 
-    def mapped(self) -> list[_Page]:
-        """All pages that are mapped, by their addresses."""
+    def mapped(self, root: int) -> list[_Page]:
+        """All pages that the tables of a root map, by their addresses."""
         found: list[_Page] = []
-        for page in self._walk(self._root, self._levels, 0, ENTRIES // 2, True):
+        for page in self._walk(root, self._levels, 0, ENTRIES // 2, True):
             if found and found[-1].goes_on(page):
                 found[-1].length += page.length
             elif len(found) < limits.RUNS_MAX:
@@ -171,6 +173,17 @@ class _Tables:
                 yield _Page(virtual, entry & ADDRESS_MASK & -size, size, can)
             else:
                 yield from self._walk(entry & ADDRESS_MASK, level - 1, virtual, 0, can)
+
+
+def _map_of_all_memory(stub: Stub) -> tuple[list[_Page], int, list[Region]]:
+    """What the kernel's tables map, where its map of all memory begins, and the memory in it."""
+    tables, root = _Tables(stub), stub.register("cr3") & ADDRESS_MASK
+    mapped = tables.mapped(root)
+    shift, regions = _memory(mapped)
+    if root & PTI and sum(one.length for one in regions) < MEMORY_MIN:
+        mapped = tables.mapped(root & ~PTI)
+        shift, regions = _memory(mapped)
+    return mapped, shift, regions
 
 
 def _memory(mapped: list[_Page]) -> tuple[int, list[Region]]:

@@ -4,21 +4,27 @@
 Owns `peek/BUILD-ID/` in the cache: a System.map as linked, and the digest of the tables that it was
 decoded from. The symbols are used only where the tables in the target's memory have that digest, so
 neither a damaged cache nor a wrong build-id can give wrong symbols. Without a cache that can be
-written, each opening decodes the symbols again. The reader of a guest in its sandbox may open no
-files: it asks its parent for these, by the same two functions of a Store.
+written, each opening decodes the symbols again. A guest may be a new kernel after each restart, so
+all kernels together have a bound of bytes, and the oldest go. The reader of a guest in its sandbox
+may open no files: it asks its parent for these, by the same two functions of a Store.
 """
 
 from __future__ import annotations
 
+import binascii
 import contextlib
 import hashlib
 import re
+import shutil
+import struct
 from pathlib import Path
 from typing import Protocol
 
 from trapless.peek.kernel.kallsyms import RawTables, Symbols
 
-MAP, DIGEST = "System.map", "digest"
+MAP, DIGEST, LOCK = "System.map", "digest", "lock"
+KEPT_BYTES_MAX = 512 << 20
+"""Of all kernels; a stock one has 8 MB."""
 _BUILD_ID = re.compile(r"[0-9a-f]{16,128}")  # it comes out of the target and becomes a path
 
 
@@ -51,9 +57,10 @@ class FileStore:
 
         with (
             contextlib.suppress(TraplessError, OSError),
-            cache.locked(folder.with_name(f"{build_id}.lock"), "keeping symbols", Silent()),
+            cache.locked(folder.with_name(LOCK), "keeping symbols", Silent()),
             cache.assembling(folder) as part,
         ):
+            _make_room(folder.parent, part, len(text))
             (part / MAP).write_bytes(text)
             (part / DIGEST).write_bytes(digest)
 
@@ -62,6 +69,16 @@ def _folder(build_id: str) -> Path | None:
     from trapless.base.paths import cache_dir  # not in the sandbox, which begins sooner without
 
     return cache_dir() / "peek" / build_id if _BUILD_ID.fullmatch(build_id) else None
+
+
+def _make_room(cached: Path, part: Path, size: int) -> None:
+    """Remove the oldest kernels until there is room for so many bytes, for who has the lock."""
+    kernels = [one for one in cached.iterdir() if one != part and one.is_dir()]
+    kernels.sort(key=lambda one: one.stat().st_mtime)
+    sizes = [sum(file.stat().st_size for file in one.iterdir()) for one in kernels]
+    while kernels and sum(sizes) + size > KEPT_BYTES_MAX:
+        shutil.rmtree(kernels.pop(0))
+        sizes.pop(0)
 
 
 def load(store: Store, build_id: str, raw: RawTables, shift: int) -> Symbols | None:
@@ -73,8 +90,12 @@ def load(store: Store, build_id: str, raw: RawTables, shift: int) -> Symbols | N
     if digest != _digest(raw, text):
         return None
     words = text.split()
-    addresses = tuple(int(word, 16) for word in words[::3])
-    return Symbols(addresses, tuple(words[2::3]), b"".join(words[1::3]), shift)
+    try:  # save() writes sixteen digits each
+        digits = b"".join(words[::3])
+        addresses = struct.unpack(f">{len(words) // 3}Q", binascii.unhexlify(digits))
+        return Symbols(addresses, tuple(words[2::3]), b"".join(words[1::3]), shift)
+    except (ValueError, struct.error):
+        return None  # nothing that save() has written
 
 
 def save(store: Store, build_id: str, raw: RawTables, symbols: Symbols) -> None:

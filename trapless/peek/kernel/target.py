@@ -130,7 +130,10 @@ class Target(Resolver):
         return GuestText.stored(f"{_with_distance(*module.at(address))} [{module.name}]")
 
     def check_same(self) -> None:
-        """Raise PeekError where the target was restarted since it was opened, or is gone."""
+        """Raise PeekError where the target was seen to restart since it was opened, or is gone.
+
+        A kernel placed elsewhere may leave all of the old one: sampling/boots.py notices that, too.
+        """
         try:
             same = self._fingerprint() == self._identity
         except PeekError:

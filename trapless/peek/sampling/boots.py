@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -29,6 +30,8 @@ AGAIN_S = 1.0
 ALIVE_S = 5.0
 """A kernel that is found must move its clock within this time: older ones stay in memory, too."""
 ALIVE_STEP_S = 0.05
+PATIENCE_S = 20.0
+"""A kernel whose reading fails shows within this time that it runs, or that it is gone."""
 UNSEEN_S = 120.0
 """So long is the next kernel waited for where it is not known which process runs the machine."""
 
@@ -102,6 +105,27 @@ class Boots:
         elif self._is_suspect():
             self._begin_search()
         return self._found is None
+
+    @contextmanager
+    def passing_errors(self) -> Iterator[None]:
+        """Do what reads the kernel, and go on behind it where that fails because it is gone.
+
+        A kernel that is gone is overwritten piece by piece, so what is read of it fails before the
+        signs of a restart are there: they are waited for, or for a sign of life.
+        """
+        try:
+            yield
+        except PeekError:
+            if not self._is_over():
+                raise
+
+    def _is_over(self) -> bool:
+        began_ns, end = time.monotonic_ns(), time.monotonic() + PATIENCE_S
+        while self.alive_ns < began_ns and time.monotonic() < end:
+            if not self.look() or self.is_gone():
+                return True
+            time.sleep(ALIVE_STEP_S)
+        return False
 
     def next(self, over: Callable[[], bool]) -> Target | None:
         """The kernel that runs after this one; None where there was none until `over`."""

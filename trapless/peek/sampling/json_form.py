@@ -2,8 +2,8 @@
 """Gives sums of samples as JSON, for programs: what tables.py shows to people, without rounding.
 
 Owns the names of the values. Shares are of 1, and those of a process leave handlers out, which
-interrupted it; a value that is not known is null. Text of the guest
-is text of its own field, with what is not printable escaped.
+interrupted it; a value that is not known is null, as the pid of processes that are one because they
+are too many. Text of the guest is text of its own field, with what is not printable escaped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trapless.peek.sampling import tables
 from trapless.peek.sampling.probes import Mode
 from trapless.peek.sampling.recording import Recording
 from trapless.peek.sampling.rows import Flag
-from trapless.peek.sampling.summary import Cpu, Summary, summarise
+from trapless.peek.sampling.summary import NO_PID, Cpu, Summary, summarise
 from trapless.peek.sampling.tier0 import Part
 
 PARTS = {part: text.replace(" ", "_") for part, text in tables.COLUMNS.items()}
@@ -47,7 +47,7 @@ def sums(summary: Summary, interval_ns: int) -> dict[str, Any]:
         if judged
         else None,
         "tasks": [
-            {"pid": pid, "name": str(name), "share": count / total}
+            {"pid": pid if pid != NO_PID else None, "name": str(name), "share": count / total}
             for (pid, name), count in summary.processes.most_common()
         ],
         "sampling": {

@@ -268,7 +268,8 @@ class _Boot:
         checked = kept = began = time.monotonic()
         for rows in batches:
             recorder.add(rows)
-            names.see(rows)
+            with self.boots.passing_errors():
+                names.see(rows)
             now = time.monotonic()
             if now - checked >= CHECK_S:
                 checked = now
@@ -290,7 +291,8 @@ class _Boot:
         if self.boots.look():
             with suppress(PeekError):  # the memory is going: the sampler notices that
                 self._counts.look()
-            self._watch.look()
+            with self.boots.passing_errors():
+                self._watch.look()
         else:
             self.restarted = True
             self._progress.note("the machine was restarted; its next boot is waited for")

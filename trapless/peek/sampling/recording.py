@@ -17,6 +17,7 @@ is not stored.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -60,7 +61,10 @@ READ_MEMORY_BYTES = 8 << 30
 """Of address space, while recordings are read. Files are decoded elsewhere (base/parquet.py)."""
 KEPT_BYTES_MAX = 64 << 20
 """Of a table beside the rows, whose values become objects."""
-JSON_BYTES_MAX = 64 << 20
+JSON_BYTES_MAX = 4 << 20
+"""The plan, which is the most of it, has 2 MiB at most; a list takes thirty times its text."""
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of writing: no file that is read has them."""
 SEGMENT_AGE_S = 20.0
 """The age at which a segment is written: a kill loses no older rows."""
 
@@ -296,6 +300,13 @@ class Recording:
     @classmethod
     def open(cls, folder: Path) -> Recording:
         """The recording in a folder; PeekError where the folder is not a recording."""
+        try:
+            parquet.plain_file(folder / META_FILE).close()
+        except OSError as error:
+            raise PeekError(
+                f"{folder}: not a recording, or not yours to read: its {META_FILE}: "
+                f"{error.strerror}"
+            ) from error
         meta = _json(folder / META_FILE)
         if meta is None or meta.get("format") != FORMAT:
             raise PeekError(
@@ -405,18 +416,26 @@ def told_of_damage(folder: Path) -> Iterator[None]:
         yield
     except (TraplessError, BrokenPipeError):
         raise
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise PeekError(f"the output cannot be written: {error.strerror}") from error
+        raise _not_ours(folder, error) from error
     except MemoryError as error:
         raise PeekError(f"{folder}: takes more memory than any recording does") from error
     except Exception as error:  # whatever foreign data do to code that is made for our own
-        words = visible(f"{type(error).__name__}: {error}")[:200]
-        raise PeekError(f"{folder}: not what a recorder writes ({words})") from error
+        raise _not_ours(folder, error) from error
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
+def _not_ours(folder: Path, error: Exception) -> PeekError:
+    words = visible(f"{type(error).__name__}: {error}")[:200]
+    return PeekError(f"{folder}: not what a recorder writes ({words})")
+
+
 def _json(path: Path) -> dict[str, Any] | None:
     try:
-        with path.open("rb") as file:
+        with parquet.plain_file(path) as file:
             text = file.read(JSON_BYTES_MAX)
         data = json.loads(text)
     except (OSError, ValueError, RecursionError):

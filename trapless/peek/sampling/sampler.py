@@ -92,6 +92,7 @@ class Sampler:
         self._argv = [str(program()), "--source", source, "--plan", "-"]
         self._stream = Stream()
         self._process: subprocess.Popen[bytes] | None = None
+        self._asked = False
 
     def __enter__(self) -> Sampler:
         self._process = subprocess.Popen(
@@ -118,7 +119,7 @@ class Sampler:
         trace: TracebackType | None,
     ) -> None:
         process = self._running
-        process.terminate()
+        self.stop()
         try:
             # Its output is drained, so that nothing keeps it from ending.
             process.communicate(timeout=STOP_S)
@@ -149,8 +150,13 @@ class Sampler:
         return self._stream.end
 
     def stop(self) -> None:
-        """Ask the sampler to end; batches() then gives the last rows."""
-        self._running.terminate()
+        """Ask the sampler to end; batches() then gives the last rows.
+
+        Asked once only, however often this is called: a second signal would end it without them.
+        """
+        if not self._asked:
+            self._asked = True
+            self._running.terminate()
 
     @property
     def output(self) -> int:

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText, visible
 from trapless.peek.sampling import names as names_file
@@ -35,6 +36,9 @@ from trapless.peek.sampling.tier1 import WHO_TEXT, Entry, Who
 LAG_BIN_NS = 100
 LAG_BINS = 100_000
 """Lags are counted in steps of 100 ns up to 10 ms, so hours of samples take no more memory."""
+NO_PID = -1
+OTHERS = (NO_PID, GuestText(b"(others)"))
+"""The processes that are not kept, together."""
 
 
 def _zeros(kinds: int) -> npt.NDArray[np.int64]:
@@ -155,6 +159,10 @@ class Summary:
         running = (parts == Part.PROCESS) | (parts == Part.USER) | (parts == Part.KERNEL)
         comms = itertools.compress(samples.comms(table), running)
         self.processes.update(zip(columns["pid"][running].tolist(), comms, strict=True))
+        self.processes = _bounded(self.processes, OTHERS, limits.SUMS_MAX)
+        for_each = limits.SUMS_MAX // len(self.cpus)
+        cpu.who = _bounded(cpu.who, Who.OTHERS, for_each)
+        cpu.counted = _bounded(cpu.counted, Who.OTHERS, for_each)
 
     @property
     def samples(self) -> int:
@@ -222,6 +230,22 @@ def _add_probed(cpu: Cpu, samples: CpuSamples) -> npt.NDArray[np.bool_]:
     reasons = np.where(entry < len(Entry), entry, Entry.UNKNOWN)
     cpu.entries += np.bincount(reasons[entered], minlength=len(Entry))
     return off
+
+
+Name = TypeVar("Name", bound=Hashable)
+
+
+def _bounded(sums: Counter[Name], others: Name, most: int) -> Counter[Name]:
+    """Sums of no more than so many names; those with the fewest samples are `others` together.
+
+    >>> _bounded(Counter(a=9, b=2, c=1, d=1), "z", 3)
+    Counter({'a': 9, 'z': 4})
+    """
+    if len(sums) <= most:
+        return sums
+    kept = Counter(dict(sums.most_common(most // 2)))
+    kept[others] += sums.total() - kept.total()
+    return kept
 
 
 def _counter(values: npt.NDArray[Any]) -> dict[int, int]:

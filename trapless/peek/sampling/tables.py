@@ -16,7 +16,7 @@ from trapless.peek.kernel import counters
 from trapless.peek.sampling.probes import Mode
 from trapless.peek.sampling.recording import Recording
 from trapless.peek.sampling.rows import Flag
-from trapless.peek.sampling.summary import Cpu, Routine, Summary, summarise
+from trapless.peek.sampling.summary import NO_PID, Cpu, Routine, Summary, summarise
 from trapless.peek.sampling.tier0 import Part
 from trapless.peek.sampling.tier1 import WHO_TEXT, Entry, knowledge_text
 from trapless.report.figures import Figure, Table
@@ -273,7 +273,7 @@ def processes(summary: Summary) -> Table:
     """The table of processes that ran most."""
     total = summary.samples
     rows = tuple(
-        (str(pid), str(name), f"{count / max(total, 1):.1%}")
+        (str(pid) if pid != NO_PID else "", str(name), f"{count / max(total, 1):.1%}")
         for (pid, name), count in summary.processes.most_common(PROCESSES_SHOWN)
     )
     return Table(
@@ -289,10 +289,11 @@ def processes(summary: Summary) -> Table:
 def programs(summary: Summary) -> Sequence[Table]:
     """The table of sums by name, where processes share a name."""
     shares, counts = Counter[GuestText](), Counter[GuestText]()
-    for (_, name), count in summary.processes.items():
-        shares[name] += count
-        counts[name] += 1
-    if len(counts) == len(summary.processes):
+    for (pid, name), count in summary.processes.items():
+        if pid != NO_PID:
+            shares[name] += count
+            counts[name] += 1
+    if len(counts) == counts.total():
         return ()
     rows = tuple(
         (str(name), f"{counts[name]:,}", f"{count / max(summary.samples, 1):.1%}")

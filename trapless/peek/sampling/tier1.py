@@ -55,9 +55,14 @@ class Who(IntEnum):
     ENABLED = 0  # nobody
     TOP_HALF = 1  # the processor, for an interrupt
     ENTERED = 2  # the processor, as user mode was left
+    OTHERS = -1  # in sums only: several places together
 
 
-WHO_TEXT: dict[int, str] = {Who.TOP_HALF: "(top halves)", Who.ENTERED: "(entry from user mode)"}
+WHO_TEXT: dict[int, str] = {
+    Who.TOP_HALF: "(top halves)",
+    Who.ENTERED: "(entry from user mode)",
+    Who.OTHERS: "(others)",
+}
 
 
 def groups(target: Target, probes: ProbeMap, stock: Sequence[Group]) -> tuple[Group, ...]:

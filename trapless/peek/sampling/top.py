@@ -142,17 +142,19 @@ def top(
                 boots, names, more = Boots(target, emulator), Names(target), True
                 seconds = Seconds(target, names, view, boot, as_json)
                 while more and not request.asked:
-                    watch = Watch(target, Silent().note)
-                    plan = plan_for(target, interval_ns, 0, cpu, emulator, watch.first)
-                    progress.done()
-                    with started(source_of(target), plan) as run:
-                        request.run = run
-                        more = _show(run, seconds, watch, boots)
+                    more = False  # where an error is passed over
+                    with boots.passing_errors():
+                        watch = Watch(target, Silent().note)
+                        plan = plan_for(target, interval_ns, 0, cpu, emulator, watch.first)
+                        progress.done()
+                        with started(source_of(target), plan) as run:
+                            request.run = run
+                            more = _show(run, seconds, watch, boots)
                 restarted = not seconds.enough and not request.asked and not boots.look()
                 target = _next(boots, request, seconds) if restarted else None
                 boot += 1
-    if run.end is not None:
-        progress.note(ENDINGS[run.end.ending])
+    if request.run is not None and request.run.end is not None:
+        progress.note(ENDINGS[request.run.end.ending])
 
 
 def _next(boots: Boots, request: Request, seconds: Seconds) -> Target | None:

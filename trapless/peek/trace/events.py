@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import signal
 import struct
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from trapless import calls
 from trapless.base.console import TraplessError
+from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.target import Target
@@ -34,8 +37,9 @@ SOFTIRQS = (
     *("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER"),
     "RCU",
 )
-LOOK_AGAIN_NS = 1_000_000_000
-"""The time of the target between two reads of its lists for processes without a name."""
+LOOK_AGAIN_S, LOOK_SHARE = 1.0, 10
+"""The pause, by this machine's clock, between two reads of the target's lists for processes without
+a name, and how many times as long as a read it is at least: events may have any pid and time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,28 +96,38 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+def _make_room(kept: dict[int, Any], count: int = 1) -> None:
+    """Forget what is kept where there is no room for more: a trace may last, and events may lie."""
+    if len(kept) + count > limits.TRACE_KEPT_MAX:
+        kept.clear()
+
+
 class Names:
     """The names of threads by pid, from events and from the target's lists. One thread."""
 
     def __init__(self, target: Target | None) -> None:
         self._target = target
         self.known: dict[int, Task] = {}
-        self._looked_ns = -LOOK_AGAIN_NS
+        self._look_s = 0.0  # when it may look again
         self._missing: set[int] = set()
 
-    def look(self, t_ns: int) -> None:
-        """Read the target's lists, at a time of its clock."""
-        self._looked_ns = t_ns
+    def look(self) -> None:
+        """Read the target's lists."""
+        began_s = time.monotonic()
         if self._target is not None:
-            self.known.update(self._target.threads())
+            threads = self._target.threads()
+            _make_room(self.known, len(threads))
+            self.known.update(threads)
+        now = time.monotonic()
+        self._look_s = now + max(LOOK_AGAIN_S, LOOK_SHARE * (now - began_s))
 
-    def of(self, pid: int, t_ns: int) -> Task:
+    def of(self, pid: int) -> Task:
         """The thread with a pid; its name is empty where it is not known."""
         if pid == 0:
             return Task(0, 0, IDLE, 0, True)
-        if pid not in self.known and pid not in self._missing:
-            if t_ns - self._looked_ns >= LOOK_AGAIN_NS:
-                self.look(t_ns)
+        new = pid not in self.known and pid not in self._missing
+        if new and time.monotonic() >= self._look_s:
+            self.look()
             if pid not in self.known:
                 self._missing.add(pid)
         return self.known.get(pid) or Task(pid, pid, NO_NAME, 0, False)
@@ -124,6 +138,8 @@ class Names:
         if not pid or (old and old.comm == comm and group in (None, old.group)):
             return
         base = old or Task(pid, pid, comm, 0, False)
+        if old is None:
+            _make_room(self.known)
         self.known[pid] = Task(
             pid, group if group is not None else base.group, comm, base.parent, base.is_kernel
         )
@@ -178,6 +194,7 @@ class Decoder:
         if address < KERNEL_HALF or self._target is None:
             return f"{address:#x}"
         if address not in self._symbols:
+            _make_room(self._symbols)
             self._symbols[address] = self._target.name_of(address)
         return self._symbols[address]
 
@@ -186,6 +203,7 @@ class Decoder:
         if self._target is None or address < KERNEL_HALF:
             return NO_NAME
         if address not in self._texts:
+            _make_room(self._texts)
             try:
                 self._texts[address] = self._target.read_string(address, 64)
             except PeekError:  # its driver has gone

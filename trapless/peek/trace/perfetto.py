@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
+from trapless.peek import limits
 from trapless.peek.guest_text import GuestText
 from trapless.peek.trace.events import Event, Names, Value
 from trapless.peek.trace.perfetto_file import PerfettoFile, narrow
@@ -124,7 +125,7 @@ class PerfettoWriter:
         one.prev_state = STATES[str(event.values["state"])]
         one.next_comm = str(event.values["comm"]) if one.next_pid else IDLE_COMM
         name, priority = self._running.get(event.cpu, ("", 120))
-        comm = str(self._names.of(one.prev_pid, event.t_ns).comm) if one.prev_pid else IDLE_COMM
+        comm = str(self._names.of(one.prev_pid).comm) if one.prev_pid else IDLE_COMM
         one.prev_comm, one.prev_prio = comm or name, priority
         self._running[event.cpu] = (one.next_comm, one.next_prio)
         if one.next_pid == 0 and self._queues.get(event.cpu):
@@ -146,6 +147,9 @@ class PerfettoWriter:
         track = self._out.track("interprocessor and timer interrupts", f"CPU {event.cpu}")
         opened = self._open.setdefault(event.cpu, [])
         if event.name.endswith(ENTRY):
+            if len(opened) >= limits.SLICES_OPEN_MAX:  # ends were lost, or there are none
+                self._close_slices(event.cpu, event.t_ns)
+                opened = self._open.setdefault(event.cpu, [])
             opened.append(name)
             self._out.slice_begin(track, event.t_ns, name, dict(event.values))
         elif opened and opened[-1] == name:
@@ -164,7 +168,7 @@ class PerfettoWriter:
     def _instant(self, event: Event) -> None:
         values: dict[str, Value] = {**event.values, "cpu": event.cpu}
         if event.pid:
-            group = self._names.of(event.pid, event.t_ns).group
+            group = self._names.of(event.pid).group
             track = self._out.thread(group, event.pid)
         else:
             track = self._out.track("events while idle", f"CPU {event.cpu}")

@@ -13,12 +13,14 @@ from typing import Any, BinaryIO
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
 
+from trapless.peek import limits
 from trapless.peek.guest_text import GuestText
 
 SEQUENCE = 1
 CLEARED = pb.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
 Value = int | float | str | GuestText
 SIGNED_MAX = (1 << 63) - 1
+OTHER_THREADS = "threads that are too many for tracks of their own"
 
 
 def narrow(value: int) -> int:
@@ -81,6 +83,8 @@ class PerfettoFile:
         """The number of a thread's own track, without a name: other packets have it."""
         key = ("thread", thread, process)
         if key not in self._tracks:
+            if len(self._tracks) >= limits.TRACKS_MAX:
+                return self.track(OTHER_THREADS)
             descriptor = self._described(key, "", None)
             descriptor.track_descriptor.ClearField("name")
             about = descriptor.track_descriptor.thread

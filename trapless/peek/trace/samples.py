@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from trapless.peek import limits
 from trapless.peek.guest_text import GuestText
 from trapless.peek.sampling import names as names_file
 from trapless.peek.sampling.judgement import Column, CpuSamples, judge
@@ -100,7 +101,8 @@ class _Cpu:
         self._out = out
         title = f"CPU {name.removeprefix('cpu')}"
         self._numbers: dict[tuple[int, GuestText], int] = {}  # of processes, by pid and name
-        self._labels: list[str] = []
+        self._labels: dict[int, str] = {}
+        self._next = 0
 
         def track(name: str, namer: Namer) -> _Track:
             return _Track(out, out.track(name, title), interval_ns, namer)
@@ -116,6 +118,9 @@ class _Cpu:
         return self._part.slices + self._process.slices + self._disabled.slices
 
     def add(self, samples: CpuSamples, table: pa.Table, times: Column) -> None:
+        if len(self._labels) > limits.SUMS_MAX:  # numbers stay different: a slice may be in two
+            self._numbers.clear()
+            self._labels.clear()
         slots, times = samples.slots, times[samples.good]
         self._part.add(slots, times, samples.parts)
         pairs = zip(samples.columns["pid"].tolist(), samples.comms(table), strict=True)
@@ -128,8 +133,8 @@ class _Cpu:
 
     def _number(self, pid: int, comm: GuestText) -> int:
         if (pid, comm) not in self._numbers:
-            self._numbers[pid, comm] = len(self._labels)
-            self._labels.append(f"{comm} {pid}" if pid else "")
+            self._numbers[pid, comm], self._next = self._next, self._next + 1
+            self._labels[self._numbers[pid, comm]] = f"{comm} {pid}" if pid else ""
         return self._numbers[pid, comm]
 
     def _count(self, times: Column, lengths: Column) -> None:

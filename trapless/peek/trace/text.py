@@ -51,7 +51,7 @@ class TextWriter(_LineWriter):
     def write(self, event: Event) -> None:
         if event.lost:
             self._file.write(f"{'':18} cpu{event.cpu:<3} {event.lost} events lost\n")
-        who = f"{self._names.of(event.pid, event.t_ns).comm or '?'}/{event.pid}"
+        who = f"{self._names.of(event.pid).comm or '?'}/{event.pid}"
         seconds, rest = divmod(event.t_ns, 1_000_000_000)
         head = f"{seconds:>8}.{rest:09} cpu{event.cpu:<3} {who:<22}"
         self._file.write(f"{head} {event.name:<18} {_values(event)}".rstrip() + "\n")
@@ -64,7 +64,7 @@ class JsonWriter(_LineWriter):
     """
 
     def write(self, event: Event) -> None:
-        task = self._names.of(event.pid, event.t_ns)
+        task = self._names.of(event.pid)
         row: dict[str, object] = {
             "t_ns": event.t_ns,
             "cpu": event.cpu,

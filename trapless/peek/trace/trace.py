@@ -27,6 +27,7 @@ from trapless.peek.kernel.target import Target
 from trapless.peek.machines import Machine
 from trapless.peek.sampling.boots import Boots
 from trapless.peek.sampling.record import ended_by_signals
+from trapless.peek.sampling.recording import NO_ROOM
 from trapless.peek.trace.events import Decoder, Event, Names
 from trapless.peek.trace.rings import Events, Merger, Rings
 from trapless.peek.trace.text import JsonWriter, TextWriter
@@ -85,7 +86,7 @@ def trace(
         queues = _queue_lengths(target)
         rings.begin(backlog=backlog or emulator is None)
         decoder = Decoder(rings.places, target)
-        decoder.names.look(0)
+        decoder.names.look()
         writer = _writer(format_, output, decoder.names, target, queues, stack)
         progress.done()
         try:
@@ -135,8 +136,13 @@ def open_output(path: Path) -> Iterator[TextIO]:
         file = path.open("w", encoding="utf-8")
     except OSError as error:
         raise PeekError(f"{path}: {error.strerror}") from error
-    with file:
-        yield file
+    try:
+        with file:
+            yield file
+    except OSError as error:
+        if error.errno not in NO_ROOM:  # it may be another file's
+            raise
+        raise PeekError(f"{path}: {error.strerror}") from error
 
 
 class _Reader(threading.Thread):

@@ -91,7 +91,8 @@ class Peer:
             more = "m" if len(text) > at + length else "l"
             return more + text[at : at + length]
         if request.startswith("p"):
-            values = {18: self.kernel.root | 0x1003, 40: 1 << 12 if self.kernel.levels == 5 else 0}
+            cr3 = self.kernel.root | (0x1003 if self.kernel.pti else 3)  # in user mode
+            values = {18: cr3, 40: 1 << 12 if self.kernel.levels == 5 else 0}
             return struct.pack("<Q", values[int(request[1:], 16)]).hex()
         table = {
             "qSupported": "PacketSize=400;qXfer:features:read+",
@@ -105,8 +106,8 @@ class Peer:
 
 
 @contextmanager
-def serving(*lacks: str, levels: int = 5) -> Iterator[Peer]:
-    peer = Peer(ToyKernel(levels=levels), *lacks)
+def serving(*lacks: str, levels: int = 5, pti: bool = True) -> Iterator[Peer]:
+    peer = Peer(ToyKernel(levels=levels, pti=pti), *lacks)
     try:
         yield peer
     finally:
@@ -128,9 +129,10 @@ def own_cache(tmp_path, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("levels", [4, 5])
+@pytest.mark.parametrize("pti", [True, False])
 @pytest.mark.parametrize("sandbox", [True, False])
-def test_kernel_behind_a_stub_is_opened(levels, sandbox):
-    with serving(levels=levels) as peer:
+def test_kernel_behind_a_stub_is_opened(levels, pti, sandbox):
+    with serving(levels=levels, pti=pti) as peer:
         machine = choose(gdb=f"127.0.0.1:{peer.port}")
         with machine.open(sandbox=sandbox) as target:
             assert str(target.release) == RELEASE
@@ -168,13 +170,13 @@ def test_memory_that_is_no_kernels_is_refused():
 
 
 def test_tables_that_go_round_and_round_end(monkeypatch):
-    monkeypatch.setattr("trapless.peek.limits.TABLES_READ_MAX", 200)
+    monkeypatch.setattr("trapless.peek.limits.TABLES_READ_MAX", 50)
     with serving() as peer:
         root = peer.kernel.root
         entry = struct.pack("<Q", root | 0x63)
         peer.kernel.ram[root : root + 4096] = entry * 512
         stub = Stub("127.0.0.1", peer.port)
-        with pytest.raises(PeekError, match="more than 200 page tables"):
+        with pytest.raises(PeekError, match="more than 50 page tables"):
             StubMemory(stub)
         stub.close()
 
@@ -200,7 +202,13 @@ def test_nothing_at_a_port_is_said():
         Remote("127.0.0.1", port).open()
 
 
-@pytest.mark.parametrize("text", ["", "host", "host:", "host:0", "host:70000", ":x"])
+@pytest.mark.parametrize("host", ["..", "a" * 64])
+def test_a_host_that_no_name_can_be_is_said(host):
+    with pytest.raises(TraplessError, match="is no name of one"):
+        Remote.named(f"{host}:1234").open()
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", "host:0", "host:70000", ":x", "host:²"])
 def test_what_is_no_port_is_refused(text):
     with pytest.raises(PeekError, match="is not HOST:PORT"):
         Remote.named(text)
@@ -304,6 +312,7 @@ def test_an_answer_that_trickles_ends_in_its_time(monkeypatch):
         Stub("127.0.0.1", peer.port)
 
 
+@pytest.mark.slow
 def test_a_stub_that_is_slow_at_each_answer_ends_in_its_time(monkeypatch):
     monkeypatch.setattr("trapless.peek.kernel.stub_memory.OPEN_LIMIT_S", 1.0)
     slow = pytest.raises(TraplessError, match=r"answers too slowly|no answer to")
@@ -316,11 +325,11 @@ def test_tables_that_map_everything_at_random_are_not_kept(monkeypatch):
     with serving() as peer:
         root = peer.kernel.root
         large = [number << 31 | 0x83 for number in range(512)]  # pages of 1 GiB at level 3
-        peer.kernel.ram[root : root + 4096] = struct.pack("<512Q", *[root + 4096 | 0x63] * 512)
-        peer.kernel.ram[root + 4096 : root + 8192] = struct.pack(
-            "<512Q", *[root + 8192 | 0x63] * 512
-        )
-        peer.kernel.ram[root + 8192 : root + 12288] = struct.pack("<512Q", *large)
+        for level, entries in enumerate(
+            ([root + 8192 | 0x63] * 512, [root + 12288 | 0x63] * 512, large)
+        ):
+            at = root + 4096 * (level and level + 1)  # the root's neighbour is user mode's half
+            peer.kernel.ram[at : at + 4096] = struct.pack("<512Q", *entries)
         stub = Stub("127.0.0.1", peer.port)
         with pytest.raises(PeekError, match="more than 100 runs"):
             StubMemory(stub)

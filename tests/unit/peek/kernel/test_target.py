@@ -4,6 +4,7 @@ and what is said of memory that is damaged, foreign, cut short or lying."""
 
 from __future__ import annotations
 
+import os
 import random
 import struct
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from tests.unit.peek import toy_kernel
 from tests.unit.peek.toy_kernel import MASK, MODULES_VIRTUAL, RAM_BYTES, ToyKernel
 from trapless.base.paths import cache_dir
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel import symbol_cache
 from trapless.peek.kernel.image import _running as choose_running
 from trapless.peek.kernel.image import locate
 from trapless.peek.kernel.kallsyms import Symbols
@@ -410,3 +412,18 @@ def test_damage_anywhere_gives_a_message_and_nothing_else(kernel):
 def test_addresses_wrap_as_in_c():
     target = opened(ToyKernel(form="from-place"))
     assert 0 <= target.percpu("runqueues", 0) <= MASK
+
+
+def test_kernels_that_guests_make_up_do_not_fill_the_disk(tmp_path, monkeypatch):
+    """A guest may have another build-id after each restart."""
+    monkeypatch.setenv("TRAPLESS_CACHE", str(tmp_path))
+    monkeypatch.setattr(symbol_cache, "KEPT_BYTES_MAX", 10_000)
+    store = symbol_cache.FileStore()
+    for number in range(30):
+        store.save(f"{number:016x}", b"digest", 1000 * b"x")
+        os.utime(tmp_path / f"peek/{number:016x}", (number, number))
+    kept = sorted(path.name for path in (tmp_path / "peek").iterdir() if path.is_dir())
+    assert kept == [f"{number:016x}" for number in range(21, 30)]
+    assert store.load(kept[-1]) == (b"digest", 1000 * b"x")
+    store.save("f" * 16, b"", 20_000 * b"x")
+    assert len(list((tmp_path / "peek").rglob("*"))) == 4  # a lock, and one kernel

@@ -8,11 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from trapless.peek import emulator
+from trapless.peek import emulator, machines, mappings
+from trapless.peek.errors import PeekError
+from trapless.peek.kernel import process_memory
 from trapless.vm import qmp
 
 RAM_BYTES = 16 << 20
@@ -176,3 +179,20 @@ def test_a_process_that_may_not_be_looked_at_is_passed_over(ram, tmp_path):
     (tmp_path / "proc" / "17").mkdir(parents=True)
     (tmp_path / "proc" / str(os.getpid())).mkdir()
     assert emulator.emulator_of(ram, tmp_path / "proc") is None
+
+
+@pytest.mark.parametrize("name", ["maps", "cmdline", "status"])
+def test_a_process_that_says_gigabytes_of_itself_is_not_read(ram, tmp_path, name):
+    """Whoever calls prctl(PR_SET_MM) chooses the length of its own command line."""
+    (tmp_path / "123/task").mkdir(parents=True)
+    with (tmp_path / "123" / name).open("wb") as file:
+        file.write(b"qemu-system-x86_64\0")
+        file.truncate(1 << 40)
+    with pytest.raises(OSError, match="longer than any machine's"):
+        process_memory.text_of(tmp_path / "123", name)
+    assert emulator.emulator_of(ram, tmp_path) is None
+    assert emulator.emulator_with(123, tmp_path) == emulator.Emulator(123, ())
+    with pytest.raises(PeekError):
+        mappings.read(tmp_path / "123")
+    with suppress(PeekError):
+        list(machines.by_pid(123, tmp_path).memories())

@@ -7,6 +7,7 @@ A kernel that comes is waited for by README's own example (tests/packages).
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from pathlib import Path
@@ -43,6 +44,26 @@ def test_several_machines_are_no_reason_to_wait(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(machines, "running", lambda: two)
     with pytest.raises(TraplessError, match=r"choose one with --pid, .*\n  process 1: qemu"):
         waiting.wait_for(machines.the_one, 3600)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--pid", "4194305"), "there is no process 4194305"),
+        (("--gdb", "nowhere"), "'nowhere' is not HOST:PORT"),
+        (("--vm", ""), "--vm names no machine"),
+    ],
+)
+def test_what_never_comes_is_not_waited_for(options: tuple[str, str], message: str) -> None:
+    done = CliRunner().invoke(cli, ["peek", "top", *options, "--wait", "3600"])
+    assert message in str(done.exception) + done.output
+
+
+def test_a_stub_that_does_not_answer_yet_is_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(TraplessError, match=rf"within 0\.2 s: no debugger's stub .*:{port}"):
+        waiting.wait_for(lambda: machines.Remote("127.0.0.1", port), 0.2)
 
 
 @pytest.mark.parametrize("command", ["shell", "top", "record", "trace", "check"])
