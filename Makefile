@@ -36,8 +36,8 @@ PROGRAMS =
 LIBRARIES =
 UNIT_PROGRAMS =
 
-.PHONY: help evaluate test check lab matrix matrix-all lab-debug soak soak-debug setup all lib install deb
-.PHONY: uninstall clean image-check packages-test report-check fuzz coverage
+.PHONY: help evaluate test check static lab matrix matrix-all lab-debug soak soak-debug setup all lib
+.PHONY: install deb uninstall clean image-check packages-test report-check fuzz coverage
 help: ## this list
 	@echo "Trapless $(VERSION): system calls without the trap, on the kernel you already run"
 	@echo
@@ -72,23 +72,30 @@ evaluate: about-evaluate setup ## measure on a stock kernel in a lab VM and writ
 about-evaluate:
 	@echo "$(ABOUT_EVALUATE)"
 
-VMS ?= 2
-test: setup ## prove it: check, every lab test on every supported kernel; VMS (2) at once
+VMS ?= 3
+test: setup ## prove it: static, all tests, the module's on every supported kernel; VMS (3) at once
 	@$(MAKE) --no-print-directory static
 	$(PYTEST) -n $(VMS) $(if $(CI),--once-more) tests/evaluate tests/lab tests/packages tests/unit \
-		tests/abi --kernels all
+		tests/abi --kernels all --tools-once
 
-check: setup ## under a minute, no VM, no root: builds, style, types, unit and ABI tests
-	@$(MAKE) --no-print-directory static
+# It builds by gcc, and only what its tests run: `static` builds everything, by both compilers.
+check: setup ## under a minute, no VM, no root: style, types, unit and ABI tests, C under sanitizers
+	@$(MAKE) --no-print-directory -s -j2 types $(BUILD)/compiled sanitized checked style
 	@$(PYTEST) -q -n 3 -m 'not slow' tests/unit tests/abi # on two cores: some of the tests wait
+
+static: setup ## what needs no run: both compilers build everything; style, types (2 min)
+	@$(MAKE) --no-print-directory -s -j2 all
+	@$(MAKE) --no-print-directory -s -j2 BUILD=build/clang CC=clang all
+	@$(MAKE) --no-print-directory -s -j2 types sanitized style
 
 lab: setup ## the lab tests in VMs on the default kernel
 	@$(MAKE) --no-print-directory -s all
 	$(PYTEST) tests/lab
 
-matrix: setup ## the lab tests on every supported kernel
+RESETS = 20
+matrix: setup ## the lab tests on every supported kernel, those of tools as well
 	@$(MAKE) --no-print-directory -s all
-	$(PYTEST) -n $(VMS) tests/lab --kernels all
+	$(PYTEST) -n $(VMS) tests/lab --kernels all --resets $(RESETS)
 
 MODULE_TESTS = tests/lab/runner tests/lab/supervisor
 lab-debug: setup ## the module's tests on a KASAN and lockdep kernel (built once, into the cache)
@@ -97,7 +104,7 @@ lab-debug: setup ## the module's tests on a KASAN and lockdep kernel (built once
 
 matrix-all: setup ## matrix, lab-debug, and the module's tests with KCSAN, with PREEMPT_RT, for clouds
 	@$(MAKE) --no-print-directory -s all
-	$(PYTEST) -n $(VMS) tests/lab --kernels all
+	$(PYTEST) -n $(VMS) tests/lab --kernels all --resets $(RESETS)
 	$(PYTEST) -n $(VMS) $(MODULE_TESTS) --kernels others,debug,kcsan
 
 image-check: setup ## images of every kernel, booted by BIOS and UEFI, from a stick and a CD (hours)
@@ -130,14 +137,24 @@ coverage: setup ## lines of kmod/ and lib/ that tests reach: build/coverage/repo
 setup: ## install what this machine lacks: packages by apt on Debian, Python ones in .venv
 	@scripts/setup
 
-.PHONY: static
-static: # everything of `check` that is not a test: both compilers, sanitizers, ruff, mypy
-	@$(MAKE) --no-print-directory -s -j2 all
-	@$(MAKE) --no-print-directory -s -j2 BUILD=build/clang CC=clang all
-	@$(MAKE) --no-print-directory -s -j2 BUILD=build/sanitized STATIC= \
-		SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=all' unit-programs
-	@$(PYTHON) -m ruff check --quiet .
+.PHONY: types style sanitized checked
+types:
 	@$(PYTHON) -m mypy
+
+style:
+	@$(PYTHON) -m ruff check --quiet .
+
+# The first time, tests are compiled by one process: else each of those that run them compiles all.
+$(BUILD)/compiled:
+	@mkdir -p $(@D)
+	@$(PYTEST) -q --collect-only tests/unit tests/abi >$@ || true
+
+# Built to be run once: with less optimisation it is built in half the time.
+sanitized:
+	@$(MAKE) --no-print-directory BUILD=build/sanitized STATIC= CFLAGS='-Og -g1' \
+		SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=all' unit-programs
+
+checked: $(LIBRARIES) $(UNIT_RUN)
 
 .PHONY: unit-programs workloads
 workloads: $(filter $(BUILD)/eval/% $(BUILD)/examples/% $(BUILD)/sampler/%,$(PROGRAMS))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What all test folders share: the option that names the kernels of the lab's tests, and how tests
+"""What all test folders share: the options of the lab's tests, and how tests
 are distributed where several processes run them (-n).
 """
 
@@ -16,9 +16,10 @@ from trapless.stock import kernels
 pytest_plugins = ["tests.once_more"]
 
 DEFAULT_KERNELS = kernels.SUPPORTED[0].name
+DEFAULT_RESETS = 3
 SLOW = (
-    "test_fleet.py", "test_walk.py", "test_ci.py", "test_replay.py", "test_programs.py",
-    "test_places.py", "test_lab.py", "test_tidy.py",
+    "test_fleet.py", "test_walk.py", "test_ci.py", "test_replay.py", "test_damaged.py",
+    "test_programs.py", "test_places.py", "test_lab.py", "test_threads.py", "test_tidy.py",
 )  # fmt: skip
 """Files that take long although they have few tests, the slowest first."""
 
@@ -30,6 +31,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="NAME[,NAME...]",
         help="kernels for tests/lab: names that `trapless lab --kernel` takes (also a path), 'all' "
         f"for every supported one, 'others' for their flavours (default: {DEFAULT_KERNELS})",
+    )
+    parser.addoption(
+        "--tools-once",
+        action="store_true",
+        help="run lab tests whose subject is a tool of ours, and not the module, on the last of "
+        "their kernels alone (make test does, make matrix does not)",
+    )
+    parser.addoption(
+        "--resets",
+        type=int,
+        default=DEFAULT_RESETS,
+        metavar="N",
+        help=f"how often a guest is reset that peek follows (default: {DEFAULT_RESETS})",
     )
 
 

@@ -70,9 +70,11 @@ class OnceMore:
         self._terminal.ensure_newline()
         self._terminal.write_line(f"once more, alone: {' '.join(names)}")
         command = [sys.executable, "-m", "pytest", "-rA", "-n0", "-p", "no:cacheprovider"]
-        kernels = self._config.getoption("kernels")
+        kernels = ["--kernels", self._config.getoption("kernels")]
+        if self._config.getoption("tools_once"):
+            kernels.append("--tools-once")
         done = subprocess.run(
-            [*command, "--kernels", kernels, *names],
+            [*command, *kernels, *names],
             cwd=self._config.rootpath,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -30,7 +30,7 @@ ASK = "/bin/ask"
 MEMORY = "1G"
 TIMEOUT_S = 2 * 3600.0
 WARM = 1
-PAIRS = 6
+PAIRS, QUICK_PAIRS = 6, 3
 """Runs in each mode, by turns, that say what is saved."""
 PUT_OFF = "rcutree.use_softirq=0"
 """What the kernel puts off (freeing of files and sockets that were closed) is done by a thread of
@@ -54,7 +54,11 @@ def pack(root: Path, subject: subjects.Subject, folder: Path) -> Path:
 
 
 def runs(
-    kernel: str, root: Programs, folder: Path, chosen: Sequence[subjects.Subject]
+    kernel: str,
+    root: Programs,
+    folder: Path,
+    chosen: Sequence[subjects.Subject],
+    pairs: int = PAIRS,
 ) -> Iterator[Run]:
     """Each program twice; what the guests are given is written into `folder`.
 
@@ -79,7 +83,7 @@ def runs(
             ready=subject.ready,
             warm=WARM,
         )
-        by_turns = replace(job, calibrate=False, turns=guest.by_turns(PAIRS))
+        by_turns = replace(job, calibrate=False, turns=guest.by_turns(pairs))
         yield Run(f"{subject.name}-user", config, job, tuple(savings.PROCESSORS), subject.after)
         yield Run(f"{subject.name}-turns", config, by_turns, (), subject.after)
 
@@ -87,8 +91,9 @@ def runs(
 def collect(run: Collection) -> None:
     root = programs.unpacked(run.progress)
     chosen = subjects.subjects(subjects.QUICK if run.quick else subjects.FULL)
+    pairs = QUICK_PAIRS if run.quick else PAIRS
     with guest_folder(run.directory) as folder:
-        stat_runs.collect(run, tuple(runs(run.kernel, root, folder, chosen)))
+        stat_runs.collect(run, tuple(runs(run.kernel, root, folder, chosen, pairs)))
     run.write(
         [
             {"subject": one.name, "what": one.what, "version": root.versions[one.package]}

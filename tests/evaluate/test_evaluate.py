@@ -14,11 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from trapless.base.console import Silent
-from trapless.experiments import evaluate, experiment
-from trapless.experiments.collection import Collection
+from trapless.experiments import evaluate
 from trapless.results import result_file
-from trapless.stock import kernels
 
 ROOT = Path(__file__).resolve().parents[2]
 MINUTES = 60
@@ -51,11 +48,10 @@ PROMISED_PROGRAMS = {
 PROGRAM_SAVES, PROGRAM_SAVES_UNZEROED = 0.05, 0.08
 """At least so much of a file's instructions by plain calls, as kernels are and without zeroing."""
 SAVED_MIN = 190
-PREDICTED_WITHIN = 0.2
 
 
 @pytest.fixture(scope="module")
-def evaluated(tmp_path_factory):
+def evaluated(quick_start, tmp_path_factory):
     """One quick evaluation of everything; all tests look at its files."""
     out = tmp_path_factory.mktemp("evaluate") / "results"
     run = subprocess.run(
@@ -115,38 +111,6 @@ def test_supervisor_mode_saves_as_much_in_every_call(evaluated):
     saved = {n: m.value for n, m in metrics.items() if n.endswith(".saved-instructions")}
     assert len(saved) >= 15
     assert {name: value for name, value in saved.items() if value < SAVED_MIN} == {}
-
-
-def test_what_supervisor_mode_saves_real_programs_is_predicted(tmp_path):
-    """A part of full runs alone, in sizes that end here in minutes."""
-    spec = experiment.get("memory-hierarchy")
-    (part,) = (part for part in spec.parts if part.name == "programs")
-    kernel = kernels.SUPPORTED[0].name
-    run = Collection(spec.name, tmp_path, True, kernel, Silent(), part=part.name)
-    part.collect(run)
-    run.finish()
-    metrics = part.analyse(experiment.load_raw(tmp_path)).metrics
-    assert part.figures(experiment.load_raw(tmp_path))
-    end = ".supervisor.error.ratio"
-    errors = {name.removesuffix(end): one for name, one in metrics.items() if name.endswith(end)}
-    assert set(errors) == {"redis", "nginx", "sqlite", "find", "gcc"}
-    assert min(one.n for one in errors.values()) > 1
-    far = {name: one.value for name, one in errors.items() if abs(one.value) > PREDICTED_WITHIN}
-    assert far == {}
-
-
-def test_what_supervisor_mode_saves_servers_is_predicted(tmp_path):
-    """A quick run of all leaves the experiment out."""
-    out = tmp_path / "results"
-    command = [str(ROOT / "bin" / "trapless"), "evaluate", "servers", "--quick", "--out", str(out)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
-    metrics = result_file.load(out / "servers").metrics
-    same, predicted = (
-        metrics[f"servers.supervisor.{what}.count"].value for what in ("same-work", "predicted")
-    )
-    assert predicted == same > 0
-    assert json.loads((out / "servers" / "meta.json").read_text())["checks"]
 
 
 def test_the_walk_crosses_ten_times_less_than_du_in_fewer_instructions(evaluated):

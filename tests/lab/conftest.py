@@ -19,17 +19,21 @@ SUITES = pytest.StashKey[dict[str, Suite]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SUITES] = {}
-    config.addinivalue_line(
-        "markers",
-        "outer_kernels: tools that rest on what the programs prove on every kernel; of the chosen "
-        "kernels the first and the last will do",
-    )
+    for marker in (
+        "outer_kernels: rests on what the programs prove on every kernel; of the chosen kernels "
+        "the first and the last will do",
+        "tool: the subject is a tool of ours and not the module; with --tools-once the last of its "
+        "kernels will do",
+    ):
+        config.addinivalue_line("markers", marker)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     names = kernel_names(metafunc.config.getoption("--kernels"))
     if metafunc.definition.get_closest_marker("outer_kernels"):
         names = [name for name in names if name in {names[0], names[-1]}]
+    if metafunc.definition.get_closest_marker("tool") and metafunc.config.getoption("--tools-once"):
+        names = names[-1:]
     if "kernel" in metafunc.fixturenames and "program" in metafunc.fixturenames:
         pairs = [(kernel, program) for kernel in names for program in programs()]
         ids = [f"{kernel}-{program}" for kernel, program in pairs]

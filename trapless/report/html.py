@@ -11,6 +11,7 @@ import itertools
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +39,9 @@ def flat(data: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     return rows
 
 
+@cache
 def environment() -> jinja2.Environment:
-    """Where pages are made of templates."""
+    """Where pages are made of templates, each read and compiled once."""
     import jinja2
 
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")

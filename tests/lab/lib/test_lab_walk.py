@@ -22,7 +22,12 @@ from trapless.base.console import Silent
 from trapless.experiments.collection import RowStream
 from trapless.vm import lab
 
-pytestmark = [pytest.mark.outer_kernels, pytest.mark.lab, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.outer_kernels,
+    pytest.mark.tool,
+    pytest.mark.lab,
+    pytest.mark.timeout(3600),
+]
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -12,7 +12,8 @@ from trapless.model import plugin, rows
 from trapless.model.plan import Plan, Variant
 from trapless.vm import lab, qemu
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(0)]  # the lab's own limits apply
+# The lab's own limits of time apply.
+pytestmark = [pytest.mark.lab, pytest.mark.tool, pytest.mark.timeout(0)]
 
 PROGRAM = repo_root() / "build" / "tests" / "lab" / "model_regions"
 PASSES, STRIDE, SMALL, LARGE = 10, 128, 64 << 10, 512 << 10

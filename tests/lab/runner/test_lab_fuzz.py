@@ -15,7 +15,7 @@ import pytest
 from tests.fuzz import fuzz
 from trapless.base.console import Silent
 
-SECONDS = int(os.environ.get("TL_FUZZ_S", "60"))
+SECONDS = int(os.environ.get("TL_FUZZ_S", "30"))
 LIMIT_S = 3600
 
 WORKER_RING_IS_SHUT = bytes([0, 0, 0, 1, 7, 0])

@@ -23,7 +23,12 @@ from trapless.stock import archive, programs
 from trapless.vm import lab
 
 # The lab's own limits of time apply.
-pytestmark = [pytest.mark.lab, pytest.mark.outer_kernels, pytest.mark.timeout(0)]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.outer_kernels,
+    pytest.mark.tool,
+    pytest.mark.timeout(0),
+]
 
 KNOWN = "/stat-calls"
 BUILT = repo_root() / "build" / "tests" / "lab" / "stat_calls"

@@ -12,7 +12,8 @@ from trapless.estimate import machine, placements
 from trapless.estimate.sums import BEYOND, NO_CALL, without_handler
 from trapless.vm import lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(0)]  # the lab's own limits apply
+# The lab's own limits of time apply.
+pytestmark = [pytest.mark.lab, pytest.mark.tool, pytest.mark.timeout(0)]
 
 BUILT = repo_root() / "build" / placements.BUILT
 PROGRAM = "/estimate"

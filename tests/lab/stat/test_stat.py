@@ -19,7 +19,12 @@ from trapless.stat.run_counts import RunCounts
 from trapless.vm import lab
 
 # The lab's own limits of time apply.
-pytestmark = [pytest.mark.lab, pytest.mark.outer_kernels, pytest.mark.timeout(0)]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.outer_kernels,
+    pytest.mark.tool,
+    pytest.mark.timeout(0),
+]
 
 BUILT = repo_root() / "build" / "tests" / "lab" / "stat_calls"
 PROGRAM = "/stat-calls"

@@ -20,6 +20,7 @@ from trapless.vm.splats import splats
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.outer_kernels,
+    pytest.mark.tool,
     pytest.mark.timeout(0),  # the lab's own limits apply
 ]
 

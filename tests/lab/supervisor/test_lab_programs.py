@@ -4,7 +4,8 @@
 One item for each program of eval/mode_switch/part_programs.py and each kernel; the programs of a
 kernel share a VM with two CPUs. Servers are switched back and forth while they serve. -rP shows
 the share of each. The experiment owns what it costs; the C programs own how single calls behave, on
-each kernel. So the kernels between the oldest and the newest run a few of these programs.
+each kernel. So the kernels between the oldest and the newest run a few of these programs; with
+--tools-once, so does every kernel but the newest.
 """
 
 from __future__ import annotations
@@ -30,8 +31,6 @@ NAMES = [program.name for program in both_modes.PROGRAMS]
 TIMEOUT_S = 2 * 3600.0
 FEW = frozenset({"busybox", "ls", "sqlite3", "luajit", "redis"})
 """Static, dynamic, with code made at run time, and a server with threads."""
-FEW_ON = frozenset({*SPECS, *(spec.name for spec in SUPPORTED[1:-1])})
-"""Kernels on which those must do; one with KASAN and lockdep is ten times slower."""
 GO_ON = 'echo \'{"ended": "badly"}\''
 
 
@@ -47,9 +46,16 @@ class Boot:
 BOOTS: dict[str, Boot] = {}
 
 
-def run(kernel: str, progress: Progress) -> Boot:
-    """All programs on one kernel."""
-    chosen = [one for one in both_modes.PROGRAMS if kernel not in FEW_ON or one.name in FEW]
+def few_will_do(kernel: str, config: pytest.Config) -> bool:
+    """Whether a kernel runs a few of them alone; with KASAN and lockdep it is ten times slower."""
+    outer = SUPPORTED[-1:] if config.getoption("--tools-once") else (SUPPORTED[0], SUPPORTED[-1])
+    between = kernel in {spec.name for spec in SUPPORTED} - {spec.name for spec in outer}
+    return kernel in SPECS or between
+
+
+def run(kernel: str, few: bool, progress: Progress) -> Boot:
+    """All programs on one kernel, or a few."""
+    chosen = [one for one in both_modes.PROGRAMS if not few or one.name in FEW]
     boot, names, rows = Boot(), iter(one.name for one in chosen), list[Row]()
     rest = b""
 
@@ -90,15 +96,17 @@ def boot(kernel: str, pytestconfig: pytest.Config) -> Boot:
     """The boot of a kernel; the first test of a kernel waits for it."""
     if kernel not in BOOTS:
         with shown_progress(pytestconfig) as progress:
-            BOOTS[kernel] = run(kernel, progress)
+            BOOTS[kernel] = run(kernel, few_will_do(kernel, pytestconfig), progress)
             progress.done()
     return BOOTS[kernel]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_program_does_the_same_in_supervisor_mode(kernel: str, name: str, boot: Boot) -> None:
-    if kernel in FEW_ON and name not in FEW:
-        pytest.skip("takes minutes, and runs on the oldest and the newest kernel")
+def test_a_program_does_the_same_in_supervisor_mode(
+    kernel: str, name: str, boot: Boot, pytestconfig: pytest.Config
+) -> None:
+    if name not in FEW and few_will_do(kernel, pytestconfig):
+        pytest.skip("takes minutes, and does not run on each kernel")
     rows = boot.rows.get(name)
     assert rows is not None, f"the VM did not come to it: {boot.error}"
     faults = [row for row in rows if {"failure", "ended", "skipped"} & row.keys()]

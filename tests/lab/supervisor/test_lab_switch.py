@@ -14,6 +14,8 @@ import sys
 import pytest
 
 from tests.lab.command import COMMAND, LIMIT_S, ROOT
+from tests.lab.conftest import shown_progress
+from tests.lab.supervisor import musl
 from trapless.base.console import Silent
 from trapless.stock import programs
 from trapless.vm import lab
@@ -25,8 +27,14 @@ INSIDE_S = 3600
 SUMMARY = re.compile(r"trapless: ([\d.]+)% of ([\d,]+) system calls ended in supervisor mode; .*\n")
 
 
-def run_inside(kernel, name, append="", parameters="supervisor=1", expected="", files=()):
-    """Run inside/NAME by pytest in a guest; what it printed, after it has passed."""
+INSIDE = ROOT / "tests/lab/supervisor/inside"
+TOGETHER = ("commands.py", "musl.py", "refusals.py")
+"""In one guest, for most of its time goes into starting it and importing them; the last closes it
+down for good."""
+
+
+def run_inside(kernel, *names, append="", parameters="supervisor=1", expected="", files=()):
+    """Run files of inside/ by pytest in a guest; what it printed, after they have passed."""
     config = lab.LabConfig(
         kernel=kernel,
         host_root=True,
@@ -40,31 +48,37 @@ def run_inside(kernel, name, append="", parameters="supervisor=1", expected="", 
             ("PROGRAMS", str(programs.unpacked(Silent()).root)),
         ),
     )
-    options = ("-q", "-p", "no:cacheprovider", "--tb=short")
-    argv = [sys.executable, "-m", "pytest", *options, f"{ROOT}/tests/lab/supervisor/inside/{name}"]
-    result = lab.run(config, argv)
+    options = ("-q", "--noconftest", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=short")
+    paths = [str(INSIDE / name) for name in names]
+    result = lab.run(config, [sys.executable, "-m", "pytest", *options, *paths])
     said = result.stdout.decode() + result.stderr.decode()
     assert result.status == 0, said
     assert lab.splats(result.kernel_log) == []
     return said
 
 
-@pytest.mark.timeout(2 * INSIDE_S)
-@pytest.mark.parametrize("name", ["commands.py", "refusals.py"])
-def test_inside_a_guest(kernel, name):
-    assert " passed" in run_inside(kernel, name)
+@pytest.fixture(scope="module")
+def musls_programs(pytestconfig, tmp_path_factory):
+    with shown_progress(pytestconfig) as progress:
+        return musl.built(tmp_path_factory.mktemp("musl"), progress)
 
 
 @pytest.mark.timeout(2 * INSIDE_S)
-@pytest.mark.parametrize(
-    ("append", "parameters", "expected"),
-    [
-        ("", "", "parameter"),
-        ("pti=on nohz_full=1", "supervisor=1", "pti,context"),
-    ],
-)
-def test_a_machine_that_refuses(kernel, append, parameters, expected):
-    assert " passed" in run_inside(kernel, "machine.py", append, parameters, expected)
+def test_inside_a_guest(kernel, musls_programs):
+    assert " passed" in run_inside(kernel, *TOGETHER, files=musls_programs)
+
+
+@pytest.mark.timeout(2 * INSIDE_S)
+def test_a_machine_that_refuses(kernel):
+    how = {"append": "pti=on nohz_full=1", "expected": "pti,context"}
+    assert " passed" in run_inside(kernel, "machine.py", **how)
+
+
+@pytest.mark.tool
+@pytest.mark.timeout(2 * INSIDE_S)
+def test_a_module_that_was_not_told_to_offer_the_mode(kernel):
+    how = {"parameters": "", "expected": "parameter"}
+    assert " passed" in run_inside(kernel, "machine.py", **how)
 
 
 # ---- run --lab ----------------------------------------------------------------------------------
@@ -91,6 +105,7 @@ def summary(errors):
 LOOP = "i=0; while [ $i -lt 2000 ]; do kill -0 $$; i=$((i+1)); done"
 
 
+@pytest.mark.tool
 def test_streams_and_status_are_the_commands_and_one_line_is_ours(kernel):
     script = f"cat; {LOOP}; echo err >&2; exit 9"
     done = run_lab("--mode", "supervisor", "--", "sh", "-c", script, kernel=kernel, stdin=b"in")
@@ -125,6 +140,7 @@ def test_children_count_only_as_asked():
         assert (summary(done.stderr.decode())[2] > 2000) is more, options
 
 
+@pytest.mark.tool
 @pytest.mark.parametrize(("options", "locked"), [((), False), (("--resident",), True)])
 def test_memory_is_locked_in_the_program_that_was_executed(kernel, options, locked):
     words = ("--mode", "supervisor", *options, "--", "grep", "VmLck", "/proc/self/status")

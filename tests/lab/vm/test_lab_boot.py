@@ -51,7 +51,8 @@ def test_kernel_starts_as_its_own_image_would_start_it(kernel):
     assert (place, levels) == (FIXED, False)
 
 
-def test_counted_guest_starts_from_the_kernels_own_image():
+def test_counted_guest_starts_from_the_kernels_own_image(monkeypatch):
     config = lab.LabConfig(module=False, icount=True)
-    guest = lab.prepare(config, ["true"], Silent())
-    assert guest.image is None
+    assert lab.prepare(config, ["true"], Silent()).image is None
+    monkeypatch.setenv("TRAPLESS_QUICK_START", "1")
+    assert lab.prepare(config, ["true"], Silent()).image is not None

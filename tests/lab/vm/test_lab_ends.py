@@ -58,6 +58,7 @@ def complain(kernel: str, module: Path, kind: str) -> lab.LabResult:
     return lab.run(config, ["sh", "-c", f"insmod /complain.ko kind={kind}; echo survived"])
 
 
+@pytest.mark.tool
 def test_oops_fails_the_run_though_the_command_could_go_on(kernel, complaining):
     with pytest.raises(lab.LabError, match="kernel panicked before the command") as caught:
         complain(kernel, complaining, "null-pointer")
@@ -65,6 +66,7 @@ def test_oops_fails_the_run_though_the_command_could_go_on(kernel, complaining):
     assert "Fatal exception" in lab.splats(caught.value.kernel_log)[-1]
 
 
+@pytest.mark.tool
 def test_complaint_of_a_kernel_is_found(kernel, complaining):
     result = complain(kernel, complaining, "warn")
     assert result.stdout == b"survived\n"

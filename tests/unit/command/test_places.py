@@ -71,6 +71,7 @@ def test_a_full_disk_is_told_before_package_lists_are_read(tmp_path, monkeypatch
     assert time.monotonic() - began < 60
 
 
+@pytest.mark.slow
 def test_a_tree_that_may_not_be_written_is_built_into_the_cache(tmp_path, monkeypatch, capsys):
     tree = tmp_path / "tree"
     tree.mkdir()

@@ -117,6 +117,7 @@ def test_a_reply_that_is_not_the_file_is_a_failure(file: Path) -> None:
         assert "not the file" in rows[0]["failure"]
 
 
+@pytest.mark.slow
 def test_a_server_that_never_comes_is_a_failure(file: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]

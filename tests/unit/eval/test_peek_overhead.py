@@ -158,6 +158,7 @@ class Tried:
             assert 0 < done <= total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["mapped", "process"])
 def test_both_programs_meet(monkeypatch, form):
     """Whatever they measure: runs are seen, and what was written is seen to change."""

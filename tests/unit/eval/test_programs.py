@@ -20,6 +20,7 @@ import pytest
 from eval.mode_switch import part_programs as both_modes
 from eval.tools.modes import modes
 from eval.tools.modes.modes import Program
+from tests.make import make
 from tests.unit.stock.debian_repository import Repository, needs_apt
 from trapless.base.console import Silent, TraplessError
 from trapless.experiments import experiment
@@ -61,14 +62,15 @@ def test_another_list_of_programs_is_fetched_anew(mirror: Repository) -> None:
     assert (found.root / "usr/bin/two").exists()
 
 
+@pytest.mark.slow
 @needs_apt
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1}'])
-def test_a_damaged_record_is_not_trusted(mirror: Repository, text: str) -> None:
+def test_a_damaged_record_is_not_trusted(mirror: Repository) -> None:
     found = programs.unpacked(Silent(), ["one"], [])
     record = found.root.parent / programs.RECORD
-    record.write_text(text)
-    assert programs.unpacked(Silent(), ["one"], []) == found
-    assert json.loads(record.read_text())["wanted"] == {"packages": ["one"], "sources": []}
+    for text in ("", "{", "[]", '{"format": 99}', '{"format": 1}'):
+        record.write_text(text)
+        assert programs.unpacked(Silent(), ["one"], []) == found, text
+        assert json.loads(record.read_text())["wanted"] == {"packages": ["one"], "sources": []}
 
 
 @needs_apt
@@ -82,6 +84,7 @@ def test_sources_are_unpacked_as_their_authors_released_them(mirror: Repository)
     assert sorted(path.name for path in place.iterdir()) == ["Makefile", "src"]
 
 
+@pytest.mark.slow
 @needs_apt
 @pytest.mark.parametrize("damaged", [True, False])
 def test_a_source_that_is_not_what_the_index_says_is_refused(
@@ -113,9 +116,13 @@ def test_words_reach_the_program_as_they_are(tmp_path: Path) -> None:
     assert said[said.index("--repeats") + 1] == "3"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def runner() -> None:
+    make(RUNNER)
+
+
 def modes_run(tmp_path: Path, *words: str) -> tuple[int, list[dict[str, object]]]:
     """Rows that the runner prints here, without its calibration."""
-    subprocess.run(["make", "-s", str(RUNNER.relative_to(ROOT))], cwd=ROOT, check=True)
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     argv = [RUNNER, "--call", "x", *words]
     done = subprocess.run(argv, capture_output=True, env=environment, timeout=600)
@@ -130,6 +137,7 @@ def test_a_program_that_prints_the_same_passes(tmp_path: Path) -> None:
     assert rows[-1] == {"check": "x: the same output in every run", "bytes": 4}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "says"),
     [

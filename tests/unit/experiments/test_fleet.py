@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -35,8 +36,10 @@ from trapless.stock.kernel import Kernel
 from trapless.vm import lab, qemu
 from trapless.vm.initramfs import Packed
 
-distributed = pytest.importorskip("distributed")
-pytestmark = pytest.mark.slow  # clusters of processes
+pytestmark = [
+    pytest.mark.slow,  # clusters of processes
+    pytest.mark.skipif(find_spec("distributed") is None, reason="distributed is not installed"),
+]
 
 ROOT = Path(__file__).resolve().parents[3]
 ROWS, VMS = 5, 2
@@ -62,6 +65,8 @@ def a_grid(name="g"):
 
 
 def cluster(workers):
+    import distributed  # it takes half a second, and only a run of these tests needs it
+
     return distributed.LocalCluster(
         n_workers=workers, threads_per_worker=1, processes=False, protocol="tcp://",
         host="127.0.0.1", dashboard_address="127.0.0.1:0",
@@ -285,7 +290,7 @@ def test_workers_of_this_machine_have_their_files_beside_the_results(tmp_path, r
         raise OSError("no port is free")
 
     left.mkdir(parents=True)
-    monkeypatch.setattr(distributed, "LocalCluster", fails)
+    monkeypatch.setattr("distributed.LocalCluster", fails)
     run.scheduler = None
     with pytest.raises(TraplessError, match="starts no workers on this machine: no port is free"):
         run(tmp_path / "a")
@@ -307,7 +312,8 @@ def test_other_machines_are_compared_before_anything_runs(tmp_path, run, monkeyp
 
 
 def test_a_machine_that_changed_meanwhile_is_refused_by_itself(monkeypatch):
-    monkeypatch.setattr(distributed, "get_worker", lambda: type("W", (), {"address": "tcp://w:1"}))
+    worker = type("W", (), {"address": "tcp://w:1"})
+    monkeypatch.setattr("distributed.get_worker", lambda: worker)
     conditions = {**ALIKE, "firmware": "older"}
     order = task.Order("", "q", "v", 1.0, conditions)
     _, outcome = task.run_vm(None, {}, order)

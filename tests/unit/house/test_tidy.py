@@ -13,6 +13,7 @@ import re
 import subprocess
 import tokenize
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -85,9 +86,34 @@ def text_of(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
 
 
+@dataclass(frozen=True)
+class Python:
+    """What the rules ask of a Python file. To keep all trees would cost seconds of collection."""
+
+    opening: str
+    functions: tuple[tuple[str, int], ...]
+    docstrings: frozenset[int]
+    """The lines on which they begin."""
+
+
 @cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(text_of(path))
+def python_of(path: Path) -> Python:
+    tree = ast.parse(text_of(path))
+    nodes = list(ast.walk(tree))
+    return Python(
+        opening=ast.get_docstring(tree) or "",
+        functions=tuple(
+            (node.name, (node.end_lineno or node.lineno) - node.lineno + 1)
+            for node in nodes
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ),
+        docstrings=frozenset(
+            node.body[0].lineno
+            for node in nodes
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+            and ast.get_docstring(node) is not None
+        ),
+    )
 
 
 def is_code(path: Path) -> bool:
@@ -146,7 +172,7 @@ def test_each_file_opens_with_a_paragraph():
     for path in CODE:
         text = text_of(path)
         if path.suffix == ".py":
-            opening = ast.get_docstring(tree_of(path)) or ""
+            opening = python_of(path).opening
         else:
             head = "\n".join(text.splitlines()[:14])
             head = re.sub(r"^.*SPDX-License-Identifier.*$|^#!.*$", "", head, flags=re.M)
@@ -156,12 +182,6 @@ def test_each_file_opens_with_a_paragraph():
         if len(opening) < 40:
             faults.append(f"{name_of(path)}: no opening paragraph on what it owns")
     complain(faults)
-
-
-def python_functions(path: Path) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
 
 
 def braced_functions(path: Path) -> Iterator[tuple[str, int]]:
@@ -198,7 +218,7 @@ def shell_functions(path: Path) -> Iterator[tuple[str, int]]:
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:
     if path.suffix == ".py":
-        return python_functions(path)
+        return iter(python_of(path).functions)
     if path.suffix in C_SUFFIXES:
         return braced_functions(path)
     if path.suffix == ".rs":
@@ -285,12 +305,7 @@ def code_only(path: Path) -> str:
     text = text_of(path)
     if path.suffix != ".py":
         return re.sub(r"//[^\n]*", "", re.sub(r"/\*.*?\*/", "", text, flags=re.S))
-    docstrings = {
-        node.body[0].lineno
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-        and ast.get_docstring(node) is not None
-    }
+    docstrings = python_of(path).docstrings
     return "\n".join(
         token.string
         for token in tokenize.generate_tokens(io.StringIO(text).readline)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.lab.runner.suite import programs, sources
 from tests.lab.runner.verdict import Outcome, judge
+from tests.make import make
 
 ROOT = Path(__file__).resolve().parents[3]
 GOOD = Outcome("exit", 0, "", "trapless: loaded")
@@ -62,8 +63,7 @@ def test_every_program_is_found_and_says_what_it_tests() -> None:
 def test_the_runner_has_every_program() -> None:
     """suite.py and Makefile.inc list the same folders."""
     listed = ROOT / "build/tests/lab/tests.inc"
-    if not listed.exists():
-        pytest.skip("build/tests/lab is not built")
+    make(listed)
     assert re.findall(r"TEST\((\w+)\)", listed.read_text()) == programs()
 
 
@@ -75,11 +75,11 @@ def test_the_document_names_every_program() -> None:
     assert {name for name in named if "_" in name} - {*programs()} == set(), "these are gone"
 
 
+@pytest.mark.slow  # all of them are built for it
 def test_programs_refuse_the_host(tmp_path: Path) -> None:
     """They attack the kernel they run on."""
     binary = ROOT / "build/tests/lab/labtests"
-    if not binary.exists():
-        pytest.skip("build/tests/lab/labtests is not built")
+    make(binary)
     for argv in (["--each", "batch_keeps_order=5"], ["batch_keeps_order"]):
         done = subprocess.run(
             [binary, *argv], cwd=tmp_path, capture_output=True, text=True, timeout=600

@@ -184,6 +184,7 @@ def compiled(compiler: str, source: Path, flags: list[str], out: Path) -> str:
     return sh(out, LD_LIBRARY_PATH=flags[-2].removeprefix("-L"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["gcc", "clang", "g++", "clang++"])
 def test_build_tree_serves_pkg_config(library: Path, tmp_path: Path, compiler: str):
     source = tmp_path / ("program.cc" if compiler.endswith("++") else "program.c")

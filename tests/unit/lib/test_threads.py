@@ -24,8 +24,8 @@ def test_there_are_programs():
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_no_data_race(program: str):
     target = f"build/tsan/tests/unit/lib_{program}"
-    sanitize = "SANITIZE=-fsanitize=thread"
-    make = ["make", "-s", f"BUILD={OUT.relative_to(ROOT)}", "STATIC=", sanitize, target]
+    flags = ["STATIC=", "SANITIZE=-fsanitize=thread", "CFLAGS=-Og -g1"]
+    make = ["make", "-s", f"BUILD={OUT.relative_to(ROOT)}", *flags, target]
     built = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     run = subprocess.run([str(ROOT / target)], capture_output=True, text=True, check=False)

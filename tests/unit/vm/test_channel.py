@@ -18,7 +18,7 @@ from trapless.vm.channel import Channel, Phase
 ROOT = Path(__file__).resolve().parents[3]
 GUEST = ROOT / "trapless/vm/guest"
 SEED = 20
-ROUNDS = 3000
+ROUNDS = 1000
 
 LAYOUT = """
 #include <stdio.h>
@@ -62,6 +62,7 @@ def test_layout_is_the_guests(tmp_path):
     assert constants == f"magic {channel.MAGIC} bytes {channel.CHANNEL_BYTES} phases {phases}"
 
 
+@pytest.mark.slow
 def test_guests_init_compiles_with_both_compilers(tmp_path):
     sources = sorted(str(path) for path in GUEST.glob("*.c"))
     for compiler in ("gcc", "clang"):

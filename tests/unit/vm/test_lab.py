@@ -128,6 +128,7 @@ def ending_of(script: str, log: int, silence_limit_s: float) -> Ending:
         channel.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["true", "echo Linux >>/dev/fd/$LOG"])
 def test_kernel_that_prints_nothing_is_not_waited_for(monkeypatch, kernel_log, first):
     monkeypatch.setenv("LOG", str(kernel_log))
@@ -145,6 +146,7 @@ def test_kernel_that_repeats_its_report_of_a_stall_is_not_waited_for(monkeypatch
     assert ending.phase is Phase.FIRMWARE and ending.retriable
 
 
+@pytest.mark.slow
 def test_kernel_that_prints_is_waited_for_up_to_the_limit_of_boots(monkeypatch, kernel_log):
     monkeypatch.setenv("LOG", str(kernel_log))
     monkeypatch.setattr(lab_session, "BOOT_LIMIT_S", 2.5)

@@ -33,7 +33,7 @@ PROGRAMS = {
     "dynamic by its interpreter": [INTERPRETER, "/opt/musl-dynamic"],
 }
 FILES = [INTERPRETER, *{words[-1] for words in PROGRAMS.values()}]
-"""What test_lab_musl.py has brought, yet to be made executable."""
+"""What test_lab_switch.py has brought, yet to be made executable."""
 
 GO = b"calls, and then a new line\n"
 

@@ -115,6 +115,7 @@ def test_a_cpu_that_is_not_ours_is_wrong_usage():
     assert "CPU 100000 is none that we may use" in done.output
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_it_at_once_and_leaves_nothing(program, tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", "trapless", "estimate", "--folder", str(tmp_path)],

@@ -1,22 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Programs linked with musl, Debian's, which ends them by hlt: they end so in supervisor mode, too,
-because they are not switched.
+"""Builds programs linked with musl, Debian's, which ends them by hlt, without installing musl.
 
-This file builds the programs on this machine, without installing musl; inside/musl.py uses them in
-the guest.
+inside/musl.py uses them in a guest, where test_lab_switch.py brings them.
 """
 
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
-import pytest
-
-from tests.lab.conftest import shown_progress
-from tests.lab.supervisor.test_lab_switch import INSIDE_S, run_inside
+from trapless.base.console import Progress
 from trapless.stock import packages, programs
-
-pytestmark = [pytest.mark.outer_kernels, pytest.mark.timeout(2 * INSIDE_S)]
 
 NEED_BYTES = 10_000_000
 LIBRARY = "usr/lib/x86_64-linux-musl"
@@ -63,33 +57,25 @@ KINDS = {
 OPTIONS = ("-O1", "-w", "-fstack-protector-all", "-fno-toplevel-reorder", "-nostdinc", "-nostdlib")
 
 
-def built(config, tmp_path):
+def built(folder: Path, progress: Progress) -> tuple[tuple[Path, str], ...]:
     """The programs and their interpreter, with their places in the guest."""
-    root = tmp_path / "musl"
+    root = folder / "musl"
     root.mkdir()
-    with (
-        shown_progress(config) as progress,
-        packages.opened(programs.SUITES, progress, need_bytes=NEED_BYTES) as archive,
-    ):
+    with packages.opened(programs.SUITES, progress, need_bytes=NEED_BYTES) as archive:
         chosen = [one for one in archive.closure(["musl-dev"]) if one.name.startswith("musl")]
         archive.fetch(chosen, root, progress, what="musl")
     headers, objects = root / "usr/include/x86_64-linux-musl", root / LIBRARY
     shared = (root / INTERPRETER.lstrip("/")).resolve()
-    (tmp_path / "smashed.c").write_text(SMASHED)
+    (folder / "smashed.c").write_text(SMASHED)
     files = [(shared, f"/usr{INTERPRETER}")]  # /lib is a link to it
     for kind, (*how, first) in KINDS.items():
-        program = tmp_path / f"musl-{kind}"
+        program = folder / f"musl-{kind}"
         ends = objects / first, objects / "crti.o", objects / "crtn.o"
         libc = shared if kind == "dynamic" else objects / "libc.a"
-        inputs = (*ends[:2], tmp_path / "smashed.c", libc, "-lgcc", ends[2])
+        inputs = (*ends[:2], folder / "smashed.c", libc, "-lgcc", ends[2])
         words = ("gcc", *OPTIONS, "-isystem", headers, *how, "-o", program, *inputs)
         subprocess.run(words, check=True)
         files.append((program, f"/opt/{program.name}"))
     for file, _ in files:
         file.chmod(0o644)  # else the lab would bring their interpreter from this machine
     return tuple(files)
-
-
-def test_musls_programs_end_by_hlt(kernel, pytestconfig, tmp_path):
-    files = built(pytestconfig, tmp_path)
-    assert " passed" in run_inside(kernel, "musl.py", files=files)
