@@ -336,7 +336,7 @@ def test_a_scheduler_that_does_not_answer_is_named(tmp_path, run, monkeypatch):
 
 
 def test_a_scheduler_without_workers_is_told_apart(tmp_path, run, monkeypatch):
-    monkeypatch.setattr(engine, "CONNECT_S", 0.5)
+    monkeypatch.setattr(engine, "WORKERS_S", 0.5)
     with cluster(0) as empty:
         run.scheduler = empty.scheduler_address
         with pytest.raises(TraplessError, match=r"has no workers; eval/fleets.md"):

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 CONNECT_S = 60.0
 """How long a scheduler may take to answer, seconds."""
 
+WORKERS_S = 60.0
+"""How long its first worker may take to come, seconds."""
+
 PULSE_S = 2.0
 """How often the pulse changes, seconds."""
 
@@ -221,7 +224,7 @@ class Engine:
         first = not self._admitted
         if first:
             try:
-                self._client.wait_for_workers(1, timeout=CONNECT_S)
+                self._client.wait_for_workers(1, timeout=WORKERS_S)
             except TimeoutError as error:
                 raise TraplessError(f"the scheduler {self._name} has no workers; {HELP}") from error
         threads = self._client.nthreads()
