@@ -9,6 +9,7 @@ import asyncio
 import errno
 import gzip
 import http.client
+import math
 import os
 import socket
 import subprocess
@@ -22,7 +23,7 @@ from types import SimpleNamespace
 import pytest
 
 from trapless.peek.errors import PeekError
-from trapless.peek.serve import page, peers, web
+from trapless.peek.serve import fleet, page, peers, web
 from trapless.peek.serve.fleet import Fleet
 from trapless.peek.serve.opener import Found
 from trapless.peek.serve.vm import Settings
@@ -71,10 +72,13 @@ def a_fleet() -> Fleet:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    server = Server("127.0.0.1", 0, a_fleet())
-    server.start()
-    yield server
-    server.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fleet, "ALIVE_S", math.inf)  # its loop does not run here
+        patch.setattr(web, "TIMEOUT_S", LONG_S)  # tests of it have a time of their own
+        server = Server("127.0.0.1", 0, a_fleet())
+        server.start()
+        yield server
+        server.stop()
 
 
 def status(server: Server, path: str = "/healthz", **headers: str) -> int:
