@@ -30,7 +30,8 @@ from trapless.peek.serve.vm import Settings
 from trapless.peek.serve.web import CLIENTS_MAX, Server
 from trapless.peek.serve.workers import Workers
 
-QUICK_S = 5.0
+QUICK_S = 30.0
+"""Less than clients have who say nothing."""
 LONG_S = 60.0
 FLOOD = """
 import encodings.idna, os, socket
