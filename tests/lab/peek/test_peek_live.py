@@ -91,9 +91,12 @@ def lives() -> dict[str, Live]:
 
 @pytest.fixture
 def live(kernel, lives, tmp_path_factory) -> Iterator[Live]:
-    """The guest of one kernel; the first test of it waits until all is over."""
+    """The guest of one kernel; the first test of it waits until all is over.
+
+    Of a guest that came to no good end nothing is kept: the next test starts another.
+    """
     if kernel not in lives:
-        lives[kernel] = live = Live()
+        live = Live()
         folder = tmp_path_factory.mktemp("live")
         ram = folder / "ram"
         config = lab.LabConfig(kernel=kernel, cpus=1, memory="256M", shared_memory=ram)
@@ -119,6 +122,7 @@ def live(kernel, lives, tmp_path_factory) -> Iterator[Live]:
             live.said = recorder.communicate(timeout=LIMIT_S)[0]
         assert recorder.returncode == 0, live.said
         live.recording = Recording.open(folder / "all")
+        lives[kernel] = live
     yield lives[kernel]
 
 

@@ -166,13 +166,16 @@ def observers() -> dict[str, Observer]:
 
 @pytest.fixture
 def observer(kernel, observers, tmp_path) -> Observer:
-    """What was seen of one kernel; the first test of it waits for its VM."""
+    """What was seen of one kernel; the first test of it waits for its VM.
+
+    Of a VM that came to no good end nothing is kept: the next test starts another.
+    """
     if kernel not in observers:
-        memory = tmp_path / "ram"
-        observers[kernel] = Observer(memory)
-        config = lab.LabConfig(kernel=kernel, cpus=2, shared_memory=memory)
-        result = lab.run(config, ["sh", "-c", GUEST], sink=observers[kernel].hear)
+        fresh = Observer(tmp_path / "ram")
+        config = lab.LabConfig(kernel=kernel, cpus=2, shared_memory=fresh.memory)
+        result = lab.run(config, ["sh", "-c", GUEST], sink=fresh.hear)
         assert result.status == 0
+        observers[kernel] = fresh
     return observers[kernel]
 
 
