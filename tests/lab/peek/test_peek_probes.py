@@ -172,7 +172,10 @@ def observer(kernel, observers, tmp_path) -> Observer:
     """
     if kernel not in observers:
         fresh = Observer(tmp_path / "ram")
-        config = lab.LabConfig(kernel=kernel, cpus=2, shared_memory=fresh.memory)
+        # The emulator's CPUs take turns, because some run code that others patch (docs/lab.md).
+        config = lab.LabConfig(
+            kernel=kernel, cpus=2, shared_memory=fresh.memory, thread_single=True
+        )
         result = lab.run(config, ["sh", "-c", GUEST], sink=fresh.hear)
         assert result.status == 0
         observers[kernel] = fresh
