@@ -22,8 +22,8 @@ from trapless.peek.limits import TYPE_DEPTH_MAX
 MAGIC = 0xEB9F
 HEADER = struct.Struct("<HBBIIIII")
 TYPE = struct.Struct("<III")
-HEAD = struct.Struct("<II")  # of a type: its name; its flag, kind and count
-KIND_SHIFT, COUNT_MASK, SIZE_MASK = 24, 0xFFFF, 0x1F00FFFF
+WORD_BYTES = 4
+KIND_SHIFT, KIND_MASK, COUNT_MASK, SIZE_MASK = 24, 0x1F, 0xFFFF, 0x1F00FFFF
 """In the second word of a type; its kind and its count decide how long it is."""
 
 
@@ -106,8 +106,14 @@ class Place:
     bits: int = 0
 
 
-def _size(kind: Kind, count: int) -> int:
-    return TYPE.size + _ONCE.get(kind, 0) + _EACH.get(kind, 0) * count
+class _Lengths(dict[int, int]):
+    """The length of a type in words, by what decides it in its second word."""
+
+    def __missing__(self, info: int) -> int:
+        kind, elements = Kind(info >> KIND_SHIFT), info & COUNT_MASK
+        size = TYPE.size + _ONCE.get(kind, 0) + _EACH.get(kind, 0) * elements
+        self[info] = size // WORD_BYTES
+        return self[info]
 
 
 def _check(count: int) -> None:
@@ -136,45 +142,44 @@ class Btf:
             raise PeekError("the kernel's BTF is longer than what memory has of it")
         self._data = data
         self._strings = data[header + strings : header + strings + strings_bytes]
-        self._starts = [0]  # of each type; the first is void
-        self._named: dict[tuple[int, int], list[int]] = {}  # kind, name -> types
-        self._enums: list[int] = []
         self._places: dict[tuple[str, str], Place] = {}
-        self._scan(header + types, header + types + types_bytes)
+        self._begin = header + types
+        self._words = self._words_of(types_bytes)
+        self._starts = self._found()
+        self._names = [0, *(self._words[place] for place in self._starts[1:])]
+        numbers = range(len(self._names))
+        self._last = dict(zip(self._names, numbers, strict=True))  # by name
+        self._first = dict(zip(reversed(self._names), reversed(numbers), strict=True))
 
     def __len__(self) -> int:
         return len(self._starts)
 
-    def _scan(self, place: int, end: int) -> None:
-        """Find where each type begins."""
-        data, named, unpack, add = self._data, self._named, HEAD.unpack_from, self._starts.append
-        enums, sizes = {int(kind) for kind in ENUMS}, dict[int, int]()  # by the words that decide
-        number = len(self._starts)
+    def _words_of(self, types_bytes: int) -> memoryview:
+        if types_bytes % WORD_BYTES:
+            raise PeekError("the kernel's BTF ends inside a type: the image is damaged")
+        data = self._data[self._begin : self._begin + types_bytes]
+        return memoryview(data).cast("I")
+
+    def _found(self) -> list[int]:
+        """The word at which each type begins. Type 0 is void, and in no table."""
+        words, end, lengths, starts = self._words, len(self._words), _Lengths(), [0]
+        add, place = starts.append, 0
         try:
             while place < end:
-                name, info = unpack(data, place)
-                info &= SIZE_MASK
-                kind = info >> KIND_SHIFT
-                if name:
-                    key = kind, name
-                    if key in named:
-                        named[key].append(number)
-                    else:
-                        named[key] = [number]
-                if kind in enums:
-                    self._enums.append(number)
-                add(place)
-                number += 1
-                if not number % ROUND:
-                    _check(number)
-                size = sizes.get(info)
-                if size is None:
-                    size = sizes[info] = _size(Kind(kind), info & COUNT_MASK)
-                place += size
-        except (ValueError, struct.error):
-            raise PeekError(f"the kernel's BTF is damaged at type {number}") from None
+                for _ in range(ROUND):
+                    add(place)
+                    place += lengths[words[place + 1] & SIZE_MASK]
+                    if place >= end:
+                        break
+                _check(len(starts))
+        except (ValueError, IndexError):
+            raise PeekError(f"the kernel's BTF is damaged at type {len(starts) - 1}") from None
         if place != end:
             raise PeekError("the kernel's BTF ends inside a type: the image is damaged")
+        return starts
+
+    def _kind(self, number: int) -> int:
+        return int(self._words[self._starts[number] + 1] >> KIND_SHIFT & KIND_MASK)
 
     def string(self, offset: int) -> GuestText:
         """The name at an offset among the names."""
@@ -190,22 +195,29 @@ class Btf:
             return Type(0, Kind.VOID, GuestText(b"void"), 0, False, 0, 0)
         if not 0 < number < len(self._starts):
             raise PeekError(f"the kernel's BTF refers to type {number}, which it does not have")
-        start = self._starts[number]
+        start = self._begin + WORD_BYTES * self._starts[number]
         name, info, size = TYPE.unpack_from(self._data, start)
         return Type(
             number,
-            Kind(info >> 24 & 0x1F),
+            Kind(info >> KIND_SHIFT & KIND_MASK),
             self.string(name) if name else NO_NAME,
             size,
             bool(info >> 31),
-            info & 0xFFFF,
+            info & COUNT_MASK,
             start + TYPE.size,
         )
 
     def find(self, kind: Kind, name: str) -> list[int]:
         """All types of that kind and name."""
         place = self._place_of(name)
-        return list(self._named.get((kind, place), ())) if place else []
+        if not place or place not in self._last:
+            return []
+        number, last = self._first[place], self._last[place]
+        numbers = [number]
+        while number < last:
+            number = self._names.index(place, number + 1)
+            numbers.append(number)
+        return [number for number in numbers if self._kind(number) == kind]
 
     def enumerator(self, name: str) -> tuple[int, int] | None:
         """The number of the first enumeration that has such a constant, and its value."""
@@ -215,10 +227,13 @@ class Btf:
     def _enumerators(self) -> dict[int, tuple[int, int]]:
         constants: dict[int, tuple[int, int]] = {}
         with limits.within(limits.Budget(limits.TYPES)):
-            for number in self._enums:
+            for number in filter(self._is_enum, range(1, len(self))):
                 for place, value in self._values(self.type(number)):
                     constants.setdefault(place, (number, value))
         return constants
+
+    def _is_enum(self, number: int) -> bool:
+        return self._kind(number) in ENUMS
 
     def enumerators(self, one: Type) -> list[tuple[GuestText, int]]:
         """Names and values of an enumeration, in order."""

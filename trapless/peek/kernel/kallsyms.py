@@ -12,8 +12,6 @@ import hashlib
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import compress, count
-from operator import ne
 
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
@@ -70,8 +68,8 @@ class Symbols:
     names: tuple[bytes, ...]
     kinds: bytes  # one letter each, as in nm
     shift: int = 0
+    _first: dict[bytes, int] = field(default_factory=dict, repr=False, compare=False)
     _last: dict[bytes, int] = field(default_factory=dict, repr=False, compare=False)
-    _others: dict[bytes, list[int]] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -79,10 +77,9 @@ class Symbols:
     def __post_init__(self) -> None:
         if not len(self.addresses) == len(self.names) == len(self.kinds):
             raise ValueError("a symbol has an address, a name and a kind")
-        self._last.update(zip(self.names, range(len(self.names)), strict=True))
-        last = map(self._last.__getitem__, self.names)
-        for place, name in compress(enumerate(self.names), map(ne, last, count())):
-            self._others.setdefault(name, []).append(place)
+        places = range(len(self.names))
+        self._last.update(zip(self.names, places, strict=True))
+        self._first.update(zip(reversed(self.names), reversed(places), strict=True))
 
     def has(self, name: str) -> bool:
         """Whether there is a symbol of that name."""
@@ -93,7 +90,11 @@ class Symbols:
         key = name.encode()
         if key not in self._last:
             raise PeekError(f"the target's kernel has no symbol {name!r}")
-        places = [*self._others.get(key, ()), self._last[key]]
+        place, last = self._first[key], self._last[key]
+        places = [place]
+        while place < last:
+            place = self.names.index(key, place + 1)
+            places.append(place)
         if len(places) > 1:
             public = [place for place in places if self._is_global(place)]
             if len(public) != 1:
