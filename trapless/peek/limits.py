@@ -66,8 +66,8 @@ MODULE_NAME_BYTES = 256
 
 THREADS_MAX = 65_536
 
-TABLES_READ_MAX = 100_000
-RUNS_MAX = 1 << 20
+TABLES_READ_MAX = 1 << 15
+RUNS_MAX = 1 << 18
 """Page tables that are read to find a machine's memory behind a debugger's stub, and runs of pages
 that follow one another in them."""
 
@@ -121,6 +121,25 @@ TRACKS_MAX = 1 << 18
 SLICES_OPEN_MAX = 64
 """Interrupts inside each other on a CPU: a real one has a handful."""
 
+# ---- Recordings, which a stranger may have made: these hold for all boots of one together. -------
+
+GROUPS_MAX = 64
+"""Groups of fields, and threads, in one row: the sampler has no more."""
+BOOTS_MAX = 64
+"""Boots that are shown of one recording."""
+DIFFERENCES_MAX = 20
+KEPT_ROWS_MAX = 1 << 16
+"""In a table beside the samples: as many names, places and stacks as a recorder keeps at most."""
+KEPT_BYTES_TOTAL_MAX = 256 << 20
+"""Of all these tables."""
+STACK_PLACES_MAX = 1 << 21
+"""Functions on all stacks that a recording keeps: 32 on each of the most stacks."""
+STACK_CHARS_MAX = 64 << 20
+"""Their names, as often as they occur."""
+ROWS_FREE_MAX = 4_000_000
+"""Samples, and as many more as their files have bytes: the noise of their times takes a byte each.
+"""
+
 # ---- The process that resolves names: the kernel of this machine holds these. --------------------
 
 RESOLVER_MEMORY_BYTES = 500 << 20
@@ -165,13 +184,17 @@ MODULES = Bound("the walk of the list of modules", 4.0, 1_500_000, 64 << 20)
 TYPES = Bound("the search for a member of a type", 2.0, 2_000_000, 16 << 20)
 
 
+LOOK, LOOK_BYTES = 32, 1 << 16
+"""Of so many steps in a row, of so few bytes each, one looks at the clock by a system call."""
+
+
 class Budget:
     """What is left of a bound. One thread."""
 
     def __init__(self, bound: Bound) -> None:
         self._bound = bound
         self._end = time.thread_time() + bound.seconds
-        self._steps = self._bytes = 0
+        self._steps = self._bytes = self._spent = 0
 
     def spend(self, steps: int, data_bytes: int) -> None:
         """Spend some of it; LimitError says which bound was met."""
@@ -181,6 +204,9 @@ class Budget:
             self._refuse(f"{self._bound.steps:,} steps")
         if self._bytes > self._bound.data_bytes:
             self._refuse(f"{self._bound.data_bytes >> 20:,} MiB of memory read")
+        self._spent += 1
+        if self._spent % LOOK and steps == 1 and data_bytes <= LOOK_BYTES:
+            return
         if time.thread_time() > self._end:
             self._refuse(f"{self._bound.seconds:g} s of processor time")
 

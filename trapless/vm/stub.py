@@ -27,6 +27,8 @@ ANSWER_LIMIT_S = 60.0
 """Longest wait for an answer: whoever has a stub may have a debugger at it that does not let go."""
 OPEN_LIMIT_S = 300.0
 """The longest time until a machine is open, in which some ten thousand answers come."""
+STOPPED_LIMIT_S = 60.0
+"""The longest time for which an open machine stands still, with all answers that come in it."""
 QUIET_S = 0.2
 """After so long without a packet, a stub has said all that nobody asked for."""
 PACKET_BYTES = 1024
@@ -132,9 +134,9 @@ class Stub(Connection):
         return data
 
     @contextmanager
-    def stopped(self) -> Iterator[None]:
-        """A block during which the machine stands still."""
-        with self._lock:
+    def stopped(self, limit_s: float = STOPPED_LIMIT_S) -> Iterator[None]:
+        """A block during which the machine stands still. All answers in it may take `limit_s`."""
+        with self._lock, self.within(math.inf if self._stops else limit_s):
             if not self._stops:
                 self._stop()
             self._stops += 1
@@ -202,7 +204,10 @@ class Stub(Connection):
         threads: list[str] = []
         answer = self.ask("qfThreadInfo", ANSWER_LIMIT_S)
         while answer.startswith(b"m") and len(threads) < CPUS_MAX:
-            threads += re.findall(r"[0-9a-fA-F.p-]{1,32}", _text(answer[1:]))
+            more = re.findall(r"[0-9a-fA-F.p-]{1,32}", _text(answer[1:]))
+            if not more:
+                raise TraplessError(f"the stub at {self.address} lists no CPUs, without an end")
+            threads += more
             answer = self.ask("qsThreadInfo", ANSWER_LIMIT_S)
         return threads[:CPUS_MAX] or ["0"]
 

@@ -22,7 +22,7 @@ from trapless.peek.errors import PeekError
 from trapless.peek.kernel.image import IMAGE_BASE
 from trapless.peek.kernel.memory import PAGE_BYTES, FileMemory, Region
 from trapless.peek.kernel.paging import ADDRESS_MASK, LARGE, LARGE_LEVELS, PRESENT
-from trapless.vm.stub import OPEN_LIMIT_S, Stub
+from trapless.vm.stub import OPEN_LIMIT_S, STOPPED_LIMIT_S, Stub
 
 WRITABLE = 1 << 1
 ENTRIES = 512
@@ -46,7 +46,7 @@ class StubMemory(FileMemory):
 
     def __init__(self, stub: Stub) -> None:
         self.stub = stub
-        with stub.stopped(), stub.within(OPEN_LIMIT_S):
+        with stub.stopped(OPEN_LIMIT_S):
             mapped, shift, regions = _map_of_all_memory(stub)
             if not regions:
                 raise PeekError(
@@ -56,9 +56,9 @@ class StubMemory(FileMemory):
             super().__init__(f"the machine at {stub.address}", (), regions)
             self._notes = tuple(islice(self._found(mapped, shift), limits.NOTES_MAX))
 
-    def stopped(self) -> AbstractContextManager[None]:
+    def stopped(self, limit_s: float = STOPPED_LIMIT_S) -> AbstractContextManager[None]:
         """A block during which the machine stands still, for reads of one moment."""
-        return self.stub.stopped()
+        return self.stub.stopped(limit_s)
 
     def close(self) -> None:
         self.stub.close()

@@ -45,6 +45,7 @@ from trapless.peek.kernel.user.stacks import UserStack
 from trapless.peek.kernel.vmcoreinfo import Vmcoreinfo
 from trapless.peek.sandbox import messages
 from trapless.peek.sandbox.messages import FormError, SilentError
+from trapless.vm.stub import OPEN_LIMIT_S, STOPPED_LIMIT_S
 
 PACKAGE = Path(__file__).resolve().parents[3]
 PROGRAM = (
@@ -78,17 +79,17 @@ class Resolver:
         self._resting = False
         self._start()
         try:
-            with self._alone():
+            with self._alone(OPEN_LIMIT_S):
                 self.opened = self._open()
         except BaseException:
             self.close()
             raise
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _alone(self, stopped_s: float = STOPPED_LIMIT_S) -> Iterator[None]:
         # What it asks for is read for it here, at one moment. The stub's lock is the outer
         # one everywhere: who has stopped the machine asks then.
-        with nullcontext() if self._asked is None else self._asked.stopped(), self._lock:
+        with nullcontext() if self._asked is None else self._asked.stopped(stopped_s), self._lock:
             yield
 
     def _start(self) -> None:

@@ -276,7 +276,9 @@ def harm(pause_s: float = 0.0, **said: bytes | str) -> Iterator[Hostile]:
         ({"p": "00" * 100}, "does not tell cr4"),
         ({"m": "  " * 64}, "has no memory at|data that are no bytes"),
         ({"m": "\x1b" * 984}, "data that are no bytes"),
-        ({"qfThreadInfo": "m" + "," * 100_000, "Hg": "E01\x1b"}, r"answered b'E01\\x1b' to Hg0$"),
+        ({"qfThreadInfo": "m" + "," * 100_000}, "lists no CPUs, without an end"),
+        ({"qfThreadInfo": "m1", "qsThreadInfo": "m"}, "lists no CPUs, without an end"),
+        ({"qfThreadInfo": "l", "Hg": "E01\x1b"}, r"answered b'E01\\x1b' to Hg0$"),
     ],
 )
 def test_a_stub_that_says_what_none_says_is_an_error(said, error, monkeypatch):
@@ -318,6 +320,15 @@ def test_a_stub_that_is_slow_at_each_answer_ends_in_its_time(monkeypatch):
     slow = pytest.raises(TraplessError, match=r"answers too slowly|no answer to")
     with harm(0.1) as peer, closing(Stub("127.0.0.1", peer.port)) as stub, slow:
         StubMemory(stub)
+
+
+@pytest.mark.slow
+def test_a_stub_that_is_slow_once_it_is_open_ends_in_its_time():
+    with harm(0.1) as peer, closing(Stub("127.0.0.1", peer.port)) as stub:
+        slow = pytest.raises(TraplessError, match=r"answers too slowly|no answer to")
+        with slow, stub.stopped(1.0):
+            while True:
+                stub.registers()
 
 
 def test_tables_that_map_everything_at_random_are_not_kept(monkeypatch):
