@@ -128,7 +128,8 @@ def machine() -> Machine:
         return machines.choose(**options)
 
     chosen = choose() if wait_s is None else waiting.wait_for(choose, wait_s)
-    return machines.Privileged(chosen) if isinstance(chosen, machines.Process) else chosen
+    inner = chosen.machine if isinstance(chosen, waiting.Awaited) else chosen
+    return machines.Privileged(chosen) if isinstance(inner, machines.Process) else chosen
 
 
 @click.group()

@@ -11,3 +11,7 @@ from trapless.base.console import TraplessError
 
 class PeekError(TraplessError):
     """A fault of the observed machine or of its image that a person can act on."""
+
+
+WAIT = "--wait 60 waits for a kernel that has booted"
+"""The remedy where a machine may be booting or restarting: the last line of such an error."""

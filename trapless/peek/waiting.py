@@ -8,37 +8,75 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
 
 from trapless.base.console import ConsoleProgress
 from trapless.peek import machines
+from trapless.peek.emulator import Emulator
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel.target import Target
 from trapless.peek.machines import Machine
 from trapless.peek.sampling.boots import has_booted
 
 PAUSE_S = 0.5
+T = TypeVar("T")
 
 
 def wait_for(choose: Callable[[], Machine], limit_s: float) -> Machine:
-    """The machine that `choose` gives, as soon as there is one whose kernel has booted."""
-    end = time.monotonic() + limit_s
+    """The machine that `choose` gives, as soon as there is one whose kernel has booted.
+
+    Its own open() goes on waiting, up to the same end: a machine may be restarted meanwhile.
+    """
+    end_s = time.monotonic() + limit_s
     with ConsoleProgress() as progress:
         progress.step("waiting for a VM whose kernel can be read")
-        while True:
-            try:
-                machine = choose()
-                reason = _lack(machine)
-                if not reason:
-                    return machine
-            except machines.ChoiceError:
-                raise
-            except PeekError as error:
-                reason = str(error)
-            if time.monotonic() >= end:
-                raise PeekError(f"no kernel could be read within {limit_s:g} s: {reason}")
-            time.sleep(PAUSE_S)
+
+        def chosen_and_opened() -> Machine:
+            machine = choose()
+            _booted(machine).close()
+            return machine
+
+        return Awaited(_repeated(chosen_and_opened, limit_s, end_s), limit_s, end_s)
 
 
-def _lack(machine: Machine) -> str:
-    """Why a kernel cannot be looked into yet; empty where it can."""
-    with machine.open() as target:
-        return "" if has_booted(target) else f"the kernel in {machine} is still booting"
+@dataclass(frozen=True)
+class Awaited:
+    """A machine that may be restarted while it is opened: that is tried up to a time."""
+
+    machine: Machine
+    limit_s: float
+    end_s: float  # by time.monotonic()
+
+    def __str__(self) -> str:
+        return str(self.machine)
+
+    def open(self, *, sandbox: bool = True) -> Target:
+        return _repeated(lambda: _booted(self.machine, sandbox=sandbox), self.limit_s, self.end_s)
+
+    def emulator(self) -> Emulator | None:
+        return self.machine.emulator()
+
+
+def _repeated(work: Callable[[], T], limit_s: float, end_s: float) -> T:
+    """What `work` gives, once it does; its last error where it does not until the end."""
+    while True:
+        try:
+            return work()
+        except machines.ChoiceError:
+            raise
+        except PeekError as error:
+            if time.monotonic() >= end_s:
+                raise PeekError(f"no kernel could be read within {limit_s:g} s: {error}") from error
+        time.sleep(PAUSE_S)
+
+
+def _booted(machine: Machine, *, sandbox: bool = True) -> Target:
+    target = machine.open(sandbox=sandbox)
+    try:
+        if has_booted(target):
+            return target
+        raise PeekError(f"the kernel in {machine} is still booting")
+    except BaseException:
+        target.close()
+        raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trapless.peek.errors import PeekError
+from trapless.peek.errors import WAIT, PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.memory import PAGE_BYTES
 from trapless.peek.kernel.resolver import Resolver
@@ -102,4 +102,4 @@ def run(target: Resolver) -> None:
             f"{target.memory.name} has {target.release}, but what it says of itself does not fit: "
             "it is still booting, or the image is damaged"
         )
-        raise PeekError("\n  ".join([head, *failures]))
+        raise PeekError("\n  ".join([head, *failures, WAIT]))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.target import Target
+from trapless.peek.limits import THREADS_MAX
 
 INTERRUPTS = {
     "timer": ("apic_timer_irqs", "IRQ_COUNT_APIC_TIMER"),
@@ -27,6 +28,10 @@ SOFTIRQS = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "
 COUNTED_CPUS_MAX = 64
 """The sampler has room for no more, so a kernel that claims more is not sampled."""
 DEVICE, DELAY = "device", "run_delay_ns"
+RATE_MAX = 1e8
+"""Of interrupts and softirqs in a second. What is beyond it is memory that was overwritten."""
+DELAY_RATE_MAX = 1e9 * THREADS_MAX
+"""Nanoseconds that all threads of a CPU can wait in a second."""
 SOFTIRQ = "softirq "
 """How the name of a softirq's counter begins."""
 
@@ -74,9 +79,13 @@ def rates(
 ) -> dict[int, dict[str, float]]:
     """What was counted in a second between two readings, by CPU and name.
 
+    What no kernel can count is left out: the memory of one that is gone is overwritten.
+
     >>> one = Counter(0, "timer", 0, 4)
     >>> rates([one], Reading(0, ((1 << 32) - 5,)), Reading(2 * 10**9, (95,)))
     {0: {'timer': 50.0}}
+    >>> rates([one], Reading(0, (95,)), Reading(10**9, (0,)))
+    {}
     """
     seconds = (last.time_ns - first.time_ns) / 1e9
     found: dict[int, dict[str, float]] = {}
@@ -84,7 +93,9 @@ def rates(
         return found
     for one, before, after in zip(counters, first.values, last.values, strict=True):
         count = (after - before) % (1 << 8 * one.size)
-        found.setdefault(one.cpu, {})[one.name] = count / seconds
+        rate = count / seconds
+        if rate <= (DELAY_RATE_MAX if one.name == DELAY else RATE_MAX):
+            found.setdefault(one.cpu, {})[one.name] = rate
     return found
 
 

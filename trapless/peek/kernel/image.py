@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from trapless.peek import limits
-from trapless.peek.errors import PeekError
+from trapless.peek.errors import WAIT, PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel import kallsyms, symbol_cache, vmcoreinfo
 from trapless.peek.kernel.kallsyms import Symbols
@@ -176,8 +176,9 @@ class _Finds:
         return "\n  ".join(
             [
                 f"{memory.name} has the VMCOREINFO of {releases}, but no such kernel that can be "
-                "read: the image is damaged, or belongs to another machine",
+                "read: the machine is restarting, or the image is damaged or another machine's",
                 *dict.fromkeys(map(str, self.failures)),
+                WAIT,
             ]
         )
 
@@ -341,4 +342,5 @@ def _no_note(memory: Memory) -> str:
             "either no Linux runs in it, or one that is still booting, was built without "
             "CONFIG_VMCORE_INFO, or encrypts its memory"
         )
-    return f"no kernel in {memory.name} ({memory.size >> 20} MiB): it has no VMCOREINFO; {why}"
+    head = f"no kernel in {memory.name} ({memory.size >> 20} MiB): it has no VMCOREINFO; {why}"
+    return f"{head}\n  {WAIT}"

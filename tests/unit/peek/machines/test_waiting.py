@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.unit.peek.toy_kernel import RELEASE, ToyKernel
 from trapless.base.console import TraplessError
 from trapless.cli import cli
 from trapless.peek import machines, waiting
@@ -37,6 +38,19 @@ def test_memory_in_which_no_kernel_boots_ends_the_wait(tmp_path: Path) -> None:
         waiting.wait_for(lambda: machines.Image(ram), 1.5)
     made.join()
     assert time.monotonic() - began >= 1.5
+
+
+def test_a_kernel_that_is_gone_when_it_is_opened_is_waited_for(own_cache, tmp_path: Path) -> None:
+    """The machine is restarted between the wait and the opening."""
+    ram = ToyKernel().save(tmp_path)
+    whole = ram.read_bytes()
+    machine = waiting.wait_for(lambda: machines.Image(ram), 3600)
+    ram.write_bytes(bytes(len(whole)))
+    with pytest.raises(TraplessError, match="all zeros"):
+        machines.Image(ram).open()
+    threading.Timer(1.0, lambda: ram.write_bytes(whole)).start()
+    with machine.open() as target:
+        assert str(target.release) == RELEASE
 
 
 def test_several_machines_are_no_reason_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
