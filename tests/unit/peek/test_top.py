@@ -8,6 +8,8 @@ import itertools
 import json
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -17,9 +19,10 @@ import pytest
 from tests.notes import Notes
 from tests.unit.peek import toy_kernel
 from tests.unit.peek.toy_kernel import ToyKernel
+from trapless.peek.emulator import Emulator
 from trapless.peek.errors import PeekError
 from trapless.peek.machines import Image
-from trapless.peek.sampling import top
+from trapless.peek.sampling import boots, top
 
 
 @pytest.fixture(autouse=True)
@@ -33,10 +36,16 @@ class Terminal(io.StringIO):
         return True
 
 
-def show(ram: Path, stream: io.StringIO, updates: int | None, **options: bool) -> list[str]:
+def show(
+    ram: Path,
+    stream: io.StringIO,
+    updates: int | None,
+    machine: Image | None = None,
+    **options: bool,
+) -> list[str]:
     notes = Notes()
     top.top(
-        Image(ram),
+        machine or Image(ram),
         interval_ns=1_000_000,
         cpu=None,
         updates=updates,
@@ -83,6 +92,41 @@ def test_probes_may_come_and_go(tmp_path):
     told = [second for second in seconds if "Who switched interrupts off" in second]
     assert seconds[0] in told and seconds[-1] in told
     assert seconds[tiers.index(["1"], tiers.index(["0"])) - 1] not in told
+
+
+class Working(Image):
+    """A machine whose emulator works on something, while its kernel's clock stands still."""
+
+    def emulator(self) -> Emulator:
+        argv = [sys.executable, "-c", "while True: pass"]
+        self.__dict__["process"] = process = subprocess.Popen(argv)
+        return Emulator(process.pid, ())
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_kernel_whose_clock_stands_still_is_doubted(tmp_path, monkeypatch, as_json):
+    monkeypatch.setattr(boots, "STILL_S", 0.3)
+    ram, stream = ToyKernel().save(tmp_path), io.StringIO()
+    machine = Working(ram)
+
+    def end() -> None:
+        while not re.search(r"clock(_still_s|\s+has\s+stood)", stream.getvalue()):
+            time.sleep(0.01)
+        os.truncate(ram, 0)
+
+    threading.Thread(target=end, daemon=True).start()
+    try:
+        show(ram, stream, None, machine=machine, as_json=as_json)
+    finally:
+        machine.__dict__["process"].kill()
+    if as_json:
+        seconds = [json.loads(line) for line in stream.getvalue().splitlines()]
+        doubted = [one for one in seconds if "clock_still_s" in one]
+        assert doubted[0]["clock_still_s"] >= 0.3 and "cpus" not in doubted[0]
+    else:
+        words = " ".join(stream.getvalue().split())
+        _, doubted = words.split("its clock has stood still for", 1)
+        assert "and the machine works" in doubted and "Where each CPU was" not in doubted
 
 
 def test_it_ends_with_the_memory(tmp_path):

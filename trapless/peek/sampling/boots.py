@@ -102,9 +102,19 @@ class Boots:
         if now > self._clock:
             self._clock, self.alive_ns = now, time.monotonic_ns()
             self._work_s, self._pause_s = self._worked_s(), AGAIN_S
-        elif self._is_suspect():
+        elif self.is_suspect():
             self._begin_search()
         return self._found is None
+
+    @property
+    def still_s(self) -> float:
+        """How long the kernel's clock has stood still, as far as looks have shown, in seconds."""
+        return max(time.monotonic_ns() - self.alive_ns, 0) / 1e9
+
+    def is_suspect(self) -> bool:
+        """Whether the clock stands still while the emulator works: the kernel may be gone."""
+        still_s = self.still_s
+        return still_s >= STILL_S and self._worked_s() - self._work_s >= BUSY_SHARE * still_s
 
     @contextmanager
     def passing_errors(self) -> Iterator[None]:
@@ -147,10 +157,6 @@ class Boots:
 
     def _may_come(self, waited_s: float) -> bool:
         return waited_s < UNSEEN_S if self._stat is None else self._stat.exists()
-
-    def _is_suspect(self) -> bool:
-        still_s = (time.monotonic_ns() - self.alive_ns) / 1e9
-        return still_s >= STILL_S and self._worked_s() - self._work_s >= BUSY_SHARE * still_s
 
     def _worked_s(self) -> float:
         """The processor time of the emulator, in seconds."""

@@ -166,7 +166,10 @@ def _next(boots: Boots, request: Request, seconds: Seconds) -> Target | None:
 def _show(run: Sampler | StoppedSampler, seconds: Seconds, watch: Watch, boots: Boots) -> bool:
     """Show seconds until the view has enough; return whether to go on with a new plan."""
     for window in _windows(run):
-        if not seconds.show(run, window, watch) or not boots.look():
+        if not boots.look():
+            return False
+        doubt_s = boots.still_s if boots.is_suspect() else None
+        if not seconds.show(run, window, watch, doubt_s):
             return False
         watch.look()
         if watch.gone or watch.came:
@@ -206,8 +209,20 @@ class Seconds:
             return self._counters.rates(before, now)
         return {}
 
-    def show(self, run: Sampler | StoppedSampler, window: Window, watch: Watch) -> bool:
-        """Show a second, and return whether another one is to follow."""
+    def show(
+        self,
+        run: Sampler | StoppedSampler,
+        window: Window,
+        watch: Watch,
+        doubt_s: float | None = None,
+    ) -> bool:
+        """Show a second, and return whether another one is to follow.
+
+        After `doubt_s` seconds in which the kernel's clock stood still while the machine worked,
+        its memory says nothing of the machine: that is shown in place of figures.
+        """
+        if doubt_s is not None:
+            return self._show_doubt(doubt_s)
         summary = Summary(
             run.head.groups,
             len(run.head.threads),
@@ -227,6 +242,19 @@ class Seconds:
         self.enough = not more
         return more
 
+    def _show_doubt(self, still_s: float) -> bool:
+        if self.as_json:
+            self.view.write({**self._moment(), "clock_still_s": round(still_s, 1)})
+            more = self.view.count()
+        else:
+            text = (
+                f"{self.target.release}: its clock has stood still for {still_s:.0f} s, and the "
+                "machine works: it was restarted, or its kernel has died; looking for one that runs"
+            )
+            more = self.view.show(Text(text, style="bold"))
+        self.enough = not more
+        return more
+
     def tell_restart(self) -> None:
         """Say that the machine was restarted, and that its next kernel is waited for."""
         if self.as_json:
@@ -237,12 +265,14 @@ class Seconds:
 
     def _object(self, run: Sampler | StoppedSampler, summary: Summary) -> dict[str, object]:
         return {
-            "time_ns": time.time_ns(),
-            "kernel": str(self.target.release),
-            "boot": self.boot,
+            **self._moment(),
             "user_mode_known": json_form.knows_user_mode(summary),
             **json_form.sums(summary, run.head.interval_ns),
         }
+
+    def _moment(self) -> dict[str, object]:
+        release = str(self.target.release)
+        return {"time_ns": time.time_ns(), "kernel": release, "boot": self.boot}
 
     def _blocks(
         self, run: Sampler | StoppedSampler, window: Window, watch: Watch, summary: Summary
