@@ -7,6 +7,7 @@ Each attack was seen to crash, stall or fool the observer. A time limit holds fo
 from __future__ import annotations
 
 import doctest
+import hashlib
 import html
 import io
 import json
@@ -29,12 +30,14 @@ from trapless.peek import guest_text as guest_text_file
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText, visible
-from trapless.peek.kernel import kallsyms, tasks
+from trapless.peek.kernel import kallsyms, symbol_cache, tasks
 from trapless.peek.kernel.btf import Btf
 from trapless.peek.kernel.image import locate
 from trapless.peek.kernel.target import Target
 from trapless.peek.limits import TEXT_CHARS_MAX
 from trapless.peek.sampling import figures, tables
+from trapless.peek.sandbox import client
+from trapless.peek.sandbox.client import open_target
 from trapless.peek.trace.events import NEEDED, Decoder
 from trapless.peek.trace.rings import Place
 from trapless.report import text_report
@@ -269,3 +272,30 @@ def test_the_modules_own_places_are_accepted():
     )
     assert len(rows) > 20 and set(NEEDED) <= {name for name, _ in rows}
     Decoder(tuple(Place.parse(f"{name}:{labels}") for name, labels in rows), None)
+
+
+TAKEN_OVER = """
+import sys; sys.path.insert(0, sys.argv[1])
+from trapless.peek.sandbox.messages import receive, send
+receive(0)
+for message in ({"load": BUILD_ID}, None, {"save": BUILD_ID}, DIGEST, TEXT, {"error": "none"}):
+    (receive(0), receive(0)) if message is None else send(1, message)
+"""
+
+
+def test_a_sandbox_that_was_taken_over_renames_nothing_that_is_kept(tmp_path, monkeypatch):
+    kernel = ToyKernel()
+    ram, kept = kernel.save(tmp_path), symbol_cache.FileStore()
+    open_target(ram).close()
+    before = kept.load(kernel.build_id)
+    assert before is not None
+    evil = before[1].replace(b" schedule\n", b" innocent\n")
+    assert evil != before[1]
+    digest = before[0].split()[0] + f" {hashlib.sha256(evil).hexdigest()}\n".encode()
+    values = {"BUILD_ID": kernel.build_id, "DIGEST": digest, "TEXT": evil}
+    program = "\n".join(f"{name} = {value!r}" for name, value in values.items()) + TAKEN_OVER
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "PROGRAM", program)
+        with pytest.raises(PeekError, match="none"):
+            open_target(ram)
+    assert kept.load(kernel.build_id) == before

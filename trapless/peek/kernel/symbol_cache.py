@@ -29,7 +29,10 @@ _BUILD_ID = re.compile(r"[0-9a-f]{16,128}")  # it comes out of the target and be
 
 
 class Store(Protocol):
-    """Keeps two texts by build-id: a digest and a System.map. Neither function fails."""
+    """Keeps two texts by build-id: a digest and a System.map. Neither function fails.
+
+    What is damaged is not kept: load() gives None.
+    """
 
     def load(self, build_id: str) -> tuple[bytes, bytes] | None: ...
 
@@ -44,9 +47,10 @@ class FileStore:
         if folder is None:
             return None
         try:
-            return (folder / DIGEST).read_bytes(), (folder / MAP).read_bytes()
+            digest, text = (folder / DIGEST).read_bytes(), (folder / MAP).read_bytes()
         except OSError:
             return None
+        return (digest, text) if digest.endswith(_digest_of(text)) else None
 
     def save(self, build_id: str, digest: bytes, text: bytes) -> None:
         folder = _folder(build_id)
@@ -87,7 +91,7 @@ def load(store: Store, build_id: str, raw: RawTables, shift: int) -> Symbols | N
     if kept is None:
         return None
     digest, text = kept
-    if digest != _digest(raw, text):
+    if digest.split()[:1] != [raw.digest().encode()]:
         return None
     words = text.split()
     try:  # save() writes sixteen digits each
@@ -112,4 +116,8 @@ _VISIBLE = re.compile(rb"[\n -~]*")
 
 def _digest(raw: RawTables, text: bytes) -> bytes:
     """The digests of the tables in memory and of the text in the cache."""
-    return f"{raw.digest()} {hashlib.sha256(text).hexdigest()}\n".encode()
+    return raw.digest().encode() + _digest_of(text)
+
+
+def _digest_of(text: bytes) -> bytes:
+    return f" {hashlib.sha256(text).hexdigest()}\n".encode()

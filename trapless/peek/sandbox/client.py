@@ -77,6 +77,7 @@ class Resolver:
         self._layouts = tuple(layouts)
         self._asked = layouts[0] if isinstance(layouts[0], StubMemory) else None
         self._resting = False
+        self._missing: set[str] = set()  # build-ids whose symbols were asked for, and not kept
         self._start()
         try:
             with self._alone(OPEN_LIMIT_S):
@@ -193,16 +194,28 @@ class Resolver:
             elif "error" in said:
                 raise PeekError(_message(said["error"]), status=2 if said.get("status") == 2 else 1)
             elif isinstance(said.get("load"), str):
-                for part in self._store.load(said["load"]) or (b"", b""):
-                    messages.send(self._input.fileno(), part)
+                self._load(said["load"])
             elif isinstance(said.get("save"), str):
-                digest, text = (messages.receive(output, end_s) for _ in range(2))
-                if not isinstance(digest, bytes) or not isinstance(text, bytes):
-                    raise FormError("no bytes")
-                self._store.save(said["save"], digest, text)
+                self._save(said["save"], *(messages.receive(output, end_s) for _ in range(2)))
             else:
                 raise FormError("neither an answer nor an error")
         raise FormError("more questions than answers")
+
+    def _load(self, build_id: str) -> None:
+        kept = self._store.load(build_id)
+        if kept is None:
+            self._missing.add(build_id)
+        for part in kept or (b"", b""):
+            messages.send(self._input.fileno(), part)
+
+    def _save(self, build_id: str, digest: object, text: object) -> None:
+        """Keep symbols that were not there. A guest that has taken over the process would give the
+        next guest with the same kernel names of its own, so nothing that is kept is replaced."""
+        if not isinstance(digest, bytes) or not isinstance(text, bytes):
+            raise FormError("no bytes")
+        if build_id in self._missing:
+            self._missing.remove(build_id)
+            self._store.save(build_id, digest, text)
 
     def _give(self, place: tuple[int, int]) -> None:
         """Read memory for the process, which has no file of it."""

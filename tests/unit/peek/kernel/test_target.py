@@ -4,6 +4,7 @@ and what is said of memory that is damaged, foreign, cut short or lying."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import struct
@@ -418,12 +419,13 @@ def test_kernels_that_guests_make_up_do_not_fill_the_disk(tmp_path, monkeypatch)
     """A guest may have another build-id after each restart."""
     monkeypatch.setenv("TRAPLESS_CACHE", str(tmp_path))
     monkeypatch.setattr(symbol_cache, "KEPT_BYTES_MAX", 10_000)
-    store = symbol_cache.FileStore()
+    store, text = symbol_cache.FileStore(), 1000 * b"x"
+    digest = f"tables {hashlib.sha256(text).hexdigest()}\n".encode()
     for number in range(30):
-        store.save(f"{number:016x}", b"digest", 1000 * b"x")
+        store.save(f"{number:016x}", digest, text)
         os.utime(tmp_path / f"peek/{number:016x}", (number, number))
     kept = sorted(path.name for path in (tmp_path / "peek").iterdir() if path.is_dir())
     assert kept == [f"{number:016x}" for number in range(21, 30)]
-    assert store.load(kept[-1]) == (b"digest", 1000 * b"x")
+    assert store.load(kept[-1]) == (digest, text)
     store.save("f" * 16, b"", 20_000 * b"x")
     assert len(list((tmp_path / "peek").rglob("*"))) == 4  # a lock, and one kernel
