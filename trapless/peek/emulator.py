@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Finds the emulator that has a RAM file mapped, and its threads that are virtual processors.
 
-Owns the search in /proc: by the mappings of processes, and by the names that QEMU gives its threads
-(-name NAME,debug-threads=on, as the lab starts it). Where QEMU gives none, its monitor is asked, if
-its command line names one that this user may open. Samplers record the run time of these threads
-and end with the process. Without the right to look, or with another emulator, none is found, and
-sampling works without it.
+Owns the search in /proc: which processes are monitors, what they have mapped, and the names that
+QEMU gives its threads (-name NAME,debug-threads=on, as the lab starts it). Where QEMU gives none,
+its monitor is asked, if its command line names one that this user may open. Samplers record the run
+time of these threads and end with the process. Without the right to look, or with another emulator,
+none is found, and sampling works without it.
 """
 
 from __future__ import annotations
@@ -14,23 +14,27 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from trapless.base.console import TraplessError
-from trapless.peek import qemu_arguments
+from trapless.peek import mappings, qemu_arguments
+from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import visible
 from trapless.peek.kernel.memory import place_of
 from trapless.peek.kernel.process_memory import text_of
 from trapless.vm import qmp
 
+PROC = Path("/proc")
+QEMU = re.compile(r"qemu-system-x86_64.*|qemu-kvm|kvm")
+ARGUMENTS_MAX, PROGRAM_BYTES_MAX = 4096, 4096
+"""Words of a command line, and how much is read to see whether it starts a monitor."""
 VCPU = re.compile(
     r"CPU (?P<qemu>\d+)/\w+|ALL CPUs/\w+|fc_vcpu (?P<firecracker>\d+)|vcpu(?P<cloud>\d+)|"
     r"crosvm_vcpu(?P<crosvm>\d+)"
 )
 """The names of threads that are virtual processors, or QEMU's one for all of them."""
-
-
 MONITOR_LIMIT_S = 2.0
 """Longest wait for the monitors of a process: one that has a client already lets others wait for
 ever, and a process that pretends to be QEMU may have any number that never answer."""
@@ -40,40 +44,70 @@ THREADS_MAX = 4096
 
 @dataclass(frozen=True)
 class Emulator:
-    """A process that has the file mapped. `threads`: the virtual processors, in their order."""
+    """A process that has the file mapped. `threads`: the virtual processors, in their order.
+
+    `lack` is why its monitor has not named them, where its command line has one.
+    """
 
     pid: int
     threads: tuple[int, ...]
+    lack: str = field(default="", compare=False)
 
 
-def emulator_of(ram: Path, proc: Path = Path("/proc")) -> Emulator | None:
-    """The emulator that runs the machine whose memory is `ram`; None where it cannot be found."""
+def arguments(process: Path, most: int) -> list[str]:
+    """The first `most` bytes of a command line, in words; OSError where the process has ended."""
+    with (process / "cmdline").open("rb", buffering=0) as file:
+        return file.read(most).decode(errors="replace").split("\0", ARGUMENTS_MAX)
+
+
+def kind_of(argv: Sequence[str]) -> str:
+    """The name of the monitor that a command line starts; empty where it starts none."""
+    program = os.path.basename(argv[0])
+    if QEMU.fullmatch(program):
+        return "qemu"
+    return program if program in mappings.LAYOUTS else ""
+
+
+def runs_monitor(process: Path) -> bool:
+    """Whether the command line of a process begins as a monitor's."""
+    with contextlib.suppress(OSError):  # ended meanwhile
+        return bool(kind_of(arguments(process, PROGRAM_BYTES_MAX)))
+    return False
+
+
+def emulator_of(ram: Path, proc: Path = PROC) -> Emulator | None:
+    """The emulator that runs the machine whose memory is `ram`; None where it cannot be found.
+
+    It is a monitor that shares the file and may write to it: any process may have a name and
+    threads like an emulator's, and whoever may read the file can map it.
+    """
     try:
         status = ram.stat()
     except OSError:
         return None
-    writer = None
+    first = None
     for pid in _processes(proc):
-        if pid != os.getpid() and _maps(proc / str(pid), status):
+        if runs_monitor(proc / str(pid)) and _shares(proc / str(pid), status):
             emulator = Emulator(pid, _vcpus(proc / str(pid)))
             if emulator.threads:
                 return emulator
-            if writer is None and _writes(proc / str(pid), status):
-                writer = emulator
-    if writer is not None:
-        return Emulator(writer.pid, _told_vcpus(proc / str(writer.pid)))
-    return None
+            first = first or emulator
+    return None if first is None else emulator_with(first.pid, proc)
 
 
-def emulator_with(pid: int, proc: Path = Path("/proc"), *, asks: bool = True) -> Emulator | None:
+def emulator_with(
+    pid: int, proc: Path = PROC, *, asks: bool = True, folder: str = ""
+) -> Emulator | None:
     """The emulator that is the process `pid`; None where it has ended.
 
-    `asks`: whether its monitor may be asked for what its threads' names do not tell.
+    `asks`: whether its monitor may be asked for what its threads' names do not tell. `folder` is as
+    for path_here().
     """
     process = proc / str(pid)
     if not process.exists():
         return None
-    return Emulator(pid, _vcpus(process) or (_told_vcpus(process) if asks else ()))
+    threads = _vcpus(process)
+    return Emulator(pid, threads) if threads or not asks else _told(process, folder)
 
 
 def missing_text(emulator: Emulator | None) -> str | None:
@@ -81,9 +115,17 @@ def missing_text(emulator: Emulator | None) -> str | None:
     if emulator is None:
         return "no running machine has this memory mapped: it may stand still"
     if not emulator.threads:
-        return (
+        unknown = (
             f"which threads of process {emulator.pid} are virtual processors is not known, so no "
-            "sample is marked as frozen; start QEMU with -name NAME,debug-threads=on, or with "
+            "sample is marked as frozen"
+        )
+        if emulator.lack:
+            return (
+                f"{unknown}: {emulator.lack}; end the monitor's other client if it has one, or "
+                "start QEMU with -name NAME,debug-threads=on"
+            )
+        return (
+            f"{unknown}; start QEMU with -name NAME,debug-threads=on, or with "
             "-qmp unix:SOCKET,server=on,wait=off that nobody else uses"
         )
     return None
@@ -97,26 +139,15 @@ def _processes(proc: Path) -> Iterator[int]:
     yield from sorted(int(name) for name in names if name.isdigit())
 
 
-def _mappings(process: Path, status: os.stat_result) -> Iterator[str]:
-    """The permissions of each mapping of the file, which its device and inode identify."""
-    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-    try:
-        lines = text_of(process, "maps").splitlines()
-    except OSError:
-        return
-    for line in lines:
-        words = line.split(maxsplit=5)
-        if len(words) >= 5 and words[3] == device and words[4] == str(status.st_ino):
-            yield words[1]
-
-
-def _maps(process: Path, status: os.stat_result) -> bool:
-    return any(True for _ in _mappings(process, status))
-
-
-def _writes(process: Path, status: os.stat_result) -> bool:
-    """Whether a process may write to the file. An observer maps it for reading only."""
-    return any("w" in permissions for permissions in _mappings(process, status))
+def _shares(process: Path, status: os.stat_result) -> bool:
+    """Whether a process has the file mapped so that what it writes is in the file."""
+    file = mappings.key_of(status)
+    with contextlib.suppress(OSError):
+        return any(
+            one.file == file and one.is_data and one.is_shared_file
+            for one in mappings.all_of(process)
+        )
+    return False
 
 
 def _vcpus(process: Path) -> tuple[int, ...]:
@@ -135,26 +166,41 @@ def _vcpus(process: Path) -> tuple[int, ...]:
     return tuple(threads[number] for number in sorted(threads)[:THREADS_MAX])
 
 
-def _told_vcpus(process: Path) -> tuple[int, ...]:
-    """The threads that QEMU's monitor names, in the order of the processors; none without one."""
+def _told(process: Path, folder: str) -> Emulator:
+    """A QEMU with the threads that its monitor names, in the order of the processors; none
+    without one."""
+    pid, lack = int(process.name), ""
     try:
         argv = text_of(process, "cmdline").split("\0")
-        sockets = [path_here(process, path) for path in qemu_arguments.monitor_sockets(argv)]
     except OSError:
-        return ()
+        return Emulator(pid, ())
     end = time.monotonic() + MONITOR_LIMIT_S
-    for path in sockets:
+    for path in qemu_arguments.monitor_sockets(argv):
         left_s = end - time.monotonic()
         if left_s <= 0:
             break
-        with contextlib.suppress(TraplessError, OSError), place_of(path) as (probe, same):
-            if os.fstat(probe).st_uid != user_of(process):  # anybody's may be named
-                continue
-            with qmp.Monitor(same, left_s, left_s) as monitor:
+        try:
+            return Emulator(pid, _asked(process, path, folder, left_s))
+        except OSError as error:
+            lack = lack or visible(f"its monitor {path} cannot be opened: {error.strerror}")
+        except TraplessError as error:
+            lack = lack or visible(str(error))
+    return Emulator(pid, (), lack)
+
+
+def _asked(process: Path, path: str, folder: str, limit_s: float) -> tuple[int, ...]:
+    """The threads that a monitor names; TraplessError and OSError say why it does not."""
+    with place_of(path_here(process, path, folder)) as (probe, same):
+        if os.fstat(probe).st_uid != user_of(process):  # anybody's may be named
+            raise PeekError(f"its monitor {path} is not of the user who started it")
+        try:
+            with qmp.Monitor(same, limit_s, limit_s) as monitor:
                 threads = monitor.threads()[:THREADS_MAX]
-            if all((process / "task" / str(thread)).exists() for thread in threads):
-                return threads
-    return ()
+        except TraplessError as error:
+            raise PeekError(str(error).replace(str(same), path)) from error
+    if not threads or not all((process / "task" / str(one)).exists() for one in threads):
+        raise PeekError(f"its monitor {path} names threads that are not its own")
+    return threads
 
 
 def user_of(process: Path) -> int:
@@ -163,11 +209,14 @@ def user_of(process: Path) -> int:
     return int(text.partition("\nUid:")[2].split(maxsplit=1)[0])
 
 
-def path_here(process: Path, path: str) -> Path:
-    """The path by which this process can open a path of another process."""
+def path_here(process: Path, path: str, folder: str = "") -> Path:
+    """The path by which this process can open a path of another process.
+
+    `folder` is that process's own, where it was read before: to read it takes a debugger's rights.
+    """
     descriptor = re.fullmatch(r"/dev/fd/(\d+)|/proc/self/fd/(\d+)", path)
     if descriptor:
         return process / "fd" / (descriptor[1] or descriptor[2])
     if os.path.isabs(path):
         return Path(path) if os.path.exists(path) else Path(f"{process}/root{path}")
-    return Path(os.readlink(process / "cwd")) / path
+    return Path(folder or os.readlink(process / "cwd")) / path

@@ -14,28 +14,38 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from trapless.base.console import TraplessError
 from trapless.peek import capabilities, mappings, qemu_arguments
-from trapless.peek.emulator import Emulator, emulator_of, emulator_with, path_here
+from trapless.peek.emulator import (
+    PROC,
+    PROGRAM_BYTES_MAX,
+    Emulator,
+    arguments,
+    emulator_of,
+    emulator_with,
+    kind_of,
+    path_here,
+    runs_monitor,
+)
 from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import visible
 from trapless.peek.kernel.memory import FileMemory, open_memory
+from trapless.peek.kernel.process_memory import text_of
 from trapless.peek.kernel.stub_memory import StubMemory
 from trapless.peek.kernel.target import Target
 from trapless.peek.sandbox.client import SandboxedTarget
-from trapless.vm.stub import Stub
+from trapless.vm.stub import OPEN_LIMIT_S, Stub
 
-PROC = Path("/proc")
-QEMU = re.compile(r"qemu-system-x86_64.*|qemu-kvm|kvm")
 ARGUMENTS_BYTES_MAX = 128 << 10
 """Of a command line: whoever starts a process may give it megabytes, and each look reads them."""
-ARGUMENTS_MAX, PROGRAM_BYTES_MAX = 4096, 4096
-"""Words of it, and how much is read to see whether it starts a monitor."""
 LISTED_MAX = 1000
 OTHER_QEMU = re.compile(r"qemu-system-.*")
+PF_EXITING, PF_KTHREAD = 0x4, 0x200000
+"""Flags of a process in its file `stat`: it is ending, or it is a kernel thread."""
 SHARING = (
     "start one with `trapless lab -- COMMAND`, or any QEMU, and look as the user who runs it or as "
     "root; or name an image with --ram FILE"
@@ -87,6 +97,7 @@ class Process:
     folder: Path  # like /proc/123
     kind: str  # the name of its monitor, "qemu" or one of mappings.LAYOUTS
     argv: tuple[str, ...]
+    cwd: str = ""  # its folder, for what its command line names; empty where it may not be read
 
     @property
     def pid(self) -> int:
@@ -105,13 +116,25 @@ class Process:
         """The file by which it shares all of its memory; None where it does not, or not with us."""
         with contextlib.suppress(OSError, PeekError):
             path = qemu_arguments.ram_file(self.argv) if self.kind == "qemu" else None
-            here = path_here(self.folder, path) if path is not None else None
+            here = path_here(self.folder, path, self.cwd) if path is not None else None
             if here is not None and stat.S_ISREG(here.stat().st_mode):
                 return here if os.access(here, os.R_OK) else None
         return None
 
+    @property
+    def is_own(self) -> bool:
+        """Whether this user runs it."""
+        with contextlib.suppress(OSError):  # ended meanwhile
+            return self.folder.stat().st_uid == os.geteuid()
+        return False
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether this user may look into it: to look into others' takes root."""
+        return os.geteuid() == 0 or self.is_own or self.shared is not None
+
     def __str__(self) -> str:
-        return f"process {self.pid}{f' ({self.name})' if self.name else ''}"
+        return f"process {self.pid}{f' ({visible(self.name)})' if self.name else ''}"
 
     def open(self, *, sandbox: bool = True) -> Target:
         first: PeekError | None = None
@@ -129,16 +152,22 @@ class Process:
         """Its memory, for each way in which mappings may be RAM, once for each layout."""
         found = mappings.read(self.folder)
         if self.kind == "qemu":
-            backends = qemu_arguments.ram(self.argv)
+            backends = [
+                replace(one, path=os.path.normpath(os.path.join(self.cwd, one.path)))
+                if one.path
+                else one
+                for one in qemu_arguments.ram(self.argv)
+            ]
             holes = qemu_arguments.holes(self.argv, sum(one.size for one in backends))
             ways = mappings.qemu_ways(found, backends, holes)
         else:
             ways = mappings.all_other_ways(self.folder, mappings.LAYOUTS[self.kind])
+        held = mappings.held_files(self.folder)
         for way in ways:
-            yield mappings.memories(self.folder, found, str(self), way)
+            yield mappings.memories(self.folder, found, str(self), way, held)
 
     def emulator(self) -> Emulator | None:
-        return emulator_with(self.pid, self.folder.parent)
+        return emulator_with(self.pid, self.folder.parent, folder=self.cwd)
 
 
 @dataclass(frozen=True)
@@ -171,7 +200,7 @@ class Remote:
         except TraplessError as error:
             raise PeekError(str(error), status=error.status) from error
         try:
-            with stub.stopped():  # what is read belongs to one moment
+            with stub.stopped(OPEN_LIMIT_S):  # what is read belongs to one moment
                 return _opened([StubMemory(stub)], sandbox=sandbox)
         except BaseException:
             stub.close()
@@ -207,9 +236,7 @@ def processes(proc: Path = PROC) -> list[Path]:
 
 def is_monitor(entry: Path) -> bool:
     """Whether the command line of a process begins as a monitor's."""
-    with contextlib.suppress(OSError):  # ended meanwhile
-        return bool(_kind(_arguments(entry, PROGRAM_BYTES_MAX)))
-    return False
+    return runs_monitor(entry)
 
 
 def monitors(proc: Path = PROC) -> Iterator[Path]:
@@ -226,24 +253,16 @@ def running(proc: Path = PROC) -> list[Process]:
 def machine_of(entry: Path) -> Process | None:
     """The machine that a process runs; None where it runs none that is known."""
     try:
-        argv = _arguments(entry, ARGUMENTS_BYTES_MAX)
+        argv = arguments(entry, ARGUMENTS_BYTES_MAX)
     except OSError:  # ended meanwhile
         return None
-    kind = _kind(argv)
-    return Process(entry, kind, tuple(argv)) if kind else None
-
-
-def _arguments(entry: Path, most: int) -> list[str]:
-    with (entry / "cmdline").open("rb", buffering=0) as file:
-        return file.read(most).decode(errors="replace").split("\0", ARGUMENTS_MAX)
-
-
-def _kind(argv: Sequence[str]) -> str:
-    """The name of the monitor that a command line starts; empty where it starts none."""
-    program = os.path.basename(argv[0])
-    if QEMU.fullmatch(program):
-        return "qemu"
-    return program if program in mappings.LAYOUTS else ""
+    kind = kind_of(argv)
+    if not kind:
+        return None
+    cwd = ""
+    with contextlib.suppress(OSError):  # another user's
+        cwd = os.readlink(entry / "cwd")
+    return Process(entry, kind, tuple(argv), cwd)
 
 
 def choose(
@@ -271,16 +290,30 @@ def by_pid(pid: int, proc: Path = PROC) -> Process:
     if machine is not None:
         return machine
     try:
-        program = os.path.basename(_arguments(entry, PROGRAM_BYTES_MAX)[0])
+        program = visible(os.path.basename(arguments(entry, PROGRAM_BYTES_MAX)[0]))
+        program = program or _nameless(entry)
     except OSError:
         raise ChoiceError(f"there is no process {pid}") from None
     if OTHER_QEMU.fullmatch(program):
         raise PeekError(f"process {pid} is {program}: only x86-64 machines can be read")
     known = ", ".join(("qemu-system-x86_64", *mappings.LAYOUTS))
     raise PeekError(
-        f"process {pid} ({program or 'a kernel thread'}) runs no virtual machine of a known "
-        f"monitor ({known}); {_listed(running(proc))}"
+        f"process {pid} ({program}) runs no virtual machine of a known monitor ({known}); "
+        f"{_listed(running(proc))}"
     )
+
+
+def _nameless(entry: Path) -> str:
+    """What a process without a command line is; ChoiceError where it is one no more."""
+    words = text_of(entry, "stat").rpartition(")")[2].split()
+    state, flags = words[0], int(words[6])
+    if flags & PF_KTHREAD:
+        return "a kernel thread"
+    if flags & PF_EXITING or state in "ZX":
+        raise ChoiceError(
+            f"process {entry.name} is ending or has ended: it runs no machine any more"
+        )
+    return "a program without a name"
 
 
 def by_name(name: str, proc: Path = PROC) -> Process:
@@ -291,8 +324,12 @@ def by_name(name: str, proc: Path = PROC) -> Process:
         return named[0]
     if named:
         pids = ", ".join(str(one.pid) for one in named)
-        raise ChoiceError(f"{len(named)} machines are called {name}; choose one with --pid: {pids}")
-    raise PeekError(f"no virtual machine on this host is called {name}; {_listed(machines)}")
+        raise ChoiceError(
+            f"{len(named)} machines are called {visible(name)}; choose one with --pid: {pids}"
+        )
+    raise PeekError(
+        f"no virtual machine on this host is called {visible(name)}; {_listed(machines)}"
+    )
 
 
 def the_one(hole: int | None = None) -> Machine:
@@ -301,16 +338,21 @@ def the_one(hole: int | None = None) -> Machine:
     sharing = [one for one in machines if one.shared is not None]
     if len(sharing) == 1 and sharing[0].shared is not None:
         return Image(sharing[0].shared, hole)
-    chosen = sharing or [one for one in machines if one.folder.stat().st_uid == os.geteuid()]
+    chosen = sharing or [one for one in machines if one.is_own]
     if len(chosen) == 1:
         return chosen[0]
-    if not machines:
-        raise PeekError(f"no virtual machine runs on this host; {SHARING}")
+    if not any(one.is_readable for one in machines):
+        raise PeekError(_listed(machines))
     raise ChoiceError(f"choose one with --pid, --vm or --ram; {_listed(chosen or machines)}")
 
 
 def _listed(machines: Sequence[Process]) -> str:
     if not machines:
         return f"no virtual machine runs on this host; {SHARING}"
-    lines = "\n  ".join(f"{one}: {one.kind}" for one in machines)
-    return f"{len(machines)} virtual machine{'s' * (len(machines) > 1)} can be observed:\n  {lines}"
+    readable = [one for one in machines if one.is_readable]
+    if not readable:
+        return (
+            f"this user runs no virtual machine, and to observe other users' takes root; {SHARING}"
+        )
+    lines = "\n  ".join(f"{one}: {one.kind}" for one in readable)
+    return f"{len(readable)} virtual machine{'s' * (len(readable) > 1)} can be observed:\n  {lines}"

@@ -8,6 +8,7 @@ than one way, each way is offered, and the kernel that is found shows which is r
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import heapq
 import itertools
@@ -15,7 +16,8 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping as Table
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trapless.peek.errors import PeekError
@@ -44,6 +46,20 @@ MAPPINGS_MAX = 1024
 """The longest mappings of a process, which are looked at: a monitor has some hundred."""
 STEPS_MAX = 100_000
 """Of the search for ways: a process that pretends to be a monitor may have none among billions."""
+DESCRIPTORS_MAX = 4096
+"""Open files of a process, which are looked at: a monitor opens its RAM first, and may share
+thousands of devices later. RAM whose file is not among them is read from the process."""
+PARTS_MAX = 4096
+"""Mappings that one machine's RAM may be in: a monitor's is in some hundred, where it has NUMA."""
+LINE = re.compile(
+    r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) ([-r][-w][-x][ps]) ([0-9a-f]{1,16})"
+    r" ([0-9a-f]{2,}:[0-9a-f]{2,}) ([0-9]{1,20})(?: +(.*))?",
+    re.DOTALL,
+)
+"""A line of /proc/PID/maps."""
+
+FileKey = tuple[str, int]
+"""The device and the inode of a file, as the kernel writes them in /proc/PID/maps."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +79,23 @@ class Mapping:
         return self.end - self.start
 
     @property
+    def file(self) -> FileKey:
+        return self.device, self.inode
+
+    @property
     def is_shared_file(self) -> bool:
         return self.inode != 0 and self.permissions[3] == "s"
+
+    @property
+    def is_data(self) -> bool:
+        return self.permissions.startswith("rw-")
 
     def goes_on(self, following: Mapping) -> bool:
         """Whether `following` is more of the same: the kernel splits mappings as it needs."""
         return (
             following.start == self.end
             and following.permissions == self.permissions
-            and (following.device, following.inode) == (self.device, self.inode)
+            and following.file == self.file
             and (self.inode == 0 or following.offset == self.offset + self.length)
         )
 
@@ -96,39 +120,37 @@ x86_64/src/lib.rs. All three go on at 4 GiB.
 """
 
 
+def all_of(process: Path) -> Iterator[Mapping]:
+    """The mappings of a process, in ascending order; OSError where they may not be looked at.
+
+    A process gives its files any names. The kernel escapes line ends in them, so nothing else may
+    end a line here: a form feed in a name would begin a mapping that is not there.
+    """
+    for line in text_of(process, "maps").split("\n"):
+        if match := LINE.fullmatch(line):
+            start, end, permissions, offset, device, inode, path = match.groups("")
+            yield Mapping(
+                int(start, 16), int(end, 16), permissions, int(offset, 16), device, int(inode), path
+            )
+
+
 def read(process: Path, *, joined: bool = True) -> list[Mapping]:
     """The writable data of a process, in ascending order.
 
     `joined`: neighbours of one kind are one, as QEMU's RAM is where attributes have split it.
     """
     try:
-        lines = text_of(process, "maps").splitlines()
+        found = list(all_of(process))
     except PermissionError:
         raise PeekError(denial(process)) from None
     except OSError as error:
         raise PeekError(f"process {process.name}: {error.strerror}") from error
     mappings: list[Mapping] = []
-    for line in lines:
-        words = line.split(maxsplit=5)
-        start, end = (int(word, 16) for word in words[0].split("-"))
-        one = Mapping(
-            start,
-            end,
-            words[1],
-            int(words[2], 16),
-            words[3],
-            int(words[4]),
-            words[5] if len(words) > 5 else "",
-        )
+    for one in found:
         if joined and mappings and mappings[-1].goes_on(one):
-            last = mappings.pop()
-            one = Mapping(last.start, end, *_same(last))
+            one = replace(mappings.pop(), end=one.end)
         mappings.append(one)
-    return [one for one in mappings if one.permissions.startswith("rw-")]
-
-
-def _same(one: Mapping) -> tuple[str, int, str, int, str]:
-    return one.permissions, one.offset, one.device, one.inode, one.path
+    return [one for one in mappings if one.is_data]
 
 
 Ways = Iterator[list[Region]]
@@ -247,79 +269,139 @@ def other_ways(mappings: Sequence[Mapping], layout: Layout) -> Iterator[list[lis
 
 
 def memories(
-    process: Path, mappings: Sequence[Mapping], name: str, ways: Sequence[Sequence[Region]]
+    process: Path,
+    mappings: Sequence[Mapping],
+    name: str,
+    ways: Sequence[Sequence[Region]],
+    held: Table[FileKey, Path],
 ) -> list[FileMemory]:
     """Memories of the same bytes, one for each of the layouts, whose files are open.
 
     A mapping that is shared with a file is read from the file, which the sampler can map as well;
-    all others are read from the process.
+    all others are read from the process. `held` is what held_files() gives. PeekError says which
+    bound the process exceeds. The caller closes the memories.
     """
     size = sum(region.length for region in ways[0])
     if size > RAM_MAX_BYTES:
         raise PeekError(f"{name} says that it has {size >> 40:,} TiB: no machine has so much")
-    files: dict[tuple[str, int], MemoryFile] = {}
-    layouts = []
-    try:
-        for regions in ways:
-            placed = []
-            for region in regions:
-                for mapping, part in _parts(mappings, region):
-                    file, offset = _file(process, mapping, part.offset, files)
-                    number = list(files.values()).index(file)
-                    placed.append(Region(part.start, part.length, offset, number))
-            layouts.append(placed)
-        return [
-            FileMemory(name, [file.duplicate() for file in files.values()], placed)
-            for placed in layouts
-        ]
-    finally:
-        for file in files.values():
-            file.close()
+    with contextlib.ExitStack() as failed:
+        with contextlib.closing(_Files(process, held)) as files:
+            layouts = [_placed(mappings, regions, files) for regions in ways]
+            files.confirm()
+            found = []
+            try:
+                for placed in layouts:
+                    copies = []
+                    for file in files.opened:
+                        copies.append(file.duplicate())
+                        failed.callback(copies[-1].close)
+                    found.append(FileMemory(name, copies, placed))
+            except OSError as error:
+                count = len(files.opened) * len(layouts)
+                raise PeekError(
+                    f"{name}: {error.strerror}: its RAM takes {count} open files (ulimit -n)"
+                ) from error
+        failed.pop_all()
+    return found
+
+
+def _placed(mappings: Sequence[Mapping], regions: Sequence[Region], files: _Files) -> list[Region]:
+    """Regions of addresses as regions of files."""
+    placed: list[Region] = []
+    for region in regions:
+        for mapping, part in _parts(mappings, region):
+            if len(placed) == PARTS_MAX:
+                raise PeekError(f"its RAM is in more than {PARTS_MAX} mappings: no monitor's is")
+            number = files.number(mapping)
+            is_process = isinstance(files.opened[number], ProcessFile)
+            offset = part.offset if is_process else part.offset - mapping.start + mapping.offset
+            placed.append(Region(part.start, part.length, offset, number))
+    return placed
 
 
 def _parts(mappings: Sequence[Mapping], region: Region) -> Iterator[tuple[Mapping, Region]]:
     """The parts of a region that are in one mapping each."""
-    for mapping in mappings:
+    begin = bisect.bisect_right(mappings, region.offset, key=lambda one: one.end)
+    for at in range(begin, len(mappings)):
+        mapping = mappings[at]
         first = max(mapping.start, region.offset)
         last = min(mapping.end, region.offset + region.length)
-        if first < last:
-            yield mapping, Region(region.start + first - region.offset, last - first, first)
+        if first >= last:
+            break
+        yield mapping, Region(region.start + first - region.offset, last - first, first)
 
 
-def _file(
-    process: Path, mapping: Mapping, address: int, files: dict[tuple[str, int], MemoryFile]
-) -> tuple[MemoryFile, int]:
-    """The file that has an address of the process, and its offset there."""
-    if mapping.is_shared_file:
-        key = (mapping.device, mapping.inode)
-        if key not in files:
-            descriptor = _shared(process, mapping)
-            if descriptor is not None:
-                files[key] = RawFile(descriptor)
-        if key in files:
-            return files[key], address - mapping.start + mapping.offset
-    key = ("", 0)
-    if key not in files:
-        files[key] = ProcessFile.open(process)
-    return files[key], address
+class _Files:
+    """The files that the mappings of one process lead to: each is looked for and opened once."""
+
+    PROCESS: FileKey = ("", 0)
+
+    def __init__(self, process: Path, held: Table[FileKey, Path]) -> None:
+        self._process, self._held = process, held
+        self.opened: list[MemoryFile] = []
+        self._numbers: dict[FileKey, int] = {}  # of each in `opened`
+
+    def close(self) -> None:
+        for file in self.opened:
+            file.close()
+
+    def number(self, mapping: Mapping) -> int:
+        """The place in `opened` of the file that has a mapping's memory."""
+        key = mapping.file if mapping.is_shared_file else self.PROCESS
+        if key not in self._numbers:
+            shared = _shared(self._process, mapping, self._held) if key != self.PROCESS else None
+            if shared is not None:
+                self._add(key, RawFile(shared))
+            else:
+                if self.PROCESS not in self._numbers:
+                    self._add(self.PROCESS, ProcessFile.open(self._process))
+                self._numbers[key] = self._numbers[self.PROCESS]
+        return self._numbers[key]
+
+    def _add(self, key: FileKey, file: MemoryFile) -> None:
+        self._numbers[key] = len(self.opened)
+        self.opened.append(file)
+
+    def confirm(self) -> None:
+        """PeekError unless the process maps all files that are open here, and may write to them.
+
+        An inode's number may be another file's later, which this process may read and that one may
+        not. Those that are open here keep theirs, so the mappings are looked at once more.
+        """
+        if all(isinstance(file, ProcessFile) for file in self.opened):
+            return
+        shared = {one.file for one in read(self._process, joined=False) if one.is_shared_file}
+        for key, number in self._numbers.items():
+            if isinstance(self.opened[number], RawFile) and key not in shared:
+                raise PeekError("its mappings have changed while they were looked at; try again")
 
 
-def _shared(process: Path, mapping: Mapping) -> int | None:
+def _shared(
+    process: Path, mapping: Mapping, held: Table[FileKey, Path] | None = None
+) -> int | None:
     """A descriptor of the file that a mapping is shared with; None where it cannot be opened."""
-    names = [process / "fd" / number for number in _descriptors(process)]
+    held = held_files(process) if held is None else held
+    names = [held[mapping.file]] if mapping.file in held else []
     if mapping.path.startswith("/") and not re.search(r"\(deleted\)$", mapping.path):
         names.append(Path(f"{process}/root{mapping.path}"))
     for name in names:
         with contextlib.suppress(OSError), place_of(name) as (probe, same):
             status = os.fstat(probe)
-            device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-            is_it = status.st_ino == mapping.inode and device == mapping.device
-            if is_it and stat.S_ISREG(status.st_mode):
+            if key_of(status) == mapping.file and stat.S_ISREG(status.st_mode):
                 return os.open(same, os.O_RDONLY | os.O_CLOEXEC)
     return None
 
 
-def _descriptors(process: Path) -> list[str]:
-    with contextlib.suppress(OSError):
-        return os.listdir(process / "fd")
-    return []
+def held_files(process: Path) -> dict[FileKey, Path]:
+    """The paths of the files that a process has open, of the first DESCRIPTORS_MAX."""
+    found: dict[FileKey, Path] = {}
+    with contextlib.suppress(OSError), os.scandir(process / "fd") as entries:
+        for entry in itertools.islice(entries, DESCRIPTORS_MAX):
+            with contextlib.suppress(OSError):
+                found.setdefault(key_of(entry.stat()), Path(entry.path))
+    return found
+
+
+def key_of(status: os.stat_result) -> FileKey:
+    """What the kernel writes of a file in /proc/PID/maps."""
+    return f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}", status.st_ino

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import visible
 from trapless.peek.kernel.memory import GIB, Q35_HOLE, Q35_SPLIT_BYTES
 
 MIB = 1 << 20
@@ -86,8 +87,8 @@ def ram(argv: Sequence[str]) -> list[Backend]:
         backend = backends.get(label, {})
         size = size_of(backend.get("size", ""), 1)
         if size is None:
-            raise PeekError(f"its memory {label} has no size that is understood")
-        parts.append(Backend(label, size, backend.get("mem-path", "")))
+            raise PeekError(f"its memory {visible(label)} has no size that is understood")
+        parts.append(Backend(visible(label), size, backend.get("mem-path", "")))
     return parts or [Backend("its RAM", _size(argv))]
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.peek.machines.made_up import FORGER, forged, started
 from trapless.peek import emulator, machines, mappings
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel import process_memory
@@ -53,9 +54,12 @@ def start(ram: Path) -> Iterator[object]:
     """Starts processes that have the file mapped; they are ended afterwards."""
     running: list[subprocess.Popen[bytes]] = []
 
-    def begin(access: str, *names: str) -> int:
-        argv = [sys.executable, "-c", EMULATOR, str(ram), access, *names]
-        process = subprocess.Popen(argv, stdout=subprocess.PIPE)
+    def begin(access: str, *names: str, program: str = "qemu-system-x86_64") -> int:
+        argv = [program, "-S", "-c", EMULATOR, str(ram), access, *names]
+        environment = {**os.environ, "PYTHONHOME": sys.base_prefix}
+        process = subprocess.Popen(
+            argv, executable=sys.executable, env=environment, stdout=subprocess.PIPE
+        )
         running.append(process)
         assert process.stdout is not None and process.stdout.readline() == b"ready\n"
         return process.pid
@@ -91,6 +95,22 @@ def test_without_names_it_is_who_writes(ram, start):
     assert emulator.emulator_of(ram) == emulator.Emulator(pid, ())
 
 
+def test_what_only_looks_like_an_emulator_is_passed_over(ram, start):
+    start("write", "CPU 0/TCG", program="notqemu")
+    assert emulator.emulator_of(ram) is None
+    start("read", "CPU 0/TCG")
+    assert emulator.emulator_of(ram) is None, "whoever may read the file can map it so"
+    pid = start("write", "CPU 0/TCG")
+    found = emulator.emulator_of(ram)
+    assert found is not None and found.pid == pid
+
+
+def test_a_mapping_that_is_only_a_name_makes_no_emulator(ram, tmp_path):
+    with started("qemu-system-x86_64", FORGER, forged(ram, 1 << 20, "\f"), "CPU 0/TCG") as running:
+        assert str(ram) in Path(f"/proc/{running.pid}/maps").read_text()
+        assert emulator.emulator_of(ram) is None
+
+
 def test_what_is_missing_is_said_truly(ram, start):
     assert "no running machine" in emulator.missing_text(emulator.emulator_of(ram))
     pid = start("write", "qemu-system-x86")
@@ -104,13 +124,14 @@ def qemu(ram: Path) -> Iterator[object]:
     """Starts a paused QEMU with `ram` as its memory and no names of threads; gives its pid."""
     running: list[subprocess.Popen[bytes]] = []
 
-    def begin(*options: str, accelerator: str = "tcg,thread=multi") -> int:
+    def begin(*options: str, accelerator: str = "tcg,thread=multi", cwd: Path | None = None) -> int:
         with ram.open("r+b") as file:
             file.truncate(RAM_BYTES)
         backend = f"memory-backend-file,id=ram,share=on,mem-path={ram},size={RAM_BYTES}"
         argv = ["qemu-system-x86_64", "-S", "-nodefaults", "-display", "none", "-smp", "3"]
         argv += ["-object", backend, "-m", str(RAM_BYTES >> 20), "-accel", accelerator]
-        running.append(subprocess.Popen([*argv, "-machine", "q35,memory-backend=ram", *options]))
+        argv += ["-machine", "q35,memory-backend=ram"]
+        running.append(subprocess.Popen([*argv, *options], cwd=cwd))
         return running[-1].pid
 
     yield begin
@@ -156,7 +177,42 @@ def test_a_monitor_that_is_in_use_is_not_waited_for(ram, qemu, tmp_path, monkeyp
     pid = qemu("-qmp", f"unix:{tmp_path / 'monitor'},server=on,wait=off")
     assert until_found(ram, 3) is not None
     with qmp.Monitor(tmp_path / "monitor"):
-        assert emulator.emulator_of(ram) == emulator.Emulator(pid, ())
+        found = emulator.emulator_of(ram)
+        assert found == emulator.Emulator(pid, ())
+    said = emulator.missing_text(found)
+    assert f"{tmp_path / 'monitor'} does not answer; end the monitor's other client" in said
+    assert "-qmp" not in said, "its user did that already"
+
+
+WITHOUT_RIGHTS = """
+import sys
+from trapless.peek import capabilities, machines
+machine = machines.by_pid(int(sys.argv[1]))
+capabilities.drop()
+print(machine.emulator())
+"""
+
+
+def test_a_monitor_with_a_relative_path_is_found_without_a_debuggers_rights(ram, qemu, tmp_path):
+    """They are given up once the memory is open, and a working folder takes them, too."""
+    pid = qemu("-qmp", "unix:here,server=on,wait=off", cwd=tmp_path)
+    found = until_found(ram, 3)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_RIGHTS, str(pid)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[4],
+    )
+    assert found is not None and done.stdout.strip() == str(found)
+
+
+def test_a_monitor_that_is_not_there_is_named(ram, qemu, tmp_path):
+    pid = qemu("-qmp", "unix:here,server=on,wait=off", cwd=tmp_path)
+    assert until_found(ram, 3) is not None
+    (tmp_path / "here").unlink()
+    said = emulator.missing_text(emulator.emulator_with(pid))
+    assert "its monitor here cannot be opened: No such file" in said and "-qmp" not in said
 
 
 def test_a_qemu_without_names_and_monitor_is_found_as_a_whole(ram, qemu):

@@ -126,6 +126,7 @@ def proc(tmp_path: Path) -> Path:
     process(folder, 5, "vi", *shared)
     process(folder, 6, "firecracker", "--id", "small")
     process(folder, 7, "")
+    (folder / "7/stat").write_text("7 (a) kthread) S 2 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0\n")
     process(folder, 8, "qemu-system-aarch64", "-m", "1G")
     process(folder, 9, "qemu-kvm", "-name", "twin")
     return folder
@@ -162,6 +163,67 @@ def test_a_machine_is_chosen_by_its_name_or_pid(proc):
     ):
         with pytest.raises(PeekError, match=said):
             machines.by_pid(pid, proc)
+
+
+def test_a_process_that_ends_is_no_kernel_thread(proc):
+    process(proc, 10, "")
+    (proc / "10/stat").write_text("10 (qemu) R 1 0 0 0 -1 4194564 0 0 0 0 0 0 0 0 20 0 1 0\n")
+    with pytest.raises(machines.ChoiceError, match="process 10 is ending or has ended"):
+        machines.by_pid(10, proc)
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(machines.ChoiceError, match=f"process {ended.pid} is ending or has"):
+            machines.by_pid(ended.pid)
+    process(proc, 11, "")
+    (proc / "11/stat").write_text("11 (x) S 1 0 0 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0\n")
+    with pytest.raises(PeekError, match=r"process 11 .a program without a name. runs no virtual"):
+        machines.by_pid(11, proc)
+
+
+def test_names_forge_no_lines_of_the_list(proc):
+    forged = "x\n  process 1 (web): qemu\x1b[2J"
+    process(proc, 12, "qemu-kvm", "-name", forged)
+    process(proc, 13, "qemu-kvm", "-name", forged)
+    process(proc, 14, f"/bin/{forged}")
+    for look in (
+        lambda: machines.by_name("nobody", proc),
+        lambda: machines.by_name(forged, proc),
+        lambda: machines.by_name("no\x1bbody", proc),
+        lambda: machines.by_pid(14, proc),
+    ):
+        with pytest.raises(PeekError) as raised:
+            look()
+        assert "process 1 (web): qemu\n" not in str(raised.value) and "\x1b" not in str(
+            raised.value
+        )
+    with pytest.raises(PeekError, match=r"its memory x\\n  process 1 .*\\x1b"):
+        qemu_arguments.ram(["qemu", "-M", f"memory-backend={forged}"])
+    parts = qemu_arguments.ram(
+        [
+            "qemu",
+            "-object",
+            f"memory-backend-ram,id={forged},size=1M",
+            "-M",
+            f"memory-backend={forged}",
+        ]
+    )
+    assert "\n" not in parts[0].name
+    assert str(machines.by_pid(12, proc)) == r"process 12 (x\n  process 1 (web): qemu\x1b[2J)"
+
+
+def test_machines_of_others_are_not_offered_to_who_may_not_read_them(proc, monkeypatch):
+    foreign = machines.running(proc)[:3]
+    other = os.geteuid() + 1000
+    monkeypatch.setattr(os, "geteuid", lambda: other)
+    monkeypatch.setattr(machines, "running", lambda *_: foreign)
+    with pytest.raises(PeekError, match=r"^this user runs no virtual .* takes root"):
+        machines.the_one()
+    with pytest.raises(PeekError, match=r"called web; this user runs no virtual machine"):
+        machines.by_name("web", proc)
+    sharing = machines.machine_of(proc / "30")
+    monkeypatch.setattr(machines, "running", lambda *_: [*foreign, sharing])
+    with pytest.raises(PeekError, match=r"; 1 virtual .*:\n  process 30 .mine"):
+        machines.by_name("web", proc)
 
 
 def test_ram_by_descriptor_is_opened_as_the_process_has_it(tmp_path):
