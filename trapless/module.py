@@ -121,7 +121,7 @@ def device_users(proc: Path) -> list[tuple[int, str]]:
     for process in sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name)):
         try:
             targets = {os.readlink(link) for link in (process / "fd").iterdir()}
-            name = (process / "comm").read_text().strip()
+            name = (process / "comm").read_text(errors="replace").strip()
         except OSError:  # gone, or not ours to see
             continue
         if str(DEVICE) in targets:

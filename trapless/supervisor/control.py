@@ -312,7 +312,8 @@ def _named(pid: int) -> str:
     if pid == 0:
         return "this process"
     try:
-        return f"process {pid} ({(PROC / str(pid) / 'comm').read_text().strip()})"
+        name = (PROC / str(pid) / "comm").read_text(errors="replace").strip()
+        return f"process {pid} ({name})"
     except OSError:
         return f"process {pid}"
 
@@ -320,11 +321,12 @@ def _named(pid: int) -> str:
 def _process_of_thread(number: int) -> int | None:
     """The process that has a thread of this ID; None where the ID is a process's or nobody's."""
     try:
-        status = (PROC / str(number) / "status").read_text()
+        status = (PROC / str(number) / "status").read_bytes()
     except OSError:
         return None
-    for line in status.splitlines():
-        if line.startswith("Tgid:"):
+    # A thread gives itself any name, in which the kernel escapes no other line ends.
+    for line in status.split(b"\n"):
+        if line.startswith(b"Tgid:"):
             owner = int(line.split()[1])
             return owner if owner != number else None
     return None

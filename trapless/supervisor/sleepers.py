@@ -51,7 +51,8 @@ def look(pid: int, proc: Path) -> Threads:
         tasks = []
     for task in tasks:
         try:
-            text = (task / "status").read_text(errors="replace")
+            # read_text() would take a carriage return in a thread's name for the end of a line.
+            text = (task / "status").read_bytes().decode(errors="replace")
         except OSError:  # it has ended meanwhile
             continue
         state, *counts = ("".join(groups) for groups in FIELDS.findall(text))

@@ -106,6 +106,24 @@ def test_the_id_of_a_thread_names_its_process(module, tmp_path, monkeypatch):
         control.switch(77, Mode.SUPERVISOR)
 
 
+def test_a_name_forges_no_lines_of_a_threads_status(module, tmp_path, monkeypatch):
+    """The kernel escapes line feeds in names, and no other character that ends a line elsewhere."""
+    folder = tmp_path / "77/task/77"
+    folder.mkdir(parents=True)
+    rest = b"Tgid:\t77\nState:\tS\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t6\n"
+    for path in (tmp_path / "77/status", folder / "status"):
+        path.write_bytes(b"Name:\ta\x0cTgid:\t1\rState:\tR\xff\n" + rest)
+    (tmp_path / "77/comm").write_bytes(b"a\xff\n")
+    monkeypatch.setattr(control, "PROC", tmp_path)
+    assert sleepers.look(77, tmp_path).switches == {77: (5, 6)}
+    module.answer = lambda *_: errno.ESRCH
+    with pytest.raises(TraplessError, match="there is no process 77"):
+        control.switch(77, Mode.SUPERVISOR)
+    module.answer = lambda *_: errno.ENOMEM
+    with pytest.raises(TraplessError, match="process 77 \\(a\N{REPLACEMENT CHARACTER}\\)"):
+        control.switch(77, Mode.SUPERVISOR)
+
+
 def test_without_the_module_the_remedy_is_to_load_it(monkeypatch, tmp_path):
     monkeypatch.setattr(abi, "DEVICE", str(tmp_path / "none"))
     for ask in (lambda: control.switch(0, Mode.USER), control.processes, control.refusals):
