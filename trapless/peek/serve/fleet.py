@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """All machines of this host: found as they come and go, each read in its turn.
 
-Owns the list of machines, their titles, and the loop. One process reads the output of all samplers,
-because a process of Python for each would take more memory than all the rest. vm.py has what is
-done with one machine; metrics.py and page.py show the list, with the lock held.
+Owns the list of machines, and the loop. One process reads the output of all samplers, because a
+process of Python for each would take more memory than all the rest. vm.py has what is done with one
+machine, titles.py its title; metrics.py and page.py show the list, with the lock held.
 """
 
 from __future__ import annotations
 
 import fnmatch
-import itertools
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from trapless.peek.errors import PeekError
-from trapless.peek.serve.opener import NAME_CHARS_MAX, Found
+from trapless.peek.serve.opener import Found
+from trapless.peek.serve.titles import Notes, Titles
 from trapless.peek.serve.vm import END_S, Settings, Vm
 
 FIND_S = 2.0
@@ -26,8 +28,9 @@ OWNER_S = 0.3
 """Of processor time, for the machines of one user in one round: what is left has its turn in the
 next one, so that who starts many takes none of the others' samples."""
 REMEMBER_S = 300.0
-"""A machine that has ended is shown as down for so long."""
+"""A machine that has ended is shown as down for so long, and its title is its user's."""
 ENDED_MAX = 100
+"""Of one user, the last ones."""
 ALIVE_S = 15.0
 """A loop that has not come round for so long is stuck."""
 
@@ -49,6 +52,9 @@ class Fleet:
         self._found: list[Found] | None = None
         self._taken: list[Found] | None = None
         self._turns: dict[int, int] = {}  # of a user's machines, the one that is the next
+        self._titles = Titles()
+        self._of_users: dict[int, Settings] = {}  # with a user's own budget of notes
+        self._forgotten: list[Vm] = []  # for which something goes on still
         self._looped_s = time.monotonic()
         self._over = threading.Event()
 
@@ -92,6 +98,8 @@ class Fleet:
                 if time.thread_time() >= end_s:
                     break
             self._turns[owner] = first % len(vms)
+        for vm in self._forgotten:
+            self._step(vm, now)
 
     def _step(self, vm: Vm, now: float) -> None:
         try:
@@ -125,31 +133,41 @@ class Fleet:
         if found is None or found is self._taken or self.error:
             return
         self._taken = found
-        known = {vm.found for vm in self.vms if vm.ended_s is None}
+        known, here = {vm.found for vm in self.vms if vm.ended_s is None}, set(found)
         for vm in self.vms:
-            if vm.ended_s is None and vm.found not in found:
+            if vm.ended_s is None and vm.found not in here:
                 vm.end()
         new = [one for one in found if one not in known]
-        ended = [vm for vm in self.vms if vm.ended_s is not None]
-        names = {one.title for one in new}
-        forgotten = [
-            vm
-            for number, vm in enumerate(reversed(ended))
-            if vm.is_forgettable
-            and (now - (vm.ended_s or now) > REMEMBER_S or number >= ENDED_MAX or vm.title in names)
-        ]
+        kept = {vm.title: vm for vm in self._remembered(now)}
+        for one in new:
+
+            def is_free(title: str, owner: int = one.owner) -> bool:
+                vm = kept.get(title)
+                return vm is None or (vm.ended_s is not None and vm.found.owner == owner)
+
+            title = self._titles.give(one, is_free)
+            kept.pop(title, None)
+            kept[title] = Vm(one, title, self._settings_for(one.owner))
+        forgotten = set(self.vms) - set(kept.values())
+        self._forgotten = [vm for vm in (*self._forgotten, *forgotten) if not vm.is_forgettable]
         if new or forgotten:
             with self.settings.lock:
-                self.vms = [vm for vm in self.vms if vm not in forgotten]
-                for one in new:
-                    self.vms.append(Vm(one, self._title(one), self.settings))
+                self.vms = list(kept.values())
 
-    def _title(self, found: Found) -> str:
-        """A machine's name, and more where another one has it: no two series may have one name.
+    def _remembered(self, now: float) -> list[Vm]:
+        """The machines that are shown further, in their order."""
+        ended: Counter[int] = Counter()
+        kept = []
+        for vm in reversed(self.vms):
+            if vm.ended_s is not None:
+                ended[vm.found.owner] += 1
+                if now - vm.ended_s > REMEMBER_S or ended[vm.found.owner] > ENDED_MAX:
+                    continue
+            kept.append(vm)
+        return kept[::-1]
 
-        Its pid is tried first, then numbers: another machine may be called by both.
-        """
-        taken = {vm.title for vm in self.vms}
-        tails = itertools.chain(("", f"-{found.pid}"), (f"-{n}" for n in itertools.count(2)))
-        titles = (f"{found.title[: NAME_CHARS_MAX - len(tail)]}{tail}" for tail in tails)
-        return next(title for title in titles if title not in taken)
+    def _settings_for(self, owner: int) -> Settings:
+        if owner not in self._of_users:
+            notes = Notes(self.settings.note, owner)
+            self._of_users[owner] = replace(self.settings, note=notes)
+        return self._of_users[owner]

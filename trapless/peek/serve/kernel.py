@@ -23,15 +23,24 @@ from trapless.peek.sampling.plan import Plan
 from trapless.peek.sampling.probes import ProbeMap
 from trapless.peek.sampling.record import about_target, plan_for, source_of
 from trapless.peek.sandbox.client import SandboxedTarget
+from trapless.peek.serve.lives import Identity
 
 
 class BootingError(PeekError):
-    """The kernel is there, and has not booted yet."""
+    """The kernel has not booted yet. `identity` is that of the one that is there, if one is."""
+
+    def __init__(self, text: str, identity: Identity | None) -> None:
+        super().__init__(text)
+        self.identity = identity
 
 
 class ServedKernel(SandboxedTarget):
-    """A kernel whose resolver rests. One that is still booting is an error."""
+    """A kernel whose resolver rests. One that is still booting is an error.
 
+    `booting` is the last one that again() has found so; whoever asks next may clear it.
+    """
+
+    booting: Identity | None = None
     about: dict[str, Any]
     probe_map: ProbeMap | None
     context_user: int | None
@@ -49,11 +58,19 @@ class ServedKernel(SandboxedTarget):
             raise
         return target
 
+    def again(self) -> Target:
+        try:
+            return super().again()
+        except BootingError as error:
+            self.booting = error.identity
+            raise
+
     def _prepare(self) -> None:
         """Ask for all that sampling needs."""
         source_of(self)
         if not has_booted(self):
-            raise BootingError(f"{self.memory.name}: the kernel is still booting")
+            text = f"{self.memory.name}: the kernel is still booting"
+            raise BootingError(text, self.identity)
         clock(self)
         self.context_user = tier0.context_user(self)
         self._modules_at = self.symbol("modules")

@@ -105,8 +105,9 @@ FAMILIES = (
     Family(
         "trapless_vm_state",
         GAUGE,
-        "1 for the state that the machine is in: waiting, sampled, unreadable (its memory), "
-        "no_kernel (that could be read), booting, restarting, ended. The page has the reason.",
+        "1 for the state that the machine is in: waiting, sampled, stuck (its clock stands still "
+        "while its emulator works), unreadable (its memory), no_kernel (that could be read), "
+        "booting, restarting, ended. The page has the reason.",
         ("state",),
         _states,
     ),
@@ -120,7 +121,8 @@ FAMILIES = (
     Family(
         "trapless_vm_reboots",
         COUNTER,
-        "Reboots after which the next kernel was sampled.",
+        "Kernels that were seen in the machine and are gone, also those that never came up. Some "
+        "that came and went within seconds are not seen.",
         (),
         lambda vm: _one(vm.reboots),
     ),
@@ -194,8 +196,8 @@ FAMILIES = (
     Family(
         "trapless_vm_clock_still_seconds",
         GAUGE,
-        "How long the guest's clock has stood still: of a guest that is stopped it grows for ever, "
-        "of an idle one to some seconds.",
+        "How long the guest's clock has stood still: of a guest that is stopped or stuck it grows "
+        "for ever, of an idle one to some seconds.",
         (),
         lambda vm: _one(vm.clock_still_s()),
     ),

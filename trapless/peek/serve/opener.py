@@ -37,6 +37,7 @@ from trapless.peek.guest_text import visible
 from trapless.peek.kernel.memory import FileMemory, MemoryFile, RawFile, Region, open_memory
 from trapless.peek.kernel.process_memory import ProcessFile
 from trapless.peek.sandbox.messages import receive, send
+from trapless.peek.serve import users
 
 PACKAGE = Path(__file__).resolve().parents[3]
 PROGRAM = (
@@ -61,6 +62,10 @@ NS_GET_PARENT, NS_GET_OWNER_UID = 0xB702, 0xB704
 PR_SET_PDEATHSIG = 1
 FILES_MAX = 250
 """Of one way to read a machine: the kernel passes 253 at a time."""
+
+
+class EndedError(PeekError):
+    """The machine's process has ended, or its file is gone."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +161,7 @@ class Opener:
             if not isinstance(said, dict):
                 raise PeekError("the process that opens machines does not answer as it should")
             if "error" in said:
-                raise PeekError(str(said["error"]))
+                raise (EndedError if said.get("ended") else PeekError)(str(said["error"]))
             yield ours, said["answer"]
 
     def _ask(self, *question: object) -> Any:
@@ -223,7 +228,8 @@ def _answer(daemon: socket.socket) -> NoReturn:
             socket.send_fds(daemon, [b"F"], [one for memory in files for one in _open(memory)])
     except PeekError as error:
         with suppress(PeekError):
-            send(daemon.fileno(), {"error": str(error)})
+            ended = isinstance(error, EndedError)
+            send(daemon.fileno(), {"error": str(error), "ended": ended})
     except Exception as error:  # of one process, which may be anybody's
         with suppress(PeekError):
             send(daemon.fileno(), {"error": f"{type(error).__name__}: {error}"})
@@ -259,10 +265,20 @@ def _monitor(entry: Path) -> Path | None:
 def _row(entry: Path, owner: int) -> tuple[object, ...] | None:
     with suppress(OSError, ValueError, LookupError):  # ended meanwhile
         one = machines.machine_of(entry)
-        if one is not None:
+        if one is not None and _may_read(one, owner):
             name = visible(one.name)[:NAME_CHARS_MAX]
             return one.pid, _began(one.pid), one.kind, name, "", owner
     return None
+
+
+def _may_read(one: machines.Process, owner: int) -> bool:
+    """Whether a machine is this user's to observe, or everybody's are; else it may be shared."""
+    if os.geteuid() in (0, owner):
+        return True
+    with suppress(OSError):
+        os.close(os.open(one.folder / "maps", os.O_RDONLY | os.O_CLOEXEC))
+        return True
+    return one.shared is not None
 
 
 T = TypeVar("T")
@@ -342,7 +358,7 @@ def owner_of(pid: int) -> int:
 
     In a namespace of its own a user may be as many users as it likes.
     """
-    owner = user_of(Path(f"/proc/{pid}"))
+    owner = users.owner(user_of(Path(f"/proc/{pid}")))
     with ExitStack() as stack, suppress(OSError):  # not everybody may look
         ours = os.stat("/proc/self/ns/user").st_ino
         space = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
@@ -352,14 +368,30 @@ def owner_of(pid: int) -> int:
                 break
             buffer = array("I", [0])
             fcntl.ioctl(space, NS_GET_OWNER_UID, buffer)
-            owner = buffer[0]
+            owner = users.owner(buffer[0])
             space = fcntl.ioctl(space, NS_GET_PARENT)
     return owner
 
 
 def _began(pid: int) -> int:
+    return int(_stat(pid)[19])
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of a process's stat from its state on."""
     text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    return int(text.rpartition(")")[2].split()[19])
+    return text.rpartition(")")[2].split()
+
+
+def _has_ended(pid: int, began: int, path: str) -> bool:
+    """Whether a machine is gone. A process that ends has no memory for a while before it is."""
+    if path:
+        return not os.path.exists(path)
+    try:
+        fields = _stat(pid)
+        return int(fields[19]) != began or int(fields[20]) == 0
+    except (OSError, ValueError, IndexError):
+        return True
 
 
 def _emulator(pid: int, path: str, asks: bool) -> Answer:
@@ -369,24 +401,27 @@ def _emulator(pid: int, path: str, asks: bool) -> Answer:
 
 def _way(pid: int, began: int, path: str, number: int) -> Answer:
     """One of the ways to read a machine; None where there are no more."""
-    if path:
-        ways = iter([open_memory(Path(path))] if number == 0 else ())
-    else:
-        ways = machines.by_pid(pid).memories()
     way: list[FileMemory] | None = None
-    for at, memories in enumerate(ways):
-        if at == number:
-            way = memories
-            break
-        for memory in memories:
-            memory.close()
+    ended = EndedError(f"{path or f'process {pid}'} has ended")
     try:
-        if not path and _began(pid) != began:
-            raise PeekError(f"process {pid} has ended")
+        if path:
+            ways = iter([open_memory(Path(path))] if number == 0 else ())
+        else:
+            ways = machines.by_pid(pid).memories()
+        for at, memories in enumerate(ways):
+            if at == number:
+                way = memories
+                break
+            for memory in memories:
+                memory.close()
+        if _has_ended(pid, began, path):
+            raise ended
         return (None, ()) if way is None else (_description(way), way)
-    except BaseException:
+    except BaseException as error:
         for memory in way or ():
             memory.close()
+        if error is not ended and _has_ended(pid, began, path):
+            raise ended from error
         raise
 
 

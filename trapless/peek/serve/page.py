@@ -76,6 +76,8 @@ def _template() -> jinja2.Template:
 
 def _line(vm: Vm) -> Line:
     about = f"{vm.release or ''} {vm.found.kind}"
+    if vm.found.pid:
+        about += f", process {vm.found.pid}"
     if vm.reboots:
         about += f", {vm.reboots} reboot{'s' * (vm.reboots > 1)}"
     courses = _courses(list(vm.tally.course)) if vm.state is State.SAMPLED else ()

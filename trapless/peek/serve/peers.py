@@ -2,15 +2,19 @@
 """Tells who is at the other end of a TCP connection: a user of this host, or an address.
 
 Owns the question to the kernel (sock_diag, as ss asks it) for the owner of a socket. All users of
-this host have one address, so only their numbers tell them apart.
+this host have one address, so only their numbers tell them apart. A user may have thousands of
+numbers: those of /etc/subuid are their owner's, and all others without an account are one peer.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 import struct
 from contextlib import suppress
+
+from trapless.peek.serve import users
 
 NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, ALL_STATES = 4, 20, 1, 0xFFFFFFFF
 NO_COOKIE = 0xFFFFFFFF
@@ -19,6 +23,7 @@ QUESTION = struct.Struct("=BBBxI 2s2s16s16sIII")  # inet_diag_req_v2
 OWNER = struct.Struct("=II")  # the user and the inode, in inet_diag_msg
 PORTS_AT, OWNER_AT = HEADER.size + 4, HEADER.size + 64
 ANSWER_BYTES, WAIT_S = 4096, 1.0
+NO_ACCOUNT = "users without an account"
 NETWORK_BITS = 64
 """Of an IPv6 address: one client may have all addresses of such a network."""
 
@@ -29,11 +34,21 @@ def peer_of(connection: socket.socket) -> str:
     ends = tuple((plain(address), port) for address, port, *_ in (theirs, ours))
     with suppress(OSError, struct.error):  # of another host, or nobody may ask here
         uid, inode = _owner(*ends)
-        return f"uid {uid}" if inode else "nobody"  # it has been closed, and has root's number
+        return _user(uid) if inode else "nobody"  # it has been closed, and has root's number
     address = ends[0][0]
     if address.version == 6:
         return str(ipaddress.ip_network((address, NETWORK_BITS), strict=False))
     return str(address)
+
+
+def is_trusted(peer: str) -> bool:
+    """Whether a peer is root on this host, or the user of this process."""
+    return peer in (_user(0), _user(os.geteuid()))
+
+
+def _user(uid: int) -> str:
+    uid = users.owner(uid)
+    return f"uid {uid}" if users.is_trusted(uid) or users.name(uid) else NO_ACCOUNT
 
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address

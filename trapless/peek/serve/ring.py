@@ -2,14 +2,17 @@
 """Records all machines into a folder that stays within a bound of bytes.
 
 Each machine has a folder, and in it a recording for each ten minutes and each boot, which `peek
-report` opens. When there are too many bytes, the oldest recording goes of the machine that has the
-most; machines that have gone count as one. Writing has a thread of its own, since a disk may take
-long; a disk that is full is an error that is told, and is tried again later. Owns the folder, in
-which nobody else may write: recordings are removed, and perhaps by root.
+report` opens. When there are too many bytes, the user whose machines have the most loses the oldest
+recording of the machine that has the most; a user's machines that have gone count as one. Writing
+has a thread of its own, since a disk may take long; a disk that is full is an error that is told,
+and is tried again later. Owns the folder, in which nobody else may write: recordings are removed,
+and perhaps by root.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import queue
 import re
@@ -18,7 +21,7 @@ import stat
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -43,8 +46,13 @@ BLOCK_BYTES = 512
 BYTES_MIN = 16 << 20
 STAMP = re.compile(r"\d{8}T\d{6}Z(-\d+)?")
 """The names of recordings: nothing else in the folder is ever removed."""
+HASH_DIGITS = 12
+HASHED = re.compile(rf".*-[0-9a-f]{{{HASH_DIGITS}}}")
 GONE = ""
-"""The owner of recordings whose machines have gone."""
+"""The machine that has the recordings of those that have gone."""
+NO_OWNER = -1
+"""Of recordings that do not say whose machine they are of."""
+META_BYTES_MAX = 64 << 20
 
 
 @dataclass
@@ -52,6 +60,7 @@ class _Open:
     """A recording that is being written."""
 
     title: str
+    owner: int
     head: Head
     first_slot: int
     recorder: Recorder
@@ -81,6 +90,7 @@ class Source:
     head: Head
     about: Mapping[str, Any]
     names: Names
+    owner: int = 0  # the user who answers for the machine
 
 
 class Ring:
@@ -97,6 +107,7 @@ class Ring:
             WAITING_MAX
         )
         self._sizes: dict[Path, int] = {}  # of each recording, the oldest first
+        self._owners: dict[str, int] = {}  # of the machines, by the names of their folders
         self._opened: dict[str, _Open] = {}
         self._live: set[str] = set()  # the titles of machines that are recorded
         self._again_s = 0.0
@@ -109,6 +120,8 @@ class Ring:
             _check_owner(self.folder)
             for recording in sorted(_recordings(self.folder), key=_age):
                 self._sizes[recording] = _size(recording)
+                if recording.parent.name not in self._owners:
+                    self._owners[recording.parent.name] = _owner(recording)
         except OSError as error:
             raise PeekError(f"{self.folder}: {error.strerror}") from error
         self._prune()
@@ -182,7 +195,8 @@ class Ring:
             self._written(opened)
 
     def _is_full(self, opened: _Open) -> bool:
-        share = self.bytes_max / max(len(self._opened), 1) / PARTS
+        machines = Counter(one.owner for one in self._opened.values())
+        share = self.bytes_max / len(machines) / machines[opened.owner] / PARTS
         size = self._sizes.get(opened.recorder.folder, 0)
         return time.monotonic() - opened.began >= RECORDING_S or size >= share
 
@@ -202,24 +216,28 @@ class Ring:
         while folder.exists():
             number += 1
             folder = parent / f"{stamp}-{number}"
-        recorder = Recorder(folder, head, source.about)
+        recorder = Recorder(folder, head, {**source.about, "owner": source.owner})
         recorder.__enter__()
-        opened = _Open(source.title, source.head, slot, recorder, time.monotonic())
+        self._owners[parent.name] = source.owner
+        opened = _Open(source.title, source.owner, source.head, slot, recorder, time.monotonic())
         self._opened[source.title] = opened
         self._measure(folder)
         return opened
 
     def _close(self, title: str, source: Source | None, alive_ns: int | None) -> None:
-        opened = self._opened.pop(title, None)
-        if opened is None:
-            return
+        opened = self._opened.get(title)
+        if opened is not None:
+            self._end(opened, source, alive_ns)
+            self._written(opened)
+
+    def _end(self, opened: _Open, source: Source | None, alive_ns: int | None) -> None:
+        del self._opened[opened.title]
         try:
             opened.recorder.close(opened.end(), alive_ns)
             if source is not None:
                 source.names.keep(opened.recorder)
         finally:
             self._measure(opened.recorder.folder)
-        self._written(opened)
 
     def _written(self, opened: _Open) -> None:
         before = self._sizes.get(opened.recorder.folder, 0)
@@ -238,37 +256,52 @@ class Ring:
     def _prune(self) -> None:
         """Remove recordings until there is room for one more segment."""
         self.bytes = sum(self._sizes.values())
-        while self.bytes + self._segment_max > self.bytes_max:
-            open_ = {one.recorder.folder for one in self._opened.values()}
+        while self.bytes + self._segment_max > self.bytes_max and self._sizes:
             live = {safe_name(title) for title in self._live}
-            owners: Counter[str] = Counter()
-            oldest: dict[str, Path] = {}
+            sizes: Counter[int] = Counter()  # by owner
+            shares: Counter[tuple[int, str]] = Counter()  # and by machine
             for folder, size in self._sizes.items():
-                owner = folder.parent.name if folder.parent.name in live else GONE
-                owners[owner] += size
-                if folder not in open_:
-                    oldest.setdefault(owner, folder)
-            full = [one for one, _ in owners.most_common() if one in oldest]
-            if not full:
-                return
-            folder = oldest[full[0]]
-            shutil.rmtree(folder, ignore_errors=True)
-            if folder.exists():
-                self._measure(folder)
-                raise PeekError(f"{folder} cannot be removed, and there is no more room")
-            with suppress(OSError):  # others are in it
-                folder.parent.rmdir()
-            del self._sizes[folder]
-            self.bytes = sum(self._sizes.values())
+                owner, machine = self._machine(folder, live)
+                sizes[owner] += size
+                shares[owner, machine] += size
+            owner, _ = sizes.most_common(1)[0]
+            open_ = {one.recorder.folder: one for one in self._opened.values()}
+            mine = [one for one in self._sizes if self._machine(one, live)[0] == owner]
+            closed = [one for one in mine if one not in open_]
+            if not closed:  # then what it is recording goes, and nothing of anybody else
+                opened = open_[max(mine, key=self._sizes.__getitem__)]
+                self._end(opened, None, None)
+                closed = [opened.recorder.folder]
+            # Of those of one machine the first one is the oldest.
+            self._remove(max(closed, key=lambda one: shares[self._machine(one, live)]))
+
+    def _machine(self, folder: Path, live: Container[str]) -> tuple[int, str]:
+        """Whose share of the bound a recording takes: a user's, and a machine's."""
+        name = folder.parent.name
+        return self._owners.get(name, NO_OWNER), name if name in live else GONE
+
+    def _remove(self, folder: Path) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():
+            self._measure(folder)
+            raise PeekError(f"{folder} cannot be removed, and there is no more room")
+        with suppress(OSError):  # others are in it
+            folder.parent.rmdir()
+            self._owners.pop(folder.parent.name, None)
+        del self._sizes[folder]
+        self.bytes = sum(self._sizes.values())
 
 
 def safe_name(title: str) -> str:
-    """The name of a machine's folder.
+    """The name of a machine's folder, which no other machine's has.
 
-    >>> safe_name("web/1 ü"), safe_name("..")
-    ('web_1__', '_.')
+    >>> safe_name("web-1"), safe_name("web/1 ü"), safe_name("..")
+    ('web-1', 'web_1__-978b881c57c4', '_.-5ec1f7e700f3')
     """
-    return re.sub(r"^\.|[^A-Za-z0-9._-]", "_", title)
+    name = re.sub(r"^\.|[^A-Za-z0-9._-]", "_", title)
+    if name == title and not HASHED.fullmatch(title):
+        return name
+    return f"{name}-{hashlib.sha256(title.encode()).hexdigest()[:HASH_DIGITS]}"
 
 
 def _count(counts: Counter[str], rows: Rows) -> None:
@@ -313,6 +346,16 @@ def _recordings(folder: Path) -> Iterator[Path]:
         for path in parent.iterdir():
             if STAMP.fullmatch(path.name) and not path.is_symlink() and (path / META_FILE).exists():
                 yield path
+
+
+def _owner(recording: Path) -> int:
+    """The user who answered for the machine of a recording from before."""
+    try:
+        with (recording / META_FILE).open("rb") as file:
+            owner = json.loads(file.read(META_BYTES_MAX))["about"]["owner"]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return NO_OWNER
+    return owner if isinstance(owner, int) else NO_OWNER
 
 
 def _age(recording: Path) -> float:

@@ -32,7 +32,8 @@ from trapless.peek.sampling.record import source_of
 from trapless.peek.sampling.rows import Ending, Rows
 from trapless.peek.sampling.sampler import Sampler
 from trapless.peek.serve.kernel import BootingError, ServedKernel
-from trapless.peek.serve.opener import Found, Opener
+from trapless.peek.serve.lives import STUCK, Lives, is_stuck
+from trapless.peek.serve.opener import EndedError, Found, Opener
 from trapless.peek.serve.ring import Ring, Source
 from trapless.peek.serve.tally import Tally
 from trapless.peek.serve.workers import Job, Workers
@@ -40,6 +41,8 @@ from trapless.peek.serve.workers import Job, Workers
 LOOK_S = 1.0
 """How often a kernel is looked at: whether it is the same, and what was sampled is added up."""
 PAUSE_MIN_S, PAUSE_MAX_S = 1.0, 120.0
+BOOT_PAUSE_MAX_S = 10.0
+"""As long as a guest boots: one that never comes up is seen at more of its attempts."""
 ATTEMPT_SHARE = 10
 """A pause is so many times as long as the attempt before it."""
 ATTEMPT_S = 60.0
@@ -64,6 +67,7 @@ class State(StrEnum):
 
     WAITING = "waiting"  # for its turn to be opened
     SAMPLED = "sampled"
+    STUCK = "stuck"  # sampled, and its clock stands still although the emulator works
     UNREADABLE = "unreadable"  # its memory cannot be opened, or sampled
     NO_KERNEL = "no_kernel"  # that could be read
     BOOTING = "booting"
@@ -109,7 +113,7 @@ class Vm:
         self.releases: dict[GuestText, None] = {}  # that may become labels
         self.probes: str | None = None
         self.tally = Tally(settings.names_max)
-        self.reboots = self.failures = 0
+        self.failures = 0
         self.ended_s: float | None = None
         self._settings = settings
         self._job: Job[Any] | None = None
@@ -119,6 +123,7 @@ class Vm:
         self._kernel: ServedKernel | None = None
         self._emulator: Emulator | None = None
         self._boots: Boots | None = None
+        self._lives = Lives()
         self._run: Sampler | None = None
         self._stopping_s: float | None = None
         self._began_s = self._looked_s = self._added_s = 0.0
@@ -136,6 +141,11 @@ class Vm:
         return (
             self.release if self.release is None or self.release in self.releases else OTHER_RELEASE
         )
+
+    @property
+    def reboots(self) -> int:
+        """How many kernels were seen that are gone."""
+        return self._lives.gone
 
     def clock_still_s(self) -> float | None:
         """How long the guest's clock has stood still; None where it is not sampled."""
@@ -259,9 +269,10 @@ class Vm:
         assert self._kernel is not None and self._boots is not None
         if self._boots.is_gone():
             return self._open()
-        kernel = self._boots.next(lambda: True) or successor(self._kernel)
+        before = self._kernel
+        kernel = self._boots.next(lambda: True) or successor(before)
         if kernel is None:
-            raise BootingError("it was restarted; no kernel runs in it yet")
+            raise BootingError("it was restarted; no kernel runs in it yet", before.booting)
         assert isinstance(kernel, ServedKernel)
         return self._watched(kernel, self._emulator)
 
@@ -285,8 +296,7 @@ class Vm:
             self.release = kernel.release
             if len(self.releases) < RELEASES_MAX:
                 self.releases[kernel.release] = None
-            if self.state is State.RESTARTING:
-                self.reboots += 1
+            self._lives.see(kernel.identity)
         self._boots, self._signs = opened.boots, opened.signs
         self._sample()
 
@@ -319,23 +329,28 @@ class Vm:
         kernel, boots = self._kernel, self._boots
         assert kernel is not None and boots is not None
 
-        def look() -> tuple[bool, bytes]:
-            """In a worker: whether the kernel is the same, and its signs."""
+        def look() -> tuple[bool, bool, bytes]:
+            """In a worker: whether the kernel is the same, whether it is stuck, and its signs."""
             same, signs = boots.look(), self._signs
             with suppress(PeekError):  # the next look says why
                 signs = kernel.signs()
-            return same, signs
+            return same, is_stuck(boots), signs
 
         self._then = self._looked
         self._job = self._settings.workers.submit(self.found.owner, look, first=True)
 
-    def _looked(self, seen: tuple[bool, bytes]) -> None:
-        (same, signs), kernel, now = seen, self._kernel, time.monotonic()
+    def _looked(self, seen: tuple[bool, bool, bytes]) -> None:
+        (same, stuck, signs), kernel, now = seen, self._kernel, time.monotonic()
         if kernel is None or self._run is None or self._stopping_s is not None:
             return
-        if not same:
+        other = kernel.booting if stuck else None
+        if not same or (other is not None and not self._lives.has_seen(other)):
+            with self._settings.lock:
+                self._lives.lose()
             self._stop(State.RESTARTING, "it was restarted; no kernel runs in it yet")
             return
+        with self._settings.lock:
+            self._say(*((State.STUCK, STUCK) if stuck else (State.SAMPLED, "")))
         changed = signs != self._signs
         if now >= self._replan_s and (changed or self._unnamed):
             self._replan_s = now + self._replan_pause_s
@@ -376,7 +391,8 @@ class Vm:
         if self._source is None:
             threads = self._emulator.threads if self._emulator is not None else ()
             about = {**kernel.about, "vcpus": threads}
-            self._source = Source(self.title, run.head, about, Names(kernel))
+            names = Names(kernel)
+            self._source = Source(self.title, run.head, about, names, self.found.owner)
         for rows in window:
             ring.add(self._source, rows)
             self._collect_names(rows, self._source.names)
@@ -427,8 +443,8 @@ class Vm:
         elif wanted:  # a guest that is restarted again and again waits as one that is not readable
             pause_s = min(ATTEMPT_SHARE * self._opening_s, PAUSE_MAX_S)
             self._next_s = max(self._began_s + pause_s, time.monotonic())
-        elif ending in (Ending.TARGET, Ending.SOURCE):
-            self._failed(PeekError("its memory went away"), 0.0)
+        elif ending in (Ending.TARGET, Ending.SOURCE):  # the next attempt says whether it has ended
+            self._failed(PeekError("its memory went away"), 0.0, State.WAITING)
         else:
             self._failed(PeekError("the sampler was killed"), 0.0)
 
@@ -447,20 +463,25 @@ class Vm:
         self._run, self._source, self._window = None, None, []
         self._unnamed.clear()
 
-    def _failed(self, error: Exception, seconds: float) -> None:
+    def _failed(self, error: Exception, seconds: float, state: State = State.UNREADABLE) -> None:
         """Say why, and try again later."""
-        now = time.monotonic()
-        self._next_s = now + max(self._pause_s, ATTEMPT_SHARE * seconds)
-        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
         if self.state is State.ENDED:
             return
+        if isinstance(error, EndedError):
+            self.end()
+            return
+        coming = self.state if self.state in (State.BOOTING, State.RESTARTING) else None
         if isinstance(error, BootingError):
-            restarted = self.state is State.RESTARTING
-            state = State.RESTARTING if restarted else State.BOOTING
-        else:
-            state = State.NO_KERNEL if isinstance(error, NoKernelError) else State.UNREADABLE
+            state = coming or State.BOOTING
+        elif isinstance(error, NoKernelError):  # while it restarts, there is none for a while
+            state = coming or State.NO_KERNEL
+        self._next_s = time.monotonic() + max(self._pause_s, ATTEMPT_SHARE * seconds)
+        boots = state in (State.BOOTING, State.RESTARTING)
+        self._pause_s = min(2 * self._pause_s, BOOT_PAUSE_MAX_S if boots else PAUSE_MAX_S)
         with self._settings.lock:
             self.failures += 1
+            if isinstance(error, BootingError) and error.identity is not None:
+                self._lives.see(error.identity)
             self._say(state, str(error))
 
     def _say(self, state: State, reason: str) -> None:

@@ -39,7 +39,10 @@ from trapless.peek.serve.fleet import Fleet
 from trapless.peek.serve.metrics import FleetCollector
 
 CLIENTS_MAX = 128
-"""When one more comes, the oldest goes of the peer that has the most."""
+"""When one more comes, the oldest goes of the peer that has the most; of peers that have as many,
+the one that came last."""
+TRUSTED_CLIENTS = 16
+"""Places that are kept for root, and for the daemon's own user: so many of each do not count."""
 WAITING_MAX = 1024
 """Connections that the kernel keeps until they are taken; it may have a lower bound."""
 TIMEOUT_S = 10.0
@@ -206,10 +209,9 @@ class Server:
         assert task is not None
         writer.transport.set_write_buffer_limits(0)  # what is drained is in the kernel
         try:
-            peer = peers.peer_of(connection)
-            if len(self._clients) >= CLIENTS_MAX:
+            self._clients[task] = peers.peer_of(connection)
+            if len(self._clients) > CLIENTS_MAX:
                 self._end_one()
-            self._clients[task] = peer
             async with asyncio.timeout(TIMEOUT_S):
                 request = await _request(reader)
             if request:
@@ -227,8 +229,12 @@ class Server:
     def _end_one(self) -> None:
         """The oldest client goes of the peer that has the most, also one that awaits an answer:
         nothing is kept of whoever has no place."""
-        peer, _ = Counter(self._clients.values()).most_common(1)[0]
-        oldest = next(one for one, owner in self._clients.items() if owner == peer)
+        counts = Counter(self._clients.values())
+        for peer in filter(peers.is_trusted, tuple(counts)):
+            counts[peer] -= TRUSTED_CLIENTS
+        most = max(counts.values())
+        last = [peer for peer, count in counts.items() if count == most][-1]
+        oldest = next(one for one, owner in self._clients.items() if owner == last)
         del self._clients[oldest]
         oldest.cancel()
 

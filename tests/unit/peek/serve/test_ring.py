@@ -20,7 +20,7 @@ from trapless.peek.errors import PeekError
 from trapless.peek.sampling.recording import Recording
 from trapless.peek.sampling.rows import FIXED, Rows, parse_head
 from trapless.peek.serve import ring as ring_file
-from trapless.peek.serve.ring import Ring, Source
+from trapless.peek.serve.ring import Ring, Source, safe_name
 
 INTERVAL_NS = 10_000_000
 ROWS = 100
@@ -35,11 +35,11 @@ class NoNames:
         pass
 
 
-def source(title: str) -> Source:
+def source(title: str, owner: int = 0) -> Source:
     text = f"# interval-ns {INTERVAL_NS}\n# monotonic-ns 0\n# realtime-ns {10**18}\n"
     text += f"group cpu0 stable\nfield noise {FIELD_BYTES} 0x0\n"
     size = sum(np.dtype(kind).itemsize for _, kind in FIXED) + FIELD_BYTES
-    return Source(title, parse_head(text, size), {"release": RELEASE}, NoNames())
+    return Source(title, parse_head(text, size), {"release": RELEASE}, NoNames(), owner)
 
 
 def rows(of: Source, first: int, count: int = ROWS) -> Rows:
@@ -87,8 +87,9 @@ def test_the_oldest_recordings_go_of_the_machine_that_has_the_most(tmp_path, sho
     assert size(tmp_path) <= ring.bytes <= BOUND
     left = kept(tmp_path)
     assert left["small"] == [0, ROWS]
-    assert left["big_1"] == [number * ROWS for number in range(12 - len(left["big_1"]), 12)]
-    assert len(left["big_1"]) >= 2
+    name = safe_name("big/1")
+    assert left[name] == [number * ROWS for number in range(12 - len(left[name]), 12)]
+    assert len(left[name]) >= 2
 
 
 def test_recordings_from_before_count_and_go_first(tmp_path, short):
@@ -202,11 +203,71 @@ def test_rows_that_no_recording_takes_stop_no_others(tmp_path, short):
     assert [path.name for path in tmp_path.glob("good/*/end.json")] == ["end.json"] * 2
 
 
-def test_machines_whose_folders_have_one_name_end_by_themselves(tmp_path, short):
-    first, second = source("web/1"), source("web_1")
+def test_machines_whose_titles_are_alike_have_folders_of_their_own(tmp_path, short):
+    titles = ["web/1", "web 1", "web_1", safe_name("web/1"), "..", "_."]
+    assert len({safe_name(title) for title in titles}) == len(titles)
+    sources = [source(title) for title in titles]
+    with Ring(tmp_path, 10 * BOUND, print) as ring:
+        for one in sources:
+            ring.add(one, rows(one, 0))
+        ring.end(sources[2], None)
+        ring.add(sources[0], rows(sources[0], ROWS))
+    assert ring._live == set(titles) - {"web_1"}
+    assert len(kept(tmp_path)) == len(titles)
+
+
+# ---- A user with many machines -------------------------------------------------------------------
+
+ALICE, MANY = 4001, 40
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_user_with_many_machines_takes_no_room_of_others(tmp_path, short, ends):
+    """Also with machines that end: each user's count for that user."""
+    victim, gone = source("web"), source("before")
+    with Ring(tmp_path, 2 * BOUND, print) as ring:
+        for number in range(2):
+            ring.add(victim, rows(victim, number * ROWS))
+        ring.add(gone, rows(gone, 0))
+        ring.end(gone, None)
+        for number in range(MANY):
+            one = source(f"m{number}", ALICE)
+            ring.add(one, rows(one, 0))
+            if ends:
+                ring.end(one, None)
+    left = kept(tmp_path)
+    assert left["web"] == [0, ROWS] and left["before"] == [0]
+    assert f"m{MANY - 1}" in left and size(tmp_path) <= ring.bytes <= 2 * BOUND
+
+
+def test_what_a_user_records_at_once_takes_no_room_of_others(tmp_path, short, monkeypatch):
+    """None of that user's recordings is complete, so none could be removed before."""
+    victim = source("web")
     with Ring(tmp_path, BOUND, print) as ring:
-        ring.add(first, rows(first, 0))
-        ring.add(second, rows(second, 0))
-        ring.end(second, None)
-        ring.add(first, rows(first, ROWS))
-    assert ring._live == {"web/1"}
+        for number in range(2):
+            ring.add(victim, rows(victim, number * ROWS))
+        ring.end(victim, None)
+        while ring._opened or not ring._queue.empty():
+            time.sleep(0.01)
+        monkeypatch.setattr(ring_file, "RECORDING_S", 600.0)
+        monkeypatch.setattr(ring_file, "PARTS", 0.001)
+        for number in range(MANY):
+            one = source(f"m{number}", ALICE)
+            ring.add(one, rows(one, 0, 3 * ROWS))
+        while not ring._queue.empty():
+            time.sleep(0.01)
+        assert not ring.error
+    left = {path.parent.parent.name for path in tmp_path.glob("*/*/meta.json")}
+    assert "web" in left and len(list(tmp_path.glob("web/*/meta.json"))) == 2
+    assert f"m{MANY - 1}" in left and ring.bytes <= BOUND
+
+
+def test_whose_a_recording_is_is_known_after_a_restart(tmp_path, short):
+    victim, other = source("web"), source("other", ALICE)
+    with Ring(tmp_path, BOUND, print) as ring:
+        for one in (victim, other):
+            ring.add(one, rows(one, 0))
+    (tmp_path / "odd" / "20200101T000000Z").mkdir(parents=True)
+    (tmp_path / "odd" / "20200101T000000Z" / "meta.json").write_text("[")
+    with Ring(tmp_path, BOUND, print) as ring:
+        assert ring._owners == {"web": 0, "other": ALICE, "odd": ring_file.NO_OWNER}

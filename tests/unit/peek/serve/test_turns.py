@@ -27,7 +27,7 @@ from trapless.peek.serve import fleet as fleet_file
 from trapless.peek.serve import opener as opener_file
 from trapless.peek.serve import workers as workers_file
 from trapless.peek.serve.fleet import Fleet
-from trapless.peek.serve.opener import Found, Opener, owner_of
+from trapless.peek.serve.opener import EndedError, Found, Opener, owner_of
 from trapless.peek.serve.vm import Settings, State, Vm
 from trapless.peek.serve.workers import Workers
 
@@ -154,6 +154,40 @@ def test_a_process_whose_command_line_cannot_be_read_keeps_no_other_from_the_lis
         assert isinstance(rows, list)
         assert time.monotonic() - began < LIMIT_S / 2
         assert {row[0] for row in rows} & set(pids) == set(pids[2:])
+
+
+@pytest.mark.parametrize("is_waited_for", [True, False])
+def test_a_machine_that_ends_before_it_is_opened_has_ended(is_waited_for):
+    """It is not one that cannot be read; nor is a process without memory that nobody waits for."""
+    notes: list[str] = []
+    with ExitStack() as stack:
+        opener = stack.enter_context(Opener())
+        process = stack.enter_context(started("qemu-system-x86_64", MACHINE, "-m", "64M", 0))
+        one = found(opener, process.pid)
+        process.kill()
+        if is_waited_for:
+            process.wait()
+        else:
+            status = Path(f"/proc/{process.pid}/status")
+            until(lambda: "\nState:\tZ" in status.read_text())
+        with pytest.raises(EndedError, match=f"process {process.pid} has ended"):
+            next(opener.ways(one))
+        settings = Settings(
+            opener, Workers(1), threading.Lock(), 10_000_000, None, 0, None, notes.append
+        )
+        vm = Vm(one, "web", settings)
+        until(lambda: vm.tick(time.monotonic()) or vm.state is not State.WAITING)
+        assert vm.state is State.ENDED and vm.failures == 0 and notes == ["web: ended"]
+
+
+def test_a_file_that_is_gone_has_ended(tmp_path):
+    path = tmp_path / "ram"
+    path.write_bytes(bytes(1 << 20))
+    with Opener() as opener:
+        (one,) = (each for each in opener.running([path]) if each.path)
+        path.unlink()
+        with pytest.raises(EndedError, match="ram has ended"):
+            next(opener.ways(one))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may start processes of others")
