@@ -75,8 +75,8 @@ about-evaluate:
 VMS ?= 3
 test: setup ## prove it: static, all tests, the module's on every supported kernel; VMS (3) at once
 	@$(MAKE) --no-print-directory static
-	$(PYTEST) -n $(VMS) $(if $(CI),--once-more) tests/evaluate tests/lab tests/packages tests/unit \
-		tests/abi --kernels all --tools-once
+	$(PYTEST) -n $(VMS) $(if $(CI),--once-more) -m 'not nightly' tests/evaluate tests/lab \
+		tests/packages tests/unit tests/abi --kernels all --tools-once
 
 # It builds by gcc, and only what its tests run: `static` builds everything, by both compilers.
 check: setup ## under a minute, no VM, no root: style, types, unit and ABI tests, C under sanitizers
@@ -93,9 +93,10 @@ lab: setup ## the lab tests in VMs on the default kernel
 	$(PYTEST) tests/lab
 
 RESETS = 20
-matrix: setup ## the lab tests on every supported kernel, those of tools as well
+MATRIX = tests/evaluate/test_predicted_savings.py tests/lab --kernels all --resets $(RESETS)
+matrix: setup ## the lab tests on every supported kernel, with those of tools and nightly ones
 	@$(MAKE) --no-print-directory -s all
-	$(PYTEST) -n $(VMS) tests/lab --kernels all --resets $(RESETS)
+	$(PYTEST) -n $(VMS) $(MATRIX)
 
 MODULE_TESTS = tests/lab/runner tests/lab/supervisor
 lab-debug: setup ## the module's tests on a KASAN and lockdep kernel (built once, into the cache)
@@ -104,7 +105,7 @@ lab-debug: setup ## the module's tests on a KASAN and lockdep kernel (built once
 
 matrix-all: setup ## matrix, lab-debug, and the module's tests with KCSAN, with PREEMPT_RT, for clouds
 	@$(MAKE) --no-print-directory -s all
-	$(PYTEST) -n $(VMS) tests/lab --kernels all --resets $(RESETS)
+	$(PYTEST) -n $(VMS) $(MATRIX)
 	$(PYTEST) -n $(VMS) $(MODULE_TESTS) --kernels others,debug,kcsan
 
 image-check: setup ## images of every kernel, booted by BIOS and UEFI, from a stick and a CD (hours)

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MINUTES = 60
 pytestmark = [
     pytest.mark.lab,
+    pytest.mark.nightly,
     pytest.mark.usefixtures("quick_start"),
     pytest.mark.timeout(4 * 60 * MINUTES),
 ]

@@ -24,6 +24,7 @@ from trapless.vm.qmp import Monitor
 
 pytestmark = [
     pytest.mark.lab,
+    pytest.mark.nightly,
     pytest.mark.tool,
     pytest.mark.timeout(1.5 * GUEST_LIMIT_S),
 ]

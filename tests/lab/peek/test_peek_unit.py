@@ -19,7 +19,7 @@ from tests.lab.command import LIMIT_S, ROOT, run_lab
 from trapless.base.paths import build_dir
 from trapless.peek import capabilities
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(1.2 * LIMIT_S)]
+pytestmark = [pytest.mark.lab, pytest.mark.nightly, pytest.mark.timeout(1.2 * LIMIT_S)]
 
 UNIT = ROOT / "scripts/debian/trapless.trapless-peek.service"
 EXPOSURE_MAX = 3.5
