@@ -7,6 +7,7 @@ its caller's.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -30,7 +31,8 @@ def replace_file(path: Path, text: str) -> None:
             file.write(text)
         os.replace(fresh, path)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # of a folder that may not be searched
+            fresh.unlink(missing_ok=True)
         raise TraplessError(f"{path}: cannot be written: {error.strerror}") from error
 
 

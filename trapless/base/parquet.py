@@ -31,7 +31,7 @@ from trapless.base import jail
 from trapless.base.console import TraplessError, printable
 
 FILE_BYTES_MAX = 96 << 20
-ROWS_MAX, COLUMNS_MAX = 2_000_000, 1 << 16
+ROWS_MAX, COLUMNS_MAX = 2_000_000, 1 << 13
 TABLE_BYTES_MAX = 160 << 20
 """Of one file, unpacked. A recorder's files have 64 MB, and 200,000 rows or a million symbols."""
 VALUE_BYTES = 8

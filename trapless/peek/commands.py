@@ -7,6 +7,7 @@ As in cli.py, each command imports the part that does the work.
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -269,22 +270,22 @@ def report(folder: Path, html: Path | None, as_json: bool, stacks: Path | None) 
     from trapless.peek.stacks import flame
     from trapless.report import text_report
 
+    for path in (html, stacks):
+        if path is not None and not os.path.isdir(path.parent):
+            raise TraplessError(f"{path} cannot be written: there is no folder {path.parent}")
     with told_of_damage(folder):
         recording = Recording.open(folder)
         written = None if stacks is None else flame.write(recording, stacks)
+        more = flame.tables(recording) if html is not None or not as_json else []
+        shown = None if html is None else figures.write(recording, html, more)
         if as_json:
-            click.echo(json_form.report(recording))
-        elif html is None:
-            text_report.show_tables(tables.of_all_boots(recording))
+            click.echo(json_form.report(recording, flame.in_json))
+            return
+        text_report.show_tables(shown or [*tables.of_all_boots(recording), *more])
         if html is not None:
-            shown = figures.write(recording, html)
-            if not as_json:
-                text_report.show_tables(shown)
-                click.echo(f"figures: {html}")
-        if not as_json:
-            text_report.show_tables(flame.tables(recording))
-            if written is not None:
-                click.echo(f"{written}: {stacks}")
+            click.echo(f"figures: {html}")
+        if written is not None:
+            click.echo(f"{written}: {stacks}")
 
 
 @peek.command()
@@ -389,7 +390,7 @@ def check(monitor: Path, stops: int) -> None:
     "--recording",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
-    help="Make the trace of a recording instead of a running kernel.",
+    help="Make the trace of a recording, with all its boots, instead of a running kernel.",
 )
 def trace(
     seconds: float | None,

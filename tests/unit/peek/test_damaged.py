@@ -9,10 +9,12 @@ import errno
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
 import stat
+import tempfile
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -29,14 +31,19 @@ from trapless.base import parquet
 from trapless.base.console import TraplessError
 from trapless.base.parquet import DamagedError
 from trapless.cli import cli
+from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
+from trapless.peek.kernel import counters
 from trapless.peek.kernel.stacks import Ending, Stack, ThreadStack
+from trapless.peek.sampling import recording as recording_file
+from trapless.peek.sampling import tables
 from trapless.peek.sampling.names import NAMES_FILE
-from trapless.peek.sampling.recording import Recorder, Recording, told_of_damage
+from trapless.peek.sampling.recording import COUNTS_FILE, Recorder, Recording, told_of_damage
 from trapless.peek.sampling.rows import End
 from trapless.peek.sampling.rows import Ending as RunEnding
-from trapless.peek.stacks.profile import Profile
+from trapless.peek.stacks.profile import FILE, Profile
+from trapless.report.figures import Table
 
 PLACES = (0xFFFFFFFF81000010, 0xFFFFFFFF81000020)
 VALUES = (None, -1, 1 << 70, 10**400, 1e308, "", "\x1b[2J", "x" * 10_000, [], {}, [[]], True)
@@ -252,6 +259,163 @@ def test_a_full_disk_is_not_taken_for_a_damaged_recording(folder, tmp_path):
         assert f"{full}: " in text and "No space left" in text and "recorder" not in text
     with pytest.raises(PeekError, match="output cannot be written"), told_of_damage(folder):
         raise OSError(errno.ENOSPC, "No space left on device")
+
+
+WAYS = [["report", "--html"], ["report", "--stacks"], ["trace", "-o"]]
+
+
+def output_error(way: list[str], path: Path, folder: Path) -> str:
+    command, option = way
+    last = ["--recording", str(folder)] if command == "trace" else [str(folder)]
+    done = CliRunner().invoke(cli, ["peek", command, option, str(path), *last])
+    assert isinstance(done.exception, TraplessError), done.exc_info
+    return str(done.exception)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_disk_that_is_full_gets_no_empty_file(folder, tmp_path, way):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    (tmp_path / "out").mkdir()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        text = output_error(way, tmp_path / "out" / "x", folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert f"{tmp_path / 'out' / 'x'}" in text and "File too large" in text
+    assert os.listdir(tmp_path / "out") == []
+
+
+@pytest.mark.parametrize("way", WAYS[:2])
+def test_a_folder_that_is_not_there_is_named_and_not_made(folder, tmp_path, way):
+    text = output_error(way, tmp_path / "no" / "such" / "x", folder)
+    assert f"there is no folder {tmp_path / 'no' / 'such'}" in text
+    assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_file_that_may_not_be_written_is_blamed_and_not_the_recording(whole, way):
+    """The folder may be looked at by nobody but its owner."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = shutil.copytree(whole, Path(place) / "r")
+        locked = Path(place) / "locked"
+        locked.mkdir(0o000)
+        Path(place).chmod(0o755)
+        me = os.geteuid()
+        if me == 0:
+            os.seteuid(65534)
+        try:
+            text = output_error(way, locked / "x", folder)
+        finally:
+            os.seteuid(me)
+            locked.chmod(0o700)
+    assert text.startswith(str(locked / "x")) and "Permission denied" in text
+    assert str(folder) not in text
+
+
+EVIL = "\x1b]0;PWN\x07<script>"
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [["cpu0" + EVIL, "cpu1"], ["cpu0\n"], ["cpu99999"], [f"cpu{n}" for n in range(65)], [7], None],
+)
+def test_groups_of_fields_are_those_of_cpus(folder, groups):
+    meta = json.loads((folder / "meta.json").read_text())
+    (folder / "meta.json").write_text(json.dumps({**meta, "groups": groups}))
+    with pytest.raises(PeekError, match=r"meta\.json is damaged: its groups"):
+        Recording.open(folder)
+    assert not shown(folder)
+
+
+def test_counters_that_no_kernel_has_are_passed_over(folder, tmp_path):
+    evil, soft = (counters.SOFTIRQ + EVIL, f"{counters.SOFTIRQ}rcu")
+    names = [f"0 {one}" for one in (counters.DEVICE, soft, evil)] + [f"{EVIL} {counters.DEVICE}"]
+    columns = {name: pa.array([0, 5], pa.uint32()) for name in names}
+    times = pa.array([0, 10**9], pa.int64())
+    pq.write_table(pa.table({"time_ns": times, **columns}), folder / COUNTS_FILE)
+    assert Recording.open(folder).rates() == {0: {counters.DEVICE: 5, soft: 5}}
+    words = ["peek", "report", "--html", str(tmp_path / "x.html"), str(folder)]
+    text = CliRunner().invoke(cli, words).output + (tmp_path / "x.html").read_text()
+    assert "softirq rcu" in text and "PWN" not in text and "\x1b" not in text
+
+
+def test_texts_of_tables_are_visible_where_all_come_by():
+    table = Table("x", "t\x1b[2J", (EVIL,), (("\x9b2J\u202e",),), caption="long " * 200 + "\x1b[A")
+    (found,) = tables.of_boot([table], 1, 1)
+    texts = (found.title, *found.columns, *found.rows[0], found.caption)
+    assert all(text.isprintable() for text in texts) and len(found.caption) > 1000
+    assert found.columns == (r"\x1b]0;PWN\x07<script>",)
+
+
+def stacks(rows: int, addresses: int = 0, users: int = 0) -> pa.Table:
+    """A table of stacks whose file is small, whatever it has."""
+    numbers = {name: pa.array(range(rows), pa.int32()) for name in ("pid", "group")}
+    kinds = {"state": pa.int64(), "cpu": pa.int32(), "ending": pa.int8(), "time_ns": pa.int64()}
+    numbers |= {name: pa.array([0] * rows, kind) for name, kind in kinds.items()}
+    places = pa.array([list(range(addresses))] * rows, pa.list_(pa.uint64()))
+    names = pa.array([["ab"] * users] * rows, pa.list_(pa.string()))
+    table = pa.table({**numbers, "comm": [""] * rows, "stack": places, "user": names})
+    flags = pa.array([True] * rows)
+    table = table.append_column("user_whole", flags).append_column("user_earlier", flags)
+    return table.replace_schema_metadata({"samples": "1", "time_ns": "1"})
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (lambda: stacks(10, 0, limits.USER_FRAMES_MAX + 1), "longer than a recorder's: 64"),
+        (lambda: stacks(10, limits.FRAMES_MAX + 1), "longer than a recorder's: 128"),
+        (lambda: stacks(limits.KEPT_ROWS_MAX + 1), "65,537 rows, and a recorder stores 65,536"),
+        (lambda: stacks(limits.STACK_PLACES_MAX // 64, 64, 64), "more places on stacks"),
+    ],
+)
+def test_more_stacks_than_a_recorder_keeps_are_refused(folder, table, words):
+    pq.write_table(table(), folder / FILE, compression="zstd")
+    assert (folder / FILE).stat().st_size < 1 << 20
+    done = CliRunner().invoke(cli, ["peek", "report", str(folder)])
+    assert isinstance(done.exception, PeekError), done.output
+    assert re.search(words, str(done.exception)) and FILE in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("bound", "value", "words"),
+    [
+        ("ROWS_FREE_MAX", -1_000_000, "more samples than"),
+        ("KEPT_BYTES_TOTAL_MAX", 0, "more bytes of tables"),
+        ("JSON_BYTES_MAX", 1500, "more bytes of JSON"),
+        ("STACK_CHARS_MAX", 5, "more characters on stacks"),
+    ],
+)
+def test_all_boots_together_have_one_allowance(folder, tmp_path, monkeypatch, bound, value, words):
+    for number in (2, 3):
+        shutil.copytree(folder, folder / f"boot-{number}", ignore=lambda *_: ["boot-2"])
+    flame = ["--stacks", str(tmp_path / "x")]
+    assert CliRunner().invoke(cli, ["peek", "report", *flame, str(folder)]).exception is None
+    monkeypatch.setattr(limits, bound, value)
+    done = CliRunner().invoke(cli, ["peek", "report", *flame, str(folder)])
+    assert isinstance(done.exception, PeekError) and words in str(done.exception)
+
+
+def test_boots_beyond_the_bound_are_left_out_and_said(folder, monkeypatch):
+    monkeypatch.setattr(limits, "BOOTS_MAX", 2)
+    for number in (2, 3, 10):
+        shutil.copytree(folder, folder / f"boot-{number}", ignore=lambda *_: ["boot-2", "boot-3"])
+    first, second = Recording.open(folder).boots()
+    assert second.folder.name == "boot-2"
+    assert first.problems == (f"2 later boots are left out, from {folder / 'boot-3'}",)
+
+
+def test_missing_segments_are_counted_and_not_looked_for_one_by_one(folder, monkeypatch):
+    made = []
+    name_of = recording_file._segment_name
+    monkeypatch.setattr(
+        recording_file, "_segment_name", lambda number: made.append(number) or name_of(number)
+    )
+    end = json.loads((folder / "end.json").read_text())
+    (folder / "end.json").write_text(json.dumps({**end, "segments": 10**6}))
+    problems = Recording.open(folder).problems
+    assert problems[0] == "rows-000001.parquet is missing" and len(made) < 100
+    assert problems[-1] == "999,979 more are missing" and len(problems) == 21
 
 
 def test_what_is_not_there_is_said(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,19 @@ def test_recording_becomes_slices_with_the_shares_of_its_report(tmp_path: Path):
         assert not spent
     running = {name for name, _, _ in trace.slices("process", "CPU 0")}
     assert running == {"worker 7"} and trace.slices("process", "CPU 1") == []
+
+
+def test_each_boot_has_tracks_of_its_own_at_its_time(tmp_path: Path):
+    what = head()
+    folder = recorded(tmp_path / "r", what, busy_and_idle(what)).folder
+    later = replace(what, monotonic_ns=what.monotonic_ns + 10**9)
+    recorded(folder / "boot-2", later, busy_and_idle(later))
+    said = samples.export(folder, tmp_path / "trace")
+    trace = Read((tmp_path / "trace").read_bytes())
+    assert (said.samples, said.cpus) == (2000, 2)
+    first = trace.slices("where", "CPU 0 (boot 1 of 2)")
+    second = trace.slices("where", "CPU 0 (boot 2 of 2)")
+    assert first and second == [(name, at + 10**9, end + 10**9) for name, at, end in first]
 
 
 def test_time_without_samples_has_no_slices(tmp_path: Path):

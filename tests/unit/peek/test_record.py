@@ -152,6 +152,12 @@ def test_a_folder_that_is_there_is_refused_at_once(tmp_path):
         recorded(tmp_path / "nowhere", tmp_path)
 
 
+def test_folders_that_are_not_there_are_not_made(tmp_path):
+    with pytest.raises(PeekError, match=f"there is no folder {tmp_path / 'no' / 'such'}"):
+        recorded(ToyKernel().save(tmp_path), tmp_path / "no" / "such" / "r", 50 * MS)
+    assert not (tmp_path / "no").exists()
+
+
 def test_what_is_no_running_machine_is_not_recorded(tmp_path):
     with Target.open(ToyKernel().save(tmp_path)) as target:
         assert isinstance(target.memory, FileMemory)

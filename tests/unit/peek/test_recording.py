@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -268,6 +269,20 @@ def test_a_full_disk_leaves_what_was_recorded(tmp_path, monkeypatch):
         recorder.add(rows_of(50, 50))
         recorder.close(None)
     assert all_rows(Recording.open(tmp_path / "r")).num_rows == 50
+
+
+def test_a_disk_that_is_full_at_once_leaves_no_part_and_no_lie(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    recorder = Recorder(tmp_path / "r", head(), {})
+    try:
+        with pytest.raises(PeekError, match="File too large; it has no samples"), recorder:
+            recorder.add(rows_of(5000))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+            recorder.close(None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert os.listdir(tmp_path / "r") == ["meta.json"]
+    assert "or could not write" in Recording.open(tmp_path / "r").problems[0]
 
 
 def test_an_error_while_sampling_still_writes_what_came(tmp_path):

@@ -8,12 +8,15 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.sampling import json_form, tables, tier0
+from trapless.peek.sampling import figures, json_form, tables, tier0
 from trapless.peek.sampling import recording as recording_file
+from trapless.peek.sampling import rows as rows_file
 from trapless.peek.sampling import summary as summary_file
 from trapless.peek.sampling.plan import Field, Group, Plan, Rule
 from trapless.peek.sampling.recording import Recorder, Recording
@@ -65,7 +68,8 @@ def cells(recording: Recording, table: str) -> list[dict[str, str]]:
 
 
 def test_examples_are_so():
-    assert doctest.testmod(tier0).failed == doctest.testmod(summary_file).failed == 0
+    modules = (tier0, summary_file, tables, rows_file)
+    assert not any(doctest.testmod(module).failed for module in modules)
 
 
 @pytest.mark.parametrize(
@@ -196,6 +200,86 @@ def test_a_killed_recording_is_shown_with_what_is_missing(tmp_path):
     (sampling,) = cells(recording, "sampling")
     assert sampling["lost"] == "20.00%"
     assert "killed" in tables.tables(recording)[-1].caption
+
+
+def after_restart(folder: Path, rows: Rows) -> Recording:
+    """A recording of a kernel that was gone at time 0 already."""
+    rows["t_ns"] = rows["slot"] * 100_000
+    with Recorder(folder, head(), {"context_user": 2}) as recorder:
+        recorder.add(rows)
+        recorder.close(End(Ending.TARGET, len(rows), len(rows), 0, 0, 0, 0, 0, 0, 0), alive_ns=0)
+    return Recording.open(folder)
+
+
+def test_samples_of_a_kernel_that_was_gone_are_told_wherever_they_are_left_out(tmp_path):
+    recording = after_restart(tmp_path / "r", busy_and_idle(head()))
+    why = "999 samples, because they came after the last tick of a kernel that was gone"
+    assert dict(tables.about(recording, summarise(recording)).rows)["left out"] == why
+    (boot,) = json.loads(json_form.report(recording))["boots"]
+    assert (boot["sampling"]["samples"], boot["left_out_samples"]) == (1, 999)
+    assert why in str(samples.export(recording.folder, tmp_path / "trace"))
+    figures.write(recording, tmp_path / "x.html")
+    assert why in (tmp_path / "x.html").read_text()
+    none = after_restart(tmp_path / "none", busy_and_idle(head())[1:])
+    with pytest.raises(PeekError, match=why):
+        summarise(none)
+    whole = recorded(tmp_path / "whole", head(), busy_and_idle(head()))
+    assert "left out" not in dict(tables.about(whole, summarise(whole)).rows)
+
+
+def test_left_out_samples_are_counted_over_segments(tmp_path, monkeypatch):
+    monkeypatch.setattr(recording_file, "SEGMENT_ROWS_MAX", 100)
+    rows = busy_and_idle(head())
+    rows["t_ns"] = rows["slot"] * 100_000
+    with Recorder(tmp_path / "r", head(), {}) as recorder:
+        for start in range(0, COUNT, 100):
+            recorder.add(rows[start : start + 100])
+        end = End(Ending.TARGET, COUNT, COUNT, 0, 0, 0, 0, 0, 0, 0)
+        recorder.close(end, alive_ns=249 * 100_000)
+    found = Recording.open(tmp_path / "r")
+    assert found.left_out() == 750 and summarise(found).rows == 250
+
+
+@pytest.mark.parametrize(
+    ("probes", "remedy"),
+    [
+        (None, "load trapless there with probes=3"),
+        (0, "echo 3 >/sys/module/trapless/parameters/probes"),
+        (8, "echo 11 >/sys/module/trapless/parameters/probes"),
+    ],
+)
+def test_report_and_top_say_the_same_about_what_is_not_known(tmp_path, probes, remedy):
+    what = head()
+    with Recorder(tmp_path / "r", what, {"context_user": 2, "probes": probes}) as recorder:
+        recorder.add(busy_and_idle(what))
+        recorder.close(None)
+    recording = Recording.open(tmp_path / "r")
+    assert remedy in dict(tables.about(recording, summarise(recording)).rows)["known"]
+
+
+@pytest.mark.parametrize(("timer", "moved"), [(5, False), (6, True), (None, None)])
+def test_a_memory_that_nobody_runs_is_told(tmp_path, timer, moved):
+    recording = recorded(tmp_path / "r", head(), busy_and_idle(head()))
+    columns = {"time_ns": pa.array([0, 10**9], pa.int64())}
+    for name, last in (("timer", timer), ("device", 7)):
+        if last is not None:
+            columns[f"0 {name}"] = pa.array([5 if name == "timer" else 7, last], pa.uint32())
+    pq.write_table(pa.table(columns), recording.folder / recording_file.COUNTS_FILE)
+    facts = dict(tables.about(recording, summarise(recording)).rows)
+    assert ("it never moved" in facts.get("clock", "")) == (moved is False)
+    (boot,) = json.loads(json_form.report(recording))["boots"]
+    assert boot["clock_moved"] is moved
+
+
+@pytest.mark.parametrize("empty", ["r", "r/boot-2"])
+def test_a_boot_without_rows_hides_no_other(empty, tmp_path):
+    for name in ("r", "r/boot-2"):
+        rows = busy_and_idle(head())
+        recorded(tmp_path / name, head(), rows[:0] if name == empty else rows)
+    recording = Recording.open(tmp_path / "r")
+    (boot,) = json.loads(json_form.report(recording))["boots"]
+    assert boot["problems"][-1] == "boots without a sample are left out: 1"
+    assert boot["sampling"]["samples"] > 0 and tables.of_all_boots(recording)
 
 
 def test_a_recording_without_rows_is_an_error(tmp_path):

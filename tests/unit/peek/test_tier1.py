@@ -8,6 +8,7 @@ tests/lab/peek/test_peek_live.py has the module and a kernel.
 from __future__ import annotations
 
 import doctest
+import json
 import struct
 import threading
 import time
@@ -24,6 +25,7 @@ from trapless.peek.machines import Image
 from trapless.peek.sampling import (
     course,
     figures,
+    json_form,
     names,
     probes,
     record,
@@ -278,7 +280,14 @@ def test_shares_and_reasons_are_those_of_the_samples(tmp_path):
     reasons = dict(cells(recording, "entries"))
     assert reasons == {"system call": "75.0%", "signal": "25.0%"}  # without the kernel thread
     facts = dict(cells(recording, "about"))
-    assert facts["processes"].startswith("70 to 70") and facts["threads"] == "80 to 80"
+    assert facts["processes"].startswith("70, ") and facts["threads"] == "80"
+    (boot,) = json.loads(json_form.report(recording))["boots"]
+    assert boot["cpus"][0]["entered_for"] == {
+        "system_call": 0.75,
+        "interrupt_or_exception": 0,
+        "signal": 0.25,
+        "not_known": 0,
+    }
     assert "in part" in facts["known"] and "90.0%" in facts["known"]
 
 

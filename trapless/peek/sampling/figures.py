@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import visible
 from trapless.peek.sampling import tables
 from trapless.peek.sampling.recording import Recording
@@ -24,8 +25,11 @@ LAG_POINTS = 60
 TIME = "seconds"
 
 
-def write(recording: Recording, path: Path) -> Sequence[Table]:
-    """Write the page of a recording into the file `path`, and return its tables."""
+def write(recording: Recording, path: Path, more: Sequence[Table] = ()) -> Sequence[Table]:
+    """Write the page of a recording into the file `path`, and return its tables.
+
+    `more`: tables of what else the recording has. PeekError says why there is no page.
+    """
     shown: list[Table] = []
     items: list[Figure | Table] = []
     boots = recording.boots()
@@ -36,8 +40,11 @@ def write(recording: Recording, path: Path) -> Sequence[Table]:
         shown += contents
         items += [contents[0], *tables.of_boot(charts, number, len(boots)), *contents[1:]]
     release = visible(str(recording.meta["about"].get("release", "a kernel")))
-    page.write(path, f"{release}, looked at from outside", (), items)
-    return shown
+    try:
+        page.write(path, f"{release}, looked at from outside", (), [*items, *more])
+    except OSError as error:  # not of the recording, which was read before
+        raise PeekError(f"{path} cannot be written: {error.strerror}") from error
+    return [*shown, *more]
 
 
 def figures(summary: Summary, interval_ns: int) -> tuple[Figure, ...]:

@@ -9,8 +9,10 @@ are too many. Text of the guest is text of its own field, with what is not print
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
+from trapless.peek import limits
 from trapless.peek.guest_text import visible
 from trapless.peek.kernel import counters
 from trapless.peek.sampling import tables
@@ -23,8 +25,8 @@ from trapless.peek.sampling.tier0 import Part
 PARTS = {part: text.replace(" ", "_") for part, text in tables.COLUMNS.items()}
 
 
-def sums(summary: Summary, interval_ns: int) -> dict[str, Any]:
-    """The sums of a recording, or of one second of `top`."""
+def sums(summary: Summary, interval_ns: int, tasks: int = limits.SUMS_MAX) -> dict[str, Any]:
+    """The sums of a recording, or of one second of `top`, with so many tasks at most."""
     time_s = tables.seconds(summary, interval_ns)
     judged = bool(summary.judged)
     processes, threads = summary.counts or (None, None)
@@ -48,7 +50,7 @@ def sums(summary: Summary, interval_ns: int) -> dict[str, Any]:
         else None,
         "tasks": [
             {"pid": pid if pid != NO_PID else None, "name": str(name), "share": count / total}
-            for (pid, name), count in summary.processes.most_common()
+            for (pid, name), count in summary.processes.most_common(tasks)
         ],
         "sampling": {
             "samples": summary.rows,
@@ -84,6 +86,12 @@ def _cpu(name: str, cpu: Cpu, summary: Summary, time_s: float) -> dict[str, Any]
         if summary.threads
         else None,
         "interrupts_off": cpu.disabled if summary.judged else None,
+        "entered_for": {
+            text.replace(" ", "_"): int(cpu.entries[entry]) / max(int(cpu.entries.sum()), 1)
+            for entry, text in tables.ENTRIES.items()
+        }
+        if cpu.entries.any()
+        else None,
         "run_queue": cpu.queue_sum / max(cpu.samples, 1),
         "run_queue_longest": cpu.queue_max,
         "switches_per_s": switches,
@@ -98,10 +106,14 @@ def knows_user_mode(summary: Summary) -> bool:
     return summary.probed[Mode.PARTS] == summary.rows or not summary.share(Part.PROCESS)
 
 
-def report(recording: Recording) -> str:
-    """A recording as one object, with an element for each boot."""
+def report(recording: Recording, stacks: Callable[[Recording], Any] = lambda _: None) -> str:
+    """A recording as one object, with an element for each boot.
+
+    `stacks` gives what a boot's stacks are in JSON.
+    """
     boots = []
-    for boot in recording.boots():
+    recordings = recording.boots()
+    for boot in recordings:
         summary, about = summarise(boot), boot.meta["about"]
         boots.append(
             {
@@ -111,7 +123,10 @@ def report(recording: Recording) -> str:
                 "user_mode_known": knows_user_mode(summary),
                 "ending": boot.end["ending"] if boot.end is not None else None,
                 "problems": list(boot.problems),
-                **sums(summary, int(boot.meta["interval_ns"])),
+                "left_out_samples": boot.left_out(),
+                "clock_moved": None if summary.still is None else not summary.still,
+                **sums(summary, int(boot.meta["interval_ns"]), limits.SUMS_MAX // len(recordings)),
+                "stacks": stacks(boot),
             }
         )
     return json.dumps({"boots": boots}, indent=2)

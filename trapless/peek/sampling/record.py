@@ -11,6 +11,7 @@ whole in each case.
 from __future__ import annotations
 
 import itertools
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -145,8 +146,10 @@ def record(
     `beside` makes what else is observed of each boot. A duration of 0 has no end. PeekError says
     why there is no recording, or that the sampler was killed.
     """
-    if folder.exists():
+    if os.path.exists(folder):
         raise PeekError(f"{folder} exists already; a recording needs a folder of its own")
+    if not os.path.isdir(folder.parent):
+        raise PeekError(f"{folder} cannot be made: there is no folder {folder.parent}")
     progress.step(f"resolving the kernel in {machine}")
     ends, request = Ends(Ending.DURATION), Request()
     over_ns = 0  # the end, from the first sample on; 0: none

@@ -11,6 +11,8 @@ A machine that is restarted has other addresses, perhaps another kernel: each bo
 is a recording of its own, in the folder boot-2 and its successors. Rows that were taken after the
 kernel was last known to run show a dead kernel's memory, and are left out when rows are read.
 
+A recording may be a stranger's: what it has is checked when it is opened, and bounded (limits.py).
+
 A row's time is first deadline + slot * interval + lag, with the lag in steps of 16 ns; t_ns itself
 is not stored.
 """
@@ -18,13 +20,15 @@ is not stored.
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
+import re
 import resource
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -38,11 +42,13 @@ import pyarrow.parquet as pq
 from trapless.base import parquet
 from trapless.base.console import TraplessError
 from trapless.base.parquet import DamagedError
+from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import visible
-from trapless.peek.kernel.counters import Counter, Counters, Reading, rates
+from trapless.peek.kernel import counters
+from trapless.peek.kernel.counters import Counter, Counters, Reading
 from trapless.peek.kernel.target import Target
-from trapless.peek.sampling.rows import End, Head, Rows
+from trapless.peek.sampling.rows import GROUP, End, Head, Rows, are_groups, first_deadline
 
 FORMAT = 1
 META_FILE = "meta.json"
@@ -61,12 +67,16 @@ READ_MEMORY_BYTES = 8 << 30
 """Of address space, while recordings are read. Files are decoded elsewhere (base/parquet.py)."""
 KEPT_BYTES_MAX = 64 << 20
 """Of a table beside the rows, whose values become objects."""
-JSON_BYTES_MAX = 4 << 20
-"""The plan, which is the most of it, has 2 MiB at most; a list takes thirty times its text."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of writing: no file that is read has them."""
 SEGMENT_AGE_S = 20.0
 """The age at which a segment is written: a kill loses no older rows."""
+
+SEGMENT = re.compile(r"rows-([0-9]{6})\.parquet")
+COUNTERS = (
+    *(*counters.INTERRUPTS, counters.DEVICE, counters.DELAY),
+    *(counters.SOFTIRQ + name.lower() for name in counters.SOFTIRQS),
+)
 
 ALIVE = "alive_slot"
 """The key in end.json for the last slot in which a kernel that is gone is known to have run."""
@@ -90,22 +100,21 @@ def boot_name(number: int) -> str:
 def _write_whole(path: Path, data: bytes) -> None:
     """Write a file so that it is on the disk as a whole, or not at all."""
     partial = path.with_name(f".{path.name}.part")
-    with partial.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    try:
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except OSError:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def first_deadline(rows: Rows, interval_ns: int) -> int:
-    """The deadline of slot 0, in ns of the observing machine's CLOCK_MONOTONIC."""
-    row = rows[np.argmin(rows["lag_ns"])]  # a lag of more than four seconds is cut short
-    return int(row["t_ns"]) - int(row["lag_ns"]) - int(row["slot"]) * interval_ns
 
 
 def table_of(rows: Rows, drop: frozenset[str] = DERIVED) -> pa.Table:
@@ -209,9 +218,8 @@ class Recorder:
             _write_whole(self.folder / name, data)
         except OSError as error:
             self._full = True
-            raise PeekError(
-                f"{self.folder / name}: {error.strerror}; what was recorded before is whole"
-            ) from error
+            before = "what was recorded before is whole" if self._segments else "it has no samples"
+            raise PeekError(f"{self.folder / name}: {error.strerror}; {before}") from error
 
     @property
     def segments(self) -> int:
@@ -296,10 +304,12 @@ class Recording:
     end: Mapping[str, Any] | None
     segments: tuple[Path, ...]
     problems: tuple[str, ...]
+    allowance: limits.Allowance = field(default_factory=limits.Allowance)
 
     @classmethod
-    def open(cls, folder: Path) -> Recording:
-        """The recording in a folder; PeekError where the folder is not a recording."""
+    def open(cls, folder: Path, allowance: limits.Allowance | None = None) -> Recording:
+        """The recording in a folder; PeekError where it is none. Boots have one allowance."""
+        allowance = allowance or limits.Allowance()
         try:
             parquet.plain_file(folder / META_FILE).close()
         except OSError as error:
@@ -307,35 +317,32 @@ class Recording:
                 f"{folder}: not a recording, or not yours to read: its {META_FILE}: "
                 f"{error.strerror}"
             ) from error
-        meta = _json(folder / META_FILE)
+        meta = _json(folder / META_FILE, allowance)
         if meta is None or meta.get("format") != FORMAT:
             raise PeekError(
                 f"{folder}: not a recording, or its {META_FILE} is damaged, which describes the "
                 "rows and is written first"
             )
-        end = _json(folder / END_FILE)
+        if not are_groups(meta.get("groups"), meta.get("threads")):
+            raise PeekError(f"{folder / META_FILE} is damaged: its groups are not a sampler's")
+        end = _json(folder / END_FILE, allowance)
         number = end.get("segments") if end else 0
         if type(number) is not int or not 0 <= number <= SEGMENTS_MAX:
             raise PeekError(f"{folder / END_FILE} is damaged: {str(number)[:40]!r} segments")
         problems, segments = [], []
-        for path in sorted(folder.glob("rows-" + 6 * "[0-9]" + ".parquet")):
+        there = sorted(name for name in os.listdir(folder) if SEGMENT.fullmatch(name))
+        for path in (folder / name for name in there):
             try:
                 parquet.check(path)
+                allowance.add(limits.SAMPLES, path.stat().st_size)
                 segments.append(path)
             except (OSError, DamagedError) as error:
                 reason = error.reason if isinstance(error, DamagedError) else error.strerror
                 problems.append(visible(f"{path.name} is damaged and left out ({reason})"))
-        names = {path.name for path in segments}
-        last = number if end else len(names) and int(max(names)[5:11]) + 1
-        missing = [_segment_name(i) for i in range(last) if _segment_name(i) not in names]
-        there = set(os.listdir(folder))
-        missing = [name for name in missing if name not in there]
-        problems += [f"{name} is missing" for name in missing[:PROBLEMS_MAX]]
-        if len(missing) > PROBLEMS_MAX:
-            problems.append(f"{len(missing) - PROBLEMS_MAX:,} more are missing")
+        problems += _missing(there, number if end else None)
         if end is None:
-            problems.append("the recorder was killed: rows after the last segment are lost")
-        return cls(folder, meta, end, tuple(segments), tuple(problems))
+            problems.append("the recorder was killed, or could not write: the last rows are lost")
+        return cls(folder, meta, end, tuple(segments), tuple(problems), allowance)
 
     def tables(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """The rows in order, one segment at a time, so that memory stays bounded."""
@@ -344,21 +351,50 @@ class Recording:
 
     def _read(self, path: Path, columns: Sequence[str] | None) -> pa.Table:
         """The rows of a segment that show a kernel that ran."""
-        alive = None if self.end is None else self.end.get(ALIVE)
-        if alive is None:
-            return parquet.read_table(path, columns)
-        wanted = None if columns is None else dict.fromkeys((*columns, "slot"))
-        table = parquet.read_table(path, wanted if wanted is None else list(wanted))
-        table = table.filter(pc.less_equal(table["slot"], int(alive)))
+        wanted = None if columns is None else list(dict.fromkeys((*columns, "slot")))
+        table = parquet.read_table(path, wanted)
+        self.allowance.take(limits.SAMPLES, path, len(table))
+        if self._alive is not None:
+            table = table.filter(pc.less_equal(table["slot"], self._alive))
         return table if columns is None else table.select(list(columns))
 
+    @property
+    def _alive(self) -> int | None:
+        """The last slot in which a kernel that is gone is known to have run."""
+        alive = None if self.end is None else self.end.get(ALIVE)
+        return None if alive is None else int(alive)
+
+    def left_out(self) -> int:
+        """The number of rows that are not read, because they show a kernel that was gone."""
+        count = 0
+        for path in reversed(self.segments if self._alive is not None else ()):
+            slots = parquet.read_table(path, ["slot"])["slot"]
+            self.allowance.take(limits.SAMPLES, path, len(slots))
+            dead = pc.sum(pc.greater(slots, self._alive)).as_py() or 0
+            count += dead
+            if dead < len(slots):
+                break
+        return count
+
     def boots(self) -> list[Recording]:
-        """This recording and those of the boots that followed, in their order."""
+        """This recording and those of the boots that followed: the first BOOTS_MAX, in order.
+
+        Boots without a row are left out where others have some.
+        """
         folders = self.folder.glob(boot_name(0)[:-1] + "[0-9]*")
         numbers = {path: path.name.rpartition("-")[2] for path in folders}
         boots = [path for path, number in numbers.items() if number.isascii() and number.isdigit()]
         later = sorted(boots, key=lambda path: int(numbers[path]))
-        return [self, *(Recording.open(path) for path in later)]
+        first, shown = self, later[: limits.BOOTS_MAX - 1]
+        if len(shown) < len(later):
+            text = f"{len(later) - len(shown):,} later boots are left out, from {later[len(shown)]}"
+            first = replace(self, problems=(*self.problems, visible(text)))
+        all_ = [first, *(Recording.open(path, self.allowance) for path in shown)]
+        boots = [one for one in all_ if len(all_) == 1 or one.slots()]
+        if boots and len(boots) < len(all_):
+            text = f"boots without a sample are left out: {len(all_) - len(boots)}"
+            boots[0] = replace(boots[0], problems=(*boots[0].problems, text))
+        return boots or all_[:1]
 
     def times_ns(self, table: pa.Table) -> npt.NDArray[np.int64]:
         """The time of each row of a table with slot and lag_ns, in ns from the first deadline."""
@@ -366,27 +402,36 @@ class Recording:
         lags: npt.NDArray[np.int64] = table["lag_ns"].to_numpy().astype(np.int64)
         return slots * int(self.meta["interval_ns"]) + lags
 
-    def kept(self, name: str, bytes_max: int = KEPT_BYTES_MAX) -> pa.Table | None:
-        """A table that was stored beside the rows; None where there is none that can be read."""
+    def kept(self, name: str) -> pa.Table | None:
+        """A table that was stored beside the rows; None where there is none that can be read.
+
+        PeekError where it has more than a recorder stores.
+        """
+        path = self.folder / name
         try:
-            return parquet.read_table(self.folder / name, bytes_max=bytes_max)
+            table = parquet.read_table(path, bytes_max=KEPT_BYTES_MAX)
         except (OSError, DamagedError):
             return None
+        _check_rows(path, table, limits.KEPT_ROWS_MAX)
+        self.allowance.take(limits.TABLES, path, table.nbytes)
+        return table
 
     def rates(self) -> dict[int, dict[str, float]]:
         """What the kernel counted in a second, by CPU and name; empty where that was not read."""
-        table = self.kept(COUNTS_FILE, parquet.TABLE_BYTES_MAX)
+        table = self.kept(COUNTS_FILE)
         if table is None or not len(table):
             return {}
         all_ = []
-        for field in list(table.schema)[1:]:
-            cpu, _, name = field.name.partition(" ")
-            all_.append(Counter(int(cpu), name, 0, field.type.bit_width // 8))
+        for column in table.schema:
+            cpu, _, name = column.name.partition(" ")
+            if name in COUNTERS and GROUP.fullmatch(f"cpu{cpu}"):
+                size = column.type.bit_width // 8
+                all_.append((column.name, Counter(int(cpu), name, 0, size)))
         first, last = (
-            Reading(row.pop("time_ns"), tuple(row.values()))
+            Reading(row["time_ns"], tuple(row[name] for name, _ in all_))
             for row in table.take([0, len(table) - 1]).to_pylist()
         )
-        return rates(all_, first, last)
+        return counters.rates([one for _, one in all_], first, last)
 
     def slots(self) -> int:
         """The number of slots up to the last one with a row."""
@@ -402,13 +447,29 @@ class Recording:
         if not path.exists():
             return []
         table = parquet.read_table(path)
+        _check_rows(path, table, limits.SYMBOLS_MAX)
         return list(zip(table["address"].to_pylist(), table["name"].to_pylist(), strict=True))
+
+
+def _check_rows(path: Path, table: pa.Table, most: int) -> None:
+    if len(table) > most:
+        raise PeekError(f"{path} has {len(table):,} rows, and a recorder stores {most:,} at most")
+
+
+def _missing(there: Sequence[str], count: int | None) -> list[str]:
+    """The segments that are missing, in words; `count` is how many were written, if known."""
+    if count is None:
+        count = int(there[-1][5:11]) + 1 if there else 0
+    names = {name for name in there if int(name[5:11]) < count}
+    lacking = (name for name in map(_segment_name, range(count)) if name not in names)
+    shown = [f"{name} is missing" for name in itertools.islice(lacking, PROBLEMS_MAX)]
+    more = count - len(names) - len(shown)
+    return [*shown, f"{more:,} more are missing"] if more else shown
 
 
 @contextmanager
 def told_of_damage(folder: Path) -> Iterator[None]:
-    """A block that reads a recording, which may be anybody's: what no recording has is a PeekError,
-    and memory has a bound."""
+    """A block that reads anybody's recording: what none has is a PeekError; memory has a bound."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     bound = [one for one in (READ_MEMORY_BYTES, soft, hard) if one != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_AS, (min(bound), hard))
@@ -433,10 +494,13 @@ def _not_ours(folder: Path, error: Exception) -> PeekError:
     return PeekError(f"{folder}: not what a recorder writes ({words})")
 
 
-def _json(path: Path) -> dict[str, Any] | None:
+def _json(path: Path, allowance: limits.Allowance) -> dict[str, Any] | None:
     try:
         with parquet.plain_file(path) as file:
-            text = file.read(JSON_BYTES_MAX)
+            text = file.read(limits.JSON_BYTES_MAX + 1)
+        if len(text) > limits.JSON_BYTES_MAX:
+            return None
+        allowance.take(limits.JSON, path, len(text))
         data = json.loads(text)
     except (OSError, ValueError, RecursionError):
         return None

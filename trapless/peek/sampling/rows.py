@@ -7,15 +7,18 @@ nothing beside it. A stream may stop anywhere: the blocks that have arrived whol
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trapless.peek.errors import PeekError
+from trapless.peek.limits import GROUPS_MAX
 
 Rows = npt.NDArray[np.void]
 """Rows as a structured array; the names of its columns are those of `row_type()`."""
@@ -28,6 +31,8 @@ BLOCK = struct.Struct("<II")
 END = struct.Struct("<II9Q")
 HEAD_BYTES_MAX = 1 << 21
 BLOCK_BYTES_MAX = 1 << 20
+GROUP = re.compile("cpu[0-9]{1,4}|system")
+"""The names of the groups in recordings, which tier0.py gives."""
 
 FIXED = (
     ("slot", "<u8"),  # deadline = first deadline + slot * interval
@@ -89,6 +94,27 @@ class Head:
     groups: tuple[str, ...]
     threads: tuple[int, ...]
     dtype: np.dtype[np.void]
+
+
+def first_deadline(rows: Rows, interval_ns: int) -> int:
+    """The deadline of slot 0, in ns of the observing machine's CLOCK_MONOTONIC."""
+    row = rows[np.argmin(rows["lag_ns"])]  # a lag of more than four seconds is cut short
+    return int(row["t_ns"]) - int(row["lag_ns"]) - int(row["slot"]) * interval_ns
+
+
+def are_groups(groups: Any, threads: Any) -> bool:
+    """Whether both are lists of a recording's head, which a stranger may have written.
+
+    >>> are_groups(["cpu0", "system"], [7]), are_groups(["cpu0\\n"], []), are_groups(None, [])
+    (True, False, False)
+    """
+    return (
+        isinstance(groups, list)
+        and isinstance(threads, list)
+        and max(len(groups), len(threads)) <= GROUPS_MAX
+        and all(isinstance(name, str) and GROUP.fullmatch(name) for name in groups)
+        and all(type(thread) is int for thread in threads)
+    )
 
 
 def _column(bytes_: int) -> str:

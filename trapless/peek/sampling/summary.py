@@ -21,6 +21,7 @@ import pyarrow as pa
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText, visible
+from trapless.peek.kernel import counters
 from trapless.peek.sampling import names as names_file
 from trapless.peek.sampling import sites as sites_file
 from trapless.peek.sampling import tier0
@@ -192,6 +193,14 @@ class Summary:
             counted += cpu.counted
         return routines(who, counted, self.names, self.sites)
 
+    @property
+    def still(self) -> bool | None:
+        """Whether no CPU took an interrupt, so that the clock never moved; None if not known."""
+        known = [counters.interrupts(values) for values in self.rates.values()]
+        if not known or not all({"timer", counters.DEVICE} <= set(values) for values in known):
+            return None
+        return not any(rate for values in known for rate in values.values())
+
     def lost(self) -> float:
         """The share of the slots between the first and the last sample that have none, 0 to 1."""
         first, last = self.slots if self.slots else (0, 0)
@@ -272,6 +281,12 @@ def routines(
     ]
 
 
+def left_out_text(count: int) -> str:
+    """How many samples are left out of a recording, and why; empty for none."""
+    why = "they came after the last tick of a kernel that was gone"
+    return f"{count:,} samples, because {why}" if count else ""
+
+
 def summarise(recording: Recording) -> Summary:
     """The sums over a recording's whole segments; PeekError where it has no rows."""
     summary = Summary(
@@ -282,7 +297,7 @@ def summarise(recording: Recording) -> Summary:
         recording.meta["about"].get("context_user"),
         Course.over(recording.slots()),
         recording.rates(),
-        [visible(str(text)) for text in recording.meta["about"].get("differences", ())],
+        _differences(recording),
     )
     for table in recording.tables():
         summary.add(table)
@@ -290,5 +305,11 @@ def summarise(recording: Recording) -> Summary:
     if unnamed - set(Who):
         summary.names = {**names_file.from_symbols(recording, unnamed), **summary.names}
     if not summary.rows:
-        raise PeekError(f"{recording.folder}: no rows; {'; '.join(recording.problems)}")
+        reasons = filter(None, (left_out_text(recording.left_out()), *recording.problems))
+        raise PeekError("; ".join((f"{recording.folder}: no rows", *reasons)))
     return summary
+
+
+def _differences(recording: Recording) -> list[str]:
+    texts = recording.meta["about"].get("differences", ())
+    return [visible(str(text)) for text in texts[: limits.DIFFERENCES_MAX]]

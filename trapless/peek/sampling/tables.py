@@ -9,14 +9,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from trapless.peek.guest_text import GuestText, visible
 from trapless.peek.kernel import counters
-from trapless.peek.sampling.probes import Mode
+from trapless.peek.sampling.probes import Mode, ProbeMap
 from trapless.peek.sampling.recording import Recording
 from trapless.peek.sampling.rows import Flag
-from trapless.peek.sampling.summary import NO_PID, Cpu, Routine, Summary, summarise
+from trapless.peek.sampling.summary import (
+    NO_PID,
+    Cpu,
+    Routine,
+    Summary,
+    left_out_text,
+    summarise,
+)
 from trapless.peek.sampling.tier0 import Part
 from trapless.peek.sampling.tier1 import WHO_TEXT, Entry, knowledge_text
 from trapless.report.figures import Figure, Table
@@ -31,6 +38,7 @@ COLUMNS = {
     Part.BOTTOM_HALF: "bottom half",
     Part.IDLE: "idle",
 }
+STILL_TEXT = "it never moved: the machine was stopped, or nobody runs what is in this memory"
 ENTRIES = {
     Entry.SYSTEM_CALL: "system call",
     Entry.INTERRUPT: "interrupt or exception",
@@ -65,10 +73,23 @@ Item = TypeVar("Item", Table, Figure, Table | Figure)
 
 
 def of_boot(items: Sequence[Item], number: int, count: int) -> list[Item]:
-    """Tables or figures with the boot in their titles, where there are several."""
-    if count == 1:
-        return list(items)
-    return [replace(item, title=f"{item.title} (boot {number} of {count})") for item in items]
+    """Tables or figures with the boot in their titles, where there are several.
+
+    What is shown of a recording comes by here: no character of it is a command for a terminal.
+    """
+    boot = f" (boot {number} of {count})" if count > 1 else ""
+    return [replace(item, title=visible(item.title) + boot, **_plain(item)) for item in items]
+
+
+def _plain(item: Table | Figure) -> dict[str, Any]:
+    """The texts of a table with all that is not printable made visible, whoever wrote them."""
+    if not isinstance(item, Table):
+        return {}
+    return {
+        "columns": tuple(map(visible, item.columns)),
+        "rows": tuple(tuple(map(visible, row)) for row in item.rows),
+        "caption": " ".join(map(visible, item.caption.split(" "))),  # whole: it may be long
+    }
 
 
 def seconds(summary: Summary, interval_ns: int) -> float:
@@ -77,8 +98,11 @@ def seconds(summary: Summary, interval_ns: int) -> float:
     return (last - first + 1) * interval_ns / 1e9
 
 
-def tier_text(summary: Summary) -> str:
-    """The tier of the samples, and what cannot be known from them."""
+def tier_text(summary: Summary, loaded: int | None = None) -> str:
+    """The tier of the samples, and what cannot be known from them.
+
+    `loaded`: the probes that were on at first, a Mode; None where the module was not there.
+    """
     shares = {mode: summary.probed[mode] / max(summary.rows, 1) for mode in Mode}
     both = Mode.PARTS | Mode.INTERRUPTS
     probed = [shares[mode] for mode in both]
@@ -87,7 +111,10 @@ def tier_text(summary: Summary) -> str:
             f"tier 1: probes show user mode, interrupts{', counts' if shares[Mode.COUNTS] else ''}"
         )
     if max(probed) == 0:
-        return knowledge_text(None, user_mode=summary.share(Part.PROCESS) == 0)
+        probes = None
+        if loaded is not None:  # of the map, only this makes a difference to the words
+            probes = ProbeMap(0, 0, Mode(loaded & 0xF & ~both), *(0,) * 10)
+        return knowledge_text(probes, user_mode=summary.share(Part.PROCESS) == 0)
     return (
         f"tier 1 in part: probes show user mode in {probed[0]:.1%} of the samples, interrupts in "
         f"{probed[1]:.1%}; the rest is tier 0"
@@ -99,16 +126,29 @@ def about(recording: Recording, summary: Summary) -> Table:
     rows = [
         ("kernel", visible(str(recording.meta["about"].get("release", "?")))),
         ("time", f"{seconds(summary, int(recording.meta['interval_ns'])):.3g} s"),
-        ("known", tier_text(summary)),
+        ("known", tier_text(summary, recording.meta["about"].get("probes"))),
     ]
+    if left_out := recording.left_out():
+        rows.append(("left out", left_out_text(left_out)))
+    if summary.still:
+        rows.append(("clock", STILL_TEXT))
     course = summary.course
     if summary.counts and course is not None and len(course.filled):
         counts, threads = course.mean(course.processes), course.mean(course.threads)
         rows += [
-            ("processes", f"{counts.min():.0f} to {counts.max():.0f}, kernel threads with them"),
-            ("threads", f"{threads.min():.0f} to {threads.max():.0f}"),
+            ("processes", f"{_range_text(counts.tolist())}, kernel threads with them"),
+            ("threads", _range_text(threads.tolist())),
         ]
     return Table(id="about", title="What was recorded", columns=("", ""), rows=tuple(rows))
+
+
+def _range_text(values: Sequence[float]) -> str:
+    """From the smallest to the largest of some means.
+
+    >>> _range_text([55.0, 55.2]), _range_text([54.0, 55.0])
+    ('55', '54 to 55')
+    """
+    return " to ".join(dict.fromkeys((f"{min(values):.0f}", f"{max(values):.0f}")))
 
 
 def shares(summary: Summary, interval_ns: int) -> Table:

@@ -14,8 +14,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+from trapless.base.files import replace_file
+from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText, visible
 from trapless.peek.kernel.stacks import Ending
@@ -23,7 +25,7 @@ from trapless.peek.sampling import names as names_file
 from trapless.peek.sampling.recording import Recording
 from trapless.peek.sampling.tables import of_boot
 from trapless.peek.stacks import profile as profile_file
-from trapless.peek.stacks.profile import ON_CPU, Key, Profile
+from trapless.peek.stacks.profile import ON_CPU, OTHER_NAME, Key, Profile
 from trapless.report.figures import Table
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
@@ -33,20 +35,42 @@ RUNNING = "(on a CPU: its registers are not in memory)"
 LAST_ENTRY = "(user mode, as it was at the last entry to the kernel)"
 LOST = "(callers not found)"
 ROWS_SHOWN = 15
+JSON_ROWS_MAX = 1000
+"""Of each boot, those with the most time."""
 PLACES_SHOWN = 3
+CpuTimes: TypeAlias = Counter[tuple[str, str]]
+ThreadTimes: TypeAlias = Counter[tuple[str, str, str]]
 SCHEDULER = re.compile(
     r"(_*schedule(_\w+)?|preempt_schedule\w*|_*cond_resched\w*|io_schedule\w*|do_nanosleep)$"
 )
 """The innermost functions of each thread that waits: they do not say what it waits for."""
 
 
-def frames(key: Key, names: Mapping[int, GuestText]) -> list[str]:
+class Texts(dict[int | GuestText, str]):
+    """The text for each address and name of user mode: each is made once, and kept. One thread.
+
+    Beyond what a recorder keeps of both, all others have one text.
+    """
+
+    def __init__(self, names: Mapping[int, GuestText]) -> None:
+        super().__init__()
+        self._names = names
+
+    def __missing__(self, one: int | GuestText) -> str:
+        if len(self) >= 2 * limits.NAMES_MAX:
+            return str(OTHER_NAME)
+        text = names_file.name_in(self._names, one) if isinstance(one, int) else str(one)
+        self[one] = text
+        return text
+
+
+def frames(key: Key, texts: Texts) -> list[str]:
     """The functions of a stack, outermost first, user mode's before the kernel's."""
     stack = key.stack
     head = [str(key.comm)]
-    kernel = [names_file.name_in(names, address) for address in reversed(stack.addresses)]
+    kernel = [texts[address] for address in reversed(stack.addresses)]
     user = [] if key.user.whole else [LOST]
-    user += [str(name) for name in reversed(key.user.names)]
+    user += [texts[name] for name in reversed(key.user.names)]
     if key.is_cpu:
         if not kernel:
             return [*head, *(user if key.user.names else [USER_MODE])]
@@ -66,19 +90,24 @@ def _parts(recording: Recording) -> Iterator[tuple[str, Counter[tuple[str, ...]]
         profile = profile_file.load(boot)
         if profile is None:
             continue
-        names = names_file.load(boot)
+        texts = Texts(names_file.load(boot))
         for title, is_cpu in ((CPUS, True), (THREADS, False)):
             times: Counter[tuple[str, ...]] = Counter()
             for key, time_ns in profile.times.items():
                 if key.is_cpu == is_cpu:
-                    times[tuple(frames(key, names))] += time_ns
+                    times[tuple(frames(key, texts))] += time_ns
+            chars = sum(len(frame) for stack in times for frame in stack)
+            boot.allowance.take(limits.CHARS, boot.folder / title, chars)
             if times:
                 boot_text = f" (boot {number} of {len(boots)})" if len(boots) > 1 else ""
                 yield title + boot_text, times
 
 
 def write(recording: Recording, path: Path) -> str:
-    """Write a recording's stacks; the format is by the name. What was written, in words."""
+    """Write a recording's stacks; the format is by the name. What was written, in words.
+
+    PeekError where it has none, or where `path` cannot be written: then it is as it was before.
+    """
     parts = list(_parts(recording))
     if not parts:
         raise PeekError(
@@ -89,9 +118,9 @@ def write(recording: Recording, path: Path) -> str:
     is_json = path.suffix == ".json"
     text = json.dumps(speedscope(parts, release)) if is_json else folded(parts)
     try:
-        path.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise PeekError(f"{path}: {error.strerror}") from error
+        replace_file(path, text + "\n")
+    except OSError as error:  # not of the recording, which was read before
+        raise PeekError(f"{path} cannot be written: {error.strerror}") from error
     count = sum(len(times) for _, times in parts)
     return f"{count} stacks, {'for https://www.speedscope.app' if is_json else 'folded'}"
 
@@ -148,18 +177,45 @@ def tables(recording: Recording) -> list[Table]:
     for number, boot in enumerate(boots, 1):
         profile = profile_file.load(boot)
         if profile is not None and profile.samples:
-            shown += of_boot(list(_tables(profile, names_file.load(boot))), number, len(boots))
+            sums = _sums(profile, Texts(names_file.load(boot)))
+            shown += of_boot(list(_tables(profile, *sums)), number, len(boots))
     return shown
 
 
-def _tables(profile: Profile, names: Mapping[int, GuestText]) -> Iterator[Table]:
-    cpus: Counter[tuple[str, str]] = Counter()
-    threads: Counter[tuple[str, str, str]] = Counter()
+def in_json(boot: Recording) -> dict[str, Any] | None:
+    """What the tables of one boot have, for JSON; None where no stacks were sampled."""
+    profile = profile_file.load(boot)
+    if profile is None or not profile.samples:
+        return None
+    cpus, threads = _sums(profile, Texts(names_file.load(boot)))
+    time_ns, total = max(profile.time_ns, 1), max(cpus.total(), 1)
+    return {
+        "samples": profile.samples,
+        "seconds": profile.time_ns / 1e9,
+        "left_out": profile.left_out,
+        "cpus": [
+            {"thread": name, "share": of / total, "place": place}
+            for (name, place), of in cpus.most_common(JSON_ROWS_MAX)
+        ],
+        "waiting": [
+            {"thread": name, "state": state, "threads": of / time_ns, "place": place}
+            for (name, state, place), of in threads.most_common(JSON_ROWS_MAX)
+        ],
+    }
+
+
+def _sums(profile: Profile, texts: Texts) -> tuple[CpuTimes, ThreadTimes]:
+    """Times in nanoseconds by what is shown of a stack: of CPUs, and of threads that waited."""
+    cpus, threads = CpuTimes(), ThreadTimes()
     for key, time_ns in profile.times.items():
         if key.is_cpu:
-            cpus[str(key.comm), _place(key, names)] += time_ns
+            cpus[str(key.comm), _place(key, texts)] += time_ns
         elif key.state != ON_CPU and key.state_text != "idle":
-            threads[str(key.comm), key.state_text, _place(key, names)] += time_ns
+            threads[str(key.comm), key.state_text, _place(key, texts)] += time_ns
+    return cpus, threads
+
+
+def _tables(profile: Profile, cpus: CpuTimes, threads: ThreadTimes) -> Iterator[Table]:
     seconds = profile.time_ns / 1e9
     sampled = f"{profile.samples:,} samples in {seconds:.3g} s."
     if profile.left_out:
@@ -191,11 +247,11 @@ def _tables(profile: Profile, names: Mapping[int, GuestText]) -> Iterator[Table]
     )
 
 
-def _place(key: Key, names: Mapping[int, GuestText]) -> str:
+def _place(key: Key, texts: Texts) -> str:
     """The innermost functions that say what a stack is about."""
-    functions = [names_file.name_in(names, address) for address in key.stack.addresses]
+    functions = [texts[address] for address in key.stack.addresses]
     if key.is_cpu and not functions:
-        functions = list(map(str, key.user.names))
+        functions = [texts[name] for name in key.user.names]
     while len(functions) > 1 and not key.is_cpu and SCHEDULER.fullmatch(functions[0]):
         functions.pop(0)
     if not functions:

@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trapless.peek import limits
+from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.stacks import NO_STACK, CpuStack, Ending, Stack, ThreadStack
 from trapless.peek.kernel.user.stacks import NO_USER_STACK, UserStack
@@ -24,6 +26,8 @@ FILE = "stacks.parquet"
 ON_CPU = -1
 """The state of a thread that is on a CPU, in the table."""
 NO_CPU = -1
+BATCH_ROWS = 1024
+"""So many rows at a time become objects."""
 OTHER_NAME = GuestText(b"(one of too many names)")
 TOTALS = {b"samples": 0, b"time_ns": 0, b"left_out": 0}
 """The sums over all samples, in the table's metadata; left out: stacks beyond what is kept."""
@@ -68,6 +72,7 @@ class Profile:
         self.times: dict[Key, int] = {}
         self.samples = self.time_ns = self.left_out = 0
         self._names: dict[GuestText, GuestText] = {}  # of user mode: each text is kept once
+        self._places = 0
 
     def add(self, threads: list[ThreadStack], cpus: list[CpuStack], time_ns: int) -> None:
         """Add a sample, which stands for `time_ns`. With `cpus`, running threads are theirs."""
@@ -85,14 +90,23 @@ class Profile:
 
     def _count(self, key: Key, time_ns: int) -> None:
         if key not in self.times and key.user.names:
-            names = tuple(map(self._name, key.user.names))
+            names = tuple(map(self.name, key.user.names))
             key = replace(key, user=replace(key.user, names=names))
-        if key in self.times or len(self.times) < limits.STACKS_KEPT_MAX:
+        if key in self.times or self._has_room(len(key.stack.addresses) + len(key.user.names)):
             self.times[key] = self.times.get(key, 0) + time_ns
         else:
             self.left_out += 1
 
-    def _name(self, name: GuestText) -> GuestText:
+    def _has_room(self, places: int) -> bool:
+        """Whether one more stack is kept, which counts from now on."""
+        has = (
+            len(self.times) < limits.STACKS_KEPT_MAX
+            and self._places + places <= limits.STACK_PLACES_MAX
+        )
+        self._places += places if has else 0
+        return has
+
+    def name(self, name: GuestText) -> GuestText:
         """The same name, as long as there are not too many."""
         if name in self._names or len(self._names) < limits.NAMES_MAX:
             return self._names.setdefault(name, name)
@@ -134,25 +148,45 @@ class Profile:
 
 
 def load(recording: Recording) -> Profile | None:
-    """The sums of a recording; None where it has none."""
+    """The sums of a recording; None where it has none.
+
+    PeekError where there are more, or longer, stacks than a recorder keeps.
+    """
     table = recording.kept(FILE)
     if table is None:
         return None
+    _check(recording, table)
     profile = Profile()
     totals = table.schema.metadata or {}
     for key, lack in TOTALS.items():
         setattr(profile, key.decode(), int(totals.get(key, lack)))
-    for row in table.to_pylist():
-        stack = Stack(Ending(row["ending"]), tuple(row["stack"]))
-        comm = GuestText.stored(row["comm"])
-        key_ = Key(row["pid"], row["group"], comm, row["state"], row["cpu"], stack, _user(row))
-        profile.times[key_] = row["time_ns"]
+    places: dict[int, int] = {}  # each number once
+    for batch in table.to_batches(max_chunksize=BATCH_ROWS):
+        for row in batch.to_pylist():
+            stack = Stack(
+                Ending(row["ending"]), tuple(places.setdefault(one, one) for one in row["stack"])
+            )
+            comm, user = GuestText.stored(row["comm"]), _user(row, profile)
+            key_ = Key(row["pid"], row["group"], comm, row["state"], row["cpu"], stack, user)
+            profile.times[key_] = row["time_ns"]
     return profile
 
 
-def _user(row: Mapping[str, Any]) -> UserStack:
+def _check(recording: Recording, table: pa.Table) -> None:
+    """PeekError where stacks are not as a recorder keeps them: a stranger's file may be small."""
+    path, places = recording.folder / FILE, 0
+    for name, most in (("stack", limits.FRAMES_MAX), ("user", limits.USER_FRAMES_MAX)):
+        if name in table.column_names:
+            lengths = pc.list_value_length(table[name])
+            places += pc.sum(lengths).as_py() or 0
+            if (pc.max(lengths).as_py() or 0) > most:
+                raise PeekError(f"{path} has a stack that is longer than a recorder's: {most}")
+    recording.allowance.take(limits.PLACES, path, places + len(table))
+
+
+def _user(row: Mapping[str, Any], profile: Profile) -> UserStack:
     """The stack in user mode of a row, which recordings of earlier releases do not have."""
     if "user" not in row:
         return NO_USER_STACK
-    names = tuple(map(GuestText.stored, row["user"]))
+    names = tuple(profile.name(GuestText.stored(one)) for one in row["user"])
     return UserStack(names, row["user_whole"], row["user_earlier"])

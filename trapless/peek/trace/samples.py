@@ -4,8 +4,8 @@
 Equal samples in a row become one slice, from the first of them to the next that differs. So the
 ends of a slice are true to one interval, and shorter slices may be missing. Each CPU has a track
 for where it was, one for its process, one for who switched interrupts off, and a counter for its
-run queue. There is no slice where samples are missing or do not count for the CPU. judgement.py
-decides what samples mean.
+run queue. There is no slice where samples are missing or do not count for the CPU. Each boot has
+tracks of its own. judgement.py decides what samples mean.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from trapless.peek.guest_text import GuestText
 from trapless.peek.sampling import names as names_file
 from trapless.peek.sampling.judgement import Column, CpuSamples, judge
 from trapless.peek.sampling.recording import Recording
+from trapless.peek.sampling.summary import left_out_text
 from trapless.peek.sampling.tables import COLUMNS
 from trapless.peek.sampling.tier0 import SYSTEM, Part
 from trapless.peek.sampling.tier1 import WHO_TEXT, Who
@@ -97,9 +98,11 @@ class _Track:
 class _Cpu:
     """The tracks of one CPU: where it was, its process, its interrupts, its run queue."""
 
-    def __init__(self, out: PerfettoFile, name: str, interval_ns: int, who: Namer) -> None:
+    def __init__(
+        self, out: PerfettoFile, name: str, boot: str, interval_ns: int, who: Namer
+    ) -> None:
         self._out = out
-        title = f"CPU {name.removeprefix('cpu')}"
+        title = f"CPU {name.removeprefix('cpu')}{boot}"
         self._numbers: dict[tuple[int, GuestText], int] = {}  # of processes, by pid and name
         self._labels: dict[int, str] = {}
         self._next = 0
@@ -149,34 +152,65 @@ class _Cpu:
 
 
 def export(folder: Path, output: Path) -> Export:
-    """Write the recording in `folder` as a Perfetto trace into the file `output`."""
-    recording = Recording.open(folder)
-    about = recording.meta["about"]
-    names = names_file.load(recording)
+    """Write the recording in `folder` as a Perfetto trace into the file `output`, with all boots.
+
+    Where that fails, there is no file.
+    """
+    boots = Recording.open(folder).boots()
+    about, opened = boots[0].meta["about"], False
+    try:
+        with open_output(output) as file:
+            opened = True
+            out = PerfettoFile(file.buffer)
+            release, banner = (
+                GuestText.stored(str(about.get(key, ""))) for key in ("release", "banner")
+            )
+            out.begin(str(release), str(banner))
+            began_ns = int(boots[0].meta["monotonic_ns"])
+            parts = [
+                _export_boot(
+                    out,
+                    boot,
+                    f" (boot {number} of {len(boots)})" if len(boots) > 1 else "",
+                    int(boot.meta["monotonic_ns"]) - began_ns,
+                )
+                for number, boot in enumerate(boots, 1)
+            ]
+    except BaseException:
+        if opened and output.is_file():
+            output.unlink()
+        raise
+    return Export(
+        sum(part.samples for part in parts),
+        sum(part.slices for part in parts),
+        max(part.cpus for part in parts),
+        tuple(problem for part in parts for problem in part.problems),
+    )
+
+
+def _export_boot(out: PerfettoFile, boot: Recording, title: str, shift_ns: int) -> Export:
+    """Write one boot, whose first deadline was `shift_ns` after that of the first boot."""
+    names = names_file.load(boot)
 
     def who(value: int) -> str | None:
         if value == Who.ENABLED:
             return None
         return WHO_TEXT.get(value) or names_file.name_in(names, value)
 
-    with open_output(output) as file:
-        out = PerfettoFile(file.buffer)
-        release, banner = (
-            GuestText.stored(str(about.get(key, ""))) for key in ("release", "banner")
-        )
-        out.begin(str(release), str(banner))
-        cpus = {
-            name: _Cpu(out, name, int(recording.meta["interval_ns"]), who)
-            for name in recording.meta["groups"]
-            if name != SYSTEM
-        }
-        samples, threads = 0, len(recording.meta["threads"])
-        for table in recording.tables():
-            samples += table.num_rows
-            times = recording.times_ns(table)
-            for one in judge(table, [*cpus], threads, about.get("context_user")):
-                cpus[one.name].add(one, table, times)
-        for cpu in cpus.values():
-            cpu.close()
+    cpus = {
+        name: _Cpu(out, name, title, int(boot.meta["interval_ns"]), who)
+        for name in boot.meta["groups"]
+        if name != SYSTEM
+    }
+    samples, threads = 0, len(boot.meta["threads"])
+    for table in boot.tables():
+        samples += table.num_rows
+        times = boot.times_ns(table) + shift_ns
+        for one in judge(table, [*cpus], threads, boot.meta["about"].get("context_user")):
+            cpus[one.name].add(one, table, times)
+    for cpu in cpus.values():
+        cpu.close()
     slices = sum(cpu.slices for cpu in cpus.values())
-    return Export(samples, slices, len(cpus), recording.problems)
+    left_out = left_out_text(boot.left_out())
+    left_outs = (f"left out{title}: {left_out}",) if left_out else ()
+    return Export(samples, slices, len(cpus), (*left_outs, *boot.problems))

@@ -9,6 +9,7 @@ written. The rings of a machine that has stopped still have the last events of e
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -142,6 +143,9 @@ def open_output(path: Path) -> Iterator[TextIO]:
     except OSError as error:
         if error.errno not in NO_ROOM:  # it may be another file's
             raise
+        with contextlib.suppress(OSError):
+            if path.is_file() and not path.stat().st_size:
+                path.unlink()
         raise PeekError(f"{path}: {error.strerror}") from error
 
 

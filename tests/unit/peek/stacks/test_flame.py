@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from dataclasses import replace
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from pyarrow import parquet
 
 from tests.unit.peek.test_summary import busy_and_idle, head
+from trapless.cli import cli
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
@@ -174,6 +177,30 @@ def test_tables_say_where_threads_waited_without_the_scheduler(recording):
     assert "2 samples in 0.04 s" in threads.caption
 
 
+def test_page_and_json_have_what_the_tables_have(recording, tmp_path):
+    page = tmp_path / "x.html"
+    words = ["peek", "report", "--html", str(page), str(recording.folder)]
+    text = CliRunner().invoke(cli, words).output
+    for shown in (text, html.unescape(page.read_text())):
+        assert "Where threads waited" in shown and "do_poll < sys_poll [toy]" in shown
+    assert text.count("Where threads waited") == 1
+    (boot,) = json.loads(CliRunner().invoke(cli, [*words, "--json"]).output)["boots"]
+    assert {one["thread"]: one["share"] for one in boot["stacks"]["cpus"]} == {
+        "busy": 0.5,
+        "user": 0.5,
+    }
+    assert boot["stacks"]["waiting"][0]["place"] == "do_poll < sys_poll [toy]"
+    assert (boot["stacks"]["samples"], boot["stacks"]["waiting"][0]["threads"]) == (2, 1.0)
+
+
+def test_functions_that_are_too_many_have_one_text(recording, tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "NAMES_MAX", 1)
+    flame.write(recording, tmp_path / "x")
+    text = (tmp_path / "x").read_text()
+    functions = set(re.findall(r"work\b|do_poll|schedule|sys_poll|one of too many", text))
+    assert len(functions) == 3 and "one of too many" in functions
+
+
 def test_recording_without_stacks_says_how_to_get_them(tmp_path):
     what = head()
     with Recorder(tmp_path / "r", what, {"context_user": 2}) as recorder:
@@ -187,6 +214,13 @@ def test_recording_without_stacks_says_how_to_get_them(tmp_path):
 
 def test_more_stacks_than_are_kept_are_counted(monkeypatch):
     monkeypatch.setattr(limits, "STACKS_KEPT_MAX", 2)
+    found = Profile()
+    found.add([thread(pid, b"x", SLEEP) for pid in range(5)], [], MS)
+    assert len(found.times) == 2 and found.left_out == 3
+
+
+def test_more_places_than_are_kept_are_counted(monkeypatch):
+    monkeypatch.setattr(limits, "STACK_PLACES_MAX", 2 * len(SLEEP.addresses))
     found = Profile()
     found.add([thread(pid, b"x", SLEEP) for pid in range(5)], [], MS)
     assert len(found.times) == 2 and found.left_out == 3
