@@ -199,7 +199,8 @@ def it_ends_on_request(served: Daemon) -> None:
     served.process.send_signal(signal.SIGTERM)
     assert served.process.wait(END_S) == 0
     assert "Traceback" not in served.said() and served.said().endswith("ended on request\n")
-    assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+    # One that was killed may take a moment to go, on a busy machine.
+    assert wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
 
 
 def recordings_can_be_reported(folder: Path) -> None:
