@@ -129,6 +129,16 @@ def test_a_kernel_whose_clock_stands_still_is_doubted(tmp_path, monkeypatch, as_
         assert "and the machine works" in doubted and "Where each CPU was" not in doubted
 
 
+def test_a_clock_that_stands_still_is_told(tmp_path, monkeypatch):
+    """As where the machine is stopped, or all of its CPUs sleep."""
+    monkeypatch.setattr(top, "STILL_S", 0.3)
+    stream = io.StringIO()
+    show(ToyKernel().save(tmp_path), stream, 5)
+    words = " ".join(stream.getvalue().split())
+    assert words.count("; its clock has stood still for 0 s") in range(1, 5)
+    assert words.count("Where each CPU was") == 5
+
+
 def test_it_ends_with_the_memory(tmp_path):
     ram, stream = ToyKernel().save(tmp_path), io.StringIO()
 

@@ -389,12 +389,12 @@ class Recording:
         if len(shown) < len(later):
             text = f"{len(later) - len(shown):,} later boots are left out, from {later[len(shown)]}"
             first = replace(self, problems=(*self.problems, visible(text)))
-        all_ = [first, *(Recording.open(path, self.allowance) for path in shown)]
-        boots = [one for one in all_ if len(all_) == 1 or one.slots()]
-        if boots and len(boots) < len(all_):
-            text = f"boots without a sample are left out: {len(all_) - len(boots)}"
-            boots[0] = replace(boots[0], problems=(*boots[0].problems, text))
-        return boots or all_[:1]
+        opened = [first, *(Recording.open(path, self.allowance) for path in shown)]
+        lived = [one for one in opened if len(opened) == 1 or one.slots()]
+        if lived and len(lived) < len(opened):
+            text = f"boots without a sample are left out: {len(opened) - len(lived)}"
+            lived[0] = replace(lived[0], problems=(*lived[0].problems, text))
+        return lived or opened[:1]
 
     def times_ns(self, table: pa.Table) -> npt.NDArray[np.int64]:
         """The time of each row of a table with slot and lag_ns, in ns from the first deadline."""

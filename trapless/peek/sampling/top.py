@@ -27,7 +27,7 @@ from trapless.peek.kernel.counters import Counters
 from trapless.peek.kernel.target import Target
 from trapless.peek.machines import Machine
 from trapless.peek.sampling import json_form, tables, tier0, tier1
-from trapless.peek.sampling.boots import Boots
+from trapless.peek.sampling.boots import STILL_S, Boots
 from trapless.peek.sampling.names import Names
 from trapless.peek.sampling.probe_watch import Watch
 from trapless.peek.sampling.record import (
@@ -168,8 +168,7 @@ def _show(run: Sampler | StoppedSampler, seconds: Seconds, watch: Watch, boots: 
     for window in _windows(run):
         if not boots.look():
             return False
-        doubt_s = boots.still_s if boots.is_suspect() else None
-        if not seconds.show(run, window, watch, doubt_s):
+        if not seconds.show(run, window, watch, boots.still_s, boots.is_suspect()):
             return False
         watch.look()
         if watch.gone or watch.came:
@@ -214,15 +213,16 @@ class Seconds:
         run: Sampler | StoppedSampler,
         window: Window,
         watch: Watch,
-        doubt_s: float | None = None,
+        still_s: float,
+        is_suspect: bool,
     ) -> bool:
         """Show a second, and return whether another one is to follow.
 
-        After `doubt_s` seconds in which the kernel's clock stood still while the machine worked,
-        its memory says nothing of the machine: that is shown in place of figures.
+        `still_s`: for how long the kernel's clock has stood still. If the machine worked meanwhile
+        (`is_suspect`), its memory says nothing of it: that is shown in place of figures.
         """
-        if doubt_s is not None:
-            return self._show_doubt(doubt_s)
+        if is_suspect:
+            return self._show_doubt(still_s)
         summary = Summary(
             run.head.groups,
             len(run.head.threads),
@@ -238,7 +238,7 @@ class Seconds:
             self.view.write(self._object(run, summary))
             more = self.view.count()
         else:
-            more = self.view.show(*self._blocks(run, window, watch, summary))
+            more = self.view.show(*self._blocks(run, window, watch, summary, still_s))
         self.enough = not more
         return more
 
@@ -275,7 +275,12 @@ class Seconds:
         return {"time_ns": time.time_ns(), "kernel": release, "boot": self.boot}
 
     def _blocks(
-        self, run: Sampler | StoppedSampler, window: Window, watch: Watch, summary: Summary
+        self,
+        run: Sampler | StoppedSampler,
+        window: Window,
+        watch: Watch,
+        summary: Summary,
+        still_s: float,
     ) -> Sequence[RenderableType]:
         interval_ns = run.head.interval_ns
         contents = [tables.shares(summary, interval_ns), *tables.counts(summary)]
@@ -285,6 +290,8 @@ class Seconds:
         head = Text(_headline(self.target, run, window, summary), style="bold")
         if self.boot > 1:
             head.append(f"; boot {self.boot} since this began")
+        if still_s >= STILL_S:
+            head.append(f"; its clock has stood still for {still_s:.0f} s")
         user_mode = tier0.tells_user_mode(run.head.dtype.names or ())
         knowledge = Text(tier1.knowledge_text(watch.now, user_mode=user_mode), style="dim")
         return (head, knowledge, *(block_of(table, self.view.width) for table in contents))
