@@ -30,11 +30,12 @@ from trapless.peek.kernel.target import Target
 from trapless.peek.machines import Machine
 from trapless.peek.sampling import sampler, sites, tier0, tier1
 from trapless.peek.sampling.boots import Boots
+from trapless.peek.sampling.counts import Counts
 from trapless.peek.sampling.names import Names
 from trapless.peek.sampling.plan import Plan
 from trapless.peek.sampling.probe_watch import Watch
 from trapless.peek.sampling.probes import ProbeMap
-from trapless.peek.sampling.recording import SEGMENT_AGE_S, Counts, Recorder, boot_name
+from trapless.peek.sampling.recording import SEGMENT_AGE_S, Recorder, boot_name
 from trapless.peek.sampling.rows import End, Ending, Rows
 from trapless.peek.sampling.sampler import Sampler, StoppedSampler, started
 

@@ -46,8 +46,7 @@ from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import visible
 from trapless.peek.kernel import counters
-from trapless.peek.kernel.counters import Counter, Counters, Reading
-from trapless.peek.kernel.target import Target
+from trapless.peek.kernel.counters import Counter, Reading
 from trapless.peek.sampling.rows import GROUP, End, Head, Rows, are_groups, first_deadline
 
 FORMAT = 1
@@ -57,9 +56,6 @@ SYMBOLS_FILE = "symbols.parquet"
 COUNTS_FILE = "counts.parquet"
 SEGMENTS_MAX = 1_000_000
 PROBLEMS_MAX = 20
-COUNTS_MAX = 4096
-"""Readings of the kernel's counters that a recording keeps: when it has more, it leaves out every
-second one."""
 SEGMENT_ROWS_MAX = 200_000
 SEGMENT_BYTES_MAX = 64 << 20
 """The bytes of rows in memory at which a segment is written."""
@@ -267,32 +263,6 @@ class Recorder:
                 dead = max(t_ns - alive_ns, 0) // self._head.interval_ns
                 counts |= {"ending": "restart", ALIVE: max(slot - dead, 0)}
             self._save(END_FILE, json.dumps(counts, indent=2).encode() + b"\n")
-
-
-class Counts:
-    """What a kernel counts itself, read once a second and kept beside the rows. One thread."""
-
-    def __init__(self, target: Target) -> None:
-        self._counters = Counters(target)
-        self._readings = [self._counters.read()]
-
-    def look(self) -> None:
-        """Read the counters."""
-        if len(self._readings) >= COUNTS_MAX:
-            self._readings = self._readings[::2]
-        self._readings.append(self._counters.read())
-
-    def keep(self, recorder: Recorder, alive_ns: int | None = None) -> None:
-        """Store the readings, without those after the kernel was last known to run."""
-        rows = [one for one in self._readings if alive_ns is None or one.time_ns <= alive_ns]
-        if not rows or not self._counters.all:
-            return
-        columns = {"time_ns": pa.array([one.time_ns for one in rows], pa.int64())}
-        for number, counter in enumerate(self._counters.all):
-            name = f"{counter.cpu} {counter.name}"
-            kind = pa.uint32() if counter.size == 4 else pa.uint64()
-            columns[name] = pa.array([one.values[number] for one in rows], kind)
-        recorder.keep(COUNTS_FILE, pa.table(columns))
 
 
 @dataclass(frozen=True)

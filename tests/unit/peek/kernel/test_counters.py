@@ -15,7 +15,8 @@ from trapless.peek.kernel import counters
 from trapless.peek.kernel.btf import Place
 from trapless.peek.kernel.counters import Counters, Reading
 from trapless.peek.sampling import json_form, tables, tier0
-from trapless.peek.sampling.recording import Counts, Recorder, Recording
+from trapless.peek.sampling.counts import Counts
+from trapless.peek.sampling.recording import Recorder, Recording
 from trapless.peek.sampling.summary import summarise
 
 OLD = {("irq_cpustat_t", "apic_timer_irqs"): (8, 4), ("irq_cpustat_t", "irq_resched_count"): (4, 4)}
