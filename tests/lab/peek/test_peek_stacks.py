@@ -264,7 +264,7 @@ def flame_graphs_have_all_of_it(running: Guest, folder: Path) -> None:
     names = [one["name"] for one in made["shared"]["frames"]]
     assert {one["name"] for one in made["profiles"]} == {"CPUs", "threads that wait"}
     for one in made["profiles"]:
-        assert one["endValue"] == pytest.approx(sum(one["weights"])) and one["endValue"] > 1
+        assert one["endValue"] == pytest.approx(sum(one["weights"])) and one["endValue"] > 0
         assert all(0 <= frame < len(names) for sample in one["samples"] for frame in sample)
     folded = lines.read_text().splitlines()
     assert any(
