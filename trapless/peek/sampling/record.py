@@ -21,21 +21,23 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 from trapless.base.console import Progress
 from trapless.peek.emulator import Emulator, missing_text
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel.counters import Counters
 from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.stub_memory import StubMemory
 from trapless.peek.kernel.target import Target
 from trapless.peek.machines import Machine
 from trapless.peek.sampling import sampler, sites, tier0, tier1
 from trapless.peek.sampling.boots import Boots
-from trapless.peek.sampling.counts import Counts
 from trapless.peek.sampling.names import Names
 from trapless.peek.sampling.plan import Plan
 from trapless.peek.sampling.probe_watch import Watch
 from trapless.peek.sampling.probes import ProbeMap
-from trapless.peek.sampling.recording import SEGMENT_AGE_S, Recorder, boot_name
+from trapless.peek.sampling.recording import COUNTS_FILE, SEGMENT_AGE_S, Recorder, boot_name
 from trapless.peek.sampling.rows import End, Ending, Rows
 from trapless.peek.sampling.sampler import Sampler, StoppedSampler, started
 
@@ -44,6 +46,9 @@ CHECK_S = 1.0
 SPIN_SHARE = 5
 SPIN_NS_MAX = 20_000
 """The sampler polls the clock before each deadline for a fifth of the interval, at most this."""
+COUNTS_MAX = 4096
+"""Readings of the kernel's counters that a recording keeps: when it has more, it leaves out every
+second one."""
 
 
 ENDINGS = {
@@ -318,3 +323,29 @@ def ended_by_signals(stop: Callable[[], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class Counts:
+    """What a kernel counts itself, read once a second and kept beside the rows. One thread."""
+
+    def __init__(self, target: Target) -> None:
+        self._counters = Counters(target)
+        self._readings = [self._counters.read()]
+
+    def look(self) -> None:
+        """Read the counters."""
+        if len(self._readings) >= COUNTS_MAX:
+            self._readings = self._readings[::2]
+        self._readings.append(self._counters.read())
+
+    def keep(self, recorder: Recorder, alive_ns: int | None = None) -> None:
+        """Store the readings, without those after the kernel was last known to run."""
+        rows = [one for one in self._readings if alive_ns is None or one.time_ns <= alive_ns]
+        if not rows or not self._counters.all:
+            return
+        columns = {"time_ns": pa.array([one.time_ns for one in rows], pa.int64())}
+        for number, counter in enumerate(self._counters.all):
+            name = f"{counter.cpu} {counter.name}"
+            kind = pa.uint32() if counter.size == 4 else pa.uint64()
+            columns[name] = pa.array([one.values[number] for one in rows], kind)
+        recorder.keep(COUNTS_FILE, pa.table(columns))

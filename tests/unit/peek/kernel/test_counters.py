@@ -15,7 +15,7 @@ from trapless.peek.kernel import counters
 from trapless.peek.kernel.btf import Place
 from trapless.peek.kernel.counters import Counters, Reading
 from trapless.peek.sampling import json_form, tables, tier0
-from trapless.peek.sampling.counts import Counts
+from trapless.peek.sampling.record import Counts
 from trapless.peek.sampling.recording import Recorder, Recording
 from trapless.peek.sampling.summary import summarise
 
