@@ -7,6 +7,8 @@ finds where each type begins; a type is decoded when it is asked for.
 
 from __future__ import annotations
 
+import array
+import itertools
 import re
 import struct
 from collections.abc import Iterator
@@ -146,10 +148,9 @@ class Btf:
         self._begin = header + types
         self._words = self._words_of(types_bytes)
         self._starts = self._found()
-        self._names = [0, *(self._words[place] for place in self._starts[1:])]
-        numbers = range(len(self._names))
-        self._last = dict(zip(self._names, numbers, strict=True))  # by name
-        self._first = dict(zip(reversed(self._names), reversed(numbers), strict=True))
+        names = array.array("I", [0])
+        names.extend(map(self._words.__getitem__, itertools.islice(self._starts, 1, None)))
+        self._names = names.tobytes()
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -210,14 +211,18 @@ class Btf:
     def find(self, kind: Kind, name: str) -> list[int]:
         """All types of that kind and name."""
         place = self._place_of(name)
-        if not place or place not in self._last:
-            return []
-        number, last = self._first[place], self._last[place]
-        numbers = [number]
-        while number < last:
-            number = self._names.index(place, number + 1)
-            numbers.append(number)
-        return [number for number in numbers if self._kind(number) == kind]
+        return [number for number in self._called(place) if self._kind(number) == kind]
+
+    def _called(self, place: int) -> Iterator[int]:
+        """The types whose name is at that place among the names; none has place 0."""
+        word = place.to_bytes(WORD_BYTES, "little")
+        found = self._names.find(word, WORD_BYTES) if place else -1
+        while found >= 0:
+            limits.spend()
+            number, inside = divmod(found, WORD_BYTES)
+            if not inside:
+                yield number
+            found = self._names.find(word, found + 1)
 
     def enumerator(self, name: str) -> tuple[int, int] | None:
         """The number of the first enumeration that has such a constant, and its value."""

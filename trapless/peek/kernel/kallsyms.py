@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import bisect
 import hashlib
+import itertools
+import operator
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -68,8 +70,9 @@ class Symbols:
     names: tuple[bytes, ...]
     kinds: bytes  # one letter each, as in nm
     shift: int = 0
-    _first: dict[bytes, int] = field(default_factory=dict, repr=False, compare=False)
     _last: dict[bytes, int] = field(default_factory=dict, repr=False, compare=False)
+    _first: dict[bytes, int] = field(default_factory=dict, repr=False, compare=False)
+    """Of names that several symbols have."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -79,7 +82,9 @@ class Symbols:
             raise ValueError("a symbol has an address, a name and a kind")
         places = range(len(self.names))
         self._last.update(zip(self.names, places, strict=True))
-        self._first.update(zip(reversed(self.names), reversed(places), strict=True))
+        last = map(self._last.__getitem__, self.names)
+        earlier = list(itertools.compress(places, map(operator.ne, last, places)))[::-1]
+        self._first.update(zip(map(self.names.__getitem__, earlier), earlier, strict=True))
 
     def has(self, name: str) -> bool:
         """Whether there is a symbol of that name."""
@@ -90,7 +95,8 @@ class Symbols:
         key = name.encode()
         if key not in self._last:
             raise PeekError(f"the target's kernel has no symbol {name!r}")
-        place, last = self._first[key], self._last[key]
+        last = self._last[key]
+        place = self._first.get(key, last)
         places = [place]
         while place < last:
             place = self.names.index(key, place + 1)
