@@ -154,12 +154,14 @@ static void reap_all(void)
 	}
 }
 
+/* Processes of the program write into the mail at the same time; pid 0 would be the watcher. */
 static void grant_mode(pid_t pid)
 {
 	uint32_t wish = mail->mode - 1;
+	pid_t named = (pid_t)mail->pid;
 	struct tl_switch request = {
 		.size = sizeof(request), .mode = wish & 1,
-		.pid = mail->pid > 1 && mail->pid != (uint32_t)getpid() ? (int)mail->pid : (int)pid,
+		.pid = named > 1 && named != getpid() ? named : pid,
 		.flags = wish & 1 ? TL_SWITCH_ANY_USER | (wish >> 8 & WISHED_FLAGS) : 0,
 	};
 	int fd = open(TL_DEVICE, O_RDWR | O_CLOEXEC);

@@ -110,9 +110,10 @@ static void print_switched(void)
 	if (fd < 0 || ioctl(fd, TL_IOC_PROCESSES, &list))
 		list.count = 0;
 	for (uint32_t i = 0; i < list.count; i++)
-		printf("held switched: %d %.16s mode %u, %u threads, %u in supervisor mode\n",
-		       entries[i].pid, entries[i].comm, entries[i].mode, entries[i].threads,
-		       entries[i].supervisor);
+		printf("held switched: %d %.16s%s mode %u, %u threads, %u in supervisor mode\n",
+		       entries[i].pid, entries[i].comm,
+		       entries[i].pid == getpid() ? " (the watcher itself)" : "", entries[i].mode,
+		       entries[i].threads, entries[i].supervisor);
 	close(fd);
 }
 
