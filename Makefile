@@ -99,9 +99,10 @@ matrix: setup ## the lab tests on every supported kernel, with those of tools an
 	$(PYTEST) -n $(VMS) $(MATRIX)
 
 MODULE_TESTS = tests/lab/runner tests/lab/supervisor
+RANDOM_PROGRAMS = tests/lab/lib/test_lab_random_programs.py --programs 100000
 lab-debug: setup ## the module's tests on a KASAN and lockdep kernel (built once, into the cache)
 	@$(MAKE) --no-print-directory -s all
-	$(PYTEST) $(MODULE_TESTS) --kernels debug
+	$(PYTEST) $(MODULE_TESTS) $(RANDOM_PROGRAMS) --kernels debug
 
 matrix-all: setup ## matrix, lab-debug, and the module's tests with KCSAN, with PREEMPT_RT, for clouds
 	@$(MAKE) --no-print-directory -s all

@@ -17,6 +17,7 @@ pytest_plugins = ["tests.once_more"]
 
 DEFAULT_KERNELS = kernels.SUPPORTED[0].name
 DEFAULT_RESETS = 3
+DEFAULT_PROGRAMS = 10_000
 SLOW = (
     "test_fleet.py", "test_walk.py", "test_ci.py", "test_replay.py", "test_damaged.py",
     "test_programs.py", "test_places.py", "test_lab.py", "test_threads.py", "test_tidy.py",
@@ -44,6 +45,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=DEFAULT_RESETS,
         metavar="N",
         help=f"how often a guest is reset that peek follows (default: {DEFAULT_RESETS})",
+    )
+    parser.addoption(
+        "--programs",
+        type=int,
+        default=DEFAULT_PROGRAMS,
+        metavar="N",
+        help=f"how many random programs the module makes (default: {DEFAULT_PROGRAMS})",
     )
 
 
