@@ -11,7 +11,7 @@ import os
 import signal
 import struct
 import threading
-import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -64,29 +64,45 @@ def test_a_kernel_is_recorded_by_its_own_addresses(form, tmp_path):
     assert second.share(tier0.Part.BOTTOM_HALF) == 1
 
 
-def in_the_background(ram: Path, folder: Path, act) -> None:
-    """`act` happens once the recording has begun."""
+@pytest.fixture
+def in_the_background() -> Iterator[Callable[[Path, Callable[[threading.Event], object]], None]]:
+    """What is to happen once a recording has begun in a folder. It gets an event that says that
+    the test is over: nothing of it lives longer than its test.
+    """
+    over, threads = threading.Event(), []
 
-    def wait() -> None:
-        while not (folder / "meta.json").exists():
-            time.sleep(0.01)
-        act()
+    def begin(folder: Path, act: Callable[[threading.Event], object]) -> None:
+        def wait() -> None:
+            while not (folder / "meta.json").exists():
+                if over.wait(0.01):
+                    return
+            act(over)
 
-    threading.Thread(target=wait, daemon=True).start()
+        threads.append(threading.Thread(target=wait, daemon=True))
+        threads[-1].start()
+
+    yield begin
+    over.set()
+    for thread in threads:
+        thread.join()
 
 
-def test_ctrl_c_ends_sampling_and_keeps_all(tmp_path):
+def interrupt(_over: threading.Event) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_ends_sampling_and_keeps_all(tmp_path, in_the_background):
     ram = ToyKernel().save(tmp_path)
     folder = tmp_path / "r"
     before = signal.getsignal(signal.SIGINT)
-    in_the_background(ram, folder, lambda: os.kill(os.getpid(), signal.SIGINT))
+    in_the_background(folder, interrupt)
     end = recorded(ram, folder)
     assert end.ending is Ending.SIGNAL
     assert signal.getsignal(signal.SIGINT) is before
     assert sum(table.num_rows for table in Recording.open(folder).tables()) == end.rows
 
 
-def restarts(ram: Path, kernel: ToyKernel, ticks: int) -> None:
+def restarts(ram: Path, kernel: ToyKernel, ticks: int, over: threading.Event) -> None:
     """Another boot of the same kernel at the same place, whose clock then moves so often."""
     canary = kernel.physical(kernel.symbols["init_task"]) + 24
     jiffies = kernel.physical(kernel.symbols["jiffies_64"])
@@ -96,28 +112,31 @@ def restarts(ram: Path, kernel: ToyKernel, ticks: int) -> None:
         for tick in range(ticks):
             file.seek(jiffies)
             file.write(struct.pack("<Q", 5000 + tick))
-            time.sleep(0.01)
+            if over.wait(0.01):
+                return
 
 
-def test_a_kernel_that_does_not_come_back_ends_the_recording(tmp_path, monkeypatch):
+def test_a_kernel_that_does_not_come_back_ends_the_recording(
+    tmp_path, monkeypatch, in_the_background
+):
     monkeypatch.setattr(record, "CHECK_S", 0.05)
     monkeypatch.setattr(boots, "UNSEEN_S", 0.2)
     kernel = ToyKernel()
     ram, folder, notes = kernel.save(tmp_path), tmp_path / "r", Notes()
-    in_the_background(ram, folder, lambda: restarts(ram, kernel, 0))
+    in_the_background(folder, lambda over: restarts(ram, kernel, 0, over))
     ends = recorded(ram, folder, progress=notes)
     assert (ends.ending, ends.boots) == (Ending.TARGET, 1)
     assert any("was restarted" in text for text in notes.said)
     assert Recording.open(folder).end["ending"] == "restart"
 
 
-def test_a_restart_is_followed_in_a_recording_of_its_own(tmp_path, monkeypatch):
+def test_a_restart_is_followed_in_a_recording_of_its_own(tmp_path, monkeypatch, in_the_background):
     for module, name in ((record, "CHECK_S"), (boots, "AGAIN_S")):
         monkeypatch.setattr(module, name, 0.05)
     kernel = ToyKernel()
     ram, folder = kernel.save(tmp_path), tmp_path / "r"
-    in_the_background(ram, folder, lambda: restarts(ram, kernel, 10_000))
-    in_the_background(ram, folder / "boot-2", lambda: os.kill(os.getpid(), signal.SIGINT))
+    in_the_background(folder, lambda over: restarts(ram, kernel, 10_000, over))
+    in_the_background(folder / "boot-2", interrupt)
     ends = recorded(ram, folder)
     first, second = Recording.open(folder).boots()
     assert (ends.ending, ends.boots) == (Ending.SIGNAL, 2)

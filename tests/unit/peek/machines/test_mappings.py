@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import descriptors
 from tests.unit.peek.machines.made_up import FORGER, forged, started
 from trapless.peek import machines, mappings
 from trapless.peek.errors import PeekError
@@ -73,10 +74,9 @@ def test_a_file_is_handed_over_only_if_the_process_maps_it(victim):
     with started("qemu-system-x86_64", FORGER, "ram", "x") as running:
         folder, start = Path(f"/proc/{running.pid}"), 0x100000000
         one = mappings.Mapping(start, start + 4 * MIB, "rw-s", 0, device, inode, str(victim))
-        before = os.listdir("/proc/self/fd")
         with pytest.raises(PeekError, match="mappings have changed"):
             files_of(folder, one)
-        assert os.listdir("/proc/self/fd") == before
+        assert not descriptors.of(rf"{victim}|/proc/{running.pid}/.*")
         (real,) = (one for one in mappings.read(folder) if one.path.startswith("/memfd:ram"))
         (memory,) = files_of(folder, real)
         assert os.readlink(f"/proc/self/fd/{memory.files[0].descriptor}").startswith("/memfd:ram")
@@ -139,16 +139,16 @@ def test_ram_in_thousands_of_mappings_is_refused():
 
 
 def test_too_few_open_files_are_a_fault_in_words():
-    before = os.listdir("/proc/self/fd")
+    before = map(int, os.listdir("/proc/self/fd"))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     one = mappings.Mapping(4096, 8192, "rw-p", 0, "00:00", 0, "")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, before)) + 20, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before) + 20, hard))
     try:
         with pytest.raises(PeekError, match=r"Too many open files: .*ulimit -n"):
             mappings.memories(Path("/proc/self"), [one], "vm", [[Region(0, 4096, 4096)]] * 200, {})
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert not descriptors.of(rf"/proc/{os.getpid()}/mem")
 
 
 # ---- Names ---------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import descriptors
 from tests.unit.peek.machines.made_up import started
 from trapless.peek import machines, mappings, qemu_arguments
 from trapless.peek.errors import PeekError
@@ -134,24 +135,21 @@ def test_monitors_that_never_answer_delay_others_once(opener, tmp_path):
 # ---- What it may use up --------------------------------------------------------------------------
 
 
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
 def test_memory_that_is_not_handed_over_is_closed(monkeypatch):
     with pretending("-m", "48M") as pid:
         began = opener_file._began(pid)
         (answer, way) = opener_file._way(pid, began, "", 0)
         assert answer is not None
+        its = rf"/proc/{pid}/.*|/memfd:.*"
+        assert descriptors.of(its)
         for memory in way:
             memory.close()
-        before = descriptors()
         with pytest.raises(PeekError, match="has ended"):
             opener_file._way(pid, began + 1, "", 0)
         monkeypatch.setattr(opener_file, "FILES_MAX", 0)
         with pytest.raises(PeekError, match="can be handed over"):
             opener_file._way(pid, began, "", 0)
-        assert descriptors() == before
+        assert not descriptors.of(its)
 
 
 def mapping(number: int, length: int = MIB) -> mappings.Mapping:
