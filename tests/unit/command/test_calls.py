@@ -184,6 +184,7 @@ def on_a_terminal(lines, *arguments):
     return text.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+@pytest.mark.slow
 def test_a_long_table_is_paged_on_a_terminal_and_a_short_one_is_not():
     text, status = on_a_terminal(40, "--calls")
     assert status == 0 and text.count("paged:") > 300

@@ -232,6 +232,7 @@ def test_a_mirror_that_does_not_answer(tmp_path, monkeypatch):
     assert not answer.ok and "TRAPLESS_MIRROR" in answer.remedy
 
 
+@pytest.mark.slow
 def test_the_network_is_asked_on_demand_only(monkeypatch):
     asked = []
     answer = Capability("mirror", "the mirror answers", True, "made up")
@@ -290,6 +291,7 @@ def test_a_table_on_a_terminal(monkeypatch):
     assert "\x1b[" in stream.getvalue() and "buy another" in stream.getvalue()
 
 
+@pytest.mark.slow
 def test_the_command():
     def run(*arguments):
         command = [sys.executable, "-m", "trapless", "doctor", *arguments]

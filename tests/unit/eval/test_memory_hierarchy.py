@@ -317,6 +317,7 @@ def test_the_grids_time_leaves_out_what_lies_between_parts_of_a_run():
     assert not sweep.metrics_of_time({"boots": {"maps-vm0": {}}}, "maps")
 
 
+@pytest.mark.slow
 def test_all_maps_and_tables_come_from_saved_data():
     found = experiment.figures(NAME, DATA)
     drawn = [one for one in found if isinstance(one, Map)]
@@ -332,6 +333,7 @@ def test_all_maps_and_tables_come_from_saved_data():
         assert len({x + y for x, y in line}) == 1 and sum(line[0]) in (64, 288, 448)
 
 
+@pytest.mark.slow
 def test_the_readme_shows_the_map_of_clocks_that_was_saved():
     root = HERE.parents[2]
     text = (root / "README.md").read_text()
@@ -360,6 +362,7 @@ def test_the_full_grid_is_the_papers():
         Plan.of(list(each.variants))  # all of them fit into one run
 
 
+@pytest.mark.slow
 def test_missing_tables_are_named(tmp_path):
     folder = tmp_path / NAME
     shutil.copytree(DATA, folder)

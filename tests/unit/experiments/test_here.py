@@ -72,6 +72,7 @@ print(*(spec.name for spec in machine.chosen((), quick=True)[0]))
 """A Python as a bare machine may have it: click, rich, elftools; nothing for arrays or figures."""
 
 
+@pytest.mark.slow
 def test_it_takes_no_package_that_a_bare_machine_may_lack():
     missing = {"numpy", "pyarrow", "matplotlib", "jinja2", "drgn", "dask", "distributed"}
     code = BARE.replace("{missing}", repr(missing))

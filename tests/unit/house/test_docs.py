@@ -120,6 +120,7 @@ def saved():
     return report.read(ROOT / folder[1], Silent())
 
 
+@pytest.mark.slow
 def test_the_generated_part_of_the_readme_is_what_saved_results_say(saved):
     from trapless.report import plot, readme
     from trapless.results import result_file

@@ -10,6 +10,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.make import make
 from tests.programs import compare
 
@@ -18,6 +20,7 @@ RUNNER = ROOT / "build/tests/unit/lib_run_programs"
 PROGRAMS = 2000
 
 
+@pytest.mark.slow
 def test_plain_calls_do_what_the_reference_says() -> None:
     make(RUNNER)
     environment = os.environ | {"TRAPLESS_BACKEND": "plain"}

@@ -15,13 +15,17 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 OUT = ROOT / "build" / "tsan"
 PROGRAMS = sorted(path.stem for path in (ROOT / "tests/unit/lib").rglob("psc_*.c"))
+SLOW = {"psc_reports_completions"}
 
 
 def test_there_are_programs():
-    assert PROGRAMS
+    assert set(PROGRAMS) > SLOW
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    "program",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in PROGRAMS],
+)
 def test_no_data_race(program: str):
     target = f"build/tsan/tests/unit/lib_{program}"
     flags = ["STATIC=", "SANITIZE=-fsanitize=thread", "CFLAGS=-Og -g1"]

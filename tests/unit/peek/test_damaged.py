@@ -249,6 +249,7 @@ def test_what_decodes_is_in_a_jail_and_is_replaced(folder, monkeypatch):
         parquet.read_table(path, ["no_such"])
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_not_taken_for_a_damaged_recording(folder, tmp_path):
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
     full = tmp_path / "full"

@@ -138,6 +138,7 @@ def test_markup_in_a_table_is_text(capsys):
     assert "[share]" in shown and all(name in shown for name in names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "comm", [b"[/red]x", b"<script>1</scri", b"\x1b]0;PWNED\x07", b"a\nb fake"]
 )

@@ -172,6 +172,7 @@ def split(field: str) -> tuple[str, int]:
     return name, int(size)
 
 
+@pytest.mark.slow
 def test_an_hour_of_two_cpus_with_probes_is_less_than_200_megabytes(tmp_path):
     count = recording.SEGMENT_ROWS_MAX
     head_, rows = busy_with_probes(np.random.default_rng(5), count)
@@ -195,6 +196,7 @@ with t.Recorder(Path({folder!r}), t.head(), {{}}) as recorder:
 """
 
 
+@pytest.mark.slow
 def test_kill_9_loses_no_more_than_the_last_segment(tmp_path):
     folder = tmp_path / "r"
     program = KILLED.format(root=str(ROOT), folder=str(folder))

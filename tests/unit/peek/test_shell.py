@@ -124,6 +124,7 @@ def test_session_reads_commands_until_its_end(tmp_path):
     assert "42" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "said"),
     [

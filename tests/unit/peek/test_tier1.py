@@ -300,6 +300,7 @@ def test_routines_have_their_share_and_their_time(tmp_path):
     assert found["(top halves)"] == ("33.3%", "11.11%", "", "")
 
 
+@pytest.mark.slow
 def test_the_page_has_the_course_of_all(tmp_path):
     path = tmp_path / "page.html"
     recording = probed(tmp_path / "r")

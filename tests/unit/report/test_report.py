@@ -356,6 +356,7 @@ def test_bars_stand_over_their_names_and_tell_their_values():
         )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_map_is_a_file_of_its_own_and_part_of_the_page(known, monkeypatch):
     monkeypatch.setattr(experiment, "figures", lambda name, folder: (a_map(),))
     report.write(known, Silent())

@@ -25,6 +25,7 @@ def read_records(data: bytes) -> list[tuple[str, str]]:
     return [(os.fsdecode(key), os.fsdecode(value)) for key, _, value in pairs]
 
 
+@pytest.mark.slow
 def test_command_comes_with_loader_and_libraries():
     tree = guest_tree.build(GuestPlan(("/bin/ls", "-l")), Silent())
     assert "/bin/ls" in tree

@@ -56,6 +56,7 @@ def restarts(ram: Path, kernel: ToyKernel, over: threading.Event) -> None:
                 return
 
 
+@pytest.mark.slow
 def test_a_guest_that_makes_believe_restarts_is_opened_with_pauses(tmp_path, monkeypatch):
     monkeypatch.setenv("TRAPLESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(vm_file, "LOOK_S", 0.05)
@@ -175,6 +176,7 @@ def write(ram: Path, at: int, value: int) -> None:
         file.write(struct.pack("<Q", value))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [State.SAMPLED, State.BOOTING])
 def test_kernels_that_die_while_they_boot_are_counted(tmp_path, starting, quick, before):
     state = starting.physical(starting.symbols["system_state"])
@@ -199,6 +201,7 @@ def test_kernels_that_die_while_they_boot_are_counted(tmp_path, starting, quick,
         assert vm.state is state_then and vm.reboots == 3
 
 
+@pytest.mark.slow
 def test_a_kernel_whose_clock_stands_while_its_emulator_works_is_stuck(
     tmp_path, starting, quick, monkeypatch
 ):

@@ -221,6 +221,7 @@ def test_machines_whose_titles_are_alike_have_folders_of_their_own(tmp_path, sho
 ALICE, MANY = 4001, 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", [False, True])
 def test_a_user_with_many_machines_takes_no_room_of_others(tmp_path, short, ends):
     """Also with machines that end: each user's count for that user."""
@@ -240,6 +241,7 @@ def test_a_user_with_many_machines_takes_no_room_of_others(tmp_path, short, ends
     assert f"m{MANY - 1}" in left and size(tmp_path) <= ring.bytes <= 2 * BOUND
 
 
+@pytest.mark.slow
 def test_what_a_user_records_at_once_takes_no_room_of_others(tmp_path, short, monkeypatch):
     """None of that user's recordings is complete, so none could be removed before."""
     victim = source("web")

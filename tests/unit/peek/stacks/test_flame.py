@@ -177,6 +177,7 @@ def test_tables_say_where_threads_waited_without_the_scheduler(recording):
     assert "2 samples in 0.04 s" in threads.caption
 
 
+@pytest.mark.slow
 def test_page_and_json_have_what_the_tables_have(recording, tmp_path):
     page = tmp_path / "x.html"
     words = ["peek", "report", "--html", str(page), str(recording.folder)]
