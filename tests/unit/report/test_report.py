@@ -177,7 +177,7 @@ def test_a_record_of_another_form_is_shown_as_far_as_it_goes(saved, value):
 def test_the_command_prints_what_the_report_begins_with(saved):
     run = CliRunner().invoke(cli.cli, ["report", str(saved)])
     assert run.exit_code == 0
-    screen = "\n".join(map(str.rstrip, run.output.partition("\n\nThe report: ")[0].splitlines()))
+    screen = "\n".join(map(str.rstrip, run.stdout.partition("\n\nThe report: ")[0].splitlines()))
     assert (saved / "report.txt").read_text().startswith(screen)
     assert "Of 3 published claims" in run.output and "516" not in run.output
     assert "does not hold  wsc-sysenter  Published: N = 32. Here: N = 3." in run.output

@@ -185,7 +185,7 @@ def test_page_and_json_have_what_the_tables_have(recording, tmp_path):
     for shown in (text, html.unescape(page.read_text())):
         assert "Where threads waited" in shown and "do_poll < sys_poll [toy]" in shown
     assert text.count("Where threads waited") == 1
-    (boot,) = json.loads(CliRunner().invoke(cli, [*words, "--json"]).output)["boots"]
+    (boot,) = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)["boots"]
     assert {one["thread"]: one["share"] for one in boot["stacks"]["cpus"]} == {
         "busy": 0.5,
         "user": 0.5,
