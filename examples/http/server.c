@@ -152,7 +152,6 @@ static void answered(struct tl_thread *self, struct connection *c)
 	if (c->file >= 0)
 		TL_CALL(sched, NULL, NULL, SYS_close, c->file);
 	c->file = -1;
-	c->limit = now + LIMIT_S;
 	if (!c->http.keep && c->http.status < 400) {
 		drop(self, c);
 		return;
@@ -168,13 +167,13 @@ static void sent(struct tl_thread *self, void *arg)
 {
 	struct connection *c = arg;
 
-	if (c->sent <= 0 && c->sent != -EAGAIN) {
-		drop(self, c);
-		return;
-	}
-	if (c->sent > 0)
+	if (c->sent > 0) {
 		http_sent(&c->http, (size_t)c->sent);
-	if (!http_is_sending(&c->http))
+		c->limit = now + LIMIT_S;
+	}
+	if (c->sent <= 0 && c->sent != -EAGAIN)
+		drop(self, c);
+	else if (!http_is_sending(&c->http))
 		answered(self, c);
 	else
 		send_answer(self, c);
