@@ -122,7 +122,7 @@ report-check: setup ## the report in a browser: axe, phone, paper (needs chromiu
 MINUTES ?= 10
 SEED ?= 1
 OBSERVER_MINUTES ?= 30
-soak: setup ## supervisor mode, then probes, for MINUTES (10); readers of guests (OBSERVER_MINUTES, 30)
+soak: setup ## probes, then supervisor mode, for MINUTES (10); readers of guests (OBSERVER_MINUTES, 30)
 	@$(PYTHON) -m tests.lab.supervisor.soak --minutes $(MINUTES)
 	@$(PYTHON) -m tests.fuzz.observer.fuzz --minutes $(OBSERVER_MINUTES) --seed $(SEED)
 

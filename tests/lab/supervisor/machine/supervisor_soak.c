@@ -16,7 +16,7 @@
 #define SECONDS 10
 #define REPORT_S 5
 #define KMEMLEAK "/sys/kernel/debug/kmemleak"
-#define STUCK_S 120		/* a part that makes no round for so long is stuck */
+#define STUCK_S 600		/* a part that makes no round for so long is stuck */
 
 static const struct part {
 	const char *name;
