@@ -31,7 +31,11 @@ LIMIT_S = 10
 
 PATIENCE_S = 120
 GROWTH_KB = 512
+ROUNDS_MAX = 5
 FEW_FILES = 40
+ROOM = 1 << 15
+"""Bytes that a client takes at once: less than an answer, and enough to take it in time on a busy
+machine."""
 
 checks = 0
 
@@ -214,8 +218,7 @@ def pipelines_are_answered_in_order(server: Server, bodies: dict[str, bytes]) ->
     names = [dice.choice([*bodies, "none"]) for _ in range(60)]
     names = [name for name in names if " " not in name]
     requests = [b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n" % name.encode() for name in names]
-    with server.connect(room=4096) as one:
-        one.settimeout(PATIENCE_S)
+    with server.connect(room=ROOM) as one:
         one.sendall(b"\r\n".join(requests))
         time.sleep(0.5)  # what is sent has no room any more
         stream = one.makefile("rb")
@@ -279,7 +282,7 @@ def who_reads_slowly_gets_all(server: Server, site: Path) -> None:
     length = 16 << 20
     with (site / "zeros").open("wb") as file:
         file.truncate(length)
-    with server.connect(room=1 << 16) as one:
+    with server.connect(room=ROOM) as one:
         one.sendall(b"GET /zeros HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         got = bytearray()
         for turn in range(1, LIMIT_S + 5):
@@ -310,7 +313,8 @@ def few_descriptors_are_survived(path: str, port: int, site: Path, small: bytes)
     server = Server(path, port, site, files=FEW_FILES)
     crowd = [server.connect() for _ in range(2 * FEW_FILES)]
     for one in crowd:
-        one.sendall(b"GET /small.html HTTP/1.1\r\nHost: x\r\n\r\n")
+        with contextlib.suppress(OSError):  # it came late, and its time was over
+            one.sendall(b"GET /small.html HTTP/1.1\r\nHost: x\r\n\r\n")
     time.sleep(1.5)
     for one in crowd:
         one.close()
@@ -324,7 +328,7 @@ def few_descriptors_are_survived(path: str, port: int, site: Path, small: bytes)
 
 
 def it_ends_gracefully(server: Server, big: bytes) -> None:
-    idle, busy = server.connect(), server.connect(room=4096)
+    idle, busy = server.connect(), server.connect(room=ROOM)
     busy.sendall(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
     begin = busy.recv(1000)
     server.process.send_signal(signal.SIGTERM)
@@ -351,10 +355,13 @@ def main(path: str, port: int) -> None:
                 pipelines_are_answered_in_order(server, bodies)
                 broken_peers_hurt_nobody(server, bodies["small.html"])
         server.rest(descriptors)
-        before = server.resident_kb()
-        broken_peers_hurt_nobody(server, bodies["small.html"])
-        pipelines_are_answered_in_order(server, bodies)
-        server.rest(descriptors)
+        for _ in range(ROUNDS_MAX):  # more clients at once than before are no leak
+            before = server.resident_kb()
+            broken_peers_hurt_nobody(server, bodies["small.html"])
+            pipelines_are_answered_in_order(server, bodies)
+            server.rest(descriptors)
+            if server.resident_kb() < before + GROWTH_KB:
+                break
         check(server.resident_kb() < before + GROWTH_KB, "it does not grow")
         if not path.endswith("epoll"):  # which reads one client until there is nothing more
             who_never_stops_is_ended(server)

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Probes in the kernel's code, seen from outside: where they are, what they tell, and that they go.
 
-One boot for each kernel. Between phases the guest writes more than fits between it and us, so it
-stands still while we look; its memory is all that is looked at.
+One boot for each kernel. Between phases the guest waits for a line of ours, so nothing changes
+while we look; its memory is all that is looked at.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +25,7 @@ pytestmark = pytest.mark.timeout(2 * LIMIT_S)
 
 GUEST = r"""
 probes=/sys/module/trapless/parameters/probes
-phase() { echo "== $1"; head -c 9000000 /dev/zero | tr '\0' .; echo; }
+phase() { echo "== $1"; read -r line; }
 answer() { if "$@" 2>/dev/null; then echo "$1: done"; else echo "$1: refused"; fi; }
 set_to() { echo "$1" 2>/dev/null >$probes; }
 
@@ -56,7 +58,7 @@ answer rmmod trapless
 ROUNDS = 10
 ALONE = rf"""
 probes=/sys/module/trapless/parameters/probes
-phase() {{ echo "== $1"; head -c 9000000 /dev/zero | tr '\0' .; echo; }}
+phase() {{ echo "== $1"; read -r line; }}
 phase before
 (while :; do :; done) & busy=$!
 (while :; do ls -lR /sys/module >/dev/null; done) & lister=$!
@@ -85,7 +87,7 @@ LOOK_S_MAX = 60.0
 
 
 class Observer:
-    """Reads the target's memory at each phase that the guest announces."""
+    """Reads the target's memory at each phase that the guest announces, and lets it go on."""
 
     def __init__(self, memory: Path) -> None:
         self.memory = memory
@@ -98,17 +100,29 @@ class Observer:
         self.states: set[int | str] = set()
         self.lines: list[str] = []
         self._rest = b""
+        self._go_on = -1
+
+    def run(self, script: str, **options: Any) -> None:
+        """Run the script in a guest until its end."""
+        config = lab.LabConfig(shared_memory=self.memory, **options)
+        waits, self._go_on = os.pipe()
+        try:
+            result = lab.run(config, ["sh", "-c", script], stdin=waits, sink=self.hear)
+        finally:
+            os.close(waits)
+            os.close(self._go_on)
+        assert result.status == 0
 
     def hear(self, piece: bytes) -> None:
         self._rest += piece
         *lines, self._rest = self._rest.split(b"\n")
         for line in lines:
-            text = line.strip(b".\r").decode()
+            text = line.strip().decode()
             if text.startswith("== "):
                 self.look(text.removeprefix("== "))
+                os.write(self._go_on, b"\n")
             elif text:
                 self.lines.append(text)
-        self._rest = self._rest.lstrip(b".")
 
     def look(self, phase: str) -> None:
         if self.target is None:
@@ -173,11 +187,7 @@ def observer(kernel, observers, tmp_path) -> Observer:
     if kernel not in observers:
         fresh = Observer(tmp_path / "ram")
         # The emulator's CPUs take turns, because some run code that others patch (docs/lab.md).
-        config = lab.LabConfig(
-            kernel=kernel, cpus=2, shared_memory=fresh.memory, thread_single=True
-        )
-        result = lab.run(config, ["sh", "-c", GUEST], sink=fresh.hear)
-        assert result.status == 0
+        fresh.run(GUEST, kernel=kernel, cpus=2, thread_single=True)
         observers[kernel] = fresh
     return observers[kernel]
 
@@ -211,9 +221,7 @@ def test_enabling_is_never_in_the_middle_of_an_instruction(observer):
 def test_probes_come_and_go_while_one_cpu_runs(kernel, tmp_path):
     """With one CPU the kernel's own way of changing running code is taken, in the emulator, too."""
     observer = Observer(tmp_path / "ram")
-    config = lab.LabConfig(kernel=kernel, cpus=1, shared_memory=observer.memory)
-    result = lab.run(config, ["sh", "-c", ALONE], sink=observer.hear)
-    assert result.status == 0
+    observer.run(ALONE, kernel=kernel, cpus=1)
     assert observer.lines == [f"round {n}: 7 0" for n in range(ROUNDS)]
     assert len(changed(observer, "on")) >= SITES_MIN
     assert not changed(observer, "on") & changed(observer, "after")

@@ -5,13 +5,13 @@
  * come and memory is compacted. Every call has its result, every part goes on, and nothing keeps
  * the module. supervisor_soak has the rest: supervisor mode excludes probes.
  *
- * TL_SOAK_S says for how long, 10 seconds if it does not; `make soak` gives minutes.
+ * TL_SOAK_S says for how long, 6 seconds if it does not; `make soak` gives minutes.
  */
 #include "module.h"
 #include "random.h"
 #include "ring.h"
 
-#define SECONDS 10
+#define SECONDS 6
 #define SLOTS 16
 #define USERS 2
 #define CHANGES 20		/* of probes, between two loads of the module */

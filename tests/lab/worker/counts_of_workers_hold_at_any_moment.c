@@ -5,7 +5,7 @@
  */
 #include "ring.h"
 
-#define ROUNDS 3000
+#define ROUNDS 1000
 
 enum kind { MADE, REFUSED, DROPPED, KINDS };
 

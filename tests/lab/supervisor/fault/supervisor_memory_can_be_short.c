@@ -12,7 +12,7 @@
 #define LIMIT "25165824"		/* bytes */
 #define BEYOND (64 << 20)
 #define RUNNERS 3
-#define ROUNDS 30
+#define ROUNDS 12
 
 #ifndef MADV_PAGEOUT
 #define MADV_PAGEOUT 21

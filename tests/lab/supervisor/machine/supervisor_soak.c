@@ -5,7 +5,7 @@
  * NMIs storm, CPUs go and come and others overwrite MSR_LSTAR. Nobody but the harmed notices, every
  * part goes on to the end, and the kernel's log stays clean (the lab looks at it).
  *
- * TL_SOAK_S says for how long, 10 seconds if it does not; `make soak` gives minutes. A line each
+ * TL_SOAK_S says for how long, 6 seconds if it does not; `make soak` gives minutes. A line each
  * five seconds on standard output says how far it is.
  */
 #include <assert.h>
@@ -13,7 +13,7 @@
 
 #include "soak.h"
 
-#define SECONDS 10
+#define SECONDS 6
 #define REPORT_S 5
 #define KMEMLEAK "/sys/kernel/debug/kmemleak"
 #define STUCK_S 600		/* a part that makes no round for so long is stuck */
