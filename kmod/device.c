@@ -253,10 +253,13 @@ static struct miscdevice device = {
 	.mode = 0666,
 };
 
+static bool registered;
+
 int __init tlk_device_init(void)
 {
 	int error = misc_register(&device);
 
+	registered = !error;
 	if (error)
 		pr_err("cannot register %s: error %d\n", TL_DEVICE, error);
 	return error;
@@ -264,5 +267,6 @@ int __init tlk_device_init(void)
 
 void tlk_device_exit(void)
 {
-	misc_deregister(&device);
+	if (registered)
+		misc_deregister(&device);
 }

@@ -7,6 +7,7 @@
 
 #include <linux/build_bug.h>
 #include <linux/module.h>
+#include <linux/rcupdate.h>
 #include <linux/stddef.h>
 #include <linux/trapless.h>
 
@@ -118,16 +119,18 @@ static int __init tlk_init(void)
 	error = tlk_supervisor_init(tlk_syscall_table());
 	if (error)
 		goto err_request;
-	error = tlk_device_init();
-	if (error)
-		goto err_supervisor;
 	error = tlk_probe_init(tlk_supervisor_is_offered());
 	if (error)
-		goto err_device;
+		goto err_supervisor;
+	/*
+	 * The last that may fail: the kernel frees a module whose load has failed, whoever has its
+	 * device open. Where probes cannot be taken back, the module stays, without a device.
+	 */
+	error = tlk_device_init();
+	if (error && tlk_probe_abandon())
+		goto err_supervisor;
 	return 0;
 
-err_device:
-	tlk_device_exit();
 err_supervisor:
 	tlk_supervisor_exit();
 err_request:
@@ -135,10 +138,15 @@ err_request:
 	return error;
 }
 
+/*
+ * A thread that has put the last reference may still be on its last instructions here, between that
+ * and the kernel's text; it does not sleep there.
+ */
 static void __exit tlk_exit(void)
 {
-	tlk_probe_exit();
 	tlk_device_exit();
+	synchronize_rcu_tasks();
+	tlk_probe_exit();
 	tlk_supervisor_exit();
 	tlk_request_exit();
 	tlk_sleep_exit();

@@ -13,6 +13,7 @@
  * more. In an emulator all other CPUs are therefore stopped while code is changed; nothing else
  * interrupts them there.
  */
+#include <linux/cpu.h>
 #include <linux/init.h>
 #include <linux/kernel.h>
 #include <linux/lockdep.h>
@@ -66,6 +67,11 @@ static int no_decode(struct insn *insn, const void *code, int length, enum insn_
 	return -ENOSYS;
 }
 
+static int no_stop(cpu_stop_fn_t function, void *data, const struct cpumask *cpus)
+{
+	return -ENOSYS;
+}
+
 static int no_lookup(unsigned long address, unsigned long *size, unsigned long *offset)
 {
 	return 0;
@@ -75,6 +81,7 @@ DEFINE_STATIC_CALL(poke_direct, no_direct);
 DEFINE_STATIC_CALL(poke, no_poke);
 DEFINE_STATIC_CALL(poke_finish, no_finish);
 DEFINE_STATIC_CALL(poke_copy, no_copy);
+DEFINE_STATIC_CALL(stop_all, no_stop);
 DEFINE_STATIC_CALL(decode, no_decode);
 DEFINE_STATIC_CALL(function_lookup, no_lookup);
 
@@ -114,6 +121,7 @@ int __init tlk_poke_init(const char **missing)
 	FIND_CALL(poke, "text_poke_queue", "smp_text_poke_batch_add");
 	FIND_CALL(poke_finish, "text_poke_finish", "smp_text_poke_batch_finish");
 	FIND_CALL(poke_copy, "text_poke_copy", NULL);
+	FIND_CALL(stop_all, "stop_machine_cpuslocked", NULL);
 	FIND_CALL(decode, "insn_decode", NULL);
 	FIND_CALL(function_lookup, "kallsyms_lookup_size_offset", NULL);
 	text_mutex = find("text_mutex", NULL, missing);
@@ -161,9 +169,22 @@ static void apply_locked(struct change *change)
 	/* With one CPU the emulator has no other that could keep a translation. */
 	change->alone = is_emulator && num_online_cpus() > 1;
 	if (change->alone)
-		stop_machine(change_all, change, NULL);
+		static_call(stop_all)(change_all, change, NULL);
 	else
 		change_all(change);
+}
+
+/* A CPU that comes takes text_mutex below the lock of CPUs: so does this. */
+static void text_lock(void)
+{
+	cpus_read_lock();
+	mutex_lock(text_mutex);
+}
+
+static void text_unlock(void)
+{
+	mutex_unlock(text_mutex);
+	cpus_read_unlock();
 }
 
 /* Counts the places that somebody else has changed since: these must not be changed back. */
@@ -182,14 +203,34 @@ static u32 count_foreign_locked(const struct tlk_patch *patches, u32 count)
 	return foreign;
 }
 
-void tlk_patches_insert(struct tlk_patch *patches, u32 count)
+/* The second byte of a prefix is that of a change that is made before it. */
+static bool are_as_before_locked(const struct tlk_patch *patches, u32 count)
 {
+	u32 i;
+
+	lockdep_assert_held(text_mutex);
+	for (i = 0; i < count; i++) {
+		const struct tlk_patch *patch = &patches[i];
+
+		if (memcmp(patch->at, patch->before,
+			   patch->stage == TLK_PATCH_PREFIX ? 1 : patch->length))
+			return false;
+	}
+	return true;
+}
+
+int tlk_patches_insert(struct tlk_patch *patches, u32 count)
+{
+	int error = 0;
 	u8 stage;
 
-	mutex_lock(text_mutex);
-	for (stage = 0; stage < TLK_PATCH_STAGES; stage++)
+	text_lock();
+	if (!are_as_before_locked(patches, count))
+		error = -EAGAIN;
+	for (stage = 0; !error && stage < TLK_PATCH_STAGES; stage++)
 		apply_locked(&(struct change){ patches, count, stage, .insert = true });
-	mutex_unlock(text_mutex);
+	text_unlock();
+	return error;
 }
 
 u32 tlk_patches_remove(struct tlk_patch *patches, u32 count)
@@ -197,11 +238,11 @@ u32 tlk_patches_remove(struct tlk_patch *patches, u32 count)
 	u32 foreign;
 	u8 stage;
 
-	mutex_lock(text_mutex);
+	text_lock();
 	foreign = count_foreign_locked(patches, count);
 	for (stage = TLK_PATCH_STAGES; !foreign && stage > 0; stage--)
 		apply_locked(&(struct change){ patches, count, stage - 1, .insert = false });
-	mutex_unlock(text_mutex);
+	text_unlock();
 	return foreign;
 }
 

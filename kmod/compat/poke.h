@@ -40,10 +40,11 @@ struct tlk_patch {
  * meanwhile behaves as if `meanwhile` were there. A change that is in the wanted state already is
  * left alone. Both functions sleep; the caller lets one thread in at a time.
  *
- * Nothing is taken back if somebody else has changed some of the code since; the second function
- * returns in how many places.
+ * Nothing is changed if some of the code is not as `before` says: then the first function returns
+ * -EAGAIN, else 0. Nothing is taken back if somebody else has changed some of the code since; the
+ * second function returns in how many places.
  */
-void tlk_patches_insert(struct tlk_patch *patches, u32 count);
+int tlk_patches_insert(struct tlk_patch *patches, u32 count);
 u32 tlk_patches_remove(struct tlk_patch *patches, u32 count);
 
 /* Writes code that nobody runs. */

@@ -48,3 +48,8 @@ int __init tlk_probe_init(bool supervisor_is_offered)
 void tlk_probe_exit(void)
 {
 }
+
+bool tlk_probe_abandon(void)
+{
+	return true;
+}

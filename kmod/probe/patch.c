@@ -111,12 +111,19 @@ static void enter_kernel(void *unused)
 
 int tlk_probes_insert(const struct tlk_sites *sites, u8 *const *thunks)
 {
+	int error;
+
 	if (patch_count)
 		return -EBUSY;
 	if (!detours_are_near(sites))
 		return -EOPNOTSUPP;
 	prepare_all(sites, thunks);
-	tlk_patches_insert(patches, patch_count);
+	/* What is there now is what was found, and what is changed is what is there now. */
+	error = tlk_sites_are_unchanged(sites) ? tlk_patches_insert(patches, patch_count) : -EAGAIN;
+	if (error) {
+		patch_count = 0;
+		return error;
+	}
 	/* A CPU in user mode says so when it gets back there. */
 	on_each_cpu(enter_kernel, NULL, 1);
 	return 0;

@@ -64,6 +64,8 @@ static int find_and_insert_locked(u32 what)
 		error = tlk_thunks_write(sites, what, thunks);
 	if (!error)
 		error = tlk_probes_insert(sites, thunks);
+	if (error == -EAGAIN)
+		why = "somebody else has changed a place meanwhile; try again";
 	if (!error) {
 		tlk_probe_map.sites = sites->count;
 		pr_notice("probes are in %u places of the kernel's code (%u left out)\n",
@@ -263,12 +265,25 @@ int __init tlk_probe_init(bool supervisor_is_offered)
 				offsetof(struct tlk_probe_cpu, record);
 	kernel_param_lock(THIS_MODULE);
 	mutex_lock(&lock);
-	ready = true;
 	if (wanted)
 		error = change_locked(with_needed(wanted));
+	ready = !error;		/* whoever writes the parameter meanwhile comes after a failure, too */
 	mutex_unlock(&lock);
 	kernel_param_unlock(THIS_MODULE);
 	return error;
+}
+
+bool tlk_probe_abandon(void)
+{
+	bool off;
+
+	kernel_param_lock(THIS_MODULE);
+	mutex_lock(&lock);
+	off = !change_locked(0);
+	ready = !off;
+	mutex_unlock(&lock);
+	kernel_param_unlock(THIS_MODULE);
+	return off;
 }
 
 /* Nothing is on, because what is on holds the module. */

@@ -15,4 +15,10 @@
 int tlk_probe_init(bool supervisor_is_offered);
 void tlk_probe_exit(void);
 
+/*
+ * Takes back what tlk_probe_init() has started, where the load fails later. Returns whether nothing
+ * is left, so that the module may go.
+ */
+bool tlk_probe_abandon(void);
+
 #endif /* TLK_PROBE_H */

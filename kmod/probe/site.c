@@ -405,3 +405,24 @@ int tlk_sites_find(struct tlk_sites *sites, u32 what, const char **why)
 		tlk_probe_sites[i].address = (unsigned long)sites->code[i].at;
 	return error;
 }
+
+bool tlk_sites_are_unchanged(const struct tlk_sites *sites)
+{
+	u32 i;
+
+	for (i = 0; i < sites->count; i++) {
+		const struct tlk_site_code *code = &sites->code[i];
+		const u32 kind = tlk_probe_sites[i].kind;
+		bool same;
+
+		if (kind == TLK_SITE_DISABLE || kind == TLK_SITE_ENABLE)
+			same = may_be_site(code->at) &&
+			       *code->at == (kind == TLK_SITE_DISABLE ? CLI : STI);
+		else
+			same = label_bytes(code->at) == code->length &&
+			       (!code->detour || tracking_called_by(code->detour));
+		if (!same)
+			return false;
+	}
+	return true;
+}

@@ -37,4 +37,7 @@ extern struct tlk_probe_site tlk_probe_sites[TLK_SITES_MAX];
  */
 int tlk_sites_find(struct tlk_sites *sites, u32 what, const char **why);
 
+/* Whether the code of each place is still what was found: no kprobe has come to one meanwhile. */
+bool tlk_sites_are_unchanged(const struct tlk_sites *sites);
+
 #endif /* TLK_PROBE_SITE_H */

@@ -277,8 +277,10 @@ static int processor_offline(unsigned int number)
 
 	local_irq_disable();
 	disarm(cpu);
-	if (cpu->ready)
+	if (cpu->ready) {
+		native_load_idt(&kernel_gates);		/* whoever else has loaded the module's */
 		this_cpu_ptr(&cpu_tss_rw)->x86_tss.ist[TLK_IST_INDEX] = 0;
+	}
 	cpu->ready = false;
 	local_irq_enable();
 	return 0;

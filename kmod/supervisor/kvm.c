@@ -4,7 +4,13 @@
  * and it writes that value back whenever a guest has used the processor. If a thread in supervisor
  * mode was on the processor at that moment, the value is the module's entry. That is harmless while
  * the module is loaded, because the entry hands other threads' calls to the kernel; without the
- * module the machine crashes. This file owns the module's reference; cpu.c owns MSR_LSTAR.
+ * module the machine crashes.
+ *
+ * A module that is loaded by a thread in supervisor mode would also read the module's interrupt
+ * table for the kernel's, as kvm_intel does for the exits of its guests. So who loads a module
+ * leaves supervisor mode before.
+ *
+ * This file owns the module's reference; cpu.c owns MSR_LSTAR.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -15,6 +21,7 @@
 
 #include "compat/symbols.h"
 #include "supervisor/kvm.h"
+#include "supervisor/process.h"
 
 static void pin_module(void)
 {
@@ -31,7 +38,10 @@ static int on_module(struct notifier_block *block, unsigned long state, void *da
 {
 	const struct module *module = data;
 
-	if (state == MODULE_STATE_COMING && !strcmp(module->name, "kvm"))
+	if (state != MODULE_STATE_COMING)
+		return NOTIFY_OK;
+	tlk_process_leave();
+	if (!strcmp(module->name, "kvm"))
 		pin_module();
 	return NOTIFY_OK;
 }

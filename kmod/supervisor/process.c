@@ -185,7 +185,8 @@ static int thread_ask_locked(struct tlk_process *process, struct task_struct *th
 	return 0;
 }
 
-int tlk_process_switch(struct task_struct *leader, enum tl_mode mode, u32 flags)
+int tlk_process_switch(struct task_struct *leader, const struct mm_struct *memory,
+		       enum tl_mode mode, u32 flags)
 {
 	bool on = mode == TL_MODE_SUPERVISOR;
 	struct tlk_process *process;
@@ -193,6 +194,11 @@ int tlk_process_switch(struct task_struct *leader, enum tl_mode mode, u32 flags)
 	int error = 0;
 
 	spin_lock(&tlk_thread_lock);
+	/* An exec that comes later finds the process registered. */
+	if (memory && READ_ONCE(leader->mm) != memory) {
+		spin_unlock(&tlk_thread_lock);
+		return -EAGAIN;
+	}
 	process = process_find_locked(leader->signal);
 	if (!process && on) {
 		process = process_create_locked(leader);

@@ -11,8 +11,12 @@
 
 struct tlk_thread_state;
 
-/* Registers a request for a process that may be switched; its threads act on it themselves. */
-int tlk_process_switch(struct task_struct *leader, enum tl_mode mode, u32 flags);
+/*
+ * Registers a request for a process that may be switched; its threads act on it themselves. With
+ * `memory`, -EAGAIN if the process has executed another program since that was its memory.
+ */
+int tlk_process_switch(struct task_struct *leader, const struct mm_struct *memory,
+		       enum tl_mode mode, u32 flags);
 
 #define TLK_FLAGS_NEVER (~TL_SWITCH_FLAGS)	/* no process has these */
 

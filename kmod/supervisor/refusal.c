@@ -79,7 +79,12 @@ u64 __init tlk_refusals_of_machine(void)
 
 u64 tlk_refusals_of_moment(void)
 {
-	return security_locked_down(LOCKDOWN_MSR) ? BIT_ULL(TL_REFUSED_LOCKDOWN) : 0;
+	static bool is_locked;
+
+	/* It is never taken back, and each question may be one more line in the kernel's log. */
+	if (!READ_ONCE(is_locked) && security_locked_down(LOCKDOWN_MSR))
+		WRITE_ONCE(is_locked, true);
+	return READ_ONCE(is_locked) ? BIT_ULL(TL_REFUSED_LOCKDOWN) : 0;
 }
 
 static int is_vcpu(const void *data, struct file *file, unsigned int descriptor)

@@ -13,6 +13,7 @@
 #include <linux/pid.h>
 #include <linux/printk.h>
 #include <linux/rcupdate.h>
+#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 
@@ -126,6 +127,19 @@ static struct task_struct *find_process(pid_t number)
 	return task;
 }
 
+/* What a process has been judged by: held, so that no other memory gets the same address. */
+static struct mm_struct *memory_of(struct task_struct *leader)
+{
+	struct mm_struct *memory;
+
+	task_lock(leader);
+	memory = leader->mm;
+	if (memory)
+		mmgrab(memory);
+	task_unlock(leader);
+	return memory;
+}
+
 static void warn_and_taint(struct task_struct *leader)
 {
 	pr_notice_once("%s[%d] is the first process in supervisor mode: it can do anything to this "
@@ -137,6 +151,7 @@ int tlk_supervisor_switch(struct tl_switch *request)
 {
 	u64 machine = tlk_supervisor_refusals();
 	struct task_struct *leader;
+	struct mm_struct *memory;
 	int error;
 
 	request->refusal = TL_REFUSED_NONE;
@@ -149,6 +164,7 @@ int tlk_supervisor_switch(struct tl_switch *request)
 	leader = find_process(request->pid);
 	if (!leader)
 		return -ESRCH;
+	memory = request->mode == TL_MODE_SUPERVISOR ? memory_of(leader) : NULL;
 	if (request->mode == TL_MODE_SUPERVISOR)
 		error = tlk_refuse_switch(leader, request->flags, &request->refusal);
 	else
@@ -156,8 +172,10 @@ int tlk_supervisor_switch(struct tl_switch *request)
 	if (!error) {
 		if (request->mode == TL_MODE_SUPERVISOR)
 			warn_and_taint(leader);
-		error = tlk_process_switch(leader, request->mode, request->flags);
+		error = tlk_process_switch(leader, memory, request->mode, request->flags);
 	}
+	if (memory)
+		mmdrop(memory);
 	put_task_struct(leader);
 	return error;
 }

@@ -285,6 +285,8 @@ def explained(error: int, refusal: int, whom: str, where: str) -> TraplessError:
         return TraplessError(
             f"memory is short: some threads of {whom} may not have been asked; ask again"
         )
+    if error == errno.EAGAIN:
+        return TraplessError(f"{whom} has executed another program meanwhile: ask again")
     if error == errno.EINVAL:
         return TraplessError(
             f"the module does not understand the request to switch {whom}: it is not of this "

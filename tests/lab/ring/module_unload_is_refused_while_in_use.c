@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The module cannot be unloaded while a descriptor, a mapping, a batch or a worker holds it; once
- * nothing does, it goes without a trace and comes back, again and again.
+ * nothing does, it goes without a trace and comes back, again and again. A load that fails shows
+ * nobody a device: the kernel would free the module under whoever has opened it.
  */
+#include <linux/netlink.h>
+#include <sys/socket.h>
+
 #include "module.h"
 #include "ring.h"
 
@@ -34,9 +38,35 @@ static void hold_by_mapping(void)
 	CHECK_EQ(module_unload(), -EAGAIN);
 }
 
+static bool is_announced(int news)
+{
+	const char add[] = "add@/devices/virtual/misc/trapless";
+	char text[4096];
+	bool found = false;
+
+	while (recv(news, text, sizeof(text), MSG_DONTWAIT) > 0)
+		found |= !memcmp(text, add, sizeof(add));
+	return found;
+}
+
+static void failing_load_shows_no_device(void)
+{
+	struct sockaddr_nl kernel = { .nl_family = AF_NETLINK, .nl_groups = 1 };
+	int news = MUST(socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_KOBJECT_UEVENT));
+
+	MUST(bind(news, (struct sockaddr *)&kernel, sizeof(kernel)));
+	WAIT_UNTIL(module_unload() == 0, "the module does not go in %d ms", WAIT_MS);
+	CHECK(module_load("probes=8 events=no_such_event") < 0);
+	CHECK(!is_announced(news));
+	CHECK_EQ(module_load("supervisor=1"), 0);
+	CHECK(is_announced(news));
+	close(news);
+}
+
 int main(void)
 {
 	module_need();
+	failing_load_shows_no_device();
 	for (int round = 0; round < ROUNDS; round++) {
 		CHECK_EXITED(child_run(hold_by_everything), 0);
 		CHECK_EXITED(child_run(hold_by_mapping), 0);

@@ -7,7 +7,7 @@
 #include "module.h"
 #include "supervisor.h"
 
-#define CYCLES 30		/* TL_CYCLES overrides */
+#define CYCLES 12		/* TL_CYCLES overrides */
 #define THREADS 3
 
 static volatile bool *hold;
