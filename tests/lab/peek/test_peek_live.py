@@ -44,8 +44,9 @@ EDGE_NS = 500_000_000
 """Of each phase, that does not count: starting programs, and the way of what the guest says."""
 BUSY_S = 3
 """For so long the busy guest is recorded, once it is."""
-SHARE_MIN = 0.8
-"""Of a CPU that does one thing only: the guest's own ticks and kernel threads have the rest."""
+SHARE_MIN = 0.6
+"""Of a CPU that does one thing only: the guest's own ticks and kernel threads have the rest, and the
+more of it, the less of a processor the guest gets."""
 
 
 def peek(*arguments: str | Path) -> str:

@@ -55,7 +55,7 @@ answer set_to 0
 phase after
 answer rmmod trapless
 """
-ROUNDS = 10
+ROUNDS = 5
 ALONE = rf"""
 probes=/sys/module/trapless/parameters/probes
 phase() {{ echo "== $1"; read -r line; }}
@@ -198,11 +198,16 @@ def changed(observer: Observer, phase: str) -> set[int]:
     return {observer.start + at for at, (before, now) in enumerate(pairs) if before != now}
 
 
+def at_places(observer: Observer) -> set[int]:
+    """Addresses of the bytes of all places. Elsewhere the kernel may change itself at any time, as
+    it does where it finds that the clock of a busy machine is not stable.
+    """
+    return {address + at for address, _, _ in observer.sites for at in range(SITE_BYTES_MAX)}
+
+
 def test_probes_change_only_their_places(observer):
-    places = sorted(address for address, _, _ in observer.sites)
-    assert len(places) >= SITES_MIN
-    near = {place + at for place in places for at in range(SITE_BYTES_MAX)}
-    detours = [at for at in changed(observer, "on") if at not in near]
+    assert len(observer.sites) >= SITES_MIN
+    detours = changed(observer, "on") - at_places(observer)
     short = sum(kind in (Kind.ENTER_USER, Kind.LEAVE_USER) for _, kind, _ in observer.sites)
     assert len(detours) <= DETOUR_BYTES * short + TRACEPOINT_BYTES
 
@@ -224,12 +229,12 @@ def test_probes_come_and_go_while_one_cpu_runs(kernel, tmp_path):
     observer.run(ALONE, kernel=kernel, cpus=1)
     assert observer.lines == [f"round {n}: 7 0" for n in range(ROUNDS)]
     assert len(changed(observer, "on")) >= SITES_MIN
-    assert not changed(observer, "on") & changed(observer, "after")
+    assert not changed(observer, "after") & at_places(observer)
 
 
 def test_probes_leave_the_code_as_it_was(observer):
     assert len(changed(observer, "on")) >= SITES_MIN
-    assert not changed(observer, "on") & changed(observer, "after")  # others change code, too
+    assert not changed(observer, "after") & at_places(observer)
 
 
 def test_places_are_of_every_kind(observer):
