@@ -45,8 +45,8 @@ EDGE_NS = 500_000_000
 BUSY_S = 3
 """For so long the busy guest is recorded, once it is."""
 SHARE_MIN = 0.6
-"""Of a CPU that does one thing only: the guest's own ticks and kernel threads have the rest, and the
-more of it, the less of a processor the guest gets."""
+"""Of a CPU that does one thing only: the guest's own ticks and kernel threads have the rest, and
+more of it where the guest gets less of a processor."""
 
 
 def peek(*arguments: str | Path) -> str:
