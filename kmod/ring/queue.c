@@ -9,6 +9,7 @@
 #include <linux/hrtimer.h>
 #include <linux/ktime.h>
 #include <linux/lockdep.h>
+#include <linux/pid.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/stat.h>
 #include <linux/slab.h>
@@ -45,6 +46,7 @@ void tlk_queue_destroy(struct tlk_queue *queue)
 	if (queue->event)
 		eventfd_ctx_put(queue->event);
 	tlk_identity_put(&queue->identity);
+	put_pid(queue->requester);
 	kfree(queue);
 }
 
@@ -63,7 +65,7 @@ static int admit_locked(struct tlk_queue *queue) __must_hold(&queue->lock)
 		return 0;
 	if (!list_empty(&queue->inside))
 		return -EPERM;
-	if (atomic_read(&queue->unfinished) && queue->requester != current->pid)
+	if (atomic_read(&queue->unfinished) && queue->requester != task_pid(current))
 		return -EPERM;
 	tlk_identity_put(&queue->identity);
 	tlk_identity_take(&queue->identity);
@@ -209,6 +211,20 @@ void tlk_queue_redo(struct tlk_ring *ring, unsigned int slot)
 
 /* ---- Requesters ---- */
 
+/* By an object and not by a number, which a new thread may get. */
+static void note_requester_locked(struct tlk_queue *queue) __must_hold(&queue->lock)
+{
+	struct pid *requester = task_pid(current);
+
+	lockdep_assert_held(&queue->lock);
+	if (queue->requester == requester)
+		return;
+	if (atomic_read(&queue->unfinished))
+		requester = NULL;
+	put_pid(queue->requester);
+	queue->requester = get_pid(requester);
+}
+
 static int notify_locked(struct tlk_ring *ring, u32 count) __must_hold(&ring->queue->lock)
 {
 	struct tlk_queue *queue = ring->queue;
@@ -220,12 +236,8 @@ static int notify_locked(struct tlk_ring *ring, u32 count) __must_hold(&ring->qu
 		return error;
 	if (count > ring->mask + 1 - (queue->tail - (u32)atomic_read(&queue->head)))
 		return -EAGAIN;
-	if (count) {
-		if (!atomic_read(&queue->unfinished))
-			queue->requester = current->pid;
-		else if (queue->requester != current->pid)
-			queue->requester = 0;
-	}
+	if (count)
+		note_requester_locked(queue);
 	atomic_add(count, &queue->unfinished);
 	/*
 	 * Pairs with the acquire in tlk_queue_take(), and with the full barrier of
