@@ -189,15 +189,17 @@ int tlk_process_switch(struct task_struct *leader, const struct mm_struct *memor
 		       enum tl_mode mode, u32 flags)
 {
 	bool on = mode == TL_MODE_SUPERVISOR;
+	const struct mm_struct *now;
 	struct tlk_process *process;
 	struct task_struct *thread;
 	int error = 0;
 
 	spin_lock(&tlk_thread_lock);
 	/* An exec that comes later finds the process registered. */
-	if (memory && READ_ONCE(leader->mm) != memory) {
+	now = READ_ONCE(leader->mm);
+	if (memory && now != memory) {
 		spin_unlock(&tlk_thread_lock);
-		return -EAGAIN;
+		return now ? -EAGAIN : -ESRCH;
 	}
 	process = process_find_locked(leader->signal);
 	if (!process && on) {
