@@ -267,7 +267,7 @@ int __init tlk_probe_init(bool supervisor_is_offered)
 	mutex_lock(&lock);
 	if (wanted)
 		error = change_locked(with_needed(wanted));
-	ready = !error;		/* whoever writes the parameter meanwhile comes after a failure, too */
+	ready = !error;		/* who writes the parameter meanwhile comes after a failure, too */
 	mutex_unlock(&lock);
 	kernel_param_unlock(THIS_MODULE);
 	return error;

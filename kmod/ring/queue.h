@@ -96,7 +96,7 @@ struct tlk_queue {
 
 	/* Under lock. */
 	struct list_head inside;	/* workers in tlk_worker_serve() */
-	struct pid *requester;		/* made all that is unfinished; NULL: not one thread alone */
+	struct pid *requester;		/* made all that is unfinished; NULL: more than one */
 	struct tlk_identity identity;	/* the requester's; that of all workers inside */
 	DECLARE_BITMAP(redo, TL_ENTRIES_MAX);	/* slots whose worker left for a signal */
 	u32 redo_next;			/* where to look for the next of them */

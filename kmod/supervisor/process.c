@@ -189,20 +189,15 @@ int tlk_process_switch(struct task_struct *leader, const struct mm_struct *memor
 		       enum tl_mode mode, u32 flags)
 {
 	bool on = mode == TL_MODE_SUPERVISOR;
-	const struct mm_struct *now;
 	struct tlk_process *process;
 	struct task_struct *thread;
 	int error = 0;
 
 	spin_lock(&tlk_thread_lock);
-	/* An exec that comes later finds the process registered. */
-	now = READ_ONCE(leader->mm);
-	if (memory && now != memory) {
-		spin_unlock(&tlk_thread_lock);
-		return now ? -EAGAIN : -ESRCH;
-	}
-	process = process_find_locked(leader->signal);
-	if (!process && on) {
+	if (memory && READ_ONCE(leader->mm) != memory)
+		error = READ_ONCE(leader->mm) ? -EAGAIN : -ESRCH;
+	process = error ? NULL : process_find_locked(leader->signal);
+	if (!process && on && !error) {
 		process = process_create_locked(leader);
 		if (!process)
 			error = -ENOMEM;
@@ -412,15 +407,12 @@ void tlk_process_leave(void)
 
 	spin_lock(&tlk_thread_lock);
 	state = tlk_thread_find_locked(current);
-	if (!state || !state->attached)
-		goto out;
-	if (tlk_thread_is_in_call()) {
+	if (state && state->attached && tlk_thread_is_in_call()) {
 		thread_detach_locked(state);
 		state->leaving = true;
-	} else {
+	} else if (state && state->attached) {
 		thread_end_locked(state);
 	}
-out:
 	spin_unlock(&tlk_thread_lock);
 }
 

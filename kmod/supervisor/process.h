@@ -14,7 +14,7 @@ struct tlk_thread_state;
 /*
  * Registers a request for a process that may be switched; its threads act on it themselves. With
  * `memory`, -EAGAIN if the process has executed another program since that was its memory, and
- * -ESRCH if it has ended.
+ * -ESRCH if it has ended; an exec that comes later finds it registered.
  */
 int tlk_process_switch(struct task_struct *leader, const struct mm_struct *memory,
 		       enum tl_mode mode, u32 flags);
