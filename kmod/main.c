@@ -139,8 +139,8 @@ err_request:
 }
 
 /*
- * A thread that has put the last reference may still be on its last instructions here, between that
- * and the kernel's text; it does not sleep there.
+ * A thread that has put the last reference, or the state that held one, may still be on its last
+ * instructions here, between that and the kernel's text; it does not sleep there.
  */
 static void __exit tlk_exit(void)
 {

@@ -12,7 +12,6 @@
 #include <linux/panic.h>
 #include <linux/pid.h>
 #include <linux/printk.h>
-#include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
@@ -87,8 +86,8 @@ refused:
 }
 
 /*
- * No thread has a state, because each state holds the module. A thread may still be on its last
- * instructions here, between freeing its state and the kernel's text; it does not sleep there.
+ * No thread has a state, because each state holds the module; tlk_exit() has waited for those that
+ * were on their last instructions after they had freed theirs.
  */
 void tlk_supervisor_exit(void)
 {
@@ -98,7 +97,6 @@ void tlk_supervisor_exit(void)
 	tlk_supervisor_kvm_exit();
 	tlk_supervisor_hooks_exit();
 	tlk_supervisor_threads_exit();
-	synchronize_rcu_tasks();
 	tlk_supervisor_cpus_exit();
 }
 
