@@ -67,10 +67,10 @@ def a_grid(name="g"):
 def cluster(workers):
     import distributed  # it takes half a second, and only a run of these tests needs it
 
-    return distributed.LocalCluster(
+    return engine.patiently(lambda: distributed.LocalCluster(
         n_workers=workers, threads_per_worker=1, processes=False, protocol="tcp://",
         host="127.0.0.1", dashboard_address="127.0.0.1:0",
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -333,6 +333,22 @@ def test_a_scheduler_that_does_not_answer_is_named(tmp_path, run, monkeypatch):
         run.scheduler = address
         with pytest.raises(TraplessError, match=rf"no scheduler of Dask answers at '{address}'"):
             run(tmp_path / "a")
+
+
+def test_a_thread_that_starts_late_is_waited_for(tmp_path, run, monkeypatch, scheduler):
+    """Dask's event loop has a thread, and 10 s to start it."""
+    import distributed
+
+    client, late = distributed.Client, [True, True]
+
+    def starts_late(*words, **options):
+        assert not (late and late.pop())
+        return client(*words, **options)
+
+    monkeypatch.setattr("distributed.Client", starts_late)
+    run.scheduler = scheduler
+    run(tmp_path / "a")
+    assert late == []
 
 
 def test_a_scheduler_without_workers_is_told_apart(tmp_path, run, monkeypatch):

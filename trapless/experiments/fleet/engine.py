@@ -17,11 +17,11 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from trapless.base.console import Progress, TraplessError
 from trapless.experiments.fleet import machine
@@ -30,6 +30,8 @@ from trapless.experiments.fleet.vm import Outcome, Task
 
 if TYPE_CHECKING:
     from distributed import Client, Future, LocalCluster
+
+T = TypeVar("T")
 
 CONNECT_S = 60.0
 """How long a scheduler may take to answer, seconds."""
@@ -42,6 +44,9 @@ PULSE_S = 2.0
 
 SILENT_S = 120.0
 """How long a VM runs on after the last pulse, seconds."""
+
+STARTS = 6
+"""How often Dask may try to start a thread of its own (`patiently`)."""
 
 DRIVER = "trapless.experiments.fleet.vm"
 """The module whose main() drives a VM."""
@@ -63,6 +68,16 @@ LOCAL_CONFIG = {
 }
 
 HELP = "eval/fleets.md says how workers are started"
+
+
+def patiently(make: Callable[[], T]) -> T:
+    """A client or cluster of Dask, which gives up with an assertion where the thread of its event
+    loop does not run within 10 s. A busy machine may need longer.
+    """
+    for _ in range(STARTS - 1):
+        with contextlib.suppress(AssertionError):
+            return make()
+    return make()
 
 
 @dataclass(frozen=True)
@@ -193,7 +208,7 @@ class Engine:
         self._stack.enter_context(dask.config.set(LOCAL_CONFIG))
         where = self._local_cluster(jobs, folder) if scheduler is None else scheduler
         try:
-            client = Client(where, timeout=CONNECT_S, set_as_default=False)
+            client = patiently(lambda: Client(where, timeout=CONNECT_S, set_as_default=False))
         except (OSError, ValueError, TypeError) as error:
             raise TraplessError(
                 f"no scheduler of Dask answers at '{scheduler}' ({error}); give tcp://HOST:PORT of "
@@ -205,15 +220,17 @@ class Engine:
         from distributed import LocalCluster
 
         try:
-            cluster = LocalCluster(
-                n_workers=jobs,
-                threads_per_worker=1,
-                host="127.0.0.1",
-                security=True,  # other users of this machine can reach the port, but not use it
-                dashboard_address="127.0.0.1:0",
-                memory_limit=0,
-                local_directory=str(folder),
-                silence_logs=logging.CRITICAL,
+            cluster = patiently(
+                lambda: LocalCluster(
+                    n_workers=jobs,
+                    threads_per_worker=1,
+                    host="127.0.0.1",
+                    security=True,  # other users of this machine reach the port, but cannot use it
+                    dashboard_address="127.0.0.1:0",
+                    memory_limit=0,
+                    local_directory=str(folder),
+                    silence_logs=logging.CRITICAL,
+                )
             )
         except (OSError, RuntimeError) as error:
             raise TraplessError(f"Dask starts no workers on this machine: {error}") from error

@@ -29,9 +29,10 @@ REGISTER_NAMES = {
 }
 USER_CS, KERNEL_CS = 0x33, 0x10
 
-NOT_UNWOUND = re.compile(r"__x86_(indirect|return)_thunk\w*$|(srso|retbleed)_\w*thunk$")
-"""The thunks of indirect calls and returns, which have no unwind tables. drgn has none of modules
-either, whose code for probes the kernel calls in place of an instruction."""
+NOT_UNWOUND = re.compile(r"(__pi_)?(__x86_(indirect|return)_thunk\w*|(srso|retbleed)_\w*thunk)$")
+"""The thunks of indirect calls and returns, which have no unwind tables; the kernel's code for its
+first instructions has a second name for each. drgn has no tables of modules either, whose code for
+probes the kernel calls in place of an instruction."""
 WORDS_MAX = 24
 """The most words on the stack between such code and the address that it returns to."""
 CALL, CALL_BYTES = 0xE8, 5
