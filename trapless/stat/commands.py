@@ -143,7 +143,7 @@ def stat(
     trapless stat --lab -- ls -R /usr/include
     trapless stat --lab --calls -e '!futex' -- git status
     trapless stat --lab --compare supervisor \\
-        --prepare 'cp -r /usr/include /tmp' -- find /tmp/include
+        --prepare 'cp -rs /usr/include /tmp' -- find /tmp/include
     trapless stat --lab --load 'redis-benchmark -q -n 1000' --ready 'redis-cli ping' \\
         -- redis-server
     """
