@@ -25,6 +25,7 @@
 #include "ring/ring.h"
 #include "ring/setup.h"
 #include "ring/worker.h"
+#include "supervisor/list.h"
 #include "supervisor/process.h"
 #include "supervisor/supervisor.h"
 

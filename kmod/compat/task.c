@@ -9,13 +9,17 @@
  * takes its place. It does the same work except tracing the call's end, and a traced call does not
  * come here: it goes through the kernel's entry.
  */
+#include <linux/atomic.h>
 #include <linux/capability.h>
 #include <linux/cred.h>
 #include <linux/entry-common.h>
 #include <linux/errno.h>
 #include <linux/irqflags.h>
+#include <linux/minmax.h>
+#include <linux/mm_types.h>
 #include <linux/ptrace.h>
 #include <linux/sched/signal.h>
+#include <linux/sched/task.h>
 #include <linux/signal.h>
 #include <linux/static_call.h>
 #include <linux/user_namespace.h>
@@ -118,7 +122,7 @@ bool tlk_is_roots(struct task_struct *task)
 	return is;
 }
 
-bool tlk_has_weak_tracer(struct task_struct *thread)
+static bool has_weak_tracer(struct task_struct *thread)
 {
 	const struct cred *cred;
 	bool has = false;
@@ -130,6 +134,43 @@ bool tlk_has_weak_tracer(struct task_struct *thread)
 		      !cap_raised(cred->cap_effective, CAP_SYS_PTRACE) ||
 		      !cap_raised(cred->cap_effective, CAP_SYS_RAWIO) ||
 		      !cap_raised(cred->cap_effective, CAP_SYS_MODULE);
+	rcu_read_unlock();
+	return has;
+}
+
+/* May others than the threads of this process have its memory, too? */
+static bool is_shared(struct task_struct *thread, const struct mm_struct *memory)
+{
+	int users = atomic_read(&memory->mm_users), own = 0;
+	struct task_struct *sibling;
+
+	for_each_thread(thread, sibling)
+		own += READ_ONCE(sibling->mm) == memory;
+	return max(users, atomic_read(&memory->mm_users)) > own;
+}
+
+static bool is_weakly_traced(struct task_struct *thread, const struct mm_struct *memory)
+{
+	return READ_ONCE(thread->mm) == memory && has_weak_tracer(thread);
+}
+
+bool tlk_memory_has_weak_tracer(struct task_struct *thread)
+{
+	struct task_struct *process, *one;
+	const struct mm_struct *memory;
+	bool has = false;
+
+	rcu_read_lock();
+	task_lock(thread);	/* it keeps its memory */
+	memory = thread->mm;
+	if (memory && is_shared(thread, memory)) {
+		for_each_process_thread(process, one)
+			has |= is_weakly_traced(one, memory);
+	} else {
+		for_each_thread(thread, one)
+			has |= is_weakly_traced(one, memory);
+	}
+	task_unlock(thread);
 	rcu_read_unlock();
 	return has;
 }
@@ -161,5 +202,5 @@ bool tlk_may_see(struct task_struct *task)
 bool tlk_may_be_in_supervisor_mode(void)
 {
 	return !test_thread_flag(TIF_ADDR32) && !tlk_is_confined(current) &&
-	       tlk_is_ordinary(current) && !tlk_has_weak_tracer(current);
+	       tlk_is_ordinary(current) && !has_weak_tracer(current);
 }

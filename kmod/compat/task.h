@@ -70,10 +70,11 @@ bool tlk_is_ordinary(struct task_struct *task);
 bool tlk_is_roots(struct task_struct *task);
 
 /*
- * Is the thread traced by a process that lacked one of the capabilities for supervisor mode, or
- * CAP_SYS_PTRACE, when it attached? Such a tracer could write to the process's memory.
+ * Is this thread, or any other with its memory, traced by a process that lacked one of the
+ * capabilities for supervisor mode, or CAP_SYS_PTRACE, when it attached? Such a tracer could write
+ * to the memory.
  */
-bool tlk_has_weak_tracer(struct task_struct *thread);
+bool tlk_memory_has_weak_tracer(struct task_struct *thread);
 
 /* May the current thread be in supervisor mode, by what it is now? */
 bool tlk_may_be_in_supervisor_mode(void);

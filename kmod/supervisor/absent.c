@@ -9,6 +9,7 @@
 #include <linux/init.h>
 #include <linux/moduleparam.h>
 
+#include "supervisor/list.h"
 #include "supervisor/process.h"
 #include "supervisor/supervisor.h"
 

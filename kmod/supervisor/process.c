@@ -14,6 +14,7 @@
 #include <linux/lockdep.h>
 #include <linux/mman.h>
 #include <linux/module.h>
+#include <linux/mutex.h>
 #include <linux/pid.h>
 #include <linux/pid_namespace.h>
 #include <linux/sched/signal.h>
@@ -25,39 +26,22 @@
 #include "compat/symbols.h"
 #include "compat/task.h"
 #include "supervisor/cpu.h"
-#include "supervisor/process.h"
 #include "supervisor/hlt.h"
+#include "supervisor/process.h"
+#include "supervisor/table.h"
 #include "supervisor/thread.h"
 
-#define TABLE_BITS 6
+DEFINE_HASHTABLE(tlk_process_table, TLK_PROCESS_BITS);
+struct tlk_ended_processes tlk_ended;
 
-/* Under tlk_thread_lock. */
-struct tlk_process {
-	struct hlist_node node;
-	const struct signal_struct *signal;	/* who it is; never dereferenced */
-	struct pid *pid;
-	enum tl_mode mode;			/* wanted */
-	u32 flags;
-	s32 resident;
-	bool locking;				/* a thread locks the memory now, or has done so */
-	bool executed;				/* a program that nobody has looked at yet */
-	u64 switches;
-	struct list_head threads;		/* states */
-	struct tlk_call_counts past;		/* of states that are gone */
-	struct tlk_closed *closed;		/* to its own user, or NULL: see close_locked() */
-};
-
-static DEFINE_HASHTABLE(table, TABLE_BITS);
 static u32 processes;				/* in the table */
-static struct tlk_call_counts ended;		/* of processes that are gone */
-static u64 ended_switches;
 
 static struct tlk_process *process_find_locked(const struct signal_struct *signal)
 {
 	struct tlk_process *process;
 
 	lockdep_assert_held(&tlk_thread_lock);
-	hash_for_each_possible(table, process, node, (unsigned long)signal)
+	hash_for_each_possible(tlk_process_table, process, node, (unsigned long)signal)
 		if (process->signal == signal)
 			return process;
 	return NULL;
@@ -74,7 +58,7 @@ static struct tlk_process *process_create_locked(struct task_struct *leader)
 	process->signal = leader->signal;
 	process->pid = get_pid(task_tgid(leader));
 	INIT_LIST_HEAD(&process->threads);
-	hash_add(table, &process->node, (unsigned long)process->signal);
+	hash_add(tlk_process_table, &process->node, (unsigned long)process->signal);
 	WRITE_ONCE(processes, processes + 1);
 	return process;
 }
@@ -82,13 +66,16 @@ static struct tlk_process *process_create_locked(struct task_struct *leader)
 /*
  * The current process is about to have a thread in supervisor mode: whoever could write to its
  * memory would have the kernel. From now on that takes CAP_SYS_PTRACE, as for a set-user-ID
- * program.
+ * program. Returns false if a weak tracer came before.
  */
-static void close_locked(struct tlk_process *process)
+static bool close_locked(struct tlk_process *process)
 {
 	lockdep_assert_held(&tlk_thread_lock);
 	if (!process->closed)
 		process->closed = tlk_dumpable_close();
+	if (!process->untraced)
+		process->untraced = !tlk_memory_has_weak_tracer(current);
+	return process->untraced;
 }
 
 /* No thread of the process is in supervisor mode any more, or it has other memory. */
@@ -98,6 +85,7 @@ static void open_locked(struct tlk_process *process)
 	if (process->closed)
 		tlk_dumpable_open(process->closed);
 	process->closed = NULL;
+	process->untraced = false;
 }
 
 static void process_destroy_locked(struct tlk_process *process)
@@ -105,8 +93,8 @@ static void process_destroy_locked(struct tlk_process *process)
 	lockdep_assert_held(&tlk_thread_lock);
 	TLK_ASSERT(list_empty(&process->threads));
 	open_locked(process);
-	tlk_call_counts_add(&ended, &process->past);
-	ended_switches += process->switches;
+	tlk_call_counts_add(&tlk_ended.counts, &process->past);
+	tlk_ended.switches += process->switches;
 	hash_del(&process->node);
 	WRITE_ONCE(processes, processes - 1);
 	put_pid(process->pid);
@@ -252,35 +240,42 @@ static void residency_follow(struct tlk_process *process)
 	}
 }
 
-/* A thread acts on what was asked, as work of its own, at its next return to user mode. */
+/*
+ * A thread acts on what was asked, as work of its own, at its next return to user mode. The mutex
+ * keeps tracers from attaching meanwhile; a thread that is being killed does not get it.
+ */
 static void thread_work(struct callback_head *head)
 {
 	struct tlk_thread_state *state = container_of(head, struct tlk_thread_state, work);
 	bool exiting = current->flags & PF_EXITING;
 	/* Only its only thread executes a program, and that is this one then. */
 	bool executed = !exiting && READ_ONCE(state->process->executed);
-	bool refused = executed && tlk_program_ends_by_hlt(current);
+	bool ends_by_hlt = executed && tlk_program_ends_by_hlt(current);
+	bool guarded = !exiting && !mutex_lock_killable(&current->signal->cred_guard_mutex);
+	const char *refusal = NULL;
 	bool was, on;
 
 	spin_lock(&tlk_thread_lock);
 	state->queued = false;
 	if (executed)
 		state->process->executed = false;
-	refused = refused && !(state->process->flags & TL_SWITCH_ALLOW_HLT);
-	if (refused)
+	on = guarded && state->process->mode == TL_MODE_SUPERVISOR;
+	if (on && !close_locked(state->process))
+		refusal = "a tracer may write to its memory";
+	else if (ends_by_hlt && !(state->process->flags & TL_SWITCH_ALLOW_HLT))
+		refusal = "a program that hlt ends";
+	if (refusal)
 		state->process->mode = TL_MODE_USER;
 	was = state->attached;
-	on = !exiting && state->process->mode == TL_MODE_SUPERVISOR;
-	if (on) {
-		close_locked(state->process);
-		on = tlk_may_be_in_supervisor_mode();	/* after that no weak tracer attaches */
-	}
+	on = on && !refusal && tlk_may_be_in_supervisor_mode();
 	state->attached = on;
 	spin_unlock(&tlk_thread_lock);
+	if (guarded)
+		mutex_unlock(&current->signal->cred_guard_mutex);
 
-	if (refused)
-		pr_notice_ratelimited("%s[%d] runs in user mode: a program that hlt ends\n",
-				      current->comm, task_pid_nr(current));
+	if (refusal)
+		pr_notice_ratelimited("%s[%d] runs in user mode: %s\n", current->comm,
+				      task_pid_nr(current), refusal);
 	if (on != was)
 		(on ? tlk_thread_attach : tlk_thread_detach)(state);
 	if (!exiting)
@@ -321,6 +316,7 @@ static struct tlk_process *child_process_locked(const struct tlk_process *family
 		process->mode = family->mode;
 		process->flags = family->flags;
 		process->closed = closed;
+		process->untraced = family->untraced;
 	} else if (closed) {
 		tlk_dumpable_open(closed);
 	}
@@ -335,20 +331,19 @@ void tlk_process_forked(struct task_struct *child)
 	if (!READ_ONCE(processes) || !child->mm)
 		return;
 	spin_lock(&tlk_thread_lock);
-	process = process_find_locked(current->signal);
-	if (!process)
+	family = process_find_locked(current->signal);
+	if (!family)
 		goto out;
-	if (child->signal != current->signal) {
-		family = process;
-		process = child_process_locked(family, child);
-	}
+	process = child->signal == current->signal ? family : child_process_locked(family, child);
 	if (!process || process->mode != TL_MODE_SUPERVISOR)
 		goto out;
 	state = tlk_thread_find_locked(child) ? NULL : thread_add_locked(process, child);
 	if (state) {
-		state->attached = true;
-		tlk_thread_attach_child(state, child);
-		if (wants_residency(process) && !process->locking)
+		/* If no thread of its parent was in supervisor mode yet, it asks first. */
+		state->attached = process->untraced;
+		if (state->attached)
+			tlk_thread_attach_child(state, child);
+		if (!state->attached || (wants_residency(process) && !process->locking))
 			tlk_thread_queue_work_locked(state, child);
 	} else if (list_empty(&process->threads)) {
 		process_destroy_locked(process);
@@ -372,7 +367,7 @@ void tlk_process_executed(u32 flags)
 		/* The new program's memory is not locked yet, nor closed. */
 		open_locked(process);
 		if (state)
-			close_locked(process);
+			process->closed = tlk_dumpable_close();
 		process->locking = false;
 		process->resident = 0;
 		process->executed = true;
@@ -419,82 +414,4 @@ void tlk_process_leave(void)
 u32 tlk_processes_count(void)
 {
 	return READ_ONCE(processes);
-}
-
-static void entry_fill(struct tl_process *entry, const struct tlk_call_counts *counts)
-{
-	int cause;
-
-	entry->calls_direct = counts->direct;
-	entry->calls_worked = counts->worked;
-	entry->calls_left = counts->left;
-	entry->calls_kernel = counts->kernel;
-	for (cause = 0; cause < TL_DEMOTIONS; cause++)
-		entry->demotions[cause] = counts->demotions[cause];
-	entry->demotions[TL_DEMOTED_EXIT] = counts->left;
-}
-
-static void entry_describe_locked(struct tl_process *entry, struct tlk_process *process, pid_t pid)
-{
-	struct tlk_call_counts sum = process->past, counts;
-	struct task_struct *leader;
-	struct tlk_thread_state *state;
-
-	lockdep_assert_held(&tlk_thread_lock);
-	entry->pid = pid;
-	entry->mode = process->mode;
-	entry->flags = process->flags;
-	entry->resident = process->resident;
-	entry->switches = process->switches;
-	list_for_each_entry(state, &process->threads, link) {
-		entry->threads++;
-		entry->supervisor += state->attached;
-		tlk_supervisor_cpu_sum(&state->cpu, &counts);
-		tlk_call_counts_add(&sum, &counts);
-	}
-	entry_fill(entry, &sum);
-	rcu_read_lock();
-	leader = pid_task(process->pid, PIDTYPE_TGID);
-	if (leader)
-		strscpy(entry->comm, leader->comm, sizeof(entry->comm));
-	rcu_read_unlock();
-}
-
-/* The process as the caller may see it: its own user's, or one that it may debug. */
-static bool is_visible(const struct tlk_process *process)
-{
-	struct task_struct *leader;
-	bool visible;
-
-	rcu_read_lock();
-	leader = pid_task(process->pid, PIDTYPE_TGID);
-	visible = leader && tlk_may_see(leader);
-	rcu_read_unlock();
-	return visible;
-}
-
-u32 tlk_processes_list(struct tl_process *entries, u32 count)
-{
-	struct pid_namespace *namespace = task_active_pid_ns(current);
-	struct tlk_process *process;
-	unsigned int bucket;
-	u32 total = 0;
-
-	spin_lock(&tlk_thread_lock);
-	hash_for_each(table, bucket, process, node) {
-		pid_t pid = pid_nr_ns(process->pid, namespace);
-
-		if (!pid || !is_visible(process))
-			continue;
-		if (total < count)
-			entry_describe_locked(&entries[total], process, pid);
-		total++;
-	}
-	if (total < count) {
-		entry_fill(&entries[total], &ended);
-		entries[total].switches = ended_switches;
-		strscpy(entries[total].comm, "(ended)", sizeof(entries[total].comm));
-	}
-	spin_unlock(&tlk_thread_lock);
-	return total + 1;
 }

@@ -41,11 +41,7 @@ void tlk_process_leave(void);
  */
 bool tlk_process_free_thread(struct tlk_thread_state *state);
 
-/*
- * Fills in at most `count` entries, which are zero, and returns how many there are for the caller
- * to see. The last one has pid 0: the counts of all processes that are gone.
- */
-u32 tlk_processes_list(struct tl_process *entries, u32 count);
+/* How many processes have a thread that is in supervisor mode, or is to be. */
 u32 tlk_processes_count(void);
 
 #endif /* TLK_SUPERVISOR_PROCESS_H */

@@ -125,18 +125,6 @@ static bool caller_is_capable(void)
 	return capable(CAP_SYS_RAWIO) && capable(CAP_SYS_MODULE);
 }
 
-static bool has_weak_tracer(struct task_struct *leader)
-{
-	struct task_struct *thread;
-	bool has = false;
-
-	rcu_read_lock();
-	for_each_thread(leader, thread)
-		has |= tlk_has_weak_tracer(thread);
-	rcu_read_unlock();
-	return has;
-}
-
 int tlk_refuse_switch(struct task_struct *leader, u32 flags, u32 *why)
 {
 	bool ends_by_hlt;
@@ -153,7 +141,7 @@ int tlk_refuse_switch(struct task_struct *leader, u32 flags, u32 *why)
 		return refuse(TL_REFUSED_PRIVILEGED, why, -EPERM);
 	if (!(flags & TL_SWITCH_ANY_USER) && !tlk_is_roots(leader))
 		return refuse(TL_REFUSED_NOT_ROOTS, why, -EPERM);
-	if (has_weak_tracer(leader))
+	if (tlk_memory_has_weak_tracer(leader))
 		return refuse(TL_REFUSED_TRACED, why, -EPERM);
 	if (tlk_is_confined(leader))
 		return refuse(TL_REFUSED_CONFINED, why, -EPERM);

@@ -111,6 +111,15 @@ static pid_t child_of_target(long how)
 	return (pid_t)shared[1];
 }
 
+/* Back in user mode, and open: the last thread does that after it has changed. */
+static void switch_back(pid_t pid)
+{
+	struct tl_process process;
+
+	CHECK_EQ(raw_switch_user(pid), 0);
+	WAIT_UNTIL(!process_find(pid, &process), "still switched after %d ms", WAIT_MS);
+}
+
 static void with_flags(pid_t pid, unsigned int flags, bool child_is_open)
 {
 	pid_t child;
@@ -122,13 +131,11 @@ static void with_flags(pid_t pid, unsigned int flags, bool child_is_open)
 	child = child_of_target(FORK);
 	CHECK_EQ(attack_as_stranger(child), child_is_open ? 0 : -1);
 	if (!child_is_open) {
-		CHECK_EQ(raw_switch_user(child), 0);
-		wait_mode(child, TL_MODE_USER);
+		switch_back(child);
 		CHECK_EQ(attack_as_stranger(child), 0);
 	}
 	MUST(kill(child, SIGKILL));
-	CHECK_EQ(raw_switch_user(pid), 0);
-	wait_mode(pid, TL_MODE_USER);
+	switch_back(pid);
 	CHECK_EQ(attack_as_stranger(pid), 0);
 }
 
@@ -143,11 +150,9 @@ static void with_shared_memory(pid_t pid, unsigned int flags)
 	if (!(flags & TL_SWITCH_CHILDREN))
 		CHECK_EQ(switch_mode(child, TL_MODE_SUPERVISOR, TL_SWITCH_ANY_USER), 0);
 	wait_mode(child, TL_MODE_SUPERVISOR);
-	CHECK_EQ(raw_switch_user(pid), 0);
-	wait_mode(pid, TL_MODE_USER);
+	switch_back(pid);
 	CHECK_EQ(attack_as_stranger(child), -1);
-	CHECK_EQ(raw_switch_user(child), 0);
-	wait_mode(child, TL_MODE_USER);
+	switch_back(child);
 	CHECK_EQ(attack_as_stranger(child), 0);
 	MUST(kill(child, SIGKILL));
 }

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The attack: a process is switched while all of its threads sleep. They change at their next call,
+ * which may come late, and only then is the memory closed to its user. So until then a process of
+ * the same user attaches to one of them, and could write to the memory of all. The threads stay in
+ * user mode while it is there. The same holds for a tracer of another process that shares the
+ * memory, and for a thread that is made meanwhile.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+
+#include "supervisor.h"
+
+#define STRANGER 1000
+
+enum { SIBLING = 1, SHARER };
+
+static int wake[2], bystanders_wake[2];
+
+static volatile struct {
+	int bystander;			/* the thread or the process that is traced */
+	int traced;
+	unsigned int levels[2];		/* of the thread that was asleep, and of one it makes then */
+} *board;
+
+static void become_stranger(void)
+{
+	CHECK_EQ(sys(SYS_setresgid, STRANGER, STRANGER, STRANGER), 0);
+	CHECK_EQ(sys(SYS_setresuid, STRANGER, STRANGER, STRANGER), 0);
+	MUST(prctl(PR_SET_DUMPABLE, 1));
+}
+
+/* The lowest of many calls: an interrupt brings a thread back to user mode until its next call. */
+static unsigned int level_reached(void)
+{
+	unsigned int lowest = 3;
+
+	for (int i = 0; i < REACH_CALLS; i++) {
+		sys(SYS_getppid);
+		if (cpl() < lowest)
+			lowest = cpl();
+	}
+	return lowest;
+}
+
+static int stand_by(void *unused)
+{
+	char byte;
+
+	(void)unused;
+	board->bystander = (int)sys(SYS_gettid);
+	sys(SYS_read, bystanders_wake[0], &byte, 1);
+	return 0;
+}
+
+static void *sibling(void *unused)
+{
+	stand_by(unused);
+	return NULL;
+}
+
+static void *newcomer(void *unused)
+{
+	board->levels[1] = level_reached();
+	return unused;
+}
+
+static void target(int with)
+{
+	static char stack[1 << 14] __attribute__((aligned(16)));
+	pthread_t thread;
+	char byte;
+
+	become_stranger();
+	if (with == SIBLING)
+		CHECK_EQ(pthread_create(&thread, NULL, sibling, NULL), 0);
+	else
+		MUST(clone(stand_by, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL));
+	for (;;) {
+		CHECK_EQ(sys(SYS_read, wake[0], &byte, 1), 1);
+		CHECK_EQ(pthread_create(&thread, NULL, newcomer, NULL), 0);
+		board->levels[0] = level_reached();
+		CHECK_EQ(pthread_join(thread, NULL), 0);
+		board->traced = 0;
+	}
+}
+
+static void target_with_sibling(void)
+{
+	target(SIBLING);
+}
+
+static void target_with_sharer(void)
+{
+	target(SHARER);
+}
+
+static pid_t tracer_start(void)
+{
+	pid_t tracer = MUST(fork());
+
+	if (tracer == 0) {
+		become_stranger();
+		MUST(ptrace(PTRACE_SEIZE, board->bystander, 0, 0));
+		board->traced = 1;
+		for (;;)
+			pause();
+	}
+	WAIT_UNTIL(board->traced == 1, "no tracer after %d ms", WAIT_MS);
+	return tracer;
+}
+
+/* Wakes the sleeper and checks the levels that it and a new thread reach. */
+static void check_levels(unsigned int level)
+{
+	board->traced = 1;
+	CHECK_EQ(write(wake[1], "x", 1), 1);
+	WAIT_UNTIL(board->traced == 0, "the sleeper does not answer after %d ms", WAIT_MS);
+	CHECK_EQ(board->levels[0], level);
+	CHECK_EQ(board->levels[1], level);
+}
+
+static void check(void (*function)(void))
+{
+	struct tl_switch request = {
+		.size = sizeof(request), .mode = TL_MODE_SUPERVISOR,
+		.flags = TL_SWITCH_ANY_USER,
+	};
+	struct tl_process process;
+	pid_t pid, tracer;
+
+	board->bystander = 0;
+	pid = child_start(function);
+	WAIT_UNTIL(board->bystander != 0, "no bystander after %d ms", WAIT_MS);
+	wait_asleep(pid);
+	wait_asleep(board->bystander);
+	CHECK_EQ(switch_mode(pid, TL_MODE_SUPERVISOR, TL_SWITCH_ANY_USER), 0);
+	tracer = tracer_start();
+	check_levels(3);
+	CHECK(!process_find(pid, &process) || process.mode == TL_MODE_USER);
+	request.pid = pid;
+	CHECK_EQ(switch_ioctl(&request), -EPERM);
+	CHECK_EQ(request.refusal, TL_REFUSED_TRACED);
+
+	MUST(kill(tracer, SIGKILL));
+	child_wait(tracer);
+	wait_asleep(pid);
+	CHECK_EQ(switch_mode(pid, TL_MODE_SUPERVISOR, TL_SWITCH_ANY_USER), 0);
+	check_levels(0);
+	CHECK_EQ(write(bystanders_wake[1], "x", 1), 1);
+	MUST(kill(pid, SIGKILL));
+	child_wait(pid);
+}
+
+int main(void)
+{
+	supervisor_need();
+	MUST(pipe(wake));
+	MUST(pipe(bystanders_wake));
+	board = shared_memory(sizeof(*board));
+	check(target_with_sibling);
+	check(target_with_sharer);
+	return 0;
+}
