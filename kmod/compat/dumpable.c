@@ -14,6 +14,7 @@
 #include <linux/sched.h>
 #include <linux/sched/coredump.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/task.h>
 #include <linux/slab.h>
 #include <linux/static_call.h>
 #if __has_include(<linux/sched/exec_state.h>)
@@ -103,12 +104,16 @@ static int __init find_functions(void)
 	return 0;
 }
 
-/* The task is current, or a child that has not run yet: its memory map stays. */
 static void *keeper_get(struct task_struct *task)
 {
-	if (task->mm)
-		mmgrab(task->mm);
-	return task->mm;
+	struct mm_struct *memory;
+
+	task_lock(task);
+	memory = task->mm;
+	if (memory)
+		mmgrab(memory);
+	task_unlock(task);
+	return memory;
 }
 
 static void keeper_put(void *keeper)
@@ -160,10 +165,10 @@ static struct tlk_closed *closed_find(const void *keeper)
 }
 
 /* Another process with this memory may have closed it; only then is there something to look for. */
-struct tlk_closed *tlk_dumpable_close(void)
+struct tlk_closed *tlk_dumpable_close(struct task_struct *task)
 {
 	struct tlk_closed *closed = NULL;
-	void *keeper = keeper_get(current);
+	void *keeper = keeper_get(task);
 
 	if (!keeper)
 		return NULL;

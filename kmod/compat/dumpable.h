@@ -21,11 +21,11 @@ struct tlk_closed;
 int tlk_dumpable_init(void);
 
 /*
- * Closes the current process to its user. Returns NULL if others than this file have closed it; it
+ * Closes the task's process to its user. Returns NULL if others than this file have closed it; it
  * stays so then, as it does if memory lacks. Atomic, as are the others; the caller's lock is around
  * all three.
  */
-struct tlk_closed *tlk_dumpable_close(void);
+struct tlk_closed *tlk_dumpable_close(struct task_struct *task);
 
 /*
  * Opens it again, unless another process that shares it is still to be closed. A process that the

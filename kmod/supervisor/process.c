@@ -64,15 +64,20 @@ static struct tlk_process *process_create_locked(struct task_struct *leader)
 }
 
 /*
- * The current process is about to have a thread in supervisor mode: whoever could write to its
- * memory would have the kernel. From now on that takes CAP_SYS_PTRACE, as for a set-user-ID
- * program. Returns false if a weak tracer came before.
+ * The process is about to have a thread in supervisor mode: whoever could write to its memory would
+ * have the kernel. From now on that takes CAP_SYS_PTRACE, as for a set-user-ID program.
  */
-static bool close_locked(struct tlk_process *process)
+static void close_locked(struct tlk_process *process, struct task_struct *thread)
 {
 	lockdep_assert_held(&tlk_thread_lock);
 	if (!process->closed)
-		process->closed = tlk_dumpable_close();
+		process->closed = tlk_dumpable_close(thread);
+}
+
+/* Did no weak tracer come before the current process was closed? */
+static bool is_untraced_locked(struct tlk_process *process)
+{
+	lockdep_assert_held(&tlk_thread_lock);
 	if (!process->untraced)
 		process->untraced = !tlk_memory_has_weak_tracer(current);
 	return process->untraced;
@@ -194,6 +199,8 @@ int tlk_process_switch(struct task_struct *leader, const struct mm_struct *memor
 		process->mode = mode;
 		process->flags = flags;
 		process->switches++;
+		if (on)
+			close_locked(process, leader);
 		/*
 		 * From here on new threads get their states in their parents' forks. One that is
 		 * in the list already is asked like the others; if its parent's fork comes here
@@ -260,7 +267,9 @@ static void thread_work(struct callback_head *head)
 	if (executed)
 		state->process->executed = false;
 	on = guarded && state->process->mode == TL_MODE_SUPERVISOR;
-	if (on && !close_locked(state->process))
+	if (on)
+		close_locked(state->process, current);
+	if (on && !is_untraced_locked(state->process))
 		refusal = "a tracer may write to its memory";
 	else if (ends_by_hlt && !(state->process->flags & TL_SWITCH_ALLOW_HLT))
 		refusal = "a program that hlt ends";
@@ -367,7 +376,7 @@ void tlk_process_executed(u32 flags)
 		/* The new program's memory is not locked yet, nor closed. */
 		open_locked(process);
 		if (state)
-			process->closed = tlk_dumpable_close();
+			close_locked(process, current);
 		process->locking = false;
 		process->resident = 0;
 		process->executed = true;

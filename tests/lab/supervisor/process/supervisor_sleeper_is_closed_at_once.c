@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The attack: a process is switched while all of its threads sleep. They change at their next call,
- * which may come late, and only then is the memory closed to its user. So until then a process of
- * the same user attaches to one of them, and could write to the memory of all. The threads stay in
- * user mode while it is there. The same holds for a tracer of another process that shares the
- * memory, and for a thread that is made meanwhile.
+ * which may come late. Until then a process of the same user attaches to one of them, or opens their
+ * memory, and may write to it once it runs at level 0. So the memory is closed when the process is
+ * switched. Another process with the same memory is closed with it, and traced before, it is a
+ * reason to refuse.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -20,8 +20,8 @@ enum { SIBLING = 1, SHARER };
 static int wake[2], bystanders_wake[2];
 
 static volatile struct {
-	int bystander;			/* the thread or the process that is traced */
-	int traced;
+	int bystander;			/* the thread or the process that shares the memory */
+	int asked;
 	unsigned int levels[2];		/* of the thread that was asleep, and of one it makes then */
 } *board;
 
@@ -83,7 +83,7 @@ static void target(int with)
 		CHECK_EQ(pthread_create(&thread, NULL, newcomer, NULL), 0);
 		board->levels[0] = level_reached();
 		CHECK_EQ(pthread_join(thread, NULL), 0);
-		board->traced = 0;
+		board->asked = 0;
 	}
 }
 
@@ -97,58 +97,67 @@ static void target_with_sharer(void)
 	target(SHARER);
 }
 
-static pid_t tracer_start(void)
+/* As a process of the same user. */
+static void attack(void)
 {
+	char path[64];
+	long fd;
+
+	become_stranger();
+	snprintf(path, sizeof(path), "/proc/%d/mem", board->bystander);
+	fd = sys(SYS_openat, AT_FDCWD, path, O_RDWR);
+	_exit(fd >= 0 || sys(SYS_ptrace, PTRACE_SEIZE, board->bystander, 0, 0) == 0);
+}
+
+static void check_attack(bool succeeds)
+{
+	CHECK_EXITED(child_run(attack), succeeds);
+}
+
+/* Attached before the switch, to the other process. */
+static void check_refusal(pid_t pid)
+{
+	struct tl_switch request = {
+		.size = sizeof(request), .mode = TL_MODE_SUPERVISOR, .pid = pid,
+		.flags = TL_SWITCH_ANY_USER,
+	};
 	pid_t tracer = MUST(fork());
 
 	if (tracer == 0) {
 		become_stranger();
 		MUST(ptrace(PTRACE_SEIZE, board->bystander, 0, 0));
-		board->traced = 1;
+		board->asked = 1;
 		for (;;)
 			pause();
 	}
-	WAIT_UNTIL(board->traced == 1, "no tracer after %d ms", WAIT_MS);
-	return tracer;
-}
-
-/* Wakes the sleeper and checks the levels that it and a new thread reach. */
-static void check_levels(unsigned int level)
-{
-	board->traced = 1;
-	CHECK_EQ(write(wake[1], "x", 1), 1);
-	WAIT_UNTIL(board->traced == 0, "the sleeper does not answer after %d ms", WAIT_MS);
-	CHECK_EQ(board->levels[0], level);
-	CHECK_EQ(board->levels[1], level);
+	WAIT_UNTIL(board->asked == 1, "no tracer after %d ms", WAIT_MS);
+	CHECK_EQ(switch_ioctl(&request), -EPERM);
+	CHECK_EQ(request.refusal, TL_REFUSED_TRACED);
+	MUST(kill(tracer, SIGKILL));
+	child_wait(tracer);
 }
 
 static void check(void (*function)(void))
 {
-	struct tl_switch request = {
-		.size = sizeof(request), .mode = TL_MODE_SUPERVISOR,
-		.flags = TL_SWITCH_ANY_USER,
-	};
-	struct tl_process process;
-	pid_t pid, tracer;
+	pid_t pid;
 
 	board->bystander = 0;
 	pid = child_start(function);
 	WAIT_UNTIL(board->bystander != 0, "no bystander after %d ms", WAIT_MS);
 	wait_asleep(pid);
 	wait_asleep(board->bystander);
+	check_attack(true);
+	check_refusal(pid);
+	wait_asleep(board->bystander);
 	CHECK_EQ(switch_mode(pid, TL_MODE_SUPERVISOR, TL_SWITCH_ANY_USER), 0);
-	tracer = tracer_start();
-	check_levels(3);
-	CHECK(!process_find(pid, &process) || process.mode == TL_MODE_USER);
-	request.pid = pid;
-	CHECK_EQ(switch_ioctl(&request), -EPERM);
-	CHECK_EQ(request.refusal, TL_REFUSED_TRACED);
+	check_attack(false);
 
-	MUST(kill(tracer, SIGKILL));
-	child_wait(tracer);
-	wait_asleep(pid);
-	CHECK_EQ(switch_mode(pid, TL_MODE_SUPERVISOR, TL_SWITCH_ANY_USER), 0);
-	check_levels(0);
+	board->asked = 1;
+	CHECK_EQ(write(wake[1], "x", 1), 1);
+	WAIT_UNTIL(board->asked == 0, "the sleeper does not answer after %d ms", WAIT_MS);
+	CHECK_EQ(board->levels[0], 0);
+	CHECK_EQ(board->levels[1], 0);
+	check_attack(false);
 	CHECK_EQ(write(bystanders_wake[1], "x", 1), 1);
 	MUST(kill(pid, SIGKILL));
 	child_wait(pid);
