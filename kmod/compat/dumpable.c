@@ -164,20 +164,21 @@ static struct tlk_closed *closed_find(const void *keeper)
 	return NULL;
 }
 
-/* Another process with this memory may have closed it; only then is there something to look for. */
+/* Another process with this memory may have closed it, and this one may have opened it since. */
 struct tlk_closed *tlk_dumpable_close(struct task_struct *task)
 {
-	struct tlk_closed *closed = NULL;
 	void *keeper = keeper_get(task);
+	struct tlk_closed *closed;
+	bool was_open;
 
 	if (!keeper)
 		return NULL;
-	if (value_get(keeper) == OPEN) {
+	was_open = value_get(keeper) == OPEN;
+	if (was_open)
 		value_set(keeper, CLOSED);
+	closed = closed_find(keeper);
+	if (!closed && was_open)
 		return closed_make(keeper);
-	}
-	if (value_get(keeper) == CLOSED)
-		closed = closed_find(keeper);
 	if (closed)
 		closed->holders++;
 	keeper_put(keeper);
@@ -201,9 +202,12 @@ struct tlk_closed *tlk_dumpable_of_child(struct task_struct *child, struct tlk_c
 
 	if (!keeper)
 		return NULL;
-	if (keeper != closed->keeper)
+	if (keeper != closed->keeper && value_get(keeper) == CLOSED)
 		return closed_make(keeper);
+	if (keeper != closed->keeper)
+		closed = NULL;
 	keeper_put(keeper);
-	closed->holders++;
+	if (closed)
+		closed->holders++;
 	return closed;
 }

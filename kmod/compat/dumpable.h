@@ -35,7 +35,7 @@ void tlk_dumpable_open(struct tlk_closed *closed);
 
 /*
  * A child that has not run yet has inherited that its parent is closed. Returns what is closed of
- * the child, which may be the same.
+ * the child, which may be the same; or NULL if it was copied before, or if memory lacks.
  */
 struct tlk_closed *tlk_dumpable_of_child(struct task_struct *child, struct tlk_closed *closed);
 

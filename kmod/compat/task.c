@@ -15,7 +15,6 @@
 #include <linux/entry-common.h>
 #include <linux/errno.h>
 #include <linux/irqflags.h>
-#include <linux/minmax.h>
 #include <linux/mm_types.h>
 #include <linux/ptrace.h>
 #include <linux/sched/signal.h>
@@ -138,17 +137,6 @@ static bool has_weak_tracer(struct task_struct *thread)
 	return has;
 }
 
-/* May others than the threads of this process have its memory, too? */
-static bool is_shared(struct task_struct *thread, const struct mm_struct *memory)
-{
-	int users = atomic_read(&memory->mm_users), own = 0;
-	struct task_struct *sibling;
-
-	for_each_thread(thread, sibling)
-		own += READ_ONCE(sibling->mm) == memory;
-	return max(users, atomic_read(&memory->mm_users)) > own;
-}
-
 static bool is_weakly_traced(struct task_struct *thread, const struct mm_struct *memory)
 {
 	return READ_ONCE(thread->mm) == memory && has_weak_tracer(thread);
@@ -163,12 +151,11 @@ bool tlk_memory_has_weak_tracer(struct task_struct *thread)
 	rcu_read_lock();
 	task_lock(thread);	/* it keeps its memory */
 	memory = thread->mm;
-	if (memory && is_shared(thread, memory)) {
+	if (memory && atomic_read(&memory->mm_users) > 1) {
 		for_each_process_thread(process, one)
 			has |= is_weakly_traced(one, memory);
 	} else {
-		for_each_thread(thread, one)
-			has |= is_weakly_traced(one, memory);
+		has = has_weak_tracer(thread);
 	}
 	task_unlock(thread);
 	rcu_read_unlock();

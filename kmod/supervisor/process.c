@@ -14,7 +14,6 @@
 #include <linux/lockdep.h>
 #include <linux/mman.h>
 #include <linux/module.h>
-#include <linux/mutex.h>
 #include <linux/pid.h>
 #include <linux/pid_namespace.h>
 #include <linux/sched/signal.h>
@@ -74,15 +73,6 @@ static void close_locked(struct tlk_process *process, struct task_struct *thread
 		process->closed = tlk_dumpable_close(thread);
 }
 
-/* Did no weak tracer come before the current process was closed? */
-static bool is_untraced_locked(struct tlk_process *process)
-{
-	lockdep_assert_held(&tlk_thread_lock);
-	if (!process->untraced)
-		process->untraced = !tlk_memory_has_weak_tracer(current);
-	return process->untraced;
-}
-
 /* No thread of the process is in supervisor mode any more, or it has other memory. */
 static void open_locked(struct tlk_process *process)
 {
@@ -90,7 +80,6 @@ static void open_locked(struct tlk_process *process)
 	if (process->closed)
 		tlk_dumpable_open(process->closed);
 	process->closed = NULL;
-	process->untraced = false;
 }
 
 static void process_destroy_locked(struct tlk_process *process)
@@ -178,44 +167,72 @@ static int thread_ask_locked(struct tlk_process *process, struct task_struct *th
 	return 0;
 }
 
-int tlk_process_switch(struct task_struct *leader, const struct mm_struct *memory,
-		       enum tl_mode mode, u32 flags)
+/* The process stays in the table, and closed, only as long as it has to. */
+static void settle_locked(struct tlk_process *process)
 {
-	bool on = mode == TL_MODE_SUPERVISOR;
-	struct tlk_process *process;
+	bool closed = process->mode == TL_MODE_SUPERVISOR;
+	struct tlk_thread_state *state;
+
+	list_for_each_entry(state, &process->threads, link)
+		closed |= state->attached;
+	if (list_empty(&process->threads))
+		process_destroy_locked(process);
+	else if (!closed)
+		open_locked(process);
+}
+
+static int process_ask_locked(struct tlk_process *process, struct task_struct *leader,
+			      const struct tl_switch *request)
+{
+	bool on = request->mode == TL_MODE_SUPERVISOR;
 	struct task_struct *thread;
+	int error = 0;
+
+	if (on) {
+		close_locked(process, leader);
+		if (tlk_memory_has_weak_tracer(leader)) {
+			settle_locked(process);
+			return -EPERM;
+		}
+	}
+	process->mode = request->mode;
+	process->flags = request->flags;
+	process->switches++;
+	/*
+	 * From here on new threads get their states in their parents' forks. One that is in the list
+	 * already is asked like the others; if its parent's fork comes here later, it finds the
+	 * state.
+	 */
+	rcu_read_lock();
+	for_each_thread(leader, thread) {
+		if (tlk_thread_returns_to_user(thread))
+			error = thread_ask_locked(process, thread, on) ?: error;
+	}
+	rcu_read_unlock();
+	settle_locked(process);
+	return error;
+}
+
+int tlk_process_switch(struct task_struct *leader, const struct mm_struct *memory,
+		       struct tl_switch *request)
+{
+	struct tlk_process *process;
 	int error = 0;
 
 	spin_lock(&tlk_thread_lock);
 	if (memory && READ_ONCE(leader->mm) != memory)
 		error = READ_ONCE(leader->mm) ? -EAGAIN : -ESRCH;
 	process = error ? NULL : process_find_locked(leader->signal);
-	if (!process && on && !error) {
+	if (!process && request->mode == TL_MODE_SUPERVISOR && !error) {
 		process = process_create_locked(leader);
 		if (!process)
 			error = -ENOMEM;
 	}
-	if (process) {
-		process->mode = mode;
-		process->flags = flags;
-		process->switches++;
-		if (on)
-			close_locked(process, leader);
-		/*
-		 * From here on new threads get their states in their parents' forks. One that is
-		 * in the list already is asked like the others; if its parent's fork comes here
-		 * later, it finds the state.
-		 */
-		rcu_read_lock();
-		for_each_thread(leader, thread) {
-			if (tlk_thread_returns_to_user(thread))
-				error = thread_ask_locked(process, thread, on) ?: error;
-		}
-		rcu_read_unlock();
-		if (list_empty(&process->threads))
-			process_destroy_locked(process);
-	}
+	if (process)
+		error = process_ask_locked(process, leader, request);
 	spin_unlock(&tlk_thread_lock);
+	if (error == -EPERM)
+		request->refusal = TL_REFUSED_TRACED;
 	return error;
 }
 
@@ -247,44 +264,35 @@ static void residency_follow(struct tlk_process *process)
 	}
 }
 
-/*
- * A thread acts on what was asked, as work of its own, at its next return to user mode. The mutex
- * keeps tracers from attaching meanwhile; a thread that is being killed does not get it.
- */
+/* A thread acts on what was asked, as work of its own, at its next return to user mode. */
 static void thread_work(struct callback_head *head)
 {
 	struct tlk_thread_state *state = container_of(head, struct tlk_thread_state, work);
 	bool exiting = current->flags & PF_EXITING;
 	/* Only its only thread executes a program, and that is this one then. */
 	bool executed = !exiting && READ_ONCE(state->process->executed);
-	bool ends_by_hlt = executed && tlk_program_ends_by_hlt(current);
-	bool guarded = !exiting && !mutex_lock_killable(&current->signal->cred_guard_mutex);
-	const char *refusal = NULL;
+	bool refused = executed && tlk_program_ends_by_hlt(current);
 	bool was, on;
 
 	spin_lock(&tlk_thread_lock);
 	state->queued = false;
 	if (executed)
 		state->process->executed = false;
-	on = guarded && state->process->mode == TL_MODE_SUPERVISOR;
-	if (on)
-		close_locked(state->process, current);
-	if (on && !is_untraced_locked(state->process))
-		refusal = "a tracer may write to its memory";
-	else if (ends_by_hlt && !(state->process->flags & TL_SWITCH_ALLOW_HLT))
-		refusal = "a program that hlt ends";
-	if (refusal)
+	refused = refused && !(state->process->flags & TL_SWITCH_ALLOW_HLT);
+	if (refused)
 		state->process->mode = TL_MODE_USER;
 	was = state->attached;
-	on = on && !refusal && tlk_may_be_in_supervisor_mode();
+	on = !exiting && state->process->mode == TL_MODE_SUPERVISOR;
+	if (on) {
+		close_locked(state->process, current);	/* it may have executed a program */
+		on = tlk_may_be_in_supervisor_mode();
+	}
 	state->attached = on;
 	spin_unlock(&tlk_thread_lock);
-	if (guarded)
-		mutex_unlock(&current->signal->cred_guard_mutex);
 
-	if (refusal)
-		pr_notice_ratelimited("%s[%d] runs in user mode: %s\n", current->comm,
-				      task_pid_nr(current), refusal);
+	if (refused)
+		pr_notice_ratelimited("%s[%d] runs in user mode: a program that hlt ends\n",
+				      current->comm, task_pid_nr(current));
 	if (on != was)
 		(on ? tlk_thread_attach : tlk_thread_detach)(state);
 	if (!exiting)
@@ -317,15 +325,17 @@ static struct tlk_process *child_process_locked(const struct tlk_process *family
 	struct tlk_process *process = NULL;
 
 	lockdep_assert_held(&tlk_thread_lock);
-	if (family->closed)
+	if (family->closed) {
 		closed = tlk_dumpable_of_child(child, family->closed);
+		if (!closed)	/* it was copied before its parent was closed */
+			return NULL;
+	}
 	if (family->mode == TL_MODE_SUPERVISOR && family->flags & TL_SWITCH_CHILDREN)
 		process = process_create_locked(child);
 	if (process) {
 		process->mode = family->mode;
 		process->flags = family->flags;
 		process->closed = closed;
-		process->untraced = family->untraced;
 	} else if (closed) {
 		tlk_dumpable_open(closed);
 	}
@@ -348,11 +358,9 @@ void tlk_process_forked(struct task_struct *child)
 		goto out;
 	state = tlk_thread_find_locked(child) ? NULL : thread_add_locked(process, child);
 	if (state) {
-		/* If no thread of its parent was in supervisor mode yet, it asks first. */
-		state->attached = process->untraced;
-		if (state->attached)
-			tlk_thread_attach_child(state, child);
-		if (!state->attached || (wants_residency(process) && !process->locking))
+		state->attached = true;
+		tlk_thread_attach_child(state, child);
+		if (wants_residency(process) && !process->locking)
 			tlk_thread_queue_work_locked(state, child);
 	} else if (list_empty(&process->threads)) {
 		process_destroy_locked(process);
@@ -372,9 +380,9 @@ void tlk_process_executed(u32 flags)
 	process = process_find_locked(current->signal);
 	if (!process)
 		goto out;
+	open_locked(process);	/* the memory that it had */
 	if ((process->flags & flags) == flags) {
 		/* The new program's memory is not locked yet, nor closed. */
-		open_locked(process);
 		if (state)
 			close_locked(process, current);
 		process->locking = false;

@@ -15,9 +15,13 @@ struct tlk_thread_state;
  * Registers a request for a process that may be switched; its threads act on it themselves. With
  * `memory`, -EAGAIN if the process has executed another program since that was its memory, and
  * -ESRCH if it has ended; an exec that comes later finds it registered.
+ *
+ * A process that is to be in supervisor mode is closed to its user here. -EPERM and a refusal if
+ * somebody traces it who could write to its memory: nobody attaches meanwhile, if the caller holds
+ * its cred_guard_mutex.
  */
 int tlk_process_switch(struct task_struct *leader, const struct mm_struct *memory,
-		       enum tl_mode mode, u32 flags);
+		       struct tl_switch *request);
 
 #define TLK_FLAGS_NEVER (~TL_SWITCH_FLAGS)	/* no process has these */
 

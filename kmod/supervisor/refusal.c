@@ -141,7 +141,7 @@ int tlk_refuse_switch(struct task_struct *leader, u32 flags, u32 *why)
 		return refuse(TL_REFUSED_PRIVILEGED, why, -EPERM);
 	if (!(flags & TL_SWITCH_ANY_USER) && !tlk_is_roots(leader))
 		return refuse(TL_REFUSED_NOT_ROOTS, why, -EPERM);
-	if (tlk_memory_has_weak_tracer(leader))
+	if (tlk_memory_has_weak_tracer(leader))	/* asked again when none can attach */
 		return refuse(TL_REFUSED_TRACED, why, -EPERM);
 	if (tlk_is_confined(leader))
 		return refuse(TL_REFUSED_CONFINED, why, -EPERM);

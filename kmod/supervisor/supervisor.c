@@ -9,6 +9,7 @@
 #include <linux/errno.h>
 #include <linux/moduleparam.h>
 #include <linux/module.h>
+#include <linux/mutex.h>
 #include <linux/panic.h>
 #include <linux/pid.h>
 #include <linux/printk.h>
@@ -145,6 +146,21 @@ static void warn_and_taint(struct task_struct *leader)
 	add_taint(TAINT_USER, LOCKDEP_STILL_OK);
 }
 
+/* Tracers that attach just now wait. The checks before this may take as long as the target likes. */
+static int switch_guarded(struct task_struct *leader, const struct mm_struct *memory,
+			  struct tl_switch *request)
+{
+	struct mutex *guard = &leader->signal->cred_guard_mutex;
+	int error = mutex_lock_killable(guard);
+
+	if (error)
+		return error;
+	warn_and_taint(leader);
+	error = tlk_process_switch(leader, memory, request);
+	mutex_unlock(guard);
+	return error;
+}
+
 int tlk_supervisor_switch(struct tl_switch *request)
 {
 	u64 machine = tlk_supervisor_refusals();
@@ -167,11 +183,10 @@ int tlk_supervisor_switch(struct tl_switch *request)
 		error = tlk_refuse_switch(leader, request->flags, &request->refusal);
 	else
 		error = tlk_refuse_return(leader, &request->refusal);
-	if (!error) {
-		if (request->mode == TL_MODE_SUPERVISOR)
-			warn_and_taint(leader);
-		error = tlk_process_switch(leader, memory, request->mode, request->flags);
-	}
+	if (!error && request->mode == TL_MODE_SUPERVISOR)
+		error = switch_guarded(leader, memory, request);
+	else if (!error)
+		error = tlk_process_switch(leader, memory, request);
 	if (memory)
 		mmdrop(memory);
 	put_task_struct(leader);

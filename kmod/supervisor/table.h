@@ -26,7 +26,6 @@ struct tlk_process {
 	s32 resident;
 	bool locking;				/* a thread locks the memory now, or has done so */
 	bool executed;				/* a program that nobody has looked at yet */
-	bool untraced;				/* no weak tracer came before it was closed */
 	u64 switches;
 	struct list_head threads;		/* states */
 	struct tlk_call_counts past;		/* of states that are gone */

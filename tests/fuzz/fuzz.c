@@ -231,6 +231,23 @@ static void run(const struct input *input)
 
 /* ---- The verdict ----------------------------------------------------------------------------- */
 
+/*
+ * A data race is a finding only where the module has a part in it: the kernel has races of its own.
+ * A report is many records, between two lines of equals signs.
+ */
+static bool is_kernels_race(const char *record)
+{
+	static char race[256];
+
+	if (strstr(record, "BUG: KCSAN: "))
+		snprintf(race, sizeof(race), "%s", strchr(record, ';') + 1);
+	else if (strstr(record, "====="))
+		race[0] = '\0';
+	if (race[0] && strstr(record, "[trapless]"))
+		finding("splat", race);
+	return race[0];
+}
+
 static void check_log(void)
 {
 	static const char *const openers[] = {
@@ -245,6 +262,8 @@ static void check_log(void)
 		if (n <= 0)
 			continue;
 		record[n] = '\0';
+		if (is_kernels_race(record))
+			continue;
 		for (size_t i = 0; i < sizeof(openers) / sizeof(*openers); i++)
 			if (strstr(record, openers[i]))
 				finding("splat", strchr(record, ';') + 1);
