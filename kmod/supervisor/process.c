@@ -199,9 +199,9 @@ static int process_ask_locked(struct tlk_process *process, struct task_struct *l
 	process->flags = request->flags;
 	process->switches++;
 	/*
-	 * From here on new threads get their states in their parents' forks. One that is in the list
-	 * already is asked like the others; if its parent's fork comes here later, it finds the
-	 * state.
+	 * From here on new threads get their states in their parents' forks. One that is in the
+	 * list already is asked like the others; if its parent's fork comes here later, it finds
+	 * the state.
 	 */
 	rcu_read_lock();
 	for_each_thread(leader, thread) {

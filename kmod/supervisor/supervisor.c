@@ -146,7 +146,7 @@ static void warn_and_taint(struct task_struct *leader)
 	add_taint(TAINT_USER, LOCKDEP_STILL_OK);
 }
 
-/* Tracers that attach just now wait. The checks before this may take as long as the target likes. */
+/* Tracers wait that attach just now. The checks before may take as long as the target likes. */
 static int switch_guarded(struct task_struct *leader, const struct mm_struct *memory,
 			  struct tl_switch *request)
 {

