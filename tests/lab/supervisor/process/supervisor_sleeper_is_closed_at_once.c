@@ -22,7 +22,7 @@ static int wake[2], bystanders_wake[2];
 static volatile struct {
 	int bystander;			/* a thread or process with the same memory */
 	int asked;
-	unsigned int levels[2];		/* of the thread that was asleep, and of one it makes then */
+	unsigned int levels[2];		/* of the thread that slept, and of one it makes */
 } *board;
 
 static void become_stranger(void)
