@@ -4,7 +4,7 @@
  * ptrace, /proc/PID/mem or process_vm_writev(), and so has its code run at level 0. While a process
  * is switched that takes CAP_SYS_PTRACE; before and after, it is as ever. Children in user mode are
  * open, children and programs in supervisor mode are not. Memory that processes share is closed
- * until the last of them is back in user mode.
+ * until the last of them is back in user mode, also where one of them has opened it.
  */
 #include <sched.h>
 #include <sys/prctl.h>
@@ -15,7 +15,7 @@
 
 #define STRANGER 1000
 
-enum { FORK = 1, SHARE = 2 };	/* how the target makes a child */
+enum { FORK = 1, SHARE, OPEN };	/* what the target is to do */
 
 static volatile long *shared;	/* [1]: what the target is to do, then its child's process ID */
 static volatile char byte = 1;
@@ -101,6 +101,8 @@ static void target(void)
 		usleep(1000);
 		if (shared[1] == FORK || shared[1] == SHARE)
 			shared[1] = child_make(shared[1]);
+		if (shared[1] == OPEN)
+			shared[1] = prctl(PR_SET_DUMPABLE, 1);
 	}
 }
 
@@ -157,6 +159,25 @@ static void with_shared_memory(pid_t pid, unsigned int flags)
 	MUST(kill(child, SIGKILL));
 }
 
+/* One opens the memory itself. It is closed again when the other is switched, until that ends. */
+static void with_memory_that_was_opened(pid_t pid)
+{
+	pid_t child;
+
+	CHECK_EQ(switch_mode(pid, TL_MODE_SUPERVISOR, TL_SWITCH_ANY_USER), 0);
+	wait_mode(pid, TL_MODE_SUPERVISOR);
+	child = child_of_target(SHARE);
+	CHECK_EQ(child_of_target(OPEN), 0);
+	CHECK_EQ(attack_as_stranger(child), 0);
+	CHECK_EQ(switch_mode(child, TL_MODE_SUPERVISOR, TL_SWITCH_ANY_USER), 0);
+	wait_mode(child, TL_MODE_SUPERVISOR);
+	switch_back(pid);
+	CHECK_EQ(attack_as_stranger(child), -1);
+	switch_back(child);
+	CHECK_EQ(attack_as_stranger(child), 0);
+	MUST(kill(child, SIGKILL));
+}
+
 /* One that attached before the switch could write, too: the switch is refused while it is there. */
 static void traced_before(pid_t pid)
 {
@@ -203,6 +224,7 @@ int main(void)
 	with_flags(pid, TL_SWITCH_CHILDREN, false);
 	with_shared_memory(pid, 0);
 	with_shared_memory(pid, TL_SWITCH_CHILDREN);
+	with_memory_that_was_opened(pid);
 	traced_before(pid);
 	with_flags(pid, 0, true);
 	MUST(kill(pid, SIGKILL));

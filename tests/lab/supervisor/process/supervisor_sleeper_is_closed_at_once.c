@@ -4,7 +4,7 @@
  * which may come late. Until then a process of the same user attaches to one of them, or opens
  * their memory, and may write to it once it runs at level 0. So the memory is closed when the
  * process is switched. Another process with the same memory is closed with it, and traced before,
- * it is a reason to refuse.
+ * it is a reason to refuse. Switched back asleep, it is open at once, too.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -148,6 +148,11 @@ static void check(void (*function)(void))
 	wait_asleep(board->bystander);
 	check_attack(true);
 	check_refusal(pid);
+	wait_asleep(board->bystander);
+	CHECK_EQ(switch_mode(pid, TL_MODE_SUPERVISOR, TL_SWITCH_ANY_USER), 0);
+	check_attack(false);
+	CHECK_EQ(raw_switch_user(pid), 0);
+	check_attack(true);
 	wait_asleep(board->bystander);
 	CHECK_EQ(switch_mode(pid, TL_MODE_SUPERVISOR, TL_SWITCH_ANY_USER), 0);
 	check_attack(false);
