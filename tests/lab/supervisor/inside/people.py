@@ -90,7 +90,7 @@ def process(work: Callable[[], object] | list[str], stdin: int = 0) -> Iterator[
     pid = fork(execute if isinstance(work, list) else work)
     try:
         if isinstance(work, list):
-            until(lambda: command_line(pid) != own)
+            until(lambda: command_line(pid) not in ("", own))  # neither before nor amid it
         yield pid
     finally:
         end(pid)
