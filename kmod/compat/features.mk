@@ -17,6 +17,11 @@ ifeq ($(CONFIG_JUMP_LABEL)$(CONFIG_HAVE_STATIC_CALL_INLINE)$(CONFIG_TRACEPOINTS)
 TLK_PROBES := y
 endif
 
+# KCSAN would report each count of a branch (TLK_COVERAGE) that two processors make at once.
+ifeq ($(CONFIG_KCSAN),y)
+TLK_MARKED_COUNTS := -fprofile-update=atomic
+endif
+
 # $(call has,WORD,HEADER,NAME) is -DTLK_HAS_NAME where the kernel's header has the word.
 has = $(if $(shell grep -sw $(1) $(srctree)/$(2)),-DTLK_HAS_$(3))
 
