@@ -121,6 +121,15 @@ static void kmemleak_scan(const char *seconds_or_off)
 	write_file(KMEMLEAK, command);
 }
 
+/* A short run on a busy machine lasts until then; a part that does not come to it is stuck. */
+static bool each_has_made_a_round(void)
+{
+	for (size_t i = 0; i < PARTS; i++)
+		if (!soak->rounds[i])
+			return false;
+	return true;
+}
+
 static void report(uint64_t passed_ms)
 {
 	struct tl_process ended = process_counts(PROCESSES_ENDED);
@@ -140,8 +149,6 @@ static void end_all(void)
 	for (size_t i = 0; i < PARTS; i++)
 		printf("%-26s %llu rounds\n", parts[i].name, (unsigned long long)soak->rounds[i]);
 	fflush(stdout);
-	for (size_t i = 0; i < PARTS; i++)
-		CHECK(soak->rounds[i] > 0);
 	CHECK_EQ(supervisor_info().processes, 0);
 }
 
@@ -164,7 +171,7 @@ int main(void)
 		if (pids[i] == 0)
 			part_run(i);
 	}
-	while ((now = now_ms()) < begin + seconds * 1000) {
+	while ((now = now_ms()) < begin + seconds * 1000 || !each_has_made_a_round()) {
 		sleep_ms(200);
 		check_alive();
 		check_progress(now);
