@@ -232,18 +232,24 @@ static void run(const struct input *input)
 /* ---- The verdict ----------------------------------------------------------------------------- */
 
 /*
- * A data race is a finding only where the module has a part in it: the kernel has races of its own.
+ * A data race is a finding only where the module has a part in it: the kernel has races of its own,
+ * also in interrupts, whose stacks end with whom they interrupted. Locks that are held are no part.
  * A report is many records, between two lines of equals signs.
  */
 static bool is_kernels_race(const char *record)
 {
 	static char race[256];
+	static bool counts = true;
 
 	if (strstr(record, "BUG: KCSAN: "))
 		snprintf(race, sizeof(race), "%s", strchr(record, ';') + 1);
 	else if (strstr(record, "====="))
 		race[0] = '\0';
-	if (race[0] && strstr(record, "[trapless]"))
+	if (strstr(record, " bytes by "))
+		counts = true;
+	else if (strstr(record, " asm_") || strstr(record, " held by "))
+		counts = false;
+	if (race[0] && counts && strstr(record, "[trapless]"))
 		finding("splat", race);
 	return race[0];
 }

@@ -50,6 +50,7 @@ _OPENERS = re.compile(
 _FRAMED = re.compile(r"BUG: (?:KASAN|KCSAN|KFENCE|KMSAN)|BUG [\w-]+ \(|UBSAN: ")
 _FRAME = re.compile(r"={20,}$")
 _RACE, _MODULE = "BUG: KCSAN: ", "[trapless]"
+_INTERRUPTED = re.compile(r"(?:(?<= asm_)|(?<= held by )).*(?:\n.*\S.*)*")
 # Complaints whose body is indented and that have no stack trace of the usual form.
 _INDENTED = re.compile(r"unreferenced object |kmemleak: |note: |INFO: lockdep is turned off")
 _END_MARK = re.compile(r"---\[ end ")
@@ -77,7 +78,12 @@ def splats(log: str) -> list[str]:
         else:
             current = None
     texts = ["\n".join(lines).rstrip() for lines in complaints]
-    return [text for text in texts if not text.startswith(_RACE) or _MODULE in text]
+    return [text for text in texts if not text.startswith(_RACE) or _MODULE in _accesses(text)]
+
+
+def _accesses(race: str) -> str:
+    """A race without whom an interrupt that made an access had interrupted, and the locks held."""
+    return _INTERRUPTED.sub("", race)
 
 
 def _belongs(text: str, lines: list[str]) -> bool:

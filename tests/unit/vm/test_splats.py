@@ -147,3 +147,9 @@ def test_a_data_race_counts_only_where_the_module_has_a_part_in_it() -> None:
     race = "{frame}\nBUG: KCSAN: data-race in a / b\n\nread to 0x1 by task 7:\n {at}\n{frame}\n"
     log = race.format(frame=frame, at=other) + race.format(frame=frame, at=ours)
     assert [ours in text for text in splats(log)] == [True]
+    interrupt = f"{other}\n asm_sysvec_apic_timer_interrupt+0x1b/0x20\n {ours}"
+    locks = f"{other}\n\n1 lock held by fuzz/1:\n #0: ff11 (&lock){{+.+.}}-{{2:2}}, at: {ours}"
+    for at in (interrupt, f"{interrupt}\n", locks, locks.replace("1 lock", "2 locks")):
+        assert splats(race.format(frame=frame, at=at)) == []
+    own = f"{ours}\n asm_sysvec_apic_timer_interrupt+0x1b/0x20\n {other}"
+    assert len(splats(race.format(frame=frame, at=own))) == 1
