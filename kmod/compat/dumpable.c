@@ -14,7 +14,6 @@
 #include <linux/sched.h>
 #include <linux/sched/coredump.h>
 #include <linux/sched/mm.h>
-#include <linux/sched/task.h>
 #include <linux/slab.h>
 #include <linux/static_call.h>
 #if __has_include(<linux/sched/exec_state.h>)
@@ -24,6 +23,7 @@
 
 #include "compat/dumpable.h"
 #include "compat/symbols.h"
+#include "compat/task.h"
 
 #define OPEN 1		/* SUID_DUMP_USER, by whichever name */
 #define CLOSED 2	/* SUID_DUMP_ROOT */
@@ -106,14 +106,7 @@ static int __init find_functions(void)
 
 static void *keeper_get(struct task_struct *task)
 {
-	struct mm_struct *memory;
-
-	task_lock(task);
-	memory = task->mm;
-	if (memory)
-		mmgrab(memory);
-	task_unlock(task);
-	return memory;
+	return tlk_memory_grab(task);
 }
 
 static void keeper_put(void *keeper)
@@ -204,10 +197,9 @@ struct tlk_closed *tlk_dumpable_of_child(struct task_struct *child, struct tlk_c
 		return NULL;
 	if (keeper != closed->keeper && value_get(keeper) == CLOSED)
 		return closed_make(keeper);
-	if (keeper != closed->keeper)
-		closed = NULL;
 	keeper_put(keeper);
-	if (closed)
-		closed->holders++;
+	if (keeper != closed->keeper)
+		return NULL;
+	closed->holders++;
 	return closed;
 }

@@ -17,6 +17,7 @@
 #include <linux/irqflags.h>
 #include <linux/mm_types.h>
 #include <linux/ptrace.h>
+#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 #include <linux/signal.h>
@@ -121,6 +122,18 @@ bool tlk_is_roots(struct task_struct *task)
 	return is;
 }
 
+struct mm_struct *tlk_memory_grab(struct task_struct *task)
+{
+	struct mm_struct *memory;
+
+	task_lock(task);
+	memory = task->mm;
+	if (memory)
+		mmgrab(memory);
+	task_unlock(task);
+	return memory;
+}
+
 static bool has_weak_tracer(struct task_struct *thread)
 {
 	const struct cred *cred;
@@ -137,11 +150,6 @@ static bool has_weak_tracer(struct task_struct *thread)
 	return has;
 }
 
-static bool is_weakly_traced(struct task_struct *thread, const struct mm_struct *memory)
-{
-	return READ_ONCE(thread->mm) == memory && has_weak_tracer(thread);
-}
-
 bool tlk_memory_has_weak_tracer(struct task_struct *thread)
 {
 	struct task_struct *process, *one;
@@ -153,7 +161,7 @@ bool tlk_memory_has_weak_tracer(struct task_struct *thread)
 	memory = thread->mm;
 	if (memory && atomic_read(&memory->mm_users) > 1) {
 		for_each_process_thread(process, one)
-			has |= is_weakly_traced(one, memory);
+			has |= READ_ONCE(one->mm) == memory && has_weak_tracer(one);
 	} else {
 		has = has_weak_tracer(thread);
 	}

@@ -70,6 +70,12 @@ bool tlk_is_ordinary(struct task_struct *task);
 bool tlk_is_roots(struct task_struct *task);
 
 /*
+ * The task's memory map, or NULL. It is freed no earlier than by mmdrop(), so no other has its
+ * address until then.
+ */
+struct mm_struct *tlk_memory_grab(struct task_struct *task);
+
+/*
  * Is this thread, or any other with its memory, traced by a process that lacked one of the
  * capabilities for supervisor mode, or CAP_SYS_PTRACE, when it attached? Such a tracer could write
  * to the memory.

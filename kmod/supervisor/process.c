@@ -15,7 +15,6 @@
 #include <linux/mman.h>
 #include <linux/module.h>
 #include <linux/pid.h>
-#include <linux/pid_namespace.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
@@ -173,6 +172,7 @@ static void settle_locked(struct tlk_process *process)
 	bool closed = process->mode == TL_MODE_SUPERVISOR;
 	struct tlk_thread_state *state;
 
+	lockdep_assert_held(&tlk_thread_lock);
 	list_for_each_entry(state, &process->threads, link)
 		closed |= state->attached;
 	if (list_empty(&process->threads))
@@ -182,16 +182,18 @@ static void settle_locked(struct tlk_process *process)
 }
 
 static int process_ask_locked(struct tlk_process *process, struct task_struct *leader,
-			      const struct tl_switch *request)
+			      struct tl_switch *request)
 {
 	bool on = request->mode == TL_MODE_SUPERVISOR;
 	struct task_struct *thread;
 	int error = 0;
 
+	lockdep_assert_held(&tlk_thread_lock);
 	if (on) {
 		close_locked(process, leader);
 		if (tlk_memory_has_weak_tracer(leader)) {
 			settle_locked(process);
+			request->refusal = TL_REFUSED_TRACED;
 			return -EPERM;
 		}
 	}
@@ -216,12 +218,14 @@ static int process_ask_locked(struct tlk_process *process, struct task_struct *l
 int tlk_process_switch(struct task_struct *leader, const struct mm_struct *memory,
 		       struct tl_switch *request)
 {
+	const struct mm_struct *now;
 	struct tlk_process *process;
 	int error = 0;
 
 	spin_lock(&tlk_thread_lock);
-	if (memory && READ_ONCE(leader->mm) != memory)
-		error = READ_ONCE(leader->mm) ? -EAGAIN : -ESRCH;
+	now = READ_ONCE(leader->mm);
+	if (memory && now != memory)
+		error = now ? -EAGAIN : -ESRCH;
 	process = error ? NULL : process_find_locked(leader->signal);
 	if (!process && request->mode == TL_MODE_SUPERVISOR && !error) {
 		process = process_create_locked(leader);
@@ -231,8 +235,6 @@ int tlk_process_switch(struct task_struct *leader, const struct mm_struct *memor
 	if (process)
 		error = process_ask_locked(process, leader, request);
 	spin_unlock(&tlk_thread_lock);
-	if (error == -EPERM)
-		request->refusal = TL_REFUSED_TRACED;
 	return error;
 }
 

@@ -126,19 +126,6 @@ static struct task_struct *find_process(pid_t number)
 	return task;
 }
 
-/* What a process has been judged by: held, so that no other memory gets the same address. */
-static struct mm_struct *memory_of(struct task_struct *leader)
-{
-	struct mm_struct *memory;
-
-	task_lock(leader);
-	memory = leader->mm;
-	if (memory)
-		mmgrab(memory);
-	task_unlock(leader);
-	return memory;
-}
-
 static void warn_and_taint(struct task_struct *leader)
 {
 	pr_notice_once("%s[%d] is the first process in supervisor mode: it can do anything to this "
@@ -178,7 +165,8 @@ int tlk_supervisor_switch(struct tl_switch *request)
 	leader = find_process(request->pid);
 	if (!leader)
 		return -ESRCH;
-	memory = request->mode == TL_MODE_SUPERVISOR ? memory_of(leader) : NULL;
+	/* What the process is judged by: held, so that no other memory gets the same address. */
+	memory = request->mode == TL_MODE_SUPERVISOR ? tlk_memory_grab(leader) : NULL;
 	if (request->mode == TL_MODE_SUPERVISOR)
 		error = tlk_refuse_switch(leader, request->flags, &request->refusal);
 	else
