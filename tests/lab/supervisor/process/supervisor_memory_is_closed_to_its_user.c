@@ -7,66 +7,12 @@
  * until the last of them is back in user mode, also where one of them has opened it.
  */
 #include <sched.h>
-#include <sys/prctl.h>
-#include <sys/ptrace.h>
-#include <sys/uio.h>
 
-#include "supervisor.h"
-
-#define STRANGER 1000
+#include "stranger.h"
 
 enum { FORK = 1, SHARE, OPEN };	/* what the target is to do */
 
 static volatile long *shared;	/* [1]: what the target is to do, then its child's process ID */
-static volatile char byte = 1;
-
-static void become_stranger(void)
-{
-	CHECK_EQ(sys(SYS_setresgid, STRANGER, STRANGER, STRANGER), 0);
-	CHECK_EQ(sys(SYS_setresuid, STRANGER, STRANGER, STRANGER), 0);
-	MUST(prctl(PR_SET_DUMPABLE, 1));
-}
-
-/* As a process of the same user: 0 if the memory can be written to, by every way, else -1. */
-static int attack(pid_t target)
-{
-	struct iovec here = { (void *)&byte, 1 }, there = { (void *)&byte, 1 };
-	char path[64];
-	long fd, written, traced;
-	int status;
-
-	snprintf(path, sizeof(path), "/proc/%d/mem", (int)target);
-	fd = sys(SYS_openat, AT_FDCWD, path, O_RDWR);
-	written = sys(SYS_process_vm_writev, target, &here, 1, &there, 1, 0);
-	traced = sys(SYS_ptrace, PTRACE_SEIZE, target, 0, 0);
-	if (traced == 0) {
-		MUST(ptrace(PTRACE_INTERRUPT, target, 0, 0));
-		MUST(waitpid(target, &status, __WALL));
-		MUST(ptrace(PTRACE_DETACH, target, 0, 0));
-	}
-	if (fd >= 0)
-		close((int)fd);
-	if (fd >= 0 && written == 1 && traced == 0)
-		return 0;
-	CHECK(fd == -EACCES || fd == -EPERM);
-	CHECK_EQ(written, -EPERM);
-	CHECK_EQ(traced, -EPERM);
-	return -1;
-}
-
-static int attack_as_stranger(pid_t target)
-{
-	pid_t pid = MUST(fork());
-	int status;
-
-	if (pid == 0) {
-		become_stranger();
-		_exit(attack(target) ? 3 : 4);
-	}
-	status = child_wait(pid);
-	CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == 3 || WEXITSTATUS(status) == 4));
-	return WEXITSTATUS(status) == 3 ? -1 : 0;
-}
 
 static int sleep_for_ever(void *unused)
 {
@@ -178,29 +124,6 @@ static void with_memory_that_was_opened(pid_t pid)
 	MUST(kill(child, SIGKILL));
 }
 
-/* One that attached before the switch could write, too: the switch is refused while it is there. */
-static void traced_before(pid_t pid)
-{
-	struct tl_switch request = {
-		.size = sizeof(request), .mode = TL_MODE_SUPERVISOR, .pid = pid,
-		.flags = TL_SWITCH_ANY_USER,
-	};
-	pid_t tracer = MUST(fork());
-
-	if (tracer == 0) {
-		become_stranger();
-		MUST(ptrace(PTRACE_SEIZE, pid, 0, 0));
-		shared[2] = 1;
-		for (;;)
-			pause();
-	}
-	WAIT_UNTIL(shared[2] == 1, "no tracer after %d ms", WAIT_MS);
-	CHECK_EQ(switch_ioctl(&request), -EPERM);
-	CHECK_EQ(request.refusal, TL_REFUSED_TRACED);
-	MUST(kill(tracer, SIGKILL));
-	child_wait(tracer);
-}
-
 static void without_flag(pid_t pid)
 {
 	struct tl_switch request = {
@@ -225,7 +148,7 @@ int main(void)
 	with_shared_memory(pid, 0);
 	with_shared_memory(pid, TL_SWITCH_CHILDREN);
 	with_memory_that_was_opened(pid);
-	traced_before(pid);
+	check_traced_is_refused(pid, pid);
 	with_flags(pid, 0, true);
 	MUST(kill(pid, SIGKILL));
 	child_wait(pid);

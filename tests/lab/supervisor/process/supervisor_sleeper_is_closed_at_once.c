@@ -8,12 +8,8 @@
  */
 #include <pthread.h>
 #include <sched.h>
-#include <sys/prctl.h>
-#include <sys/ptrace.h>
 
-#include "supervisor.h"
-
-#define STRANGER 1000
+#include "stranger.h"
 
 enum { SIBLING = 1, SHARER };
 
@@ -24,13 +20,6 @@ static volatile struct {
 	int asked;
 	unsigned int levels[2];		/* of the thread that slept, and of one it makes */
 } *board;
-
-static void become_stranger(void)
-{
-	CHECK_EQ(sys(SYS_setresgid, STRANGER, STRANGER, STRANGER), 0);
-	CHECK_EQ(sys(SYS_setresuid, STRANGER, STRANGER, STRANGER), 0);
-	MUST(prctl(PR_SET_DUMPABLE, 1));
-}
 
 /* The lowest of many calls: an interrupt brings a thread back to user mode until its next call. */
 static unsigned int level_reached(void)
@@ -97,46 +86,6 @@ static void target_with_sharer(void)
 	target(SHARER);
 }
 
-/* As a process of the same user. */
-static void attack(void)
-{
-	char path[64];
-	long fd;
-
-	become_stranger();
-	snprintf(path, sizeof(path), "/proc/%d/mem", board->bystander);
-	fd = sys(SYS_openat, AT_FDCWD, path, O_RDWR);
-	_exit(fd >= 0 || sys(SYS_ptrace, PTRACE_SEIZE, board->bystander, 0, 0) == 0);
-}
-
-static void check_attack(bool succeeds)
-{
-	CHECK_EXITED(child_run(attack), succeeds);
-}
-
-/* Attached before the switch, to the other process. */
-static void check_refusal(pid_t pid)
-{
-	struct tl_switch request = {
-		.size = sizeof(request), .mode = TL_MODE_SUPERVISOR, .pid = pid,
-		.flags = TL_SWITCH_ANY_USER,
-	};
-	pid_t tracer = MUST(fork());
-
-	if (tracer == 0) {
-		become_stranger();
-		MUST(ptrace(PTRACE_SEIZE, board->bystander, 0, 0));
-		board->asked = 1;
-		for (;;)
-			pause();
-	}
-	WAIT_UNTIL(board->asked == 1, "no tracer after %d ms", WAIT_MS);
-	CHECK_EQ(switch_ioctl(&request), -EPERM);
-	CHECK_EQ(request.refusal, TL_REFUSED_TRACED);
-	MUST(kill(tracer, SIGKILL));
-	child_wait(tracer);
-}
-
 static void check(void (*function)(void))
 {
 	pid_t pid;
@@ -146,23 +95,23 @@ static void check(void (*function)(void))
 	WAIT_UNTIL(board->bystander != 0, "no bystander after %d ms", WAIT_MS);
 	wait_asleep(pid);
 	wait_asleep(board->bystander);
-	check_attack(true);
-	check_refusal(pid);
+	CHECK_EQ(attack_as_stranger(board->bystander), 0);
+	check_traced_is_refused(pid, board->bystander);
 	wait_asleep(board->bystander);
 	CHECK_EQ(switch_mode(pid, TL_MODE_SUPERVISOR, TL_SWITCH_ANY_USER), 0);
-	check_attack(false);
+	CHECK_EQ(attack_as_stranger(board->bystander), -1);
 	CHECK_EQ(raw_switch_user(pid), 0);
-	check_attack(true);
+	CHECK_EQ(attack_as_stranger(board->bystander), 0);
 	wait_asleep(board->bystander);
 	CHECK_EQ(switch_mode(pid, TL_MODE_SUPERVISOR, TL_SWITCH_ANY_USER), 0);
-	check_attack(false);
+	CHECK_EQ(attack_as_stranger(board->bystander), -1);
 
 	board->asked = 1;
 	CHECK_EQ(write(wake[1], "x", 1), 1);
 	WAIT_UNTIL(board->asked == 0, "the sleeper does not answer after %d ms", WAIT_MS);
 	CHECK_EQ(board->levels[0], 0);
 	CHECK_EQ(board->levels[1], 0);
-	check_attack(false);
+	CHECK_EQ(attack_as_stranger(board->bystander), -1);
 	CHECK_EQ(write(bystanders_wake[1], "x", 1), 1);
 	MUST(kill(pid, SIGKILL));
 	child_wait(pid);
