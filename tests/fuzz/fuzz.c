@@ -234,7 +234,8 @@ static void run(const struct input *input)
 /*
  * A data race is a finding only where the module has a part in it: the kernel has races of its own,
  * also in interrupts, whose stacks end with whom they interrupted. Locks that are held are no part.
- * A report is many records, between two lines of equals signs.
+ * A report is many records, between two lines of equals signs. trapless/vm/splats.py asks the same
+ * of a whole log; here it is asked while the program is at hand.
  */
 static bool is_kernels_race(const char *record)
 {
