@@ -264,3 +264,8 @@ def test_a_path_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
 def test_only_late_kernels_are_told_to_leave_their_ciphers(release: str, told: str) -> None:
     kernel = Kernel(release, release, Path("vmlinuz"), None, None)
     assert kernels.parameters(kernel) == told
+
+
+def test_debug_kernels_have_four_levels_of_page_tables() -> None:
+    kernel = Kernel("debug", "6.1.192", Path("vmlinuz"), None, None, debug=True)
+    assert kernels.parameters(kernel) == "no5lvl"
