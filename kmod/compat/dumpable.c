@@ -7,6 +7,7 @@
  * same value for a process that changes its credentials if fs.suid_dumpable is 2: nobody can tell
  * then who has closed it, so there it stays closed.
  */
+#include <linux/atomic.h>
 #include <linux/binfmts.h>
 #include <linux/errno.h>
 #include <linux/init.h>
@@ -32,6 +33,7 @@ struct tlk_closed {
 	struct list_head link;		/* in all_closed */
 	void *keeper;			/* of the value, with a reference: see keeper_get() */
 	unsigned int holders;		/* processes that share it and are to be closed */
+	bool was_open;			/* so it is to be opened again */
 };
 
 static LIST_HEAD(all_closed);
@@ -79,28 +81,17 @@ static int value_get(void *keeper)
 	return READ_ONCE(state->dumpable);
 }
 
-static void value_set(void *keeper, int value)
+static bool value_change(void *keeper, int from, int to)
 {
 	struct task_exec_state *state = keeper;
 
-	WRITE_ONCE(state->dumpable, value);
+	return cmpxchg(&state->dumpable, from, to) == from;
 }
 
 #else
 
-static void no_set(struct mm_struct *mm, int value)
-{
-}
-
-DEFINE_STATIC_CALL(set_value, no_set);
-
 static int __init find_functions(void)
 {
-	void *address = tlk_symbol("set_dumpable");
-
-	if (!address)
-		return -ENOENT;
-	static_call_update(set_value, address);
 	return 0;
 }
 
@@ -119,9 +110,17 @@ static int value_get(void *keeper)
 	return get_dumpable(keeper);
 }
 
-static void value_set(void *keeper, int value)
+/* The value is the lowest bits of flags, which others change meanwhile. */
+static bool value_change(void *keeper, int from, int to)
 {
-	static_call(set_value)(keeper, value);
+	unsigned long *flags = (unsigned long *)&((struct mm_struct *)keeper)->flags;
+	unsigned long old = READ_ONCE(*flags);
+
+	do {
+		if ((old & MMF_DUMPABLE_MASK) != from)
+			return false;
+	} while (!try_cmpxchg(flags, &old, (old & ~(unsigned long)MMF_DUMPABLE_MASK) | to));
+	return true;
 }
 
 #endif /* HAS_EXEC_STATE */
@@ -130,21 +129,6 @@ int __init tlk_dumpable_init(void)
 {
 	suid_value = tlk_symbol("suid_dumpable");
 	return suid_value ? find_functions() : -ENOENT;
-}
-
-/* The process has a reference to its keeper, which it gives away. */
-static struct tlk_closed *closed_make(void *keeper)
-{
-	struct tlk_closed *closed = kmalloc(sizeof(*closed), GFP_ATOMIC | __GFP_NOWARN);
-
-	if (!closed) {
-		keeper_put(keeper);
-		return NULL;
-	}
-	closed->keeper = keeper;
-	closed->holders = 1;
-	list_add(&closed->link, &all_closed);
-	return closed;
 }
 
 static struct tlk_closed *closed_find(const void *keeper)
@@ -157,49 +141,65 @@ static struct tlk_closed *closed_find(const void *keeper)
 	return NULL;
 }
 
-/* Another process with this memory may have closed it, and this one may have opened it since. */
+/* The caller has a reference to the keeper, which it gives away. */
+static struct tlk_closed *closed_get(void *keeper, bool was_open)
+{
+	struct tlk_closed *closed = closed_find(keeper);
+
+	if (closed) {
+		closed->was_open |= was_open;	/* this process has opened it since */
+		closed->holders++;
+		keeper_put(keeper);
+		return closed;
+	}
+	closed = kmalloc(sizeof(*closed), GFP_ATOMIC | __GFP_NOWARN);
+	if (!closed) {
+		keeper_put(keeper);
+		return NULL;
+	}
+	closed->keeper = keeper;
+	closed->holders = 1;
+	closed->was_open = was_open;
+	list_add(&closed->link, &all_closed);
+	return closed;
+}
+
 struct tlk_closed *tlk_dumpable_close(struct task_struct *task)
 {
 	void *keeper = keeper_get(task);
-	struct tlk_closed *closed;
-	bool was_open;
 
-	if (!keeper)
-		return NULL;
-	was_open = value_get(keeper) == OPEN;
-	if (was_open)
-		value_set(keeper, CLOSED);
-	closed = closed_find(keeper);
-	if (!closed && was_open)
-		return closed_make(keeper);
-	if (closed)
-		closed->holders++;
-	keeper_put(keeper);
-	return closed;
+	return keeper ? closed_get(keeper, value_change(keeper, OPEN, CLOSED)) : NULL;
 }
 
 void tlk_dumpable_open(struct tlk_closed *closed)
 {
 	if (--closed->holders)
 		return;
-	if (value_get(closed->keeper) == CLOSED && READ_ONCE(*suid_value) != CLOSED)
-		value_set(closed->keeper, OPEN);
+	if (closed->was_open && READ_ONCE(*suid_value) != CLOSED)
+		value_change(closed->keeper, CLOSED, OPEN);
 	keeper_put(closed->keeper);
 	list_del(&closed->link);
 	kfree(closed);
 }
 
-struct tlk_closed *tlk_dumpable_of_child(struct task_struct *child, struct tlk_closed *closed)
+struct tlk_closed *tlk_dumpable_of_child(struct task_struct *child, const struct tlk_closed *closed)
 {
 	void *keeper = keeper_get(child);
 
 	if (!keeper)
 		return NULL;
-	if (keeper != closed->keeper && value_get(keeper) == CLOSED)
-		return closed_make(keeper);
+	if (value_get(keeper) != OPEN)
+		return closed_get(keeper, closed->was_open);
 	keeper_put(keeper);
-	if (keeper != closed->keeper)
-		return NULL;
-	closed->holders++;
-	return closed;
+	return NULL;
+}
+
+bool tlk_dumpable_is_of(const struct tlk_closed *closed, struct task_struct *task)
+{
+	void *keeper = keeper_get(task);
+	bool is = keeper == closed->keeper;
+
+	if (keeper)
+		keeper_put(keeper);
+	return is;
 }

@@ -21,9 +21,9 @@ struct tlk_closed;
 int tlk_dumpable_init(void);
 
 /*
- * Closes the task's process to its user. Returns NULL if others than this file have closed it; it
- * stays so then, as it does if memory lacks. Atomic, as are the others; the caller's lock is around
- * all three.
+ * Closes the task's process to its user, if it is open. Returns what tlk_dumpable_open() takes, also
+ * for a process that others have closed and that stays so; or NULL if memory lacks, and then it stays
+ * closed for good. Atomic, as are the others; the caller's lock is around all.
  */
 struct tlk_closed *tlk_dumpable_close(struct task_struct *task);
 
@@ -35,8 +35,13 @@ void tlk_dumpable_open(struct tlk_closed *closed);
 
 /*
  * A child that has not run yet has inherited that its parent is closed. Returns what is closed of
- * the child, which may be the same; or NULL if it was copied before, or if memory lacks.
+ * the child, which may be the same; or NULL if it is open, because it was copied before, or if
+ * memory lacks.
  */
-struct tlk_closed *tlk_dumpable_of_child(struct task_struct *child, struct tlk_closed *closed);
+struct tlk_closed *tlk_dumpable_of_child(struct task_struct *child,
+					 const struct tlk_closed *closed);
+
+/* Whether it was the task's present program, or shares its memory, that was closed. */
+bool tlk_dumpable_is_of(const struct tlk_closed *closed, struct task_struct *task);
 
 #endif /* TLK_COMPAT_DUMPABLE_H */

@@ -61,17 +61,6 @@ static struct tlk_process *process_create_locked(struct task_struct *leader)
 	return process;
 }
 
-/*
- * The process is about to have a thread in supervisor mode: whoever could write to its memory would
- * have the kernel. From now on that takes CAP_SYS_PTRACE, as for a set-user-ID program.
- */
-static void close_locked(struct tlk_process *process, struct task_struct *thread)
-{
-	lockdep_assert_held(&tlk_thread_lock);
-	if (!process->closed)
-		process->closed = tlk_dumpable_close(thread);
-}
-
 /* No thread of the process is in supervisor mode any more, or it has other memory. */
 static void open_locked(struct tlk_process *process)
 {
@@ -79,6 +68,19 @@ static void open_locked(struct tlk_process *process)
 	if (process->closed)
 		tlk_dumpable_open(process->closed);
 	process->closed = NULL;
+}
+
+/*
+ * The process is about to have a thread in supervisor mode: whoever could write to its memory would
+ * have the kernel. From now on that takes CAP_SYS_PTRACE, as for a set-user-ID program. What was
+ * closed before may be the same memory, or that of an earlier program.
+ */
+static void close_locked(struct tlk_process *process, struct task_struct *thread)
+{
+	struct tlk_closed *closed = tlk_dumpable_close(thread);
+
+	open_locked(process);
+	process->closed = closed;
 }
 
 static void process_destroy_locked(struct tlk_process *process)
@@ -92,6 +94,16 @@ static void process_destroy_locked(struct tlk_process *process)
 	WRITE_ONCE(processes, processes - 1);
 	put_pid(process->pid);
 	kfree(process);
+}
+
+/* The process stays in the table, and closed, only as long as it has to. */
+static void settle_locked(struct tlk_process *process)
+{
+	lockdep_assert_held(&tlk_thread_lock);
+	if (list_empty(&process->threads))
+		process_destroy_locked(process);
+	else if (process->mode != TL_MODE_SUPERVISOR && !process->attached)
+		open_locked(process);
 }
 
 static void thread_work(struct callback_head *head);
@@ -121,17 +133,23 @@ static void thread_remove_locked(struct tlk_thread_state *state)
 	list_del(&state->link);
 	tlk_call_counts_add(&process->past, &state->cpu.counts);
 	tlk_thread_free_locked(state);
-	if (list_empty(&process->threads))
-		process_destroy_locked(process);
+	settle_locked(process);
 	module_put(THIS_MODULE);
+}
+
+static void thread_mark_locked(struct tlk_thread_state *state, bool attached)
+{
+	lockdep_assert_held(&tlk_thread_lock);
+	state->process->attached += attached - state->attached;
+	state->attached = attached;
+	settle_locked(state->process);
 }
 
 /* The current thread is no longer in supervisor mode; its state stays. */
 static void thread_detach_locked(struct tlk_thread_state *state)
 {
-	lockdep_assert_held(&tlk_thread_lock);
-	state->attached = false;
 	tlk_thread_detach(state);
+	thread_mark_locked(state, false);
 }
 
 /* The current thread is no longer in supervisor mode. Its state stays only for queued work. */
@@ -166,21 +184,6 @@ static int thread_ask_locked(struct tlk_process *process, struct task_struct *th
 	return 0;
 }
 
-/* The process stays in the table, and closed, only as long as it has to. */
-static void settle_locked(struct tlk_process *process)
-{
-	bool closed = process->mode == TL_MODE_SUPERVISOR;
-	struct tlk_thread_state *state;
-
-	lockdep_assert_held(&tlk_thread_lock);
-	list_for_each_entry(state, &process->threads, link)
-		closed |= state->attached;
-	if (list_empty(&process->threads))
-		process_destroy_locked(process);
-	else if (!closed)
-		open_locked(process);
-}
-
 static int process_ask_locked(struct tlk_process *process, struct task_struct *leader,
 			      struct tl_switch *request)
 {
@@ -191,11 +194,16 @@ static int process_ask_locked(struct tlk_process *process, struct task_struct *l
 	lockdep_assert_held(&tlk_thread_lock);
 	if (on) {
 		close_locked(process, leader);
-		if (tlk_memory_has_weak_tracer(leader)) {
-			settle_locked(process);
+		if (!process->closed)
+			error = READ_ONCE(leader->mm) ? -ENOMEM : -ESRCH;
+		else if (tlk_memory_has_weak_tracer(leader)) {
 			request->refusal = TL_REFUSED_TRACED;
-			return -EPERM;
+			error = -EPERM;
 		}
+	}
+	if (error) {
+		settle_locked(process);
+		return error;
 	}
 	process->mode = request->mode;
 	process->flags = request->flags;
@@ -224,8 +232,8 @@ int tlk_process_switch(struct task_struct *leader, const struct mm_struct *memor
 
 	spin_lock(&tlk_thread_lock);
 	now = READ_ONCE(leader->mm);
-	if (memory && now != memory)
-		error = now ? -EAGAIN : -ESRCH;
+	if (memory && now != memory)	/* it has ended, or another thread leads it now */
+		error = now || READ_ONCE(leader->group_leader) != leader ? -EAGAIN : -ESRCH;
 	process = error ? NULL : process_find_locked(leader->signal);
 	if (!process && request->mode == TL_MODE_SUPERVISOR && !error) {
 		process = process_create_locked(leader);
@@ -285,11 +293,8 @@ static void thread_work(struct callback_head *head)
 		state->process->mode = TL_MODE_USER;
 	was = state->attached;
 	on = !exiting && state->process->mode == TL_MODE_SUPERVISOR;
-	if (on) {
-		close_locked(state->process, current);	/* it may have executed a program */
-		on = tlk_may_be_in_supervisor_mode();
-	}
-	state->attached = on;
+	on = on && tlk_may_be_in_supervisor_mode();
+	thread_mark_locked(state, on);
 	spin_unlock(&tlk_thread_lock);
 
 	if (refused)
@@ -319,29 +324,33 @@ bool tlk_process_free_thread(struct tlk_thread_state *state)
 	return done;
 }
 
-/* A child is like its parent if that was asked for. Else it is in user mode, and open as ever. */
+/*
+ * A child is like its parent if that was asked for. Else it is in user mode, and open as ever. One
+ * that was copied before its parent was closed is in user mode, too: somebody may have opened its
+ * memory. A child that was switched itself already stays as it is.
+ */
 static struct tlk_process *child_process_locked(const struct tlk_process *family,
 						struct task_struct *child)
 {
+	struct tlk_process *process = process_find_locked(child->signal), *made = NULL;
 	struct tlk_closed *closed = NULL;
-	struct tlk_process *process = NULL;
 
 	lockdep_assert_held(&tlk_thread_lock);
-	if (family->closed) {
+	if (family->closed)
 		closed = tlk_dumpable_of_child(child, family->closed);
-		if (!closed)	/* it was copied before its parent was closed */
-			return NULL;
+	if (!closed)
+		return NULL;
+	if (!process && family->mode == TL_MODE_SUPERVISOR && family->flags & TL_SWITCH_CHILDREN)
+		process = made = process_create_locked(child);
+	if (made) {
+		made->mode = family->mode;
+		made->flags = family->flags;
 	}
-	if (family->mode == TL_MODE_SUPERVISOR && family->flags & TL_SWITCH_CHILDREN)
-		process = process_create_locked(child);
-	if (process) {
-		process->mode = family->mode;
-		process->flags = family->flags;
+	if (process && !process->closed)
 		process->closed = closed;
-	} else if (closed) {
+	else
 		tlk_dumpable_open(closed);
-	}
-	return process;
+	return made;
 }
 
 void tlk_process_forked(struct task_struct *child)
@@ -360,7 +369,7 @@ void tlk_process_forked(struct task_struct *child)
 		goto out;
 	state = tlk_thread_find_locked(child) ? NULL : thread_add_locked(process, child);
 	if (state) {
-		state->attached = true;
+		thread_mark_locked(state, true);
 		tlk_thread_attach_child(state, child);
 		if (wants_residency(process) && !process->locking)
 			tlk_thread_queue_work_locked(state, child);
@@ -375,6 +384,7 @@ void tlk_process_executed(u32 flags)
 {
 	struct tlk_thread_state *state = tlk_thread_attached();
 	struct tlk_process *process;
+	bool stays;
 
 	if (!READ_ONCE(processes))
 		return;
@@ -382,18 +392,20 @@ void tlk_process_executed(u32 flags)
 	process = process_find_locked(current->signal);
 	if (!process)
 		goto out;
-	open_locked(process);	/* the memory that it had */
-	if ((process->flags & flags) == flags) {
-		/* The new program's memory is not locked yet, nor closed. */
-		if (state)
+	/* A request that came since the program has its memory was about this program. */
+	stays = (process->flags & flags) == flags ||
+		(process->closed && tlk_dumpable_is_of(process->closed, current));
+	if (stays) {
+		if (process->mode == TL_MODE_SUPERVISOR)
 			close_locked(process, current);
-		process->locking = false;
+		process->locking = false;	/* the new program's memory is not locked yet */
 		process->resident = 0;
 		process->executed = true;
 		if (state && !state->queued)
 			tlk_thread_queue_work_locked(state, current);
 		goto out;
 	}
+	open_locked(process);
 	process->mode = TL_MODE_USER;
 	if (state)
 		thread_end_locked(state);

@@ -28,6 +28,7 @@ struct tlk_process {
 	bool executed;				/* a program that nobody has looked at yet */
 	u64 switches;
 	struct list_head threads;		/* states */
+	unsigned int attached;			/* of them */
 	struct tlk_call_counts past;		/* of states that are gone */
 	struct tlk_closed *closed;		/* to its own user, or NULL */
 };

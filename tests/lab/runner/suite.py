@@ -24,7 +24,8 @@ TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent.parent
 BINARY = ROOT / "build/tests/lab/labtests"
 RECORDS = ROOT / "build/tests/lab/outcomes"
-NMI_STORM = TESTS / "modules/nmi_storm"
+HELPERS = ("nmi_storm", "hold")
+"""Modules of the tests' own, in modules/."""
 
 FOLDERS = (
     "batch", "identity", "lib", "ring", "seccomp", "signal", "supervisor", "tracing", "worker",
@@ -69,6 +70,7 @@ TAKE_TURNS = frozenset(
         "probes_soak",
         "supervisor_module_is_held_while_in_use",
         "supervisor_suspend_and_resume",
+        "supervisor_switch_amid_fork_and_exec",
         "supervisor_tracepoint_sees_every_call",
         "supervisor_uprobe_is_hit",
         "tracer_goes_during_endless_program",
@@ -253,10 +255,16 @@ def kernel_names(option: str) -> list[str]:
 
 
 def module_files(kernel: str, progress: Progress) -> Files:
-    """What the programs find in the guest: the module, to be loaded again, and the NMIs' source."""
+    """What the programs find in the guest: the module, to be loaded again, and the helpers."""
     resolved = kernels.resolve(kernel, progress)
-    storm = kbuild.module_for(resolved, progress, NMI_STORM, "nmi_storm.ko")
-    return ((kbuild.module_for(resolved, progress), "/trapless.ko"), (storm, "/nmi_storm.ko"))
+    folder = TESTS / "modules"
+    return (
+        (kbuild.module_for(resolved, progress), "/trapless.ko"),
+        *(
+            (kbuild.module_for(resolved, progress, folder / name, f"{name}.ko"), f"/{name}.ko")
+            for name in HELPERS
+        ),
+    )
 
 
 def build_programs(progress: Progress) -> None:

@@ -124,6 +124,46 @@ static void with_memory_that_was_opened(pid_t pid)
 	MUST(kill(child, SIGKILL));
 }
 
+/* A process that has opened itself is closed by the next request, and open after it. */
+static void again(pid_t pid)
+{
+	CHECK_EQ(switch_mode(pid, TL_MODE_SUPERVISOR, TL_SWITCH_ANY_USER), 0);
+	wait_mode(pid, TL_MODE_SUPERVISOR);
+	CHECK_EQ(child_of_target(OPEN), 0);
+	CHECK_EQ(attack_as_stranger(pid), 0);
+	CHECK_EQ(switch_mode(pid, TL_MODE_SUPERVISOR, TL_SWITCH_ANY_USER), 0);
+	CHECK_EQ(attack_as_stranger(pid), -1);
+	switch_back(pid);
+	CHECK_EQ(attack_as_stranger(pid), 0);
+}
+
+static int level_of_child(void)
+{
+	pid_t pid = MUST(fork());
+	int status;
+
+	if (pid == 0) {
+		for (int i = 0; i < REACH_CALLS; i++)
+			sys(SYS_getppid);
+		_exit((int)cpl());
+	}
+	status = child_wait(pid);
+	CHECK(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* The kernel closes one that gives its rights away, and nobody opens that; its children follow. */
+static void daemon_of_root(void)
+{
+	enter_supervisor(TL_SWITCH_CHILDREN | TL_SWITCH_ANY_USER);
+	CHECK_EQ(level_of_child(), 0);
+	CHECK_EQ(sys(SYS_setresuid, STRANGER, STRANGER, STRANGER), 0);
+	CHECK_EQ(prctl(PR_GET_DUMPABLE), 0);
+	CHECK_EQ(level_of_child(), 0);
+	CHECK_EQ(raw_switch_user(0), 0);
+	CHECK_EQ(prctl(PR_GET_DUMPABLE), 0);
+}
+
 static void without_flag(pid_t pid)
 {
 	struct tl_switch request = {
@@ -148,6 +188,8 @@ int main(void)
 	with_shared_memory(pid, 0);
 	with_shared_memory(pid, TL_SWITCH_CHILDREN);
 	with_memory_that_was_opened(pid);
+	again(pid);
+	CHECK_EXITED(child_wait(child_start(daemon_of_root)), 0);
 	check_traced_is_refused(pid, pid);
 	with_flags(pid, 0, true);
 	MUST(kill(pid, SIGKILL));

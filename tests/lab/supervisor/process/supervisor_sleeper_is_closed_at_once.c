@@ -4,7 +4,8 @@
  * which may come late. Until then a process of the same user attaches to one of them, or opens
  * their memory, and may write to it once it runs at level 0. So the memory is closed when the
  * process is switched. Another process with the same memory is closed with it, and traced before,
- * it is a reason to refuse. Switched back asleep, it is open at once, too.
+ * it is a reason to refuse. Switched back asleep, it is open at once, too; and once the last thread
+ * has left the mode, though another sleeps that never was in it.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -41,6 +42,7 @@ static int stand_by(void *unused)
 	(void)unused;
 	board->bystander = (int)sys(SYS_gettid);
 	sys(SYS_read, bystanders_wake[0], &byte, 1);
+	board->bystander = 0;
 	return 0;
 }
 
@@ -86,11 +88,19 @@ static void target_with_sharer(void)
 	target(SHARER);
 }
 
+static void wake_up(unsigned int level)
+{
+	board->asked = 1;
+	CHECK_EQ(write(wake[1], "x", 1), 1);
+	WAIT_UNTIL(board->asked == 0, "the sleeper does not answer after %d ms", WAIT_MS);
+	CHECK_EQ(board->levels[0], level);
+	CHECK_EQ(board->levels[1], level);
+}
+
 static void check(void (*function)(void))
 {
 	pid_t pid;
 
-	board->bystander = 0;
 	pid = child_start(function);
 	WAIT_UNTIL(board->bystander != 0, "no bystander after %d ms", WAIT_MS);
 	wait_asleep(pid);
@@ -106,13 +116,14 @@ static void check(void (*function)(void))
 	CHECK_EQ(switch_mode(pid, TL_MODE_SUPERVISOR, TL_SWITCH_ANY_USER), 0);
 	CHECK_EQ(attack_as_stranger(board->bystander), -1);
 
-	board->asked = 1;
-	CHECK_EQ(write(wake[1], "x", 1), 1);
-	WAIT_UNTIL(board->asked == 0, "the sleeper does not answer after %d ms", WAIT_MS);
-	CHECK_EQ(board->levels[0], 0);
-	CHECK_EQ(board->levels[1], 0);
+	wake_up(0);
 	CHECK_EQ(attack_as_stranger(board->bystander), -1);
+	CHECK_EQ(raw_switch_user(pid), 0);
+	CHECK_EQ(attack_as_stranger(board->bystander), -1);
+	wake_up(3);
+	CHECK_EQ(attack_as_stranger(board->bystander), 0);
 	CHECK_EQ(write(bystanders_wake[1], "x", 1), 1);
+	WAIT_UNTIL(board->bystander == 0, "the bystander goes on after %d ms", WAIT_MS);
 	MUST(kill(pid, SIGKILL));
 	child_wait(pid);
 }
