@@ -21,8 +21,8 @@ struct tlk_closed;
 int tlk_dumpable_init(void);
 
 /*
- * Closes the task's process to its user, if it is open. Returns what tlk_dumpable_open() takes, for
- * a process that others have closed, too, which stays so; or NULL if memory lacks, and then it stays
+ * Closes the task's process to its user, if it is open. Returns what tlk_dumpable_open() takes,
+ * also for one that others have closed, and that stays so; or NULL if memory lacks: then it stays
  * closed for good. Atomic, as are the others; the caller's lock is around all.
  */
 struct tlk_closed *tlk_dumpable_close(struct task_struct *task);

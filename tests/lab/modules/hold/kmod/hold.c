@@ -5,8 +5,8 @@
  * each time.
  *
  * Insert it, wait until `held` below /sys/module/hold/parameters says that a task is held, do what
- * is to come in that moment, write the same number to `released`; remove it. Outside a VM it refuses
- * to load.
+ * is to come in that moment, write the same number to `released`; remove it. Outside a VM it does
+ * not load.
  */
 #include <linux/cpufeature.h>
 #include <linux/delay.h>
