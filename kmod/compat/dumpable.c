@@ -142,12 +142,11 @@ static struct tlk_closed *closed_find(const void *keeper)
 }
 
 /* The caller has a reference to the keeper, which it gives away. */
-static struct tlk_closed *closed_get(void *keeper, bool was_open)
+static struct tlk_closed *closed_get(void *keeper)
 {
 	struct tlk_closed *closed = closed_find(keeper);
 
 	if (closed) {
-		closed->was_open |= was_open;	/* this process has opened it since */
 		closed->holders++;
 		keeper_put(keeper);
 		return closed;
@@ -159,16 +158,20 @@ static struct tlk_closed *closed_get(void *keeper, bool was_open)
 	}
 	closed->keeper = keeper;
 	closed->holders = 1;
-	closed->was_open = was_open;
+	closed->was_open = false;
 	list_add(&closed->link, &all_closed);
 	return closed;
 }
 
+/* A process that shares it may have opened it since it was closed. */
 struct tlk_closed *tlk_dumpable_close(struct task_struct *task)
 {
 	void *keeper = keeper_get(task);
+	struct tlk_closed *closed = keeper ? closed_get(keeper) : NULL;
 
-	return keeper ? closed_get(keeper, value_change(keeper, OPEN, CLOSED)) : NULL;
+	if (closed)
+		closed->was_open |= value_change(keeper, OPEN, CLOSED);
+	return closed;
 }
 
 void tlk_dumpable_open(struct tlk_closed *closed)
@@ -182,16 +185,25 @@ void tlk_dumpable_open(struct tlk_closed *closed)
 	kfree(closed);
 }
 
-struct tlk_closed *tlk_dumpable_of_child(struct task_struct *child, const struct tlk_closed *closed)
+struct tlk_closed *tlk_dumpable_of_child(struct task_struct *child)
 {
-	void *keeper = keeper_get(child);
+	void *keeper = keeper_get(child), *own = keeper_get(current);
+	const struct tlk_closed *parents = NULL;
+	struct tlk_closed *closed = NULL;
 
-	if (!keeper)
-		return NULL;
-	if (value_get(keeper) != OPEN)
-		return closed_get(keeper, closed->was_open);
-	keeper_put(keeper);
-	return NULL;
+	if (keeper && own && value_get(keeper) != OPEN)
+		parents = closed_find(own);
+	if (parents) {
+		closed = closed_get(keeper);
+		keeper = NULL;
+	}
+	if (closed)
+		closed->was_open |= parents->was_open;
+	if (keeper)
+		keeper_put(keeper);
+	if (own)
+		keeper_put(own);
+	return closed;
 }
 
 bool tlk_dumpable_is_of(const struct tlk_closed *closed, struct task_struct *task)

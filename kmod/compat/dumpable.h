@@ -22,8 +22,9 @@ int tlk_dumpable_init(void);
 
 /*
  * Closes the task's process to its user, if it is open. Returns what tlk_dumpable_open() takes,
- * also for one that others have closed, and that stays so; or NULL if memory lacks: then it stays
- * closed for good. Atomic, as are the others; the caller's lock is around all.
+ * also for one that others have closed, and that stays so; or NULL, and nothing is changed, if
+ * memory lacks or the task has none any more. Atomic, as are the others; the caller's lock is
+ * around all.
  */
 struct tlk_closed *tlk_dumpable_close(struct task_struct *task);
 
@@ -34,12 +35,11 @@ struct tlk_closed *tlk_dumpable_close(struct task_struct *task);
 void tlk_dumpable_open(struct tlk_closed *closed);
 
 /*
- * A child that has not run yet has inherited that its parent is closed. Returns what is closed of
- * the child, which may be the same; or NULL if it is open, because it was copied before, or if
- * memory lacks.
+ * A child of the current thread that has not run yet has inherited that its parent is closed.
+ * Returns what is closed of the child, which may be the same; or NULL if it is open, because it was
+ * copied before, if nobody has closed its parent here, or if memory lacks.
  */
-struct tlk_closed *tlk_dumpable_of_child(struct task_struct *child,
-					 const struct tlk_closed *closed);
+struct tlk_closed *tlk_dumpable_of_child(struct task_struct *child);
 
 /* Whether it was the task's present program, or shares its memory, that was closed. */
 bool tlk_dumpable_is_of(const struct tlk_closed *closed, struct task_struct *task);

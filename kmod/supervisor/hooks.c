@@ -28,9 +28,8 @@ static void on_fork(void *data, struct task_struct *parent, struct task_struct *
 static void on_exec(void *data, struct task_struct *task, pid_t old_pid, struct linux_binprm *bprm)
 {
 	const u32 flags = TL_SWITCH_EXEC | (tlk_is_roots(task) ? 0 : TL_SWITCH_ANY_USER);
-	const bool may_stay = !bprm->secureexec && tlk_may_be_in_supervisor_mode();
 
-	tlk_process_executed(may_stay ? flags : TLK_FLAGS_NEVER);
+	tlk_process_executed(bprm->secureexec ? TLK_FLAGS_NEVER : flags);
 }
 
 static void on_exit(void *data, struct task_struct *task)

@@ -70,19 +70,6 @@ static void open_locked(struct tlk_process *process)
 	process->closed = NULL;
 }
 
-/*
- * The process is about to have a thread in supervisor mode: whoever could write to its memory would
- * have the kernel. From now on that takes CAP_SYS_PTRACE, as for a set-user-ID program. What was
- * closed before may be the same memory, or that of an earlier program.
- */
-static void close_locked(struct tlk_process *process, struct task_struct *thread)
-{
-	struct tlk_closed *closed = tlk_dumpable_close(thread);
-
-	open_locked(process);
-	process->closed = closed;
-}
-
 static void process_destroy_locked(struct tlk_process *process)
 {
 	lockdep_assert_held(&tlk_thread_lock);
@@ -184,23 +171,42 @@ static int thread_ask_locked(struct tlk_process *process, struct task_struct *th
 	return 0;
 }
 
+/*
+ * The process is about to have a thread in supervisor mode: whoever could write to its memory would
+ * have the kernel. From now on that takes CAP_SYS_PTRACE, as for a set-user-ID program. What was
+ * closed before may be the same memory or, amid execve(), that of the earlier program.
+ */
+static int close_locked(struct tlk_process *process, struct task_struct *leader, u32 *refusal)
+{
+	struct tlk_closed *closed = tlk_dumpable_close(leader);
+	int error = 0;
+
+	lockdep_assert_held(&tlk_thread_lock);
+	if (closed && tlk_memory_has_weak_tracer(leader)) {
+		*refusal = TL_REFUSED_TRACED;
+		error = -EPERM;
+	}
+	if (!error && !READ_ONCE(leader->mm))	/* nor was it known whose tracers count */
+		error = -ESRCH;
+	else if (!closed)
+		error = -ENOMEM;
+	if (!error) {
+		open_locked(process);
+		process->closed = closed;
+	} else if (closed) {
+		tlk_dumpable_open(closed);
+	}
+	return error;
+}
+
 static int process_ask_locked(struct tlk_process *process, struct task_struct *leader,
 			      struct tl_switch *request)
 {
 	bool on = request->mode == TL_MODE_SUPERVISOR;
 	struct task_struct *thread;
-	int error = 0;
+	int error = on ? close_locked(process, leader, &request->refusal) : 0;
 
 	lockdep_assert_held(&tlk_thread_lock);
-	if (on) {
-		close_locked(process, leader);
-		if (!process->closed)
-			error = READ_ONCE(leader->mm) ? -ENOMEM : -ESRCH;
-		else if (tlk_memory_has_weak_tracer(leader)) {
-			request->refusal = TL_REFUSED_TRACED;
-			error = -EPERM;
-		}
-	}
 	if (error) {
 		settle_locked(process);
 		return error;
@@ -232,7 +238,8 @@ int tlk_process_switch(struct task_struct *leader, const struct mm_struct *memor
 
 	spin_lock(&tlk_thread_lock);
 	now = READ_ONCE(leader->mm);
-	if (memory && now != memory)	/* it has ended, or another thread leads it now */
+	/* It has executed a program or ended, or another thread leads it now. */
+	if (request->mode == TL_MODE_SUPERVISOR && (!now || now != memory))
 		error = now || READ_ONCE(leader->group_leader) != leader ? -EAGAIN : -ESRCH;
 	process = error ? NULL : process_find_locked(leader->signal);
 	if (!process && request->mode == TL_MODE_SUPERVISOR && !error) {
@@ -325,22 +332,22 @@ bool tlk_process_free_thread(struct tlk_thread_state *state)
 }
 
 /*
- * A child is like its parent if that was asked for. Else it is in user mode, and open as ever. One
- * that was copied before its parent was closed is in user mode, too: somebody may have opened its
- * memory. A child that was switched itself already stays as it is.
+ * A child is like its parent if that was asked for. Else it is in user mode, and open as ever, also
+ * where its parent was closed for others with the same memory. One that was copied before its
+ * parent was closed is in user mode, too: somebody may have opened its memory. A child that was
+ * switched itself already stays as it is.
  */
 static struct tlk_process *child_process_locked(const struct tlk_process *family,
 						struct task_struct *child)
 {
 	struct tlk_process *process = process_find_locked(child->signal), *made = NULL;
-	struct tlk_closed *closed = NULL;
+	struct tlk_closed *closed = tlk_dumpable_of_child(child);
 
 	lockdep_assert_held(&tlk_thread_lock);
-	if (family->closed)
-		closed = tlk_dumpable_of_child(child, family->closed);
 	if (!closed)
 		return NULL;
-	if (!process && family->mode == TL_MODE_SUPERVISOR && family->flags & TL_SWITCH_CHILDREN)
+	if (!process && family && family->mode == TL_MODE_SUPERVISOR &&
+	    family->flags & TL_SWITCH_CHILDREN)
 		process = made = process_create_locked(child);
 	if (made) {
 		made->mode = family->mode;
@@ -362,8 +369,6 @@ void tlk_process_forked(struct task_struct *child)
 		return;
 	spin_lock(&tlk_thread_lock);
 	family = process_find_locked(current->signal);
-	if (!family)
-		goto out;
 	process = child->signal == current->signal ? family : child_process_locked(family, child);
 	if (!process || process->mode != TL_MODE_SUPERVISOR)
 		goto out;
@@ -380,11 +385,36 @@ out:
 	spin_unlock(&tlk_thread_lock);
 }
 
+/*
+ * The new program's memory is closed before anybody is told that there is one, and its tracers are
+ * looked for after that.
+ */
+static bool executed_stays_locked(struct tlk_process *process, u32 flags)
+{
+	struct tlk_closed *closed = NULL;
+	bool stays = (process->flags & flags) == flags;
+
+	lockdep_assert_held(&tlk_thread_lock);
+	/* A request that came since the program has its memory was about this program. */
+	if (flags != TLK_FLAGS_NEVER && process->closed)
+		stays |= tlk_dumpable_is_of(process->closed, current);
+	if (stays && process->mode == TL_MODE_SUPERVISOR) {
+		closed = tlk_dumpable_close(current);
+		stays = closed && tlk_may_be_in_supervisor_mode();
+	}
+	if (closed && !stays) {
+		tlk_dumpable_open(closed);
+		closed = NULL;
+	}
+	open_locked(process);
+	process->closed = closed;
+	return stays;
+}
+
 void tlk_process_executed(u32 flags)
 {
 	struct tlk_thread_state *state = tlk_thread_attached();
 	struct tlk_process *process;
-	bool stays;
 
 	if (!READ_ONCE(processes))
 		return;
@@ -392,12 +422,7 @@ void tlk_process_executed(u32 flags)
 	process = process_find_locked(current->signal);
 	if (!process)
 		goto out;
-	/* A request that came since the program has its memory was about this program. */
-	stays = (process->flags & flags) == flags ||
-		(process->closed && tlk_dumpable_is_of(process->closed, current));
-	if (stays) {
-		if (process->mode == TL_MODE_SUPERVISOR)
-			close_locked(process, current);
+	if (executed_stays_locked(process, flags)) {
 		process->locking = false;	/* the new program's memory is not locked yet */
 		process->resident = 0;
 		process->executed = true;
@@ -405,7 +430,6 @@ void tlk_process_executed(u32 flags)
 			tlk_thread_queue_work_locked(state, current);
 		goto out;
 	}
-	open_locked(process);
 	process->mode = TL_MODE_USER;
 	if (state)
 		thread_end_locked(state);

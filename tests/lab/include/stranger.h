@@ -66,13 +66,9 @@ static inline int attack_as_stranger(pid_t target)
 	return WEXITSTATUS(status) == 3 ? -1 : 0;
 }
 
-/* A stranger that has attached to the thread could write, too: the switch is refused meanwhile. */
-static inline void check_traced_is_refused(pid_t pid, pid_t thread)
+/* A process of the stranger's that has attached to the thread, until it is killed. */
+static inline pid_t trace_as_stranger(pid_t thread)
 {
-	struct tl_switch request = {
-		.size = sizeof(request), .mode = TL_MODE_SUPERVISOR, .pid = pid,
-		.flags = TL_SWITCH_ANY_USER,
-	};
 	volatile int *attached = shared_memory(sizeof(*attached));
 	pid_t tracer = MUST(fork());
 
@@ -84,6 +80,18 @@ static inline void check_traced_is_refused(pid_t pid, pid_t thread)
 			pause();
 	}
 	WAIT_UNTIL(*attached, "no tracer after %d ms", WAIT_MS);
+	return tracer;
+}
+
+/* A stranger that has attached to the thread could write, too: the switch is refused meanwhile. */
+static inline void check_traced_is_refused(pid_t pid, pid_t thread)
+{
+	struct tl_switch request = {
+		.size = sizeof(request), .mode = TL_MODE_SUPERVISOR, .pid = pid,
+		.flags = TL_SWITCH_ANY_USER,
+	};
+	pid_t tracer = trace_as_stranger(thread);
+
 	CHECK_EQ(switch_ioctl(&request), -EPERM);
 	CHECK_EQ(request.refusal, TL_REFUSED_TRACED);
 	MUST(kill(tracer, SIGKILL));

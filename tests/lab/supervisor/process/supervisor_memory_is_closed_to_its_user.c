@@ -10,9 +10,10 @@
 
 #include "stranger.h"
 
-enum { FORK = 1, SHARE, OPEN };	/* what the target is to do */
+enum { FORK = 1, SHARE, SHARE_AND_FORK, OPEN };	/* what the target is to do */
 
-static volatile long *shared;	/* [1]: what the target is to do, then its child's process ID */
+/* [1]: what the target is to do, then its child's process ID; [2]: the child's own child's */
+static volatile long *shared;
 
 static int sleep_for_ever(void *unused)
 {
@@ -24,13 +25,23 @@ static int sleep_for_ever(void *unused)
 	return 0;
 }
 
+static int fork_and_sleep(void *unused)
+{
+	long pid = sys(SYS_fork);
+
+	if (pid)
+		shared[2] = pid;
+	return sleep_for_ever(unused);
+}
+
 static pid_t child_make(long how)
 {
 	static char stack[1 << 14] __attribute__((aligned(16)));
 	pid_t pid;
 
-	if (how == SHARE)
-		return clone(sleep_for_ever, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
+	if (how == SHARE || how == SHARE_AND_FORK)
+		return clone(how == SHARE ? sleep_for_ever : fork_and_sleep, stack + sizeof(stack),
+			     CLONE_VM | SIGCHLD, NULL);
 	pid = fork();
 	if (pid == 0)
 		sleep_for_ever(NULL);
@@ -45,7 +56,7 @@ static void target(void)
 	for (;;) {
 		sys(SYS_getppid);
 		usleep(1000);
-		if (shared[1] == FORK || shared[1] == SHARE)
+		if (shared[1] >= FORK && shared[1] <= SHARE_AND_FORK)
 			shared[1] = child_make(shared[1]);
 		if (shared[1] == OPEN)
 			shared[1] = prctl(PR_SET_DUMPABLE, 1);
@@ -102,6 +113,23 @@ static void with_shared_memory(pid_t pid, unsigned int flags)
 	CHECK_EQ(attack_as_stranger(child), -1);
 	switch_back(child);
 	CHECK_EQ(attack_as_stranger(child), 0);
+	MUST(kill(child, SIGKILL));
+}
+
+/* A process in user mode with closed memory has children that are open. */
+static void child_of_sharer_is_open(pid_t pid)
+{
+	pid_t child;
+
+	CHECK_EQ(switch_mode(pid, TL_MODE_SUPERVISOR, TL_SWITCH_ANY_USER), 0);
+	wait_mode(pid, TL_MODE_SUPERVISOR);
+	shared[2] = 0;
+	child = child_of_target(SHARE_AND_FORK);
+	WAIT_UNTIL(shared[2] != 0, "no child of the child after %d ms", WAIT_MS);
+	CHECK_EQ(attack_as_stranger(child), -1);
+	CHECK_EQ(attack_as_stranger((pid_t)shared[2]), 0);
+	switch_back(pid);
+	MUST(kill((pid_t)shared[2], SIGKILL));
 	MUST(kill(child, SIGKILL));
 }
 
@@ -187,6 +215,7 @@ int main(void)
 	with_flags(pid, TL_SWITCH_CHILDREN, false);
 	with_shared_memory(pid, 0);
 	with_shared_memory(pid, TL_SWITCH_CHILDREN);
+	child_of_sharer_is_open(pid);
 	with_memory_that_was_opened(pid);
 	again(pid);
 	CHECK_EXITED(child_wait(child_start(daemon_of_root)), 0);
