@@ -185,33 +185,37 @@ void tlk_dumpable_open(struct tlk_closed *closed)
 	kfree(closed);
 }
 
-struct tlk_closed *tlk_dumpable_of_child(struct task_struct *child)
+/* The record has its own reference to the keeper. */
+static struct tlk_closed *closed_of(struct task_struct *task)
 {
-	void *keeper = keeper_get(child), *own = keeper_get(current);
-	const struct tlk_closed *parents = NULL;
-	struct tlk_closed *closed = NULL;
+	void *keeper = keeper_get(task);
+	struct tlk_closed *closed = keeper ? closed_find(keeper) : NULL;
 
-	if (keeper && own && value_get(keeper) != OPEN)
-		parents = closed_find(own);
-	if (parents) {
-		closed = closed_get(keeper);
-		keeper = NULL;
-	}
-	if (closed)
-		closed->was_open |= parents->was_open;
 	if (keeper)
 		keeper_put(keeper);
-	if (own)
-		keeper_put(own);
+	return closed;
+}
+
+struct tlk_closed *tlk_dumpable_of_child(struct task_struct *child)
+{
+	void *keeper = keeper_get(child);
+	const struct tlk_closed *parents;
+	struct tlk_closed *closed;
+
+	if (!keeper)
+		return NULL;
+	parents = value_get(keeper) == OPEN ? NULL : closed_of(current);
+	if (!parents) {
+		keeper_put(keeper);
+		return NULL;
+	}
+	closed = closed_get(keeper);
+	if (closed)
+		closed->was_open |= parents->was_open;
 	return closed;
 }
 
 bool tlk_dumpable_is_of(const struct tlk_closed *closed, struct task_struct *task)
 {
-	void *keeper = keeper_get(task);
-	bool is = keeper == closed->keeper;
-
-	if (keeper)
-		keeper_put(keeper);
-	return is;
+	return closed_of(task) == closed;
 }

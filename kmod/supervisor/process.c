@@ -299,8 +299,8 @@ static void thread_work(struct callback_head *head)
 	if (refused)
 		state->process->mode = TL_MODE_USER;
 	was = state->attached;
-	on = !exiting && state->process->mode == TL_MODE_SUPERVISOR;
-	on = on && tlk_may_be_in_supervisor_mode();
+	on = !exiting && state->process->mode == TL_MODE_SUPERVISOR &&
+	     tlk_may_be_in_supervisor_mode();
 	thread_mark_locked(state, on);
 	spin_unlock(&tlk_thread_lock);
 
@@ -378,8 +378,8 @@ void tlk_process_forked(struct task_struct *child)
 		tlk_thread_attach_child(state, child);
 		if (wants_residency(process) && !process->locking)
 			tlk_thread_queue_work_locked(state, child);
-	} else if (list_empty(&process->threads)) {
-		process_destroy_locked(process);
+	} else {
+		settle_locked(process);
 	}
 out:
 	spin_unlock(&tlk_thread_lock);

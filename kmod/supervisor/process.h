@@ -12,9 +12,10 @@
 struct tlk_thread_state;
 
 /*
- * Registers a request for a process that may be switched; its threads act on it themselves. With
- * `memory`, -EAGAIN if the process has executed another program since that was its memory, and
- * -ESRCH if it has ended; an exec that comes later finds it registered.
+ * Registers a request for a process that may be switched; its threads act on it themselves. For
+ * supervisor mode, -EAGAIN if the process has executed another program since `memory` was its
+ * memory, or if another thread leads it now, and -ESRCH if it has ended; an exec that comes later
+ * finds it registered.
  *
  * A process that is to be in supervisor mode is closed to its user here. -EPERM and a refusal if
  * somebody traces it who could write to its memory: nobody attaches meanwhile, if the caller holds
