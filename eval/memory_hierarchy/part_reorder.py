@@ -148,6 +148,7 @@ def grid_of(run: Collection, load: Load, plan: Plan) -> Grid:
             kernel=run.kernel,
             cpus=1,
             icount=True,
+            quick_start=run.quick,
             memory=sweep.MEMORY,
             append=sweep.KERNEL_WORDS,
             files=((module, sweep.GUEST_MODULE), (program, guest)),

@@ -110,6 +110,7 @@ def grid_of(run: Collection, sweep: Sweep, plan: Plan) -> Grid:
             kernel=run.kernel,
             cpus=1,
             icount=True,
+            quick_start=run.quick,
             memory=MEMORY,
             module_parameters="supervisor=1" if "supervisor" in sweep.orders else "",
             append=f"{KERNEL_WORDS} {sweep.kernel_words}".strip(),

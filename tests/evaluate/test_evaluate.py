@@ -51,7 +51,7 @@ SAVED_MIN = 190
 
 
 @pytest.fixture(scope="module")
-def evaluated(quick_start, tmp_path_factory):
+def evaluated(tmp_path_factory):
     """One quick evaluation of everything; all tests look at its files."""
     out = tmp_path_factory.mktemp("evaluate") / "results"
     run = subprocess.run(

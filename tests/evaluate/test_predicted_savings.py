@@ -24,7 +24,6 @@ MINUTES = 60
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.nightly,
-    pytest.mark.usefixtures("quick_start"),
     pytest.mark.timeout(4 * 60 * MINUTES),
 ]
 

@@ -21,7 +21,7 @@ import subprocess
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -102,8 +102,9 @@ class Collection:
 
         `stdin` is a descriptor from which it reads, if any. Returns the rows. A failing check in
         the guest, a status other than 0 or a complaint in the kernel's log is a TraplessError, with
-        the guest's words in it.
+        the guest's words in it. Guests of a quick run start quickly: see lab.prepare().
         """
+        config = replace(config, quick_start=self.quick)
         label = f"{self.part}-{label}"
         if label in self._labels:
             raise ValueError(f"two boots called {label!r}")

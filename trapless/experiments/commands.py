@@ -49,7 +49,8 @@ OUT = Path("results")
     "--jobs",
     type=click.IntRange(1, 64),
     metavar="N",
-    help="N experiments at once; one that measures time runs alone.  [default: CPUs, at most 2]",
+    help="N experiments at once, and one more while one waits to measure time, which it does alone."
+    "  [default: CPUs, at most 2]",
 )
 @click.option("--no-report", is_flag=True, help="Save the results, and write no report.")
 @click.option("--list", "list_only", is_flag=True, help="Name the experiments and stop.")

@@ -141,7 +141,8 @@ def _one_by_one(specs: Sequence[Spec], choices: _Choices) -> list[str]:
                 scheduler=choices.scheduler if spec.spread else None,
                 place=choices.place,
             )
-            result_file.save(experiment.analyse(spec.name, directory), directory)
+            with side_by_side.turn(out, alone=False):
+                result_file.save(experiment.analyse(spec.name, directory), directory)
 
         if reason := _why_it_fails(attempt, spec.name, directory, progress):
             command = shlex.join(["trapless", *choices.words(spec)])
@@ -152,7 +153,8 @@ def _one_by_one(specs: Sequence[Spec], choices: _Choices) -> list[str]:
 
 
 def _beside(specs: Sequence[Spec], jobs: int, choices: _Choices) -> list[str]:
-    """Run them side by side; the names of those that failed. Their processes save the reasons."""
+    """Run them side by side, the longest first: nothing else is there to run beside the last. The
+    names of those that failed; their processes save the reasons."""
     commands = []
     for spec in specs:
         spread = ["--scheduler", choices.scheduler] if choices.scheduler and spec.spread else []
@@ -160,6 +162,7 @@ def _beside(specs: Sequence[Spec], jobs: int, choices: _Choices) -> list[str]:
         minutes = spec.minutes[0 if choices.quick else 1]
         words = [*choices.words(spec), *own]
         commands.append(side_by_side.Command(spec.name, words, minutes))
+    commands.sort(key=lambda command: -command.minutes)
     title = f"{len(specs)} experiments, {jobs} at a time"
     failed = side_by_side.run(title, commands, jobs, choices.progress)
     for spec in specs:

@@ -26,6 +26,8 @@ from trapless.base.console import Progress
 from trapless.base.tools import interrupts_deferred
 
 LOOK_S = 0.1
+SPARE = 1
+"""As many more processes are begun than may run at once: some mostly wait until they are alone."""
 LAST_WORDS = 5
 """Lines of a process that are the reason of its failure where it has saved none."""
 KILLED_AFTER_S = 60.0
@@ -119,7 +121,7 @@ class _Process:
 def run(
     title: str, commands: Sequence[Command], jobs: int, progress: Progress
 ) -> dict[str, Failure]:
-    """Run the commands, `jobs` at a time, in order; those that failed, by name.
+    """Run the commands, `jobs` and SPARE at a time, in order; those that failed, by name.
 
     If this process is interrupted, all of them end before it goes on.
     """
@@ -129,7 +131,7 @@ def run(
     progress.step(title)
     try:
         while waiting or active:
-            while waiting and len(active) < jobs:
+            while waiting and len(active) < jobs + SPARE:
                 with interrupts_deferred():
                     active.append(_Process(waiting.pop(0), progress))
             time.sleep(LOOK_S)

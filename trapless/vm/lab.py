@@ -34,9 +34,6 @@ from trapless.vm.splats import splats
 __all__ = ["Guest", "LabConfig", "LabError", "LabResult", "prepare", "run", "splats"]
 
 DEFAULT_KERNEL = SUPPORTED[0].name
-QUICK_START_VARIABLE = "TRAPLESS_QUICK_START"
-"""If 1, counted guests have a quick start as well: for tests that compare no counts of two days."""
-
 LOG_LINES_MAX = 40
 """Most lines of the guest's kernel log in an error message."""
 
@@ -127,8 +124,7 @@ def prepare(config: LabConfig, argv: Sequence[str], progress: Progress) -> Guest
         )
     # Counts rest on all that a guest has done since its first instruction: where those of one day
     # are compared with those of another, it starts as it has always started.
-    quick = config.quick_start or os.environ.get(QUICK_START_VARIABLE) == "1"
-    if (config.icount or config.plugins) and not quick:
+    if (config.icount or config.plugins) and not config.quick_start:
         return Guest(kernel, tree)
     return Guest(kernel, tree, unpacked_image.image_for(kernel, progress))
 

@@ -7,6 +7,7 @@ command line says.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,8 +52,7 @@ def test_kernel_starts_as_its_own_image_would_start_it(kernel):
     assert (place, levels) == (FIXED, False)
 
 
-def test_counted_guest_starts_from_the_kernels_own_image(monkeypatch):
+def test_counted_guest_starts_from_the_kernels_own_image_unless_it_is_to_start_quickly():
     config = lab.LabConfig(module=False, icount=True)
     assert lab.prepare(config, ["true"], Silent()).image is None
-    monkeypatch.setenv("TRAPLESS_QUICK_START", "1")
-    assert lab.prepare(config, ["true"], Silent()).image is not None
+    assert lab.prepare(replace(config, quick_start=True), ["true"], Silent()).image is not None

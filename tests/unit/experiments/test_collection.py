@@ -35,6 +35,7 @@ class Guest:
 
     def __call__(self, config, argv, *, sink, progress, stdin=None):
         self.runs += 1
+        self.config = config
         for at in range(0, len(self.output), 7):
             sink(self.output[at : at + 7])
         return lab.LabResult(
@@ -80,6 +81,13 @@ def test_rows_come_back_and_are_saved(collection, monkeypatch):
     assert meta["boots"]["calls-counted"]["argv"] == ["/bin/x"]
     assert {"calls-counted: getpid.plain"} <= {check["name"] for check in meta["checks"]}
     assert not (collection.directory / "boots").exists()
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_guests_of_quick_runs_alone_start_quickly(tmp_path, monkeypatch, quick):
+    guest = install(monkeypatch, Guest(GOOD))
+    boot(collection_file.Collection("made-up", tmp_path, quick, "6.1", Silent(), part="calls"))
+    assert guest.config.quick_start is quick
 
 
 def test_an_interrupted_experiment_goes_on_after_the_last_whole_boot(collection, monkeypatch):

@@ -67,5 +67,6 @@ def test_interrupted_it_ends_all_processes(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(side_by_side, "_Process", Interrupting)
     with pytest.raises(KeyboardInterrupt):
-        side_by_side.run("three", [Command(name, ["doctor"]) for name in "abc"], 2, Silent())
-    assert [process._process.returncode is not None for process in begun] == [True, True]
+        side_by_side.run("four", [Command(name, ["doctor"]) for name in "abcd"], 2, Silent())
+    ended = [process._process.returncode is not None for process in begun]
+    assert ended == [True] * (2 + side_by_side.SPARE)
