@@ -104,7 +104,7 @@ lab-debug: setup ## the module's tests on a KASAN and lockdep kernel (built once
 	@$(MAKE) --no-print-directory -s all
 	$(PYTEST) $(MODULE_TESTS) $(RANDOM_PROGRAMS) --kernels debug
 
-matrix-all: setup ## matrix, lab-debug, and the module's tests with KCSAN, with PREEMPT_RT, for clouds
+matrix-all: setup ## matrix, and the module's tests on debug, KCSAN, PREEMPT_RT and cloud kernels
 	@$(MAKE) --no-print-directory -s all
 	$(PYTEST) -n $(VMS) $(MATRIX)
 	$(PYTEST) -n $(VMS) $(MODULE_TESTS) --kernels others,debug,kcsan
@@ -126,7 +126,7 @@ soak: setup ## probes, then supervisor mode, for MINUTES (10); readers of guests
 	@$(PYTHON) -m tests.lab.supervisor.soak --minutes $(MINUTES)
 	@$(PYTHON) -m tests.fuzz.observer.fuzz --minutes $(OBSERVER_MINUTES) --seed $(SEED)
 
-soak-debug: setup ## the same on the KASAN and lockdep kernel
+soak-debug: setup ## probes and supervisor mode on the KASAN and lockdep kernel
 	@$(PYTHON) -m tests.lab.supervisor.soak --minutes $(MINUTES) --kernel debug
 
 fuzz: setup ## random programs against the module for MINUTES (10), guided by coverage (KERNEL=debug)

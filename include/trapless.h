@@ -13,8 +13,8 @@
  *   tl_switch_*  switch a process to supervisor mode and back (running-mode-switch, Table 1)
  * The papers' own names of these functions are in trapless_paper.h.
  *
- * Errors: every function that can fail returns -errno and leaves errno alone. The manual pages
- * (tl_batch.3, tl_sched.3, tl_psc.3, tl_psc_next.3, tl_switch.3, trapless.7) list every error.
+ * Errors: every function that can fail returns -errno and leaves errno alone. The manual pages of
+ * section 3 list every error.
  *
  * Without the module the same programs run with the same results: the library makes the calls of a
  * batch by plain system calls, and ordinary threads are the workers. The library chooses this

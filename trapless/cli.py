@@ -39,7 +39,7 @@ Examples:
   trapless run --lab --mode supervisor ls  a program without the trap, in a VM
   trapless stat --lab -- ls -R /usr/share  what crossings cost a program
   trapless estimate                        what a trap costs here, and batches would save
-  trapless evaluate --quick                every experiment, then one report
+  trapless evaluate --quick                experiments, in minutes, then one report
   trapless report results                  the report again, from saved files
 
 \b
@@ -275,7 +275,8 @@ def run(
 def module() -> None:
     """Build, load or unload the module for this machine's own kernel.
 
-    Nothing else in Trapless ever loads it here; the lab loads it in its VMs only.
+    Of the other commands only `evaluate --here` loads it here, after it has asked; the lab loads
+    it in its VMs only.
     """
 
 

@@ -2,7 +2,7 @@
 """Builds, loads and unloads the module on this machine's own kernel.
 
 This file owns the explanations: why a kernel takes no modules, which processes still use the
-device, what an error of the kernel means. Nothing else in Trapless loads the module.
+device, what an error of the kernel means. `evaluate --here` loads it for its time, too.
 """
 
 from __future__ import annotations
