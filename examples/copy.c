@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * copy.c - copies a tree, as `cp -r SOURCE TARGET` does, by programs of calls. Opening a file,
- * reading and writing until its end, and closing it takes an unknown number of calls, and each
- * needs results of others. Here 32 files of any size are copied in one crossing.
+ * Copies a tree, as `cp -r SOURCE TARGET` does, by programs of calls. Opening a file, reading and
+ * writing until its end, and closing it takes an unknown number of calls, and each needs results of
+ * others. Here 32 files of any size are copied in one crossing.
  */
 #include <errno.h>
 #include <fcntl.h>

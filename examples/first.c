@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * first.c - a first program, which makes three system calls by one crossing into the kernel.
+ * A first program, which makes three system calls by one crossing into the kernel.
  */
 #include <stdio.h>
 #include <sys/stat.h>

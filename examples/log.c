@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * log.c - writes a log with group commit. Many threads append records, and each waits until its own
- * is on the disk. One thread writes all that have come meanwhile and syncs the file, in one
- * crossing: the more threads wait, the more records share a write, a sync and a crossing.
+ * Writes a log with group commit. Many threads append records, and each waits until its own is on
+ * the disk. One thread writes all that have come meanwhile and syncs the file, in one crossing: the
+ * more threads wait, the more records share a write, a sync and a crossing.
  */
 #include <errno.h>
 #include <fcntl.h>

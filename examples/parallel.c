@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * parallel.c - makes a slow call that does not block the requester. Workers serve a read that waits
- * for its data, while the program computes and makes other calls through the same ring.
+ * Makes a slow call that does not block the requester. Workers serve a read that waits for its
+ * data, while the program computes and makes other calls through the same ring.
  */
 #include <errno.h>
 #include <pthread.h>

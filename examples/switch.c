@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * switch.c - makes a million system calls, switches itself to supervisor mode, makes as many calls
- * there and switches back. It reads from the CPU, and not from the library, in which mode it is.
- * Where supervisor mode is refused it prints the reason.
+ * Makes a million system calls, switches itself to supervisor mode, makes as many calls there and
+ * switches back. It reads from the CPU, and not from the library, in which mode it is. Where
+ * supervisor mode is refused it prints the reason.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * threads.c - counts the lines of many files by fine-grained threads. Each file is one thread, in
- * four phases (open, read until the end, close, done). Each phase ends by queueing a call and
- * naming the function that goes on with its result. The calls of many files share a crossing. One
- * more thread waits for time to pass, and prints the progress meanwhile.
+ * Counts the lines of many files by fine-grained threads. Each file is one thread, in four phases
+ * (open, read until the end, close, done). Each phase ends by queueing a call and naming the
+ * function that goes on with its result. The calls of many files share a crossing. One more thread
+ * waits for time to pass, and prints the progress meanwhile.
  *
  *	threads FILE...
  */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * words.c - counts lines, words and bytes of all files of a tree, as `wc` does. For each file a
- * program opens it, asks for its size, maps so much of it and closes it. 32 files take one
- * crossing, which also unmaps the 32 files before them.
+ * Counts lines, words and bytes of all files of a tree, as `wc` does. For each file a program opens
+ * it, asks for its size, maps so much of it and closes it. 32 files take one crossing, which also
+ * unmaps the 32 files before them.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * trapless.h - the C interface of libtrapless. It declares the library's functions; the interface
- * to the module is linux/trapless.h.
+ * The C interface of libtrapless. It declares the library's functions; the interface to the module
+ * is linux/trapless.h.
  *
  * Three families make system calls without a trap for each call:
  *   tl_batch_*   wrapped calls: a program queues N calls and enters the kernel once

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * trapless_model.h - marks in a program's code that the model inside the emulator sees
- * (docs/model.md): where modelling starts and stops, and where a region begins and ends. The
- * plugin, programs and modules include it.
+ * Marks in a program's code that the model inside the emulator sees (docs/model.md): where
+ * modelling starts and stops, and where a region begins and ends. The plugin, programs and modules
+ * include it.
  *
  * Each mark is a no-operation with a value in its displacement: on hardware, or without the plugin,
  * nothing happens. The jump behind the mark ends the emulator's block of code, so that the

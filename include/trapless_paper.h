@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * trapless_paper.h - the papers' own names for functions of trapless.h. It defines aliases and
- * nothing else; arguments, errors and concurrency are those of the functions.
+ * The papers' own names for functions of trapless.h. It defines aliases and nothing else;
+ * arguments, errors and concurrency are those of the functions.
  */
 #ifndef TRAPLESS_PAPER_H
 #define TRAPLESS_PAPER_H

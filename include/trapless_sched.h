@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * trapless_sched.h - fine-grained threads: the tl_sched part of trapless.h, which includes it. Its
- * functions are listed in tl_sched.3. trapless.h says what holds for all functions of the library.
+ * Fine-grained threads: the tl_sched part of trapless.h, which includes it. Its functions are
+ * listed in tl_sched.3. trapless.h says what holds for all functions of the library.
  */
 #ifndef TRAPLESS_SCHED_H
 #define TRAPLESS_SCHED_H

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * backend.c - the choice between the module and plain calls. It owns that choice (flags,
- * environment, whether the module is loaded), the set-up of a ring in the module, and the counts
- * that both backends report in one form. It does not own requests.
+ * The choice between the module and plain calls. It owns that choice (flags, environment, whether
+ * the module is loaded), the set-up of a ring in the module, and the counts that both backends
+ * report in one form. It does not own requests.
  */
 #include "internal.h"
 

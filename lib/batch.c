@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * batch.c - wrapped calls (wrapped-system-call, Fig. 1 and 4): a ring of requests and the crossing
- * that executes them. It owns the decision when a request is complete. Queueing is inline in
- * trapless.h; fine-grained threads are the business of sched.c.
+ * Wrapped calls (wrapped-system-call, Fig. 1 and 4): a ring of requests and the crossing that
+ * executes them. It owns the decision when a request is complete. Queueing is inline in trapless.h;
+ * fine-grained threads are the business of sched.c.
  *
  * A flush reads from the states in the ring which requests are complete, and never from the return
  * value of lseek(2) alone: a signal handler that emulates a call (SIGSYS) may have rewritten that.

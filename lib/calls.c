@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * calls.c - the list of system calls that may be wrapped, and the plain execution of one. It owns
- * the look-up. The rows are those of the module (linux/trapless_calls.h), so that a program
- * gets the same answer with and without the module. The order of several requests is the business
- * of batch.c, program.c and psc/worker.c.
+ * The list of system calls that may be wrapped, and the plain execution of one. It owns the
+ * look-up. The rows are those of the module (linux/trapless_calls.h), so that a program gets the
+ * same answer with and without the module. The order of several requests is the business of
+ * batch.c, program.c and psc/worker.c.
  */
 #include "internal.h"
 #include "enter.h"

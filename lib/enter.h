@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * enter.h - the `syscall` instruction. It owns the two ways in which the library enters the kernel:
- * a raw system call, and the lseek(2) that enters the module. Both return the kernel's own value
- * and leave errno alone, because a ring holds the kernel's own values.
+ * The `syscall` instruction. It owns the two ways in which the library enters the kernel: a raw
+ * system call, and the lseek(2) that enters the module. Both return the kernel's own value and
+ * leave errno alone, because a ring holds the kernel's own values.
  */
 #ifndef TRAPLESS_LIB_ENTER_H
 #define TRAPLESS_LIB_ENTER_H

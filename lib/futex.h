@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * futex.h - sleeps on a word of memory, and wakes the threads that sleep there, within one process.
- * It owns the system call; its users own the meaning of the word. futex_wait() returns 0 or -errno.
+ * Sleeps on a word of memory, and wakes the threads that sleep there, within one process. It owns
+ * the system call; its users own the meaning of the word. futex_wait() returns 0 or -errno.
  */
 #ifndef TRAPLESS_LIB_FUTEX_H
 #define TRAPLESS_LIB_FUTEX_H

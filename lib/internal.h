@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * internal.h - functions that the library's files share and that programs do not see: objects that
- * survive a fork, the choice of a backend, and the plain execution of one request. Their names
- * begin with tl_, because libtrapless.a shows them; the symbol map hides them in the shared
- * library.
+ * Functions that the library's files share and that programs do not see: objects that survive a
+ * fork, the choice of a backend, and the plain execution of one request. Their names begin with
+ * tl_, because libtrapless.a shows them; the symbol map hides them in the shared library.
  *
  * Errors: they return -errno and leave errno alone.
  */

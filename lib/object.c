@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * object.c - memory of the library's objects. It owns how an object notices that it is in the child
- * of a fork, and keeps errno unchanged when memory is short. It does not own an object's content.
+ * Memory of the library's objects. It owns how an object notices that it is in the child of a fork,
+ * and keeps errno unchanged when memory is short. It does not own an object's content.
  *
  * A child does not inherit a ring, because the module maps rings with VM_DONTCOPY, so every pointer
  * to a ring would fault in a child. An object therefore is a mapping of its own: first a page that

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * order.c - sorts the requests of a batch by call and object; see order.h. Requests that make the
- * same call on the same object are made side by side, so that the kernel's code and data for them
- * are still in the caches. Sorting moves words and not requests, and costs little where requests
- * are in order already. Each flush begins with the objects with which the last flush ended.
+ * Sorts the requests of a batch by call and object; see order.h. Requests that make the same call
+ * on the same object are made side by side, so that the kernel's code and data for them are still
+ * in the caches. Sorting moves words and not requests, and costs little where requests are in order
+ * already. Each flush begins with the objects with which the last flush ended.
  *
  * Requests are sorted in blocks, so that a request of a large flush costs no more to sort than one
  * of a block: an object that many requests share is in each block more than once. Blocks rise and

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * order.h - the order in which a batch with TL_UNORDERED makes its requests. It owns the search for
- * the requests that wait, the barriers between them and the sorting. batch.c owns the requests and
+ * The order in which a batch with TL_UNORDERED makes its requests. It owns the search for the
+ * requests that wait, the barriers between them and the sorting. batch.c owns the requests and
  * executes them in this order.
  *
  * Concurrency: as of the batch. One thread at a time uses an order.

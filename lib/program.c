@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * program.c - executes programs of calls by plain system calls, with the results that the module
- * would give. It owns what a step is without the module: where its arguments come from, and which
- * step is the next. batch.c owns when a program is flushed, and by which backend.
+ * Executes programs of calls by plain system calls, with the results that the module would give. It
+ * owns what a step is without the module: where its arguments come from, and which step is the
+ * next. batch.c owns when a program is flushed, and by which backend.
  */
 #include "internal.h"
 #include "enter.h"

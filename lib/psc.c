@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * psc.c - parallel calls: the five operations of parallel-system-call, section 2. It owns slots,
- * the threads of tl_psc_start() and the calls of the module. Results are the business of
+ * Parallel calls: the five operations of parallel-system-call, section 2. It owns slots, the
+ * threads of tl_psc_start() and the calls of the module. Results are the business of
  * psc/completion.c, user-space workers that of psc/worker.c, and the handover from the module to
  * them that of psc/handover.c.
  */

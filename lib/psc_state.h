@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * psc_state.h - the state of a ring of parallel calls. psc.c (the five operations),
- * psc/completion.c (results), psc/worker.c (workers in user space) and psc/handover.c (the handover
- * from the module to those workers) share it.
+ * The state of a ring of parallel calls. psc.c (the five operations), psc/completion.c (results),
+ * psc/worker.c (workers in user space) and psc/handover.c (the handover from the module to those
+ * workers) share it.
  *
  * Concurrency: only the requester writes requests, submit[], added, notified and the free slots.
  * Only workers write taken, results, and states from TL_RUNNING on. Fields that both sides access

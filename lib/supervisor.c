@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * supervisor.c - switches processes to supervisor mode and back (running-mode-switch, Table 1). It
- * owns the descriptor of the device that these functions share. The module owns the effect of a
- * switch; the texts of refusals are rows of linux/trapless_refusals.h.
+ * Switches processes to supervisor mode and back (running-mode-switch, Table 1). It owns the
+ * descriptor of the device that these functions share. The module owns the effect of a switch; the
+ * texts of refusals are rows of linux/trapless_refusals.h.
  *
  * The first call opens the descriptor, close-on-exec, and it stays open, so that a program that
  * switches itself around a busy phase makes one ioctl(2) for each switch and no open(2) or

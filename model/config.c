@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * config.c - reads the configuration, one line at a time, and owns its syntax:
+ * Reads the configuration, one line at a time, and owns its syntax:
  *
  *   memory BYTES
  *   pages FIRST LAST SIZE            (hexadecimal, inclusive; 4096, 2097152 or 1073741824)

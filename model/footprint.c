@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * footprint.c - keeps one stamp for each unit of the guest's memory (a line or a page), equal to
- * the current one if the unit was touched. The stamps are exact; counting the current stamp up
- * empties them. It owns nothing of caches and TLBs.
+ * Keeps one stamp for each unit of the guest's memory (a line or a page), equal to the current one
+ * if the unit was touched. The stamps are exact; counting the current stamp up empties them. It
+ * owns nothing of caches and TLBs.
  */
 #include "footprint.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * footprint.h - the distinct units of memory (lines or pages) that were touched. A footprint's
- * misses are these units: it forgets nothing until it is emptied. It also declares what every
- * structure is given and gives: a chunk of accesses, and counts.
+ * The distinct units of memory (lines or pages) that were touched. A footprint's misses are these
+ * units: it forgets nothing until it is emptied. It also declares what every structure is given and
+ * gives: a chunk of accesses, and counts.
  */
 #ifndef TRAPLESS_MODEL_FOOTPRINT_H
 #define TRAPLESS_MODEL_FOOTPRINT_H

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * geometry.c - checks which caches and TLBs can exist, and says why others cannot. It owns no
- * contents.
+ * Checks which caches and TLBs can exist, and says why others cannot. It owns no contents.
  */
 #include "geometry.h"
 

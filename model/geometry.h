@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * geometry.h - what an access is, and the geometry of a cache, TLB or footprint: its parameters,
- * and the check that such a structure can exist. It owns no contents; structure.h does.
+ * What an access is, and the geometry of a cache, TLB or footprint: its parameters, and the check
+ * that such a structure can exist. It owns no contents; structure.h does.
  */
 #ifndef TRAPLESS_MODEL_GEOMETRY_H
 #define TRAPLESS_MODEL_GEOMETRY_H

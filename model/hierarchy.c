@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * hierarchy.c - owns which structure feeds which, and passes chunks of accesses through all of
- * them.
+ * Owns which structure feeds which, and passes chunks of accesses through all of them.
  */
 #include "hierarchy.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * hierarchy.h - structures that feed each other. A program's accesses enter in order; each
- * structure sees those that it is fed with, by their kind or passed on by other structures. Several
- * configurations are modelled at once by having all their structures in one hierarchy; a structure
- * that two of them share exists once.
+ * Structures that feed each other. A program's accesses enter in order; each structure sees those
+ * that it is fed with, by their kind or passed on by other structures. Several configurations are
+ * modelled at once by having all their structures in one hierarchy; a structure that two of them
+ * share exists once.
  *
  * It is not thread-safe: one hierarchy follows one processor, or one for each mode where caches are
  * coherent.

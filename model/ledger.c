@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * ledger.c - recognises the instructions that the ledger counts by their encoding. It owns the
- * table of encodings and the state of crossings.
+ * Recognises the instructions that the ledger counts by their encoding. It owns the table of
+ * encodings and the state of crossings.
  */
 #include "ledger.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * ledger.h - the ledger of mode transitions. It counts the executed instructions that cross between
- * user and kernel mode, or that cost as much, and the entries that no instruction asked for. It
- * sees the bytes of instructions and in which half of the address space blocks of code lie, and
- * nothing else.
+ * The ledger of mode transitions. It counts the executed instructions that cross between user and
+ * kernel mode, or that cost as much, and the entries that no instruction asked for. It sees the
+ * bytes of instructions and in which half of the address space blocks of code lie, and nothing
+ * else.
  */
 #ifndef TRAPLESS_MODEL_LEDGER_H
 #define TRAPLESS_MODEL_LEDGER_H

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * plugin.c - the model inside QEMU. While marks ask for it (trapless_model.h), the plugin passes
- * the instructions and accesses of the guest's program and kernel to the hierarchy, and writes
- * regions as rows. One source serves the versions 1 and 4 of the plugin interface.
+ * The model inside QEMU. While marks ask for it (trapless_model.h), the plugin passes the
+ * instructions and accesses of the guest's program and kernel to the hierarchy, and writes regions
+ * as rows. One source serves the versions 1 and 4 of the plugin interface.
  *
  * Outside modelling the plugin only looks for marks when code is translated. Turning modelling on
  * or off makes QEMU forget all translated code (qemu_plugin_reset), so that no instruction carries

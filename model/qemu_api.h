@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * qemu_api.h - declares what plugin.c uses of QEMU's plugin interface, in its versions 1 (QEMU 7.2)
- * and 4 (QEMU 9.2 to 10.x); TLM_QEMU_API says which. The declarations follow
- * include/qemu/qemu-plugin.h of QEMU, which no binary package has (docs/dependencies.md); QEMU
- * itself refuses a plugin of the wrong version.
+ * Declares what plugin.c uses of QEMU's plugin interface, in its versions 1 (QEMU 7.2) and 4 (QEMU
+ * 9.2 to 10.x); TLM_QEMU_API says which. The declarations follow include/qemu/qemu-plugin.h of
+ * QEMU, which no binary package has (docs/dependencies.md); QEMU itself refuses a plugin of the
+ * wrong version.
  */
 #ifndef TRAPLESS_MODEL_QEMU_API_H
 #define TRAPLESS_MODEL_QEMU_API_H

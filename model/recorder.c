@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * recorder.c - writes rows. It owns the order of columns, which is that of collect(); describe()
- * names them in the same order.
+ * Writes rows. It owns the order of columns, which is that of collect(); describe() names them in
+ * the same order.
  */
 #include "recorder.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * recorder.h - makes rows of counts. All counts so far are one array of named columns; a row is the
- * difference between a region's begin and its end, as a line of JSON. The first line of the output
- * describes the columns (docs/model.md). Each line is written at once, so that no row is lost when
- * a guest dies.
+ * Makes rows of counts. All counts so far are one array of named columns; a row is the difference
+ * between a region's begin and its end, as a line of JSON. The first line of the output describes
+ * the columns (docs/model.md). Each line is written at once, so that no row is lost when a guest
+ * dies.
  */
 #ifndef TRAPLESS_MODEL_RECORDER_H
 #define TRAPLESS_MODEL_RECORDER_H

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * replay.c - replays a trace through the model: `trapless-model-replay CONFIG < TRACE > ROWS`. Each
- * line of the trace is an access (r, w or f, or R, W or F by the kernel, with a virtual and a
- * physical address in hexadecimal), or one of: cr3, flush, cold, begin LABEL, end. It writes the
- * rows that the plugin would write.
+ * Replays a trace through the model: `trapless-model-replay CONFIG < TRACE > ROWS`. Each line of
+ * the trace is an access (r, w or f, or R, W or F by the kernel, with a virtual and a physical
+ * address in hexadecimal), or one of: cr3, flush, cold, begin LABEL, end. It writes the rows that
+ * the plugin would write.
  */
 #include "config.h"
 #include "recorder.h"

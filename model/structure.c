@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * structure.c - looks up, replaces and prefetches. A whole chunk of accesses passes one structure
- * at a time, in a loop that is compiled for its kind and policy: this is why modelling is cheap
- * beside emulating. It owns the contents of caches and TLBs.
+ * Looks up, replaces and prefetches. A whole chunk of accesses passes one structure at a time, in a
+ * loop that is compiled for its kind and policy: this is why modelling is cheap beside emulating.
+ * It owns the contents of caches and TLBs.
  */
 #include "structure.h"
 

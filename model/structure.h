@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * structure.h - one cache, translation look-aside buffer or footprint: its geometry, its contents
- * and its counts. Caches look at physical addresses, TLBs at virtual ones; both are sets of ways
- * with a policy of replacement. It does not own how structures feed each other (hierarchy.h), and
- * it uses nothing of the emulator.
+ * One cache, translation look-aside buffer or footprint: its geometry, its contents and its counts.
+ * Caches look at physical addresses, TLBs at virtual ones; both are sets of ways with a policy of
+ * replacement. It does not own how structures feed each other (hierarchy.h), and it uses nothing of
+ * the emulator.
  */
 #ifndef TRAPLESS_MODEL_STRUCTURE_H
 #define TRAPLESS_MODEL_STRUCTURE_H

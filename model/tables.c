@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * tables.c - finds the kernel's top page table in the guest's memory and walks it. The table is the
- * first page that, read as a top table, translates every address whose place is known. Each process
- * has a copy of the table's upper half; the first one in memory is the kernel's own, which stays.
- * Should the search have found another page, that page gives a wrong translation one day; the
- * search then begins again, and that address is known, too.
+ * Finds the kernel's top page table in the guest's memory and walks it. The table is the first page
+ * that, read as a top table, translates every address whose place is known. Each process has a copy
+ * of the table's upper half; the first one in memory is the kernel's own, which stays. Should the
+ * search have found another page, that page gives a wrong translation one day; the search then
+ * begins again, and that address is known, too.
  */
 #include "tables.h"
 #include "structure.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * tables.h - the kernel's page tables (x86-64) in the guest's memory: they tell which size of page
- * maps an address of the kernel's half. No emulator tells a plugin, and a kernel maps itself by
- * pages of all sizes. It does not own programs' pages, whose tables change with each process.
+ * The kernel's page tables (x86-64) in the guest's memory: they tell which size of page maps an
+ * address of the kernel's half. No emulator tells a plugin, and a kernel maps itself by pages of
+ * all sizes. It does not own programs' pages, whose tables change with each process.
  */
 #ifndef TRAPLESS_MODEL_TABLES_H
 #define TRAPLESS_MODEL_TABLES_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * clock.h - reads the system's clocks, which give the times of samples.
+ * Reads the system's clocks, which give the times of samples.
  */
 #ifndef SAMPLER_CLOCK_H
 #define SAMPLER_CLOCK_H

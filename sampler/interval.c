@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * interval.c - measures how closely reads follow one another. It owns the loop that reads one place
- * without pause and notes the time of each read. Time is the processor's counter where that runs
- * evenly, because a system's clock would take longer than a read; the system's clock calibrates it
- * over the whole run. An interval has the read, the note, and all else that the processor did. What
- * the read alone takes is measured beside it, by many reads between two notes.
+ * Measures how closely reads follow one another. It owns the loop that reads one place without
+ * pause and notes the time of each read. Time is the processor's counter where that runs evenly,
+ * because a system's clock would take longer than a read; the system's clock calibrates it over the
+ * whole run. An interval has the read, the note, and all else that the processor did. What the read
+ * alone takes is measured beside it, by many reads between two notes.
  */
 #include "interval.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * interval.h - declares the measurement of how closely and how evenly reads of a source can follow
- * one another: the paper's Fig. 2 and 3, which eval/peek_interval makes from it.
+ * Declares the measurement of how closely and how evenly reads of a source can follow one another:
+ * the paper's Fig. 2 and 3, which eval/peek_interval makes from it.
  */
 #ifndef SAMPLER_INTERVAL_H
 #define SAMPLER_INTERVAL_H

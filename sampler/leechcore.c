@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * leechcore.c - reads the memory of real hardware through the LeechCore library: by PCIe cards,
- * which read a machine's memory as the paper's IEEE 1394 controller did, and by all other devices
- * of the library. It owns the declarations of the library's interface. The library is loaded when
- * such a source is opened, so the sampler builds and runs without it.
+ * Reads the memory of real hardware through the LeechCore library: by PCIe cards, which read a
+ * machine's memory as the paper's IEEE 1394 controller did, and by all other devices of the
+ * library. It owns the declarations of the library's interface. The library is loaded when such a
+ * source is opened, so the sampler builds and runs without it.
  *
  * LEECHCORE_LIBRARY may name the library's file; else the dynamic linker looks for it.
  */

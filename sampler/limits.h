@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * limits.h - declares every bound of the sampler, with its unit. Together they fix the memory that
- * the sampler takes: nothing grows while it runs.
+ * Declares every bound of the sampler, with its unit. Together they fix the memory that the sampler
+ * takes: nothing grows while it runs.
  */
 #ifndef SAMPLER_LIMITS_H
 #define SAMPLER_LIMITS_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * main.c - runs trapless-sampler, which reads a machine's memory from outside. It owns the options,
- * the signals, and the order in which the parts are set up and taken down. People use the program
+ * Runs trapless-sampler, which reads a machine's memory from outside. It owns the options, the
+ * signals, and the order in which the parts are set up and taken down. People use the program
  * through `trapless peek`, which makes plans from symbols.
  */
 #include <errno.h>

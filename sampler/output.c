@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * output.c - writes blocks of rows to a file or pipe. It owns the stream's framing, and the ring of
- * blocks with one producer (the sampling thread) and one consumer (the writing thread).
+ * Writes blocks of rows to a file or pipe. It owns the stream's framing, and the ring of blocks
+ * with one producer (the sampling thread) and one consumer (the writing thread).
  */
 #include "output.h"
 

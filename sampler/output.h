@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * output.h - declares the output, which takes rows from the sampling thread without ever blocking
- * it, and writes them from a thread of its own. A fixed number of blocks lies between the two;
- * when a slow reader has let them all fill, there is no place for a row, and the caller counts it
- * as lost.
+ * Declares the output, which takes rows from the sampling thread without ever blocking it, and
+ * writes them from a thread of its own. A fixed number of blocks lies between the two; when a slow
+ * reader has let them all fill, there is no place for a row, and the caller counts it as lost.
  *
  * Only the sampling thread calls these functions.
  */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * plan.c - parses a plan. It owns the limits of what a plan may hold, and it refuses a text that is
- * not exactly of the form in plan.h, with the number of the line.
+ * Parses a plan. It owns the limits of what a plan may hold, and it refuses a text that is not
+ * exactly of the form in plan.h, with the number of the line.
  */
 #include "plan.h"
 

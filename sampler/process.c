@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * process.c - reads the memory of a process on this machine without stopping it. It owns the check
- * of the right to read it (the kernel's, as for a debugger), and the check that the process is
- * still the same. Addresses are the process's own.
+ * Reads the memory of a process on this machine without stopping it. It owns the check of the right
+ * to read it (the kernel's, as for a debugger), and the check that the process is still the same.
+ * Addresses are the process's own.
  */
 #include "source.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * ramfile.c - reads memory that is in files: the shared memory backend of a running VM, a saved
- * image, or the memory of a process by its file in /proc. It owns the table of regions, the hole
- * that a PC's memory has below 4 GiB, and the handling of a file that shrinks under its mapping.
+ * Reads memory that is in files: the shared memory backend of a running VM, a saved image, or the
+ * memory of a process by its file in /proc. It owns the table of regions, the hole that a PC's
+ * memory has below 4 GiB, and the handling of a file that shrinks under its mapping.
  *
  * What can be mapped is mapped. A process's memory cannot: it takes a system call a read, and the
  * right to read it was asked for when the file was opened, by whoever handed the descriptor down.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * row.h - declares the stream of samples; trapless/peek/sampling/rows.py decodes it. All numbers
- * are little-endian. A stream is:
+ * Declares the stream of samples; trapless/peek/sampling/rows.py decodes it. All numbers are
+ * little-endian. A stream is:
  *
  *   struct stream_head, then `head_bytes` of text: what the rows mean, line by line
  *   struct block_head and its rows, again and again

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * run.c - runs the sampling loop: in each slot it waits, takes a sample and hands the row on. It
- * owns the order of these steps and the counts. Whatever could block is done in another thread
- * (output.c) or before the first deadline; checks of the target are done ten times a second.
+ * Runs the sampling loop: in each slot it waits, takes a sample and hands the row on. It owns the
+ * order of these steps and the counts. Whatever could block is done in another thread (output.c) or
+ * before the first deadline; checks of the target are done ten times a second.
  */
 #include "run.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * run.h - declares a run: sampling by a plan, from the first deadline to the end.
+ * Declares a run: sampling by a plan, from the first deadline to the end.
  */
 #ifndef SAMPLER_RUN_H
 #define SAMPLER_RUN_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * sample.h - declares the taking of one sample: all fields of a plan, each group by its rule.
+ * Declares the taking of one sample: all fields of a plan, each group by its rule.
  */
 #ifndef SAMPLER_SAMPLE_H
 #define SAMPLER_SAMPLE_H

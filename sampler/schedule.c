@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * schedule.c - waits for deadlines. It owns the split of each wait into sleep and polls of the
- * clock, which the plan bounds.
+ * Waits for deadlines. It owns the split of each wait into sleep and polls of the clock, which the
+ * plan bounds.
  */
 #include "schedule.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * schedule.h - declares the schedule: deadlines at fixed times after the first one, however long
- * each sample takes.
+ * Declares the schedule: deadlines at fixed times after the first one, however long each sample
+ * takes.
  */
 #ifndef SAMPLER_SCHEDULE_H
 #define SAMPLER_SCHEDULE_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * source.c - opens a source of memory by its text. It owns the table of the kinds of sources; each
- * kind has a file of its own that reads it.
+ * Opens a source of memory by its text. It owns the table of the kinds of sources; each kind has a
+ * file of its own that reads it.
  */
 #include "source.h"
 

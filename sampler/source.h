@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * source.h - declares a source: a machine's memory that is read by physical address. Each kind of
- * source is one file, and one row of the table in source.c. All kinds open for reading only.
+ * Declares a source: a machine's memory that is read by physical address. Each kind of source is
+ * one file, and one row of the table in source.c. All kinds open for reading only.
  *
  * One thread uses a source.
  */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * threads.c - reads the run times of threads. It owns the decision which threads are frozen: they
- * do not run although they could.
+ * Reads the run times of threads. It owns the decision which threads are frozen: they do not run
+ * although they could.
  *
  * The kernel brings the time of a running thread up to date with its tick only, so a thread counts
  * as frozen when its time has not moved for longer than two of the slowest ticks, and its state

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * threads.h - declares the run times of the target's virtual processors, from /proc/TID/schedstat,
- * at most once a millisecond. While one of them waits for a real processor, its memory shows an
- * old state, and samples are marked as frozen.
+ * Declares the run times of the target's virtual processors, from /proc/TID/schedstat, at most once
+ * a millisecond. While one of them waits for a real processor, its memory shows an old state, and
+ * samples are marked as frozen.
  */
 #ifndef SAMPLER_THREADS_H
 #define SAMPLER_THREADS_H

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * batch_size.c - the workload of experiment batch-size: for each call and each batch size N, 512
- * calls by every mechanism, one row of JSON a measurement. It owns the order of things and the
- * checks; spec.py decides what to run and makes figures of the rows.
+ * The workload of experiment batch-size: for each call and each batch size N, 512 calls by every
+ * mechanism, one row of JSON a measurement. It owns the order of things and the checks; spec.py
+ * decides what to run and makes figures of the rows.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * mechanisms.c - see mechanisms.h. Each loop makes `calls` calls in batches of n and compares every
- * result with what the call must return; that comparison is part of the figure, for a program
- * looks at its results too.
+ * See mechanisms.h. Each loop makes `calls` calls in batches of n and compares every result with
+ * what the call must return; that comparison is part of the figure, for a program looks at its
+ * results too.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * mechanisms.h - the ways of making N system calls that batch-size sets side by side: opening and
- * closing them, and one measured loop for each pair of mechanism and subject. It neither measures
- * nor prints.
+ * The ways of making N system calls that batch-size sets side by side: opening and closing them,
+ * and one measured loop for each pair of mechanism and subject. It neither measures nor prints.
  */
 #ifndef EVAL_MECHANISMS_H
 #define EVAL_MECHANISMS_H

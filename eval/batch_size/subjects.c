@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * subjects.c - the files, buffers and checks behind subjects.h: what the calls work on, and the
- * proof afterwards that they did. It makes no call inside a measured region.
+ * The files, buffers and checks behind subjects.h: what the calls work on, and the proof afterwards
+ * that they did. It makes no call inside a measured region.
  */
 #include <stdio.h>
 #include <stdlib.h>

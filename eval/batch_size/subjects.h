@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * subjects.h - the system calls that the batch-size experiment makes: their arguments for each of
- * the ways into the kernel, and what they must return. It owns no way into the kernel.
+ * The system calls that the batch-size experiment makes: their arguments for each of the ways into
+ * the kernel, and what they must return. It owns no way into the kernel.
  *
  * Everything that runs inside a measured region is inlined with the subject as a constant, so that
  * a mechanism pays for its own work and for nothing of the experiment's.

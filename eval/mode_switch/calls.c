@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * calls.c - runs the loops in each mode: counted one mode after the other, measured in random
- * order, and once more for so long that interrupts come in between. After each run it proves that
- * results were right and that the calls returned at the privilege level that the mode promises.
+ * Runs the loops in each mode: counted one mode after the other, measured in random order, and once
+ * more for so long that interrupts come in between. After each run it proves that results were
+ * right and that the calls returned at the privilege level that the mode promises.
  */
 #include <errno.h>
 #include <fcntl.h>

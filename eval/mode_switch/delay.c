@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * delay.c - after how many of its calls a process changes its mode when another asks for it. The
- * target makes calls without a pause and writes down the privilege level after each; or it sleeps
- * in one. Who asks looks, once the request is made, which call the target had begun by then: those
- * that it begins later and that still end in the old mode are the delay.
+ * After how many of its calls a process changes its mode when another asks for it. The target makes
+ * calls without a pause and writes down the privilege level after each; or it sleeps in one. Who
+ * asks looks, once the request is made, which call the target had begun by then: those that it
+ * begins later and that still end in the old mode are the delay.
  */
 #include <errno.h>
 #include <signal.h>

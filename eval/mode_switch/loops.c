@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * loops.c - see loops.h. Reads and writes go through files of as many pages as a run makes calls,
- * all of them cached; sbrk moves the break within a page, there and back. What is read is never
- * written again: a file's times decide what the kernel does about them at each read.
+ * See loops.h. Reads and writes go through files of as many pages as a run makes calls, all of them
+ * cached; sbrk moves the break within a page, there and back. What is read is never written again:
+ * a file's times decide what the kernel does about them at each read.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * loops.h - the measured loops: so many calls of one kind, each with its result compared and with
- * the privilege level looked at before and after it. It owns the calls and their files; who runs a
+ * The measured loops: so many calls of one kind, each with its result compared and with the
+ * privilege level looked at before and after it. It owns the calls and their files; who runs a
  * loop, in which mode, is not its business.
  *
  * A call is made in one of two forms: `bare`, the trap's instruction in a loop of assembly that is

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * mode_switch.c - the workload of experiment mode-switch: options, and the order of its parts.
- * Where the module offers no supervisor mode, calls are made by traps alone; a row says why.
+ * The workload of experiment mode-switch: options, and the order of its parts. Where the module
+ * offers no supervisor mode, calls are made by traps alone; a row says why.
  */
 #include <getopt.h>
 #include <stdio.h>

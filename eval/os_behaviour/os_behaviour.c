@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * os_behaviour.c - puts one load after the other on the machine, each for a limited time, and says
- * in an announcement (announce.h) which one it is: the observer samples that word with all others,
- * so that each sample belongs to a load or to none.
+ * Puts one load after the other on the machine, each for a limited time, and says in an
+ * announcement (announce.h) which one it is: the observer samples that word with all others, so
+ * that each sample belongs to a load or to none.
  *
  *   os-behaviour PREPARE NAME SECONDS COMMAND [NAME SECONDS COMMAND]...
  *

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * crew.c - see crew.h. The library does not tell who its workers are: a list of the process's
- * threads before and after does.
+ * See crew.h. The library does not tell who its workers are: a list of the process's threads before
+ * and after does.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * crew.h - a ring of parallel calls and the threads that serve it: started by the library's own
- * call, known by their thread ids, placed on a CPU. It makes no request.
+ * A ring of parallel calls and the threads that serve it: started by the library's own call, known
+ * by their thread ids, placed on a CPU. It makes no request.
  */
 #ifndef EVAL_CREW_H
 #define EVAL_CREW_H

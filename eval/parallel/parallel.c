@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * parallel.c - the workload of experiment parallel: 127 requests, K a notify, by every mechanism
- * and for several numbers of workers, one row of JSON a measurement; or, with a slow device, the
- * reads of that. It owns the order of things and the checks; spec.py decides what to run and makes
- * figures of the rows.
+ * The workload of experiment parallel: 127 requests, K a notify, by every mechanism and for several
+ * numbers of workers, one row of JSON a measurement; or, with a slow device, the reads of that. It
+ * owns the order of things and the checks; spec.py decides what to run and makes figures of the
+ * rows.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * requests.h - the ways of getting 127 system calls done that experiment parallel sets side by
- * side, as in Fig. 3 of the paper: K of them a notify, until all results are in. It neither
- * measures nor prints.
+ * The ways of getting 127 system calls done that experiment parallel sets side by side, as in Fig.
+ * 3 of the paper: K of them a notify, until all results are in. It neither measures nor prints.
  */
 #ifndef EVAL_REQUESTS_H
 #define EVAL_REQUESTS_H

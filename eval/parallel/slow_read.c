@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * slow_read.c - 16 reads from a slow block device while the requester has other work to do. Work
- * is counted in units of some microseconds; the longest time between two units is how long the
- * requester stood still. It owns that comparison, not the device, which spec.py makes slow.
+ * 16 reads from a slow block device while the requester has other work to do. Work is counted in
+ * units of some microseconds; the longest time between two units is how long the requester stood
+ * still. It owns that comparison, not the device, which spec.py makes slow.
  */
 #include <errno.h>
 #include <fcntl.h>

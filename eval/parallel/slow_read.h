@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * slow_read.h - is the requester blocked while a requested call waits for a disk? See slow_read.c.
+ * Is the requester blocked while a requested call waits for a disk? See slow_read.c.
  */
 #ifndef EVAL_SLOW_READ_H
 #define EVAL_SLOW_READ_H

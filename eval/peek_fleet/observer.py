@@ -26,7 +26,8 @@ from trapless.peek.errors import PeekError
 
 READY_S = 600.0
 LOOK_S = 0.5
-END_S = 30.0
+END_S = 600.0
+"""For a daemon that hangs; one that has something to save on a busy machine takes seconds."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -101,8 +102,11 @@ def daemon(pattern: str, files: Sequence[Path], interval_ns: int) -> Iterator[Da
                 raise PeekError(f"the daemon did not begin: {first}{process.stderr.read()}")
             yield Daemon(process, url[1])
             process.send_signal(signal.SIGTERM)
-            if process.wait(END_S):
-                raise PeekError(f"the daemon ended with {process.returncode}")
+            try:
+                if process.wait(END_S):
+                    raise PeekError(f"the daemon ended with {process.returncode}")
+            except subprocess.TimeoutExpired as error:
+                raise PeekError(f"the daemon did not end in {END_S:g} s") from error
         finally:
             process.kill()
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * peek_interval.c - the observed side of experiment peek-interval: a process with a page of memory
- * that stays where it is, and what happens to that page, phase by phase. It tells nobody: the
- * observer finds it in the machine's memory by a second page, the announcement, which holds its
- * own physical address as proof that it is not a copy.
+ * The observed side of experiment peek-interval: a process with a page of memory that stays where
+ * it is, and what happens to that page, phase by phase. It tells nobody: the observer finds it in
+ * the machine's memory by a second page, the announcement, which holds its own physical address as
+ * proof that it is not a copy.
  *
  * Phases: "quiet" leaves the page alone, "written" writes to all of it without a pause, "steps"
  * climbs a staircase of known length: a record, guarded by two counters, with the number of the

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * bandwidth.c - the observed side of Fig. 6: reads or writes so many bytes in total over a region,
- * again and again, and says what time it took, while an observer (sweep.c) reads the same region,
- * another one, or nothing. It owns the order of all runs and announces each: an odd phase lasts
- * until the observer has begun, the even one after it is the run.
+ * The observed side of Fig. 6: reads or writes so many bytes in total over a region, again and
+ * again, and says what time it took, while an observer (sweep.c) reads the same region, another
+ * one, or nothing. It owns the order of all runs and announces each: an odd phase lasts until the
+ * observer has begun, the even one after it is the run.
  *
  * In a guest the region is a huge page, so that it lies in one piece in physical memory. On this
  * machine it is a shared file, which an observer maps as it maps the memory of a guest.

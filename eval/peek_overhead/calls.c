@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * calls.c - loops of one kind of kernel entry each, so that what a probe adds to one can be told
- * from what it adds to many: `peek-calls KIND COUNT`. It measures nothing itself.
+ * Loops of one kind of kernel entry each, so that what a probe adds to one can be told from what it
+ * adds to many: `peek-calls KIND COUNT`. It measures nothing itself.
  */
 #include <errno.h>
 #include <stdint.h>

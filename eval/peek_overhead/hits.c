@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * hits.c - see hits.h. The kernel's memory is /proc/kcore, an ELF core with a table of addresses.
- * The structures are twins of kmod/probe/layout.h's.
+ * See hits.h. The kernel's memory is /proc/kcore, an ELF core with a table of addresses. The
+ * structures are twins of kmod/probe/layout.h's.
  */
 #include <elf.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * hits.h - how often the kernel disabled interrupts at a place that has a probe, while the module
- * counts that (TLK_PROBE_COUNTS of kmod/probe/layout.h). Read from the kernel's memory as an
- * observer would, but from inside, where it is certain when.
+ * How often the kernel disabled interrupts at a place that has a probe, while the module counts
+ * that (TLK_PROBE_COUNTS of kmod/probe/layout.h). Read from the kernel's memory as an observer
+ * would, but from inside, where it is certain when.
  */
 #ifndef EVAL_PEEK_OVERHEAD_HITS_H
 #define EVAL_PEEK_OVERHEAD_HITS_H

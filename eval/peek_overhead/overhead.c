@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * overhead.c - runs commands again and again in one boot, with the module's probes set differently
- * from run to run, and says what each run took. Runs in the lab's guest.
+ * Runs commands again and again in one boot, with the module's probes set differently from run to
+ * run, and says what each run took. Runs in the lab's guest.
  *
  * Counted: all instructions of the guest from a command's start to its end (worked.c). Measured:
  * time, and each run is announced to an observer, who reads or not. It owns the order of runs; what

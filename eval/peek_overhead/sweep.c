@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * sweep.c - the observer's side of Fig. 6: reads a region of another program's memory from end to
- * end, again and again, as that program (bandwidth.c) announces it, and says how much was read
- * during each run. Memory is read by the sampler's own sources (sampler/source.h), in pieces of
- * what the paper's bus carried at a time.
+ * The observer's side of Fig. 6: reads a region of another program's memory from end to end, again
+ * and again, as that program (bandwidth.c) announces it, and says how much was read during each
+ * run. Memory is read by the sampler's own sources (sampler/source.h), in pieces of what the
+ * paper's bus carried at a time.
  */
 #include <errno.h>
 #include <getopt.h>

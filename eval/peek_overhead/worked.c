@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * worked.c - see worked.h. The scheduler adds up how long processes ran, in ns of a clock that the
- * emulator advances by one an instruction: /proc/schedstat has it for each CPU, here of one.
+ * See worked.h. The scheduler adds up how long processes ran, in ns of a clock that the emulator
+ * advances by one an instruction: /proc/schedstat has it for each CPU, here of one.
  */
 #include <errno.h>
 #include <inttypes.h>

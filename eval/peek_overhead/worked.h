@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * worked.h - how many instructions a counted guest has executed for anything but its idle loop. The
- * time-stamp counter would also count what an idle processor skips to reach its next timer.
+ * How many instructions a counted guest has executed for anything but its idle loop. The time-stamp
+ * counter would also count what an idle processor skips to reach its next timer.
  */
 #ifndef EVAL_PEEK_OVERHEAD_WORKED_H
 #define EVAL_PEEK_OVERHEAD_WORKED_H

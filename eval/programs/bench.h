@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * bench.h - what experiment programs sets side by side: the mechanisms, opened once, and the
- * subjects, each a row of functions. It owns the types. chains.c, loops.c and burst.c have the
- * subjects, mechanisms.c opens and closes, programs.c measures.
+ * What experiment programs sets side by side: the mechanisms, opened once, and the subjects, each a
+ * row of functions. It owns the types. chains.c, loops.c and burst.c have the subjects,
+ * mechanisms.c opens and closes, programs.c measures.
  */
 #ifndef EVAL_BENCH_H
 #define EVAL_BENCH_H

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * bpf_loop.c - see bpf_loop.h. The program is written here as instructions, and what a loader would
- * find in the kernel's own type information (BTF) is looked up by name: so that neither a compiler
- * for BPF nor a loader is needed. Names, types and numbers are those of io_uring/bpf-ops.h.
+ * See bpf_loop.h. The program is written here as instructions, and what a loader would find in the
+ * kernel's own type information (BTF) is looked up by name: so that neither a compiler for BPF nor
+ * a loader is needed. Names, types and numbers are those of io_uring/bpf-ops.h.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * bpf_loop.h - a ring of io_uring whose requests a program of BPF queues, inside the kernel: the
- * kernel's loop calls it (io_uring/bpf-ops, since 7.1). It owns the program, which queues as many
- * NOPs as it is told and then ends the loop, and how the program gets into the kernel.
+ * A ring of io_uring whose requests a program of BPF queues, inside the kernel: the kernel's loop
+ * calls it (io_uring/bpf-ops, since 7.1). It owns the program, which queues as many NOPs as it is
+ * told and then ends the loop, and how the program gets into the kernel.
  */
 #ifndef EVAL_BPF_LOOP_H
 #define EVAL_BPF_LOOP_H

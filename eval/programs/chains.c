@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * chains.c - the subjects that are N times the same: open a small file, ask for its size, read that
- * much and close it, by each mechanism; and getppid, which shows what a call costs in each. It owns
- * the files and the comparison of every result, which is part of the figure.
+ * The subjects that are N times the same: open a small file, ask for its size, read that much and
+ * close it, by each mechanism; and getppid, which shows what a call costs in each. It owns the
+ * files and the comparison of every result, which is part of the figure.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * mechanisms.c - see bench.h. It owns opening and closing the mechanisms, and nothing of what they
- * are used for.
+ * See bench.h. It owns opening and closing the mechanisms, and nothing of what they are used for.
  */
 #include <errno.h>
 #include <fcntl.h>

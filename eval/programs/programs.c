@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * programs.c - the workload of experiment programs: each subject by each mechanism that has it, one
- * row of JSON a run. It owns the order of things and the checks of counts; the Python beside it
- * decides what to run and makes figures of the rows.
+ * The workload of experiment programs: each subject by each mechanism that has it, one row of JSON
+ * a run. It owns the order of things and the checks of counts; the Python beside it decides what to
+ * run and makes figures of the rows.
  */
 #include <stdio.h>
 #include <string.h>

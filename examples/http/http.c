@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * http.c - see http.h. A request is read where it lies, and its path is decoded in place. Requests
- * have no bodies, because what is served are files.
+ * See http.h. A request is read where it lies, and its path is decoded in place. Requests have no
+ * bodies, because what is served are files.
  */
 #include "http.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * http.h - HTTP/1.1 as a server of static files needs it: what a request asks for, and what is
- * answered. It makes no system call, so that servers of any kind can share it.
+ * HTTP/1.1 as a server of static files needs it: what a request asks for, and what is answered. It
+ * makes no system call, so that servers of any kind can share it.
  */
 #ifndef EXAMPLES_HTTP_H
 #define EXAMPLES_HTTP_H

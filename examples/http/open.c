@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * open.c - see open.h.
+ * See open.h.
  */
 #include <arpa/inet.h>
 #include <err.h>

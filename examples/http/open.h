@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * open.h - what a web server opens before its first connection, and the bounds that it keeps. It
- * knows no mechanism, so that servers of any kind can share it.
+ * What a web server opens before its first connection, and the bounds that it keeps. It knows no
+ * mechanism, so that servers of any kind can share it.
  */
 #ifndef EXAMPLES_HTTP_OPEN_H
 #define EXAMPLES_HTTP_OPEN_H

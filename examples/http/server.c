@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * server.c - a web server of static files on fine-grained threads and programs of calls. Each
- * connection is a thread: a phase ends by queueing calls and naming the phase that goes on with
- * their results. One crossing makes the calls of all connections. Calls that belong together are
- * one program: accept and receive, until nobody waits; open, fstat, read and close a file.
+ * A web server of static files on fine-grained threads and programs of calls. Each connection is a
+ * thread: a phase ends by queueing calls and naming the phase that goes on with their results. One
+ * crossing makes the calls of all connections. Calls that belong together are one program: accept
+ * and receive, until nobody waits; open, fstat, read and close a file.
  *
  *	http PORT FOLDER
  *

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * handles.c - limits how many directories are open at a time, and chooses which.
+ * Limits how many directories are open at a time, and chooses which.
  *
  * A directory is opened by its name, relative to its parent's handle, so a parent stays open while
  * subdirectories wait for it ("idle"). When handles run short, the one that has been idle longest

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * print.c - follows the visit in the order of a depth-first walk, adds sizes up and prints them.
+ * Follows the visit in the order of a depth-first walk, adds sizes up and prints them.
  *
  * Directories are visited in the order that fills batches best. This file takes their records in
  * the order of du and find, as far as the records exist, so that lines, messages, and the directory

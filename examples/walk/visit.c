@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * visit.c - opens, reads and examines directories by wrapped calls.
+ * Opens, reads and examines directories by wrapped calls.
  *
  * Each directory is a chain of fine-grained threads, one for each phase behind a wait:
  *   opened         queues the first getdents64

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * walk.c - prints what a tree takes on disk, or the names in it, by wrapped system calls.
+ * Prints what a tree takes on disk, or the names in it, by wrapped system calls.
  *
  * It prints the output of `du TREE`, byte for byte; with --find, that of `find TREE`. du makes a
  * crossing for every call; here fine-grained threads queue the calls of many directories and make

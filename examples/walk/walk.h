@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * walk.h - the data of a walk, which its three parts share.
+ * The data of a walk, which its three parts share.
  *
  * Three parts work on one tree of `struct dir`:
  *   visit.c    opens, reads and examines directories, many at a time, by wrapped calls

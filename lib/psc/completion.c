@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * completion.c - the end of requests, as the requester sees it: results, cancellation, the queues
- * of completions and the descriptor that says that there are some. It owns the requester's side of
- * them. The module and worker.c fill the queues.
+ * The end of requests, as the requester sees it: results, cancellation, the queues of completions
+ * and the descriptor that says that there are some. It owns the requester's side of them. The
+ * module and worker.c fill the queues.
  */
 #include "psc_state.h"
 #include "enter.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * worker.c - workers in user space: ordinary threads that take requests from the ring and make
- * them as plain calls. They serve where the module is absent, and after a handover from the module
+ * Workers in user space: ordinary threads that take requests from the ring and make them as plain
+ * calls. They serve where the module is absent, and after a handover from the module
  * (psc/handover.c). Slots and the five operations are the business of psc.c.
  */
 #include "psc_state.h"

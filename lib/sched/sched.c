@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * sched.c - the scheduler of fine-grained threads (wrapped-system-call, section 2). It owns calls
- * and their continuations, and decides when to flush the batch: when N calls are queued, when no
- * thread is ready, or when the oldest call is due. It also decides when to look at the events: an
- * epoll_wait(2) is then the last call of the flush. Threads are the business of thread.c, what
- * they wait for that of event.c, and the execution of calls that of batch.c.
+ * The scheduler of fine-grained threads (wrapped-system-call, section 2). It owns calls and their
+ * continuations, and decides when to flush the batch: when N calls are queued, when no thread is
+ * ready, or when the oldest call is due. It also decides when to look at the events: an
+ * epoll_wait(2) is then the last call of the flush. Threads are the business of thread.c, what they
+ * wait for that of event.c, and the execution of calls that of batch.c.
  */
 #include "internal.h"
 #include "enter.h"

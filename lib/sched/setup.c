@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * setup.c - a scheduler from what a program asks for to its end, and its statistics. It runs
- * nothing: that is the business of sched.c.
+ * A scheduler from what a program asks for to its end, and its statistics. It runs nothing: that is
+ * the business of sched.c.
  */
 #include "internal.h"
 #include "state.h"

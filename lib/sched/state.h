@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * state.h - a scheduler as its files know it: its threads (thread.c), what they wait for (event.c,
- * watch.c, timer.c), how it is made (setup.c), and when it does what (sched.c).
+ * A scheduler as its files know it: its threads (thread.c), what they wait for (event.c, watch.c,
+ * timer.c), how it is made (setup.c), and when it does what (sched.c).
  *
  * Concurrency: one scheduler belongs to one thread of the process. Nothing is locked, and a signal
  * handler may write `stop` alone.

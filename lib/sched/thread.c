@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * thread.c - fine-grained threads. It owns their memory and the number of synchronisations that
- * each of them still waits for. When a thread runs is the business of sched.c.
+ * Fine-grained threads. It owns their memory and the number of synchronisations that each of them
+ * still waits for. When a thread runs is the business of sched.c.
  */
 #include "internal.h"
 #include "state.h"

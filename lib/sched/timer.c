@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * timer.c - the times at which the waits of a scheduler's threads end: a heap of them, and the
- * clock. It does not own the waits, which are in event.c.
+ * The times at which the waits of a scheduler's threads end: a heap of them, and the clock. It does
+ * not own the waits, which are in event.c.
  *
  * A server gives each wait a limit that is almost never reached. So a wait that has ended leaves
  * its place in the heap as it is, and the thread's next wait, whose end is later, takes it over: a

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * count.c - counts a command: `trapless-count [--software] OUTPUT COMMAND...` runs it and writes
- * one row of what the processor and the kernel, or the kernel alone, counted in it and its
- * children. It owns the command line and the exit status: that of the command, or STAT_NOT_COUNTED.
+ * Counts a command: `trapless-count [--software] OUTPUT COMMAND...` runs it and writes one row of
+ * what the processor and the kernel, or the kernel alone, counted in it and its children. It owns
+ * the command line and the exit status: that of the command, or STAT_NOT_COUNTED.
  */
 #include "counters.h"
 #include "stat_labels.h"

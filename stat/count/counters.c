@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * counters.c - counts events by perf_event_open(2). It owns the choice of events that stand for the
- * model's on each processor. Each event is opened twice, once for user mode and once for the
- * kernel; where that is more than the processor can count at once, the kernel lets them take turns.
+ * Counts events by perf_event_open(2). It owns the choice of events that stand for the model's on
+ * each processor. Each event is opened twice, once for user mode and once for the kernel; where
+ * that is more than the processor can count at once, the kernel lets them take turns.
  */
 #include "counters.h"
 

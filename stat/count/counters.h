@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * counters.h - the processor's own counters, where the kernel offers them. They count the events
- * that the model gives, in user mode and in the kernel, around a region of this program or over a
- * whole command. Rows have the model's form and its names of events (docs/model.md).
+ * The processor's own counters, where the kernel offers them. They count the events that the model
+ * gives, in user mode and in the kernel, around a region of this program or over a whole command.
+ * Rows have the model's form and its names of events (docs/model.md).
  */
 #ifndef TRAPLESS_STAT_COUNTERS_H
 #define TRAPLESS_STAT_COUNTERS_H

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * calibrate.c - runs short loops, each a phase of the model, from whose counts
- * trapless/stat/costs.py finds what calls cost on this kernel by trap, in a batch and in supervisor
- * mode, and what an event costs that takes a thread out of supervisor mode. The loops run in both
- * modes and are counted as the program itself is. Each loop adds one kind of event to those of the
- * loops before it. It owns the loops; their names are in stat_labels.h.
+ * Runs short loops, each a phase of the model, from whose counts trapless/stat/costs.py finds what
+ * calls cost on this kernel by trap, in a batch and in supervisor mode, and what an event costs
+ * that takes a thread out of supervisor mode. The loops run in both modes and are counted as the
+ * program itself is. Each loop adds one kind of event to those of the loops before it. It owns the
+ * loops; their names are in stat_labels.h.
  */
 #include <errno.h>
 #include <fcntl.h>

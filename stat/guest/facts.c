@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * facts.c - writes facts into the model's rows beside the counts. Each fact is an empty region
- * whose label holds the number, so that one file says all about a run. It also owns the end of the
- * program by an error.
+ * Writes facts into the model's rows beside the counts. Each fact is an empty region whose label
+ * holds the number, so that one file says all about a run. It also owns the end of the program by
+ * an error.
  */
 #include <stdarg.h>
 #include <stdio.h>

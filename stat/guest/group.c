@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * group.c - makes the program's control group and loads the module trapless_stat, which begins and
- * ends the model's regions by who is a member. It owns the files of both.
+ * Makes the program's control group and loads the module trapless_stat, which begins and ends the
+ * model's regions by who is a member. It owns the files of both.
  */
 #include <errno.h>
 #include <fcntl.h>

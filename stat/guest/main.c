@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * main.c - runs a program in a guest whose emulator has the model, and has the model count what the
- * program and all processes that it starts do. It owns the command line of trapless-stat-guest,
- * which `trapless stat --lab` calls (see usage()), and the order of steps.
+ * Runs a program in a guest whose emulator has the model, and has the model count what the program
+ * and all processes that it starts do. It owns the command line of trapless-stat-guest, which
+ * `trapless stat --lab` calls (see usage()), and the order of steps.
  *
  * A command is counted from its exec to its end. A server is counted while a load runs, after a
  * third command says that it is ready; then the server gets SIGTERM. Processes that are left in the

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * stat.h - the parts of trapless-stat-guest, which runs a program in a guest while the model in the
- * emulator counts. main.c owns the command line and the order of steps, group.c the control group
- * and the module trapless_stat, calibrate.c the loops that tell what mechanisms cost on this
- * kernel, supervisor.c supervisor mode, and facts.c the facts in the model's rows.
+ * The parts of trapless-stat-guest, which runs a program in a guest while the model in the emulator
+ * counts. main.c owns the command line and the order of steps, group.c the control group and the
+ * module trapless_stat, calibrate.c the loops that tell what mechanisms cost on this kernel,
+ * supervisor.c supervisor mode, and facts.c the facts in the model's rows.
  */
 #ifndef TRAPLESS_STAT_GUEST_H
 #define TRAPLESS_STAT_GUEST_H

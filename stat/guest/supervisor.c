@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * supervisor.c - asks the module whether it offers supervisor mode, switches processes, and reads
- * the module's counts. It owns nothing of the counting by the model.
+ * Asks the module whether it offers supervisor mode, switches processes, and reads the module's
+ * counts. It owns nothing of the counting by the model.
  */
 #include <errno.h>
 #include <stdlib.h>

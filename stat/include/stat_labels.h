@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * stat_labels.h - the codes of `trapless stat`: what the labels of its regions mean, and the bounds
- * of its calibration. stat/kmod and stat/guest write them into the model's rows, and
+ * The codes of `trapless stat`: what the labels of its regions mean, and the bounds of its
+ * calibration. stat/kmod and stat/guest write them into the model's rows, and
  * trapless/stat/labels.py reads them: tests/unit/stat/test_labels.py compares every line here with
  * it. All values are plain numbers or lists, so that the test can read them without a compiler.
  */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * program.c - says whether a task belongs to the program that is counted, by its control group, and
- * whether it is inside a system call. It owns the module's parameter that names the group.
+ * Says whether a task belongs to the program that is counted, by its control group, and whether it
+ * is inside a system call. It owns the module's parameter that names the group.
  */
 #include <linux/cgroup.h>
 #include <linux/module.h>

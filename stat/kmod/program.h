@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * program.h - whose task it is (program.c), and what regions.c asks of work.c.
+ * Whose task it is (program.c), and what regions.c asks of work.c.
  */
 #ifndef TRAPLESS_STAT_PROGRAM_H
 #define TRAPLESS_STAT_PROGRAM_H

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * regions.c - splits what the model counts by whose work it is: that of a control group (a
- * program with all that it started), of the idle task, or of any other task. Where the scheduler
- * goes from one of them to another, the module ends the model's region, changes the lowest 12 bits
- * of the label and begins the next region. While calls are told apart, each begins a region of its
- * own. It also counts what the ledger of crossings cannot see: processes begun and ended, programs
- * executed, signals delivered, page faults, requests for files of the machine that runs the guest,
- * and calls in which a thread left the processor. work.c owns calls that find work on their way
- * out, program.c who belongs to the program. The numbers in labels are those of stat_labels.h.
+ * Splits what the model counts by whose work it is: that of a control group (a program with all
+ * that it started), of the idle task, or of any other task. Where the scheduler goes from one of
+ * them to another, the module ends the model's region, changes the lowest 12 bits of the label and
+ * begins the next region. While calls are told apart, each begins a region of its own. It also
+ * counts what the ledger of crossings cannot see: processes begun and ended, programs executed,
+ * signals delivered, page faults, requests for files of the machine that runs the guest, and calls
+ * in which a thread left the processor. work.c owns calls that find work on their way out,
+ * program.c who belongs to the program. The numbers in labels are those of stat_labels.h.
  *
  * The guest has one processor, as the model follows one. That processor alone writes all of this,
  * with interrupts off; the counts of events are written in the context of their own task.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * work.c - counts calls of the program that find work to do on their way out, by a probe. The probe
- * costs instructions, so it is never set while the program is counted. It owns the probe and its
+ * Counts calls of the program that find work to do on their way out, by a probe. The probe costs
+ * instructions, so it is never set while the program is counted. It owns the probe and its
  * parameters; whose work it is, program.c says.
  */
 #include <linux/kprobes.h>

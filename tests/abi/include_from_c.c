@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * include_from_c.c - the two headers stand alone in strict C11, in either order and twice. It
- * tests no behaviour.
+ * The two headers stand alone in strict C11, in either order and twice. It tests no behaviour.
  */
 #include <linux/trapless.h>
 #include <trapless.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// include_from_cxx.cc - the public headers are usable from C++ without a warning: it includes
-// them, calls the inline functions once, and expands each macro with each kind of argument. It
-// tests no behaviour of the library.
+// The public headers are usable from C++ without a warning: it includes them, calls the inline
+// functions once, and expands each macro with each kind of argument. It tests no behaviour of the
+// library.
 #include <cstddef>
 #include <trapless_paper.h>
 

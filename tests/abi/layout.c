@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * layout.c - prints every size, offset and number of the binary interface, one `name value` a
- * line, as the C compiler at hand sees it. test_abi.py compares the lines with the frozen table
- * and with trapless/abi.py. It checks nothing itself.
+ * Prints every size, offset and number of the binary interface, one `name value` a line, as the C
+ * compiler at hand sees it. test_abi.py compares the lines with the frozen table and with
+ * trapless/abi.py. It checks nothing itself.
  */
 #include <stddef.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * counted.c - runs a command in a guest whose trapless.ko counts what is reached, and prints the
- * counters once the command has ended: `counted PARAMETERS COMMAND [ARGUMENT]...` loads the module
- * with PARAMETERS. On standard error it adds a line "counter INDEX VALUE" for each counter that is
- * not 0, and "file NAME HEX" for each file that counted programs left in /gcov. The exit status is
- * the command's.
+ * Runs a command in a guest whose trapless.ko counts what is reached, and prints the counters once
+ * the command has ended: `counted PARAMETERS COMMAND [ARGUMENT]...` loads the module with
+ * PARAMETERS. On standard error it adds a line "counter INDEX VALUE" for each counter that is not
+ * 0, and "file NAME HEX" for each file that counted programs left in /gcov. The exit status is the
+ * command's.
  */
 #include <dirent.h>
 

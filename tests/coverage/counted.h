@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * counted.h - loads a trapless.ko that counts what is reached, and reads its counters by
- * trapless_counters.ko. It owns no meaning of a counter. Errors end the program: without counters
- * there is nothing to do.
+ * Loads a trapless.ko that counts what is reached, and reads its counters by trapless_counters.ko.
+ * It owns no meaning of a counter. Errors end the program: without counters there is nothing to do.
  */
 #ifndef TL_COVERAGE_COUNTED_H
 #define TL_COVERAGE_COUNTED_H

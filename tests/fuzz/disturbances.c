@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * disturbances.c - operations of a fuzzed program that are not about /dev/trapless themselves:
- * threads, processes, filters, tracers, user dispatch, signals, faults that user space serves or
- * that are injected, memory pressure, and what the watcher does for the program (fuzz.c): switching
- * it to supervisor mode and probes. Each may fail; nobody looks at the result.
+ * Operations of a fuzzed program that are not about /dev/trapless themselves: threads, processes,
+ * filters, tracers, user dispatch, signals, faults that user space serves or that are injected,
+ * memory pressure, and what the watcher does for the program (fuzz.c): switching it to supervisor
+ * mode and probes. Each may fail; nobody looks at the result.
  */
 #include "program.h"
 

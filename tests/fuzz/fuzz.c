@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fuzz.c - the fuzzer in the guest: runs programs one after the other, each in a process of its own
- * without rights, watches what becomes of it, and keeps those that reached something new in the
- * module. It owns the order, the limits and the verdict on one program; mutate.c makes programs and
- * program.c runs them. tests/fuzz/fuzz.py starts it and reads its lines:
+ * The fuzzer in the guest: runs programs one after the other, each in a process of its own without
+ * rights, watches what becomes of it, and keeps those that reached something new in the module. It
+ * owns the order, the limits and the verdict on one program; mutate.c makes programs and program.c
+ * runs them. tests/fuzz/fuzz.py starts it and reads its lines:
  *
  *   run HEX             this program is next
  *   new HEX             the last one reached something that none before it had reached
@@ -29,7 +29,7 @@
 #define STAT_MS 5000
 #define CLEAN_PROGRAMS 256	/* so many share a directory and objects of IPC */
 #define RELOAD_PROGRAMS 64
-#define WISHED_FLAGS (TL_SWITCH_CHILDREN | TL_SWITCH_EXEC | TL_SWITCH_RESIDENT)
+#define WISHED_FLAGS (TL_SWITCH_FLAGS & ~TL_SWITCH_ANY_USER)
 #define SANDBOX "/tmp/fuzz"
 #define REFERENCES "/sys/module/trapless/refcnt"
 #define DEBUG "/sys/kernel/debug/"

@@ -196,11 +196,22 @@ def read_corpus(path: Path) -> list[bytes]:
     return [bytes.fromhex(line) for line in lines if line and not line.startswith("#")]
 
 
+def found_in(plan: Plan) -> str:
+    """What a replay needs to know of the round in which something was found."""
+    return f"kernel {plan.kernel}, {'reloading' if plan.reload else 'loaded once'}"
+
+
+def replayed_in(text: str) -> tuple[str, bool]:
+    """The kernel that a saved finding names, and whether the module was reloaded."""
+    match = re.search(r"\bkernel (\S+), (reloading|loaded once)\b", text)
+    return (match[1], match[2] == "reloading") if match else (lab.DEFAULT_KERNEL, False)
+
+
 def save(plan: Plan, result: Round, programs: Sequence[bytes], note: str) -> Path:
     """Leave a finding's programs and what they did; `--replay FILE` runs them again."""
     WORK.mkdir(parents=True, exist_ok=True)
     path = WORK / f"finding-{plan.kernel}-{int(time.time())}.txt"
-    head = [f"kernel {plan.kernel}, seed {plan.seed}, reload {plan.reload}. {note}", result.wrong]
+    head = [f"{found_in(plan)}, seed {plan.seed}. {note}", result.wrong]
     comment = "".join(f"# {line}\n" for text in head for line in text.splitlines())
     path.write_text(comment + "".join(f"{one.hex()}\n" for one in programs))
     return path
@@ -220,6 +231,7 @@ def report(plan: Plan, result: Round, small: bool, progress: Progress) -> int:
 
 def fuzz(options: argparse.Namespace, progress: Progress) -> int:
     """Rounds until the time is up; the exit status."""
+    options.kernel = options.kernel or lab.DEFAULT_KERNEL
     WORK.mkdir(parents=True, exist_ok=True)
     grown = WORK / GROWN
     corpus = [*read_corpus(CORPUS), *read_corpus(grown)]
@@ -246,8 +258,10 @@ def fuzz(options: argparse.Namespace, progress: Progress) -> int:
 
 
 def replay(options: argparse.Namespace, progress: Progress) -> int:
-    """Run the programs of a file again and again; 1 if they show a finding."""
-    plan = Plan(options.kernel, options.seed, ROUND_S, options.reload, REPEATS)
+    """Run the programs of a file again and again, where they were found, or on the kernel that
+    was asked for; 1 if they show a finding."""
+    kernel, reload = replayed_in(options.replay.read_text())
+    plan = Plan(options.kernel or kernel, options.seed, ROUND_S, reload, REPEATS)
     result = run_round(plan, read_corpus(options.replay), progress)
     print(result.wrong or f"{options.replay}: ran {REPEATS} times, nothing found")
     return 1 if result.wrong else 0
@@ -261,11 +275,14 @@ def build(progress: Progress) -> None:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__.partition("\n")[0])
-    parser.add_argument("--kernel", default=lab.DEFAULT_KERNEL, help="6.1, 6.12, newest, debug")
+    parser.add_argument(
+        "--kernel",
+        help=f"6.1, 6.12, newest, debug, kcsan (default: {lab.DEFAULT_KERNEL}; of a replay: that on "
+        "which it was found)",
+    )
     parser.add_argument("--minutes", type=float, default=10, help="how long (default: 10)")
     parser.add_argument("--seed", type=int, default=1, help="of the first round (default: 1)")
     parser.add_argument("--replay", type=Path, help="run this file's programs and nothing else")
-    parser.add_argument("--reload", action="store_true", help="with --replay: reload the module")
     parser.add_argument(
         "--no-minimise", dest="minimise", action="store_false", help="save a finding as it came"
     )
@@ -278,7 +295,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             build(progress)
             return (replay if options.replay else fuzz)(options, progress)
-        except TraplessError as error:
+        except (TraplessError, OSError) as error:
             print(error, file=sys.stderr)
             return 2
         except KeyboardInterrupt:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * holders.c - prints who may hold the module or a process, for a finding: each thread that is left
- * with its state and its kernel stack, who has /dev/trapless open or mapped, and what is switched
- * to supervisor mode. It owns these lines, which begin with "held", and judges nothing.
+ * Prints who may hold the module or a process, for a finding: each thread that is left with its
+ * state and its kernel stack, who has /dev/trapless open or mapped, and what is switched to
+ * supervisor mode. It owns these lines, which begin with "held", and judges nothing.
  */
 #include <ctype.h>
 #include <dirent.h>

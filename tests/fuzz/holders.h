@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * holders.h - says who is left when something does not end.
+ * Says who is left when something does not end.
  */
 #ifndef TL_FUZZ_HOLDERS_H
 #define TL_FUZZ_HOLDERS_H

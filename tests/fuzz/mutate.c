@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * mutate.c - the corpus of programs and the ways to change one.
+ * The corpus of programs and the ways to change one.
  */
 #include "mutate.h"
 

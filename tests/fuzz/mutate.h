@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * mutate.h - makes a program from others. It owns the corpus: programs that reached something that
- * none before them had reached.
+ * Makes a program from others. It owns the corpus: programs that reached something that none before
+ * them had reached.
  */
 #ifndef TL_FUZZ_MUTATE_H
 #define TL_FUZZ_MUTATE_H

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * operations.c - what a program of the fuzzer does with /dev/trapless: sets rings up, fills their
- * memory, enters, serves, asks and bends the mapping. Each operation takes its arguments from the
- * bytes behind it. What disturbs a program stands in disturbances.c.
+ * What a program of the fuzzer does with /dev/trapless: sets rings up, fills their memory, enters,
+ * serves, asks and bends the mapping. Each operation takes its arguments from the bytes behind it.
+ * What disturbs a program stands in disturbances.c.
  *
  * A program that may be in supervisor mode keeps to calls and pointers that cannot change its own
  * code, stack or tables: at level 0 such a mistake is nobody's fault but the program's.

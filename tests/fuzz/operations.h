@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * operations.h - what the operations on /dev/trapless share: rings, memory that calls may write,
- * and numbers and arguments that come from a program's bytes. operations.c owns them; steps.c has
- * the operations on programs of calls.
+ * What the operations on /dev/trapless share: rings, memory that calls may write, and numbers and
+ * arguments that come from a program's bytes. operations.c owns them; steps.c has the operations on
+ * programs of calls.
  */
 #ifndef TL_FUZZ_OPERATIONS_H
 #define TL_FUZZ_OPERATIONS_H

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * program.c - runs one program of the fuzzer: takes its process's rights away, and makes the
- * operations that its bytes name, one after the other. What an operation does, operations.c and
- * disturbances.c know.
+ * Runs one program of the fuzzer: takes its process's rights away, and makes the operations that
+ * its bytes name, one after the other. What an operation does, operations.c and disturbances.c
+ * know.
  */
 #include "program.h"
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * program.h - what a string of bytes means as a program of the fuzzer, and what it shares with the
- * process that watches it. program.c runs it, operations.c has what each byte does, fuzz.c chooses
- * the bytes.
+ * What a string of bytes means as a program of the fuzzer, and what it shares with the process that
+ * watches it. program.c runs it, operations.c has what each byte does, fuzz.c chooses the bytes.
  */
 #ifndef TL_FUZZ_PROGRAM_H
 #define TL_FUZZ_PROGRAM_H

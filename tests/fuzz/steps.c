@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * steps.c - operations of a fuzzed program on programs of calls: it fills in steps in a ring or in
- * its own memory, and has them made by itself or by workers.
+ * Operations of a fuzzed program on programs of calls: it fills in steps in a ring or in its own
+ * memory, and has them made by itself or by workers.
  */
 #include "operations.h"
 

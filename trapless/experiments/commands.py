@@ -49,8 +49,8 @@ OUT = Path("results")
     "--jobs",
     type=click.IntRange(1, 64),
     metavar="N",
-    help="N experiments at once, and from 2 on one more, since what measures time waits until it is "
-    "alone.  [default: CPUs, at most 2]",
+    help="N experiments at once, and from 2 on one more, since what measures time waits until it "
+    "is alone.  [default: CPUs, at most 2]",
 )
 @click.option("--no-report", is_flag=True, help="Save the results, and write no report.")
 @click.option("--list", "list_only", is_flag=True, help="Name the experiments and stop.")
@@ -71,11 +71,12 @@ def evaluate(
 ) -> None:
     """Run experiments in the lab; write results and one report.
 
-    Without NAME it runs all of them; with --quick those that take minutes. The exit status is 0 if every run completed and every
-    self-check passed; a claim that does not hold is a result, not a failure.
+    Without NAME it runs all of them; with --quick those that take minutes. The exit status is 0 if
+    every run completed and every self-check passed; a claim that does not hold is a result, not a
+    failure.
 
-    An experiment of many VMs (memory-hierarchy, servers) uses all cores of this machine. With --scheduler it
-    uses those of all machines on which, in a checkout of the same state, workers were started by
+    An experiment of many VMs uses all cores of this machine. With --scheduler it uses those of all
+    machines on which, in a checkout of the same state, workers were started by
 
     \b
     PYTHONPATH=. .venv/bin/dask worker tcp://HOST:8786 --nworkers CORES --nthreads 1

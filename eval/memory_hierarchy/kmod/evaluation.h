@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * evaluation.h - the paper's evaluation function (Fig. 2) as both sides have it: it reads every
- * stride-th byte of the first width bytes of an array and returns the sum. Also what the arrays
- * hold, so that a sum proves its reads, and how one system call carries width and stride. Owns no
- * array and no call.
+ * The paper's evaluation function (Fig. 2) as both sides have it: it reads every stride-th byte of
+ * the first width bytes of an array and returns the sum. Also what the arrays hold, so that a sum
+ * proves its reads, and how one system call carries width and stride. Owns no array and no call.
  */
 #ifndef EVAL_EVALUATION_H
 #define EVAL_EVALUATION_H

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * hierarchy.c - a kernel module that offers the paper's evaluation function inside the kernel, over
- * an array in pages of 4 KB, by lseek(2) on /dev/hierarchy: the shortest way from user space to a
- * driver's function that a stock kernel has, open to a plain call and to a wrapped one alike. Each
+ * A kernel module that offers the paper's evaluation function inside the kernel, over an array in
+ * pages of 4 KB, by lseek(2) on /dev/hierarchy: the shortest way from user space to a driver's
+ * function that a stock kernel has, open to a plain call and to a wrapped one alike. Each
  * descriptor has its own place in the array, where its footprint begins. For experiment
  * memory-hierarchy alone.
  */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * loads.c - see loads.h. Which call comes when is drawn by measure_random() from one seed, so
- * that every order, and every run, has the same ones.
+ * See loads.h. Which call comes when is drawn by measure_random() from one seed, so that every
+ * order, and every run, has the same ones.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * loads.h - loads of calls in random order, for reorder.c: which calls, on what, with which
- * results. Owns the files, sockets and events that they are made on; makes no call of a load.
+ * Loads of calls in random order, for reorder.c: which calls, on what, with which results. Owns the
+ * files, sockets and events that they are made on; makes no call of a load.
  */
 #ifndef EVAL_LOADS_H
 #define EVAL_LOADS_H

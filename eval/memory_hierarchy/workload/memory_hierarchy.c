@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * memory_hierarchy.c - the paper's test program (Fig. 2 to 4): for each pair of a width in user
- * space and one in the kernel, F times the evaluation function on both sides, in each order that is
- * asked for. Each such run is a region of the memory model (trapless_model.h), from which the
- * counts come; on other machines the marks do nothing. With --clocks each region is timed, and its
- * events are counted where the processor has counters. Runs on one CPU.
+ * The paper's test program (Fig. 2 to 4): for each pair of a width in user space and one in the
+ * kernel, F times the evaluation function on both sides, in each order that is asked for. Each such
+ * run is a region of the memory model (trapless_model.h), from which the counts come; on other
+ * machines the marks do nothing. With --clocks each region is timed, and its events are counted
+ * where the processor has counters. Runs on one CPU.
  *
  * Nothing is printed before all regions are done, for output makes interrupts. Before each region
  * the machine is left alone until a round time, so that what the kernel had put by is done and its

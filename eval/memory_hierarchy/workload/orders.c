@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * orders.c - see orders.h. Every sum is compared as soon as it is there, which is part of what is
- * counted, for a program looks at its results too.
+ * See orders.h. Every sum is compared as soon as it is there, which is part of what is counted, for
+ * a program looks at its results too.
  */
 #include <errno.h>
 #include <fcntl.h>

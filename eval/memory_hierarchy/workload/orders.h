@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * orders.h - the orders in which the evaluation function is run in user space and in the kernel:
- * as the paper's Fig. 3 (a call by a trap each) and Fig. 4 (N calls wrapped), and by the two other
+ * The orders in which the evaluation function is run in user space and in the kernel: as the
+ * paper's Fig. 3 (a call by a trap each) and Fig. 4 (N calls wrapped), and by the two other
  * mechanisms. Owns the arrays and what has to be open; neither measures nor prints.
  */
 #ifndef EVAL_ORDERS_H

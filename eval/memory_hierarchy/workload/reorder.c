@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * reorder.c - batches whose calls arrive in random order, made in the order given and in the
- * library's own (TL_UNORDERED): what sorting costs, and what the caches and TLBs give for it. Two
- * loads: the evaluation function over D places of the kernel's array, K KB each (a descriptor for
- * each place), and a mix of real calls on a handful of files, sockets and events. Each run is a
- * region of the memory model (trapless_model.h). Runs in the lab's guest, on one CPU.
+ * Batches whose calls arrive in random order, made in the order given and in the library's own
+ * (TL_UNORDERED): what sorting costs, and what the caches and TLBs give for it. Two loads: the
+ * evaluation function over D places of the kernel's array, K KB each (a descriptor for each place),
+ * and a mix of real calls on a handful of files, sockets and events. Each run is a region of the
+ * memory model (trapless_model.h). Runs in the lab's guest, on one CPU.
  *
  * A load is a table of calls with the results that they must have, made before the region: inside,
  * each is queued, and each result compared.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * round_spin.S - ends at an exact reading of the time-stamp counter where it counts instructions,
- * as under the lab's --icount. For round_time.c, which knows what to do where it does not.
+ * Ends at an exact reading of the time-stamp counter where it counts instructions, as under the
+ * lab's --icount. For round_time.c, which knows what to do where it does not.
  */
 	.text
 

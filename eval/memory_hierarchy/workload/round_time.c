@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * round_time.c - see round_time.h. Sleeping until a round time is not exact. While the guest
- * sleeps, QEMU's main loop sets the clock forward to the next timer. Whatever wakes that loop
- * just when the guest has halted, but the instructions that led there are not in the clock yet,
- * makes it start from a clock that is behind; they come on top, and the guest wakes so much too
- * late. From there on the timer's ticks would fall on other instructions of each region. So,
- * after each round time:
+ * See round_time.h. Sleeping until a round time is not exact. While the guest sleeps, QEMU's main
+ * loop sets the clock forward to the next timer. Whatever wakes that loop just when the guest has
+ * halted, but the instructions that led there are not in the clock yet, makes it start from a clock
+ * that is behind; they come on top, and the guest wakes so much too late. From there on the timer's
+ * ticks would fall on other instructions of each region. So, after each round time:
  *
  * AWAKE_NS    an exact instant, reached by counting instructions: nothing is left of when the guest
  *             woke but what the kernel has set the processor's timer to, its next tick. That counts

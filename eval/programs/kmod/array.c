@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * array.c - a kernel module that makes an array of system calls as c-blake/batch does, written anew
- * after what that project publishes of its design. It copies all calls into fresh memory, makes
- * each with a register frame of its own, and copies all results back. It is entered by lseek(2) on
+ * A kernel module that makes an array of system calls as c-blake/batch does, written anew after
+ * what that project publishes of its design. It copies all calls into fresh memory, makes each with
+ * a register frame of its own, and copies all results back. It is entered by lseek(2) on
  * /dev/array, as Trapless is, because a stock kernel never dispatches the number that the project's
  * own module takes. It asks neither seccomp nor tracers and serves no signal between two calls, as
  * there. For experiment programs alone.

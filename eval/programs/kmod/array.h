@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * array.h - the calls of c-blake/batch as its README describes them, as both sides have them: an
- * array of calls, each with a jump forward by the sign of its result, and an array of results. It
- * owns the layout. array.c makes the calls.
+ * The calls of c-blake/batch as its README describes them, as both sides have them: an array of
+ * calls, each with a jump forward by the sign of its result, and an array of results. It owns the
+ * layout. array.c makes the calls.
  */
 #ifndef EVAL_ARRAY_H
 #define EVAL_ARRAY_H

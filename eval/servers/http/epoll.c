@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * epoll.c - the twin of examples/http/server.c on epoll: the same steps for each connection, each
- * by a plain system call. A connection is in the epoll set from its first wait on, edge-triggered,
- * so that one whose request is there when it is accepted, and which then ends, never gets there.
+ * The twin of examples/http/server.c on epoll: the same steps for each connection, each by a plain
+ * system call. A connection is in the epoll set from its first wait on, edge-triggered, so that one
+ * whose request is there when it is accepted, and which then ends, never gets there.
  */
 #include <err.h>
 #include <errno.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * io_uring.c - the twin of examples/http/server.c on io_uring, with what makes it cheap: one
- * multishot accept, connections and files that have no descriptor but a place in the ring's table,
- * and linked requests (open, read, close; send, receive; send, close). A file that is larger than
- * the buffer, and one of which a part or only the head is wanted, has a descriptor: the ring cannot
- * ask for the size of the other kind.
+ * The twin of examples/http/server.c on io_uring, with what makes it cheap: one multishot accept,
+ * connections and files that have no descriptor but a place in the ring's table, and linked
+ * requests (open, read, close; send, receive; send, close). A file that is larger than the buffer,
+ * and one of which a part or only the head is wanted, has a descriptor: the ring cannot ask for the
+ * size of the other kind.
  */
 #include <err.h>
 #include <errno.h>

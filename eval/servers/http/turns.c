@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * turns.c - puts the same loads on several servers by turns, in one boot, and counts what each
- * server's process executes meanwhile. It owns the turns; the load itself is a command of the
- * shell, which finds the server's port in $PORT and fails if a reply is wrong.
+ * Puts the same loads on several servers by turns, in one boot, and counts what each server's
+ * process executes meanwhile. It owns the turns; the load itself is a command of the shell, which
+ * finds the server's port in $PORT and fails if a reply is wrong.
  *
  * Under -icount the time that the scheduler gives to a process is its number of instructions, in
  * user mode and in the kernel; all threads of the process are in it. The kernel's own threads are

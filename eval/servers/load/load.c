@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * load.c - a load of a known amount for a server, over TCP, UDP or a Unix socket: each of so many
+ * A load of a known amount for a server, over TCP, UDP or a Unix socket: each of so many
  * connections has one request under way. It owns the connections, their order and the end; what is
  * asked, and whether a reply is right, is reply.c's.
  *

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * reply.c - requests as bytes and replies held against bytes: of HTTP the status and the body, of
- * every other protocol all. It owns the files that say what is asked and what must come; load.c
- * owns the connections.
+ * Requests as bytes and replies held against bytes: of HTTP the status and the body, of every other
+ * protocol all. It owns the files that say what is asked and what must come; load.c owns the
+ * connections.
  */
 #include <errno.h>
 #include <fcntl.h>

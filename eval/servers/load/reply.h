@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * reply.h - what a load asks, and whether a reply is right: reply.c. Connections are load.c's.
+ * What a load asks, and whether a reply is right: reply.c. Connections are load.c's.
  */
 #ifndef EVAL_SERVERS_REPLY_H
 #define EVAL_SERVERS_REPLY_H

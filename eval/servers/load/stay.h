@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * stay.h - a load whose connections stay open from one run to the next: stay.c.
+ * A load whose connections stay open from one run to the next: stay.c.
  */
 #ifndef EVAL_SERVERS_STAY_H
 #define EVAL_SERVERS_STAY_H

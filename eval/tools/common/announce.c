@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * announce.c - see announce.h. What phases and settings mean is the experiments' business.
+ * See announce.h. What phases and settings mean is the experiments' business.
  */
 #include <errno.h>
 #include <fcntl.h>

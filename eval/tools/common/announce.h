@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * announce.h - how a process lets itself be found, and followed, by an observer who reads memory:
- * a page that begins with a magic number and its own address, so that no copy is taken for it, and
- * says what the process is about. An observer writes nowhere in memory. Where the process must not
- * go on without it, it waits for a line of its standard input, however slow the machine is.
+ * How a process lets itself be found, and followed, by an observer who reads memory: a page that
+ * begins with a magic number and its own address, so that no copy is taken for it, and says what
+ * the process is about. An observer writes nowhere in memory. Where the process must not go on
+ * without it, it waits for a line of its standard input, however slow the machine is.
  *
  * The observers are trapless/experiments/observer.py and eval/peek_overhead/sweep.c.
  */

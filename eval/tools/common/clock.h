@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * clock.h - how a workload reads a clock, the sampler's way, and lets time pass. How long is the
- * workload's business.
+ * How a workload reads a clock, the sampler's way, and lets time pass. How long is the workload's
+ * business.
  */
 #ifndef EVAL_CLOCK_H
 #define EVAL_CLOCK_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * events.c - see events.h. Each event is counted in user mode and in the kernel and both are added:
- * a program in supervisor mode counts as kernel.
+ * See events.h. Each event is counted in user mode and in the kernel and both are added: a program
+ * in supervisor mode counts as kernel.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * events.h - the processor's own counters around a measured run: instructions, clocks, misses of
- * caches and TLB, where the kernel offers them, and what the kernel counts by itself. A run is made
- * once more for each group of events, so that no clock is read beside them, and so that a group
- * never has to share the counters with another. stat/count/counters.c chooses the events.
+ * The processor's own counters around a measured run: instructions, clocks, misses of caches and
+ * TLB, where the kernel offers them, and what the kernel counts by itself. A run is made once more
+ * for each group of events, so that no clock is read beside them, and so that a group never has to
+ * share the counters with another. stat/count/counters.c chooses the events.
  */
 #ifndef EVAL_EVENTS_H
 #define EVAL_EVENTS_H

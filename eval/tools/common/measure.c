@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * measure.c - see measure.h. It knows nothing of mechanisms and experiments.
+ * See measure.h. It knows nothing of mechanisms and experiments.
  */
 #include <cpuid.h>
 #include <errno.h>

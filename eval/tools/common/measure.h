@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * measure.h - what every workload needs to measure honestly: a counter, its own cost, a seeded
- * order, rows of JSON, and a loud end when a check fails. It owns no mechanism and no experiment.
+ * What every workload needs to measure honestly: a counter, its own cost, a seeded order, rows of
+ * JSON, and a loud end when a check fails. It owns no mechanism and no experiment.
  *
  * Two kinds of figures come from one counter, the time-stamp counter. Under `-icount shift=0` the
  * emulator advances it by one an instruction: differences are counts ("counted"). Without, it is a

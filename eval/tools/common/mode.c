@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * mode.c - see mode.h. A table of all switched processes is read to find one: the module has no
- * request for a single process.
+ * See mode.h. A table of all switched processes is read to find one: the module has no request for
+ * a single process.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * mode.h - the mode of a process, as workloads ask for it and look at it: the requests to the
- * module, its counts, and the privilege level that the code segment register itself shows. It owns
- * no measurement. Requests go through an open descriptor, so that each is one system call.
+ * The mode of a process, as workloads ask for it and look at it: the requests to the module, its
+ * counts, and the privilege level that the code segment register itself shows. It owns no
+ * measurement. Requests go through an open descriptor, so that each is one system call.
  */
 #ifndef EVAL_MODE_H
 #define EVAL_MODE_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * options.c - see options.h. Nonsense ends the program with a message that names the value.
+ * See options.h. Nonsense ends the program with a message that names the value.
  */
 #include "options.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * options.h - the command-line options that all workloads share. Each workload adds its own and
- * owns what they mean; this file owns how the shared ones are written and bounded.
+ * The command-line options that all workloads share. Each workload adds its own and owns what they
+ * mean; this file owns how the shared ones are written and bounded.
  */
 #ifndef EVAL_OPTIONS_H
 #define EVAL_OPTIONS_H

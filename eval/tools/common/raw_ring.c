@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * raw_ring.c - opens and closes a raw ring, and tells whether the machine answers `int $0x80`.
+ * Opens and closes a raw ring, and tells whether the machine answers `int $0x80`.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * raw_ring.h - a ring of the module that is opened without the library, so that a program can enter
- * it by either trap. The library's inline functions queue its requests on `raw.batch`.
+ * A ring of the module that is opened without the library, so that a program can enter it by either
+ * trap. The library's inline functions queue its requests on `raw.batch`.
  */
 #ifndef EVAL_RAW_RING_H
 #define EVAL_RAW_RING_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * traps.h - the two ways into the kernel that the paper compares, each as bare as it gets: the
- * fast trap (`syscall`, x86-64 numbers) and the INT trap (`int $0x80`, i386 numbers, pointers
- * below 4 GB). No errno, no cancellation: results are a value or -errno.
+ * The two ways into the kernel that the paper compares, each as bare as it gets: the fast trap
+ * (`syscall`, x86-64 numbers) and the INT trap (`int $0x80`, i386 numbers, pointers below 4 GB). No
+ * errno, no cancellation: results are a value or -errno.
  */
 #ifndef EVAL_TRAPS_H
 #define EVAL_TRAPS_H

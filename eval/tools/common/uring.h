@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * uring.h - liburing as all experiments use it: rings with and without a polling thread. It owns
- * how long that thread polls and how its answers are awaited; requests are the experiments'.
+ * Liburing as all experiments use it: rings with and without a polling thread. It owns how long
+ * that thread polls and how its answers are awaited; requests are the experiments'.
  */
 #ifndef EVAL_URING_H
 #define EVAL_URING_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * waiting.h - how a requester waits for what another CPU does, the same for all mechanisms: it
- * looks so many times and then sleeps. It owns the numbers; what is looked at is the mechanism's.
+ * How a requester waits for what another CPU does, the same for all mechanisms: it looks so many
+ * times and then sleeps. It owns the numbers; what is looked at is the mechanism's.
  */
 #ifndef EVAL_WAITING_H
 #define EVAL_WAITING_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * crossings.c - what a whole command costs, from exec to exit: crossings into the kernel, and
- * instructions in user space and kernel together. Runs in the lab's guest.
+ * What a whole command costs, from exec to exit: crossings into the kernel, and instructions in
+ * user space and kernel together. Runs in the lab's guest.
  *
  * The command is started as a child that stops itself just before exec. What is counted begins
  * when it is told to go on and ends when it has been reaped. Crossings and instructions come from

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * probe.c - see probe.h.
+ * See probe.h.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * probe.h - counts the entries of one process into the kernel's dispatcher of system calls.
+ * Counts the entries of one process into the kernel's dispatcher of system calls.
  *
  * A stock kernel has one function through which every 64-bit system call of every thread passes.
  * The module does not: it takes handlers from the table. So a breakpoint register of the processor

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * ask.c - a load for a web server: asks for one file over many connections at once, a connection
- * for each request, as fast as replies come. Each reply is held against the file (reply.c).
+ * A load for a web server: asks for one file over many connections at once, a connection for each
+ * request, as fast as replies come. Each reply is held against the file (reply.c).
  *
  * A server that is not there yet is waited for; one that has gone ends the load. Connections that
  * fail meanwhile are counted and made again: a server under more load than it can serve drops some.

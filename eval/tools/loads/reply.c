@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * reply.c - see reply.h.
+ * See reply.h.
  */
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * reply.h - a web server's reply as it arrives, in pieces cut anywhere, held against the file that
- * it should be. It owns no connection.
+ * A web server's reply as it arrives, in pieces cut anywhere, held against the file that it should
+ * be. It owns no connection.
  */
 #ifndef EVAL_REPLY_H
 #define EVAL_REPLY_H

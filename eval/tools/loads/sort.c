@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * sort.c - a load that computes: sorts floating-point numbers by the C library's qsort, and proves
- * that it has. It makes next to no system calls, and reaches all over its memory.
+ * A load that computes: sorts floating-point numbers by the C library's qsort, and proves that it
+ * has. It makes next to no system calls, and reaches all over its memory.
  */
 #include <stdio.h>
 #include <stdlib.h>

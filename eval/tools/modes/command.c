@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * command.c - a command from its start to its end, in user and in supervisor mode by turns.
+ * A command from its start to its end, in user and in supervisor mode by turns.
  *
  * The first two runs are in user mode and warm the caches (the kernel moves a file's page to
  * another list when it is read a second time); the very first gives the output that all others

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * device.c - see device.h. It speaks to the module through libtrapless, as any program could.
+ * See device.h. It speaks to the module through libtrapless, as any program could.
  */
 #include <stdio.h>
 #include <stdlib.h>

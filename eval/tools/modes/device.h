@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * device.h - switching processes and reading the module's counts of their calls, for modes.c. It
- * starts no process and measures nothing.
+ * Switching processes and reading the module's counts of their calls, for modes.c. It starts no
+ * process and measures nothing.
  */
 #ifndef EVAL_MODES_DEVICE_H
 #define EVAL_MODES_DEVICE_H

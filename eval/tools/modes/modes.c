@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * modes.c - runs an unmodified program in user and in supervisor mode by turns, compares what it
- * prints, and says what each run cost and where its calls ended. Runs in the lab's guest.
+ * Runs an unmodified program in user and in supervisor mode by turns, compares what it prints, and
+ * says what each run cost and where its calls ended. Runs in the lab's guest.
  *
  * It owns the command line and the check of the clock that costs are taken from. Commands that
  * end are command.c's business, servers server.c's.

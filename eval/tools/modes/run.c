@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * run.c - see run.h.
+ * See run.h.
  */
 #include <errno.h>
 #include <fcntl.h>

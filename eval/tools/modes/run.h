@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * run.h - what a run is asked for, and what its two kinds, a command that ends (command.c) and a
- * server under load (server.c), share: starting processes, comparing output, printing rows.
+ * What a run is asked for, and what its two kinds, a command that ends (command.c) and a server
+ * under load (server.c), share: starting processes, comparing output, printing rows.
  */
 #ifndef EVAL_MODES_RUN_H
 #define EVAL_MODES_RUN_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * server.c - a server that works on the same load in user and in supervisor mode by turns, and at
- * last while it is switched back and forth.
+ * A server that works on the same load in user and in supervisor mode by turns, and at last while
+ * it is switched back and forth.
  *
  * The server is one process or a parent and its children; all are switched from outside. The load
  * is a command of the shell. Its last line is "requests N"; the lines before must be the same in

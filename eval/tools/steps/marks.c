@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * marks.c - see marks.h. What the marks do is being called.
+ * See marks.h. What the marks do is being called.
  */
 #include "marks.h"
 

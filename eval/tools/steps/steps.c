@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * steps.c - single pieces of work between two marks, for a debugger to follow instruction by
- * instruction from outside the VM (eval/tools/steps/steps.py). It owns the pieces; each is made
- * once before, so that nothing in it happens for the first time. It counts nothing itself.
+ * Single pieces of work between two marks, for a debugger to follow instruction by instruction from
+ * outside the VM (eval/tools/steps/steps.py). It owns the pieces; each is made once before, so that
+ * nothing in it happens for the first time. It counts nothing itself.
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * trapless_calls.h - which system calls may be wrapped: one row a call, one table for the module,
- * the library and `trapless doctor --calls`.
+ * Which system calls may be wrapped: one row a call, one table for the module, the library and
+ * `trapless doctor --calls`.
  *
  * It is an allow-list: a number without a row is refused. Include it with four macros defined:
  *   TL_ANY(name, nr)             in a batch or by a worker

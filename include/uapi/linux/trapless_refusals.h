@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * trapless_refusals.h - why supervisor mode is refused: one row a reason, one table for the module,
- * the library and the command.
+ * Why supervisor mode is refused: one row a reason, one table for the module, the library and the
+ * command.
  *
  * Include it with one macro defined: TL_REFUSAL(name, code, title, reason, remedy). The name and
  * the code make a constant TL_REFUSED_NAME of enum tl_refusal. The title names what stands in the

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * sampler.c - gives the sampler plans and memory from the bytes of a fuzzer: first the text of a
- * plan up to a zero byte, then what is in memory. Pointers in that memory are the guest's own. It
- * is built with libFuzzer and sanitizers by fuzz.py, which runs it.
+ * Gives the sampler plans and memory from the bytes of a fuzzer: first the text of a plan up to a
+ * zero byte, then what is in memory. Pointers in that memory are the guest's own. It is built with
+ * libFuzzer and sanitizers by fuzz.py, which runs it.
  */
 #include <errno.h>
 #include <stdlib.h>

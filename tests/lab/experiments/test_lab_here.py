@@ -64,14 +64,12 @@ def ran(request, tmp_path_factory) -> tuple[Path, str, lab.LabResult]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One VM for all tests, on the first of the chosen kernels: it takes minutes.
-
-    Each other kernel is a run of its own: --kernels 6.12, --kernels newest.
-    """
+    """One VM a kernel for all tests. It takes minutes: `make test` has the first kernel alone."""
     from tests.lab.runner.suite import kernel_names
 
     names = kernel_names(metafunc.config.getoption("--kernels"))
-    metafunc.parametrize("ran", names[:1], indirect=True, scope="module")
+    others = [pytest.param(name, marks=pytest.mark.nightly) for name in names[1:]]
+    metafunc.parametrize("ran", [*names[:1], *others], indirect=True, scope="module")
 
 
 def test_nothing_begins_without_consent(ran):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * audit.h - sends messages to the kernel's audit, for tests of processes whose calls are recorded.
- * Nobody can switch audit off again for a process; a rule can only spare new processes.
+ * Sends messages to the kernel's audit, for tests of processes whose calls are recorded. Nobody can
+ * switch audit off again for a process; a rule can only spare new processes.
  */
 #ifndef TL_TEST_AUDIT_H
 #define TL_TEST_AUDIT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * busy_workers.h - starts workers in every state: asleep, spinning, in a call that sleeps and in a
- * call that computes. Tests of the end of a process use them.
+ * Starts workers in every state: asleep, spinning, in a call that sleeps and in a call that
+ * computes. Tests of the end of a process use them.
  */
 #ifndef TL_TEST_BUSY_WORKERS_H
 #define TL_TEST_BUSY_WORKERS_H

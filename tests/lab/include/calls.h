@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * calls.h - the rows of <linux/trapless_calls.h> as an array, for tests that loop over all of them.
+ * The rows of <linux/trapless_calls.h> as an array, for tests that loop over all of them.
  */
 #ifndef TL_TEST_CALLS_H
 #define TL_TEST_CALLS_H

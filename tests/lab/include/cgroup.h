@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * cgroup.h - a control group with a limit of its memory, for tests that exceed it.
+ * A control group with a limit of its memory, for tests that exceed it.
  */
 #ifndef TL_TEST_CGROUP_H
 #define TL_TEST_CGROUP_H

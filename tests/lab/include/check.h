@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * check.h - the basis of every test program of the lab: assertions that print the value and the
- * expected value, system calls that return -errno, children, signals and time. It does not use the
- * module.
+ * The basis of every test program of the lab: assertions that print the value and the expected
+ * value, system calls that return -errno, children, signals and time. It does not use the module.
  *
  * A program tests one behaviour, named by its file, and ends with 0 (holds), 1 (does not) or 77
  * (cannot be tested here, and says why).

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * filter.h - installs seccomp filters of one rule each, for tests that try to evade them by a
- * batch. The kernel applies all installed filters, so a test installs one for each rule.
+ * Installs seccomp filters of one rule each, for tests that try to evade them by a batch. The
+ * kernel applies all installed filters, so a test installs one for each rule.
  */
 #ifndef TL_TEST_FILTER_H
 #define TL_TEST_FILTER_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * int80.h - makes system calls by the 32-bit gate, int $0x80, from a 64-bit program.
+ * Makes system calls by the 32-bit gate, int $0x80, from a 64-bit program.
  */
 #ifndef TL_TEST_INT80_H
 #define TL_TEST_INT80_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * kill9.h - measures how long SIGKILL takes to end a process that is busy in the module. The best
- * of five tries counts, or of more tries if none was quick: a module that delays the end does so in
- * every try. A process without the module is killed by turns: its time is the machine's own share,
- * which the bound allows for.
+ * Measures how long SIGKILL takes to end a process that is busy in the module. The best of five
+ * tries counts, or of more tries if none was quick: a module that delays the end does so in every
+ * try. A process without the module is killed by turns: its time is the machine's own share, which
+ * the bound allows for.
  */
 #ifndef TL_TEST_KILL9_H
 #define TL_TEST_KILL9_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * lib_supervisor.h - shared parts of the tests of the library's supervisor mode. They use the
- * library's functions only; supervisor.h has functions that do not trust the library.
+ * Shared parts of the tests of the library's supervisor mode. They use the library's functions
+ * only; supervisor.h has functions that do not trust the library.
  */
 #ifndef TL_TEST_LIB_SUPERVISOR_H
 #define TL_TEST_LIB_SUPERVISOR_H

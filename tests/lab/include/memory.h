@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * memory.h - reads how many objects and pages the kernel has allocated, for tests that look for
- * leaks. Per-CPU caches make the figures vary a little, less than a leak of one object a round.
+ * Reads how many objects and pages the kernel has allocated, for tests that look for leaks. Per-CPU
+ * caches make the figures vary a little, less than a leak of one object a round.
  */
 #ifndef TL_TEST_MEMORY_H
 #define TL_TEST_MEMORY_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * module.h - unloads the module and loads it again, for tests of what keeps it loaded.
+ * Unloads the module and loads it again, for tests of what keeps it loaded.
  */
 #ifndef TL_TEST_MODULE_H
 #define TL_TEST_MODULE_H

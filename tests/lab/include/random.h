@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * random.h - random numbers that a seed repeats: xorshift64*, by Vigna. Each thread uses a state of
- * its own; nothing is locked.
+ * Random numbers that a seed repeats: xorshift64*, by Vigna. Each thread uses a state of its own;
+ * nothing is locked.
  */
 #ifndef TL_TEST_RANDOM_H
 #define TL_TEST_RANDOM_H

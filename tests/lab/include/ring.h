@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * ring.h - drives the module by the raw interface of <linux/trapless.h>, without the library. It
- * owns a test's ring and its workers, and checks only that their set-up succeeds.
+ * Drives the module by the raw interface of <linux/trapless.h>, without the library. It owns a
+ * test's ring and its workers, and checks only that their set-up succeeds.
  */
 #ifndef TL_TEST_RING_H
 #define TL_TEST_RING_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * soak.h - the rounds of the soak's parts. Each part harms or disturbs processes in supervisor mode
- * in its own way and checks that these processes, and no others, notice. supervisor_soak.c owns the
- * list of parts, the duration, and the check that every part goes on.
+ * The rounds of the soak's parts. Each part harms or disturbs processes in supervisor mode in its
+ * own way and checks that these processes, and no others, notice. supervisor_soak.c owns the list
+ * of parts, the duration, and the check that every part goes on.
  */
 #ifndef TL_TEST_SOAK_H
 #define TL_TEST_SOAK_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * stranger.h - a user without rights, and what it tries against a process of its own user that is
- * switched: to write to its memory, by every way.
+ * A user without rights, and what it tries against a process of its own user that is switched: to
+ * write to its memory, by every way.
  */
 #ifndef TL_TEST_STRANGER_H
 #define TL_TEST_STRANGER_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * supervisor.h - switches processes between user and supervisor mode and reads their mode. It uses
- * the raw interface of <linux/trapless.h>, the privilege level in CS and the counts of the module,
- * and does not trust the library.
+ * Switches processes between user and supervisor mode and reads their mode. It uses the raw
+ * interface of <linux/trapless.h>, the privilege level in CS and the counts of the module, and does
+ * not trust the library.
  *
  * An interrupt may take a thread out of supervisor mode between any two instructions, until its
  * next call. A test that must be in supervisor mode at some instruction therefore stores CS there

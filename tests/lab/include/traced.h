@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * traced.h - starts a process in supervisor mode as the target of a tracer, and owns the tracer's
- * steps. The target makes numbered calls, so that a tracer notices if it has missed one.
+ * Starts a process in supervisor mode as the target of a tracer, and owns the tracer's steps. The
+ * target makes numbered calls, so that a tracer notices if it has missed one.
  */
 #ifndef TL_TEST_TRACED_H
 #define TL_TEST_TRACED_H

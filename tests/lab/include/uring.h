@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * uring.h - requests of io_uring that wait, by the raw interface: work for their thread that comes
- * at a moment which a test chooses. It owns the queues and skips the test where there are none.
+ * Requests of io_uring that wait, by the raw interface: work for their thread that comes at a
+ * moment which a test chooses. It owns the queues and skips the test where there are none.
  */
 #ifndef TL_TEST_URING_H
 #define TL_TEST_URING_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * workload.h - starts processes in supervisor mode that make calls of many kinds and check every
- * result. Tests use them while they do something else to the machine: take CPUs offline, suspend,
- * overwrite registers, or run the soak.
+ * Starts processes in supervisor mode that make calls of many kinds and check every result. Tests
+ * use them while they do something else to the machine: take CPUs offline, suspend, overwrite
+ * registers, or run the soak.
  */
 #ifndef TL_TEST_WORKLOAD_H
 #define TL_TEST_WORKLOAD_H

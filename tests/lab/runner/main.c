@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * main.c - the one program that holds all tests of the lab and runs them in the guest. Each test
- * is the main() of one file of LAB_FOLDERS, renamed test_NAME when it is compiled.
+ * The one program that holds all tests of the lab and runs them in the guest. Each test is the
+ * main() of one file of LAB_FOLDERS, renamed test_NAME when it is compiled.
  *
  *   labtests NAME                   run one test in this process (also as argv[0])
  *   labtests --list                 the names, one a line

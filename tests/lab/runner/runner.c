@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * runner.c - one test, one process: starts it in a session and a directory of its own, collects
- * what it prints, ends it and all it left behind at its time limit, brings CPUs back that it left
- * offline, and gathers what the kernel logged meanwhile. It owns the JSON lines; it does not know
- * what a failure is.
+ * One test, one process: starts it in a session and a directory of its own, collects what it
+ * prints, ends it and all it left behind at its time limit, brings CPUs back that it left offline,
+ * and gathers what the kernel logged meanwhile. It owns the JSON lines; it does not know what a
+ * failure is.
  */
 #include "runner.h"
 

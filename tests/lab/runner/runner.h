@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * runner.h - runs one test as a process of its own and reports it as a line of JSON.
+ * Runs one test as a process of its own and reports it as a line of JSON.
  */
 #ifndef TL_TEST_RUNNER_H
 #define TL_TEST_RUNNER_H

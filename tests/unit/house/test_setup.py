@@ -7,6 +7,7 @@ Machines that lack something are made of a PATH with little on it; nothing is in
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -88,6 +89,23 @@ def test_an_environment_that_cannot_be_made_leaves_the_old_one(tmp_path):
     assert "no space left" in run.stderr and "making .venv failed" in run.stderr
     assert (tmp_path / ".venv" / "old").read_text() == "kept"
     assert not (tmp_path / ".venv.new").exists()
+
+
+def test_a_disk_without_room_is_said_before_the_work(tmp_path):
+    """The checkout is on a disk of a few megabytes, and has no environment yet."""
+    script = (
+        'mount -t tmpfs -o size=8m none "$1" && mkdir "$1/scripts" && '
+        'cp "$2/pyproject.toml" "$1" && cp "$2/scripts/setup" "$1/scripts" && exec "$1/scripts/setup"'
+    )
+    run = subprocess.run(
+        ["unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh", tmp_path, ROOT],
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert run.returncode == 1
+    assert re.search(r".venv may take 1000 MB, and the disk of .* has [78] MB free", run.stderr)
+    assert "making the Python" not in run.stderr
 
 
 def test_an_unknown_argument_is_wrong_usage():

@@ -181,6 +181,8 @@ def test_each_file_opens_with_a_paragraph():
             opening = " ".join(words) if commented else ""
         if len(opening) < 40:
             faults.append(f"{name_of(path)}: no opening paragraph on what it owns")
+        elif opening.startswith(f"{path.name} - "):
+            faults.append(f"{name_of(path)}: the opening paragraph repeats the file's name")
     complain(faults)
 
 

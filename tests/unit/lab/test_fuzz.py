@@ -59,13 +59,27 @@ def test_descriptions_for_syzkaller_have_each_constant_and_structure():
     header = (ROOT / "include/uapi/linux/trapless.h").read_text()
     descriptions = (ROOT / "tests/fuzz/trapless.txt").read_text()
     values = (ROOT / "tests/fuzz/trapless.txt.const").read_text()
-    names = set(re.findall(r"#define (TL_(?:IOC|ENTER)_\w+)", header)) - {"TL_IOC_MAGIC"}
-    assert len(names) > 10
+    names = set(re.findall(r"#define (TL_(?:IOC|ENTER|SWITCH)_\w+)", header))
+    names -= {"TL_IOC_MAGIC", "TL_SWITCH_FLAGS"}
+    assert len(names) > 15
     for name in names:
         assert name in descriptions
         assert re.search(rf"^{name} = \d+$", values, re.M)
     for structure in re.findall(r"^struct (tl_\w+) \{", header, re.M):
         assert re.search(rf"^{structure} \{{", descriptions, re.M), structure
+
+
+@pytest.mark.parametrize("kernel", ["6.1", "debug"])
+@pytest.mark.parametrize("reload", [False, True])
+def test_a_finding_is_replayed_where_it_was_found(tmp_path, monkeypatch, kernel, reload):
+    monkeypatch.setattr(fuzz, "WORK", tmp_path)
+    plan = fuzz.Plan(kernel, 1, 1.0, reload=reload)
+    path = fuzz.save(plan, fuzz.Round(), [b"\x01"], "A note.")
+    ran = []
+    monkeypatch.setattr(fuzz, "run_round", lambda plan, *_: ran.append(plan) or fuzz.Round())
+    assert fuzz.replay(fuzz.parse(["--replay", str(path)]), Silent()) == 0
+    assert fuzz.replay(fuzz.parse(["--replay", str(path), "--kernel", "6.12"]), Silent()) == 0
+    assert [(one.kernel, one.reload) for one in ran] == [(kernel, reload), ("6.12", reload)]
 
 
 def test_a_finding_says_who_is_left():

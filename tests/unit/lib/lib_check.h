@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * lib_check.h - short names for frequent steps of the library's unit tests. It adds no assertion to
- * those of the lab's check.h.
+ * Short names for frequent steps of the library's unit tests. It adds no assertion to those of the
+ * lab's check.h.
  */
 #ifndef TL_UNIT_LIB_CHECK_H
 #define TL_UNIT_LIB_CHECK_H

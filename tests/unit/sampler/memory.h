@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * memory.h - what the sampler's unit tests share: memory in a file that the test writes to and the
- * sampler reads, and plans in a line of C. It owns no assertion.
+ * What the sampler's unit tests share: memory in a file that the test writes to and the sampler
+ * reads, and plans in a line of C. It owns no assertion.
  */
 #ifndef TL_UNIT_SAMPLER_MEMORY_H
 #define TL_UNIT_SAMPLER_MEMORY_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * alone.c - runs the command on a machine without a launcher, and ends the machine after it.
+ * Runs the command on a machine without a launcher, and ends the machine after it.
  *
  * This file owns what the machine does when the command has ended. A command that ended otherwise
  * than by its own decision leaves a shell on the console: what it has in memory can still be saved.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * alone.h - a machine without a launcher, which `trapless image` makes: nobody reads a channel.
+ * A machine without a launcher, which `trapless image` makes: nobody reads a channel.
  */
 #ifndef TRAPLESS_GUEST_ALONE_H
 #define TRAPLESS_GUEST_ALONE_H

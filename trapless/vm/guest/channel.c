@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * channel.c - the guest's end of the channel: finds the ivshmem device, maps it, moves bytes.
+ * The guest's end of the channel: finds the ivshmem device, maps it, moves bytes.
  *
  * This file owns the mapping and the doorbell. It maps the device's memory through sysfs and so
  * needs no driver: no module has to be loaded before the first byte is sent, and nothing depends on

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * channel.h - memory shared between the guest's init and the launcher (trapless/vm/channel.py).
+ * Memory shared between the guest's init and the launcher (trapless/vm/channel.py).
  *
  * This file owns the layout: a header page and three byte rings in the second BAR of an
  * ivshmem-plain device, which is ordinary memory on both sides. The second serial port carries only

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * config.c - reads the launcher's configuration of the guest.
+ * Reads the launcher's configuration of the guest.
  *
  * This file owns the memory of the configuration. It is never freed, because init needs it until
  * the machine stops.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * config.h - the launcher's configuration of the guest: /trapless/config in the initramfs.
+ * The launcher's configuration of the guest: /trapless/config in the initramfs.
  *
  * The file is a sequence of NUL-terminated `key=value` records, written by records() in
  * trapless/vm/guest_tree.py. Keys that may repeat keep their order.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fail.c - reports a failure to the launcher and ends the run: through the channel once that is
- * open, and before that as the last line of the kernel's log.
+ * Reports a failure to the launcher and ends the run: through the channel once that is open, and
+ * before that as the last line of the kernel's log.
  */
 #include <stdarg.h>
 #include <stdio.h>

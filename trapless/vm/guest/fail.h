@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * fail.h - tells the launcher why the guest cannot run the command, and ends the run.
+ * Tells the launcher why the guest cannot run the command, and ends the run.
  */
 #ifndef TRAPLESS_GUEST_FAIL_H
 #define TRAPLESS_GUEST_FAIL_H

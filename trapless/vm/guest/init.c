@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * init.c - process 1 of a lab VM: prepares the guest, runs one command, reports how it ended.
+ * Process 1 of a lab VM: prepares the guest, runs one command, reports how it ended.
  *
  * This file owns the order of preparation and the life of the command. The launcher
  * (trapless/vm/lab.py) ends the VM when it has seen PHASE_DONE or PHASE_FAILED; init only waits

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * setup.c - makes a bare kernel into a guest in which ordinary programs run.
+ * Makes a bare kernel into a guest in which ordinary programs run.
  *
  * This file owns which file systems are mounted where, the order in which modules are loaded, and
  * the switch to the host's root. A step that a kernel may not support (debugfs, a loopback device)

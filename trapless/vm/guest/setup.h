@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * setup.h - preparing the guest: file systems, kernel modules, network, root.
+ * Preparing the guest: file systems, kernel modules, network, root.
  */
 #ifndef TRAPLESS_GUEST_SETUP_H
 #define TRAPLESS_GUEST_SETUP_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * supervisor.c - the ioctls of supervisor mode.
+ * The ioctls of supervisor mode.
  *
  * init.c decides when to switch, and the launcher (trapless/supervisor/control.py) explains errors.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * supervisor.h - the command in supervisor mode: asking for it, and counting what came of it.
+ * The command in supervisor mode: asking for it, and counting what came of it.
  */
 #ifndef TRAPLESS_GUEST_SUPERVISOR_H
 #define TRAPLESS_GUEST_SUPERVISOR_H

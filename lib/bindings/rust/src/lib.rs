@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
-// lib.rs - what the crate shows, and its page, which is README.md. It owns the flags of open alone.
+// What the crate shows, and its page, which is README.md. It owns the flags of open alone.
 
 #![doc = include_str!("../README.md")]
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * complain.c - a kernel module that makes a kernel complain, one way for each value of `kind`.
+ * A kernel module that makes a kernel complain, one way for each value of `kind`.
  *
  * It is what the lab's detection of complaints (trapless/vm/splats.py) is tested with, on real
  * kernels. It does damage on purpose and must never be loaded outside a VM: it refuses where the

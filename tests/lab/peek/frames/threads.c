@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * threads.c - starts COUNT threads, of which all but a few sleep for ever, and prints a line when
- * they are there.
+ * Starts COUNT threads, of which all but a few sleep for ever, and prints a line when they are
+ * there.
  */
 #include <pthread.h>
 #include <stdio.h>

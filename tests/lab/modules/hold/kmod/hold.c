@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * hold.c - a kernel module that holds every task of one name at functions of the kernel until it is
- * told to let it go, so that what comes amid a call, in a moment of a few instructions, comes there
- * each time.
+ * A kernel module that holds every task of one name at functions of the kernel until it is told to
+ * let it go, so that what comes amid a call, in a moment of a few instructions, comes there each
+ * time.
  *
  * Insert it, wait until `held` below /sys/module/hold/parameters says that a task is held, do what
  * is to come in that moment, write the same number to `released`; remove it. Outside a VM it does

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * nmi_storm.c - a kernel module that interrupts every CPU by NMIs, some thousand times a second,
- * whatever the CPU does; the handler takes page faults and breakpoints of its own, as real ones
- * do that read user stacks or meet a patched instruction. Those end with IRET, which lets the
- * next NMI in early.
+ * A kernel module that interrupts every CPU by NMIs, some thousand times a second, whatever the CPU
+ * does; the handler takes page faults and breakpoints of its own, as real ones do that read user
+ * stacks or meet a patched instruction. Those end with IRET, which lets the next NMI in early.
  *
  * It is what the entry code of supervisor mode is tested with: insert it with supervisor mode at
  * work, look at the counts below /sys/module/nmi_storm/parameters, remove it. Outside a VM it

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * stall.c - a kernel module that keeps interrupts off on one CPU for a known time, again and again,
- * in a function that is called what it does. It measures how long each time really was.
+ * A kernel module that keeps interrupts off on one CPU for a known time, again and again, in a
+ * function that is called what it does. It measures how long each time really was.
  *
  * It is what looking from outside is tested with: what is recorded of interrupts that are off must
  * be this function's, and as much as it says below /sys/module/stall/parameters. Outside a VM it
