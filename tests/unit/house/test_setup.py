@@ -94,8 +94,8 @@ def test_an_environment_that_cannot_be_made_leaves_the_old_one(tmp_path):
 def test_a_disk_without_room_is_said_before_the_work(tmp_path):
     """The checkout is on a disk of a few megabytes, and has no environment yet."""
     script = (
-        'mount -t tmpfs -o size=8m none "$1" && mkdir "$1/scripts" && '
-        'cp "$2/pyproject.toml" "$1" && cp "$2/scripts/setup" "$1/scripts" && exec "$1/scripts/setup"'
+        'mount -t tmpfs -o size=8m none "$1" && cd "$1" && mkdir scripts && '
+        'cp "$2/pyproject.toml" . && cp "$2/scripts/setup" scripts && exec scripts/setup'
     )
     run = subprocess.run(
         ["unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh", tmp_path, ROOT],
