@@ -277,8 +277,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__.partition("\n")[0])
     parser.add_argument(
         "--kernel",
-        help=f"6.1, 6.12, newest, debug, kcsan (default: {lab.DEFAULT_KERNEL}; of a replay: that on "
-        "which it was found)",
+        help=f"6.1, 6.12, newest, debug, kcsan (default: {lab.DEFAULT_KERNEL}; of a replay: where "
+        "it was found)",
     )
     parser.add_argument("--minutes", type=float, default=10, help="how long (default: 10)")
     parser.add_argument("--seed", type=int, default=1, help="of the first round (default: 1)")
