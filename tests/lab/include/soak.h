@@ -20,6 +20,8 @@
 #define SOAK_CPU1 "/sys/devices/system/cpu/cpu1/online"
 #define SOAK_STORM "/nmi_storm.ko"
 #define SOAK_LSTAR 0xc0000082
+#define SOAK_LEFT_KB (48 << 10)	/* of memory, when somebody takes the rest */
+#define SOAK_PIECE (4 << 20)
 
 struct soak {
 	volatile bool end;
@@ -288,6 +290,37 @@ static void soak_memory(void)
 	write_file("/proc/sys/vm/drop_caches", soak_below(2) ? "1" : "2");
 	write_file("/proc/sys/vm/compact_memory", "1");
 	soak_pause(300);
+}
+
+static long soak_available_kb(void)
+{
+	char text[512], *value;
+
+	CHECK(read_file("/proc/meminfo", text, sizeof(text)) > 0);
+	value = strstr(text, "MemAvailable:");
+	CHECK(value);
+	return strtol(value + strlen("MemAvailable:"), NULL, 10);
+}
+
+/*
+ * Somebody takes what memory there is, so that the kernel has to look for more wherever others ask
+ * for some. Where it finds none it ends this process and no other.
+ */
+static void soak_pressure(void)
+{
+	const int protection = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS;
+	pid_t pid = MUST(fork());
+	int status;
+
+	if (pid == 0) {
+		write_file("/proc/self/oom_score_adj", "1000");
+		while (!soak->end && soak_available_kb() > SOAK_LEFT_KB)
+			memset(MUST(mmap(NULL, SOAK_PIECE, protection, flags, -1, 0)), 1, SOAK_PIECE);
+		_exit(0);
+	}
+	status = child_wait(pid);
+	CHECK(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
+	soak_pause(soak_below(3000));
 }
 
 static void soak_cpus(void)

@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The long soak: `make soak` runs two programs of the lab for minutes instead of seconds.
 
-Owns the command line, how the time is shared, the log of what was done, and the verdict: the
-programs' own status and a kernel log without a complaint. What is done to the guest is the
-programs'; a short version of each is a lab test like any other.
+Owns the command line, how the time is shared, the log of what was done, who looks into the guest
+from outside meanwhile, and the verdict: the programs' own status, a kernel log without a
+complaint, and a recording that ends with the guest and can be read. What is done to the guest is
+the programs'; a short version of each is a lab test like any other.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TextIO
 
 from tests.lab.runner import suite
@@ -27,6 +33,11 @@ the other's."""
 
 SPARE_S = 1800
 """For what the program still does once its time is up, on a slow kernel."""
+
+RECORD_END_S = 600.0
+"""For a recording that hangs: it ends by itself when the guest's memory is gone."""
+RECORD = ("--wait", "600", "--interval-us", "1000", "--stacks", "2")
+PEEK = (sys.executable, "-m", "trapless", "peek")
 
 LOG = suite.ROOT / "build/soak"
 
@@ -51,7 +62,33 @@ def soak(kernel: str, program: str, minutes: float, progress: Progress) -> tuple
     held.
     """
     suite.build_programs(progress)
-    config = lab.LabConfig(
+    LOG.mkdir(parents=True, exist_ok=True)
+    name = f"{kernel.replace('/', '-')}-{program}"
+    with (
+        (LOG / f"{name}.log").open("w") as log,
+        _observed(LOG / f"{name}-recording", log) as (ram, wrong),
+    ):
+        result = lab.run(
+            _config(kernel, program, minutes, ram, progress),
+            [str(suite.BINARY), program],
+            sink=_Lines(log, progress),
+            progress=progress,
+        )
+        log.write(f"\nThe kernel's log:\n{result.kernel_log}")
+    wrong += splats(result.kernel_log)
+    said = result.stderr.decode(errors="replace").strip()
+    if result.status == EXIT_SKIP:
+        progress.note(f"{program} cannot run here: {said}")
+        return 0, wrong
+    if result.status != 0:
+        wrong.append(f"{program} ended with status {result.status}: {said}")
+    return minutes, wrong
+
+
+def _config(
+    kernel: str, program: str, minutes: float, ram: Path, progress: Progress
+) -> lab.LabConfig:
+    return lab.LabConfig(
         kernel=kernel,
         cpus=2,
         thread_single=program in suite.TAKE_TURNS,
@@ -61,20 +98,34 @@ def soak(kernel: str, program: str, minutes: float, progress: Progress) -> tuple
         env=(("TL_SOAK_S", str(round(minutes * 60))),),
         modules=suite.MODULES,
         append=suite.APPEND,
+        shared_memory=ram,
     )
-    argv = [str(suite.BINARY), program]
-    LOG.mkdir(parents=True, exist_ok=True)
-    with (LOG / f"{kernel.replace('/', '-')}-{program}.log").open("w") as log:
-        result = lab.run(config, argv, sink=_Lines(log, progress), progress=progress)
-        log.write(f"\nThe kernel's log:\n{result.kernel_log}")
-    wrong = splats(result.kernel_log)
-    said = result.stderr.decode(errors="replace").strip()
-    if result.status == EXIT_SKIP:
-        progress.note(f"{program} cannot run here: {said}")
-        return 0, wrong
-    if result.status != 0:
-        wrong.append(f"{program} ended with status {result.status}: {said}")
-    return minutes, wrong
+
+
+@contextmanager
+def _observed(recording: Path, log: TextIO) -> Iterator[tuple[Path, list[str]]]:
+    """A file for the guest's memory, into which `peek record` looks from the guest's start to its
+    end; and what was wrong with that, which is known after the guest has ended."""
+    wrong: list[str] = []
+    shutil.rmtree(recording, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="trapless-soak-", dir="/dev/shm") as folder:
+        ram = Path(folder, "ram")
+        command = [*PEEK, "record", "--ram", str(ram), *RECORD, str(recording)]
+        with subprocess.Popen(command, stdout=log, stderr=log) as observer:
+            try:
+                yield ram, wrong
+                if status := observer.wait(RECORD_END_S):
+                    wrong.append(f"peek record ended with status {status}; its words: {log.name}")
+            except subprocess.TimeoutExpired:
+                wrong.append(f"peek record did not end within {RECORD_END_S:g} s of the guest")
+            finally:
+                observer.kill()
+    report = subprocess.run(
+        [*PEEK, "report", str(recording)], capture_output=True, text=True, check=False
+    )
+    log.write(f"\nWhat was seen from outside:\n{report.stdout}{report.stderr}")
+    if report.returncode:
+        wrong.append(f"the recording cannot be read: {report.stderr.strip()}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -36,6 +36,7 @@ static const struct part {
 	{ "rings", soak_rings, true },
 	{ "rings in user mode", soak_rings, false },
 	{ "memory", soak_memory, true },
+	{ "memory pressure", soak_pressure, false },
 	{ "CPUs", soak_cpus, true },
 	{ "suspend", soak_suspend, true },
 	{ "entries", soak_entries, true },
