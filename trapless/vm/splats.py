@@ -50,7 +50,9 @@ _OPENERS = re.compile(
 _FRAMED = re.compile(r"BUG: (?:KASAN|KCSAN|KFENCE|KMSAN)|BUG [\w-]+ \(|UBSAN: ")
 _FRAME = re.compile(r"={20,}$")
 _RACE, _MODULE = "BUG: KCSAN: ", "[trapless]"
-_INTERRUPTED = re.compile(r"(?:(?<= asm_)|(?<= held by )).*(?:\n.*\S.*)*")
+_OTHERS = re.compile(
+    r"(?:(?<= asm_)|(?<= __x64_sys_)|(?<= exit_to_user_mode_)|(?<= held by )).*(?:\n.*\S.*)*"
+)
 # Complaints whose body is indented and that have no stack trace of the usual form.
 _INDENTED = re.compile(r"unreferenced object |kmemleak: |note: |INFO: lockdep is turned off")
 _END_MARK = re.compile(r"---\[ end ")
@@ -82,8 +84,9 @@ def splats(log: str) -> list[str]:
 
 
 def _accesses(race: str) -> str:
-    """A race without whom an interrupt that made an access had interrupted, and the locks held."""
-    return _INTERRUPTED.sub("", race)
+    """A race without whom an interrupt that made an access had interrupted, who had made the system
+    call, or had left one, in which the kernel made it, and the locks held."""
+    return _OTHERS.sub("", race)
 
 
 def _belongs(text: str, lines: list[str]) -> bool:

@@ -315,7 +315,8 @@ static void soak_pressure(void)
 	if (pid == 0) {
 		write_file("/proc/self/oom_score_adj", "1000");
 		while (!soak->end && soak_available_kb() > SOAK_LEFT_KB)
-			memset(MUST(mmap(NULL, SOAK_PIECE, protection, flags, -1, 0)), 1, SOAK_PIECE);
+			memset(MUST(mmap(NULL, SOAK_PIECE, protection, flags, -1, 0)), 1,
+			       SOAK_PIECE);
 		_exit(0);
 	}
 	status = child_wait(pid);

@@ -149,7 +149,17 @@ def test_a_data_race_counts_only_where_the_module_has_a_part_in_it() -> None:
     assert [ours in text for text in splats(log)] == [True]
     interrupt = f"{other}\n asm_sysvec_apic_timer_interrupt+0x1b/0x20\n {ours}"
     locks = f"{other}\n\n1 lock held by fuzz/1:\n #0: ff11 (&lock){{+.+.}}-{{2:2}}, at: {ours}"
-    for at in (interrupt, f"{interrupt}\n", locks, locks.replace("1 lock", "2 locks")):
+    leaving = f"{other}\n do_exit+0x5e8/0x1320\n exit_to_user_mode_prepare+0x1f0/0x270\n {ours}"
+    call = f"{other}\n __x64_sys_getpgid+0x10/0x20\n {ours}"
+    for at in (
+        interrupt,
+        f"{interrupt}\n",
+        leaving,
+        call,
+        locks,
+        locks.replace("1 lock", "2 locks"),
+    ):
         assert splats(race.format(frame=frame, at=at)) == []
+    assert len(splats(race.format(frame=frame, at=f"{ours}\n __x64_sys_ioctl+0x1/0x2"))) == 1
     own = f"{ours}\n asm_sysvec_apic_timer_interrupt+0x1b/0x20\n {other}"
     assert len(splats(race.format(frame=frame, at=own))) == 1
