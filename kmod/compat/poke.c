@@ -233,6 +233,11 @@ int tlk_patches_insert(struct tlk_patch *patches, u32 count)
 	return error;
 }
 
+static int do_nothing(void *unused)
+{
+	return 0;
+}
+
 u32 tlk_patches_remove(struct tlk_patch *patches, u32 count)
 {
 	u32 foreign;
@@ -242,6 +247,9 @@ u32 tlk_patches_remove(struct tlk_patch *patches, u32 count)
 	foreign = count_foreign_locked(patches, count);
 	for (stage = TLK_PATCH_STAGES; !foreign && stage > 0; stage--)
 		apply_locked(&(struct change){ patches, count, stage - 1, .insert = false });
+	/* An idle task may be just behind such a jump, and RCU does not wait for it: now it is not. */
+	if (!foreign)
+		static_call(stop_all)(do_nothing, NULL, NULL);
 	text_unlock();
 	return foreign;
 }

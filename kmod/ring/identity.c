@@ -11,6 +11,7 @@
  * What a thread's own control group accounts and limits (a threaded one's; else all threads of the
  * process are in the same) is not compared: the worker does the work, and is charged for it.
  */
+#include <linux/audit.h>
 #include <linux/cred.h>
 #include <linux/sched.h>
 #include <linux/string.h>
@@ -55,6 +56,9 @@ void tlk_identity_take(struct tlk_identity *identity)
 	identity->fs = current->fs;
 	identity->namespaces = current->nsproxy;
 	identity->protection_keys = read_pkru();
+	identity->personality = current->personality;
+	identity->login = audit_get_loginuid(current);
+	identity->session = audit_get_sessionid(current);
 	tlk_task_security_take(identity->task_security);
 }
 
@@ -69,6 +73,9 @@ bool tlk_identity_is_current(const struct tlk_identity *identity)
 	       identity->files == current->files && identity->fs == current->fs &&
 	       identity->namespaces == current->nsproxy &&
 	       identity->protection_keys == read_pkru() &&
+	       identity->personality == current->personality &&
+	       uid_eq(identity->login, audit_get_loginuid(current)) &&
+	       identity->session == audit_get_sessionid(current) &&
 	       tlk_task_security_is_current(identity->task_security) &&
 	       creds_equal(identity->cred, current_cred());
 }

@@ -7,6 +7,7 @@
 #define TLK_IDENTITY_H
 
 #include <linux/types.h>
+#include <linux/uidgid.h>
 
 #include "compat/cred.h"
 
@@ -24,6 +25,9 @@ struct tlk_identity {
 	const void *fs;			/* root, working directory, umask */
 	const void *namespaces;
 	u32 protection_keys;		/* of user memory (PKRU) */
+	unsigned int personality;
+	kuid_t login;			/* audit's: who logged in, and in which session */
+	unsigned int session;
 	u8 task_security[TLK_TASK_SECURITY_MAX];	/* what security modules keep in tasks */
 };
 

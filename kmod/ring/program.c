@@ -117,12 +117,10 @@ static bool may_go_on(struct tlk_context *context, bool first)
 {
 	if (likely(!tlk_work_pending()))
 		return true;
-	if (tlk_must_return() && !first) {
-		context->ending = TLK_SIGNAL;
-		return false;
-	}
-	tlk_exit_work_serve(context);
-	return true;
+	if (tlk_request_may_follow(context, first))
+		return true;
+	context->ending = TLK_SIGNAL;
+	return false;
 }
 
 /* Makes a step that is no call, or says why it is none. */
@@ -367,8 +365,8 @@ static long make_user_step(struct tlk_worker_program *program, struct tlk_contex
 	long result;
 
 	if (error || regs->orig_ax >= TL_NR_INCREASE) {
-		if (tlk_exit_work())
-			tlk_exit_work_serve(context);
+		if (!may_go_on(context, false))
+			return -EINTR;
 		program->calls += error == -ENOSYS;
 		context->refused += error == -ENOSYS;
 		return error ? error : write_word(regs, regs->orig_ax == TL_NR_INCREASE);

@@ -116,14 +116,25 @@ static long make_filtered(struct tlk_context *context)
 	return allowed ? tlk_request_call(regs, context->calls) : result;
 }
 
+/*
+ * A signal ends what is made here, also one that comes while work is served: that may take any
+ * time, because the thread gives its CPU away, and may itself bring a signal.
+ */
+bool tlk_request_may_follow(struct tlk_context *context, bool first)
+{
+	if (tlk_must_return() && !first)
+		return false;
+	tlk_exit_work_serve(context);
+	return !tlk_must_return() || first;
+}
+
 long tlk_request_make_slow(struct tlk_context *context, bool first)
 {
 	unsigned long work;
 
 	context->ending = TLK_SIGNAL;
-	if (tlk_must_return() && !first)
+	if (!tlk_request_may_follow(context, first))
 		return -EINTR;
-	tlk_exit_work_serve(context);
 
 	work = tlk_entry_work();
 	context->ending = TLK_BUSY;

@@ -170,6 +170,9 @@ static __always_inline long tlk_request_call(struct pt_regs *regs,
 /* Schedules and releases closed files where that is pending. */
 void tlk_exit_work_serve(struct tlk_context *context);
 
+/* The same before a request; false if a signal is to be handled, unless it is the `first`. */
+bool tlk_request_may_follow(struct tlk_context *context, bool first);
+
 /*
  * Serves what is pending (scheduling, releasing closed files), asks seccomp, then makes the call.
  * `first` says that the context has made no request yet, so that a pending signal must not stop
