@@ -3,8 +3,8 @@
  * The memory that observers read from outside (`trapless peek`; Yamanouchi and Tada, section 5.2.1
  * and figure 4): what a CPU does, and events. This header owns the layout, which observers find by
  * the symbol `tlk_probe_map`. The module never reads it. Its twins are
- * trapless/peek/sampling/probes.py and trapless/peek/trace/rings.py. Numbers are little-endian,
- * addresses virtual.
+ * probes.py, sites.py and tier1.py of trapless/peek/sampling/, and trapless/peek/trace/rings.py.
+ * Numbers are little-endian, addresses virtual.
  */
 #ifndef TLK_PROBE_LAYOUT_H
 #define TLK_PROBE_LAYOUT_H

@@ -12,10 +12,13 @@ import struct
 from collections.abc import Callable
 from random import Random
 
+import numpy as np
+
 from tests.unit.peek import toy_kernel
 from tests.unit.peek.kernel import toy_process
 from tests.unit.peek.kernel.toy_process import ToyProcess
 from tests.unit.peek.toy_kernel import MODULE_AT, MODULES_VIRTUAL, NOTE_AT, ToyKernel
+from trapless.peek.trace.rings import EVENT, HEAD_BYTES, PLACE_BYTES
 
 RINGS_AT = 0x780000
 SLOTS = 64
@@ -77,19 +80,19 @@ def with_rings(kernel: ToyKernel) -> None:
     for number_, text in enumerate(
         (b"sched_switch:prev:state:next:prio:comm.0:comm.1", b"vfs:n=dx")
     ):
-        kernel.put(places + 64 * number_, text.ljust(64, b"\0"))
+        kernel.put(places + PLACE_BYTES * number_, text.ljust(PLACE_BYTES, b"\0"))
     for cpu in range(kernel.cpus):
         ring = RINGS_AT + cpu * 0x2000
         put_u64(kernel, table + 8 * cpu, kernel.direct_map + ring)
         put_u64(kernel, ring, 20)
         comm = struct.unpack("<2Q", b"cat".ljust(16, b"\0"))
         for slot in range(20):
-            event = struct.pack("<QII6Q", slot, slot % 2, 6, 6, 0, 7, 120, *comm)
-            kernel.put(ring + 64 + slot * len(event), event)
+            event = np.array((slot, slot % 2, 6, (6, 0, 7, 120, *comm)), EVENT).tobytes()
+            kernel.put(ring + HEAD_BYTES + slot * len(event), event)
     virtual = MODULES_VIRTUAL - MODULE_AT
-    put_u64(kernel, kernel.map_at + 40, table + virtual)
-    kernel.put(kernel.map_at + 48, struct.pack("<4I", kernel.cpus, SLOTS, 64, 2))
-    put_u64(kernel, kernel.map_at + 64, places + virtual)
+    said = {"rings": table + virtual, "cpus": kernel.cpus, "ring_events": SLOTS}
+    said |= {"event_bytes": EVENT.itemsize, "places": 2, "place": places + virtual}
+    kernel.put_map(said)
 
 
 # ---- What an attacker changes --------------------------------------------------------------------

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.headers import output_of
 from trapless.base.console import TraplessError
 from trapless.experiments import observer
 from trapless.peek.errors import PeekError
@@ -36,6 +37,39 @@ def test_an_announcement_is_found_and_its_copies_are_not(tmp_path):
     ram = memory_with(tmp_path / "ram", *((a, b, 20 * PAGE, 1) for a, b in copies), whole)
     with open_memory(ram)[0] as memory:
         assert observer.find(memory) == (9 * PAGE, 20 * PAGE)
+
+
+ANNOUNCER = r"""
+#include <unistd.h>
+#include "announce.h"
+#include "measure.h"
+void measure_fail(const char *format, ...) { _exit(1); }
+int main(void)
+{
+    uint64_t settings[] = { 7, ANNOUNCE_OVER };
+    struct announcement page = { 0 };
+
+    announce_begin(&page, ANNOUNCE_PAGE, 2 * ANNOUNCE_PAGE);
+    for (int i = 0; i < 2; i++) {
+        announce_next(&page, settings[i]);
+        if (write(1, &page, sizeof(page)) != sizeof(page))
+            return 1;
+    }
+    return 0;
+}
+"""
+
+
+def test_what_a_process_announces_is_what_its_observer_reads(tmp_path):
+    common = "eval/tools/common"
+    said = output_of(ANNOUNCER, f"-I{common}", f"{common}/announce.c")
+    size, ram = observer.ANNOUNCEMENT.size, tmp_path / "ram"
+    assert len(said) == 2 * size
+    for state, page in (((1, 7), said[:size]), ((2, observer.OVER), said[size:])):
+        ram.write_bytes(bytes(PAGE) + page.ljust(PAGE, b"\0"))
+        with open_memory(ram)[0] as memory:
+            assert observer.find(memory) == (PAGE, 2 * PAGE)
+            assert observer.Observed(ram, memory, PAGE, 0, threading.Event()).state() == state
 
 
 def test_nothing_is_found_where_nothing_is(tmp_path):

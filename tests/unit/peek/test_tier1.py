@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What probes say about samples, and what becomes of it in a recording's tables and page; the
-probes' memory is made here, in the form that kmod/probe/layout.h gives it.
+probes' memory is made here, in the form that test_layouts.py compares with the module's.
 
 tests/lab/peek/test_peek_live.py has the module and a kernel.
 """
@@ -35,7 +35,7 @@ from trapless.peek.sampling import (
     tier1,
 )
 from trapless.peek.sampling.probe_watch import Watch
-from trapless.peek.sampling.probes import MAGIC_NUMBER, Mode
+from trapless.peek.sampling.probes import ACTIVE_AT, MAGIC_NUMBER, Mode
 from trapless.peek.sampling.recording import Recorder, Recording
 from trapless.peek.sampling.rows import End, Ending, Rows, parse_head
 from trapless.peek.sampling.summary import summarise
@@ -46,6 +46,7 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 MS = 1_000_000
 COUNT = 1000
+COUNT_AT = sites.SITE.fields["count"][1]
 LOCK = 0xFFFFFFFF81000405
 SCHEDULE, LOCKER = 0xFFFFFFFF81000110, 0xFFFFFFFF81000190  # a cli, and a caller of a lock function
 
@@ -164,15 +165,15 @@ def test_probes_may_come_and_go_during_a_recording(tmp_path, monkeypatch):
         while not (folder / "meta.json").exists():
             time.sleep(0.01)
         for said, at, data in (
-            (2, kernel.map_at + 12, struct.pack("<I", 7)),
-            (3, kernel.map_at + 12, bytes(4)),
+            (2, kernel.map_at + ACTIVE_AT, struct.pack("<I", 7)),
+            (3, kernel.map_at + ACTIVE_AT, bytes(4)),
             (4, kernel.map_at, bytes(8)),  # the module is gone, and its memory another's
         ):
             time.sleep(0.25)
             poke(ram, at, data)
             while len(notes.said) <= said:
                 time.sleep(0.01)
-        poke(ram, kernel.map_at + 12, struct.pack("<I", 3))  # means nothing any more
+        poke(ram, kernel.map_at + ACTIVE_AT, struct.pack("<I", 3))  # means nothing any more
 
     thread = threading.Thread(target=act, daemon=True)
     thread.start()
@@ -197,7 +198,7 @@ def test_counts_are_those_of_the_time_watched(tmp_path):
     with Target.open(ram) as target:
         watch = Watch(target, Silent().note)
         for count in (12, 40):
-            poke(ram, kernel.sites_at + 12, struct.pack("<I", count))
+            poke(ram, kernel.sites_at + COUNT_AT, struct.pack("<I", count))
             watch.look()
         assert watch.sites().runs.tolist() == [35, 0]
         assert watch.sites().runs_by_function() == {"schedule": 35}

@@ -23,6 +23,7 @@ from trapless.peek.emulator import Emulator
 from trapless.peek.errors import PeekError
 from trapless.peek.machines import Image
 from trapless.peek.sampling import boots, top
+from trapless.peek.sampling.probes import MAGIC
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +75,7 @@ def test_probes_may_come_and_go(tmp_path):
     ram = kernel.save(tmp_path)
 
     def act() -> None:
-        for text, data in (("tier 1", bytes(8)), ("tier 0", b"TLPROBE1")):
+        for text, data in (("tier 1", bytes(8)), ("tier 0", MAGIC)):
             while text not in stream.getvalue():
                 time.sleep(0.01)
             with ram.open("r+b") as file:

@@ -9,10 +9,15 @@ change a part of it and see what is said.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from trapless.peek.sampling.probes import MAGIC, MAP, ProbeMap
+from trapless.peek.sampling.sites import SITE
 
 RAM_BYTES = 8 << 20
 BLOCK_BYTES = 64 << 10
@@ -44,6 +49,8 @@ UNWINDING = {
 }
 SAVED = ("ip", "cs", "sp", "bp", "r10", "r13", "di", "dx", "ax")
 FORMS = ("below-base", "from-base", "from-place")
+MAP_MEMBERS = ("magic", *(one.name for one in fields(ProbeMap)[1:]))
+"""Of struct tlk_probe_map; ProbeMap has its address in place of the magic."""
 
 
 class Types:
@@ -372,16 +379,20 @@ class ToyKernel:
         self.put(here + 0x140, bytes(24) + symbol)
         self.put(here + 0x180, b"\0tlk_probe_map\0")
         percpu = self.symbols["this_cpu_off"] - 0x40
-        said = {"magic": b"TLPROBE1", "size": 72, "active": active, "sites": 2}
+        said = {"magic": MAGIC, "size": MAP.size, "active": active, "sites": len(CODE_SITES)}
         said |= {"record_bytes": 64, "records": percpu + 0x100, "site": module + 0x300}
-        said |= self.probe_map
-        self.put(self.map_at, struct.pack("<8s4I3Q4IQ", *said.values(), 0, 0, 0, 0, 0, 0))
-        for number, address in enumerate(CODE_SITES):
-            self.put(self.sites_at + 16 * number, struct.pack("<QII", address, 0, 5))
+        self._map_members = dict.fromkeys(MAP_MEMBERS, 0)
+        self.put_map(said | self.probe_map)
+        self.put(self.sites_at, np.array([(at, 0, 5) for at in CODE_SITES], SITE).tobytes())
         for cpu in range(self.cpus):
             state = 1 if cpu else CODE_SITES[0]  # user mode, but for the first
             at = PERCPU_AT + cpu * PERCPU_BYTES
             self.put(at + 0x100, struct.pack("<QI", state, 1))
+
+    def put_map(self, changes: dict[str, Any]) -> None:
+        """Write the module's map, with these members and the others as they were."""
+        self._map_members |= changes
+        self.put(self.map_at, MAP.pack(*self._map_members.values()))
 
     def _page_tables(self) -> None:
         self._next = 0x100000 if self.pti else 0x101000

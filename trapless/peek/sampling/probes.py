@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Finds the map of what the module's probes write into the target's memory.
 
-Owns the layout of that map, `tlk_probe_map` of the module, as kmod/probe/probe.h declares it. The
+Owns the layout of that map, `tlk_probe_map` of the module, as kmod/probe/layout.h declares it. The
 map is read from outside, without the module's help. sites.py has the patched places, and tier1.py
 the meaning of a CPU's record.
 """
@@ -78,7 +78,7 @@ def read(target: Target, address: int) -> ProbeMap | None:
     known = magic == MAGIC and size >= MAP.size and record_bytes >= RECORD_BYTES_MIN
     if not known or sites > limits.SITES_MAX:
         return None
-    return ProbeMap(address, size, Mode(active & 0xF), sites, record_bytes, *rest)
+    return ProbeMap(address, size, Mode(active & sum(Mode)), sites, record_bytes, *rest)
 
 
 def mode_text(active: Mode) -> str:
