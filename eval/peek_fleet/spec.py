@@ -31,5 +31,6 @@ SPEC = Spec(
     ),
     parts=(part_cost.PART,),
     minutes=(2.5, 6),
+    needs="it watches a VM and simulated ones from outside, on a machine that it shares with them",
     quick_by_name=True,
 )

@@ -78,7 +78,7 @@ class Spec:
     limits: tuple[str, ...]
     parts: tuple[Part, ...]
     minutes: tuple[float, float]  # a quick run and a full one, on two idle cores
-    needs: str = "it counts instructions, which only the lab's emulator does"
+    needs: str = "nobody has written it for that"
     """Why it is left out on a machine's own kernel, where it has no here.py."""
     quick_by_name: bool = False  # a quick run without names leaves it out: it takes too long
     spread: bool = False  # its VMs may run on other machines (trapless/experiments/fleet/fleet.py)
