@@ -99,9 +99,27 @@ class Counted:
         return self.predicted / saved - 1 if saved > 0 else float("inf")
 
     @property
+    def is_near(self) -> bool:
+        """Whether the prediction is near to what was counted."""
+        return abs(self.error) <= NEAR
+
+    @property
     def is_predicted(self) -> bool:
         """Whether the prediction is near, or within the interval of the pairs."""
-        return abs(self.error) <= NEAR or self.saved.low <= self.predicted <= self.saved.high
+        return self.is_near or self.saved.low <= self.predicted <= self.saved.high
+
+    @property
+    def own_turns_apart(self) -> float:
+        """By how many instructions a request the turns by trap differ among themselves."""
+        turns = [turn.instructions for turn in self.turns.repeats["trap"]]
+        return (max(turns) - min(turns)) / self.requests
+
+    @property
+    def sleeps(self) -> tuple[int, int]:
+        """The fewest and the most sleeps of a turn, of either mode."""
+        turns = [turn.features for mode in MODES for turn in self.turns.repeats[mode]]
+        sleeps = [turn["slept_out"] + turn["slept_within"] for turn in turns]
+        return min(sleeps), max(sleeps)
 
     def each(self, mode: str, feature: str) -> float:
         """How often an event happened a request, in that mode; the median of its turns."""

@@ -45,6 +45,8 @@ def figures(raw: Raw) -> tuple[Figure | Map | Table, ...]:
     counted = findings.counted_of(raw.rows)
     return (
         tables.savings(counted),
+        tables.held(counted),
+        *tables.far(counted),
         tables.predictions(counted),
         tables.events(counted),
         *tables.modelled(counted),

@@ -21,9 +21,9 @@ SPEC = Spec(
         "turns, and all that its processes do is counted, the load's work not. What supervisor "
         "mode saves is predicted from the turns by trap and from loops that the same boot "
         "calibrates, and compared with what was counted. A second boot models caches and TLBs of "
-        "two processors. So does a run of the web server of examples/http and of its twin, once "
-        "more with the kernel's work on another processor. The calls of event loops are recorded, "
-        "and replayed as if some of them waited for the next one."
+        "two desktop processors. So does a run of the web server of examples/http and of its "
+        "twin, once more with the kernel's work on another processor. The calls of event loops "
+        "are recorded, and replayed as if some of them waited for the next one."
     ),
     limits=(
         "Instructions are counted, and clocks modelled: what a trap costs a pipeline, only a "

@@ -173,10 +173,71 @@ def _savings_row(one: Counted) -> tuple[str, ...]:
         *begin,
         f"{saved.median:,.0f}, n = {saved.n}",
         f"{saved.low:,.0f} to {saved.high:,.0f}",
-        f"{one.error:+.0%}" if saved.median > 0 else "nothing saved",
+        _off_by(one),
         f"{saved.median / one.total:.1%}",
         f"{apart:+.1%}",
     )
+
+
+def _off_by(one: Counted) -> str:
+    """By how much the prediction is above what was saved."""
+    return f"{one.error:+.0%}" if one.saved.median > 0 else "nothing saved"
+
+
+def held(counted: Sequence[Counted]) -> Table:
+    """For how many loads the prediction holds, and why."""
+    alike = [one for one in counted if one.did_the_same]
+    near = sum(one.is_near for one in alike)
+    within = sum(one.is_predicted for one in alike) - near
+    numbers = {
+        "all": len(counted),
+        "did the same work in both modes": len(alike),
+        f"predicted within {NEAR:.0%}": near,
+        "farther off, within the pairs' interval": within,
+        "outside of both": len(alike) - near - within,
+    }
+    return Table(
+        id="servers-held",
+        title="For how many loads the prediction holds",
+        columns=("runs of a server under a load", "number"),
+        rows=tuple((words, str(number)) for words, number in numbers.items()),
+        caption="The last three are of those whose turns did the same work in most pairs.",
+        kind="counted",
+    )
+
+
+def far(counted: Sequence[Counted]) -> Iterator[Table]:
+    """Predictions that are farther off, one a row; nothing where there are none."""
+    rows = tuple(
+        (
+            f"{one.server} {one.load}",
+            f"{one.predicted:,.0f}",
+            f"{one.saved.median:,.0f}",
+            f"{one.saved.low:,.0f} to {one.saved.high:,.0f}",
+            _off_by(one),
+            "within" if one.is_predicted else "outside",
+            f"{len(one.alike)} of {len(one.pairs)}",
+            f"{one.own_turns_apart:,.0f}",
+            "{} to {}".format(*one.sleeps),
+        )
+        for one in counted
+        if one.did_the_same and not one.is_near
+    )
+    if not rows:
+        return
+    yield Table(
+        id="servers-far",
+        title=f"Predictions that are more than {NEAR:.0%} off",
+        columns=(
+            "server and load", "predicted", "counted, median", "pairs' interval", "off by",
+            "the prediction is", "pairs", "turns by trap differ by", "sleeps of a turn",
+        ),
+        rows=rows,
+        caption="Instructions a request. Pairs: those whose turns did the same work, which the "
+        "median and the interval are of. Turns by trap: the most instructions of one, less the "
+        "fewest. Sleeps: the fewest and the most of a turn, of either mode.",
+        kind="counted",
+    )  # fmt: skip
 
 
 def events(counted: Sequence[Counted]) -> Table:

@@ -24,10 +24,14 @@ from eval.servers.web_servers import http
 from trapless.experiments.collection import read_rows
 from trapless.experiments.experiment import program
 from trapless.results import claims
+from trapless.stat.report import CALLS_APART
 from trapless.stat.run_counts import RunCounts
 from trapless.stock.programs import Programs
 
-DATA = Path(__file__).parents[2] / "data" / "stat" / "find.json"
+ROOT = Path(__file__).parents[3]
+SAVED = ROOT / "docs" / "results" / "6.1" / "servers"
+DOCUMENT = ROOT / "eval" / "servers" / "README.md"
+DATA = ROOT / "tests" / "data" / "stat" / "find.json"
 MODELLED = DATA.parents[1] / "programs-counted.jsonl.gz"
 BODY = content(SMALL)
 RIGHT = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
@@ -290,13 +294,67 @@ def test_a_guest_gets_what_the_load_sends_and_awaits(tmp_path, monkeypatch):
     assert brought["/site/100"].read_bytes() == BODY
 
 
-def test_the_document_says_for_how_many_loads_the_prediction_holds():
-    saved = Path(__file__).parents[3] / "docs" / "results" / "6.1" / "servers" / "result.json"
-    metrics = json.loads(saved.read_text())["metrics"]
-    counts = [
-        str(metrics[f"servers.supervisor.{name}.count"]["value"])
-        for name in ("all", "same-work", "predicted")
+def test_predictions_that_are_farther_off_are_shown_with_what_tells_why(found):
+    other = replace(more_calls(found, 104), load="other")
+    saves_nothing = [
+        replace(run, instructions=run.instructions + 10**7)
+        for run in found.turns.repeats["supervisor"]
     ]
-    text = (Path(__file__).parents[3] / "eval" / "servers" / "README.md").read_text()
-    (shown,) = re.findall("<!-- predictions -->(.*?)<!--/-->", text, re.S)
-    assert [word for word in re.findall(r"\d+", shown) if word != "20"] == counts
+    repeats = {**found.turns.repeats, "supervisor": tuple(saves_nothing)}
+    far = replace(found, load="far", turns=replace(found.turns, repeats=repeats))
+    numbers = [int(row[1]) for row in tables.held([found, far, other]).rows]
+    assert numbers[:2] == [3, 2] and sum(numbers[2:]) == 2
+    shown = [row for table in tables.far([far, other]) for row in table.rows]
+    assert [(row[0], row[4], row[5]) for row in shown] == [("srv far", "nothing saved", "outside")]
+    assert bool(list(tables.far([found]))) != found.is_near
+
+
+@pytest.fixture(scope="module")
+def saved():
+    rows = [row for row in read_rows(SAVED / "raw.jsonl.gz") if row["part"] == "unmodified"]
+    return {(one.server, one.load): one for one in findings.counted_of(rows) if one.did_the_same}
+
+
+def test_the_document_names_the_load_whose_prediction_fails_and_why(saved):
+    named = re.findall(r"^\*\*(\w+) under `([\w-]+)` fails", DOCUMENT.read_text(), re.M)
+    outside = {key: one for key, one in saved.items() if not one.is_predicted}
+    assert [(server.lower(), load) for server, load in named] == list(outside)
+    for one in outside.values():
+        assert one.own_turns_apart > 2 * one.predicted
+        least, most = one.sleeps
+        calls = one.turns.repeats["trap"][0].features["syscall"]
+        assert most - least < calls * CALLS_APART < 2 * most
+        each = [pair.saved / one.requests for pair in one.alike]
+        assert (one.saved.low, one.saved.high) == (min(each), max(each))
+        assert len(each) < len(one.pairs) and one.saved.high < one.predicted
+
+
+def test_the_document_names_the_loads_whose_intervals_say_little(saved):
+    far = {key: one for key, one in saved.items() if not one.is_near and one.is_predicted}
+    wide = {key for key, one in far.items() if one.own_turns_apart > one.saved.median}
+    assert {load for server, load in wide if server == "nginx"} == {"close64"}
+    assert {server for server, _ in wide} == {"nginx", "mariadb", "caddy"}
+    assert far.keys() - wide == {("haproxy", "close8"), ("bind", "keep8-free")}
+    assert all(far[key].error > 0 for key in far.keys() - wide)
+
+
+def test_the_document_says_which_goals_were_reached():
+    rows = re.findall(
+        r"^\| (.+) \| (\d+)% at most \| (.+) \| (\w+) \|$", DOCUMENT.read_text(), re.M
+    )
+    rows += re.findall(r"^\| (.+) \| less than (\d+)% \| (.+) \| (\w+)", DOCUMENT.read_text(), re.M)
+    assert len(rows) == 5
+    for words, bound, is_, reached in rows:
+        ratios = [float(one) for one in re.findall(r">([\d.]+)%<", is_)]
+        within = [ratio <= float(bound) for ratio in ratios]
+        expected = {True: "yes", False: "no"}.get(all(within)) if len(set(within)) == 1 else "with"
+        assert reached == expected, words
+
+
+def test_the_document_says_how_long_the_web_server_is():
+    lines = {
+        path.name: path.read_text().count("\n")
+        for path in (ROOT / "examples" / "http").glob("*.[ch]")
+    }
+    shown = dict(re.findall(r"<!-- lines: (\S+) -->(\d+)<!--/-->", DOCUMENT.read_text()))
+    assert shown == {"server.c": str(lines["server.c"]), "all": str(sum(lines.values()))}
