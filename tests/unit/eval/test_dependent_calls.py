@@ -4,6 +4,7 @@ out where a mechanism could not be had."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from trapless.experiments import experiment
 from trapless.experiments.experiment import Raw
 
 DATA = Path(__file__).parents[2] / "data" / "experiments" / "programs"
+FOLDER = Path(__file__).parents[3] / "eval" / "programs"
 FILES = ("plain", "batch", "program", "io_uring")
 
 
@@ -88,3 +90,35 @@ def test_a_program_of_bpf_stands_beside_the_others_where_the_kernel_has_it(raw):
     name, mechanism = part_programs.NAMES["io_uring-bpf"], {"mechanism": "io_uring-bpf"}
     assert name not in names(raw.rows)
     assert names([*raw.rows, *({**row, **mechanism} for row in calls)]) == [*names(raw.rows), name]
+
+
+def lines_of_code(text: str) -> int:
+    """Lines that are neither empty nor of comments alone."""
+    without = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
+    return sum(bool(line.strip()) for line in without.splitlines())
+
+
+def lines_of(*names: str) -> int:
+    """Lines of code of functions in chains.c."""
+    text = (FOLDER / "chains.c").read_text()
+    functions = [
+        re.search(rf"^[\w ]+{name}\([^;]*?\n\{{.*?^\}}", text, re.S | re.M) for name in names
+    ]
+    assert all(functions), names
+    return sum(lines_of_code(one[0]) for one in functions if one)
+
+
+def test_the_document_says_how_many_lines_each_mechanism_takes():
+    loop = sum(lines_of_code((FOLDER / name).read_text()) for name in ("bpf_loop.c", "bpf_loop.h"))
+    counted = {
+        "plain calls": lines_of("file_plain"),
+        "batches": lines_of("file_batch"),
+        "a program": lines_of("file_program"),
+        "c-blake/batch's loop": lines_of("copy_of", "file_c_blake"),
+        "io_uring, links": lines_of("file_uring_linked"),
+        "io_uring, a program of BPF that queues NOPs": loop + lines_of("getppid_uring_bpf"),
+    }
+    text = (FOLDER / "README.md").read_text()
+    (table,) = re.findall("<!-- table: lines -->\n(.*?)\n\n", text, re.S)
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+    assert {row[0]: int(row[-1]) for row in rows} == counted
