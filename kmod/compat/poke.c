@@ -247,7 +247,7 @@ u32 tlk_patches_remove(struct tlk_patch *patches, u32 count)
 	foreign = count_foreign_locked(patches, count);
 	for (stage = TLK_PATCH_STAGES; !foreign && stage > 0; stage--)
 		apply_locked(&(struct change){ patches, count, stage - 1, .insert = false });
-	/* An idle task may be just behind such a jump, and RCU does not wait for it: now it is not. */
+	/* An idle task may be just behind a jump, and RCU does not wait for it: now it is not. */
 	if (!foreign)
 		static_call(stop_all)(do_nothing, NULL, NULL);
 	text_unlock();

@@ -312,7 +312,7 @@ static void kill_spares_others(void)
 	ring_close(&ring);
 }
 
-/* The filter sees what a step takes as argument, and not the slot or address that it is taken from. */
+/* The filter sees what a step takes as argument, and not the slot or address that has it. */
 static void taken_argument_is_judged(void)
 {
 	static uint64_t word, other;
