@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""examples/http and its twin on epoll under friendly and hostile clients, in one VM, all at once.
+"""examples/http and its twins under friendly and hostile clients, in one VM, all at once.
 
 http_clients.py, which runs in the guest with this machine's Python, says what is checked. The
 example runs with the module and without it.
@@ -23,6 +23,7 @@ RUNS = {
     "module": f"TRAPLESS_BACKEND=module python3 {CLIENTS} {BUILD}/examples/http 8001",
     "plain": f"TRAPLESS_BACKEND=plain python3 {CLIENTS} {BUILD}/examples/http 8002",
     "epoll": f"python3 {CLIENTS} {BUILD}/eval/servers/http/epoll 8003",
+    "io_uring": f"python3 {CLIENTS} {BUILD}/eval/servers/http/io_uring 8004",
 }
 CHECKS_MIN = 300
 
