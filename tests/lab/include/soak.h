@@ -302,26 +302,37 @@ static long soak_available_kb(void)
 	return strtol(value + strlen("MemAvailable:"), NULL, 10);
 }
 
+/* Takes what memory there is, piece by piece, and gives it all back by its end. */
+static void soak_take_memory(void)
+{
+	const int protection = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS;
+
+	write_file("/proc/self/oom_score_adj", "1000");
+	while (!soak->end && soak_available_kb() > SOAK_LEFT_KB)
+		memset(MUST(mmap(NULL, SOAK_PIECE, protection, flags, -1, 0)), 1, SOAK_PIECE);
+	_exit(0);
+}
+
 /*
- * Somebody takes what memory there is, so that the kernel has to look for more wherever others ask
- * for some. Where it finds none it ends this process and no other.
+ * Somebody takes nearly all memory, so that the kernel has to look for more wherever others ask for
+ * some. Where it finds none it ends this process and no other. To take all lasts for minutes on a
+ * slow kernel: a round only looks whether it is done.
  */
 static void soak_pressure(void)
 {
-	const int protection = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS;
-	pid_t pid = MUST(fork());
+	static pid_t taker;
 	int status;
 
-	if (pid == 0) {
-		write_file("/proc/self/oom_score_adj", "1000");
-		while (!soak->end && soak_available_kb() > SOAK_LEFT_KB)
-			memset(MUST(mmap(NULL, SOAK_PIECE, protection, flags, -1, 0)), 1,
-			       SOAK_PIECE);
-		_exit(0);
+	if (!taker) {
+		taker = MUST(fork());
+		if (taker == 0)
+			soak_take_memory();
 	}
-	status = child_wait(pid);
-	CHECK(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
-	soak_pause(soak_below(3000));
+	soak_pause(200);
+	if (MUST(waitpid(taker, &status, WNOHANG)) == taker) {
+		CHECK(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
+		taker = 0;
+	}
 }
 
 static void soak_cpus(void)
