@@ -21,6 +21,7 @@
 
 #define RETRIES_MAX 40	/* a counted run that an interrupt fell into is made again */
 #define INTERRUPT_MIN 20000u	/* instructions: more than calls of one kind differ by among them */
+#define DEMOTIONS_MAX 100	/* by interrupts, one after the other: more are none of theirs */
 #define LOOKS 8		/* runs to find out what one takes that nothing interrupts */
 
 /*
@@ -79,6 +80,9 @@ static void enter(const struct workload *workload, enum mechanism mechanism)
 		mode_switch(workload->module, 0, TL_MODE_USER, 0);
 	getppid();	/* at the latest here it has changed */
 	getppid();
+	/* An interrupt just here demotes the thread until the end of its next call. */
+	for (int i = 0; i < DEMOTIONS_MAX && mode_level() != wanted; i++)
+		getppid();
 	if (mode_level() != wanted)
 		measure_fail("%s: at privilege level %u, not %u", names[mechanism], mode_level(),
 			     wanted);
