@@ -324,8 +324,7 @@ int main(void)
 {
 	unsigned int failures = 0;
 
-	outcomes = MUST(mmap(NULL, sizeof(*outcomes) * 3, PROT_READ | PROT_WRITE,
-			     MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+	outcomes = shared_memory(sizeof(*outcomes) * 3);
 	out.vector[0] = (struct iovec){ out.scattered[0], 4 };
 	out.vector[1] = (struct iovec){ out.scattered[1], 4 };
 	out.socket_length = sizeof(out.socket_error);

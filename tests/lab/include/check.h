@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -85,6 +86,12 @@ static inline void check_within(const char *where, long long got, long long low,
 		FAIL("%s: %s", #call, strerror(errno));				\
 	value_;									\
 })
+
+/* Zeroed; children that are forked later have the same. */
+static inline void *shared_memory(size_t bytes)
+{
+	return MUST(mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+}
 
 static inline long sys6(long nr, long a0, long a1, long a2, long a3, long a4, long a5)
 {

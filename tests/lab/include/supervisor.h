@@ -13,7 +13,6 @@
 
 #include <linux/trapless.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 
 #include "check.h"
 
@@ -40,11 +39,6 @@ static inline unsigned int code_segment(void)
 static inline unsigned int cpl(void)
 {
 	return code_segment() & 3;
-}
-
-static inline void *shared_memory(size_t bytes)
-{
-	return MUST(mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
 }
 
 /* One descriptor for all ioctls of this process and of what it forks. */

@@ -4,8 +4,6 @@
  * one call late: the next but one call after the switch already comes back in the new mode, but for
  * interrupts, which are few.
  */
-#include <sys/mman.h>
-
 #include "lib_supervisor.h"
 
 #define SWITCHES 50
@@ -49,8 +47,7 @@ int main(void)
 	pid_t child;
 
 	lib_supervisor_need();
-	shared = MUST(mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-			   MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+	shared = shared_memory(sizeof(*shared));
 	child = child_start(make_calls);
 	for (int i = 0; i < SWITCHES; i++) {
 		CHECK_EQ(tl_switch_supervisor(child), 0);

@@ -358,8 +358,7 @@ int main(void)
 	MUST(unshare(CLONE_NEWPID | CLONE_NEWNS));
 	if (unshare(CLONE_NEWIPC) < 0 || unshare(CLONE_NEWUTS) < 0 || unshare(CLONE_NEWNET) < 0)
 		fprintf(stderr, "some namespaces are missing: %s\n", strerror(errno));
-	answered = MUST(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-			     -1, 0));
+	answered = shared_memory(4096);
 	status = child_run(attack_for_a_while);
 	CHECK_EXITED(status, 0);
 	fprintf(stderr, "requests answered: %llu\n", (unsigned long long)*answered);

@@ -6,7 +6,6 @@
  * forbidden call of the request, or because the stop was for the end itself. The batch's references
  * must be put. Long filters make sure that the tracer comes in time.
  */
-#include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/user.h>
 
@@ -122,7 +121,7 @@ int main(void)
 {
 	int before = module_references(), in_verdict = 0, at_end = 0;
 
-	shared = MUST(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+	shared = shared_memory(sizeof(*shared));
 	for (uint64_t end = now_ms() + TRIALS_MS; now_ms() < end;) {
 		if (in_verdict >= TIMES && at_end >= TIMES)
 			break;

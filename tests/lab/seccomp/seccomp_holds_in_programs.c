@@ -378,7 +378,7 @@ static void check_all(void)
 
 int main(void)
 {
-	kept = MUST(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+	kept = shared_memory(sizeof(*kept));
 	for (int round = 0; round < 4; round++) {
 		by_worker = round & 1;
 		judged = round & 2 ? FILTER_ANY_ARGUMENT : JUDGED;

@@ -141,7 +141,7 @@ int main(void)
 	pid_t pids[USERS + 1];
 
 	need_probes();
-	shared = MUST(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+	shared = shared_memory(sizeof(*shared));
 	for (size_t i = 0; i <= USERS; i++) {
 		pids[i] = MUST(fork());
 		if (pids[i] == 0 && i < USERS)

@@ -96,7 +96,7 @@ int main(void)
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
 		SKIP("one CPU: the program is not alone on it");
-	rounds = MUST(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+	rounds = shared_memory(4096);
 	if (access(TRACEFS "/instances", W_OK) < 0)
 		mount("tracefs", TRACEFS, "tracefs", 0, NULL);
 	if (mkdir(INSTANCE, 0700) < 0)
