@@ -146,6 +146,7 @@ def test_the_comparison_of_kernels_is_what_saved_results_say(saved):
     assert (saved.directory / kernels.NAME).read_text() == made, f"`{remake}` puts it right"
 
 
+@pytest.mark.slow
 def test_no_cell_of_the_report_is_a_list(saved):
     tables = [table for section in saved.sections for table in section.drawn_tables]
     cells = [cell for table in tables for row in table.rows for cell in row]
@@ -154,6 +155,7 @@ def test_no_cell_of_the_report_is_a_list(saved):
     assert [cell for cell in cells if re.search(r"\d%? +/ +[-\d]", cell)] == []
 
 
+@pytest.mark.slow
 def test_figures_that_documents_cite_are_what_saved_results_say(saved):
     from trapless.report import citations
 
