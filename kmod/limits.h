@@ -9,6 +9,9 @@
 /* Numbers in the dispatch tables, calls. A power of two above every kernel's highest number. */
 #define TLK_NUMBERS 512u
 
+/* The last of them. No kernel has it: in supervisor mode it stands for all numbers beyond. */
+#define TLK_CALL_BEYOND (TLK_NUMBERS - 1)
+
 /* Switched processes that one TL_IOC_PROCESSES lists, processes. */
 #define TLK_LISTED_MAX 4096u
 

@@ -25,8 +25,11 @@
 #include "supervisor/process.h"
 #include "supervisor/thread.h"
 
-/* Places in the kernel's entry code that entry.S jumps to; the third is a function. */
-u64 tlk_kernel_entry __ro_after_init;
+/*
+ * Places in the kernel's entry code that entry.S jumps to. The first is a static call, because its
+ * jump is direct; the last is a function.
+ */
+DEFINE_STATIC_CALL_NULL(tlk_kernel_entry, tlk_supervisor_call);
 u64 tlk_kernel_return __ro_after_init;
 u64 tlk_kernel_exit __ro_after_init;
 
@@ -70,7 +73,7 @@ static void __init table_init(const sys_call_ptr_t *kernel)
 	sys_call_ptr_t hand_over = (sys_call_ptr_t)tlk_supervisor_hand_over;
 	unsigned int i;
 
-	static_assert(__NR_syscalls <= TLK_NUMBERS);
+	static_assert(__NR_syscalls <= TLK_CALL_BEYOND);
 	for (i = 0; i < TLK_NUMBERS; i++)
 		tlk_supervisor_calls[i] = i < __NR_syscalls ? kernel[i] : hand_over;
 	for (i = 0; i < ARRAY_SIZE(kernel_calls); i++)
@@ -82,13 +85,13 @@ static void __init table_init(const sys_call_ptr_t *kernel)
 
 int __init tlk_supervisor_calls_init(const sys_call_ptr_t *table, unsigned long *kernel_entry)
 {
-	void *entry = tlk_symbol("entry_SYSCALL_64");
+	void (*entry)(void) = tlk_symbol("entry_SYSCALL_64");
 	void *back = tlk_symbol("swapgs_restore_regs_and_return_to_usermode");
 	void *leave = tlk_leave_init();
 
 	if (!entry || !back || !leave)
 		return -ENOENT;
-	tlk_kernel_entry = (u64)entry;
+	static_call_update(tlk_kernel_entry, entry);
 	tlk_kernel_return = (u64)back;
 	tlk_kernel_exit = (u64)leave;
 	*kernel_entry = (unsigned long)entry;

@@ -26,6 +26,7 @@
 #include <asm/trapnr.h>
 
 #include "compat/entry.h"
+#include "limits.h"
 #include "supervisor/cpu.h"
 #include "supervisor/entry.h"
 
@@ -34,6 +35,7 @@
 /* Calls return also on processors that are not set up: there, too, `thread` is nobody. */
 DEFINE_PER_CPU(struct tlk_supervisor_cpu, tlk_supervisor_cpu) = {
 	.thread = &tlk_supervisor_nobody,
+	.beyond = TLK_CALL_BEYOND,
 };
 
 u64 tlk_supervisor_handlers[GATES + 1] __ro_after_init;

@@ -72,6 +72,7 @@ struct tlk_supervisor_cpu {
 	const void *thread;	/* the thread in supervisor mode that is here, or nobody */
 	u64 direct;		/* calls since the last tlk_supervisor_cpu_count() */
 	u64 kernel;
+	u64 beyond;		/* TLK_CALL_BEYOND */
 	struct tlk_supervisor_stack *stack;
 	struct tlk_cpu_thread *owner;	/* the part of `thread` here, or NULL */
 	bool ready;		/* set up, and not about to go offline */

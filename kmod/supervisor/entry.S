@@ -33,7 +33,8 @@
  *
  * The indirect branches here are not retpolines. Those would keep other programs from steering
  * this processor's speculation at level 0; but the program that is being served runs there, too,
- * with indirect branches of its own. docs/supervisor-mode.md says what is given up.
+ * with indirect branches of its own. docs/supervisor-mode.md says what is given up. Calls of other
+ * programs come here as well (kvm.c says when): their way to the kernel has no indirect branch.
  */
 SYM_CODE_START(tlk_supervisor_call)
 	TLK_UNWIND_HINT_NONE
@@ -49,8 +50,6 @@ SYM_CODE_START(tlk_supervisor_call)
 	andl	$FLAGS_NOT_OURS, %r11d
 	orq	THREAD_syscall_work(%rcx), %r11
 	jnz	.Lto_kernel
-	cmpq	$(CALLS - 1), %rax		/* so do numbers with bits above eax */
-	ja	.Lto_kernel
 
 	movq	%rdi, REGS_di(%rsp)
 	movq	%rsi, REGS_si(%rsp)
@@ -59,6 +58,8 @@ SYM_CODE_START(tlk_supervisor_call)
 	movq	%r8, REGS_r8(%rsp)
 	movq	%r9, REGS_r9(%rsp)
 	movq	%rax, REGS_orig_ax(%rsp)
+	cmpq	$(CALLS - 1), %rax		/* bounds the index in speculation, too */
+	cmovaq	CPU(beyond), %rax
 	movq	CPU(user_sp), %rcx
 	movq	%rcx, REGS_sp(%rsp)
 	movq	%rsp, %rdi
@@ -108,8 +109,7 @@ SYM_INNER_LABEL(tlk_supervisor_return_jump, SYM_L_GLOBAL)
 	movq	CPU(user_sp), %rsp
 	TLK_UNWIND_HINT_NONE
 	swapgs
-	ANNOTATE_RETPOLINE_SAFE
-	jmp	*tlk_kernel_entry(%rip)
+	jmp	__SCT__tlk_kernel_entry		/* static_call(tlk_kernel_entry) */
 
 .Lexit_work:
 	TLK_UNWIND_HINT_FRAME
@@ -172,7 +172,6 @@ SYM_CODE_START(tlk_supervisor_hand_over)
 	movq	REGS_sp(%rsp), %rsp
 	TLK_UNWIND_HINT_NONE
 	swapgs
-	ANNOTATE_RETPOLINE_SAFE
-	jmp	*tlk_kernel_entry(%rip)
+	jmp	__SCT__tlk_kernel_entry		/* static_call(tlk_kernel_entry) */
 SYM_CODE_END(tlk_supervisor_hand_over)
 _ASM_NOKPROBE(tlk_supervisor_hand_over)

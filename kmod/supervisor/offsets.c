@@ -48,6 +48,7 @@ void tlk_offsets(void)
 	OFFSET(CPU_frame, tlk_supervisor_cpu, frame);
 	OFFSET(CPU_thread, tlk_supervisor_cpu, thread);
 	OFFSET(CPU_direct, tlk_supervisor_cpu, direct);
+	OFFSET(CPU_beyond, tlk_supervisor_cpu, beyond);
 	OFFSET(CPU_kernel, tlk_supervisor_cpu, kernel);
 	OFFSET(CPU_stack, tlk_supervisor_cpu, stack);
 	BLANK();
