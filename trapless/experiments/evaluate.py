@@ -164,7 +164,7 @@ def _beside(specs: Sequence[Spec], jobs: int, choices: _Choices) -> list[str]:
         commands.append(side_by_side.Command(spec.name, words, minutes))
     commands.sort(key=lambda command: -command.minutes)
     title = f"{len(specs)} experiments, {jobs} at a time"
-    failed = side_by_side.run(title, commands, jobs, choices.progress)
+    failed = side_by_side.run(title, commands, jobs, choices.out, choices.progress)
     for spec in specs:
         directory = choices.out / spec.name
         if spec.name in failed and experiment.load_failure(directory) is None:
