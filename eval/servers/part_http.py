@@ -66,7 +66,7 @@ def command(load: Shape, *, first: bool = False) -> str:
 def collect(run: Collection) -> None:
     chosen = loads(quick=run.quick)
     turns = QUICK_TURNS if run.quick else TURNS
-    words = ["/bin/turns", str(turns), FOLDER, f"{command(chosen[0], first=True)} 2>&1"]
+    words = ["/bin/turns", "counted", str(turns), FOLDER, f"{command(chosen[0], first=True)} 2>&1"]
     words += [f"{name}=/bin/http-{name}" for name in SERVERS]
     words.append("--")
     for load in chosen:

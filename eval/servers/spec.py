@@ -38,7 +38,6 @@ SPEC = Spec(
     ),
     parts=(part_unmodified.PART, part_http.PART, part_pollution.PART, part_aggregate.PART),
     minutes=(1, 50),
-    needs="nobody has written it for that; its parts count instructions of an emulated guest",
     quick_by_name=True,
     spread=True,
 )

@@ -32,6 +32,7 @@ RAN = (
     "parallel",
     "peek-overhead",
     "programs",
+    "servers",
 )
 STEPS = """\
 set -e
@@ -120,4 +121,6 @@ def test_each_experiment_measured_what_it_is_for(ran):
     assert metrics["memory-hierarchy"]["iteration.batched.u0_k0.ratio"].n >= fit.SAMPLES_MIN
     assert metrics["peek-overhead"]["calls.counts.each.ratio"].n >= fit.SAMPLES_MIN
     assert metrics["programs"]["file.program.n32.ratio"].n >= fit.SAMPLES_MIN
+    assert metrics["servers"]["http.scheduler.keep8.ratio"].n >= fit.SAMPLES_MIN
+    assert metrics["servers"]["http.epoll-supervisor.all.share"].value > 0.9
     assert metrics["parallel"]["slow_read.psc.gap.ratio"].kind == "measured", disks

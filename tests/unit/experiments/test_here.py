@@ -96,6 +96,15 @@ def test_what_is_loaded_given_up_and_written_is_said():
     assert "SMEP" not in words_of(supervisor=False)
 
 
+def test_each_that_switches_the_mode_is_named_before():
+    with_consent = {
+        path.parent.name.replace("_", "-")
+        for path in (ROOT / "eval").glob("*/here*.py")
+        if place.CONSENT in path.read_text()
+    }
+    assert with_consent <= set(consent.SWITCHING)
+
+
 def test_nobody_is_asked_without_a_terminal(capsys):
     with pytest.raises(TraplessError, match="--yes") as error:
         consent.ask("words", agreed=False)

@@ -15,7 +15,7 @@ from trapless.base.console import TraplessError
 from trapless.experiments.experiment import Spec
 from trapless.supervisor import refusals
 
-SWITCHING = ("mode-switch", "ls")
+SWITCHING = ("mode-switch", "ls", "servers")
 """Experiments that load the module with supervisor=1."""
 STOCK = "brd, ext4 and null_blk"
 
@@ -34,7 +34,7 @@ def text(
     names = ", ".join(spec.name for spec in specs)
     lines = [
         f"This measures on this machine's own kernel (Linux {os.uname().release}), without a VM:",
-        f"  {names}: about {minutes} min on a real processor.",
+        *_wrapped(f"{names}: about {minutes} min on a real processor."),
         *(f"  left out: {name}: {why}" for name, why in absent.items()),
         "It loads into this kernel, as root, and unloads at the end, also after Ctrl-C:",
         f"  {module}, once for each experiment;",
