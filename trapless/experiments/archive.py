@@ -18,6 +18,7 @@ import re
 import subprocess
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -105,8 +106,11 @@ def _content(folder: Path) -> dict[str, bytes]:
     for path in sorted(folder.iterdir()):
         name = path.name.removesuffix(".gz") if path.name == f"{RAW_FILE}.gz" else path.name
         if (name in KEPT or path.suffix == ".parquet") and path.is_file() and name not in found:
-            data = path.read_bytes()
-            found[name] = gzip.decompress(data) if name != path.name else data
+            try:
+                data = path.read_bytes()
+                found[name] = gzip.decompress(data) if name != path.name else data
+            except (OSError, EOFError, zlib.error) as error:
+                raise TraplessError(f"{path}: cannot be read: {error}") from error
     for name in KEPT:
         if name not in found:
             raise TraplessError(f"{folder / name} is missing: nobody could check the result")

@@ -313,6 +313,21 @@ def test_a_result_without_its_raw_data_is_not_packed(results, tmp_path):
         archive.pack(folder, tmp_path / "a.tar.xz", Silent())
 
 
+@pytest.mark.parametrize("damage", ["cut", "garbled", "not gzip"])
+def test_damaged_raw_data_are_named_and_not_packed(results, tmp_path, damage):
+    folder, path = tmp_path / "machine", tmp_path / "a.tar.xz"
+    shutil.copytree(results, folder)
+    raw = folder / NAME / "raw.jsonl.gz"
+    data = raw.read_bytes()
+    half = len(data) // 2
+    raw.write_bytes(
+        {"cut": data[:half], "garbled": data[:half] + b"\xff" * half, "not gzip": b"x"}[damage]
+    )
+    with pytest.raises(TraplessError, match=r"raw\.jsonl\.gz: cannot be read"):
+        archive.pack(folder, path, Silent())
+    assert not path.exists()
+
+
 def test_where_nothing_is_whole_nothing_is_packed(results, tmp_path):
     with pytest.raises(TraplessError, match="holds no whole result"):
         archive.pack(tmp_path, tmp_path / "a.tar.xz", Silent())
