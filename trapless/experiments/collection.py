@@ -451,7 +451,7 @@ def read_rows(path: Path) -> list[Row]:
     for number, line in enumerate(text.splitlines(), 1):
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise TraplessError(f"{path}, line {number}: not JSON: {error}") from error
         if not isinstance(row, dict):
             raise TraplessError(f"{path}, line {number}: not an object")

@@ -191,7 +191,7 @@ def load_failure(directory: Path) -> tuple[str, str] | None:
         return str(words["reason"]), str(words["command"])
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         return f"{directory / FAILURE_FILE} cannot be read: {error}", ""
 
 
@@ -202,7 +202,7 @@ def load_meta(directory: Path) -> Row:
         meta = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise TraplessError(f"{path}: no such file; `trapless evaluate` writes it") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise TraplessError(f"{path}: damaged ({error}); run the experiment again") from error
     if not isinstance(meta, dict):
         raise TraplessError(f"{path}: not an object; run the experiment again")

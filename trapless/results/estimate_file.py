@@ -74,7 +74,7 @@ def load(path: Path) -> Saved | None:
                 for name, call in data["calls"].items()
             },
         )
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 

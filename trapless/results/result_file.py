@@ -160,7 +160,7 @@ def load(path: Path) -> Result:
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise TraplessError(f"{path}: not JSON: {error.msg} at {place}; {REMEDY}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TraplessError(f"{path}: {error}; {REMEDY}") from error
     return result
 

@@ -216,6 +216,9 @@ def test_damaged_raw_data_is_named_by_file_and_line(tmp_path):
     path.write_text('{"a": 1}\n[1]\n')
     with pytest.raises(TraplessError, match="line 2: not an object"):
         collection_file.read_rows(path)
+    path.write_text("[" * 100_000)
+    with pytest.raises(TraplessError, match="line 1: not JSON"):
+        collection_file.read_rows(path)
     packed = tmp_path / "raw.jsonl.gz"
     packed.write_bytes(gzip.compress(b'{"a": 1}\n')[:-3])
     with pytest.raises(TraplessError, match="cannot be read"):

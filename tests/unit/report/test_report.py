@@ -120,9 +120,10 @@ def test_a_report_of_a_failure_alone_is_one(tmp_path):
     assert "failing</b> failed: no reply" in page_of(tmp_path)
 
 
-def test_a_damaged_word_of_a_failure_is_still_a_failure(saved):
+@pytest.mark.parametrize("words", ["[]", "[" * 100_000], ids=["list", "nested"])
+def test_a_damaged_word_of_a_failure_is_still_a_failure(saved, words):
     (saved / "failing").mkdir()
-    (saved / "failing" / "failure.json").write_text("[]")
+    (saved / "failing" / "failure.json").write_text(words)
     assert "failing</b> failed: " in page_of(saved)
 
 
@@ -154,6 +155,8 @@ def test_a_folder_without_results_is_refused(make, message, tmp_path):
         ("result.json", a_result("other").to_json(), "is the result of 'other'"),
         ("meta.json", "[1]", "not an object"),
         ("meta.json", "{", "damaged"),
+        ("result.json", "[" * 100_000, "recursion"),
+        ("meta.json", "[" * 100_000, "damaged"),
     ],
 )
 def test_a_damaged_file_is_refused_by_name(saved, name, content, message):

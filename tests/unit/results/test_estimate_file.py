@@ -58,7 +58,7 @@ def test_one_of_another_machine_is_not(what: str) -> None:
     assert estimate_file.of_this_machine() is None
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"machine": 3}'])
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"machine": 3}', "[" * 100_000])
 def test_a_damaged_one_is_none(cache: Path, content: str) -> None:
     cache.mkdir()
     (cache / estimate_file.NAME).write_text(content)
