@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -158,14 +159,27 @@ def stat(
                 misplaced[0], f"--{misplaced[0].replace('_', '-')}"
             )
             raise click.UsageError(f"{name} is about a VM: add --lab")
-        sys.exit(_here(command, json_file, software))
+        with _no_status_of_commands():
+            sys.exit(_here(command, json_file, software))
     if software:
         raise click.UsageError("--software is about this machine: leave out --lab")
     if bool(lab_options["load"]) != bool(lab_options["ready"]):
         raise click.UsageError("--load and --ready go together")
     _check_limits(lab_options)
     _check_calls(lab_options)
-    sys.exit(_in_lab(command, json_file, lab_options))
+    with _no_status_of_commands():
+        sys.exit(_in_lab(command, json_file, lab_options))
+
+
+@contextmanager
+def _no_status_of_commands() -> Iterator[None]:
+    """What fails here, before or after the command, has a status that the command has not."""
+    from trapless.run import status_of
+
+    try:
+        yield
+    except TraplessError as error:
+        raise TraplessError(str(error), status=status_of(error)) from error
 
 
 def _check_limits(options: Mapping[str, object]) -> None:
@@ -194,29 +208,25 @@ def _here(command: tuple[str, ...], json_file: Path | None, software: bool) -> i
     from trapless.stat import host, text
 
     counts = host.run(command, software=software)
-    _write(json_file, {"status": counts.status, "events": dict(counts.events)})
     click.echo("\n".join(["", *text.counters(command, counts.events)]), err=True)
+    _write(json_file, {"status": counts.status, "events": dict(counts.events)})
     return counts.status
 
 
 def _in_lab(command: tuple[str, ...], json_file: Path | None, options: dict[str, object]) -> int:
-    from trapless.run import status_of
     from trapless.stat import by_call, session, text
 
     names = by_call.all_names()
     chosen = by_call.choose(_texts(options["filters"]), names)
-    try:
-        with ConsoleProgress() as progress:
-            report = session.run(command, options, progress)
-    except TraplessError as error:
-        raise TraplessError(str(error), status=status_of(error)) from error
-    _write(json_file, report.as_json())
+    with ConsoleProgress() as progress:
+        report = session.run(command, options, progress)
     if options["calls"]:
         hidden = frozenset(names) - chosen
         lines = text.call_lines(report, command, hidden)
     else:
         lines = text.lines(report, command)
     click.echo("\n".join(["", *lines]), err=True)
+    _write(json_file, report.as_json())
     return report.counts.status
 
 
@@ -225,6 +235,7 @@ def _texts(values: object) -> tuple[str, ...]:
 
 
 def _write(path: Path | None, data: object) -> None:
+    """Write all figures; after the report, which nobody shall lose to a full disk."""
     if path is None:
         return
     text = json.dumps(data, indent=1) + "\n"

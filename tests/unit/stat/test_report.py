@@ -362,6 +362,22 @@ def test_counts_of_this_machine_are_a_table_by_mode(tmp_path, monkeypatch):
     ]
 
 
+def test_a_file_that_cannot_be_written_costs_no_report(tmp_path, monkeypatch):
+    counts = host.HostCounts(0, {"user.page_faults": 97, "kernel.page_faults": 4})
+    monkeypatch.setattr(host, "run", lambda command, *, software: counts)
+    done = CliRunner().invoke(cli, ["stat", "--json", str(tmp_path / "no" / "file"), "--", "ls"])
+    assert "page faults" in done.output
+    assert isinstance(done.exception, TraplessError) and done.exception.status == 125
+
+
+def test_what_fails_here_has_no_status_of_the_commands(tmp_path, monkeypatch):
+    monkeypatch.setattr(programs, "build_dir", lambda: tmp_path)
+    monkeypatch.setattr(programs, "repo_root", lambda: tmp_path)
+    done = CliRunner().invoke(cli, ["stat", "--", "ls"])
+    assert isinstance(done.exception, TraplessError) and done.exception.status == 125
+    assert f"{host.BUILT} is not there" in str(done.exception)
+
+
 def test_the_kernels_own_events_take_no_counters(tmp_path):
     made = tmp_path / "made"
     try:
