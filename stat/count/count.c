@@ -8,15 +8,22 @@
 #include "stat_labels.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define NOT_RUN 127
+#define NOT_EXECUTED 126
+#define NOT_FOUND 127
 
-/* Forks a child that waits for a byte from `go`, so that counters can be opened for it. */
+/*
+ * Forks a child that waits for a byte from `go`, so that counters can be opened for it. It is ended
+ * with us: nobody else knows of a command whose counter was killed.
+ */
 static pid_t prepare(char **argv, int go[2])
 {
+	int status;
 	pid_t child;
 	char word;
 
@@ -26,12 +33,13 @@ static pid_t prepare(char **argv, int go[2])
 	if (child != 0)
 		return child;
 	close(go[1]);
-	if (read(go[0], &word, 1) != 1)
-		_exit(NOT_RUN);
+	if (prctl(PR_SET_PDEATHSIG, SIGTERM) || read(go[0], &word, 1) != 1)
+		_exit(NOT_EXECUTED);
 	close(go[0]);
 	execvp(argv[0], argv);
+	status = errno == ENOENT ? NOT_FOUND : NOT_EXECUTED;
 	fprintf(stderr, "trapless-count: %s: %s\n", argv[0], strerror(errno));
-	_exit(NOT_RUN);
+	_exit(status);
 }
 
 int main(int argc, char **argv)

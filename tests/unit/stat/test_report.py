@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 import stat as modes
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -388,3 +389,26 @@ def test_the_kernels_own_events_take_no_counters(tmp_path):
     assert found.status == 4 and made.exists()
     assert found.events["user.page_faults"] + found.events["kernel.page_faults"] > 20
     assert not any("instructions" in column for column in found.events)
+
+
+@pytest.mark.parametrize(("name", "status"), [("no-such-program", 127), ("text", 126), (".", 126)])
+def test_a_command_that_cannot_be_run_here_has_the_status_of_a_shell(tmp_path, name, status):
+    (tmp_path / "text").write_text("no program")
+    path = name if status == 127 else str(tmp_path / name)
+    try:
+        assert host.run([path], software=True).status == status
+    except TraplessError as error:
+        pytest.skip(str(error))  # no perf_event_open here
+
+
+def test_a_command_ends_with_the_one_that_counts_it(tmp_path):
+    counter = [str(programs.find(host.BUILT)), "--software", str(tmp_path / "rows")]
+    loop = "for i in $(seq 1000); do sleep 0.01; done; echo went on"
+    shell = ["sh", "-c", f"trap 'echo ended; exit' TERM; echo begun; {loop}"]
+    process = subprocess.Popen([*counter, *shell], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    if not process.stdout.readline():
+        pytest.skip("no perf_event_open here")
+    process.kill()
+    assert process.stdout.read() == "ended\n"
+    process.wait()
