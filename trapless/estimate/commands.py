@@ -81,10 +81,10 @@ def estimate(placements: int, cpu: int | None, folder: Path | None, json_file: P
     made = sums.make(readings, before.loop)
     data = text.as_json(made, before)
     estimate_file.save(data)
-    if json_file is not None:
-        _write(json_file, json.dumps(data, indent=1) + "\n")
     if str(json_file) != "-":
         click.echo("\n".join(text.lines(made, before)))
+    if json_file is not None:
+        _write(json_file, json.dumps(data, indent=1) + "\n")
 
 
 def _cpu(wanted: int | None) -> int:

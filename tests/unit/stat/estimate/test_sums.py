@@ -8,9 +8,11 @@ import json
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 
 from trapless.base.console import TraplessError
-from trapless.estimate import machine, sums, text
+from trapless.cli import cli
+from trapless.estimate import machine, placements, sums, text
 from trapless.estimate.placements import Reading
 
 CLOCKS = 2.5
@@ -135,3 +137,11 @@ def test_json_has_each_figure_with_its_interval():
     for value in (getpid["plain"], getpid["batch"]["n32"], getpid["saved"]["n32"]):
         assert {"ns", "low", "high"} <= set(value)
     assert getpid["break_even_n"] == 3
+
+
+def test_a_file_that_cannot_be_written_costs_no_report(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRAPLESS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(placements, "run", lambda *_: [reading()] * 16)
+    done = CliRunner().invoke(cli, ["estimate", "--json", str(tmp_path / "no" / "file")])
+    assert "An estimate, and no measurement" in done.output
+    assert isinstance(done.exception, TraplessError) and "No such file" in str(done.exception)
