@@ -8,6 +8,7 @@ guests is the lab's own business.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,9 @@ from contextlib import contextmanager
 
 from trapless.base.console import TraplessError
 from trapless.base.paths import CACHE_VARIABLE
+
+NAME_CHARS = 40
+"""Of a text that cannot be written, before the first character that it fails by."""
 
 
 @contextmanager
@@ -35,6 +39,11 @@ def standard_streams() -> Iterator[None]:
         hint = f"; name another cache with {CACHE_VARIABLE}=DIR"
         hint = hint if cache and name.startswith(cache) else ""
         raise TraplessError(f"{name}: {error.strerror}{hint}") from error
+    except UnicodeEncodeError as error:
+        part = error.object[max(error.start - NAME_CHARS, 0) : error.end]
+        raise TraplessError(
+            f"a name cannot be written as {error.encoding}: ...{part!a}; rename that folder or file"
+        ) from error
 
 
 def _open_closed() -> None:
@@ -44,3 +53,5 @@ def _open_closed() -> None:
     os.close(fd)
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")  # what the terminal's encoding lacks is a ?

@@ -20,6 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 from trapless import __version__, cli
+from trapless.experiments import experiment
 
 ROOT = Path(__file__).resolve().parents[3]
 LAUNCHER = ROOT / "bin" / "trapless"
@@ -180,6 +181,25 @@ def test_a_reader_that_leaves_early_is_no_error():
     run.stdout.close()
     assert run.stderr.read() == ""
     assert run.wait(timeout=600) in (0, 1)  # as the version of click has it
+
+
+def test_what_a_terminal_has_no_character_for_is_no_traceback():
+    code = (
+        "import sys; from trapless import cli; from trapless.experiments import experiment; "
+        "experiment.names = lambda: ('a – b',); "
+        "sys.argv = ['trapless', 'evaluate', '--list']; cli.main()"
+    )
+    env = os.environ | {"PYTHONIOENCODING": "latin-1"}
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, env=env)
+    assert (run.returncode, run.stdout, run.stderr) == (0, b"a ? b\n", b"")
+
+
+def test_a_name_that_is_no_text_is_named(tmp_path):
+    folder = tmp_path / "r\udcff"
+    experiment.note_failure(folder / "ls", "no reply", "trapless evaluate ls")
+    run = trapless("report", str(folder))
+    assert run.returncode == 1 and "Traceback" not in run.stderr
+    assert "r\\udcff'; rename that folder or file" in run.stderr
 
 
 def test_options_after_the_labs_command_are_the_commands(monkeypatch):
