@@ -137,7 +137,6 @@ static int flush_end(struct tl_sched *sched)
 	int error = 0;
 
 	sched->oldest_ns = 0;
-	events->now_ns = 0;
 	if (events->controls)
 		tl_events_controlled(sched);
 	if (events->looked != LOOK_NONE) {

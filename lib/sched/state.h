@@ -111,7 +111,6 @@ struct events {
 	int timer_fd;			/* in the set, so that epoll_fd shows a due time; or -1 */
 	uint64_t armed_ns;		/* when timer_fd expires, or TIME_NEVER */
 	uint64_t tick_ns;		/* resolution of the clock */
-	uint64_t now_ns;		/* the time since the last flush; 0: not read yet */
 	struct watch **chunks;		/* of all descriptors, CHUNK_WATCHES each */
 	uint32_t chunks_n;
 	uint32_t registrations_n;

@@ -32,18 +32,19 @@ static uint64_t now_of(clockid_t clock)
 	return ns_of(&now);
 }
 
-/* The kernel's own clock of ticks: it is cheap everywhere, and about a tick late. */
-static uint64_t now_ns(struct events *events)
+/*
+ * The kernel's own clock of ticks: it is cheap everywhere, and about a tick late. It is read each
+ * time, because a thread, or the program between two runs, may have worked for any time.
+ */
+static uint64_t now_ns(void)
 {
-	if (!events->now_ns)
-		events->now_ns = now_of(CLOCK_MONOTONIC_COARSE);
-	return events->now_ns;
+	return now_of(CLOCK_MONOTONIC_COARSE);
 }
 
 /* Is the time over? The exact clock is asked only where it can make a difference. */
-static bool is_over(struct events *events, uint64_t due_ns)
+static bool is_over(const struct events *events, uint64_t due_ns)
 {
-	uint64_t now = now_ns(events);
+	uint64_t now = now_ns();
 
 	return due_ns <= now || (due_ns - now <= LATE_TICKS * events->tick_ns &&
 				 due_ns <= now_of(CLOCK_MONOTONIC));
@@ -95,7 +96,7 @@ int tl_timer_set(struct events *events, struct thread *thread, int64_t timeout_n
 	if (timeout_ns < EXACT_NS)
 		due = timeout_ns ? now_of(CLOCK_MONOTONIC) + (uint64_t)timeout_ns : 1;
 	else
-		due = now_ns(events) + LATE_TICKS * events->tick_ns + (uint64_t)timeout_ns;
+		due = now_ns() + LATE_TICKS * events->tick_ns + (uint64_t)timeout_ns;
 	if (thread->timer) {
 		if (events->timers[thread->timer - 1].due_ns > due)
 			timer_rise(events, thread->timer - 1, (struct timer){ due, thread });
@@ -160,7 +161,7 @@ int tl_events_timeout_ms(struct events *events, int64_t limit_ns)
 	uint64_t due = limit_ns ? tl_timers_next(events) : TIME_NEVER, now, left;
 
 	if (due != TIME_NEVER) {
-		now = now_ns(events);
+		now = now_ns();
 		left = due > now ? due - now : 0;
 		if (limit_ns < 0 || left < (uint64_t)limit_ns)
 			limit_ns = (int64_t)left;

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The batch is flushed at N calls, when nothing is ready, at the deadline, or when the ring has no
- * room: each is counted, and none more often than it must.
+ * room: each is counted, and none more often than it must. The time of a tl_wait() counts from that
+ * wait: what threads work before it or behind it makes it neither shorter nor longer.
  */
 #include "lib_check.h"
 
+#define MS 1000000l
+
 static int64_t result;
+static int steps;
 
 static void one_call(struct tl_thread *self, void *arg)
 {
@@ -95,11 +99,85 @@ static void flush_when_ring_is_full(void)
 	tl_sched_destroy(sched);
 }
 
+/* ---- Waits ------------------------------------------------------------------------------- */
+
+static void note(struct tl_thread *self, void *arg)
+{
+	(void)self;
+	(void)arg;
+	steps++;
+}
+
+static struct tl_thread *waiter(struct tl_sched *sched, tl_entry entry, void *arg)
+{
+	struct tl_thread *thread;
+
+	CHECK_EQ(tl_thread_create(sched, &thread, entry, arg, 1), 0);
+	return thread;
+}
+
+static void work(struct tl_thread *self, void *arg)
+{
+	const struct timespec time = { .tv_nsec = *(const long *)arg };
+
+	(void)self;
+	MUST(nanosleep(&time, NULL));
+}
+
+static void wait_a_second(struct tl_thread *self, void *arg)
+{
+	*(uint64_t *)arg = now_us();
+	CHECK_EQ(tl_wait(tl_thread_sched(self), tl_then(self, note, 1), NULL, -1, 0, 1000 * MS),
+		 0);
+}
+
+/* A time counts from its own wait, though another thread has worked between an older one and it. */
+static void work_makes_no_time_shorter(void)
+{
+	struct tl_sched *sched = sched_new(0, 0, 0);
+	long work_ns = 300 * MS;
+	uint64_t start_us;
+
+	steps = 0;
+	CHECK_EQ(tl_wait(sched, waiter(sched, note, NULL), NULL, -1, 0, 1000 * MS), 0);
+	CHECK_EQ(tl_wait(sched, waiter(sched, note, NULL), NULL, -1, 0, MS), 0);
+	CHECK_EQ(tl_thread_create(sched, NULL, work, &work_ns, 0), 0);
+	CHECK_EQ(tl_thread_create(sched, NULL, wait_a_second, &start_us, 0), 0);
+	CHECK_EQ(tl_sched_run(sched), 0);
+	CHECK(now_us() - start_us >= 1000000);
+	CHECK_EQ(steps, 3);
+	tl_sched_destroy(sched);
+}
+
+/* Nor longer: the sleep behind it takes what is left. Some try shows it on a busy machine, too. */
+static void work_makes_no_time_longer(void)
+{
+	long work_ns = 150 * MS;
+	uint64_t took_us = 0;
+
+	for (int tries = 0; tries < 20; tries++) {
+		struct tl_sched *sched = sched_new(0, 0, 0);
+		uint64_t start_us = now_us();
+
+		CHECK_EQ(tl_wait(sched, waiter(sched, note, NULL), NULL, -1, 0, 200 * MS), 0);
+		CHECK_EQ(tl_wait(sched, waiter(sched, work, &work_ns), NULL, -1, 0, 5 * MS), 0);
+		CHECK_EQ(tl_sched_run(sched), 0);
+		took_us = now_us() - start_us;
+		CHECK(took_us >= 200000);
+		tl_sched_destroy(sched);
+		if (took_us < 300000)
+			break;
+	}
+	CHECK(took_us < 300000);
+}
+
 int main(void)
 {
 	flush_at_n();
 	flush_when_idle();
 	flush_at_deadline();
 	flush_when_ring_is_full();
+	work_makes_no_time_shorter();
+	work_makes_no_time_longer();
 	return 0;
 }
