@@ -402,12 +402,13 @@ int tl_sched_run_once(struct tl_sched *sched, int64_t timeout_ns)
 {
 	bool work = sched->threads.ready || tl_batch_queued(sched->head.batch), looked = false;
 	uint64_t last = sched->stats.threads_run + TURNS_MAX;
+	int64_t limit_ns = work ? 0 : timeout_ns;
 	int result = run_begin(sched);
 
 	if (result)
 		return result;
 	do {
-		result = round_make(sched, !looked, work ? 0 : timeout_ns);
+		result = round_make(sched, !looked, limit_ns);
 		looked |= result > 0;
 		work = sched->threads.ready || tl_batch_queued(sched->head.batch);
 	} while (result >= 0 && !stop_asked(sched) && sched->stats.threads_run < last &&

@@ -64,6 +64,26 @@ static void run_once_does_not_sleep(void)
 	tl_sched_destroy(sched);
 }
 
+static void fill_a_flush(struct tl_thread *self, void *arg)
+{
+	(void)self;
+	(void)arg;
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(TL_CALL(sched, NULL, NULL, SYS_getppid), 0);
+}
+
+/* The flush is full, so that the look comes later, when nothing is left to do. */
+static void run_once_does_not_sleep_behind_work(void)
+{
+	sched = sched_new(4, 0, 0);
+	CHECK_EQ(tl_wait(sched, waiter(), NULL, pipes[0], EPOLLIN, -1), 0);
+	CHECK_EQ(tl_thread_create(sched, NULL, fill_a_flush, NULL, 0), 0);
+	alarm(60);	/* a sleep has no limit */
+	CHECK_EQ(tl_sched_run_once(sched, -1), 1);
+	alarm(0);
+	tl_sched_destroy(sched);
+}
+
 static void descriptor_shows_events_and_times(void)
 {
 	sched = sched_new(0, 0, 0);
@@ -204,6 +224,7 @@ int main(void)
 {
 	MUST(pipe(pipes));
 	run_once_does_not_sleep();
+	run_once_does_not_sleep_behind_work();
 	descriptor_shows_events_and_times();
 	descriptor_shows_work_that_is_left();
 	two_schedulers_live_in_one_loop();
