@@ -217,7 +217,8 @@ void tl_events_arm(struct tl_sched *sched)
 
 	if (work)
 		due_ns = 1;
-	if (events->timer_fd < 0 || due_ns == events->armed_ns)
+	/* The child of a fork in a thread of ours has its parent's timer, and leaves it alone. */
+	if (events->timer_fd < 0 || due_ns == events->armed_ns || !sched->head.batch->requests)
 		return;
 	events->armed_ns = due_ns;
 	if (due_ns != TIME_NEVER) {

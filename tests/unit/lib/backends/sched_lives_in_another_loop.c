@@ -217,6 +217,45 @@ static void child_leaves_the_set_alone(void)
 	MUST(write(pipes[1], "x", 1));
 	CHECK_EQ(tl_sched_run(sched), 0);
 	CHECK_EQ(steps, 1);
+	MUST(read(pipes[0], text, 1));
+	tl_sched_destroy(sched);
+}
+
+static void fork_and_wait(struct tl_thread *self, void *arg)
+{
+	pid_t *pid = arg;
+
+	*pid = MUST(fork());
+	if (*pid)
+		CHECK_EQ(tl_wait(sched, tl_then(self, note, 1), NULL, -1, 0, 500 * MS), 0);
+}
+
+/* A thread of the parent's run has forked: the run ends in the child, which shares the timer. */
+static void child_of_a_thread_leaves_the_timer_alone(void)
+{
+	struct tl_thread *thread;
+	pid_t pid;
+	int left;
+
+	sched = sched_new(0, 0, 0);
+	steps = 0;
+	CHECK(!readable(0));
+	CHECK_EQ(tl_thread_create(sched, &thread, fork_and_wait, &pid, 1), 0);
+	CHECK_EQ(tl_wait(sched, thread, NULL, pipes[0], EPOLLIN, 400 * MS), 0);
+	CHECK_EQ(tl_sched_run_once(sched, 0), 1);
+	MUST(write(pipes[1], "x", 1));
+	left = tl_sched_run_once(sched, 0);
+	if (!pid) {
+		CHECK_EQ(left, -EPERM);
+		_exit(0);
+	}
+	CHECK_EQ(left, 1);
+	CHECK_EXITED(child_wait(pid), 0);
+	MUST(read(pipes[0], text, 1));
+	CHECK_EQ(tl_event_remove(sched, pipes[0]), 0);
+	while (tl_sched_run_once(sched, 0))
+		CHECK(readable(60000));
+	CHECK_EQ(steps, 1);
 	tl_sched_destroy(sched);
 }
 
@@ -229,5 +268,6 @@ int main(void)
 	descriptor_shows_work_that_is_left();
 	two_schedulers_live_in_one_loop();
 	child_leaves_the_set_alone();
+	child_of_a_thread_leaves_the_timer_alone();
 	return 0;
 }
