@@ -140,6 +140,7 @@ static int flush_end(struct tl_sched *sched)
 	if (events->controls)
 		tl_events_controlled(sched);
 	if (events->looked != LOOK_NONE) {
+		sched->look = NULL;
 		error = tl_events_looked(sched);
 		if (events->timers_n)
 			tl_events_expire(sched);
@@ -149,6 +150,7 @@ static int flush_end(struct tl_sched *sched)
 
 int tl_sched_flush(struct tl_sched *sched)
 {
+	const struct events *events = &sched->events;
 	struct tl_batch *batch = sched->head.batch;
 	int result = 0;
 
@@ -157,9 +159,8 @@ int tl_sched_flush(struct tl_sched *sched)
 	while (result >= 0 && tl_batch_queued(batch) && !stop_asked(sched))
 		result = flush_once(sched);
 	/* A signal handler has stopped the run before the look was made: it may not sleep later. */
-	if (sched->look_queued && tl_batch_queued(batch))
-		(batch->next - 1)->args[3] = 0;
-	sched->look_queued = false;
+	if (sched->look && events->looked == LOOK_NONE)
+		sched->look->args[3] = 0;
 	return result < 0 ? result : flush_end(sched);
 }
 
@@ -198,7 +199,7 @@ static void look_queue(struct tl_sched *sched, int timeout_ms)
 	/* It may sleep, so all other calls are made before it, in any order or not. */
 	tl_batch_barrier(sched->head.batch);
 	sched->own_calls++;
-	sched->look_queued = true;
+	sched->look = sched->head.batch->next;
 	TL_CALL(sched, NULL, &events->looked, SYS_epoll_wait, events->epoll_fd, events->found,
 		EVENTS_FOUND_MAX, timeout_ms);
 }
@@ -224,6 +225,9 @@ static __attribute__((noinline)) int flush_and_look(struct tl_sched *sched, int6
 		timeout_ms = limit_ns < 0 && !sched->events.timers_n ? -1 :
 			     tl_events_timeout_ms(&sched->events, limit_ns);
 	sched->rounds = 0;
+	/* A stop has left one: a second would overwrite what it finds. */
+	if (sched->look)
+		return tl_sched_flush(sched);
 	sched->stats.looks++;
 	if (queued >= PLAIN_MAX && batch->next != batch->end) {
 		look_queue(sched, timeout_ms);

@@ -200,10 +200,10 @@ struct tl_sched {
 	struct threads threads;
 	struct thread *current;		/* the thread that runs, or NULL */
 	struct events events;
+	struct tl_request *look;	/* the queued look at the events, or NULL */
 	uint32_t flush_at;
 	uint32_t rounds;		/* flushes since the last look at the events */
 	bool unordered;			/* the calls of one flush may be made in any order */
-	bool look_queued;		/* the newest queued call is a look */
 	bool running;
 	bool stop;
 	uint64_t deadline_ns;

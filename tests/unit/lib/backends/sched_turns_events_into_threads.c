@@ -6,6 +6,7 @@
 #include "lib_check.h"
 
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/timerfd.h>
 
@@ -242,6 +243,33 @@ static void signal_stops_a_sleeping_scheduler(void)
 	tl_sched_destroy(sched);
 }
 
+/* The stop comes before the look that the flush ends with, and then the event does. */
+static void event_behind_a_stopped_flush_is_seen(void)
+{
+	int gate[2];
+
+	MUST(pipe(gate));
+	events_seen = 0;
+	sched = sched_new(0, 0, 0);
+	on_signal(SIGALRM, stop, 0);
+	CHECK_EQ(tl_event_add(sched, pipes[0], POLLIN | EPOLLET, new_event, NULL), 0);
+	CHECK_EQ(TL_CALL(sched, NULL, NULL, SYS_read, gate[0], received, 1), 0);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(TL_CALL(sched, NULL, NULL, SYS_getppid), 0);
+	alarm_ms(30, 10);
+	CHECK_EQ(tl_sched_run(sched), 0);
+	alarm_ms(0, 0);
+	MUST(write(gate[1], "g", 1));
+	MUST(write(pipes[1], "e", 1));
+	for (int i = 0; i < 3 && !events_seen; i++)
+		CHECK(tl_sched_run_once(sched, 0) >= 0);
+	CHECK_EQ(events_seen, 1);
+	MUST(read(pipes[0], received, 1));
+	tl_sched_destroy(sched);
+	close(gate[0]);
+	close(gate[1]);
+}
+
 static void stopper(struct tl_thread *self, void *arg)
 {
 	(void)arg;
@@ -273,6 +301,7 @@ int main(void)
 	thread_of_an_old_registration_is_not_of_the_new();
 	run_says_why_it_cannot_look();
 	signal_stops_a_sleeping_scheduler();
+	event_behind_a_stopped_flush_is_seen();
 	stop_leaves_work_for_the_next_run();
 	return 0;
 }
