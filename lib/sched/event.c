@@ -122,6 +122,8 @@ void tl_events_expire(struct tl_sched *sched)
 int tl_event_add(struct tl_sched *sched, int fd, uint32_t events, tl_entry entry, void *arg)
 {
 	struct events *all = &sched->events;
+	const struct tl_batch *batch = sched->head.batch;
+	unsigned int slots = (unsigned int)(batch->end - batch->requests);
 	struct registration *registration;
 	struct watch *watch;
 	uint32_t before;
@@ -144,8 +146,8 @@ int tl_event_add(struct tl_sched *sched, int fd, uint32_t events, tl_entry entry
 		free(registration);
 		return -ENOMEM;
 	}
-	/* What is queued about this descriptor comes first. */
-	error = watch->controlled ? tl_sched_flush(sched) : 0;
+	/* What is queued about this descriptor comes first, even if the run is to stop. */
+	error = watch->controlled ? tl_sched_make_room(sched, slots) : 0;
 	before = watch->interest;
 	if (!error && before && (before ^ events) & EPOLLET)
 		error = -EINVAL;

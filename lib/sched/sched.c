@@ -148,7 +148,11 @@ static int flush_end(struct tl_sched *sched)
 	return error;
 }
 
-int tl_sched_flush(struct tl_sched *sched)
+/*
+ * Makes all queued calls. Returns 0 or -errno. After a signal handler has stopped the scheduler,
+ * calls may still be queued.
+ */
+static int flush_all(struct tl_sched *sched)
 {
 	const struct events *events = &sched->events;
 	struct tl_batch *batch = sched->head.batch;
@@ -227,13 +231,13 @@ static __attribute__((noinline)) int flush_and_look(struct tl_sched *sched, int6
 	sched->rounds = 0;
 	/* A stop has left one: a second would overwrite what it finds. */
 	if (sched->look)
-		return tl_sched_flush(sched);
+		return flush_all(sched);
 	sched->stats.looks++;
 	if (queued >= PLAIN_MAX && batch->next != batch->end) {
 		look_queue(sched, timeout_ms);
-		return tl_sched_flush(sched);
+		return flush_all(sched);
 	}
-	error = queued ? tl_sched_flush(sched) : 0;
+	error = queued ? flush_all(sched) : 0;
 	/* A signal handler that has stopped the run must not find it asleep. */
 	if (error || stop_asked(sched))
 		return error;
@@ -255,7 +259,7 @@ static int flush(struct tl_sched *sched, enum reason reason, bool look, int64_t 
 		break;
 	}
 	sched->rounds++;
-	return look ? flush_and_look(sched, limit_ns) : tl_sched_flush(sched);
+	return look ? flush_and_look(sched, limit_ns) : flush_all(sched);
 }
 
 /* ---- Running ----------------------------------------------------------------------------- */
@@ -316,7 +320,7 @@ static int threads_turn(struct tl_sched *sched, int turns, const struct tl_reque
 		    (sched->rounds < ROUNDS_MAX || !events_exist(&sched->events))) {
 			sched->rounds++;
 			sched->stats.flushes_idle++;
-			error = tl_sched_flush(sched);
+			error = flush_all(sched);
 			if (error)
 				return error;
 		}

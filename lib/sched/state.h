@@ -213,10 +213,4 @@ struct tl_sched {
 	struct tl_sched_stats stats;
 };
 
-/*
- * Makes all queued calls. Returns 0 or -errno. After a signal handler has stopped the scheduler,
- * calls may still be queued.
- */
-int tl_sched_flush(struct tl_sched *sched);
-
 #endif /* TRAPLESS_LIB_SCHED_STATE_H */

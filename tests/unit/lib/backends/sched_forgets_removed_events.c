@@ -117,6 +117,28 @@ static void removal_between_runs_cancels(void)
 	tl_sched_destroy(sched);
 }
 
+static void count_and_remove(struct tl_thread *self, void *arg)
+{
+	count_event(self, arg);
+	remove_fd(self, arg);
+}
+
+/* The removal is queued. It is not to be made behind the next registration of the descriptor. */
+static void removal_comes_before_a_registration_in_spite_of_a_stop(void)
+{
+	events_seen = 0;
+	sched = sched_new(0, 0, 0);
+	CHECK_EQ(tl_event_add(sched, pipes[0], POLLIN, count_event, NULL), 0);
+	tl_sched_stop(sched);
+	CHECK_EQ(tl_event_remove(sched, pipes[0]), 0);
+	CHECK_EQ(tl_event_add(sched, pipes[0], POLLIN, count_and_remove, &pipes[0]), 0);
+	CHECK_EQ(tl_sched_run(sched), 0);
+	CHECK_EQ(events_seen, 0);
+	CHECK_EQ(tl_sched_run(sched), 0);
+	CHECK_EQ(events_seen, 1);
+	tl_sched_destroy(sched);
+}
+
 int main(void)
 {
 	MUST(pipe(pipes));
@@ -124,5 +146,6 @@ int main(void)
 	continuation_may_free_the_argument();
 	thread_of_another_event_is_cancelled();
 	removal_between_runs_cancels();
+	removal_comes_before_a_registration_in_spite_of_a_stop();
 	return 0;
 }
