@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 
 #define FLUSH_AT_DEFAULT 32u	/* calls; the paper's N */
 #define CONFIG_BYTES_FIRST 24u	/* of struct tl_sched_config in the first release */
@@ -123,6 +124,20 @@ enum tl_backend tl_sched_backend(const struct tl_sched *sched)
 	return tl_batch_backend(sched->head.batch);
 }
 
+/* Returns how many calls that the scheduler has queued itself are not complete. */
+static uint64_t own_calls_queued(const struct tl_sched *sched)
+{
+	const struct tl_batch *batch = sched->head.batch;
+	const struct tl_request *request = sched->unordered ? batch->requests : batch->first;
+	uint64_t epoll_fd = (uint64_t)sched->events.epoll_fd, n = 0;
+
+	for (; request != batch->next; request++)
+		n += (request->nr == SYS_epoll_ctl || request->nr == SYS_epoll_wait) &&
+		     request->args[0] == epoll_fd &&
+		     (!sched->unordered || request->state == TL_SUBMITTED);
+	return n;
+}
+
 int tl_sched_get_stats(const struct tl_sched *sched, struct tl_sched_stats *out)
 {
 	struct tl_stats counts = { .size = sizeof(counts) };
@@ -135,7 +150,7 @@ int tl_sched_get_stats(const struct tl_sched *sched, struct tl_sched_stats *out)
 	result = tl_batch_get_stats(sched->head.batch, &counts);
 	if (result < 0)
 		return result;
-	own.calls -= sched->own_calls;
+	own.calls -= sched->own_calls - own_calls_queued(sched);
 	own.crossings = counts.crossings + sched->own_crossings;
 	own.size = size < sizeof(own) ? size : sizeof(own);
 	memcpy(out, &own, own.size);

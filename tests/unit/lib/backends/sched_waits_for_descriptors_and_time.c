@@ -136,6 +136,19 @@ static void time_comes_before_the_descriptor(void)
 	end();
 }
 
+/* What the scheduler queues for a wait is no call of the program, complete or not. */
+static void waits_are_not_counted_as_calls(void)
+{
+	begin();
+	CHECK_EQ(tl_wait(sched, waiter(note, NULL), &shown, pair[0], EPOLLIN, -1), 0);
+	CHECK_EQ(sched_stats(sched).calls, 0);
+	CHECK_EQ(TL_CALL(sched, NULL, NULL, SYS_write, pair[1], "x", 1), 0);
+	CHECK_EQ(tl_sched_run(sched), 0);
+	CHECK_EQ(shown, EPOLLIN);
+	CHECK_EQ(sched_stats(sched).calls, 1);
+	end();
+}
+
 static void bad_waits_are_refused(void)
 {
 	struct tl_thread *thread;
@@ -451,6 +464,7 @@ int main(void)
 	times_end_in_order();
 	descriptor_comes_before_the_time();
 	time_comes_before_the_descriptor();
+	waits_are_not_counted_as_calls();
 	bad_waits_are_refused();
 	removal_cancels_waits();
 	two_wait_for_one_descriptor();
