@@ -190,8 +190,8 @@ int tl_psc_start(struct tl_psc *psc, unsigned int n)
 {
 	struct tl_object_header *header = tl_header_of(psc);
 	sigset_t all, before;
+	int result = 0, saved = errno;
 	pthread_t *threads;
-	int result = 0;
 
 	if (!psc->entries)
 		return -EPERM;
@@ -206,6 +206,7 @@ int tl_psc_start(struct tl_psc *psc, unsigned int n)
 		psc->started += !result;
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	errno = saved;	/* pthread_create(3) changes it where memory is short */
 	return result;
 }
 

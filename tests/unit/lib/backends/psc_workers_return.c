@@ -142,11 +142,31 @@ static void end_finds_nothing_begun(void)
 	tl_psc_destroy(psc);
 }
 
+static void start_without_memory(void)
+{
+	pthread_attr_t attributes;
+
+	CHECK_EQ(tl_psc_create(&psc, 8, 0, LIB_FLAGS), 0);
+	CHECK_EQ(pthread_attr_init(&attributes), 0);
+	CHECK_EQ(pthread_attr_setstacksize(&attributes, (size_t)1 << 56), 0);
+	CHECK_EQ(pthread_setattr_default_np(&attributes), 0);
+	errno = EXDEV;
+	CHECK_EQ(tl_psc_start(psc, 1), -EAGAIN);
+	CHECK_EQ(errno, EXDEV);
+	tl_psc_destroy(psc);
+}
+
+static void lack_of_memory_is_told_without_errno(void)
+{
+	CHECK_EXITED(child_run(start_without_memory), 0);
+}
+
 int main(void)
 {
 	signal_makes_worker_return();
 	signal_wakes_requester();
 	end_finds_workers_busy();
 	end_finds_nothing_begun();
+	lack_of_memory_is_told_without_errno();
 	return 0;
 }
