@@ -177,8 +177,8 @@ int tl_batch_flush_steps(struct tl_batch *batch, uint64_t steps);
  * After the call in `slot` goes on with the call in `target` if the condition is true of its
  * result. The target may be any slot of the program, before or behind this one, or
  * tl_batch_next(), which is its end as long as nothing else is added. A call has one jump at most;
- * a second one replaces the first. Returns 0, or -EINVAL if the call is not queued, `target` is
- * beyond the next slot, or the batch has TL_UNORDERED.
+ * a second one replaces the first. Returns 0, -EINVAL if the call is not queued, `target` is
+ * beyond the next slot, or the batch has TL_UNORDERED, or -EPERM in the child of a fork.
  */
 int tl_batch_jump(struct tl_batch *batch, unsigned int slot, enum tl_condition condition,
 		  unsigned int target);

@@ -358,8 +358,11 @@ static int flush_program(struct batch *batch, uint64_t steps)
 int tl_batch_jump(struct tl_batch *head, unsigned int slot, enum tl_condition condition,
 		  unsigned int target)
 {
-	struct tl_request *request = head->requests + slot;
+	struct tl_request *request;
 
+	if (!head->requests)
+		return -EPERM;
+	request = head->requests + slot;
 	if (batch_of(head)->order || slot >= tl_batch_next(head) ||
 	    target > tl_batch_next(head) || request < head->first)
 		return -EINVAL;

@@ -43,10 +43,16 @@ static void child(void)
 	CHECK_EQ(TL_ADD(batch, SYS_getpid), -EAGAIN);
 	CHECK_EQ(tl_batch_queued(batch), 0);
 	CHECK_EQ(tl_batch_flush(batch), -EPERM);
+	CHECK_EQ(tl_batch_barrier(batch), -EPERM);
+	CHECK_EQ(tl_batch_jump(batch, 0, TL_IF_ALWAYS, 0), -EPERM);
+	CHECK_EQ(tl_batch_next(batch), 0);
+	CHECK_EQ(tl_batch_at(batch), 0);
+	CHECK(!tl_batch_done(batch, 0));
 	CHECK_EQ(tl_batch_get_stats(batch, &stats), -EPERM);
 	tl_batch_destroy(batch);
 
 	CHECK_EQ(TL_CALL(sched, NULL, NULL, SYS_getpid), -EPERM);
+	CHECK_EQ(tl_sched_jump(sched, 0, TL_IF_ALWAYS, 0), -EPERM);
 	CHECK_EQ(tl_sched_run(sched), -EPERM);
 	CHECK_EQ(tl_sched_get_stats(sched, &sched_counts), -EPERM);
 	tl_sched_destroy(sched);
