@@ -129,6 +129,10 @@ int tl_event_add(struct tl_sched *sched, int fd, uint32_t events, tl_entry entry
  * on no thread of a registration begins or goes on (tl_then()), not even one that was created
  * before, so that `arg` may be freed. A thread of it that calls this function goes on to its
  * return. Threads that it created itself, like continuations, still run. Returns 0, or -ENOENT.
+ *
+ * The next flush takes the descriptor out of the kernel's epoll set. If another descriptor leads to
+ * the same file (dup(2), a child), fd must be open until then: the set shows the file otherwise for
+ * as long as it is open, and the scheduler does not sleep while it is ready.
  */
 int tl_event_remove(struct tl_sched *sched, int fd);
 
