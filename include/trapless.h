@@ -141,7 +141,8 @@ TL_INLINE uint32_t tl_batch_queued(const struct tl_batch *batch);
 
 /*
  * Returns the result of a slot that tl_batch_add() returned. The result is valid from the flush
- * that completed the call until the slot is used again.
+ * that completed the call until the slot is used again. The child of a fork has no results, and may
+ * not ask for one.
  */
 TL_INLINE int64_t tl_batch_result(const struct tl_batch *batch, unsigned int slot);
 
