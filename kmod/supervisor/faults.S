@@ -405,14 +405,18 @@ SYM_CODE_START(\name)
 	sarq	$KERNEL_ADDRESS_SHIFT, %rcx
 	incq	%rcx
 	jz	1f
-	movq	$__USER_CS, P_CS(%rsp)
+3:	movq	$__USER_CS, P_CS(%rsp)
 	movq	$__USER_DS, P_SS(%rsp)
 	orq	$X86_EFLAGS_IF, P_FLAGS(%rsp)
 	andq	$~FLAGS_OF_LEVEL_0, P_FLAGS(%rsp)
 	movq	STACK_demotions(%rax), %rcx
 	incq	8 * \cause(%rcx)
 	jmp	9f
-1:	movq	P_IP(%rsp), %rcx		/* in a stub that still needs its area? */
+1:	movq	P_IP(%rsp), %rcx		/* user code, as in CLASSIFY? */
+	leaq	VSYSCALL_PAGE_NUMBER(%rcx), %rcx
+	shrq	$12, %rcx
+	jz	3b
+	movq	P_IP(%rsp), %rcx		/* in a stub that still needs its area? */
 	cmpq	$tlk_supervisor_stubs, %rcx
 	jb	9f
 	cmpq	$stub_with_error_freed, %rcx
