@@ -237,6 +237,24 @@ static void __init gates_init(void)
 	}
 }
 
+/*
+ * Would calls of threads on this processor come to the kernel's entry? While a guest's value is in
+ * MSR_LSTAR, KVM will put the kernel's back: whoever runs here after a guest's thread, before the
+ * next return to user mode, finds it so. The module's own is what KVM may have put back.
+ */
+static bool lstar_is_kernels(void)
+{
+	bool is;
+
+	preempt_disable();
+	is = tlk_lstar_is_guests();
+	if (!is && lstar_get() == (unsigned long)tlk_supervisor_call)
+		lstar_set(kernel_lstar);
+	is = is || lstar_get() == kernel_lstar;
+	preempt_enable();
+	return is;
+}
+
 /* Runs on the processor itself, before it gets user threads; interrupts may be on. */
 static int processor_online(unsigned int number)
 {
@@ -252,9 +270,7 @@ static int processor_online(unsigned int number)
 			return -ENOMEM;
 	}
 	store_idt(&idt);
-	if (lstar_get() == (unsigned long)tlk_supervisor_call)
-		lstar_set(kernel_lstar);	/* KVM may have written it back */
-	if (idt.address != kernel_gates.address || lstar_get() != kernel_lstar ||
+	if (idt.address != kernel_gates.address || !lstar_is_kernels() ||
 	    (*ist && *ist != (u64)(stack + 1))) {
 		if (!cpu->stack)
 			free_pages((unsigned long)stack, get_order(sizeof(*stack)));
@@ -295,9 +311,9 @@ static int __init check(unsigned long kernel_entry)
 	unsigned int vector;
 
 	store_idt(&kernel_gates);
-	kernel_lstar = lstar_get();
+	kernel_lstar = kernel_entry;
 	cr4_bits = cr4_get() & (X86_CR4_SMEP | X86_CR4_SMAP);
-	if (kernel_lstar != kernel_entry || kernel_gates.size != sizeof(gates) - 1)
+	if (!lstar_is_kernels() || kernel_gates.size != sizeof(gates) - 1)
 		return 1 + TL_REFUSED_ENTRY;
 	if (this_cpu_read(cpu_tss_rw.x86_tss.ist[TLK_IST_INDEX]))
 		return 1 + TL_REFUSED_IST;

@@ -24,7 +24,7 @@ TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent.parent
 BINARY = ROOT / "build/tests/lab/labtests"
 RECORDS = ROOT / "build/tests/lab/outcomes"
-HELPERS = ("nmi_storm", "hold")
+HELPERS = ("nmi_storm", "hold", "guests")
 """Modules of the tests' own, in modules/."""
 
 FOLDERS = (
@@ -68,6 +68,7 @@ TAKE_TURNS = frozenset(
         "syscall_tracepoint_makes_batch_busy",
         "module_unload_is_refused_while_in_use",
         "probes_soak",
+        "supervisor_is_offered_beside_guests",
         "supervisor_module_is_held_while_in_use",
         "supervisor_suspend_and_resume",
         "supervisor_switch_amid_fork_and_exec",
