@@ -196,22 +196,37 @@ static struct tlk_closed *closed_of(struct task_struct *task)
 	return closed;
 }
 
+static bool is_open(struct task_struct *task)
+{
+	void *keeper = keeper_get(task);
+	bool is = keeper && value_get(keeper) == OPEN;
+
+	if (keeper)
+		keeper_put(keeper);
+	return is;
+}
+
+/* Whoever is open while its child is closed was opened after the child was copied. */
 struct tlk_closed *tlk_dumpable_of_child(struct task_struct *child)
 {
 	void *keeper = keeper_get(child);
 	const struct tlk_closed *parents;
 	struct tlk_closed *closed;
+	bool was_open;
+	int value;
 
 	if (!keeper)
 		return NULL;
-	parents = value_get(keeper) == OPEN ? NULL : closed_of(current);
-	if (!parents) {
+	value = value_get(keeper);
+	parents = value == OPEN ? NULL : closed_of(current);
+	was_open = parents ? parents->was_open : value == CLOSED && is_open(current);
+	if (!parents && !was_open) {
 		keeper_put(keeper);
 		return NULL;
 	}
 	closed = closed_get(keeper);
 	if (closed)
-		closed->was_open |= parents->was_open;
+		closed->was_open |= was_open;
 	return closed;
 }
 

@@ -35,9 +35,10 @@ struct tlk_closed *tlk_dumpable_close(struct task_struct *task);
 void tlk_dumpable_open(struct tlk_closed *closed);
 
 /*
- * A child of the current thread that has not run yet has inherited that its parent is closed.
- * Returns what is closed of the child, which may be the same; or NULL if it is open, because it was
- * copied before, if nobody has closed its parent here, or if memory lacks.
+ * A child of the current thread that has not run yet has inherited that its parent is closed, or
+ * was when the child was copied. Returns what is closed of the child, which may be the same; or
+ * NULL if it is open, because it was copied before, if nobody has closed its parent here, or if
+ * memory lacks.
  */
 struct tlk_closed *tlk_dumpable_of_child(struct task_struct *child);
 

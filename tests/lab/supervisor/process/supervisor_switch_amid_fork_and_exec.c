@@ -2,8 +2,10 @@
 /*
  * A process is switched while its fork or its execve() is under way. A child that was copied before
  * its parent was closed, and is switched itself before its parent's fork comes to an end, stays
- * closed to its user as long as it is in supervisor mode, and is open after. A request that comes
- * when the new program has its memory is about the new program. hold.ko makes these moments last.
+ * closed to its user as long as it is in supervisor mode, and is open after. One that was copied
+ * while its parent was closed is open, also where its parent was opened before the fork came to an
+ * end. A request that comes when the new program has its memory is about the new program. hold.ko
+ * makes these moments last.
  */
 #include <sys/prctl.h>
 
@@ -110,6 +112,29 @@ static void amid_fork(unsigned int flags)
 	child_wait(pid);
 }
 
+static void switched_back_amid_fork(void)
+{
+	pid_t pid;
+
+	board->asked = false;
+	board->level = board->dumpable = -1;
+	pid = child_start(forker);
+	hold("functions=sched_fork,sched_post_fork comm=held");
+	board->asked = true;
+	wait_held(1);		/* the memory is not copied yet */
+	CHECK_EQ(raw_switch_supervisor(pid), 0);
+	release("1");
+	wait_held(2);		/* the child has a copy, and is not known yet */
+	CHECK_EQ(raw_switch_user(pid), 0);
+	release("2");
+	WAIT_UNTIL(board->dumpable >= 0, "no answer after %d ms", WAIT_MS);
+	CHECK_EQ(board->level, 3);
+	CHECK_EQ(board->dumpable, 1);
+	let_go();
+	MUST(kill(pid, SIGKILL));
+	child_wait(pid);
+}
+
 static void executor(void)
 {
 	MUST(dup2(wake[0], WAKE));
@@ -151,6 +176,7 @@ int main(void)
 	board = shared_memory(sizeof(*board));
 	amid_fork(0);
 	amid_fork(TL_SWITCH_CHILDREN);
+	switched_back_amid_fork();
 	amid_exec();
 	return 0;
 }
