@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from eval.servers import shapes
-from eval.servers.server import Server
 from eval.servers.shapes import OUTPUT, Shape
-from eval.servers.web_servers import SITE
+from eval.servers.unmodified.server import Server
+from eval.servers.unmodified.web_servers import SITE
 from trapless.experiments.experiment import program
 from trapless.experiments.stat_runs import Run
 from trapless.stat import guest

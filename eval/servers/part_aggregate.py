@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from eval.servers import counting, deferral, shapes, stores, subjects, web_servers
+from eval.servers import counting, deferral, shapes
 from eval.servers.deferral import LOOSE, POLICIES, RULES, STRICT, Bound, Call, Costs
-from eval.servers.server import Server
 from eval.servers.shapes import Shape, shape
+from eval.servers.unmodified import stores, subjects, web_servers
+from eval.servers.unmodified.server import Server
 from trapless.experiments.collection import Collection, Row, guest_folder
 from trapless.experiments.experiment import Findings, Part, Raw, workload
 from trapless.report.figures import Table

@@ -18,7 +18,7 @@ from eval.servers import part_http, shapes
 from eval.servers.counting import AFTER, MEMORY, PROCESSORS, PUT_OFF, TIMEOUT_S, WARM
 from eval.servers.shapes import Shape, shape
 from eval.servers.tables import SHORT
-from eval.servers.web_servers import PORT, SITE, http
+from eval.servers.unmodified.web_servers import PORT, SITE, http
 from trapless.base import programs
 from trapless.experiments import stat_runs
 from trapless.experiments.collection import Collection, Row, guest_folder

@@ -7,7 +7,8 @@ their words tables.py's.
 
 from __future__ import annotations
 
-from eval.servers import counting, findings, subjects, tables
+from eval.servers import counting, findings, tables
+from eval.servers.unmodified import subjects
 from trapless.experiments import stat_runs
 from trapless.experiments.collection import Collection, guest_folder
 from trapless.experiments.experiment import Findings, Part, Raw

@@ -16,13 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from eval.servers import counting, findings, subjects, tables
+from eval.servers import counting, findings, here, tables
 from eval.servers.findings import Counted
-from eval.servers.server import Server
 from eval.servers.shapes import SMALL, Talk, content, load, ready, shape
-from eval.servers.web_servers import http
+from eval.servers.unmodified import subjects
+from eval.servers.unmodified.server import Server
+from eval.servers.unmodified.web_servers import http
 from trapless.experiments.collection import read_rows
-from trapless.experiments.experiment import program
+from trapless.experiments.experiment import Raw, program
 from trapless.results import claims
 from trapless.stat.report import CALLS_APART
 from trapless.stat.run_counts import RunCounts
@@ -33,6 +34,7 @@ SAVED = ROOT / "docs" / "results" / "6.1" / "servers"
 DOCUMENT = ROOT / "eval" / "servers" / "README.md"
 DATA = ROOT / "tests" / "data" / "stat" / "find.json"
 MODELLED = DATA.parents[1] / "programs-counted.jsonl.gz"
+TIMED_REQUESTS, TIMED_TURNS = 1000, 3
 BODY = content(SMALL)
 RIGHT = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
 
@@ -358,3 +360,57 @@ def test_the_document_says_how_long_the_web_server_is():
     }
     shown = dict(re.findall(r"<!-- lines: (\S+) -->(\d+)<!--/-->", DOCUMENT.read_text()))
     assert shown == {"server.c": str(lines["server.c"]), "all": str(sum(lines.values()))}
+
+
+# ---- On a machine's own kernel -----------------------------------------------------------------
+
+
+def timed_rows(*, inside: bool) -> list[dict]:
+    """Turns in which io_uring takes half of epoll's time, and the load twice of the server's."""
+    found: list[dict] = [
+        {"clocks_per_ns": 2.0},
+        {"load": "keep8", "requests": TIMED_REQUESTS},
+    ]
+    ns = {"scheduler": 8000, "epoll": 10_000, "io_uring": 5000}
+    if inside:
+        ns[here.INSIDE] = 9000
+        found.append({"server": here.INSIDE, "stayed": 990, "left": 10})
+    else:
+        found.append({"skipped": here.INSIDE, "reason": "no module"})
+    for turn in range(TIMED_TURNS):
+        for server, each in ns.items():
+            row = {"kind": "measured", "server": server, "load": "keep8", "turn": turn}
+            grown = each * TIMED_REQUESTS * (turn + 1)  # a turn that the machine disturbs
+            found.append({**row, "unit": "cpu-ns", "value": grown})
+            found.append({**row, "unit": "clocks", "value": 4 * grown})
+    return found
+
+
+def timed(*, inside: bool) -> Raw:
+    return Raw(timed_rows(inside=inside), {}, Path())
+
+
+def test_turns_become_times_of_a_request_and_paired_shares():
+    metrics = here.analyse(timed(inside=True)).metrics
+    assert metrics["http.scheduler.keep8.cpu-ns"].value == 16_000
+    assert metrics["http.scheduler.keep8.ns"].value == 32_000
+    assert metrics["http.io_uring.keep8.ratio"].value == 0.5
+    assert metrics["http.epoll-supervisor.keep8.ratio"].value == 0.9
+    assert metrics["http.epoll-supervisor.keep8.ratio"].spread == 0
+    assert metrics["http.epoll-supervisor.all.share"].value == 0.99
+    (table,) = here.figures(timed(inside=True))
+    assert ("keep8", "io_uring", "10.00", "50%", "20.00") in table.rows
+    assert "99.0% of its calls" in table.caption
+
+
+def test_a_machine_that_refuses_the_mode_has_the_other_servers():
+    metrics = here.analyse(timed(inside=False)).metrics
+    assert metrics["http.scheduler.keep8.ratio"].value == 0.8
+    assert not any("supervisor" in name for name in metrics)
+    (table,) = here.figures(timed(inside=False))
+    assert len(table.rows) == len(here.SERVERS)
+
+
+def test_no_figure_is_made_of_nothing():
+    with pytest.raises(ValueError, match="no server"):
+        here.samples(Raw([{"load": "keep8", "requests": 1}], {}, Path()), "cpu-ns")

@@ -7,8 +7,8 @@ web_servers.py, stores.py and databases.py; how they are run is counting.py's.
 
 from __future__ import annotations
 
-from eval.servers import databases, stores, web_servers
-from eval.servers.server import Server
+from eval.servers.unmodified import databases, stores, web_servers
+from eval.servers.unmodified.server import Server
 
 ROOT = "servers"
 """The root of the servers' packages in the cache."""

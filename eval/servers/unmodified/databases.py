@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import struct
 
-from eval.servers.server import Server
 from eval.servers.shapes import Talk, content
+from eval.servers.unmodified.server import Server
 
 DATA = "/tmp/data"
 

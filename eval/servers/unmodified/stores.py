@@ -10,8 +10,8 @@ import struct
 from collections.abc import Callable
 from dataclasses import replace
 
-from eval.servers.server import Server, written
 from eval.servers.shapes import Talk, content
+from eval.servers.unmodified.server import Server, written
 
 REDIS_SOCKET = "/tmp/redis"
 
