@@ -127,6 +127,17 @@ int tl_watch_control(const struct events *events, const struct watch *watch, int
 				(uint64_t)watch->fd, (uintptr_t)&event, 0, 0);
 }
 
+/* One is queued already. A stop between the two must not make the watch seem to have none left. */
+static void only_the_newest_counts(struct tl_sched *sched, struct watch *watch)
+{
+	const struct tl_batch *batch = sched->head.batch;
+	struct tl_completion *call = sched->head.completions;
+
+	for (const struct tl_request *at = batch->requests; at != batch->next; at++, call++)
+		if (call->result == &watch->control)
+			call->result = NULL;
+}
+
 /* Queues an epoll_ctl(2). Its result is looked at when it is complete. */
 int tl_watch_control_queue(struct tl_sched *sched, struct watch *watch, int op)
 {
@@ -138,7 +149,9 @@ int tl_watch_control_queue(struct tl_sched *sched, struct watch *watch, int op)
 		return slot;
 	event = &events->control_events[slot];
 	*event = event_of(watch);
-	if (!watch->controlled) {
+	if (watch->controlled) {
+		only_the_newest_counts(sched, watch);
+	} else {
 		watch->controlled = true;
 		watch->control_next = events->controls;
 		events->controls = watch;

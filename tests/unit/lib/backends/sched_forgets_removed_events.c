@@ -139,6 +139,40 @@ static void removal_comes_before_a_registration_in_spite_of_a_stop(void)
 	tl_sched_destroy(sched);
 }
 
+static void stop(int signal)
+{
+	(void)signal;
+	tl_sched_stop(sched);
+}
+
+/* The stop comes between the removal and the next wait: what that has queued is not forgotten. */
+static void wait_behind_a_removal_stays_queued(void)
+{
+	struct tl_thread *thread;
+	int gate[2];
+
+	MUST(pipe(gate));
+	events_seen = 0;
+	sched = sched_new(0, 0, 0);
+	on_signal(SIGALRM, stop, 0);
+	CHECK_EQ(tl_event_add(sched, pipes[0], POLLIN, count_event, NULL), 0);
+	CHECK_EQ(tl_event_remove(sched, pipes[0]), 0);
+	CHECK_EQ(TL_CALL(sched, NULL, NULL, SYS_read, gate[0], received, 1), 0);
+	CHECK_EQ(tl_thread_create(sched, &thread, count_event, NULL, 1), 0);
+	CHECK_EQ(tl_wait(sched, thread, NULL, pipes[0], POLLIN, -1), 0);
+	alarm_ms(30, 10);
+	CHECK_EQ(tl_sched_run(sched), 0);
+	alarm_ms(0, 0);
+	MUST(write(gate[1], "g", 1));
+	CHECK_EQ(tl_event_add(sched, pipes[0], POLLIN, count_and_remove, &pipes[0]), 0);
+	do {
+		CHECK_EQ(tl_sched_run(sched), 0);	/* a stop may have been left */
+	} while (events_seen < 2);
+	tl_sched_destroy(sched);
+	close(gate[0]);
+	close(gate[1]);
+}
+
 int main(void)
 {
 	MUST(pipe(pipes));
@@ -147,5 +181,6 @@ int main(void)
 	thread_of_another_event_is_cancelled();
 	removal_between_runs_cancels();
 	removal_comes_before_a_registration_in_spite_of_a_stop();
+	wait_behind_a_removal_stays_queued();
 	return 0;
 }
