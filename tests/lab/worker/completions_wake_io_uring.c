@@ -3,8 +3,9 @@
  * A program whose loop is io_uring learns of completions by a poll request on the descriptor of a
  * tl_psc: none is left waiting, however the requests come.
  */
-#include "lib_check.h"
 #include "uring.h"
+
+#include <trapless.h>
 
 #define ENTRIES 32u
 #define REQUESTS 2000u
@@ -39,7 +40,7 @@ int main(void)
 	int fd;
 
 	uring = uring_open();
-	CHECK_EQ(tl_psc_create(&psc, ENTRIES, 0, LIB_FLAGS | TL_COMPLETIONS), 0);
+	CHECK_EQ(tl_psc_create(&psc, ENTRIES, 0, TL_MODULE | TL_COMPLETIONS), 0);
 	CHECK_EQ(tl_psc_start(psc, 2), 0);
 	fd = tl_psc_fd(psc);
 	CHECK(fd >= 0);
