@@ -11,7 +11,8 @@ from pathlib import Path
 
 import click
 
-from trapless.base.console import ConsoleProgress, TraplessError
+from trapless.base.console import ConsoleProgress
+from trapless.base.files import replace_file
 from trapless.results import estimate_file
 
 PLACEMENTS, PLACEMENTS_MAX = 16, 64
@@ -81,10 +82,13 @@ def estimate(placements: int, cpu: int | None, folder: Path | None, json_file: P
     made = sums.make(readings, before.loop)
     data = text.as_json(made, before)
     estimate_file.save(data)
-    if str(json_file) != "-":
-        click.echo("\n".join(text.lines(made, before)))
+    figures = json.dumps(data, indent=1) + "\n"
+    if str(json_file) == "-":
+        sys.stdout.write(figures)
+        return
+    click.echo("\n".join(text.lines(made, before)))
     if json_file is not None:
-        _write(json_file, json.dumps(data, indent=1) + "\n")
+        replace_file(json_file, figures)
 
 
 def _cpu(wanted: int | None) -> int:
@@ -97,13 +101,3 @@ def _cpu(wanted: int | None) -> int:
             f"CPU {wanted} is none that we may use: {listed}", param_hint="--cpu"
         )
     return wanted
-
-
-def _write(path: Path, content: str) -> None:
-    try:
-        if str(path) == "-":
-            sys.stdout.write(content)
-        else:
-            path.write_text(content, encoding="utf-8")
-    except OSError as error:
-        raise TraplessError(f"{path}: {error.strerror}") from error

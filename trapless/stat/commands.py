@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 
 from trapless.base.console import ConsoleProgress, TraplessError
+from trapless.base.files import replace_file
 from trapless.stat.labels import TURNS_MAX
 
 PROCESSOR = "core-i7-9700k"
@@ -239,10 +240,7 @@ def _write(path: Path | None, data: object) -> None:
     if path is None:
         return
     text = json.dumps(data, indent=1) + "\n"
-    try:
-        if str(path) == "-":
-            sys.stdout.write(text)
-        else:
-            path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise TraplessError(f"{path}: {error.strerror}") from error
+    if str(path) == "-":
+        sys.stdout.write(text)
+    else:
+        replace_file(path, text)

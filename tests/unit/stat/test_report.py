@@ -371,6 +371,17 @@ def test_a_file_that_cannot_be_written_costs_no_report(tmp_path, monkeypatch):
     assert isinstance(done.exception, TraplessError) and done.exception.status == 125
 
 
+def test_figures_take_the_place_of_older_ones_when_they_are_whole(tmp_path, monkeypatch):
+    """A name that the old file has beside shows that nothing was written into that file."""
+    counts = host.HostCounts(0, {"user.page_faults": 97, "kernel.page_faults": 4})
+    monkeypatch.setattr(host, "run", lambda command, *, software: counts)
+    file, old = tmp_path / "here.json", tmp_path / "old.json"
+    file.write_text("old")
+    old.hardlink_to(file)
+    assert CliRunner().invoke(cli, ["stat", "--json", str(file), "--", "ls"]).exit_code == 0
+    assert json.loads(file.read_text())["status"] == 0 and old.read_text() == "old"
+
+
 def test_what_fails_here_has_no_status_of_the_commands(tmp_path, monkeypatch):
     monkeypatch.setattr(programs, "build_dir", lambda: tmp_path)
     monkeypatch.setattr(programs, "repo_root", lambda: tmp_path)

@@ -145,3 +145,15 @@ def test_a_file_that_cannot_be_written_costs_no_report(tmp_path, monkeypatch):
     done = CliRunner().invoke(cli, ["estimate", "--json", str(tmp_path / "no" / "file")])
     assert "An estimate, and no measurement" in done.output
     assert isinstance(done.exception, TraplessError) and "No such file" in str(done.exception)
+
+
+def test_figures_take_the_place_of_older_ones_when_they_are_whole(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRAPLESS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(placements, "run", lambda *_: [reading()] * 16)
+    file, old = tmp_path / "here.json", tmp_path / "old.json"
+    file.write_text("old")
+    old.hardlink_to(file)  # nothing was written into the old file
+    assert CliRunner().invoke(cli, ["estimate", "--json", str(file)]).exit_code == 0
+    assert json.loads(file.read_text())["kind"] == "estimate" and old.read_text() == "old"
+    said = CliRunner().invoke(cli, ["estimate", "--json", "-"])
+    assert json.loads(said.stdout)["kind"] == "estimate"
