@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import TextIO
 
-from trapless.base.console import ConsoleProgress, Progress, Silent
+from trapless.base.console import ConsoleProgress, Progress, Silent, terminal_columns
 from trapless.doctor import capabilities, supervisor
 from trapless.doctor.capabilities import GROUPS, Capability, Host
 
@@ -24,6 +24,9 @@ LAB_NEEDS = ("python", "qemu", "memory")
 
 HOST_NEEDS = ("x86-64", "symbols", "headers", "loading", "unsigned")
 """Without these the module cannot be loaded into the running kernel."""
+
+TABLE_COLUMNS_MIN = 60
+"""On a narrower terminal the table's marks and answers would be left out; lines wrap."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ def show(groups: Sequence[Group], stream: TextIO, *, as_json: bool = False) -> N
             ],
         }
         stream.write(json.dumps(data, indent=2) + "\n")
-    elif stream.isatty() and find_spec("rich"):
+    elif stream.isatty() and find_spec("rich") and terminal_columns(stream) >= TABLE_COLUMNS_MIN:
         _show_table(groups, stream)
     else:
         stream.writelines(line + "\n" for line in _lines(groups))

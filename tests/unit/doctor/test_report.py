@@ -283,6 +283,14 @@ class Terminal(io.StringIO):
         return True
 
 
+def test_a_narrow_terminal_shows_each_answer_and_its_remedy(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(report, "terminal_columns", lambda stream: 40, raising=False)
+    stream = Terminal()
+    report.show(made_up(kvm="buy another"), stream)
+    assert "-> buy another" in stream.getvalue() and "…" not in stream.getvalue()
+
+
 def test_a_table_on_a_terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
