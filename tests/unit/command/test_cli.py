@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -186,12 +187,22 @@ def test_a_reader_that_leaves_early_is_no_error():
 def test_what_a_terminal_has_no_character_for_is_no_traceback():
     code = (
         "import sys; from trapless import cli; from trapless.experiments import experiment; "
-        "experiment.names = lambda: ('a – b',); "
+        "experiment.names = lambda: ('a \\u2013 b',); "
         "sys.argv = ['trapless', 'evaluate', '--list']; cli.main()"
     )
     env = os.environ | {"PYTHONIOENCODING": "latin-1"}
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, env=env)
     assert (run.returncode, run.stdout, run.stderr) == (0, b"a ? b\n", b"")
+
+
+@pytest.mark.slow
+def test_a_locale_without_unicode_ends_no_report(tmp_path):
+    shutil.copytree(ROOT / "docs/results/6.12/batch-size", tmp_path / "r/batch-size")
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    run = subprocess.run(
+        [str(LAUNCHER), "report", str(tmp_path / "r")], capture_output=True, env=os.environ | locale
+    )
+    assert run.returncode == 0, run.stderr
 
 
 def test_a_name_that_is_no_text_is_named(tmp_path):
