@@ -172,7 +172,7 @@ def report(
     trapless report --verify machine.tar.xz
     """
     if verify is not None:
-        if directory is not None or pack is not None or readme is not None:
+        if directory or pack or readme or others:
             raise click.UsageError("--verify FILE goes alone: it takes no DIR and writes nothing")
         from trapless.experiments import verify as checks
 
@@ -183,6 +183,8 @@ def report(
     if directory is None:
         raise click.UsageError("Missing argument 'DIR': the folder of the results.")
     if pack is not None:
+        if readme or others:
+            raise click.UsageError("--pack makes no report: leave out --readme and --compare")
         from trapless.experiments import archive
 
         with ConsoleProgress() as progress:

@@ -166,7 +166,7 @@ def stat(
         raise click.UsageError("--software is about this machine: leave out --lab")
     if bool(lab_options["load"]) != bool(lab_options["ready"]):
         raise click.UsageError("--load and --ready go together")
-    _check_limits(lab_options)
+    _check_details(lab_options)
     _check_calls(lab_options)
     with _no_status_of_commands():
         sys.exit(_in_lab(command, json_file, lab_options))
@@ -183,14 +183,16 @@ def _no_status_of_commands() -> Iterator[None]:
         raise TraplessError(str(error), status=status_of(error)) from error
 
 
-def _check_limits(options: Mapping[str, object]) -> None:
+DETAILS = {"ready_limit": "ready", "prepare_limit": "prepare", "repeat": "compare"}
+"""Options that say more about another one."""
+
+
+def _check_details(options: Mapping[str, object]) -> None:
     context = click.get_current_context()
-    for name in ("ready", "prepare"):
-        typed = (
-            context.get_parameter_source(f"{name}_limit") is click.core.ParameterSource.COMMANDLINE
-        )
+    for detail, name in DETAILS.items():
+        typed = context.get_parameter_source(detail) is click.core.ParameterSource.COMMANDLINE
         if typed and not options[name]:
-            raise click.UsageError(f"--{name}-limit is about --{name}: add that")
+            raise click.UsageError(f"--{detail.replace('_', '-')} is about --{name}: add that")
 
 
 def _check_calls(options: Mapping[str, object]) -> None:

@@ -75,3 +75,13 @@ def test_a_folder_without_results_is_named(chosen, tmp_path_factory):
     done = CliRunner().invoke(cli.cli, ["report", str(chosen), "--compare", str(empty)])
     assert str(empty) in str(done.exception)
     assert not (chosen / kernels.NAME).exists()
+
+
+@pytest.mark.parametrize("other", ["--pack", "--verify"])
+def test_kernels_are_compared_in_a_report_alone(other, tmp_path):
+    archive = tmp_path / "a.tar.xz"
+    archive.touch()
+    folder = [] if other == "--verify" else [str(tmp_path)]
+    words = ["report", *folder, other, str(archive), "--compare", str(tmp_path)]
+    done = CliRunner().invoke(cli.cli, words)
+    assert done.exit_code == 2 and other in done.output

@@ -308,6 +308,7 @@ def test_a_job_becomes_words():
         (["--prepare-limit", "2", "--", "ls"], "--prepare-limit is about a VM: add --lab"),
         (["--lab", "--prepare-limit", "2", "--", "ls"], "about --prepare: add that"),
         (["--lab", "--ready-limit", "2", "--", "ls"], "about --ready: add that"),
+        (["--lab", "--repeat", "2", "--", "ls"], "--repeat is about --compare: add that"),
         (["--lab", "--software", "--", "ls"], "--software is about this machine"),
         (["--lab", "--warm", "-1", "--", "ls"], "not in the range"),
     ],
