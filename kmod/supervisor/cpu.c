@@ -240,7 +240,7 @@ static void __init gates_init(void)
 /*
  * Would calls of threads on this processor come to the kernel's entry? While a guest's value is in
  * MSR_LSTAR, KVM will put the kernel's back: whoever runs here after a guest's thread, before the
- * next return to user mode, finds it so. The module's own is what KVM may have put back.
+ * next return to user mode, finds it so.
  */
 static bool lstar_is_kernels(void)
 {
@@ -249,7 +249,7 @@ static bool lstar_is_kernels(void)
 	preempt_disable();
 	is = tlk_lstar_is_guests();
 	if (!is && lstar_get() == (unsigned long)tlk_supervisor_call)
-		lstar_set(kernel_lstar);
+		lstar_set(kernel_lstar);	/* KVM may have written it back */
 	is = is || lstar_get() == kernel_lstar;
 	preempt_enable();
 	return is;

@@ -56,7 +56,7 @@ static void target_asleep(void)
 	char byte;
 
 	CHECK_EQ(sys(SYS_read, pipe_ends[0], &byte, 1), 1);
-	/* An interrupt may come before the look at the level; it cannot do so in call after call. */
+	/* An interrupt may come before the look at the level; not so in call after call. */
 	for (int i = 0; i < LOOKS && level; i++) {
 		sys(SYS_getppid);
 		level = cpl();
