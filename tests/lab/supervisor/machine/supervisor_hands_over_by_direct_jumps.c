@@ -6,7 +6,7 @@
  */
 #include <elf.h>
 
-#include "check.h"
+#include "supervisor.h"
 
 #define JUMP 0xe9		/* jmp rel32 */
 #define WAY_BYTES 256		/* from the symbol to the jump, at most */
@@ -91,6 +91,7 @@ static void check_way(const char *from)
 
 int main(void)
 {
+	supervisor_need();
 	kcore_open();
 	check_way("tlk_supervisor_return_jump");	/* what follows it hands calls over */
 	check_way("tlk_supervisor_hand_over");
