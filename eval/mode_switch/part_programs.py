@@ -155,9 +155,7 @@ function done(summary)
   print('requests ' .. summary.requests)
 end
 """
-WRK = (
-    "wrk -t 1 -c 8 -d 1s --timeout 60s -s /tmp/check.lua http://127.0.0.1:8080/os.py > /tmp/wrk"
-)
+WRK = "wrk -t 1 -c 8 -d 1s --timeout 60s -s /tmp/check.lua http://127.0.0.1:8080/os.py > /tmp/wrk"
 NGINX_LOAD = f"{WRK} || exit 1; tail -n 2 /tmp/wrk"
 QUICK_NGINX_LOAD = f"{WRK} & sleep 0.2; kill -INT $!; wait $! || exit 1; tail -n 2 /tmp/wrk"
 """A fifth of the requests: wrk itself takes whole seconds, and sums up when it is interrupted. On a

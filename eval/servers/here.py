@@ -9,7 +9,7 @@ servers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from eval.servers import part_http, spec
@@ -26,8 +26,10 @@ from trapless.vm.lab import LabConfig
 
 BASE = "epoll"
 INSIDE = "epoll-supervisor"
-SERVERS = {name: f"/bin/http-{name}" for name in part_http.SERVERS}
-MODES = {INSIDE: f"supervisor:{SERVERS[BASE]}"}
+SERVERS = {
+    **part_http.GUEST_PROGRAMS,
+    INSIDE: f"supervisor:{part_http.GUEST_PROGRAMS[BASE]}",
+}
 NAMES = {
     "scheduler": "libtrapless",
     BASE: "epoll",
@@ -42,8 +44,8 @@ QUICK_SHARE, LEAST_SHARE = 4, 200
 ROUNDS, QUICK_ROUNDS = 15, 5
 SCRIPT = f'ip link set lo up; cp -r {part_http.BODIES} "$0" && exec "$@"'
 
-Samples = Mapping[tuple[str, str], Mapping[int, float]]
-"""Server and load -> what a request took, by the number of the turn."""
+Samples = Mapping[tuple[str, str], Sequence[float]]
+"""Server and load -> what a request took, turn by turn."""
 
 
 def loads(run: Collection) -> tuple[Shape, ...]:
@@ -63,12 +65,7 @@ def collect(run: Collection) -> None:
     chosen = loads(run)
     rounds = run.chosen(ROUNDS, QUICK_ROUNDS, fit.SAMPLES_MIN)
     site = part_http.FOLDER if devices else "/site"
-    ready = f"{part_http.command(chosen[0], first=True)} 2>&1"
-    words = ["/bin/turns", "measured", str(rounds), site, ready]
-    words += [f"{name}={path}" for name, path in {**SERVERS, **MODES}.items()]
-    words.append("--")
-    for load in chosen:
-        words += [load.name, part_http.command(load)]
+    words = part_http.turns_command("measured", rounds, site, SERVERS, chosen)
     argv = ["/bin/sh", "-c", SCRIPT, site, *words]
     with guest_folder(run.directory) as folder:
         config = LabConfig(
@@ -84,16 +81,15 @@ def collect(run: Collection) -> None:
 
 
 def samples(raw: Raw, unit: str) -> Samples:
-    """What the turns took a request, in that unit."""
-    requests = part_http.requests_of(raw.rows)
-    found: dict[tuple[str, str], dict[int, float]] = {}
-    for row in raw.rows:
-        if row.get("kind") == "measured" and row.get("unit") == unit:
-            value = row["value"] / requests[row["load"]]
-            found.setdefault((row["server"], row["load"]), {})[int(row["turn"])] = value
-    if not found:
+    """What the turns took a request, in that unit, of each server that was measured."""
+    pairs = {
+        (row["server"], row["load"]): None  # in the order of the loads
+        for row in raw.rows
+        if (row.get("kind"), row.get("unit")) == ("measured", unit)
+    }
+    if not pairs:
         raise ValueError(f"{unit} of no server were measured")
-    return found
+    return {pair: part_http.each(raw.rows, *pair, unit) for pair in pairs}
 
 
 def ratios(taken: Samples) -> Mapping[tuple[str, str], fit.Summary]:
@@ -117,10 +113,10 @@ def analyse(raw: Raw) -> Findings:
     clock = Clock.of(raw.rows)
     metrics: dict[str, Metric] = {}
     for (server, load), values in samples(raw, "clocks").items():
-        metrics[f"http.{server}.{load}.ns"] = clock.ns(list(values.values()))
+        metrics[f"http.{server}.{load}.ns"] = clock.ns(values)
     used = samples(raw, "cpu-ns")
     for (server, load), values in used.items():
-        one = replace(clock, per_ns=1.0).ns(list(values.values()))
+        one = replace(clock, per_ns=1.0).ns(values)
         metrics[f"http.{server}.{load}.cpu-ns"] = replace(one, unit="cpu-ns")
     for (server, load), share in ratios(used).items():
         metrics[f"http.{server}.{load}.ratio"] = ratio_metric(share)
@@ -138,11 +134,11 @@ def figures(raw: Raw) -> tuple[Table, ...]:
         (
             load,
             NAMES[server],
-            f"{fit.summary(list(values.values())).median / 1000:,.2f}",
+            f"{fit.summary(values).median / 1000:,.2f}",
             fit.percent(shares[server, load]) if (server, load) in shares else "",
-            f"{clock.ns(list(whole[server, load].values())).value / 1000:,.2f}",
+            f"{clock.ns(whole[server, load]).value / 1000:,.2f}",
         )
-        for (server, load), values in sorted(used.items(), key=lambda item: item[0][1])
+        for (server, load), values in used.items()
     )
     stayed, left = inside(raw)
     calls = f" {stayed / (stayed + left):.1%} of its calls were made there." if stayed else ""

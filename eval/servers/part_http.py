@@ -9,7 +9,7 @@ are made by http/turns.c, the loads by load/load.c, which compares every reply.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from eval.servers.shapes import FEATURES, Shape, Talk, content, shape
@@ -26,6 +26,7 @@ SERVERS = {
     "epoll": "eval/servers/http/epoll",
     "io_uring": "eval/servers/http/io_uring",
 }
+GUEST_PROGRAMS = {name: f"/bin/http-{name}" for name in SERVERS}
 TWINS = ("epoll", "io_uring")
 LOADS = ("keep1", "keep8", "keep64", "close1", "close8", "close64", "keep8-4k")
 QUICK_LOADS = ("keep8", "close8")
@@ -63,14 +64,22 @@ def command(load: Shape, *, first: bool = False) -> str:
     return f"{words.replace('/words/expect', f'{BODIES}/{load.bytes_}')} > /dev/null"
 
 
-def collect(run: Collection) -> None:
-    chosen = loads(quick=run.quick)
-    turns = QUICK_TURNS if run.quick else TURNS
-    words = ["/bin/turns", "counted", str(turns), FOLDER, f"{command(chosen[0], first=True)} 2>&1"]
-    words += [f"{name}=/bin/http-{name}" for name in SERVERS]
+def turns_command(
+    kind: str, turns: int, folder: str, servers: Mapping[str, str], chosen: Sequence[Shape]
+) -> list[str]:
+    """What puts the loads on servers of the guest by turns; they deliver what is in `folder`."""
+    words = ["/bin/turns", kind, str(turns), folder, f"{command(chosen[0], first=True)} 2>&1"]
+    words += [f"{name}={path}" for name, path in servers.items()]
     words.append("--")
     for load in chosen:
         words += [load.name, command(load)]
+    return words
+
+
+def collect(run: Collection) -> None:
+    chosen = loads(quick=run.quick)
+    turns = QUICK_TURNS if run.quick else TURNS
+    words = turns_command("counted", turns, FOLDER, GUEST_PROGRAMS, chosen)
     with guest_folder(run.directory) as folder:
         config = LabConfig(
             kernel=run.kernel,
@@ -88,7 +97,7 @@ def collect(run: Collection) -> None:
 
 def files(folder: Path, chosen: Sequence[Shape]) -> tuple[tuple[Path, str], ...]:
     """What the guest is given; the bodies are written into `folder`."""
-    given = [(programs.find(path), f"/bin/http-{name}") for name, path in SERVERS.items()]
+    given = [(programs.find(path), GUEST_PROGRAMS[name]) for name, path in SERVERS.items()]
     given.append((programs.find("eval/servers/http/turns"), "/bin/turns"))
     given.append((programs.find("eval/servers/load/load"), "/bin/load"))
     for bytes_ in sorted({load.bytes_ for load in chosen}):
