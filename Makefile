@@ -102,7 +102,7 @@ MODULE_TESTS = tests/lab/runner tests/lab/supervisor
 RANDOM_PROGRAMS = tests/lab/lib/test_lab_random_programs.py --programs 100000
 lab-debug: setup ## the module's tests on a KASAN and lockdep kernel (built once, into the cache)
 	@$(MAKE) --no-print-directory -s all
-	$(PYTEST) $(MODULE_TESTS) $(RANDOM_PROGRAMS) --kernels debug
+	$(PYTEST) -n $(VMS) $(MODULE_TESTS) $(RANDOM_PROGRAMS) --kernels debug
 
 matrix-all: setup ## matrix, and the module's tests on debug, KCSAN, PREEMPT_RT and cloud kernels
 	@$(MAKE) --no-print-directory -s all
