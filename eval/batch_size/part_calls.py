@@ -413,4 +413,4 @@ def fit_table(
     )
 
 
-PART = Part(name="calls", collect=collect, analyse=analyse, figures=figures)
+PART = Part(name="calls", collect=collect, analyse=analyse, figures=figures, alone=True)

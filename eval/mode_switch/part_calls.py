@@ -419,4 +419,4 @@ def event_tables(rows: Sequence[Row]) -> tuple[Table, ...]:
     return (table,)
 
 
-PART = Part(name="calls", collect=collect, analyse=analyse, figures=figures)
+PART = Part(name="calls", collect=collect, analyse=analyse, figures=figures, alone=True)

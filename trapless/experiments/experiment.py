@@ -65,6 +65,9 @@ class Part:
     analyse: Callable[[Raw], Findings]
     figures: Callable[[Raw], tuple[Figure | Map | Table, ...]]
     full_only: bool = False  # takes too long for a quick run
+    alone: bool = False
+    """It also measures time, for which it waits until nothing else counts: so it is collected after
+    the parts that only count, which would otherwise count alone afterwards."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +170,7 @@ def collect(
         (directory / stale).unlink(missing_ok=True)
     collection = Collection(spec.name, directory, quick, kernel, progress)
     collection.scheduler, collection.place = scheduler, place
-    for part in spec.parts:
+    for part in sorted(spec.parts, key=lambda part: part.alone):
         if quick and part.full_only:
             continue
         collection.part = part.name

@@ -355,6 +355,25 @@ def test_parts_of_full_runs_are_left_out_of_quick_ones(tmp_path, monkeypatch):
         assert experiment.analyse("parallel", tmp_path).metrics.keys() == made
 
 
+def test_parts_that_wait_to_be_alone_are_collected_last(tmp_path):
+    for name, alone in (("mode-switch", [True, False, False]), ("batch-size", [True, False])):
+        assert [part.alone for part in experiment.get(name).parts] == alone
+    parts = tuple(
+        experiment.Part(
+            name,
+            lambda run: run.write([{"made": True}]),
+            lambda raw: experiment.Findings({}),
+            lambda raw: (),
+            alone=name == "timed",
+        )
+        for name in ("timed", "counted", "stepped")
+    )
+    spec = dataclasses.replace(experiment.get("parallel"), parts=parts)
+    experiment.collect(spec, tmp_path, quick=True, kernel="6.1", progress=Silent())
+    rows = experiment.load_raw(tmp_path).rows
+    assert [row["part"] for row in rows] == ["counted", "stepped", "timed"]
+
+
 def test_a_full_disk_is_a_failure_and_not_a_traceback(offline, tmp_path, monkeypatch, capsys):
     def collect(spec, directory, **words):
         raise OSError(errno.ENOSPC, "No space left on device", str(directory / "raw.jsonl"))
