@@ -104,10 +104,10 @@ lab-debug: setup ## the module's tests on a KASAN and lockdep kernel (built once
 	@$(MAKE) --no-print-directory -s all
 	$(PYTEST) -n $(VMS) $(MODULE_TESTS) $(RANDOM_PROGRAMS) --kernels debug
 
-matrix-all: setup ## matrix, and the module's tests on debug, KCSAN, PREEMPT_RT and cloud kernels
+matrix-all: setup ## matrix, and the module's tests on debug, KCSAN, kCFI, PREEMPT_RT and cloud kernels
 	@$(MAKE) --no-print-directory -s all
 	$(PYTEST) -n $(VMS) $(MATRIX)
-	$(PYTEST) -n $(VMS) $(MODULE_TESTS) --kernels others,debug,kcsan
+	$(PYTEST) -n $(VMS) $(MODULE_TESTS) --kernels others,debug,kcsan,kcfi
 
 image-check: setup ## images of every kernel, booted by BIOS and UEFI, from a stick and a CD (hours)
 	@$(MAKE) --no-print-directory -s all

@@ -16,6 +16,7 @@
 #include <linux/tracepoint.h>
 
 #include "compat/symbols.h"
+#include "compat/tracepoints.h"
 #include "probe/event_write.h"
 
 struct tlk_event_row {
@@ -81,8 +82,7 @@ static void on_sched_process_exec(void *data, struct task_struct *task, pid_t ol
 	RECORD(data, task->pid, old_pid, comm(task, 0), comm(task, 1));
 }
 
-/* Some kernels pass more arguments. */
-static void on_sched_process_exit(void *data, struct task_struct *task)
+static void on_sched_process_exit(void *data, struct task_struct *task TLK_EXIT_ARGUMENTS)
 {
 	RECORD(data, task->pid, task->tgid);
 }
@@ -135,38 +135,47 @@ static void on_signal_deliver(void *data, int signal, struct kernel_siginfo *inf
 	RECORD(data, signal, (s64)info->si_code, (uintptr_t)action->sa.sa_handler);
 }
 
-static const struct tlk_event_row rows[] = {
-	{ "sched_switch", "prev:state:next:prio:comm.0:comm.1", on_sched_switch },
-	{ "sched_waking", "pid:prio:cpu:comm.0:comm.1", on_sched_wakeup },
-	{ "sched_wakeup", "pid:prio:cpu:comm.0:comm.1", on_sched_wakeup },
-	{ "sched_wakeup_new", "pid:prio:cpu:comm.0:comm.1", on_sched_wakeup },
-	{ "sched_migrate_task", "pid:from:to", on_sched_migrate_task },
-	{ "sched_update_nr_running_tp", "rq:change", on_sched_update_nr_running },
-	{ "sched_process_fork", "parent:child:tgid:comm.0:comm.1", on_sched_process_fork },
-	{ "sched_process_exec", "pid:old_pid:comm.0:comm.1", on_sched_process_exec },
-	{ "sched_process_exit", "pid:tgid", on_sched_process_exit },
-	{ "sys_enter", "nr:a:b:c:d:e", on_sys_enter },
-	{ "sys_exit", "nr:result", on_sys_exit },
-	{ "irq_handler_entry", "irq:name:handler", on_irq_handler_entry },
-	{ "irq_handler_exit", "irq:result", on_irq_handler_exit },
-	{ "local_timer_entry", "vector", on_vector },
-	{ "local_timer_exit", "vector", on_vector },
-	{ "reschedule_entry", "vector", on_vector },
-	{ "reschedule_exit", "vector", on_vector },
-	{ "call_function_entry", "vector", on_vector },
-	{ "call_function_exit", "vector", on_vector },
-	{ "call_function_single_entry", "vector", on_vector },
-	{ "call_function_single_exit", "vector", on_vector },
-	{ "irq_work_entry", "vector", on_vector },
-	{ "irq_work_exit", "vector", on_vector },
-	{ "softirq_raise", "vector", on_softirq },
-	{ "softirq_entry", "vector", on_softirq },
-	{ "softirq_exit", "vector", on_softirq },
-	{ "page_fault_user", "address:ip:error", on_page_fault },
-	{ "page_fault_kernel", "address:ip:error", on_page_fault },
-	{ "signal_generate", "signal:pid:group:result", on_signal_generate },
-	{ "signal_deliver", "signal:code:handler", on_signal_deliver },
-};
+/* ROW(tracepoint, the names of its values, handler). */
+#define FOR_EACH_ROW(ROW)								\
+	ROW(sched_switch, "prev:state:next:prio:comm.0:comm.1", on_sched_switch)	\
+	ROW(sched_waking, "pid:prio:cpu:comm.0:comm.1", on_sched_wakeup)		\
+	ROW(sched_wakeup, "pid:prio:cpu:comm.0:comm.1", on_sched_wakeup)		\
+	ROW(sched_wakeup_new, "pid:prio:cpu:comm.0:comm.1", on_sched_wakeup)		\
+	ROW(sched_migrate_task, "pid:from:to", on_sched_migrate_task)			\
+	ROW(sched_update_nr_running_tp, "rq:change", on_sched_update_nr_running)	\
+	ROW(sched_process_fork, "parent:child:tgid:comm.0:comm.1", on_sched_process_fork)\
+	ROW(sched_process_exec, "pid:old_pid:comm.0:comm.1", on_sched_process_exec)	\
+	ROW(sched_process_exit, "pid:tgid", on_sched_process_exit)			\
+	ROW(sys_enter, "nr:a:b:c:d:e", on_sys_enter)					\
+	ROW(sys_exit, "nr:result", on_sys_exit)						\
+	ROW(irq_handler_entry, "irq:name:handler", on_irq_handler_entry)		\
+	ROW(irq_handler_exit, "irq:result", on_irq_handler_exit)			\
+	ROW(local_timer_entry, "vector", on_vector)					\
+	ROW(local_timer_exit, "vector", on_vector)					\
+	ROW(reschedule_entry, "vector", on_vector)					\
+	ROW(reschedule_exit, "vector", on_vector)					\
+	ROW(call_function_entry, "vector", on_vector)					\
+	ROW(call_function_exit, "vector", on_vector)					\
+	ROW(call_function_single_entry, "vector", on_vector)				\
+	ROW(call_function_single_exit, "vector", on_vector)				\
+	ROW(irq_work_entry, "vector", on_vector)					\
+	ROW(irq_work_exit, "vector", on_vector)						\
+	ROW(softirq_raise, "vector", on_softirq)					\
+	ROW(softirq_entry, "vector", on_softirq)					\
+	ROW(softirq_exit, "vector", on_softirq)						\
+	ROW(page_fault_user, "address:ip:error", on_page_fault)				\
+	ROW(page_fault_kernel, "address:ip:error", on_page_fault)			\
+	ROW(signal_generate, "signal:pid:group:result", on_signal_generate)		\
+	ROW(signal_deliver, "signal:code:handler", on_signal_deliver)
+
+#define AS_ROW(tracepoint, values, handler) { #tracepoint, values, handler },
+static const struct tlk_event_row rows[] = { FOR_EACH_ROW(AS_ROW) };
+
+#define CHECK_ROW(tracepoint, values, handler) TLK_CHECK_HANDLER(tracepoint, handler);
+static void __maybe_unused check_rows(void)
+{
+	FOR_EACH_ROW(CHECK_ROW)
+}
 
 bool tlk_event_tracepoint_parse(struct tlk_event_source *source, const char *word, char *text)
 {

@@ -12,6 +12,7 @@
 
 #include "compat/symbols.h"
 #include "compat/task.h"
+#include "compat/tracepoints.h"
 #include "supervisor/hooks.h"
 #include "supervisor/process.h"
 
@@ -32,7 +33,7 @@ static void on_exec(void *data, struct task_struct *task, pid_t old_pid, struct 
 	tlk_process_executed(bprm->secureexec ? TLK_FLAGS_NEVER : flags);
 }
 
-static void on_exit(void *data, struct task_struct *task)
+static void on_exit(void *data, struct task_struct *task TLK_EXIT_ARGUMENTS)
 {
 	tlk_process_exited();
 }
@@ -61,6 +62,9 @@ int __init tlk_supervisor_hooks_init(void)
 	struct hook *hook;
 	int error;
 
+	TLK_CHECK_HANDLER(sched_process_fork, on_fork);
+	TLK_CHECK_HANDLER(sched_process_exec, on_exec);
+	TLK_CHECK_HANDLER(sched_process_exit, on_exit);
 	for (hook = hooks; hook < hooks + ARRAY_SIZE(hooks); hook++) {
 		hook->tracepoint = tlk_tracepoint(hook->name);
 		error = hook->tracepoint ? tracepoint_probe_register(hook->tracepoint,

@@ -26,7 +26,9 @@ POLITE_S = 5.0
 """How long an interrupted tool may clean up, and how long its end may take, seconds."""
 
 OF_THE_CALLING_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MAKEFILES", "MFLAGS", "MAKEOVERRIDES")
-OF_THE_CALLERS_BUILD = ("ARCH", "CC", "CFLAGS", "CROSS_COMPILE", "KBUILD_OUTPUT", "LDFLAGS", "O")
+OF_THE_CALLERS_BUILD = (
+    "ARCH", "CC", "CFLAGS", "CROSS_COMPILE", "KBUILD_OUTPUT", "LD", "LDFLAGS", "LLVM", "O",
+)  # fmt: skip
 NOT_HANDED_DOWN = frozenset((*OF_THE_CALLING_MAKE, *OF_THE_CALLERS_BUILD))
 """Variables that are meant for another build, and that a kernel's build would obey."""
 

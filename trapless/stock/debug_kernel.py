@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Builds the debug kernels: one with KASAN, lockdep, kmemleak and fault injection, and one that
-looks for data races (KCSAN).
+"""Builds the debug kernels: one with KASAN, lockdep, kmemleak and fault injection, one that looks
+for data races (KCSAN), and one of clang's with control-flow integrity (kCFI).
 
 This file makes a kernel in the cache of Debian's kernel source package and fragments of a
 configuration, of which the last that names an option counts. kconfig drops options silently, so
@@ -39,6 +39,8 @@ TOOLS = {
     "tar": "tar",
     "perl": "perl",
 }
+TOOLS_OF_LLVM = {"clang": "clang", "ld.lld": "lld", "llvm-nm": "llvm", "llvm-ar": "llvm"}
+"""What takes the place of gcc and ld; a suffix tells releases apart."""
 HEADERS = {Path("/usr/include/gelf.h"): "libelf-dev"}
 
 REQUIRED = (
@@ -71,6 +73,27 @@ class DebugSpec:
     name: str
     fragments: tuple[Path, ...]
     required: tuple[str, ...]
+    llvm: str = ""
+    """Where clang compiles it, the suffix of the names of clang and its tools."""
+
+    @property
+    def tools(self) -> dict[str, str]:
+        """The programs that build it, and Debian's packages that have them."""
+        if not self.llvm:
+            return TOOLS
+        others = {name: package for name, package in TOOLS.items() if name not in ("gcc", "ld")}
+        return others | {
+            name + self.llvm: package + self.llvm for name, package in TOOLS_OF_LLVM.items()
+        }
+
+    @property
+    def compiler(self) -> str:
+        """The compiler's name."""
+        return f"clang{self.llvm}" if self.llvm else "gcc"
+
+    def make(self, *targets: str) -> list[str]:
+        """The command that makes targets in its tree."""
+        return ["make", *([f"LLVM={self.llvm}"] if self.llvm else []), *targets]
 
 
 DEBUG = DebugSpec(
@@ -81,12 +104,18 @@ DEBUG = DebugSpec(
 KCSAN = DebugSpec(
     "kcsan", (FRAGMENTS / "debug.config", FRAGMENTS / "kcsan.config"), (*REQUIRED, "KCSAN")
 )
-SPECS = {spec.name: spec for spec in (DEBUG, KCSAN)}
+KCFI = DebugSpec(
+    "kcfi",
+    (FRAGMENTS / "debug.config", FRAGMENTS / "kcfi.config"),
+    (*REQUIRED, "CFI_CLANG", "X86_KERNEL_IBT", "FINEIBT"),
+    llvm="-16",
+)
+SPECS = {spec.name: spec for spec in (DEBUG, KCSAN, KCFI)}
 
 
 def resolve(spec: DebugSpec, source: Source, progress: Progress) -> Kernel:
     """A debug kernel, from the cache or built now (15 minutes; needs no root)."""
-    digest = cache.sha256_files(FRAGMENTS, spec.fragments, source.package)
+    digest = cache.sha256_files(FRAGMENTS, spec.fragments, source.package + spec.llvm)
     folder = cache_dir() / "kernels" / f"{spec.name}-{digest[:12]}"
     return obtain(
         spec.name,
@@ -100,17 +129,18 @@ def resolve(spec: DebugSpec, source: Source, progress: Progress) -> Kernel:
 
 def _build(spec: DebugSpec, source: Source, part: Path, progress: Progress) -> None:
     """Leave image, build folder, System.map and the log in `part`."""
-    tools.require_tools(TOOLS, "building the debug kernel")
+    tools.require_tools(spec.tools, f"building the {spec.name} kernel")
     for header, package in HEADERS.items():
         if not header.exists():
             raise TraplessError(
-                f"building the debug kernel needs {header}; on Debian: apt-get install {package}"
+                f"building the {spec.name} kernel needs {header}; "
+                f"on Debian: apt-get install {package}"
             )
     cache.need_space(cache_dir(), BUILD_BYTES)
     tree, provenance = _source(source, part, progress)
-    progress.step("configuring the debug kernel")
+    progress.step(f"configuring the {spec.name} kernel")
     configure(tree, spec, part / LOG)
-    _compile(tree, part / LOG, progress)
+    _compile(tree, spec, part / LOG, progress)
     progress.step("keeping what modules are built from")
     release = (tree / "include" / "config" / "kernel.release").read_text().strip()
     keep_build_files(tree, part / "build")
@@ -124,7 +154,7 @@ def _build(spec: DebugSpec, source: Source, part: Path, progress: Progress) -> N
         build_dir=part / "build",
         modules_dir=None,  # all that the lab needs is built in
         debug=True,
-        provenance={**provenance, "compiler": compiler_version("gcc")},
+        provenance={**provenance, "compiler": compiler_version(spec.compiler)},
     )
     save(kernel, part)
 
@@ -150,15 +180,15 @@ def _source(source: Source, part: Path, progress: Progress) -> tuple[Path, dict[
 
 def configure(tree: Path, spec: DebugSpec, log: Path) -> None:
     """Configure `tree` as tinyconfig with the options of the fragments."""
-    _make(tree, log, ["tinyconfig"])
+    _make(tree, log, spec.make("tinyconfig"))
     with (tree / ".config").open("a") as file:
         for fragment in spec.fragments:
             file.write(fragment.read_text())  # kconfig takes the last value of an option
-    _make(tree, log, ["olddefconfig"])
+    _make(tree, log, spec.make("olddefconfig"))
     check_config((tree / ".config").read_text(), spec)
 
 
-def _compile(tree: Path, log: Path, progress: Progress) -> None:
+def _compile(tree: Path, spec: DebugSpec, log: Path, progress: Progress) -> None:
     progress.step("building the kernel (with checks for mistakes; once, 15 min on two cores)")
     jobs = f"-j{len(os.sched_getaffinity(0))}"
 
@@ -167,18 +197,18 @@ def _compile(tree: Path, log: Path, progress: Progress) -> None:
         progress.advance(sum(line.startswith("  CC ") for line in lines), OBJECTS)
 
     # The modules that the fragment names only for what they select are not built, so this is all.
-    _make(tree, log, [jobs, "bzImage", "modules_prepare"], watch)
+    _make(tree, log, spec.make(jobs, "bzImage", "modules_prepare"), watch)
     shutil.copyfile(tree / "vmlinux.symvers", tree / "Module.symvers")
 
 
 def _make(
-    tree: Path, log: Path, targets: Sequence[str], watch: Callable[[], None] | None = None
+    tree: Path, log: Path, argv: Sequence[str], watch: Callable[[], None] | None = None
 ) -> None:
-    status = tools.run_tool(["make", *targets], log, cwd=tree, watch=watch)
+    status = tools.run_tool(argv, log, cwd=tree, watch=watch)
     if status != 0:
         raise TraplessError(
-            f"the debug kernel does not build: make {' '.join(targets)} ended with status "
-            f"{status}:\n{tools.last_lines(log, 30)}"
+            f"the debug kernel does not build: {' '.join(argv)} ended with status {status}:\n"
+            f"{tools.last_lines(log, 30)}"
         )
 
 

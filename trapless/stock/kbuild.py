@@ -192,6 +192,7 @@ def _make(kernel: Kernel, box: Toolbox, source: Path) -> list[str]:
     common = common_makefile(kernel.build_dir)
     if common is not None:
         argv += ["-f", box.inside(common), f"KBUILD_OUTPUT={box.inside(kernel.build_dir)}"]
+    argv += [f"{variable}={name}" for variable, name in clang_tools(kernel.build_dir).items()]
     return [*argv, f"M={box.inside(source)}", NO_TYPE_INFORMATION, "modules"]
 
 
@@ -205,8 +206,27 @@ def common_makefile(build_dir: Path) -> Path | None:
     return common if common.exists() else None
 
 
+def clang_tools(build_dir: Path) -> dict[str, str]:
+    """For a kernel that clang has compiled, kbuild's variables for the compiler and the linker:
+    those of the kernel's release, where this machine has them. Empty for other kernels."""
+    config = build_dir / ".config"
+    text = config.read_text(errors="replace") if config.exists() else ""
+    if "CONFIG_CC_IS_CLANG=y" not in text:
+        return {}
+    version = re.search(r"^CONFIG_CLANG_VERSION=(\d+)\d{4}$", text, re.MULTILINE)
+    numbered = f"clang-{version[1]}" if version else ""
+    suffix = f"-{version[1]}" if version and shutil.which(numbered, path=tools.tool_path()) else ""
+    names = {"CC": f"clang{suffix}"}
+    if "CONFIG_LD_IS_LLD=y" in text:
+        names["LD"] = f"ld.lld{suffix}"
+    return names
+
+
 def compiler_name(build_dir: Path) -> str:
-    """The compiler that kbuild will call for this tree: what Debian's headers name, else gcc."""
+    """The compiler that kbuild will call for this tree: clang for a kernel of clang's, what
+    Debian's headers name, else gcc."""
+    if clang := clang_tools(build_dir).get("CC"):
+        return clang
     variables = build_dir / ".kernelvariables"
     if variables.exists():
         match = re.search(r"\b(gcc-\d+|clang-\d+)\b", variables.read_text())
@@ -220,7 +240,9 @@ def _compiler(kernel: Kernel) -> str:
     assert kernel.build_dir is not None
     name = compiler_name(kernel.build_dir)
     if kernel.build_root is None:
-        tools.require_tools({name: name}, f"building a module for {kernel.release}")
+        linker = clang_tools(kernel.build_dir).get("LD")
+        needed = {name: name} | ({linker: linker.removeprefix("ld.")} if linker else {})
+        tools.require_tools(needed, f"building a module for {kernel.release}")
         return compiler_version(name)
     return " ".join([name, *(f"{k}={v}" for k, v in sorted(kernel.provenance.items()))])
 

@@ -50,7 +50,12 @@ OTHERS: tuple[KernelSpec, ...] = (
 )
 """Flavours of the same kernels, which `make matrix-all` tries: PREEMPT_RT, and for clouds."""
 
-DEBUG_SOURCE = debug_kernel.Source(BOOKWORM, "linux-source-6.1")
+DEBUG_SOURCES = {
+    "debug": debug_kernel.Source(BOOKWORM, "linux-source-6.1"),
+    "kcsan": debug_kernel.Source(BOOKWORM, "linux-source-6.1"),
+    "kcfi": debug_kernel.Source(BOOKWORM, "linux-source-6.12"),
+}
+"""What the kernels of debug_kernel.py are built from."""
 
 KERNEL_PACKAGES = re.compile(r"linux-(image|binary|modules|headers|kbuild)-\d")
 """The packages with the kernel's own files, among the dependencies of image and headers."""
@@ -92,7 +97,7 @@ def resolve(name: str, progress: Progress) -> Kernel:
     if name in debug_kernel.SPECS or name in specs:
         cache.need_plain_path(cache_dir())
     if name in debug_kernel.SPECS:
-        return debug_kernel.resolve(debug_kernel.SPECS[name], DEBUG_SOURCE, progress)
+        return debug_kernel.resolve(debug_kernel.SPECS[name], DEBUG_SOURCES[name], progress)
     if name in specs:
         return _from_cache(specs[name], progress)
     if name and (os.sep in name or Path(name).exists()):

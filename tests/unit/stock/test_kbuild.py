@@ -8,6 +8,7 @@ end, so that each command line, copy and message is real; tests/lab builds for r
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,35 @@ def test_the_compiler_is_the_one_the_headers_name(tmp_path: Path) -> None:
         "CCACHE = ccache\nCC = $(if $(X),$(CCACHE)) $(CROSS_COMPILE)gcc-12\n"
     )
     assert kbuild.compiler_name(tmp_path) == "gcc-12"
+
+
+CLANG = "CONFIG_CC_IS_CLANG=y\nCONFIG_CLANG_VERSION=990006\nCONFIG_LD_IS_LLD=y\n"
+
+
+@pytest.mark.parametrize("here, suffix", [(("clang-99",), "-99"), ((), "")])
+def test_a_kernel_of_clangs_gets_a_module_of_clangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: Sequence[str], suffix: str
+) -> None:
+    for name in here:
+        (tmp_path / name).touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / ".config").write_text(CLANG)
+    assert kbuild.clang_tools(tmp_path) == {"CC": f"clang{suffix}", "LD": f"ld.lld{suffix}"}
+    assert kbuild.compiler_name(tmp_path) == f"clang{suffix}"
+    (tmp_path / ".config").write_text(CLANG.replace("CONFIG_LD_IS_LLD=y", ""))
+    assert kbuild.clang_tools(tmp_path) == {"CC": f"clang{suffix}"}
+    (tmp_path / ".config").write_text("CONFIG_CC_IS_GCC=y\nCONFIG_CLANG_VERSION=0\n")
+    assert kbuild.clang_tools(tmp_path) == {}
+
+
+def test_a_missing_linker_of_clangs_is_named(
+    checkout: Path, kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kernel.build_dir is not None
+    (kernel.build_dir / ".config").write_text(CLANG)
+    with pytest.raises(TraplessError, match="apt-get install clang lld"):
+        monkeypatch.setenv("PATH", str(tmp_path))
+        kbuild.module_for(kernel, Silent())
 
 
 def test_a_missing_compiler_is_named(checkout: Path, kernel: Kernel) -> None:

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The kernel's tracepoints to which the module has handlers. This file owns where they are declared
+ * and which arguments they have. It owns no handler.
+ *
+ * A tracepoint calls its handlers by pointers without a type, so the compiler checks none of them.
+ * A kernel with control-flow integrity (CONFIG_CFI) checks at each call, and ends there.
+ */
+#ifndef TLK_COMPAT_TRACEPOINTS_H
+#define TLK_COMPAT_TRACEPOINTS_H
+
+#include <linux/interrupt.h>	/* what the next one names */
+#include <trace/events/irq.h>
+#include <trace/events/sched.h>
+#include <trace/events/signal.h>
+#include <trace/events/syscalls.h>
+#include <asm/trace/irq_vectors.h>
+#if __has_include(<trace/events/exceptions.h>)
+#include <trace/events/exceptions.h>	/* where page_fault_user went */
+#else
+#include <asm/trace/exceptions.h>
+#endif
+
+/* What sched_process_exit passes behind the task. */
+#ifdef TLK_HAS_GROUP_DEAD
+#define TLK_EXIT_ARGUMENTS , bool group_dead
+#else
+#define TLK_EXIT_ARGUMENTS
+#endif
+
+/* A statement that compiles where `handler` has the type that the tracepoint calls. */
+#define TLK_CHECK_HANDLER(tracepoint, handler) check_trace_callback_type_##tracepoint(handler)
+
+#endif /* TLK_COMPAT_TRACEPOINTS_H */
