@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from trapless.base import tools
+from trapless.base import json_text, tools
 from trapless.base.console import Progress, TraplessError
 from trapless.experiments import experiment
 from trapless.experiments.collection import META_FILE, RAW_FILE
@@ -252,14 +252,14 @@ def _parts(member: tarfile.TarInfo) -> list[str]:
 
 def left_out(folder: Path) -> dict[str, str]:
     """The experiments that whoever packed had not whole, with the reasons."""
-    head = json.loads((folder / LIST_FILE).read_text(encoding="utf-8"))
+    head = json_text.parse((folder / LIST_FILE).read_text(encoding="utf-8"))
     return {str(name): str(why) for name, why in head["left_out"].items()}
 
 
 def _check_list(archive: Path, folder: Path) -> None:
     """Raise TraplessError where files are not those that the archive lists."""
     try:
-        head = json.loads((folder / LIST_FILE).read_text(encoding="utf-8"))
+        head = json_text.parse((folder / LIST_FILE).read_text(encoding="utf-8"))
         if head["format"] != FORMAT:
             raise TraplessError(
                 f"{archive}: its format is {head['format']!r}, and this trapless knows {FORMAT}"
@@ -270,7 +270,7 @@ def _check_list(archive: Path, folder: Path) -> None:
         raise TraplessError(
             f"{archive}: it has no {LIST_FILE}, so it was not packed by us"
         ) from error
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise TraplessError(f"{archive}: {LIST_FILE} is damaged: {error}") from error
     present = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
     present.pop(LIST_FILE)

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from trapless import __version__
+from trapless.base import json_text
 from trapless.base.console import Progress, TraplessError
 from trapless.base.files import replace_file
 from trapless.base.paths import cache_dir, repo_root
@@ -241,7 +242,7 @@ class RowStream:
 
     def _line(self, line: bytes) -> None:
         try:
-            row = json.loads(line)
+            row = json_text.parse(line)
         except ValueError:
             row = None
         if not isinstance(row, dict):
@@ -450,8 +451,8 @@ def read_rows(path: Path) -> list[Row]:
         raise TraplessError(f"{path}: cannot be read: {error}") from error
     for number, line in enumerate(text.splitlines(), 1):
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            row = json_text.parse(line)
+        except ValueError as error:
             raise TraplessError(f"{path}, line {number}: not JSON: {error}") from error
         if not isinstance(row, dict):
             raise TraplessError(f"{path}, line {number}: not an object")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from trapless.base import programs
+from trapless.base import json_text, programs
 from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import repo_root
 from trapless.experiments.collection import (
@@ -190,11 +190,11 @@ def note_failure(directory: Path, reason: str, command: str) -> None:
 def load_failure(directory: Path) -> tuple[str, str] | None:
     """Reason and command of an experiment that failed; None where it did not."""
     try:
-        words = json.loads((directory / FAILURE_FILE).read_text(encoding="utf-8"))
+        words = json_text.parse((directory / FAILURE_FILE).read_text(encoding="utf-8"))
         return str(words["reason"]), str(words["command"])
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, TypeError) as error:
         return f"{directory / FAILURE_FILE} cannot be read: {error}", ""
 
 
@@ -202,10 +202,10 @@ def load_meta(directory: Path) -> Row:
     """meta.json of an experiment."""
     path = directory / META_FILE
     try:
-        meta = json.loads(path.read_text(encoding="utf-8"))
+        meta = json_text.parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise TraplessError(f"{path}: no such file; `trapless evaluate` writes it") from error
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise TraplessError(f"{path}: damaged ({error}); run the experiment again") from error
     if not isinstance(meta, dict):
         raise TraplessError(f"{path}: not an object; run the experiment again")

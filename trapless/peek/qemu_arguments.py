@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from trapless.base import json_text
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import visible
 from trapless.peek.kernel.memory import GIB, Q35_HOLE, Q35_SPLIT_BYTES
@@ -47,8 +47,8 @@ def options(argv: Sequence[str]) -> Options:
 def keys(value: str) -> dict[str, str]:
     """The keys of QEMU's `type,key=value,...`, or of the same as JSON; the type has the key ""."""
     if value.startswith("{"):
-        with contextlib.suppress(ValueError, RecursionError):
-            return {key: str(one) for key, one in json.loads(value).items()}
+        with contextlib.suppress(ValueError):
+            return {key: str(one) for key, one in json_text.parse(value).items()}
         return {}
     words = [word.replace("\0", ",") for word in value.replace(",,", "\0").split(",")]
     pairs = (word.partition("=") for word in words)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trapless.base import json_text
 from trapless.base.console import TraplessError
 from trapless.base.files import replace_file
 from trapless.base.paths import cache_dir
@@ -62,7 +63,7 @@ def save(estimate: Mapping[str, Any]) -> None:
 def load(path: Path) -> Saved | None:
     """The estimate in this file; None where there is none, or none that can be read."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json_text.parse(path.read_text(encoding="utf-8"))
         machine = data["machine"]
         return Saved(
             processor=str(machine["processor"]),
@@ -74,7 +75,7 @@ def load(path: Path) -> Saved | None:
                 for name, call in data["calls"].items()
             },
         )
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
 
 

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trapless.base import json_text
 from trapless.base.console import TraplessError
 from trapless.base.files import replace_file
 
@@ -148,7 +149,7 @@ def load(path: Path) -> Result:
     if path.is_dir():
         path = path / FILE_NAME
     try:
-        data = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
+        data = json_text.parse(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
         result = from_data(data)
         result.check()
     except FileNotFoundError as error:
@@ -160,7 +161,7 @@ def load(path: Path) -> Result:
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise TraplessError(f"{path}: not JSON: {error.msg} at {place}; {REMEDY}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise TraplessError(f"{path}: {error}; {REMEDY}") from error
     return result
 

@@ -142,6 +142,7 @@ def test_boots_on_different_kernels_are_no_experiment(collection, monkeypatch):
         ),
         (Guest([ROW], status=139, stderr=b"killed\n"), "status 139; it printed: killed"),
         (Guest([b"not a row\n"], status=1), "status 1; it printed: not a row"),
+        (Guest([b"[" * 100_000 + b"\n"], status=1), "status 1; it printed: [[["),
         (Guest([ROW]), "without its last line"),
         (Guest(GOOD[:2], tail=b'{"complete": tr'), "without its last line"),
         (Guest(GOOD, log="[    1.0] BUG: kernel NULL pointer dereference\n"), "complained"),

@@ -269,7 +269,7 @@ def test_places_without_their_values_are_refused(name):
 
 def test_the_modules_own_places_are_accepted():
     rows = re.findall(
-        r'\{ "(\w+)", "([\w.:]+)", \w+ \}', (ROOT / "kmod/probe/event_tracepoint.c").read_text()
+        r'\tROW\((\w+), "([\w.:]+)", \w+\)', (ROOT / "kmod/probe/event_tracepoint.c").read_text()
     )
     assert len(rows) > 20 and set(NEEDED) <= {name for name, _ in rows}
     Decoder(tuple(Place.parse(f"{name}:{labels}") for name, labels in rows), None)

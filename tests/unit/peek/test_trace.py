@@ -251,7 +251,7 @@ def test_names_of_processes_come_with_switches(machine):
 def known_places() -> list[str]:
     """The module's table of tracepoints, as it describes them."""
     text = (ROOT / "kmod/probe/event_tracepoint.c").read_text()
-    rows = re.findall(r'^\t\{ "(\w+)", "([\w.:]+)", on_\w+ \},$', text, re.M)
+    rows = re.findall(r'^\tROW\((\w+), "([\w.:]+)", on_\w+\)', text, re.M)
     return [f"{name}:{labels}" for name, labels in rows]
 
 

@@ -155,7 +155,7 @@ def test_a_folder_without_results_is_refused(make, message, tmp_path):
         ("result.json", a_result("other").to_json(), "is the result of 'other'"),
         ("meta.json", "[1]", "not an object"),
         ("meta.json", "{", "damaged"),
-        ("result.json", "[" * 100_000, "recursion"),
+        ("result.json", "[" * 100_000, "nested too deeply"),
         ("meta.json", "[" * 100_000, "damaged"),
     ],
 )

@@ -39,7 +39,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from trapless.base import parquet
+from trapless.base import json_text, parquet
 from trapless.base.console import TraplessError
 from trapless.base.parquet import DamagedError
 from trapless.peek import limits
@@ -471,7 +471,7 @@ def _json(path: Path, allowance: limits.Allowance) -> dict[str, Any] | None:
         if len(text) > limits.JSON_BYTES_MAX:
             return None
         allowance.take(limits.JSON, path, len(text))
-        data = json.loads(text)
-    except (OSError, ValueError, RecursionError):
+        data = json_text.parse(text)
+    except (OSError, ValueError):
         return None
     return data if isinstance(data, dict) else None

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from trapless.base import json_text
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
@@ -55,8 +56,8 @@ def receive(descriptor: int, end_s: float | None = None) -> object:
     if kind == BYTES:
         return data
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
+        return json_text.parse(data)
+    except ValueError as error:
         raise FormError("a message that is no JSON") from error
 
 

@@ -12,7 +12,6 @@ and perhaps by root.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import queue
 import re
@@ -29,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from trapless.base import json_text
 from trapless.peek.errors import PeekError
 from trapless.peek.sampling.names import Names
 from trapless.peek.sampling.recording import META_FILE, Recorder
@@ -352,8 +352,8 @@ def _owner(recording: Path) -> int:
     """The user who answered for the machine of a recording from before."""
     try:
         with (recording / META_FILE).open("rb") as file:
-            owner = json.loads(file.read(META_BYTES_MAX))["about"]["owner"]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            owner = json_text.parse(file.read(META_BYTES_MAX))["about"]["owner"]
+    except (OSError, ValueError, LookupError, TypeError):
         return NO_OWNER
     return owner if isinstance(owner, int) else NO_OWNER
 
