@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,6 +21,7 @@ from trapless import calls as table
 from trapless.base.console import TraplessError
 from trapless.calls import Call, CallClass
 from trapless.stat import costs, labels
+from trapless.stat.call_sets import SETS
 from trapless.stat.run_counts import CallCounts, RunCounts
 
 HANDED = frozenset(
@@ -143,13 +145,16 @@ def _name(nr: int, row: Call | None) -> str:
 
 
 def choose(wanted: Sequence[str], names: Iterable[str]) -> frozenset[str]:
-    """The names that filters of `-e` mean, as strace has them: trace=read,write or '!futex'. A name
-    may be a pattern; the last filter counts.
+    """The names that filters of `-e` mean, as strace has them: trace=read,write or '!futex', a set
+    (%file), a regular expression (/^epoll), a name that need not exist (?uselib). A name may be a
+    pattern, too; the last filter counts.
 
     >>> sorted(choose(["trace=read,pwr*"], ["read", "write", "pwrite64"]))
     ['pwrite64', 'read']
     >>> sorted(choose(["!read"], ["read", "write"]))
     ['write']
+    >>> sorted(choose(["%stat,/^pwr"], ["read", "stat", "pwrite64"]))
+    ['pwrite64', 'stat']
     """
     every = frozenset(names)
     if not wanted:
@@ -167,17 +172,35 @@ def choose(wanted: Sequence[str], names: Iterable[str]) -> frozenset[str]:
     return every - chosen if inverted else frozenset(chosen)
 
 
-def _matches(pattern: str, names: frozenset[str]) -> set[str]:
-    found = set(fnmatch.filter(names, pattern))
-    if found:
-        return found
-    if pattern.startswith(("%", "/", "?")):
-        what = "sets, regular expressions and optional names are strace's alone"
-    else:
+def _matches(pattern: str, names: frozenset[str]) -> Set[str]:
+    kind, rest = pattern[:1], pattern[1:]
+    if kind == "%":
+        if rest in SETS:
+            return names & SETS[rest]
+        raise _unknown(pattern, f"there is no such set; there are {_listed(SETS)}")
+    if kind == "/":
+        try:
+            return {name for name in names if re.search(rest, name)}
+        except re.error as error:
+            raise _unknown(pattern, f"no regular expression: {error}") from error
+    found = set(fnmatch.filter(names, rest if kind == "?" else pattern))
+    if not found and kind != "?":
         near = difflib.get_close_matches(pattern, names, 1)
-        what = f"did you mean '{near[0]}'?" if near else "there is no system call of that name"
-    raise TraplessError(
-        f"-e: '{pattern}': {what}; give names or patterns, as in trace=read,'epoll_*' or '!futex'",
+        raise _unknown(
+            pattern,
+            f"did you mean '{near[0]}'?" if near else "there is no system call of that name",
+        )
+    return found
+
+
+def _listed(sets: Iterable[str]) -> str:
+    return ", ".join(f"%{name}" for name in sets)
+
+
+def _unknown(pattern: str, why: str) -> TraplessError:
+    return TraplessError(
+        f"-e: '{pattern}': {why}; give names, patterns or sets, as in trace=read,'epoll_*', "
+        f"%file or '!futex'",
         status=2,
     )
 

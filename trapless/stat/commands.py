@@ -45,7 +45,7 @@ REPEAT, REPEAT_MAX = 3, TURNS_MAX // 2
     "filters",
     multiple=True,
     metavar="FILTER",
-    help="With --calls: show these calls, as strace has it: trace=read,write or '!futex'.",
+    help="With --calls: show these calls, as strace has it: trace=read,write, %file or '!futex'.",
 )
 @click.option("--kernel", metavar="NAME|PATH", help="With --lab: as in trapless lab.")
 @click.option(

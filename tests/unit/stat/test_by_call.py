@@ -222,6 +222,11 @@ NAMES = ("read", "readv", "write", "futex", "epoll_wait", "epoll_ctl")
         (["trace=all"], NAMES),
         (["trace=none"], ()),
         (["read", "write"], ("write",)),
+        (["%desc"], ("read", "readv", "write", "epoll_wait", "epoll_ctl")),
+        (["!%desc"], ("futex",)),
+        (["trace=%net,futex"], ("futex",)),
+        (["/^(read|epoll)"], ("read", "readv", "epoll_wait", "epoll_ctl")),
+        (["?uselib,write"], ("write",)),
     ],
 )
 def test_filters_are_those_of_strace(filters, chosen):
@@ -232,7 +237,8 @@ def test_filters_are_those_of_strace(filters, chosen):
     ("pattern", "message"),
     [
         ("trace=raed", "did you mean 'read'?"),
-        ("trace=%file", "strace's alone"),
+        ("trace=%files", "there is no such set; there are %file, %desc, "),
+        ("/(", "no regular expression: "),
         ("xyz", "no system call of that name"),
     ],
 )
