@@ -131,7 +131,7 @@ soak-debug: setup ## probes and supervisor mode on the KASAN and lockdep kernel
 
 fuzz: setup ## random programs against the module for MINUTES (10), guided by coverage (KERNEL=debug)
 	@$(PYTHON) -m tests.fuzz.fuzz --minutes $(MINUTES) --seed $(SEED) $(if $(KERNEL),--kernel \
-		$(KERNEL)) $(if $(REPLAY),--replay $(REPLAY))
+		$(KERNEL)) $(if $(REPLAY),--replay $(REPLAY)) $(if $(KEEP),--keep)
 
 coverage: setup ## lines of kmod/ and lib/ that tests reach: build/coverage/report.txt (20 min)
 	@$(PYTHON) -m tests.coverage.coverage

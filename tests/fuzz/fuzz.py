@@ -259,12 +259,27 @@ def fuzz(options: argparse.Namespace, progress: Progress) -> int:
 
 def replay(options: argparse.Namespace, progress: Progress) -> int:
     """Run the programs of a file again and again, where they were found, or on the kernel that
-    was asked for; 1 if they show a finding."""
+    was asked for; 1 if they show a finding. If they show none any more, they may be kept: each run
+    begins with them from then on."""
     kernel, reload = replayed_in(options.replay.read_text())
     plan = Plan(options.kernel or kernel, options.seed, ROUND_S, reload, REPEATS)
     result = run_round(plan, read_corpus(options.replay), progress)
     print(result.wrong or f"{options.replay}: ran {REPEATS} times, nothing found")
+    if options.keep and not result.wrong:
+        keep(options.replay)
     return 1 if result.wrong else 0
+
+
+def keep(finding: Path) -> None:
+    """Add the programs of a finding to the corpus, below what the finding was."""
+    known = read_corpus(CORPUS)
+    fresh = [one for one in read_corpus(finding) if one not in known]
+    remarks = [line for line in finding.read_text().splitlines() if line.startswith("#")]
+    with CORPUS.open("a") as corpus:
+        corpus.writelines(
+            f"{line}\n" for line in [*remarks, *(one.hex() for one in fresh)] if fresh
+        )
+    print(f"{len(fresh)} programs of it are now in {CORPUS.relative_to(ROOT)}")
 
 
 def build(progress: Progress) -> None:
@@ -283,6 +298,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=10, help="how long (default: 10)")
     parser.add_argument("--seed", type=int, default=1, help="of the first round (default: 1)")
     parser.add_argument("--replay", type=Path, help="run this file's programs and nothing else")
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="if a replay finds nothing, add its programs to the corpus",
+    )
     parser.add_argument(
         "--no-minimise", dest="minimise", action="store_false", help="save a finding as it came"
     )

@@ -82,6 +82,25 @@ def test_a_finding_is_replayed_where_it_was_found(tmp_path, monkeypatch, kernel,
     assert [(one.kernel, one.reload) for one in ran] == [(kernel, reload), ("6.12", reload)]
 
 
+def test_a_mended_finding_joins_the_corpus_once(tmp_path, monkeypatch):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("# A program.\n0001\n")
+    monkeypatch.setattr(fuzz, "WORK", tmp_path)
+    monkeypatch.setattr(fuzz, "ROOT", tmp_path)
+    monkeypatch.setattr(fuzz, "CORPUS", corpus)
+    wrong = fuzz.Round(wrong="a splat")
+    path = fuzz.save(fuzz.Plan("6.1", 7, 1), wrong, [b"\x00\x01", b"\x00\x02"], "A note.")
+    options = fuzz.parse(["--replay", str(path), "--keep"])
+    monkeypatch.setattr(fuzz, "run_round", lambda *_: wrong)
+    assert fuzz.replay(options, Silent()) == 1
+    assert fuzz.read_corpus(corpus) == [b"\x00\x01"]
+    monkeypatch.setattr(fuzz, "run_round", lambda *_: fuzz.Round())
+    for _ in range(2):
+        assert fuzz.replay(options, Silent()) == 0
+        assert fuzz.read_corpus(corpus) == [b"\x00\x01", b"\x00\x02"]
+    assert corpus.read_text().count("# a splat") == 1
+
+
 def test_a_finding_says_who_is_left():
     result = fuzz.Round()
     reader = fuzz._Reader(result, "6.1", Silent())
