@@ -16,6 +16,7 @@
 #include <linux/init.h>
 #include <linux/kernel.h>
 #include <linux/kprobes.h>
+#include <linux/module.h>
 #include <linux/printk.h>
 #include <linux/seccomp.h>
 #include <linux/static_call.h>
@@ -62,8 +63,8 @@ DEFINE_STATIC_CALL(idle_cpu, no_idle_cpu);
 static const sys_call_ptr_t *syscall_table __ro_after_init;
 
 #ifdef CONFIG_SECURITY
-static const struct lsm_blob_sizes *blob_sizes __ro_after_init;
-static bool tomoyo __ro_after_init;
+static size_t cred_bytes __ro_after_init;
+static size_t task_bytes __ro_after_init;
 #endif
 
 static __init void *find_function(const char *name)
@@ -80,9 +81,12 @@ static __init void *find_function(const char *name)
 	return address;
 }
 
+/* The look-up also finds what modules have, and this module's names are not the kernel's. */
 static __init void *find(const char *name)
 {
-	return (void *)static_call(lookup)(name);
+	unsigned long address = static_call(lookup)(name);
+
+	return address && !within_module(address, THIS_MODULE) ? (void *)address : NULL;
 }
 
 void *__init tlk_symbol(const char *name)
@@ -117,8 +121,56 @@ static __init int missing(const char *what, const char *why)
 	return -ENOENT;
 }
 
+#ifdef CONFIG_SECURITY
+
+#define SIZES (sizeof(struct lsm_blob_sizes) / sizeof(int))
+
+/*
+ * Where the kernel keeps one of the sizes. clang may take the structure apart: its members are then
+ * variables with their numbers. They are its members only if there are as many.
+ */
+static __init const int *find_size(size_t offset)
+{
+	const void *whole = find("blob_sizes");
+	char name[sizeof("blob_sizes.") + 20];
+
+	if (whole)
+		return whole + offset;
+	snprintf(name, sizeof(name), "blob_sizes.%zu", SIZES);
+	if (find(name))
+		return NULL;
+	snprintf(name, sizeof(name), "blob_sizes.%zu", SIZES - 1);
+	if (!find(name))
+		return NULL;
+	snprintf(name, sizeof(name), "blob_sizes.%zu", offset / sizeof(int));
+	return find(name);
+}
+
+static __init int find_sizes(void)
+{
+	const int *cred = find_size(offsetof(struct lsm_blob_sizes, lbs_cred));
+	const int *task = find_size(offsetof(struct lsm_blob_sizes, lbs_task));
+	const int *tomoyo = find("tomoyo_enabled");
+
+	if (!cred || !task)
+		return missing("blob_sizes", "to compare what security modules keep");
+	cred_bytes = *cred;
+	task_bytes = tomoyo && *tomoyo ? *task : 0;
+	return 0;
+}
+
+#else
+
+static __init int find_sizes(void)
+{
+	return 0;
+}
+
+#endif /* CONFIG_SECURITY */
+
 int __init tlk_symbols_init(void)
 {
+	int error;
 	void *address;
 
 	address = find_function("kallsyms_lookup_name");
@@ -130,13 +182,9 @@ int __init tlk_symbols_init(void)
 	if (!syscall_table)
 		return missing("sys_call_table", "needs CONFIG_KALLSYMS_ALL");
 
-#ifdef CONFIG_SECURITY
-	blob_sizes = find("blob_sizes");
-	address = find("tomoyo_enabled");
-	tomoyo = address && *(const int *)address;
-	if (!blob_sizes)
-		return missing("blob_sizes", "to compare what security modules keep");
-#endif
+	error = find_sizes();
+	if (error)
+		return error;
 
 	address = find("__secure_computing");
 	if (!address)
@@ -168,12 +216,12 @@ const sys_call_ptr_t *tlk_syscall_table(void)
 #ifdef CONFIG_SECURITY
 size_t tlk_task_security_bytes(void)
 {
-	return tomoyo ? blob_sizes->lbs_task : 0;
+	return task_bytes;
 }
 
 size_t tlk_cred_security_bytes(void)
 {
-	return blob_sizes->lbs_cred;
+	return cred_bytes;
 }
 #endif
 

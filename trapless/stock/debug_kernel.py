@@ -107,7 +107,7 @@ KCSAN = DebugSpec(
 KCFI = DebugSpec(
     "kcfi",
     (FRAGMENTS / "debug.config", FRAGMENTS / "kcfi.config"),
-    (*REQUIRED, "CFI_CLANG", "X86_KERNEL_IBT", "FINEIBT"),
+    (*REQUIRED, "CFI_CLANG", "X86_KERNEL_IBT", "FINEIBT", "JUMP_LABEL"),
     llvm="-16",
 )
 SPECS = {spec.name: spec for spec in (DEBUG, KCSAN, KCFI)}
