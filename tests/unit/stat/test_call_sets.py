@@ -17,7 +17,7 @@ import pytest
 from trapless import calls
 from trapless.stat.call_sets import SETS
 
-SOURCE = Path(__file__).parent / "all_calls.c"
+SOURCE = Path(__file__).parent / "strace/all_calls.c"
 IN, OUT = "EXDEV", "ENOSYS"
 BEGINS_IT = "execve"  # the call that starts the program, which must be made
 LINE = re.compile(rf"^(\w+)\(.*= -1 ({IN}|{OUT}) .*\(INJECTED\)$", re.M)
