@@ -107,7 +107,7 @@ lab-debug: setup ## the module's tests on a KASAN and lockdep kernel (built once
 matrix-all: setup ## matrix, and the module's tests on debug, KCSAN, kCFI, PREEMPT_RT and cloud kernels
 	@$(MAKE) --no-print-directory -s all
 	$(PYTEST) -n $(VMS) $(MATRIX)
-	$(PYTEST) -n $(VMS) $(MODULE_TESTS) --kernels others,debug,kcsan,kcfi
+	$(PYTEST) -n $(VMS) $(MODULE_TESTS) --kernels others,debug,kcfi,kcsan
 
 image-check: setup ## images of every kernel, booted by BIOS and UEFI, from a stick and a CD (hours)
 	@$(MAKE) --no-print-directory -s all

@@ -108,4 +108,4 @@ def tables(raw: Raw) -> tuple[Table, ...]:
     )
 
 
-PART = Part("slowdown", collect, analyse, tables, full_only=True)
+PART = Part("slowdown", collect, analyse, tables, full_only=True, alone=True)

@@ -14,6 +14,7 @@
 #include <linux/cache.h>
 #include <linux/errno.h>
 #include <linux/init.h>
+#include <linux/kallsyms.h>
 #include <linux/kernel.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
@@ -125,6 +126,18 @@ static __init int missing(const char *what, const char *why)
 
 #define SIZES (sizeof(struct lsm_blob_sizes) / sizeof(int))
 
+/* Is it of so many bytes? Some kernels cut names, so a part may have that of the whole. */
+static __init bool has_bytes(const void *address, size_t bytes)
+{
+	char text[KSYM_SYMBOL_LEN];	/* name+offset/length */
+	const char *length;
+	unsigned long found;
+
+	sprint_symbol(text, (unsigned long)address);
+	length = strrchr(text, '/');
+	return length && !kstrtoul(length + 1, 0, &found) && found >= bytes;
+}
+
 /*
  * Where the kernel keeps one of the sizes. clang may take the structure apart: its members are then
  * variables with their numbers. They are its members only if there are as many.
@@ -135,7 +148,7 @@ static __init const int *find_size(size_t offset)
 	char name[sizeof("blob_sizes.") + 20];
 
 	if (whole)
-		return whole + offset;
+		return has_bytes(whole, sizeof(struct lsm_blob_sizes)) ? whole + offset : NULL;
 	snprintf(name, sizeof(name), "blob_sizes.%zu", SIZES);
 	if (find(name))
 		return NULL;

@@ -21,6 +21,21 @@
 #include <asm/trace/exceptions.h>
 #endif
 
+/* Without other processors nobody calls them; the names stay, and lead to no tracepoint. */
+#ifndef CONFIG_SMP
+#define TLK_OTHERS(tracepoint)								\
+static inline void check_trace_callback_type_##tracepoint(void (*handler)(void *data, int vector)) \
+{											\
+}
+
+TLK_OTHERS(reschedule_entry)
+TLK_OTHERS(reschedule_exit)
+TLK_OTHERS(call_function_entry)
+TLK_OTHERS(call_function_exit)
+TLK_OTHERS(call_function_single_entry)
+TLK_OTHERS(call_function_single_exit)
+#endif
+
 /* What sched_process_exit passes behind the task. */
 #ifdef TLK_HAS_GROUP_DEAD
 #define TLK_EXIT_ARGUMENTS , bool group_dead

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tests.make import make
 from trapless.base.console import ConsoleProgress, Progress, TraplessError
+from trapless.base.files import replace_file
 from trapless.stock import kbuild, kernels
 from trapless.stock.debug_kernel import SPECS
 from trapless.vm import lab
@@ -262,6 +263,8 @@ def replay(options: argparse.Namespace, progress: Progress) -> int:
     was asked for; 1 if they show a finding. If they show none any more, they may be kept: each run
     begins with them from then on."""
     kernel, reload = replayed_in(options.replay.read_text())
+    if options.keep and options.kernel not in (None, kernel):
+        raise TraplessError(f"--keep: it was found on {kernel}, so replay it there")
     plan = Plan(options.kernel or kernel, options.seed, ROUND_S, reload, REPEATS)
     result = run_round(plan, read_corpus(options.replay), progress)
     print(result.wrong or f"{options.replay}: ran {REPEATS} times, nothing found")
@@ -273,12 +276,11 @@ def replay(options: argparse.Namespace, progress: Progress) -> int:
 def keep(finding: Path) -> None:
     """Add the programs of a finding to the corpus, below what the finding was."""
     known = read_corpus(CORPUS)
-    fresh = [one for one in read_corpus(finding) if one not in known]
+    fresh = [one for one in dict.fromkeys(read_corpus(finding)) if one not in known]
     remarks = [line for line in finding.read_text().splitlines() if line.startswith("#")]
-    with CORPUS.open("a") as corpus:
-        corpus.writelines(
-            f"{line}\n" for line in [*remarks, *(one.hex() for one in fresh)] if fresh
-        )
+    if fresh:
+        lines = [CORPUS.read_text().rstrip("\n"), *remarks, *(one.hex() for one in fresh)]
+        replace_file(CORPUS, "\n".join(lines) + "\n")
     print(f"{len(fresh)} programs of it are now in {CORPUS.relative_to(ROOT)}")
 
 
@@ -306,7 +308,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--no-minimise", dest="minimise", action="store_false", help="save a finding as it came"
     )
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.keep and not options.replay:
+        parser.error("--keep is about a replay: add --replay FILE")
+    return options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

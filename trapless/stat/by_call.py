@@ -28,6 +28,8 @@ HANDED = frozenset(
     ("clone", "clone3", "fork", "vfork", "execve", "execveat", "exit", "exit_group", "rt_sigreturn")
 )
 """Calls that supervisor mode leaves to the kernel's own entry."""
+BARE = frozenset(("file", "desc", "memory", "process", "network", "ipc", "signal"))
+"""Sets that strace knows without their %, too."""
 UNSEEN = frozenset(("exit", "exit_group"))
 """Calls that do not return: strace -c leaves them out."""
 
@@ -159,38 +161,50 @@ def choose(wanted: Sequence[str], names: Iterable[str]) -> frozenset[str]:
     every = frozenset(names)
     if not wanted:
         return every
-    text = wanted[-1].removeprefix("trace=").replace("trace!=", "!").replace("\\!", "!")
-    inverted, text = text.startswith("!"), text.removeprefix("!")
+    text = wanted[-1].replace("\\!", "!").replace("trace!=", "!")
+    text = text.removeprefix("trace=").removeprefix("t=")
+    patterns = [pattern for pattern in text.lstrip("!").split(",") if pattern]
+    if not patterns:
+        raise _unknown(wanted[-1], "it names no system call")
     chosen: set[str] = set()
-    for pattern in filter(None, text.split(",")):
+    for pattern in patterns:
         if pattern == "all":
             chosen |= every
-        elif pattern == "none":
-            continue
-        else:
+        elif pattern != "none":
             chosen |= _matches(pattern, every)
+    inverted = (len(text) - len(text.lstrip("!"))) % 2 == 1
     return every - chosen if inverted else frozenset(chosen)
 
 
 def _matches(pattern: str, names: frozenset[str]) -> Set[str]:
-    kind, rest = pattern[:1], pattern[1:]
-    if kind == "%":
-        if rest in SETS:
-            return names & SETS[rest]
+    """The names of one pattern; without any it is an error, unless a question mark leads it."""
+    word = pattern.lstrip("?").removesuffix("@64")
+    if word.startswith("%") or word in BARE:
+        if word.removeprefix("%") in SETS:
+            return names & SETS[word.removeprefix("%")]
         raise _unknown(pattern, f"there is no such set; there are {_listed(SETS)}")
-    if kind == "/":
-        try:
-            return {name for name in names if re.search(rest, name)}
-        except re.error as error:
-            raise _unknown(pattern, f"no regular expression: {error}") from error
-    found = set(fnmatch.filter(names, rest if kind == "?" else pattern))
-    if not found and kind != "?":
-        near = difflib.get_close_matches(pattern, names, 1)
+    if word.startswith("/"):
+        found = _of_expression(pattern, word[1:], names)
+    elif word.isdecimal():
+        found = {call.name for call in table.load() if call.nr == int(word)} & names
+    else:
+        found = set(fnmatch.filter(names, word))
+    if not found and not pattern.startswith("?"):
+        near = difflib.get_close_matches(word, names, 1)
         raise _unknown(
             pattern,
             f"did you mean '{near[0]}'?" if near else "there is no system call of that name",
         )
     return found
+
+
+def _of_expression(pattern: str, text: str, names: frozenset[str]) -> set[str]:
+    if "[:" in text:
+        raise _unknown(pattern, "classes as [:alpha:] are not known here; write [a-z]")
+    try:
+        return {name for name in names if re.search(text, name)}
+    except (re.error, OverflowError, RecursionError) as error:
+        raise _unknown(pattern, f"no regular expression: {error}") from error
 
 
 def _listed(sets: Iterable[str]) -> str:

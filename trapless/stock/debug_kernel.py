@@ -207,7 +207,7 @@ def _make(
     status = tools.run_tool(argv, log, cwd=tree, watch=watch)
     if status != 0:
         raise TraplessError(
-            f"the debug kernel does not build: {' '.join(argv)} ended with status {status}:\n"
+            f"the kernel does not build: {' '.join(argv)} ended with status {status}:\n"
             f"{tools.last_lines(log, 30)}"
         )
 

@@ -81,6 +81,12 @@ def module_for(
             f"found around it; give IMAGE:BUILD_DIR, or put linux-headers-{kernel.release} beside "
             f"the image"
         )
+    if counted and clang_tools(kernel):
+        raise TraplessError(
+            f"lines of the module are counted as gcc does it, and clang has compiled "
+            f"{kernel.release}: give another kernel",
+            status=2,
+        )
     for path in (cache_dir(), kernel.build_dir):
         cache.need_plain_path(path)
     sources = read_sources(tree or repo_root())
@@ -192,7 +198,7 @@ def _make(kernel: Kernel, box: Toolbox, source: Path) -> list[str]:
     common = common_makefile(kernel.build_dir)
     if common is not None:
         argv += ["-f", box.inside(common), f"KBUILD_OUTPUT={box.inside(kernel.build_dir)}"]
-    argv += [f"{variable}={name}" for variable, name in clang_tools(kernel.build_dir).items()]
+    argv += [f"{variable}={name}" for variable, name in clang_tools(kernel).items()]
     return [*argv, f"M={box.inside(source)}", NO_TYPE_INFORMATION, "modules"]
 
 
@@ -206,27 +212,42 @@ def common_makefile(build_dir: Path) -> Path | None:
     return common if common.exists() else None
 
 
-def clang_tools(build_dir: Path) -> dict[str, str]:
+def clang_tools(kernel: Kernel) -> dict[str, str]:
     """For a kernel that clang has compiled, kbuild's variables for the compiler and the linker:
-    those of the kernel's release, where this machine has them. Empty for other kernels."""
-    config = build_dir / ".config"
+    those of the kernel's release, or the machine's own if they are not older. Empty for other
+    kernels."""
+    assert kernel.build_dir is not None
+    config = kernel.build_dir / ".config"
     text = config.read_text(errors="replace") if config.exists() else ""
     if "CONFIG_CC_IS_CLANG=y" not in text:
         return {}
     version = re.search(r"^CONFIG_CLANG_VERSION=(\d+)\d{4}$", text, re.MULTILINE)
-    numbered = f"clang-{version[1]}" if version else ""
-    suffix = f"-{version[1]}" if version and shutil.which(numbered, path=tools.tool_path()) else ""
+    suffix = f"-{version[1]}" if version and not _own_clang_will_do(kernel, version[1]) else ""
     names = {"CC": f"clang{suffix}"}
     if "CONFIG_LD_IS_LLD=y" in text:
         names["LD"] = f"ld.lld{suffix}"
     return names
 
 
-def compiler_name(build_dir: Path) -> str:
+def _own_clang_will_do(kernel: Kernel, release: str) -> bool:
+    """Whether a release of clang is not there by its number, and `clang` is as new."""
+    if kernel.build_root is not None:
+        return not (kernel.build_root / "usr/bin" / f"clang-{release}").exists()
+    if shutil.which(f"clang-{release}", path=tools.tool_path()):
+        return False
+    if not shutil.which("clang", path=tools.tool_path()):
+        return False
+    own = re.search(r"version (\d+)", compiler_version("clang"))
+    return own is not None and int(own[1]) >= int(release)
+
+
+def compiler_name(kernel: Kernel) -> str:
     """The compiler that kbuild will call for this tree: clang for a kernel of clang's, what
     Debian's headers name, else gcc."""
-    if clang := clang_tools(build_dir).get("CC"):
+    if clang := clang_tools(kernel).get("CC"):
         return clang
+    assert kernel.build_dir is not None
+    build_dir = kernel.build_dir
     variables = build_dir / ".kernelvariables"
     if variables.exists():
         match = re.search(r"\b(gcc-\d+|clang-\d+)\b", variables.read_text())
@@ -237,13 +258,12 @@ def compiler_name(build_dir: Path) -> str:
 
 def _compiler(kernel: Kernel) -> str:
     """The name and version of the kernel's compiler, which must be there."""
-    assert kernel.build_dir is not None
-    name = compiler_name(kernel.build_dir)
+    name = compiler_name(kernel)
     if kernel.build_root is None:
-        linker = clang_tools(kernel.build_dir).get("LD")
+        linker = clang_tools(kernel).get("LD")
         needed = {name: name} | ({linker: linker.removeprefix("ld.")} if linker else {})
         tools.require_tools(needed, f"building a module for {kernel.release}")
-        return compiler_version(name)
+        return "; ".join(compiler_version(tool) for tool in needed)
     return " ".join([name, *(f"{k}={v}" for k, v in sorted(kernel.provenance.items()))])
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz import fuzz
-from trapless.base.console import Silent
+from trapless.base.console import Silent, TraplessError
 
 ROOT = Path(__file__).resolve().parents[3]
 INPUT_MAX = int(
@@ -84,12 +84,14 @@ def test_a_finding_is_replayed_where_it_was_found(tmp_path, monkeypatch, kernel,
 
 def test_a_mended_finding_joins_the_corpus_once(tmp_path, monkeypatch):
     corpus = tmp_path / "corpus.txt"
-    corpus.write_text("# A program.\n0001\n")
+    corpus.write_text("# A program.\n0001")
     monkeypatch.setattr(fuzz, "WORK", tmp_path)
     monkeypatch.setattr(fuzz, "ROOT", tmp_path)
     monkeypatch.setattr(fuzz, "CORPUS", corpus)
     wrong = fuzz.Round(wrong="a splat")
-    path = fuzz.save(fuzz.Plan("6.1", 7, 1), wrong, [b"\x00\x01", b"\x00\x02"], "A note.")
+    path = fuzz.save(
+        fuzz.Plan("6.1", 7, 1), wrong, [b"\x00\x01", b"\x00\x02", b"\x00\x02"], "A note."
+    )
     options = fuzz.parse(["--replay", str(path), "--keep"])
     monkeypatch.setattr(fuzz, "run_round", lambda *_: wrong)
     assert fuzz.replay(options, Silent()) == 1
@@ -99,6 +101,11 @@ def test_a_mended_finding_joins_the_corpus_once(tmp_path, monkeypatch):
         assert fuzz.replay(options, Silent()) == 0
         assert fuzz.read_corpus(corpus) == [b"\x00\x01", b"\x00\x02"]
     assert corpus.read_text().count("# a splat") == 1
+    elsewhere = fuzz.parse(["--replay", str(path), "--keep", "--kernel", "6.12"])
+    with pytest.raises(TraplessError, match=r"was found on 6\.1"):
+        fuzz.replay(elsewhere, Silent())
+    with pytest.raises(SystemExit):
+        fuzz.parse(["--keep"])
 
 
 def test_a_finding_says_who_is_left():

@@ -227,6 +227,10 @@ NAMES = ("read", "readv", "write", "futex", "epoll_wait", "epoll_ctl")
         (["trace=%net,futex"], ("futex",)),
         (["/^(read|epoll)"], ("read", "readv", "epoll_wait", "epoll_ctl")),
         (["?uselib,write"], ("write",)),
+        (["?%desc"], ("read", "readv", "write", "epoll_wait", "epoll_ctl")),
+        (["?/^epoll_w,?/none"], ("epoll_wait",)),
+        (["t=network,0,write@64"], ("read", "write")),
+        (["!!read"], ("read",)),
     ],
 )
 def test_filters_are_those_of_strace(filters, chosen):
@@ -239,6 +243,15 @@ def test_filters_are_those_of_strace(filters, chosen):
         ("trace=raed", "did you mean 'read'?"),
         ("trace=%files", "there is no such set; there are %file, %desc, "),
         ("/(", "no regular expression: "),
+        ("/a{99999999999}", "no regular expression: "),
+        ("/" + "(" * 3000, "no regular expression: "),
+        ("/[[:alpha:]]", "write [a-z]"),
+        ("/READ", "no system call of that name"),
+        ("99999", "no system call of that name"),
+        ("", "it names no system call"),
+        ("trace=", "it names no system call"),
+        ("!", "it names no system call"),
+        (",", "it names no system call"),
         ("xyz", "no system call of that name"),
     ],
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from trapless.base.console import TraplessError
-from trapless.stock import debug_kernel
+from trapless.stock import debug_kernel, kernels
 
 CONFIG = "".join(f"CONFIG_{option}=y\n" for option in debug_kernel.DEBUG.required)
 FRAGMENTS = {path for spec in debug_kernel.SPECS.values() for path in spec.fragments}
@@ -37,6 +37,10 @@ def test_what_is_required_is_asked_for_or_follows(spec: debug_kernel.DebugSpec) 
         "USER_RETURN_NOTIFIER",  # by KVM
         "PM_SLEEP_DEBUG",  # follows from PM_DEBUG and SUSPEND
     }
+
+
+def test_each_is_built_from_a_source() -> None:
+    assert kernels.DEBUG_SOURCES.keys() == debug_kernel.SPECS.keys()
 
 
 def test_a_complete_configuration_passes() -> None:

@@ -8,7 +8,8 @@ end, so that each command line, copy and message is real; tests/lab builds for r
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -167,40 +168,69 @@ def test_debians_headers_need_no_installation(tmp_path: Path) -> None:
 
 
 def test_the_compiler_is_the_one_the_headers_name(tmp_path: Path) -> None:
-    assert kbuild.compiler_name(tmp_path) == "gcc"
+    kernel = Kernel("test", "9.9.1", tmp_path / "vmlinuz", tmp_path, None)
+    assert kbuild.compiler_name(kernel) == "gcc"
     (tmp_path / ".kernelvariables").write_text(
         "CCACHE = ccache\nCC = $(if $(X),$(CCACHE)) $(CROSS_COMPILE)gcc-12\n"
     )
-    assert kbuild.compiler_name(tmp_path) == "gcc-12"
+    assert kbuild.compiler_name(kernel) == "gcc-12"
 
 
 CLANG = "CONFIG_CC_IS_CLANG=y\nCONFIG_CLANG_VERSION=990006\nCONFIG_LD_IS_LLD=y\n"
 
 
-@pytest.mark.parametrize("here, suffix", [(("clang-99",), "-99"), ((), "")])
+@pytest.mark.parametrize(
+    "here, root, suffix",
+    [
+        ({"clang-99": "99"}, (), "-99"),
+        ({"clang-99": "99", "clang": "100"}, (), "-99"),
+        ({"clang": "100"}, (), ""),
+        ({"clang": "98"}, (), "-99"),
+        ({}, (), "-99"),
+        ({}, ("clang-99",), "-99"),
+        ({"clang-99": "99"}, ("clang",), ""),
+    ],
+)
 def test_a_kernel_of_clangs_gets_a_module_of_clangs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: Sequence[str], suffix: str
+    kernel: Kernel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    here: Mapping[str, str],
+    root: Sequence[str],
+    suffix: str,
 ) -> None:
-    for name in here:
-        (tmp_path / name).touch(0o755)
+    for name, release in here.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\necho Debian clang version {release}.0.6\n")
+        (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    (tmp_path / ".config").write_text(CLANG)
-    assert kbuild.clang_tools(tmp_path) == {"CC": f"clang{suffix}", "LD": f"ld.lld{suffix}"}
-    assert kbuild.compiler_name(tmp_path) == f"clang{suffix}"
-    (tmp_path / ".config").write_text(CLANG.replace("CONFIG_LD_IS_LLD=y", ""))
-    assert kbuild.clang_tools(tmp_path) == {"CC": f"clang{suffix}"}
-    (tmp_path / ".config").write_text("CONFIG_CC_IS_GCC=y\nCONFIG_CLANG_VERSION=0\n")
-    assert kbuild.clang_tools(tmp_path) == {}
+    kbuild.compiler_version.cache_clear()
+    if root:
+        kernel = replace(kernel, build_root=tmp_path / "root")
+        (tmp_path / "root/usr/bin").mkdir(parents=True)
+        for name in root:
+            (tmp_path / "root/usr/bin" / name).touch(0o755)
+    assert kernel.build_dir is not None
+    config = kernel.build_dir / ".config"
+    config.write_text(CLANG)
+    assert kbuild.clang_tools(kernel) == {"CC": f"clang{suffix}", "LD": f"ld.lld{suffix}"}
+    assert kbuild.compiler_name(kernel) == f"clang{suffix}"
+    config.write_text(CLANG.replace("CONFIG_LD_IS_LLD=y", ""))
+    assert kbuild.clang_tools(kernel) == {"CC": f"clang{suffix}"}
+    config.write_text("CONFIG_CC_IS_GCC=y\nCONFIG_CLANG_VERSION=0\n")
+    assert kbuild.clang_tools(kernel) == {}
+    kbuild.compiler_version.cache_clear()
 
 
-def test_a_missing_linker_of_clangs_is_named(
+def test_missing_tools_of_clangs_are_named_and_its_lines_are_not_counted(
     checkout: Path, kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert kernel.build_dir is not None
     (kernel.build_dir / ".config").write_text(CLANG)
-    with pytest.raises(TraplessError, match="apt-get install clang lld"):
-        monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(TraplessError, match="apt-get install clang-99 lld-99"):
         kbuild.module_for(kernel, Silent())
+    with pytest.raises(TraplessError, match="give another kernel"):
+        kbuild.module_for(kernel, Silent(), counted=True)
 
 
 def test_a_missing_compiler_is_named(checkout: Path, kernel: Kernel) -> None:
