@@ -65,6 +65,7 @@ CRASHES_MAX = 5
 # ends in an oops. Suspending patches the jump labels of the freezer each time.
 TAKE_TURNS = frozenset(
     {
+        "events_at_every_tracepoint",
         "syscall_tracepoint_makes_batch_busy",
         "module_unload_is_refused_while_in_use",
         "probes_soak",
