@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Events come from every tracepoint of the module's table, and from places of other forms: each list
- * is taken, its handlers run, and it goes again. The values are compared from outside, by the tests
- * of peek; a kernel with control-flow integrity checks here that each handler has its type.
+ * Events come from every tracepoint of the module's table, and from places of other forms: each
+ * list is taken, its handlers run, and it goes again. The values are compared from outside, by the
+ * tests of peek; a kernel with control-flow integrity checks here that each handler has its type.
  */
 #include <sched.h>
 #include <sys/mman.h>
