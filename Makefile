@@ -133,7 +133,7 @@ fuzz: setup ## random programs against the module for MINUTES (10), guided by co
 	@$(PYTHON) -m tests.fuzz.fuzz --minutes $(MINUTES) --seed $(SEED) $(if $(KERNEL),--kernel \
 		$(KERNEL)) $(if $(REPLAY),--replay $(REPLAY)) $(if $(KEEP),--keep)
 
-coverage: setup ## lines of kmod/ and lib/ that tests reach: build/coverage/report.txt (20 min)
+coverage: setup ## lines of kmod/ and lib/ that tests reach: build/coverage/report.txt (5 min)
 	@$(PYTHON) -m tests.coverage.coverage
 
 setup: ## install what this machine lacks: packages by apt on Debian, Python ones in .venv

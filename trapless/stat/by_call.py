@@ -163,7 +163,8 @@ def choose(wanted: Sequence[str], names: Iterable[str]) -> frozenset[str]:
         return every
     text = wanted[-1].replace("\\!", "!").replace("trace!=", "!")
     text = text.removeprefix("trace=").removeprefix("t=")
-    patterns = [pattern for pattern in text.lstrip("!").split(",") if pattern]
+    plain = text.lstrip("!")
+    patterns = [pattern for pattern in plain.split(",") if pattern]
     if not patterns:
         raise _unknown(wanted[-1], "it names no system call")
     chosen: set[str] = set()
@@ -172,7 +173,7 @@ def choose(wanted: Sequence[str], names: Iterable[str]) -> frozenset[str]:
             chosen |= every
         elif pattern != "none":
             chosen |= _matches(pattern, every)
-    inverted = (len(text) - len(text.lstrip("!"))) % 2 == 1
+    inverted = (len(text) - len(plain)) % 2 == 1
     return every - chosen if inverted else frozenset(chosen)
 
 
@@ -182,7 +183,8 @@ def _matches(pattern: str, names: frozenset[str]) -> Set[str]:
     if word.startswith("%") or word in BARE:
         if word.removeprefix("%") in SETS:
             return names & SETS[word.removeprefix("%")]
-        raise _unknown(pattern, f"there is no such set; there are {_listed(SETS)}")
+        known = ", ".join(f"%{name}" for name in SETS)
+        raise _unknown(pattern, f"there is no such set; there are {known}")
     if word.startswith("/"):
         found = _of_expression(pattern, word[1:], names)
     elif word.isdecimal():
@@ -205,10 +207,6 @@ def _of_expression(pattern: str, text: str, names: frozenset[str]) -> set[str]:
         return {name for name in names if re.search(text, name)}
     except (re.error, OverflowError, RecursionError) as error:
         raise _unknown(pattern, f"no regular expression: {error}") from error
-
-
-def _listed(sets: Iterable[str]) -> str:
-    return ", ".join(f"%{name}" for name in sets)
 
 
 def _unknown(pattern: str, why: str) -> TraplessError:

@@ -260,8 +260,8 @@ def _compiler(kernel: Kernel) -> str:
     """The name and version of the kernel's compiler, which must be there."""
     name = compiler_name(kernel)
     if kernel.build_root is None:
-        linker = clang_tools(kernel).get("LD")
-        needed = {name: name} | ({linker: linker.removeprefix("ld.")} if linker else {})
+        names = [name, *clang_tools(kernel).values()]
+        needed = {tool: tool.removeprefix("ld.") for tool in names}
         tools.require_tools(needed, f"building a module for {kernel.release}")
         return "; ".join(compiler_version(tool) for tool in needed)
     return " ".join([name, *(f"{k}={v}" for k, v in sorted(kernel.provenance.items()))])

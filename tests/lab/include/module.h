@@ -52,6 +52,20 @@ static inline long module_load(const char *parameters)
 	return result;
 }
 
+/* Loads it with probes. A kernel that takes none has it as before, and the test is skipped. */
+static inline void module_need_probes(void)
+{
+	long error;
+
+	module_need();
+	CHECK_EQ(module_unload(), 0);
+	error = module_load("probes=1");
+	if (!error)
+		return;
+	CHECK_EQ(module_load("supervisor=1"), 0);
+	SKIP("this kernel takes no probes: %s", strerror((int)-error));
+}
+
 /* Unloads and loads. The last reference may be dropped a moment after its process has ended. */
 static inline void module_reload(void)
 {

@@ -68,24 +68,11 @@ static void work(void)
 	CHECK_EQ(sched_setaffinity(0, sizeof(all), &all), 0);
 }
 
-static void need_probes(void)
-{
-	long error;
-
-	module_need();
-	CHECK_EQ(module_unload(), 0);
-	error = module_load("probes=1");
-	if (!error)
-		return;
-	CHECK_EQ(module_load("supervisor=1"), 0);
-	SKIP("this kernel takes no probes: %s", strerror((int)-error));
-}
-
 int main(void)
 {
 	char text[16];
 
-	need_probes();
+	module_need_probes();
 	signal(SIGUSR1, handle);
 	CHECK(write_file(PARAMETERS "events_kb", "64") > 0);
 	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++) {

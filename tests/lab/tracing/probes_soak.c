@@ -120,19 +120,6 @@ static void reload(struct random *random)
 	shared->pause = false;
 }
 
-static void need_probes(void)
-{
-	long error;
-
-	module_need();
-	CHECK_EQ(module_unload(), 0);
-	error = module_load("probes=1");
-	if (!error)
-		return;
-	CHECK_EQ(module_load("supervisor=1"), 0);
-	SKIP("this kernel takes no probes: %s", strerror((int)-error));
-}
-
 int main(void)
 {
 	uint64_t seconds = getenv("TL_SOAK_S") ? strtoul(getenv("TL_SOAK_S"), NULL, 10) : SECONDS;
@@ -140,7 +127,7 @@ int main(void)
 	struct random random = random_seeded(random_choose_seed());
 	pid_t pids[USERS + 1];
 
-	need_probes();
+	module_need_probes();
 	shared = shared_memory(sizeof(*shared));
 	for (size_t i = 0; i <= USERS; i++) {
 		pids[i] = MUST(fork());
