@@ -15,6 +15,7 @@
 #define BYTES_MAX (512ul << 10)
 #define STRIDE 128
 #define PASSES 10
+#define ROUNDS 3
 
 static unsigned long sink;
 
@@ -27,19 +28,22 @@ static __attribute__((noinline)) void walk(const volatile unsigned char *bytes, 
 	sink += sum;
 }
 
-static void region(const unsigned char *bytes, unsigned long width)
+/* ROUNDS times, for a clock's interrupt may come in one. */
+static void regions(const unsigned char *bytes, unsigned long width)
 {
-	int pass;
+	int round, pass;
 
-	tl_model_label(width);
-	tl_model_cold();
-	walk(bytes, width);
-	tl_model_begin();
-	for (pass = 0; pass < PASSES; pass++) {
+	for (round = 0; round < ROUNDS; round++) {
+		tl_model_label(width);
+		tl_model_cold();
 		walk(bytes, width);
-		syscall(SYS_getppid);
+		tl_model_begin();
+		for (pass = 0; pass < PASSES; pass++) {
+			walk(bytes, width);
+			syscall(SYS_getppid);
+		}
+		tl_model_end();
 	}
-	tl_model_end();
 }
 
 int main(int argc, char **argv)
@@ -53,12 +57,12 @@ int main(int argc, char **argv)
 	memset(bytes, 1, BYTES_MAX);
 	tl_model_end(); /* of nothing: an event */
 	tl_model_on();
-	region(bytes, 64 << 10);
-	region(bytes, BYTES_MAX);
+	regions(bytes, 64 << 10);
+	regions(bytes, BYTES_MAX);
 	tl_model_off();
 	walk(bytes, BYTES_MAX); /* not counted */
 	tl_model_on();
-	region(bytes, BYTES_MAX);
+	regions(bytes, BYTES_MAX);
 	if (argc > 1 && strcmp(argv[1], "crash") == 0) {
 		trigger = open("/proc/sysrq-trigger", O_WRONLY);
 		tl_model_begin();
