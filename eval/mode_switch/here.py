@@ -44,7 +44,7 @@ def collect(run: Collection) -> None:
             events=events if long else 0,
             delays=delays if long else 0,
         )
-        config = part_calls.boot_config(run, part_calls.LINKS[0], parameters, counted=False)
+        config = part_calls.boot_config(run, parameters, counted=False)
         run.boot(
             f"measured-{label}", one_cpu(config) if not long else config, [*command, "--counters"]
         )

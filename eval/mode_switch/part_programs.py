@@ -114,24 +114,15 @@ for line in io.lines('/tmp/names') do
 end
 """
 
-REDIS_EACH = 400
 REDIS_TESTS = "set,get,incr,lpush,rpush,lpop,sadd,hset,zadd"
+REDIS_EACH, QUICK_REDIS_EACH = 400, 80
+"""Requests of each kind; the talk, whose replies are compared, has as many as four kinds."""
 REDIS_TALK = """\
-for i in range(300):
+for i in range(each * 3 // 4):
     print(f"SET key{i % 70} value{i}", f"GETRANGE key{i % 50} 0 6", f"APPEND log {i},", sep="\\n")
     print(f"ZADD scores {i * 7 % 101} member{i % 40}", f"ZRANK scores member{i % 60}", sep="\\n")
 print("ZRANGE scores 0 -1 WITHSCORES", "GET log", "GET nothing", "LPUSH log x", sep="\\n")
 """
-REDIS_LOAD = f"""\
-redis-cli flushall
-redis-benchmark -q -e -n {REDIS_EACH} -c 8 -t {REDIS_TESTS} > /tmp/benchmark || exit 1
-tr '\\r' '\\n' < /tmp/benchmark | grep -i error && exit 1
-redis-cli get counter:__rand_int__
-redis-cli llen mylist
-redis-cli dbsize
-redis-cli < /tmp/talk
-redis-cli debug digest
-echo requests {REDIS_EACH * len(REDIS_TESTS.split(","))}"""
 
 NGINX = """\
 daemon off; user nobody nogroup; worker_processes 1; pid /tmp/nginx.pid;
@@ -168,6 +159,29 @@ def written(text: str, path: str) -> str:
     return f"printf %s {shlex.quote(text)} > {path}"
 
 
+def redis(each: int) -> Program:
+    """So many requests of each kind by redis-benchmark, and the talk."""
+    talk = f"each = {each}\n{REDIS_TALK}"
+    load = f"""\
+redis-cli flushall
+redis-benchmark -q -e -n {each} -c 8 -t {REDIS_TESTS} > /tmp/benchmark || exit 1
+tr '\\r' '\\n' < /tmp/benchmark | grep -i error && exit 1
+redis-cli get counter:__rand_int__
+redis-cli llen mylist
+redis-cli dbsize
+redis-cli < /tmp/talk
+redis-cli debug digest
+echo requests {each * len(REDIS_TESTS.split(","))}"""
+    return Program(
+        "redis",
+        "server under redis-benchmark",
+        ("/tmp/redis-server", "--save", "", "--enable-debug-command", "yes"),
+        prepare=f"python3 -c {shlex.quote(talk)} > /tmp/talk",
+        port=6379,
+        load=load,
+    )
+
+
 PROGRAMS = (
     Program("busybox", "static; du over a tree", ("busybox", "du", "-a", TREE)),
     Program("ls", "ls -lR of a tree", ("ls", "-lR", TREE)),
@@ -195,14 +209,7 @@ PROGRAMS = (
     Program("fzf", "Go; filters names by goroutines", ("fzf", "-f", "py"), input="/tmp/many-names"),
     Program("node", "code made at run time, threads; hashes a tree", ("node", "-e", NODE)),
     Program("luajit", "code made at run time; reads a tree", ("luajit", "-e", LUA)),
-    Program(
-        "redis",
-        "server under redis-benchmark",
-        ("/tmp/redis-server", "--save", "", "--enable-debug-command", "yes"),
-        prepare=f"python3 -c {shlex.quote(REDIS_TALK)} > /tmp/talk",
-        port=6379,
-        load=REDIS_LOAD,
-    ),
+    redis(REDIS_EACH),
     Program(
         "nginx",
         "server under wrk, every reply compared",
@@ -215,12 +222,15 @@ PROGRAMS = (
 
 
 def quick_programs() -> tuple[Program, ...]:
-    """Those of a quick run: without the long ones, and nginx with fewer requests."""
-    return tuple(
-        replace(program, load=QUICK_NGINX_LOAD) if program.name == "nginx" else program
-        for program in PROGRAMS
-        if program.name not in LONG
-    )
+    """Those of a quick run: without the long ones, and servers with fewer requests."""
+    return tuple(shorter(program) for program in PROGRAMS if program.name not in LONG)
+
+
+def shorter(program: Program) -> Program:
+    """A server with fewer requests; any other as it is."""
+    if program.name == "redis":
+        return redis(QUICK_REDIS_EACH)
+    return replace(program, load=QUICK_NGINX_LOAD) if program.name == "nginx" else program
 
 
 def guest_files() -> tuple[tuple[Path, str], ...]:

@@ -41,7 +41,7 @@ TIMEOUT_S = 4 * 3600.0
 CONNECTIONS = 100
 LIMIT_S = 1800
 """For a load that hangs: a busy machine takes many times as long as an idle one."""
-REQUESTS_S, QUICK_REQUESTS_S = 60, 12
+REQUESTS_S, QUICK_REQUESTS_S = 60, 8
 """From the first reply. The server outlives them, so that its end is none of the samples."""
 NICE = 5
 STEADY_CLOCK = "tsc=reliable"
@@ -62,7 +62,7 @@ def timed_loads(quick: bool) -> tuple[Timed, ...]:
     nop = Load("nop", "", "exec sleep 3600")
     if quick:
         return (
-            Timed(nop, 8),
+            Timed(nop, 5),
             Timed(loads.sort(8 << 20), LIMIT_S),
             Timed(loads.make(loads.FEW), LIMIT_S),
             Timed(loads.serve(), LIMIT_S),

@@ -174,24 +174,49 @@ static struct announcement *announced(void)
 	return (void *)page;
 }
 
-/* One load in all settings, in random order. */
-static void run_round(const struct options *options, const struct load *load,
-		      struct announcement *announcement, unsigned int repeat)
+/* The settings that are wanted, in random order; how many. */
+static unsigned int shuffled(const struct options *options, unsigned int order[SETTINGS])
 {
-	unsigned int order[SETTINGS], wanted = 0;
+	unsigned int wanted = 0;
 
 	for (unsigned int i = 0; i < SETTINGS; i++)
 		if (measure_list_has(options->settings, settings[i].name))
 			order[wanted++] = i;
 	measure_shuffle(order, wanted);
-	for (unsigned int i = 0; i < wanted; i++) {
-		const struct setting *setting = &settings[order[i]];
+	return wanted;
+}
 
-		set_probes(setting->probes);
-		if (announcement)
-			measure(load, setting, announcement, options->settle_ms, repeat);
-		else
-			count(load, setting, repeat);
+/* Time drifts: each load has its settings one after the other. */
+static void measure_round(const struct options *options, const struct load *loads,
+			  struct announcement *announcement, unsigned int repeat)
+{
+	for (unsigned int i = 0; i < options->load_count; i++) {
+		unsigned int order[SETTINGS], wanted = shuffled(options, order);
+
+		for (unsigned int at = 0; at < wanted; at++) {
+			set_probes(settings[order[at]].probes);
+			measure(&loads[i], &settings[order[at]], announcement, options->settle_ms,
+				repeat);
+		}
+		measure_progress(repeat * options->load_count + i + 1,
+				 options->repeats * options->load_count);
+	}
+}
+
+/*
+ * Instructions do not drift, and a change of the kernel's code makes the emulator translate it
+ * anew, which takes longer than most loads: each setting has all loads.
+ */
+static void count_round(const struct options *options, const struct load *loads,
+			unsigned int repeat)
+{
+	unsigned int order[SETTINGS], wanted = shuffled(options, order);
+
+	for (unsigned int at = 0; at < wanted; at++) {
+		set_probes(settings[order[at]].probes);
+		for (unsigned int i = 0; i < options->load_count; i++)
+			count(&loads[i], &settings[order[at]], repeat);
+		measure_progress(repeat * wanted + at + 1, options->repeats * wanted);
 	}
 }
 
@@ -207,11 +232,10 @@ static void run_all(const struct options *options)
 		run_command(&loads[i]);
 	}
 	for (unsigned int repeat = 0; repeat < options->repeats; repeat++) {
-		for (unsigned int i = 0; i < options->load_count; i++) {
-			run_round(options, &loads[i], announcement, repeat);
-			measure_progress(repeat * options->load_count + i + 1,
-					 options->repeats * options->load_count);
-		}
+		if (counted)
+			count_round(options, loads, repeat);
+		else
+			measure_round(options, loads, announcement, repeat);
 	}
 	set_probes(0);
 	if (announcement)
