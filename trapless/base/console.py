@@ -111,8 +111,9 @@ class ConsoleProgress:
             self._thread = None
 
     def step(self, text: str) -> None:
+        failed = sys.exc_info()[0] is not None  # this step is told by who handles what ended the last
         with self._lock:
-            self._end()
+            self._end("stopped after" if failed else "done in")
             self._text, self._began, self._fraction = text, time.monotonic(), None
         if self._thread is None:
             self._stop.clear()

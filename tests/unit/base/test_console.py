@@ -59,6 +59,18 @@ def test_a_step_that_was_interrupted_is_not_done(quickly):
     assert stream.getvalue().splitlines()[-1].startswith("building the module: stopped after ")
 
 
+def test_a_step_that_tells_of_an_interrupt_does_not_say_that_the_last_was_done(quickly):
+    stream = io.StringIO()
+    with ConsoleProgress(stream) as progress:
+        progress.step("building the module")
+        shown(stream, "...")
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            progress.step("removing what was half made")
+    assert stream.getvalue().splitlines()[1].startswith("building the module: stopped after ")
+
+
 def test_a_slow_step_on_a_terminal_leaves_no_trace(quickly):
     stream = io.StringIO()
     with ConsoleProgress(stream, tty=True) as progress:
