@@ -117,7 +117,8 @@ do {									\
 int __init tlk_poke_init(const char **missing)
 {
 	*missing = NULL;
-	FIND_CALL(poke_direct, "text_poke", NULL);
+	/* It asks for no lock of its caller, which in stop_machine() is another thread. */
+	FIND_CALL(poke_direct, "text_poke_kgdb", NULL);
 	FIND_CALL(poke, "text_poke_queue", "smp_text_poke_batch_add");
 	FIND_CALL(poke_finish, "text_poke_finish", "smp_text_poke_batch_finish");
 	FIND_CALL(poke_copy, "text_poke_copy", NULL);

@@ -51,7 +51,8 @@ REQUIRED = (
     "IA32_EMULATION", "IO_URING", "MODULE_UNLOAD", "OVERLAY_FS", "9P_FS", "VIRTIO_PCI", "PCI_MSI",
     "VIRTIO_CONSOLE", "VIRTIO_BLK", "PREEMPT_NOTIFIERS", "USER_RETURN_NOTIFIER", "X86_MSR",
     "X86_MCE", "X86_VSYSCALL_EMULATION", "UPROBE_EVENTS", "ELF_CORE", "HOTPLUG_CPU", "SUSPEND",
-    "PM_SLEEP_DEBUG", "RTC_DRV_CMOS", "MEMCG",
+    "PM_SLEEP_DEBUG", "RTC_DRV_CMOS", "MEMCG", "JUMP_LABEL", "CONTEXT_TRACKING_USER",
+    "PARAVIRT_XXL",
 )  # fmt: skip
 """Options that each configuration must still have after kconfig."""
 
@@ -107,7 +108,7 @@ KCSAN = DebugSpec(
 KCFI = DebugSpec(
     "kcfi",
     (FRAGMENTS / "debug.config", FRAGMENTS / "kcfi.config"),
-    (*REQUIRED, "CFI_CLANG", "X86_KERNEL_IBT", "FINEIBT", "JUMP_LABEL"),
+    (*REQUIRED, "CFI_CLANG", "X86_KERNEL_IBT", "FINEIBT"),
     llvm="-16",
 )
 SPECS = {spec.name: spec for spec in (DEBUG, KCSAN, KCFI)}

@@ -18,7 +18,6 @@ from tests.lab.conftest import shown_progress
 from tests.lab.supervisor import musl
 from trapless.base.console import Silent
 from trapless.stock import programs
-from trapless.stock.debug_kernel import SPECS
 from trapless.vm import lab
 from trapless.vm.lab import DEFAULT_KERNEL
 
@@ -71,9 +70,7 @@ def test_inside_a_guest(kernel, musls_programs):
 
 @pytest.mark.timeout(2 * INSIDE_S)
 def test_a_machine_that_refuses(kernel):
-    # The debug kernels are configured without what tracks the context of processors.
-    expected = "pti" if kernel in SPECS else "pti,context"
-    how = {"append": "pti=on nohz_full=1", "expected": expected}
+    how = {"append": "pti=on nohz_full=1", "expected": "pti,context"}
     assert " passed" in run_inside(kernel, "machine.py", **how)
 
 

@@ -35,6 +35,8 @@ def test_what_is_required_is_asked_for_or_follows(spec: debug_kernel.DebugSpec) 
         "LOCKDEP",  # selected by PROVE_LOCKING
         "PREEMPT_NOTIFIERS",  # by KVM
         "USER_RETURN_NOTIFIER",  # by KVM
+        "CONTEXT_TRACKING_USER",  # by NO_HZ_FULL
+        "PARAVIRT_XXL",  # by XEN_PV
         "PM_SLEEP_DEBUG",  # follows from PM_DEBUG and SUSPEND
     }
 
