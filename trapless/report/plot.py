@@ -9,6 +9,7 @@ markers tell them apart in print. This file computes nothing that is shown.
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import re
@@ -105,7 +106,9 @@ def shows(svg: str, figure: Figure | Map) -> bool:
     return f"<desc>{_escape(data(figure))}</desc>" in svg
 
 
+@functools.lru_cache(maxsize=64)
 def _draw(figure: Figure | Map) -> str:
+    """The drawing, once for the page and the file of its own: it takes most of a report's time."""
     import matplotlib
 
     matplotlib.use("svg")
