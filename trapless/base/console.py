@@ -111,7 +111,7 @@ class ConsoleProgress:
             self._thread = None
 
     def step(self, text: str) -> None:
-        failed = sys.exc_info()[0] is not None  # this step is told by who handles what ended the last
+        failed = sys.exc_info()[0] is not None  # whoever handles what ended the last step tells
         with self._lock:
             self._end("stopped after" if failed else "done in")
             self._text, self._began, self._fraction = text, time.monotonic(), None
