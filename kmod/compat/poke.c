@@ -16,6 +16,7 @@
 #include <linux/cpu.h>
 #include <linux/init.h>
 #include <linux/kernel.h>
+#include <linux/kprobes.h>
 #include <linux/lockdep.h>
 #include <linux/static_call.h>
 #include <linux/stop_machine.h>
@@ -34,6 +35,7 @@
 struct tlk_text tlk_text __ro_after_init;
 
 static struct mutex *text_mutex __ro_after_init;
+static struct mutex *kprobe_mutex __ro_after_init;
 static bool is_emulator __ro_after_init;
 
 struct change {
@@ -77,6 +79,11 @@ static int no_lookup(unsigned long address, unsigned long *size, unsigned long *
 	return 0;
 }
 
+static struct kprobe *no_kprobe(void *at)
+{
+	return NULL;
+}
+
 DEFINE_STATIC_CALL(poke_direct, no_direct);
 DEFINE_STATIC_CALL(poke, no_poke);
 DEFINE_STATIC_CALL(poke_finish, no_finish);
@@ -84,6 +91,7 @@ DEFINE_STATIC_CALL(poke_copy, no_copy);
 DEFINE_STATIC_CALL(stop_all, no_stop);
 DEFINE_STATIC_CALL(decode, no_decode);
 DEFINE_STATIC_CALL(function_lookup, no_lookup);
+DEFINE_STATIC_CALL(kprobe_lookup, no_kprobe);
 
 static __init void *find(const char *name, const char *later_name, const char **missing)
 {
@@ -125,6 +133,8 @@ int __init tlk_poke_init(const char **missing)
 	FIND_CALL(stop_all, "stop_machine_cpuslocked", NULL);
 	FIND_CALL(decode, "insn_decode", NULL);
 	FIND_CALL(function_lookup, "kallsyms_lookup_size_offset", NULL);
+	FIND_CALL(kprobe_lookup, "get_kprobe", NULL);
+	kprobe_mutex = find("kprobe_mutex", NULL, missing);
 	text_mutex = find("text_mutex", NULL, missing);
 	tlk_text.start = find("_stext", NULL, missing);
 	tlk_text.end = find("_etext", NULL, missing);
@@ -153,7 +163,7 @@ static int change_all(void *data)
 
 		if (patch->stage != change->stage || patch->is_in == change->insert)
 			continue;
-		if (change->alone)
+		if (change->alone || patch->stage == TLK_PATCH_DEAD)
 			static_call(poke_direct)(patch->at, code, patch->length);
 		else
 			static_call(poke)(patch->at, code, patch->length, patch->meanwhile);
@@ -175,6 +185,23 @@ static void apply_locked(struct change *change)
 		change_all(change);
 }
 
+/* Taken before the lock of CPUs and text_mutex, as the kernel does. */
+void tlk_kprobes_lock(void)
+{
+	mutex_lock(kprobe_mutex);
+}
+
+void tlk_kprobes_unlock(void)
+{
+	mutex_unlock(kprobe_mutex);
+}
+
+bool tlk_kprobe_at(const void *at)
+{
+	lockdep_assert_held(kprobe_mutex);
+	return static_call(kprobe_lookup)((void *)at);
+}
+
 /* A CPU that comes takes text_mutex below the lock of CPUs: so does this. */
 static void text_lock(void)
 {
@@ -188,7 +215,21 @@ static void text_unlock(void)
 	cpus_read_unlock();
 }
 
-/* Counts the places that somebody else has changed since: these must not be changed back. */
+static bool has_kprobe_locked(const struct tlk_patch *patch)
+{
+	u8 i;
+
+	for (i = 0; i < patch->length; i++) {
+		if (tlk_kprobe_at(patch->at + i))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Counts the places that somebody else has changed since: these must not be changed back. So must
+ * none that a kprobe has a copy of, although it is off and leaves no trace in the code.
+ */
 static u32 count_foreign_locked(const struct tlk_patch *patches, u32 count)
 {
 	u32 foreign = 0;
@@ -198,7 +239,8 @@ static u32 count_foreign_locked(const struct tlk_patch *patches, u32 count)
 	for (i = 0; i < count; i++) {
 		const struct tlk_patch *patch = &patches[i];
 
-		if (patch->is_in && memcmp(patch->at, patch->after, patch->length))
+		if (patch->is_in && (memcmp(patch->at, patch->after, patch->length) ||
+				     has_kprobe_locked(patch)))
 			foreign++;
 	}
 	return foreign;
@@ -244,6 +286,7 @@ u32 tlk_patches_remove(struct tlk_patch *patches, u32 count)
 	u32 foreign;
 	u8 stage;
 
+	tlk_kprobes_lock();
 	text_lock();
 	foreign = count_foreign_locked(patches, count);
 	for (stage = TLK_PATCH_STAGES; !foreign && stage > 0; stage--)
@@ -252,6 +295,7 @@ u32 tlk_patches_remove(struct tlk_patch *patches, u32 count)
 	if (!foreign)
 		static_call(stop_all)(do_nothing, NULL, NULL);
 	text_unlock();
+	tlk_kprobes_unlock();
 	return foreign;
 }
 

@@ -17,8 +17,17 @@ int tlk_poke_init(const char **missing);
 
 #define TLK_PATCH_BYTES_MAX 5
 
-/* A stage is made when all changes of those before it are made, and taken back before them. */
-enum tlk_patch_stage { TLK_PATCH_DETOUR, TLK_PATCH_PLACE, TLK_PATCH_PREFIX, TLK_PATCH_STAGES };
+/*
+ * A stage is made when all changes of those before it are made, and taken back before them. What is
+ * changed in the last one is a single byte that no CPU executes then.
+ */
+enum tlk_patch_stage {
+	TLK_PATCH_DETOUR,
+	TLK_PATCH_PLACE,
+	TLK_PATCH_PREFIX,
+	TLK_PATCH_DEAD,
+	TLK_PATCH_STAGES,
+};
 
 /*
  * A change of code: of one instruction, or of a cli and the NOP behind it. Any CPU may be about to
@@ -41,11 +50,19 @@ struct tlk_patch {
  * left alone. Both functions sleep; the caller lets one thread in at a time.
  *
  * Nothing is changed if some of the code is not as `before` says: then the first function returns
- * -EAGAIN, else 0. Nothing is taken back if somebody else has changed some of the code since; the
- * second function returns in how many places.
+ * -EAGAIN, else 0. Nothing is taken back if somebody else has changed some of the code since, or
+ * has a kprobe there, on or off; the second function returns in how many places. The caller of the
+ * first one keeps kprobes away.
  */
 int tlk_patches_insert(struct tlk_patch *patches, u32 count);
 u32 tlk_patches_remove(struct tlk_patch *patches, u32 count);
+
+/* Between the two calls no kprobe is registered, armed, optimised or removed. Both may sleep. */
+void tlk_kprobes_lock(void);
+void tlk_kprobes_unlock(void);
+
+/* Whether a kprobe is registered at an instruction, on or off. With kprobes locked. */
+bool tlk_kprobe_at(const void *at);
 
 /* Writes code that nobody runs. */
 void tlk_poke_dead(void *at, const void *code, size_t length);

@@ -9,7 +9,8 @@
 #include "compat/unwind.h"
 #include "probe/area.h"
 
-	.text
+	/* The kernel refuses kprobes in here: thunks come and go. */
+	.section .kprobes.text, "ax"
 	.balign	64
 SYM_CODE_START(tlk_probe_area)
 	TLK_ANNOTATE_NOENDBR

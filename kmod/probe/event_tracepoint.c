@@ -132,7 +132,14 @@ static void on_signal_generate(void *data, int signal, struct kernel_siginfo *in
 static void on_signal_deliver(void *data, int signal, struct kernel_siginfo *info,
 			      struct k_sigaction *action)
 {
-	RECORD(data, signal, (s64)info->si_code, (uintptr_t)action->sa.sa_handler);
+	s64 code;
+
+	/* The kernel's own signals have no information, but one of two marks. */
+	if (info == SEND_SIG_NOINFO)
+		code = SI_USER;
+	else
+		code = info == SEND_SIG_PRIV ? SI_KERNEL : info->si_code;
+	RECORD(data, signal, code, (uintptr_t)action->sa.sa_handler);
 }
 
 /* ROW(tracepoint, the names of its values, handler). */

@@ -19,9 +19,10 @@
 #define SHORT_JMP 0xeb
 #define SHORT_JMP_BYTES 2
 #define JMP 0xe9
+#define NOP 0x90
 #define JMP_PREFIX 0x3e	/* %ds: no operand of a jump is in memory */
 
-/* A place needs two changes at most: with a detour, or with a prefix. */
+/* A place needs two changes at most: with a detour, a prefix or a byte that is left. */
 static struct tlk_patch patches[2 * TLK_SITES_MAX];
 static u32 patch_count;
 
@@ -73,6 +74,18 @@ static void prepare_enable(u8 *at, const u8 *thunk)
 	patch->before[1] = JMP;
 }
 
+/*
+ * A cli and its NOP have a byte more than the jump. No CPU gets to it, but who decodes the function
+ * from its start does, as the kernel for each new kprobe: as a NOP it leaves him in step.
+ */
+static void prepare_disable(u8 *at, const u8 *thunk)
+{
+	const u8 after[] = { NOP }, meanwhile[TLK_JMP_BYTES] = {};
+
+	prepare_jump(TLK_PATCH_PLACE, at, thunk);
+	prepare(TLK_PATCH_DEAD, at + TLK_JMP_BYTES, after, sizeof(after), meanwhile);
+}
+
 static void prepare_all(const struct tlk_sites *sites, u8 *const *thunks)
 {
 	u32 i;
@@ -85,6 +98,8 @@ static void prepare_all(const struct tlk_sites *sites, u8 *const *thunks)
 			prepare_detour(site, thunks[i]);
 		else if (tlk_probe_sites[i].kind == TLK_SITE_ENABLE)
 			prepare_enable(site->at, thunks[i]);
+		else if (tlk_probe_sites[i].kind == TLK_SITE_DISABLE)
+			prepare_disable(site->at, thunks[i]);
 		else
 			prepare_jump(TLK_PATCH_PLACE, site->at, thunks[i]);
 	}

@@ -59,11 +59,13 @@ static int find_and_insert_locked(u32 what)
 	lockdep_assert_held(&lock);
 	sites = kvmalloc(sizeof(*sites), GFP_KERNEL);
 	thunks = kvmalloc_array(TLK_SITES_MAX, sizeof(*thunks), GFP_KERNEL);
+	tlk_kprobes_lock();	/* none comes until the code that was found is changed */
 	error = sites && thunks ? tlk_sites_find(sites, what, &why) : -ENOMEM;
 	if (!error)
 		error = tlk_thunks_write(sites, what, thunks);
 	if (!error)
 		error = tlk_probes_insert(sites, thunks);
+	tlk_kprobes_unlock();
 	if (error == -EAGAIN)
 		why = "somebody else has changed a place meanwhile; try again";
 	if (!error) {
@@ -161,7 +163,8 @@ static int change_modes_locked(u32 what)
 		       "like user mode; load the module without supervisor=1\n");
 		return -EBUSY;
 	}
-	__module_get(THIS_MODULE);
+	if (!try_module_get(THIS_MODULE))
+		return -ENODEV;		/* it is being removed; its parameters are there longer */
 	error = start_modes_locked(what);
 	if (error) {
 		module_put(THIS_MODULE);
@@ -179,7 +182,8 @@ static int start_events_locked(void)
 
 	lockdep_assert_held(&lock);
 	tlk_assert_params_locked();
-	__module_get(THIS_MODULE);
+	if (!try_module_get(THIS_MODULE))
+		return -ENODEV;
 	error = tlk_event_start(events, &map);
 	if (error) {
 		module_put(THIS_MODULE);
@@ -286,7 +290,7 @@ bool tlk_probe_abandon(void)
 	return off;
 }
 
-/* Nothing is on, because what is on holds the module. */
+/* Nothing is on: what is on holds the module, and a module that goes takes nothing new. */
 void tlk_probe_exit(void)
 {
 	WARN_ON_ONCE(tlk_probe_map.active);

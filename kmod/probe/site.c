@@ -25,6 +25,7 @@
 
 #define CLI 0xfa
 #define STI 0xfb
+#define INT3 0xcc
 #define PUSHF 0x9c
 #define POP_RAX 0x58
 #define MOV_EDI 0xbf
@@ -34,6 +35,7 @@
 #define INTERRUPT_SITE_BYTES (1 + NOP_BYTES)
 #define FUNCTION_SITES_MAX 64
 #define PUSHF_DISTANCE_MAX 96	/* from the pushf of local_irq_save() to its cli */
+#define BEFORE_SITE 4	/* bytes from which the jump of an optimised kprobe reaches a place */
 
 static const u8 nop2[2] = { 0x66, 0x90 };
 static const u8 nop5[NOP_BYTES] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
@@ -207,13 +209,19 @@ static void heed_jumps(struct tlk_sites *sites, const struct walk *walk)
 	}
 }
 
+/* A breakpoint or jump stands there, in place of an instruction that one has to know. */
+static bool is_hidden(const u8 *at)
+{
+	return (*at == INT3 || *at == JMP) && tlk_kprobe_at(at);
+}
+
 static void add_sites_of_function(struct tlk_sites *sites, struct walk *walk)
 {
 	struct insn insn;
 	const u8 *at;
 
 	for (at = walk->start; at < walk->end; at += insn.length) {
-		if (tlk_decode(&insn, at) < 0) {
+		if (is_hidden(at) || tlk_decode(&insn, at) < 0) {
 			sites->left_out += sites->count - walk->first + 1;
 			sites->count = walk->first;
 			return;
@@ -291,6 +299,31 @@ static void drop_patchable_places(struct tlk_sites *sites)
 		drop_site_with_nop_at(sites, (const u8 *)jump_entry_code(entry));
 	for (call = tlk_text.calls; call + 1 < tlk_text.calls_end; call += 2)
 		drop_site_with_nop_at(sites, (const u8 *)call + *call);
+}
+
+/*
+ * A kprobe that is off leaves no trace in the code, but has a copy of an instruction. The kernel
+ * takes none at a jump label.
+ */
+static bool has_kprobe(const struct tlk_site_code *code)
+{
+	const u8 *at;
+
+	for (at = code->at - BEFORE_SITE; at < code->at + code->length; at++) {
+		if (tlk_kprobe_at(at))
+			return true;
+	}
+	return false;
+}
+
+static void drop_places_of_kprobes(struct tlk_sites *sites)
+{
+	u32 i;
+
+	for (i = 0; i < sites->count; i++) {
+		if (has_kprobe(&sites->code[i]))
+			drop_site(sites, i--);
+	}
 }
 
 static bool is_text(const u8 *at, size_t bytes)
@@ -395,6 +428,7 @@ int tlk_sites_find(struct tlk_sites *sites, u32 what, const char **why)
 	if (what & TLK_PROBE_INTERRUPTS) {
 		find_interrupt_sites(sites);
 		drop_patchable_places(sites);
+		drop_places_of_kprobes(sites);
 		if (!sites->count) {
 			*why = "its cli and sti leave no room for a jump (CONFIG_PARAVIRT_XXL)";
 			return -EOPNOTSUPP;

@@ -50,6 +50,27 @@ done
 echo 1 >/sys/kernel/tracing/events/kprobes/here/enable
 answer set_to 0; echo "left: $(cat $probes)"
 echo 0 >/sys/kernel/tracing/events/kprobes/here/enable; echo >/sys/kernel/tracing/kprobe_events
+
+# One that is off leaves no trace in the code, but it has a copy of an instruction.
+kprobe() { echo "p:here $1" 2>/dev/null >/sys/kernel/tracing/kprobe_events; }
+clear() { echo >/sys/kernel/tracing/kprobe_events; }
+switch() { echo $1 >/sys/kernel/tracing/events/kprobes/here/enable; ls -lR /sys/module >/dev/null; }
+echo 0 >/proc/sys/debug/kprobes-optimization
+kprobe _raw_spin_lock_irq+$offset; answer set_to 0; switch 1; switch 0; clear
+set_to 0
+kprobe _raw_spin_lock_irq+$offset; set_to 3; echo "beside: $(cat $probes)"
+switch 1; switch 0; clear
+answer kprobe _raw_spin_lock_irqsave+1
+answer kprobe tlk_probe_area
+set_to 0; set_to 3
+answer kprobe _raw_spin_lock_irq+$((offset + 6)); switch 1; switch 0; clear
+set_to 0
+for at in 5 6 7 8 9 10; do  # the first instruction behind one NOP, and an endbr64
+	echo "_raw_spin_lock_irqsave+$at" >/sys/module/trapless/parameters/events
+	set_to 11 && break
+done
+phase armed
+set_to 3
 answer set_to 16
 answer set_to 0
 phase after
@@ -73,7 +94,7 @@ kill $busy $lister; wait 2>/dev/null
 phase after
 """
 STI, NOP5 = b"\xfb", bytes.fromhex("0f1f440000")
-JMP_PREFIX, JMP, SHORT_JMP = b"\x3e", b"\xe9", b"\xeb"
+JMP_PREFIX, JMP, SHORT_JMP, NOP = b"\x3e", b"\xe9", b"\xeb", b"\x90"
 KERNEL, USER = STATE_ENABLED, STATE_USER
 SITE_BYTES_MAX = 6
 DETOUR_BYTES = 5
@@ -96,6 +117,7 @@ class Observer:
         self.start = 0
         self.sites: list[tuple[int, int, int]] = []
         self.names: list[str] = []
+        self.armed: list[str] = []
         self.counts: dict[str, int] = {}
         self.states: set[int | str] = set()
         self.lines: list[str] = []
@@ -133,6 +155,9 @@ class Observer:
             self.sites = read_table(target, probe_map(target)).tolist()
             self.names = [str(target.name_of(address)) for address, _, _ in self.sites]
             self.counts[phase] = calls_ended(self.sites, self.names)
+        if phase == "armed":
+            places = read_table(target, probe_map(target)).tolist()
+            self.armed = [str(target.name_of(address)) for address, _, _ in places]
         if phase in ("before", "on", "after"):
             self.text[phase] = target.read(self.start, end - self.start)
         if phase == "busy":
@@ -229,6 +254,23 @@ def test_enabling_is_never_in_the_middle_of_an_instruction(observer):
         assert now[:2] == JMP_PREFIX + JMP, f"{observer.target.name_of(address)}: {now.hex()}"
 
 
+def test_no_byte_is_left_that_leads_a_decoder_astray(observer):
+    """The kernel decodes a function from its start before it takes a kprobe."""
+    disabling = [address for address, kind, _ in observer.sites if kind == Kind.CLI]
+    assert disabling
+    for address in disabling:
+        at = address - observer.start
+        now = observer.text["on"][at : at + SITE_BYTES_MAX]
+        assert now[:1] + now[-1:] == JMP + NOP, f"{observer.target.name_of(address)}: {now.hex()}"
+
+
+def test_a_function_with_a_breakpoint_is_left_out(observer):
+    """What stands there is not what is executed: a push would be missed, or a pushf."""
+    assert any(name.startswith("_raw_spin_lock_irqsave+") for name in observer.names)
+    assert observer.armed
+    assert not any(name.startswith("_raw_spin_lock_irqsave+") for name in observer.armed)
+
+
 def test_probes_come_and_go_while_one_cpu_runs(kernel, tmp_path):
     """With one CPU the kernel's own way of changing running code is taken, in the emulator, too."""
     observer = Observer(tmp_path / "ram")
@@ -266,6 +308,11 @@ def test_refusals(observer):
         *(f"round: {(1, 3, 7)[0] if n % 3 == 0 else 3}" for n in range(1, 11)),
         "set_to: refused",  # a kprobe sits on one of the places: its restoring would undo us
         "left: 3",
+        "set_to: refused",  # nor beside one that is off, which would bring our jump back
+        "beside: 3",  # its place is left out
+        "kprobe: refused",  # in the middle of an instruction
+        "kprobe: refused",  # a thunk's
+        "kprobe: done",  # right behind a place
         "set_to: refused",  # no such bit
         "set_to: done",
         "rmmod: done",

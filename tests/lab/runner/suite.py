@@ -68,6 +68,7 @@ TAKE_TURNS = frozenset(
         "events_at_every_tracepoint",
         "syscall_tracepoint_makes_batch_busy",
         "module_unload_is_refused_while_in_use",
+        "probes_refuse_a_module_that_goes",
         "probes_soak",
         "supervisor_is_offered_beside_guests",
         "supervisor_module_is_held_while_in_use",

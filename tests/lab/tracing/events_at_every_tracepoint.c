@@ -57,6 +57,12 @@ static void work(void)
 	}
 	CHECK_EXITED(child_wait(child), 0);
 	CHECK_EQ(raise(SIGUSR1), 0);
+	child = MUST(fork());
+	if (child == 0)
+		for (;;)
+			pause();
+	CHECK_EQ(kill(child, SIGKILL), 0);	/* comes to its end without information */
+	CHECK_KILLED(child_wait(child), SIGKILL);
 	fault();
 	CHECK_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
 	for (unsigned int cpu = 0; cpu < (unsigned int)CPU_COUNT(&all); cpu++) {
