@@ -196,10 +196,14 @@ void tlk_kprobes_unlock(void)
 	mutex_unlock(kprobe_mutex);
 }
 
-bool tlk_kprobe_at(const void *at)
+bool tlk_kprobe_within(const u8 *at, size_t bytes)
 {
+	const u8 *end = at + bytes;
+
 	lockdep_assert_held(kprobe_mutex);
-	return static_call(kprobe_lookup)((void *)at);
+	while (at < end && !static_call(kprobe_lookup)((void *)at))
+		at++;
+	return at < end;
 }
 
 /* A CPU that comes takes text_mutex below the lock of CPUs: so does this. */
@@ -213,17 +217,6 @@ static void text_unlock(void)
 {
 	mutex_unlock(text_mutex);
 	cpus_read_unlock();
-}
-
-static bool has_kprobe_locked(const struct tlk_patch *patch)
-{
-	u8 i;
-
-	for (i = 0; i < patch->length; i++) {
-		if (tlk_kprobe_at(patch->at + i))
-			return true;
-	}
-	return false;
 }
 
 /*
@@ -240,7 +233,7 @@ static u32 count_foreign_locked(const struct tlk_patch *patches, u32 count)
 		const struct tlk_patch *patch = &patches[i];
 
 		if (patch->is_in && (memcmp(patch->at, patch->after, patch->length) ||
-				     has_kprobe_locked(patch)))
+				     tlk_kprobe_within(patch->at, patch->length)))
 			foreign++;
 	}
 	return foreign;

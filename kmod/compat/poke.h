@@ -61,8 +61,8 @@ u32 tlk_patches_remove(struct tlk_patch *patches, u32 count);
 void tlk_kprobes_lock(void);
 void tlk_kprobes_unlock(void);
 
-/* Whether a kprobe is registered at an instruction, on or off. With kprobes locked. */
-bool tlk_kprobe_at(const void *at);
+/* Whether a kprobe is registered at one of these bytes, on or off. With kprobes locked. */
+bool tlk_kprobe_within(const u8 *at, size_t bytes);
 
 /* Writes code that nobody runs. */
 void tlk_poke_dead(void *at, const void *code, size_t length);

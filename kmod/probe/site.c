@@ -212,7 +212,7 @@ static void heed_jumps(struct tlk_sites *sites, const struct walk *walk)
 /* A breakpoint or jump stands there, in place of an instruction that one has to know. */
 static bool is_hidden(const u8 *at)
 {
-	return (*at == INT3 || *at == JMP) && tlk_kprobe_at(at);
+	return (*at == INT3 || *at == JMP) && tlk_kprobe_within(at, 1);
 }
 
 static void add_sites_of_function(struct tlk_sites *sites, struct walk *walk)
@@ -307,13 +307,7 @@ static void drop_patchable_places(struct tlk_sites *sites)
  */
 static bool has_kprobe(const struct tlk_site_code *code)
 {
-	const u8 *at;
-
-	for (at = code->at - BEFORE_SITE; at < code->at + code->length; at++) {
-		if (tlk_kprobe_at(at))
-			return true;
-	}
-	return false;
+	return tlk_kprobe_within(code->at - BEFORE_SITE, BEFORE_SITE + code->length);
 }
 
 static void drop_places_of_kprobes(struct tlk_sites *sites)
