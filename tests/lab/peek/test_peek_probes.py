@@ -152,12 +152,10 @@ class Observer:
         target = self.target
         self.start, end = target.symbol("_stext"), target.symbol("_etext")
         if phase in ("on", "counted"):
-            self.sites = read_table(target, probe_map(target)).tolist()
-            self.names = [str(target.name_of(address)) for address, _, _ in self.sites]
+            self.sites, self.names = named_places(target)
             self.counts[phase] = calls_ended(self.sites, self.names)
         if phase == "armed":
-            places = read_table(target, probe_map(target)).tolist()
-            self.armed = [str(target.name_of(address)) for address, _, _ in places]
+            _, self.armed = named_places(target)
         if phase in ("before", "on", "after"):
             self.text[phase] = target.read(self.start, end - self.start)
         if phase == "busy":
@@ -174,6 +172,12 @@ def probe_map(target: Target) -> ProbeMap:
     of_module = probes.find(target)
     assert of_module is not None
     return of_module
+
+
+def named_places(target: Target) -> tuple[list[tuple[int, int, int]], list[str]]:
+    """The module's table of places, and what each address is called."""
+    places = read_table(target, probe_map(target)).tolist()
+    return places, [str(target.name_of(address)) for address, _, _ in places]
 
 
 def calls_ended(places: list[tuple[int, int, int]], names: list[str]) -> int:
