@@ -318,7 +318,7 @@ class _Attempt:
         listener: Listener | None,
     ) -> None:
         self._config, self._kernel, self._files = config, guest.kernel, files
-        self._image = guest.image or guest.kernel.image
+        self._image, self._quick = guest.image or guest.kernel.image, guest.image is not None
         self._memory_bytes, self._cpus, self._listener = memory_bytes, cpus, listener
         self._accelerator = "tcg" if config.icount or config.plugins else qemu.accelerator()
         # Counting or modelling slows a guest down without bound, a debugger stops it.
@@ -364,6 +364,7 @@ class _Attempt:
             cpus=self._cpus,
             memory_bytes=self._memory_bytes,
             icount=self._config.icount,
+            quick_start=self._quick,
             thread_single=self._config.thread_single,
             share_root=self._config.host_root,
             append=f"{parameters(self._kernel)} {self._config.append}".strip(),

@@ -86,6 +86,18 @@ def test_icount_turns_off_all_that_differs_between_runs():
     assert {"nokaslr", "norandmaps"} <= set(after(argv, "-append").split())
 
 
+def test_a_counted_guest_that_starts_quickly_needs_no_calibrated_timer():
+    words = {
+        (icount, quick): set(
+            qemu.kernel_command_line(machine(icount=icount, cpus=1, quick_start=quick)).split()
+        )
+        for icount in (False, True)
+        for quick in (False, True)
+    }
+    assert words[False, True] - words[False, False] == {"cryptomgr.notests"}
+    assert words[True, True] - words[True, False] == {"cryptomgr.notests", "nolapic_timer"}
+
+
 def test_beside_this_machines_files_a_counting_guest_has_its_clock():
     """git takes files younger than its index for changed, and reads them all again."""
     before = int(time.time()) - 1  # gmtime() reads a clock that may be a tick behind
