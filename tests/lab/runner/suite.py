@@ -238,7 +238,7 @@ class _Vm:
 def sources() -> dict[str, Path]:
     """The C file of each program, by the program's name."""
     files = {path.stem: path for folder in FOLDERS for path in (TESTS / folder).rglob("*.c")}
-    files |= {f"lib_{path.stem}": path for path in BACKENDS.glob("*.c")}
+    files |= {f"lib_{path.stem}": path for path in BACKENDS.rglob("*.c")}
     return dict(sorted(files.items()))
 
 
