@@ -36,7 +36,8 @@ PROGRAMS =
 LIBRARIES =
 UNIT_PROGRAMS =
 
-.PHONY: help evaluate test check static lab matrix matrix-all lab-debug soak soak-debug setup all lib
+.PHONY: help evaluate test check static lab matrix matrix-all lab-debug soak soak-debug all lib
+.PHONY: setup setup-tests
 .PHONY: install deb uninstall clean image-check packages-test report-check fuzz coverage
 help: ## this list
 	@echo "Trapless $(VERSION): system calls without the trap, on the kernel you already run"
@@ -73,71 +74,74 @@ about-evaluate:
 	@echo "$(ABOUT_EVALUATE)"
 
 VMS ?= 3
-test: setup ## prove it: static, all tests, the module's on every supported kernel; VMS (3) at once
+test: setup-tests ## prove it: static, all tests, the module's on every supported kernel; VMS (3) at once
 	@$(MAKE) --no-print-directory static
 	$(PYTEST) -n $(VMS) $(if $(CI),--once-more) -m 'not nightly' tests/evaluate tests/lab \
 		tests/packages tests/unit tests/abi --kernels all --tools-once
 
 # It builds by gcc, and only what its tests run: `static` builds everything, by both compilers.
-check: setup ## under a minute, no VM, no root: style, types, unit and ABI tests, C under sanitizers
+check: setup-tests ## under a minute, no VM, no root: style, types, unit and ABI tests, C under sanitizers
 	@$(MAKE) --no-print-directory -s -j2 types $(BUILD)/compiled sanitized checked style
 	@$(PYTEST) -q -n 3 -m 'not slow' tests/unit tests/abi # on two cores: some of the tests wait
 
-static: setup ## what needs no run: both compilers build everything; style, types (2 min)
+static: setup-tests ## what needs no run: both compilers build everything; style, types (2 min)
 	@$(MAKE) --no-print-directory -s -j2 all
 	@$(MAKE) --no-print-directory -s -j2 BUILD=build/clang CC=clang all
 	@$(MAKE) --no-print-directory -s -j2 types sanitized style
 
-lab: setup ## the lab tests in VMs on the default kernel
+lab: setup-tests ## the lab tests in VMs on the default kernel
 	@$(MAKE) --no-print-directory -s all
 	$(PYTEST) tests/lab
 
 RESETS = 20
 MATRIX = tests/evaluate/test_predicted_savings.py tests/lab --kernels all --resets $(RESETS)
-matrix: setup ## the lab tests on every supported kernel, with those of tools and nightly ones
+matrix: setup-tests ## the lab tests on every supported kernel, with those of tools and nightly ones
 	@$(MAKE) --no-print-directory -s all
 	$(PYTEST) -n $(VMS) $(MATRIX)
 
 MODULE_TESTS = tests/lab/runner tests/lab/supervisor
 RANDOM_PROGRAMS = tests/lab/lib/test_lab_random_programs.py --programs 100000
-lab-debug: setup ## the module's tests on a KASAN and lockdep kernel (built once, into the cache)
+lab-debug: setup-tests ## the module's tests on a KASAN and lockdep kernel (built once, into the cache)
 	@$(MAKE) --no-print-directory -s all
 	$(PYTEST) -n $(VMS) $(MODULE_TESTS) $(RANDOM_PROGRAMS) --kernels debug
 
-matrix-all: setup ## matrix, and the module's tests on debug, KCSAN, kCFI, PREEMPT_RT and cloud kernels
+matrix-all: setup-tests ## matrix, and the module's tests on debug, KCSAN, kCFI, PREEMPT_RT and cloud kernels
 	@$(MAKE) --no-print-directory -s all
 	$(PYTEST) -n $(VMS) $(MATRIX)
 	$(PYTEST) -n $(VMS) $(MODULE_TESTS) --kernels others,debug,kcfi,kcsan
 
-image-check: setup ## images of every kernel, booted by BIOS and UEFI, from a stick and a CD (hours)
+image-check: setup-tests ## images of every kernel, booted by BIOS and UEFI, from a stick and a CD (hours)
 	@$(MAKE) --no-print-directory -s all
 	$(PYTEST) -n $(VMS) tests/image --grid
 
-packages-test: setup ## packages as people install them: pip, and root, in clean Debian 12 and 13 (10 min)
+packages-test: setup-tests ## packages as people install them: pip, and root, in clean Debian 12 and 13 (10 min)
 	$(PYTEST) tests/packages --debian all
 
-report-check: setup ## the report in a browser: axe, phone, paper (needs chromium and npm; 2 min)
+report-check: setup-tests ## the report in a browser: axe, phone, paper (needs chromium and npm; 2 min)
 	$(PYTEST) tests/browser
 
 MINUTES ?= 10
 SEED ?= 1
 OBSERVER_MINUTES ?= 30
-soak: setup ## probes, then supervisor mode, for MINUTES (10); readers of guests (OBSERVER_MINUTES, 30)
+soak: setup-tests ## probes, then supervisor mode, for MINUTES (10); readers of guests (OBSERVER_MINUTES, 30)
 	@$(PYTHON) -m tests.lab.supervisor.soak --minutes $(MINUTES)
 	@$(PYTHON) -m tests.fuzz.observer.fuzz --minutes $(OBSERVER_MINUTES) --seed $(SEED)
 
-soak-debug: setup ## probes and supervisor mode on the KASAN and lockdep kernel
+soak-debug: setup-tests ## probes and supervisor mode on the KASAN and lockdep kernel
 	@$(PYTHON) -m tests.lab.supervisor.soak --minutes $(MINUTES) --kernel debug
 
-fuzz: setup ## random programs against the module for MINUTES (10), guided by coverage (KERNEL=debug)
+fuzz: setup-tests ## random programs against the module for MINUTES (10), guided by coverage (KERNEL=debug)
 	@$(PYTHON) -m tests.fuzz.fuzz --minutes $(MINUTES) --seed $(SEED) $(if $(KERNEL),--kernel \
 		$(KERNEL)) $(if $(REPLAY),--replay $(REPLAY)) $(if $(KEEP),--keep)
 
-coverage: setup ## lines of kmod/ and lib/ that tests reach: build/coverage/report.txt (5 min)
+coverage: setup-tests ## lines of kmod/ and lib/ that tests reach: build/coverage/report.txt (5 min)
 	@$(PYTHON) -m tests.coverage.coverage
 
-setup: ## install what this machine lacks: packages by apt on Debian, Python ones in .venv
+setup: ## install what the command lacks: packages by apt on Debian, Python ones in .venv
 	@scripts/setup
+
+setup-tests: ## the same, and what tests need (make test runs it)
+	@scripts/setup --tests
 
 .PHONY: types style sanitized checked
 types:

@@ -36,8 +36,8 @@ NETWORK_CARD = "e1000"
 QUICK_START = ("cryptomgr.notests",)
 """A kernel tests all its ciphers at each boot, an eighth of an emulated one's time."""
 QUICK_START_COUNTED = ("nolapic_timer",)
-"""To calibrate this timer a kernel reads the clock again and again, for 0.2 s of it. Where the clock
-counts instructions, QEMU leaves its loop for each reading: it takes 6 s. The HPET then ticks."""
+"""To calibrate this timer a kernel reads the clock again and again, for 0.2 s of it. Where it
+counts instructions, QEMU leaves its loop for each reading, for 6 s. The HPET then ticks."""
 
 MEMORY_MIN_BYTES = 128 << 20
 """The least memory with which every supported kernel boots."""

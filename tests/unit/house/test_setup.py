@@ -36,7 +36,7 @@ def setup(*arguments, script=SETUP, **options):
 
 def test_nothing_lacks_after_setup_and_that_is_found_quickly():
     began = os.times()
-    assert setup("--check-only").returncode == 0
+    assert setup("--tests", "--check-only").returncode == 0
     ended = os.times()  # of a processor: what passes beside it says how busy the machine is
     assert ended.children_user - began.children_user < 0.3
     assert ended.children_system - began.children_system < 0.3
@@ -47,12 +47,15 @@ def test_what_lacks_is_named_with_its_purpose(poor_machine):
     assert run.returncode == 1
     assert "qemu-system-x86 - the lab: virtual machines" in run.stderr
     assert "python3 -" not in run.stderr
+    assert "gdb" not in run.stderr
+    assert "gdb - tests" in setup("--tests", "--check-only", env=poor_machine).stderr
 
 
 def test_elsewhere_than_on_debian_it_installs_nothing_and_names_all(poor_machine):
-    run = setup(env=poor_machine)
+    run = setup("--tests", env=poor_machine)
     assert run.returncode == 1
     assert "this is not Debian" in run.stderr
+    assert "gcc - the module" in run.stderr
     assert "clang - make test" in run.stderr
 
 
@@ -62,7 +65,7 @@ def test_a_changed_list_of_packages_makes_the_environment_stale(tmp_path):
     script = shutil.copy(SETUP, tmp_path / "scripts" / "setup")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / ".venv").mkdir()
-    (tmp_path / ".venv" / ".trapless-stamp").write_text("something older\n")
+    (tmp_path / ".venv" / ".trapless-stamp-run").write_text("something older\n")
     run = setup("--check-only", script=script)
     assert run.returncode == 1
     assert ".venv is missing or older than the dependency lists" in run.stderr
@@ -115,8 +118,10 @@ def test_an_unknown_argument_is_wrong_usage():
 
 
 def test_every_package_has_a_proof_and_a_purpose():
-    text = SETUP.read_text().split("needs='")[1].split("\n'\n")[0].replace("'\"'\"'", "'")
-    rows = [line.split("|") for line in text.splitlines() if line]
-    assert len(rows) > 10
-    for row in rows:
-        assert len(row) == 3 and all(row), row
+    _, *lists = SETUP.read_text().split("needs='\n")
+    assert len(lists) == 2
+    for text in lists:
+        rows = [line.split("|") for line in text.split("\n'\n")[0].splitlines()]
+        assert len(rows) > 10
+        for row in rows:
+            assert len(row) == 3 and all(row), row
