@@ -41,6 +41,36 @@ def texts(folder: Path) -> list[Path]:
     return sorted(folder.rglob("f*"))
 
 
+def copied_by(command: list[object], folder: Path) -> str:
+    """What a program prints that copies a tree of text, links and an empty folder as it should.
+
+    One of two trees in `folder` cannot be copied whole, and the program says so."""
+    source, odd = folder / "source", folder / "odd"
+    source.mkdir()
+    texts(source)
+    (source / "empty").mkdir()
+    (source / "link").symlink_to("d0/f0")
+    (source / "to a folder").symlink_to("d1")
+    done = subprocess.run(
+        [*command, source, folder / "copy"], capture_output=True, text=True, check=True
+    )
+    subprocess.run(["diff", "-r", "--no-dereference", source, folder / "copy"], check=True)
+    assert (folder / "copy/d1/f1").stat().st_mode == (source / "d1/f1").stat().st_mode
+
+    odd.mkdir()
+    (odd / "file").write_text("text")
+    os.mkfifo(odd / "pipe")
+    (odd / "taken").write_text("")
+    (folder / "new/taken").mkdir(parents=True)
+    failed = subprocess.run([*command, odd, folder / "new"], capture_output=True, text=True)
+    assert failed.returncode == 1
+    assert failed.stdout.startswith("1 files, ")
+    assert (folder / "new/file").read_text() == "text"
+    complaints = sorted(line.rpartition(": ")[0] for line in failed.stderr.splitlines())
+    assert complaints == [f"cp: {odd}/pipe", f"cp: {folder}/new/taken"][::-1]
+    return done.stdout
+
+
 def counted(files: list[Path]) -> set[str]:
     """Lines, words and bytes of each file and of all, as wc(1) says in the C locale."""
     said = subprocess.run(

@@ -382,6 +382,15 @@ def test_wc_counts_as_wc_does_by_a_crossing_for_32_files(tmp_path):
     assert done.stderr == f"100 files, 400 calls, {4 if IN_GUEST else 400} crossings\n"
 
 
+def test_cp_copies_a_tree_by_a_crossing_for_32_files(tmp_path):
+    paths = {"LD_LIBRARY_PATH": str(LIBRARY.parent), "PYTHONPATH": str(BINDING)}
+    variables = [f"{name}={value}" for name, value in paths.items()]
+    program = BINDING / "examples/cp.py"
+    said = trees.copied_by(["env", *variables, sys.executable, program], tmp_path)
+    # Of 12 empty files 5 each, of the long one 9, of any other 7.
+    assert said == f"100 files, 678 calls, {4 if IN_GUEST else 678} crossings\n"
+
+
 def test_a_log_commits_many_records_at_once(tmp_path):
     done = example("log.py", tmp_path / "log", "20", "5")
     records, commits, crossed = (int(word.split()[0]) for word in done.stdout.split(", "))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The crate trapless for Rust: `cargo test` without a network, and the four examples.
+"""The crate trapless for Rust: `cargo test` without a network, and the examples.
 
 tests/lab/lib/test_lab_bindings.py runs this file in a guest, too, where the module makes the calls
 of the same programs.
@@ -75,6 +75,12 @@ def test_wc_counts_as_wc_does_by_a_crossing_for_32_files(tested, tmp_path):
     done = example("wc", tmp_path)
     assert set(done.stdout.splitlines()) == trees.counted(files)
     assert done.stderr == f"100 files, 400 calls, {4 if IN_GUEST else 400} crossings\n"
+
+
+def test_cp_copies_a_tree_by_a_crossing_for_32_files(tested, tmp_path):
+    said = trees.copied_by([BUILT / "examples/cp"], tmp_path)
+    # Of 12 empty files 5 each, of the long one 9, of any other 7.
+    assert said == f"100 files, 678 calls, {4 if IN_GUEST else 678} crossings\n"
 
 
 def test_a_log_commits_many_records_at_once(tested, tmp_path):
