@@ -13,6 +13,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 
 from tests.unit.peek.test_summary import busy_and_idle, head, recorded
 from trapless.peek import limits
+from trapless.peek.errors import PeekError
 from trapless.peek.kernel.tasks import Task
 from trapless.peek.sampling.recording import Recording
 from trapless.peek.sampling.summary import summarise
@@ -209,6 +210,17 @@ def test_time_without_samples_has_no_slices(tmp_path: Path):
     assert end - begin > 20_000_000
     found = trace.slices("where", "CPU 1")
     assert found and all(stop <= begin or start >= end for _, start, stop in found)
+
+
+def test_a_recording_whose_samples_are_all_damaged_becomes_no_trace(tmp_path: Path):
+    folder = recorded(tmp_path / "recording", head(), busy_and_idle(head())).folder
+    segments = list(folder.glob("rows-*.parquet"))
+    assert segments
+    for path in segments:
+        path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(PeekError, match=f"no sample that can be read; .*{segments[0].name} is dam"):
+        samples.export(folder, tmp_path / "trace")
+    assert not (tmp_path / "trace").exists()
 
 
 def test_a_guest_that_makes_up_threads_and_interrupts_keeps_no_memory(monkeypatch):

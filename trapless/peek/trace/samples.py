@@ -10,7 +10,7 @@ tracks of its own. judgement.py decides what samples mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from trapless.peek import limits
+from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.sampling import names as names_file
 from trapless.peek.sampling.judgement import Column, CpuSamples, judge
@@ -176,10 +177,18 @@ def export(folder: Path, output: Path) -> Export:
                 )
                 for number, boot in enumerate(boots, 1)
             ]
+            whole = _together(parts)
+            if not whole.samples:
+                why = "; ".join(("it has no sample that can be read", *whole.problems))
+                raise PeekError(f"{folder}: {why}")
     except BaseException:
         if opened and output.is_file():
             output.unlink()
         raise
+    return whole
+
+
+def _together(parts: Sequence[Export]) -> Export:
     return Export(
         sum(part.samples for part in parts),
         sum(part.slices for part in parts),
