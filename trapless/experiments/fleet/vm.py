@@ -55,6 +55,7 @@ class Task:
     kernel: str
     release: str
     provenance: Mapping[str, str]
+    starts_quickly: bool  # the image is one that does: see lab.prepare()
 
 
 @dataclass(frozen=True)
@@ -76,14 +77,15 @@ def pack(
     archive = io.BytesIO()
     guest.files.write(archive)
     files = {
-        IMAGE: guest.kernel.image.read_bytes(),
+        IMAGE: (guest.image or guest.kernel.image).read_bytes(),
         ARCHIVE: archive.getvalue(),
         LIBRARY: plugin.file(qemu.binary()).read_bytes(),
         MODELLED: modelled,
     }
     kernel = guest.kernel
     bare = replace(config, files=())
-    return Task(label, bare, argv, kernel.name, kernel.release, kernel.provenance), files
+    quick = guest.image is not None
+    return Task(label, bare, argv, kernel.name, kernel.release, kernel.provenance, quick), files
 
 
 def drive(task: Task, files: Mapping[str, bytes], folder: Path) -> Outcome:
@@ -103,7 +105,8 @@ def drive(task: Task, files: Mapping[str, bytes], folder: Path) -> Outcome:
     try:
         model = plugin.argument(folder / MODELLED, folder / OUTPUT, library=folder / LIBRARY)
         config = replace(task.config, plugins=(*task.config.plugins, model))
-        guest = lab.Guest(kernel, Packed(files[ARCHIVE]))
+        image = kernel.image if task.starts_quickly else None
+        guest = lab.Guest(kernel, Packed(files[ARCHIVE]), image)
         result = lab.run(config, task.argv, sink=stream.feed, guest=guest)
     except TraplessError as error:
         return Outcome(failure=str(error))
