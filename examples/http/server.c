@@ -35,7 +35,7 @@ struct connection {
 	bool waited;		/* the scheduler knows the descriptor */
 	bool drained;		/* the last call found less than it asked for */
 	bool draining;		/* the answer is sent, and what still comes is thrown away */
-	time_t limit;
+	unsigned int limit;
 	struct stat stat;
 	struct http http;
 };
@@ -46,7 +46,7 @@ static unsigned int connected;
 static struct http_accepts accepts = { .n = 1 };
 static bool listening, ending;
 static uint64_t ticks;
-static time_t now;
+static unsigned int now;	/* in ticks: while the server itself stands still, no time passes */
 
 static void receive(struct tl_thread *self, struct connection *c);
 static void send_answer(struct tl_thread *self, struct connection *c);
@@ -348,8 +348,8 @@ static void incoming(struct tl_thread *self, void *arg)
 static void tick(struct tl_thread *self, void *arg)
 {
 	TL_CALL(sched, NULL, NULL, SYS_read, timer, &ticks, sizeof(ticks));
-	now = time(NULL);
-	http_set_date(now);
+	now++;
+	http_set_date(time(NULL));
 	for (struct connection *c = connections; c; c = c->next)
 		if (c->limit < now && c->thread)
 			tl_wait_cancel(c->thread);

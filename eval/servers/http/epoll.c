@@ -25,7 +25,7 @@ struct connection {
 	bool watched;	/* it is in the epoll set */
 	bool drained;	/* the last read found less than it asked for */
 	bool draining;	/* the answer is sent, and what still comes is thrown away */
-	time_t limit;
+	unsigned int limit;
 	struct http http;
 };
 
@@ -34,7 +34,7 @@ static unsigned int connected;
 static struct http_accepts accepts = { .n = 1 };
 static bool listening, ending;
 static int set;
-static time_t now;
+static unsigned int now;	/* in ticks: while the server itself stands still, no time passes */
 
 static void listen_again(void)
 {
@@ -228,8 +228,8 @@ static void tick(void)
 
 	if (read(timer, &ticks, sizeof(ticks)) != sizeof(ticks))
 		return;
-	now = time(NULL);
-	http_set_date(now);
+	now++;
+	http_set_date(time(NULL));
 	for (struct connection *c = connections, *next; c; c = next) {
 		next = c->next;
 		if (c->limit < now)
@@ -268,8 +268,7 @@ int main(int argc, char **argv)
 	set = epoll_create1(EPOLL_CLOEXEC);
 	if (set < 0)
 		err(1, "epoll_create1");
-	now = time(NULL);
-	http_set_date(now);
+	http_set_date(time(NULL));
 	watch(timer, &timer);
 	watch(signals, &signals);
 	listen_again();

@@ -28,7 +28,7 @@ struct connection {
 	bool receiving;
 	bool drained;	/* the last receive found less than it asked for */
 	int file;	/* a descriptor, or -1 */
-	time_t limit;
+	unsigned int limit;
 	struct http http;
 };
 
@@ -36,7 +36,7 @@ static struct io_uring ring;
 static struct connection *connections[CONNECTIONS_MAX], *unused[CONNECTIONS_MAX];
 static unsigned int connected, spare;
 static bool listening, ending;
-static time_t now;
+static unsigned int now;	/* in ticks: while the server itself stands still, no time passes */
 static struct open_how how;	/* of a file without a descriptor, which no exec could keep */
 
 /* ---- Requests ----------------------------------------------------------------------------- */
@@ -305,8 +305,8 @@ static void tick(void)
 
 	io_uring_prep_timeout(sqe, &second, 0, 0);
 	tag(sqe, TICK, 0, 0);
-	now = time(NULL);
-	http_set_date(now);
+	now++;
+	http_set_date(time(NULL));
 	for (unsigned int place = 0; place < CONNECTIONS_MAX; place++)
 		if (connections[place] && connections[place]->limit < now) {
 			connections[place]->limit = now + LIMIT_S;
