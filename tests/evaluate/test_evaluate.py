@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The way of a newcomer: `trapless evaluate --quick`, from nothing to a report, as one run.
 
+Without the tests marked `long` it runs the experiments alone that figures are promised of.
 Boots many VMs and takes minutes. It asserts what must be so on every machine: the runs complete,
 their self-checks pass, the files are well formed, the counted figures are as good as promised.
 Whether a paper's claim holds is a result and asserted nowhere.
@@ -51,12 +52,22 @@ PROGRAM_SAVES, PROGRAM_SAVES_UNZEROED = 0.05, 0.08
 SAVED_MIN = 190
 
 
+COUNTED = ("batch-size", "mode-switch", "programs")
+"""The experiments that the promised figures are of."""
+EVERY = [
+    pytest.param(name, marks=() if name in COUNTED else pytest.mark.long)
+    for name in evaluate.default_names(quick=True)
+]
+
+
 @pytest.fixture(scope="module")
-def evaluated(tmp_path_factory):
-    """One quick evaluation of everything; all tests look at its files."""
+def evaluated(tmp_path_factory, request):
+    """One quick evaluation; all tests look at its files."""
     out = tmp_path_factory.mktemp("evaluate") / "results"
+    everything = any(item.get_closest_marker("long") for item in request.session.items)
+    names = () if everything else COUNTED
     run = subprocess.run(
-        [str(ROOT / "bin" / "trapless"), "evaluate", "--quick", "--out", str(out)],
+        [str(ROOT / "bin" / "trapless"), "evaluate", "--quick", "--out", str(out), *names],
         capture_output=True,
         text=True,
         check=False,
@@ -65,7 +76,7 @@ def evaluated(tmp_path_factory):
     return out
 
 
-@pytest.mark.parametrize("name", evaluate.default_names(quick=True))
+@pytest.mark.parametrize("name", EVERY)
 def test_each_experiment_leaves_a_result_and_passed_its_checks(evaluated, name):
     result = result_file.load(evaluated / name)
     assert result.experiment == name

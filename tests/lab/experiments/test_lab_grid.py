@@ -29,7 +29,7 @@ from trapless.experiments.fleet import grid
 from trapless.model.plan import Plan
 from trapless.vm import lab, qemu
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).resolve().parents[3]
 NEEDED = (qemu.BINARY, "setpriv", "sh")

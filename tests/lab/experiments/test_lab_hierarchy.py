@@ -28,7 +28,7 @@ from trapless.experiments.fleet import grid
 from trapless.model.plan import Plan
 from trapless.vm import lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(3600)]
 
 REFUSALS = "".join(
     f"insmod {sweep.GUEST_MODULE} bytes={size} 2>/dev/null && exit 9; "
