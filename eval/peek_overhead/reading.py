@@ -33,7 +33,7 @@ INTERVAL_NS = 100_000
 SIZES = workloads.Sizes(8 << 20, workloads.MANY[:1], 1000, {})
 QUICK_SIZES = workloads.Sizes(2 << 20, workloads.FEW, 200, {})
 REPEATS, QUICK_REPEATS = 11, fit.SAMPLES_MIN
-SETTLE_MS = 400
+SETTLE_MS, QUICK_SETTLE_MS = 400, 200
 TIMEOUT_S = 4 * 3600.0
 LOOK_S = 0.02
 TAKEN_MIN = 0.5
@@ -44,7 +44,7 @@ def collect(run: Collection) -> None:
     root = programs.unpacked(run.progress)
     options = ["--kind", "measured", "--settings", ",".join(["none", *SETTINGS])]
     options += ["--repeats", str(QUICK_REPEATS if run.quick else REPEATS)]
-    options += ["--settle-ms", str(SETTLE_MS)]
+    options += ["--settle-ms", str(QUICK_SETTLE_MS if run.quick else SETTLE_MS)]
     script = workloads.script(QUICK_SIZES if run.quick else SIZES, options)
 
     def observe(guest: Observed) -> None:
