@@ -30,5 +30,5 @@ SPEC = Spec(
         "memory-hierarchy.",
     ),
     parts=(part_calls.PART, part_walk.PART),
-    minutes=(1, 3),
+    minutes=(0.9, 3),
 )

@@ -32,5 +32,5 @@ SPEC = Spec(
         "the display.",
     ),
     parts=(part_commands.PART,),
-    minutes=(0.7, 2),
+    minutes=(0.6, 2),
 )

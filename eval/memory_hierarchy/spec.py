@@ -34,6 +34,6 @@ SPEC = Spec(
         "A timer interrupt comes about every four million instructions, as it must.",
     ),
     parts=(part_pairs.PART, part_reorder.PART, part_programs.PART, part_slowdown.PART),
-    minutes=(2.6, 90),
+    minutes=(2, 90),
     spread=True,
 )

@@ -37,5 +37,5 @@ SPEC = Spec(
         "takes a processor far longer than most.",
     ),
     parts=(part_calls.PART, part_steps.PART, part_programs.PART),
-    minutes=(1.3, 5),
+    minutes=(1.2, 5),
 )

@@ -34,5 +34,5 @@ SPEC = Spec(
         "reader on another one.",
     ),
     parts=(part_loss.PART, part_bandwidth.PART),
-    minutes=(1.7, 15),
+    minutes=(1.4, 15),
 )
