@@ -115,7 +115,7 @@ image-check: setup-tests ## images of every kernel, booted by BIOS and UEFI, fro
 	@$(MAKE) --no-print-directory -s all
 	$(PYTEST) -n $(VMS) tests/image --grid
 
-packages-test: setup-tests ## packages as people install them: pip, and root, in clean Debian 12 and 13 (10 min)
+packages-test: setup-tests ## packages, pip and a checkout as people install them, in clean Debian 12 and 13 (20 min)
 	$(PYTEST) tests/packages --debian all
 
 report-check: setup-tests ## the report in a browser: axe, phone, paper (needs chromium and npm; 2 min)

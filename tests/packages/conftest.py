@@ -23,7 +23,7 @@ from trapless.stock.apt_sources import machine_mirror
 SUITES = {"12": "bookworm", "13": "trixie"}
 NEEDS = {"mmdebstrap": "mmdebstrap", "lintian": "lintian", "unshare": "util-linux"}
 LIMIT_S = 1800
-OF_PACKAGES_TEST = ("test_debian.py", "test_bounds.py")
+OF_PACKAGES_TEST = ("test_debian.py", "test_bounds.py", "test_clean_machine.py")
 """Files that take too long for `make test`."""
 
 
@@ -66,7 +66,10 @@ class Root:
         for path, place in inside.items():
             (self.folder / place.lstrip("/")).mkdir(parents=True, exist_ok=True)
             mounts.append(f"mount --bind {shlex.quote(str(path))} {self._inside(place)}")
-        clean = "env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8"
+        pip = [f"{name}={value}" for name, value in os.environ.items() if name.startswith("PIP_")]
+        clean = (
+            f"env -i {shlex.join(pip)} PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8"
+        )
         enter = f"exec {clean} DEBIAN_FRONTEND=noninteractive chroot {self._inside('/')}"
         script = " && ".join([*mounts, f'{enter} sh -c "$0"'])
         done = subprocess.run(
@@ -107,7 +110,7 @@ def root(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roo
     folder = tmp_path_factory.mktemp(f"debian-{release}")
     folder.chmod(0o755)
     subprocess.run(["tar", "-x", "-f", archive, "-C", folder], check=True)
-    shutil.copy("/etc/resolv.conf", folder / "etc/resolv.conf")
+    _reach_as_here(folder)
     keep = 'APT::Keep-Downloaded-Packages "true"; APT::Install-Recommends "false";\n'
     (folder / "etc/apt/apt.conf.d/90trapless").write_text(keep + _acquire())
     # A root that is gone in minutes need not survive a power cut: dpkg waits for no disk.
@@ -132,6 +135,18 @@ def _bootstrap(suite: str, archive: Path) -> None:
         timeout=LIMIT_S,
     )
     part.rename(archive)
+
+
+def _reach_as_here(folder: Path) -> None:
+    """Names, certificates and pip's index are this machine's. Of the certificates, the package
+    ca-certificates makes one file, of its own and of those in /usr/local."""
+    own = [Path("/etc/resolv.conf"), Path("/etc/pip.conf")]
+    own += [Path("/etc/ssl/certs/ca-certificates.crt")]
+    own += Path("/usr/local/share/ca-certificates").glob("*.crt")
+    for path in filter(Path.exists, own):
+        target = folder / path.relative_to("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
 
 
 def _acquire() -> str:
