@@ -22,7 +22,7 @@ from trapless.experiments import archive, experiment, fit, verify
 from trapless.stock import kbuild, kernels
 from trapless.vm import lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(3600)]
 
 RAN = (
     "batch-size",
@@ -65,7 +65,7 @@ def ran(request, tmp_path_factory) -> tuple[Path, str, lab.LabResult]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One VM a kernel for all tests. It takes minutes: `make test` has the first kernel alone."""
+    """One VM a kernel for all tests. It takes minutes: CI has the first kernel alone."""
     from tests.lab.runner.suite import kernel_names
 
     names = kernel_names(metafunc.config.getoption("--kernels"))
