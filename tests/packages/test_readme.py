@@ -151,6 +151,7 @@ def test_the_terminal_shows_what_failed(terminal):
     assert "and it reads" in terminal.paste("echo it reads &\nwait; echo and it reads")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(4 * LIMIT_S)
 def test_every_block_does_what_it_says(terminal):
     assert not SHARED.exists(), f"remove {SHARED}: README's example makes it"
