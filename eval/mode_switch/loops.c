@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "loops.h"
@@ -86,11 +87,37 @@ static int create_pages(const char *directory, const char *name)
 	return file;
 }
 
+static time_t second(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME_COARSE, &now);
+	return now.tv_sec;
+}
+
+/*
+ * At each read the kernel compares the times of the file's writing and of its first reading, seconds
+ * first. So that it compares alike in every boot, they are of one second and of different ticks.
+ */
+static int create_source(const char *directory)
+{
+	for (;;) {
+		time_t began = second();
+		int file = create_pages(directory, "source");
+
+		measure_await_tick();
+		if (pread(file, fixture.buffer, 1, 0) != 1)
+			measure_fail("read %s/source: %s", directory, strerror(errno));
+		if (second() == began)
+			return file;
+		close(file);
+	}
+}
+
 void loop_prepare(const char *directory)
 {
-	fixture.source = create_pages(directory, "source");
 	fixture.target = create_pages(directory, "target");
-	measure_await_tick();	/* its first reading shall be later than its writing */
+	fixture.source = create_source(directory);
 	fixture.pid = getpid();
 	/* In the middle of a page: one bit tells the two places of the break, and no page goes. */
 	fixture.brk = ((uintptr_t)sbrk(0) / PAGE + 1) * PAGE + PAGE / 2;
