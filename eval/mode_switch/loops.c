@@ -96,8 +96,8 @@ static time_t second(void)
 }
 
 /*
- * At each read the kernel compares the times of the file's writing and of its first reading, seconds
- * first. So that it compares alike in every boot, they are of one second and of different ticks.
+ * At each read the kernel compares the times of the file's writing and of its first reading, their
+ * seconds first. So that all boots compare alike, these are of one second and of different ticks.
  */
 static int create_source(const char *directory)
 {
