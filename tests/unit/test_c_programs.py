@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = ROOT / "build" / "sanitized" / "tests" / "unit"
 SKIPPED = 77
+SLOW = {"model_short_cuts_change_no_count"}
 
 
 def programs() -> list[Path]:
@@ -29,7 +30,13 @@ def test_the_c_unit_tests_were_built():
     assert programs(), "make check builds them into build/sanitized/tests/unit"
 
 
-@pytest.mark.parametrize("program", programs(), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(path, marks=[pytest.mark.slow] * (path.name in SLOW), id=path.name)
+        for path in programs()
+    ],
+)
 def test_c_program(program: Path):
     run = subprocess.run([str(program)], capture_output=True, text=True, timeout=600, check=False)
     if run.returncode == SKIPPED:

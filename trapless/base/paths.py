@@ -7,7 +7,6 @@ This file owns the rules by which they are found. Each part keeps a folder of it
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
@@ -33,6 +32,8 @@ def build_dir() -> Path:
     own = root / "build"
     if own.is_dir() or (root != CARRIED and os.access(root, os.W_OK)):
         return own
+    import hashlib  # every command imports this file
+
     return cache_dir() / "build" / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
 
 

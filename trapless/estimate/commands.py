@@ -3,17 +3,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 import click
 
 from trapless.base.console import ConsoleProgress
-from trapless.base.files import replace_file
-from trapless.results import estimate_file
 
 PLACEMENTS, PLACEMENTS_MAX = 16, 64
 """Processes, each with a place of its own in memory: one in 16 reads a quarter more."""
@@ -65,8 +61,13 @@ def estimate(placements: int, cpu: int | None, folder: Path | None, json_file: P
     trapless estimate
     trapless estimate --json here.json
     """
+    import json
+    import tempfile
+
+    from trapless.base.files import replace_file
     from trapless.estimate import machine, sums, text
     from trapless.estimate import placements as part
+    from trapless.results import estimate_file
 
     chosen = _cpu(cpu)
     before = machine.describe(chosen)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from trapless.base.cache import megabytes
 from trapless.base.console import ConsoleProgress
 
 
@@ -42,6 +41,7 @@ def image(out: Path, kernel: str | None, append: str) -> None:
     trapless image trapless.iso --append "trapless.run=quick trapless.then=poweroff"
     dd if=trapless.iso of=/dev/sdX bs=4M oflag=direct     # as root; sdX is the stick
     """
+    from trapless.base.cache import megabytes
     from trapless.image import build
     from trapless.stock.kernels import SUPPORTED
 

@@ -14,6 +14,7 @@ import json
 import re
 import shutil
 import statistics
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,11 +37,16 @@ ONE = Metric(1, "count", "counted")
 NAMES = ("batch-size", "ls", "mode-switch", "parallel", "programs")
 
 
-def rows_of(name, **wanted):
+@cache
+def all_rows_of(name):
     lines = gzip.decompress((DATA / name / "raw.jsonl.gz").read_bytes()).splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def rows_of(name, **wanted):
     return [
-        row
-        for row in map(json.loads, lines)
+        dict(row)  # some tests change it
+        for row in all_rows_of(name)
         if all(row.get(key) == value for key, value in wanted.items())
     ]
 

@@ -86,6 +86,9 @@ def text_of(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
 
 
+Scope = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
 @dataclass(frozen=True)
 class Python:
     """What the rules ask of a Python file. To keep all trees would cost seconds of collection."""
@@ -99,7 +102,7 @@ class Python:
 @cache
 def python_of(path: Path) -> Python:
     tree = ast.parse(text_of(path))
-    nodes = list(ast.walk(tree))
+    nodes = list(scopes(tree))
     return Python(
         opening=ast.get_docstring(tree) or "",
         functions=tuple(
@@ -110,10 +113,19 @@ def python_of(path: Path) -> Python:
         docstrings=frozenset(
             node.body[0].lineno
             for node in nodes
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-            and ast.get_docstring(node) is not None
+            if ast.get_docstring(node, clean=False) is not None
         ),
     )
+
+
+def scopes(node: ast.AST) -> Iterator[Scope]:
+    """A module's, and the classes and functions in it. No expression has any: most of a tree is
+    left out."""
+    if isinstance(node, Scope):
+        yield node
+    for block in ("body", "orelse", "handlers", "finalbody", "cases"):
+        for child in getattr(node, block, ()):
+            yield from scopes(child)
 
 
 def is_code(path: Path) -> bool:

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 OUT = ROOT / "build" / "tsan"
 PROGRAMS = sorted(path.stem for path in (ROOT / "tests/unit/lib").rglob("psc_*.c"))
-SLOW = {"psc_reports_completions"}
+SLOW = {"psc_reports_completions", "psc_serves_chains"}
 
 
 def test_there_are_programs():

@@ -226,6 +226,7 @@ def test_files_with_other_bytes_are_tables_or_refused(folder, name):
     assert decoder("VmHWM") < 500 << 10
 
 
+@pytest.mark.slow
 def test_what_decodes_is_in_a_jail_and_is_replaced(folder, monkeypatch):
     path = folder / "rows-000000.parquet"
     table = parquet.read_table(path)

@@ -58,6 +58,7 @@ def test_equal_results_differ_in_nothing(chosen):
     assert "0 differ by more than" in text and "0 are judged differently." in text
 
 
+@pytest.mark.slow
 def test_the_command_writes_it_beside_the_first_results(two):
     folder, other = two
     command = ["report", str(folder), "--compare", str(other)]

@@ -17,6 +17,7 @@ from trapless.report import html, summary, text_report
 from trapless.results.result_file import Claim, Metric
 
 
+@pytest.mark.slow
 def test_the_first_screen_is_made_of_saved_results(chosen):
     read = report.read(chosen, Silent())
     gain = summary.gain(read)

@@ -26,6 +26,7 @@ from trapless.results import result_file
 from trapless.results.result_file import Metric, Result
 
 
+@pytest.mark.slow
 def test_the_page_is_whole_and_shows_every_number(saved):
     page = page_of(saved)
     words = " ".join(parsed(page).words)

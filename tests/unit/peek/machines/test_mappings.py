@@ -117,6 +117,7 @@ def test_the_open_files_of_a_process_are_looked_at_once(monkeypatch):
     assert looks.count(f"/proc/{running.pid}/fd") == 1
 
 
+@pytest.mark.slow
 def test_only_so_many_open_files_are_looked_at(tmp_path):
     (tmp_path / "fd").mkdir()
     for number in range(mappings.DESCRIPTORS_MAX + 100):
