@@ -130,6 +130,7 @@ def test_a_kernel_that_does_not_come_back_ends_the_recording(
     assert Recording.open(folder).end["ending"] == "restart"
 
 
+@pytest.mark.slow
 def test_a_restart_is_followed_in_a_recording_of_its_own(tmp_path, monkeypatch, in_the_background):
     for module, name in ((record, "CHECK_S"), (boots, "AGAIN_S")):
         monkeypatch.setattr(module, name, 0.05)

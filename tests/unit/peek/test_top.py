@@ -130,6 +130,7 @@ def test_a_kernel_whose_clock_stands_still_is_doubted(tmp_path, monkeypatch, as_
         assert "and the machine works" in doubted and "Where each CPU was" not in doubted
 
 
+@pytest.mark.slow
 def test_a_clock_that_stands_still_is_told(tmp_path, monkeypatch):
     """As where the machine is stopped, or all of its CPUs sleep; but not before a while."""
     monkeypatch.setattr(top, "STILL_S", 0.6)

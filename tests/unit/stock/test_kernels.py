@@ -104,6 +104,7 @@ def test_a_cached_kernel_needs_no_mirror(mirror: Repository) -> None:
     assert resolve("test", Silent()) == first
 
 
+@pytest.mark.slow
 @needs_apt
 def test_a_refresh_takes_the_mirrors_newest(
     mirror: Repository, monkeypatch: pytest.MonkeyPatch
@@ -118,6 +119,7 @@ def test_a_refresh_takes_the_mirrors_newest(
     assert resolve("test", Silent()).release == "9.9.2+deb99-amd64"  # once for a process
 
 
+@pytest.mark.slow
 @needs_apt
 def test_a_refresh_that_fails_keeps_what_was_there(
     mirror: Repository, monkeypatch: pytest.MonkeyPatch

@@ -383,6 +383,7 @@ def test_symbols_that_lie_are_found_out(kernel, what):
         opened(kernel)
 
 
+@pytest.mark.slow
 def test_damage_anywhere_gives_a_message_and_nothing_else(kernel):
     generator = random.Random(f"{kernel.form}{kernel.levels}")
     whole, survived, trials = bytes(kernel.ram), 0, 50

@@ -128,6 +128,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             made.server.stop()
 
 
+@pytest.mark.slow
 def test_a_scrape_is_what_the_official_parsers_read(served):
     text = served.get("/metrics")
     old = {one.name: one for one in text_string_to_metric_families(text)}

@@ -180,6 +180,7 @@ def test_an_answer_is_made_once_for_all_who_wait_for_it(server, monkeypatch):
     assert len(made) <= 2  # the first asked before the others
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_of_clients_that_have_lost_their_places(server, monkeypatch):
     """Also while an answer is made for which they had asked: the next ones come at any rate."""
     go_on = threading.Event()
