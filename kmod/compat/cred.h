@@ -34,40 +34,17 @@ static inline bool tlk_cred_keyrings_equal(const struct cred *a, const struct cr
 #endif
 }
 
-/* The most that the security modules of a kernel are known to keep in each task, bytes. */
-#define TLK_TASK_SECURITY_MAX 128
-
 /*
- * What security modules keep in tasks. TOMOYO alone decides by it: a thread's domain is there. The
- * others keep caches and what exec will need, which differ from thread to thread; so the bytes are
- * looked at only where TOMOYO is on. What does not fit is never the same: then workers refuse.
+ * Where a security module keeps what it decides by in the current task, and not in its credentials;
+ * NULL if none does. Only TOMOYO does: it is a pointer to the thread's domain, which is here only
+ * compared. The others keep there caches and what exec will need.
  */
-static inline bool tlk_task_security_decides(void)
+static inline const void *const *tlk_task_domain(void)
 {
 #ifdef CONFIG_SECURITY
-	return tlk_task_security_bytes();
+	return tlk_tomoyo_domain();
 #else
-	return false;
-#endif
-}
-
-static inline void tlk_task_security_take(u8 *copy)
-{
-#ifdef CONFIG_SECURITY
-	if (tlk_task_security_bytes() && tlk_task_security_bytes() <= TLK_TASK_SECURITY_MAX)
-		memcpy(copy, current->security, tlk_task_security_bytes());
-#endif
-}
-
-static inline bool tlk_task_security_is_current(const u8 *copy)
-{
-#ifdef CONFIG_SECURITY
-	size_t bytes = tlk_task_security_bytes();
-
-	return !bytes ||
-	       (bytes <= TLK_TASK_SECURITY_MAX && !memcmp(copy, current->security, bytes));
-#else
-	return true;
+	return NULL;
 #endif
 }
 

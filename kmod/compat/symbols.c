@@ -65,7 +65,8 @@ static const sys_call_ptr_t *syscall_table __ro_after_init;
 
 #ifdef CONFIG_SECURITY
 static size_t cred_bytes __ro_after_init;
-static size_t task_bytes __ro_after_init;
+static bool tomoyo_is_on __ro_after_init;
+static size_t tomoyo_at __ro_after_init;
 #endif
 
 static __init void *find_function(const char *name)
@@ -162,13 +163,19 @@ static __init const int *find_size(size_t offset)
 static __init int find_sizes(void)
 {
 	const int *cred = find_size(offsetof(struct lsm_blob_sizes, lbs_cred));
-	const int *task = find_size(offsetof(struct lsm_blob_sizes, lbs_task));
 	const int *tomoyo = find("tomoyo_enabled");
+	const struct lsm_blob_sizes *place = find("tomoyo_blob_sizes");
 
-	if (!cred || !task)
+	if (!cred)
 		return missing("blob_sizes", "to compare what security modules keep");
 	cred_bytes = *cred;
-	task_bytes = tomoyo && *tomoyo ? *task : 0;
+	tomoyo_is_on = tomoyo && *tomoyo;
+	if (!tomoyo_is_on)
+		return 0;
+	if (!place)
+		return missing("tomoyo_blob_sizes", "to compare TOMOYO's domains");
+	/* Since the kernel's start this is the offset of TOMOYO's part, which the domain opens. */
+	tomoyo_at = place->lbs_task;
 	return 0;
 }
 
@@ -227,9 +234,9 @@ const sys_call_ptr_t *tlk_syscall_table(void)
 }
 
 #ifdef CONFIG_SECURITY
-size_t tlk_task_security_bytes(void)
+const void *const *tlk_tomoyo_domain(void)
 {
-	return task_bytes;
+	return tomoyo_is_on ? current->security + tomoyo_at : NULL;
 }
 
 size_t tlk_cred_security_bytes(void)

@@ -19,8 +19,8 @@ int tlk_symbols_init(void);
 const sys_call_ptr_t *tlk_syscall_table(void);
 
 #ifdef CONFIG_SECURITY
-/* Bytes of each task by which a security module decides; 0 where none does. */
-size_t tlk_task_security_bytes(void);
+/* Where TOMOYO keeps the current thread's domain, a pointer; NULL where TOMOYO is off. */
+const void *const *tlk_tomoyo_domain(void);
 
 /* Bytes that the security modules keep in each struct cred. */
 size_t tlk_cred_security_bytes(void);

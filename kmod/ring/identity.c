@@ -47,6 +47,13 @@ static bool creds_equal(const struct cred *a, const struct cred *b)
 	       tlk_cred_security_equal(a, b);
 }
 
+static const void *current_domain(void)
+{
+	const void *const *domain = tlk_task_domain();
+
+	return domain ? READ_ONCE(*domain) : NULL;
+}
+
 void tlk_identity_take(struct tlk_identity *identity)
 {
 	identity->cred = get_current_cred();
@@ -59,7 +66,7 @@ void tlk_identity_take(struct tlk_identity *identity)
 	identity->personality = current->personality;
 	identity->login = audit_get_loginuid(current);
 	identity->session = audit_get_sessionid(current);
-	tlk_task_security_take(identity->task_security);
+	identity->domain = current_domain();
 }
 
 void tlk_identity_put(struct tlk_identity *identity)
@@ -76,6 +83,6 @@ bool tlk_identity_is_current(const struct tlk_identity *identity)
 	       identity->personality == current->personality &&
 	       uid_eq(identity->login, audit_get_loginuid(current)) &&
 	       identity->session == audit_get_sessionid(current) &&
-	       tlk_task_security_is_current(identity->task_security) &&
+	       identity->domain == current_domain() &&
 	       creds_equal(identity->cred, current_cred());
 }

@@ -9,8 +9,6 @@
 #include <linux/types.h>
 #include <linux/uidgid.h>
 
-#include "compat/cred.h"
-
 struct cred;
 
 /*
@@ -28,17 +26,11 @@ struct tlk_identity {
 	unsigned int personality;
 	kuid_t login;			/* audit's: who logged in, and in which session */
 	unsigned int session;
-	u8 task_security[TLK_TASK_SECURITY_MAX];	/* what security modules keep in tasks */
+	const void *domain;		/* TOMOYO's: it changes while `cred` stays */
 };
 
 void tlk_identity_take(struct tlk_identity *identity);	/* the current thread's */
 void tlk_identity_put(struct tlk_identity *identity);
-
-/* Can a thread's identity change while its credentials stay? */
-static inline bool tlk_identity_may_change_unseen(void)
-{
-	return tlk_task_security_decides();
-}
 
 bool tlk_identity_is_current(const struct tlk_identity *identity);
 

@@ -8,6 +8,7 @@
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 
+#include "compat/cred.h"
 #include "compat/task.h"
 #include "ring/identity.h"
 #include "ring/program.h"
@@ -24,6 +25,7 @@ struct worker {
 	long callless;			/* requests served less calls made: most make one each */
 	const struct tlk_worker_program *program;	/* that it makes, or NULL */
 	const struct cred *cred;	/* the worker's own when its identity was last compared */
+	const void *const *domain;	/* where its domain is, or NULL: see tlk_task_domain() */
 };
 
 /*
@@ -36,8 +38,9 @@ struct worker {
 static __always_inline bool may_have_to_leave(const struct worker *worker)
 {
 	return tlk_work_pending() || unlikely(current_cred() != worker->cred) ||
-	       unlikely(worker->context.undo & TLK_UNDO_RESUME) ||
-	       unlikely(tlk_identity_may_change_unseen());
+	       (unlikely(worker->context.undo & TLK_UNDO_RESUME) && tlk_is_throttled()) ||
+	       (worker->domain &&
+		unlikely(READ_ONCE(*worker->domain) != worker->ring->queue->identity.domain));
 }
 
 /* 0, or why this worker must leave now. */
@@ -206,7 +209,8 @@ static void abandon(struct tlk_context *context)
 
 long tlk_worker_serve(struct tlk_ring *ring, struct file *file)
 {
-	struct worker worker = { .ring = ring, .cred = current_cred() };
+	struct worker worker = { .ring = ring, .cred = current_cred(),
+				 .domain = tlk_task_domain() };
 	struct pt_regs *regs = current_pt_regs();
 	struct tlk_saved_regs saved;
 	long ret;
