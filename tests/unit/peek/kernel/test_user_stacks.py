@@ -33,6 +33,8 @@ from trapless.peek.kernel.target import Target
 from trapless.peek.kernel.user.stacks import NO_USER_STACK, UserStack
 from trapless.peek.sandbox.client import open_target
 
+pytestmark = pytest.mark.usefixtures("own_cache")  # kernels are read into it
+
 NAMES = ["inner [program]", "middle [program]", "outer [program]"]
 LIMIT_S = 4.0
 """Of processor time: what one walk may take of it, and this test's own part."""
@@ -57,7 +59,7 @@ def texts(stack: UserStack) -> list[str]:
 
 @pytest.mark.parametrize("levels", [4, 5])
 @pytest.mark.parametrize("opening", [Target.open, open_target])
-def test_functions_are_named_from_the_innermost_on(own_cache, tmp_path, levels, opening):
+def test_functions_are_named_from_the_innermost_on(tmp_path, levels, opening):
     found = seen(ToyProcess(ToyKernel(levels=levels)), tmp_path, opening)
     assert (texts(found), found.whole, found.earlier) == (NAMES, True, False)
 
