@@ -5,6 +5,7 @@ are distributed where several processes run them (-n).
 
 from __future__ import annotations
 
+import gc
 import re
 from collections import Counter
 
@@ -62,6 +63,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         place = {name: number for number, name in enumerate(SLOW)}
         last = len(SLOW)
         items.sort(key=lambda i: (place.get(i.path.name, last), -tests[i.path], i.path))
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay in memory to the end: no later collection of garbage walks them."""
+    gc.collect()
+    gc.freeze()
 
 
 class ByFileAndKernel(LoadScopeScheduling):

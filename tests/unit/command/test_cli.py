@@ -91,6 +91,7 @@ def test_wrong_usage_is_status_2(arguments):
     assert "Usage:" in run.stderr and run.stdout == ""
 
 
+@pytest.mark.slow
 def test_an_error_is_one_message_and_status_1(tmp_path):
     run = trapless("report", str(tmp_path / "nowhere"))
     assert run.returncode == 1

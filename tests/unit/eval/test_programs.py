@@ -54,6 +54,7 @@ def test_programs_are_unpacked_once_with_what_they_need(mirror: Repository) -> N
     assert programs.unpacked(Silent(), ["one"], []) == found
 
 
+@pytest.mark.slow
 @needs_apt
 def test_another_list_of_programs_is_fetched_anew(mirror: Repository) -> None:
     programs.unpacked(Silent(), ["one"], [])
@@ -73,6 +74,7 @@ def test_a_damaged_record_is_not_trusted(mirror: Repository) -> None:
         assert json.loads(record.read_text())["wanted"] == {"packages": ["one"], "sources": []}
 
 
+@pytest.mark.slow
 @needs_apt
 def test_sources_are_unpacked_as_their_authors_released_them(mirror: Repository) -> None:
     mirror.add_source("three", "1.5", {"Makefile": b"all:", "src/three.c": b"int three;"})

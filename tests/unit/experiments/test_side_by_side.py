@@ -68,6 +68,7 @@ def test_who_counts_waits_for_a_place(tmp_path: Path, monkeypatch: pytest.Monkey
         assert not free(tmp_path, fcntl.LOCK_EX)
 
 
+@pytest.mark.slow
 def test_another_begins_when_a_place_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +91,7 @@ def test_another_begins_when_a_place_is_free(
     assert begun == list("abc")
 
 
+@pytest.mark.slow
 def test_lines_carry_names_and_failures_their_reasons(tmp_path: Path) -> None:
     notes = Notes()
     commands = [Command("fine", ["--version"]), Command("wrong", ["evaluate", "none-such"])]

@@ -12,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
 LINT = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 
@@ -35,6 +37,7 @@ BACKWARDS = {
 }
 
 
+@pytest.mark.slow
 def test_imports_that_run_back_are_seen(tmp_path):
     """In a copy of both trees, with such imports added, every contract breaks."""
     for name in ("trapless", "eval"):

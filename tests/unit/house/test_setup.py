@@ -59,6 +59,7 @@ def test_elsewhere_than_on_debian_it_installs_nothing_and_names_all(poor_machine
     assert "clang - make test" in run.stderr
 
 
+@pytest.mark.slow
 def test_a_changed_list_of_packages_makes_the_environment_stale(tmp_path):
     """A copy of the tree whose pyproject.toml changed since its .venv was made."""
     (tmp_path / "scripts").mkdir()
@@ -94,6 +95,7 @@ def test_an_environment_that_cannot_be_made_leaves_the_old_one(tmp_path):
     assert not (tmp_path / ".venv.new").exists()
 
 
+@pytest.mark.slow
 def test_a_disk_without_room_is_said_before_the_work(tmp_path):
     """The checkout is on a disk of a few megabytes, and has no environment yet."""
     script = (

@@ -305,6 +305,7 @@ def times_are_likely(quiet) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_intervals_are_measured_and_reads_are_real(memory):
     path, view = memory
     for _ in range(20):

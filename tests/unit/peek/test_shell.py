@@ -105,6 +105,7 @@ def shell(*arguments, **options):
     )
 
 
+@pytest.mark.slow
 def test_code_is_run_on_the_target(tmp_path):
     kernel = ToyKernel()
     code = (
@@ -114,6 +115,7 @@ def test_code_is_run_on_the_target(tmp_path):
     assert (done.stdout, done.stderr, done.returncode) == ("swapper/0 6.1.0-toy 16\n", "", 0)
 
 
+@pytest.mark.slow
 def test_session_reads_commands_until_its_end(tmp_path):
     path = ToyKernel().save(tmp_path)
     done = shell("--ram", str(path), input="prog['init_task'].pid\n1/0\nprint(6 * 7)\n")
@@ -141,6 +143,7 @@ def test_code_that_fails_gives_one_message(tmp_path, code, said):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_target_that_restarts_meanwhile_is_said(tmp_path):
     path = ToyKernel().save(tmp_path)
     restart = f"with open({str(path)!r}, 'r+b') as ram: ram.truncate(0); ram.truncate(8 << 20)"

@@ -104,6 +104,7 @@ class Working(Image):
         return Emulator(process.pid, ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_kernel_whose_clock_stands_still_is_doubted(tmp_path, monkeypatch, as_json):
     monkeypatch.setattr(boots, "STILL_S", 0.3)

@@ -87,6 +87,7 @@ def test_memory_has_no_name(shared):
     assert os.readlink(f"/proc/self/fd/{shared.file}").startswith("/memfd:")
 
 
+@pytest.mark.slow
 def test_bytes_come_out_as_they_went_in(shared):
     ring, chance = shared.input, random.Random(SEED)
     sent, received = bytearray(), bytearray()

@@ -128,10 +128,9 @@ def own_cache(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("TRAPLESS_CACHE", str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("levels", "pti", "sandbox"),
-    [(4, True, True), (4, False, True), (5, True, True), (5, False, True), (5, True, False)],
-)
+@pytest.mark.parametrize("levels", [4, 5])
+@pytest.mark.parametrize("pti", [True, False])
+@pytest.mark.parametrize("sandbox", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_kernel_behind_a_stub_is_opened(levels, pti, sandbox):
     with serving(levels=levels, pti=pti) as peer:
         machine = choose(gdb=f"127.0.0.1:{peer.port}")

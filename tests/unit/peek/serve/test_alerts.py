@@ -35,6 +35,7 @@ def test_the_rules_and_the_example_are_well_formed():
     assert "SUCCESS" in promtool("check", "config", RULES / "prometheus.yml")
 
 
+@pytest.mark.slow
 def test_each_alert_fires_for_what_it_is_for():
     assert "SUCCESS" in promtool("test", "rules", HERE / "alerts_test.yml")
 

@@ -266,6 +266,7 @@ def test_an_address_that_is_none_is_wrong_usage(text):
     assert error.value.status == 2
 
 
+@pytest.mark.slow
 def test_a_resolver_that_wakes_up_in_another_kernel_says_so(own_cache, tmp_path):
     path = ToyKernel().save(tmp_path)
     with open_target(path) as target:

@@ -95,6 +95,7 @@ def test_rows_that_are_none_are_refused(text):
         placements.parse(text)
 
 
+@pytest.mark.slow
 def test_the_command_prints_or_says_why_not(program, monkeypatch, tmp_path):
     """A machine that is busy may refuse; then the message names the halves and the remedy."""
     monkeypatch.setattr(commands, "SECONDS", 0.0)
