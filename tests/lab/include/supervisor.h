@@ -118,6 +118,19 @@ static inline void reach_supervisor(void)
 	FAIL("still in user mode after %d calls", REACH_CALLS);
 }
 
+/* The lowest of many calls: an interrupt brings a thread back to user mode until its next call. */
+static inline unsigned int level_reached(void)
+{
+	unsigned int lowest = 3;
+
+	for (int i = 0; i < REACH_CALLS; i++) {
+		sys(SYS_getppid);
+		if (cpl() < lowest)
+			lowest = cpl();
+	}
+	return lowest;
+}
+
 /* From now on the calls of this process run in supervisor mode. */
 static inline void enter_supervisor(unsigned int flags)
 {

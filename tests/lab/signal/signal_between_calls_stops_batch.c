@@ -13,12 +13,14 @@
 #define CALLS 4096
 #define ROUNDS_MAX 200
 #define PRIORITY 50
-#define PERIOD_NS 3000000
+#define PERIODS 30
+#define PERIOD_NS 100000	/* times 1 to PERIODS: a machine's speed decides which fits a batch */
 
 static int ends[2];
 static pid_t maker;
-static volatile bool begun, over;
+static volatile bool ready, begun, over;
 static volatile int seen;
+static long period_ns;
 
 static int written(void)
 {
@@ -31,10 +33,11 @@ static int written(void)
 static void *send_amid(void *unused)
 {
 	const struct sched_param priority = { .sched_priority = PRIORITY };
-	const struct timespec period = { .tv_nsec = PERIOD_NS };
+	const struct timespec period = { .tv_nsec = period_ns };
 
 	(void)unused;
 	MUST(sched_setscheduler(0, SCHED_FIFO, &priority));
+	ready = true;
 	while (!over && !seen) {
 		nanosleep(&period, NULL);
 		seen = begun ? written() : 0;
@@ -56,8 +59,9 @@ static int further_calls(struct ring *ring)
 	for (unsigned int slot = 0; slot < CALLS; slot++)
 		ring_put(ring, slot, SYS_write, ends[1], &byte, 1);
 	seen = 0;
-	over = false;
+	ready = over = false;
 	CHECK_EQ(pthread_create(&sender, NULL, send_amid, NULL), 0);
+	WAIT_UNTIL(ready, "no thread after %d ms", WAIT_MS);
 	begun = true;
 	CHECK(ring_batch(ring, 0, CALLS) > 0);
 	over = true;
@@ -81,8 +85,10 @@ int main(void)
 	on_signal(SIGUSR1, count_signal, SA_RESTART);
 	maker = (pid_t)sys(SYS_gettid);
 	for (int round = 0; round < ROUNDS_MAX; round++) {
-		int further = further_calls(&ring);
+		int further;
 
+		period_ns = (1 + round % PERIODS) * PERIOD_NS;
+		further = further_calls(&ring);
 		CHECK(further <= 1);
 		amid += further >= 0;
 		if (!further)

@@ -22,19 +22,6 @@ static volatile struct {
 	unsigned int levels[2];		/* of the thread that slept, and of one it makes */
 } *board;
 
-/* The lowest of many calls: an interrupt brings a thread back to user mode until its next call. */
-static unsigned int level_reached(void)
-{
-	unsigned int lowest = 3;
-
-	for (int i = 0; i < REACH_CALLS; i++) {
-		sys(SYS_getppid);
-		if (cpl() < lowest)
-			lowest = cpl();
-	}
-	return lowest;
-}
-
 static int stand_by(void *unused)
 {
 	char byte;
