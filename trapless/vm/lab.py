@@ -9,6 +9,7 @@ moves the bytes.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import re
@@ -39,6 +40,10 @@ LOG_LINES_MAX = 40
 
 BOOT_ATTEMPTS = 2
 """A guest that never came to the command by the emulator's fault is started once more."""
+
+PATCH_ATTEMPTS = 4
+"""The same where the emulator missed a patch: on a busy host the newest kernel so dies in one boot
+of fifty."""
 
 INITRAMFS_SHARE = 0.4
 """Most of the guest's memory that the initramfs may take: for a moment it is there twice."""
@@ -161,17 +166,15 @@ def run(
             listener = Listener(config.monitor)
             stack.callback(listener.close)
         sinks = Sinks.inherited() if stream else Sinks.collecting(stdin, sink)
-        # A debugger is in the middle of a conversation that another VM knows nothing of.
-        attempts = 1 if config.debugger is not None else BOOT_ATTEMPTS
-        for attempt in range(attempts):
+        for attempt in itertools.count(1):
             attempt_run = _Attempt(config, guest, files, memory_bytes, cpus, listener)
             ending = attempt_run.go(sinks, watcher)
-            if not attempt_run.may_be_repeated(ending):
+            # A debugger is in the middle of a conversation that another VM knows nothing of.
+            if config.debugger is not None or attempt >= attempt_run.attempts(ending):
                 break
-            if attempt + 1 < attempts:
-                init_ran = ending.phase is not Phase.FIRMWARE
-                goal = "come to the command" if init_ran else "reach its init"
-                watcher.note(f"the VM did not {goal}: {ending.reason}; starting it once more")
+            init_ran = ending.phase is not Phase.FIRMWARE
+            goal = "come to the command" if init_ran else "reach its init"
+            watcher.note(f"the VM did not {goal}: {ending.reason}; starting it once more")
         watcher.done()
         return attempt_run.result(ending, sinks, watcher)
 
@@ -388,7 +391,7 @@ class _Attempt:
         if ending.switch_error:
             raise control.explained(ending.switch_error, ending.refusal, "the command", "in the VM")
         if ending.reason:
-            again = self.may_be_repeated(ending)
+            again = self.attempts(ending) > 1
             raise LabError(self._explain(ending, log), log, repeatable=again)
         complaints = splats(log)
         if complaints and not self._config.verbose:
@@ -409,13 +412,15 @@ class _Attempt:
             calls=Calls(*ending.calls) if self._config.supervisor is not None else None,
         )
 
-    def may_be_repeated(self, ending: Ending) -> bool:
-        """Whether the command was not begun, and the emulator is to blame."""
-        if not ending.retriable or ending.phase is Phase.FIRMWARE:
-            return ending.retriable
+    def attempts(self, ending: Ending) -> int:
+        """How many VMs such an end is worth: 1 if the command was begun or QEMU is not to blame."""
+        if not ending.retriable:
+            return 1
         together = self._accelerator == "tcg" and self._cpus > 1 and not self._config.thread_single
-        missed = emulator_missed_a_patch(self._files.kernel_log())
-        return ending.phase is Phase.INIT and together and missed
+        early = ending.phase in (Phase.FIRMWARE, Phase.INIT)
+        if early and together and emulator_missed_a_patch(self._files.kernel_log()):
+            return PATCH_ATTEMPTS
+        return BOOT_ATTEMPTS if ending.phase is Phase.FIRMWARE else 1
 
     def _explain(self, ending: Ending, log: str) -> str:
         lines = [ending.reason]

@@ -89,14 +89,17 @@ def test_time_limit_ends_the_vm_and_says_so():
     assert b"time limit of 2 s" in done.stderr
 
 
-def test_vm_that_never_boots_is_started_once_more():
+@pytest.mark.parametrize(("missed", "again"), [(False, 1), (True, 3)])
+def test_vm_that_never_boots_is_started_once_more(missed, again, monkeypatch):
+    monkeypatch.setattr(lab, "emulator_missed_a_patch", lambda log: missed)
     notes = Notes()
     config = lab.LabConfig(module=False, append="rdinit=/no/such/init init=/none root=none")
     with pytest.raises(TraplessError, match="panicked before its init ran"):
         lab.run(config, ["true"], progress=notes)
-    (said,) = notes.said
-    assert said.startswith("the VM did not reach its init: the guest's kernel panicked before its ")
-    assert said.endswith("; starting it once more")
+    assert len(notes.said) == again
+    for said in notes.said:
+        assert said.startswith("the VM did not reach its init: the guest's kernel panicked before ")
+        assert said.endswith("; starting it once more")
 
 
 def test_absent_qemu_names_its_package(tmp_path):
