@@ -20,6 +20,7 @@ from trapless.experiments.experiment import program
 from trapless.experiments.stat_runs import Run
 from trapless.stat import guest
 from trapless.stat.guest import Job
+from trapless.stat.labels import TURNS_MAX
 from trapless.stock import archive
 from trapless.stock.programs import Programs
 from trapless.vm.lab import LabConfig
@@ -27,6 +28,8 @@ from trapless.vm.lab import LabConfig
 PROCESSORS = ("core-i7-9700k", "ryzen-5-3600")
 PAIRS, QUICK_PAIRS = 6, 3
 """Runs in each mode."""
+MANY_PAIRS = TURNS_MAX // 2
+"""The same under a server's uneven loads: as many as a guest takes."""
 WARM = 2
 """Loads that are not counted. In the first one after its start a server makes other calls."""
 ARCHIVE = "/server.tar"
@@ -53,7 +56,8 @@ def runs(
         for place, shape in enumerate(server.shapes(quick=quick)):
             config = _config(kernel, packed, server, shape, folder)
             job = _job(server, shape)
-            turns = guest.by_turns(QUICK_PAIRS if quick else PAIRS)
+            pairs = MANY_PAIRS if shape.name in server.uneven else PAIRS
+            turns = guest.by_turns(QUICK_PAIRS if quick else pairs)
             label = f"{server.name}-{shape.name}"
             by_turns = Job(**{**vars(job), "turns": turns})
             yield Run(label, config, by_turns, (), AFTER)

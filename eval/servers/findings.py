@@ -24,6 +24,10 @@ NEAR = 0.2
 """A prediction is to be so near to what was counted."""
 
 
+def _of_program(turn: Loop) -> int:
+    return turn.instructions - turn.features["kernel"]
+
+
 @dataclass(frozen=True)
 class Pair:
     """Two turns that follow each other, one in each mode."""
@@ -33,8 +37,15 @@ class Pair:
 
     @property
     def saved(self) -> int:
-        """Instructions."""
-        return self.trap.instructions - self.supervisor.instructions
+        """Instructions of the kernel. What the program itself executes is the same in both modes,
+        but for what it does by itself: collect garbage, wait in a loop, serve a timer.
+        """
+        return self.trap.features["kernel"] - self.supervisor.features["kernel"]
+
+    @property
+    def program_apart(self) -> float:
+        """By which share more the program itself executed in the turn in supervisor mode."""
+        return _of_program(self.supervisor) / _of_program(self.trap) - 1
 
     @property
     def calls_apart(self) -> float:
@@ -76,8 +87,8 @@ class Counted:
 
     @cached_property
     def saved(self) -> Interval:
-        """Instructions a request that supervisor mode saved: the median of the pairs that did the
-        same work, and where it lies at 95%."""
+        """Instructions a request that supervisor mode saved in the kernel: the median of the pairs
+        that did the same work, and where it lies at 95%."""
         each = [pair.saved / self.requests for pair in self.alike]
         if len(each) < fit.SAMPLES_MIN:
             return Interval(statistics.median(each), min(each), max(each), len(each))
@@ -110,8 +121,8 @@ class Counted:
 
     @property
     def own_turns_apart(self) -> float:
-        """By how many instructions a request the turns by trap differ among themselves."""
-        turns = [turn.instructions for turn in self.turns.repeats["trap"]]
+        """By how many of the kernel's instructions a request the turns by trap differ."""
+        turns = [turn.features["kernel"] for turn in self.turns.repeats["trap"]]
         return (max(turns) - min(turns)) / self.requests
 
     @property

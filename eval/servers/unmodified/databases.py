@@ -151,4 +151,5 @@ def mariadb() -> Server:
         loads=("keep8",),
         requests=256,
         ready_limit_s=600,
+        uneven=("keep8",),
     )

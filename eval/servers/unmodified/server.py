@@ -21,8 +21,8 @@ class Server:
 
     `talk` says what is asked of it, by the bytes of a reply. `loads` are the names of shapes; the
     first is the one that the model sees, too, unless the server is another one's twin (`modelled`),
-    and that quick runs have. `requests` are those of a
-    run.
+    and that quick runs have. `requests` are those of a run. Under the `uneven` loads turns in one
+    mode differ by more than supervisor mode saves: a saving is to be seen in many pairs only.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Server:
     trees: tuple[str, ...] = ()
     ready_limit_s: int = 60
     modelled: bool = True
+    uneven: tuple[str, ...] = ()
 
     def shapes(self, *, quick: bool) -> tuple[Shape, ...]:
         """Its loads."""

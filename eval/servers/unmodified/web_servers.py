@@ -46,6 +46,7 @@ def nginx() -> Server:
             "keep8-idle", "keep8-free",
         ),
         requests=512,
+        uneven=("close64",),
     )  # fmt: skip
 
 
@@ -127,6 +128,7 @@ def haproxy() -> Server:
         talk=http,
         loads=("keep8", "keep1", "keep64", "close8", "close64", "keep8-4k"),
         requests=256,
+        uneven=("close64",),
     )
 
 
@@ -184,4 +186,5 @@ def caddy() -> Server:
         loads=("keep8", "keep64", "close8"),
         requests=256,
         ready_limit_s=600,
+        uneven=("keep8", "keep64", "close8"),
     )

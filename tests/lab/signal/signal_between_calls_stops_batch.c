@@ -14,7 +14,7 @@
 #define ROUNDS_MAX 200
 #define PRIORITY 50
 #define PERIODS 30
-#define PERIOD_NS 100000	/* times 1 to PERIODS: a machine's speed decides which fits a batch */
+#define PERIOD_NS 100000	/* times 1 to PERIODS: which fits a batch depends on the machine */
 
 static int ends[2];
 static pid_t maker;
