@@ -7,7 +7,7 @@ the metrics, the claims and the figures.
 
 from __future__ import annotations
 
-from eval.batch_size import part_calls, part_walk
+from eval.batch_size import part_calls, part_estimate, part_walk
 from trapless.experiments.experiment import Spec
 
 SPEC = Spec(
@@ -29,6 +29,6 @@ SPEC = Spec(
         "A page that is read again and again is in every cache; memory is experiment "
         "memory-hierarchy.",
     ),
-    parts=(part_calls.PART, part_walk.PART),
-    minutes=(0.9, 3),
+    parts=(part_calls.PART, part_walk.PART, part_estimate.PART),
+    minutes=(0.9, 3.5),
 )

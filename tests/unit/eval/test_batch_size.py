@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Experiment batch-size: how `trapless estimate` is held against the module."""
+
+from __future__ import annotations
+
+import pytest
+
+from eval.batch_size import part_estimate
+from trapless.estimate.sums import BEYOND, NO_CALL
+from trapless.experiments.experiment import Raw
+
+
+def readings(kind, module):
+    """Rows of a boot in which a plain call takes 300, of which its handler takes 100."""
+    of_all = {BEYOND: 200, NO_CALL: 200} | dict.fromkeys(part_estimate.CALLS, 300)
+    for n in part_estimate.BATCHES:
+        of_all[f"batch.n{n}"] = 50
+        of_all |= {f"module.{call}.n{n}": module for call in part_estimate.CALLS}
+    return [
+        {"boot": f"estimate-{kind}", "subject": name, "least": value, "median": 10 * value}
+        for name, value in of_all.items()
+    ]
+
+
+def test_the_estimate_is_held_against_the_module():
+    raw = Raw([*readings("counted", 150), *readings("measured", 120)], {})
+    metrics = part_estimate.analyse(raw).metrics
+    assert len(metrics) == 2 * len(part_estimate.CALLS) * len(part_estimate.BATCHES)
+    assert metrics["getppid.estimate.n32.ratio"].value == 1.0
+    assert metrics["pread1.estimate.n8.time-ratio"].value == 1.25
+    assert metrics["pread1.estimate.n8.time-ratio"].kind == "measured"
+    (table,) = part_estimate.figures(raw)
+    assert table.rows[0] == ("getppid", "1", "150", "150", "+0.0%", "+25.0%")
+
+
+def test_results_saved_before_there_was_an_estimate_show_none():
+    raw = Raw([], {})
+    assert part_estimate.figures(raw) == () and not part_estimate.analyse(raw).metrics
+
+
+@pytest.mark.parametrize("lost", ["getppid", "batch.n8", "module.pread1.n128"])
+def test_a_reading_that_lacks_a_subject_is_no_result(lost):
+    rows = [row for row in readings("counted", 150) if row["subject"] != lost]
+    with pytest.raises(KeyError, match=lost):
+        part_estimate.analyse(Raw(rows, {}))
