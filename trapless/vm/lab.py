@@ -15,8 +15,8 @@ import os
 import re
 import shlex
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -161,14 +161,11 @@ def run(
         _make_memory(config.shared_memory, memory_bytes)
     with ExitStack() as stack:
         files = _RunFiles(stack, config.keep, guest.files)
-        listener = None
-        if config.monitor is not None:
-            listener = Listener(config.monitor)
-            stack.callback(listener.close)
         sinks = Sinks.inherited() if stream else Sinks.collecting(stdin, sink)
         for attempt in itertools.count(1):
-            attempt_run = _Attempt(config, guest, files, memory_bytes, cpus, listener)
-            ending = attempt_run.go(sinks, watcher)
+            with _listening(config.monitor) as listener:
+                attempt_run = _Attempt(config, guest, files, memory_bytes, cpus, listener)
+                ending = attempt_run.go(sinks, watcher)
             # A debugger is in the middle of a conversation that another VM knows nothing of.
             if config.debugger is not None or attempt >= attempt_run.attempts(ending):
                 break
@@ -177,6 +174,16 @@ def run(
             watcher.note(f"the VM did not {goal}: {ending.reason}; starting it once more")
         watcher.done()
         return attempt_run.result(ending, sinks, watcher)
+
+
+@contextmanager
+def _listening(path: Path | None) -> Iterator[Listener | None]:
+    """The monitor's socket of one VM: QEMU removes its file when it ends."""
+    if path is None:
+        yield None
+        return
+    with closing(Listener(path)) as listener:
+        yield listener
 
 
 def emulator_missed_a_patch(log: str) -> bool:

@@ -89,6 +89,20 @@ def test_time_limit_ends_the_vm_and_says_so():
     assert b"time limit of 2 s" in done.stderr
 
 
+def test_a_vm_that_is_started_once_more_has_its_monitor(tmp_path, monkeypatch):
+    path, there, go = tmp_path / "monitor", [], lab._Attempt.go
+
+    def looking(self, *arguments):
+        there.append(path.exists())
+        return go(self, *arguments)
+
+    monkeypatch.setattr(lab._Attempt, "go", looking)
+    dies = "rdinit=/no/such/init init=/none root=none"
+    with pytest.raises(TraplessError, match="panicked before its init ran"):
+        lab.run(lab.LabConfig(module=False, monitor=path, append=dies), ["true"])
+    assert there == [True, True] and not path.exists()
+
+
 @pytest.mark.parametrize(("missed", "again"), [(False, 1), (True, 3)])
 def test_vm_that_never_boots_is_started_once_more(missed, again, monkeypatch):
     monkeypatch.setattr(lab, "emulator_missed_a_patch", lambda log: missed)
