@@ -46,12 +46,14 @@ THREADS_MAX = 4096
 class Emulator:
     """A process that has the file mapped. `threads`: the virtual processors, in their order.
 
-    `lack` is why its monitor has not named them, where its command line has one.
+    `lack` is why its monitor has not named them, where its command line has one. `silent`: its
+    monitors used up all the time that they have for an answer.
     """
 
     pid: int
     threads: tuple[int, ...]
     lack: str = field(default="", compare=False)
+    silent: bool = field(default=False, compare=False)
 
 
 def arguments(process: Path, most: int) -> list[str]:
@@ -185,7 +187,7 @@ def _told(process: Path, folder: str) -> Emulator:
             lack = lack or visible(f"its monitor {path} cannot be opened: {error.strerror}")
         except TraplessError as error:
             lack = lack or visible(str(error))
-    return Emulator(pid, (), lack)
+    return Emulator(pid, (), lack, silent=time.monotonic() >= end)
 
 
 def _asked(process: Path, path: str, folder: str, limit_s: float) -> tuple[int, ...]:

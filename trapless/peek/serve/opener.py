@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
 from trapless.peek import capabilities, machines
-from trapless.peek.emulator import MONITOR_LIMIT_S, Emulator, emulator_of, emulator_with, user_of
+from trapless.peek.emulator import Emulator, emulator_of, emulator_with, user_of
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import visible
 from trapless.peek.kernel.memory import FileMemory, MemoryFile, RawFile, Region, open_memory
@@ -130,12 +130,14 @@ class Opener:
 
     def emulator(self, found: Found) -> Emulator | None:
         """The process that runs a machine, and its virtual processors."""
-        began_s = time.monotonic()
-        asks = self._asks_again_s.get(found.owner, 0.0) <= began_s
+        asks = self._asks_again_s.get(found.owner, 0.0) <= time.monotonic()
         answer = self._ask("emulator", found.pid, found.path, asks)
-        if time.monotonic() - began_s >= MONITOR_LIMIT_S and not found.path:
+        if answer is None:
+            return None
+        pid, threads, silent = answer
+        if silent and not found.path:
             self._asks_again_s[found.owner] = time.monotonic() + SILENCE_S
-        return None if answer is None else Emulator(answer[0], tuple(answer[1]))
+        return Emulator(pid, tuple(threads))
 
     def ways(self, found: Found, first: int = 0) -> Iterator[list[FileMemory]]:
         """The memory of a machine, for each way in which it may be read, once for each layout.
@@ -396,7 +398,7 @@ def _has_ended(pid: int, began: int, path: str) -> bool:
 
 def _emulator(pid: int, path: str, asks: bool) -> Answer:
     found = emulator_of(Path(path)) if path else emulator_with(pid, asks=asks)
-    return None if found is None else (found.pid, found.threads), ()
+    return None if found is None else (found.pid, found.threads, found.silent), ()
 
 
 def _way(pid: int, began: int, path: str, number: int) -> Answer:

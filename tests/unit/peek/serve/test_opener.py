@@ -20,7 +20,7 @@ import pytest
 
 from tests import descriptors
 from tests.unit.peek.machines.made_up import started
-from trapless.peek import machines, mappings, qemu_arguments
+from trapless.peek import emulator, machines, mappings, qemu_arguments
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import open_memory
 from trapless.peek.serve import opener as opener_file
@@ -117,6 +117,27 @@ def test_a_monitor_that_tells_nonsense_ends_nothing(opener, tmp_path, told):
             emulator = opener.emulator(found(opener, pid))
         assert emulator is not None and emulator.threads == ()
         assert len(asked) == 2 and b"query-cpus-fast" in asked[1]
+
+
+@pytest.mark.slow
+def test_a_busy_host_is_no_silent_monitor(opener, tmp_path, monkeypatch):
+    ask = opener._ask
+
+    def late(*question):
+        time.sleep(emulator.MONITOR_LIMIT_S + 0.1)
+        return ask(*question)
+
+    with (
+        monitor(tmp_path / "monitor", {}, 5) as asked,
+        pretending("-qmp", f"unix:{tmp_path / 'monitor'}") as pid,
+    ):
+        one = found(opener, pid)
+        with monkeypatch.context() as patch:
+            patch.setattr(opener, "_ask", late)
+            opener.emulator(one)
+        before = len(asked)
+        opener.emulator(one)
+        assert len(asked) > before > 0
 
 
 @pytest.mark.slow
