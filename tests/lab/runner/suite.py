@@ -42,13 +42,14 @@ MODULE_PARAMETERS = "supervisor=1"
 MODULES = (("msr", "allow_writes=on"),)
 APPEND = (
     "msr.allow_writes=on vsyscall=xonly rcupdate.rcu_cpu_stall_timeout=120"
-    " sysctl.kernel.hung_task_timeout_secs=300 sysctl.kernel.yama.ptrace_scope=0"
+    " sysctl.kernel.hung_task_timeout_secs=300 sysctl.kernel.watchdog_thresh=60"
+    " sysctl.kernel.yama.ptrace_scope=0"
 )
 """The first where msr is built in; the second for supervisor_odd_calls_are_answered; the last where
 Yama lets nobody trace a process that is not his child, as Ubuntu has it. On a busy machine a thread
-of the kernel can wait for its turn longer than RCU's usual 21 seconds, and others for it longer
-than a debug kernel's 30: the guest takes for run time what its processor has waited for one of
-ours."""
+of the kernel can wait for its turn longer than RCU's usual 21 seconds, others for it longer than a
+debug kernel's 30, and all for a processor longer than the watchdog's 20: the guest takes for run
+time what its processor has waited for one of ours."""
 
 LIMIT_S = 600
 LIMIT_ALL_S = 3 * 3600

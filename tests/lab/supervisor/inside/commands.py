@@ -22,6 +22,7 @@ from tests.lab.supervisor.inside.people import (
     process,
     running,
     shell,
+    threads_asleep_in,
     threads_calling,
     trapless,
     until,
@@ -30,6 +31,9 @@ from trapless.supervisor import control
 from trapless.supervisor.commands import switch
 
 pytestmark = pytest.mark.timeout(1200)
+
+READ, FUTEX = 0, 202
+"""System calls, by number."""
 
 
 def calls(pid):
@@ -69,7 +73,7 @@ def test_all_threads_of_a_process_are_switched():
 def test_a_sleeper_changes_when_its_call_returns():
     reading, writing = os.pipe()
     with process(shell(f"read line; {CALLS_FOREVER}"), stdin=reading) as pid:
-        time.sleep(0.5)  # it reads now
+        until(lambda: threads_asleep_in(pid, READ) == 1)
         done = trapless("switch", "--supervisor", "--wait", "0.5", str(pid))
         assert done.status == 0
         assert f"process {pid} (sh): 1 of 1 threads are asleep in a system call" in done.err
@@ -90,7 +94,7 @@ def test_threads_asleep_in_a_futex_do_not_fail_a_switch():
 
     with process(serve) as pid:
         until(lambda: len(os.listdir(f"/proc/{pid}/task")) == 8)
-        time.sleep(0.5)  # the six sleep now
+        until(lambda: threads_asleep_in(pid, FUTEX) == 6)
         done = trapless("switch", "--supervisor", "--wait", "3", str(pid))
         assert (done.status, done.out) == (0, ""), done.err
         assert "6 of 8 threads are asleep in a system call; they change when they wake" in done.err
@@ -115,8 +119,7 @@ def test_the_example_of_a_stock_redis_works_as_it_stands():
     example = re.search(r"trapless switch .*redis-server\) && trapless ps", switch.help)
     with process(serve) as pid:
         until(lambda: running(pid) == "redis-server")
-        until(lambda: len(os.listdir(f"/proc/{pid}/task")) >= 4)
-        time.sleep(1)
+        until(lambda: threads_asleep_in(pid, FUTEX) >= 3)
         done = subprocess.run(
             ["sh", "-c", example[0]],
             env=os.environ | {"PATH": f"{os.getcwd()}/bin:{os.environ['PATH']}"},
@@ -222,6 +225,8 @@ def test_another_program_stays_in_supervisor_mode_only_as_asked(tmp_path, option
         until(lambda: listed().get(child, {}).get("threads_in_supervisor_mode") == 1)
         (tmp_path / "go").touch()
         until(lambda: "go" not in command_line(child))
+        if stays:
+            until(lambda: child in listed())
         time.sleep(0.5)
         assert (child in listed()) is stays
     finally:
@@ -247,7 +252,7 @@ def test_children_are_in_supervisor_mode_only_as_asked(options, expected):
     (child,) = children_of(pid)
     (grandchild,) = children_of(child)
     try:
-        until(lambda: child in listed())
+        until(lambda: len({child, grandchild} & listed().keys()) >= expected)
         time.sleep(0.5)
         assert len({child, grandchild} & listed().keys()) == expected
     finally:

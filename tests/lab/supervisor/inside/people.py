@@ -137,6 +137,15 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
+def threads_asleep_in(pid: int, call: int) -> int:
+    """How many threads of the process sleep in this system call."""
+    calls = []
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/syscall") as file:
+            calls.append(file.read().split()[0])
+    return calls.count(str(call))
+
+
 def command_line(pid: int) -> str:
     with open(f"/proc/{pid}/cmdline") as file:
         return file.read()
