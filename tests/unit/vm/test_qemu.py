@@ -134,6 +134,12 @@ def test_guest_that_oopses_ends():
     assert "-no-reboot" in qemu.command(machine(), "tcg")
 
 
+def test_a_late_tick_of_a_busy_host_is_no_panic():
+    timed, counted = machine(), machine(icount=True)
+    assert qemu.NO_TIMER_CHECK in after(qemu.command(timed, "tcg"), "-append").split()
+    assert qemu.NO_TIMER_CHECK not in after(qemu.command(counted, "tcg"), "-append").split()
+
+
 def test_host_root_is_shared_read_only():
     share = after(qemu.command(machine(share_root=True), "tcg"), "-fsdev")
     assert "readonly=on" in share.split(",")
