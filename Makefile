@@ -77,7 +77,7 @@ VMS ?= 3
 LEFT_OUT = not nightly$(if $(CI),, and not long)
 test: setup-tests ## prove it: static, all tests, the module's on every supported kernel; VMS (3) at once
 	@$(MAKE) --no-print-directory static
-	$(PYTEST) -n $(VMS) $(if $(CI),--once-more) -m '$(LEFT_OUT)' tests/evaluate tests/lab \
+	$(PYTEST) -n $(VMS) --once-more -m '$(LEFT_OUT)' tests/evaluate tests/lab \
 		tests/packages tests/unit tests/abi --kernels all --tools-once
 
 # It builds by gcc, and only what its tests run: `static` builds everything, by both compilers.

@@ -4,7 +4,7 @@
 A busy machine must not lose a landing, and a race must not hide: a test that passes the second time
 is named in the closing lines as unsteady, both logs stay in build/once-more, and the run succeeds
 only with fewer than UNSTEADY_MAX of them. It runs at the end of a session with `--once-more`, which
-`make test` gives where the environment says CI. It repeats nothing but tests marked `lab`.
+`make test` gives. It repeats nothing but tests marked `lab`.
 """
 
 from __future__ import annotations

@@ -251,8 +251,8 @@ def counts_agree(running: Guest, folder: Path) -> None:
 
 
 def flame_graphs_have_all_of_it(running: Guest, folder: Path) -> None:
-    for _ in range(WINDOWS):
-        folded = flame_graphs(running, folder)
+    for window in range(WINDOWS):
+        folded = flame_graphs(running, folder, window)
         # In a window of a busy machine the guest's processors may not come to `find`.
         if any(line.startswith("CPUs;find;") and "do_syscall_64" in line for line in folded):
             break
@@ -275,11 +275,11 @@ def flame_graphs_have_all_of_it(running: Guest, folder: Path) -> None:
     assert wait_until(lambda: running.say("echo alive") == "alive")  # it was let go
 
 
-def flame_graphs(running: Guest, folder: Path) -> list[str]:
+def flame_graphs(running: Guest, folder: Path, window: int) -> list[str]:
     """Record stacks for a while; what a flame graph of it is made of, line by line."""
-    saved, page, lines = folder / "stacks", folder / "s.json", folder / "s.folded"
-    for path in (saved, page, lines):
-        path.unlink(missing_ok=True)
+    saved, page, lines = (
+        folder / name for name in (f"stacks{window}", f"s{window}.json", f"s{window}.folded")
+    )
     options = ("--seconds", "4", "--stacks", "20", "--monitor", str(running.monitor))
     with recording(running.way, saved, *options) as process:
         assert process.wait() == 0 and process.stderr is not None
