@@ -46,8 +46,8 @@ THREADS_MAX = 4096
 class Emulator:
     """A process that has the file mapped. `threads`: the virtual processors, in their order.
 
-    `lack` is why its monitor has not named them, where its command line has one. `silent`: its
-    monitors used up all the time that they have for an answer.
+    `lack` is why its monitor has not named them, where its command line has one. `silent`: to ask
+    its monitors took all the time that they have for an answer, whether they gave one or not.
     """
 
     pid: int
@@ -171,23 +171,24 @@ def _vcpus(process: Path) -> tuple[int, ...]:
 def _told(process: Path, folder: str) -> Emulator:
     """A QEMU with the threads that its monitor names, in the order of the processors; none
     without one."""
-    pid, lack = int(process.name), ""
-    try:
+    threads: tuple[int, ...] = ()
+    lack = ""
+    end = time.monotonic() + MONITOR_LIMIT_S  # of all: a process may let others wait for its words
+    argv: list[str] = []
+    with contextlib.suppress(OSError):  # ended meanwhile
         argv = text_of(process, "cmdline").split("\0")
-    except OSError:
-        return Emulator(pid, ())
-    end = time.monotonic() + MONITOR_LIMIT_S
     for path in qemu_arguments.monitor_sockets(argv):
         left_s = end - time.monotonic()
         if left_s <= 0:
             break
         try:
-            return Emulator(pid, _asked(process, path, folder, left_s))
+            threads, lack = _asked(process, path, folder, left_s), ""
+            break
         except OSError as error:
             lack = lack or visible(f"its monitor {path} cannot be opened: {error.strerror}")
         except TraplessError as error:
             lack = lack or visible(str(error))
-    return Emulator(pid, (), lack, silent=time.monotonic() >= end)
+    return Emulator(int(process.name), threads, lack, silent=time.monotonic() >= end)
 
 
 def _asked(process: Path, path: str, folder: str, limit_s: float) -> tuple[int, ...]:
