@@ -15,8 +15,8 @@ import os
 import re
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -163,7 +163,9 @@ def run(
         files = _RunFiles(stack, config.keep, guest.files)
         sinks = Sinks.inherited() if stream else Sinks.collecting(stdin, sink)
         for attempt in itertools.count(1):
-            with _listening(config.monitor) as listener:
+            # QEMU removes the monitor's file when it ends: each VM has a socket of its own.
+            path = config.monitor
+            with closing(Listener(path)) if path is not None else nullcontext() as listener:
                 attempt_run = _Attempt(config, guest, files, memory_bytes, cpus, listener)
                 ending = attempt_run.go(sinks, watcher)
             # A debugger is in the middle of a conversation that another VM knows nothing of.
@@ -174,16 +176,6 @@ def run(
             watcher.note(f"the VM did not {goal}: {ending.reason}; starting it once more")
         watcher.done()
         return attempt_run.result(ending, sinks, watcher)
-
-
-@contextmanager
-def _listening(path: Path | None) -> Iterator[Listener | None]:
-    """The monitor's socket of one VM: QEMU removes its file when it ends."""
-    if path is None:
-        yield None
-        return
-    with closing(Listener(path)) as listener:
-        yield listener
 
 
 def emulator_missed_a_patch(log: str) -> bool:
