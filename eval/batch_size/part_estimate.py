@@ -48,15 +48,19 @@ def collect(run: Collection) -> None:
 
 
 def pairs(raw: Raw, kind: str) -> Iterator[tuple[str, int, float, float]]:
-    """Call, N, estimate and module: what one of N calls takes, the least of all rounds."""
+    """held() of a boot; nothing of results that were saved before this part was."""
     boot = f"estimate-{kind}"
-    least: Mapping[str, float] = {
+    least = {
         row["subject"]: row["least"]
         for row in raw.rows
         if row.get("boot") == boot and "subject" in row
     }
-    if not least:  # results saved before this part was
-        return
+    if least:
+        yield from held(least)
+
+
+def held(least: Mapping[str, float]) -> Iterator[tuple[str, int, float, float]]:
+    """Call, N, estimate and module: what one of N calls takes, of the least of all rounds."""
     bare = without_handler(least[BEYOND], least[NO_CALL])
     for call in CALLS:
         for n in BATCHES:
