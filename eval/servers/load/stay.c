@@ -15,6 +15,8 @@
 #include "measure.h"
 #include "stay.h"
 
+#define EARLY ".early" /* ends the name of a socket that does not listen yet */
+
 static int stay_socket(const char *path, struct sockaddr_un *address)
 {
 	int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -26,14 +28,29 @@ static int stay_socket(const char *path, struct sockaddr_un *address)
 	return file;
 }
 
+/*
+ * Listens at the address. Its file appears when it can be connected to: between bind() and
+ * listen() whoever waits for the file would be refused.
+ */
+static void listen_at(int listening, const struct sockaddr_un *address)
+{
+	struct sockaddr_un early = *address;
+	size_t length = strlen(early.sun_path);
+
+	if (length + strlen(EARLY) >= sizeof(early.sun_path))
+		measure_fail("%s: too long for the address of a socket", address->sun_path);
+	strcpy(early.sun_path + length, EARLY);
+	if (bind(listening, (struct sockaddr *)&early, sizeof(early)) < 0 ||
+	    listen(listening, 1) < 0 || rename(early.sun_path, address->sun_path) < 0)
+		measure_fail("%s: %m", address->sun_path);
+}
+
 void stay(const char *path, uint64_t (*run)(void))
 {
 	struct sockaddr_un address;
 	int listening = stay_socket(path, &address);
 
-	if (bind(listening, (struct sockaddr *)&address, sizeof(address)) < 0 ||
-	    listen(listening, 1) < 0)
-		measure_fail("%s: %m", path);
+	listen_at(listening, &address);
 	for (;;) {
 		int asking = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
 		uint64_t replies;
