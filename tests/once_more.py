@@ -2,9 +2,9 @@
 """Runs lab tests that failed once more, each alone, and separates unsteady from failed ones.
 
 A busy machine must not lose a landing, and a race must not hide: a test that passes the second time
-is named in the closing lines as unsteady, both logs stay in build/once-more, and the run succeeds
-only with fewer than UNSTEADY_MAX of them. It runs at the end of a session with `--once-more`, which
-`make test` gives. It repeats nothing but tests marked `lab`.
+is named in the closing lines as unsteady with what failed, both logs stay in build/once-more, and
+the run succeeds only with fewer than UNSTEADY_MAX of them. It runs at the end of a session with
+`--once-more`, which `make test` gives. It repeats nothing but tests marked `lab`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ FAILURES_MAX = 10
 LIMIT_S = 3600
 """Limit for a run that hangs, seconds."""
 FOLDER = Path("build/once-more")
+EXCERPT_LINES = 40
+"""Of what failed first: the logs are lost where a machine is given back after its run."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -87,6 +89,7 @@ class OnceMore:
         passed = done.returncode == 0 and re.search(r"\b\d+ passed", done.stdout) is not None
         verdict = "unsteady" if passed else "failed twice"
         self._lines += [f"{verdict}: {name} (both logs: {log})" for name in names]
+        self._lines += [f"    {line}" for line in _reason(group[0])]
         return passed
 
     def _keep(self, group: list[pytest.TestReport], again: str) -> Path:
@@ -119,6 +122,13 @@ class OnceMore:
     def pytest_terminal_summary(self) -> None:
         for line in self._lines:
             self._terminal.write_line(line)
+
+
+def _reason(report: pytest.TestReport) -> list[str]:
+    """What failed, without the way to it."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = crash.message if crash else report.longreprtext
+    return text.splitlines()[:EXCERPT_LINES]
 
 
 def _groups(reports: Iterable[pytest.TestReport]) -> list[list[pytest.TestReport]]:

@@ -31,7 +31,8 @@ def test_fuzzing_finds_nothing(kernel: str):
     result = fuzz.run_round(plan, fuzz.read_corpus(fuzz.CORPUS), Silent())
     if result.wrong:
         path = fuzz.save(plan, result, result.recent, "By the lab's test.")
-        pytest.fail(f"{result.wrong}\nprograms: {path}", pytrace=False)
+        programs = "\n".join(one.hex() for one in result.recent)
+        pytest.fail(f"{result.wrong}\nprograms: {path}\n{programs}", pytrace=False)
     print(result.stat)  # shown by -rA
     assert result.stat["programs"] > 0
     assert result.stat["reached"] > result.stat["of"] // 10

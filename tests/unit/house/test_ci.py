@@ -125,7 +125,8 @@ def test_a_lab_test_that_fails_once_is_unsteady_and_no_failure(tmp_path):
     assert count.startswith("5 passed, 5 unsteady in ")
     log = "build/once-more/made_up-test_parts.py-test_once1.log"
     line = f"unsteady: made_up/test_parts.py::test_once1 (both logs: {log})"
-    assert line in run.stdout.splitlines()
+    lines = run.stdout.splitlines()
+    assert lines[lines.index(line) + 1] == "    AssertionError: the first time"
     before, after = (tmp_path / log).read_text().split("==== once more, alone")
     assert "AssertionError: the first time" in before and "1 passed" in after
     # Both say what the test printed, and each was alone in its process.
