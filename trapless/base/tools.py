@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from trapless.base.console import TraplessError
 
@@ -69,7 +70,7 @@ def run_tool(
             )
         while True:
             try:
-                return process.wait(POLL_S)
+                return wait(process, POLL_S)
             except subprocess.TimeoutExpired:
                 if watch is not None:
                     watch()
@@ -89,15 +90,41 @@ def interrupts_deferred() -> Iterator[None]:
         yield
         return
     caught: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda n, _: caught.append(n)) for number in numbers}
+    on_interrupt, on_end = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     try:
+        signal.signal(signal.SIGINT, lambda number, _: caught.append(number))
+        signal.signal(signal.SIGTERM, lambda number, _: caught.append(number))
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        try:
+            signal.signal(signal.SIGINT, on_interrupt)
+        finally:  # whose handler may raise at once
+            signal.signal(signal.SIGTERM, on_end)
         for again in caught:
             signal.raise_signal(again)
+
+
+def wait(process: subprocess.Popen[Any], seconds: float) -> int:
+    """What wait() of the process does, where the caller may be interrupted and waits again then.
+
+    CPython reaps a process under a lock, and leaves the lock taken where Ctrl-C or SIGTERM comes
+    right after the taking: the next wait would never end.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        left = end - time.monotonic()
+        with interrupts_deferred():
+            try:
+                return process.wait(max(min(left, POLL_S), 0.0))
+            except subprocess.TimeoutExpired:
+                if left <= POLL_S:
+                    raise
+
+
+def has_ended(process: subprocess.Popen[Any]) -> bool:
+    """Whether it has: by poll(), which is as wait() is. Its status is in `returncode` then."""
+    with interrupts_deferred():
+        return process.poll() is not None
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

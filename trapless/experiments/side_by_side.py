@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trapless.base.console import Progress
-from trapless.base.tools import interrupts_deferred
+from trapless.base.tools import has_ended, interrupts_deferred
 
 LOOK_S = 0.1
 BEGIN_S = 3.0
@@ -164,7 +164,7 @@ class _Process:
             self._progress.note(words if named else f"{name}: {words}")
 
     def ended(self) -> bool:
-        return self._process.poll() is not None
+        return has_ended(self._process)
 
     def failure(self) -> Failure | None:
         """Why it failed; None where it did not. Only after it has ended."""

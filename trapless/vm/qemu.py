@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trapless.base.console import TraplessError
+from trapless.base.tools import has_ended, wait
 
 BINARY = "qemu-system-x86_64"
 PACKAGE = "qemu-system-x86"
@@ -266,27 +267,27 @@ class Process:
 
     def ended(self) -> bool:
         """Whether QEMU has ended by itself."""
-        return self._process.poll() is not None
+        return has_ended(self._process)
 
     def complaint(self) -> str:
         """What QEMU said about itself, and how it ended if that was unusual."""
         complaint = os.pread(self._stderr, 1 << 16, 0).decode(errors="replace").strip()
         if self._stopped:
             complaint = _TERMINATING.sub("", complaint).strip()
-        status = self._process.poll()
-        if status is not None and status < 0 and not self._stopped:
+        status = self._process.returncode if self.ended() else 0
+        if status < 0 and not self._stopped:
             complaint = f"{complaint}\nQEMU was ended by {signal.Signals(-status).name}".strip()
         return complaint
 
     def stop(self) -> None:
         """End QEMU: by request (plugins then write their results), by force if it must be."""
         for signal_number in (signal.SIGTERM, signal.SIGKILL):
-            if self._process.poll() is not None:
+            if has_ended(self._process):
                 break
             self._stopped = True
             self._process.send_signal(signal_number)
             try:
-                self._process.wait(STOP_S)
+                wait(self._process, STOP_S)
             except subprocess.TimeoutExpired:
                 continue
         self._process.wait()

@@ -107,6 +107,46 @@ def test_an_interrupted_build_leaves_nothing(tmp_path: Path, signals, status) ->
     assert b"Traceback" not in errors
 
 
+class InterruptedLock:
+    """The lock of a process, at whose first taking Ctrl-C comes."""
+
+    def __init__(self, lock) -> None:
+        self.lock, self.interrupts = lock, True
+
+    def acquire(self, blocking=True) -> bool:
+        taken = self.lock.acquire(blocking)
+        if self.interrupts:
+            self.interrupts = False
+            signal.raise_signal(signal.SIGINT)
+        return taken
+
+    def release(self) -> None:
+        self.lock.release()
+
+    def __enter__(self) -> None:
+        assert self.lock.acquire(timeout=60), "nobody will ever give it back"
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+
+class InterruptedProcess(subprocess.Popen):
+    def __init__(self, *words, **options) -> None:
+        super().__init__(*words, **options)
+        self._waitpid_lock = InterruptedLock(self._waitpid_lock)  # type: ignore[has-type]
+
+
+def test_an_interrupt_that_comes_while_a_process_is_reaped_locks_nobody_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(subprocess, "Popen", InterruptedProcess)
+    with pytest.raises(KeyboardInterrupt):
+        tools.run_tool(["sleep", "600"], tmp_path / "log")
+    with InterruptedProcess(["sleep", "600"]) as process:
+        with pytest.raises(KeyboardInterrupt):
+            tools.has_ended(process)
+        process.kill()
+        assert tools.wait(process, 600) == -signal.SIGKILL
+
+
 def has_ended(pid: int) -> bool:
     """Gone, or a zombie that nobody has reaped."""
     try:

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trapless.base.tools import wait
 from trapless.experiments.fleet import machine
 from trapless.experiments.fleet.vm import GROWTH, OVER, Outcome, Task
 
@@ -116,7 +117,7 @@ def _process(
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
         try:
-            process.wait(END_S)
+            wait(process, END_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

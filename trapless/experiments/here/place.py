@@ -240,7 +240,7 @@ def _hand_on(
 
 def _status(process: subprocess.Popen[bytes], limit_s: float) -> int:
     try:
-        return process.wait(limit_s)
+        return tools.wait(process, limit_s)
     except subprocess.TimeoutExpired as error:
         raise TraplessError("it closed its output and did not end") from error
 
