@@ -22,6 +22,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from trapless.base.paths import repo_root
+from trapless.base.tools import has_ended, wait
 from trapless.peek.errors import PeekError
 
 READY_S = 600.0
@@ -67,7 +68,7 @@ class Daemon:
         """Wait until so many machines are sampled; `look` is called meanwhile."""
         end = time.monotonic() + READY_S
         while self.total("trapless_vm_up") < count:
-            if time.monotonic() > end or self._process.poll() is not None:
+            if time.monotonic() > end or has_ended(self._process):
                 raise PeekError(f"the daemon samples {self.total('trapless_vm_up'):.0f} machines")
             look()
             time.sleep(LOOK_S)
@@ -103,7 +104,7 @@ def daemon(pattern: str, files: Sequence[Path], interval_ns: int) -> Iterator[Da
             yield Daemon(process, url[1])
             process.send_signal(signal.SIGTERM)
             try:
-                if process.wait(END_S):
+                if wait(process, END_S):
                     raise PeekError(f"the daemon ended with {process.returncode}")
             except subprocess.TimeoutExpired as error:
                 raise PeekError(f"the daemon did not end in {END_S:g} s") from error

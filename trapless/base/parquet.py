@@ -29,6 +29,7 @@ from typing import Any, BinaryIO
 
 from trapless.base import jail
 from trapless.base.console import TraplessError, printable
+from trapless.base.tools import has_ended
 
 FILE_BYTES_MAX = 96 << 20
 ROWS_MAX, COLUMNS_MAX = 2_000_000, 1 << 13
@@ -141,7 +142,7 @@ class _Child:
                 raise DamagedError(name, self._ending()) from None
 
     def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None or has_ended(self._process):
             self.end()
             import pyarrow as pa
 

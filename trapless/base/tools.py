@@ -23,6 +23,8 @@ from trapless.base.console import TraplessError
 
 POLL_S = 0.2
 """How often a running tool is looked at, seconds."""
+LOOK_S = 0.01
+"""How often a process is looked at whose end is waited for, seconds."""
 POLITE_S = 5.0
 """How long an interrupted tool may clean up, and how long its end may take, seconds."""
 
@@ -105,26 +107,28 @@ def interrupts_deferred() -> Iterator[None]:
 
 
 def wait(process: subprocess.Popen[Any], seconds: float) -> int:
-    """What wait() of the process does, where the caller may be interrupted and waits again then.
-
-    CPython reaps a process under a lock, and leaves the lock taken where Ctrl-C or SIGTERM comes
-    right after the taking: the next wait would never end.
-    """
+    """What wait() of the process does, but for its lock: see has_ended()."""
     end = time.monotonic() + seconds
-    while True:
-        left = end - time.monotonic()
-        with interrupts_deferred():
-            try:
-                return process.wait(max(min(left, POLL_S), 0.0))
-            except subprocess.TimeoutExpired:
-                if left <= POLL_S:
-                    raise
+    while not has_ended(process):
+        if time.monotonic() >= end:
+            raise subprocess.TimeoutExpired(process.args, seconds)
+        time.sleep(LOOK_S)
+    return process.wait()
 
 
 def has_ended(process: subprocess.Popen[Any]) -> bool:
-    """Whether it has: by poll(), which is as wait() is. Its status is in `returncode` then."""
-    with interrupts_deferred():
-        return process.poll() is not None
+    """Whether it has. It is not reaped here, and wait() returns at once then.
+
+    CPython's poll() and wait() with a limit reap under a lock, and leave it taken where Ctrl-C or
+    SIGTERM comes right after the taking: the next wait() would never end. send_signal() polls, too:
+    who waits after it defers interrupts around it.
+    """
+    if process.returncode is not None:
+        return True
+    try:
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:  # another thread reaps it
+        return True
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trapless.base.console import TraplessError
-from trapless.base.tools import has_ended, wait
+from trapless.base.tools import has_ended, interrupts_deferred, wait
 
 BINARY = "qemu-system-x86_64"
 PACKAGE = "qemu-system-x86"
@@ -274,7 +274,7 @@ class Process:
         complaint = os.pread(self._stderr, 1 << 16, 0).decode(errors="replace").strip()
         if self._stopped:
             complaint = _TERMINATING.sub("", complaint).strip()
-        status = self._process.returncode if self.ended() else 0
+        status = self._process.wait() if self.ended() else 0
         if status < 0 and not self._stopped:
             complaint = f"{complaint}\nQEMU was ended by {signal.Signals(-status).name}".strip()
         return complaint
@@ -285,7 +285,8 @@ class Process:
             if has_ended(self._process):
                 break
             self._stopped = True
-            self._process.send_signal(signal_number)
+            with interrupts_deferred():
+                self._process.send_signal(signal_number)
             try:
                 wait(self._process, STOP_S)
             except subprocess.TimeoutExpired:
@@ -294,7 +295,8 @@ class Process:
 
     def close(self) -> None:
         """Force the end and give back the descriptors."""
-        self._process.kill()
-        self._process.wait()
+        with interrupts_deferred():
+            self._process.kill()
+            self._process.wait()
         os.close(self.pidfd)
         os.close(self._stderr)

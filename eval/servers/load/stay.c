@@ -42,7 +42,7 @@ static void listen_at(int listening, const struct sockaddr_un *address)
 	strcpy(early.sun_path + length, EARLY);
 	if (bind(listening, (struct sockaddr *)&early, sizeof(early)) < 0 ||
 	    listen(listening, 1) < 0 || rename(early.sun_path, address->sun_path) < 0)
-		measure_fail("%s: %m", address->sun_path);
+		measure_fail("%s: %m", early.sun_path);
 }
 
 void stay(const char *path, uint64_t (*run)(void))

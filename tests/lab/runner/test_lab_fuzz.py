@@ -32,7 +32,7 @@ def test_fuzzing_finds_nothing(kernel: str):
     if result.wrong:
         path = fuzz.save(plan, result, result.recent, "By the lab's test.")
         programs = "\n".join(one.hex() for one in result.recent)
-        pytest.fail(f"{result.wrong}\nprograms: {path}\n{programs}", pytrace=False)
+        pytest.fail(f"programs: {path}\n{programs}\n{result.wrong}", pytrace=False)
     print(result.stat)  # shown by -rA
     assert result.stat["programs"] > 0
     assert result.stat["reached"] > result.stat["of"] // 10

@@ -21,6 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from trapless.base.tools import has_ended, interrupts_deferred, wait
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText, visible
@@ -138,13 +139,14 @@ class Resolver:
 
     def runs(self) -> bool:
         """Whether the process is there."""
-        return self._process.poll() is None
+        return not has_ended(self._process)
 
     def close(self) -> None:
         """End the process."""
         self._resting = False
-        self._process.kill()
-        self._process.wait()
+        with interrupts_deferred():
+            self._process.kill()
+            self._process.wait()
         for pipe in (self._input, self._output):
             try:
                 pipe.close()
@@ -152,7 +154,7 @@ class Resolver:
                 continue
 
     def _answer(self, name: str, question: object, seconds: float) -> Any:
-        if self._process.poll() is not None:
+        if has_ended(self._process):
             raise PeekError(self._ending(seconds))
         try:
             end_s = time.monotonic() + seconds * limits.BUSY_FACTOR
@@ -230,7 +232,7 @@ class Resolver:
     def _ending(self, seconds: float) -> str:
         """Why the process has ended, which it is made to do here where it has not."""
         try:
-            status = self._process.wait(limits.GRACE_S if self._process.stdout else 0)
+            status = wait(self._process, limits.GRACE_S if self._process.stdout else 0)
         except subprocess.TimeoutExpired:
             self._process.kill()
             status = self._process.wait()

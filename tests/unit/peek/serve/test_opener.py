@@ -88,11 +88,15 @@ def monitor(path: Path, *answers: object) -> Iterator[list[bytes]]:
             while True:
                 client, _ = listener.accept()
                 clients.append(client)
-                client.sendall(json.dumps(GREETING).encode() + b"\n")
-                for answer in answers:
-                    asked.append(client.recv(1 << 16))
-                    number = json.loads(asked[-1]).get("id")
-                    client.sendall(json.dumps({"return": answer, "id": number}).encode() + b"\n")
+                with suppress(OSError, ValueError):  # a daemon of another test has given up
+                    answer_all(client)
+
+    def answer_all(client: socket.socket) -> None:
+        client.sendall(json.dumps(GREETING).encode() + b"\n")
+        for answer in answers:
+            asked.append(client.recv(1 << 16))
+            number = json.loads(asked[-1]).get("id")
+            client.sendall(json.dumps({"return": answer, "id": number}).encode() + b"\n")
 
     clients: list[socket.socket] = []
     with socket.socket(socket.AF_UNIX) as listener:
@@ -117,7 +121,7 @@ def test_a_monitor_that_tells_nonsense_ends_nothing(opener, tmp_path, told):
             emulator = opener.emulator(found(opener, pid))
         assert emulator is not None and emulator.threads == ()
         # A daemon of another test on this host may have asked it too.
-        assert len(asked) >= 2 and b"query-cpus-fast" in asked[1]
+        assert any(b"query-cpus-fast" in question for question in asked)
 
 
 @pytest.mark.slow
