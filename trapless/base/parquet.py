@@ -29,7 +29,7 @@ from typing import Any, BinaryIO
 
 from trapless.base import jail
 from trapless.base.console import TraplessError, printable
-from trapless.base.tools import has_ended
+from trapless.base.tools import has_ended, kill
 
 FILE_BYTES_MAX = 96 << 20
 ROWS_MAX, COLUMNS_MAX = 2_000_000, 1 << 13
@@ -161,8 +161,7 @@ class _Child:
     def _ending(self) -> str:
         """End the process, and say why."""
         assert self._process is not None
-        self._process.kill()
-        status = self._process.wait()
+        status = kill(self._process)
         self.end()
         if status == -signal.SIGSYS:
             return "its decoding did what no decoding must do, and the kernel ended it"
@@ -174,8 +173,7 @@ class _Child:
         """End the process, if there is one."""
         process, self._process = self._process, None
         if process is not None:
-            process.kill()
-            process.wait()
+            kill(process)
             for pipe in (process.stdin, process.stdout):
                 assert pipe is not None
                 try:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trapless.base.console import Progress
-from trapless.base.tools import has_ended, interrupts_deferred
+from trapless.base.tools import has_ended, interrupts_deferred, kill
 
 LOOK_S = 0.1
 BEGIN_S = 3.0
@@ -182,8 +182,7 @@ class _Process:
         try:
             self._process.wait(max(until - time.monotonic(), 0.0))
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            kill(self._process)
 
 
 def run(

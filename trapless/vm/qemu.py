@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trapless.base.console import TraplessError
-from trapless.base.tools import has_ended, interrupts_deferred, wait
+from trapless.base.tools import has_ended, interrupts_deferred, kill, wait
 
 BINARY = "qemu-system-x86_64"
 PACKAGE = "qemu-system-x86"
@@ -295,8 +295,6 @@ class Process:
 
     def close(self) -> None:
         """Force the end and give back the descriptors."""
-        with interrupts_deferred():
-            self._process.kill()
-            self._process.wait()
+        kill(self._process)
         os.close(self.pidfd)
         os.close(self._stderr)

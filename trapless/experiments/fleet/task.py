@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trapless.base.tools import wait
+from trapless.base.tools import kill, wait
 from trapless.experiments.fleet import machine
 from trapless.experiments.fleet.vm import GROWTH, OVER, Outcome, Task
 
@@ -119,8 +119,7 @@ def _process(
         try:
             wait(process, END_S)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            kill(process)
         process.stdout.close()
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from trapless.base import programs
+from trapless.base.tools import kill
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.stub_memory import StubMemory
@@ -124,8 +125,7 @@ class Sampler:
             # Its output is drained, so that nothing keeps it from ending.
             process.communicate(timeout=STOP_S)
         except (subprocess.TimeoutExpired, ValueError):
-            process.kill()
-            process.wait()
+            kill(process)
 
     @property
     def _running(self) -> subprocess.Popen[bytes]:

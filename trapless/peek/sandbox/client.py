@@ -21,7 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from trapless.base.tools import has_ended, interrupts_deferred, wait
+from trapless.base.tools import has_ended, kill, wait
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText, visible
@@ -144,9 +144,7 @@ class Resolver:
     def close(self) -> None:
         """End the process."""
         self._resting = False
-        with interrupts_deferred():
-            self._process.kill()
-            self._process.wait()
+        kill(self._process)
         for pipe in (self._input, self._output):
             try:
                 pipe.close()
@@ -234,8 +232,7 @@ class Resolver:
         try:
             status = wait(self._process, limits.GRACE_S if self._process.stdout else 0)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            status = self._process.wait()
+            status = kill(self._process)
         if status == -signal.SIGSYS:
             why = "did what a reader must not do, and the kernel ended it: the guest attacks"
         elif status in (-signal.SIGXCPU, -signal.SIGKILL):

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
+from trapless.base.tools import has_ended, kill, wait
 from trapless.peek import capabilities, machines
 from trapless.peek.emulator import Emulator, emulator_of, emulator_with, user_of
 from trapless.peek.errors import PeekError
@@ -110,10 +111,9 @@ class Opener:
     def __exit__(self, *_: object) -> None:
         self._socket.close()  # by which it ends
         try:
-            self._process.wait(1)
+            wait(self._process, 1)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            kill(self._process)
 
     @property
     def pid(self) -> int:
@@ -122,7 +122,7 @@ class Opener:
     @property
     def runs(self) -> bool:
         """Whether the process is there; without it no machine can be opened."""
-        return self._process.poll() is None
+        return not has_ended(self._process)
 
     def running(self, files: Sequence[Path] = ()) -> list[Found]:
         """The machines that run on this host, and those of these files that are there."""
