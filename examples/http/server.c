@@ -90,12 +90,22 @@ static void drop(struct tl_thread *self, struct connection *c)
 	TL_CALL(sched, tl_then(self, dropped, 1), NULL, SYS_close, c->fd);
 }
 
+/* Has its client all that it asked for? Of a connection that waits, the send tells its result. */
+static bool is_idle(const struct connection *c)
+{
+	const struct http *http = &c->http;
+
+	return !http->rest && http->begin == http->bytes &&
+	       (!http->out_bytes || c->sent == (int64_t)http->out_bytes);
+}
+
 /* ---- Answers ------------------------------------------------------------------------------ */
 
 static void answer(struct tl_thread *self, void *arg)
 {
 	struct connection *c = arg;
 
+	c->sent = 0;
 	c->http.keep &= !ending;
 	http_answer(&c->http, c->file, &c->stat, c->read);
 	if (c->closed >= 0)
@@ -257,7 +267,9 @@ static void received(struct tl_thread *self, void *arg)
 	struct connection *c = arg;
 	int64_t room = HTTP_REQUEST_MAX - (int64_t)c->http.bytes;
 
-	if (c->received == -EAGAIN) {
+	if (c->received == -EAGAIN && ending && is_idle(c) && !c->draining) {
+		drop(self, c); /* it was not waiting when the end came */
+	} else if (c->received == -EAGAIN) {
 		await(self, c, woken);
 	} else if (c->received <= 0 || c->limit < now) {
 		drop(self, c); /* who never stops sending is never found waiting */
@@ -270,7 +282,7 @@ static void received(struct tl_thread *self, void *arg)
 
 static void receive(struct tl_thread *self, struct connection *c)
 {
-	if (c->drained)
+	if (c->drained && !ending)
 		await(self, c, woken);
 	else
 		TL_CALL(sched, tl_then(self, received, 1), &c->received, SYS_recvfrom, c->fd,
@@ -367,7 +379,7 @@ static void end(struct tl_thread *self, void *arg)
 	close(listener);
 	tl_event_remove(sched, signals);
 	for (struct connection *c = connections; c; c = c->next)
-		if (!http_is_sending(&c->http) && !c->http.bytes && c->thread)
+		if (is_idle(c) && c->thread)
 			tl_wait_cancel(c->thread);
 	if (!connected)
 		tl_event_remove(sched, timer);

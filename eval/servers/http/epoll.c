@@ -159,7 +159,7 @@ static void serve(struct connection *c)
 			answer(c);
 			continue;
 		}
-		if (c->drained) {
+		if (c->drained && !ending) {
 			await(c);
 			c->drained = false;
 			return;
@@ -168,7 +168,7 @@ static void serve(struct connection *c)
 			http->bytes = 0;
 		room = HTTP_REQUEST_MAX - http->bytes;
 		n = recv(c->fd, http->in + http->bytes, room, 0);
-		if (n < 0 && errno == EAGAIN) {
+		if (n < 0 && errno == EAGAIN && (!ending || http->bytes || c->draining)) {
 			await(c);
 			return;
 		}

@@ -73,6 +73,15 @@ static void start_listening(void)
 	tag(sqe, ACCEPT, 0, 0);
 }
 
+static void shut(unsigned int place, int direction)
+{
+	struct io_uring_sqe *sqe = request();
+
+	io_uring_prep_shutdown(sqe, (int)place, direction);
+	tag(sqe, OTHER, 0, IOSQE_FIXED_FILE | IOSQE_CQE_SKIP_SUCCESS);
+}
+
+/* At the end of the server no new request is waited for: what has come by then is received. */
 static void receive(unsigned int place)
 {
 	struct connection *c = connections[place];
@@ -84,6 +93,8 @@ static void receive(unsigned int place)
 	io_uring_prep_recv(sqe, (int)place, c->http.in + c->http.bytes,
 			   HTTP_REQUEST_MAX - c->http.bytes, 0);
 	tag(sqe, RECEIVE, place, IOSQE_FIXED_FILE);
+	if (ending && !c->draining && !c->http.bytes)
+		shut(place, SHUT_RD);
 }
 
 static void drop(unsigned int place)
@@ -98,14 +109,6 @@ static void drop(unsigned int place)
 	connections[place] = NULL;
 	unused[spare++] = c;
 	connected--;
-}
-
-static void shut(unsigned int place, int direction)
-{
-	struct io_uring_sqe *sqe = request();
-
-	io_uring_prep_shutdown(sqe, (int)place, direction);
-	tag(sqe, OTHER, 0, IOSQE_FIXED_FILE | IOSQE_CQE_SKIP_SUCCESS);
 }
 
 /* ---- Answers ------------------------------------------------------------------------------ */
@@ -280,8 +283,11 @@ static void sent(unsigned int place, int result)
 	if (c->file >= 0)
 		close(c->file);
 	c->file = -1;
-	if (c->receiving)
+	if (c->receiving) {
+		if (ending)
+			shut(place, SHUT_RD);
 		return;
+	}
 	if (http->keep) {
 		go_on(place);
 	} else if (http->status < 400) {

@@ -31,6 +31,7 @@ LIMIT_S = 10
 PATIENCE_S = 120
 GROWTH_KB = 512
 ROUNDS_MAX = 5
+ENDINGS = 6
 FEW_FILES = 40
 ROOM = 1 << 15
 """Bytes that a client takes at once: less than an answer, and enough to take it in time on a busy
@@ -326,11 +327,17 @@ def few_descriptors_are_survived(path: str, port: int, site: Path, small: bytes)
 
 
 def it_ends_gracefully(server: Server, big: bytes) -> None:
+    """An answer that its client does not read meanwhile would be cut off after LIMIT_S."""
+    served = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
+    for _ in range(3):
+        served.request("GET", "/small.html")
+        check(len(served.getresponse().read()) > 0, "a connection that stays open")
     idle, busy = server.connect(), server.connect(room=ROOM)
     busy.sendall(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
     begin = busy.recv(1000)
     server.process.send_signal(signal.SIGTERM)
     check(everything(idle) == b"", "an idle connection ends at once")
+    check(everything(served.sock) == b"", "one that was served ends at once")
     whole = begin + everything(busy)
     came = f"an answer under way is sent in full: {len(whole)} bytes came of {len(big)} and a head"
     check(whole.endswith(big), came)
@@ -366,6 +373,8 @@ def main(path: str, port: int) -> None:
             who_never_stops_is_ended(server)
         who_reads_slowly_gets_all(server, site)
         it_ends_gracefully(server, bodies["big"])
+        for _ in range(ENDINGS):  # which find the last connections at any place of their beginning
+            it_ends_gracefully(Server(path, port, site), bodies["big"])
         if not server.is_io_uring:  # its connections take none, and their table needs room for all
             few_descriptors_are_survived(path, port, site, bodies["small.html"])
     print("ok", checks)
