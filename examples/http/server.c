@@ -40,6 +40,8 @@ struct connection {
 	struct http http;
 };
 
+#define NOT_MADE INT64_MIN	/* the result of a send that is queued */
+
 static struct tl_sched *sched;
 static struct connection *connections, *unused, *next[HTTP_ACCEPTS_MAX];
 static unsigned int connected;
@@ -90,12 +92,12 @@ static void drop(struct tl_thread *self, struct connection *c)
 	TL_CALL(sched, tl_then(self, dropped, 1), NULL, SYS_close, c->fd);
 }
 
-/* Has its client all that it asked for? Of a connection that waits, the send tells its result. */
+/* Of a connection that waits: has its client all that it asked for, or was it refused? */
 static bool is_idle(const struct connection *c)
 {
 	const struct http *http = &c->http;
 
-	return !http->rest && http->begin == http->bytes &&
+	return !http->rest && (c->draining || http->begin == http->bytes) &&
 	       (!http->out_bytes || c->sent == (int64_t)http->out_bytes);
 }
 
@@ -105,7 +107,6 @@ static void answer(struct tl_thread *self, void *arg)
 {
 	struct connection *c = arg;
 
-	c->sent = 0;
 	c->http.keep &= !ending;
 	http_answer(&c->http, c->file, &c->stat, c->read);
 	if (c->closed >= 0)
@@ -197,6 +198,8 @@ static void woken(struct tl_thread *self, void *arg)
 		c->sent = 0; /* now there is room */
 	if (c->shown <= 0)
 		drop(self, c); /* its time is over, or the server ends */
+	else if (c->sent == NOT_MADE) /* the descriptor showed something at once */
+		TL_CALL(sched, tl_then(self, woken, 1), NULL, SYS_getppid);
 	else if (!http_is_sending(&c->http))
 		receive(self, c);
 	else if (c->sent)
@@ -248,6 +251,7 @@ static void send_answer(struct tl_thread *self, struct connection *c)
 		c->sent = 0;
 		await(self, c, woken);
 	} else if (whole && http->keep && c->drained && http->begin == http->bytes) {
+		c->sent = NOT_MADE;
 		TL_CALL(sched, NULL, &c->sent, SYS_sendto, c->fd, http->out, http->out_bytes,
 			flags);
 		await(self, c, woken);
@@ -356,14 +360,14 @@ static void incoming(struct tl_thread *self, void *arg)
 
 /* ---- The clock, and the end --------------------------------------------------------------- */
 
-/* Once a second: drops who is too slow, and sets the date. */
+/* Once a second: drops who is too slow, or was missed by the end, and sets the date. */
 static void tick(struct tl_thread *self, void *arg)
 {
 	TL_CALL(sched, NULL, NULL, SYS_read, timer, &ticks, sizeof(ticks));
 	now++;
 	http_set_date(time(NULL));
 	for (struct connection *c = connections; c; c = c->next)
-		if (c->limit < now && c->thread)
+		if ((c->limit < now || (ending && is_idle(c))) && c->thread)
 			tl_wait_cancel(c->thread);
 	start_listening();
 	(void)self;

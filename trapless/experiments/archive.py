@@ -189,7 +189,7 @@ def _opened(archive: Path) -> Iterator[BinaryIO]:
                 try:
                     yield process.stdout  # type: ignore[misc]
                 finally:
-                    process.kill()
+                    tools.kill(process)
         else:
             raise ValueError("it is compressed neither by xz nor by zstd")
 

@@ -24,6 +24,7 @@ struct connection {
 	int fd, file;
 	bool watched;	/* it is in the epoll set */
 	bool drained;	/* the last read found less than it asked for */
+	bool over;	/* its client says no more: no other event will come */
 	bool draining;	/* the answer is sent, and what still comes is thrown away */
 	unsigned int limit;
 	struct http http;
@@ -159,7 +160,7 @@ static void serve(struct connection *c)
 			answer(c);
 			continue;
 		}
-		if (c->drained && !ending) {
+		if (c->drained && !c->over && !ending) {
 			await(c);
 			c->drained = false;
 			return;
@@ -222,6 +223,11 @@ static void incoming(void)
 	http_accepted(&accepts, taken);
 }
 
+static bool is_idle(const struct connection *c)
+{
+	return !http_is_sending(&c->http) && (c->draining || !c->http.bytes);
+}
+
 static void tick(void)
 {
 	uint64_t ticks;
@@ -232,7 +238,7 @@ static void tick(void)
 	http_set_date(time(NULL));
 	for (struct connection *c = connections, *next; c; c = next) {
 		next = c->next;
-		if (c->limit < now)
+		if (c->limit < now || (ending && is_idle(c)))
 			drop(c);
 	}
 	listen_again();
@@ -245,7 +251,7 @@ static void end(void)
 	close(listener);
 	for (struct connection *c = connections, *next; c; c = next) {
 		next = c->next;
-		if (!http_is_sending(&c->http) && !c->http.bytes)
+		if (is_idle(c))
 			drop(c);
 	}
 }
@@ -277,6 +283,7 @@ int main(int argc, char **argv)
 
 		for (int i = 0; i < n; i++) {
 			void *what = events[i].data.ptr;
+			struct connection *c = what;
 
 			if (what == &listener) {
 				incoming();
@@ -284,8 +291,9 @@ int main(int argc, char **argv)
 				tick();
 			} else if (what == &signals) {
 				end();
-			} else if (((struct connection *)what)->fd >= 0) {
-				serve(what);
+			} else if (c->fd >= 0) {
+				c->over |= events[i].events & EPOLLRDHUP;
+				serve(c);
 			}
 		}
 	}

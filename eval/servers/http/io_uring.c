@@ -317,6 +317,8 @@ static void tick(void)
 		if (connections[place] && connections[place]->limit < now) {
 			connections[place]->limit = now + LIMIT_S;
 			shut(place, SHUT_RDWR);
+		} else if (connections[place] && ending && connections[place]->draining) {
+			shut(place, SHUT_RD);
 		}
 	start_listening();
 }
@@ -332,7 +334,7 @@ static void end(void)
 	for (unsigned int place = 0; place < CONNECTIONS_MAX; place++)
 		if (connections[place] && connections[place]->receiving &&
 		    !connections[place]->http.bytes && !connections[place]->http.out_bytes)
-			shut(place, SHUT_RDWR);
+			shut(place, SHUT_RD);
 }
 
 static void complete(const struct io_uring_cqe *cqe)

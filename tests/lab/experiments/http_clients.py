@@ -236,6 +236,31 @@ def pipelines_are_answered_in_order(server: Server, bodies: dict[str, bytes]) ->
         check(everything(one).endswith(bodies["small.html"]), "byte by byte")
 
 
+def each_request_has_one_answer(server: Server) -> None:
+    """Also where the client has said all, or asks again, before the server looks at it."""
+    ask = b"GET /small.html HTTP/1.1\r\nHost: x\r\n\r\n"
+    for before in (b"", ask):
+        with server.connect() as one:
+            one.sendall(before)
+            if before:
+                one.recv(1 << 16)
+            time.sleep(0.5)  # it waits for the next request
+            server.process.send_signal(signal.SIGSTOP)
+            one.sendall(ask)
+            one.shutdown(socket.SHUT_WR)
+            server.process.send_signal(signal.SIGCONT)
+            came = everything(one).count(b"HTTP/1.1 200")
+        check(came == 1, f"a request and an end, after {before!r}: {came} answers")
+    for n in range(1, 20):
+        with server.connect() as one:
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            one.sendall(n * ask)
+            one.sendall(ask)
+            one.shutdown(socket.SHUT_WR)
+            came = everything(one).count(b"HTTP/1.1 200")
+        check(came == n + 1, f"{n} requests and one more: {came} answers")
+
+
 def broken_peers_hurt_nobody(server: Server, small: bytes) -> None:
     for turn in range(60):
         one = server.connect(room=4096)
@@ -359,6 +384,7 @@ def main(path: str, port: int) -> None:
                 nothing_leads_out(server)
                 wrong_requests_are_refused(server)
                 pipelines_are_answered_in_order(server, bodies)
+                each_request_has_one_answer(server)
                 broken_peers_hurt_nobody(server, bodies["small.html"])
         server.rest(descriptors)
         for _ in range(ROUNDS_MAX):  # more clients at once than before are no leak

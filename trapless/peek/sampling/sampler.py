@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from trapless.base import programs
-from trapless.base.tools import kill
+from trapless.base.tools import interrupts_deferred, kill
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.stub_memory import StubMemory
@@ -156,7 +156,8 @@ class Sampler:
         """
         if not self._asked:
             self._asked = True
-            self._running.terminate()
+            with interrupts_deferred():  # it polls: see tools.has_ended()
+                self._running.terminate()
 
     @property
     def output(self) -> int:
@@ -175,7 +176,8 @@ class Sampler:
 
     def kill(self) -> None:
         """End a sampler that does not end by itself; arrived() then gives its last rows."""
-        self._running.kill()
+        with interrupts_deferred():
+            self._running.kill()
 
     def batches(self) -> Iterator[Rows]:
         """The rows as they arrive, at least ten times a second, until sampling ends.

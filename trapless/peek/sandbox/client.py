@@ -162,7 +162,7 @@ class Resolver:
         except SilentError:
             raise PeekError(self._ending(seconds)) from None
         except FormError as error:
-            self._process.kill()
+            kill(self._process)
             raise PeekError(
                 f"{self._name}: the process that reads the guest answers what it must not "
                 f"({error}); it was ended: the guest attacks its observer"
