@@ -54,6 +54,13 @@ static inline bool http_is_sending(const struct http *http)
 	return http->out_bytes || http->rest;
 }
 
+/* Has the client all that it asked for, if `sent` bytes of `out` were sent? */
+static inline bool http_is_idle(const struct http *http, int64_t sent)
+{
+	return !http->rest && http->begin == http->bytes &&
+	       (!http->out_bytes || sent == (int64_t)http->out_bytes);
+}
+
 /* n bytes were sent: of `out`, or else of the file. */
 static inline void http_sent(struct http *http, size_t n)
 {

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/queue.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -28,7 +29,7 @@
 #define WAIT_FOR (EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET)
 
 struct connection {
-	struct connection *next, **link;	/* in the list of all */
+	LIST_ENTRY(connection) link;	/* in the list of all */
 	struct tl_thread *thread;
 	int64_t fd, file;
 	int64_t received, sent, read, closed, shown;	/* results of calls */
@@ -40,15 +41,13 @@ struct connection {
 	struct http http;
 };
 
-#define NOT_MADE INT64_MIN	/* the result of a send that is queued */
-
 static struct tl_sched *sched;
-static struct connection *connections, *unused, *next[HTTP_ACCEPTS_MAX];
-static unsigned int connected;
+static LIST_HEAD(, connection) connections, unused;
+static struct connection *next[HTTP_ACCEPTS_MAX];
+static unsigned int connected, now;	/* time is in ticks: it stands still if the server does */
 static struct http_accepts accepts = { .n = 1 };
 static bool listening, ending;
 static uint64_t ticks;
-static unsigned int now;	/* in ticks: while the server itself stands still, no time passes */
 
 static void receive(struct tl_thread *self, struct connection *c);
 static void send_answer(struct tl_thread *self, struct connection *c);
@@ -57,10 +56,10 @@ static void send_answer(struct tl_thread *self, struct connection *c);
 
 static struct connection *connection_new(void)
 {
-	struct connection *c = unused;
+	struct connection *c = LIST_FIRST(&unused);
 
 	if (c)
-		unused = c->next;
+		LIST_REMOVE(c, link);
 	else if (!(c = malloc(sizeof(*c))))
 		err(1, "malloc");
 	/* All but the buffers. */
@@ -74,11 +73,8 @@ static void dropped(struct tl_thread *self, void *arg)
 	struct connection *c = arg;
 
 	(void)self;
-	if (c->next)
-		c->next->link = c->link;
-	*c->link = c->next;
-	c->next = unused;
-	unused = c;
+	LIST_REMOVE(c, link);
+	LIST_INSERT_HEAD(&unused, c, link);
 	if (!--connected && ending)
 		tl_event_remove(sched, timer);
 }
@@ -90,15 +86,6 @@ static void drop(struct tl_thread *self, struct connection *c)
 	if (c->file >= 0)
 		TL_CALL(sched, NULL, NULL, SYS_close, c->file);
 	TL_CALL(sched, tl_then(self, dropped, 1), NULL, SYS_close, c->fd);
-}
-
-/* Of a connection that waits: has its client all that it asked for, or was it refused? */
-static bool is_idle(const struct connection *c)
-{
-	const struct http *http = &c->http;
-
-	return !http->rest && (c->draining || http->begin == http->bytes) &&
-	       (!http->out_bytes || c->sent == (int64_t)http->out_bytes);
 }
 
 /* ---- Answers ------------------------------------------------------------------------------ */
@@ -135,7 +122,7 @@ static void fetch(struct tl_thread *self, struct connection *c)
 static void go_on(struct tl_thread *self, struct connection *c)
 {
 	if (c->draining)
-		c->http.bytes = 0;
+		c->http.begin = c->http.bytes = 0;
 	else if (c->http.bytes && http_next(&c->http)) {
 		c->file = c->closed = -1;
 		if (c->http.status == 200)
@@ -198,7 +185,7 @@ static void woken(struct tl_thread *self, void *arg)
 		c->sent = 0; /* now there is room */
 	if (c->shown <= 0)
 		drop(self, c); /* its time is over, or the server ends */
-	else if (c->sent == NOT_MADE) /* the descriptor showed something at once */
+	else if (c->sent == -EINPROGRESS) /* the descriptor showed something at once */
 		TL_CALL(sched, tl_then(self, woken, 1), NULL, SYS_getppid);
 	else if (!http_is_sending(&c->http))
 		receive(self, c);
@@ -251,7 +238,7 @@ static void send_answer(struct tl_thread *self, struct connection *c)
 		c->sent = 0;
 		await(self, c, woken);
 	} else if (whole && http->keep && c->drained && http->begin == http->bytes) {
-		c->sent = NOT_MADE;
+		c->sent = -EINPROGRESS;
 		TL_CALL(sched, NULL, &c->sent, SYS_sendto, c->fd, http->out, http->out_bytes,
 			flags);
 		await(self, c, woken);
@@ -271,9 +258,7 @@ static void received(struct tl_thread *self, void *arg)
 	struct connection *c = arg;
 	int64_t room = HTTP_REQUEST_MAX - (int64_t)c->http.bytes;
 
-	if (c->received == -EAGAIN && ending && is_idle(c) && !c->draining) {
-		drop(self, c); /* it was not waiting when the end came */
-	} else if (c->received == -EAGAIN) {
+	if (c->received == -EAGAIN && (!ending || c->draining || !http_is_idle(&c->http, 0))) {
 		await(self, c, woken);
 	} else if (c->received <= 0 || c->limit < now) {
 		drop(self, c); /* who never stops sending is never found waiting */
@@ -325,11 +310,7 @@ static void accepted(struct tl_thread *self, void *arg)
 			break;
 		next[taken] = NULL;
 		c->limit = now + LIMIT_S;
-		c->link = &connections;
-		c->next = connections;
-		if (c->next)
-			c->next->link = &c->next;
-		connections = c;
+		LIST_INSERT_HEAD(&connections, c, link);
 		connected++;
 	}
 	http_accepted(&accepts, taken);
@@ -363,11 +344,13 @@ static void incoming(struct tl_thread *self, void *arg)
 /* Once a second: drops who is too slow, or was missed by the end, and sets the date. */
 static void tick(struct tl_thread *self, void *arg)
 {
+	struct connection *c;
+
 	TL_CALL(sched, NULL, NULL, SYS_read, timer, &ticks, sizeof(ticks));
 	now++;
 	http_set_date(time(NULL));
-	for (struct connection *c = connections; c; c = c->next)
-		if ((c->limit < now || (ending && is_idle(c))) && c->thread)
+	LIST_FOREACH(c, &connections, link)
+		if (c->thread && (c->limit < now || (ending && http_is_idle(&c->http, c->sent))))
 			tl_wait_cancel(c->thread);
 	start_listening();
 	(void)self;
@@ -376,14 +359,16 @@ static void tick(struct tl_thread *self, void *arg)
 
 static void end(struct tl_thread *self, void *arg)
 {
+	struct connection *c;
+
 	(void)self;
 	(void)arg;
 	stop_listening();
 	ending = true;
 	close(listener);
 	tl_event_remove(sched, signals);
-	for (struct connection *c = connections; c; c = c->next)
-		if (is_idle(c) && c->thread)
+	LIST_FOREACH(c, &connections, link)
+		if (c->thread && http_is_idle(&c->http, c->sent))
 			tl_wait_cancel(c->thread);
 	if (!connected)
 		tl_event_remove(sched, timer);

@@ -160,16 +160,17 @@ static void serve(struct connection *c)
 			answer(c);
 			continue;
 		}
+		if (c->draining)
+			http->begin = http->bytes = 0;
 		if (c->drained && !c->over && !ending) {
 			await(c);
 			c->drained = false;
 			return;
 		}
-		if (c->draining)
-			http->bytes = 0;
 		room = HTTP_REQUEST_MAX - http->bytes;
 		n = recv(c->fd, http->in + http->bytes, room, 0);
-		if (n < 0 && errno == EAGAIN && (!ending || http->bytes || c->draining)) {
+		if (n < 0 && errno == EAGAIN &&
+		    (!ending || c->draining || !http_is_idle(http, 0))) {
 			await(c);
 			return;
 		}
@@ -223,11 +224,6 @@ static void incoming(void)
 	http_accepted(&accepts, taken);
 }
 
-static bool is_idle(const struct connection *c)
-{
-	return !http_is_sending(&c->http) && (c->draining || !c->http.bytes);
-}
-
 static void tick(void)
 {
 	uint64_t ticks;
@@ -238,7 +234,7 @@ static void tick(void)
 	http_set_date(time(NULL));
 	for (struct connection *c = connections, *next; c; c = next) {
 		next = c->next;
-		if (c->limit < now || (ending && is_idle(c)))
+		if (c->limit < now || (ending && http_is_idle(&c->http, 0)))
 			drop(c);
 	}
 	listen_again();
@@ -251,7 +247,7 @@ static void end(void)
 	close(listener);
 	for (struct connection *c = connections, *next; c; c = next) {
 		next = c->next;
-		if (is_idle(c))
+		if (http_is_idle(&c->http, 0))
 			drop(c);
 	}
 }
