@@ -185,7 +185,7 @@ static void woken(struct tl_thread *self, void *arg)
 		c->sent = 0; /* now there is room */
 	if (c->shown <= 0)
 		drop(self, c); /* its time is over, or the server ends */
-	else if (c->sent == -EINPROGRESS) /* the descriptor showed something at once */
+	else if (c->sent == -EINPROGRESS) /* the wait ended at once: the send comes first */
 		TL_CALL(sched, tl_then(self, woken, 1), NULL, SYS_getppid);
 	else if (!http_is_sending(&c->http))
 		receive(self, c);

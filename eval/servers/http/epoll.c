@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/queue.h>
 #include <sys/sendfile.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,7 +21,7 @@
 #define EVENTS 64
 
 struct connection {
-	struct connection *next, **link;	/* in the list of all */
+	LIST_ENTRY(connection) link;	/* in the list of all */
 	int fd, file;
 	bool watched;	/* it is in the epoll set */
 	bool drained;	/* the last read found less than it asked for */
@@ -30,7 +31,7 @@ struct connection {
 	struct http http;
 };
 
-static struct connection *connections, *unused;
+static LIST_HEAD(, connection) connections, unused;
 static unsigned int connected;
 static struct http_accepts accepts = { .n = 1 };
 static bool listening, ending;
@@ -58,11 +59,8 @@ static void drop(struct connection *c)
 		close(c->file);
 	close(c->fd);
 	c->fd = -1;
-	if (c->next)
-		c->next->link = c->link;
-	*c->link = c->next;
-	c->next = unused;
-	unused = c;
+	LIST_REMOVE(c, link);
+	LIST_INSERT_HEAD(&unused, c, link);
 	connected--;
 }
 
@@ -185,10 +183,10 @@ static void serve(struct connection *c)
 
 static void take(int fd)
 {
-	struct connection *c = unused;
+	struct connection *c = LIST_FIRST(&unused);
 
 	if (c)
-		unused = c->next;
+		LIST_REMOVE(c, link);
 	else
 		c = malloc(sizeof(*c));
 	if (!c) {
@@ -199,11 +197,7 @@ static void take(int fd)
 	c->fd = fd;
 	c->file = -1;
 	c->limit = now + LIMIT_S;
-	c->next = connections;
-	c->link = &connections;
-	if (c->next)
-		c->next->link = &c->next;
-	connections = c;
+	LIST_INSERT_HEAD(&connections, c, link);
 	connected++;
 	serve(c);
 }
@@ -232,8 +226,8 @@ static void tick(void)
 		return;
 	now++;
 	http_set_date(time(NULL));
-	for (struct connection *c = connections, *next; c; c = next) {
-		next = c->next;
+	for (struct connection *c = LIST_FIRST(&connections), *next; c; c = next) {
+		next = LIST_NEXT(c, link);
 		if (c->limit < now || (ending && http_is_idle(&c->http, 0)))
 			drop(c);
 	}
@@ -245,8 +239,8 @@ static void end(void)
 	ending = true;
 	listen_no_more();
 	close(listener);
-	for (struct connection *c = connections, *next; c; c = next) {
-		next = c->next;
+	for (struct connection *c = LIST_FIRST(&connections), *next; c; c = next) {
+		next = LIST_NEXT(c, link);
 		if (http_is_idle(&c->http, 0))
 			drop(c);
 	}
@@ -274,7 +268,7 @@ int main(int argc, char **argv)
 	watch(timer, &timer);
 	watch(signals, &signals);
 	listen_again();
-	while (!ending || connections) {
+	while (!ending || connected) {
 		int n = epoll_wait(set, events, EVENTS, -1);
 
 		for (int i = 0; i < n; i++) {

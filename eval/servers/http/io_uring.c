@@ -88,7 +88,7 @@ static void receive(unsigned int place)
 	struct io_uring_sqe *sqe = request();
 
 	if (c->draining)
-		c->http.bytes = 0;
+		c->http.begin = c->http.bytes = 0;
 	c->receiving = true;
 	io_uring_prep_recv(sqe, (int)place, c->http.in + c->http.bytes,
 			   HTTP_REQUEST_MAX - c->http.bytes, 0);
@@ -333,7 +333,7 @@ static void end(void)
 	close(listener);
 	for (unsigned int place = 0; place < CONNECTIONS_MAX; place++)
 		if (connections[place] && connections[place]->receiving &&
-		    !connections[place]->http.bytes && !connections[place]->http.out_bytes)
+		    http_is_idle(&connections[place]->http, 0))
 			shut(place, SHUT_RD);
 }
 
