@@ -30,8 +30,9 @@ from trapless import __version__
 from trapless.base import json_text
 from trapless.base.console import Progress, TraplessError
 from trapless.base.files import replace_file
-from trapless.base.paths import cache_dir, repo_root
+from trapless.base.paths import PACKAGE, cache_dir, repo_root
 from trapless.experiments import side_by_side
+from trapless.stock import kbuild
 from trapless.vm import lab
 
 RAW_FILE = "raw.jsonl"
@@ -40,6 +41,8 @@ BOOTS = "boots"
 BOOT_FACTS = ("icount", "boot_s", "began_s", "wall_s")
 """Fields of a boot that go into meta.json where they exist; only a fleet's boots have the last
 two."""
+LAB_FOLDERS, LAB_SUFFIXES = ("stock", "vm"), frozenset({".py", ".c", ".h"})
+"""Folders of this package that choose a kernel, build the module and the guest, and boot it."""
 
 Row = dict[str, Any]
 Choice = TypeVar("Choice")
@@ -300,14 +303,15 @@ def own_folder(directory: Path, name: str) -> Iterator[Path]:
 
 
 def boot_key(config: lab.LabConfig, argv: Sequence[str], more: Sequence[Path] = ()) -> str:
-    """A hash of what a boot depends on: its configuration, its command, its files, the module."""
+    """A hash of what a boot depends on: its configuration, its command, its files, and the sources
+    of the module, of the guest's init and of the lab that builds and starts the guest."""
     digest = hashlib.sha256(repr((config, tuple(argv), __version__)).encode())
-    for path in (*(source for source, _ in config.files), *more):
-        digest.update(path.read_bytes())
-    root = repo_root()
-    for folder in ("kmod", "include"):
-        for path in sorted((root / folder).rglob("*.[chS]")):
-            digest.update(path.read_bytes())
+    module = [path for _, path in sorted(kbuild.source_files(repo_root()).items())]
+    lab_files = (path for folder in LAB_FOLDERS for path in (PACKAGE / folder).rglob("*.*"))
+    guest = sorted(path for path in lab_files if path.suffix in LAB_SUFFIXES)
+    for path in (*(source for source, _ in config.files), *more, *module, *guest):
+        content = path.read_bytes()
+        digest.update(f"{len(content)}\0".encode() + content)
     return digest.hexdigest()[:16]
 
 

@@ -21,6 +21,7 @@ from trapless.experiments.fleet.fleet import Vm
 from trapless.model import plugin
 from trapless.stat import guest, run_counts
 from trapless.stat.guest import Job
+from trapless.stock import kbuild
 from trapless.vm import qemu
 from trapless.vm.lab import LabConfig
 
@@ -57,8 +58,8 @@ class Run:
     @property
     def key(self) -> str:
         """A hash of what the counts depend on."""
-        sources = sorted((repo_root() / guest.SOURCES).rglob("*.[ch]"))
-        files = [plugin.file(qemu.binary()), guest.program(), *sources]
+        sources = sorted(kbuild.source_files(repo_root() / guest.SOURCES).items())
+        files = [plugin.file(qemu.binary()), guest.program(), *(path for _, path in sources)]
         return boot_key(self.config, [*self.argv, self.modelled], files)
 
 

@@ -111,18 +111,24 @@ def _forget_old(folder: Path, release: str, name: str) -> None:
         cache.remove_tree(old)
 
 
-def read_sources(root: Path) -> dict[str, bytes]:
-    """Every file that a module is built from: those of `root`, and the project's headers. They are
-    read once, so that an edit during the build cannot make the hash wrong."""
+def source_files(root: Path) -> dict[str, Path]:
+    """Every file that a module is built from, by its name in the build's copy: those of `root`, and
+    the project's headers."""
     folders = [root / name for name in SOURCES]
     if root != repo_root():
         folders.insert(0, repo_root() / "include")
-    sources = {
-        str(path.relative_to(folder.parent)): path.read_bytes()
+    return {
+        str(path.relative_to(folder.parent)): path
         for folder in folders
         for path in folder.rglob("*")
         if (path.suffix in SUFFIXES and not path.name.endswith(".mod.c")) or path.name == "Kbuild"
     }
+
+
+def read_sources(root: Path) -> dict[str, bytes]:
+    """The content of source_files(). They are read once, so that an edit during the build cannot
+    make the hash wrong."""
+    sources = {name: path.read_bytes() for name, path in source_files(root).items()}
     if "kmod/Kbuild" not in sources:
         raise TraplessError(f"{root / 'kmod' / 'Kbuild'} is missing: the checkout is incomplete")
     return sources

@@ -10,10 +10,12 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import shutil
 
 import pytest
 
 from trapless.base.console import Silent, TraplessError
+from trapless.base.paths import repo_root
 from trapless.experiments import collection as collection_file
 from trapless.vm import lab
 
@@ -241,3 +243,32 @@ def test_boots_that_a_part_ran_by_itself_are_kept_and_found_again(collection):
     assert collection_file.read_rows(again.directory / "raw.jsonl") == [
         {"boot": "calls-vm1", "part": "calls", **GOOD[1]}
     ]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "kmod/Kbuild",
+        "kmod/compat/features.mk",
+        "kmod/supervisor/entry.S",
+        "include/trapless.h",
+        "trapless/vm/guest/init.c",
+        "trapless/vm/qemu.py",
+        "trapless/stock/kernels.py",
+    ],
+)
+def test_a_saved_boot_is_stale_when_a_source_of_it_has_changed(tmp_path, monkeypatch, source):
+    for folder in ("kmod", "include", "trapless/vm", "trapless/stock"):
+        shutil.copytree(repo_root() / folder, tmp_path / folder)
+    monkeypatch.setattr(collection_file, "repo_root", lambda: tmp_path)
+    monkeypatch.setattr(collection_file, "PACKAGE", tmp_path / "trapless")
+
+    def key():
+        return collection_file.boot_key(lab.LabConfig(), ("/bin/x",))
+
+    before = key()
+    (tmp_path / "kmod" / "notes.txt").write_text("of nobody")
+    assert key() == before
+    with (tmp_path / source).open("a") as file:
+        file.write("\n")
+    assert key() != before
