@@ -96,6 +96,7 @@ int tl_psc_create(struct tl_psc **out, unsigned int entries, unsigned int spin_u
 	psc->spin_us = spin_us;
 	psc->wait_left = PSC_NOT_WAITING;
 	psc->free_n = entries;
+	tl_psc_pool_setup(psc);
 	*out = psc;
 	return 0;
 }

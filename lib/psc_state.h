@@ -26,6 +26,23 @@ struct psc_completions {
 	uint32_t taken;			/* completions that the requester has taken */
 };
 
+/* Which user-space workers are awake: psc/pool.c says how that is decided. */
+struct psc_pool {
+	uint64_t running;		/* generation << 32 | its workers that take requests */
+	uint32_t watch;
+	uint32_t eager;			/* quick calls until requests wake one worker only */
+	uint32_t blocked_looks;		/* of watchers, in a row; only a watcher uses it */
+	uint32_t cpus;			/* that the process may use */
+	uint32_t silent;		/* completions since the last signal */
+};
+
+/* A worker's turn, from its first request until it finds none. */
+struct psc_turn {
+	bool counted;			/* in pool.running, if the generation is still the same */
+	uint64_t generation;
+	uint64_t begin_ns;		/* of the call, or 0 unless the ring is eager */
+};
+
 struct tl_psc {
 	uint32_t entries;		/* 0 in the child of a fork */
 	uint32_t mask;
@@ -59,6 +76,7 @@ struct tl_psc {
 	uint32_t workers_out;		/* workers that have left the module for good */
 	uint32_t serving;		/* user-space workers may claim requests */
 	uint32_t taken __attribute__((aligned(64)));	/* requests claimed, free-running */
+	struct psc_pool pool;
 	uint32_t sleepers;		/* workers that sleep on the bell, or are about to */
 	uint32_t finished;		/* futex: changes when a request is done and one waits */
 	int32_t wait_left;		/* the requester waits for so few unfinished requests */
@@ -87,6 +105,18 @@ uint32_t tl_psc_canceled_ahead(struct tl_psc *psc);
 long tl_psc_worker_enter(struct tl_psc *psc);
 /* Submits all requests that were added. */
 void tl_psc_worker_notify(struct tl_psc *psc);
+/* psc/pool.c: how many workers are awake. */
+void tl_psc_pool_setup(struct tl_psc *psc);
+/* Wakes workers for n requests that have just been submitted. */
+void tl_psc_pool_notify(struct tl_psc *psc, uint32_t n);
+/* The calling worker has claimed a request and is about to make it; has made it; found no other. */
+void tl_psc_pool_begin(struct tl_psc *psc, struct psc_turn *turn);
+void tl_psc_pool_end(struct tl_psc *psc, const struct psc_turn *turn);
+/* Tells the requester of a completion, now or with later ones. */
+void tl_psc_pool_signal(struct tl_psc *psc);
+void tl_psc_pool_leave(struct tl_psc *psc, struct psc_turn *turn);
+/* Watches if a watcher is wanted. Returns 0 when the worker may claim requests, or -EINTR. */
+int tl_psc_pool_watch(struct tl_psc *psc);
 /*
  * Sleeps until at most `left` requests are unfinished, those among them that were canceled. Returns
  * how many are, -EINTR, or -ETIME at the time `end_ns` of the monotonic clock.

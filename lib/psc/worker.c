@@ -47,7 +47,7 @@ static uint32_t unfinished(const struct tl_psc *psc)
 
 void tl_psc_worker_notify(struct tl_psc *psc)
 {
-	uint32_t n = psc->added - psc->notified, sleepers;
+	uint32_t n = psc->added - psc->notified;
 
 	if (!n)
 		return;
@@ -56,11 +56,7 @@ void tl_psc_worker_notify(struct tl_psc *psc)
 	__atomic_store_n(&psc->notified, psc->added, __ATOMIC_SEQ_CST);
 	__atomic_fetch_add(&psc->bell, 1, __ATOMIC_SEQ_CST);
 	/* Pairs with the worker's sleepers++ before the futex reads `bell` for the last time. */
-	sleepers = load(&psc->sleepers);
-	if (sleepers) {
-		count(&psc->counts.wakeups);
-		futex_wake(&psc->bell, n < sleepers ? (int)n : (int)sleepers);
-	}
+	tl_psc_pool_notify(psc, n);
 }
 
 uint64_t tl_psc_now_ns(void)
@@ -231,7 +227,7 @@ static void serve(struct tl_psc *psc, uint32_t slot)
 	if (psc->own.slots)
 		report(psc, slot);
 	finish(psc);
-	tl_psc_signal(psc);
+	tl_psc_pool_signal(psc);
 }
 
 /* Reads the bell for up to spin_us. Returns whether it has changed. */
@@ -265,6 +261,7 @@ static int sleep_on(struct tl_psc *psc, uint32_t bell)
 
 long tl_psc_worker_enter(struct tl_psc *psc)
 {
+	struct psc_turn turn = { 0 };
 	long served = 0;
 	uint32_t slot;
 
@@ -274,15 +271,18 @@ long tl_psc_worker_enter(struct tl_psc *psc)
 		if (load(&psc->exiting))
 			return served;
 		if (claim(psc, &slot)) {
+			tl_psc_pool_begin(psc, &turn);
 			serve(psc, slot & psc->mask);
+			tl_psc_pool_end(psc, &turn);
 			served++;
 			continue;
 		}
-		if (spin(psc, bell))
-			continue;
-		if (sleep_on(psc, bell) == -EINTR) {
-			count(&psc->counts.interrupted);
-			return -EINTR;
-		}
+		tl_psc_pool_leave(psc, &turn);
+		if (!spin(psc, bell) && sleep_on(psc, bell) == -EINTR)
+			break;
+		if (tl_psc_pool_watch(psc) == -EINTR)
+			break;
 	}
+	count(&psc->counts.interrupted);
+	return -EINTR;
 }
