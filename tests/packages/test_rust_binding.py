@@ -21,16 +21,17 @@ CRATE = ROOT / "lib/bindings/rust"
 BUILT = ROOT / "build/rust/debug"
 IN_GUEST = os.environ.get("TRAPLESS_BACKEND") == "module"
 LIMIT_S = 1200
+TESTS = {"batch": 17, "descriptors": 11}
 
 
-def cargo(*words: str) -> str:
+def cargo(*words: str, folder: Path = CRATE) -> str:
     if shutil.which("cargo") is None:
         pytest.skip("cargo is missing: scripts/setup installs it")
     hidden = ("MAKE", "MFLAGS", "CARGO_TARGET")
     env = {name: text for name, text in os.environ.items() if not name.startswith(hidden)}
     done = subprocess.run(
         ["cargo", *words, "--offline"],
-        cwd=CRATE, env=env, capture_output=True, text=True, timeout=LIMIT_S,
+        cwd=folder, env=env, capture_output=True, text=True, timeout=LIMIT_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "warning" not in done.stderr, done.stderr
@@ -39,11 +40,11 @@ def cargo(*words: str) -> str:
 
 @pytest.fixture(scope="module")
 def tested() -> str:
-    """What `cargo test` says; it builds the examples, too. In a guest, what its program says."""
+    """What `cargo test` says; it builds the examples, too. In a guest, what its programs say."""
     if not IN_GUEST:
         return cargo("test")
-    (program,) = sorted(BUILT.glob("deps/batch-*[0-9a-f]"), key=os.path.getmtime)[-1:]
-    return run(program).stdout
+    built = [sorted(BUILT.glob(f"deps/{name}-*[0-9a-f]"), key=os.path.getmtime) for name in TESTS]
+    return "".join(run(programs[-1]).stdout for programs in built)
 
 
 def run(program: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -57,9 +58,29 @@ def example(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[st
 
 
 def test_its_tests_pass(tested):
-    assert "test result: ok. 17 passed; 0 failed; 0 ignored" in tested
+    for tests in TESTS.values():
+        assert f"test result: ok. {tests} passed; 0 failed; 0 ignored" in tested
     if not IN_GUEST:
         assert "compile fail ... ok" in tested
+
+
+@pytest.mark.skipif(IN_GUEST, reason="nothing is compiled in a guest")
+@pytest.mark.parametrize("name", ["my projects", "it's R&D", 'a "quoted" #1 $HOME'])
+def test_a_folder_may_have_any_name(name, tmp_path):
+    """That of the checkout, and that of a crate of somebody else."""
+    checkout = tmp_path / name
+    for folder in ("lib", "include"):
+        shutil.copytree(ROOT / folder, checkout / folder, ignore=shutil.ignore_patterns("python"))
+    crate = Path("lib/bindings/rust")
+    assert "3 calls" in cargo("run", "--quiet", "--example", "first", folder=checkout / crate)
+    user = checkout / "user"
+    (user / "src").mkdir(parents=True)
+    (user / "src/main.rs").write_text("fn main() { trapless::Batch::new(8).unwrap(); }")
+    (user / "Cargo.toml").write_text(
+        '[package]\nname = "user"\nversion = "0.1.0"\nedition = "2021"\n'
+        f'[dependencies]\ntrapless = {{ path = "{ROOT / crate}" }}\n'
+    )
+    cargo("run", "--quiet", folder=user)
 
 
 def test_the_first_program_runs(tested):

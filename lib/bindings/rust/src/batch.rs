@@ -4,15 +4,25 @@
 //! It owns the ring and the rule that keeps it safe: calls stand in the ring only while a flush is
 //! under way. If a flush ends early for good, the ring is given back with what it holds, and a new
 //! one takes its place.
+//!
+//! It also owns the descriptors that the calls opened, until somebody takes them: however a flush
+//! ends, the others are closed.
 
-use crate::request::{Jump, Request};
+use crate::descriptors;
+use crate::request::{Call, Jump, Request, Role};
 use crate::sys;
 use std::io;
 use std::os::raw::{c_int, c_uint};
+use std::os::unix::io::{FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const EINTR: c_int = 4;
 const ETIME: c_int = 62;
+const ECANCELED: i64 = 125;
+
+/// The number of the last flush of this process.
+static FLUSHES: AtomicU64 = AtomicU64::new(0);
 
 /// Who makes the calls of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +41,8 @@ pub struct Batch {
     flags: c_uint,
     /// The ring holds calls of a flush that is not over.
     unfinished: bool,
+    /// The number of the flush that `requests` are of.
+    flush: u64,
     pub(crate) requests: Vec<Request>,
     pub(crate) jumps: Vec<Jump>,
     /// Boxed: the kernel is given their addresses.
@@ -82,6 +94,7 @@ impl Batch {
             entries,
             flags,
             unfinished: false,
+            flush: 0,
             requests: Vec::new(),
             jumps: Vec::new(),
             pipes: Vec::new(),
@@ -116,11 +129,26 @@ impl Batch {
         Ok(stats)
     }
 
+    /// Forgets the calls of the last flush. A program may have forgotten its results, too.
     pub(crate) fn clear(&mut self) {
+        self.close_opened();
         self.requests.clear();
         self.jumps.clear();
         self.pipes.clear();
         self.results.clear();
+        self.flush = FLUSHES.fetch_add(1, Ordering::Relaxed) + 1;
+    }
+
+    /// Returns the handle of a slot.
+    pub(crate) fn call(&self, slot: u32) -> Call {
+        let flush = self.flush;
+        Call { slot, flush }
+    }
+
+    /// Returns the place of a queued call in `requests`, or `None` if it is of another flush.
+    pub(crate) fn slot(&self, call: Call) -> Option<usize> {
+        let slot = call.slot as usize;
+        (call.flush == self.flush && slot < self.requests.len()).then(|| slot)
     }
 
     /// Moves the queued calls into the ring.
@@ -128,6 +156,8 @@ impl Batch {
     /// # Safety
     /// What the calls point to stays valid until `cross` has returned true, or another `fill`.
     pub(crate) unsafe fn fill(&mut self) -> io::Result<()> {
+        // The child of a fork may use no ring of its parent, and must not get a new one here.
+        checked(sys::tl_batch_barrier(self.ring.as_ptr()))?;
         if self.unfinished {
             let fresh = create(self.entries, self.flags)?;
             sys::tl_batch_destroy(std::mem::replace(&mut self.ring, fresh).as_ptr());
@@ -156,6 +186,19 @@ impl Batch {
     /// # Safety
     /// What `fill` asks for.
     pub(crate) unsafe fn cross(&mut self, steps: u64) -> io::Result<bool> {
+        let made = self.flush_queued(steps);
+        self.unfinished = !matches!(made, Ok(true));
+        let (ring, complete) = (self.ring.as_ptr(), !self.unfinished);
+        self.results.resize(self.requests.len(), -ECANCELED);
+        for (slot, result) in (0..).zip(&mut self.results) {
+            if complete || sys::tl_batch_done(ring, slot) {
+                *result = sys::tl_batch_result(ring, slot);
+            }
+        }
+        made
+    }
+
+    unsafe fn flush_queued(&mut self, steps: u64) -> io::Result<bool> {
         let ring = self.ring.as_ptr();
         loop {
             match sys::tl_batch_flush_steps(ring, steps) {
@@ -166,14 +209,59 @@ impl Batch {
                 }
             }
             if sys::tl_batch_queued(ring) == 0 {
-                break;
+                return Ok(true);
             }
         }
-        self.unfinished = false;
-        for slot in 0..self.requests.len() as c_uint {
-            self.results.push(sys::tl_batch_result(ring, slot));
+    }
+
+    // ---- Descriptors -------------------------------------------------------------------------
+
+    /// Forgets what the batch has opened and closed again.
+    pub(crate) fn forget_closed(&mut self) {
+        let end = self.requests.len() as u32;
+        let at = if self.unfinished { self.at() } else { end };
+        for close in 0..self.results.len() {
+            if let Role::Closes(open) = self.requests[close].role {
+                // It may be jumped over, and then has closed nothing.
+                let made = self.results[close] != -ECANCELED;
+                if made && descriptors::is_closed(open, close, at) {
+                    self.requests[open as usize].role = Role::Other;
+                }
+            }
         }
-        Ok(true)
+    }
+
+    /// Takes the descriptor that the call in a slot opened, once.
+    pub(crate) fn take(&mut self, slot: usize) -> Option<OwnedFd> {
+        let fd = *self.results.get(slot)?;
+        if fd < 0 || self.requests[slot].role != Role::Opens {
+            return None;
+        }
+        self.requests[slot].role = Role::Other;
+        // SAFETY: the call has opened it, none has closed it, and it is taken once.
+        Some(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    }
+
+    /// Takes both ends of a pipe, once.
+    pub(crate) fn take_pipe(&mut self, slot: usize) -> Option<(OwnedFd, OwnedFd)> {
+        let made = *self.results.get(slot)? == 0;
+        let number = match self.requests[slot].role {
+            Role::Pipes(number) if made => number,
+            _ => return None,
+        };
+        self.requests[slot].role = Role::Other;
+        let [reader, writer] = *self.pipes[number];
+        // SAFETY: the call has made the pipe, and it is taken once.
+        Some(unsafe { (OwnedFd::from_raw_fd(reader), OwnedFd::from_raw_fd(writer)) })
+    }
+
+    /// Closes what nobody has taken.
+    pub(crate) fn close_opened(&mut self) {
+        self.forget_closed();
+        for slot in 0..self.results.len() {
+            drop(self.take(slot));
+            drop(self.take_pipe(slot));
+        }
     }
 
     /// Returns the slot with which the next flush begins.
@@ -185,7 +273,18 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
+        self.close_opened();
         // SAFETY: the ring is alive, and nothing uses it behind this.
         unsafe { sys::tl_batch_destroy(self.ring.as_ptr()) }
+    }
+}
+
+/// A batch in whose ring the calls of a flush are: what they opened is closed with it.
+#[derive(Debug)]
+pub(crate) struct Guard<'b>(pub(crate) &'b mut Batch);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.0.close_opened();
     }
 }

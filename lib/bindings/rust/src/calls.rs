@@ -4,7 +4,8 @@
 //! It owns what makes the functions safe: lengths are those of slices, memory and descriptors are
 //! borrowed until the flush is over, and a descriptor that a batch closes is used nowhere behind.
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Guard};
+use crate::descriptors;
 use crate::number;
 use crate::open::CLOSE_ON_EXEC;
 use crate::request::{
@@ -37,8 +38,12 @@ pub enum Flushed<'b, 'm> {
 }
 
 /// A program that is not at its end. It still borrows what its calls use.
+/// Dropping it gives the program up, and closes what it has opened.
 #[derive(Debug)]
-pub struct Stopped<'b, 'm>(Calls<'b, 'm>);
+pub struct Stopped<'b, 'm> {
+    flush: Guard<'b>,
+    memory: PhantomData<&'m mut [u8]>,
+}
 
 fn wrong(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
@@ -79,7 +84,7 @@ impl<'b, 'm> Calls<'b, 'm> {
         self.batch.entries() as usize - self.len()
     }
 
-    fn queue(&mut self, nr: u32, arguments: &[Argument], role: Role) -> io::Result<u32> {
+    fn queue(&mut self, nr: u32, arguments: &[Argument], role: Role) -> io::Result<Call> {
         if self.room() == 0 {
             let text = format!("all {} calls of the batch are queued: flush", self.len());
             return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
@@ -90,51 +95,44 @@ impl<'b, 'm> Calls<'b, 'm> {
             role,
         };
         for (position, argument) in arguments.iter().enumerate() {
+            if let Argument::Result(call) = argument {
+                self.slot(*call)?;
+            }
             let (bits, source) = argument.bits(position);
             request.args[position] = bits;
             request.nr |= source;
         }
         self.batch.requests.push(request);
-        Ok(self.len() as u32 - 1)
+        Ok(self.batch.call(self.len() as u32 - 1))
     }
 
-    fn role(&self, slot: u32) -> Option<Role> {
-        Some(self.batch.requests.get(slot as usize)?.role)
+    /// The place of a call that was queued since the last flush.
+    fn slot(&self, call: Call) -> io::Result<usize> {
+        let slot = self.batch.slot(call);
+        slot.ok_or_else(|| wrong("the call was queued for another flush"))
+    }
+
+    fn role(&self, call: Call) -> io::Result<Role> {
+        Ok(self.batch.requests[self.slot(call)?].role)
     }
 
     fn descriptor(&self, fd: Fd<'m>) -> io::Result<Argument> {
         match fd {
             Fd::Open(open) => Ok(open.into()),
-            Fd::Opened(opened) => {
-                if self.role(opened.0) != Some(Role::Opens) {
-                    return Err(wrong("the descriptor is opened in another batch"));
-                }
-                if self
-                    .batch
-                    .requests
-                    .iter()
-                    .any(|one| one.role == Role::Closes(opened.0))
-                {
+            Fd::Opened(Opened(call)) => {
+                let closes = Role::Closes(self.slot(call)? as u32);
+                if self.batch.requests.iter().any(|one| one.role == closes) {
                     return Err(wrong("the descriptor is closed by an earlier call"));
                 }
-                Ok(Argument::Result(opened.into()))
+                Ok(Argument::Result(call))
             }
-            Fd::PipeEnd(piped, end) => match self.role(piped.0) {
-                Some(Role::Pipes(number)) if end < 2 => {
+            Fd::PipeEnd(Piped(call), end) => match self.role(call)? {
+                Role::Pipes(number) if end < 2 => {
                     let ends: *const i32 = &self.batch.pipes[number][end];
                     Ok(Argument::Word32(ends.cast()))
                 }
-                _ => Err(wrong("the pipe is made in another batch")),
+                _ => Err(wrong("a pipe has the ends 0 and 1")),
             },
-        }
-    }
-
-    fn value(&self, value: Value<'m>) -> io::Result<Argument> {
-        match value {
-            Value::Result(call) if call.0 as usize >= self.len() => {
-                Err(wrong("the call is queued in another batch"))
-            }
-            value => Ok(value.into()),
         }
     }
 
@@ -181,22 +179,35 @@ impl<'b, 'm> Calls<'b, 'm> {
 
     /// Makes a pipe, close-on-exec.
     pub fn pipe(&mut self) -> io::Result<Piped> {
+        self.two_ends(number::PIPE2, &[], &[plain(CLOSE_ON_EXEC as u32)])
+    }
+
+    /// Makes a pair of connected sockets, close-on-exec. The arguments are those of socketpair(2).
+    pub fn socket_pair(&mut self, domain: i32, kind: i32, protocol: i32) -> io::Result<Piped> {
+        let kind = plain((kind | CLOSE_ON_EXEC) as u32);
+        let leading = [plain(domain as u32), kind, plain(protocol as u32)];
+        self.two_ends(number::SOCKETPAIR, &leading, &[])
+    }
+
+    /// A call that writes two descriptors to an address, which stands among its arguments.
+    fn two_ends(
+        &mut self,
+        nr: u32,
+        leading: &[Argument],
+        trailing: &[Argument],
+    ) -> io::Result<Piped> {
         let ends = Box::new([-1; 2]);
-        let arguments = [address(ends.as_ptr()), plain(CLOSE_ON_EXEC as u32)];
-        let slot = self.queue(
-            number::PIPE2,
-            &arguments,
-            Role::Pipes(self.batch.pipes.len()),
-        )?;
+        let arguments = [leading, &[address(ends.as_ptr())], trailing].concat();
+        let role = Role::Pipes(self.batch.pipes.len());
+        let call = self.queue(nr, &arguments, role)?;
         self.batch.pipes.push(ends);
-        Ok(Piped(slot))
+        Ok(Piped(call))
     }
 
     /// Closes what an earlier call of this batch opens.
     pub fn close(&mut self, opened: Opened) -> io::Result<Call> {
         let fd = self.descriptor(opened.into())?;
-        self.queue(number::CLOSE, &[fd], Role::Closes(opened.0))
-            .map(Call)
+        self.queue(number::CLOSE, &[fd], Role::Closes(opened.0.slot))
     }
 
     /// Reads at most as much as the buffer holds.
@@ -213,7 +224,7 @@ impl<'b, 'm> Calls<'b, 'm> {
         buffer: &'m mut [u8],
         offset: impl Into<Value<'m>>,
     ) -> io::Result<Read> {
-        let (fd, offset) = (self.descriptor(fd.into())?, self.value(offset.into())?);
+        let (fd, offset) = (self.descriptor(fd.into())?, offset.into().into());
         let arguments = [
             fd,
             address(buffer.as_mut_ptr()),
@@ -228,7 +239,7 @@ impl<'b, 'm> Calls<'b, 'm> {
     pub fn write(&mut self, fd: impl Into<Fd<'m>>, bytes: &'m [u8]) -> io::Result<Call> {
         let fd = self.descriptor(fd.into())?;
         let arguments = [fd, address(bytes.as_ptr()), plain(bytes.len())];
-        self.queue(number::WRITE, &arguments, Role::Other).map(Call)
+        self.queue(number::WRITE, &arguments, Role::Other)
     }
 
     /// Writes bytes at a position.
@@ -238,17 +249,16 @@ impl<'b, 'm> Calls<'b, 'm> {
         bytes: &'m [u8],
         offset: impl Into<Value<'m>>,
     ) -> io::Result<Call> {
-        let (fd, offset) = (self.descriptor(fd.into())?, self.value(offset.into())?);
+        let (fd, offset) = (self.descriptor(fd.into())?, offset.into().into());
         let arguments = [fd, address(bytes.as_ptr()), plain(bytes.len()), offset];
         self.queue(number::PWRITE64, &arguments, Role::Other)
-            .map(Call)
     }
 
     /// Writes what an earlier call of this batch has read: its buffer, as far as it was filled.
     pub fn write_read(&mut self, fd: impl Into<Fd<'m>>, read: Read) -> io::Result<Call> {
         let (fd, buffer) = (self.descriptor(fd.into())?, self.buffer_of(read)?);
         let arguments = [fd, buffer, Argument::Result(read.into())];
-        self.queue(number::WRITE, &arguments, Role::Other).map(Call)
+        self.queue(number::WRITE, &arguments, Role::Other)
     }
 
     /// Does so at a position.
@@ -258,7 +268,7 @@ impl<'b, 'm> Calls<'b, 'm> {
         read: Read,
         offset: impl Into<Value<'m>>,
     ) -> io::Result<Call> {
-        let (fd, offset) = (self.descriptor(fd.into())?, self.value(offset.into())?);
+        let (fd, offset) = (self.descriptor(fd.into())?, offset.into().into());
         let arguments = [
             fd,
             self.buffer_of(read)?,
@@ -266,67 +276,74 @@ impl<'b, 'm> Calls<'b, 'm> {
             offset,
         ];
         self.queue(number::PWRITE64, &arguments, Role::Other)
-            .map(Call)
     }
 
     fn buffer_of(&self, read: Read) -> io::Result<Argument> {
-        if self.role(read.0) != Some(Role::Reads) {
-            return Err(wrong("the read is queued in another batch"));
-        }
-        Ok(Argument::Plain(
-            self.batch.requests[read.0 as usize].args[1],
-        ))
+        let slot = self.slot(read.0)?;
+        Ok(Argument::Plain(self.batch.requests[slot].args[1]))
     }
 
     /// Asks what a file is.
     pub fn fstat(&mut self, fd: impl Into<Fd<'m>>, stat: &'m mut Stat) -> io::Result<Call> {
         let fd = self.descriptor(fd.into())?;
         self.queue(number::FSTAT, &[fd, address(stat)], Role::Other)
-            .map(Call)
     }
 
     /// Asks what the file with this name is.
     pub fn stat(&mut self, path: &'m CStr, stat: &'m mut Stat) -> io::Result<Call> {
         let arguments = [address(path.as_ptr()), address(stat)];
-        self.queue(number::STAT, &arguments, Role::Other).map(Call)
+        self.queue(number::STAT, &arguments, Role::Other)
     }
 
     /// Waits until the file is on the disk.
     pub fn fsync(&mut self, fd: impl Into<Fd<'m>>) -> io::Result<Call> {
         let fd = self.descriptor(fd.into())?;
-        self.queue(number::FSYNC, &[fd], Role::Other).map(Call)
+        self.queue(number::FSYNC, &[fd], Role::Other)
     }
 
     /// Waits until the data of the file is on the disk.
     pub fn fdatasync(&mut self, fd: impl Into<Fd<'m>>) -> io::Result<Call> {
         let fd = self.descriptor(fd.into())?;
-        self.queue(number::FDATASYNC, &[fd], Role::Other).map(Call)
+        self.queue(number::FDATASYNC, &[fd], Role::Other)
     }
 
     /// Asks for the parent's process ID.
     pub fn getppid(&mut self) -> io::Result<Call> {
-        self.queue(number::GETPPID, &[], Role::Other).map(Call)
+        self.queue(number::GETPPID, &[], Role::Other)
     }
 
-    /// Queues any other call: `nr` is of [`crate::number`].
+    /// Queues any other call: `nr` is of [`crate::number`]. A descriptor that it opens is the
+    /// caller's.
     ///
     /// # Safety
     /// The call must do nothing that Rust forbids: memory that it is given must be valid, and not
     /// used otherwise, until the flush is over; descriptors that it closes must be the caller's.
     pub unsafe fn add(&mut self, nr: u32, arguments: &[Argument]) -> io::Result<Call> {
+        self.queue_any(nr, arguments, Role::Other)
+    }
+
+    /// Queues any other call that opens a descriptor and returns it, such as `EVENTFD2`. The
+    /// descriptor belongs to [`Results`], as that of [`Calls::open`].
+    ///
+    /// # Safety
+    /// What [`Calls::add`] asks for; and what the call returns must be a new descriptor.
+    pub unsafe fn add_opening(&mut self, nr: u32, arguments: &[Argument]) -> io::Result<Opened> {
+        self.queue_any(nr, arguments, Role::Opens).map(Opened)
+    }
+
+    fn queue_any(&mut self, nr: u32, arguments: &[Argument], role: Role) -> io::Result<Call> {
         if nr > sys::TL_NR_MASK || arguments.len() > 6 {
             return Err(wrong("no such call, or more than 6 arguments"));
         }
-        self.queue(nr, arguments, Role::Other).map(Call)
+        self.queue(nr, arguments, role)
     }
 
     // ---- Programs ----------------------------------------------------------------------------
 
     /// A step that writes `value` to a word, and returns it.
     pub fn store(&mut self, word: &'m AtomicU64, value: impl Into<Value<'m>>) -> io::Result<Call> {
-        let value = self.value(value.into())?;
+        let value = value.into().into();
         self.queue(sys::TL_NR_STORE, &[address(word), value], Role::Other)
-            .map(Call)
     }
 
     /// A step that adds `value` to a word, and returns the sum.
@@ -335,9 +352,8 @@ impl<'b, 'm> Calls<'b, 'm> {
         word: &'m AtomicU64,
         value: impl Into<Value<'m>>,
     ) -> io::Result<Call> {
-        let value = self.value(value.into())?;
+        let value = value.into().into();
         self.queue(sys::TL_NR_INCREASE, &[address(word), value], Role::Other)
-            .map(Call)
     }
 
     /// After `call`, go on with `target` if the condition is true of its result. A call has one
@@ -348,7 +364,7 @@ impl<'b, 'm> Calls<'b, 'm> {
         condition: Condition,
         target: impl Into<Call>,
     ) -> io::Result<()> {
-        self.jump_to(call.into(), condition, Some(target.into().0))
+        self.jump_to(call.into(), condition, Some(target.into()))
     }
 
     /// After `call`, end the program if the condition is true of its result.
@@ -356,35 +372,18 @@ impl<'b, 'm> Calls<'b, 'm> {
         self.jump_to(call.into(), condition, None)
     }
 
-    fn jump_to(&mut self, call: Call, condition: Condition, to: Option<u32>) -> io::Result<()> {
-        let end = self.len() as u32;
-        if call.0 >= end || to.map_or(false, |target| target >= end) {
-            return Err(wrong("a jump is from a queued call to a queued call"));
-        }
-        self.batch.jumps.retain(|jump| jump.slot != call.0);
+    fn jump_to(&mut self, call: Call, condition: Condition, to: Option<Call>) -> io::Result<()> {
+        let slot = self.slot(call)? as u32;
+        let target = match to {
+            Some(target) => Some(self.slot(target)? as u32),
+            None => None,
+        };
+        self.batch.jumps.retain(|jump| jump.slot != slot);
         self.batch.jumps.push(Jump {
-            slot: call.0,
+            slot,
             condition,
-            target: to,
+            target,
         });
-        Ok(())
-    }
-
-    /// A jump that comes between an open and its close from elsewhere would use the descriptor of
-    /// an earlier round, which is closed and may be another file's by now.
-    fn check_jumps(&self) -> io::Result<()> {
-        for (close, request) in self.batch.requests.iter().enumerate() {
-            let (open, close) = match request.role {
-                Role::Closes(open) => (open, close as u32),
-                _ => continue,
-            };
-            for jump in &self.batch.jumps {
-                let inside = jump.target.map_or(false, |to| open < to && to <= close);
-                if inside && !(open <= jump.slot && jump.slot < close) {
-                    return Err(wrong("a jump leads between an open and its close"));
-                }
-            }
-        }
         Ok(())
     }
 
@@ -400,27 +399,32 @@ impl<'b, 'm> Calls<'b, 'm> {
         }
     }
 
-    /// Makes all queued calls, with a budget of steps for a program.
+    /// Makes all queued calls, with a budget of steps for a program. A program that could lose a
+    /// descriptor, or use one that is closed, is refused.
     pub fn flush_steps(self, steps: u64) -> io::Result<Flushed<'b, 'm>> {
-        self.check_jumps()?;
+        descriptors::check(&self.batch.requests, &self.batch.jumps).map_err(wrong)?;
         // SAFETY: `self` borrows for 'm what its calls point to, and 'm is not over before this
         // function returns, or the program stopped and is gone on with or given up.
         unsafe { self.batch.fill()? };
-        Stopped(self).resume(steps)
+        let stopped = Stopped {
+            flush: Guard(self.batch),
+            memory: PhantomData,
+        };
+        stopped.resume(steps)
     }
 }
 
 impl<'b, 'm> Stopped<'b, 'm> {
     /// Returns the call with which the program goes on.
     pub fn at(&self) -> Call {
-        Call(self.0.batch.at())
+        self.flush.0.call(self.flush.0.at())
     }
 
     /// Goes on, with a budget of its own.
     pub fn resume(self, steps: u64) -> io::Result<Flushed<'b, 'm>> {
         // SAFETY: as in flush_steps().
-        if unsafe { self.0.batch.cross(steps)? } {
-            Ok(Flushed::Complete(Results::new(self.0.batch)))
+        if unsafe { self.flush.0.cross(steps)? } {
+            Ok(Flushed::Complete(Results::new(self.flush)))
         } else {
             Ok(Flushed::Stopped(self))
         }

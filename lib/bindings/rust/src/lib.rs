@@ -5,6 +5,7 @@
 
 mod batch;
 mod calls;
+mod descriptors;
 pub mod number;
 mod request;
 mod results;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 //! What a queued call is, and what its arguments may be.
 //!
-//! It owns the handles that queueing returns. A handle is a slot, and says by its type what the
-//! call in the slot returns; who is given a handle checks that this call is really there.
+//! It owns the handles that queueing returns. A handle is a slot of one flush, and says by its type
+//! what the call in the slot returns; who is given a handle checks that it is of the same flush.
 
 use crate::sys;
 use std::os::unix::io::{AsFd, AsRawFd, BorrowedFd};
@@ -10,19 +10,23 @@ use std::sync::atomic::AtomicU64;
 
 /// Any queued call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call(pub(crate) u32);
+pub struct Call {
+    pub(crate) slot: u32,
+    /// No two flushes of a process have the same number.
+    pub(crate) flush: u64,
+}
 
 /// A call that opens a file or accepts a connection: as an argument it is the new descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Opened(pub(crate) u32);
+pub struct Opened(pub(crate) Call);
 
 /// A call that reads into a buffer: its bytes may be written by a later call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Read(pub(crate) u32);
+pub struct Read(pub(crate) Call);
 
-/// A call that makes a pipe.
+/// A call that makes a pipe, or a pair of sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piped(pub(crate) u32);
+pub struct Piped(pub(crate) Call);
 
 impl Piped {
     /// The end that is read from, as an argument of a later call.
@@ -38,19 +42,19 @@ impl Piped {
 
 impl From<Opened> for Call {
     fn from(opened: Opened) -> Call {
-        Call(opened.0)
+        opened.0
     }
 }
 
 impl From<Read> for Call {
     fn from(read: Read) -> Call {
-        Call(read.0)
+        read.0
     }
 }
 
 impl From<Piped> for Call {
     fn from(piped: Piped) -> Call {
-        Call(piped.0)
+        piped.0
     }
 }
 
@@ -108,7 +112,7 @@ impl From<Read> for Value<'_> {
     }
 }
 
-/// An argument of [`crate::Calls::add`], which checks nothing.
+/// An argument of [`crate::Calls::add`], which checks no address.
 #[derive(Clone, Copy, Debug)]
 pub enum Argument {
     /// A number or an address.
@@ -126,7 +130,7 @@ impl Argument {
     pub(crate) fn bits(self, position: usize) -> (u64, u32) {
         match self {
             Argument::Plain(number) => (number, 0),
-            Argument::Result(call) => (call.0.into(), sys::tl_result(position)),
+            Argument::Result(call) => (call.slot.into(), sys::tl_result(position)),
             Argument::Word32(word) => (word as u64, sys::tl_word32(position)),
             Argument::Word64(word) => (word as u64, sys::tl_word64(position)),
         }
@@ -168,6 +172,7 @@ pub enum Condition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Other,
+    /// Returns a descriptor, which is open and not taken yet.
     Opens,
     /// Closes what the call in this slot opened.
     Closes(u32),
