@@ -8,7 +8,6 @@ unpacked. verify.py compares results.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import json
@@ -18,7 +17,6 @@ import re
 import subprocess
 import tarfile
 import tempfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,7 +25,7 @@ from typing import BinaryIO
 from trapless.base import json_text, tools
 from trapless.base.console import Progress, TraplessError
 from trapless.experiments import experiment
-from trapless.experiments.collection import META_FILE, RAW_FILE
+from trapless.experiments.collection import META_FILE, RAW_FILE, is_saved, saved_bytes
 from trapless.results import result_file
 
 LIST_FILE = "files.json"
@@ -92,6 +90,8 @@ def _folders(directory: Path) -> tuple[list[Path], dict[str, str]]:
             failed[name] = f"it failed: {failure[0]}"
         elif (folder / result_file.FILE_NAME).exists():
             folders.append(folder)
+        elif is_saved(folder / RAW_FILE):
+            failed[name] = f"its result is not made; `trapless report {directory}` makes it"
         elif folder.is_dir():
             failed[name] = "it was not finished"
     if not folders:
@@ -102,19 +102,11 @@ def _folders(directory: Path) -> tuple[list[Path], dict[str, str]]:
 
 def _content(folder: Path) -> dict[str, bytes]:
     """The files of an experiment by name; raw data without its own compression."""
-    found: dict[str, bytes] = {}
-    for path in sorted(folder.iterdir()):
-        name = path.name.removesuffix(".gz") if path.name == f"{RAW_FILE}.gz" else path.name
-        if (name in KEPT or path.suffix == ".parquet") and path.is_file() and name not in found:
-            try:
-                data = path.read_bytes()
-                found[name] = gzip.decompress(data) if name != path.name else data
-            except (OSError, EOFError, zlib.error) as error:
-                raise TraplessError(f"{path}: cannot be read: {error}") from error
     for name in KEPT:
-        if name not in found:
+        if not is_saved(folder / name):
             raise TraplessError(f"{folder / name} is missing: nobody could check the result")
-    return found
+    names = sorted({*KEPT, *(path.name for path in folder.glob("*.parquet"))})
+    return {name: saved_bytes(folder / name) for name in names}
 
 
 def _tar(top: str, files: dict[str, bytes]) -> bytes:

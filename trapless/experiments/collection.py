@@ -10,15 +10,14 @@ last complete boot. It knows no mechanism and no figure.
 from __future__ import annotations
 
 import datetime
-import gzip
 import hashlib
 import json
+import lzma
 import os
 import platform
 import re
 import shutil
 import subprocess
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -37,6 +36,8 @@ from trapless.vm import lab
 
 RAW_FILE = "raw.jsonl"
 META_FILE = "meta.json"
+PACKED = ".xz"
+"""A raw file may also be saved as xz packs it, its name followed by this."""
 BOOTS = "boots"
 BOOT_FACTS = ("icount", "boot_s", "began_s", "wall_s")
 """Fields of a boot that go into meta.json where they exist; only a fleet's boots have the last
@@ -443,15 +444,36 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def read_rows(path: Path) -> list[Row]:
-    """Rows of a raw file, gzip'd or not; a TraplessError names the line that is no row."""
-    rows: list[Row] = []
+def is_saved(path: Path) -> bool:
+    """Whether a raw file is there, packed or not."""
+    return path.exists() or _packed(path).exists()
+
+
+def _packed(path: Path) -> Path:
+    return path.with_name(path.name + PACKED)
+
+
+def saved_bytes(path: Path) -> bytes:
+    """The content of a raw file; a packed one is read where the file itself is not there."""
+    packed = _packed(path)
     try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+        if path.exists() or not packed.exists():
+            return path.read_bytes()
+        return lzma.decompress(packed.read_bytes())
     except FileNotFoundError as error:
         raise TraplessError(f"{path}: no such file; `trapless evaluate` writes it") from error
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+    except lzma.LZMAError as error:
+        raise TraplessError(f"{packed}: cannot be read: {error}") from error
+    except OSError as error:
+        raise TraplessError(f"{path}: cannot be read: {error}") from error
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Rows of a raw file, packed or not; a TraplessError names the line that is no row."""
+    rows: list[Row] = []
+    try:
+        text = saved_bytes(path).decode("utf-8")
+    except UnicodeDecodeError as error:
         raise TraplessError(f"{path}: cannot be read: {error}") from error
     for number, line in enumerate(text.splitlines(), 1):
         try:

@@ -132,7 +132,8 @@ def evaluate(
     "--readme",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Also rewrite the generated part of this README, and what documents beside it cite.",
+    help="Also rewrite the generated part of this README, what documents beside it cite, and "
+    "DIR/README.md, a page of these results.",
 )
 @click.option(
     "--compare",
@@ -140,7 +141,8 @@ def evaluate(
     type=click.Path(path_type=Path),
     metavar="DIR",
     multiple=True,
-    help="Also write DIR/kernels.md: what differs in these results, of another kernel.",
+    help="Also write DIR/kernels.md: what differs in these results, of another kernel; with "
+    "--readme also their page.",
 )
 @click.option(
     "--pack",
@@ -195,14 +197,17 @@ def report(
         )
         return
     from trapless.experiments import report as part
-    from trapless.report import citations, kernels
+    from trapless.report import citations, kernels, saved_page
     from trapless.report import readme as readme_part
 
     with ConsoleProgress() as progress:
         content = part.write(directory, progress)
+        reports = [content, *(part.read(other, progress) for other in others)]
         if others:
-            kernels.write([content, *(part.read(other, progress) for other in others)])
+            kernels.write(reports)
         if readme is not None:
+            for one in reports:
+                saved_page.write(one, readme.parent)
             readme_part.rewrite(readme, content)
             citations.rewrite(readme.parent, content)
     _show(content, directory)

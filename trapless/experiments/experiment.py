@@ -28,6 +28,7 @@ from trapless.experiments.collection import (
     Row,
     anonymous,
     read_rows,
+    saved_bytes,
 )
 from trapless.report.figures import Figure, Map, Table
 from trapless.results import result_file
@@ -202,10 +203,8 @@ def load_meta(directory: Path) -> Row:
     """meta.json of an experiment."""
     path = directory / META_FILE
     try:
-        meta = json_text.parse(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise TraplessError(f"{path}: no such file; `trapless evaluate` writes it") from error
-    except (OSError, ValueError) as error:
+        meta = json_text.parse(saved_bytes(path).decode("utf-8"))
+    except ValueError as error:
         raise TraplessError(f"{path}: damaged ({error}); run the experiment again") from error
     if not isinstance(meta, dict):
         raise TraplessError(f"{path}: not an object; run the experiment again")
@@ -215,10 +214,7 @@ def load_meta(directory: Path) -> Row:
 def load_raw(directory: Path) -> Raw:
     """raw.jsonl and meta.json of an experiment."""
     meta = load_meta(directory)
-    raw = directory / RAW_FILE
-    packed = raw.with_name(raw.name + ".gz")
-    rows = read_rows(packed if packed.exists() and not raw.exists() else raw)
-    return Raw(rows, meta, directory)
+    return Raw(read_rows(directory / RAW_FILE), meta, directory)
 
 
 def _raw_of_parts(spec: Spec, raw: Raw) -> Iterator[tuple[Part, Raw]]:

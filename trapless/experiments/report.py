@@ -14,7 +14,7 @@ from pathlib import Path
 from trapless.base.console import Progress, TraplessError
 from trapless.base.files import replace_file
 from trapless.experiments import decisions, experiment
-from trapless.experiments.collection import BOOTS, META_FILE, RAW_FILE, Row
+from trapless.experiments.collection import BOOTS, META_FILE, RAW_FILE, Row, is_saved
 from trapless.report import html, plot, text_report
 from trapless.report.document import Report, Section, Unfinished
 from trapless.report.figures import Figure, Map, Table
@@ -54,10 +54,10 @@ def read(directory: Path, progress: Progress) -> Report:
     for folder in _folders(directory):
         if failure := experiment.load_failure(folder):
             unfinished.append(Unfinished(folder.name, *failure))
-        elif _has_raw(folder) or (folder / result_file.FILE_NAME).exists():
+        elif is_saved(folder / RAW_FILE) or (folder / result_file.FILE_NAME).exists():
             progress.step(f"reading {folder.name}")
             sections.append(_section(folder))
-        elif (folder / META_FILE).exists() or folder.name in experiment.names():
+        elif is_saved(folder / META_FILE) or folder.name in experiment.names():
             unfinished.append(Unfinished(folder.name, place=_place(folder)))
     if not sections and not any(one.reason for one in unfinished):
         names = ", ".join(one.name for one in unfinished)
@@ -82,7 +82,7 @@ def _section(folder: Path) -> Section:
     known = folder.name in experiment.names()
     remarks: list[str] = []
     drawings: Sequence[Figure | Map | Table] = ()
-    if known and _has_raw(folder):
+    if known and is_saved(folder / RAW_FILE):
         result = experiment.analyse(folder.name, folder)
         drawings = experiment.figures(folder.name, folder)
     else:
@@ -123,10 +123,6 @@ def _place(folder: Path) -> str:
     return f": it was interrupted {', '.join(words)}" if words else ""
 
 
-def _has_raw(folder: Path) -> bool:
-    return any((folder / name).exists() for name in (RAW_FILE, f"{RAW_FILE}.gz"))
-
-
 def _same(folder: Path, result: Result) -> bool:
     try:
         return (folder / result_file.FILE_NAME).read_text(encoding="utf-8") == result.to_json()
@@ -135,4 +131,4 @@ def _same(folder: Path, result: Result) -> bool:
 
 
 def _meta(folder: Path) -> Row:
-    return experiment.load_meta(folder) if (folder / META_FILE).exists() else {}
+    return experiment.load_meta(folder) if is_saved(folder / META_FILE) else {}

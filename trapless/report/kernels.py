@@ -36,7 +36,7 @@ def document(reports: Sequence[Report]) -> str:
             "# Results by kernel",
             "",
             "Made by `trapless report` with `--compare`, from saved results; do not edit. They may",
-            "be of several states of Trapless: each `meta.json` says of which.",
+            "be of several states of Trapless, which the page of each kernel names.",
             "",
             tables.markdown(made(reports, names)),
             f"What one call takes, in instructions, counted; {summary.AT} calls a crossing by "

@@ -83,8 +83,8 @@ def inline(figure: Figure | Map, anchor: str = "") -> str:
 
 
 def standalone(figure: Figure | Map) -> str:
-    """SVG for a file of its own."""
-    svg = _draw(figure)
+    """SVG for a file of its own, in one line: nobody reads its source."""
+    svg = " ".join(_draw(figure).split()) + "\n"
     ground = '<rect width="100%" height="100%" fill="#ffffff"/>'
     return re.sub(r"(<svg [^>]*>)", rf"\1{ground}<desc>{_escape(data(figure))}</desc>", svg)
 

@@ -37,6 +37,8 @@ SUBJECT_TEXT = {
 }
 # What is compared stands first, then ours, then what others offer; variants follow their family.
 FAMILY_ORDER = ("plain", "batch", "psc", "io_uring")
+WORDS_CHARS = 24
+"""A column of a document with a longer cell has words, which begin at the left."""
 OTHERS_MAX = 40  # metrics in a list that is read at a glance; more are for programs
 WIDE_RANGE = 30.0  # largest over smallest from which a linear axis would hide the small values
 
@@ -168,7 +170,9 @@ def of_bars(figure: Figure) -> Table:
 
 def markdown(table: Table) -> str:
     """A table as a document has it, without title and caption."""
-    lines = [table.columns, ("---", *("--:" for _ in table.columns[1:])), *table.rows]
+    columns = list(zip(*table.rows, strict=True))[1:] or [()] * (len(table.columns) - 1)
+    words = (max(map(len, column), default=0) > WORDS_CHARS for column in columns)
+    lines = [table.columns, ("---", *("---" if long else "--:" for long in words)), *table.rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 

@@ -4,8 +4,6 @@ document about it says."""
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +12,12 @@ import pytest
 
 from eval.servers import deferral, part_aggregate
 from eval.servers.deferral import LOOSE, POLICIES, STRICT, Call, Costs, replay
+from trapless.experiments.collection import read_rows
 from trapless.experiments.experiment import Raw
 from trapless.report.figures import Table
 
 ROOT = Path(__file__).resolve().parents[3]
-DATA = ROOT / "docs" / "results" / "6.1" / "servers" / "raw.jsonl.gz"
+DATA = ROOT / "docs" / "results" / "6.1" / "servers" / "raw.jsonl"
 DOCUMENT = ROOT / "eval" / "servers" / "aggregate.md"
 
 
@@ -97,8 +96,7 @@ def test_calls_are_divided_behind_each_wait():
 
 @pytest.fixture(scope="module")
 def recorded() -> Raw:
-    rows = map(json.loads, gzip.decompress(DATA.read_bytes()).splitlines())
-    return Raw(tuple(row for row in rows if row["part"] == "aggregate"), {})
+    return Raw(tuple(row for row in read_rows(DATA) if row["part"] == "aggregate"), {})
 
 
 def test_no_server_would_save_a_hundredth_by_calls_that_may_wait(recorded):

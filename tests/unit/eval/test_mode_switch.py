@@ -7,7 +7,6 @@ mode, rows are taken away as that kernel would not have printed them.
 
 from __future__ import annotations
 
-import gzip
 import json
 import shutil
 import statistics
@@ -23,6 +22,7 @@ from eval.tools.crossings import crossings
 from eval.tools.steps import steps
 from trapless.base.console import TraplessError
 from trapless.experiments import experiment
+from trapless.experiments.collection import read_rows
 from trapless.model import processors
 
 DATA = Path(__file__).parents[2] / "data" / "experiments"
@@ -30,10 +30,9 @@ SWITCH, LS = DATA / "mode-switch", DATA / "ls"
 
 
 def rows_of(folder, **wanted):
-    lines = gzip.decompress((folder / "raw.jsonl.gz").read_bytes()).splitlines()
     return [
         row
-        for row in map(json.loads, lines)
+        for row in read_rows(folder / "raw.jsonl")
         if all(row.get(key) == value for key, value in wanted.items())
     ]
 
@@ -45,7 +44,7 @@ def without(tmp_path):
     def rewrite(source, lost, more=()):
         folder = tmp_path / source.name
         folder.mkdir()
-        shutil.copy(source / "meta.json", folder)
+        shutil.copy(source / "meta.json.xz", folder)
         rows = [row for row in rows_of(source) if not lost(row)] + list(more)
         (folder / "raw.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         return folder

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import copy
-import gzip
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,13 +14,12 @@ from eval.peek_interval import part_intervals as intervals
 from eval.peek_interval import part_user as user
 from trapless.base.console import TraplessError
 from trapless.experiments import experiment
+from trapless.experiments.collection import read_rows
 from trapless.experiments.experiment import Raw
 from trapless.report.figures import Figure, Table
 
 DATA = Path(__file__).parents[2] / "data" / "experiments" / "peek-interval"
-ROWS = [
-    json.loads(line) for line in gzip.decompress((DATA / "raw.jsonl.gz").read_bytes()).splitlines()
-]
+ROWS = read_rows(DATA / "raw.jsonl")
 
 
 def rows_of(name):
@@ -151,6 +150,6 @@ def test_figures_are_drawn_from_saved_rows():
 def test_incomplete_data_is_named(tmp_path, lost):
     kept = [json.dumps(row) + "\n" for row in ROWS if row["part"] != lost]
     (tmp_path / "raw.jsonl").write_text("".join(kept))
-    (tmp_path / "meta.json").write_bytes((DATA / "meta.json").read_bytes())
+    shutil.copy(DATA / "meta.json.xz", tmp_path)
     with pytest.raises(TraplessError, match=f"'{lost}' is incomplete or damaged"):
         experiment.analyse("peek-interval", tmp_path)

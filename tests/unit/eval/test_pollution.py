@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 from pathlib import Path
 
@@ -13,18 +11,18 @@ import pytest
 from eval.servers import part_pollution
 from eval.servers.counting import PROCESSORS
 from eval.servers.tables import SHORT
+from trapless.experiments.collection import read_rows
 from trapless.experiments.experiment import Raw
 from trapless.model import clocks
 
 ROOT = Path(__file__).resolve().parents[3]
-DATA = ROOT / "docs" / "results" / "6.1" / "servers" / "raw.jsonl.gz"
+DATA = ROOT / "docs" / "results" / "6.1" / "servers" / "raw.jsonl"
 README = ROOT / "eval" / "servers" / "README.md"
 
 
 @pytest.fixture(scope="module")
 def modelled() -> Raw:
-    rows = map(json.loads, gzip.decompress(DATA.read_bytes()).splitlines())
-    return Raw(tuple(row for row in rows if row["part"] == "pollution"), {})
+    return Raw(tuple(row for row in read_rows(DATA) if row["part"] == "pollution"), {})
 
 
 def test_pollution_and_clocks_are_those_of_one_request(modelled):

@@ -28,7 +28,7 @@ from trapless.stock.programs import Programs
 from trapless.vm.lab import LabConfig
 
 HERE = Path(__file__).resolve().parent
-DATA = HERE.parents[1] / "data" / "programs-counted.jsonl.gz"
+DATA = HERE.parents[1] / "data" / "programs-counted.jsonl"
 NAMES = ("redis", "nginx", "sqlite", "find", "gcc")
 
 

@@ -5,6 +5,7 @@ what is made of counts."""
 from __future__ import annotations
 
 import json
+import lzma
 import re
 import socket
 import subprocess
@@ -32,8 +33,8 @@ from trapless.stock.programs import Programs
 ROOT = Path(__file__).parents[3]
 SAVED = ROOT / "docs" / "results" / "6.1" / "servers"
 DOCUMENT = ROOT / "eval" / "servers" / "README.md"
-DATA = ROOT / "tests" / "data" / "stat" / "find.json"
-MODELLED = DATA.parents[1] / "programs-counted.jsonl.gz"
+DATA = ROOT / "tests" / "data" / "stat" / "find.json.xz"
+MODELLED = DATA.parents[1] / "programs-counted.jsonl"
 TIMED_REQUESTS, TIMED_TURNS = 1000, 3
 BODY = content(SMALL)
 RIGHT = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
@@ -191,7 +192,7 @@ def test_what_a_quick_run_counts_is_part_of_a_full_one():
 @pytest.fixture
 def found():
     """A run by turns, with loops: of a program that is no server, which the analysis cannot see."""
-    saved = json.loads(DATA.read_text())
+    saved = json.loads(lzma.decompress(DATA.read_bytes()))
     for runs in saved["counted_by_turns"]["repeats"].values():
         for run in runs:
             newer = {"kernel": run["instructions"] // 2, "preempted_within": 0, "left_again": 0}
@@ -331,7 +332,7 @@ def test_uneven_loads_are_loads_of_their_server():
 
 @pytest.fixture(scope="module")
 def saved():
-    rows = [row for row in read_rows(SAVED / "raw.jsonl.gz") if row["part"] == "unmodified"]
+    rows = [row for row in read_rows(SAVED / "raw.jsonl") if row["part"] == "unmodified"]
     return {(one.server, one.load): one for one in findings.counted_of(rows) if one.did_the_same}
 
 

@@ -308,22 +308,22 @@ def test_an_unknown_experiment_is_named(packed, tmp_path):
 def test_a_result_without_its_raw_data_is_not_packed(results, tmp_path):
     folder = tmp_path / "machine"
     shutil.copytree(results, folder)
-    (folder / NAME / "raw.jsonl.gz").unlink()
+    (folder / NAME / "raw.jsonl.xz").unlink()
     with pytest.raises(TraplessError, match=r"raw\.jsonl is missing"):
         archive.pack(folder, tmp_path / "a.tar.xz", Silent())
 
 
-@pytest.mark.parametrize("damage", ["cut", "garbled", "not gzip"])
+@pytest.mark.parametrize("damage", ["cut", "garbled", "not xz"])
 def test_damaged_raw_data_are_named_and_not_packed(results, tmp_path, damage):
     folder, path = tmp_path / "machine", tmp_path / "a.tar.xz"
     shutil.copytree(results, folder)
-    raw = folder / NAME / "raw.jsonl.gz"
+    raw = folder / NAME / "raw.jsonl.xz"
     data = raw.read_bytes()
     half = len(data) // 2
     raw.write_bytes(
-        {"cut": data[:half], "garbled": data[:half] + b"\xff" * half, "not gzip": b"x"}[damage]
+        {"cut": data[:half], "garbled": data[:half] + b"\xff" * half, "not xz": b"x"}[damage]
     )
-    with pytest.raises(TraplessError, match=r"raw\.jsonl\.gz: cannot be read"):
+    with pytest.raises(TraplessError, match=r"raw\.jsonl\.xz: cannot be read"):
         archive.pack(folder, path, Silent())
     assert not path.exists()
 
@@ -337,7 +337,7 @@ def test_where_nothing_is_whole_nothing_is_packed(results, tmp_path):
     folder = tmp_path / "machine"
     shutil.copytree(results, folder)
     (folder / NAME / "result.json").unlink()
-    with pytest.raises(TraplessError, match="not finished"):
+    with pytest.raises(TraplessError, match="trapless report"):
         archive.pack(folder, tmp_path / "a.tar.xz", Silent())
 
 

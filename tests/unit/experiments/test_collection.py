@@ -7,9 +7,9 @@ in tests/data/experiments and is read by test_experiment.py.
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
+import lzma
 import shutil
 
 import pytest
@@ -222,12 +222,19 @@ def test_damaged_raw_data_is_named_by_file_and_line(tmp_path):
     path.write_text("[" * 100_000)
     with pytest.raises(TraplessError, match="line 1: not JSON"):
         collection_file.read_rows(path)
-    packed = tmp_path / "raw.jsonl.gz"
-    packed.write_bytes(gzip.compress(b'{"a": 1}\n')[:-3])
-    with pytest.raises(TraplessError, match="cannot be read"):
-        collection_file.read_rows(packed)
-    packed.write_bytes(gzip.compress(b'{"a": 1}\n'))
-    assert collection_file.read_rows(packed) == [{"a": 1}]
+
+
+def test_raw_data_may_be_packed(tmp_path):
+    path, packed = tmp_path / "raw.jsonl", tmp_path / "raw.jsonl.xz"
+    assert not collection_file.is_saved(path)
+    packed.write_bytes(lzma.compress(b'{"a": 1}\n')[:-3])
+    with pytest.raises(TraplessError, match=r"raw\.jsonl\.xz: cannot be read"):
+        collection_file.read_rows(path)
+    packed.write_bytes(lzma.compress(b'{"a": 1}\n'))
+    assert collection_file.is_saved(path)
+    assert collection_file.read_rows(path) == [{"a": 1}]
+    path.write_text('{"a": 2}\n')
+    assert collection_file.read_rows(path) == [{"a": 2}]  # newer: a run writes this one
 
 
 def test_boots_that_a_part_ran_by_itself_are_kept_and_found_again(collection):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import gzip
 import json
 import re
 import shutil
@@ -25,7 +24,7 @@ from tests.notes import Notes
 from trapless.base import programs
 from trapless.base.console import ConsoleProgress, Silent, TraplessError
 from trapless.experiments import evaluate, experiment
-from trapless.experiments.collection import Collection
+from trapless.experiments.collection import Collection, read_rows
 from trapless.report.figures import Figure, Table
 from trapless.results import claims, result_file
 from trapless.results.result_file import Metric
@@ -39,8 +38,7 @@ NAMES = ("batch-size", "ls", "mode-switch", "parallel", "programs")
 
 @cache
 def all_rows_of(name):
-    lines = gzip.decompress((DATA / name / "raw.jsonl.gz").read_bytes()).splitlines()
-    return [json.loads(line) for line in lines]
+    return read_rows(DATA / name / "raw.jsonl")
 
 
 def rows_of(name, **wanted):
@@ -58,7 +56,7 @@ def rewritten(tmp_path):
     def rewrite(name, keep):
         folder = tmp_path / name
         folder.mkdir()
-        shutil.copy(DATA / name / "meta.json", folder)
+        shutil.copy(DATA / name / "meta.json.xz", folder)
         rows = [row for row in rows_of(name) if keep(row)]
         (folder / "raw.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         return folder
@@ -227,7 +225,7 @@ def test_a_row_that_holds_something_else_is_refused_by_name(rewritten, name, fie
 @pytest.mark.parametrize("machine", [None, 5, {"cpus": "2"}])
 def test_a_machine_that_is_not_described_is_unknown(rewritten, machine):
     folder = rewritten("parallel", lambda row: True)
-    meta = json.loads((folder / "meta.json").read_text()) | {"machine": machine}
+    meta = experiment.load_meta(folder) | {"machine": machine}
     (folder / "meta.json").write_text(json.dumps(meta))
     assert experiment.analyse("parallel", folder).machine == "unknown"
 

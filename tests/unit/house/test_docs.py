@@ -21,13 +21,22 @@ ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTS = sorted(
     path
     for pattern in (
-        "*.md", "docs/*.md", "eval/**/*.md", "examples/**/*.md", "kmod/*.md", "lib/**/*.md",
+        "*.md", "docs/*.md", "docs/results/*/*.md", "eval/**/*.md", "examples/**/*.md", "kmod/*.md",
+        "lib/**/*.md",
     )
     for path in ROOT.glob(pattern)
 )  # fmt: skip
 PAGES = sorted((ROOT / "man").glob("*.[1-8]"))
 README = ROOT / "README.md"
-REMAKE = "bin/trapless report docs/results/6.1 --readme README.md"
+RESULTS = sorted(path for path in (ROOT / "docs/results").iterdir() if path.is_dir())
+FIRST = ROOT / "docs/results/6.1"
+"""The results that README.md and documents cite; the others are compared with these."""
+REMAKE = " ".join(
+    [
+        f"bin/trapless report {FIRST.relative_to(ROOT)} --readme README.md",
+        *(f"--compare {folder.relative_to(ROOT)}" for folder in RESULTS if folder != FIRST),
+    ]
+)
 
 
 def named(path):
@@ -109,24 +118,35 @@ def generated_part():
     return README.read_text().split(readme.BEGIN + "\n")[1].split(readme.END)[0]
 
 
-@pytest.fixture(scope="module")
-def saved():
-    """The results that README.md names."""
+@cache
+def analysed(folder):
+    """What the raw data in a folder of saved results give, which takes seconds."""
     from trapless.base.console import Silent
     from trapless.experiments import report
 
-    folder = re.search(r"\]\((docs/results/[^/)]+)/\)", generated_part())
-    assert folder, "README.md names the results it was made of"
-    return report.read(ROOT / folder[1], Silent())
+    return report.read(folder, Silent())
+
+
+@pytest.fixture
+def saved():
+    """The results that README.md names."""
+    assert f"({FIRST.relative_to(ROOT)}/)" in generated_part()
+    return analysed(FIRST)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", RESULTS, ids=named)
+def test_the_page_of_saved_results_is_what_their_raw_data_say(folder):
+    from trapless.report import saved_page
+
+    page = (folder / saved_page.NAME).read_text()
+    assert page == saved_page.document(analysed(folder), ROOT), f"`{REMAKE}` puts it right"
 
 
 @pytest.mark.slow
 def test_the_generated_part_of_the_readme_is_what_saved_results_say(saved):
     from trapless.report import plot, readme
-    from trapless.results import result_file
 
-    for section in saved.sections:
-        assert result_file.load(saved.directory / section.name) == section.result
     assert readme.generated(saved, ROOT) == generated_part()
     picture = (saved.directory / readme.PICTURE_NAME).read_text()
     assert plot.shows(picture, readme.picture(saved))
@@ -134,16 +154,12 @@ def test_the_generated_part_of_the_readme_is_what_saved_results_say(saved):
 
 @pytest.mark.slow
 def test_the_comparison_of_kernels_is_what_saved_results_say(saved):
-    from trapless.base.console import Silent
-    from trapless.experiments import report
     from trapless.report import kernels
 
-    folders = sorted(path for path in saved.directory.parent.iterdir() if path.is_dir())
-    others = [folder for folder in folders if folder != saved.directory]
+    others = [analysed(folder) for folder in RESULTS if folder != FIRST]
     assert others
-    made = kernels.document([saved, *(report.read(folder, Silent()) for folder in others)])
-    remake = f"{REMAKE} {' '.join(f'--compare {folder.relative_to(ROOT)}' for folder in others)}"
-    assert (saved.directory / kernels.NAME).read_text() == made, f"`{remake}` puts it right"
+    made = kernels.document([saved, *others])
+    assert (FIRST / kernels.NAME).read_text() == made, f"`{REMAKE}` puts it right"
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from trapless import cli
 from trapless.base.console import Silent
 from trapless.experiments import report
-from trapless.report import kernels, readme
+from trapless.report import kernels, readme, saved_page
 from trapless.results import result_file
 from trapless.results.result_file import Metric
 
@@ -69,6 +69,26 @@ def test_the_command_writes_it_beside_the_first_results(two):
     assert f"({folder.name}/{kernels.NAME})" in readme.generated(
         report.read(folder, Silent()), folder.parent
     )
+
+
+def test_the_page_of_published_results_has_what_a_reader_asks(chosen):
+    text = saved_page.document(report.read(chosen, Silent()), chosen.parent)
+    assert f"bin/trapless report {chosen.name} " in text
+    assert "| getpid | " not in text and "| getppid | 347 | 151 |" in text
+    assert "| wsc-sysenter | does not hold | N = 32 | N = 3 |" in text
+    assert "## made-up" in text and "`trapless evaluate made-up`" in text
+
+
+def test_a_change_of_any_metric_shows_on_the_page(chosen):
+    before = saved_page.document(report.read(chosen, Silent()), chosen.parent)
+    result = result_file.load(chosen / "made-up")
+    hidden = {**result.metrics, "a.b.c.ratio": Metric(1.0, "ratio", "measured")}
+    result_file.save(replace(result, metrics=hidden), chosen / "made-up")
+    one = saved_page.document(report.read(chosen, Silent()), chosen.parent)
+    hidden["a.b.c.ratio"] = Metric(2.0, "ratio", "measured")
+    result_file.save(replace(result, metrics=hidden), chosen / "made-up")
+    other = saved_page.document(report.read(chosen, Silent()), chosen.parent)
+    assert len({before, one, other}) == 3
 
 
 def test_a_folder_without_results_is_named(chosen, tmp_path_factory):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from trapless.stat import by_call, costs, labels, report, run_counts, text
 from trapless.stat.by_call import ByCall
 from trapless.stat.run_counts import RunCounts
 
-DATA = Path(__file__).parents[2] / "data" / "stat" / "calls.json"
+DATA = Path(__file__).parents[2] / "data" / "stat" / "calls.json.xz"
 """`trapless stat --lab --calls --json` of sqlite3 with a table in memory."""
 READ, FUTEX, EXECVE = 0, 202, 59
 COLUMNS = (
@@ -30,7 +31,7 @@ COLUMNS = (
 
 @pytest.fixture(scope="module")
 def saved():
-    return json.loads(DATA.read_text())
+    return json.loads(lzma.decompress(DATA.read_bytes()))
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ where nothing can be counted."""
 from __future__ import annotations
 
 import json
+import lzma
 import re
 import stat as modes
 import subprocess
@@ -22,13 +23,13 @@ from trapless.stat import costs, guest, host, labels, report, run_counts, text
 from trapless.stat.guest import Job
 from trapless.stat.run_counts import RunCounts
 
-DATA = Path(__file__).parents[2] / "data" / "stat" / "find.json"
+DATA = Path(__file__).parents[2] / "data" / "stat" / "find.json.xz"
 """`trapless stat --lab --compare supervisor --json` of find on a copy of /etc."""
 
 
 @pytest.fixture(scope="module")
 def saved():
-    return json.loads(DATA.read_text())
+    return json.loads(lzma.decompress(DATA.read_bytes()))
 
 
 @pytest.fixture

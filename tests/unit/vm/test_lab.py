@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,10 @@ from trapless.vm.lab_session import Bell, Ending, Session, Sinks
 from trapless.vm.qemu import Process
 
 LOGS = Path(__file__).resolve().parents[2] / "data/kernel-logs"
+
+
+def saved_log(name):
+    return lzma.decompress((LOGS / f"{name}.log.xz").read_bytes()).decode()
 
 
 @pytest.fixture
@@ -76,7 +81,7 @@ def test_default_kernel_is_supported():
 
 
 def test_error_quotes_the_complaint_not_the_boot():
-    log = (LOGS / "oldest.nothing.log").read_text() + (LOGS / "oldest.bug.log").read_text()
+    log = saved_log("oldest.nothing") + saved_log("oldest.bug")
     title, lines = lab._excerpt(log, log)
     assert title == "the guest's kernel said:"
     assert lines[0].startswith("kernel BUG at complain.c")
@@ -84,7 +89,7 @@ def test_error_quotes_the_complaint_not_the_boot():
 
 
 def test_error_quotes_the_last_lines_where_nothing_complained():
-    log = (LOGS / "oldest.nothing.log").read_text()
+    log = saved_log("oldest.nothing")
     _, lines = lab._excerpt(log, "only this came\nafter the command began\n")
     assert lines == ["only this came", "after the command began"]
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Complaints found in saved logs of real kernels, and none in those of healthy ones.
 
-tests/data/kernel-logs/KERNEL.KIND.log: the log of KERNEL while tests/lab/modules/complain made it
-complain by KIND; from the start of init on, except for the healthy KIND `nothing`.
+tests/data/kernel-logs/KERNEL.KIND.log.xz: the log of KERNEL while tests/lab/modules/complain made
+it complain by KIND; from the start of init on, except for the healthy KIND `nothing`.
 """
 
 from __future__ import annotations
 
+import lzma
 from pathlib import Path
 
 import pytest
@@ -38,21 +39,26 @@ COMPLAINTS = [
 
 
 def read(name: str) -> str:
-    return (LOGS / f"{name}.log").read_text()
+    return lzma.decompress((LOGS / f"{name}.log.xz").read_bytes()).decode()
+
+
+def name_of(path: Path) -> str:
+    return path.name.removesuffix(".log.xz")
 
 
 def cases() -> list[tuple[str, list[str], str]]:
     return [
-        (path.name.removesuffix(".log"), firsts, context)
+        (name_of(path), firsts, context)
         for pattern, firsts, context in COMPLAINTS
-        for path in sorted(LOGS.glob(f"{pattern}.log"))
+        for path in sorted(LOGS.glob(f"{pattern}.log.xz"))
     ]
 
 
 def test_each_saved_log_is_used():
     used = {name for name, _, _ in cases()}
-    healthy = {path.stem for path in LOGS.glob("*.nothing.log")}
-    assert used | healthy == {path.stem for path in LOGS.glob("*.log")}
+    every = set(map(name_of, LOGS.iterdir()))
+    healthy = {name for name in every if name.endswith(".nothing")}
+    assert used | healthy == every
     assert len(healthy) == 4
 
 

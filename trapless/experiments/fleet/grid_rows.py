@@ -105,7 +105,7 @@ class Store:
 def _write(table: pa.Table, path: Path) -> None:
     """Write the file in one step; equal tables make equal files."""
     partial = path.with_name(f".{path.name}.part")
-    pq.write_table(table.combine_chunks(), partial, compression="zstd")
+    pq.write_table(table.combine_chunks(), partial, compression="zstd", compression_level=19)
     with partial.open("rb") as file:
         os.fsync(file.fileno())
     os.replace(partial, path)

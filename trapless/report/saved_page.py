@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The page of published results, in Markdown: what people read who browse them, without a command.
+
+It stands beside the raw data as README.md, and says how to make the rest. It has the first screen
+of the report, the claims, and the tables of each experiment. A digest of each result.json is on it:
+so a change of what the same raw data give shows, also in metrics that no table has. It measures
+nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from trapless.report import summary, tables
+from trapless.report.document import Report, Section
+from trapless.report.figures import Table
+
+NAME = "README.md"
+VERDICTS = {True: "holds", False: "does not hold", None: "open"}
+DIGEST_CHARS = 16
+
+
+def write(report: Report, root: Path) -> None:
+    """Write the page beside the results, whose folder it names as seen from `root`."""
+    path = report.directory / NAME
+    path.write_text(document(report, root), encoding="utf-8")
+
+
+def document(report: Report, root: Path) -> str:
+    """All of the page."""
+    folder = report.directory.resolve().relative_to(root.resolve()).as_posix()
+    kernels = ", ".join(sorted({section.result.kernel for section in report.sections}))
+    lines = [
+        f"# Results on Linux {kernels}",
+        "",
+        "Made by `trapless report`; do not edit. This folder keeps the raw data, packed by `xz`: "
+        "`raw.jsonl` has what was measured, `meta.json` how. The rest is made of them in seconds:",
+        "",
+        "```sh",
+        f"bin/trapless report {folder}   # report.html, report.txt, and result.json of each "
+        "experiment",
+        "```",
+        "",
+        *(line for words in summary.settings(report) for line in (words, "")),
+        *_paragraph(summary.headline(report)),
+        *_tables(_first(report)),
+        "## Claims of the papers",
+        "",
+        report.verdict(),
+        "",
+        *_claims(report),
+        *(
+            line
+            for section in report.sections
+            for line in _section(section, report.directory, root)
+        ),
+    ]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _paragraph(text: str) -> list[str]:
+    return [text, ""] if text else []
+
+
+def _first(report: Report) -> Iterator[Table]:
+    if gain := summary.gain(report):
+        yield gain
+    if seen := summary.seen(report):
+        yield replace(tables.of_bars(seen), caption=seen.caption)
+
+
+def _claims(report: Report) -> Iterator[str]:
+    for paper, found in summary.by_paper(report):
+        rows = tuple(
+            (claim.id, VERDICTS[claim.holds], claim.published, claim.ours, claim.note)
+            for claim in found
+        )
+        columns = ("claim", "verdict", "published", "here", "why")
+        yield from _tables([Table("claims", paper, columns, rows)])
+
+
+def _section(section: Section, folder: Path, root: Path) -> Iterator[str]:
+    result = section.result
+    made = str(section.meta.get("date", ""))[:10]
+    version = section.meta.get("trapless", "an unknown version")
+    digest = hashlib.sha256(result.to_json().encode()).hexdigest()[:DIGEST_CHARS]
+    yield from (f"## {section.name}", "", *_paragraph(section.question))
+    about = root / "eval" / section.name.replace("-", "_") / NAME
+    if about.exists():
+        link = Path(os.path.relpath(about, folder)).as_posix()
+        yield from _paragraph(f"[Method and limits]({link})")
+    yield from _paragraph(
+        f"{result.machine}; {made}, by trapless {version}: `{section.repeat}`. "
+        f"{section.checks_text} `result.json` has {len(result.metrics):,} metrics "
+        f"(SHA-256 {digest}...)."
+    )
+    yield from _tables(section.drawn_tables)
+
+
+def _tables(shown: Sequence[Table] | Iterator[Table]) -> Iterator[str]:
+    for table in shown:
+        kind = f" ({table.kind})" if table.kind else ""
+        yield from (f"**{table.title}{kind}**", "", tables.markdown(_escaped(table)))
+        yield from _paragraph(table.caption)
+
+
+def _escaped(table: Table) -> Table:
+    """The same, with no cell that would end a column."""
+    rows = tuple(tuple(cell.replace("|", "\\|") for cell in row) for row in table.rows)
+    return replace(table, rows=rows)
