@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.packages.test_rust_binding import cargo
 from trapless import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,6 +101,24 @@ def test_other_languages_find_the_library(installed, tmp_path):
     assert "3 calls" in run(*words, env=env, cwd=tmp_path)
     needed = run("readelf", "-d", tmp_path / "target/debug/examples/first")
     assert "libtrapless-ffi.so.0" in needed
+
+
+@pytest.mark.parametrize("name", ["my projects", "it's R&D", 'a "quoted" #1 $HOME'])
+def test_folders_of_crates_may_have_any_name(name, tmp_path):
+    """That of the checkout, and that of a crate of somebody else."""
+    checkout = tmp_path / name
+    for folder in ("lib", "include"):
+        shutil.copytree(ROOT / folder, checkout / folder, ignore=shutil.ignore_patterns("python"))
+    crate = Path("lib/bindings/rust")
+    assert "3 calls" in cargo("run", "--quiet", "--example", "first", folder=checkout / crate)
+    user = checkout / "user"
+    (user / "src").mkdir(parents=True)
+    (user / "src/main.rs").write_text("fn main() { trapless::Batch::new(8).unwrap(); }")
+    (user / "Cargo.toml").write_text(
+        '[package]\nname = "user"\nversion = "0.1.0"\nedition = "2021"\n'
+        f'[dependencies]\ntrapless = {{ path = "{ROOT / crate}" }}\n'
+    )
+    cargo("run", "--quiet", folder=user)
 
 
 def run(*command: str | Path, **options) -> str:

@@ -64,25 +64,6 @@ def test_its_tests_pass(tested):
         assert "compile fail ... ok" in tested
 
 
-@pytest.mark.skipif(IN_GUEST, reason="nothing is compiled in a guest")
-@pytest.mark.parametrize("name", ["my projects", "it's R&D", 'a "quoted" #1 $HOME'])
-def test_a_folder_may_have_any_name(name, tmp_path):
-    """That of the checkout, and that of a crate of somebody else."""
-    checkout = tmp_path / name
-    for folder in ("lib", "include"):
-        shutil.copytree(ROOT / folder, checkout / folder, ignore=shutil.ignore_patterns("python"))
-    crate = Path("lib/bindings/rust")
-    assert "3 calls" in cargo("run", "--quiet", "--example", "first", folder=checkout / crate)
-    user = checkout / "user"
-    (user / "src").mkdir(parents=True)
-    (user / "src/main.rs").write_text("fn main() { trapless::Batch::new(8).unwrap(); }")
-    (user / "Cargo.toml").write_text(
-        '[package]\nname = "user"\nversion = "0.1.0"\nedition = "2021"\n'
-        f'[dependencies]\ntrapless = {{ path = "{ROOT / crate}" }}\n'
-    )
-    cargo("run", "--quiet", folder=user)
-
-
 def test_the_first_program_runs(tested):
     lines = example("first").stdout.splitlines()
     assert lines[0] == f"3 calls, {'one crossing' if IN_GUEST else 'one by one'}"
