@@ -46,14 +46,12 @@ THREADS_MAX = 4096
 class Emulator:
     """A process that has the file mapped. `threads`: the virtual processors, in their order.
 
-    `lack` is why its monitor has not named them, where its command line has one. `silent`: to ask
-    its monitors took all the time that they have for an answer, whether they gave one or not.
+    `lack` is why its monitor has not named them, where its command line has one.
     """
 
     pid: int
     threads: tuple[int, ...]
     lack: str = field(default="", compare=False)
-    silent: bool = field(default=False, compare=False)
 
 
 def arguments(process: Path, most: int) -> list[str]:
@@ -97,19 +95,16 @@ def emulator_of(ram: Path, proc: Path = PROC) -> Emulator | None:
     return None if first is None else emulator_with(first.pid, proc)
 
 
-def emulator_with(
-    pid: int, proc: Path = PROC, *, asks: bool = True, folder: str = ""
-) -> Emulator | None:
+def emulator_with(pid: int, proc: Path = PROC, *, folder: str = "") -> Emulator | None:
     """The emulator that is the process `pid`; None where it has ended.
 
-    `asks`: whether its monitor may be asked for what its threads' names do not tell. `folder` is as
-    for path_here().
+    `folder` is as for path_here().
     """
     process = proc / str(pid)
     if not process.exists():
         return None
     threads = _vcpus(process)
-    return Emulator(pid, threads) if threads or not asks else _told(process, folder)
+    return Emulator(pid, threads) if threads else _told(process, folder)
 
 
 def missing_text(emulator: Emulator | None) -> str | None:
@@ -188,7 +183,7 @@ def _told(process: Path, folder: str) -> Emulator:
             lack = lack or visible(f"its monitor {path} cannot be opened: {error.strerror}")
         except TraplessError as error:
             lack = lack or visible(str(error))
-    return Emulator(int(process.name), threads, lack, silent=time.monotonic() >= end)
+    return Emulator(int(process.name), threads, lack)
 
 
 def _asked(process: Path, path: str, folder: str, limit_s: float) -> tuple[int, ...]:

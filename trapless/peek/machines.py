@@ -229,19 +229,10 @@ class Privileged:
         return self.machine.emulator()
 
 
-def processes(proc: Path = PROC) -> list[Path]:
-    """The processes on this host, in the order of their pids."""
-    return sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name))
-
-
-def is_monitor(entry: Path) -> bool:
-    """Whether the command line of a process begins as a monitor's."""
-    return runs_monitor(entry)
-
-
 def monitors(proc: Path = PROC) -> Iterator[Path]:
     """The processes on this host whose command lines begin as a monitor's, by their pids."""
-    return filter(is_monitor, processes(proc))
+    processes = sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name))
+    return filter(runs_monitor, processes)
 
 
 def running(proc: Path = PROC) -> list[Process]:

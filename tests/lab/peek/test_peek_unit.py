@@ -68,14 +68,14 @@ inside nsenter -t "$main" -m -r -w -- sh -c '
 say machine
 inside setpriv --reuid 1000 --regid 1000 --clear-groups qemu-system-x86_64 -S -name other \\
     -m 64M -display none -nodefaults -accel tcg </dev/null >/dev/null 2>&1 &
-opened='^trapless_vm_state.state="no_kernel",vm="other [^"]*". 1.0$'  # once it has its RAM
+opened='^trapless_vm_state.state="no_kernel",vm="other". 1.0$'  # once it has its RAM
 until ask metrics | grep "$opened"; do sleep 1; done
 say sampled
 words=$(cd {ROOT} && .venv/bin/python -c '{TOY}')
 sleep {LIMIT_S} | inside setpriv --reuid 1000 --regid 1000 --clear-groups \\
     bash -c "exec -a qemu-system-x86_64 {build_dir()}/eval/peek_fleet/peek-fleet \\
         -name toy -m 8M /var/tmp/toy $words" >/dev/null &
-until ask metrics | grep '^trapless_vm_taken_samples_total.vm="toy [^"]*". [1-9]'; do sleep 1; done
+until ask metrics | grep '^trapless_vm_taken_samples_total.vm="toy". [1-9]'; do sleep 1; done
 say opener
 inside sh -c "cat /proc/\\$(pgrep -P $main -f serve.opener)/status"
 say killed
@@ -86,7 +86,7 @@ inside kill -9 $main
 until [ "$(of_unit NRestarts)" = 1 ]; do sleep 1; done
 served
 say recordings
-until inside sh -c 'ls /var/lib/trapless/recordings/toy_*/*/rows-000000.parquet' 2>/dev/null; do
+until inside sh -c 'ls /var/lib/trapless/recordings/toy/*/rows-000000.parquet' 2>/dev/null; do
     sleep 1
 done
 inside stat -c '%a %U' /var/lib/trapless /var/lib/trapless/recordings

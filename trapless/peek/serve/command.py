@@ -16,8 +16,8 @@ from trapless.peek.commands import need, size
     "--listen",
     default="127.0.0.1:9737",
     show_default=True,
-    metavar="HOST:PORT",
-    help="Where it answers. Whoever can ask sees what guests do: give other hosts a proxy.",
+    metavar="HOST:PORT|PATH",
+    help="Loopback address or Unix socket where it answers; a reverse proxy answers other hosts.",
 )
 @click.option(
     "--interval-us",
@@ -84,11 +84,13 @@ def serve(
     \b
     trapless peek serve --recordings /var/lib/trapless/recordings --recordings-size 10G
     curl http://127.0.0.1:9737/metrics
+    trapless peek serve --listen /run/trapless/peek.sock
     """
     need("prometheus_client", "it answers Prometheus", "prometheus-client")
     need("pyarrow", "samples are added up with it")
-    from trapless.peek.serve import serve as part
-    from trapless.peek.serve.ring import BYTES_MIN
+    from trapless.peek.serve import daemon
+    from trapless.peek.serve.recordings_folder import BYTES_MIN
+    from trapless.peek.serve.web import Address
 
     source = click.get_current_context().get_parameter_source("recordings_size")
     if recordings is None and source is not click.core.ParameterSource.DEFAULT:
@@ -101,11 +103,9 @@ def serve(
     last = os.sysconf("SC_NPROCESSORS_CONF") - 1
     if cpu is not None and cpu > last:
         raise click.UsageError(f"--cpu: this host has no CPU {cpu}, but 0 to {last}")
-    host, port = part.address(listen)
-    part.serve(
-        part.Options(
-            host=host,
-            port=port,
+    daemon.serve(
+        daemon.Options(
+            address=Address.named(listen),
             interval_ns=round(interval_us * 1000),
             cpu=cpu,
             patterns=patterns,
@@ -114,5 +114,5 @@ def serve(
             recordings=recordings,
             recordings_bytes=recordings_size,
         ),
-        part.log,
+        daemon.log,
     )

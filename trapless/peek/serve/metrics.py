@@ -17,8 +17,8 @@ from prometheus_client.registry import Collector
 from trapless import __version__
 from trapless.peek.guest_text import GuestText
 from trapless.peek.sampling.rows import Flag
-from trapless.peek.serve.fleet import Fleet
-from trapless.peek.serve.vm import State, Vm
+from trapless.peek.serve.inventory import Inventory
+from trapless.peek.serve.observed_vm import ObservedVm, State
 
 LABEL_CHARS_MAX = 64
 
@@ -33,7 +33,7 @@ class Family:
     kind: type[CounterMetricFamily] | type[GaugeMetricFamily]
     help: str
     labels: tuple[str, ...]
-    read: Callable[[Vm], Samples]
+    read: Callable[[ObservedVm], Samples]
 
 
 def label(text: GuestText | str | None) -> str:
@@ -50,19 +50,19 @@ def _one(value: float | None) -> Samples:
         yield (), value
 
 
-def _states(vm: Vm) -> Samples:
+def _states(vm: ObservedVm) -> Samples:
     for state in State:
         yield (state.value,), float(vm.state is state)
 
 
-def _cpu_seconds(vm: Vm) -> Samples:
+def _cpu_seconds(vm: ObservedVm) -> Samples:
     for number, cpu in vm.tally.cpus.items():
         for state, seconds in cpu.states_s.items():
             yield (number, state), seconds
 
 
-def _judged(value: str) -> Callable[[Vm], Samples]:
-    def read(vm: Vm) -> Samples:
+def _judged(value: str) -> Callable[[ObservedVm], Samples]:
+    def read(vm: ObservedVm) -> Samples:
         for number, cpu in vm.tally.cpus.items():
             if cpu.judged_s:
                 yield (number,), getattr(cpu, value)
@@ -70,7 +70,7 @@ def _judged(value: str) -> Callable[[Vm], Samples]:
     return read
 
 
-def _switches(vm: Vm) -> Samples:
+def _switches(vm: ObservedVm) -> Samples:
     for number, cpu in vm.tally.cpus.items():
         if cpu.switches:
             yield (number,), float(cpu.switches)
@@ -81,7 +81,7 @@ def _numbered(values: dict[int, float]) -> Samples:
         yield (str(number),), seconds
 
 
-def _processes(vm: Vm) -> Samples:
+def _processes(vm: ObservedVm) -> Samples:
     sums: dict[str, float] = {}
     for name, seconds in vm.tally.processes_s.items():  # two may look the same
         sums[label(name)] = sums.get(label(name), 0.0) + seconds
@@ -89,7 +89,7 @@ def _processes(vm: Vm) -> Samples:
         yield (text,), seconds
 
 
-def _flagged(flag: Flag) -> Callable[[Vm], Samples]:
+def _flagged(flag: Flag) -> Callable[[ObservedVm], Samples]:
     return lambda vm: _one(vm.tally.flags[flag])
 
 
@@ -268,46 +268,46 @@ FAMILIES = (
 )
 
 
-class FleetCollector(Collector):
-    """The metrics of a fleet, as a scrape finds them."""
+class InventoryCollector(Collector):
+    """The metrics of all machines, as a scrape finds them."""
 
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
 
     def collect(self) -> Iterator[Metric]:
-        fleet = self._fleet
-        with fleet.settings.lock:
+        inventory = self._inventory
+        with inventory.settings.lock:
             families = [self._family(one) for one in FAMILIES]
             families += self._of_daemon()
         yield from families
 
     def _family(self, family: Family) -> Metric:
         metric = family.kind(family.name, family.help, labels=("vm", *family.labels))
-        for vm in self._fleet.vms:
+        for vm in self._inventory.vms:
             for values, value in family.read(vm):
                 metric.add_metric((vm.title, *values), value)
         return metric
 
     def _of_daemon(self) -> Iterator[Metric]:
-        fleet = self._fleet
+        inventory = self._inventory
         states = GAUGE("trapless_serve_vms", "Machines by their state.", labels=("state",))
         for state in State:
-            states.add_metric((state.value,), sum(vm.state is state for vm in fleet.vms))
+            states.add_metric((state.value,), sum(vm.state is state for vm in inventory.vms))
         yield states
         about = GAUGE("trapless_serve_info", "The daemon; the value is 1.", labels=("version",))
         about.add_metric((__version__,), 1.0)
         yield about
-        interval_s = fleet.settings.interval_ns / 1e9
+        interval_s = inventory.settings.interval_ns / 1e9
         yield GAUGE("trapless_serve_interval_seconds", "From sample to sample.", value=interval_s)
-        ring = fleet.settings.ring
-        if ring is None:
+        folder = inventory.settings.recordings
+        if folder is None:
             return
-        yield GAUGE("trapless_serve_recordings_bytes", "Recordings on disk.", value=ring.bytes)
+        yield GAUGE("trapless_serve_recordings_bytes", "Recordings on disk.", value=folder.bytes)
         text = "The bound of the recordings."
-        yield GAUGE("trapless_serve_recordings_limit_bytes", text, value=ring.bytes_max)
+        yield GAUGE("trapless_serve_recordings_limit_bytes", text, value=folder.bytes_max)
         text = "1 while recordings cannot be written, as on a full disk."
-        yield GAUGE("trapless_serve_recordings_failing", text, value=float(bool(ring.error)))
+        yield GAUGE("trapless_serve_recordings_failing", text, value=float(bool(folder.error)))
         text = "Errors while recordings were written."
-        yield COUNTER("trapless_serve_recordings_errors", text, value=ring.errors)
+        yield COUNTER("trapless_serve_recordings_errors", text, value=folder.errors)
         text = "Samples that were shown and not recorded."
-        yield COUNTER("trapless_serve_unrecorded_samples", text, value=ring.dropped)
+        yield COUNTER("trapless_serve_unrecorded_samples", text, value=folder.dropped)

@@ -5,61 +5,44 @@ A daemon opens machines as they come, which takes a debugger's rights over other
 for as long as it runs. The process here has these rights, reads nothing that a guest has written,
 and speaks to nobody but the daemon, which gives them up. Owns both ends of their socket.
 
-Any user may start processes that pretend to be machines, and that keep waiting who looks at them.
-So each question is answered by a child of its own, which ends after CHILD_S whatever it waits for,
-and of the machines that are listed each user has a share.
+A process that hangs may block whoever inspects it. So a child answers each question, and it ends
+after CHILD_S whatever it waits for.
 """
 
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import itertools
 import os
-import queue
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from trapless.base.tools import has_ended, kill, wait
 from trapless.peek import capabilities, machines
-from trapless.peek.emulator import Emulator, emulator_of, emulator_with, user_of
+from trapless.peek.emulator import Emulator, emulator_of, emulator_with
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import visible
 from trapless.peek.kernel.memory import FileMemory, MemoryFile, RawFile, Region, open_memory
 from trapless.peek.kernel.process_memory import ProcessFile
 from trapless.peek.sandbox.messages import receive, send
-from trapless.peek.serve import users
 
 PACKAGE = Path(__file__).resolve().parents[3]
 PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from trapless.peek.serve.opener import main; main(int(sys.argv[2]))"
 )
-MACHINES_MAX = 1000
-"""More are not watched: of each user those with the lowest pids are, in turns."""
 NAME_CHARS_MAX = 64
-SILENCE_S = 600.0
-"""For so long no monitor is asked of a user whose process had one that did not answer in time."""
 CHILD_S = 30
 """The longest life of a child; an answer takes milliseconds."""
 ANSWER_S = 2.0 * CHILD_S
-PATIENCE_S, LATE_S = 2.0, 6.0
-"""How long one process may keep waiting who lists machines, and when the list has to be whole where
-some did: that is well within CHILD_S."""
-NO_OWNER = -1
-NAMESPACES_MAX = 33
-"""User namespaces inside each other; Linux allows for 32."""
-NS_GET_PARENT, NS_GET_OWNER_UID = 0xB702, 0xB704
 PR_SET_PDEATHSIG = 1
 FILES_MAX = 250
 """Of one way to read a machine: the kernel passes 253 at a time."""
@@ -81,7 +64,6 @@ class Found:
     kind: str  # the name of its monitor; "file" where `path` is the memory
     name: str
     path: str = ""
-    owner: int = field(default=0, compare=False)  # the user who answers for it
 
     @property
     def title(self) -> str:
@@ -103,7 +85,6 @@ class Opener:
                 argv, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), cwd="/"
             )
         self._socket = ours
-        self._asks_again_s: dict[int, float] = {}  # of a user's monitors
 
     def __enter__(self) -> Opener:
         return self
@@ -130,13 +111,10 @@ class Opener:
 
     def emulator(self, found: Found) -> Emulator | None:
         """The process that runs a machine, and its virtual processors."""
-        asks = self._asks_again_s.get(found.owner, 0.0) <= time.monotonic()
-        answer = self._ask("emulator", found.pid, found.path, asks)
+        answer = self._ask("emulator", found.pid, found.path)
         if answer is None:
             return None
-        pid, threads, silent = answer
-        if silent and not found.path:
-            self._asks_again_s[found.owner] = time.monotonic() + SILENCE_S
+        pid, threads = answer
         return Emulator(pid, tuple(threads))
 
     def ways(self, found: Found, first: int = 0) -> Iterator[list[FileMemory]]:
@@ -254,125 +232,13 @@ def _running(files: Sequence[str]) -> Answer:
     for path in files:
         with suppress(OSError):  # it is not there yet
             name = visible(os.path.basename(path))[:NAME_CHARS_MAX]
-            rows.append((0, os.stat(path).st_ino, "file", name, path, os.geteuid()))
-    owners = dict(_in_turns(_patiently(machines.processes(), _monitor)))
-    rows += _patiently(owners, lambda entry: _row(entry, owners[entry]))
+            rows.append((0, os.stat(path).st_ino, "file", name, path))
+    for one in machines.running():
+        with suppress(OSError, ValueError, LookupError):  # ended meanwhile
+            if one.is_readable:
+                name = visible(one.name)[:NAME_CHARS_MAX]
+                rows.append((one.pid, _began(one.pid), one.kind, name, ""))
     return rows, ()
-
-
-def _monitor(entry: Path) -> Path | None:
-    return entry if machines.is_monitor(entry) else None
-
-
-def _row(entry: Path, owner: int) -> tuple[object, ...] | None:
-    with suppress(OSError, ValueError, LookupError):  # ended meanwhile
-        one = machines.machine_of(entry)
-        if one is not None and _may_read(one, owner):
-            name = visible(one.name)[:NAME_CHARS_MAX]
-            return one.pid, _began(one.pid), one.kind, name, "", owner
-    return None
-
-
-def _may_read(one: machines.Process, owner: int) -> bool:
-    """Whether a machine is this user's to observe, or everybody's are; else it may be shared."""
-    if os.geteuid() in (0, owner):
-        return True
-    with suppress(OSError):
-        os.close(os.open(one.folder / "maps", os.O_RDONLY | os.O_CLOEXEC))
-        return True
-    return one.shared is not None
-
-
-T = TypeVar("T")
-
-
-class _Hand(Generic[T]):
-    """A thread that does one thing for one process after the other, and may have to wait."""
-
-    def __init__(self, work: Callable[[Path], T | None]) -> None:
-        self._work = work
-        self._asked: queue.SimpleQueue[Path] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[T | None] = queue.SimpleQueue()
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def _run(self) -> None:
-        while True:
-            entry, answer = self._asked.get(), None
-            with suppress(Exception):  # of a process that may be anybody's
-                answer = self._work(entry)
-            self._answers.put(answer)
-
-    def ask(self, entry: Path) -> T | None:
-        """What it gives for a process; queue.Empty where that takes too long."""
-        self._asked.put(entry)
-        return self._answers.get(timeout=PATIENCE_S)
-
-
-def _patiently(entries: Iterable[Path], work: Callable[[Path], T | None]) -> Iterator[T]:
-    """What `work` gives for each process, but for those that keep it waiting.
-
-    A process may lock its own memory while a file system of its user does not answer, and then even
-    its command line is waited for. Once one did so, all others of its owner come last.
-    """
-    hand, slow, late = _Hand(work), set[int](), list[Path]()
-    end_s = time.monotonic() + LATE_S
-
-    def asked(entry: Path) -> T | None:
-        nonlocal hand
-        try:
-            return hand.ask(entry)
-        except queue.Empty:
-            slow.add(_owner_or_none(entry))
-            hand = _Hand(work)
-            return None
-
-    for entry in entries:
-        if slow and _owner_or_none(entry) in slow:
-            late.append(entry)
-        elif (found := asked(entry)) is not None:
-            yield found
-    for entry in late:
-        if time.monotonic() < end_s and (found := asked(entry)) is not None:
-            yield found
-
-
-def _owner_or_none(entry: Path) -> int:
-    with suppress(OSError, ValueError, LookupError):
-        return owner_of(int(entry.name))
-    return NO_OWNER
-
-
-def _in_turns(entries: Iterable[Path]) -> Iterator[tuple[Path, int]]:
-    """Those processes that are looked at, and their owners, who take turns."""
-    queues: dict[int, list[Path]] = {}
-    for entry in entries:
-        with suppress(OSError, ValueError, LookupError):
-            queues.setdefault(owner_of(int(entry.name)), []).append(entry)
-    rounds = itertools.zip_longest(
-        *([(one, owner) for one in queue] for owner, queue in queues.items())
-    )
-    turns = itertools.chain.from_iterable(rounds)
-    return itertools.islice((turn for turn in turns if turn is not None), MACHINES_MAX)
-
-
-def owner_of(pid: int) -> int:
-    """The user who answers for a process: who started it, or made its user namespace.
-
-    In a namespace of its own a user may be as many users as it likes.
-    """
-    owner = users.owner(user_of(Path(f"/proc/{pid}")))
-    with ExitStack() as stack, suppress(OSError):  # not everybody may look
-        ours = os.stat("/proc/self/ns/user").st_ino
-        space = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
-        for _ in range(NAMESPACES_MAX):
-            stack.callback(os.close, space)
-            if os.fstat(space).st_ino == ours:
-                break
-            buffer = array("I", [0])
-            fcntl.ioctl(space, NS_GET_OWNER_UID, buffer)
-            owner = users.owner(buffer[0])
-            space = fcntl.ioctl(space, NS_GET_PARENT)
-    return owner
 
 
 def _began(pid: int) -> int:
@@ -396,9 +262,9 @@ def _has_ended(pid: int, began: int, path: str) -> bool:
         return True
 
 
-def _emulator(pid: int, path: str, asks: bool) -> Answer:
-    found = emulator_of(Path(path)) if path else emulator_with(pid, asks=asks)
-    return None if found is None else (found.pid, found.threads, found.silent), ()
+def _emulator(pid: int, path: str) -> Answer:
+    found = emulator_of(Path(path)) if path else emulator_with(pid)
+    return None if found is None else (found.pid, found.threads), ()
 
 
 def _way(pid: int, began: int, path: str, number: int) -> Answer:

@@ -15,9 +15,9 @@ from pathlib import Path
 import jinja2
 
 from trapless.peek.guest_text import GuestText
-from trapless.peek.serve.fleet import Fleet
+from trapless.peek.serve.inventory import Inventory
+from trapless.peek.serve.observed_vm import ObservedVm, State
 from trapless.peek.serve.tally import COURSE_SECONDS, Second
-from trapless.peek.serve.vm import State, Vm
 
 REFRESH_S = 5
 WIDTH, HEIGHT = COURSE_SECONDS - 1, 24
@@ -46,23 +46,23 @@ class Line:
     courses: Sequence[Course]
 
 
-def html(fleet: Fleet) -> str:
+def html(inventory: Inventory) -> str:
     """The page as it is now."""
-    with fleet.settings.lock:
-        lines = [_line(vm) for vm in sorted(fleet.vms, key=lambda vm: vm.title)]
-    ring, recordings = fleet.settings.ring, ""
-    if ring is not None:
-        recordings = f"Recordings take {_bytes(ring.bytes)} of {_bytes(ring.bytes_max)}."
-        if ring.error:
-            recordings += f" Recording pauses: {ring.error}."
+    with inventory.settings.lock:
+        lines = [_line(vm) for vm in sorted(inventory.vms, key=lambda vm: vm.title)]
+    folder, recordings = inventory.settings.recordings, ""
+    if folder is not None:
+        recordings = f"Recordings take {_bytes(folder.bytes)} of {_bytes(folder.bytes_max)}."
+        if folder.error:
+            recordings += f" Recording pauses: {folder.error}."
     return _template().render(
         vms=lines,
         sampled=sum(line.state == State.SAMPLED for line in lines),
-        rate=f"{1e9 / fleet.settings.interval_ns:,.0f}",
+        rate=f"{1e9 / inventory.settings.interval_ns:,.0f}",
         seconds=COURSE_SECONDS,
         refresh_s=REFRESH_S,
         recordings=recordings,
-        error=fleet.error,
+        error=inventory.error,
     )
 
 
@@ -74,7 +74,7 @@ def _template() -> jinja2.Template:
     return environment.get_template("page.html.j2")
 
 
-def _line(vm: Vm) -> Line:
+def _line(vm: ObservedVm) -> Line:
     about = f"{vm.release or ''} {vm.found.kind}"
     if vm.found.pid:
         about += f", process {vm.found.pid}"

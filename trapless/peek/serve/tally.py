@@ -51,7 +51,7 @@ class Cpu:
 
 @dataclass
 class Tally:
-    """The sums over all boots of a machine. One thread adds, with the fleet's lock held.
+    """The sums over all boots of a machine. One thread adds, with the lock of the settings held.
 
     `names_max`: how many processes are counted by name.
     """

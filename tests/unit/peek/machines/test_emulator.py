@@ -184,22 +184,6 @@ def test_a_monitor_that_is_in_use_is_not_waited_for(ram, qemu, tmp_path, monkeyp
     assert "-qmp" not in said, "its user did that already"
 
 
-@pytest.mark.parametrize(("takes_s", "silent"), [(0.0, False), (0.3, True)])
-def test_a_monitor_that_answers_late_is_silent_too(tmp_path, monkeypatch, takes_s, silent):
-    process = tmp_path / "123"
-    process.mkdir()
-    (process / "cmdline").write_bytes(b"qemu-system-x86_64\0-qmp\0unix:/monitor,server=on\0")
-
-    def late(*_):
-        time.sleep(takes_s)
-        return (7,)
-
-    monkeypatch.setattr(emulator, "_asked", late)
-    monkeypatch.setattr(emulator, "MONITOR_LIMIT_S", 0.2)
-    found = emulator.emulator_with(123, tmp_path)
-    assert found == emulator.Emulator(123, (7,)) and (found.silent, found.lack) == (silent, "")
-
-
 WITHOUT_RIGHTS = """
 import sys
 from trapless.peek import capabilities, machines

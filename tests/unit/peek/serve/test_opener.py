@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The process with root's rights, and processes that only pretend to be monitors: anybody may start
-some, and none may end it, keep it busy, or use up what it has.
+"""The process with root's rights, beside processes that end, that block it, or that only pretend to
+be monitors: none ends it or uses up what it has.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,13 +19,17 @@ import pytest
 
 from tests import descriptors
 from tests.unit.peek.machines.made_up import started
-from trapless.peek import emulator, machines, mappings, qemu_arguments
+from tests.unit.peek.serve.serving import settings, until
+from trapless.peek import machines, mappings, qemu_arguments
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import open_memory
 from trapless.peek.serve import opener as opener_file
-from trapless.peek.serve.opener import Found, Opener
+from trapless.peek.serve import phases
+from trapless.peek.serve.observed_vm import ObservedVm, State
+from trapless.peek.serve.opener import EndedError, Found, Opener
 
 MIB = 1 << 20
+NOBODY = 65534
 QUICK_S = 15.0
 """Far less than any of these processes would take without a bound."""
 CHILD = """
@@ -124,37 +127,98 @@ def test_a_monitor_that_tells_nonsense_ends_nothing(opener, tmp_path, told):
 
 
 @pytest.mark.slow
-def test_a_busy_host_is_no_silent_monitor(opener, tmp_path, monkeypatch):
-    ask = opener._ask
-
-    def late(*question):
-        time.sleep(emulator.MONITOR_LIMIT_S + 0.1)
-        return ask(*question)
-
-    with (
-        monitor(tmp_path / "monitor", {}, 5) as asked,
-        pretending("-qmp", f"unix:{tmp_path / 'monitor'}") as pid,
-    ):
-        one = found(opener, pid)
-        with monkeypatch.context() as patch:
-            patch.setattr(opener, "_ask", late)
-            opener.emulator(one)
-        before = len(asked)
-        opener.emulator(one)
-        assert len(asked) > before > 0
-
-
-@pytest.mark.slow
 def test_monitors_that_never_answer_delay_others_once(opener, tmp_path):
     path = f"unix:{tmp_path / 'monitor'}"
     with monitor(tmp_path / "monitor", {}), pretending(*("-qmp", path) * 20) as pid:
         one, began = found(opener, pid), time.monotonic()
         assert opener.emulator(one) is not None
         assert time.monotonic() - began < QUICK_S
-        began = time.monotonic()
-        for _ in range(10):
-            assert opener.emulator(one) is not None
-        assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("is_waited_for", [True, False])
+def test_a_machine_that_ends_before_it_is_opened_has_ended(opener, is_waited_for):
+    """It is not one that cannot be read; nor is a process without memory that nobody waits for."""
+    notes: list[str] = []
+    with started("qemu-system-x86_64", CHILD, "-m", "48M") as process:
+        one = found(opener, process.pid)
+        process.kill()
+        if is_waited_for:
+            process.wait()
+        else:
+            status = Path(f"/proc/{process.pid}/status")
+            until(lambda: "\nState:\tZ" in status.read_text())
+        with pytest.raises(EndedError, match=f"process {process.pid} has ended"):
+            next(opener.ways(one))
+        vm = ObservedVm(one, "web", settings(opener, note=notes.append))
+        vm.phase = phases.Away(vm)
+        until(lambda: phases.step(vm) or vm.state is not State.WAITING)
+        assert vm.state is State.ENDED and vm.failures == 0 and notes == ["web: ended"]
+
+
+def test_a_file_that_is_gone_has_ended(opener, tmp_path):
+    path = tmp_path / "ram"
+    path.write_bytes(bytes(1 << 20))
+    (one,) = (each for each in opener.running([path]) if each.path)
+    path.unlink()
+    with pytest.raises(EndedError, match="ram has ended"):
+        next(opener.ways(one))
+
+
+def test_a_process_that_blocks_its_opener_delays_no_other_question(opener, tmp_path):
+    errors: list[PeekError] = []
+
+    def ask(one: Found) -> None:
+        try:
+            opener.emulator(one)
+        except PeekError as error:
+            errors.append(error)
+
+    path = tmp_path / "monitor"
+    with (
+        monitor(path, {}) as asked,
+        pretending("-qmp", f"unix:{path}") as blocking,
+        pretending("-m", "48M") as other,
+    ):
+        asking = threading.Thread(target=ask, args=(found(opener, blocking),))
+        asking.start()
+        until(lambda: asked)
+        children = Path(f"/proc/{opener.pid}/task/{opener.pid}/children")
+        (child,) = map(int, children.read_text().split())
+        os.kill(child, signal.SIGSTOP)  # as what reads a file system that does not answer
+        for memory in next(opener.ways(found(opener, other))):
+            memory.close()
+        assert asking.is_alive()
+        os.kill(child, signal.SIGKILL)
+        asking.join()
+        assert errors and opener.runs
+
+
+def running() -> set[int]:
+    """The pids of the machines that are listed for the user of this process."""
+    rows, _ = opener_file._running(())
+    assert isinstance(rows, list)
+    return {row[0] for row in rows}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_a_user_is_shown_the_machines_that_it_may_read(tmp_path):
+    """Its own, and those whose memory is in a file that it may read."""
+    ram = tmp_path / "ram"
+    ram.write_bytes(bytes(1 << 20))
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    backend = f"memory-backend-file,id=m,size=1M,mem-path={ram},share=on"
+    shared = ("-object", backend, "-M", "pc,memory-backend=m")
+    with pretending() as roots, pretending(*shared) as readable:
+        for mode, is_shown in ((0o644, True), (0o600, False)):
+            ram.chmod(mode)
+            os.setresuid(NOBODY, NOBODY, 0)
+            try:
+                listed = running()
+            finally:
+                os.setresuid(0, 0, 0)
+            assert roots not in listed and (readable in listed) is is_shown
+        assert {roots, readable} <= running()
 
 
 # ---- What it may use up --------------------------------------------------------------------------
@@ -283,33 +347,3 @@ def test_a_socket_of_another_user_is_no_monitor(tmp_path):
             assert emulator is not None and emulator.threads == () and not asked
             os.chown(tmp_path / "monitor", 0, 0)
             assert opener.emulator(found(opener, pid)) is not None and asked
-
-
-# ---- Who keeps the rights ------------------------------------------------------------------------
-
-DROPPED = """
-import time
-from trapless.peek import capabilities
-from trapless.peek.serve.workers import Workers
-workers = Workers(3)
-capabilities.drop(())
-jobs = [workers.submit(0, lambda: open("/proc/thread-self/status").read()) for _ in range(20)]
-while not all(job.done for job in jobs):
-    time.sleep(0.01)
-print(*(job.value for job in jobs), open("/proc/self/status").read())
-"""
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="another user has no capability to give up")
-def test_no_thread_of_the_daemon_keeps_its_rights():
-    """Rights are a thread's own: one that began before they were given up has them still, and the
-    processes that read guests are its children."""
-    done = subprocess.run(
-        [sys.executable, "-c", DROPPED],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[4],
-    )
-    effective = [line.split()[1] for line in done.stdout.splitlines() if "CapEff" in line]
-    assert len(effective) == 21 and {int(one, 16) for one in effective} == {0}

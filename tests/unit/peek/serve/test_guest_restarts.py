@@ -9,8 +9,6 @@ import itertools
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,18 +16,15 @@ import pytest
 
 from tests.unit.peek import toy_kernel
 from tests.unit.peek.machines.made_up import started
+from tests.unit.peek.serve.serving import observing, settings, until
 from tests.unit.peek.toy_kernel import ToyKernel
 from trapless.peek.guest_text import GuestText
 from trapless.peek.sampling import boots
-from trapless.peek.serve import lives, metrics
-from trapless.peek.serve import vm as vm_file
-from trapless.peek.serve.fleet import Fleet
-from trapless.peek.serve.lives import Lives
-from trapless.peek.serve.opener import Found, Opener
-from trapless.peek.serve.vm import Settings, State, Vm
-from trapless.peek.serve.workers import Workers
+from trapless.peek.serve import kernel_history, metrics, observed_vm, phases
+from trapless.peek.serve.kernel_history import KernelHistory
+from trapless.peek.serve.observed_vm import ObservedVm, State
+from trapless.peek.serve.opener import Found
 
-LIMIT_S = 60.0
 SHARE = 4
 BUSY = """
 import mmap, sys, threading
@@ -59,53 +54,38 @@ def restarts(ram: Path, kernel: ToyKernel, over: threading.Event) -> None:
 @pytest.mark.slow
 def test_a_guest_that_makes_believe_restarts_is_opened_with_pauses(tmp_path, monkeypatch):
     monkeypatch.setenv("TRAPLESS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(vm_file, "LOOK_S", 0.05)
-    monkeypatch.setattr(vm_file, "ATTEMPT_SHARE", SHARE)
+    monkeypatch.setattr(phases, "LOOK_S", 0.05)
+    monkeypatch.setattr(observed_vm, "ATTEMPT_SHARE", SHARE)
     kernel, over, begun = ToyKernel(), threading.Event(), []
     ram = kernel.save(tmp_path)
 
     def note(text: str) -> None:
         if ": sampled" in text:
-            begun.append((time.monotonic(), fleet.vms[0]._opening_s))
+            begun.append((time.monotonic(), inventory.vms[0].opening_s))
 
-    with Opener() as opener:
-        settings = Settings(
-            opener, Workers(2), threading.Lock(), 10_000_000, None, 0, None, note
-        )  # fmt: skip
-        fleet = Fleet(settings, ("no machine of this host",), [ram])
-        threads = [
-            threading.Thread(target=fleet.run, args=(over.is_set,)),
-            threading.Thread(target=restarts, args=(ram, kernel, over)),
-        ]
-        for thread in threads:
-            thread.start()
-        end = time.monotonic() + LIMIT_S
-        while len(begun) < 3 and time.monotonic() < end:
-            time.sleep(0.02)
-        over.set()
-        for thread in threads:
+    with observing(ram, note=note) as inventory:
+        thread = threading.Thread(target=restarts, args=(ram, kernel, over))
+        thread.start()
+        try:
+            until(lambda: len(begun) >= 3)
+        finally:
+            over.set()
             thread.join()
-    assert len(begun) >= 3 and fleet.vms[0].reboots >= 2
+    assert inventory.vms[0].reboots >= 2
     for (before, opening_s), (after, _) in itertools.pairwise(begun):
         assert opening_s > 0 and after - before >= SHARE * opening_s
 
 
-def test_releases_of_a_guest_make_no_more_time_series_than_a_few(monkeypatch):
-    settings = Settings(None, Workers(1), threading.Lock(), 1, None, 0, None, print)  # type: ignore
-    vm = Vm(Found(1, 1, "qemu", "a"), "a", settings)
-    monkeypatch.setattr(vm, "_sample", lambda: None)
+def test_releases_of_a_guest_make_no_more_time_series_than_a_few():
+    vm = ObservedVm(Found(1, 1, "qemu", "a"), "a", settings())
     (info,) = (one for one in metrics.FAMILIES if one.name == "trapless_vm_info")
     seen = [list(info.read(vm))]
     for number in range(100):
-        kernel = SimpleNamespace(
-            release=GuestText(b"6.1.%d" % number),
-            identity=("", bytes([number]), b""),
-            close=lambda: None,
-        )
-        vm._adopt(SimpleNamespace(kernel=kernel, emulator=None, boots=None, signs=b""))
+        identity = ("", bytes([number]), b"")
+        vm.see(SimpleNamespace(release=GuestText(b"6.1.%d" % number), identity=identity))
         seen.append(list(info.read(vm)))
     labels = [values[1] for ((values, _),) in seen]
-    assert labels[:3] == ["", "6.1.0", "6.1.1"] and len(set(labels)) == vm_file.RELEASES_MAX + 2
+    assert labels[:3] == ["", "6.1.0", "6.1.1"] and len(set(labels)) == observed_vm.RELEASES_MAX + 2
     assert str(vm.release) == "6.1.99"  # which the page shows
 
 
@@ -136,38 +116,9 @@ def starting(monkeypatch: pytest.MonkeyPatch) -> Starting:
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Looks and attempts follow each other at once."""
     monkeypatch.setenv("TRAPLESS_CACHE", str(tmp_path / "cache"))
-    for name, value in (
-        ("LOOK_S", 0.05),
-        ("ATTEMPT_SHARE", 0),
-        ("PAUSE_MIN_S", 0.05),
-        ("BOOT_PAUSE_MAX_S", 0.05),
-    ):
-        monkeypatch.setattr(vm_file, name, value)
-
-
-@contextmanager
-def observed(ram: Path) -> Iterator[Vm]:
-    over = threading.Event()
-    with Opener() as opener:
-        settings = Settings(
-            opener, Workers(2), threading.Lock(), 10_000_000, None, 0, None, lambda _: None
-        )
-        fleet = Fleet(settings, ("no machine of this host",), [ram])
-        loop = threading.Thread(target=fleet.run, args=(over.is_set,))
-        loop.start()
-        try:
-            until(lambda: fleet.vms)
-            yield fleet.vms[0]
-        finally:
-            over.set()
-            loop.join()
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    monkeypatch.setattr(phases, "LOOK_S", 0.05)
+    for name, value in (("ATTEMPT_SHARE", 0), ("PAUSE_MIN_S", 0.05), ("BOOT_PAUSE_MAX_S", 0.05)):
+        monkeypatch.setattr(observed_vm, name, value)
 
 
 def write(ram: Path, at: int, value: int) -> None:
@@ -185,13 +136,15 @@ def test_kernels_that_die_while_they_boot_are_counted(tmp_path, starting, quick,
         starting.put(state, struct.pack("<I", RUNNING))
     ram = starting.save(tmp_path)
     state_then = State.BOOTING if before is State.BOOTING else State.RESTARTING
-    with observed(ram) as vm:
+    with observing(ram) as inventory:
+        until(lambda: inventory.vms)
+        vm = inventory.vms[0]
         until(lambda: vm.state is before)
         for number in range(1, 4):
             write(ram, state, 0)
             write(ram, canary, number)
             seen = struct.pack("<Q", number)
-            until(lambda seen=seen: any(one[1] == seen for one in tuple(vm._lives._seen)))
+            until(lambda seen=seen: any(one[1] == seen for one in tuple(vm.history._seen)))
             assert vm.reboots == number
             assert vm.state is state_then
         with ram.open("r+b") as file:  # the firmware of the next start
@@ -205,21 +158,24 @@ def test_kernels_that_die_while_they_boot_are_counted(tmp_path, starting, quick,
 def test_a_kernel_whose_clock_stands_while_its_emulator_works_is_stuck(
     tmp_path, starting, quick, monkeypatch
 ):
-    monkeypatch.setattr(lives, "STUCK_S", 1.0)
+    monkeypatch.setattr(kernel_history, "STUCK_S", 1.0)
     monkeypatch.setattr(boots, "BUSY_SHARE", 0.01)
     state, jiffies = (
         starting.physical(starting.symbols[name]) for name in ("system_state", "jiffies_64")
     )
     starting.put(state, struct.pack("<I", RUNNING))
     ram = starting.save(tmp_path)
-    with started("qemu-system-x86_64", BUSY, ram), observed(ram) as vm:
+    with started("qemu-system-x86_64", BUSY, ram), observing(ram) as inventory:
+        until(lambda: inventory.vms)
+        vm = inventory.vms[0]
         until(lambda: vm.state is State.STUCK)
         assert "its clock stands still" in vm.reason and vm.clock_still_s() >= 1.0
         write(ram, jiffies, 10**6)
         until(lambda: vm.state is State.SAMPLED)
         assert vm.reason == "" and vm.reboots == 0
         until(lambda: vm.state is State.STUCK)
-        vm._kernel.booting = ("another", b"", b"")  # which a search has seen
+        assert isinstance(vm.phase, phases.Sampled)
+        vm.phase._opened.kernel.booting = ("another", b"", b"")  # which a search has seen
         until(lambda: vm.state is State.RESTARTING)
         assert vm.reboots == 1
 
@@ -227,7 +183,7 @@ def test_a_kernel_whose_clock_stands_while_its_emulator_works_is_stuck(
 def test_a_kernel_that_was_seen_before_is_no_other_one():
     """Memory keeps what is left of old ones, and each look may find another of them."""
     first, second, third = (("", bytes([number]), b"") for number in range(3))
-    kernels, counts = Lives(), []
+    kernels, counts = KernelHistory(), []
     for one in (first, first, second, first, second, third):
         kernels.see(one)
         counts.append(kernels.gone)

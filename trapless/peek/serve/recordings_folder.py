@@ -2,11 +2,10 @@
 """Records all machines into a folder that stays within a bound of bytes.
 
 Each machine has a folder, and in it a recording for each ten minutes and each boot, which `peek
-report` opens. When there are too many bytes, the user whose machines have the most loses the oldest
-recording of the machine that has the most; a user's machines that have gone count as one. Writing
-has a thread of its own, since a disk may take long; a disk that is full is an error that is told,
-and is tried again later. Owns the folder, in which nobody else may write: recordings are removed,
-and perhaps by root.
+report` opens. When there are too many bytes, the machine that has the most loses its oldest
+recording; machines that have gone count as one. Writing has a thread of its own, since a disk may
+take long; a disk that is full is an error that is told, and is tried again later. Owns the folder,
+in which nobody else may write: recordings are removed, and perhaps by root.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import stat
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,7 +27,6 @@ from typing import Any
 
 import numpy as np
 
-from trapless.base import json_text
 from trapless.peek.errors import PeekError
 from trapless.peek.sampling.names import Names
 from trapless.peek.sampling.recording import META_FILE, Recorder
@@ -50,9 +48,6 @@ HASH_DIGITS = 12
 HASHED = re.compile(rf".*-[0-9a-f]{{{HASH_DIGITS}}}")
 GONE = ""
 """The machine that has the recordings of those that have gone."""
-NO_OWNER = -1
-"""Of recordings that do not say whose machine they are of."""
-META_BYTES_MAX = 64 << 20
 
 
 @dataclass
@@ -60,7 +55,6 @@ class _Open:
     """A recording that is being written."""
 
     title: str
-    owner: int
     head: Head
     first_slot: int
     recorder: Recorder
@@ -90,10 +84,9 @@ class Source:
     head: Head
     about: Mapping[str, Any]
     names: Names
-    owner: int = 0  # the user who answers for the machine
 
 
-class Ring:
+class RecordingsFolder:
     """Recordings within `bytes_max`. Use it as a context manager. One thread gives rows.
 
     `error` is the reason why nothing is recorded at the moment; empty where all is well.
@@ -107,21 +100,18 @@ class Ring:
             WAITING_MAX
         )
         self._sizes: dict[Path, int] = {}  # of each recording, the oldest first
-        self._owners: dict[str, int] = {}  # of the machines, by the names of their folders
         self._opened: dict[str, _Open] = {}
         self._live: set[str] = set()  # the titles of machines that are recorded
         self._again_s = 0.0
         self._segment_max = 0
         self._thread = threading.Thread(target=self._write, name="recordings")
 
-    def __enter__(self) -> Ring:
+    def __enter__(self) -> RecordingsFolder:
         try:
             self.folder.mkdir(0o700, parents=True, exist_ok=True)
             _check_owner(self.folder)
             for recording in sorted(_recordings(self.folder), key=_age):
                 self._sizes[recording] = _size(recording)
-                if recording.parent.name not in self._owners:
-                    self._owners[recording.parent.name] = _owner(recording)
         except OSError as error:
             raise PeekError(f"{self.folder}: {error.strerror}") from error
         self._prune()
@@ -195,8 +185,7 @@ class Ring:
             self._written(opened)
 
     def _is_full(self, opened: _Open) -> bool:
-        machines = Counter(one.owner for one in self._opened.values())
-        share = self.bytes_max / len(machines) / machines[opened.owner] / PARTS
+        share = self.bytes_max / len(self._opened) / PARTS
         size = self._sizes.get(opened.recorder.folder, 0)
         return time.monotonic() - opened.began >= RECORDING_S or size >= share
 
@@ -209,17 +198,14 @@ class Ring:
         )
         parent = self.folder / safe_name(source.title)
         self._live.add(source.title)
-        if parent.is_symlink():
-            raise PeekError(f"{parent} is a link: recordings are written in folders of their own")
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(head.realtime_ns / 1e9))
         number, folder = 1, parent / stamp
         while folder.exists():
             number += 1
             folder = parent / f"{stamp}-{number}"
-        recorder = Recorder(folder, head, {**source.about, "owner": source.owner})
+        recorder = Recorder(folder, head, source.about)
         recorder.__enter__()
-        self._owners[parent.name] = source.owner
-        opened = _Open(source.title, source.owner, source.head, slot, recorder, time.monotonic())
+        opened = _Open(source.title, source.head, slot, recorder, time.monotonic())
         self._opened[source.title] = opened
         self._measure(folder)
         return opened
@@ -258,27 +244,20 @@ class Ring:
         self.bytes = sum(self._sizes.values())
         while self.bytes + self._segment_max > self.bytes_max and self._sizes:
             live = {safe_name(title) for title in self._live}
-            sizes: Counter[int] = Counter()  # by owner
-            shares: Counter[tuple[int, str]] = Counter()  # and by machine
+            machines = {
+                one: one.parent.name if one.parent.name in live else GONE for one in self._sizes
+            }
+            sizes: Counter[str] = Counter()
             for folder, size in self._sizes.items():
-                owner, machine = self._machine(folder, live)
-                sizes[owner] += size
-                shares[owner, machine] += size
-            owner, _ = sizes.most_common(1)[0]
+                sizes[machines[folder]] += size
             open_ = {one.recorder.folder: one for one in self._opened.values()}
-            mine = [one for one in self._sizes if self._machine(one, live)[0] == owner]
-            closed = [one for one in mine if one not in open_]
-            if not closed:  # then what it is recording goes, and nothing of anybody else
-                opened = open_[max(mine, key=self._sizes.__getitem__)]
-                self._end(opened, None, None)
-                closed = [opened.recorder.folder]
+            closed = [one for one in self._sizes if one not in open_]
+            if not closed:  # then the largest that is being written goes
+                largest = max(self._sizes, key=self._sizes.__getitem__)
+                self._end(open_[largest], None, None)
+                closed = [largest]
             # Of those of one machine the first one is the oldest.
-            self._remove(max(closed, key=lambda one: shares[self._machine(one, live)]))
-
-    def _machine(self, folder: Path, live: Container[str]) -> tuple[int, str]:
-        """Whose share of the bound a recording takes: a user's, and a machine's."""
-        name = folder.parent.name
-        return self._owners.get(name, NO_OWNER), name if name in live else GONE
+            self._remove(max(closed, key=lambda one: sizes[machines[one]]))
 
     def _remove(self, folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -287,7 +266,6 @@ class Ring:
             raise PeekError(f"{folder} cannot be removed, and there is no more room")
         with suppress(OSError):  # others are in it
             folder.parent.rmdir()
-            self._owners.pop(folder.parent.name, None)
         del self._sizes[folder]
         self.bytes = sum(self._sizes.values())
 
@@ -339,23 +317,10 @@ def _check_owner(folder: Path) -> None:
 
 
 def _recordings(folder: Path) -> Iterator[Path]:
-    """The recordings from before, by their names; links lead elsewhere and are none."""
-    for parent in folder.iterdir():
-        if parent.is_symlink() or not parent.is_dir():
-            continue
-        for path in parent.iterdir():
-            if STAMP.fullmatch(path.name) and not path.is_symlink() and (path / META_FILE).exists():
-                yield path
-
-
-def _owner(recording: Path) -> int:
-    """The user who answered for the machine of a recording from before."""
-    try:
-        with (recording / META_FILE).open("rb") as file:
-            owner = json_text.parse(file.read(META_BYTES_MAX))["about"]["owner"]
-    except (OSError, ValueError, LookupError, TypeError):
-        return NO_OWNER
-    return owner if isinstance(owner, int) else NO_OWNER
+    """The recordings from before, by their names."""
+    for meta in folder.glob(f"*/*/{META_FILE}"):
+        if STAMP.fullmatch(meta.parent.name):
+            yield meta.parent
 
 
 def _age(recording: Path) -> float:

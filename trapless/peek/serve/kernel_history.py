@@ -19,7 +19,7 @@ STUCK_S = 30.0
 STUCK = "its clock stands still while its emulator works: it hangs, or restarts again and again"
 
 
-class Lives:
+class KernelHistory:
     """The kernels of one machine. `gone` counts. One thread calls."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ from trapless.peek.sampling.plan import Plan
 from trapless.peek.sampling.probes import ProbeMap
 from trapless.peek.sampling.record import about_target, plan_for, source_of
 from trapless.peek.sandbox.client import SandboxedTarget
-from trapless.peek.serve.lives import Identity
+from trapless.peek.serve.kernel_history import Identity
 
 
 class BootingError(PeekError):

@@ -7,7 +7,6 @@ then all rights that neither needs are given up, then machines are read.
 
 from __future__ import annotations
 
-import re
 import resource
 import sys
 import threading
@@ -18,15 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trapless.peek import capabilities
-from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import visible
 from trapless.peek.sampling import sampler
 from trapless.peek.sampling.record import ended_by_signals
-from trapless.peek.serve.fleet import Fleet
+from trapless.peek.serve.inventory import Inventory
+from trapless.peek.serve.observed_vm import Settings
 from trapless.peek.serve.opener import Opener
-from trapless.peek.serve.ring import BYTES_MIN, Ring
-from trapless.peek.serve.vm import Settings
-from trapless.peek.serve.web import Server
+from trapless.peek.serve.recordings_folder import BYTES_MIN, RecordingsFolder
+from trapless.peek.serve.web import Address, Server
 from trapless.peek.serve.workers import Workers
 
 WORKERS = 3
@@ -37,8 +35,7 @@ WORKERS = 3
 class Options:
     """What the command line says."""
 
-    host: str
-    port: int
+    address: Address
     interval_ns: int
     cpu: int | None = None
     patterns: Sequence[str] = ()
@@ -55,9 +52,9 @@ def serve(options: Options, note: Callable[[str], None]) -> None:
     over = threading.Event()
     with ended_by_signals(over.set), ExitStack() as stack:
         opener = stack.enter_context(Opener())
-        ring = None
+        recordings = None
         if options.recordings is not None:
-            ring = Ring(options.recordings, options.recordings_bytes, note)
+            recordings = RecordingsFolder(options.recordings, options.recordings_bytes, note)
         settings = Settings(
             opener=opener,
             workers=Workers(WORKERS),
@@ -65,19 +62,18 @@ def serve(options: Options, note: Callable[[str], None]) -> None:
             interval_ns=options.interval_ns,
             cpu=options.cpu,
             names_max=options.names_max,
-            ring=ring,
+            recordings=recordings,
             note=note,
         )
-        fleet = Fleet(settings, options.patterns, options.files)
-        server = Server(options.host, options.port, fleet)
+        inventory = Inventory(settings, options.patterns, options.files)
+        server = Server(options.address, inventory)
         stack.callback(server.stop)
-        capabilities.drop(capabilities.KEPT if ring is not None else ())
-        if ring is not None:
-            stack.enter_context(ring)
+        capabilities.drop(capabilities.KEPT if recordings is not None else ())
+        if recordings is not None:
+            stack.enter_context(recordings)
         server.start()
-        host = f"[{options.host}]" if ":" in options.host else options.host
-        note(f"http://{host}:{server.server_port}/ shows the machines, /metrics is for Prometheus")
-        fleet.run(over.is_set)
+        note(f"{server.address} shows the machines; /metrics is for Prometheus, / for browsers")
+        inventory.run(over.is_set)
         note("ended on request")
 
 
@@ -93,16 +89,3 @@ def log(text: str) -> None:
     stamp = time.strftime("%H:%M:%S ") if sys.stderr.isatty() else ""
     with suppress(OSError):
         print(f"{stamp}{visible(text)}", file=sys.stderr, flush=True)
-
-
-def address(text: str) -> tuple[str, int]:
-    """Host and port of an address; PeekError where it is none.
-
-    >>> address("127.0.0.1:9737"), address("[::1]:80"), address(":9000")
-    (('127.0.0.1', 9737), ('::1', 80), ('0.0.0.0', 9000))
-    """
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
-        raise PeekError(f"{text!r} is not HOST:PORT, like 127.0.0.1:9737 or [::1]:9737", status=2)
-    return host or "0.0.0.0", int(port)

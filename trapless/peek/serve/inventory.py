@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""All machines of this host: found as they come and go, and each gone on with in its turn.
+
+Owns the list of machines, their titles, and the loop. One process reads the output of all samplers,
+because a process of Python for each would take more memory than all the rest. phases.py has what is
+done with one machine; metrics.py and page.py show the list, with the lock held.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from trapless.peek.errors import PeekError
+from trapless.peek.serve import phases
+from trapless.peek.serve.observed_vm import ObservedVm, Settings
+from trapless.peek.serve.opener import NAME_CHARS_MAX, Found
+
+FIND_S = 2.0
+PACE_S = 0.1
+"""The sampler hands its rows over as often."""
+REMEMBER_S = 300.0
+"""A machine that has ended is shown as down for so long."""
+ENDED_MAX = 100
+"""Machines that have ended and are shown, the last ones."""
+ALIVE_S = 15.0
+"""A loop that has not come round for so long is stuck."""
+
+
+class Inventory:
+    """The machines of this host. `vms` changes with the lock of the settings held.
+
+    `patterns` choose machines by their names, all where there are none; `files` are memories of
+    machines that this host may not show as processes.
+    """
+
+    def __init__(
+        self, settings: Settings, patterns: Sequence[str] = (), files: Sequence[Path] = ()
+    ) -> None:
+        self.settings = settings
+        self.vms: list[ObservedVm] = []
+        self.error = ""  # why machines are not looked for
+        self._patterns, self._files = tuple(patterns), tuple(files)
+        self._found: list[Found] | None = None
+        self._taken: list[Found] | None = None
+        self._looped_s = time.monotonic()
+        self._over = threading.Event()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the loop comes round."""
+        return time.monotonic() - self._looped_s < ALIVE_S
+
+    def run(self, over: Callable[[], bool]) -> None:
+        """Observe until `over`; then end all samplers."""
+        finder = threading.Thread(target=self._find, name="finder", daemon=True)
+        finder.start()
+        try:
+            while not over():
+                if not self.settings.opener.runs:
+                    raise PeekError("the process that opens machines was killed; start again")
+                self._looped_s = now = time.monotonic()
+                self._take_found(now)
+                for vm in self.vms:
+                    phases.step(vm)
+                time.sleep(max(PACE_S - (time.monotonic() - now), PACE_S / 10))
+        finally:
+            self._over.set()
+            for vm in self.vms:
+                vm.phase.close()
+            end_s = time.monotonic() + phases.END_S
+            endings = [vm.ending for vm in self.vms if vm.ending is not None]
+            while not all(one.done for one in endings) and time.monotonic() < end_s:
+                time.sleep(PACE_S / 10)
+
+    # ---- The list --------------------------------------------------------------------------------
+
+    def _find(self) -> None:
+        """In a thread of its own: the opener may be busy."""
+        while not self._over.wait(FIND_S if self._found is not None else 0):
+            try:
+                found = self.settings.opener.running(self._files)
+                self._found, self.error = [one for one in found if self._is_wanted(one)], ""
+            except Exception as error:  # whatever it is, machines are looked for again
+                if not self._over.is_set():
+                    self._found, self.error = self._found or [], str(error)
+
+    def _is_wanted(self, found: Found) -> bool:
+        patterns = self._patterns
+        return (
+            found.path != ""
+            or not patterns
+            or any(fnmatch.fnmatchcase(found.title, one) for one in patterns)
+        )
+
+    def _take_found(self, now: float) -> None:
+        found = self._found
+        if found is None or found is self._taken or self.error:
+            return
+        self._taken = found
+        known, here = {vm.found for vm in self.vms if vm.ended_s is None}, set(found)
+        for vm in self.vms:
+            if vm.ended_s is None and vm.found not in here:
+                phases.end(vm)
+        kept = {vm.title: vm for vm in self._remembered(now)}
+        for one in found:
+            if one not in known:
+                # No two series may have one name; that of a machine that has ended is free.
+                titles = _titles(one)
+                title = next(t for t in titles if t not in kept or kept[t].ended_s is not None)
+                kept.pop(title, None)
+                kept[title] = vm = ObservedVm(one, title, self.settings)
+                vm.phase = phases.Away(vm)
+        with self.settings.lock:
+            self.vms = list(kept.values())
+
+    def _remembered(self, now: float) -> list[ObservedVm]:
+        """The machines that are shown further, in their order."""
+        ended = [vm for vm in self.vms if vm.ended_s is not None]
+        kept = [vm for vm in ended[-ENDED_MAX:] if now - (vm.ended_s or 0.0) <= REMEMBER_S]
+        return [vm for vm in self.vms if vm.ended_s is None or vm in kept]
+
+
+def _titles(found: Found) -> Iterator[str]:
+    """A machine's name; then with its pid, then with numbers: another may be called by both."""
+    for tail in itertools.chain(("", f"-{found.pid}"), (f"-{n}" for n in itertools.count(2))):
+        yield f"{found.title[: NAME_CHARS_MAX - len(tail)]}{tail}"

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What is known and shown of one machine, from when it was found until it is gone.
+
+Owns the machine's state in words, its counts, and the pauses between attempts to read it, so that a
+machine that cannot be read, or that is restarted again and again, takes a tenth of a processor at
+most. phases.py has what is done with the machine; metrics.py and page.py show it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from threading import Lock
+from typing import Protocol
+
+from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import GuestText, visible
+from trapless.peek.sampling.boots import Boots
+from trapless.peek.serve.kernel_history import KernelHistory
+from trapless.peek.serve.opener import Found, Opener
+from trapless.peek.serve.recordings_folder import RecordingsFolder
+from trapless.peek.serve.served_kernel import BootingError, ServedKernel
+from trapless.peek.serve.tally import Tally
+from trapless.peek.serve.workers import Job, Workers
+
+PAUSE_MIN_S, PAUSE_MAX_S = 1.0, 120.0
+BOOT_PAUSE_MAX_S = 10.0
+"""As long as a guest boots: one that never comes up is seen at more of its attempts."""
+ATTEMPT_SHARE = 10
+"""A pause is so many times as long as the attempt before it."""
+REPLAN_PAUSE_S = 5.0
+RELEASES_MAX = 16
+"""Of one machine, that become labels: a guest may have another one after each restart, and each is
+a time series for ever in the database of whoever asks."""
+OTHER_RELEASE = GuestText(b"(one of too many)")
+NS = 1e9
+
+
+class State(StrEnum):
+    """What is known of a machine."""
+
+    WAITING = "waiting"  # for its turn to be opened
+    SAMPLED = "sampled"
+    STUCK = "stuck"  # sampled, and its clock stands still although the emulator works
+    UNREADABLE = "unreadable"  # its memory cannot be opened, or sampled
+    NO_KERNEL = "no_kernel"  # that could be read
+    BOOTING = "booting"
+    RESTARTING = "restarting"  # it was reset, and the next kernel is waited for
+    ENDED = "ended"
+
+
+class NoKernelError(PeekError):
+    """The memory is there, and no kernel in it that can be read."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What holds for all machines."""
+
+    opener: Opener
+    workers: Workers
+    lock: Lock  # held while what others show is changed
+    interval_ns: int
+    cpu: int | None
+    names_max: int
+    recordings: RecordingsFolder | None
+    note: Callable[[str], None]
+
+
+@dataclass
+class Pause:
+    """A pause that is twice as long each time, up to a bound. `due_s` is its end."""
+
+    first_s: float
+    most_s: float
+    due_s: float = 0.0
+    _length_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._length_s = self.first_s
+
+    def begin(self, least_s: float = 0.0, most_s: float | None = None) -> None:
+        """Begin the next one, of `least_s` at least; `most_s` is a lower bound of the growth."""
+        self.due_s = time.monotonic() + max(self._length_s, least_s)
+        self._length_s = min(2 * self._length_s, self.most_s if most_s is None else most_s)
+
+    def shorten(self) -> None:
+        """The next one is as short as the first."""
+        self._length_s = self.first_s
+
+
+class Phase(Protocol):
+    """What is being done with a machine. The loop's thread calls."""
+
+    @property
+    def boots(self) -> Boots | None:
+        """The signs of the kernel's life, where one is open."""
+
+    def step(self) -> Phase:
+        """Go on with what is due; the phase that follows, which is mostly this one."""
+
+    def close(self) -> None:
+        """Give back what is open."""
+
+
+class ObservedVm:
+    """A machine. The loop's thread changes it, with the lock held for what others show."""
+
+    phase: Phase
+
+    def __init__(self, found: Found, title: str, settings: Settings) -> None:
+        self.found, self.title, self.settings = found, title, settings
+        self.state, self.reason = State.WAITING, ""
+        self.release: GuestText | None = None
+        self.releases: dict[GuestText, None] = {}  # that may become labels
+        self.probes: str | None = None
+        self.tally = Tally(settings.names_max)
+        self.failures = 0
+        self.ended_s: float | None = None
+        self.history = KernelHistory()
+        self.opening_s = 0.0  # how long the last opening took
+        self.way = 0  # the number of the way to read it that is tried next, by a worker
+        self.ending: Job[None] | None = None  # of the last sampler
+        self.attempts = Pause(PAUSE_MIN_S, PAUSE_MAX_S)
+        self.replans = Pause(REPLAN_PAUSE_S, PAUSE_MAX_S)
+
+    @property
+    def release_label(self) -> GuestText | None:
+        """The release, or what stands for those beyond the bound; None before there is one."""
+        return (
+            self.release if self.release is None or self.release in self.releases else OTHER_RELEASE
+        )
+
+    @property
+    def reboots(self) -> int:
+        """How many kernels were seen that are gone."""
+        return self.history.gone
+
+    def clock_still_s(self) -> float | None:
+        """How long the guest's clock has stood still; None where no kernel is open."""
+        boots = self.phase.boots
+        return None if boots is None else max(time.monotonic_ns() - boots.alive_ns, 0) / NS
+
+    # ---- What happens to it ----------------------------------------------------------------------
+
+    def say(self, state: State, reason: str = "") -> None:
+        """Note a change, once."""
+        with self.settings.lock:
+            self._say(state, reason)
+
+    def see(self, kernel: ServedKernel) -> None:
+        """A kernel was opened."""
+        with self.settings.lock:
+            self.release = kernel.release
+            if len(self.releases) < RELEASES_MAX:
+                self.releases[kernel.release] = None
+            self.history.see(kernel.identity)
+
+    def begin(self, kernel: ServedKernel) -> None:
+        """A sampler samples it from now on."""
+        with self.settings.lock:
+            self.tally.begin()
+            probes = kernel.probe_map
+            self.probes = None if probes is None else f"{int(probes.active)}"
+            self._say(State.SAMPLED, "")
+
+    def restart(self) -> None:
+        """The kernel is gone, and the next one is waited for."""
+        with self.settings.lock:
+            self.history.lose()
+            self._say(State.RESTARTING, "it was restarted; no kernel runs in it yet")
+
+    def fail(self, error: Exception, seconds: float, state: State) -> None:
+        """An attempt that took so long has failed; the next one is due after a pause."""
+        coming = self.state if self.state in (State.BOOTING, State.RESTARTING) else None
+        if isinstance(error, BootingError):
+            state = coming or State.BOOTING
+        elif isinstance(error, NoKernelError):  # while it restarts, there is none for a while
+            state = coming or State.NO_KERNEL
+        boots = state in (State.BOOTING, State.RESTARTING)
+        self.attempts.begin(ATTEMPT_SHARE * seconds, BOOT_PAUSE_MAX_S if boots else None)
+        with self.settings.lock:
+            self.failures += 1
+            if isinstance(error, BootingError) and error.identity is not None:
+                self.history.see(error.identity)
+            self._say(state, str(error))
+
+    def end(self) -> None:
+        """The machine has gone."""
+        with self.settings.lock:
+            self._say(State.ENDED, "")
+            self.ended_s = time.monotonic()
+
+    def _say(self, state: State, reason: str) -> None:
+        line = visible(reason.split("\n")[0])
+        if (state, line) != (self.state, self.reason):
+            release = f" {self.release}" if state is State.SAMPLED else ""
+            self.settings.note(f"{self.title}: {state}{release}{f': {line}' if line else ''}")
+        self.state, self.reason = state, line
