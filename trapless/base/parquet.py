@@ -3,8 +3,9 @@
 
 A kilobyte of Parquet may be one number a billion times, and its decoders are much C++. So a child
 in a jail (jail.py) decodes: it gets the bytes of a file by a pipe, and answers with a table in
-Arrow's own form, which the parent checks in full. Owns both ends, and the bounds of time, memory
-and rows. One child serves all files; where one file ends it, the next file gets another.
+Arrow's own form, which the parent checks in full. Owns both ends. The jail bounds the memory and
+the processor time of the child; the parent bounds what it takes of its answer. One child serves all
+files; where one file ends it, the next file gets another.
 """
 
 from __future__ import annotations
@@ -15,15 +16,14 @@ import io
 import json
 import os
 import resource
-import select
 import signal
 import stat
-import struct
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Sequence
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -32,22 +32,17 @@ from trapless.base.console import TraplessError, printable
 from trapless.base.tools import has_ended, kill
 
 FILE_BYTES_MAX = 96 << 20
-ROWS_MAX, COLUMNS_MAX = 2_000_000, 1 << 13
 TABLE_BYTES_MAX = 160 << 20
-"""Of one file, unpacked. A recorder's files have 64 MB, and 200,000 rows or a million symbols."""
+"""Of one file, unpacked. A recorder's files have 64 MB."""
 VALUE_BYTES = 8
 """A table has no more values than if each took so much: Python takes more for each of them."""
-MEMORY_BYTES = 400 << 20
+MEMORY_BYTES = 512 << 20
 """What the child may take beside its own code."""
-FOOTER_BYTES_MAX = 16 << 20
 ANSWER_S, BUSY_FACTOR = 6.0, 10
 """Seconds of processor time for one file, and by the clock: a busy machine is no attack."""
-PIECE_BYTES = 1 << 20
-TEXT_CHARS_MAX = 300
+WORDS_BYTES_MAX, TEXT_CHARS_MAX = 1 << 16, 300
 
 MAGIC = b"PAR1"
-HEADER = struct.Struct("<cI")
-QUESTION, DATA, TABLE, ERROR = b"Q", b"D", b"T", b"E"
 PROGRAM = "import sys; sys.path[:0] = sys.argv[1:]; from trapless.base.parquet import main; main()"
 PACKAGE = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {
@@ -55,7 +50,6 @@ ENVIRONMENT = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
-INPUT, OUTPUT = 0, 1
 
 
 class DamagedError(TraplessError):
@@ -76,7 +70,7 @@ def plain_file(path: Path) -> BinaryIO:
 
 
 def check(path: Path) -> None:
-    """Raise DamagedError where a file's own description is damaged, or says that it has too much.
+    """Raise DamagedError where a file's own description is damaged.
 
     OSError where it cannot be read. The rows are not looked at.
     """
@@ -85,7 +79,7 @@ def check(path: Path) -> None:
         file.seek(max(size - 8, 0))
         end = file.read(8)
         length = 8 + int.from_bytes(end[:4], "little")
-        if end[4:] != MAGIC or length > min(size, FOOTER_BYTES_MAX):
+        if end[4:] != MAGIC or length > min(size, FILE_BYTES_MAX):
             raise DamagedError(str(path), "it has no end of a Parquet file")
         file.seek(size - length)
         _child.ask(str(path), {"footer": True}, MAGIC + file.read(length))
@@ -126,20 +120,25 @@ class _Child:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._answers, self._questions = Pipe(duplex=False)
 
-    def ask(self, name: str, question: dict[str, object], data: bytes) -> memoryview:
+    def ask(self, name: str, question: dict[str, object], data: bytes) -> bytes:
         """The answer to a question about the bytes of a file."""
-        bounds = {"rows": ROWS_MAX, "bytes": TABLE_BYTES_MAX, "column_count": COLUMNS_MAX}
         with self._lock:
             process = self._running()
-            assert process.stdin is not None and process.stdout is not None
             try:
                 _allow(process.pid)
-                _send(process.stdin.fileno(), QUESTION, json.dumps(bounds | question).encode())
-                _send(process.stdin.fileno(), DATA, data)
-                return _answer(process.stdout.fileno(), name)
-            except (EOFError, BrokenPipeError, TimeoutError):
-                raise DamagedError(name, self._ending()) from None
+                self._questions.send_bytes(json.dumps(question).encode())
+                self._questions.send_bytes(data)
+                if not self._answers.poll(ANSWER_S * BUSY_FACTOR):
+                    raise EOFError
+                words = self._answers.recv_bytes(WORDS_BYTES_MAX).decode(errors="replace")
+                answer = self._answers.recv_bytes(2 * TABLE_BYTES_MAX)  # with its description
+            except (EOFError, OSError):
+                raise DamagedError(name, self._ending(process)) from None
+        if words:
+            raise DamagedError(name, printable(words)[:TEXT_CHARS_MAX])
+        return answer
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or has_ended(self._process):
@@ -147,21 +146,22 @@ class _Child:
             import pyarrow as pa
 
             places = [str(PACKAGE), str(Path(pa.__file__).resolve().parents[1])]
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-c", PROGRAM, *places],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                cwd="/",
-                env=ENVIRONMENT,
-            )
+            (self._answers, output), (input_, self._questions) = Pipe(False), Pipe(False)
+            with input_, output:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-c", PROGRAM, *places],
+                    stdin=input_.fileno(),
+                    stdout=output.fileno(),
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                    cwd="/",
+                    env=ENVIRONMENT,
+                )
         return self._process
 
-    def _ending(self) -> str:
+    def _ending(self, process: subprocess.Popen[bytes]) -> str:
         """End the process, and say why."""
-        assert self._process is not None
-        status = kill(self._process)
+        status = kill(process)
         self.end()
         if status == -signal.SIGSYS:
             return "its decoding did what no decoding must do, and the kernel ended it"
@@ -174,12 +174,8 @@ class _Child:
         process, self._process = self._process, None
         if process is not None:
             kill(process)
-            for pipe in (process.stdin, process.stdout):
-                assert pipe is not None
-                try:
-                    pipe.close()
-                except OSError:  # what was not written yet
-                    continue
+        self._answers.close()
+        self._questions.close()
 
 
 _child = _Child()
@@ -196,49 +192,6 @@ def _allow(pid: int) -> None:
         return
 
 
-def _answer(descriptor: int, name: str) -> memoryview:
-    end_s, pieces, size = time.monotonic() + ANSWER_S * BUSY_FACTOR, bytearray(), 0
-    while True:
-        left = 2 * TABLE_BYTES_MAX + PIECE_BYTES - size  # columns, and their description
-        kind, data = _received(descriptor, end_s, left)
-        if kind == ERROR:
-            raise DamagedError(name, printable(data.decode(errors="replace"))[:TEXT_CHARS_MAX])
-        if kind not in (DATA, TABLE):
-            raise EOFError
-        size += len(data)
-        pieces += data
-        if kind == TABLE:
-            return memoryview(pieces)
-
-
-def _send(descriptor: int, kind: bytes, data: Any) -> None:
-    for part in (memoryview(HEADER.pack(kind, len(data))), memoryview(data)):
-        while part:
-            part = part[os.write(descriptor, part[:PIECE_BYTES]) :]
-
-
-def _received(descriptor: int, end_s: float | None, most: int) -> tuple[bytes, bytes]:
-    """The next message: its kind, and its bytes."""
-    kind, length = HEADER.unpack(_exactly(descriptor, HEADER.size, end_s))
-    if length > most:
-        raise EOFError
-    return kind, _exactly(descriptor, length, end_s)
-
-
-def _exactly(descriptor: int, length: int, end_s: float | None) -> bytes:
-    data = bytearray()
-    while len(data) < length:
-        if end_s is not None:
-            left_s = max(end_s - time.monotonic(), 0)
-            if not select.select([descriptor], [], [], left_s)[0]:
-                raise TimeoutError
-        piece = os.read(descriptor, min(length - len(data), PIECE_BYTES))
-        if not piece:
-            raise EOFError
-        data += piece
-    return bytes(data)
-
-
 # ---- The child -----------------------------------------------------------------------------------
 
 
@@ -251,68 +204,43 @@ def main() -> None:
     sink = io.BytesIO()  # once, while its libraries may be opened
     table = pa.table({"a": [1, 2], "b": ["x", "y"], "c": [[1], [2]]})
     pq.write_table(table, sink, compression="zstd")
-    _table(sink.getvalue(), None, 1 << 20)
+    _decode({"columns": None, "bytes": 1 << 20}, sink.getvalue())
+    questions, answers = Connection(0, writable=False), Connection(1, readable=False)
+    refusal = ""
     try:
         own = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         jail.enter(own + MEMORY_BYTES)
     except TraplessError as error:
-        for _ in (QUESTION, DATA):
-            _received(INPUT, None, FILE_BYTES_MAX)
-        _send(OUTPUT, ERROR, str(error).encode())
-        return
+        refusal = str(error)
     try:
         while True:
-            question = json.loads(_received(INPUT, None, PIECE_BYTES)[1])
-            _decode(question, _received(INPUT, None, FILE_BYTES_MAX)[1])
+            question, data = json.loads(questions.recv_bytes()), questions.recv_bytes()
+            words, answer = (refusal, b"") if refusal else _decode(question, data)
+            del data
+            answers.send_bytes(words.encode())
+            answers.send_bytes(answer)
     except (EOFError, BrokenPipeError):  # the parent has ended
         return
 
 
-def _decode(question: dict[str, Any], data: bytes) -> None:
-    import pyarrow as pa
-
-    try:
-        _check(data, question)
-        if question.get("footer"):
-            _send(OUTPUT, TABLE, b"")
-            return
-        table = _table(data, question["columns"], question["bytes"])
-        del data
-        with pa.PythonFile(_Sink(), mode="w") as sink, pa.ipc.new_stream(sink, table.schema) as out:
-            out.write_table(table, max_chunksize=1 << 16)
-        _send(OUTPUT, TABLE, b"")
-    except MemoryError:
-        _send(OUTPUT, ERROR, f"it takes more than {MEMORY_BYTES >> 20} MiB".encode())
-    except BrokenPipeError:
-        raise
-    except Exception as error:  # whatever a stranger's file makes of it
-        _send(OUTPUT, ERROR, _words(error).encode())
-
-
-class _Sink(io.RawIOBase):
-    """Sends what is written as pieces of the answer."""
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        """Send one piece."""
-        view = memoryview(data)
-        _send(OUTPUT, DATA, view)
-        return len(view)
-
-
-def _check(data: bytes, bounds: dict[str, Any]) -> None:
+def _decode(question: dict[str, Any], data: bytes) -> tuple[str, Any]:
+    """Why there is no answer, or else the answer."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    meta, width = pq.read_metadata(pa.BufferReader(data)), 0
-    if meta.num_columns > bounds["column_count"]:
-        raise ValueError(f"it has {meta.num_columns:,} columns")
-    for number in range(meta.num_columns):
-        width += max(meta.schema.column(number).length, 8)
-    if meta.num_rows > bounds["rows"] or meta.num_rows * width > bounds["bytes"]:
-        raise ValueError(f"it has {meta.num_rows:,} rows of {width} bytes")
+    try:
+        if question.get("footer"):
+            pq.read_metadata(pa.BufferReader(data))
+            return "", b""
+        table = _table(data, question["columns"], question["bytes"])
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table, max_chunksize=1 << 16)
+        return "", sink.getvalue()
+    except MemoryError:
+        return f"it takes more than {MEMORY_BYTES >> 20} MiB", b""
+    except Exception as error:  # whatever a stranger's file makes of it
+        return _words(error) or type(error).__name__, b""
 
 
 def _table(data: bytes, columns: list[str] | None, most: int) -> Any:
@@ -321,7 +249,6 @@ def _table(data: bytes, columns: list[str] | None, most: int) -> Any:
 
     file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False, memory_map=False)
     table = file.read(columns=columns, use_threads=False)
-    table.validate(full=True)
     values = sum(_values(column) for column in table.columns)
     if max(table.nbytes, VALUE_BYTES * values) > most:
         raise ValueError(f"it takes {table.nbytes:,} bytes of memory for {values:,} values")

@@ -266,14 +266,14 @@ def report(folder: Path, html: Path | None, as_json: bool, stacks: Path | None) 
     """
     need("pyarrow", "recordings are Parquet")
     from trapless.peek.sampling import figures, json_form, tables
-    from trapless.peek.sampling.recording import Recording, told_of_damage
+    from trapless.peek.sampling.recording import Recording, damage_as_errors
     from trapless.peek.stacks import flame
     from trapless.report import text_report
 
     for path in (html, stacks):
         if path is not None and not os.path.isdir(path.parent):
             raise TraplessError(f"{path} cannot be written: there is no folder {path.parent}")
-    with told_of_damage(folder):
+    with damage_as_errors(folder):
         recording = Recording.open(folder)
         written = None if stacks is None else flame.write(recording, stacks)
         more = flame.tables(recording) if html is not None or not as_json else []
@@ -440,10 +440,10 @@ def _export(recording: Path, output: Path | None, chosen: str, *, given: bool) -
     if given or output is None or chosen != "perfetto":
         raise click.UsageError("a recording becomes a Perfetto trace: --recording FOLDER -o FILE")
     need("pyarrow", "recordings are Parquet")
-    from trapless.peek.sampling.recording import told_of_damage
+    from trapless.peek.sampling.recording import damage_as_errors
     from trapless.peek.trace import samples
 
-    with told_of_damage(recording):
+    with damage_as_errors(recording):
         click.echo(f"{samples.export(recording, output)}: {output}", err=True)
 
 

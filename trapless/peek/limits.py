@@ -3,8 +3,7 @@
 
 A guest is an attacker, so each walk, each table and each text has a bound, and opening as a whole
 has one. Owns their values and the error that says which was met; whoever reads spends from the
-budget of the moment. Bounds of what our own programs write (rows, recordings) are theirs; what the
-recording of a stranger may have is here.
+budget of the moment. Bounds of what our own programs write (rows, recordings) are theirs.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from typing import NamedTuple
 
 from trapless.peek.errors import PeekError
@@ -85,6 +83,8 @@ STACKS_MAX = 8192
 """Different stacks in one walk of all threads."""
 STACKS_KEPT_MAX = 1 << 16
 """Different stacks that a recording keeps, with the threads that have them."""
+STACK_PLACES_MAX = 1 << 20
+"""Functions on all stacks that a recording keeps: 16 on each of the most stacks."""
 
 USER_FRAMES_MAX = 64
 """Of user mode, on one stack: recursion may be deeper, and is cut."""
@@ -123,27 +123,14 @@ TRACKS_MAX = 1 << 18
 SLICES_OPEN_MAX = 64
 """Interrupts inside each other on a CPU: a real one has a handful."""
 
-# ---- Recordings, which a stranger may have made: these hold for all boots of one together. -------
+# ---- Recordings. The memory that reading one may take is in sampling/recording.py. ---------------
 
 GROUPS_MAX = 64
 """Groups of fields, and threads, in one row: the sampler has no more."""
 BOOTS_MAX = 24
 """Boots that are shown of one recording."""
-JSON_BYTES_MAX = 4 << 20
-"""A plan, which is the most of it, has 2 MiB at most; a list takes thirty times its text."""
 DIFFERENCES_MAX = 20
 """Sentences about the kernel: ours have one."""
-KEPT_ROWS_MAX = 1 << 16
-"""In a table beside the samples: as many names, places and stacks as a recorder keeps at most."""
-KEPT_BYTES_TOTAL_MAX = 256 << 20
-"""Of all these tables."""
-STACK_PLACES_MAX = 1 << 20
-"""Functions on all stacks that a recording keeps: 16 on each of the most stacks."""
-STACK_CHARS_MAX = 64 << 20
-"""Of their names, as often as they occur."""
-ROWS_FREE_MAX = 4_000_000
-"""Samples, and as many more as their files have bytes: the noise of their times takes a byte each.
-"""
 
 # ---- The process that resolves names: the kernel of this machine holds these. --------------------
 
@@ -240,36 +227,3 @@ def within(budget: Budget) -> Iterator[None]:
         yield
     finally:
         _now.reset(token)
-
-
-SAMPLES, TABLES, JSON = "samples", "bytes of tables", "bytes of JSON"
-PLACES, CHARS = "places on stacks", "characters on stacks"
-
-
-class Allowance:
-    """What is left of what the files of a recording may have: each counts once. One thread."""
-
-    def __init__(self) -> None:
-        self._left = {
-            SAMPLES: ROWS_FREE_MAX,
-            TABLES: KEPT_BYTES_TOTAL_MAX,
-            PLACES: STACK_PLACES_MAX + STACKS_KEPT_MAX,
-            CHARS: STACK_CHARS_MAX,
-            JSON: JSON_BYTES_MAX,
-        }
-        self._seen: set[tuple[str, Path]] = set()
-
-    def add(self, what: str, amount: int) -> None:
-        """Allow more of something."""
-        self._left[what] += amount
-
-    def take(self, what: str, path: Path, amount: int) -> None:
-        """Take what a file has; LimitError where all of them have too much."""
-        if (what, path) not in self._seen:
-            self._seen.add((what, path))
-            self._left[what] -= amount
-        if self._left[what] < 0:
-            raise LimitError(
-                f"{path}: with it, the recording has more {what} than a recorder writes into files "
-                "of this size; if it has several boots, their folders can be shown one by one"
-            )

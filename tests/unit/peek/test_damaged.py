@@ -15,8 +15,6 @@ import shutil
 import signal
 import stat
 import tempfile
-import time
-import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,10 +37,10 @@ from trapless.peek.kernel.stacks import Ending, Stack, ThreadStack
 from trapless.peek.sampling import recording as recording_file
 from trapless.peek.sampling import tables
 from trapless.peek.sampling.names import NAMES_FILE
-from trapless.peek.sampling.recording import COUNTS_FILE, Recorder, Recording, told_of_damage
+from trapless.peek.sampling.recording import COUNTS_FILE, Recorder, Recording, damage_as_errors
 from trapless.peek.sampling.rows import End
 from trapless.peek.sampling.rows import Ending as RunEnding
-from trapless.peek.stacks.profile import FILE, Profile
+from trapless.peek.stacks.profile import Profile
 from trapless.report.figures import Table
 
 PLACES = (0xFFFFFFFF81000010, 0xFFFFFFFF81000020)
@@ -74,9 +72,9 @@ def folder(whole: Path, tmp_path: Path) -> Path:
 
 def shown(folder: Path) -> bool:
     """Whether it is shown; else it is refused in words."""
-    before = resource.getrlimit(resource.RLIMIT_AS)
+    before = resource.getrlimit(resource.RLIMIT_DATA)
     done = CliRunner().invoke(cli, ["peek", "report", str(folder)])
-    assert resource.getrlimit(resource.RLIMIT_AS) == before
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
     assert "\x1b" not in done.output and len(done.output) < 1 << 20
     if done.exception is not None:
         assert isinstance(done.exception, TraplessError), done.exc_info
@@ -105,18 +103,6 @@ def test_json_of_any_kind_ends_in_a_table_or_in_words(folder, name):
         shown(folder)
 
 
-@pytest.mark.parametrize("name", ["rows-000000.parquet", "stacks.parquet", "names.parquet"])
-def test_bytes_of_any_kind_end_in_a_table_or_in_words(folder, name):
-    path, chance = folder / name, random.Random(name)
-    data = path.read_bytes()
-    for _ in range(12):
-        other = bytearray(data)
-        for _ in range(chance.randrange(1, 8)):
-            other[chance.randrange(len(other))] = chance.randrange(256)
-        path.write_bytes(other)
-        shown(folder)
-
-
 @pytest.mark.parametrize("name", ["rows-x.parquet", "boot-2x", "boot-²", "rows-99999999.parquet"])
 def test_names_that_no_recorder_gives_are_passed_over(folder, name):
     (folder / name).mkdir()
@@ -132,36 +118,15 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(folder, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["meta.json", "end.json"])
-def test_a_json_file_of_megabytes_is_not_taken_apart(folder, name):
+def test_what_takes_more_memory_than_a_recording_is_refused_in_words(folder, monkeypatch):
     """Lists take thirty times their text: what fits into an archive is more than all memory."""
-    data = {**json.loads((folder / name).read_text()), "x": [[]] * (4 << 20)}
-    (folder / name).write_text(json.dumps(data, separators=(",", ":")))
-    tracemalloc.start()
-    try:
-        assert shown(folder) == (name == "end.json")
-        assert tracemalloc.get_traced_memory()[1] < 150 << 20
-    finally:
-        tracemalloc.stop()
-
-
-@pytest.mark.slow
-def test_a_count_of_segments_is_bounded(folder):
-    end = json.loads((folder / "end.json").read_text())
-    for count in (10**6, 10**12):
-        (folder / "end.json").write_text(json.dumps({**end, "segments": count}))
-        began = time.monotonic()
-        assert shown(folder) == (count == 10**6)
-        assert time.monotonic() - began < QUICK_S
-
-
-@pytest.mark.parametrize("bound", ["ROWS_MAX", "TABLE_BYTES_MAX"])
-def test_a_file_that_says_that_it_is_too_large_is_not_read(folder, monkeypatch, bound):
-    monkeypatch.setattr(parquet, bound, 0)
-    found = Recording.open(folder)
-    assert found.segments == () and "damaged and left out (it has" in found.problems[0]
-    assert all(found.kept(name) is None for name in ("stacks.parquet", NAMES_FILE))
-    assert not shown(folder)
+    status = Path("/proc/self/status").read_text()
+    used = int(re.search(r"^VmData:\s+(\d+) kB", status, re.M)[1]) << 10
+    monkeypatch.setattr(recording_file, "READ_MEMORY_BYTES", used + (256 << 20))
+    data = {**json.loads((folder / "meta.json").read_text()), "x": [[]] * (8 << 20)}
+    (folder / "meta.json").write_text(json.dumps(data, separators=(",", ":")))
+    done = CliRunner().invoke(cli, ["peek", "report", str(folder)])
+    assert isinstance(done.exception, PeekError) and "more memory than any" in str(done.exception)
 
 
 def bomb(path: Path, column: pa.Array) -> int:
@@ -193,7 +158,7 @@ def test_a_kilobyte_that_would_be_gigabytes_is_refused(folder, column):
     assert size > BOMB_TABLES << 22
     parquet.check(folder / "rows-000000.parquet")
     with pytest.raises(
-        DamagedError, match=r"it takes (more than 400 MiB|\d[\d,]+ bytes of memory)"
+        DamagedError, match=r"it takes (more than 512 MiB|\d[\d,]+ bytes of memory)"
     ):
         parquet.read_table(folder / "rows-000000.parquet")
     assert decoder("VmHWM") < 500 << 10 and not shown(folder)
@@ -261,7 +226,7 @@ def test_a_full_disk_is_not_taken_for_a_damaged_recording(folder, tmp_path):
     for words in (trace, ["report", "--html", str(full), str(folder)]):
         text = str(CliRunner().invoke(cli, ["peek", *words]).exception)
         assert f"{full}: " in text and "No space left" in text and "recorder" not in text
-    with pytest.raises(PeekError, match="output cannot be written"), told_of_damage(folder):
+    with pytest.raises(PeekError, match="output cannot be written"), damage_as_errors(folder):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
@@ -359,55 +324,6 @@ def test_texts_of_tables_are_visible_where_all_come_by():
     assert found.columns == (r"\x1b]0;PWN\x07<script>",)
 
 
-def stacks(rows: int, addresses: int = 0, users: int = 0) -> pa.Table:
-    """A table of stacks whose file is small, whatever it has."""
-    numbers = {name: pa.array(range(rows), pa.int32()) for name in ("pid", "group")}
-    kinds = {"state": pa.int64(), "cpu": pa.int32(), "ending": pa.int8(), "time_ns": pa.int64()}
-    numbers |= {name: pa.array([0] * rows, kind) for name, kind in kinds.items()}
-    places = pa.array([list(range(addresses))] * rows, pa.list_(pa.uint64()))
-    names = pa.array([["ab"] * users] * rows, pa.list_(pa.string()))
-    table = pa.table({**numbers, "comm": [""] * rows, "stack": places, "user": names})
-    flags = pa.array([True] * rows)
-    table = table.append_column("user_whole", flags).append_column("user_earlier", flags)
-    return table.replace_schema_metadata({"samples": "1", "time_ns": "1"})
-
-
-@pytest.mark.parametrize(
-    ("table", "words"),
-    [
-        (lambda: stacks(10, 0, limits.USER_FRAMES_MAX + 1), "longer than a recorder's: 64"),
-        (lambda: stacks(10, limits.FRAMES_MAX + 1), "longer than a recorder's: 128"),
-        (lambda: stacks(limits.KEPT_ROWS_MAX + 1), "65,537 rows, and a recorder stores 65,536"),
-        (lambda: stacks(limits.STACK_PLACES_MAX // 64, 64, 64), "more places on stacks"),
-    ],
-)
-def test_more_stacks_than_a_recorder_keeps_are_refused(folder, table, words):
-    pq.write_table(table(), folder / FILE, compression="zstd")
-    assert (folder / FILE).stat().st_size < 1 << 20
-    done = CliRunner().invoke(cli, ["peek", "report", str(folder)])
-    assert isinstance(done.exception, PeekError), done.output
-    assert re.search(words, str(done.exception)) and FILE in str(done.exception)
-
-
-@pytest.mark.parametrize(
-    ("bound", "value", "words"),
-    [
-        ("ROWS_FREE_MAX", -1_000_000, "more samples than"),
-        ("KEPT_BYTES_TOTAL_MAX", 0, "more bytes of tables"),
-        ("JSON_BYTES_MAX", 1500, "more bytes of JSON"),
-        ("STACK_CHARS_MAX", 5, "more characters on stacks"),
-    ],
-)
-def test_all_boots_together_have_one_allowance(folder, tmp_path, monkeypatch, bound, value, words):
-    for number in (2, 3):
-        shutil.copytree(folder, folder / f"boot-{number}", ignore=lambda *_: ["boot-2"])
-    flame = ["--stacks", str(tmp_path / "x")]
-    assert CliRunner().invoke(cli, ["peek", "report", *flame, str(folder)]).exception is None
-    monkeypatch.setattr(limits, bound, value)
-    done = CliRunner().invoke(cli, ["peek", "report", *flame, str(folder)])
-    assert isinstance(done.exception, PeekError) and words in str(done.exception)
-
-
 def test_boots_beyond_the_bound_are_left_out_and_said(folder, monkeypatch):
     monkeypatch.setattr(limits, "BOOTS_MAX", 2)
     for number in (2, 3, 10):
@@ -433,8 +349,3 @@ def test_missing_segments_are_counted_and_not_looked_for_one_by_one(folder, monk
 def test_what_is_not_there_is_said(tmp_path):
     with pytest.raises(PeekError, match=r"not a recording.* meta.json: No such file"):
         Recording.open(tmp_path / "nowhere")
-
-
-def test_what_takes_too_much_memory_is_said(tmp_path):
-    with pytest.raises(PeekError, match="more memory than any recording"), told_of_damage(tmp_path):
-        bytearray(1 << 44)

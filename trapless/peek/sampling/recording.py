@@ -11,7 +11,8 @@ A machine that is restarted has other addresses, perhaps another kernel: each bo
 is a recording of its own, in the folder boot-2 and its successors. Rows that were taken after the
 kernel was last known to run show a dead kernel's memory, and are left out when rows are read.
 
-A recording may be a stranger's: what it has is checked when it is opened, and bounded (limits.py).
+A recording may be a stranger's: a process in a jail decodes its files, and reading it has one bound
+of memory (damage_as_errors()).
 
 A row's time is first deadline + slot * interval + lag, with the lag in steps of 16 ns; t_ns itself
 is not stored.
@@ -28,7 +29,7 @@ import resource
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -59,8 +60,8 @@ PROBLEMS_MAX = 20
 SEGMENT_ROWS_MAX = 200_000
 SEGMENT_BYTES_MAX = 64 << 20
 """The bytes of rows in memory at which a segment is written."""
-READ_MEMORY_BYTES = 8 << 30
-"""Of address space, while recordings are read. Files are decoded elsewhere (base/parquet.py)."""
+READ_MEMORY_BYTES = 2 << 30
+"""Of data of this process, while recordings are read: a recorder's take a tenth of it."""
 KEPT_BYTES_MAX = 64 << 20
 """Of a table beside the rows, whose values become objects."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -274,12 +275,10 @@ class Recording:
     end: Mapping[str, Any] | None
     segments: tuple[Path, ...]
     problems: tuple[str, ...]
-    allowance: limits.Allowance = field(default_factory=limits.Allowance)
 
     @classmethod
-    def open(cls, folder: Path, allowance: limits.Allowance | None = None) -> Recording:
-        """The recording in a folder; PeekError where it is none. Boots have one allowance."""
-        allowance = allowance or limits.Allowance()
+    def open(cls, folder: Path) -> Recording:
+        """The recording in a folder; PeekError where it is none."""
         try:
             parquet.plain_file(folder / META_FILE).close()
         except OSError as error:
@@ -287,7 +286,7 @@ class Recording:
                 f"{folder}: not a recording, or not yours to read: its {META_FILE}: "
                 f"{error.strerror}"
             ) from error
-        meta = _json(folder / META_FILE, allowance)
+        meta = _json(folder / META_FILE)
         if meta is None or meta.get("format") != FORMAT:
             raise PeekError(
                 f"{folder}: not a recording, or its {META_FILE} is damaged, which describes the "
@@ -295,7 +294,7 @@ class Recording:
             )
         if not are_groups(meta.get("groups"), meta.get("threads")):
             raise PeekError(f"{folder / META_FILE} is damaged: its groups are not a sampler's")
-        end = _json(folder / END_FILE, allowance)
+        end = _json(folder / END_FILE)
         number = end.get("segments") if end else 0
         if type(number) is not int or not 0 <= number <= SEGMENTS_MAX:
             raise PeekError(f"{folder / END_FILE} is damaged: {str(number)[:40]!r} segments")
@@ -304,7 +303,6 @@ class Recording:
         for path in (folder / name for name in there):
             try:
                 parquet.check(path)
-                allowance.add(limits.SAMPLES, path.stat().st_size)
                 segments.append(path)
             except (OSError, DamagedError) as error:
                 reason = error.reason if isinstance(error, DamagedError) else error.strerror
@@ -312,7 +310,7 @@ class Recording:
         problems += _missing(there, number if end else None)
         if end is None:
             problems.append("the recorder was killed, or could not write: the last rows are lost")
-        return cls(folder, meta, end, tuple(segments), tuple(problems), allowance)
+        return cls(folder, meta, end, tuple(segments), tuple(problems))
 
     def tables(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """The rows in order, one segment at a time, so that memory stays bounded."""
@@ -323,7 +321,6 @@ class Recording:
         """The rows of a segment that show a kernel that ran."""
         wanted = None if columns is None else list(dict.fromkeys((*columns, "slot")))
         table = parquet.read_table(path, wanted)
-        self.allowance.take(limits.SAMPLES, path, len(table))
         if self._alive is not None:
             table = table.filter(pc.less_equal(table["slot"], self._alive))
         return table if columns is None else table.select(list(columns))
@@ -339,7 +336,6 @@ class Recording:
         count = 0
         for path in reversed(self.segments if self._alive is not None else ()):
             slots = parquet.read_table(path, ["slot"])["slot"]
-            self.allowance.take(limits.SAMPLES, path, len(slots))
             dead = pc.sum(pc.greater(slots, self._alive)).as_py() or 0
             count += dead
             if dead < len(slots):
@@ -359,7 +355,7 @@ class Recording:
         if len(shown) < len(later):
             text = f"{len(later) - len(shown):,} later boots are left out, from {later[len(shown)]}"
             first = replace(self, problems=(*self.problems, visible(text)))
-        opened = [first, *(Recording.open(path, self.allowance) for path in shown)]
+        opened = [first, *(Recording.open(path) for path in shown)]
         lived = [one for one in opened if len(opened) == 1 or one.slots()]
         if lived and len(lived) < len(opened):
             text = f"boots without a sample are left out: {len(opened) - len(lived)}"
@@ -373,18 +369,11 @@ class Recording:
         return slots * int(self.meta["interval_ns"]) + lags
 
     def kept(self, name: str) -> pa.Table | None:
-        """A table that was stored beside the rows; None where there is none that can be read.
-
-        PeekError where it has more than a recorder stores.
-        """
-        path = self.folder / name
+        """A table that was stored beside the rows; None where there is none that can be read."""
         try:
-            table = parquet.read_table(path, bytes_max=KEPT_BYTES_MAX)
+            return parquet.read_table(self.folder / name, bytes_max=KEPT_BYTES_MAX)
         except (OSError, DamagedError):
             return None
-        _check_rows(path, table, limits.KEPT_ROWS_MAX)
-        self.allowance.take(limits.TABLES, path, table.nbytes)
-        return table
 
     def rates(self) -> dict[int, dict[str, float]]:
         """What the kernel counted in a second, by CPU and name; empty where that was not read."""
@@ -417,13 +406,7 @@ class Recording:
         if not path.exists():
             return []
         table = parquet.read_table(path)
-        _check_rows(path, table, limits.SYMBOLS_MAX)
         return list(zip(table["address"].to_pylist(), table["name"].to_pylist(), strict=True))
-
-
-def _check_rows(path: Path, table: pa.Table, most: int) -> None:
-    if len(table) > most:
-        raise PeekError(f"{path} has {len(table):,} rows, and a recorder stores {most:,} at most")
 
 
 def _missing(there: Sequence[str], count: int | None) -> list[str]:
@@ -438,11 +421,11 @@ def _missing(there: Sequence[str], count: int | None) -> list[str]:
 
 
 @contextmanager
-def told_of_damage(folder: Path) -> Iterator[None]:
+def damage_as_errors(folder: Path) -> Iterator[None]:
     """A block that reads anybody's recording: what none has is a PeekError; memory has a bound."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     bound = [one for one in (READ_MEMORY_BYTES, soft, hard) if one != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_AS, (min(bound), hard))
+    resource.setrlimit(resource.RLIMIT_DATA, (min(bound), hard))
     try:
         yield
     except (TraplessError, BrokenPipeError):
@@ -456,7 +439,7 @@ def told_of_damage(folder: Path) -> Iterator[None]:
     except Exception as error:  # whatever foreign data do to code that is made for our own
         raise _not_ours(folder, error) from error
     finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def _not_ours(folder: Path, error: Exception) -> PeekError:
@@ -464,14 +447,10 @@ def _not_ours(folder: Path, error: Exception) -> PeekError:
     return PeekError(f"{folder}: not what a recorder writes ({words})")
 
 
-def _json(path: Path, allowance: limits.Allowance) -> dict[str, Any] | None:
+def _json(path: Path) -> dict[str, Any] | None:
     try:
         with parquet.plain_file(path) as file:
-            text = file.read(limits.JSON_BYTES_MAX + 1)
-        if len(text) > limits.JSON_BYTES_MAX:
-            return None
-        allowance.take(limits.JSON, path, len(text))
-        data = json_text.parse(text)
+            data = json_text.parse(file.read())
     except (OSError, ValueError):
         return None
     return data if isinstance(data, dict) else None

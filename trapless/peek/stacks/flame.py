@@ -96,8 +96,6 @@ def _parts(recording: Recording) -> Iterator[tuple[str, Counter[tuple[str, ...]]
             for key, time_ns in profile.times.items():
                 if key.is_cpu == is_cpu:
                     times[tuple(frames(key, texts))] += time_ns
-            chars = sum(len(frame) for stack in times for frame in stack)
-            boot.allowance.take(limits.CHARS, boot.folder / title, chars)
             if times:
                 boot_text = f" (boot {number} of {len(boots)})" if len(boots) > 1 else ""
                 yield title + boot_text, times

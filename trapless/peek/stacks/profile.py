@@ -13,10 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from trapless.peek import limits
-from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.stacks import NO_STACK, CpuStack, Ending, Stack, ThreadStack
 from trapless.peek.kernel.user.stacks import NO_USER_STACK, UserStack
@@ -148,14 +146,10 @@ class Profile:
 
 
 def load(recording: Recording) -> Profile | None:
-    """The sums of a recording; None where it has none.
-
-    PeekError where there are more, or longer, stacks than a recorder keeps.
-    """
+    """The sums of a recording; None where it has none."""
     table = recording.kept(FILE)
     if table is None:
         return None
-    _check(recording, table)
     profile = Profile()
     totals = table.schema.metadata or {}
     for key, lack in TOTALS.items():
@@ -170,18 +164,6 @@ def load(recording: Recording) -> Profile | None:
             key_ = Key(row["pid"], row["group"], comm, row["state"], row["cpu"], stack, user)
             profile.times[key_] = row["time_ns"]
     return profile
-
-
-def _check(recording: Recording, table: pa.Table) -> None:
-    """PeekError where stacks are not as a recorder keeps them: a stranger's file may be small."""
-    path, places = recording.folder / FILE, 0
-    for name, most in (("stack", limits.FRAMES_MAX), ("user", limits.USER_FRAMES_MAX)):
-        if name in table.column_names:
-            lengths = pc.list_value_length(table[name])
-            places += pc.sum(lengths).as_py() or 0
-            if (pc.max(lengths).as_py() or 0) > most:
-                raise PeekError(f"{path} has a stack that is longer than a recorder's: {most}")
-    recording.allowance.take(limits.PLACES, path, places + len(table))
 
 
 def _user(row: Mapping[str, Any], profile: Profile) -> UserStack:
