@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from eval.batch_size import here_walk, part_calls, spec
-from eval.batch_size.part_calls import ALIKE, EMPTY, STRAIGHT, SUBJECTS
+from eval.batch_size.part_calls import EMPTY, SUBJECTS
 from trapless.experiments import fit, repetition
 from trapless.experiments.clocks import Clock, event_metrics
 from trapless.experiments.collection import Collection
@@ -27,8 +27,6 @@ DISK = "read1_disk"
 QUICK_SIZES = (1, 2, 3, 8, 32, 128)
 LEAST_SIZES = (1, 2, 32)
 ROUNDS, QUICK_ROUNDS = 41, 9
-FAST_TRAP = 0.35
-"""Clocks of a fast trap to those of INT, up to which it is about what the paper found."""
 
 
 def collect(run: Collection) -> None:
@@ -76,8 +74,8 @@ def analyse(raw: Raw) -> Findings:
     return Findings(
         metrics,
         (
-            claim_break_even("wsc-int", "plain-int", "batch-int", 2, measured, clock),
-            claim_break_even("wsc-sysenter", "plain", "batch", 32, measured, clock),
+            claim_break_even("wsc-int", "plain-int", "batch-int", measured, clock),
+            claim_break_even("wsc-sysenter", "plain", "batch", measured, clock),
             claim_fast_trap(measured, clock),
             claim_equation(equations, measured, clock),
         ),
@@ -109,34 +107,32 @@ def claim_break_even(
     claim_id: str,
     base: str,
     mechanism: str,
-    published: int,
     measured: Mapping[Key, Samples],
     clock: Clock,
 ) -> Claim:
     """From which N a batched getpid takes less time; the paper's N, or a smaller one for INT."""
     if not {("getpid", base), ("getpid", mechanism)} <= measured.keys():
-        return claims.make(claim_id, "not run", None, "this kernel answers no int $0x80")
+        return claims.not_run(claim_id, part_calls.NO_INT)
     n = part_calls.measured_break_even(measured, "getpid", base, mechanism)
     ours = part_calls.from_n(n) + " (by the clock)"
-    holds = n is not None and (n <= published if base == "plain-int" else n == published)
     note = (
         "Storing and fetching a request cost little beside the trap of this processor: a smaller N "
         "wins."
-        if n is not None and n < published
+        if n is not None and n < claims.limit(claim_id)
         else "The trap costs this processor less, beside a request, than it did the paper's."
     )
     rests_on = tuple(part_calls.ratios(measured, "getpid", mechanism, base).values())
-    return clock.claim(claim_id, ours, holds, note, rests_on)
+    return clock.judge(claim_id, ours, {"N": n}, note, rests_on)
 
 
 def claim_fast_trap(measured: Mapping[Key, Samples], clock: Clock) -> Claim:
     by_n = part_calls.ratios(measured, "getpid", "plain", "plain-int")
     if not by_n:
-        return claims.make("wsc-fast-trap", "not run", None, "this kernel answers no int $0x80")
+        return claims.not_run("wsc-fast-trap", part_calls.NO_INT)
     one = by_n[max(by_n)]
     note = "Today's INT trap costs this processor less, beside SYSCALL, than the paper's did."
     ours = f"{fit.percent(one)} of the clocks"
-    return clock.claim("wsc-fast-trap", ours, one.median <= FAST_TRAP, note, [one])
+    return clock.judge("wsc-fast-trap", ours, {"ratio": one.median}, note, [one])
 
 
 def claim_equation(
@@ -153,14 +149,14 @@ def claim_equation(
         f"{costs[most] / clock.per_ns:.1f} ns ({most}); over N the largest residual of a straight "
         f"line is {residual:.1%}"
     )
-    holds = residual <= STRAIGHT and costs[most] - costs[least] <= ALIKE * trap
+    values = part_calls.apart(residual, costs[most] - costs[least], trap)
     note = "Time is not linear in N for every call, or S differs by more than a fifth of A."
     rests_on = [
         one
         for call in costs
         for one in part_calls.ratios(measured, call, "batch", "plain").values()
     ]
-    return clock.claim("wsc-eq1", ours, holds, note, rests_on)
+    return clock.judge("wsc-eq1", ours, values, note, rests_on)
 
 
 NAMES = {

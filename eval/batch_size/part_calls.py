@@ -252,19 +252,21 @@ def from_n(n: int | None) -> str:
     return "never" if n is None else f"N = {n}"
 
 
+NO_INT = "this kernel answers no int $0x80"
+
+
 def claim_int(counted: Mapping[Key, Samples], measured: Mapping[Key, Samples]) -> Claim:
     if ("getpid", "plain-int") not in counted or ("getpid", "batch-int") not in counted:
-        return claims.make("wsc-int", "not run", None, "this kernel answers no int $0x80")
+        return claims.not_run("wsc-int", NO_INT)
     by_count = counted_break_even(counted, "getpid", "plain-int", "batch-int")
     by_clock = measured_break_even(measured, "getpid", "plain-int", "batch-int")
     ours = f"{from_n(by_count)} (counted), {from_n(by_clock)} (measured ratio)"
     note = "Both sides cross by int $0x80."
-    if by_count is None or by_count > 2:
-        note += (
-            " A count takes the INT trap and its return for two instructions, however long they "
-            "take a processor, and so understates what a batch saves."
-        )
-    return claims.make("wsc-int", ours, by_count is not None and by_count <= 2, note)
+    why = (
+        "A count takes the INT trap and its return for two instructions, however long they take a "
+        "processor, and so understates what a batch saves."
+    )
+    return claims.judge("wsc-int", ours, {"N": by_count}, note, why=why)
 
 
 def claim_sysenter(
@@ -282,7 +284,7 @@ def claim_sysenter(
         f"{eq.fixed / eq.saving:.1f} calls. In the paper, storing and fetching a request cost "
         "nearly as much as the fast trap: only a larger N could win."
     )
-    return claims.make("wsc-sysenter", ours, by_count == 32, note)
+    return claims.judge("wsc-sysenter", ours, {"N": by_count}, note)
 
 
 def claim_fast_trap(
@@ -293,23 +295,16 @@ def claim_fast_trap(
     clock = ratios(measured, "getpid", "plain", "plain-int")
     n = max(plain)
     if n not in by_int or n not in clock:
-        return claims.make("wsc-fast-trap", "not run", None, "this kernel answers no int $0x80")
+        return claims.not_run("wsc-fast-trap", NO_INT)
     ours = f"{plain[n] / by_int[n]:.2f} of the instructions, {clock[n].median:.2f} of the clocks"
     if emulated:
         note = (
             "Undecided: the claim is about a processor's clocks. A count takes a trap and its "
             "return for two instructions each way, and the clock here is an emulator's."
         )
-        return claims.make("wsc-fast-trap", ours, None, note)
-    holds = clock[n].median <= 0.35
-    note = "" if holds else "Today's INT trap costs this processor less than the paper's did."
-    return claims.make("wsc-fast-trap", ours, holds, note)
-
-
-STRAIGHT = 0.03
-"""Largest residual of a fit that still counts as a straight line."""
-ALIKE = 0.2
-"""Largest difference of S between calls, as a share of A, that still counts as constant."""
+        return claims.undecided("wsc-fast-trap", ours, note)
+    why = "Today's INT trap costs this processor less than the paper's did."
+    return claims.judge("wsc-fast-trap", ours, {"ratio": clock[n].median}, why=why)
 
 
 def claim_equation(equations: Mapping[Key, fit.Equation1]) -> Claim:
@@ -323,15 +318,17 @@ def claim_equation(equations: Mapping[Key, fit.Equation1]) -> Claim:
         f"A = {trap:.0f} instructions, S = {costs[least]:.0f} ({least}) to {costs[most]:.0f} "
         f"({most}); over N the largest residual of a straight line is {100 * residual:.1f}%"
     )
-    alike = costs[most] - costs[least] <= ALIKE * trap
-    holds = residual <= STRAIGHT and alike
-    reasons = []
-    if residual > STRAIGHT:
-        reasons.append("cost is not linear in N for every call")
-    if not alike:
-        reasons.append("S differs between the calls by more than a fifth of A")
-    note = "; ".join(reasons).capitalize()
-    return claims.make("wsc-eq1", ours, holds, note)
+    values = apart(residual, costs[most] - costs[least], trap)
+    why = {
+        "residual of a line": "Cost is not linear in N for every call",
+        "S apart, in A": "S differs between the calls by more than a fifth of A",
+    }
+    return claims.judge("wsc-eq1", ours, values, why=why)
+
+
+def apart(residual: float, difference: float, trap: float) -> dict[str, float]:
+    """The values by which equation (1) is judged."""
+    return {"residual of a line": residual, "S apart, in A": difference / trap}
 
 
 def figures(raw: Raw) -> tuple[Figure | Table, ...]:

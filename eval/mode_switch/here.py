@@ -124,14 +124,14 @@ def claims_of(
 ) -> list[Claim]:
     made = [claim_saving(found, clock), claim_trap_overhead(found, clock)]
     by_call = ratios(found)
-    for call, published in PUBLISHED.items():
+    for call in PUBLISHED:
         one = by_call.get((SMALL.get(call, call), "static"))
         if one is None:
-            made.append(claims.make(f"dms-{call}", "not run", None, costs.NOT_OFFERED))
+            made.append(claims.not_run(f"dms-{call}", costs.NOT_OFFERED))
             continue
         note = "A trap costs this processor less, beside the call's own work, than the paper's."
         ours = f"{fit.percent(one)} of the time by trap"
-        made.append(clock.claim(f"dms-{call}", ours, one.median <= published, note, [one]))
+        made.append(clock.judge(f"dms-{call}", ours, {"ratio": one.median}, note, [one]))
     made.append(switches.claim_delay(rows))
     return made
 
@@ -141,20 +141,20 @@ def claim_saving(found: Mapping[Key, Mapping[int, float]], clock: Clock) -> Clai
     savings = {key: fit.summary(values) for key, values in saved(found, clock).items()}
     medians = {key: one.median for key, one in savings.items()}
     if not medians:
-        return claims.make("dms-saving", "not run", None, costs.NOT_OFFERED)
+        return claims.not_run("dms-saving", costs.NOT_OFFERED)
     least, most = min(medians.values()), max(medians.values())
     ours = (
         f"{least * clock.per_ns:.0f} to {most * clock.per_ns:.0f} clocks of the time-stamp counter "
         f"({least:.0f} to {most:.0f} ns) a call"
     )
-    holds = SAVING[0] <= least * clock.per_ns <= most * clock.per_ns <= SAVING[1]
+    values = {"least clocks": least * clock.per_ns, "most clocks": most * clock.per_ns}
     alike = 0 < most <= least * SAVING[1] / SAVING[0]
     note = (
         "It is about the same for every call, but not as much as on the paper's Pentium 4."
         if alike
         else "The saving differs between calls by more than an eighth, and from the paper's."
     )
-    return clock.claim("dms-saving", ours, holds, note, tuple(savings.values()))
+    return clock.judge("dms-saving", ours, values, note, tuple(savings.values()))
 
 
 def claim_trap_overhead(found: Mapping[Key, Mapping[int, float]], clock: Clock) -> Claim:
@@ -167,15 +167,15 @@ def claim_trap_overhead(found: Mapping[Key, Mapping[int, float]], clock: Clock) 
         if key[2] == BACK and (absent := found.get((key[0], key[1], costs.ABSENT), {}))
     }
     if not grown:
-        return claims.make("dms-trap-overhead", "not run", None, costs.NOT_OFFERED)
+        return claims.not_run("dms-trap-overhead", costs.NOT_OFFERED)
     worst = max(grown, key=grown.__getitem__)
     ours = f"{grown[worst]:+.1%} at the most ({worst[0]}, {worst[1]}), after coming back from it"
-    if grown[worst] > part_calls.OVERHEAD_MAX and not clock.emulated:
+    if grown[worst] > claims.limit("dms-trap-overhead") and not clock.emulated:
         note = (
             "Undecided: some call takes longer, but the runs follow each other, and drift is in it."
         )
-        return claims.make("dms-trap-overhead", ours, None, note)
-    return clock.claim("dms-trap-overhead", ours, True)
+        return claims.undecided("dms-trap-overhead", ours, note)
+    return clock.judge("dms-trap-overhead", ours, {"growth": grown[worst]})
 
 
 NAMES = {costs.ABSENT: "trap, mechanism absent", BACK: "trap, present", "supervisor": "supervisor"}

@@ -188,7 +188,7 @@ def analyse(raw: Raw) -> Findings:
 def claim_saving(calls: Mapping[costs.Key, costs.Cost]) -> Claim:
     saved = costs.saved(calls)
     if not saved:
-        return claims.make("dms-saving", "not run", None, costs.NOT_OFFERED)
+        return claims.not_run("dms-saving", costs.NOT_OFFERED)
     least, most = min(saved.values()), max(saved.values())
     ours = f"{least:.0f} to {most:.0f} instructions a call"
     note = (
@@ -197,10 +197,7 @@ def claim_saving(calls: Mapping[costs.Key, costs.Cost]) -> Claim:
         f"{most - least:.0f} instructions. What the trap's two instructions take on a processor "
         "comes on top, and is in the modelled figures alone."
     )
-    return claims.make("dms-saving", ours, None, note)
-
-
-OVERHEAD_MAX = 0.02
+    return claims.undecided("dms-saving", ours, note)
 
 
 def claim_trap_overhead(calls: Mapping[costs.Key, costs.Cost]) -> Claim:
@@ -212,7 +209,7 @@ def claim_trap_overhead(calls: Mapping[costs.Key, costs.Cost]) -> Claim:
         if key.mechanism in states and key.by(costs.ABSENT) in calls
     }
     if not grown:
-        return claims.make("dms-trap-overhead", "not run", None, costs.NOT_OFFERED)
+        return claims.not_run("dms-trap-overhead", costs.NOT_OFFERED)
     worst = max(grown, key=grown.__getitem__)
     getpid = max(value for key, value in grown.items() if key.call == "getpid")
     ours = (
@@ -220,12 +217,8 @@ def claim_trap_overhead(calls: Mapping[costs.Key, costs.Cost]) -> Claim:
         f"{worst.form}), with the module loaded, with another process in supervisor mode, and "
         "after coming back from it"
     )
-    holds = grown[worst] <= OVERHEAD_MAX
-    note = "" if holds else "Some call grows by more."
-    return claims.make("dms-trap-overhead", ours, holds, note)
-
-
-STATIC_MAX = 0.06
+    growth = {"growth": grown[worst]}
+    return claims.judge("dms-trap-overhead", ours, growth, why="Some call grows by more.")
 
 
 def claim_static(calls: Mapping[costs.Key, costs.Cost]) -> Claim:
@@ -239,9 +232,8 @@ def claim_static(calls: Mapping[costs.Key, costs.Cost]) -> Claim:
     }
     least, most = min(shorter.values()), max(shorter.values())
     ours = f"{least:.1%} to {most:.1%} fewer instructions"
-    holds = least > -0.001 and most <= STATIC_MAX
-    note = "" if holds else "Linking changes some call by more."
-    return claims.make("dms-static", ours, holds, note)
+    values = {"least shorter": least, "most shorter": most}
+    return claims.judge("dms-static", ours, values, why="Linking changes some call by more.")
 
 
 NAMES = {

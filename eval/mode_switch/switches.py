@@ -58,31 +58,30 @@ def claims_of(rows: Sequence[Row], getpid: float) -> tuple[Claim, Claim]:
 def claim_switch(rows: Sequence[Row], getpid: float) -> Claim:
     requests = switch_costs(rows)
     if not {(mode, "self") for mode in MODES} <= requests.keys():
-        return claims.make("dms-switch", "not run", None, costs.NOT_OFFERED)
+        return claims.not_run("dms-switch", costs.NOT_OFFERED)
     to, back = (min(requests[mode, "self"]) for mode in MODES)
     nothing = min(requests["none", "self"])
     ours = f"{to:,} and {back:,} instructions, a getpid {getpid:.0f}"
-    holds = max(to, back) < getpid
-    note = (
+    why = (
         "The paper adds a call of its own to the kernel, which sets a flag and a register's "
         f"saved value. Here an ioctl is the way to the module ({nothing} instructions for one "
         "that asks for nothing), and a switch checks who asks for whom, goes through the "
         "kernel's list of work at the thread's own return, and sets a processor up. "
         f"After {to / (getpid / 2):.0f} calls or so it is paid back."
     )
-    return claims.make("dms-switch", ours, holds, "" if holds else note)
+    return claims.judge("dms-switch", ours, {"getpids": max(to, back) / getpid}, why=why)
 
 
 def claim_delay(rows: Sequence[Row]) -> Claim:
     histograms = delays(rows)
     if not histograms:
-        return claims.make("dms-delay", "not run", None, costs.NOT_OFFERED)
+        return claims.not_run("dms-delay", costs.NOT_OFFERED)
     worst = max(max(counts) for counts in histograms.values())
     late = sum(n for counts in histograms.values() for delay, n in counts.items() if delay)
     switches = sum(n for counts in histograms.values() for n in counts.values())
     ours = f"at most {worst} calls of the target in {switches:,} switches; {late} were late at all"
-    note = "" if worst <= 1 else "Some calls begun after the request still ended in the old mode."
-    return claims.make("dms-delay", ours, worst <= 1, note)
+    why = "Some calls begun after the request still ended in the old mode."
+    return claims.judge("dms-delay", ours, {"calls": worst}, why=why)
 
 
 def reach_rows(rows: Sequence[Row]) -> list[tuple[str, str, str, str]]:

@@ -224,8 +224,9 @@ def claims_of(results: Mapping[str, ObservedLoad], machine: str) -> Iterator[Cla
     yield claim_queue(results["httpd"])
 
 
-def _reasons(wrong: Sequence[str], more: str) -> str:
-    return f"Not as published: {'; '.join(wrong)}. {more}" if wrong else more
+def _judged(claim_id: str, text: str, wrong: Sequence[str], more: str) -> Claim:
+    note = f"Not as published: {'; '.join(wrong)}. {more}" if wrong else more
+    return claims.judge(claim_id, text, {"differences": len(wrong)}, note)
 
 
 def claim_shares(results: Mapping[str, ObservedLoad], machine: str) -> Claim:
@@ -248,7 +249,7 @@ def claim_shares(results: Mapping[str, ObservedLoad], machine: str) -> Claim:
         f"To hold, each share that the paper has above {SMALL / 2:g}% must be within a factor of "
         f"{FACTOR:g}, all others below {SMALL:g}%. {machine}"
     )
-    return claims.make("peek-shares", text, not wrong, _reasons(wrong, note))
+    return _judged("peek-shares", text, wrong, note)
 
 
 def handler_times(load: ObservedLoad) -> str:
@@ -264,7 +265,7 @@ def claim_off(results: Mapping[str, ObservedLoad], machine: str) -> Claim:
     text = ", ".join(f"{name} {ours[name]:.1f}%" for name in LOADS)
     times = " and ".join(handler_times(results[name]) for name in ("qsort", "make"))
     note = f"Judged as the shares are. A top half takes {times}. {machine}"
-    return claims.make("peek-irqoff", text, not wrong, _reasons(wrong, note))
+    return _judged("peek-irqoff", text, wrong, note)
 
 
 def claim_routines(load: ObservedLoad, machine: str) -> Claim:
@@ -298,7 +299,7 @@ def claim_routines(load: ObservedLoad, machine: str) -> Claim:
         "Allocation of memory, a sixth of the paper's disabled time, mostly does without disabling "
         f"them now. {machine}"
     )
-    return claims.make("peek-routines", text, not wrong, _reasons(wrong, note))
+    return _judged("peek-routines", text, wrong, note)
 
 
 def thirds(values: Sequence[float]) -> tuple[float, float]:
@@ -331,4 +332,4 @@ def claim_queue(load: ObservedLoad) -> Claim:
         "Apache adds processes, up to 150, for as long as too few are free. The requests' maker "
         "is on this machine and has a fixed number of connections: the queue cannot be longer."
     )
-    return claims.make("peek-runq", text, not wrong, _reasons(wrong, note))
+    return _judged("peek-runq", text, wrong, note)

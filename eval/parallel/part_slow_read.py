@@ -10,6 +10,7 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from trapless.experiments.collection import Collection, Row
 from trapless.experiments.experiment import Findings, Part, Raw, workload
@@ -28,8 +29,6 @@ REPEATS = 9
 QUICK_REPEATS = 3
 TIMEOUT_S = 2 * 3600.0
 GUEST_PROGRAM = "/bin/parallel"
-STILL = 0.5
-"""A requester stood still when it did no work for this share of one read's time."""
 
 
 def collect(run: Collection) -> None:
@@ -99,21 +98,20 @@ def medians_of(ways: Mapping[str, Sequence[Row]], way: str) -> dict[str, float]:
 def claim(ways: Mapping[str, Sequence[Row]]) -> Claim:
     psc, plain = medians_of(ways, "psc"), medians_of(ways, "plain")
     latency_ms = ways["psc"][0]["latency_ns"] / 1e6
-    holds = psc["gap"] < STILL <= plain["gap"]
-    ours = (
-        f"{'yes' if holds else 'no'}: longest standstill, in the quietest of {len(ways['psc'])} "
-        f"repeats, {psc['gap']:.0%} of a read's {latency_ms:.0f} ms (plain reads: "
-        f"{plain['gap']:.0%}), other work at "
-        f"{psc['work']:.0%} of full speed (plain reads: {plain['work']:.0%})"
-    )
-    if holds:
-        return claims.make("psc-nonblocking", ours, True)
     pause = medians_of(ways, "none")["gap"]
-    note = (
+    why = (
         f"The longest pause of the same loop with nothing to read was {pause:.0%} of a read's "
         "time: a host that is busy elsewhere stops the whole guest. Run again on a quiet host."
     )
-    return claims.make("psc-nonblocking", ours, False, note)
+    values = {"standstill": psc["gap"], "standstill of plain reads": plain["gap"]}
+    judged = claims.judge("psc-nonblocking", "", values, why=why)
+    ours = (
+        f"{'yes' if judged.holds else 'no'}: longest standstill, in the quietest of "
+        f"{len(ways['psc'])} repeats, {psc['gap']:.0%} of a read's {latency_ms:.0f} ms (plain "
+        f"reads: {plain['gap']:.0%}), other work at {psc['work']:.0%} of full speed (plain reads: "
+        f"{plain['work']:.0%})"
+    )
+    return replace(judged, ours=ours)
 
 
 def figures(raw: Raw) -> tuple[Figure | Table, ...]:

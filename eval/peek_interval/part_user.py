@@ -9,7 +9,7 @@ Owns what a sound sample of it is, the metrics and the claim.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -84,10 +84,6 @@ class Climb:
         steps = {step for _, step, _ in self.whole}
         return len(steps) / (max(steps) - min(steps) + 1)
 
-    @property
-    def sound(self) -> bool:
-        return not self.damaged and not self.back and len({step for _, step, _ in self.whole}) > 1
-
 
 def climb(rows: Sequence[Row]) -> Climb:
     (row,) = (row for row in rows if "samples" in row)
@@ -123,17 +119,18 @@ def analyse(raw: Raw) -> Findings:
 
 
 def claim(steps: Climb) -> Claim:
+    values = {
+        "unsound samples": steps.damaged + steps.back,
+        "steps": len({step for _, step, _ in steps.whole}),
+    }
+    why = "Samples that are not marked as torn must be records that the process wrote, in order."
+    judged = claims.judge("peek-user", "", values, why=why)
     ours = (
-        f"{'yes' if steps.sound else 'no'}: {steps.samples} samples of a pinned page of a process "
+        f"{'yes' if judged.holds else 'no'}: {steps.samples} samples of a pinned page of a process "
         f"in the guest, {steps.damaged} of them inconsistent, {steps.back} out of order; "
         f"{steps.seen:.1%} of its steps seen"
     )
-    note = (
-        ""
-        if steps.sound
-        else "Samples that are not marked as torn must be records that the process wrote, in order."
-    )
-    return claims.make("peek-user", ours, steps.sound, note)
+    return replace(judged, ours=ours)
 
 
 def figures(raw: Raw) -> tuple[Figure | Table, ...]:

@@ -54,18 +54,17 @@ def claim(raw: Raw) -> Claim:
         f"{load} {100 * one.median:.1f}% ({100 * one.low:.1f} to {100 * one.high:.1f})"
         for load, one in reads.items()
     )
-    if dear or slow:
-        note = f"Above the paper's: {', '.join(sorted({*dear, *slow}))}."
-        return claims.make("peek-loss", ours, False, note)
-    if open_:
-        widest = max(one.width for one in reads.values())
-        note = (
-            "The probes' cost is at or below the paper's. What reads add could not be seen on this "
-            f"machine, as busy as it was, in {min(one.n for one in reads.values())} rounds: the "
-            f"widest interval is {100 * widest:.1f} points wide."
-        )
-        return claims.make("peek-loss", ours, None, note)
-    return claims.make("peek-loss", ours, True)
+    above = sorted({*dear, *slow})
+    widest = max(one.width for one in reads.values())
+    why = (
+        f"Above the paper's: {', '.join(above)}."
+        if above
+        else "The probes' cost is at or below the paper's. What reads add could not be seen on "
+        f"this machine, as busy as it was, in {min(one.n for one in reads.values())} rounds: the "
+        f"widest interval is {100 * widest:.1f} points wide."
+    )
+    many = {"loads above the paper's": (len(above), len({*above, *open_}))}
+    return claims.judge("peek-loss", ours, many, why=why)
 
 
 def figures(raw: Raw) -> tuple[Figure | Table, ...]:

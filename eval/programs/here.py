@@ -65,14 +65,14 @@ def analyse(raw: Raw) -> Findings:
 def claim_array(ratios: Mapping[int, fit.Summary], clock: Clock) -> Claim:
     """From how many calls the peer's array takes less time than plain calls."""
     if not ratios:
-        return claims.make("array-break-even", "not run", None, "its module could not be entered")
+        return claims.not_run("array-break-even", "its module could not be entered")
     medians = {n: one.median for n, one in ratios.items()}
     n = fit.observed_break_even(dict.fromkeys(medians, 1.0), medians)
     ours = f"{f'n = {n}' if n else 'never'} (by the clock)"
     note = (
         "Entered by lseek and not by a number of its own, which a stock kernel does not dispatch."
     )
-    return clock.claim("array-break-even", ours, n == 2, note, tuple(ratios.values()))
+    return clock.judge("array-break-even", ours, {"n": n}, note, tuple(ratios.values()))
 
 
 def figures(raw: Raw) -> tuple[Table, ...]:

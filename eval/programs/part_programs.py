@@ -165,7 +165,7 @@ def analyse(raw: Raw) -> Findings:
 def claim_array(counted: Mapping[Key, Samples]) -> Claim:
     """From how many calls the peer's array wins: published as a line in ns, here counted."""
     if ("getppid", "c-blake") not in counted:
-        return claims.make("array-break-even", "not run", None, "its module could not be entered")
+        return claims.not_run("array-break-even", "its module could not be entered")
     plain = repetition.least(counted["getppid", "plain"])
     array = repetition.least(counted["getppid", "c-blake"])
     n = fit.observed_break_even(plain, array)
@@ -177,7 +177,7 @@ def claim_array(counted: Mapping[Key, Samples]) -> Claim:
         "Entered by lseek and not by a number of its own, which a stock kernel does not dispatch. "
         "A count takes a trap for one instruction, and the zeroing of memory for one a byte."
     )
-    return claims.make("array-break-even", ours, n == 2, note)
+    return claims.judge("array-break-even", ours, {"n": n}, note)
 
 
 NAMES = {

@@ -118,7 +118,9 @@ def claims_of(counted: Sequence[Counted]) -> tuple[Claim, ...]:
     for one in counted:
         first.setdefault(one.server, one)
     return tuple(
-        claims.make(claim, _ours(first[server]) if server in first else "not run", None, NO_CLOCKS)
+        claims.undecided(
+            claim, _ours(first[server]) if server in first else claims.NOT_RUN, NO_CLOCKS
+        )
         for claim, server in PUBLISHED.items()
     )
 

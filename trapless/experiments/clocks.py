@@ -60,21 +60,21 @@ class Clock:
         one = fit.summary([value / self.per_ns for value in samples])
         return Metric(round(one.median, DIGITS), "ns", "measured", one.n, round(one.spread, DIGITS))
 
-    def claim(
+    def judge(
         self,
         claim_id: str,
         ours: str,
-        holds: bool,
-        note: str = "",
+        values: Mapping[str, claims.Value],
+        why: str = "",
         rests_on: Sequence[fit.Summary] = (),
     ) -> Claim:
         """A claim that clocks decide. Where they are an emulator's, or rounds of what it rests on
         differ by more than half, it stays open."""
         if self.emulated:
-            return claims.make(claim_id, ours, None, EMULATED)
+            return claims.undecided(claim_id, ours, EMULATED)
         if any(one.spread > fit.NOISY * abs(one.median) for one in rests_on):
-            return claims.make(claim_id, ours, None, UNSTEADY)
-        return claims.make(claim_id, ours, holds, "" if holds else note)
+            return claims.undecided(claim_id, ours, UNSTEADY)
+        return claims.judge(claim_id, ours, values, why=why)
 
 
 def ratio_metric(one: fit.Summary) -> Metric:

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The papers' claims: ids, wording and published figures, from claims.json.
+"""The papers' claims: ids, wording, published figures and what must hold, from claims.json.
 
-An experiment names a claim by its id and adds its own result. claims.json is the only place that
-repeats what a paper published. The experiments judge claims; this file does not.
+claims.json is the only place that repeats what a paper published. Its `holds` says which values
+must lie where for the claim to hold, as `"ratio": "<= 0.35"`. An experiment names a claim by its id
+and gives its values, its words and the note; this file alone judges.
 """
 
 from __future__ import annotations
 
 import json
+import operator
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -17,6 +20,7 @@ from trapless.base.console import TraplessError
 from trapless.results.result_file import Claim
 
 DATA = Path(__file__).parent / "claims.json"
+NOT_RUN = "not run"
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,9 @@ class Published:
     experiment: str
     claim: str
     published: str
+    holds: Mapping[str, str]
+    """What each value must be: "<= 0.35", "== 2", "0.3 to 0.5"; empty where nothing here decides
+    the claim."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +64,82 @@ def published() -> Mapping[str, Published]:
     return _data()[1]
 
 
-def make(claim_id: str, ours: str, holds: bool | None, note: str = "") -> Claim:
-    """The claim `claim_id` with the result of an experiment; `note` says why it does not hold."""
+Value = float | None | tuple[float, float]
+"""A number; none, where nothing ever reached what was looked for; or the lowest and the highest
+that it may be."""
+COMPARISONS = {
+    "<": operator.lt, "<=": operator.le, "==": operator.eq, ">=": operator.ge, ">": operator.gt,
+}  # fmt: skip
+
+
+def judge(
+    claim_id: str,
+    ours: str,
+    values: Mapping[str, Value],
+    note: str = "",
+    *,
+    why: str | Mapping[str, str] = "",
+) -> Claim:
+    """The claim with the verdict that its values make. `note` is added to any verdict; `why` only
+    where it does not hold, if need be one for each value that is not as it must be. A claim is open
+    where the ends of a range are judged differently."""
+    bounds = _claim(claim_id).holds
+    if not bounds or values.keys() != bounds.keys():
+        raise ValueError(f"{claim_id} is judged by {sorted(bounds)}, not by {sorted(values)}")
+    verdicts = {
+        name: {
+            _within(end, bounds[name]) for end in (value if isinstance(value, tuple) else (value,))
+        }
+        for name, value in values.items()
+    }
+    failing = [name for name in bounds if False in verdicts[name]]
+    never = any(verdicts[name] == {False} for name in failing)
+    holds = False if never else None if failing else True
+    if not isinstance(why, str):
+        why = "; ".join(why[name] for name in failing)
+    return _made(claim_id, ours, holds, " ".join(filter(None, (note, "" if holds else why))))
+
+
+def undecided(claim_id: str, ours: str, note: str) -> Claim:
+    """The claim left open, for the reason that `note` gives."""
+    return _made(claim_id, ours, None, note)
+
+
+def not_run(claim_id: str, why: str) -> Claim:
+    """The claim left open, because what would decide it was not run."""
+    return undecided(claim_id, NOT_RUN, why)
+
+
+def limit(claim_id: str) -> float:
+    """The number with which the one value of a claim is compared."""
+    (bound,) = _claim(claim_id).holds.values()
+    return float(bound.partition(" ")[2])
+
+
+def _within(value: float | None, bound: str) -> bool:
+    """Whether a value is as a bound asks.
+
+    >>> _within(0.3, "<= 0.35"), _within(0.3, "0.4 to 0.5"), _within(None, "== 2")
+    (True, False, False)
+    """
+    if value is None:
+        return False
+    if found := re.fullmatch(r"(\S+) to (\S+)", bound):
+        return float(found[1]) <= value <= float(found[2])
+    comparison, number = bound.split()
+    return bool(COMPARISONS[comparison](value, float(number)))
+
+
+def _claim(claim_id: str) -> Published:
     claim = published().get(claim_id)
     if claim is None:
         raise TraplessError(
             f"no claim '{claim_id}'; there are {', '.join(published())}"
             " (trapless/results/claims.json)"
         )
+    return claim
+
+
+def _made(claim_id: str, ours: str, holds: bool | None, note: str) -> Claim:
+    claim = _claim(claim_id)
     return Claim(claim_id, claim.paper, claim.published, ours, holds, note)

@@ -210,12 +210,13 @@ def test_clocks_become_nanoseconds_by_the_counters_own_rate():
 
 def test_an_emulators_clock_decides_no_claim():
     real, emulated = clocks.Clock.of([ROW]), clocks.Clock.of([EMULATED])
-    assert real.claim("dms-ls5", "90%", True, "why not").holds is True
-    assert real.claim("dms-ls5", "97%", False, "why not").note == "why not"
+    less, more = {"ratio": 0.9}, {"ratio": 0.97}
+    assert real.judge("dms-ls5", "90%", less, "why not").holds is True
+    assert real.judge("dms-ls5", "97%", more, "why not").note == "why not"
     even, uneven = fit.summary([1.0, 1.0, 1.1]), fit.summary([0.1, 1.0, 9.0])
-    assert real.claim("dms-ls5", "90%", True, "why not", [even]).holds is True
-    assert "rounds differ" in real.claim("dms-ls5", "90%", True, "", [even, uneven]).note
-    undecided = emulated.claim("dms-ls5", "90%", True, "why not")
+    assert real.judge("dms-ls5", "90%", less, "why not", [even]).holds is True
+    assert "rounds differ" in real.judge("dms-ls5", "90%", less, "", [even, uneven]).note
+    undecided = emulated.judge("dms-ls5", "90%", less, "why not")
     assert undecided.holds is None
     assert "emulated" in undecided.note
 
@@ -235,7 +236,8 @@ def test_the_processors_events_become_metrics_and_the_kernels_do_not():
 
 
 def saved(folder: Path, accelerator: str, holds: bool | None, machine_name: str) -> Result:
-    claim = claims.make("dms-saving", "some clocks", holds, "a note")
+    open_ = claims.undecided("dms-saving", "some clocks", "a note")
+    claim = dataclasses.replace(open_, holds=holds)
     metrics = {"getpid.trap.static.ns": Metric(1.0, "ns", "measured")}
     result = Result("mode-switch", "6.1", accelerator, machine_name, metrics, (claim,))
     result_file.save(result, folder / "mode-switch")

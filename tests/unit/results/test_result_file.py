@@ -7,6 +7,7 @@ The JSON schema for readers in other languages must accept and refuse what the P
 from __future__ import annotations
 
 import copy
+import doctest
 import json
 from pathlib import Path
 
@@ -156,17 +157,58 @@ def test_numbers_that_json_lacks_are_not_saved(value, tmp_path):
 
 
 def test_a_claim_is_made_with_what_the_paper_published():
-    claim = claims.make("psc-break-even", "2", True)
-    assert (claim.paper, claim.published) == ("parallel-system-call", "3")
+    claim = claims.judge("psc-break-even", "2", {"K": 2})
+    assert (claim.paper, claim.published, claim.holds) == ("parallel-system-call", "3", True)
+    assert claims.limit("psc-break-even") == 3
+
+
+@pytest.mark.parametrize(
+    ("claim_id", "values", "holds", "note"),
+    [
+        ("psc-break-even", {"K": 4}, False, "Always. Why not."),
+        ("psc-break-even", {"K": None}, False, "Always. Why not."),
+        ("psc-break-even", {"K": (2, 3)}, True, "Always."),
+        ("psc-break-even", {"K": (3, 4)}, None, "Always. Why not."),
+        ("psc-break-even", {"K": (4, 5)}, False, "Always. Why not."),
+        ("wsc-x", {"ratio": 0.3}, True, "Always."),
+        ("wsc-x", {"ratio": 0.51}, False, "Always. Why not."),
+        ("dms-saving", {"least clocks": 800, "most clocks": 900}, True, "Always."),
+        ("dms-saving", {"most clocks": 901, "least clocks": 800}, False, "Always. Why not."),
+        ("dms-saving", {"most clocks": 901, "least clocks": (700, 900)}, False, "Always. Why not."),
+    ],
+)
+def test_a_claim_is_judged_by_its_values(claim_id, values, holds, note):
+    claim = claims.judge(claim_id, "ours", values, "Always.", why="Why not.")
+    assert (claim.holds, claim.note) == (holds, note)
+
+
+def test_the_note_names_each_value_that_is_not_as_it_must_be():
+    why = {"residual of a line": "Not straight", "S apart, in A": "Not alike"}
+    for values, note in (((0.1, 0.1), "Not straight"), ((0.1, 0.3), "Not straight; Not alike")):
+        claim = claims.judge("wsc-eq1", "ours", dict(zip(why, values, strict=True)), why=why)
+        assert claim.note == note
+
+
+@pytest.mark.parametrize(("claim_id", "values"), [("wsc-x", {"n": 1}), ("srv-anycall", {})])
+def test_a_claim_is_judged_by_nothing_else(claim_id, values):
+    with pytest.raises(ValueError, match="is judged by"):
+        claims.judge(claim_id, "ours", values)
 
 
 def test_an_unknown_claim_names_the_known_ones():
     with pytest.raises(TraplessError, match="wsc-eq1"):
-        claims.make("wsc-eq2", "2", True)
+        claims.undecided("wsc-eq2", "2", "Unknown.")
 
 
-def test_each_published_claim_belongs_to_a_known_paper():
+def test_each_published_claim_belongs_to_a_known_paper_and_can_be_judged():
     assert claims.published()
     for claim in claims.published().values():
         assert claim.paper in claims.papers()
         assert result_file.CLAIM_ID.fullmatch(claim.id)
+        if claim.holds:
+            values = dict.fromkeys(claim.holds)
+            assert claims.judge(claim.id, "ours", values, "Never reached.").holds is False
+
+
+def test_the_examples_of_claims_hold():
+    assert doctest.testmod(claims).failed == 0
