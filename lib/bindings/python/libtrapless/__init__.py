@@ -11,7 +11,7 @@
 >>> closed.result()
 Traceback (most recent call last):
     ...
-OSError: [Errno 9] Bad file descriptor: 'close'
+OSError: [Errno 9] Bad file descriptor (close)
 
 A call may take the result of another one of the same batch as an argument, or a word of memory, and
 may jump: then the batch is a program. Without the module the library makes the same calls one by

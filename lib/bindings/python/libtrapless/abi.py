@@ -84,6 +84,9 @@ class Stats(ctypes.Structure):
     )
 
 
+STATS_BYTES: Final = ctypes.sizeof(Stats)
+at = ctypes.byref
+
 FUNCTIONS: Final = {
     "tl_batch_create": (c_int, (POINTER(c_void_p), c_uint, c_uint)),
     "tl_batch_destroy": (None, (c_void_p,)),

@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 """Batches for asyncio. It is a module of its own because asyncio takes long to import.
 
-queue.py owns the calls and their memory.
+It owns the thread in which a flush waits. queue.py owns the calls, ring.py their memory.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
-from concurrent.futures import Future, ThreadPoolExecutor
+import contextlib
+import errno
+import operator
+import os
+import threading
+import weakref
+from concurrent.futures import Future
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from libtrapless import abi
@@ -19,6 +25,34 @@ if TYPE_CHECKING:
     from typing import Self
 
     from libtrapless.abi import Backend
+    from libtrapless.ring import Ring
+
+
+class _Flush:
+    """One flush: whoever takes it makes it, and nobody else does."""
+
+    def __init__(self, ring: Ring, steps: int) -> None:
+        self.future: Future[int] = Future()
+        self.waiter: asyncio.Future[int] | None = None
+        """What the task awaits. It is over before the flush if the task is cancelled."""
+        self._work = [(ring, steps)]
+
+    def make(self) -> None:
+        try:
+            ring, steps = self._work.pop()
+        except IndexError:
+            return
+        try:
+            made = ring.flush(steps)
+        except BaseException as error:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(made)
+
+    @property
+    def awaited(self) -> bool:
+        waiter = self.waiter
+        return waiter is not None and not waiter.done() and not waiter.get_loop().is_closed()
 
 
 class AsyncBatch(Queue):
@@ -26,32 +60,62 @@ class AsyncBatch(Queue):
     goes on. Until the flush is over, nothing can be queued.
 
     If the task that waits is cancelled, the calls are made all the same, and the memory that they
-    point to lives until then.
+    point to lives until then. Another `await batch.flush()` then waits for that flush.
     """
 
     def __init__(
         self, entries: int = 32, *, backend: Backend | None = None, unordered: bool = False
     ) -> None:
         super().__init__(entries, backend=backend, unordered=unordered)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="libtrapless")
-        self._flushing: Future[int] | None = None
+        self._work: SimpleQueue[_Flush | None] | None = None
+        self._flush: _Flush | None = None
 
     async def flush(self, steps: int = abi.STEPS_DEFAULT) -> int:
-        """Make all queued calls, and return their number. It raises what Batch.flush() does."""
-        self._use()
-        self._flushing = self._thread.submit(self._flush, steps)
-        # The flush may have begun, so a task that is cancelled must not cancel it.
-        return await asyncio.shield(asyncio.wrap_future(self._flushing))
+        """Make all queued calls, and return their number. It raises what Batch.flush() does.
+
+        After a flush whose task was cancelled, it waits for that flush."""
+        flush = self._under_way()
+        if flush is None:
+            flush = _Flush(self._use(), operator.index(steps))
+        elif flush.awaited:
+            raise RuntimeError("a flush is under way: await it first")
+        waiter = asyncio.shield(asyncio.wrap_future(flush.future))
+        flush.waiter = waiter
+        # From here on the flush is under way. It is handed over twice if an exception has come in
+        # between, and made once.
+        self._flush = flush
+        self._thread().put(flush)
+        return await waiter
 
     def close(self) -> None:
         """Give the batch back, once the flush that is under way is over."""
-        if not self.closed:
-            self.closed = True
-            self._thread.submit(self._destroy)
-            self._thread.shutdown(wait=False)
+        super().close()
+        if self._work is not None:
+            self._work.put(None)
 
-    def _use(self) -> ctypes.c_void_p:
-        if self._flushing is not None and not self._flushing.done():
+    def settle(self) -> None:
+        if self._under_way() is None:
+            super().settle()
+
+    def _under_way(self) -> _Flush | None:
+        flush = self._flush
+        if self._ring is not None and self._ring.pid != os.getpid():
+            text = f"{os.strerror(errno.EPERM)} (a batch belongs to the process that made it)"
+            raise PermissionError(errno.EPERM, text)
+        return None if flush is None or flush.future.done() else flush
+
+    def _thread(self) -> SimpleQueue[_Flush | None]:
+        """Where the thread takes its work. It ends with the batch, and holds up no program: a
+        daemon, because a call that blocks for ever would."""
+        if self._work is None:
+            work: SimpleQueue[_Flush | None] = SimpleQueue()
+            threading.Thread(target=_serve, args=(work,), name="libtrapless", daemon=True).start()
+            weakref.finalize(self, work.put, None).atexit = False
+            self._work = work
+        return self._work
+
+    def _use(self) -> Ring:
+        if self._under_way() is not None:
             raise RuntimeError("a flush is under way: await it first")
         return super()._use()
 
@@ -64,6 +128,21 @@ class AsyncBatch(Queue):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._flushing is not None and not self._flushing.done():
-            await asyncio.wait([asyncio.wrap_future(self._flushing)])
-        self.close()
+        """Wait for a flush that is under way, and close the batch. An exception, as of a task that
+        is cancelled, does not wait: the call that blocks may never return."""
+        flush = None
+        try:
+            with contextlib.suppress(PermissionError):  # in the child of a fork nothing goes on
+                flush = self._under_way() if error is None else None
+            if flush is not None:
+                over = asyncio.wrap_future(flush.future)
+                await asyncio.wait([over])
+                over.exception()  # whoever awaited the flush has been told
+        finally:
+            self.close()
+
+
+def _serve(work: SimpleQueue[_Flush | None]) -> None:
+    while (flush := work.get()) is not None:
+        flush.make()
+        del flush

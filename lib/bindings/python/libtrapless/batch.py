@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 """Batches whose flush the caller waits for.
 
-queue.py owns the calls and their memory; aio.py has batches for asyncio.
+queue.py owns the calls, ring.py their memory; aio.py has batches for asyncio.
 """
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING
 
 from libtrapless import abi
@@ -25,8 +26,7 @@ class Batch(Queue):
         A call that fails raises nothing here; its result() does. OSError with ETIME: a program
         has made `steps` steps and is not at its end; another flush goes on.
         """
-        self._use()
-        return self._flush(steps)
+        return self._use().flush(operator.index(steps))
 
     def __enter__(self) -> Self:
         return self

@@ -1,22 +1,28 @@
 # SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 """One queued call, and what its arguments may be.
 
-It owns what a result is, and where the memory of an argument is. queue.py owns the batch that the
-call is queued in.
+It owns what a result is, what a number is, and where the memory of an argument is. queue.py owns
+the batch that the call is queued in.
 """
 
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, SupportsIndex, TypeAlias
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-    Argument: TypeAlias = "int | str | Call | Word | ReadableBuffer | None"
-    Descriptor: TypeAlias = "int | Call | Word | HasFileno"
+    from libtrapless.queue import Queue
+
+    Argument: TypeAlias = "SupportsIndex | str | Call | Word | ReadableBuffer | None"
+    Descriptor: TypeAlias = "SupportsIndex | Call | Word | HasFileno"
+
+U64 = (1 << 64) - 1
+INT_MAX = (1 << 31) - 1
 
 
 class HasFileno(Protocol):
@@ -28,11 +34,15 @@ class HasFileno(Protocol):
 class Call:
     """A call in a batch. As an argument of a later call it stands for its result."""
 
-    __slots__ = ("_value", "limit", "name", "queue", "slot")
+    __slots__ = ("_value", "limit", "name", "paths", "queue", "slot")
 
-    def __init__(self, queue: object, slot: int, name: str, limit: int | None = None) -> None:
-        self.queue, self.slot, self.name = queue, slot, name
-        """`queue` tells calls of one batch from those of others, and is not used otherwise."""
+    def __init__(
+        self, queue: Queue, name: str, paths: tuple[object, ...] = (), limit: int | None = None
+    ) -> None:
+        self.queue, self.name = queue, name
+        self.slot: int | None = None
+        self.paths = paths
+        """The paths among the arguments, which an error names."""
         self.limit = limit
         """The largest result, where it is known: a read returns no more than it was asked for."""
         self._value: int | None = None
@@ -40,24 +50,35 @@ class Call:
     @property
     def done(self) -> bool:
         """Whether a flush has completed the call."""
+        if self._value is None:
+            self.queue.settle()
         return self._value is not None
 
     @property
     def value(self) -> int:
         """What the call returned: a result, or an error as a negative number."""
         if self._value is None:
+            self.queue.settle()
+        if self._value is None:
             raise RuntimeError(f"{self!r} is not complete: flush the batch first")
         return self._value
 
     def result(self) -> int:
-        """What the call returned. Raises OSError where it failed, with its errno."""
-        if -4095 <= self.value < 0:
-            raise OSError(-self.value, os.strerror(-self.value), self.name)
-        return self.value
+        """What the call returned. Raises OSError where it failed, with its errno and its path."""
+        value = self.value
+        if not -4095 <= value < 0:
+            return value
+        if not self.paths:
+            raise OSError(-value, f"{os.strerror(-value)} ({self.name})")
+        raise OSError(-value, os.strerror(-value), self.paths[0], None, *self.paths[1:2])
 
     def complete(self, value: int) -> None:
-        """The batch says what the call returned."""
-        self._value = value
+        """The batch says what the call returned, once."""
+        if self._value is None:
+            self._value = value
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError("a call belongs to its batch, and cannot be copied or pickled")
 
     def __repr__(self) -> str:
         value = "queued" if self._value is None else self._value
@@ -74,7 +95,9 @@ class Word:
 
     def __post_init__(self) -> None:
         length = memoryview(self.buffer).nbytes
-        if self.offset < 0 or self.offset + self.bits // 8 > length:
+        if self.bits not in (32, 64):
+            raise ValueError(f"a word has 32 or 64 bits, not {self.bits!r}")
+        if not 0 <= operator.index(self.offset) <= length - self.bits // 8:
             raise ValueError(
                 f"a word of {self.bits} bits at {self.offset} is not in a buffer of {length} bytes"
             )
@@ -104,14 +127,8 @@ def writable(buffer: WriteableBuffer) -> Memory:
     return Memory(ctypes.addressof(keeper), view.nbytes, keeper)
 
 
-def readable(data: str | ReadableBuffer) -> Memory:
+def readable(data: ReadableBuffer) -> Memory:
     """Memory that a call reads. What Python cannot change is copied, so that no call changes it."""
-    if isinstance(data, str):
-        path = os.fsencode(data)
-        if b"\0" in path:
-            raise ValueError(f"a NUL byte in {data!r}")
-        keeper = ctypes.create_string_buffer(path)
-        return Memory(ctypes.addressof(keeper), len(path) + 1, keeper)
     view = memoryview(data)
     if not view.readonly:
         return writable(data)
@@ -119,6 +136,31 @@ def readable(data: str | ReadableBuffer) -> Memory:
     return Memory(ctypes.addressof(copy), view.nbytes, copy)
 
 
+def path_text(path: str) -> Memory:
+    """Text as the kernel takes it: encoded as a path, and with a NUL byte at its end."""
+    text = os.fsencode(path)
+    if b"\0" in text:
+        raise ValueError(f"a NUL byte in {path!r}")
+    keeper = ctypes.create_string_buffer(text)
+    return Memory(ctypes.addressof(keeper), len(text) + 1, keeper)
+
+
+def number_of(value: object) -> int | None:
+    """The number that `value` is, as Python's own calls take it, or None."""
+    try:
+        found = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None  # an array of numpy has __index__, and is a number where it holds just one
+    if not -(1 << 63) <= found <= U64:
+        raise OverflowError(f"{found} does not fit 64 bits")
+    return found
+
+
 def descriptor(fd: Descriptor) -> int | Call | Word:
     """What a descriptor is given as, less the objects of Python."""
-    return fd if isinstance(fd, int | Call | Word) else fd.fileno()
+    if isinstance(fd, Call | Word):
+        return fd
+    found = operator.index(fd.fileno() if hasattr(fd, "fileno") else fd)
+    if not -INT_MAX <= found <= INT_MAX:
+        raise OverflowError(f"{found} is no descriptor")
+    return found

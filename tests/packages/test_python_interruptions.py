@@ -1,0 +1,534 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""libtrapless for Python where something comes in between: handlers that raise or use the batch,
+tasks that are cancelled, forks, and the end of the interpreter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import gc
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+from libtrapless import Batch, Condition, Stat, Word
+from libtrapless.aio import AsyncBatch
+from tests.packages.test_python_binding import BINDING, LIBRARY, library  # noqa: F401
+
+LIMIT_S = 600
+"""For what hangs."""
+
+
+class Interruption(Exception):  # noqa: N818
+    pass
+
+
+class Alarm:
+    """Raises Interruption once, after a while, inside the action and nowhere else."""
+
+    def __init__(self) -> None:
+        self.armed = False
+        self.before = signal.signal(signal.SIGALRM, self._ring)
+
+    def _ring(self, *_: object) -> None:
+        if self.armed:
+            self.armed = False
+            raise Interruption
+
+    def interrupts(self, action, after_s: float) -> bool:
+        try:
+            self.armed = True
+            signal.setitimer(signal.ITIMER_REAL, after_s)
+            action()
+            self.armed = False
+        except Interruption:
+            return True
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        return False
+
+
+@pytest.fixture
+def alarm():
+    fresh = Alarm()
+    yield fresh
+    signal.signal(signal.SIGALRM, fresh.before)
+
+
+@pytest.fixture
+def pipe():
+    ends = os.pipe()
+    yield ends
+    for end in ends:
+        with contextlib.suppress(OSError):
+            os.close(end)
+
+
+# ---- Handlers that raise -----------------------------------------------------------------------
+
+
+def test_results_of_an_interrupted_flush_go_to_its_own_calls(alarm, pipe):
+    """The call that the handler ended was the last one: the flush is over, and nobody was told."""
+    with Batch(8) as batch:
+        old = [batch.add("getppid"), batch.read(pipe[0], bytearray(8))]
+        assert alarm.interrupts(batch.flush, 0.1)
+        assert len(batch) == 0 and batch.at is None
+        assert [call.value for call in old] == [os.getppid(), -errno.EINTR]
+        new = [batch.add("getpid"), batch.close_file(-1)]
+        assert batch.at is new[0]
+        assert batch.flush() == 2
+        assert [call.value for call in new] == [os.getpid(), -errno.EBADF]
+        assert old[1].value == -errno.EINTR
+
+
+def test_an_interrupted_program_leaves_its_jumps_to_nobody(alarm, pipe):
+    with Batch(8) as batch:
+        start = batch.add("getppid")
+        batch.jump(batch.read(pipe[0], bytearray(8)), Condition.POSITIVE, start)
+        assert alarm.interrupts(batch.flush, 0.1)
+        first = batch.close_file(-1)
+        batch.jump(first, Condition.ERROR)
+        skipped = batch.add("getppid")
+        assert batch.flush(steps=1000) == 2
+        assert (first.value, skipped.value) == (-errno.EBADF, -errno.ECANCELED)
+
+
+class Disturbed:
+    """Rounds of random calls of which each knows its result. A round is interrupted at random; what
+    it has queued is made then, and no other memory may be written."""
+
+    SIZE = 20_000
+    SLOTS = 16
+
+    def __init__(self, seed: int, path) -> None:
+        self.random = random.Random(seed)
+        self.content = self.random.randbytes(1 << 18)
+        path.write_bytes(self.content)
+        self.file = os.open(path, os.O_RDONLY)
+        self.null = os.open("/dev/null", os.O_WRONLY)
+        self.batch = Batch(self.SLOTS)
+        self.calls: list[tuple] = []
+
+    def one(self) -> None:
+        draw, batch = self.random.randrange(6), self.batch
+        size = self.random.randrange(1, self.SIZE)
+        if draw < 3:
+            at = self.random.randrange(len(self.content) - size)
+            buffer = bytearray(size)
+            self.calls.append((batch.pread(self.file, buffer, at), size, buffer, at))
+        elif draw == 3:
+            self.calls.append((batch.write(self.null, bytes(size)), size))
+        elif draw == 4:
+            self.calls.append((batch.add("getppid"), os.getppid()))
+        else:
+            word = Word(bytearray(8))
+            stored = batch.store(word, size)
+            self.calls.append((stored, size))
+            batch.jump(stored, Condition.ERROR)
+
+    def act(self) -> None:
+        for _ in range(self.random.randrange(1, self.SLOTS)):
+            self.one()
+            if self.random.random() < 0.1:
+                self.batch.flush()
+        if self.random.random() < 0.5:
+            self.batch.flush()
+        if self.random.random() < 0.1:
+            self.batch.close()
+
+    def settle(self) -> None:
+        """Make what is queued while memory that was just given back is somebody else's."""
+        mine = [bytearray(b"m" * size) for size in (self.SIZE, 9_000, 5_000, 1_000, 64) * 2]
+        if not self.batch.closed:
+            self.batch.flush()
+            assert len(self.batch) == 0
+        for block in mine:
+            assert block.count(b"m") == len(block), "memory that no call was given was written"
+        for call, value, *memory in self.calls:
+            if self.batch.closed and not call.done:
+                continue
+            assert call.value == value, f"{call!r} has the result of another call, not {value}"
+            if memory:
+                buffer, at = memory
+                assert buffer == self.content[at : at + value]
+                buffer.append(0)  # nothing keeps it
+        self.calls.clear()
+        if self.batch.closed:
+            self.batch = Batch(self.SLOTS)
+
+    def end(self) -> None:
+        self.batch.close()
+        os.close(self.file)
+        os.close(self.null)
+
+
+def disturb(interruptions: int, alarm: Alarm, path, seed: int = 1) -> None:
+    rounds = Disturbed(seed, path)
+    descriptors = len(os.listdir("/proc/self/fd"))
+    seen = tries = 0
+    while seen < interruptions:
+        tries += 1
+        assert tries < 50 * interruptions + 1000, "no handler ran: nothing was tried"
+        seen += alarm.interrupts(rounds.act, rounds.random.randrange(1, 400) * 1e-6)
+        rounds.settle()
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    rounds.end()
+
+
+def test_a_handler_that_raises_anywhere_costs_no_memory_and_no_result(alarm, tmp_path):
+    disturb(2_000, alarm, tmp_path / "file")
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+def test_a_handler_that_raises_anywhere_100000_times(alarm, tmp_path):
+    disturb(100_000, alarm, tmp_path / "file", seed=time.time_ns())
+
+
+# ---- Handlers, and others, that use the batch --------------------------------------------------
+
+
+def test_a_handler_may_use_the_batch_whose_flush_it_interrupts(alarm, pipe):
+    later = []
+
+    def use(*_):
+        later.append(batch.add("getppid"))
+        os.write(pipe[1], b"x")
+
+    signal.signal(signal.SIGALRM, use)
+    with Batch(8) as batch:
+        read = batch.read(pipe[0], bytearray(8))
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        batch.flush()
+        batch.flush()
+        assert read.value in (1, -errno.EINTR)
+        assert later[0].value == os.getppid()
+
+
+def test_a_handler_may_close_the_batch_whose_flush_it_interrupts(alarm, pipe):
+    batch, stat = Batch(8), Stat()
+
+    def close(*_):
+        batch.close()
+        gc.collect()
+        os.write(pipe[1], b"x")
+
+    signal.signal(signal.SIGALRM, close)
+    read = batch.read(pipe[0], bytearray(8))
+    last = batch.fstat(pipe[0], stat)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    assert batch.flush() == 2
+    assert read.value in (1, -errno.EINTR) and last.value == 0 and stat.st_ino
+    with pytest.raises(ValueError, match="closed"):
+        batch.add("getppid")
+
+
+def test_arguments_may_use_the_batch_that_asks_them(pipe):
+    class Sly:
+        """Uses the batch where it is asked for its number."""
+
+        def __init__(self, action):
+            self.action = action
+
+        def __index__(self):
+            self.action()
+            return 0
+
+    with Batch(4) as batch, open("/etc/passwd", "rb") as file:
+        buffer, inner = bytearray(16), []
+        outer = batch.pread(file, buffer, Sly(lambda: inner.append(batch.add("getppid"))))
+        assert batch.flush() == 2
+        assert (inner[0].value, outer.value) == (os.getppid(), 16)
+        last = batch.pread(file, buffer, Sly(batch.flush))
+        batch.flush()
+        assert last.value == 16
+    closed = Batch(4)
+    with pytest.raises(ValueError, match="closed"):
+        closed.pread(0, bytearray(8), Sly(closed.close))
+
+
+# ---- Tasks that are cancelled ------------------------------------------------------------------
+
+
+def test_after_a_cancelled_flush_another_flush_waits_for_it(pipe):
+    async def main():
+        batch = AsyncBatch(8)
+        read = batch.read(pipe[0], bytearray(8))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(batch.flush(), 0.05)
+        assert not read.done
+        with pytest.raises(RuntimeError, match="under way"):
+            batch.add("getppid")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(batch.flush(), 0.05)
+        os.write(pipe[1], b"abc")
+        await batch.flush()
+        assert read.value == 3
+        batch.add("getppid")
+        assert await batch.flush() == 1
+        batch.close()
+
+    asyncio.run(main(), debug=True)
+
+
+def test_a_cancelled_flush_is_awaited_by_the_next_loop(pipe):
+    batch = AsyncBatch(8)
+
+    read = batch.read(pipe[0], bytearray(8))
+
+    async def first():
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(batch.flush(), 0.05)
+
+    async def second():
+        os.write(pipe[1], b"abc")
+        await batch.flush()
+
+    asyncio.run(first())
+    asyncio.run(second())
+    assert read.value == 3
+    batch.close()
+
+
+def test_tasks_cancelled_at_random_cost_no_memory_and_no_result(tmp_path):
+    content = os.urandom(1 << 16)
+    (tmp_path / "file").write_bytes(content)
+    draws = random.Random(7)
+
+    async def main():
+        with open(tmp_path / "file", "rb") as file:
+            for _ in range(150):
+                batch, reads = AsyncBatch(8), []
+                for _ in range(draws.randrange(1, 8)):
+                    size, at = draws.randrange(1, 9000), draws.randrange(1000)
+                    reads.append((batch.pread(file, memory := bytearray(size), at), memory, at))
+                flush = asyncio.create_task(batch.flush())
+                for _ in range(draws.randrange(4)):
+                    await asyncio.sleep(0)
+                flush.cancel()
+                await asyncio.wait([flush])
+                if flush.cancelled():
+                    await batch.flush()
+                for read, memory, at in reads:
+                    assert read.value == len(memory)
+                    assert memory == content[at : at + len(memory)]
+                batch.close()
+
+    asyncio.run(main())
+
+
+def test_loops_in_several_threads_have_batches_of_their_own():
+    results = []
+
+    async def use():
+        async with AsyncBatch(8) as batch:
+            for _ in range(50):
+                call = batch.add("gettid")
+                await batch.flush()
+                results.append(call.value)
+
+    threads = [threading.Thread(target=lambda: asyncio.run(use())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 200 and len(set(results)) == 4
+
+
+# ---- Programs that end, and processes that fork ------------------------------------------------
+
+
+def python(program: str, *arguments: str, limit_s: float = LIMIT_S) -> subprocess.CompletedProcess:
+    paths = {"LD_LIBRARY_PATH": str(LIBRARY.parent), "PYTHONPATH": str(BINDING)}
+    words = [sys.executable, "-X", "dev", "-c", textwrap.dedent(program), *arguments]
+    done = subprocess.run(
+        words, env=os.environ | paths, capture_output=True, text=True, timeout=limit_s
+    )
+    assert done.returncode == 0, (done.returncode, done.stdout + done.stderr)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+USE = """
+import asyncio, atexit, os, sys, threading, time
+from libtrapless import Batch
+from libtrapless.aio import AsyncBatch
+
+def use(batch):
+    parent = batch.add("getppid")
+    assert batch.flush() == 1 and parent.result() == os.getppid()
+    os.write(1, b"used\\n")
+"""
+
+
+def test_a_batch_may_be_used_when_the_interpreter_ends():
+    said = python(
+        USE
+        + """
+atexit.register(lambda: use(batch))
+batch = Batch(8)
+class Log:
+    def __init__(self):
+        self.batch = Batch(8)
+    def __del__(self):
+        use(self.batch)
+log, ring = Log(), [Log()]
+ring.append(ring)
+"""
+    )
+    assert said.stdout == "used\n" * 3
+
+
+def test_an_event_loops_batch_may_be_closed_when_the_interpreter_ends():
+    python(
+        USE
+        + """
+async def main(batch):
+    batch.add("getppid")
+    await batch.flush()
+one, other, third = AsyncBatch(8), AsyncBatch(8), AsyncBatch(8)
+asyncio.run(main(one))
+atexit.register(one.close)
+atexit.register(other.close)
+asyncio.run(main(third))
+"""
+    )
+
+
+def test_threads_that_flush_for_ever_do_not_hold_up_the_end():
+    program = (
+        USE
+        + """
+def busy(batch, zero, buffer):
+    while True:
+        for _ in range(16):
+            batch.read(zero, buffer)
+        batch.flush()
+batches = [Batch(16) for _ in range(3)]
+zero = os.open("/dev/zero", 0)
+for batch in batches:
+    threading.Thread(target=busy, args=(batch, zero, bytearray(1 << 20)), daemon=True).start()
+time.sleep(0.1)
+"""
+    )
+    for _ in range(5):
+        python(program)
+
+
+@pytest.mark.parametrize("ending", ["batch.close()", "pass", "batch = None; gc.collect()"])
+def test_a_call_that_blocks_does_not_hold_up_the_end(ending):
+    python(
+        USE
+        + f"""
+import gc
+end, buffer = os.pipe()[0], bytearray(8)
+batch = AsyncBatch(8)
+async def main():
+    batch.read(end, buffer)
+    try:
+        await asyncio.wait_for(batch.flush(), 0.1)
+    except TimeoutError:
+        pass
+asyncio.run(main())
+{ending}
+"""
+    )
+
+
+def test_one_interrupt_ends_a_program_whose_call_blocks():
+    program = (
+        USE
+        + """
+async def main():
+    async with AsyncBatch(8) as batch:
+        batch.read(os.pipe()[0], bytearray(8))
+        print("waits", flush=True)
+        await batch.flush()
+asyncio.run(main())
+"""
+    )
+    paths = {"LD_LIBRARY_PATH": str(LIBRARY.parent), "PYTHONPATH": str(BINDING)}
+    words = [sys.executable, "-c", program]
+    with subprocess.Popen(
+        words, env=os.environ | paths, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        assert running.stdout.readline() == b"waits\n"
+        time.sleep(0.2)
+        running.send_signal(signal.SIGINT)
+        said = running.communicate(timeout=LIMIT_S)[1]
+    assert running.returncode == -signal.SIGINT and b"KeyboardInterrupt" in said
+
+
+def child_of_a_fork(action) -> int:
+    """The status of a child that does it; it is ended where it hangs."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(LIMIT_S // 10)
+        status = 9
+        try:
+            status = action()
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("flushed", [False, True])
+def test_in_a_child_everything_about_an_event_loops_batch_says_so_at_once(flushed, pipe):
+    async def flush(batch):
+        return await batch.flush()
+
+    async def leave(batch):
+        async with batch:
+            pass
+
+    def use() -> int:
+        seen = 0
+        for action in (
+            lambda: asyncio.run(flush(batch)), lambda: batch.add("getppid"), lambda: len(batch),
+            lambda: batch.backend, lambda: batch.stats, lambda: batch.at,
+        ):  # fmt: skip
+            try:
+                action()
+            except OSError:
+                seen += 1
+        asyncio.run(leave(batch))
+        batch.close()
+        return 0 if seen == 6 and batch.closed else 1
+
+    batch = AsyncBatch(8)
+    read = batch.read(pipe[0], bytearray(8))
+    if flushed:
+        with pytest.raises(TimeoutError):
+            asyncio.run(asyncio.wait_for(batch.flush(), 0.05))
+    assert child_of_a_fork(use) == 0
+    os.write(pipe[1], b"abc")
+    asyncio.run(flush(batch))
+    assert read.value == 3
+    batch.close()
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_makes_batches_of_its_own():
+    inherited = Batch(8)
+    left = inherited.add("getppid")
+
+    def use() -> int:
+        inherited.close()
+        with Batch(8) as own:
+            call = own.add("getpid")
+            return 0 if own.flush() == 1 and call.value == os.getpid() else 1
+
+    assert child_of_a_fork(use) == 0
+    assert inherited.flush() == 1 and left.value == os.getppid()
+    inherited.close()
