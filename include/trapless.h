@@ -3,13 +3,15 @@
  * The C interface of libtrapless. It declares the library's functions; the interface to the module
  * is linux/trapless.h.
  *
- * Three families make system calls without a trap for each call:
+ * Four families make system calls without a trap for each call:
  *   tl_batch_*   wrapped calls: a program queues N calls and enters the kernel once
  *                (wrapped-system-call, Fig. 1 and 4)
  *   tl_sched_*   fine-grained threads, which issue wrapped calls and name their continuations
  *                (wrapped-system-call, section 2.1), in trapless_sched.h
  *   tl_psc_*     parallel calls, which worker threads serve (parallel-system-call, section 2)
- * A fourth family removes the trap from the calls that a program makes anyway:
+ *   tl_files_*   file operations for event loops, which workers serve as parallel calls, in
+ *                trapless_files.h
+ * Another family removes the trap from the calls that a program makes anyway:
  *   tl_switch_*  switch a process to supervisor mode and back (running-mode-switch, Table 1)
  * The papers' own names of these functions are in trapless_paper.h.
  *
@@ -433,6 +435,7 @@ TL_INLINE int tl_process_list(struct tl_process *entries, unsigned int n)
 }
 #endif
 
+#include <trapless_files.h>
 #include <trapless_sched.h>
 
 #endif /* TRAPLESS_H */

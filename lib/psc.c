@@ -381,6 +381,14 @@ int tl_psc_get_stats(const struct tl_psc *psc, struct tl_stats *stats)
 	return tl_stats_module(psc->fd, stats, &own);
 }
 
+void tl_psc_exit(struct tl_psc *psc)
+{
+	__atomic_store_n(&psc->exiting, 1, __ATOMIC_SEQ_CST);
+	if (psc->fd >= 0)
+		tl_device_ioctl(psc->fd, TL_IOC_EXIT, NULL);
+	tl_psc_wake_all(psc);
+}
+
 void tl_psc_destroy(struct tl_psc *psc)
 {
 	pthread_t *threads;
@@ -392,10 +400,7 @@ void tl_psc_destroy(struct tl_psc *psc)
 		tl_object_destroy(psc, false);
 		return;
 	}
-	__atomic_store_n(&psc->exiting, 1, __ATOMIC_SEQ_CST);
-	if (psc->fd >= 0)
-		tl_device_ioctl(psc->fd, TL_IOC_EXIT, NULL);
-	tl_psc_wake_all(psc);
+	tl_psc_exit(psc);
 	threads = tl_header_of(psc)->heap;
 	while (psc->started)
 		pthread_join(threads[--psc->started], NULL);

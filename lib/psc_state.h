@@ -132,6 +132,8 @@ void tl_psc_stop_module(struct tl_psc *psc);
  * Only the requester calls it. It is cheap when there is no such request.
  */
 void tl_psc_hand_over(struct tl_psc *psc);
+/* Makes all workers return after their current calls. It does not wait for them. */
+void tl_psc_exit(struct tl_psc *psc);
 /* Wakes the requester and all workers, so that they look at the state again. */
 void tl_psc_wake_all(struct tl_psc *psc);
 

@@ -127,9 +127,10 @@ void tl_psc_pool_end(struct tl_psc *psc, const struct psc_turn *turn)
  */
 void tl_psc_pool_signal(struct tl_psc *psc)
 {
-	if (waiting(psc) && __atomic_add_fetch(&psc->pool.silent, 1, __ATOMIC_SEQ_CST) < SIGNAL_CALLS &&
-	    /* Pairs with tl_psc_pool_watch(), which stores `watch` before it reads `silent`. */
-	    load(&psc->pool.watch) == WATCHED)
+	uint32_t silent = __atomic_add_fetch(&psc->pool.silent, 1, __ATOMIC_SEQ_CST);
+
+	/* Pairs with tl_psc_pool_watch(), which stores `watch` before it reads `silent`. */
+	if (silent < SIGNAL_CALLS && waiting(psc) && load(&psc->pool.watch) == WATCHED)
 		return;
 	__atomic_store_n(&psc->pool.silent, 0, __ATOMIC_SEQ_CST);
 	tl_psc_signal(psc);

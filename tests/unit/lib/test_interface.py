@@ -75,8 +75,8 @@ def library() -> Path:
 
 
 def header() -> str:
-    """trapless.h and the part of it that has a file of its own."""
-    parts = ("trapless.h", "trapless_sched.h")
+    """trapless.h and the parts of it that have files of their own."""
+    parts = ("trapless.h", "trapless_files.h", "trapless_sched.h")
     return "".join((ROOT / "include" / name).read_text(encoding="utf-8") for name in parts)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs the unit tests of the parallel calls once more, under the thread sanitizer.
+"""Runs the unit tests of parallel calls and files once more, under the thread sanitizer.
 
 What they assert is theirs; this file owns the build with -fsanitize=thread, which cannot be
 combined with the address sanitizer that all C unit tests run under (test_c_programs.py).
@@ -14,8 +14,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 OUT = ROOT / "build" / "tsan"
-PROGRAMS = sorted(path.stem for path in (ROOT / "tests/unit/lib").rglob("psc_*.c"))
-SLOW = {"psc_reports_completions", "psc_serves_chains"}
+LIBRARY = ROOT / "tests/unit/lib"
+PROGRAMS = sorted(path.stem for path in LIBRARY.rglob("*.c") if path.stem[:4] in ("psc_", "file"))
+SLOW = {
+    "files_are_read_listed_and_written",
+    "psc_reports_completions",
+    "psc_serves_chains",
+}
 
 
 def test_there_are_programs():

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
+/*
+ * Operations on files, from the caller's wish to their first requests, and their memory: paths,
+ * what is read, and operations that are kept for the next ones. files.c owns where they go.
+ */
+#include "files.h"
+#include "../enter.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OPS_KEPT 64u		/* operations with their memory, for the next ones */
+#define TEMPORARY_BYTES 32u	/* that a temporary file's name has more than the file's */
+
+static struct tl_files_op *new_op(struct tl_files *files, uint64_t user_data)
+{
+	struct tl_files_op *op = files->unused.first;
+	uint64_t room = 0;
+	char *data = NULL;
+
+	if (op) {
+		tl_op_detach(&files->unused, op);
+		files->unused_n--;
+		data = op->data;
+		room = op->room;
+	} else {
+		op = tl_heap_resize(NULL, 1, sizeof(*op));
+		if (!op)
+			return NULL;
+	}
+	memset(op, 0, offsetof(struct tl_files_op, name));
+	op->data = data;
+	op->room = room;
+	op->user_data = user_data;
+	op->fd = -1;
+	op->n = 1;
+	return op;
+}
+
+/* Gives the operation its memory, which an earlier one may have left. */
+static int make_room(struct tl_files_op *op)
+{
+	if (op->data)
+		return 0;
+	op->room = TL_FILES_ROOM + OP_PROBE_BYTES;
+	op->data = tl_heap_resize(NULL, op->room, 1);
+	return op->data ? 0 : -ENOMEM;
+}
+
+/* Room for the operation's strings. */
+static char *strings(struct tl_files_op *op, size_t bytes)
+{
+	if (bytes <= OP_NAME_BYTES)
+		return op->name;
+	op->strings = tl_heap_resize(NULL, bytes, 1);
+	return op->strings;
+}
+
+static void dispose(struct tl_files *files, struct tl_files_op *op)
+{
+	if (op->strings)
+		free(op->strings);
+	op->strings = NULL;
+	if (files->unused_n == OPS_KEPT || op->room > TL_FILES_ROOM + OP_PROBE_BYTES) {
+		free(op->data);
+		free(op);
+		return;
+	}
+	files->unused_n++;
+	tl_op_append(&files->unused, op, OP_FREE);
+}
+
+static int begin(struct tl_files *files, struct tl_files_op *op, struct tl_files_op **out)
+{
+	files->pending++;
+	if (out)
+		*out = op;
+	tl_op_add(files, op);
+	return 0;
+}
+
+int tl_files_call(struct tl_files *files, const struct tl_request *call, unsigned int copied,
+		  unsigned int rooms, uint64_t user_data, struct tl_files_op **out)
+{
+	size_t lengths[6] = { 0 }, bytes = 0;
+	struct tl_files_op *op;
+	char *at = NULL;
+
+	if (tl_files_is_foreign(files))
+		return -EPERM;
+	op = new_op(files, user_data);
+	if (!op)
+		return -ENOMEM;
+	op->requests[0] = *call;
+	for (int i = 0; i < 6; i++)
+		if (copied & 1u << i)
+			bytes += lengths[i] = strlen((char *)(uintptr_t)call->args[i]) + 1;
+	if (bytes)
+		at = strings(op, bytes);
+	if ((bytes && !at) || (rooms && make_room(op))) {
+		dispose(files, op);
+		return -ENOMEM;
+	}
+	for (int i = 0; i < 6; i++) {
+		if (rooms & 1u << i)
+			op->requests[0].args[i] = (uintptr_t)op->data;
+		if (!lengths[i])
+			continue;
+		memcpy(at, (char *)(uintptr_t)call->args[i], lengths[i]);
+		op->requests[0].args[i] = (uintptr_t)at;
+		at += lengths[i];
+	}
+	return begin(files, op, out);
+}
+
+static int read_whole(struct tl_files *files, int dirfd, const char *path, uint64_t user_data,
+		      uint32_t nr, struct tl_files_op **out)
+{
+	size_t bytes = strlen(path) + 1;
+	struct tl_files_op *op;
+	char *copy;
+
+	if (tl_files_is_foreign(files))
+		return -EPERM;
+	op = new_op(files, user_data);
+	if (!op)
+		return -ENOMEM;
+	copy = strings(op, bytes);
+	if (!copy || make_room(op)) {
+		dispose(files, op);
+		return -ENOMEM;
+	}
+	op->path = memcpy(copy, path, bytes);
+	op->dirfd = dirfd;
+	op->nr = nr;
+	tl_sequence_read(op);
+	return begin(files, op, out);
+}
+
+int tl_files_read(struct tl_files *files, int dirfd, const char *path, uint64_t user_data,
+		  struct tl_files_op **op)
+{
+	return read_whole(files, dirfd, path, user_data, SYS_read, op);
+}
+
+int tl_files_list(struct tl_files *files, int dirfd, const char *path, uint64_t user_data,
+		  struct tl_files_op **op)
+{
+	return read_whole(files, dirfd, path, user_data, SYS_getdents64, op);
+}
+
+/* A name beside the path that nobody has: O_EXCL says so where chance does not. */
+static void name_temporary(char *name, const char *path)
+{
+	uint64_t random = tl_psc_now_ns();
+
+	raw_syscall(SYS_getrandom, (uintptr_t)&random, sizeof(random), 0, 0, 0, 0);
+	sprintf(name, "%s.%016llx.tmp", path, (unsigned long long)random);
+}
+
+int tl_files_write(struct tl_files *files, int dirfd, const char *path, const void *data,
+		   size_t bytes, int open_flags, mode_t mode, unsigned int flags,
+		   uint64_t user_data, struct tl_files_op **out)
+{
+	size_t length = strlen(path) + 1;
+	struct tl_files_op *op;
+	char *copy;
+
+	if (tl_files_is_foreign(files))
+		return -EPERM;
+	op = new_op(files, user_data);
+	if (!op)
+		return -ENOMEM;
+	copy = strings(op, 2 * length + TEMPORARY_BYTES);
+	if (!copy) {
+		dispose(files, op);
+		return -ENOMEM;
+	}
+	op->path = memcpy(copy, path, length);
+	op->temporary = copy + length;
+	name_temporary(copy + length, path);
+	op->dirfd = dirfd;
+	op->source = data;
+	op->bytes = bytes;
+	op->flags = flags;
+	tl_sequence_write(op, open_flags, mode);
+	return begin(files, op, out);
+}
+
+void tl_files_release(struct tl_files *files, struct tl_files_op *op)
+{
+	dispose(files, tl_op_detach(&files->taken, op));
+}
