@@ -126,7 +126,7 @@ SEED ?= 1
 OBSERVER_MINUTES ?= 30
 soak: setup-tests ## probes, then supervisor mode, for MINUTES (10); readers of guests (OBSERVER_MINUTES, 30)
 	@$(PYTHON) -m tests.lab.supervisor.soak --minutes $(MINUTES)
-	@$(PYTHON) -m tests.fuzz.observer.fuzz --minutes $(OBSERVER_MINUTES) --seed $(SEED)
+	@$(PYTHON) -m tests.fuzz.observer.observer_fuzz --minutes $(OBSERVER_MINUTES) --seed $(SEED)
 
 soak-debug: setup-tests ## probes and supervisor mode on the KASAN and lockdep kernel
 	@$(PYTHON) -m tests.lab.supervisor.soak --minutes $(MINUTES) --kernel debug

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Declares the stream of samples; trapless/peek/sampling/rows.py decodes it. All numbers are
+ * Declares the stream of samples; trapless/peek/sampling/sample_rows.py decodes it. All numbers are
  * little-endian. A stream is:
  *
  *   struct stream_head, then `head_bytes` of text: what the rows mean, line by line

@@ -24,7 +24,7 @@ from trapless.estimate.commands import estimate
 from trapless.experiments.commands import evaluate, report
 from trapless.image.commands import image
 from trapless.peek.commands import peek
-from trapless.peek.serve.command import serve
+from trapless.peek.serve.serve_command import serve
 from trapless.stat.commands import stat
 from trapless.supervisor.commands import ps, switch, switch_flags
 

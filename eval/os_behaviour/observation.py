@@ -25,16 +25,16 @@ from trapless.peek.emulator import Emulator, emulator_of
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.btf import Kind
 from trapless.peek.kernel.target import Target
-from trapless.peek.sampling import names as names_file
+from trapless.peek.sampling import code_names as names_file
 from trapless.peek.sampling import probes, record, sites, tier0
+from trapless.peek.sampling.code_names import Names
 from trapless.peek.sampling.course import Course
-from trapless.peek.sampling.names import Names
-from trapless.peek.sampling.plan import Field, Plan
 from trapless.peek.sampling.probes import Mode, ProbeMap
 from trapless.peek.sampling.recording import FIRST, Recorder, Recording
-from trapless.peek.sampling.rows import Flag
+from trapless.peek.sampling.sample_rows import Flag
+from trapless.peek.sampling.sample_summary import Summary
 from trapless.peek.sampling.sampler import Sampler
-from trapless.peek.sampling.summary import Summary
+from trapless.peek.sampling.sampling_plan import Field, Plan
 from trapless.peek.sampling.tier0 import SYSTEM, Part
 
 INTERVAL_NS = 100_000

@@ -19,9 +19,9 @@ from trapless.experiments.experiment import Findings, Part, Raw
 from trapless.experiments.observer import Observed, run_beside
 from trapless.peek.errors import PeekError
 from trapless.peek.sampling import sampler
-from trapless.peek.sampling.plan import Field, Group, Plan, Rule
-from trapless.peek.sampling.rows import Ending
+from trapless.peek.sampling.sample_rows import Ending
 from trapless.peek.sampling.sampler import Sampler
+from trapless.peek.sampling.sampling_plan import Field, Group, Plan, Rule
 from trapless.report.figures import Figure, Series, Table
 from trapless.results import claims
 from trapless.results.result_file import Claim, Metric

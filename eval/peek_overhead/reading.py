@@ -22,8 +22,8 @@ from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling import probes, record
-from trapless.peek.sampling.plan import Plan
 from trapless.peek.sampling.sampler import Sampler
+from trapless.peek.sampling.sampling_plan import Plan
 from trapless.report.figures import Table
 from trapless.results.result_file import Metric
 from trapless.stock import programs

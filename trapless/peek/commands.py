@@ -20,7 +20,7 @@ from trapless.base.console import ConsoleProgress, TraplessError
 if TYPE_CHECKING:
     from trapless.peek.kernel.target import Target
     from trapless.peek.machines import Machine
-    from trapless.peek.sampling.names import Names
+    from trapless.peek.sampling.code_names import Names
 
 CHOICE = f"{__name__}.choice"  # of click's context: what only machine() reads
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -265,7 +265,7 @@ def report(folder: Path, html: Path | None, as_json: bool, stacks: Path | None) 
     its like.
     """
     need("pyarrow", "recordings are Parquet")
-    from trapless.peek.sampling import figures, json_form, tables
+    from trapless.peek.sampling import json_form, recording_figures, recording_tables
     from trapless.peek.sampling.recording import Recording, damage_as_errors
     from trapless.peek.stacks import flame
     from trapless.report import text_report
@@ -277,11 +277,11 @@ def report(folder: Path, html: Path | None, as_json: bool, stacks: Path | None) 
         recording = Recording.open(folder)
         written = None if stacks is None else flame.write(recording, stacks)
         more = flame.tables(recording) if html is not None or not as_json else []
-        shown = None if html is None else figures.write(recording, html, more)
+        shown = None if html is None else recording_figures.write(recording, html, more)
         if as_json:
             click.echo(json_form.report(recording, flame.in_json))
             return
-        text_report.show_tables(shown or [*tables.of_all_boots(recording), *more])
+        text_report.show_tables(shown or [*recording_tables.of_all_boots(recording), *more])
         if html is not None:
             click.echo(f"figures: {html}")
         if written is not None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from trapless.base.console import TraplessError
-from trapless.peek import capabilities, mappings, qemu_arguments
+from trapless.peek import mappings, qemu_arguments, rights
 from trapless.peek.emulator import (
     PROC,
     PROGRAM_BYTES_MAX,
@@ -223,7 +223,7 @@ class Privileged:
         try:
             return self.machine.open(sandbox=sandbox)
         finally:
-            capabilities.drop()
+            rights.drop()
 
     def emulator(self) -> Emulator | None:
         return self.machine.emulator()

@@ -2,7 +2,7 @@
 /*
  * Gives the sampler plans and memory from the bytes of a fuzzer: first the text of a plan up to a
  * zero byte, then what is in memory. Pointers in that memory are the guest's own. It is built with
- * libFuzzer and sanitizers by fuzz.py, which runs it.
+ * libFuzzer and sanitizers by observer_fuzz.py, which runs it.
  */
 #include <errno.h>
 #include <stdlib.h>

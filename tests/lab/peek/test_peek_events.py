@@ -21,7 +21,7 @@ import pytest
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 
 from tests.lab.command import COMMAND, LIMIT_S
-from tests.lab.peek.guest import peek
+from tests.lab.peek.watched_guest import peek
 from trapless.vm import lab
 
 pytestmark = [pytest.mark.outer_kernels, pytest.mark.timeout(3 * LIMIT_S)]

@@ -22,8 +22,8 @@ import pytest
 from mypy import api as mypy
 
 from tests.lab.command import ROOT
+from tests.lab.peek.limited_observer import LIMIT_S, faults, limited, opened
 from tests.lab.peek.mutations import FREE_AT, made_up
-from tests.lab.peek.observer import LIMIT_S, faults, limited, opened
 from tests.unit.peek.toy_kernel import RELEASE
 from trapless.peek import limits
 from trapless.peek.errors import PeekError

@@ -20,9 +20,9 @@ from pathlib import Path
 import pytest
 
 from tests.lab.command import COMMAND, LIMIT_S, wait_until
-from tests.lab.peek import guest
+from tests.lab.peek import watched_guest
 from trapless.peek.sampling.recording import FIRST, Recording
-from trapless.peek.sampling.summary import Summary
+from trapless.peek.sampling.sample_summary import Summary
 from trapless.peek.sampling.tier0 import Part
 from trapless.peek.sampling.tier1 import Entry
 from trapless.vm import lab
@@ -50,7 +50,7 @@ more of it where the guest gets less of a processor."""
 
 
 def peek(*arguments: str | Path) -> str:
-    done = guest.peek(*arguments)
+    done = watched_guest.peek(*arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 

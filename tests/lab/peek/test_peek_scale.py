@@ -18,7 +18,14 @@ from pathlib import Path
 import pytest
 
 from tests.lab.command import COMMAND, LIMIT_S, ROOT, wait_until
-from tests.lab.peek.guest import GUEST_LIMIT_S, Guest, folder_of_memory, guest, peek, recording
+from tests.lab.peek.watched_guest import (
+    GUEST_LIMIT_S,
+    Guest,
+    folder_of_memory,
+    guest,
+    peek,
+    recording,
+)
 from trapless.peek.sampling.recording import Recording
 from trapless.vm.qmp import Monitor
 

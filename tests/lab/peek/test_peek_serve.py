@@ -21,9 +21,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.lab.command import COMMAND, LIMIT_S, ROOT, wait_until
-from tests.lab.peek.guest import GUEST_LIMIT_S, Guest, folder_of_memory, guest, peek, started_by
-from trapless.peek.capabilities import CAP_SYS_PTRACE
+from tests.lab.peek.watched_guest import (
+    GUEST_LIMIT_S,
+    Guest,
+    folder_of_memory,
+    guest,
+    peek,
+    started_by,
+)
 from trapless.peek.guest_text import GuestText
+from trapless.peek.rights import CAP_SYS_PTRACE
 from trapless.peek.sampling.recording import Recording
 from trapless.vm.qmp import Monitor
 

@@ -18,11 +18,18 @@ from pathlib import Path
 import pytest
 
 from tests.lab.command import LIMIT_S, ROOT, wait_until
-from tests.lab.peek.guest import GUEST_LIMIT_S, Guest, folder_of_memory, guest, peek, recording
+from tests.lab.peek.watched_guest import (
+    GUEST_LIMIT_S,
+    Guest,
+    folder_of_memory,
+    guest,
+    peek,
+    recording,
+)
 from trapless.base.console import Silent
-from trapless.peek.check.stacks import NOT_UNWOUND, Unwinder
+from trapless.peek.check.register_stacks import NOT_UNWOUND, Unwinder
 from trapless.peek.kernel.drgn_program import program
-from trapless.peek.kernel.stacks import Ending, ThreadStack
+from trapless.peek.kernel.kernel_stacks import Ending, ThreadStack
 from trapless.peek.kernel.target import Target
 from trapless.peek.sandbox.client import open_target
 from trapless.peek.stacks.stops import registers_of

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.command import COMMAND, LIMIT_S, ROOT, wait_until
-from tests.lab.peek.guest import (
+from tests.lab.peek.watched_guest import (
     GUEST_LIMIT_S,
     Guest,
     folder_of_memory,

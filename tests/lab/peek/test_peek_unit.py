@@ -17,7 +17,7 @@ import pytest
 
 from tests.lab.command import LIMIT_S, ROOT, run_lab
 from trapless.base.paths import build_dir
-from trapless.peek import capabilities
+from trapless.peek import rights
 
 pytestmark = [pytest.mark.lab, pytest.mark.nightly, pytest.mark.timeout(1.2 * LIMIT_S)]
 
@@ -111,7 +111,7 @@ def facts() -> dict[str, str]:
     return dict(zip(parts[::2], (text.strip() for text in parts[1::2]), strict=True))
 
 
-def rights(status: str, kind: str) -> int:
+def capability_set(status: str, kind: str) -> int:
     """A set of capabilities of a process, or another number, by its status."""
     return int(re.search(rf"^{kind}:\t(\w+)$", status, re.M)[1], 16)
 
@@ -131,11 +131,11 @@ def test_a_machine_is_sampled_by_what_the_filter_leaves(facts):
 
 
 def test_the_daemon_has_no_rights_and_its_opener_those_to_open(facts):
-    assert rights(facts["status"], "CapEff") == 0
-    assert rights(facts["opener"], "CapEff") == sum(1 << one for one in capabilities.TO_OPEN)
+    assert capability_set(facts["status"], "CapEff") == 0
+    assert capability_set(facts["opener"], "CapEff") == sum(1 << one for one in rights.TO_OPEN)
     for status in (facts["status"], facts["opener"]):
-        assert rights(status, "NoNewPrivs") == 1
-        assert rights(status, "Seccomp") == 2
+        assert capability_set(status, "NoNewPrivs") == 1
+        assert capability_set(status, "Seccomp") == 2
 
 
 def test_nothing_but_its_own_folder_can_be_written(facts):

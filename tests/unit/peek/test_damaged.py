@@ -33,13 +33,13 @@ from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel import counters
-from trapless.peek.kernel.stacks import Ending, Stack, ThreadStack
+from trapless.peek.kernel.kernel_stacks import Ending, Stack, ThreadStack
 from trapless.peek.sampling import recording as recording_file
-from trapless.peek.sampling import tables
-from trapless.peek.sampling.names import NAMES_FILE
+from trapless.peek.sampling import recording_tables
+from trapless.peek.sampling.code_names import NAMES_FILE
 from trapless.peek.sampling.recording import COUNTS_FILE, Recorder, Recording, damage_as_errors
-from trapless.peek.sampling.rows import End
-from trapless.peek.sampling.rows import Ending as RunEnding
+from trapless.peek.sampling.sample_rows import End
+from trapless.peek.sampling.sample_rows import Ending as RunEnding
 from trapless.peek.stacks.profile import Profile
 from trapless.report.figures import Table
 
@@ -318,7 +318,7 @@ def test_counters_that_no_kernel_has_are_passed_over(folder, tmp_path):
 
 def test_texts_of_tables_are_visible_where_all_come_by():
     table = Table("x", "t\x1b[2J", (EVIL,), (("\x9b2J\u202e",),), caption="long " * 200 + "\x1b[A")
-    (found,) = tables.of_boot([table], 1, 1)
+    (found,) = recording_tables.of_boot([table], 1, 1)
     texts = (found.title, *found.columns, *found.rows[0], found.caption)
     assert all(text.isprintable() for text in texts) and len(found.caption) > 1000
     assert found.columns == (r"\x1b]0;PWN\x07<script>",)

@@ -35,10 +35,10 @@ from trapless.peek.kernel.btf import Btf
 from trapless.peek.kernel.image import locate
 from trapless.peek.kernel.target import Target
 from trapless.peek.limits import TEXT_CHARS_MAX
-from trapless.peek.sampling import figures, tables
+from trapless.peek.sampling import recording_figures, recording_tables
 from trapless.peek.sandbox import client
 from trapless.peek.sandbox.client import open_target
-from trapless.peek.trace.events import NEEDED, Decoder
+from trapless.peek.trace.event_decoder import NEEDED, Decoder
 from trapless.peek.trace.rings import Place
 from trapless.report import text_report
 from trapless.report.figures import Table
@@ -47,7 +47,7 @@ pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.timeout(60)]
 
 ROOT = Path(__file__).resolve().parents[3]
 READERS = ("kernel", "sampling", "trace")
-DECODES_NO_GUEST = {"rows.py", "sampler.py", "process_memory.py"}
+DECODES_NO_GUEST = {"sample_rows.py", "sampler.py", "process_memory.py"}
 """They decode what our own sampler says, and what this machine's /proc says of a process."""
 DECODERS = {"self._decoder.decode", "kallsyms.decode"}
 """They decode events and tables, and no text."""
@@ -146,11 +146,11 @@ def test_a_process_cannot_write_to_the_observers_terminal_or_page(comm, tmp_path
     rows = busy_and_idle(head())
     rows["cpu0.comm"] = np.frombuffer(comm.ljust(16, b"\0"), "V16")[0]
     recording = recorded(tmp_path / "r", head(), rows)
-    text_report.show_tables(tables.tables(recording))
+    text_report.show_tables(recording_tables.tables(recording))
     shown = capsys.readouterr().out
     assert str(GuestText(comm)) in shown
     assert all(line.isprintable() for line in shown.splitlines())
-    figures.write(recording, tmp_path / "page.html")
+    recording_figures.write(recording, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert html.escape(str(GuestText(comm))) in page and comm.decode() not in page.replace(
         "[/red]x", ""

@@ -14,8 +14,8 @@ import pytest
 from tests import headers
 from tests.unit.peek.toy_kernel import MAP_MEMBERS
 from trapless.peek import limits
-from trapless.peek.sampling import probes, rows, sites, tier0, tier1
-from trapless.peek.sampling.plan import Group, Rule
+from trapless.peek.sampling import probes, sample_rows, sites, tier0, tier1
+from trapless.peek.sampling.sampling_plan import Group, Rule
 from trapless.peek.trace import rings
 
 PROBES, ROWS = "kmod/probe/layout.h", "sampler/row.h"
@@ -45,10 +45,12 @@ STRUCTURES = {
     "tlk_probe_site": of_rows(sites.SITE),
     "tlk_probe_event": of_rows(rings.EVENT),
     "tlk_probe_ring": (of_struct(rings.HEAD, "head", "dropped")[0], rings.HEAD_BYTES),
-    "stream_head": of_struct(rows.HEAD, "magic", "head_bytes", "row_bytes"),
-    "block_head": of_struct(rows.BLOCK, "magic", "rows"),
-    "stream_end": of_struct(rows.END, "magic", *(field.name for field in fields(rows.End))),
-    "row": of_rows(np.dtype([*rows.FIXED])),
+    "stream_head": of_struct(sample_rows.HEAD, "magic", "head_bytes", "row_bytes"),
+    "block_head": of_struct(sample_rows.BLOCK, "magic", "rows"),
+    "stream_end": of_struct(
+        sample_rows.END, "magic", *(field.name for field in fields(sample_rows.End))
+    ),
+    "row": of_rows(np.dtype([*sample_rows.FIXED])),
 }
 
 
@@ -108,10 +110,13 @@ def test_the_map_begins_with_the_magic_that_python_looks_for():
 
 def test_each_number_of_rows_is_the_same_in_c_and_in_python():
     assert headers.read(ROWS).constants == {
-        **{name: getattr(rows, name) for name in ("STREAM_MAGIC", "BLOCK_MAGIC", "END_MAGIC")},
-        **{f"ROW_{flag.name}": flag for flag in rows.Flag},
-        **{f"ENDING_{ending.name}": ending for ending in rows.Ending},
-        "ENDINGS": len(rows.Ending),
+        **{
+            name: getattr(sample_rows, name)
+            for name in ("STREAM_MAGIC", "BLOCK_MAGIC", "END_MAGIC")
+        },
+        **{f"ROW_{flag.name}": flag for flag in sample_rows.Flag},
+        **{f"ENDING_{ending.name}": ending for ending in sample_rows.Ending},
+        "ENDINGS": len(sample_rows.Ending),
     }
 
 
@@ -121,5 +126,5 @@ def test_python_takes_as_much_as_c_may_give():
     assert module["TLK_EVENT_PLACES_MAX"] == limits.PLACES_MAX
     assert module["TLK_EVENT_KB_MAX"] << 10 == limits.RING_BYTES_MAX
     assert sampler["GROUPS_MAX"] == sampler["THREADS_MAX"] == limits.GROUPS_MAX
-    assert sampler["PLAN_BYTES_MAX"] < rows.HEAD_BYTES_MAX
-    assert sampler["BLOCK_BYTES"] <= rows.BLOCK_BYTES_MAX
+    assert sampler["PLAN_BYTES_MAX"] < sample_rows.HEAD_BYTES_MAX
+    assert sampler["BLOCK_BYTES"] <= sample_rows.BLOCK_BYTES_MAX

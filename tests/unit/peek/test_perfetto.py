@@ -16,10 +16,10 @@ from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.tasks import Task
 from trapless.peek.sampling.recording import Recording
-from trapless.peek.sampling.summary import summarise
-from trapless.peek.sampling.tables import COLUMNS
+from trapless.peek.sampling.recording_tables import COLUMNS
+from trapless.peek.sampling.sample_summary import summarise
 from trapless.peek.trace import perfetto_file, samples
-from trapless.peek.trace.events import Event, Names
+from trapless.peek.trace.event_decoder import Event, Names
 from trapless.peek.trace.perfetto import PerfettoWriter
 
 TIMERS = ("interprocessor and timer interrupts", "CPU 0")

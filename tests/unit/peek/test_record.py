@@ -25,9 +25,9 @@ from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.target import Target
 from trapless.peek.machines import Image
-from trapless.peek.sampling import boots, json_form, record, summary, tables, tier0
+from trapless.peek.sampling import boots, json_form, record, recording_tables, sample_summary, tier0
 from trapless.peek.sampling.recording import Recording
-from trapless.peek.sampling.rows import Ending
+from trapless.peek.sampling.sample_rows import Ending
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -59,7 +59,7 @@ def test_a_kernel_is_recorded_by_its_own_addresses(form, tmp_path):
     assert table["cpu0.comm"][0].as_py() == b"swapper/0".ljust(16, b"\0")
     assert set(table["absent"].to_pylist()) == {0}
     assert found.meta["about"]["release"] == toy_kernel.RELEASE
-    first, second = summary.summarise(found).cpus.values()
+    first, second = sample_summary.summarise(found).cpus.values()
     assert first.share(tier0.Part.IDLE) == 1
     assert second.share(tier0.Part.BOTTOM_HALF) == 1
 
@@ -145,7 +145,7 @@ def test_a_restart_is_followed_in_a_recording_of_its_own(tmp_path, monkeypatch, 
     assert second.folder == folder / "boot-2" and second.end["ending"] == "signal"
     read = sum(table.num_rows for table in first.tables())
     assert first.slots() - 1 <= first.end["alive_slot"] and read < first.end["rows"]
-    titles = [table.title for table in tables.of_all_boots(first)]
+    titles = [table.title for table in recording_tables.of_all_boots(first)]
     assert "Where each CPU was (boot 2 of 2)" in titles
     (one, two) = json.loads(json_form.report(first))["boots"]
     assert [one["sampling"]["samples"], one["ending"]] == [read, "restart"]

@@ -23,9 +23,9 @@ import pytest
 
 from trapless.peek.errors import PeekError
 from trapless.peek.sampling import recording
-from trapless.peek.sampling.plan import Field, Group, Plan, Rule
 from trapless.peek.sampling.recording import Recorder, Recording
-from trapless.peek.sampling.rows import End, Ending, Head, Rows, parse_head
+from trapless.peek.sampling.sample_rows import End, Ending, Head, Rows, parse_head
+from trapless.peek.sampling.sampling_plan import Field, Group, Plan, Rule
 
 ROOT = Path(__file__).resolve().parents[3]
 CPUS = 4

@@ -25,9 +25,9 @@ import pytest
 from tests.make import make
 from trapless.peek.errors import PeekError
 from trapless.peek.sampling import sampler
-from trapless.peek.sampling.plan import Base, Field, Group, Plan, Rule
-from trapless.peek.sampling.rows import Ending, Flag, Rows, Stream
+from trapless.peek.sampling.sample_rows import Ending, Flag, Rows, Stream
 from trapless.peek.sampling.sampler import Sampler
+from trapless.peek.sampling.sampling_plan import Base, Field, Group, Plan, Rule
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = 64

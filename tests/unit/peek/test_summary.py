@@ -14,14 +14,14 @@ import pytest
 
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.sampling import figures, json_form, tables, tier0
+from trapless.peek.sampling import json_form, recording_figures, recording_tables, tier0
 from trapless.peek.sampling import recording as recording_file
-from trapless.peek.sampling import rows as rows_file
-from trapless.peek.sampling import summary as summary_file
-from trapless.peek.sampling.plan import Field, Group, Plan, Rule
+from trapless.peek.sampling import sample_rows as rows_file
+from trapless.peek.sampling import sample_summary as summary_file
 from trapless.peek.sampling.recording import Recorder, Recording
-from trapless.peek.sampling.rows import End, Ending, Head, Rows, parse_head
-from trapless.peek.sampling.summary import summarise
+from trapless.peek.sampling.sample_rows import End, Ending, Head, Rows, parse_head
+from trapless.peek.sampling.sample_summary import summarise
+from trapless.peek.sampling.sampling_plan import Field, Group, Plan, Rule
 from trapless.peek.sampling.tier0 import Part
 from trapless.peek.trace import samples
 
@@ -63,12 +63,12 @@ def recorded(folder: Path, what: Head, rows: Rows, end: bool = True) -> Recordin
 
 
 def cells(recording: Recording, table: str) -> list[dict[str, str]]:
-    (found,) = (one for one in tables.tables(recording) if one.id == table)
+    (found,) = (one for one in recording_tables.tables(recording) if one.id == table)
     return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
 
 
 def test_examples_are_so():
-    modules = (tier0, summary_file, tables, rows_file)
+    modules = (tier0, summary_file, recording_tables, rows_file)
     assert not any(doctest.testmod(module).failed for module in modules)
 
 
@@ -122,7 +122,7 @@ def test_processes_of_one_name_are_summed(tmp_path):
         {"name": "other", "processes": "1", SHARE: "5.0%"},
     ]
     single = recorded(tmp_path / "s", head(), busy_and_idle(head()))
-    assert "programs" not in [table.id for table in tables.tables(single)]
+    assert "programs" not in [table.id for table in recording_tables.tables(single)]
 
 
 def renamed(count: int) -> Rows:
@@ -199,7 +199,7 @@ def test_a_killed_recording_is_shown_with_what_is_missing(tmp_path):
     recording = recorded(tmp_path / "r", head(), busy_and_idle(head()), end=False)
     (sampling,) = cells(recording, "sampling")
     assert sampling["lost"] == "20.00%"
-    assert "killed" in tables.tables(recording)[-1].caption
+    assert "killed" in recording_tables.tables(recording)[-1].caption
 
 
 def after_restart(folder: Path, rows: Rows) -> Recording:
@@ -214,17 +214,17 @@ def after_restart(folder: Path, rows: Rows) -> Recording:
 def test_samples_of_a_kernel_that_was_gone_are_told_wherever_they_are_left_out(tmp_path):
     recording = after_restart(tmp_path / "r", busy_and_idle(head()))
     why = "999 samples, because they came after the last tick of a kernel that was gone"
-    assert dict(tables.about(recording, summarise(recording)).rows)["left out"] == why
+    assert dict(recording_tables.about(recording, summarise(recording)).rows)["left out"] == why
     (boot,) = json.loads(json_form.report(recording))["boots"]
     assert (boot["sampling"]["samples"], boot["left_out_samples"]) == (1, 999)
     assert why in str(samples.export(recording.folder, tmp_path / "trace"))
-    figures.write(recording, tmp_path / "x.html")
+    recording_figures.write(recording, tmp_path / "x.html")
     assert why in (tmp_path / "x.html").read_text()
     none = after_restart(tmp_path / "none", busy_and_idle(head())[1:])
     with pytest.raises(PeekError, match=why):
         summarise(none)
     whole = recorded(tmp_path / "whole", head(), busy_and_idle(head()))
-    assert "left out" not in dict(tables.about(whole, summarise(whole)).rows)
+    assert "left out" not in dict(recording_tables.about(whole, summarise(whole)).rows)
 
 
 def test_left_out_samples_are_counted_over_segments(tmp_path, monkeypatch):
@@ -254,7 +254,7 @@ def test_report_and_top_say_the_same_about_what_is_not_known(tmp_path, probes, r
         recorder.add(busy_and_idle(what))
         recorder.close(None)
     recording = Recording.open(tmp_path / "r")
-    assert remedy in dict(tables.about(recording, summarise(recording)).rows)["known"]
+    assert remedy in dict(recording_tables.about(recording, summarise(recording)).rows)["known"]
 
 
 @pytest.mark.parametrize(("timer", "moved"), [(5, False), (6, True), (None, None)])
@@ -265,7 +265,7 @@ def test_a_memory_that_nobody_runs_is_told(tmp_path, timer, moved):
         if last is not None:
             columns[f"0 {name}"] = pa.array([5 if name == "timer" else 7, last], pa.uint32())
     pq.write_table(pa.table(columns), recording.folder / recording_file.COUNTS_FILE)
-    facts = dict(tables.about(recording, summarise(recording)).rows)
+    facts = dict(recording_tables.about(recording, summarise(recording)).rows)
     assert ("it never moved" in facts.get("clock", "")) == (moved is False)
     (boot,) = json.loads(json_form.report(recording))["boots"]
     assert boot["clock_moved"] is moved
@@ -279,10 +279,10 @@ def test_a_boot_without_rows_hides_no_other(empty, tmp_path):
     recording = Recording.open(tmp_path / "r")
     (boot,) = json.loads(json_form.report(recording))["boots"]
     assert boot["problems"][-1] == "boots without a sample are left out: 1"
-    assert boot["sampling"]["samples"] > 0 and tables.of_all_boots(recording)
+    assert boot["sampling"]["samples"] > 0 and recording_tables.of_all_boots(recording)
 
 
 def test_a_recording_without_rows_is_an_error(tmp_path):
     recording = recorded(tmp_path / "r", head(), busy_and_idle(head())[:0])
     with pytest.raises(PeekError, match="no rows"):
-        tables.tables(recording)
+        recording_tables.tables(recording)

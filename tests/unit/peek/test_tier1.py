@@ -23,22 +23,22 @@ from trapless.base.console import Silent
 from trapless.peek.kernel.target import Target
 from trapless.peek.machines import Image
 from trapless.peek.sampling import (
+    code_names,
     course,
-    figures,
     json_form,
-    names,
     probes,
     record,
+    recording_figures,
+    recording_tables,
     sites,
-    tables,
     tier0,
     tier1,
 )
 from trapless.peek.sampling.probe_watch import Watch
 from trapless.peek.sampling.probes import ACTIVE_AT, MAGIC_NUMBER, Mode
 from trapless.peek.sampling.recording import Recorder, Recording
-from trapless.peek.sampling.rows import End, Ending, Rows, parse_head
-from trapless.peek.sampling.summary import summarise
+from trapless.peek.sampling.sample_rows import End, Ending, Rows, parse_head
+from trapless.peek.sampling.sample_summary import summarise
 from trapless.peek.sampling.tier0 import PF_KTHREAD, Part
 from trapless.peek.sampling.tier1 import Entry, Who
 
@@ -51,7 +51,7 @@ LOCK = 0xFFFFFFFF81000405
 SCHEDULE, LOCKER = 0xFFFFFFFF81000110, 0xFFFFFFFF81000190  # a cli, and a caller of a lock function
 
 
-@pytest.mark.parametrize("module", [tier1, probes, sites, names, course])
+@pytest.mark.parametrize("module", [tier1, probes, sites, code_names, course])
 def test_examples_are_so(module):
     assert doctest.testmod(module).failed == 0
 
@@ -114,7 +114,7 @@ def test_records_are_sampled_beside_what_a_stock_kernel_shows(tmp_path):
     assert set(table["cpu0.entry"].to_pylist()) == {1}
     assert set(table["system.probes"].to_pylist()) == {3}
     found = summarise(Recording.open(folder))
-    assert str(names.load(Recording.open(folder))[CODE_SITES[0]]) == "schedule+0x10"
+    assert str(code_names.load(Recording.open(folder))[CODE_SITES[0]]) == "schedule+0x10"
     assert len(found.sites) == 2
 
 
@@ -123,8 +123,8 @@ def test_names_that_a_killed_recorder_did_not_keep_come_from_its_symbols(tmp_pat
     record.record(
         Image(ram), folder, interval_ns=MS, duration_ns=20 * MS, cpu=None, progress=Silent()
     )
-    (folder / names.NAMES_FILE).unlink()
-    found = names.from_symbols(Recording.open(folder), [*CODE_SITES, 1 << 63])
+    (folder / code_names.NAMES_FILE).unlink()
+    found = code_names.from_symbols(Recording.open(folder), [*CODE_SITES, 1 << 63])
     assert {one: str(name) for one, name in found.items()} == dict(
         zip(CODE_SITES, ("schedule", "schedule_timeout"), strict=True)
     )
@@ -188,7 +188,7 @@ def test_probes_may_come_and_go_during_a_recording(tmp_path, monkeypatch):
     summary = summarise(found)
     assert found.problems == () and summary.rows == found.end["rows"]
     assert 0 < summary.probed[Mode.PARTS] < summary.rows
-    assert "in part" in tables.tier_text(summary)
+    assert "in part" in recording_tables.tier_text(summary)
     assert summary.cpus["cpu0"].judged == summary.probed[Mode.INTERRUPTS]
 
 
@@ -234,7 +234,7 @@ def probed(folder: Path) -> Recording:
             np.array([50, 200], "u8"),
         )
         sites.keep(recorder, found)
-        known = names.Names.__new__(names.Names)
+        known = code_names.Names.__new__(code_names.Names)
         known.known = {SCHEDULE: "schedule+0x10", LOCKER: "e1000_open+0x9 [e1000]"}
         known.keep(recorder)
         recorder.close(End(Ending.SIGNAL, COUNT, COUNT, 0, 0, 0, 0, 0, 0, 0))
@@ -266,13 +266,13 @@ def rows_of(rows: Rows) -> Rows:
 
 
 def cells(recording: Recording, table: str) -> list[tuple[str, ...]]:
-    (found,) = (one for one in tables.tables(recording) if one.id == table)
+    (found,) = (one for one in recording_tables.tables(recording) if one.id == table)
     return [*found.rows]
 
 
 def test_shares_and_reasons_are_those_of_the_samples(tmp_path):
     recording = probed(tmp_path / "r")
-    (found,) = (one for one in tables.tables(recording) if one.id == "shares")
+    (found,) = (one for one in recording_tables.tables(recording) if one.id == "shares")
     row = dict(zip(found.columns, found.rows[0], strict=True))
     assert (row["user"], row["other kernel"], row["user or kernel"]) == ("10.0%", "50.0%", "10.0%")
     assert (row["top half"], row["bottom half"], row["idle"]) == ("10.0%", "10.0%", "10.0%")
@@ -296,7 +296,9 @@ def test_routines_have_their_share_and_their_time(tmp_path):
     found = {row[0]: row[1:] for row in cells(probed(tmp_path / "r"), "interrupts")}
     assert found["schedule"] == ("33.3%", "11.11%", "50", "200.00")  # 100 samples, 50 times
     assert found["e1000_open [e1000]"] == ("33.3%", "11.11%", "", "")  # by a lock function
-    (table,) = (one for one in tables.tables(probed(tmp_path / "s")) if one.id == "interrupts")
+    (table,) = (
+        one for one in recording_tables.tables(probed(tmp_path / "s")) if one.id == "interrupts"
+    )
     assert "Lock functions did it 200 times, for 50.00 µs each" in table.caption
     assert found["(top halves)"] == ("33.3%", "11.11%", "", "")
 
@@ -305,7 +307,7 @@ def test_routines_have_their_share_and_their_time(tmp_path):
 def test_the_page_has_the_course_of_all(tmp_path):
     path = tmp_path / "page.html"
     recording = probed(tmp_path / "r")
-    figures.write(recording, path)
+    recording_figures.write(recording, path)
     page = path.read_text()
     for text in (
         "Where the CPUs were",
@@ -316,7 +318,9 @@ def test_the_page_has_the_course_of_all(tmp_path):
     ):
         assert f">{text}" in page
     assert page.count("<svg") == 5 and "http" not in page.replace("http://www.w3.org", "")
-    drawn = {figure.id: figure for figure in figures.figures(summarise(recording), 100_000)}
+    drawn = {
+        figure.id: figure for figure in recording_figures.figures(summarise(recording), 100_000)
+    }
     off = drawn["interrupts-over-time"].series[0]
     assert off.y[len(off.x) // 4] == 100 and off.y[0] == 0  # rows 100 to 400 of 1000
     assert np.isnan(off.y[-1])  # probes were off

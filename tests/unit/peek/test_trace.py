@@ -25,10 +25,10 @@ from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.tasks import Task
 from trapless.peek.sampling.probes import MAGIC, MAP, ProbeMap, read
-from trapless.peek.trace import events as decoding
+from trapless.peek.trace import event_decoder as decoding
 from trapless.peek.trace import perfetto_file
 from trapless.peek.trace import rings as reading
-from trapless.peek.trace.events import Decoder, Event
+from trapless.peek.trace.event_decoder import Decoder, Event
 from trapless.peek.trace.rings import (
     EVENT,
     HEAD,
@@ -41,7 +41,7 @@ from trapless.peek.trace.rings import (
     Place,
     Rings,
 )
-from trapless.peek.trace.text import JsonWriter, TextWriter
+from trapless.peek.trace.text_trace import JsonWriter, TextWriter
 
 ROOT = Path(__file__).resolve().parents[3]
 SLOTS, CPUS = 32, 2

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What stacks say of a CPU, how differences add up, and that wrong memory is found out.
 
-The stacks are as they were seen on stock kernels; tests/lab/peek/test_peek_truth.py has real ones.
+The stacks are as they were seen on stock kernels; tests/lab/peek/test_peek_agrees_with_registers.py
+has real ones.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import struct
 import pytest
 
 from trapless.peek import bounds as bounds_file
-from trapless.peek.check.stacks import Stack
+from trapless.peek.check.register_stacks import Stack
 from trapless.peek.check.witness import Difference, Findings, Verdict, read, tables
 from trapless.peek.errors import PeekError
-from trapless.peek.sampling.plan import Base, Field
+from trapless.peek.sampling.sampling_plan import Base, Field
 from trapless.peek.sampling.tier0 import Part
 
 CALL = ("vfs_write", "ksys_write", "do_syscall_64", "entry_SYSCALL_64_after_hwframe")

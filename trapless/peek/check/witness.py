@@ -3,8 +3,8 @@
 
 Owns the comparison. The VM is stopped at random moments through its emulator's monitor. Memory is
 judged by the functions that judge recordings (judgement.py). The registers have the privilege level
-and the interrupt flag; stacks.py judges the kernel's stack, which drgn unwinds from the registers.
-Every difference is kept with the place where the CPU was.
+and the interrupt flag; register_stacks.py judges the kernel's stack, which drgn unwinds from the
+registers. Every difference is kept with the place where the CPU was.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from pathlib import Path
 import numpy as np
 
 from trapless.peek.bounds import bounds
-from trapless.peek.check.stacks import Stack, Unwinder
+from trapless.peek.check.register_stacks import Stack, Unwinder
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.drgn_program import program
 from trapless.peek.kernel.target import Target
 from trapless.peek.machines import Machine
 from trapless.peek.sampling import probes, tier0, tier1
 from trapless.peek.sampling.judgement import where
-from trapless.peek.sampling.plan import Base, Field
 from trapless.peek.sampling.probes import Mode, ProbeMap
-from trapless.peek.sampling.tables import COLUMNS
+from trapless.peek.sampling.recording_tables import COLUMNS
+from trapless.peek.sampling.sampling_plan import Base, Field
 from trapless.peek.sampling.tier0 import Part
 from trapless.report.figures import Table
 from trapless.vm.qmp import Monitor, Registers

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from trapless.peek.errors import WAIT, PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.memory import PAGE_BYTES
-from trapless.peek.kernel.resolver import Resolver
+from trapless.peek.kernel.name_resolver import Resolver
 from trapless.peek.limits import LimitError
 
 DIRECT_MAP_PROBES = 8

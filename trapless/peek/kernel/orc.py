@@ -2,9 +2,9 @@
 """Reads a kernel's unwind tables (ORC): for an instruction, where its function's caller is found.
 
 Owns the tables of the kernel and of its modules, and the form of their entries, which differs
-between kernels: the bit fields are where the kernel's types have them. stacks.py follows the rules.
-drgn reads the kernel's tables as well, but neither those of modules nor in the sandbox, where all
-that a guest has written is decoded.
+between kernels: the bit fields are where the kernel's types have them. kernel_stacks.py follows the
+rules. drgn reads the kernel's tables as well, but neither those of modules nor in the sandbox,
+where all that a guest has written is decoded.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from enum import IntEnum
 
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.modules import Module, Modules
-from trapless.peek.kernel.resolver import Resolver
+from trapless.peek.kernel.loaded_modules import Module, Modules
+from trapless.peek.kernel.name_resolver import Resolver
 
 PLACE_BYTES = 4
 TABLES = ("__start_orc_unwind_ip", "__stop_orc_unwind_ip", "__start_orc_unwind")

@@ -2,8 +2,8 @@
 """The target: a kernel that was found in a memory, checked, and may be asked for anything.
 
 Owns opening and closing it, names for addresses of the kernel and of its modules, and noticing that
-the machine was restarted. Names are resolved by resolver.py. Everything is read from the target's
-memory alone; nothing in the target helps.
+the machine was restarted. Names are resolved by name_resolver.py. Everything is read from the
+target's memory alone; nothing in the target helps.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel import checks, tasks
 from trapless.peek.kernel.image import KernelImage, locate
+from trapless.peek.kernel.kernel_stacks import CpuRegisters, CpuStack, ThreadStack, Unwinder
+from trapless.peek.kernel.loaded_modules import Modules
 from trapless.peek.kernel.memory import FileMemory, open_memory
-from trapless.peek.kernel.modules import Modules
-from trapless.peek.kernel.resolver import Resolver
-from trapless.peek.kernel.stacks import CpuRegisters, CpuStack, ThreadStack, Unwinder
+from trapless.peek.kernel.name_resolver import Resolver
 from trapless.peek.kernel.tasks import Task
 
 
@@ -112,7 +112,7 @@ class Target(Resolver):
         return Unwinder(self, self.modules)
 
     def thread_stacks(self) -> list[ThreadStack]:
-        """All threads with their stacks, but those that are on a CPU, as stacks.py reads them."""
+        """All threads with their stacks, but those on a CPU, as kernel_stacks.py reads them."""
         return self.unwinder.threads()
 
     def cpu_stacks(self, registers: Sequence[CpuRegisters]) -> list[CpuStack]:

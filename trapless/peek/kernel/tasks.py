@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
-from trapless.peek.kernel.resolver import Resolver
+from trapless.peek.kernel.name_resolver import Resolver
 
 COMM_BYTES = 16
 PF_KTHREAD = 0x00200000

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Gives sums of samples as JSON, for programs: what tables.py shows to people, without rounding.
+"""Gives sums of samples as JSON, for programs: what recording_tables.py shows to people, without
+rounding.
 
 Owns the names of the values. Shares are of 1, and those of a process leave handlers out, which
 interrupted it; a value that is not known is null, as the pid of processes that are one because they
@@ -15,19 +16,19 @@ from typing import Any
 from trapless.peek import limits
 from trapless.peek.guest_text import visible
 from trapless.peek.kernel import counters
-from trapless.peek.sampling import tables
+from trapless.peek.sampling import recording_tables
 from trapless.peek.sampling.probes import Mode
 from trapless.peek.sampling.recording import Recording
-from trapless.peek.sampling.rows import Flag
-from trapless.peek.sampling.summary import NO_PID, Cpu, Summary, summarise
+from trapless.peek.sampling.sample_rows import Flag
+from trapless.peek.sampling.sample_summary import NO_PID, Cpu, Summary, summarise
 from trapless.peek.sampling.tier0 import Part
 
-PARTS = {part: text.replace(" ", "_") for part, text in tables.COLUMNS.items()}
+PARTS = {part: text.replace(" ", "_") for part, text in recording_tables.COLUMNS.items()}
 
 
 def sums(summary: Summary, interval_ns: int, tasks: int = limits.SUMS_MAX) -> dict[str, Any]:
     """The sums of a recording, or of one second of `top`, with so many tasks at most."""
-    time_s = tables.seconds(summary, interval_ns)
+    time_s = recording_tables.seconds(summary, interval_ns)
     judged = bool(summary.judged)
     processes, threads = summary.counts or (None, None)
     total = max(summary.samples, 1)
@@ -88,7 +89,7 @@ def _cpu(name: str, cpu: Cpu, summary: Summary, time_s: float) -> dict[str, Any]
         "interrupts_off": cpu.disabled if summary.judged else None,
         "entered_for": {
             text.replace(" ", "_"): int(cpu.entries[entry]) / max(int(cpu.entries.sum()), 1)
-            for entry, text in tables.ENTRIES.items()
+            for entry, text in recording_tables.ENTRIES.items()
         }
         if cpu.entries.any()
         else None,

@@ -2,7 +2,8 @@
 """Judges samples: which of them count for a CPU, where it was, who had switched interrupts off.
 
 Owns the choice between what a stock kernel shows (tier0.py) and what probes add (tier1.py), for
-each sample by itself. summary.py adds judged samples up, and trace/samples.py makes slices of them.
+each sample by itself. sample_summary.py adds judged samples up, and trace/samples.py makes slices
+of them.
 """
 
 from __future__ import annotations

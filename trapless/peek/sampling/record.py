@@ -33,13 +33,13 @@ from trapless.peek.kernel.target import Target
 from trapless.peek.machines import Machine
 from trapless.peek.sampling import sampler, sites, tier0, tier1
 from trapless.peek.sampling.boots import Boots
-from trapless.peek.sampling.names import Names
-from trapless.peek.sampling.plan import Plan
+from trapless.peek.sampling.code_names import Names
 from trapless.peek.sampling.probe_watch import Watch
 from trapless.peek.sampling.probes import ProbeMap
 from trapless.peek.sampling.recording import COUNTS_FILE, SEGMENT_AGE_S, Recorder, boot_name
-from trapless.peek.sampling.rows import End, Ending, Rows
+from trapless.peek.sampling.sample_rows import End, Ending, Rows
 from trapless.peek.sampling.sampler import Sampler, StoppedSampler, started
+from trapless.peek.sampling.sampling_plan import Plan
 
 CHECK_S = 1.0
 """Seconds from one check that the kernel is the same to the next."""

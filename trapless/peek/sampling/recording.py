@@ -48,7 +48,7 @@ from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import visible
 from trapless.peek.kernel import counters
 from trapless.peek.kernel.counters import Counter, Reading
-from trapless.peek.sampling.rows import GROUP, End, Head, Rows, are_groups, first_deadline
+from trapless.peek.sampling.sample_rows import GROUP, End, Head, Rows, are_groups, first_deadline
 
 FORMAT = 1
 META_FILE = "meta.json"

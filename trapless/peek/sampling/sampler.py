@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs the sampler: starts it with a plan, reads its rows, ends it.
 
-Owns the process and the path of its program. rows.py decodes the rows. When this process dies, the
-sampler's output has no reader any more, and the sampler ends within a tenth of a second. Where
-memory is behind a debugger's stub, no such program can read it, and this process samples slowly.
+Owns the process and the path of its program. sample_rows.py decodes the rows. When this process
+dies, the sampler's output has no reader any more, and the sampler ends within a tenth of a second.
+Where memory is behind a debugger's stub, no such program can read it, and this process samples
+slowly.
 """
 
 from __future__ import annotations
@@ -25,8 +26,7 @@ from trapless.base.tools import interrupts_deferred, kill
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.stub_memory import StubMemory
-from trapless.peek.sampling.plan import Field, Plan
-from trapless.peek.sampling.rows import (
+from trapless.peek.sampling.sample_rows import (
     FIXED,
     End,
     Ending,
@@ -36,6 +36,7 @@ from trapless.peek.sampling.rows import (
     Stream,
     parse_head,
 )
+from trapless.peek.sampling.sampling_plan import Field, Plan
 
 READ_BYTES = 1 << 20
 STOP_S = 120.0

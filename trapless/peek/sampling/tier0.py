@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.target import Target
-from trapless.peek.sampling.plan import Base, Field, Group, Rule
+from trapless.peek.sampling.sampling_plan import Base, Field, Group, Rule
 
 COMM_BYTES = 16
 SYSTEM = "system"

@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 
 from trapless.peek.kernel.target import Target
-from trapless.peek.sampling.plan import Field, Group, Rule
 from trapless.peek.sampling.probes import (
     ACTIVE_AT,
     MAGIC,
@@ -29,6 +28,7 @@ from trapless.peek.sampling.probes import (
     ProbeMap,
     mode_text,
 )
+from trapless.peek.sampling.sampling_plan import Field, Group, Rule
 from trapless.peek.sampling.tier0 import SYSTEM, Part, with_handlers
 
 TURN_ON = f"/sys/module/{MODULE}/parameters/probes"

@@ -26,9 +26,9 @@ from trapless.peek.errors import PeekError
 from trapless.peek.kernel.counters import Counters
 from trapless.peek.kernel.target import Target
 from trapless.peek.machines import Machine
-from trapless.peek.sampling import json_form, tables, tier0, tier1
+from trapless.peek.sampling import json_form, recording_tables, tier0, tier1
 from trapless.peek.sampling.boots import STILL_S, Boots
-from trapless.peek.sampling.names import Names
+from trapless.peek.sampling.code_names import Names
 from trapless.peek.sampling.probe_watch import Watch
 from trapless.peek.sampling.record import (
     ENDINGS,
@@ -39,9 +39,9 @@ from trapless.peek.sampling.record import (
     source_of,
 )
 from trapless.peek.sampling.recording import table_of
-from trapless.peek.sampling.rows import Flag, Rows
+from trapless.peek.sampling.sample_rows import Flag, Rows
+from trapless.peek.sampling.sample_summary import Summary
 from trapless.peek.sampling.sampler import Sampler, StoppedSampler, started
-from trapless.peek.sampling.summary import Summary
 from trapless.report.text_report import FILE_COLUMNS, block_of
 
 REFRESH_S = 1.0
@@ -283,10 +283,13 @@ class Seconds:
         still_s: float,
     ) -> Sequence[RenderableType]:
         interval_ns = run.head.interval_ns
-        contents = [tables.shares(summary, interval_ns), *tables.counts(summary)]
+        contents = [
+            recording_tables.shares(summary, interval_ns),
+            *recording_tables.counts(summary),
+        ]
         if summary.judged:
-            contents.append(tables.interrupts(summary, interval_ns, ROUTINES_SHOWN))
-        contents += [tables.processes(summary), *tables.programs(summary)]
+            contents.append(recording_tables.interrupts(summary, interval_ns, ROUTINES_SHOWN))
+        contents += [recording_tables.processes(summary), *recording_tables.programs(summary)]
         head = Text(_headline(self.target, run, window, summary), style="bold")
         if self.boot > 1:
             head.append(f"; boot {self.boot} since this began")

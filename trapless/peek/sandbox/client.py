@@ -27,10 +27,7 @@ from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText, visible
 from trapless.peek.kernel.btf import Place
 from trapless.peek.kernel.image import KernelImage
-from trapless.peek.kernel.memory import FileMemory, open_memory
-from trapless.peek.kernel.modules import Modules
-from trapless.peek.kernel.paging import PageTables
-from trapless.peek.kernel.stacks import (
+from trapless.peek.kernel.kernel_stacks import (
     CpuRegisters,
     CpuStack,
     Ending,
@@ -38,11 +35,14 @@ from trapless.peek.kernel.stacks import (
     ThreadStack,
     Unwinder,
 )
+from trapless.peek.kernel.loaded_modules import Modules
+from trapless.peek.kernel.memory import FileMemory, open_memory
+from trapless.peek.kernel.paging import PageTables
 from trapless.peek.kernel.stub_memory import StubMemory
 from trapless.peek.kernel.symbol_cache import FileStore, Store
 from trapless.peek.kernel.target import Target, closed_on_error
 from trapless.peek.kernel.tasks import Task
-from trapless.peek.kernel.user.stacks import UserStack
+from trapless.peek.kernel.user.user_stacks import UserStack
 from trapless.peek.kernel.vmcoreinfo import Vmcoreinfo
 from trapless.peek.sandbox import messages
 from trapless.peek.sandbox.messages import FormError, SilentError
@@ -51,7 +51,7 @@ from trapless.vm.stub import OPEN_LIMIT_S, STOPPED_LIMIT_S
 PACKAGE = Path(__file__).resolve().parents[3]
 PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from trapless.peek.sandbox.resolver import main; main()"
+    "from trapless.peek.sandbox.sandboxed_resolver import main; main()"
 )
 NO_FILE = -1
 """In the place of a descriptor: the process asks for this memory."""

@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from trapless.peek import capabilities
+from trapless.peek import rights
 from trapless.peek.guest_text import visible
 from trapless.peek.sampling import sampler
 from trapless.peek.sampling.record import ended_by_signals
@@ -68,7 +68,7 @@ def serve(options: Options, note: Callable[[str], None]) -> None:
         inventory = Inventory(settings, options.patterns, options.files)
         server = Server(options.address, inventory)
         stack.callback(server.stop)
-        capabilities.drop(capabilities.KEPT if recordings is not None else ())
+        rights.drop(rights.KEPT if recordings is not None else ())
         if recordings is not None:
             stack.enter_context(recordings)
         server.start()

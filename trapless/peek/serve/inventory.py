@@ -3,7 +3,7 @@
 
 Owns the list of machines, their titles, and the loop. One process reads the output of all samplers,
 because a process of Python for each would take more memory than all the rest. phases.py has what is
-done with one machine; metrics.py and page.py show the list, with the lock held.
+done with one machine; metrics.py and machines_page.py show the list, with the lock held.
 """
 
 from __future__ import annotations

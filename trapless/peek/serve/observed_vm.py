@@ -3,7 +3,7 @@
 
 Owns the machine's state in words, its counts, and the pauses between attempts to read it, so that a
 machine that cannot be read, or that is restarted again and again, takes a tenth of a processor at
-most. phases.py has what is done with the machine; metrics.py and page.py show it.
+most. phases.py has what is done with the machine; metrics.py and machines_page.py show it.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from trapless.base.tools import has_ended, kill, wait
-from trapless.peek import capabilities, machines
+from trapless.peek import machines, rights
 from trapless.peek.emulator import Emulator, emulator_of, emulator_with
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import visible
@@ -182,7 +182,7 @@ def main(descriptor: int) -> None:
     """Start a child for each question until the daemon closes its end."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_IGN)  # the daemon's to handle; children are not waited for
-    capabilities.drop(capabilities.TO_OPEN)
+    rights.drop(rights.TO_OPEN)
     libc = ctypes.CDLL(None)
     # The daemon may end in the middle of a question.
     with socket.socket(fileno=descriptor) as daemon, suppress(ConnectionError):

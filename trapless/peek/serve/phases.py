@@ -24,9 +24,9 @@ from trapless.peek import limits
 from trapless.peek.emulator import Emulator
 from trapless.peek.errors import PeekError
 from trapless.peek.sampling.boots import Boots, successor
-from trapless.peek.sampling.names import CODE, Names
+from trapless.peek.sampling.code_names import CODE, Names
 from trapless.peek.sampling.record import source_of
-from trapless.peek.sampling.rows import Ending, Rows
+from trapless.peek.sampling.sample_rows import Ending, Rows
 from trapless.peek.sampling.sampler import Sampler
 from trapless.peek.serve import observed_vm
 from trapless.peek.serve.kernel_history import STUCK, is_stuck

@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 
 from trapless.peek.errors import PeekError
-from trapless.peek.sampling.names import Names
+from trapless.peek.sampling.code_names import Names
 from trapless.peek.sampling.recording import META_FILE, Recorder
-from trapless.peek.sampling.rows import End, Ending, Flag, Head, Rows
+from trapless.peek.sampling.sample_rows import End, Ending, Flag, Head, Rows
 
 RECORDING_S = 600.0
 PARTS = 8

@@ -19,9 +19,9 @@ from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling import probes, tier0
 from trapless.peek.sampling.boots import clock, has_booted
-from trapless.peek.sampling.plan import Plan
 from trapless.peek.sampling.probes import ProbeMap
 from trapless.peek.sampling.record import about_target, plan_for, source_of
+from trapless.peek.sampling.sampling_plan import Plan
 from trapless.peek.sandbox.client import SandboxedTarget
 from trapless.peek.serve.kernel_history import Identity
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Adds up what one machine did since it was first seen: counters that never go back.
 
-Owns the sums that are served, and the course of the last minutes. summary.py judges and adds up the
-samples of a second; metrics.py and page.py show the sums. Names of processes are few, whatever the
-guest calls them: each would be a time series for ever in the database of whoever asks.
+Owns the sums that are served, and the course of the last minutes. sample_summary.py judges and adds
+up the samples of a second; metrics.py and machines_page.py show the sums. Names of processes are
+few, whatever the guest calls them: each would be a time series for ever in the database of whoever
+asks.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import numpy as np
 
 from trapless.peek.guest_text import GuestText
 from trapless.peek.sampling.recording import table_of
-from trapless.peek.sampling.rows import Flag, Head, Rows
-from trapless.peek.sampling.summary import Summary
+from trapless.peek.sampling.sample_rows import Flag, Head, Rows
+from trapless.peek.sampling.sample_summary import Summary
 from trapless.peek.sampling.tier0 import Part
 
 COURSE_SECONDS = 120

@@ -27,7 +27,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
 
 from trapless.peek.errors import PeekError
-from trapless.peek.serve import page
+from trapless.peek.serve import machines_page
 from trapless.peek.serve.inventory import Inventory
 from trapless.peek.serve.metrics import InventoryCollector
 
@@ -113,7 +113,7 @@ def application(inventory: Inventory) -> WSGIApplication:
             given: Iterable[bytes] = metrics(environ, start)
             return given
         elif path == "/":
-            kind, text = HTML, page.html(inventory)
+            kind, text = HTML, machines_page.html(inventory)
         elif path != "/healthz":
             status, text = "404 Not Found", "there are /, /metrics and /healthz\n"
         elif inventory.error or not inventory.is_alive:

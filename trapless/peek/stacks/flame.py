@@ -20,10 +20,10 @@ from trapless.base.files import replace_file
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText, visible
-from trapless.peek.kernel.stacks import Ending
-from trapless.peek.sampling import names as names_file
+from trapless.peek.kernel.kernel_stacks import Ending
+from trapless.peek.sampling import code_names as names_file
 from trapless.peek.sampling.recording import Recording
-from trapless.peek.sampling.tables import of_boot
+from trapless.peek.sampling.recording_tables import of_boot
 from trapless.peek.stacks import profile as profile_file
 from trapless.peek.stacks.profile import ON_CPU, OTHER_NAME, Key, Profile
 from trapless.report.figures import Table

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from trapless.peek import limits
 from trapless.peek.guest_text import GuestText
-from trapless.peek.kernel.stacks import NO_STACK, CpuStack, Ending, Stack, ThreadStack
-from trapless.peek.kernel.user.stacks import NO_USER_STACK, UserStack
+from trapless.peek.kernel.kernel_stacks import NO_STACK, CpuStack, Ending, Stack, ThreadStack
+from trapless.peek.kernel.user.user_stacks import NO_USER_STACK, UserStack
 from trapless.peek.sampling.recording import Recorder, Recording
 
 FILE = "stacks.parquet"

@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from trapless.peek.kernel.kernel_stacks import SAVED, CpuRegisters
 from trapless.peek.kernel.memory import Memory
-from trapless.peek.kernel.stacks import SAVED, CpuRegisters
 from trapless.peek.kernel.stub_memory import StubMemory
 from trapless.vm.qmp import Monitor, Registers
 

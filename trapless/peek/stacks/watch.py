@@ -2,7 +2,7 @@
 """Samples the stacks of a running kernel, in a thread of its own beside a recording.
 
 Owns when stacks are sampled, and what is done with a kernel that is gone: samples count only once
-the kernel's clock has moved after them. kernel/stacks.py reads the stacks, in the sandbox.
+the kernel's clock has moved after them. kernel/kernel_stacks.py reads the stacks, in the sandbox.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 
 from trapless.base.console import Progress, TraplessError
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.stacks import CpuStack
+from trapless.peek.kernel.kernel_stacks import CpuStack
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling.boots import clock
-from trapless.peek.sampling.names import Names
+from trapless.peek.sampling.code_names import Names
 from trapless.peek.sampling.recording import Recorder
 from trapless.peek.stacks.profile import Profile
 from trapless.peek.stacks.stops import Stops, opened

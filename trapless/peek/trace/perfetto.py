@@ -5,7 +5,7 @@ Owns the choice of tracks. Events that the kernel's own tracer has are written a
 them, so that the viewer draws them as usual: scheduling, interrupts and softirqs for each CPU,
 states and system calls for each thread. All others get tracks of their own: chosen places are
 instants on their thread, with their values; run queues are counters; interprocessor interrupts are
-slices; and an instant says where events were lost. events.py decodes the values.
+slices; and an instant says where events were lost. event_decoder.py decodes the values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from trapless.peek import limits
 from trapless.peek.guest_text import GuestText
-from trapless.peek.trace.events import Event, Names, Value
+from trapless.peek.trace.event_decoder import Event, Names, Value
 from trapless.peek.trace.perfetto_file import PerfettoFile, narrow
 
 STATES = {"R": 0, "S": 1, "D": 2, "T": 4, "t": 8, "X": 16, "Z": 32, "P": 64, "I": 128, "R+": 256}

@@ -3,7 +3,7 @@
 
 Owns the search for the rings, the reading of new events, and the count of lost ones. A ring is
 written while it is read: the head is read again afterwards, and an event counts only if that shows
-that it was not overwritten. events.py decodes events.
+that it was not overwritten. event_decoder.py decodes events.
 """
 
 from __future__ import annotations

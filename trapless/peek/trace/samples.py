@@ -20,11 +20,11 @@ import pyarrow as pa
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
-from trapless.peek.sampling import names as names_file
+from trapless.peek.sampling import code_names as names_file
 from trapless.peek.sampling.judgement import Column, CpuSamples, judge
 from trapless.peek.sampling.recording import Recording
-from trapless.peek.sampling.summary import left_out_text
-from trapless.peek.sampling.tables import COLUMNS
+from trapless.peek.sampling.recording_tables import COLUMNS
+from trapless.peek.sampling.sample_summary import left_out_text
 from trapless.peek.sampling.tier0 import SYSTEM, Part
 from trapless.peek.sampling.tier1 import WHO_TEXT, Who
 from trapless.peek.trace.perfetto_file import PerfettoFile

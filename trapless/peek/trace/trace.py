@@ -29,9 +29,9 @@ from trapless.peek.machines import Machine
 from trapless.peek.sampling.boots import Boots
 from trapless.peek.sampling.record import ended_by_signals
 from trapless.peek.sampling.recording import NO_ROOM
-from trapless.peek.trace.events import Decoder, Event, Names
+from trapless.peek.trace.event_decoder import Decoder, Event, Names
 from trapless.peek.trace.rings import Events, Merger, Rings
-from trapless.peek.trace.text import JsonWriter, TextWriter
+from trapless.peek.trace.text_trace import JsonWriter, TextWriter
 
 TEXT, JSONL, PERFETTO = FORMATS = ("text", "jsonl", "perfetto")
 POLL_S = 0.002

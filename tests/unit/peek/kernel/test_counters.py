@@ -14,10 +14,10 @@ from trapless.peek.errors import PeekError
 from trapless.peek.kernel import counters
 from trapless.peek.kernel.btf import Place
 from trapless.peek.kernel.counters import Counters, Reading
-from trapless.peek.sampling import json_form, tables, tier0
+from trapless.peek.sampling import json_form, recording_tables, tier0
 from trapless.peek.sampling.record import Counts
 from trapless.peek.sampling.recording import Recorder, Recording
-from trapless.peek.sampling.summary import summarise
+from trapless.peek.sampling.sample_summary import summarise
 
 OLD = {("irq_cpustat_t", "apic_timer_irqs"): (8, 4), ("irq_cpustat_t", "irq_resched_count"): (4, 4)}
 NEW = {("irq_cpustat_t", "counts[1]"): (12, 4)}
@@ -114,7 +114,7 @@ def test_rates_are_shown_and_kept(tmp_path):
     recording = Recording.open(tmp_path / "r")
     summary = summarise(recording)
     assert summary.rates[0]["timer"] == 500
-    shown = {table.id: table for table in tables.tables(recording, summary)}
+    shown = {table.id: table for table in recording_tables.tables(recording, summary)}
     (cpu0, _) = shown["counts"].rows
     assert dict(zip(shown["counts"].columns, cpu0, strict=True)) == {
         "CPU": "0",
@@ -140,7 +140,7 @@ def test_shares_of_processes_are_named_as_what_they_are(tmp_path):
         recorder.add(busy_and_idle(what))
         recorder.close(None)
     recording = Recording.open(tmp_path / "r")
-    (table,) = (one for one in tables.tables(recording) if one.id == "processes")
+    (table,) = (one for one in recording_tables.tables(recording) if one.id == "processes")
     assert table.columns[-1] == "share without interrupts"
     # Of 2,000 samples of two CPUs, 700 had pid 7 and no handler.
     assert table.rows == (("7", "worker", "35.0%"),)

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.peek.toy_kernel import FORMS, UNWINDING, ToyKernel
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.stacks import SAVED, CpuRegisters, Ending, ThreadStack
+from trapless.peek.kernel.kernel_stacks import SAVED, CpuRegisters, Ending, ThreadStack
 from trapless.peek.kernel.target import Target
 
 WHOLE = {

@@ -28,9 +28,9 @@ from tests.unit.peek.kernel.toy_process import (
 )
 from tests.unit.peek.toy_kernel import PERCPU_AT, ToyKernel
 from trapless.peek import limits
-from trapless.peek.kernel.stacks import SAVED, CpuRegisters, Ending
+from trapless.peek.kernel.kernel_stacks import SAVED, CpuRegisters, Ending
 from trapless.peek.kernel.target import Target
-from trapless.peek.kernel.user.stacks import NO_USER_STACK, UserStack
+from trapless.peek.kernel.user.user_stacks import NO_USER_STACK, UserStack
 from trapless.peek.sandbox.client import open_target
 
 pytestmark = pytest.mark.usefixtures("own_cache")  # kernels are read into it

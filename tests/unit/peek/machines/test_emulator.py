@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.peek.machines.made_up import FORGER, forged, started
+from tests.unit.peek.machines.made_up_monitors import FORGER, forged, started
 from trapless.peek import emulator, machines, mappings
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel import process_memory
@@ -186,9 +186,9 @@ def test_a_monitor_that_is_in_use_is_not_waited_for(ram, qemu, tmp_path, monkeyp
 
 WITHOUT_RIGHTS = """
 import sys
-from trapless.peek import capabilities, machines
+from trapless.peek import machines, rights
 machine = machines.by_pid(int(sys.argv[1]))
-capabilities.drop()
+rights.drop()
 print(machine.emulator())
 """
 

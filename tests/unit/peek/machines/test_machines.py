@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.unit.peek.machines.made_up import started
+from tests.unit.peek.machines.made_up_monitors import started
 from tests.unit.peek.toy_kernel import RAM_BYTES, RELEASE
 from trapless.base.console import TraplessError
 from trapless.peek import machines, mappings, qemu_arguments
@@ -28,9 +28,9 @@ from trapless.peek.kernel.memory import GIB, PC_HOLE, Q35_HOLE, open_memory
 from trapless.peek.kernel.process_memory import denial
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling import record
-from trapless.peek.sampling.plan import Field, Group, Plan, Rule
-from trapless.peek.sampling.rows import Ending
+from trapless.peek.sampling.sample_rows import Ending
 from trapless.peek.sampling.sampler import Sampler
+from trapless.peek.sampling.sampling_plan import Field, Group, Plan, Rule
 
 FILE = "memory-backend-file,id=ram,mem-path=/dev/shm/vm,size=1G,share=on"
 MIB = 1 << 20
@@ -446,8 +446,7 @@ def test_what_right_is_missing_is_said_in_words(tmp_path, monkeypatch):
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user has no capability to give up")
 def test_rights_are_given_up(tmp_path):
     code = (
-        "from trapless.peek import capabilities; capabilities.drop(); "
-        "print(open('/proc/self/status').read())"
+        "from trapless.peek import rights; rights.drop(); print(open('/proc/self/status').read())"
     )
     done = subprocess.run(
         [sys.executable, "-S", "-c", code],

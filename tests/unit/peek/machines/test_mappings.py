@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests import descriptors
-from tests.unit.peek.machines.made_up import FORGER, forged, started
+from tests.unit.peek.machines.made_up_monitors import FORGER, forged, started
 from trapless.peek import machines, mappings
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import FileMemory, Region

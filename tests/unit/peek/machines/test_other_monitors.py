@@ -13,7 +13,7 @@ import textwrap
 
 import pytest
 
-from tests.unit.peek.machines.made_up import started
+from tests.unit.peek.machines.made_up_monitors import started
 from tests.unit.peek.toy_kernel import RELEASE
 from trapless.peek import machines
 from trapless.peek.kernel.memory import FOUR_GIB, GIB

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.unit.peek import toy_kernel
-from tests.unit.peek.machines.made_up import started
+from tests.unit.peek.machines.made_up_monitors import started
 from tests.unit.peek.serve.serving import observing, settings, until
 from tests.unit.peek.toy_kernel import ToyKernel
 from trapless.peek.guest_text import GuestText

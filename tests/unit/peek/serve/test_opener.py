@@ -9,16 +9,17 @@ import json
 import os
 import signal
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from tests import descriptors
-from tests.unit.peek.machines.made_up import started
+from tests.unit.peek.machines.made_up_monitors import started
 from tests.unit.peek.serve.serving import settings, until
 from trapless.peek import machines, mappings, qemu_arguments
 from trapless.peek.errors import PeekError
@@ -201,17 +202,16 @@ def running() -> set[int]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
-def test_a_user_is_shown_the_machines_that_it_may_read(tmp_path):
+def test_a_user_is_shown_the_machines_that_it_may_read():
     """Its own, and those whose memory is in a file that it may read."""
-    ram = tmp_path / "ram"
-    ram.write_bytes(bytes(1 << 20))
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    backend = f"memory-backend-file,id=m,size=1M,mem-path={ram},share=on"
-    shared = ("-object", backend, "-M", "pc,memory-backend=m")
-    with pretending() as roots, pretending(*shared) as readable:
+    with ExitStack() as stack:
+        ram = stack.enter_context(tempfile.NamedTemporaryFile())
+        ram.write(bytes(1 << 20))
+        backend = f"memory-backend-file,id=m,size=1M,mem-path={ram.name},share=on"
+        roots = stack.enter_context(pretending())
+        readable = stack.enter_context(pretending("-object", backend, "-M", "pc,memory-backend=m"))
         for mode, is_shown in ((0o644, True), (0o600, False)):
-            ram.chmod(mode)
+            os.chmod(ram.name, mode)
             os.setresuid(NOBODY, NOBODY, 0)
             try:
                 listed = running()

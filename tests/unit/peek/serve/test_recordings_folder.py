@@ -18,7 +18,7 @@ from tests.unit.peek.serve.serving import until
 from tests.unit.peek.toy_kernel import RELEASE
 from trapless.peek.errors import PeekError
 from trapless.peek.sampling.recording import Recording
-from trapless.peek.sampling.rows import FIXED, Rows, parse_head
+from trapless.peek.sampling.sample_rows import FIXED, Rows, parse_head
 from trapless.peek.serve import recordings_folder
 from trapless.peek.serve.recordings_folder import RecordingsFolder, Source, safe_name
 

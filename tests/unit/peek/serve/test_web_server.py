@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.peek.serve.serving import LIMIT_S, settings
 from trapless.peek.errors import PeekError
-from trapless.peek.serve import inventory, page, web
+from trapless.peek.serve import inventory, machines_page, web
 from trapless.peek.serve.inventory import Inventory
 from trapless.peek.serve.web import Address, Server
 
@@ -107,7 +107,7 @@ def test_a_client_that_says_nothing_ends_in_its_time(monkeypatch, server, capfd)
 
 
 def test_a_fault_of_ours_is_told_of(server, monkeypatch, capfd):
-    monkeypatch.setattr(page, "html", lambda inventory: 1 / 0)
+    monkeypatch.setattr(machines_page, "html", lambda inventory: 1 / 0)
     assert status(server, "/") == 500
     assert "ZeroDivisionError" in capfd.readouterr().err
 

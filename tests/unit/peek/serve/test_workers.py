@@ -16,10 +16,10 @@ from trapless.peek.serve.workers import Workers
 
 DROPPED = """
 import time
-from trapless.peek import capabilities
+from trapless.peek import rights
 from trapless.peek.serve.workers import Workers
 workers = Workers(3)
-capabilities.drop(())
+rights.drop(())
 jobs = [workers.submit(lambda: open("/proc/thread-self/status").read()) for _ in range(20)]
 while not all(job.done for job in jobs):
     time.sleep(0.01)

@@ -19,9 +19,9 @@ from trapless.cli import cli
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
-from trapless.peek.kernel.stacks import CpuStack, Ending, Stack, ThreadStack
-from trapless.peek.kernel.user.stacks import NO_USER_STACK, UserStack
-from trapless.peek.sampling.names import NAMES_FILE
+from trapless.peek.kernel.kernel_stacks import CpuStack, Ending, Stack, ThreadStack
+from trapless.peek.kernel.user.user_stacks import NO_USER_STACK, UserStack
+from trapless.peek.sampling.code_names import NAMES_FILE
 from trapless.peek.sampling.recording import Recorder, Recording
 from trapless.peek.stacks import flame, profile
 from trapless.peek.stacks.profile import Profile

@@ -12,10 +12,10 @@ import pytest
 from tests.notes import Notes
 from tests.unit.peek.toy_kernel import ToyKernel
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.stacks import Ending
+from trapless.peek.kernel.kernel_stacks import Ending
 from trapless.peek.machines import Image
 from trapless.peek.sampling import record
-from trapless.peek.sampling.names import Names
+from trapless.peek.sampling.code_names import Names
 from trapless.peek.sampling.recording import Recording
 from trapless.peek.sandbox.client import open_target
 from trapless.peek.stacks import flame, profile

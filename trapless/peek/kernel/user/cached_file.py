@@ -14,7 +14,7 @@ from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.memory import PAGE_BYTES
-from trapless.peek.kernel.resolver import Resolver
+from trapless.peek.kernel.name_resolver import Resolver
 
 WORD = 8
 SLOT_BITS = 6

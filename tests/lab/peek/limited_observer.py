@@ -17,13 +17,13 @@ from typing import Any
 
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.stacks import SAVED, CpuRegisters
+from trapless.peek.kernel.kernel_stacks import SAVED, CpuRegisters
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling import probes, sites
-from trapless.peek.trace.events import Decoder
+from trapless.peek.trace.event_decoder import Decoder
 from trapless.peek.trace.perfetto import PerfettoWriter
 from trapless.peek.trace.rings import Merger, Rings
-from trapless.peek.trace.text import JsonWriter, TextWriter
+from trapless.peek.trace.text_trace import JsonWriter, TextWriter
 
 LIMIT_S = 10
 LINE_CHARS_MAX = 8 * limits.TEXT_CHARS_MAX

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.resolver import Resolver
+from trapless.peek.kernel.name_resolver import Resolver
 
 WORD = 8
 PAGE_SHIFT = 12

@@ -18,7 +18,7 @@ from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.kallsyms import MASK
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling.recording import Recorder, Recording
-from trapless.peek.sampling.rows import Rows
+from trapless.peek.sampling.sample_rows import Rows
 
 NAMES_FILE = "names.parquet"
 CODE = 1 << 63

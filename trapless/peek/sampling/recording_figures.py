@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Makes figures of a recording's course, and the page that has them and the tables.
 
-Owns the choice of what is charts over what. course.py and summary.py have the sums, and
+Owns the choice of what is charts over what. course.py and sample_summary.py have the sums, and
 trapless/report draws.
 """
 
@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import visible
-from trapless.peek.sampling import tables
+from trapless.peek.sampling import recording_tables
 from trapless.peek.sampling.recording import Recording
-from trapless.peek.sampling.summary import LAG_BIN_NS, Summary, summarise
+from trapless.peek.sampling.sample_summary import LAG_BIN_NS, Summary, summarise
 from trapless.report import page
 from trapless.report.figures import Figure, Series, Table
 
@@ -35,10 +35,12 @@ def write(recording: Recording, path: Path, more: Sequence[Table] = ()) -> Seque
     boots = recording.boots()
     for number, boot in enumerate(boots, 1):
         summary = summarise(boot)
-        contents = tables.of_boot(tables.tables(boot, summary), number, len(boots))
+        contents = recording_tables.of_boot(
+            recording_tables.tables(boot, summary), number, len(boots)
+        )
         charts = figures(summary, int(boot.meta["interval_ns"]))
         shown += contents
-        items += [contents[0], *tables.of_boot(charts, number, len(boots)), *contents[1:]]
+        items += [contents[0], *recording_tables.of_boot(charts, number, len(boots)), *contents[1:]]
     release = visible(str(recording.meta["about"].get("release", "a kernel")))
     try:
         page.write(path, f"{release}, looked at from outside", (), [*items, *more])
@@ -68,7 +70,7 @@ def _figures(summary: Summary, interval_ns: int) -> Iterator[Figure]:
             y_label="% of all CPUs' time",
             series=tuple(
                 _series(text, x, 100 * course.mean(course.parts[:, part], samples))
-                for part, text in tables.COLUMNS.items()
+                for part, text in recording_tables.COLUMNS.items()
                 if course.parts[:, part].any()
             ),
             kind="measured",

@@ -25,7 +25,7 @@ from random import Random
 from types import FrameType
 from typing import Any
 
-from tests.lab.peek import mutations, observer
+from tests.lab.peek import limited_observer, mutations
 from tests.unit.peek.toy_kernel import ToyKernel
 from trapless.base.console import ConsoleProgress, Progress, TraplessError
 from trapless.peek.kernel.target import Target
@@ -98,13 +98,13 @@ def finding(seeds: Sequence[int], folder: Path, reached: Reached) -> str:
     """What is wrong with how this memory is looked at; empty where all is well."""
     path = memory_of(seeds).save(folder)
     try:
-        with observer.limited(), reached.watching():
-            shown = observer.opened(Target.open, path)
+        with limited_observer.limited(), reached.watching():
+            shown = limited_observer.opened(Target.open, path)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
         return traceback.format_exc()
-    wrong = observer.faults(shown)
+    wrong = limited_observer.faults(shown)
     return f"a text is not visible, or too long: {wrong[0]!r}" if wrong else ""
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Writes events as lines, for people or as JSON. Owns the form of a line; events.py decodes."""
+"""Writes events as lines, for people or as JSON. Owns the form of a line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import errno
 import json
 from typing import TextIO
 
-from trapless.peek.trace.events import Event, Names, Value
+from trapless.peek.trace.event_decoder import Event, Names, Value
 
 ADDRESS_MIN = 1 << 20
 """Numbers from here on are written in hexadecimal: they are addresses and flags, hardly counts."""

@@ -17,7 +17,7 @@ from typing import Any
 import drgn
 
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.stacks import stack_bytes
+from trapless.peek.kernel.kernel_stacks import stack_bytes
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling.tier0 import Part
 from trapless.vm.qmp import Registers

@@ -17,10 +17,10 @@ from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText, visible
 from trapless.peek.kernel.image import locate
+from trapless.peek.kernel.kernel_stacks import CpuRegisters, Stack
 from trapless.peek.kernel.memory import PAGE_BYTES, FileMemory, RawFile, Region
-from trapless.peek.kernel.stacks import CpuRegisters, Stack
 from trapless.peek.kernel.target import Target
-from trapless.peek.kernel.user.stacks import NO_USER_STACK, UserStack
+from trapless.peek.kernel.user.user_stacks import NO_USER_STACK, UserStack
 from trapless.peek.sandbox.messages import receive, send
 
 INPUT, OUTPUT = 0, 1

@@ -3,7 +3,7 @@
 
 Owns the meaning of each tracepoint's values, and the names of processes as they change. It reads
 the target only for what a value points to, like an interrupt's name, and for processes without a
-name. rings.py reads events; text.py and perfetto.py write them.
+name. rings.py reads events; text_trace.py and perfetto.py write them.
 """
 
 from __future__ import annotations

@@ -18,11 +18,16 @@ from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.kallsyms import MASK
-from trapless.peek.kernel.modules import Modules
+from trapless.peek.kernel.loaded_modules import Modules
+from trapless.peek.kernel.name_resolver import Resolver
 from trapless.peek.kernel.orc import FRAME_POINTER, Kind, Orc, Register, Rule
-from trapless.peek.kernel.resolver import Resolver
 from trapless.peek.kernel.tasks import COMM_BYTES, Entry, Walk
-from trapless.peek.kernel.user.stacks import NO_USER_STACK, UserRegisters, UserStack, UserStacks
+from trapless.peek.kernel.user.user_stacks import (
+    NO_USER_STACK,
+    UserRegisters,
+    UserStack,
+    UserStacks,
+)
 
 WORD = 8
 USER = 3  # the lowest bits of CS in user mode

@@ -15,11 +15,11 @@ from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.memory import PAGE_BYTES
+from trapless.peek.kernel.name_resolver import Resolver
 from trapless.peek.kernel.paging import NotMappedError, PageTables
-from trapless.peek.kernel.resolver import Resolver
-from trapless.peek.kernel.user.areas import Area, Areas
 from trapless.peek.kernel.user.cached_file import CachedFiles, FileIdentity
-from trapless.peek.kernel.user.elf import Functions
+from trapless.peek.kernel.user.process_areas import Area, Areas
+from trapless.peek.kernel.user.program_symbols import Functions
 
 WORD = 8
 ADDRESS_END = 1 << 63

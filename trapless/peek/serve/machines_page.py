@@ -71,7 +71,7 @@ def _template() -> jinja2.Template:
     loader = jinja2.FileSystemLoader(Path(__file__).parent)
     strict = jinja2.StrictUndefined
     environment = jinja2.Environment(autoescape=True, loader=loader, undefined=strict)
-    return environment.get_template("page.html.j2")
+    return environment.get_template("machines_page.html.j2")
 
 
 def _line(vm: ObservedVm) -> Line:

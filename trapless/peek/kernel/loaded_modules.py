@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
-from trapless.peek.kernel.resolver import Resolver
+from trapless.peek.kernel.name_resolver import Resolver
 
 NAME_BYTES = 56
 SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym

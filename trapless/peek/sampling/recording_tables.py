@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Makes tables of sums for people, for `trapless peek report` and for each second of `top`.
 
-Owns the columns, and the words about what cannot be known. summary.py has the sums.
+Owns the columns, and the words about what cannot be known. sample_summary.py has the sums.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from trapless.peek.guest_text import GuestText, visible
 from trapless.peek.kernel import counters
 from trapless.peek.sampling.probes import Mode, ProbeMap
 from trapless.peek.sampling.recording import Recording
-from trapless.peek.sampling.rows import Flag
-from trapless.peek.sampling.summary import (
+from trapless.peek.sampling.sample_rows import Flag
+from trapless.peek.sampling.sample_summary import (
     NO_PID,
     Cpu,
     Routine,

@@ -3,7 +3,7 @@
 
 Owns the sums of a recording, which is read a segment at a time, so that hours fit in little memory.
 judgement.py decides what each sample means; samples that do not count for a CPU are left out of its
-sums, and their number is kept. tables.py and figures.py show the sums.
+sums, and their number is kept. recording_tables.py and recording_figures.py show the sums.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText, visible
 from trapless.peek.kernel import counters
-from trapless.peek.sampling import names as names_file
+from trapless.peek.sampling import code_names as names_file
 from trapless.peek.sampling import sites as sites_file
 from trapless.peek.sampling import tier0
 from trapless.peek.sampling.course import Course
 from trapless.peek.sampling.judgement import CpuSamples, judge, probes_on
 from trapless.peek.sampling.probes import Mode
 from trapless.peek.sampling.recording import Recording
-from trapless.peek.sampling.rows import Flag
+from trapless.peek.sampling.sample_rows import Flag
 from trapless.peek.sampling.sites import NO_SITES, Sites
 from trapless.peek.sampling.tier0 import SYSTEM, Part
 from trapless.peek.sampling.tier1 import WHO_TEXT, Entry, Who

@@ -17,12 +17,12 @@ import pyarrow as pa
 import pytest
 
 from tests.lab.command import ROOT
-from tests.lab.peek.guest import GUEST_LIMIT_S, Guest, folder_of_memory, guest, recording
+from tests.lab.peek.watched_guest import GUEST_LIMIT_S, Guest, folder_of_memory, guest, recording
 from trapless.base.console import Silent
 from trapless.peek.check import witness
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling.recording import Recording
-from trapless.peek.sampling.summary import Summary, summarise
+from trapless.peek.sampling.sample_summary import Summary, summarise
 from trapless.peek.sampling.tier0 import Part
 from trapless.stock import kbuild, kernels
 from trapless.vm import lab
