@@ -44,6 +44,7 @@
 
 /* TL_ARG(argument): any argument as 64 bits. */
 #ifdef __cplusplus
+extern "C++" { /* whoever includes this may stand in extern "C" */
 template <typename T> inline uint64_t tl_arg(T value)
 {
 	return static_cast<uint64_t>(value);
@@ -57,6 +58,7 @@ template <typename T> inline uint64_t tl_arg(T *pointer)
 template <> inline uint64_t tl_arg(decltype(nullptr))
 {
 	return 0;
+}
 }
 #define TL_ARG(argument) tl_arg(argument)
 #else

@@ -3,7 +3,9 @@
 // functions once, and expands each macro with each kind of argument. It tests no behaviour of the
 // library.
 #include <cstddef>
+extern "C" { // as some programs include every header of C
 #include <trapless_paper.h>
+}
 
 #define TL_ANY(name, nr) (nr),
 #define TL_NULL_MASK(name, nr, argument, why) (nr),

@@ -13,30 +13,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.packages.test_debs import NAMES, build
 from trapless import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ("libtrapless-dev", "libtrapless0", "python3-libtrapless", "trapless", "trapless-dkms")
 NEXT = f"{__version__}+next"
 TOPS = ("boot", "etc", "lib/modules", "usr", "var/lib", "var/cache")
 
 
-def build(*version: str) -> list[Path]:
-    done = subprocess.run(
-        [ROOT / "scripts" / "deb", *version], capture_output=True, text=True, timeout=1800
-    )
-    assert done.returncode == 0, done.stderr
-    return [Path(line) for line in done.stdout.splitlines()]
-
-
 @pytest.fixture(scope="session")
 def packages() -> list[Path]:
-    return build()
+    return build(ROOT)
 
 
 @pytest.fixture(scope="session")
 def next_packages() -> list[Path]:
-    return build(NEXT)
+    return build(ROOT, NEXT)
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +40,6 @@ def before(root) -> set[str]:
     kernel = ("linux-image-amd64", "linux-headers-amd64", "dkms", "pkgconf")
     root.run(f"apt-get -q -y install {' '.join((*needs, *kernel))}")
     return root.files(*TOPS)
-
-
-def test_there_are_five_packages_and_lintian_is_content(packages):
-    assert sorted(path.name.split("_")[0] for path in packages) == sorted(NAMES)
-    words = ["lintian", "--allow-root", "--fail-on", "error,warning", *map(str, packages)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=1800)
-    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
 
 
 def test_the_package_is_of_no_version_of_python(packages):
@@ -105,6 +90,28 @@ def test_dkms_built_the_module_for_the_kernel_and_it_makes_one_crossing(root):
     )
     assert "3 calls, one crossing" in said
     assert "3 calls, one by one" in root.run("/root/first && rm /root/first")
+
+
+def test_dkms_signs_the_module_also_with_a_key_of_the_administrators(root):
+    signer = f"modinfo -k {root.run('ls /lib/modules').strip()} -F signer trapless"
+    assert "DKMS module signing key" in root.run(signer)
+    assert (root.folder / "var/lib/dkms/mok.pub").exists()
+    page = (ROOT / "scripts/debian/trapless-dkms.README.Debian").read_text()
+    remedy = [line.partition("#")[0].strip() for line in page.splitlines() if "--force" in line]
+    assert [words.split()[1] for words in remedy] == ["build", "install"]
+    script = " && ".join(
+        (
+            "cp /etc/dkms/framework.conf /root/before",
+            "openssl req -new -x509 -newkey rsa:2048 -nodes -subj /CN=own/ -keyout /root/own.key "
+            "-outform DER -out /root/own.der",
+            "echo mok_signing_key=/root/own.key >>/etc/dkms/framework.conf",
+            "echo mok_certificate=/root/own.der >>/etc/dkms/framework.conf",
+            *(f"{words.replace('VERSION', __version__)} -k $(ls /lib/modules)" for words in remedy),
+            "mv /root/before /etc/dkms/framework.conf && rm /root/own.*",
+        )
+    )
+    root.run(script)
+    assert root.run(signer) == "own\n"
 
 
 def test_python_finds_the_library(root):

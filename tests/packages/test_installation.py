@@ -150,12 +150,38 @@ def copy(to: Path) -> Path:
     return to
 
 
-def test_a_checkout_may_have_spaces_in_its_path(tmp_path):
+COMPILE = 'eval "${CC:-gcc} -o first first.c $(pkg-config --cflags --libs trapless)"'
+
+
+def compile_first(folder: Path, pkgconfig: Path, **env: str) -> Path:
+    env |= {"PKG_CONFIG_PATH": str(pkgconfig)}
+    subprocess.run(COMPILE, shell=True, check=True, env=os.environ | env, cwd=folder)
+    return folder / "first"
+
+
+def test_a_checkout_may_have_any_name_also_as_a_copy(tmp_path):
+    """The copy's file for pkg-config names the copy."""
     tree = copy(tmp_path / "my own checkout")
-    subprocess.run(["make", "-s", "-C", tree, "lib"], check=True)
-    env = os.environ | {"PKG_CONFIG_PATH": str(tree / "build/lib")}
-    compiling = 'eval "gcc first.c -o first $(pkg-config --cflags --libs trapless)"'
-    subprocess.run(compiling, shell=True, check=True, env=env, cwd=tree / "examples")
-    env = os.environ | {"LD_LIBRARY_PATH": str(tree / "build/lib")}
-    done = subprocess.run([tree / "examples/first"], env=env, capture_output=True, text=True)
-    assert "3 calls" in done.stdout
+    for name in (tree.name, 'it\'s R&D | a "copy" #2'):
+        tree = tree.rename(tree.with_name(name))
+        run("make", "-s", "-C", tree, "lib")
+        first = compile_first(tree / "examples", tree / "build/lib")
+        env = os.environ | {"LD_LIBRARY_PATH": str(tree / "build/lib")}
+        assert "3 calls" in run(first, env=env)
+
+
+def test_a_program_starts_after_an_installation_to_any_prefix(tmp_path):
+    prefix = tmp_path / "prefix"
+    words = ["make", "-s", "install-lib", f"PREFIX={prefix}", "MAKEFLAGS="]
+    assert "ldconfig" in run(*words, cwd=ROOT)
+    shutil.copy(ROOT / "examples/first.c", tmp_path)
+    assert "3 calls" in run(compile_first(tmp_path, prefix / "lib/pkgconfig"))
+
+
+def test_the_library_is_built_with_musl_too(tmp_path):
+    run("make", "-s", "lib", "CC=musl-gcc", f"BUILD={tmp_path}", "MAKEFLAGS=", cwd=ROOT)
+    page = " ".join((ROOT / "docs/install.md").read_text().split())
+    flags = page.partition("for musl also needs `")[2].partition("`")[0]
+    shutil.copy(ROOT / "examples/first.c", tmp_path)
+    first = compile_first(tmp_path, tmp_path / "lib", CC=f"musl-gcc {flags} -static")
+    assert "3 calls" in run(first)

@@ -215,6 +215,8 @@ def rust_functions(path: Path) -> Iterator[tuple[str, int]]:
     """From `fn` to a '}' that stands as far to the right."""
     lines = text_of(path).splitlines()
     for number, line in enumerate(lines):
+        if line.endswith(";"):
+            continue  # a function of C is declared
         if match := re.match(r"( *)(?:pub(?:\(\w+\))? |unsafe |async |const )*fn (\w+)", line):
             ends = (i for i, end in enumerate(lines[number:], 1) if end == f"{match[1]}}}")
             yield match[2], next(ends, 1)

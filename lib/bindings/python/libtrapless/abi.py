@@ -113,7 +113,10 @@ def library() -> ctypes.CDLL:
     try:
         loaded = ctypes.CDLL(LIBRARY)
     except OSError as error:
-        remedy = "install libtrapless0, or set LD_LIBRARY_PATH to the folder that has it"
+        remedy = (
+            "install libtrapless0; after make install run ldconfig as root, or set "
+            "LD_LIBRARY_PATH to the folder that has it"
+        )
         raise ImportError(f"{error}; {remedy}") from error
     for name, (returned, taken) in FUNCTIONS.items():
         function = getattr(loaded, name)

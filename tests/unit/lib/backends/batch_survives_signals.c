@@ -114,8 +114,46 @@ static void jump_out_of_flush_repeats_nothing(void)
 	close(pipes[1]);
 }
 
+static int cancelled_pipe[2];
+static volatile int cancelled_reads;
+
+static void *flush_and_end(void *arg)
+{
+	struct tl_batch *batch = batch_new(8);
+	char text[4];
+
+	(void)arg;
+	TL_ADD(batch, SYS_read, cancelled_pipe[0], text, 1);
+	TL_ADD(batch, SYS_read, cancelled_pipe[0], text, 3);
+	flush_all(batch);
+	cancelled_reads = (int)(tl_batch_result(batch, 0) + tl_batch_result(batch, 1));
+	tl_batch_destroy(batch);
+	pause();
+	return NULL;
+}
+
+static void cancelled_thread_ends_behind_its_flush(void)
+{
+	pthread_t thread;
+	void *end;
+
+	MUST(pipe(cancelled_pipe));
+	CHECK_EQ(pthread_create(&thread, NULL, flush_and_end, NULL), 0);
+	sleep_ms(20);
+	CHECK_EQ(pthread_cancel(thread), 0);
+	sleep_ms(20);
+	CHECK_EQ(pthread_tryjoin_np(thread, &end), EBUSY);
+	MUST(write(cancelled_pipe[1], "four", 4));
+	CHECK_EQ(pthread_join(thread, &end), 0);
+	CHECK(end == PTHREAD_CANCELED);
+	CHECK_EQ(cancelled_reads, 4);
+	close(cancelled_pipe[0]);
+	close(cancelled_pipe[1]);
+}
+
 int main(void)
 {
+	cancelled_thread_ends_behind_its_flush();
 	jump_out_of_flush_repeats_nothing();
 	interrupted_call_says_so();
 	restarted_call_goes_on();
