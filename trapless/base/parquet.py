@@ -21,7 +21,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
@@ -127,7 +126,7 @@ class _Child:
         with self._lock:
             process = self._running()
             try:
-                _allow(process.pid)
+                jail.allow(process.pid, ANSWER_S)
                 self._questions.send_bytes(json.dumps(question).encode())
                 self._questions.send_bytes(data)
                 if not self._answers.poll(ANSWER_S * BUSY_FACTOR):
@@ -180,16 +179,6 @@ class _Child:
 
 _child = _Child()
 atexit.register(_child.end)
-
-
-def _allow(pid: int) -> None:
-    """Let the child have that much more of processor time before the kernel ends it."""
-    try:
-        used = time.clock_gettime(~pid << 3 | 2)  # as clock_getcpuclockid() does
-        _, hard = resource.prlimit(pid, resource.RLIMIT_CPU)
-        resource.prlimit(pid, resource.RLIMIT_CPU, (int(used + ANSWER_S) + 1, hard))
-    except (OSError, ValueError):  # it has ended: the answer that does not come says so
-        return
 
 
 # ---- The child -----------------------------------------------------------------------------------

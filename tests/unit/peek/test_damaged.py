@@ -25,7 +25,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.unit.peek.test_summary import busy_and_idle, head
-from trapless.base import parquet
+from trapless.base import jail, parquet
 from trapless.base.console import TraplessError
 from trapless.base.parquet import DamagedError
 from trapless.cli import cli
@@ -209,7 +209,7 @@ def test_what_decodes_is_in_a_jail_and_is_replaced(folder, monkeypatch):
     assert parquet.read_table(path).equals(table)
     with monkeypatch.context() as patch:
         # Once it is asked: one that ended before is replaced without a word.
-        patch.setattr(parquet, "_allow", lambda pid: os.kill(pid, signal.SIGSYS))
+        patch.setattr(jail, "allow", lambda pid, seconds: os.kill(pid, signal.SIGSYS))
         with pytest.raises(DamagedError, match="what no decoding must do"):
             parquet.read_table(path)
     assert parquet.read_table(path, ["slot"]).equals(table.select(["slot"]))

@@ -8,8 +8,6 @@ has named, and nothing is decoded. The limits are in ../limits.py, for all of pe
 
 from __future__ import annotations
 
-import math
-import resource
 import signal
 import subprocess
 import sys
@@ -21,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from trapless.base import jail
 from trapless.base.tools import has_ended, kill, wait
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
@@ -156,7 +155,7 @@ class Resolver:
             raise PeekError(self._ending(seconds))
         try:
             end_s = time.monotonic() + seconds * limits.BUSY_FACTOR
-            self._allow(seconds)
+            jail.allow(self._process.pid, seconds)
             messages.send(self._input.fileno(), question)
             return messages.ANSWERS[name](self._said(end_s))
         except SilentError:
@@ -167,17 +166,6 @@ class Resolver:
                 f"{self._name}: the process that reads the guest answers what it must not "
                 f"({error}); it was ended: the guest attacks its observer"
             ) from None
-
-    def _allow(self, seconds: float) -> None:
-        """Let the process have that much more of processor time before the kernel ends it."""
-        try:
-            used = time.clock_gettime(~self._process.pid << 3 | 2)  # as clock_getcpuclockid() does
-            _, hard = resource.prlimit(self._process.pid, resource.RLIMIT_CPU)
-            soft = math.ceil(used + seconds)
-            soft = soft if hard == resource.RLIM_INFINITY else min(soft, hard)
-            resource.prlimit(self._process.pid, resource.RLIMIT_CPU, (soft, hard))
-        except OSError:  # it has ended: the answer that does not come says so
-            return
 
     def _said(self, end_s: float) -> object:
         """What the process answers, once it has what it asks for itself."""

@@ -383,34 +383,6 @@ def test_symbols_that_lie_are_found_out(kernel, what):
         opened(kernel)
 
 
-@pytest.mark.slow
-def test_damage_anywhere_gives_a_message_and_nothing_else(kernel):
-    generator = random.Random(f"{kernel.form}{kernel.levels}")
-    whole, survived, trials = bytes(kernel.ram), 0, 50
-    regions = [
-        (toy_kernel.NOTE_AT, 2048),
-        (toy_kernel.IMAGE_AT + 0x1000, 0x1000),
-        (toy_kernel.IMAGE_AT + 0x100000, 0x8000),
-        (toy_kernel.IMAGE_AT + 0x140000, 0x1800),
-        (toy_kernel.PERCPU_AT, 0x100),
-        (toy_kernel.MODULE_AT + 0x400, 0x400),
-    ]
-    for _ in range(trials):
-        start, length = generator.choice(regions)
-        for _ in range(generator.choice([1, 1, 8, 64])):
-            at = start + generator.randrange(length)
-            size = generator.choice([1, 4, 8])
-            kernel.put(at, generator.choice([generator.randbytes(size), b"\xff" * size]))
-        try:
-            target = opened(kernel)
-            target.name_of(MODULES_VIRTUAL + 0x14)
-            survived += 1
-        except PeekError as error:
-            assert str(error)
-        kernel.ram[:] = whole
-    assert 0 < survived < trials  # some damage is harmless, some is not
-
-
 def test_addresses_wrap_as_in_c():
     target = opened(ToyKernel(form="from-place"))
     assert 0 <= target.percpu("runqueues", 0) <= MASK
