@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Declares a plan: what is sampled, when, and by which rule. It owns the form of the text that
- * trapless/peek/sampling/sampling_plan.py writes, which has resolved every address. A plan is lines of
- * words:
+ * trapless/peek/sampling/sampling_plan.py writes, which has resolved every address. A plan is lines
+ * of words:
  *
  *   trapless-plan 1
  *   interval-ns N                      time from one sample to the next
