@@ -5,8 +5,11 @@ It is what bin/trapless, the script that pip installs and `python -m trapless` r
 but that message, so it imports nothing that may be missing.
 """
 
+import os
+import signal
 import sys
 
+from trapless.base import statuses
 from trapless.base.missing import remedy
 
 PYTHON_WANTED = (3, 11)
@@ -17,7 +20,10 @@ DISTRIBUTIONS = {"elftools": "pyelftools"}
 def main() -> None:
     """Run the command."""
     if sys.version_info < PYTHON_WANTED:
-        sys.exit(f"trapless: needs Python 3.11 or later, this is {sys.version.split()[0]}")
+        _fail(f"needs Python 3.11 or later, this is {sys.version.split()[0]}")
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # Nothing has begun that would have to be cleaned up; cli.main() takes over.
+        signal.signal(signal.SIGINT, lambda *_: os._exit(statuses.SIGNALLED + signal.SIGINT))
     try:
         from trapless.cli import main as command
 
@@ -27,7 +33,14 @@ def main() -> None:
         if package == "trapless":
             raise
         name = DISTRIBUTIONS.get(package, package)
-        sys.exit(f"trapless: Python lacks the package '{name}'; {remedy(name)}")
+        _fail(f"Python lacks the package '{name}'; {remedy(name)}")
+    except OSError as error:  # of an import
+        _fail(f"{error.filename}: {error.strerror}")
+
+
+def _fail(message: str) -> None:
+    print(f"trapless: {message}", file=sys.stderr)
+    sys.exit(statuses.of_failure())
 
 
 if __name__ == "__main__":

@@ -8,18 +8,21 @@ Ctrl-C ends with status 130 after all clean-up has run.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn
 
 import click
 
 from trapless import __version__, abi
 from trapless.abi import Mode
+from trapless.base import interrupts, statuses
 from trapless.base.console import ConsoleProgress, TraplessError, printable
-from trapless.base.streams import standard_streams
+from trapless.base.interrupts import Terminated
+from trapless.base.streams import ReaderLeftError, standard_streams
 from trapless.estimate.commands import estimate
 from trapless.experiments.commands import evaluate, report
 from trapless.image.commands import image
@@ -27,9 +30,6 @@ from trapless.peek.commands import peek
 from trapless.peek.serve.serve_command import serve
 from trapless.stat.commands import stat
 from trapless.supervisor.commands import ps, switch, switch_flags
-
-INTERRUPTED = 128 + signal.SIGINT  # as shells report it
-TERMINATED = 128 + signal.SIGTERM
 
 EXAMPLES = """\b
 Examples:
@@ -257,17 +257,14 @@ def run(
     given = {name: value for name, value in of_lab.items() if value}
     if given and not in_lab:
         raise click.UsageError(f"--{min(given).removesuffix('_s')} needs a VM: add --lab")
-    try:
-        if not in_lab:
-            part.here(command, Mode[mode.upper()], flags)
-        from trapless.vm.lab import LabConfig
+    if not in_lab:
+        part.here(command, Mode[mode.upper()], flags)
+    from trapless.vm.lab import LabConfig
 
-        supervisor = flags if mode == "supervisor" else None
-        config = LabConfig(**given, host_root=True, supervisor=supervisor)
-        with ConsoleProgress() as progress:
-            status = part.in_lab(command, config, progress)
-    except TraplessError as error:
-        raise TraplessError(str(error), status=part.status_of(error)) from error
+    supervisor = flags if mode == "supervisor" else None
+    config = LabConfig(**given, host_root=True, supervisor=supervisor)
+    with ConsoleProgress() as progress:
+        status = part.in_lab(command, config, progress)
     sys.exit(status)
 
 
@@ -331,31 +328,57 @@ cli.add_command(switch)
 cli.add_command(ps)
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM, as a kind of Ctrl-C: the code that cleans up after one cleans up after both."""
-
-
-def main() -> None:
+def main() -> NoReturn:
     """Entry point: run the command; turn errors into one message and an exit status."""
-    signal.signal(signal.SIGTERM, _terminate)
     try:
-        with standard_streams():
-            cli.main(prog_name="trapless", standalone_mode=False)
-    except (click.exceptions.Abort, KeyboardInterrupt) as error:
-        if isinstance(error, Terminated) or isinstance(error.__cause__, Terminated):
-            _leave("terminated", TERMINATED)
-        _leave("interrupted", INTERRUPTED)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except TraplessError as error:
-        _leave(str(error), error.status)
-
-
-def _leave(message: str, status: int) -> NoReturn:
-    click.echo(f"trapless: {printable(message)}", err=True)
+        status, message = _run()
+        interrupts.ignore()
+    except KeyboardInterrupt as error:  # it came between the command's end and here
+        interrupts.ignore()
+        status, message = _interrupted(error)
+    if status == -signal.SIGPIPE:  # nobody reads the output: end as others do
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGPIPE)
+    try:
+        if message:
+            click.echo(f"trapless: {printable(message)}", err=True)
+        sys.stderr.flush()
+    except OSError:  # nobody reads errors, or nothing takes them: Python ends without them, too
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     sys.exit(status)
 
 
-def _terminate(_number: int, _frame: FrameType | None) -> None:
-    raise Terminated
+def _run() -> tuple[int, str]:
+    """Run the command; its exit status, and the message of a failure."""
+    try:
+        interrupts.take()
+        with standard_streams():
+            result = cli.main(prog_name="trapless", standalone_mode=False)
+            return (result if isinstance(result, int) else 0), ""  # where click itself has ended it
+    except SystemExit as error:
+        if isinstance(error.code, str):
+            return statuses.of_failure(), error.code
+        return error.code or 0, ""
+    except (click.exceptions.Abort, KeyboardInterrupt) as error:
+        return _interrupted(error)
+    except click.ClickException as error:
+        with suppress(OSError):
+            error.show()
+        return error.exit_code, ""
+    except ReaderLeftError:
+        return -signal.SIGPIPE, ""
+    except TraplessError as error:
+        return statuses.of_failure(error.status), str(error)
+    except ModuleNotFoundError:
+        raise  # __main__.py says what to install
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        return statuses.of_failure(), "this is an error of Trapless itself; please report it"
+
+
+def _interrupted(error: BaseException) -> tuple[int, str]:
+    terminated = any(isinstance(one, Terminated) for one in (error, error.__cause__))
+    number, word = (signal.SIGTERM, "terminated") if terminated else (signal.SIGINT, "interrupted")
+    return statuses.SIGNALLED + number, word

@@ -19,16 +19,13 @@ from typing import TYPE_CHECKING, NoReturn
 from trapless import abi
 from trapless.abi import Mode, Refusal
 from trapless.base.console import Progress, TraplessError
+from trapless.base.statuses import CANNOT_EXECUTE, NOT_FOUND
 from trapless.supervisor import control
 from trapless.supervisor.control import Calls
 from trapless.supervisor.refusals import explain
 
 if TYPE_CHECKING:
     from trapless.vm.lab import LabConfig
-
-FAILED = 125
-CANNOT_EXECUTE = 126
-NOT_FOUND = 127
 
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _CANCELLED = b"x"
@@ -90,7 +87,7 @@ def _switch_after_exec(flags: int) -> int:
     os.close(reading)
     _, status = os.waitpid(child, 0)
     if status:
-        raise TraplessError(f"no process could be made to switch {pid}", status=FAILED)
+        raise TraplessError(f"no process could be made to switch {pid}")
     return writing
 
 
@@ -114,11 +111,6 @@ def in_lab(command: Sequence[str], config: LabConfig, progress: Progress) -> int
     if result.calls is not None:
         progress.note(f"trapless: {summary(result.calls)}")
     return result.status
-
-
-def status_of(error: TraplessError) -> int:
-    """The exit status of an error of Trapless: never one that could be the command's."""
-    return FAILED if error.status == 1 else error.status
 
 
 def summary(calls: Calls) -> str:

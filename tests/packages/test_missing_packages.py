@@ -129,7 +129,13 @@ def test_a_command_that_needs_more_names_it(tmp_path, arguments, package):
 def test_an_installation_in_an_environment_names_its_own_pip(tmp_path):
     """Outside of a checkout the remedy is that of the Python that runs."""
     (tmp_path / "trapless" / "base").mkdir(parents=True)
-    for name in ("__init__.py", "__main__.py", "base/__init__.py", "base/missing.py"):
+    for name in (
+        "__init__.py",
+        "__main__.py",
+        "base/__init__.py",
+        "base/missing.py",
+        "base/statuses.py",
+    ):
         (tmp_path / "trapless" / name).write_text((ROOT / "trapless" / name).read_text())
     (tmp_path / "trapless" / "cli.py").write_text("import elftools\n")
     code = "import sys; sys.path.insert(0, sys.argv[1]); from trapless.__main__ import main; main()"

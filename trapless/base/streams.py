@@ -7,25 +7,65 @@ guests is the lab's own business.
 
 from __future__ import annotations
 
-import errno
 import io
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 from trapless.base.console import TraplessError
-from trapless.base.paths import CACHE_VARIABLE
+from trapless.base.os_errors import explained
 
 NAME_CHARS = 40
 """Of a text that cannot be written, before the first character that it fails by."""
 
 
+class ReaderLeftError(BrokenPipeError):
+    """The error for output that nobody reads any more, without an errno: click has its own end for
+    that errno."""
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Write to a standard stream: its errors name it."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise ReaderLeftError(f"nobody reads standard {name}") from error
+    except OSError as error:
+        error.filename = f"cannot write to standard {name}"
+        raise
+
+
+class _Output(io.TextIOWrapper):
+    def write(self, text: str, /) -> int:
+        with _named(self._name()):
+            return super().write(text)
+
+    def flush(self) -> None:
+        with _named(self._name()):
+            super().flush()
+
+    def _name(self) -> str:
+        return "output" if self.fileno() == 1 else "error"
+
+
+def write_bytes(data: bytes) -> None:
+    """Write to standard output what is no text, at once."""
+    with _named("output"):
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
 @contextmanager
 def standard_streams() -> Iterator[None]:
     """Run a command. What it printed is written when the block ends; an OSError of that, or one
-    that nobody in the block has explained, becomes a TraplessError."""
+    that nobody in the block has explained, becomes a TraplessError. A reader that has left is a
+    ReaderLeftError."""
     _open_closed()
+    sys.stdout, sys.stderr = _output(sys.stdout), _output(sys.stderr)
     try:
         try:
             yield
@@ -33,12 +73,9 @@ def standard_streams() -> Iterator[None]:
             sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python writes when it ends
-        if error.errno == errno.EPIPE:
-            sys.exit(1)  # whoever reads has enough
-        name, cache = str(error.filename or "cannot write"), os.environ.get(CACHE_VARIABLE)
-        hint = f"; name another cache with {CACHE_VARIABLE}=DIR"
-        hint = hint if cache and name.startswith(cache) else ""
-        raise TraplessError(f"{name}: {error.strerror}{hint}") from error
+        if isinstance(error, ReaderLeftError):
+            raise
+        raise explained(error) from error
     except UnicodeEncodeError as error:
         part = error.object[max(error.start - NAME_CHARS, 0) : error.end]
         raise TraplessError(
@@ -46,12 +83,34 @@ def standard_streams() -> Iterator[None]:
         ) from error
 
 
+def _output(stream: TextIO) -> TextIO:
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    kept = stream in (sys.__stdout__, sys.__stderr__)  # another one closes its buffer at its end
+    encoding, errors, by_line = stream.encoding, stream.errors, stream.line_buffering
+    buffer = stream.buffer if kept else stream.detach()
+    if isinstance(buffer, io.RawIOBase):  # PYTHONUNBUFFERED: what is written in part is lost there
+        buffer, by_line = io.BufferedWriter(buffer), True
+    return _Output(buffer, encoding, errors, line_buffering=by_line)
+
+
 def _open_closed() -> None:
     """Put /dev/null where the caller closed a stream: else a file would get its number."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(fd, True)
+    if _reads_itself():
+        os.dup2(fd, 0)
     os.close(fd)
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding != "utf-8":
         sys.stdout.reconfigure(errors="replace")  # what the terminal's encoding lacks is a ?
+
+
+def _reads_itself() -> bool:
+    """Whether the input is the pipe that takes the output, which then never ends: so bash starts
+    what stands in $( ) where its own input is closed."""
+    pipe = os.fstat(0)
+    return stat.S_ISFIFO(pipe.st_mode) and any(
+        os.path.samestat(pipe, os.fstat(output)) for output in (1, 2)
+    )

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
-from trapless.base.console import ConsoleProgress, TraplessError
+from trapless.base.console import ConsoleProgress
 from trapless.base.files import replace_file
 from trapless.stat.labels import TURNS_MAX
 
@@ -160,27 +159,14 @@ def stat(
                 misplaced[0], f"--{misplaced[0].replace('_', '-')}"
             )
             raise click.UsageError(f"{name} is about a VM: add --lab")
-        with _no_status_of_commands():
-            sys.exit(_here(command, json_file, software))
+        sys.exit(_here(command, json_file, software))
     if software:
         raise click.UsageError("--software is about this machine: leave out --lab")
     if bool(lab_options["load"]) != bool(lab_options["ready"]):
         raise click.UsageError("--load and --ready go together")
     _check_details(lab_options)
     _check_calls(lab_options)
-    with _no_status_of_commands():
-        sys.exit(_in_lab(command, json_file, lab_options))
-
-
-@contextmanager
-def _no_status_of_commands() -> Iterator[None]:
-    """What fails here, before or after the command, has a status that the command has not."""
-    from trapless.run import status_of
-
-    try:
-        yield
-    except TraplessError as error:
-        raise TraplessError(str(error), status=status_of(error)) from error
+    sys.exit(_in_lab(command, json_file, lab_options))
 
 
 DETAILS = {"ready_limit": "ready", "prepare_limit": "prepare", "repeat": "compare"}
@@ -244,5 +230,6 @@ def _write(path: Path | None, data: object) -> None:
     text = json.dumps(data, indent=1) + "\n"
     if str(path) == "-":
         sys.stdout.write(text)
+        sys.stdout.flush()
     else:
         replace_file(path, text)

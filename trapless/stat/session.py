@@ -7,7 +7,6 @@ This file owns which runs are made, their input and output, and the checks that 
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from trapless.base import elf
 from trapless.base.console import Progress, TraplessError
+from trapless.base.streams import write_bytes
 from trapless.model import processors
 from trapless.stat import guest
 from trapless.stat.guest import Job
@@ -29,7 +29,7 @@ def run(command: Sequence[str], options: Mapping[str, Any], progress: Progress) 
     names = tuple(dict.fromkeys(options["processors"]))
     for name in names:
         processors.load(name)
-    program = guest_tree.find_program(command[0], Path.cwd())
+    program = guest_tree.find_program(command[0])
     if program is None:
         raise TraplessError(f"there is no program '{command[0]}' on this machine", status=127)
     compare = options["compare"] is not None
@@ -81,7 +81,7 @@ def _compared(
 ) -> Report:
     """Count all runs. Their input is empty, so that they do the same; the first one's output is
     shown."""
-    first = guest.run(config, job, names, progress, sink=_show)
+    first = guest.run(config, job, names, progress, sink=write_bytes)
     if first.refusals:
         return Report(first)
     # With --warm 0 a run may depend on the runs before it: each turn then has a boot of its own.
@@ -97,11 +97,6 @@ def _compared(
             )
         real = counts if real is None else real.joined(counts)
     return Report(first, real)
-
-
-def _show(piece: bytes) -> None:
-    sys.stdout.buffer.write(piece)
-    sys.stdout.buffer.flush()
 
 
 def _forget(_piece: bytes) -> None:

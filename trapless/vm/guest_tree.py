@@ -13,7 +13,7 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from trapless.base import cache, elf, tools
@@ -54,7 +54,7 @@ class GuestPlan:
     own_module: Path | None = None  # trapless.ko
     own_parameters: str = ""
     supervisor: int | None = None  # run argv in supervisor mode, with these abi.SWITCH_*
-    cwd: Path = field(default_factory=Path.cwd)
+    cwd: Path | None = None  # None: this process's, which only some guests need
     alone: bool = False  # no launcher: argv has the console (guest/alone.h)
 
 
@@ -99,7 +99,7 @@ def records(plan: GuestPlan, modules: Sequence[str], program: str | None) -> byt
     if plan.supervisor is not None:
         pairs.append(("supervisor", str(plan.supervisor)))
     pairs.append(("root", "host" if plan.host_root else "initramfs"))
-    pairs.append(("cwd", str(plan.cwd) if plan.host_root else "/root"))
+    pairs.append(("cwd", str(plan.cwd or Path.cwd()) if plan.host_root else "/root"))
     for _, value in pairs:
         if "\0" in value:
             raise TraplessError(f"a NUL byte in an argument or variable: {value!r}", status=2)
@@ -165,7 +165,7 @@ def _applets(busybox: Path) -> list[str]:
     return [path for path in listing.split() if "/" in path]  # all but /linuxrc
 
 
-def _add_command(tree: Initramfs, name: str, cwd: Path) -> str | None:
+def _add_command(tree: Initramfs, name: str, cwd: Path | None) -> str | None:
     """Add the command; returns its path in the guest, or None where busybox has it."""
     program = find_program(name, cwd)
     if program is None:
@@ -178,10 +178,11 @@ def _add_command(tree: Initramfs, name: str, cwd: Path) -> str | None:
     return str(program)
 
 
-def find_program(name: str, cwd: Path) -> Path | None:
-    """The host's executable that `name` means to a shell in `cwd`; None if there is none."""
+def find_program(name: str, cwd: Path | None = None) -> Path | None:
+    """The host's executable that `name` means to a shell in `cwd`, or in our own folder; None if
+    there is none."""
     if "/" in name:
-        path = Path(os.path.normpath(cwd / name))
+        path = Path(os.path.abspath(os.path.join(cwd or "", name)))
         if not path.exists():
             return None
         if not path.is_file() or not os.access(path, os.X_OK):

@@ -369,6 +369,8 @@ class Session:
     def _read_input(self) -> None:
         try:
             data = os.read(self._sinks.input_fd or 0, READ_BYTES)
+        except BlockingIOError:  # somebody else has read what was there
+            return
         except OSError:  # closed, or a terminal that we do not own: as good as its end
             data = b""
         self._sinks.pending = data

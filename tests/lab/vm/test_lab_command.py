@@ -33,12 +33,12 @@ BOOT_MAX_S = 4
 @pytest.mark.parametrize(
     ("script", "status"),
     [
-        ("exit 255", 255),
-        ("kill -KILL $$", 128 + signal.SIGKILL),
+        ("cat; exit 255", 255),
+        ("cat && kill -KILL $$", 128 + signal.SIGKILL),
         ("ulimit -c 0; kill -SEGV $$", 128 + signal.SIGSEGV),
     ],
 )
-def test_status_is_the_commands(script, status):
+def test_status_is_the_commands_that_has_seen_the_end_of_its_empty_input(script, status):
     assert run_lab("sh", "-c", script).returncode == status
 
 
@@ -149,7 +149,7 @@ pwd
 
 
 def test_module_is_loaded():
-    result = lab.run(lab.LabConfig(), ["sh", "-c", "cat /proc/modules; ls /dev/trapless"])
+    result = lab.run(lab.LabConfig(), ["sh", "-c", "cat - /proc/modules; ls /dev/trapless"])
     assert result.stdout.startswith(b"trapless ")
     assert result.stdout.endswith(b"/dev/trapless\n")
     assert lab.splats(result.kernel_log) == []
@@ -178,15 +178,17 @@ def test_module_the_kernel_refuses_is_an_error(tmp_path):
 
 def test_host_root_runs_any_program_where_we_are(tmp_path):
     (tmp_path / "input").write_text("from the host")
-    code = "import json,os;print(open('input').read(), os.getcwd());open('input','w').write('x')"
+    code = "import os,sys;print(open('input').read(), sys.stdin.read(), os.getcwd());"
+    code += "open('input','w').write('x')"
     done = subprocess.run(
         trapless(sys.executable, "-c", code, options=("--host-root",)),
         cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=LIMIT_S,
         check=False,
     )
-    assert done.stdout.decode() == f"from the host {tmp_path}\n", done.stderr
+    assert done.stdout.decode() == f"from the host  {tmp_path}\n", done.stderr
     assert (tmp_path / "input").read_text() == "from the host"  # the guest wrote to its own layer
 
 

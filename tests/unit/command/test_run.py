@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from trapless import abi, cli, run
-from trapless.base.console import TraplessError
+from trapless.base import statuses
 from trapless.supervisor.control import Calls
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -92,7 +92,7 @@ def test_what_cannot_be_run_has_the_status_of_shells(tmp_path, name, status, wor
 @pytest.mark.skipif(os.path.exists(abi.DEVICE), reason="the module is loaded here")
 def test_without_the_module_it_is_not_run():
     done = trapless("--mode", "supervisor", "--", "echo", "ran")
-    assert (done.returncode, done.stdout) == (run.FAILED, "")
+    assert (done.returncode, done.stdout) == (125, "")
     assert "the module is not loaded" in done.stderr and "--lab" in done.stderr
 
 
@@ -173,8 +173,12 @@ def test_a_program_that_ran_in_user_mode_is_named_with_the_reason(monkeypatch):
 
 
 @pytest.mark.parametrize(("own", "status"), [(1, 125), (2, 2), (126, 126), (127, 127)])
-def test_a_failure_of_ours_is_never_the_commands(own, status):
-    assert run.status_of(TraplessError("x", status=own)) == status
+def test_a_failure_of_ours_is_never_the_commands(monkeypatch, own, status):
+    for command in statuses.HAND_ON:
+        monkeypatch.setattr(sys, "argv", ["trapless", command, "lab"])
+        assert statuses.of_failure(own) == status
+    monkeypatch.setattr(sys, "argv", ["trapless", "lab", "run"])
+    assert statuses.of_failure(own) == own
 
 
 def test_a_command_without_calls_has_no_share():

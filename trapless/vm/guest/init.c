@@ -221,9 +221,18 @@ static void pump_input(struct ring *ring, int *fd)
 		close_end(fd);
 }
 
+/* Looks at everything before it waits: input may have ended, and output lost its reader, by then. */
 static void pump(struct command *command, struct channel *channel, int signals)
 {
-	while (!command->ended || command->output >= 0 || command->errors >= 0) {
+	for (;;) {
+		channel_answer();
+		reap(command, signals);
+		pump_input(&channel->input, &command->input);
+		pump_output(&channel->output, &command->output, command->ended);
+		pump_output(&channel->errors, &command->errors, command->ended);
+		if (command->ended && command->output < 0 && command->errors < 0)
+			return;
+
 		struct pollfd sources[] = {
 			{ .fd = signals, .events = POLLIN },
 			{ .fd = channel_doorbell(), .events = POLLIN },
@@ -237,11 +246,6 @@ static void pump(struct command *command, struct channel *channel, int signals)
 
 		if (poll(sources, sizeof(sources) / sizeof(*sources), -1) < 0 && errno != EINTR)
 			guest_fail("poll: %s", strerror(errno));
-		channel_answer();
-		reap(command, signals);
-		pump_input(&channel->input, &command->input);
-		pump_output(&channel->output, &command->output, command->ended);
-		pump_output(&channel->errors, &command->errors, command->ended);
 	}
 }
 
