@@ -221,7 +221,7 @@ static void pump_input(struct ring *ring, int *fd)
 		close_end(fd);
 }
 
-/* Looks at everything before it waits: input may have ended, and output lost its reader, by then. */
+/* Looks at everything before it waits: input may have ended, or output lost its reader, before. */
 static void pump(struct command *command, struct channel *channel, int signals)
 {
 	for (;;) {
