@@ -229,7 +229,7 @@ def record(
             duration_ns=round((seconds or 0) * 1e9),
             cpu=cpu,
             progress=progress,
-            beside=None if stacks is None else watch,
+            companion=None if stacks is None else watch,
         )
     boots = f" of {ends.boots} boots" if ends.boots > 1 else ""
     ending = part.ENDINGS[ends.ending]

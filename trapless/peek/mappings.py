@@ -90,7 +90,7 @@ class Mapping:
     def is_data(self) -> bool:
         return self.permissions.startswith("rw-")
 
-    def goes_on(self, following: Mapping) -> bool:
+    def is_continued_by(self, following: Mapping) -> bool:
         """Whether `following` is more of the same: the kernel splits mappings as it needs."""
         return (
             following.start == self.end
@@ -147,7 +147,7 @@ def read(process: Path, *, joined: bool = True) -> list[Mapping]:
         raise PeekError(f"process {process.name}: {error.strerror}") from error
     mappings: list[Mapping] = []
     for one in found:
-        if joined and mappings and mappings[-1].goes_on(one):
+        if joined and mappings and mappings[-1].is_continued_by(one):
             one = replace(mappings.pop(), end=one.end)
         mappings.append(one)
     return [one for one in mappings if one.is_data]

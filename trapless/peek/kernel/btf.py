@@ -147,7 +147,7 @@ class Btf:
         self._places: dict[tuple[str, str], Place] = {}
         self._begin = header + types
         self._words = self._words_of(types_bytes)
-        self._starts = self._found()
+        self._starts = self._type_starts()
         names = array.array("I", [0])
         names.extend(map(self._words.__getitem__, itertools.islice(self._starts, 1, None)))
         self._names = names.tobytes()
@@ -161,7 +161,7 @@ class Btf:
         data = self._data[self._begin : self._begin + types_bytes]
         return memoryview(data).cast("I")
 
-    def _found(self) -> list[int]:
+    def _type_starts(self) -> list[int]:
         """The word at which each type begins. Type 0 is void, and in no table."""
         words, end, lengths, starts = self._words, len(self._words), _Lengths(), [0]
         add, place = starts.append, 0

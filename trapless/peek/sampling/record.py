@@ -110,7 +110,7 @@ class Ends:
     boots: int = 0
 
 
-class Beside(Protocol):
+class Companion(Protocol):
     """What else is observed of a boot while its samples are recorded. As a context manager."""
 
     def __enter__(self) -> object: ...
@@ -145,11 +145,11 @@ def record(
     duration_ns: int,
     cpu: int | None,
     progress: Progress,
-    beside: Callable[[Target, Names], Beside] | None = None,
+    companion: Callable[[Target, Names], Companion] | None = None,
 ) -> Ends:
     """Record into the new folder `folder` and return the counts of the run.
 
-    `beside` makes what else is observed of each boot. A duration of 0 has no end. PeekError says
+    `companion` makes what else is observed of each boot. A duration of 0 has no end. PeekError says
     why there is no recording, or that the sampler was killed.
     """
     if os.path.exists(folder):
@@ -169,7 +169,7 @@ def record(
             left_ns = max(over_ns - time.monotonic_ns(), interval_ns) if over_ns else duration_ns
             over_ns = over_ns or (duration_ns and time.monotonic_ns() + duration_ns)
             with target:
-                boot = _Boot(target, machine.emulator(), request, progress, beside)
+                boot = _Boot(target, machine.emulator(), request, progress, companion)
                 target = None
                 into = folder if not ends.boots else folder / boot_name(ends.boots + 1)
                 end = boot.store(into, interval_ns, left_ns, cpu)
@@ -221,9 +221,9 @@ class _Boot:
         emulator: Emulator | None,
         request: Request,
         progress: Progress,
-        beside: Callable[[Target, Names], Beside] | None,
+        companion: Callable[[Target, Names], Companion] | None,
     ) -> None:
-        self._target, self._emulator, self._beside = target, emulator, beside
+        self._target, self._emulator, self._companion = target, emulator, companion
         self._request, self._progress = request, progress
         self._watch = Watch(target, progress.note)
         self.boots = Boots(target, emulator)
@@ -250,12 +250,12 @@ class _Boot:
             with Recorder(folder, run.head, about, symbols) as recorder:
                 progress.step(f"recording {target.release} into {folder}")
                 names = Names(target)
-                beside = None if self._beside is None else self._beside(target, names)
-                with beside or nullcontext():
-                    self._follow(run, batches, recorder, duration_ns, names, beside)
-                if beside is not None:
-                    beside.keep(recorder)
-                    beside.tell(progress)
+                companion = None if self._companion is None else self._companion(target, names)
+                with companion or nullcontext():
+                    self._follow(run, batches, recorder, duration_ns, names, companion)
+                if companion is not None:
+                    companion.keep(recorder)
+                    companion.tell(progress)
                 names.keep(recorder)
                 alive_ns = self.boots.alive_ns if self.restarted else None
                 self._counts.keep(recorder, alive_ns)
@@ -271,7 +271,7 @@ class _Boot:
         recorder: Recorder,
         duration_ns: int,
         names: Names,
-        beside: Beside | None,
+        companion: Companion | None,
     ) -> None:
         sites.keep(recorder, self._watch.sites())
         checked = kept = began = time.monotonic()
@@ -286,8 +286,8 @@ class _Boot:
                 self._look(run)
             if now - kept >= SEGMENT_AGE_S:
                 kept = now
-                if beside is not None:
-                    beside.keep(recorder)
+                if companion is not None:
+                    companion.keep(recorder)
                 names.keep(recorder)
                 self._counts.keep(recorder)
                 sites.keep(recorder, self._watch.sites())

@@ -8,9 +8,8 @@ since the one before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -160,15 +159,9 @@ def load(recording: Recording) -> Profile | None:
             stack = Stack(
                 Ending(row["ending"]), tuple(places.setdefault(one, one) for one in row["stack"])
             )
-            comm, user = GuestText.stored(row["comm"]), _user(row, profile)
+            comm = GuestText.stored(row["comm"])
+            names = tuple(profile.name(GuestText.stored(one)) for one in row["user"])
+            user = UserStack(names, row["user_whole"], row["user_earlier"])
             key_ = Key(row["pid"], row["group"], comm, row["state"], row["cpu"], stack, user)
             profile.times[key_] = row["time_ns"]
     return profile
-
-
-def _user(row: Mapping[str, Any], profile: Profile) -> UserStack:
-    """The stack in user mode of a row, which recordings of earlier releases do not have."""
-    if "user" not in row:
-        return NO_USER_STACK
-    names = tuple(profile.name(GuestText.stored(one)) for one in row["user"])
-    return UserStack(names, row["user_whole"], row["user_earlier"])

@@ -114,7 +114,7 @@ def serving(*lacks: str, levels: int = 5, pti: bool = True) -> Iterator[Peer]:
         peer.close()
 
 
-def goes_on(peer: Peer) -> bool:
+def runs_again(peer: Peer) -> bool:
     """Whether the machine runs, once the last packet has come: nobody waits for an answer to it."""
     end = time.monotonic() + 10
     while not peer.runs and time.monotonic() < end:
@@ -136,7 +136,7 @@ def test_kernel_behind_a_stub_is_opened(levels, pti, sandbox):
         machine = choose(gdb=f"127.0.0.1:{peer.port}")
         with machine.open(sandbox=sandbox) as target:
             assert str(target.release) == RELEASE
-            assert peer.stops == 1 and goes_on(peer)  # it stood still all the time
+            assert peer.stops == 1 and runs_again(peer)  # it stood still all the time
             assert {6, 7, 2} == set(target.threads())
             assert {one.pid for one in target.thread_stacks() if one.stack} == {2, 6, 7}
             assert [(one.start, one.end) for one in target.memory.regions()] == [(0, RAM_BYTES)]
@@ -147,7 +147,7 @@ def test_kernel_behind_a_stub_is_opened(levels, pti, sandbox):
             with target.memory.stopped():
                 for address in range(0, 4096, 64):
                     target.memory.read(address, 8)
-            assert peer.stops == stops + 1 and goes_on(peer)
+            assert peer.stops == stops + 1 and runs_again(peer)
         assert peer.detached
 
 

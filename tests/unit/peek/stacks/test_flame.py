@@ -12,7 +12,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from pyarrow import parquet
 
 from tests.unit.peek.test_summary import busy_and_idle, head
 from trapless.cli import cli
@@ -112,15 +111,6 @@ def test_frames_of_user_mode_are_below_those_of_the_kernel(tmp_path):
         f"threads that wait;turn;{flame.RUNNING};{flame.LAST_ENTRY};{user} 10000",
     ]
     assert ("busy", "50.0%", r"a;b\n\x1b[2J 7") in flame.tables(recording)[0].rows
-
-
-def test_recording_of_an_earlier_release_has_no_user_stacks(tmp_path):
-    recording = stored(with_user_stacks(), tmp_path / "r")
-    path = next((tmp_path / "r").rglob(profile.FILE))
-    table = parquet.read_table(path)
-    parquet.write_table(table.drop_columns(["user", "user_whole", "user_earlier"]), path)
-    loaded = profile.load(recording)
-    assert loaded is not None and {key.user for key in loaded.times} == {NO_USER_STACK}
 
 
 def test_names_of_user_mode_that_are_too_many_become_one(monkeypatch):

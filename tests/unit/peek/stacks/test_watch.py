@@ -35,7 +35,7 @@ def recorded(ram: Path, folder: Path, duration_ns: int, **options) -> Notes:
         duration_ns=duration_ns,
         cpu=None,
         progress=notes,
-        beside=lambda target, names: StackWatch(target, names, 100, options.get("monitor")),
+        companion=lambda target, names: StackWatch(target, names, 100, options.get("monitor")),
     )
     return notes
 
