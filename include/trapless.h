@@ -150,6 +150,15 @@ TL_INLINE uint32_t tl_batch_queued(const struct tl_batch *batch);
  */
 TL_INLINE int64_t tl_batch_result(const struct tl_batch *batch, unsigned int slot);
 
+/*
+ * Gives a queued call data of the caller's own, which tl_batch_data() returns, also when the call
+ * is complete. It stays with the slot until it is set again, and is 0 before. Returns 0, -EINVAL if
+ * the slot's call is not queued, -ENOMEM, or -EPERM in the child of a fork.
+ */
+int tl_batch_set_data(struct tl_batch *batch, unsigned int slot, uint64_t user_data);
+/* Returns the data of a slot; 0 where the batch has no such slot, and in the child of a fork. */
+uint64_t tl_batch_data(const struct tl_batch *batch, unsigned int slot);
+
 /* Returns whether the slot's call is complete, and its result therefore valid. */
 TL_INLINE bool tl_batch_done(const struct tl_batch *batch, unsigned int slot);
 

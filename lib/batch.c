@@ -17,6 +17,7 @@
 #include "order.h"
 
 #include <errno.h>
+#include <string.h>
 
 struct batch {
 	struct tl_batch head;		/* the part that callers and inline functions see */
@@ -97,6 +98,35 @@ void tl_batch_destroy(struct tl_batch *batch)
 enum tl_backend tl_batch_backend(const struct tl_batch *batch)
 {
 	return ((const struct batch *)(const void *)batch)->backend;
+}
+
+/* The caller's data of each slot; the object's block of heap, made when it is first set. */
+int tl_batch_set_data(struct tl_batch *head, unsigned int slot, uint64_t user_data)
+{
+	size_t slots = (size_t)(head->end - head->requests);
+	uint64_t *data;
+
+	if (!head->requests)
+		return -EPERM;
+	if (slot >= tl_batch_next(head) || head->requests + slot < head->first)
+		return -EINVAL;
+	data = tl_header_of(head)->heap;
+	if (!data) {
+		data = tl_heap_resize(NULL, slots, sizeof(*data));
+		if (!data)
+			return -ENOMEM;
+		memset(data, 0, slots * sizeof(*data));
+		tl_header_of(head)->heap = data;
+	}
+	data[slot] = user_data;
+	return 0;
+}
+
+uint64_t tl_batch_data(const struct tl_batch *head, unsigned int slot)
+{
+	const uint64_t *data = tl_header_of((void *)(uintptr_t)head)->heap;
+
+	return data && slot < (size_t)(head->end - head->requests) ? data[slot] : 0;
 }
 
 static bool done(const struct tl_request *request)

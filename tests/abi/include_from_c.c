@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The two headers stand alone in strict C11, in either order and twice. It tests no behaviour.
+ * The headers stand alone in strict C11, in either order and twice. It tests no behaviour.
  */
 #include <linux/trapless.h>
 #include <trapless.h>
 #include <linux/trapless.h>
 #include <trapless.h>
+#include <trapless_typed.h>
+#include <trapless_typed.h>
 
 int main(void)
 {

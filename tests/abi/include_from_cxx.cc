@@ -5,6 +5,7 @@
 #include <cstddef>
 extern "C" { // as some programs include every header of C
 #include <trapless_paper.h>
+#include <trapless_typed.h>
 }
 
 #define TL_ANY(name, nr) (nr),
@@ -69,6 +70,11 @@ int main()
 		return 4;
 	if (requests[0].nr != 39 || requests[0].args[5] != 6 || requests[0].state != TL_SUBMITTED)
 		return 5;
+	batch.next = requests;
+	if (tl_add_pread64(&batch, -1, nullptr, 3, 4) || requests[0].args[0] != UINT64_MAX)
+		return 11;
+	if (tl_add_taking(&batch, TL_WORD64(3), 0) || requests[0].nr != (17u | TL_WORD64(3)))
+		return 12;
 	batch.next = requests;
 	if (int wrong = words_are_wrong(&batch))
 		return wrong;

@@ -372,6 +372,25 @@ def test_headers_stand_alone_in_strict_c(compiler: str, tmp_path: Path) -> None:
     compile_and_run((compiler, "-std=c11"), "include_from_c.c", tmp_path / "c")
 
 
+@pytest.mark.parametrize("compiler", ["gcc", "clang", "g++", "clang++"])
+def test_typed_calls_are_checked(compiler: str, tmp_path: Path) -> None:
+    """A missing argument, one of a wrong type, and a call that batches refuse do not compile."""
+    said = {
+        "read(batch, 0, text, 4)": "",
+        "read(batch, text, 0, 4)": "char",
+        "openat(batch, -100, text, 0)": "too few arguments|requires 5 arguments",
+        "execve(batch, text)": "replaces the program",
+    }
+    language = "c++" if compiler.endswith("++") else "c"
+    for call, words in said.items():
+        body = f"int made(struct tl_batch *batch, char *text) {{ return tl_add_{call}; }}\n"
+        source = f"#include <trapless_typed.h>\nextern {body.partition(' {')[0]};\n{body}"
+        command = [compiler, "-c", "-o", "/dev/null", *WARNINGS, *INCLUDES, f"-x{language}", "-"]
+        done = subprocess.run(command, input=source, capture_output=True, text=True, timeout=600)
+        assert (done.returncode == 0) == (not words), done.stderr
+        assert not words or re.search(words, done.stderr), done.stderr
+
+
 def test_uapi_header_needs_no_libc() -> None:
     """Kernel-style users include it without a C library's headers."""
     source = "#include <linux/trapless.h>\nstruct tl_request request;\n"

@@ -97,6 +97,8 @@ FUNCTIONS: Final = {
     "tl_batch_barrier": (c_int, (c_void_p,)),
     "tl_batch_queued": (c_uint32, (c_void_p,)),
     "tl_batch_result": (c_int64, (c_void_p, c_uint)),
+    "tl_batch_set_data": (c_int, (c_void_p, c_uint, c_uint64)),
+    "tl_batch_data": (c_uint64, (c_void_p, c_uint)),
     "tl_batch_done": (c_bool, (c_void_p, c_uint)),
     "tl_batch_jump": (c_int, (c_void_p, c_uint, c_int, c_uint)),
     "tl_batch_next": (c_uint, (c_void_p,)),

@@ -75,6 +75,8 @@ extern "C" {
     pub fn tl_batch_barrier(batch: *mut tl_batch) -> c_int;
     pub fn tl_batch_queued(batch: *const tl_batch) -> u32;
     pub fn tl_batch_result(batch: *const tl_batch, slot: c_uint) -> i64;
+    pub fn tl_batch_set_data(batch: *mut tl_batch, slot: c_uint, user_data: u64) -> c_int;
+    pub fn tl_batch_data(batch: *const tl_batch, slot: c_uint) -> u64;
     pub fn tl_batch_done(batch: *const tl_batch, slot: c_uint) -> bool;
     pub fn tl_batch_jump(
         batch: *mut tl_batch,
