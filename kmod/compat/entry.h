@@ -45,12 +45,12 @@
 	(EXIT_TO_USER_MODE_WORK | TLK_EXIT_NOTIFIERS | _TIF_NEED_FPU_LOAD)
 
 /*
- * Flags with which a call goes to the kernel's entry: the thread single-steps, or it is in a state
- * that 64-bit programs do not use.
+ * Flags with which a call goes to the kernel's entry: the thread single-steps, its alignment is
+ * checked in user mode, or it is in a state that 64-bit programs do not use.
  */
 #define TLK_SUPERVISOR_FLAGS_NOT_OURS \
 	(X86_EFLAGS_TF | X86_EFLAGS_IOPL | X86_EFLAGS_NT | X86_EFLAGS_RF | X86_EFLAGS_VM | \
-	 X86_EFLAGS_AC)
+	 X86_EFLAGS_AC | X86_EFLAGS_VIF | X86_EFLAGS_VIP)
 
 static __always_inline unsigned long tlk_entry_work(void)
 {

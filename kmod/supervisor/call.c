@@ -26,12 +26,14 @@
 #include "supervisor/thread.h"
 
 /*
- * Places in the kernel's entry code that entry.S jumps to. The first is a static call, because its
- * jump is direct; the last is a function.
+ * Places in the kernel's entry code. entry.S jumps to the first three: one is a static call,
+ * because its jump is direct, and the third is a function. faults.S compares with the fourth, the
+ * instruction that returns to user mode.
  */
 DEFINE_STATIC_CALL_NULL(tlk_kernel_entry, tlk_supervisor_call);
 u64 tlk_kernel_return __ro_after_init;
 u64 tlk_kernel_exit __ro_after_init;
+u64 tlk_kernel_iret __ro_after_init;
 
 sys_call_ptr_t tlk_supervisor_calls[TLK_NUMBERS] __ro_after_init;
 
@@ -87,13 +89,15 @@ int __init tlk_supervisor_calls_init(const sys_call_ptr_t *table, unsigned long 
 {
 	void (*entry)(void) = tlk_symbol("entry_SYSCALL_64");
 	void *back = tlk_symbol("swapgs_restore_regs_and_return_to_usermode");
+	void *iret = tlk_symbol("native_irq_return_iret");
 	void *leave = tlk_leave_init();
 
-	if (!entry || !back || !leave)
+	if (!entry || !back || !iret || !leave)
 		return -ENOENT;
 	static_call_update(tlk_kernel_entry, entry);
 	tlk_kernel_return = (u64)back;
 	tlk_kernel_exit = (u64)leave;
+	tlk_kernel_iret = (u64)iret;
 	*kernel_entry = (unsigned long)entry;
 	table_init(table);
 	return 0;

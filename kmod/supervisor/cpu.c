@@ -26,6 +26,7 @@
 #include <asm/trapnr.h>
 
 #include "compat/entry.h"
+#include "compat/symbols.h"
 #include "limits.h"
 #include "supervisor/cpu.h"
 #include "supervisor/entry.h"
@@ -52,6 +53,7 @@ static const struct desc_ptr gates_pointer = {
 static struct desc_ptr kernel_gates __ro_after_init;
 static unsigned long kernel_lstar __ro_after_init;
 static unsigned long cr4_bits __ro_after_init;	/* of SMEP and SMAP, what the kernel has on */
+static const u64 __percpu *espfix_waddr __ro_after_init;	/* NULL in kernels without espfix */
 static int hotplug_state __ro_after_init;
 
 /*
@@ -278,6 +280,8 @@ static int processor_online(unsigned int number)
 	}
 	stack->ist = ist;
 	stack->entry_stack = this_cpu_read(cpu_tss_rw.x86_tss.sp0);
+	if (espfix_waddr)
+		stack->espfix = *this_cpu_ptr(espfix_waddr) + sizeof(u64);	/* rax is first */
 	cpu->stack = stack;
 	nobody_here(cpu);
 	*ist = (u64)(stack + 1);
@@ -334,6 +338,7 @@ int __init tlk_supervisor_cpus_init(unsigned long kernel_entry)
 	if (result)
 		return result;
 	gates_init();
+	espfix_waddr = (const u64 __percpu __force *)tlk_symbol("espfix_waddr");
 	result = cpuhp_setup_state(CPUHP_AP_ONLINE_DYN, "trapless:supervisor", processor_online,
 				   processor_offline);
 	if (result < 0) {

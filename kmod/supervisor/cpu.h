@@ -50,6 +50,7 @@ struct tlk_cpu_thread {
 struct tlk_supervisor_stack {
 	u64 entry_stack;	/* top of the stack for arrivals from user mode (TSS, sp0) */
 	u64 *ist;		/* the TSS slot that points into areas[] */
+	u64 espfix;		/* where iretq's frame for a 16-bit stack segment can be written */
 	u64 spill[3][2];	/* two registers each of #DB, NMI and #MC */
 	u64 *demotions;		/* counts of the thread that is here, or nowhere[] */
 	u64 nowhere[TL_DEMOTIONS];

@@ -105,7 +105,7 @@ SYM_INNER_LABEL(tlk_supervisor_return_jump, SYM_L_GLOBAL)
 	incq	CPU(kernel)
 	movq	REGS_ip(%rsp), %rcx
 	movq	REGS_flags(%rsp), %r11
-	andl	$~X86_EFLAGS_IOPL, %r11d	/* at level 0 popf can set it: until here */
+	andl	$~TLK_FLAGS_OF_LEVEL_0, %r11d
 	movq	CPU(user_sp), %rsp
 	TLK_UNWIND_HINT_NONE
 	swapgs

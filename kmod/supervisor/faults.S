@@ -11,7 +11,8 @@
  * stack with its last instructions.
  *
  * One kind of fault does not go to the kernel at once: one whose instruction might not fault at the
- * other level (RETRY, RAISE). Nothing has been done by it, so it is tried again there.
+ * other level (RETRY, RAISE), or with user mode's selectors (OWN_SELECTORS). Nothing has been done
+ * by it, so it is tried again so.
  */
 #include <linux/linkage.h>
 #include <asm/asm.h>
@@ -30,9 +31,6 @@
 #define PF_USER		4
 #define VECTOR_COMPAT_CALL 0x80
 #define VECTOR_FIRST_INTERRUPT 0x20
-/* Set by popf at level 0, these must not go to level 3, where they mean something else. */
-#define FLAGS_OF_LEVEL_0 (X86_EFLAGS_AC | X86_EFLAGS_IOPL)
-
 #define VSYSCALL_PAGE_NUMBER 0xa00000	/* minus the address of the vsyscall page */
 
 	.text
@@ -83,6 +81,10 @@ SYM_CODE_END(tlk_supervisor_stubs)
 #define F_SP	64
 #define F_SS	72
 
+/* What iretq reads. */
+#define IRET_CS	8
+#define IRET_SS	32
+
 /* The struct tlk_supervisor_stack that the stack pointer is in. */
 .macro STACK_BASE reg
 	movq	%rsp, \reg
@@ -132,7 +134,7 @@ SYM_CODE_END(tlk_supervisor_stubs)
 	movq	$__USER_CS, F_CS(%rsp)
 	movq	$__USER_DS, F_SS(%rsp)
 	orq	$X86_EFLAGS_IF, F_FLAGS(%rsp)
-	andq	$~FLAGS_OF_LEVEL_0, F_FLAGS(%rsp)
+	andq	$~TLK_FLAGS_OF_LEVEL_0, F_FLAGS(%rsp)
 	STACK_BASE %rdx
 	movl	$DEMOTED_INTERRUPT, %ecx
 	cmpq	$VECTOR_FIRST_INTERRUPT, F_VECTOR(%rsp)
@@ -201,9 +203,9 @@ SYM_CODE_END(tlk_supervisor_stubs)
 
 /*
  * Tries an instruction again at level 0, if it faulted in user mode because it loads a selector of
- * level 0: the thread has read it from cs or ss before it was demoted. That is for a thread whose
- * next call would be made in supervisor mode, too. The level is all that changes, so the
- * instruction does what it would have done without the demotion.
+ * level 0: the thread has read it from cs or ss before it was demoted. That is for a thread that
+ * may be in supervisor mode and has no filter or tracer of calls. The level is all that changes, so
+ * the instruction does what it would have done without the demotion.
  */
 .macro RAISE
 	cmpl	$X86_TRAP_GP, F_VECTOR(%rsp)
@@ -217,8 +219,6 @@ SYM_CODE_END(tlk_supervisor_stubs)
 	jne	1f
 	cmpw	$__USER_DS, F_SS(%rsp)
 	jne	1f
-	testl	$(FLAGS_NOT_OURS & ~X86_EFLAGS_RF), F_FLAGS(%rsp)
-	jnz	1f
 	STACK_BASE %rdx
 	movq	STACK_thread(%rdx), %rcx
 	cmpq	$0, THREAD_syscall_work(%rcx)
@@ -286,6 +286,43 @@ SYM_INNER_LABEL(\freed, SYM_L_LOCAL)
 .endm
 
 /*
+ * Takes selectors of level 0 that the kernel's iretq cannot return to for the program's own: it
+ * has read cs and ss at level 0 and stored them in a signal's frame, and the signal's return has
+ * made them ask for level 3. The macro puts user mode's in their place, and iretq is tried again.
+ * For a 16-bit stack segment iretq reads a copy of its frame, through an alias that is read-only.
+ * Then the copy is changed where it can be written, and the stack of arrivals from user mode, which
+ * is free by then, takes the frame of the retry. rcx: the instruction pointer; for 12 the stack.
+ */
+.macro OWN_SELECTORS
+	cmpq	tlk_kernel_iret(%rip), %rcx
+	jne	3f
+	STACK_BASE %rax
+	movq	F_SP(%rsp), %rdx
+	movq	%rdx, %rcx
+	sarq	$ESPFIX_SHIFT, %rcx
+	cmpq	$ESPFIX_ENTRY, %rcx
+	movq	%rdx, %rcx
+	jne	1f
+	movq	STACK_espfix(%rax), %rdx
+	movq	STACK_entry_stack(%rax), %rcx
+1:	andq	$-16, %rcx
+	xorl	%eax, %eax
+	cmpq	$(__KERNEL_CS | SEGMENT_RPL_MASK), IRET_CS(%rdx)
+	jne	1f
+	movq	$__USER_CS, IRET_CS(%rdx)
+	incl	%eax
+1:	cmpq	$(__KERNEL_DS | SEGMENT_RPL_MASK), IRET_SS(%rdx)
+	jne	2f
+	movq	$__USER_DS, IRET_SS(%rdx)
+	incl	%eax
+2:	testl	%eax, %eax
+	jz	3f
+	movq	$TLK_VECTOR_RETRY, F_VECTOR(%rsp)
+	jmp	12f
+3:	movq	F_IP(%rsp), %rcx
+.endm
+
+/*
  * Makes a double fault of a fault in kernel code that the processor could not have put on that
  * code's stack. These are iret's own faults on the read-only stack for returns to 16-bit stack
  * segments, which the kernel repairs, and those of a stub that finds no room for its frame, which
@@ -328,6 +365,7 @@ SYM_INNER_LABEL(\freed, SYM_L_LOCAL)
 	.endif
 	CLASSIFY 10f
 	.if \has_error
+	OWN_SELECTORS
 	PROMOTE
 	.endif
 	movq	F_SP(%rsp), %rcx
@@ -357,9 +395,9 @@ SYM_CODE_START_LOCAL(stub_with_error)
 SYM_CODE_END(stub_with_error)
 
 /*
- * Ends a RETRY or RAISE, in a handler's place, with the frame and an error code on the stack for
- * arrivals from user mode. The frame's selectors, flags and address are such that iretq takes them.
- * No kernel code has run since the arrival, so there is nothing to do on the way out.
+ * Ends a RETRY, RAISE or OWN_SELECTORS, in a handler's place, with the frame and an error code on
+ * the stack. The frame's selectors, flags and address are such that iretq takes them. No kernel
+ * code has run since the arrival, so there is nothing to do on the way out.
  */
 SYM_CODE_START(tlk_supervisor_retry)
 	TLK_UNWIND_HINT_IRET(8)
@@ -408,7 +446,7 @@ SYM_CODE_START(\name)
 3:	movq	$__USER_CS, P_CS(%rsp)
 	movq	$__USER_DS, P_SS(%rsp)
 	orq	$X86_EFLAGS_IF, P_FLAGS(%rsp)
-	andq	$~FLAGS_OF_LEVEL_0, P_FLAGS(%rsp)
+	andq	$~TLK_FLAGS_OF_LEVEL_0, P_FLAGS(%rsp)
 	movq	STACK_demotions(%rax), %rcx
 	incq	8 * \cause(%rcx)
 	jmp	9f

@@ -54,6 +54,7 @@ void tlk_offsets(void)
 	BLANK();
 	OFFSET(STACK_entry_stack, tlk_supervisor_stack, entry_stack);
 	OFFSET(STACK_ist, tlk_supervisor_stack, ist);
+	OFFSET(STACK_espfix, tlk_supervisor_stack, espfix);
 	OFFSET(STACK_spill, tlk_supervisor_stack, spill);
 	OFFSET(STACK_demotions, tlk_supervisor_stack, demotions);
 	OFFSET(STACK_thread, tlk_supervisor_stack, thread);

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A program that saves cs and ss and loads them again gets no fault, whichever level it was at when
- * it saved them and whichever it is at when it loads them: by mov to ss, by iretq with both, and
- * by the same far jump with either level's cs in turn. A pair of which each is of another level
- * faults, as a thread's that may not be in supervisor mode does. Far returns are left out: the
- * emulator of the lab makes them wrongly in user mode.
+ * it saved them and whichever it is at when it loads them: by mov to ss, by iretq with both, by the
+ * same far jump with either level's cs in turn, and by the return from a signal into whose frame it
+ * has written them. A pair of which each is of another level faults, as a thread's that may not be
+ * in supervisor mode does. Far returns are left out: the emulator of the lab makes them wrongly in
+ * user mode.
  *
  * What differs is shown, too: where UMIP has the kernel answer sgdt and sidt for user mode, level 0
  * gets the processor's own answer.
  */
+#include <asm/ldt.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <ucontext.h>
 
 #include "supervisor.h"
 
@@ -20,6 +23,7 @@
 #define TIMES 200
 #define STORM_MS 3000
 #define PAGE 4096
+#define LDT_STACK 0x7		/* first entry, for level 3 */
 
 static volatile char *fresh;	/* pages that are not there, each of which faults once */
 static size_t fresh_next = TIMES;
@@ -145,6 +149,79 @@ static void jumps_to_both_levels(void)
 	CHECK(done > MOST(TIMES - TIMES / 10));
 }
 
+static uint64_t frame_cs, frame_ss;	/* what the handler writes */
+
+static void write_frame(int signal, siginfo_t *info, void *context)
+{
+	greg_t *selectors = &((ucontext_t *)context)->uc_mcontext.gregs[REG_CSGSFS];
+
+	(void)signal;
+	(void)info;
+	CHECK_EQ(*selectors & 0xffff, USER_CS);
+	CHECK_EQ(*selectors >> 48 & 0xffff, USER_SS);
+	*selectors = (greg_t)(((uint64_t)*selectors & 0xffffffff0000) | frame_cs | frame_ss << 48);
+	handled++;
+}
+
+/* Sends itself a signal whose handler writes the frame; returns ss after it. */
+static unsigned int return_from_signal(long number)
+{
+	unsigned int ss;
+	long result = SYS_tgkill;
+
+	/* A 16-bit stack segment leaves a part of rsp undefined. */
+	__asm__ volatile("mov %%rsp, %%r15\n\t"
+			 "syscall\n\t"
+			 "mov %%ss, %%ebx\n\t"
+			 "mov %[user], %%ss\n\t"
+			 "mov %%r15, %%rsp\n\t"
+			 "mov %%ebx, %[ss]"
+			 : "+a"(result), [ss] "=&r"(ss)
+			 : "D"(getpid()), "S"(sys(SYS_gettid)), "d"(number), [user] "r"(USER_SS)
+			 : "rbx", "rcx", "r11", "r15", "memory");
+	CHECK_EQ(result, 0);
+	return ss;
+}
+
+/* Both selectors of level 0, one of them, and cs with a 16-bit stack segment of one's own. */
+static void written_to_a_frame(void)
+{
+	const uint64_t pairs[][2] = {
+		{ KERNEL_CS, KERNEL_SS }, { KERNEL_CS, USER_SS }, { USER_CS, KERNEL_SS },
+		{ KERNEL_CS, LDT_STACK }, { USER_CS, LDT_STACK },
+	};
+	struct sigaction action = { .sa_sigaction = write_frame, .sa_flags = SA_SIGINFO };
+	struct user_desc stack = { .limit = 0xffff, .useable = 1 };
+
+	MUST(sigaction(SIGUSR1, &action, NULL));
+	CHECK_EQ(sys(SYS_modify_ldt, 1, &stack, sizeof(stack)), 0);
+	for (int i = 0; i < TIMES; i++) {
+		const uint64_t *pair = pairs[i % 5];
+
+		reach_supervisor();
+		frame_cs = pair[0];
+		frame_ss = pair[1];
+		CHECK_EQ(return_from_signal(SIGUSR1), pair[1] == LDT_STACK ? LDT_STACK : USER_SS);
+		CHECK_EQ(handled, i + 1);
+	}
+	CHECK_EQ(sys(SYS_getpid), getpid());
+}
+
+/* The same in user mode: they are not the program's. */
+static void written_in_user_mode(void)
+{
+	pid_t pid = MUST(fork());
+
+	if (pid == 0) {
+		enter_user();
+		frame_cs = KERNEL_CS;
+		frame_ss = KERNEL_SS;
+		return_from_signal(SIGUSR1);
+		_exit(0);
+	}
+	CHECK_KILLED(child_wait(pid), SIGSEGV);
+}
+
 /* Saves and loads at any moment that interrupts leave. */
 static void storm(void)
 {
@@ -249,6 +326,8 @@ int main(void)
 	saved_in_supervisor_mode(false);
 	saved_in_supervisor_mode(true);
 	jumps_to_both_levels();
+	written_to_a_frame();
+	written_in_user_mode();
 	storm();
 	mixed_pair(KERNEL_CS, USER_SS);
 	mixed_pair(USER_CS, KERNEL_SS);

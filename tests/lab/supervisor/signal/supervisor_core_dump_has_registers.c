@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A process that dies in supervisor mode leaves a core dump like any other: user mode's CS and SS,
- * the faulting instruction, and every register of every thread as it was.
+ * the faulting instruction, and every register and flag as it was.
  */
 #include <elf.h>
 #include <stddef.h>
@@ -14,6 +14,8 @@
 #define CORE "/tmp/tl-core"	/* whole: a process closed to its user gets no other */
 #define BYTES_MAX (64 << 20)
 #define MAGIC 0x1111111111111111ul
+#define RESUME 0x10000ul	/* the processor's, set by the fault */
+#define FLAGS 0x244603ul	/* CF, IF, DF, NT, AC, ID */
 
 extern char crash_here[];
 static struct witness *witness;
@@ -44,10 +46,12 @@ static void crash(void)
 			 "lea (%%r12, %%rax), %%r13\n\t"
 			 "lea (%%r13, %%rax), %%r14\n\t"
 			 "lea (%%r14, %%rax), %%r15\n\t"
+			 "pushq %1\n\t"
+			 "popfq\n\t"
 			 ".globl crash_here\n"
 			 "crash_here: ud2"
 			 : "=m"(witness->cs)
-			 :
+			 : "i"(FLAGS)
 			 : "rax", "rcx", "r11");
 	__builtin_unreachable();
 }
@@ -89,7 +93,7 @@ static void check_registers(const struct user_regs_struct *registers)
 	CHECK_EQ(registers->rip, crash_here);
 	CHECK_EQ(registers->cs, USER_CS);
 	CHECK_EQ(registers->ss, USER_SS);
-	CHECK_EQ(registers->eflags & 0x200, 0x200);
+	CHECK_EQ(registers->eflags & ~RESUME, FLAGS);
 }
 
 int main(void)
