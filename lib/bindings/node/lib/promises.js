@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
+// The functions of fs/promises on the engine, with the same names, arguments, values and errors, and
+// some for many files at once. A call whose arguments ask for what the engine does not do (a
+// FileHandle of Node, a path that is a Buffer, bigint, an odd flag) is Node's own.
+import fs, { constants, promises as own } from 'node:fs';
+import { Buffer } from 'node:buffer';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { KIND, native, operation, systemError } from './engine.js';
+import { FileHandle } from './file_handle.js';
+import { CALL, flagNumber, modeNumber, unusual } from './values.js';
+
+// A path as the engine takes it, or undefined: then the call is Node's own, errors too.
+function pathOf(path) {
+  if (typeof path === 'string') return path.includes('\0') ? undefined : path;
+  return path instanceof URL && path.protocol === 'file:' ? pathOf(fileURLToPath(path)) : undefined;
+}
+
+// The options of a function that takes an encoding, or undefined where they are Node's business.
+function encodingOptions(options, known) {
+  if (options === undefined || options === null) return {};
+  if (typeof options === 'string') return { encoding: options };
+  return unusual(options, known) ? undefined : options;
+}
+
+function isText(encoding) {
+  return encoding === 'utf8' || encoding === 'utf-8';
+}
+
+function abortError(signal) {
+  const error = new Error('The operation was aborted', { cause: signal.reason });
+  error.name = 'AbortError';
+  error.code = 'ABORT_ERR';
+  return error;
+}
+
+// A folder opens and cannot be read; Node names no path then.
+function readError(errno, name) {
+  return errno === -21 ? systemError(errno, 'read') : systemError(errno, 'open', name);
+}
+
+export async function readFile(path, options) {
+  if (options === undefined && typeof path === 'string' && !path.includes('\0')) {
+    const value = await operation((id) => native.read(id, path, KIND.buffer));
+    if (typeof value === 'number') throw readError(value, path);
+    return value;
+  }
+  const name = pathOf(path);
+  const { encoding, flag, signal } = encodingOptions(options, ['encoding', 'flag', 'signal']) ?? { flag: '' };
+  if (name === undefined || (flag !== undefined && flag !== null && flag !== 'r')) return own.readFile(path, options);
+  if (encoding && !Buffer.isEncoding(encoding)) return own.readFile(path, options);
+  if (signal?.aborted) throw abortError(signal);
+  const value = await operation((id) => native.read(id, name, isText(encoding) ? KIND.text : KIND.buffer), signal);
+  if (signal?.aborted) throw abortError(signal);
+  if (typeof value === 'number') throw readError(value, name);
+  return encoding && !isText(encoding) ? value.toString(encoding) : value;
+}
+
+const SYNC = 1;
+const REPLACE = 2;
+const COPIED_MAX = 1 << 20; // what is written is copied first
+
+function bytesOf(data, encoding) {
+  if (typeof data === 'string') return Buffer.from(data, encoding ?? 'utf8');
+  if (Buffer.isBuffer(data)) return data;
+  return ArrayBuffer.isView(data) ? Buffer.from(data.buffer, data.byteOffset, data.byteLength) : undefined;
+}
+
+async function put(path, data, options, defaultFlag) {
+  const name = pathOf(path);
+  const known = ['encoding', 'mode', 'flag', 'flush', 'signal', 'replace'];
+  const { encoding, mode, flag, flush, signal, replace } = encodingOptions(options, known) ?? { flag: 'none' };
+  const openFlags = flagNumber(flag ?? defaultFlag);
+  const permissions = modeNumber(mode ?? 0o666);
+  const bytes = encoding && !Buffer.isEncoding(encoding) ? undefined : bytesOf(data, encoding);
+  if (name === undefined || openFlags === undefined || permissions === undefined || !bytes
+      || (bytes.length > COPIED_MAX && !replace)) {
+    return defaultFlag === 'a' ? own.appendFile(path, data, options) : own.writeFile(path, data, options);
+  }
+  if (signal?.aborted) throw abortError(signal);
+  const flags = (flush ? SYNC : 0) | (replace ? REPLACE : 0);
+  const result = await operation((id) => native.write(id, name, bytes, openFlags & ~3, permissions, flags), signal);
+  if (signal?.aborted) throw abortError(signal);
+  if (result < 0) throw result === -28 ? systemError(result, 'write') : systemError(result, 'open', name);
+  return undefined;
+}
+
+// Beyond Node's: { replace: true } writes a new file that takes the old one's place when it is whole.
+export function writeFile(path, data, options) {
+  return put(path, data, options, 'w');
+}
+
+export function appendFile(path, data, options) {
+  return put(path, data, options, 'a');
+}
+
+async function status(path, options, flags, name, plain) {
+  const file = pathOf(path);
+  if (file === undefined || unusual(options, [])) return plain(path, options);
+  const value = await operation((id) => native.stat(id, file, flags));
+  if (typeof value === 'number') throw systemError(value, name, file);
+  return value;
+}
+
+export function stat(path, options) {
+  return status(path, options, 0, 'stat', own.stat);
+}
+
+export function lstat(path, options) {
+  return status(path, options, CALL.AT_SYMLINK_NOFOLLOW, 'lstat', own.lstat);
+}
+
+// DT_* of the kernel as UV_DIRENT_* of Node; a file system that does not know is asked by lstat.
+const DIRENT_TYPES = { 1: 4, 2: 6, 4: 2, 6: 7, 8: 1, 10: 3, 12: 5 };
+
+async function direntType(folder, name, type) {
+  if (type) return DIRENT_TYPES[type] ?? 0;
+  const found = await lstat(join(folder, name));
+  return DIRENT_TYPES[(found.mode >> 12) & 15] ?? 0;
+}
+
+async function listing(folder) {
+  const value = await operation((id) => native.read(id, folder, KIND.names));
+  if (typeof value === 'number') throw systemError(value, 'scandir', folder);
+  return value;
+}
+
+export async function readdir(path, options) {
+  const folder = pathOf(path);
+  const { encoding, withFileTypes } = encodingOptions(options, ['encoding', 'withFileTypes']) ?? { encoding: 'none' };
+  if (folder === undefined || (encoding && !isText(encoding))) return own.readdir(path, options);
+  const entries = await listing(folder);
+  const names = [];
+  for (let i = 0; i < entries.length; i += 2) {
+    names.push(withFileTypes
+      ? new fs.Dirent(entries[i], await direntType(folder, entries[i], entries[i + 1]), folder)
+      : entries[i]);
+  }
+  return names;
+}
+
+// One call with one path or two.
+async function change(name, paths, plain, add) {
+  const files = paths.map(pathOf);
+  if (files.includes(undefined)) return plain();
+  const result = await operation((id) => add(id, ...files));
+  if (result < 0) throw systemError(result, name, ...files);
+  return undefined;
+}
+
+export function unlink(path) {
+  return change('unlink', [path], () => own.unlink(path), (id, file) => native.call(id, CALL.unlink, KIND.number, file));
+}
+
+export function mkdir(path, options) {
+  const mode = modeNumber(typeof options === 'object' ? options?.mode ?? 0o777 : options ?? 0o777);
+  const plain = () => own.mkdir(path, options);
+  if (mode === undefined || (typeof options === 'object' && (unusual(options, ['mode', 'recursive']) || options?.recursive))) return plain();
+  return change('mkdir', [path], plain, (id, file) => native.call(id, CALL.mkdir, KIND.number, file, mode));
+}
+
+export function rmdir(path, options) {
+  const plain = () => own.rmdir(path, options);
+  if (options !== undefined) return plain();
+  return change('rmdir', [path], plain, (id, file) => native.call(id, CALL.rmdir, KIND.number, file));
+}
+
+export function rename(from, to) {
+  return change('rename', [from, to], () => own.rename(from, to), (id, a, b) => native.call(id, CALL.rename, KIND.number, a, b));
+}
+
+export function link(from, to) {
+  return change('link', [from, to], () => own.link(from, to), (id, a, b) => native.call(id, CALL.link, KIND.number, a, b));
+}
+
+export function chmod(path, mode) {
+  const bits = modeNumber(mode);
+  const plain = () => own.chmod(path, mode);
+  if (bits === undefined) return plain();
+  return change('chmod', [path], plain, (id, file) => native.call(id, CALL.chmod, KIND.number, file, bits));
+}
+
+export function access(path, mode = constants.F_OK) {
+  const plain = () => own.access(path, mode);
+  if (!Number.isInteger(mode) || mode < 0 || mode > 7) return plain();
+  return change('access', [path], plain, (id, file) => native.call(id, CALL.access, KIND.number, file, mode));
+}
+
+export async function open(path, flags = 'r', mode = 0o666) {
+  const file = pathOf(path);
+  const number = flagNumber(flags);
+  const bits = modeNumber(mode);
+  if (file === undefined || number === undefined || bits === undefined) return own.open(path, flags, mode);
+  const fd = await operation((id) => native.call(id, CALL.openat, KIND.number, CALL.AT_FDCWD, file,
+    number | constants.O_CLOEXEC, bits));
+  if (fd < 0) throw systemError(fd, 'open', file);
+  return new FileHandle(fd);
+}
+
+// ---- Many at once ----
+
+const AT_ONCE = 64;
+
+// Calls f(path) for all paths, AT_ONCE at a time, and yields [path, value] in order of completion. An
+// error is the value where `errors` is true; else it ends the walk.
+async function* inOrderOfCompletion(paths, f, errors) {
+  const running = new Set();
+  const begin = (path) => {
+    const entry = f(path).then((value) => [entry, path, value], (error) => [entry, path, error, true]);
+    running.add(entry);
+  };
+  for (const path of paths) {
+    begin(path);
+    if (running.size === AT_ONCE) yield await oneOf(running, errors);
+  }
+  while (running.size) yield await oneOf(running, errors);
+}
+
+async function oneOf(running, errors) {
+  const [entry, path, value, failed] = await Promise.race(running);
+  running.delete(entry);
+  if (failed && !errors) throw value;
+  return [path, value];
+}
+
+// Yields [path, content] for each path, in order of completion; with { errors: true } an error is a
+// content and does not end the loop.
+export function readFiles(paths, options = {}) {
+  const { errors, ...rest } = options;
+  return inOrderOfCompletion(paths, (path) => readFile(path, rest), errors);
+}
+
+// The Stats of all paths, in their order, by as few hops as can be. An error takes the place of Stats
+// that cannot be had, so that one absent file costs no other one's.
+export function lstats(paths) {
+  return Promise.all(Array.from(paths, (path) => lstat(path).catch((error) => error)));
+}
+
+// Yields [path, Dirent] for everything below a folder, the folder itself left out. Folders are listed
+// side by side. It follows no link.
+export async function* walk(folder) {
+  const list = (path) => readdir(path, { withFileTypes: true });
+  const running = new Set();
+  const waiting = [folder];
+  while (waiting.length || running.size) {
+    while (waiting.length && running.size < AT_ONCE) {
+      const path = waiting.pop();
+      const entry = list(path).then((entries) => [entry, path, entries], (error) => [entry, path, error, true]);
+      running.add(entry);
+    }
+    const [path, entries] = await oneOf(running, false);
+    for (const dirent of entries) {
+      const name = join(path, dirent.name);
+      if (dirent.isDirectory()) waiting.push(name);
+      yield [name, dirent];
+    }
+  }
+}
+
+export { constants, FileHandle };
+// What has no counterpart on the engine is Node's own, so that an import needs no second one.
+export const { chown, copyFile, cp, lchown, lutimes, mkdtemp, opendir, readlink, realpath, rm, statfs, symlink, truncate,
+  utimes, watch } = own;

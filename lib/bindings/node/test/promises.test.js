@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
+// Each function against Node's own: the same values and the same errors, also when they are asked for
+// at once, aborted, in threads, and by programs that know nothing of the engine.
+import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { after, test } from 'node:test';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { Worker } from 'node:worker_threads';
+import * as files from '../lib/promises.js';
+
+const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'trapless-'));
+const at = (...names) => path.join(folder, ...names);
+const here = path.dirname(fileURLToPath(import.meta.url));
+const register = pathToFileURL(path.join(here, '../lib/register.js')).href;
+after(() => fs.rmSync(folder, { recursive: true }));
+
+fs.writeFileSync(at('small'), 'grüße\n');
+fs.writeFileSync(at('empty'), '');
+fs.writeFileSync(at('large'), Buffer.alloc(300_001, 'abc'));
+fs.symlinkSync('small', at('link'));
+fs.symlinkSync('nowhere', at('dangling'));
+fs.mkdirSync(at('sub/below'), { recursive: true });
+fs.writeFileSync(at('sub/below/file'), 'x');
+
+// What a function does: its value, or what of its error a program can see.
+async function outcome(call) {
+  try {
+    return { value: await call() };
+  } catch ({ name, message, code, errno, syscall, path: of, dest }) {
+    return { name, message, code, errno, syscall, of, dest };
+  }
+}
+
+async function same(name, ...args) {
+  const expected = await outcome(() => fs.promises[name](...args));
+  assert.deepEqual(await outcome(() => files[name](...args)), expected, `${name}(${args})`);
+}
+
+test('files are read as by Node', async () => {
+  for (const name of ['small', 'empty', 'large', 'link', 'absent', 'dangling', '.', 'small/x']) {
+    for (const options of [undefined, 'utf8', 'latin1', 'hex', { encoding: 'utf-8' }, null, { flag: 'r' }]) {
+      await same('readFile', at(name), options);
+    }
+  }
+  await same('readFile', pathToFileURL(at('small')), 'utf8');
+  await same('readFile', Buffer.from(at('small')), 'utf8');
+  await same('readFile', at('nul\0'));
+  await same('readFile', 'x'.repeat(5000));
+  await same('readFile', 17.5);
+  await same('readFile', at('small'), 'no such encoding');
+  await same('readFile', '/proc/version', 'utf8');
+});
+
+test('attributes are Stats as Node makes them', async () => {
+  for (const name of ['small', 'link', 'dangling', 'absent', 'sub', 'large']) {
+    for (const of of ['stat', 'lstat']) await same(of, at(name));
+  }
+  await same('stat', '/dev/null');
+  await same('stat', at('small'), { bigint: false });
+  assert.equal(typeof (await files.stat(at('small'), { bigint: true })).size, 'bigint');
+  const found = await files.stat(at('sub'));
+  assert.ok(found instanceof fs.Stats && found.isDirectory() && found.mtime instanceof Date);
+});
+
+test('folders are listed as by Node', async () => {
+  for (const name of ['', 'sub', 'absent', 'small']) {
+    for (const options of [undefined, 'utf8', { withFileTypes: true }, { recursive: true }, 'buffer']) {
+      await same('readdir', at(name), options);
+    }
+  }
+});
+
+test('files are written as by Node', async () => {
+  for (const [data, options] of [['text'], ['ünt', 'latin1'], [Buffer.from('bytes')], [new Uint16Array([1, 2])],
+    ['x', { mode: 0o600 }], ['y', { flag: 'a' }], ['z', { flag: 'r+' }], ['s', { flush: true }],
+    [Buffer.alloc(2_000_000, 'q')], ['']]) {
+    await files.writeFile(at('ours'), data, options);
+    await fs.promises.writeFile(at('theirs'), data, options);
+    assert.deepEqual(fs.readFileSync(at('ours')), fs.readFileSync(at('theirs')));
+    await files.appendFile(at('ours'), 'more');
+    await fs.promises.appendFile(at('theirs'), 'more');
+    assert.deepEqual(fs.readFileSync(at('ours')), fs.readFileSync(at('theirs')));
+    assert.equal(fs.statSync(at('ours')).mode, fs.statSync(at('theirs')).mode);
+  }
+  await same('writeFile', at('absent/file'), 'x');
+  await same('writeFile', at('small'), 'x', { flag: 'wx' });
+  await same('writeFile', '/dev/full', 'x');
+  await same('writeFile', at('small'), {});
+});
+
+test('a file that is replaced is whole at every moment', async () => {
+  await files.writeFile(at('replaced'), 'old', { replace: true });
+  const writing = files.writeFile(at('replaced'), 'new'.repeat(1000), { replace: true, flush: true });
+  const seen = fs.readFileSync(at('replaced'), 'utf8');
+  assert.ok(seen === 'old' || seen.length === 3000);
+  await writing;
+  assert.equal(fs.readFileSync(at('replaced'), 'utf8').length, 3000);
+  await assert.rejects(files.writeFile(at('sub'), 'x', { replace: true }), { code: 'EISDIR' });
+  assert.ok(!fs.readdirSync(folder).some((name) => name.includes('.tmp')));
+});
+
+test('paths are changed as by Node', async () => {
+  const steps = (name) => [['mkdir', name('m')], ['mkdir', name('m')], ['mkdir', name('n'), { mode: 0o700 }],
+    ['mkdir', name('n/no/n')], ['rename', name('n'), name('o')], ['rename', name('n'), name('p')],
+    ['writeFile', name('file'), 'x'], ['link', name('file'), name('hard')], ['link', name('file'), name('hard')],
+    ['chmod', name('file'), 0o640], ['chmod', name('absent'), '640'], ['access', name('file')],
+    ['access', name('absent')], ['access', name('file'), 1], ['unlink', name('absent')], ['unlink', name('m')],
+    ['rmdir', name('.')], ['rmdir', name('m')], ['unlink', name('hard')]];
+  const run = async (functions, root) => {
+    fs.mkdirSync(at(root));
+    const outcomes = [];
+    for (const [name, ...args] of steps((name) => at(root, name))) {
+      outcomes.push([name, await outcome(() => functions[name](...args))]);
+    }
+    const left = fs.readdirSync(at(root)).map((name) => [name, fs.statSync(at(root, name)).mode]);
+    return JSON.stringify([outcomes, left]).replaceAll(at(root), 'ROOT');
+  };
+  assert.equal(await run(files, 'ours.d'), await run(fs.promises, 'theirs.d'));
+  await files.mkdir(at('ours.d/a/b'), { recursive: true });
+  assert.ok(fs.existsSync(at('ours.d/a/b')));
+});
+
+test('an open file is read, written, synced and closed', async () => {
+  const file = await files.open(at('handle'), 'w+');
+  assert.equal((await file.write('hello', 3)).bytesWritten, 5);
+  assert.equal((await file.write(Buffer.from('abc'), 0, 3, 0)).bytesWritten, 3);
+  const { bytesRead, buffer } = await file.read(Buffer.alloc(20), 2, 10, 0);
+  assert.deepEqual([bytesRead, buffer.toString('utf8', 2, 10)], [8, 'abchello']);
+  const big = Buffer.alloc(200_000, 'z');
+  assert.equal((await file.write(big, 0, big.length, 0)).bytesWritten, big.length);
+  assert.equal((await file.read(Buffer.alloc(200_000), 0, 200_000, 0)).bytesRead, 200_000);
+  await file.truncate(4);
+  await file.sync();
+  await file.datasync();
+  assert.equal((await file.stat()).size, 4);
+  await file.close();
+  await file.close();
+  await assert.rejects(file.read(Buffer.alloc(1), 0, 1, 0), { code: 'EBADF' });
+  await same('open', at('absent'));
+  await same('open', at('small'), 'wx');
+});
+
+test('an error leads to the line that asked', async () => {
+  async function asker() {
+    await files.readFile(at('absent'));
+  }
+  const error = await asker().catch((thrown) => thrown);
+  assert.match(error.stack, /at async asker/);
+});
+
+test('what is aborted is rejected as by Node', async () => {
+  const abort = new AbortController();
+  const reading = files.readFile(at('large'), { signal: abort.signal });
+  abort.abort();
+  await assert.rejects(reading, { name: 'AbortError', code: 'ABORT_ERR' });
+  await assert.rejects(files.readFile(at('large'), { signal: abort.signal }), { name: 'AbortError' });
+});
+
+test('ten thousand at once, some aborted, each have their own result', async () => {
+  const names = Array.from({ length: 200 }, (_, i) => at(`many-${i}`));
+  names.forEach((name, i) => fs.writeFileSync(name, `${i}`));
+  const all = Array.from({ length: 10_000 }, async (_, i) => {
+    const abort = new AbortController();
+    const reading = files.readFile(names[i % 200], { encoding: 'utf8', signal: abort.signal });
+    if (i % 7 === 0) queueMicrotask(() => abort.abort());
+    const value = await reading.catch((error) => error.name);
+    assert.ok(value === `${i % 200}` || (i % 7 === 0 && value === 'AbortError'), `${i}: ${value}`);
+  });
+  await Promise.all(all);
+});
+
+test('many files by one call', async () => {
+  const contents = new Map();
+  for await (const [name, content] of files.readFiles([at('small'), at('empty'), at('absent')], { errors: true })) {
+    contents.set(name, content);
+  }
+  assert.equal(contents.get(at('small')).toString(), 'grüße\n');
+  assert.equal(contents.get(at('absent')).code, 'ENOENT');
+  const [small, absent] = await files.lstats([at('small'), at('absent')]);
+  assert.deepEqual([small.size, absent.code], [8, 'ENOENT']);
+  const below = [];
+  for await (const [name, entry] of files.walk(at('sub'))) below.push([path.relative(folder, name), entry.isDirectory()]);
+  assert.deepEqual(below.sort(), [['sub/below', true], ['sub/below/file', false]]);
+});
+
+test('threads have engines of their own, and end while calls are under way', async () => {
+  const text = `import { readFile } from ${JSON.stringify(pathToFileURL(path.join(here, '../lib/promises.js')).href)};
+    import { parentPort, workerData } from 'node:worker_threads';
+    parentPort.postMessage((await readFile(workerData, 'utf8')).length);
+    for (;;) for (let i = 0; i < 100; i++) await readFile(workerData);`;
+  const url = new URL(`data:text/javascript,${encodeURIComponent(text)}`);
+  for (let round = 0; round < 5; round++) {
+    const worker = new Worker(url, { workerData: at('small') });
+    assert.equal(await new Promise((resolve, reject) => worker.once('message', resolve).once('error', reject)), 6);
+    await worker.terminate();
+  }
+});
+
+test('a call that blocks for ever lets the program end', () => {
+  execFileSync('mkfifo', [at('fifo')]);
+  const text = `import { readFile } from ${JSON.stringify(pathToFileURL(path.join(here, '../lib/promises.js')).href)};
+    readFile(process.argv[1]); setTimeout(() => { console.log('end'); process.exit(0); }, 100);`;
+  const ended = spawnSync(process.execPath, ['--input-type=module', '-e', text, at('fifo')], { encoding: 'utf8', timeout: 60_000 });
+  assert.deepEqual([ended.status, ended.stdout], [0, 'end\n'], ended.stderr);
+});
+
+test('programs that nobody changed run on the engine', () => {
+  const program = `const fs = require('fs'); const [, file, absent] = process.argv;
+    fs.readFile(file, 'utf8', (error, text) => { console.log(error, text.length);
+      fs.stat(absent, (error) => { console.log(error.code, error.path === absent);
+        try { fs.readFile(file); } catch (error) { console.log(error.code); }
+        fs.writeFile(absent + '2', 'x', (error) => fs.unlink(absent + '2', () => {
+          console.log(error);
+          fs.promises.readFile(file).then((bytes) => console.log(bytes.length));
+        }));
+      }); });`;
+  const run = (...options) => execFileSync(process.execPath, [...options, '-e', program, at('small'), at('absent')], { encoding: 'utf8' });
+  assert.equal(run('--import', register), run());
+});
