@@ -90,6 +90,13 @@ until inside sh -c 'ls /var/lib/trapless/recordings/toy/*/rows-000000.parquet' 2
     sleep 1
 done
 inside stat -c '%a %U' /var/lib/trapless /var/lib/trapless/recordings
+say socket
+printf '[Service]\nGroup=www-data\nExecStart=\nExecStart=%s\n' \\
+    "/usr/bin/trapless peek serve --listen /run/trapless/peek.sock" >$unit.d/socket.conf
+inside systemctl daemon-reload
+inside systemctl restart trapless-peek
+until inside test -S /run/trapless/peek.sock; do sleep 1; done
+inside stat -c '%a %U %G' /run/trapless /run/trapless/peek.sock
 say end
 inside systemctl stop trapless-peek
 of_unit Result
@@ -140,6 +147,10 @@ def test_the_daemon_has_no_rights_and_its_opener_those_to_open(facts):
 
 def test_nothing_but_its_own_folder_can_be_written(facts):
     assert facts["written"] == "/var/lib/trapless"
+
+
+def test_a_socket_is_open_to_the_group_that_the_unit_names(facts):
+    assert facts["socket"].splitlines() == ["750 root www-data", "660 root www-data"]
 
 
 def test_it_is_started_again_records_as_the_documents_say_and_ends(facts):

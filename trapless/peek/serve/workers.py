@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from trapless.base.console import TraplessError
@@ -49,7 +50,8 @@ class Job(Generic[T]):
         with self._lock:
             self._is_done = True
         if self._last is not None:
-            self._last()
+            with suppress(Exception):  # else this thread would end
+                self._last()
 
     def when_done(self, last: Callable[[], None]) -> None:
         """Have something done at the end of the work: now, if it has ended. To be called once."""

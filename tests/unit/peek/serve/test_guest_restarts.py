@@ -6,6 +6,8 @@ its observer nor the memory of whoever keeps its metrics.
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 import struct
 import threading
 import time
@@ -121,6 +123,11 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr(observed_vm, name, value)
 
 
+def sampled(vm: ObservedVm) -> phases.Sampled:
+    assert isinstance(vm.phase, phases.Sampled)
+    return vm.phase
+
+
 def write(ram: Path, at: int, value: int) -> None:
     with ram.open("r+b", buffering=0) as file:
         file.seek(at)
@@ -174,10 +181,27 @@ def test_a_kernel_whose_clock_stands_while_its_emulator_works_is_stuck(
         until(lambda: vm.state is State.SAMPLED)
         assert vm.reason == "" and vm.reboots == 0
         until(lambda: vm.state is State.STUCK)
-        assert isinstance(vm.phase, phases.Sampled)
-        vm.phase._opened.kernel.booting = ("another", b"", b"")  # which a search has seen
+        sampled(vm)._opened.kernel.booting = ("another", b"", b"")  # which a search has seen
         until(lambda: vm.state is State.RESTARTING)
         assert vm.reboots == 1
+
+
+@pytest.mark.slow
+def test_a_sampler_that_ends_is_followed_by_another_one(tmp_path, quick):
+    """One that was killed, after a pause; one whose plan is old by now, at once."""
+    kernel = ToyKernel()
+    ram = kernel.save(tmp_path)
+    with observing(ram) as inventory:
+        until(lambda: inventory.vms and inventory.vms[0].state is State.SAMPLED)
+        vm = inventory.vms[0]
+        os.kill(sampled(vm)._run.pid, signal.SIGKILL)
+        until(lambda: vm.failures == 1)
+        until(lambda: vm.state is State.SAMPLED)
+        write(ram, kernel.physical(kernel.symbols["__cpu_online_mask"]), 1)
+        before = vm.phase
+        until(lambda: vm.phase is not before and vm.state is State.SAMPLED)
+        assert sampled(vm)._run._plan.count("group cpu") == 1
+        assert (vm.failures, vm.reboots, vm.reason) == (1, 0, "")
 
 
 def test_a_kernel_that_was_seen_before_is_no_other_one():
