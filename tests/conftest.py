@@ -20,7 +20,7 @@ DEFAULT_KERNELS = kernels.SUPPORTED[0].name
 DEFAULT_RESETS = 3
 DEFAULT_PROGRAMS = 10_000
 SLOW = (
-    "test_fleet.py", "test_walk.py", "test_ci.py", "test_replay.py", "test_damaged.py",
+    "test_fleet.py", "test_walk.py", "test_ci.py", "test_replay.py", "test_foreign_recordings.py",
     "test_programs.py", "test_places.py", "test_lab.py", "test_threads.py", "test_tidy.py",
 )  # fmt: skip
 """Files that take long although they have few tests, the slowest first."""

@@ -3,7 +3,7 @@
 
 Owns what an attacker may change, structure by structure: notes, page tables, symbols, types, lists,
 rings, names, CPUs, stacks, and processes. What an observer does with such a memory is tested in
-test_peek_hostile.py.
+test_peek_hostile_memories.py.
 """
 
 from __future__ import annotations

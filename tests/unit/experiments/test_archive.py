@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.unit.peek.test_damaged import bomb
+from tests.unit.peek.test_foreign_recordings import bomb
 from trapless.base.console import Silent, TraplessError
 from trapless.experiments import archive, experiment, verify
 from trapless.results import result_file

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What probes say about samples, and what becomes of it in a recording's tables and page; the
-probes' memory is made here, in the form that test_layouts.py compares with the module's.
+probes' memory is made here, in the form that the module has
+(test_layouts_shared_with_c.py).
 
 tests/lab/peek/test_peek_live.py has the module and a kernel.
 """

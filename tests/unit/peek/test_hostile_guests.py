@@ -104,7 +104,7 @@ def test_nothing_else_decodes_bytes_of_a_guest(folder):
 
 
 def test_text_of_a_guest_is_no_str_and_leaves_visibly_only():
-    """mypy finds what passes it as a str (tests/lab/peek/test_peek_hostile.py); so does Python."""
+    """mypy finds what passes it as a str (test_peek_hostile_memories.py); so does Python."""
     text = GuestText(b"\x1b[2J[bold]<b>hid\n")
     assert not isinstance(text, str | bytes)
     shown = "\\x1b[2J[bold]<b>hid\\n"
