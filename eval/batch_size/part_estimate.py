@@ -14,7 +14,7 @@ from trapless.base import programs
 from trapless.estimate import machine, placements
 from trapless.estimate.sums import BEYOND, NO_CALL, without_handler
 from trapless.experiments.collection import Collection
-from trapless.experiments.experiment import Findings, Part, Raw
+from trapless.experiments.experiment import Findings, Raw
 from trapless.report.figures import Table
 from trapless.results.result_file import Metric
 from trapless.vm.lab import LabConfig
@@ -110,13 +110,3 @@ def figures(raw: Raw) -> tuple[Table, ...]:
 
 def _off(estimate: float, module: float) -> str:
     return f"{estimate / module - 1:+.1%}"
-
-
-PART = Part(
-    name="estimate",
-    collect=collect,
-    analyse=analyse,
-    figures=figures,
-    full_only=True,
-    alone=True,
-)

@@ -12,7 +12,7 @@ from functools import partial
 
 from eval.memory_hierarchy import cells, drawings, listings, published, sweep, variants, verdicts
 from trapless.experiments.collection import Collection
-from trapless.experiments.experiment import Findings, Part, Raw
+from trapless.experiments.experiment import Findings, Raw
 from trapless.report.figures import Figure, Map, Table
 
 PAPER = ("conventional", "batched")
@@ -99,6 +99,3 @@ def figures(raw: Raw) -> tuple[Figure | Map | Table, ...]:
         listings.table_of_today(today),
         listings.table_of_costs(),
     )
-
-
-PART = Part(name="pairs", collect=collect, analyse=analyse, figures=figures)

@@ -16,7 +16,7 @@ from eval.memory_hierarchy import savings, subjects
 from eval.tools.loads import loads
 from trapless.experiments import stat_runs
 from trapless.experiments.collection import Collection, guest_folder
-from trapless.experiments.experiment import Findings, Part, Raw
+from trapless.experiments.experiment import Findings, Raw
 from trapless.experiments.stat_runs import Run
 from trapless.report.figures import Figure, Map, Table
 from trapless.stat import guest
@@ -115,6 +115,3 @@ def figures(raw: Raw) -> tuple[Figure | Map | Table, ...]:
         savings.visits(counted),
         savings.terms(counted),
     )
-
-
-PART = Part(name="programs", collect=collect, analyse=analyse, figures=figures, full_only=True)

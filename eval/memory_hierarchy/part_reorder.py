@@ -17,7 +17,7 @@ from pathlib import Path
 from eval.memory_hierarchy import reorder_tables, sweep, variants
 from trapless.base.console import TraplessError
 from trapless.experiments.collection import Collection, Row
-from trapless.experiments.experiment import Findings, Part, Raw, workload
+from trapless.experiments.experiment import Findings, Raw, workload
 from trapless.experiments.fleet.grid import MASK, Grid
 from trapless.experiments.fleet.grid import collect as collect_grids
 from trapless.model.plan import Plan
@@ -190,6 +190,3 @@ def all_of(raw: Raw) -> Mapping[str, reorder_tables.Regions]:
     if reorder_tables.MIX not in names:
         raise ValueError(f"{reorder_tables.MIX} is not described")
     return {name: reorder_tables.load(raw, name) for name in names}
-
-
-PART = Part(name="reorder", collect=collect, analyse=analyse, figures=figures)

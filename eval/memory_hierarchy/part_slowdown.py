@@ -14,7 +14,7 @@ from pathlib import Path
 
 from trapless.base.console import TraplessError
 from trapless.experiments.collection import Collection, Row
-from trapless.experiments.experiment import Findings, Part, Raw
+from trapless.experiments.experiment import Findings, Raw
 from trapless.model import plugin, rows
 from trapless.model.plan import Plan, Variant
 from trapless.report.figures import Table
@@ -108,4 +108,4 @@ def tables(raw: Raw) -> tuple[Table, ...]:
     )
 
 
-PART = Part("slowdown", collect, analyse, tables, full_only=True, alone=True)
+figures = tables

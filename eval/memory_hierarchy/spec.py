@@ -1,19 +1,41 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Experiment memory-hierarchy: what wrapping calls does to caches and TLBs, over all footprints.
 
-This file owns the question, the method and the limits, in words. Each part_*.py owns what is run,
-the metrics, the claims and the figures.
+This file owns the question, the method and the limits, in words, and the sizes and rounds. Each
+part_*.py owns what is run, the metrics, the claims and the figures.
 """
 
 from __future__ import annotations
 
-from eval.memory_hierarchy import here, part_pairs, part_programs, part_reorder, part_slowdown
-from trapless.experiments.experiment import Spec
+from trapless.experiments.collection import Extent
+from trapless.experiments.experiment import OwnKernel, Spec, part
+from trapless.experiments.fit import SAMPLES_MIN
+
+TIMED_STEP_KB = Extent(16, 64, 256)
+"""Of the grid on a machine's own kernel."""
+TIMED_ROUNDS = Extent(15, 3, SAMPLES_MIN)
+
+TIMED = OwnKernel(
+    method=(
+        "The paper's test program (Fig. 2 to 4) on this machine's own kernel: 512 times a function "
+        "that reads U KB in user space and one that reads K KB in the kernel, by a call each and "
+        "in batches of 32, by turns. Measured by the time-stamp counter. Where the processor has "
+        "counters, a run beside each counts misses of caches and TLB."
+    ),
+    limits=(
+        "The paper's ranges belong to its processor's caches and TLB: no claim is judged here.",
+        "What the frequency and the prefetchers do is in the times.",
+    ),
+    parts=(part("memory_hierarchy", "regions"),),
+    minutes=(0.5, 2),
+)
 
 SPEC = Spec(
     name="memory-hierarchy",
     paper="wrapped-system-call",
-    question=here.SPEC.question,
+    question="A transition between user space and kernel costs more than its own clocks: each side "
+    "evicts what the other has cached. How do clocks, L2 misses and data-TLB misses change when "
+    "calls are wrapped, over the footprints of both sides?",
     method=(
         "The paper's test program (Fig. 2 to 4): the evaluation function reads every 128th byte of "
         "U KB in user space, then of K KB in the kernel, 512 times; conventionally, and with 32 "
@@ -33,7 +55,13 @@ SPEC = Spec(
         "In the paper's range X the clocks are the trap's: they depend on one published figure.",
         "A timer interrupt comes about every four million instructions, as it must.",
     ),
-    parts=(part_pairs.PART, part_reorder.PART, part_programs.PART, part_slowdown.PART),
+    parts=(
+        part("memory_hierarchy", "pairs"),
+        part("memory_hierarchy", "reorder"),
+        part("memory_hierarchy", "programs", full_only=True),
+        part("memory_hierarchy", "slowdown", full_only=True, alone=True),
+    ),
     minutes=(2, 90),
     spread=True,
+    own_kernel=TIMED,
 )

@@ -15,6 +15,8 @@ from trapless.experiments.collection import Row
 from trapless.model.trap_clocks import Counts
 
 ABSENT, SUPERVISOR = "trap", "supervisor"
+BACK = "trap-back"
+"""By trap, after coming back from supervisor mode."""
 PAPER_CALLS = ("getpid", "sbrk", "read", "write")
 EMPTY = "empty"
 NOT_OFFERED = "supervisor mode was not offered here; a row of the raw data says why"
@@ -91,3 +93,10 @@ def counts(costs: Mapping[Key, Cost], form: str) -> dict[str, Counts]:
         for key, cost in costs.items()
         if key.mechanism == ABSENT and key.form == form and key.by(SUPERVISOR) in costs
     }
+
+
+def transitions(row: Row) -> float:
+    """A call begun in user mode enters by one change, one that ends there leaves by one; so does
+    the return from each interrupt that found the program in supervisor mode."""
+    demoted = row["demotions"]
+    return float((row["begun_user"] + row["ended_user"] + demoted) / row["calls"])

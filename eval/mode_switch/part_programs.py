@@ -14,18 +14,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from eval.mode_switch import spec
 from eval.tools.modes import modes
 from eval.tools.modes.modes import Program, Runs
 from trapless.base.console import TraplessError
 from trapless.base.paths import repo_root
 from trapless.experiments.collection import Collection, Row
-from trapless.experiments.experiment import Findings, Part, Raw, tool
+from trapless.experiments.experiment import Findings, Raw, tool
 from trapless.report.figures import Figure, Table
 from trapless.results.result_file import Metric
 from trapless.stock import programs
 from trapless.vm.lab import LabConfig
 
-REPEATS, QUICK_REPEATS = 3, 1
 LONG = frozenset({"node", "python3", "git"})
 """Take two thirds of the time: they are for full runs."""
 LIMIT_S = 4 * 3600
@@ -262,7 +262,7 @@ def collect(run: Collection) -> None:
         module_parameters="supervisor=1",
     )
     chosen = quick_programs() if run.quick else PROGRAMS
-    script = guest_script(chosen, QUICK_REPEATS if run.quick else REPEATS, "counted", "exit 1")
+    script = guest_script(chosen, run.chosen(spec.PROGRAM_REPEATS), "counted", "exit 1")
     rows = run.boot("counted", modes.guest_config(config), modes.guest_argv(root, script))
     check(rows)
     versions = {name: root.versions[package] for name, package in PACKAGE_OF.items()}
@@ -399,6 +399,3 @@ def amount(instructions: float) -> str:
     if instructions < 1e6:
         return f"{instructions:,.0f}"
     return f"{instructions / 1e6:,.1f} M"
-
-
-PART = Part(name="programs", collect=collect, analyse=analyse, figures=figures)

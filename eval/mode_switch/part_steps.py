@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from eval.tools.steps import steps
 from trapless.experiments.collection import Collection, Row
-from trapless.experiments.experiment import Findings, Part, Raw
+from trapless.experiments.experiment import Findings, Raw
 from trapless.report.figures import Figure, Table
 from trapless.results.result_file import Metric
 
@@ -113,6 +113,3 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
             kind="counted",
         ),
     )
-
-
-PART = Part(name="steps", collect=collect, analyse=analyse, figures=figures)

@@ -1,14 +1,39 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Experiment mode-switch: what calls cost in supervisor mode, beside traps.
 
-This file owns the question, the method and the limits, in words. Each part_*.py owns what is run,
-the metrics, the claims and the figures.
+This file owns the question, the method and the limits, in words, and the sizes and rounds. Each
+part_*.py owns what is run, the metrics, the claims and the figures.
 """
 
 from __future__ import annotations
 
-from eval.mode_switch import part_calls, part_programs, part_steps
-from trapless.experiments.experiment import Spec
+from trapless.experiments.collection import Extent
+from trapless.experiments.experiment import OwnKernel, Spec, part
+from trapless.experiments.fit import SAMPLES_MIN
+
+REPEATS = {"counted": Extent(5, 3), "measured": Extent(25, 7)}
+ROUNDS = Extent(41, 9, SAMPLES_MIN)
+EVENTS, DELAYS = Extent(1_000_000, 200_000, 20_000), Extent(500, 50, 5)
+"""Calls of the run that counts transitions; switches from outside of which the delay is taken."""
+PROGRAM_REPEATS = Extent(3, 1)
+
+TIMED = OwnKernel(
+    method=(
+        "Loops of one call each on this machine's own kernel, without the module, and with it by "
+        "trap and in supervisor mode, modes in random order in each round (Fig. 7 of the paper). "
+        "Measured by the time-stamp counter. Where the processor has counters, a run beside each "
+        "counts instructions, clocks, and misses of caches and TLB."
+    ),
+    limits=(
+        "The time-stamp counter runs at its own rate, not at the core's: times are nanoseconds, "
+        "and what the frequency did meanwhile is in them.",
+        "The run without the module is another run: what drifts between the two is in the "
+        "difference. The saving and the ratio are of runs that alternate.",
+        "What a switch of modes costs is counted in the lab only.",
+    ),
+    parts=(part("mode_switch", "calls"),),
+    minutes=(0.3, 1),
+)
 
 SPEC = Spec(
     name="mode-switch",
@@ -36,6 +61,11 @@ SPEC = Spec(
         "A switch writes MSR_LSTAR, CR4 and the IDT's register: three instructions, of which each "
         "takes a processor far longer than most.",
     ),
-    parts=(part_calls.PART, part_steps.PART, part_programs.PART),
+    parts=(
+        part("mode_switch", "calls", alone=True),
+        part("mode_switch", "steps"),
+        part("mode_switch", "programs"),
+    ),
     minutes=(1.2, 5),
+    own_kernel=TIMED,
 )

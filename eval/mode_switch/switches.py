@@ -44,11 +44,16 @@ def metrics(rows: Sequence[Row]) -> dict[str, Metric]:
         f"switch.{mode}.{side}.instructions": repetition.metric(values, "instructions")
         for (mode, side), values in switch_costs(rows).items()
     }
-    for (mode, target), counts in delays(rows).items():
-        metrics[f"delay.{mode}.{target}.calls"] = Metric(
+    return metrics | delay_metrics(rows)
+
+
+def delay_metrics(rows: Sequence[Row]) -> dict[str, Metric]:
+    return {
+        f"delay.{mode}.{target}.calls": Metric(
             max(counts), "calls", "counted", sum(counts.values()), max(counts) - min(counts)
         )
-    return metrics
+        for (mode, target), counts in delays(rows).items()
+    }
 
 
 def claims_of(rows: Sequence[Row], getpid: float) -> tuple[Claim, Claim]:

@@ -25,7 +25,7 @@ from eval.tools.loads import loads
 from eval.tools.loads.loads import Load
 from eval.tools.modes import modes
 from trapless.experiments.collection import Collection, Row
-from trapless.experiments.experiment import Findings, Part, Raw, workload
+from trapless.experiments.experiment import Findings, Raw, workload
 from trapless.experiments.observer import Observed, run_beside
 from trapless.peek.errors import PeekError
 from trapless.peek.sampling.recording import Recording
@@ -201,4 +201,4 @@ def analyse(raw: Raw) -> Findings:
     return Findings(metrics, tuple(analysis.claims_of(results, machine)))
 
 
-PART = Part(name="behaviour", collect=collect, analyse=analyse, figures=tables.figures)
+figures = tables.figures

@@ -6,8 +6,7 @@ This file owns the words of the experiment; its part owns what is run and what i
 
 from __future__ import annotations
 
-from eval.os_behaviour import part_behaviour
-from trapless.experiments.experiment import Spec
+from trapless.experiments.experiment import Spec, part
 
 SPEC = Spec(
     name="os-behaviour",
@@ -39,6 +38,6 @@ SPEC = Spec(
         "interrupt's few instructions before the kernel counts it as one are what it interrupted.",
     ),
     needs="it watches a VM from outside, on a machine that it shares with the VM",
-    parts=(part_behaviour.PART,),
+    parts=(part("os_behaviour", "behaviour"),),
     minutes=(1, 5),
 )

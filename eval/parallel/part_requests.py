@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs 127 requests by K a notify, and makes their metrics and two of the claims.
+"""Runs 127 requests by K a notify, and makes their metrics and two of the claims: counted and
+measured in the lab, timed on a machine's own kernel.
 
-This file owns sizes, numbers of workers and repeats, the metrics' names and the judgement. The
-requests themselves are made by the C program beside it; part_slow_read.py shares its measured boot.
+This file owns the commands, the metrics' names and the values that decide the claims. The requests
+themselves are made by the C program beside it; part_slow_read.py shares its measured boot.
 """
 
 from __future__ import annotations
@@ -10,10 +11,14 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from eval.parallel import spec
 from trapless.experiments import fit, repetition
-from trapless.experiments.collection import Collection, Row
-from trapless.experiments.experiment import Findings, Part, Raw, workload
+from trapless.experiments.clocks import Clock
+from trapless.experiments.collection import Collection, Row, option_words
+from trapless.experiments.experiment import Findings, Raw, workload
+from trapless.experiments.here import disk
 from trapless.experiments.repetition import Key, Samples
 from trapless.report.figures import Figure, Mark, Series, Table, lines
 from trapless.results import claims
@@ -22,13 +27,8 @@ from trapless.vm import guest_disk
 from trapless.vm.lab import LabConfig
 
 REQUESTS = 127
-SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 127)
-QUICK_SIZES = (1, 2, 3, 4, 8, 16, 32, 127)
-WORKERS = (1, 2, 4)
 COUNTED_MECHANISMS = "plain,batch,psc,psc-plain,io_uring"
-MEASURED_MECHANISMS = COUNTED_MECHANISMS + ",io_uring-sqpoll"
-REPEATS = {"counted": 5, "measured": 25}
-QUICK_REPEATS = {"counted": 3, "measured": 7}
+MECHANISMS = {"counted": COUNTED_MECHANISMS, "measured": f"{COUNTED_MECHANISMS},io_uring-sqpoll"}
 TIMEOUT_S = 2 * 3600.0
 GUEST_PROGRAM = "/bin/parallel"
 ATTEMPTS = 3
@@ -38,53 +38,46 @@ BEST_FROM = 16
 """The paper's best is claimed from this many requests a notify on."""
 
 
-def guest_command(**options: object) -> list[str]:
-    """The workload's command line in the guest."""
-    words = [GUEST_PROGRAM, "--directory", guest_disk.MOUNT_POINT]
-    for name, value in options.items():
-        words += [f"--{name.replace('_', '-')}", str(value)]
-    return guest_disk.command(words)
+def command(run: Collection, kind: str, *, calls: str = "", has_disk: bool = True) -> list[str]:
+    """The workload's command line. Only what is measured names workers and calls."""
+    options: dict[str, object] = {
+        "directory": guest_disk.MOUNT_POINT if has_disk else "/tmp",
+        "kind": kind,
+        "mechanisms": MECHANISMS[kind],
+        "sizes": run.chosen(spec.SIZES),
+    }
+    if kind == "measured":
+        options |= {"workers": run.chosen(spec.WORKERS), "calls": calls, "polled": "gettid"}
+    options |= {
+        "repeats": run.chosen(spec.ROUNDS if run.timed else spec.REPEATS[kind]),
+        "seed": 3,
+    }
+    argv = [GUEST_PROGRAM, *option_words(options)]
+    return guest_disk.command(argv) if has_disk else argv
 
 
 def collect(run: Collection) -> None:
-    """One boot that counts on one CPU; one that measures on two, again where rounds disagree."""
-    sizes = ",".join(str(n) for n in (QUICK_SIZES if run.quick else SIZES))
-    repeats = QUICK_REPEATS if run.quick else REPEATS
-    files = ((workload("parallel"), GUEST_PROGRAM),)
-    modules = guest_disk.modules(run.kernel, run.progress)
-    counted = LabConfig(
-        kernel=run.kernel, cpus=1, icount=True, files=files, modules=modules, timeout_s=TIMEOUT_S
-    )
+    """One boot that counts on one CPU; one that measures on two, again where rounds disagree. On a
+    machine's own kernel one run of all mechanisms, in alternating rounds."""
+    reads_disk = not run.quick
+    modules, why = disk.of_run(run) if reads_disk or not run.timed else ((), "")
+    if why:
+        run.write([{"skipped": "read1_disk", "reason": why}])
+    calls = "gettid,read1_disk" if reads_disk and modules else "gettid"
     measured = LabConfig(
-        kernel=run.kernel, cpus=2, files=files, modules=modules, timeout_s=TIMEOUT_S
+        kernel=run.kernel,
+        cpus=2,
+        files=((workload("parallel"), GUEST_PROGRAM),),
+        modules=modules,
+        timeout_s=TIMEOUT_S,
     )
-    run.boot(
-        "counted",
-        counted,
-        guest_command(
-            kind="counted",
-            mechanisms=COUNTED_MECHANISMS,
-            sizes=sizes,
-            repeats=repeats["counted"],
-            seed=3,
-        ),
-    )
+    argv = command(run, "measured", calls=calls, has_disk=bool(modules))
+    if run.timed:
+        run.boot("measured", measured, argv)
+        return
+    run.boot("counted", replace(measured, cpus=1, icount=True), command(run, "counted"))
     for attempt in range(ATTEMPTS):
-        rows = run.boot(
-            f"measured-{attempt + 1}",
-            measured,
-            guest_command(
-                kind="measured",
-                mechanisms=MEASURED_MECHANISMS,
-                sizes=sizes,
-                workers=",".join(str(w) for w in WORKERS),
-                calls="gettid" if run.quick else "gettid,read1_disk",
-                polled="gettid",
-                repeats=repeats["measured"],
-                seed=3,
-            ),
-        )
-        if disagreement(rows) <= AGREED:
+        if disagreement(run.boot(f"measured-{attempt + 1}", measured, argv)) <= AGREED:
             break
 
 
@@ -106,7 +99,7 @@ def quietest(rows: Sequence[Row]) -> list[Row]:
 def placed(row: Row) -> Key:
     """In which table a row stands; more workers than one are mechanisms of their own."""
     mechanism = row["mechanism"]
-    if row["workers"] > WORKERS[0]:
+    if row["workers"] > 1:
         mechanism = f"{mechanism}-w{row['workers']}"
     return row["call"], mechanism
 
@@ -177,6 +170,8 @@ def requester_break_even(free: Mapping[Key, Samples]) -> int | None:
 
 
 def analyse(raw: Raw) -> Findings:
+    if raw.timed:
+        return analyse_timed(raw)
     quiet = quietest(raw.rows)
     total = select(raw.rows, "counted", "total", "value")
     free = select(raw.rows, "counted", "submit", "value")
@@ -195,6 +190,52 @@ def analyse(raw: Raw) -> Findings:
         if n is not None:
             metrics[f"gettid.psc.{name}.n"] = Metric(n, "n", kind)
     return Findings(metrics, (claim_break_even(raw, ratios), claim_best(raw, ratios)))
+
+
+PHASES = {"total": "ns", "submit": "requester-ns"}
+
+
+def analyse_timed(raw: Raw) -> Findings:
+    clock = Clock.of(raw.rows)
+    metrics: dict[str, Metric] = {}
+    for phase, unit in PHASES.items():
+        selected = select(raw.rows, "measured", phase, "value")
+        for (call, mechanism), samples in selected.items():
+            for n, values in samples.items():
+                one = clock.ns(values)
+                metrics[f"{call}.{mechanism}.n{n}.{unit}"] = replace(one, unit=unit)
+    metrics |= measured_metrics(raw.rows)
+    ratios = paired(raw.rows, "gettid", "psc")
+    wins_from = break_even(ratios)
+    if wins_from is not None:
+        metrics["gettid.psc.break_even.n"] = Metric(wins_from, "n", "measured")
+    return Findings(metrics, tuple(claims_timed(ratios, clock)))
+
+
+def claims_timed(ratios: Mapping[int, fit.Summary], clock: Clock) -> list[Claim]:
+    by_clock = break_even(ratios)
+    best, at = min((one.median, n) for n, one in ratios.items() if n >= BEST_FROM)
+    note = (
+        "With one worker the time is the worker's, and each notify wakes it on another CPU. "
+        + noise_note(ratios)
+    )
+    change = 1 - best
+    return [
+        clock.judge(
+            "psc-break-even",
+            f"{by_clock or 'never'} (by the clock, until all results are in)",
+            {"K": by_clock},
+            note,
+            tuple(ratios.values()),
+        ),
+        clock.judge(
+            "psc-best",
+            f"{abs(change):.0%} {'less' if change >= 0 else 'more'} time at {at} requests a notify",
+            {"saved": change},
+            note,
+            [ratios[at]],
+        ),
+    ]
 
 
 EMULATED_NOTE = (
@@ -300,6 +341,8 @@ def figure_3(rows: Sequence[Row], caption: str) -> Figure:
 
 
 def figures(raw: Raw) -> tuple[Figure | Table, ...]:
+    if raw.timed:
+        return (figure_3(raw.rows, ""),)
     workers = " w2, w4: two and four workers on the one CPU that the requester leaves."
     return (
         figure_3(quietest(raw.rows), workers),
@@ -337,6 +380,3 @@ def served_table(rows: Sequence[Row]) -> Table:
         caption="From the results of gettid itself, all runs of the first measured boot together.",
         kind="measured",
     )
-
-
-PART = Part(name="requests", collect=collect, analyse=analyse, figures=figures)

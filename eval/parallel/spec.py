@@ -1,14 +1,44 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Experiment parallel: system calls served by worker threads, beside calls one by one.
 
-This file owns the question, the method and the limits, in words. Each part_*.py owns what is run,
-the metrics, the claims and the figures.
+This file owns the question, the method and the limits, in words, and the sizes and rounds. Each
+part_*.py owns what is run, the metrics, the claims and the figures.
 """
 
 from __future__ import annotations
 
-from eval.parallel import part_requests, part_slow_read
-from trapless.experiments.experiment import Spec
+from trapless.experiments.collection import Extent
+from trapless.experiments.experiment import OwnKernel, Spec, part
+from trapless.experiments.fit import SAMPLES_MIN
+
+SIZES = Extent(
+    (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 127), (1, 2, 3, 4, 8, 16, 32, 127), (1, 16)
+)
+"""Requests a notify."""
+WORKERS = Extent((1, 2, 4), (1, 2, 4), (1,))
+REPEATS = {"counted": Extent(5, 3), "measured": Extent(25, 7)}
+ROUNDS = Extent(41, 7, SAMPLES_MIN)
+SLOW_READS = Extent(9, 3)
+
+TIMED = OwnKernel(
+    method=(
+        "127 requests by K a notify, served by 1 to 4 workers of the same process, beside plain "
+        "calls, batches and liburing (Fig. 3 of the paper), on this machine's own kernel with the "
+        "module loaded. Measured by the time-stamp counter in alternating rounds, mechanisms in "
+        "random order. Reads of a slow disk (null_blk) show whether the requester stands still."
+    ),
+    limits=(
+        "The requester is on CPU 0, and workers are on CPU 1: whether both are threads of one core "
+        "decides what they share.",
+        "The time-stamp counter runs at its own rate, not at the core's: times are nanoseconds.",
+        "io_uring has no gettid: its NOP stands beside it.",
+    ),
+    parts=(
+        part("parallel", "requests"),
+        part("parallel", "slow_read"),
+    ),
+    minutes=(0.3, 1.5),
+)
 
 SPEC = Spec(
     name="parallel",
@@ -30,6 +60,10 @@ SPEC = Spec(
         "who served.",
         "io_uring has no gettid: its NOP stands beside it.",
     ),
-    parts=(part_requests.PART, part_slow_read.PART),
+    parts=(
+        part("parallel", "requests"),
+        part("parallel", "slow_read"),
+    ),
     minutes=(0.6, 1),
+    own_kernel=TIMED,
 )

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from eval.peek_fleet.observer import Daemon, Usage, daemon
 from trapless.experiments.collection import Collection, Row
-from trapless.experiments.experiment import Findings, Part, Raw, workload
+from trapless.experiments.experiment import Findings, Raw, workload
 from trapless.experiments.observer import shared_folder
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling import tier0
@@ -288,4 +288,3 @@ def figures(raw: Raw) -> tuple[Table, ...]:
 
 
 SHOWN = ("cpu.cores", "memory.mb", "resident.mb", "opening-memory.mb", "lost.ratio")
-PART = Part(name="cost", collect=collect, analyse=analyse, figures=figures)

@@ -7,8 +7,7 @@ the metrics and the tables.
 
 from __future__ import annotations
 
-from eval.peek_fleet import part_cost
-from trapless.experiments.experiment import Spec
+from trapless.experiments.experiment import Spec, part
 
 SPEC = Spec(
     name="peek-fleet",
@@ -29,7 +28,7 @@ SPEC = Spec(
         "All simulated machines run one kernel, whose symbols are decoded once and then come out "
         "of the cache.",
     ),
-    parts=(part_cost.PART,),
+    parts=(part("peek_fleet", "cost"),),
     minutes=(2.5, 6),
     needs="it watches a VM and simulated ones from outside, on a machine that it shares with them",
     quick_by_name=True,

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from trapless.experiments.collection import Collection, Row
-from trapless.experiments.experiment import Findings, Part, Raw, workload
+from trapless.experiments.experiment import Findings, Raw, workload
 from trapless.experiments.observer import Observed, run_beside
 from trapless.peek.sampling import sampler
 from trapless.report.figures import Figure, Mark, Series, Table
@@ -286,6 +286,3 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
         ),
         table(raw.rows),
     )
-
-
-PART = Part(name="intervals", collect=collect, analyse=analyse, figures=figures)

@@ -15,7 +15,7 @@ import numpy as np
 
 from eval.peek_interval import part_intervals as intervals
 from trapless.experiments.collection import Collection, Row
-from trapless.experiments.experiment import Findings, Part, Raw
+from trapless.experiments.experiment import Findings, Raw
 from trapless.experiments.observer import Observed, run_beside
 from trapless.peek.errors import PeekError
 from trapless.peek.sampling import sampler
@@ -175,6 +175,3 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
             kind="measured",
         ),
     )
-
-
-PART = Part(name="user", collect=collect, analyse=analyse, figures=figures)

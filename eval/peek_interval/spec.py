@@ -7,8 +7,7 @@ the metrics, the claims and the figures.
 
 from __future__ import annotations
 
-from eval.peek_interval import part_intervals, part_user
-from trapless.experiments.experiment import Spec
+from trapless.experiments.experiment import Spec, part
 
 SPEC = Spec(
     name="peek-interval",
@@ -33,6 +32,9 @@ SPEC = Spec(
         "Reading the clock is part of each interval, and its resolution shows.",
     ),
     needs="it reads the memory of a VM from outside",
-    parts=(part_intervals.PART, part_user.PART),
+    parts=(
+        part("peek_interval", "intervals"),
+        part("peek_interval", "user"),
+    ),
     minutes=(0.5, 1),
 )

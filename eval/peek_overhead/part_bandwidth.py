@@ -25,7 +25,7 @@ from eval.peek_overhead import workloads
 from trapless.base.console import TraplessError
 from trapless.experiments import fit
 from trapless.experiments.collection import Collection, Row
-from trapless.experiments.experiment import Findings, Part, Raw
+from trapless.experiments.experiment import Findings, Raw
 from trapless.experiments.observer import Observed, pin_emulator, run_beside, shared_folder
 from trapless.peek.sampling import sampler
 from trapless.report.figures import Figure, Mark, Series, Table
@@ -435,6 +435,3 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
     by_form = {form: losses(raw.rows, form) for form in FORMS}
     drawn = (figure(form, by_key) for form, by_key in by_form.items())
     return (*drawn, table(raw.rows, by_form))
-
-
-PART = Part(name="bandwidth", collect=collect, analyse=analyse, figures=figures)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from eval.peek_overhead import counts, reading, workloads
 from trapless.experiments import fit
 from trapless.experiments.collection import Collection
-from trapless.experiments.experiment import Findings, Part, Raw
+from trapless.experiments.experiment import Findings, Raw
 from trapless.report.figures import Figure, Table
 from trapless.results import claims
 from trapless.results.result_file import Claim
@@ -73,6 +73,3 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
         counts.steps_table(raw.rows),
         reading.table(raw.rows, PUBLISHED),
     )
-
-
-PART = Part(name="loss", collect=collect, analyse=analyse, figures=figures)

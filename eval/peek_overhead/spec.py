@@ -1,19 +1,39 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Experiment peek-overhead: what being observed costs the observed machine.
 
-This file owns the question, the method and the limits, in words. Each part_*.py owns what is run,
-the metrics, the claims and the figures.
+This file owns the question, the method and the limits, in words, and the sizes and rounds. Each
+part_*.py owns what is run, the metrics, the claims and the figures.
 """
 
 from __future__ import annotations
 
-from eval.peek_overhead import here, part_bandwidth, part_loss
-from trapless.experiments.experiment import Spec
+from trapless.experiments.collection import Extent
+from trapless.experiments.experiment import OwnKernel, Spec, part
+from trapless.experiments.fit import SAMPLES_MIN
+
+PROBE_ROUNDS = Extent(15, 5, SAMPLES_MIN)
+PROBE_SHARE = Extent(1, 40, 400)
+"""A shorter run on a machine's own kernel makes so many times fewer steps."""
+PROBE_SETTINGS = Extent(("modes", "both", "counts"), ("modes", "both", "counts"), ("counts",))
+
+TIMED = OwnKernel(
+    method=(
+        "Loops of system calls, of page faults and of switches between two processes, on this "
+        "machine's own kernel with the module's probes off and on by turns, in random order. "
+        "Measured by the kernel's clock."
+    ),
+    limits=(
+        "What an observer costs who reads beside a VM, and whole programs, are for the lab.",
+        "Time starts with a process and ends with it: it is spread over many steps.",
+    ),
+    parts=(part("peek_overhead", "probes"),),
+    minutes=(0.1, 0.5),
+)
 
 SPEC = Spec(
     name="peek-overhead",
     paper="memory-peeping",
-    question=here.SPEC.question,
+    question="What does it cost a machine that its memory is read while it runs?",
     method=(
         "A guest sorts, compiles and serves (Table 5 of the paper), with the module's probes off "
         "and on by turns in one boot. Counted: all instructions of the guest for a fixed amount of "
@@ -33,6 +53,10 @@ SPEC = Spec(
         "processor does. The same program on this machine itself shows what a processor loses to a "
         "reader on another one.",
     ),
-    parts=(part_loss.PART, part_bandwidth.PART),
+    parts=(
+        part("peek_overhead", "loss"),
+        part("peek_overhead", "bandwidth"),
+    ),
     minutes=(1.4, 15),
+    own_kernel=TIMED,
 )

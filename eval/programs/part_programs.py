@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs the workload of programs, and makes figures and the claim of its rows.
+"""Runs the workload of programs, and makes figures and the claim of its rows: counted and measured
+in the lab, timed on a machine's own kernel.
 
-This file owns sizes and repeats, the metrics' names and the judgement of the claim. The calls
+This file owns the commands, the metrics' names and the value that decides the claim. The calls
 themselves are made by the C programs beside it.
 """
 
@@ -10,30 +11,34 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from eval.programs import spec
 from eval.tools.trees.trees import STOCK, UNZEROED, UNZEROED_APPEND
 from trapless.experiments import fit, repetition
-from trapless.experiments.collection import Collection, Row
-from trapless.experiments.experiment import Findings, Part, Raw, workload
+from trapless.experiments.clocks import Clock
+from trapless.experiments.collection import Collection, LeftOutError, Row, option_words
+from trapless.experiments.experiment import Findings, Raw, workload
+from trapless.experiments.here import disk, modules
 from trapless.experiments.repetition import Key, Samples
 from trapless.report.figures import Figure, Mark, Table, lines
 from trapless.results import claims
 from trapless.results.result_file import Claim, Metric
-from trapless.stock import kbuild, kernels
+from trapless.stock import kernels
 from trapless.vm import guest_disk
 from trapless.vm.lab import LabConfig
 
-SIZES = (1, 2, 3, 4, 8, 16, 32, 64)
-QUICK_SIZES = (1, 2, 4, 32)
-REPEATS = {"counted": 5, "measured": 25}
-QUICK_REPEATS = {"counted": 4, "measured": 7}
 TIMEOUT_S = 3600.0
 GUEST_PROGRAM, GUEST_MODULE = "/bin/programs", "/array.ko"
 MODULE = "array.ko"
+PEER = "c-blake"
 HERE = Path(__file__).resolve().parent
 AT = 32
 """The number of files and calls that the tables show."""
+
+TIMED = ("file", "getppid")
+"""The subjects that are also measured by the clock."""
 
 BPF_LOOP = "CONFIG_IO_URING_BPF_OPS"
 """A kernel with it runs programs of BPF in io_uring's loop."""
@@ -43,31 +48,37 @@ PARAMETERS = {"file": "n", "getppid": "n", "copy": "k", "accept": "n", "burst": 
 
 
 def collect(run: Collection) -> None:
+    devices, why = disk.of_run(run)
+    module, no_module = modules.find(run, HERE, MODULE)
+    if module is None or not devices:
+        raise LeftOutError(why or no_module)
+    config = LabConfig(
+        kernel=run.kernel,
+        cpus=2,
+        files=((module, GUEST_MODULE), (workload("programs"), GUEST_PROGRAM)),
+        modules=devices,
+        timeout_s=TIMEOUT_S,
+    )
+    if run.timed:
+        rounds, calls = run.chosen(spec.ROUNDS), ("--calls", ",".join(TIMED))
+        run.boot("measured", config, command("measured", run.chosen(spec.SIZES), rounds, *calls))
+    else:
+        collect_counted(run, config)
+
+
+def collect_counted(run: Collection, config: LabConfig) -> None:
     """Two boots that count on one CPU, as the kernel is and with its zeroing of fresh memory off;
     one that measures by the clock on two."""
-    kernel = kernels.resolve(run.kernel, run.progress)
-    module = kbuild.module_for(kernel, run.progress, HERE, MODULE)
-    files = ((module, GUEST_MODULE), (workload("programs"), GUEST_PROGRAM))
-    modules = guest_disk.modules(run.kernel, run.progress)
-    repeats = QUICK_REPEATS if run.quick else REPEATS
-    counted = LabConfig(
-        kernel=run.kernel, cpus=1, icount=True, files=files, modules=modules, timeout_s=TIMEOUT_S
-    )
-    measured = LabConfig(
-        kernel=run.kernel, cpus=2, files=files, modules=modules, timeout_s=TIMEOUT_S
-    )
-    sizes = ",".join(str(n) for n in (QUICK_SIZES if run.quick else SIZES))
-    run.boot(STOCK, counted, guest_command("counted", sizes, repeats["counted"]))
+    counted = replace(config, cpus=1, icount=True)
+    repeats, often = (run.chosen(spec.REPEATS[kind]) for kind in ("counted", "measured"))
+    run.boot(STOCK, counted, command("counted", run.chosen(spec.SIZES), repeats))
     run.boot(
         UNZEROED,
-        LabConfig(**{**vars(counted), "append": UNZEROED_APPEND}),
-        guest_command("counted", str(AT), repeats["counted"], "--calls", "file"),
+        replace(counted, append=UNZEROED_APPEND),
+        command("counted", (AT,), repeats, "--calls", "file"),
     )
-    run.boot(
-        "measured",
-        measured,
-        guest_command("measured", str(AT), repeats["measured"], "--calls", "file,getppid"),
-    )
+    run.boot("measured", config, command("measured", (AT,), often, "--calls", ",".join(TIMED)))
+    kernel = kernels.resolve(run.kernel, run.progress)
     assert kernel.build_dir is not None  # else there were no module for it
     run.write([{"bpf_loop": has_bpf_loop(kernel.build_dir)}])
 
@@ -77,11 +88,10 @@ def has_bpf_loop(build_dir: Path) -> bool:
     return f"{BPF_LOOP}=y" in (build_dir / "include/config/auto.conf").read_text().splitlines()
 
 
-def guest_command(kind: str, sizes: str, repeats: int, *more: str) -> list[str]:
+def command(kind: str, sizes: tuple[int, ...], repeats: int, *more: str) -> list[str]:
     """The command that loads the module of the peer and runs the workload on a disk."""
-    options = {"kind": kind, "sizes": sizes, "repeats": str(repeats), "seed": "13"}
-    options["directory"] = guest_disk.MOUNT_POINT
-    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    options = {"kind": kind, "sizes": sizes, "repeats": repeats, "seed": 13}
+    words = option_words({**options, "directory": guest_disk.MOUNT_POINT})
     program = shlex.join([GUEST_PROGRAM, *words, *more])
     return guest_disk.command(["/bin/sh", "-c", f"insmod {GUEST_MODULE} && exec {program}"])
 
@@ -154,37 +164,60 @@ def measured_metrics(measured: Mapping[Key, Samples]) -> dict[str, Metric]:
 
 
 def analyse(raw: Raw) -> Findings:
-    metrics = (
-        counted_metrics(raw.rows)
-        | unzeroed_metrics(raw.rows)
-        | measured_metrics(select(raw.rows, "measured", "value"))
-    )
-    return Findings(metrics, (claim_array(select(raw.rows, "counted", "value")),))
+    measured = select(raw.rows, "measured", "value")
+    if raw.timed:
+        clock = Clock.of(raw.rows)
+        metrics = {
+            f"{call}.{mechanism}.{PARAMETERS[call]}{n}.ns": clock.ns(values)
+            for (call, mechanism), samples in measured.items()
+            for n, values in samples.items()
+        }
+        claim = claim_array_timed(ratios(measured).get(("getppid", PEER), {}), clock)
+    else:
+        metrics = counted_metrics(raw.rows) | unzeroed_metrics(raw.rows)
+        claim = claim_array(select(raw.rows, "counted", "value"))
+    return Findings(metrics | measured_metrics(measured), (claim,))
+
+
+NOT_ENTERED = "its module could not be entered"
+BY_LSEEK = (
+    "Entered by lseek and not by a number of its own, which a stock kernel does not dispatch."
+)
 
 
 def claim_array(counted: Mapping[Key, Samples]) -> Claim:
     """From how many calls the peer's array wins: published as a line in ns, here counted."""
-    if ("getppid", "c-blake") not in counted:
-        return claims.not_run("array-break-even", "its module could not be entered")
+    if ("getppid", PEER) not in counted:
+        return claims.not_run("array-break-even", NOT_ENTERED)
     plain = repetition.least(counted["getppid", "plain"])
-    array = repetition.least(counted["getppid", "c-blake"])
+    array = repetition.least(counted["getppid", PEER])
     n = fit.observed_break_even(plain, array)
     ours = (
         f"{f'N = {n}' if n else 'never'} (counted); a call of {AT} takes "
         f"{array[AT] / plain[AT]:.2f} of a plain call's instructions"
     )
     note = (
-        "Entered by lseek and not by a number of its own, which a stock kernel does not dispatch. "
-        "A count takes a trap for one instruction, and the zeroing of memory for one a byte."
+        f"{BY_LSEEK} A count takes a trap for one instruction, and the zeroing of memory for one a "
+        "byte."
     )
     return claims.judge("array-break-even", ours, {"n": n}, note)
+
+
+def claim_array_timed(ratios: Mapping[int, fit.Summary], clock: Clock) -> Claim:
+    """From how many calls the peer's array takes less time than plain calls."""
+    if not ratios:
+        return claims.not_run("array-break-even", NOT_ENTERED)
+    medians = {n: one.median for n, one in ratios.items()}
+    n = fit.observed_break_even(dict.fromkeys(medians, 1.0), medians)
+    ours = f"{f'n = {n}' if n else 'never'} (by the clock)"
+    return clock.judge("array-break-even", ours, {"n": n}, BY_LSEEK, tuple(ratios.values()))
 
 
 NAMES = {
     "plain": "plain calls",
     "batch": "batches",
     "program": "a program",
-    "c-blake": "c-blake/batch's loop",
+    PEER: "c-blake/batch's loop",
     "io_uring": "io_uring, links",
     "io_uring-statx": "io_uring, links and statx",
     "io_uring-bpf": "io_uring, a program of BPF",
@@ -192,6 +225,8 @@ NAMES = {
 
 
 def figures(raw: Raw) -> tuple[Figure | Table, ...]:
+    if raw.timed:
+        return (timed_table(raw),)
     counted = select(raw.rows, "counted", "value")
     return (
         files_figure(counted),
@@ -356,4 +391,24 @@ def burst_table(raw: Raw, counted: Mapping[Key, Samples]) -> Table:
     )
 
 
-PART = Part(name="programs", collect=collect, analyse=analyse, figures=figures)
+def timed_table(raw: Raw) -> Table:
+    measured = select(raw.rows, "measured", "value")
+    clock, shares = Clock.of(raw.rows), ratios(measured)
+    rows = tuple(
+        (
+            call,
+            mechanism,
+            f"{clock.ns(samples[AT]).value:,.0f}",
+            fit.percent(shares[call, mechanism][AT]) if mechanism != "plain" else "",
+        )
+        for (call, mechanism), samples in measured.items()
+        if AT in samples
+    )
+    return Table(
+        id="programs",
+        title=f"{AT} files, and {AT} calls, in a crossing",
+        columns=("what", "by", "ns each", "of plain calls' time"),
+        rows=rows,
+        caption="A file is opened, asked for its size, read and closed. Medians of paired rounds.",
+        kind="measured",
+    )

@@ -7,8 +7,31 @@ the metrics, the claim and the figures.
 
 from __future__ import annotations
 
-from eval.programs import part_programs
-from trapless.experiments.experiment import Spec
+from trapless.experiments.collection import Extent
+from trapless.experiments.experiment import OwnKernel, Spec, part
+from trapless.experiments.fit import SAMPLES_MIN
+
+SIZES = Extent((1, 2, 3, 4, 8, 16, 32, 64), (1, 2, 4, 32), (2, 32))
+"""Files, and calls, in a crossing."""
+REPEATS = {"counted": Extent(5, 4), "measured": Extent(25, 7)}
+ROUNDS = Extent(41, 7, SAMPLES_MIN)
+
+TIMED = OwnKernel(
+    method=(
+        "N small files, each opened, asked for its size, read and closed, by plain calls, batches, "
+        "programs, io_uring with links and direct descriptors, and an array of calls as "
+        "c-blake/batch makes it, on this machine's own kernel. Measured by the time-stamp counter "
+        "in alternating rounds."
+    ),
+    limits=(
+        "io_uring does less: it cannot ask a direct descriptor for its size, and a thread of the "
+        "kernel closes its files later.",
+        "c-blake/batch's loop is written anew and entered by lseek.",
+        "Everything is in the caches.",
+    ),
+    parts=(part("programs", "programs"),),
+    minutes=(0.2, 0.5),
+)
 
 SPEC = Spec(
     name="programs",
@@ -35,6 +58,7 @@ SPEC = Spec(
         "is without.",
         "Everything is in the caches.",
     ),
-    parts=(part_programs.PART,),
+    parts=(part("programs", "programs"),),
     minutes=(0.6, 1),
+    own_kernel=TIMED,
 )

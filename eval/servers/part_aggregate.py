@@ -18,7 +18,7 @@ from eval.servers.shapes import Shape, shape
 from eval.servers.unmodified import stores, subjects, web_servers
 from eval.servers.unmodified.server import Server
 from trapless.experiments.collection import Collection, Row, guest_folder
-from trapless.experiments.experiment import Findings, Part, Raw, workload
+from trapless.experiments.experiment import Findings, Raw, workload
 from trapless.report.figures import Table
 from trapless.results.result_file import Metric
 from trapless.stock import programs
@@ -292,6 +292,3 @@ def bounds_table(traced: Sequence[Traced], costs: Costs) -> Table:
 def figures(raw: Raw) -> tuple[Table, ...]:
     traced = traced_of(raw.rows)
     return (calls_table(traced), bounds_table(traced, costs_of(raw.rows)))
-
-
-PART = Part("aggregate", collect, analyse, figures, full_only=True)

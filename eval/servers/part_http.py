@@ -1,21 +1,28 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Counts the web server of examples/http beside its twins on epoll and io_uring, by turns in one
-boot, and makes the ratios of their instructions a request.
+boot, and makes the ratios of their instructions a request; on a machine's own kernel, of their
+times.
 
-This file owns the loads, the numbers of requests and turns, the metrics and the table. The turns
-are made by http/turns.c, the loads by load/load.c, which compares every reply.
+This file owns the numbers of requests, the metrics and the tables. The turns are made by
+http/turns.c, the loads by load/load.c, which compares every reply. No claim is decided: the
+published gains are of other servers.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from eval.servers import spec
 from eval.servers.shapes import FEATURES, Shape, Talk, content, shape
 from trapless.base import programs
+from trapless.experiments import fit
+from trapless.experiments.clocks import Clock, paired, ratio_metric
 from trapless.experiments.collection import Collection, Row, guest_folder
-from trapless.experiments.experiment import Findings, Part, Raw
+from trapless.experiments.experiment import Findings, Raw
+from trapless.experiments.here import disk
 from trapless.report.figures import Figure, Table
 from trapless.results.result_file import Metric
 from trapless.vm import guest_disk
@@ -28,11 +35,18 @@ SERVERS = {
 }
 GUEST_PROGRAMS = {name: f"/bin/http-{name}" for name in SERVERS}
 TWINS = ("epoll", "io_uring")
-LOADS = ("keep1", "keep8", "keep64", "close1", "close8", "close64", "keep8-4k")
-QUICK_LOADS = ("keep8", "close8")
-TURNS, QUICK_TURNS = 6, 3
 REQUESTS = {1: 256, 8: 512, 64: 1024}
-"""Requests of a turn, by the number of connections."""
+"""Requests of a turn that is counted, by the number of connections."""
+KEPT, CLOSED = 20_000, 8_000
+"""Requests of a turn that is timed. Each closed connection takes a port for a while."""
+BASE, INSIDE = "epoll", "epoll-supervisor"
+TIMED = {**GUEST_PROGRAMS, INSIDE: f"supervisor:{GUEST_PROGRAMS[BASE]}"}
+TIMED_NAMES = {
+    "scheduler": "libtrapless",
+    BASE: "epoll",
+    INSIDE: "epoll in supervisor mode",
+    "io_uring": "io_uring",
+}
 
 FOLDER = f"{guest_disk.MOUNT_POINT}/site"
 """On ext4: io_uring hands a read from tmpfs to a thread of its own."""
@@ -45,12 +59,19 @@ set -e; ip link set lo up; cp -r {BODIES} {FOLDER}
 mkdir -p /sys/kernel/debug; test -e {FEATURES} || mount -t debugfs none /sys/kernel/debug
 echo NO_WAKEUP_PREEMPTION > {FEATURES}; exec "$@"
 """
+TIMED_SCRIPT = f'ip link set lo up; cp -r {BODIES} "$0" && exec "$@"'
 
 
-def loads(*, quick: bool) -> tuple[Shape, ...]:
+def loads(run: Collection) -> tuple[Shape, ...]:
     """The loads of a run, by the names that metrics have."""
-    names = QUICK_LOADS if quick else LOADS
-    return tuple(shape(name, REQUESTS[shape(name, 1).connections]) for name in names)
+    names = run.chosen(spec.HTTP_LOADS)
+    if not run.timed:
+        return tuple(shape(name, REQUESTS[shape(name, 1).connections]) for name in names)
+    share = run.chosen(spec.HTTP_SHARE)
+    return tuple(
+        replace(one, requests=max((CLOSED if one.close else KEPT) // share, one.connections))
+        for one in (shape(name, KEPT) for name in names)
+    )
 
 
 def command(load: Shape, *, first: bool = False) -> str:
@@ -77,21 +98,30 @@ def turns_command(
 
 
 def collect(run: Collection) -> None:
-    chosen = loads(quick=run.quick)
-    turns = QUICK_TURNS if run.quick else TURNS
-    words = turns_command("counted", turns, FOLDER, GUEST_PROGRAMS, chosen)
+    """All servers at once; each load is put on them by turns."""
+    devices, why = disk.of_run(run)
+    if why:
+        run.write([{"skipped": "the files' own disk", "reason": why}])
+    chosen = loads(run)
     with guest_folder(run.directory) as folder:
         config = LabConfig(
             kernel=run.kernel,
-            cpus=1,
-            icount=True,
             files=files(folder, chosen),
-            modules=guest_disk.modules(run.kernel, run.progress),
-            append=PUT_OFF,
+            modules=devices,
             timeout_s=TIMEOUT_S,
         )
-        argv = guest_disk.command(["/bin/sh", "-c", SCRIPT, "sh", *words])
-        run.boot("turns", config, argv)
+        if run.timed:
+            site = FOLDER if devices else "/site"
+            rounds = run.chosen(spec.HTTP_ROUNDS)
+            words = [site, *turns_command("measured", rounds, site, TIMED, chosen)]
+            argv = ["/bin/sh", "-c", TIMED_SCRIPT, *words]
+            config = replace(config, cpus=2, module_parameters="supervisor=1")
+            run.boot("measured", config, guest_disk.command(argv) if devices else argv)
+        else:
+            turns = run.chosen(spec.HTTP_TURNS)
+            words = turns_command("counted", turns, FOLDER, GUEST_PROGRAMS, chosen)
+            argv = guest_disk.command(["/bin/sh", "-c", SCRIPT, "sh", *words])
+            run.boot("turns", replace(config, cpus=1, icount=True, append=PUT_OFF), argv)
     run.write({"load": load.name, "requests": load.requests} for load in chosen)
 
 
@@ -146,6 +176,8 @@ def ratio(rows: Sequence[Row], twin: str, load: str) -> Metric:
 
 
 def analyse(raw: Raw) -> Findings:
+    if raw.timed:
+        return analyse_timed(raw)
     metrics = {}
     for load in requests_of(raw.rows):
         for twin in TWINS:
@@ -172,7 +204,60 @@ def analyse(raw: Raw) -> Findings:
     return Findings(metrics)
 
 
+Samples = Mapping[tuple[str, str], Sequence[float]]
+"""Server and load -> what a request took, turn by turn."""
+
+
+def samples(raw: Raw, unit: str) -> Samples:
+    """What the turns took a request, in that unit, of each server that was measured."""
+    pairs = {
+        (row["server"], row["load"]): None  # in the order of the loads
+        for row in raw.rows
+        if (row.get("kind"), row.get("unit")) == ("measured", unit)
+    }
+    if not pairs:
+        raise ValueError(f"{unit} of no server were measured")
+    return {pair: each(raw.rows, *pair, unit) for pair in pairs}
+
+
+def ratios(taken: Samples) -> Mapping[tuple[str, str], fit.Summary]:
+    """Server and load -> its share of what the twin on epoll took in the same turn."""
+    found = {}
+    for (server, load), values in taken.items():
+        one = paired(values, taken[BASE, load]) if server != BASE else None
+        if one is not None:
+            found[server, load] = one
+    return found
+
+
+def inside(raw: Raw) -> tuple[int, int]:
+    """Calls of the server in supervisor mode that stayed there, and those that left; (0, 0) where
+    the mode was not offered."""
+    rows = [row for row in raw.rows if row.get("server") == INSIDE and "stayed" in row]
+    return (int(rows[0]["stayed"]), int(rows[0]["left"])) if rows else (0, 0)
+
+
+def analyse_timed(raw: Raw) -> Findings:
+    clock = Clock.of(raw.rows)
+    metrics: dict[str, Metric] = {}
+    for (server, load), values in samples(raw, "clocks").items():
+        metrics[f"http.{server}.{load}.ns"] = clock.ns(values)
+    used = samples(raw, "cpu-ns")
+    for (server, load), values in used.items():
+        one = replace(clock, per_ns=1.0).ns(values)
+        metrics[f"http.{server}.{load}.cpu-ns"] = replace(one, unit="cpu-ns")
+    for (server, load), share in ratios(used).items():
+        metrics[f"http.{server}.{load}.ratio"] = ratio_metric(share)
+    stayed, left = inside(raw)
+    if stayed:
+        share_inside = round(stayed / (stayed + left), 4)
+        metrics["http.epoll-supervisor.all.share"] = Metric(share_inside, "share", "counted")
+    return Findings(metrics)
+
+
 def figures(raw: Raw) -> tuple[Figure | Table, ...]:
+    if raw.timed:
+        return (timed_table(raw),)
     rows = []
     for load in requests_of(raw.rows):
         counts = {
@@ -212,4 +297,28 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
     )
 
 
-PART = Part(name="http", collect=collect, analyse=analyse, figures=figures)
+def timed_table(raw: Raw) -> Table:
+    clock, used, whole = Clock.of(raw.rows), samples(raw, "cpu-ns"), samples(raw, "clocks")
+    shares = ratios(used)
+    rows = tuple(
+        (
+            load,
+            TIMED_NAMES[server],
+            f"{fit.summary(values).median / 1000:,.2f}",
+            fit.percent(shares[server, load]) if (server, load) in shares else "",
+            f"{clock.ns(whole[server, load]).value / 1000:,.2f}",
+        )
+        for (server, load), values in used.items()
+    )
+    stayed, left = inside(raw)
+    calls = f" {stayed / (stayed + left):.1%} of its calls were made there." if stayed else ""
+    return Table(
+        id="http",
+        title="The web server of examples/http and its twins: the time of a request",
+        columns=("load", "server", "its CPU, µs", "of epoll's", "until the reply, µs"),
+        rows=rows,
+        caption="Medians of turns; every reply was compared. The server's CPU time is that of "
+        "its process, in user mode and in the kernel. Until the reply: the whole load's time "
+        f"by its requests, with the load's own work and its start.{calls}",
+        kind="measured",
+    )

@@ -22,7 +22,7 @@ from eval.servers.unmodified.web_servers import PORT, SITE, http
 from trapless.base import programs
 from trapless.experiments import stat_runs
 from trapless.experiments.collection import Collection, Row, guest_folder
-from trapless.experiments.experiment import Findings, Part, Raw
+from trapless.experiments.experiment import Findings, Raw
 from trapless.experiments.stat_runs import Run
 from trapless.model.plan import Variant
 from trapless.report.figures import Figure, Mark, Series, Table
@@ -313,6 +313,3 @@ def ratios_figure(modelled: Sequence[Modelled]) -> Figure:
 def figures(raw: Raw) -> tuple[Figure | Table, ...]:
     modelled = modelled_of(raw.rows)
     return (ratios_figure(modelled), clocks_table(modelled), misses_table(modelled))
-
-
-PART = Part("pollution", collect, analyse, figures, full_only=True)

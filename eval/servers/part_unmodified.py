@@ -11,7 +11,7 @@ from eval.servers import counting, findings, tables
 from eval.servers.unmodified import subjects
 from trapless.experiments import stat_runs
 from trapless.experiments.collection import Collection, guest_folder
-from trapless.experiments.experiment import Findings, Part, Raw
+from trapless.experiments.experiment import Findings, Raw
 from trapless.report.figures import Figure, Map, Table
 from trapless.stock import programs
 
@@ -52,6 +52,3 @@ def figures(raw: Raw) -> tuple[Figure | Map | Table, ...]:
         tables.events(counted),
         *tables.modelled(counted),
     )
-
-
-PART = Part(name="unmodified", collect=collect, analyse=analyse, figures=figures)

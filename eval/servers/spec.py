@@ -1,14 +1,44 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Experiment servers: what crossings cost servers of today, and what would take that away.
 
-This file owns the question, the method and the limits, in words. Each part_*.py owns what is run,
-the metrics, the claims and the figures.
+This file owns the question, the method and the limits, in words, and the sizes and rounds. Each
+part_*.py owns what is run, the metrics, the claims and the figures.
 """
 
 from __future__ import annotations
 
-from eval.servers import part_aggregate, part_http, part_pollution, part_unmodified
-from trapless.experiments.experiment import Spec
+from trapless.experiments.collection import Extent
+from trapless.experiments.experiment import OwnKernel, Spec, part
+from trapless.experiments.fit import SAMPLES_MIN
+
+HTTP_LOADS = Extent(
+    ("keep1", "keep8", "keep64", "close1", "close8", "close64", "keep8-4k"),
+    ("keep8", "close8"),
+    ("keep8",),
+)
+"""What is put on the web server and its twins: how many connections, kept or closed."""
+HTTP_TURNS, HTTP_ROUNDS = Extent(6, 3), Extent(15, 5, SAMPLES_MIN)
+HTTP_SHARE = Extent(1, 4, 200)
+"""A shorter run on a machine's own kernel makes so many times fewer requests."""
+
+TIMED = OwnKernel(
+    method=(
+        "The web server of examples/http, on libtrapless, and its twins on epoll and io_uring, the "
+        "one on epoll also in supervisor mode, serve the same loads by turns on this machine's own "
+        "kernel. The bytes of every reply are compared. Measured: the time that the kernel gave to "
+        "the server's process, and the time of the whole load by the time-stamp counter."
+    ),
+    limits=(
+        "The published gains are of Apache, nginx, redis and others: those servers are not run "
+        "here, and the verdicts on them stay open.",
+        "The servers have CPU 0 and the load has CPU 1; the network is the loopback device. "
+        "Whether both are threads of one core decides what they share.",
+        "io_uring leaves the end of a connection to the kernel's threads, whose time is not the "
+        "server's.",
+    ),
+    parts=(part("servers", "http"),),
+    minutes=(0.3, 3),
+)
 
 SPEC = Spec(
     name="servers",
@@ -36,8 +66,14 @@ SPEC = Spec(
         "PostgreSQL's and MariaDB's data are in the guest's memory, and one row is asked for: "
         "what disks and large tables add is not in the figures.",
     ),
-    parts=(part_unmodified.PART, part_http.PART, part_pollution.PART, part_aggregate.PART),
+    parts=(
+        part("servers", "unmodified"),
+        part("servers", "http"),
+        part("servers", "pollution", full_only=True),
+        part("servers", "aggregate", full_only=True),
+    ),
     minutes=(1, 50),
     quick_by_name=True,
     spread=True,
+    own_kernel=TIMED,
 )

@@ -25,7 +25,7 @@ from typing import BinaryIO
 from trapless.base import json_text, tools
 from trapless.base.console import Progress, TraplessError
 from trapless.experiments import experiment
-from trapless.experiments.collection import META_FILE, RAW_FILE, is_saved, saved_bytes
+from trapless.experiments.raw_files import META_FILE, RAW_FILE, is_saved, saved_bytes
 from trapless.results import result_file
 
 LIST_FILE = "files.json"

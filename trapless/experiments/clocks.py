@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from trapless.experiments import fit
 from trapless.experiments.collection import Row
+from trapless.experiments.repetition import Key, Samples
 from trapless.results import claims
 from trapless.results.result_file import Claim, Metric
 
@@ -59,6 +60,14 @@ class Clock:
         """Samples in clocks, as a metric: the median, and the quartiles' distance."""
         one = fit.summary([value / self.per_ns for value in samples])
         return Metric(round(one.median, DIGITS), "ns", "measured", one.n, round(one.spread, DIGITS))
+
+    def metrics(self, samples: Mapping[Key, Samples]) -> dict[str, Metric]:
+        """The metrics of each call, mechanism and N."""
+        return {
+            f"{call}.{mechanism}.n{n}.ns": self.ns(values)
+            for (call, mechanism), by_n in samples.items()
+            for n, values in by_n.items()
+        }
 
     def judge(
         self,

@@ -12,18 +12,17 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-import lzma
 import os
 import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from trapless import __version__
 from trapless.base import json_text
@@ -31,13 +30,10 @@ from trapless.base.console import Progress, TraplessError
 from trapless.base.files import replace_file
 from trapless.base.paths import PACKAGE, cache_dir, repo_root
 from trapless.experiments import side_by_side
+from trapless.experiments.raw_files import META_FILE, RAW_FILE, json_lines, read_rows
 from trapless.stock import kbuild
 from trapless.vm import lab
 
-RAW_FILE = "raw.jsonl"
-META_FILE = "meta.json"
-PACKED = ".xz"
-"""A raw file may also be saved as xz packs it, its name followed by this."""
 BOOTS = "boots"
 BOOT_FACTS = ("icount", "boot_s", "began_s", "wall_s")
 """Fields of a boot that go into meta.json where they exist; only a fleet's boots have the last
@@ -47,6 +43,15 @@ LAB_FOLDERS, LAB_SUFFIXES = ("stock", "vm"), frozenset({".py", ".c", ".h"})
 
 Row = dict[str, Any]
 Choice = TypeVar("Choice")
+
+
+@dataclass(frozen=True)
+class Extent(Generic[Choice]):
+    """The rounds, or the sizes, of a full run, of a quick one, and the least that a test takes."""
+
+    full: Choice
+    quick: Choice
+    least: Choice | None = None  # only on a machine's own kernel; None: those of a quick run
 
 
 class LeftOutError(TraplessError):
@@ -126,11 +131,16 @@ class Collection:
             rows = self._run(label, config, argv, finished, key, stdin)
         return rows[1:]
 
-    def chosen(self, full: Choice, quick: Choice, least: Choice) -> Choice:
-        """The rounds, or the sizes, of a full run, a quick one, or the least that a test takes."""
-        if self.place is not None and self.place.least:
-            return least
-        return quick if self.quick else full
+    @property
+    def timed(self) -> bool:
+        """Whether it runs on a machine's own kernel, where all is timed and nothing is counted."""
+        return self.place is not None
+
+    def chosen(self, extent: Extent[Choice]) -> Choice:
+        """What this run has of it."""
+        if self.place is not None and self.place.least and extent.least is not None:
+            return extent.least
+        return extent.quick if self.quick else extent.full
 
     def turn(self, *, alone: bool) -> AbstractContextManager[None]:
         """For a guest that boot() does not run: see side_by_side.turn()."""
@@ -440,52 +450,18 @@ def anonymous(word: str) -> str:
     return word
 
 
+def option_words(options: Mapping[str, object]) -> list[str]:
+    """Options of a program as words of its command line.
+
+    >>> option_words({"seed": 3, "sizes": (1, 2)})
+    ['--seed', '3', '--sizes', '1,2']
+    """
+    words = []
+    for name, value in options.items():
+        several = value if isinstance(value, tuple) else (value,)
+        words += [f"--{name}", ",".join(map(str, several))]
+    return words
+
+
 def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
-def is_saved(path: Path) -> bool:
-    """Whether a raw file is there, packed or not."""
-    return path.exists() or _packed(path).exists()
-
-
-def _packed(path: Path) -> Path:
-    return path.with_name(path.name + PACKED)
-
-
-def saved_bytes(path: Path) -> bytes:
-    """The content of a raw file; a packed one is read where the file itself is not there."""
-    packed = _packed(path)
-    try:
-        if path.exists() or not packed.exists():
-            return path.read_bytes()
-        return lzma.decompress(packed.read_bytes())
-    except FileNotFoundError as error:
-        raise TraplessError(f"{path}: no such file; `trapless evaluate` writes it") from error
-    except lzma.LZMAError as error:
-        raise TraplessError(f"{packed}: cannot be read: {error}") from error
-    except OSError as error:
-        raise TraplessError(f"{path}: cannot be read: {error}") from error
-
-
-def read_rows(path: Path) -> list[Row]:
-    """Rows of a raw file, packed or not; a TraplessError names the line that is no row."""
-    rows: list[Row] = []
-    try:
-        text = saved_bytes(path).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise TraplessError(f"{path}: cannot be read: {error}") from error
-    for number, line in enumerate(text.splitlines(), 1):
-        try:
-            row = json_text.parse(line)
-        except ValueError as error:
-            raise TraplessError(f"{path}, line {number}: not JSON: {error}") from error
-        if not isinstance(row, dict):
-            raise TraplessError(f"{path}, line {number}: not an object")
-        rows.append(row)
-    return rows
-
-
-def json_lines(rows: Iterable[Row]) -> str:
-    """Rows as the text of a raw file: one JSON object a line."""
-    return "".join(json.dumps(row) + "\n" for row in rows)

@@ -13,23 +13,17 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from trapless.base import json_text, programs
 from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import repo_root
-from trapless.experiments.collection import (
-    META_FILE,
-    RAW_FILE,
-    Collection,
-    Place,
-    Row,
-    anonymous,
-    read_rows,
-    saved_bytes,
-)
+from trapless.experiments.collection import Collection, Place, Row, anonymous
+from trapless.experiments.raw_files import META_FILE, RAW_FILE, read_rows, saved_bytes
 from trapless.report.figures import Figure, Map, Table
 from trapless.results import result_file
 from trapless.results.result_file import Claim, Metric, Result
@@ -56,6 +50,11 @@ class Raw:
     meta: Row
     directory: Path = Path()  # has the other files that a part may have saved
 
+    @property
+    def timed(self) -> bool:
+        """Whether a machine's own kernel made it, where rows are timed and never counted."""
+        return self.meta.get("accelerator") == OWN_KERNEL
+
 
 @dataclass(frozen=True)
 class Part:
@@ -71,6 +70,33 @@ class Part:
     the parts that only count, which would otherwise count alone afterwards."""
 
 
+def part(folder: str, name: str, *, full_only: bool = False, alone: bool = False) -> Part:
+    """The part whose `collect`, `analyse` and `figures` are in eval/FOLDER/part_NAME.py.
+
+    The file is read when the first of them is wanted: it may take packages that a machine lacks
+    where other parts run.
+    """
+
+    def function(of: str) -> Callable[[Any], Any]:
+        def called(argument: Any) -> Any:
+            return getattr(_module(f"eval.{folder}.part_{name}", name), of)(argument)
+
+        return called
+
+    collect_, analyse_, figures_ = map(function, ("collect", "analyse", "figures"))
+    return Part(name, collect_, analyse_, figures_, full_only, alone)
+
+
+@dataclass(frozen=True)
+class OwnKernel:
+    """The same experiment on a machine's own kernel: how, within which limits, by which parts."""
+
+    method: str
+    limits: tuple[str, ...]
+    parts: tuple[Part, ...]
+    minutes: tuple[float, float]  # on a real processor
+
+
 @dataclass(frozen=True)
 class Spec:
     """An experiment: what it asks, how, and within which limits."""
@@ -82,8 +108,9 @@ class Spec:
     limits: tuple[str, ...]
     parts: tuple[Part, ...]
     minutes: tuple[float, float]  # a quick run and a full one, on two idle cores
+    own_kernel: OwnKernel | None = None
     needs: str = "nobody has written it for that"
-    """Why it is left out on a machine's own kernel, where it has no here.py."""
+    """Why it is left out on a machine's own kernel, where it has nothing for that."""
     quick_by_name: bool = False  # a quick run without names leaves it out: it takes too long
     spread: bool = False  # its VMs may run on other machines (trapless/experiments/fleet/fleet.py)
 
@@ -105,11 +132,6 @@ def get(name: str) -> Spec:
     return load_spec(f"eval.{_folder(name)}.spec", name)
 
 
-def spec_file(name: str) -> Path:
-    """The file that describes an experiment in the lab."""
-    return eval_dir() / _folder(name) / "spec.py"
-
-
 def _check_name(name: str) -> None:
     if name not in names():
         choice = ", ".join(names()) or "none: this is not a checkout"
@@ -118,10 +140,19 @@ def _check_name(name: str) -> None:
 
 def get_here(name: str) -> Spec | None:
     """The same experiment as it runs on a machine's own kernel; None where it needs the lab."""
-    _check_name(name)
-    if not (eval_dir() / _folder(name) / "here.py").exists():
+    spec = get(name)
+    own = spec.own_kernel
+    if own is None:
         return None
-    return load_spec(f"eval.{_folder(name)}.here", name)
+    return replace(
+        spec,
+        method=own.method,
+        limits=own.limits,
+        parts=own.parts,
+        minutes=own.minutes,
+        quick_by_name=False,
+        spread=False,
+    )
 
 
 def spec_of(name: str, meta: Row) -> Spec:
@@ -132,18 +163,23 @@ def spec_of(name: str, meta: Row) -> Spec:
 @cache
 def load_spec(module: str, name: str) -> Spec:
     """The SPEC of a module, by the module's dotted name."""
+    spec = _module(module, name).SPEC
+    if not isinstance(spec, Spec) or spec.name != name:
+        raise TraplessError(f"{module}: SPEC is not the Spec of '{name}'")
+    return spec
+
+
+def _module(path: str, name: str) -> ModuleType:
+    """A module of eval/, for the experiment or the part that is called so."""
     if str(repo_root()) not in sys.path:  # where a package carries eval/ along
         sys.path.append(str(repo_root()))
     try:
-        spec = importlib.import_module(module).SPEC
+        return importlib.import_module(path)
     except ModuleNotFoundError as error:
         raise TraplessError(
             f"the experiment '{name}' needs the Python package {error.name}, which is not "
             f"installed: pip install {error.name}"
         ) from error
-    if not isinstance(spec, Spec) or spec.name != name:
-        raise TraplessError(f"{module}: SPEC is not the Spec of '{name}'")
-    return spec
 
 
 def _folder(name: str) -> str:
@@ -221,8 +257,8 @@ def _raw_of_parts(spec: Spec, raw: Raw) -> Iterator[tuple[Part, Raw]]:
     """Each part that was run, with its own rows."""
     for part in spec.parts:
         rows = [row for row in raw.rows if row.get("part") == part.name]
-        own_kernel = raw.meta.get("accelerator") == OWN_KERNEL  # where a part may be left out
-        if rows or not (own_kernel or (part.full_only and raw.meta.get("quick"))):
+        # On a machine's own kernel, a part may be left out.
+        if rows or not (raw.timed or (part.full_only and raw.meta.get("quick"))):
             yield part, Raw(rows, raw.meta, raw.directory)
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from trapless.base.console import Progress, TraplessError
 from trapless.base.files import replace_file
 from trapless.experiments import decisions, experiment
-from trapless.experiments.collection import BOOTS, META_FILE, RAW_FILE, Row, is_saved
+from trapless.experiments.collection import BOOTS, Row
+from trapless.experiments.raw_files import META_FILE, RAW_FILE, is_saved
 from trapless.report import html, plot, text_report
 from trapless.report.document import Report, Section, Unfinished
 from trapless.report.figures import Figure, Map, Table

@@ -82,7 +82,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def steps(module: str) -> int:
-    machine.chosen((), quick=True)  # reads the experiments
+    machine.chosen(())  # reads the experiments
     command = ("evaluate", "--here", "--least", "--no-report", "--module", module)
     status = ended(begin(*command, "--out", str(UNASKED)))
     say(f"without consent: {status}{' and a folder' if UNASKED.exists() else ''}")

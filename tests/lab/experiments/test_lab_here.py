@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from eval.memory_hierarchy import here as hierarchy
+from eval.memory_hierarchy import part_regions as hierarchy
 from eval.programs import part_programs as array
 from trapless.base.console import Silent
 from trapless.base.paths import repo_root

@@ -12,8 +12,8 @@ import pytest
 
 from eval.servers import deferral, part_aggregate
 from eval.servers.deferral import LOOSE, POLICIES, STRICT, Call, Costs, replay
-from trapless.experiments.collection import read_rows
 from trapless.experiments.experiment import Raw
+from trapless.experiments.raw_files import read_rows
 from trapless.report.figures import Table
 
 ROOT = Path(__file__).resolve().parents[3]

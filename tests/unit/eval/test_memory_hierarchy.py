@@ -41,7 +41,7 @@ GRIDS = ("maps", "today", "cold", "pages-elsewhere", "orders", "large-pages", "b
 @pytest.fixture(autouse=True)
 def pairs_alone(monkeypatch):
     """The other parts have tests of their own, and rows of their own."""
-    spec = replace(experiment.get(NAME), parts=(pairs.PART,))
+    spec = replace(experiment.get(NAME), parts=(experiment.part("memory_hierarchy", "pairs"),))
     monkeypatch.setattr(experiment, "get", lambda name: spec)
 
 

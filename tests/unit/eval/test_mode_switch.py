@@ -22,7 +22,7 @@ from eval.tools.crossings import crossings
 from eval.tools.steps import steps
 from trapless.base.console import TraplessError
 from trapless.experiments import experiment
-from trapless.experiments.collection import read_rows
+from trapless.experiments.raw_files import read_rows
 from trapless.model import processors
 
 DATA = Path(__file__).parents[2] / "data" / "experiments"

@@ -14,8 +14,8 @@ from eval.peek_interval import part_intervals as intervals
 from eval.peek_interval import part_user as user
 from trapless.base.console import TraplessError
 from trapless.experiments import experiment
-from trapless.experiments.collection import read_rows
 from trapless.experiments.experiment import Raw
+from trapless.experiments.raw_files import read_rows
 from trapless.report.figures import Figure, Table
 
 DATA = Path(__file__).parents[2] / "data" / "experiments" / "peek-interval"

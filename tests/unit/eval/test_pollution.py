@@ -11,8 +11,8 @@ import pytest
 from eval.servers import part_pollution
 from eval.servers.counting import PROCESSORS
 from eval.servers.tables import SHORT
-from trapless.experiments.collection import read_rows
 from trapless.experiments.experiment import Raw
+from trapless.experiments.raw_files import read_rows
 from trapless.model import clocks
 
 ROOT = Path(__file__).resolve().parents[3]

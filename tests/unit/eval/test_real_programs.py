@@ -19,7 +19,7 @@ import pytest
 from eval.memory_hierarchy import part_programs as programs
 from eval.memory_hierarchy import savings, subjects
 from trapless.base.console import Silent
-from trapless.experiments import collection, stat_runs
+from trapless.experiments import collection, raw_files, stat_runs
 from trapless.experiments.experiment import Raw
 from trapless.stat import guest
 from trapless.stat.guest import Job
@@ -34,7 +34,7 @@ NAMES = ("redis", "nginx", "sqlite", "find", "gcc")
 
 @pytest.fixture(scope="module")
 def rows():
-    return collection.read_rows(DATA)
+    return raw_files.read_rows(DATA)
 
 
 @pytest.fixture(scope="module")

@@ -17,14 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from eval.servers import counting, findings, here, tables
+from eval.servers import counting, findings, part_http, tables
 from eval.servers.findings import Counted
 from eval.servers.shapes import SMALL, Talk, content, load, ready, shape
 from eval.servers.unmodified import subjects
 from eval.servers.unmodified.server import Server
 from eval.servers.unmodified.web_servers import http
-from trapless.experiments.collection import read_rows
-from trapless.experiments.experiment import Raw, program
+from trapless.experiments.experiment import OWN_KERNEL, Raw, program
+from trapless.experiments.raw_files import read_rows
 from trapless.results import claims
 from trapless.stat.report import CALLS_APART
 from trapless.stat.run_counts import RunCounts
@@ -392,10 +392,10 @@ def timed_rows(*, inside: bool) -> list[dict]:
     ]
     ns = {"scheduler": 8000, "epoll": 10_000, "io_uring": 5000}
     if inside:
-        ns[here.INSIDE] = 9000
-        found.append({"server": here.INSIDE, "stayed": 990, "left": 10})
+        ns[part_http.INSIDE] = 9000
+        found.append({"server": part_http.INSIDE, "stayed": 990, "left": 10})
     else:
-        found.append({"skipped": here.INSIDE, "reason": "no module"})
+        found.append({"skipped": part_http.INSIDE, "reason": "no module"})
     for turn in range(TIMED_TURNS):
         for server, each in ns.items():
             row = {"kind": "measured", "server": server, "load": "keep8", "turn": turn}
@@ -406,30 +406,30 @@ def timed_rows(*, inside: bool) -> list[dict]:
 
 
 def timed(*, inside: bool) -> Raw:
-    return Raw(timed_rows(inside=inside), {}, Path())
+    return Raw(timed_rows(inside=inside), {"accelerator": OWN_KERNEL}, Path())
 
 
 def test_turns_become_times_of_a_request_and_paired_shares():
-    metrics = here.analyse(timed(inside=True)).metrics
+    metrics = part_http.analyse(timed(inside=True)).metrics
     assert metrics["http.scheduler.keep8.cpu-ns"].value == 16_000
     assert metrics["http.scheduler.keep8.ns"].value == 32_000
     assert metrics["http.io_uring.keep8.ratio"].value == 0.5
     assert metrics["http.epoll-supervisor.keep8.ratio"].value == 0.9
     assert metrics["http.epoll-supervisor.keep8.ratio"].spread == 0
     assert metrics["http.epoll-supervisor.all.share"].value == 0.99
-    (table,) = here.figures(timed(inside=True))
+    (table,) = part_http.figures(timed(inside=True))
     assert ("keep8", "io_uring", "10.00", "50%", "20.00") in table.rows
     assert "99.0% of its calls" in table.caption
 
 
 def test_a_machine_that_refuses_the_mode_has_the_other_servers():
-    metrics = here.analyse(timed(inside=False)).metrics
+    metrics = part_http.analyse(timed(inside=False)).metrics
     assert metrics["http.scheduler.keep8.ratio"].value == 0.8
     assert not any("supervisor" in name for name in metrics)
-    (table,) = here.figures(timed(inside=False))
-    assert len(table.rows) == len(here.SERVERS) - 1
+    (table,) = part_http.figures(timed(inside=False))
+    assert len(table.rows) == len(part_http.TIMED) - 1
 
 
 def test_no_figure_is_made_of_nothing():
     with pytest.raises(ValueError, match="no server"):
-        here.samples(Raw([{"load": "keep8", "requests": 1}], {}, Path()), "cpu-ns")
+        part_http.samples(Raw([{"load": "keep8", "requests": 1}], {}, Path()), "cpu-ns")

@@ -17,6 +17,7 @@ import pytest
 from trapless.base.console import Silent, TraplessError
 from trapless.base.paths import repo_root
 from trapless.experiments import collection as collection_file
+from trapless.experiments import raw_files
 from trapless.vm import lab
 
 ROW = {"mechanism": "plain", "call": "getpid", "n": 1, "kind": "counted", "value": 5, "ops": 1}
@@ -73,7 +74,7 @@ def test_rows_come_back_and_are_saved(collection, monkeypatch):
     assert boot(collection) == GOOD[:2]
     collection.write([{"check": "from elsewhere", "made": 1}])
     collection.finish()
-    rows = collection_file.read_rows(collection.directory / "raw.jsonl")
+    rows = raw_files.read_rows(collection.directory / "raw.jsonl")
     assert {"boot": "calls-counted", "part": "calls", **ROW} in rows
     assert {"part": "calls", "check": "from elsewhere", "made": 1} in rows
     meta = json.loads((collection.directory / "meta.json").read_text())
@@ -212,29 +213,29 @@ def test_command_lines_do_not_tell_where_files_are(monkeypatch, tmp_path):
 def test_damaged_raw_data_is_named_by_file_and_line(tmp_path):
     path = tmp_path / "raw.jsonl"
     with pytest.raises(TraplessError, match=r"raw\.jsonl: no such file"):
-        collection_file.read_rows(path)
+        raw_files.read_rows(path)
     path.write_text('{"a": 1}\n{"a": \n')
     with pytest.raises(TraplessError, match="line 2: not JSON"):
-        collection_file.read_rows(path)
+        raw_files.read_rows(path)
     path.write_text('{"a": 1}\n[1]\n')
     with pytest.raises(TraplessError, match="line 2: not an object"):
-        collection_file.read_rows(path)
+        raw_files.read_rows(path)
     path.write_text("[" * 100_000)
     with pytest.raises(TraplessError, match="line 1: not JSON"):
-        collection_file.read_rows(path)
+        raw_files.read_rows(path)
 
 
 def test_raw_data_may_be_packed(tmp_path):
     path, packed = tmp_path / "raw.jsonl", tmp_path / "raw.jsonl.xz"
-    assert not collection_file.is_saved(path)
+    assert not raw_files.is_saved(path)
     packed.write_bytes(lzma.compress(b'{"a": 1}\n')[:-3])
     with pytest.raises(TraplessError, match=r"raw\.jsonl\.xz: cannot be read"):
-        collection_file.read_rows(path)
+        raw_files.read_rows(path)
     packed.write_bytes(lzma.compress(b'{"a": 1}\n'))
-    assert collection_file.is_saved(path)
-    assert collection_file.read_rows(path) == [{"a": 1}]
+    assert raw_files.is_saved(path)
+    assert raw_files.read_rows(path) == [{"a": 1}]
     path.write_text('{"a": 2}\n')
-    assert collection_file.read_rows(path) == [{"a": 2}]  # newer: a run writes this one
+    assert raw_files.read_rows(path) == [{"a": 2}]  # newer: a run writes this one
 
 
 def test_boots_that_a_part_ran_by_itself_are_kept_and_found_again(collection):
@@ -247,7 +248,7 @@ def test_boots_that_a_part_ran_by_itself_are_kept_and_found_again(collection):
     assert again.adopt_saved("another key") == []
     assert again.adopt_saved("key") == ["calls-vm1"]
     again.finish()
-    assert collection_file.read_rows(again.directory / "raw.jsonl") == [
+    assert raw_files.read_rows(again.directory / "raw.jsonl") == [
         {"boot": "calls-vm1", "part": "calls", **GOOD[1]}
     ]
 

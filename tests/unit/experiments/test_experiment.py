@@ -18,13 +18,14 @@ from pathlib import Path
 
 import pytest
 
-from eval.batch_size import part_calls as batch_size_calls
+from eval.batch_size import batch_figures, part_calls
 from eval.parallel import part_slow_read as slow_read
 from tests.notes import Notes
 from trapless.base import programs
 from trapless.base.console import ConsoleProgress, Silent, TraplessError
 from trapless.experiments import evaluate, experiment
-from trapless.experiments.collection import Collection, read_rows
+from trapless.experiments.collection import Collection
+from trapless.experiments.raw_files import read_rows
 from trapless.report.figures import Figure, Table
 from trapless.results import claims, result_file
 from trapless.results.result_file import Metric
@@ -133,7 +134,7 @@ def test_measured_ratios_pair_rounds():
 
 
 def test_measured_break_even_is_doubted_where_rounds_disagree():
-    calls = batch_size_calls
+    calls = batch_figures
     plain = {1: [10.0] * 5, 2: [10.0] * 5}
     quiet = {1: [12.0] * 5, 2: [8.0, 8.0, 8.1, 8.2, 8.0]}
     noisy = {1: [12.0] * 5, 2: [8.0, 80.0, 8.1, 90.0, 8.0]}
@@ -241,14 +242,13 @@ def test_a_kernel_without_32_bit_calls_leaves_the_int_claims_open(rewritten):
 
 
 def test_counts_that_differ_between_two_boots_end_the_experiment():
-    calls = batch_size_calls
     rows = rows_of("batch-size", kind="counted")[:5]
-    assert calls.compare_boots(rows, rows)["made"] == 5
+    assert part_calls.compare_boots(rows, rows)["made"] == 5
     other = [*rows[:-1], {**rows[-1], "value": rows[-1]["value"] + 1}]
     with pytest.raises(TraplessError, match="counted differently"):
-        calls.compare_boots(rows, other)
+        part_calls.compare_boots(rows, other)
     with pytest.raises(TraplessError, match="different numbers of rows"):
-        calls.compare_boots(rows, rows[:-1])
+        part_calls.compare_boots(rows, rows[:-1])
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ import pytest
 from tests.unit.experiments import made_up_guest
 from tests.unit.experiments.made_up_guest import COLUMNS, COUNTS, REGIONS, counts
 from trapless.base.console import Silent, TraplessError
-from trapless.experiments import collection, evaluate, stat_runs
+from trapless.experiments import collection, evaluate, raw_files, stat_runs
 from trapless.experiments.fleet import engine, fleet, grid, machine, task
 from trapless.model import plugin
 from trapless.stat import guest, labels
@@ -131,7 +131,7 @@ class Runner:
         ]
         stat_runs.collect(run, wanted)
         run.finish()
-        return len(lines_of(ran)), collection.read_rows(folder / collection.RAW_FILE)
+        return len(lines_of(ran)), raw_files.read_rows(folder / raw_files.RAW_FILE)
 
 
 def lines_of(ran):
@@ -188,7 +188,7 @@ def test_all_rows_become_one_file_in_order(made):
         counts(label) for label in labels
     ]
     assert not (made / "whole" / grid.ROWS_FOLDER).exists()
-    raw = collection.read_rows(made / "whole" / "raw.jsonl")
+    raw = raw_files.read_rows(made / "whole" / "raw.jsonl")
     assert sorted(row["boot"] for row in raw) == ["g-vm0", "g-vm1"]
 
 
@@ -212,7 +212,7 @@ def test_a_finished_grid_is_not_run_again_for_what_was_to_come_after_it(tmp_path
     whole = (folder / "g.parquet").read_bytes()
     assert run(folder) == [] and (folder / "g.parquet").read_bytes() == whole
     assert not (folder / grid.ROWS_FOLDER).exists()
-    raw = collection.read_rows(folder / "raw.jsonl")
+    raw = raw_files.read_rows(folder / "raw.jsonl")
     assert sorted(row["boot"] for row in raw) == ["g-vm0", "g-vm1"]
     assert run(folder) == ["01010", "10101"]  # that run was over: this is another
 

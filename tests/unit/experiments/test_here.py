@@ -21,7 +21,7 @@ from trapless import module
 from trapless.base.console import Silent, TraplessError
 from trapless.cli import cli
 from trapless.experiments import clocks, decisions, evaluate, experiment, fit
-from trapless.experiments.collection import Collection, LeftOutError, make_meta
+from trapless.experiments.collection import Collection, Extent, LeftOutError, make_meta
 from trapless.experiments.here import consent, kernel_log, machine, place, root, run
 from trapless.report.document import Report, Section
 from trapless.results import claims, result_file
@@ -38,14 +38,14 @@ def typed(*words: str):
 
 
 def test_an_experiment_that_needs_the_lab_is_left_out_by_name_with_its_reason():
-    specs, absent = machine.chosen((), quick=True)
+    specs, absent = machine.chosen(())
     assert {spec.name for spec in specs} | absent.keys() == set(experiment.names())
     assert {"batch-size", "ls", "memory-hierarchy", "mode-switch", "parallel", "programs"} <= {
         spec.name for spec in specs
     }
     assert absent == {name: experiment.get(name).needs for name in absent}
     with pytest.raises(TraplessError, match="os-behaviour: ") as error:
-        machine.chosen(("os-behaviour",), quick=True)
+        machine.chosen(("os-behaviour",))
     assert error.value.status == 2
 
 
@@ -67,7 +67,7 @@ class Missing:
             raise ModuleNotFoundError(name, name=name.split(".")[0])
 sys.meta_path.insert(0, Missing())
 from trapless.experiments.here import machine, run
-print(*(spec.name for spec in machine.chosen((), quick=True)[0]))
+print(*(spec.name for spec in machine.chosen(())[0]))
 """
 """A Python as a bare machine may have it: click, rich, elftools; nothing for arrays or figures."""
 
@@ -77,11 +77,11 @@ def test_it_takes_no_package_that_a_bare_machine_may_lack():
     missing = {"numpy", "pyarrow", "matplotlib", "jinja2", "drgn", "dask", "distributed"}
     code = BARE.replace("{missing}", repr(missing))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert done.stdout.split() == [one.name for one in machine.chosen((), quick=True)[0]], done
+    assert done.stdout.split() == [one.name for one in machine.chosen(())[0]], done
 
 
 def words_of(**changes) -> str:
-    specs, absent = machine.chosen((), quick=True)
+    specs, absent = machine.chosen(())
     options = {"module": Path("/m/trapless.ko"), "supervisor": True, "out": Path("out")}
     return consent.text(specs, absent, quick=True, **{**options, **changes})
 
@@ -98,11 +98,14 @@ def test_what_is_loaded_given_up_and_written_is_said():
 
 def test_each_that_switches_the_mode_is_named_before():
     with_consent = {
-        path.parent.name.replace("_", "-")
-        for path in (ROOT / "eval").glob("*/here*.py")
-        if place.CONSENT in path.read_text()
+        name
+        for name in experiment.names()
+        if (own := experiment.get_here(name))
+        for part in own.parts
+        if place.CONSENT
+        in (ROOT / f"eval/{name.replace('-', '_')}/part_{part.name}.py").read_text()
     }
-    assert with_consent <= set(consent.SWITCHING)
+    assert with_consent == set(consent.SWITCHING)
 
 
 def test_nobody_is_asked_without_a_terminal(capsys):
@@ -188,9 +191,10 @@ def test_the_least_run_is_shorter_than_a_quick_one_and_says_that_it_was_made(
 ):
     here = place.Here(Path("trapless.ko"), True, least=least)
     run = Collection("ls", tmp_path, quick, "6.x", Silent(), place=here)
-    assert run.chosen(41, 9, fit.SAMPLES_MIN) == rounds
+    extent = Extent(41, 9, fit.SAMPLES_MIN)
+    assert run.chosen(extent) == rounds
     assert ("--least" in make_meta(run, [], [])["command"]) == least
-    assert Collection("ls", tmp_path, quick, "6.x", Silent()).chosen(2, 1, 0) == 2 - quick
+    assert Collection("ls", tmp_path, quick, "6.x", Silent()).chosen(extent) == (9 if quick else 41)
 
 
 def test_records_of_the_kernels_log_become_lines():

@@ -7,10 +7,19 @@ the file system is made.
 
 from __future__ import annotations
 
+from trapless.experiments.collection import Collection
 from trapless.experiments.here import place
 from trapless.vm import guest_disk
 
 Modules = tuple[tuple[str, str], ...]
+
+
+def of_run(run: Collection) -> tuple[Modules, str]:
+    """The modules for the RAM disk, in the lab or on this machine; none, and the reason, where it
+    cannot be had."""
+    if run.timed:
+        return ram_disk()
+    return guest_disk.modules(run.kernel, run.progress), ""
 
 
 def ram_disk() -> tuple[Modules, str]:

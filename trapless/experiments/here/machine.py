@@ -4,7 +4,6 @@ experiments it can run. It measures nothing."""
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 from collections.abc import Sequence
@@ -58,29 +57,17 @@ def slug(text: str) -> str:
     return "-".join([*short, "linux", re.sub(r"[^a-z0-9.-]+", "-", kernel.lower())])
 
 
-def chosen(wanted: Sequence[str], *, quick: bool) -> tuple[list[Spec], dict[str, str]]:
+def chosen(wanted: Sequence[str]) -> tuple[list[Spec], dict[str, str]]:
     """The experiments to run here, and those that are left out with the reason for each. One that
     was asked for by name and cannot run here is an error."""
     specs, absent = [], {}
     for name in wanted or experiment.names():
         spec = experiment.get_here(name)
         if spec is None:
-            absent[name] = _needs(name)
-        elif quick and spec.quick_by_name and not wanted:
-            absent[name] = "it takes long; a quick run has it by its name only"
+            absent[name] = experiment.get(name).needs
         else:
             specs.append(spec)
     if wanted and absent:
         words = "; ".join(f"{name}: {why}" for name, why in absent.items())
         raise TraplessError(f"cannot run on a machine's own kernel: {words}", status=2)
     return specs, absent
-
-
-def _needs(name: str) -> str:
-    """Why an experiment needs the lab. Its file is read and not run: that takes packages which may
-    be missing here, and a minute on an emulated machine."""
-    tree = ast.parse(experiment.spec_file(name).read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.keyword) and node.arg == "needs":
-            return str(ast.literal_eval(node.value))
-    return Spec.needs

@@ -40,7 +40,7 @@ class Wishes:
 
 def run(wishes: Wishes, progress: Progress) -> tuple[Outcome, Path]:
     """Run it all; the outcome, and the folder of the results."""
-    specs, absent = machine.chosen(wishes.names, quick=wishes.quick)
+    specs, absent = machine.chosen(wishes.names)
     out = wishes.out if wishes.out is not None else Path("results") / machine.folder_name()
     _check(wishes)
     own = wishes.module.absolute() if wishes.module is not None else module.build(progress)

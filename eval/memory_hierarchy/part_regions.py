@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Experiment memory-hierarchy on a machine's own kernel: the paper's test program, timed, and its
-events counted where the processor has counters.
+"""Times the paper's test program on a machine's own kernel, and counts its events where the
+processor has counters.
 
 This file owns the grid there and what is made of its rows. It judges no claim: the ranges that the
 paper names belong to the TLB and the caches of its own processors, which the model has.
@@ -13,10 +13,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from eval.memory_hierarchy import spec
 from trapless.experiments import fit
 from trapless.experiments.clocks import Clock, event_metrics, paired, ratio_metric
-from trapless.experiments.collection import Collection, LeftOutError, Row
-from trapless.experiments.experiment import Findings, Part, Raw, Spec, workload
+from trapless.experiments.collection import Collection, LeftOutError, Row, option_words
+from trapless.experiments.experiment import Findings, Raw, workload
 from trapless.experiments.here import modules
 from trapless.report.figures import Map
 from trapless.results.result_file import Metric
@@ -24,8 +25,7 @@ from trapless.vm.lab import LabConfig
 
 TREE = Path(__file__).parent
 MODULE, GUEST_MODULE, GUEST_PROGRAM = "hierarchy.ko", "/hierarchy.ko", "/bin/memory-hierarchy"
-LAST_KB, STEP_KB, QUICK_STEP_KB, LEAST_STEP_KB = 256, 16, 64, 256
-ROUNDS, QUICK_ROUNDS = 15, 3
+LAST_KB = 256
 COARSE_KB = 64
 """Cells at multiples of this have metrics of their own; all are in the map."""
 BASE = "conventional"
@@ -41,11 +41,10 @@ def collect(run: Collection) -> None:
     module, why = modules.find(run, TREE, MODULE)
     if module is None:
         raise LeftOutError(why)
-    step = run.chosen(STEP_KB, QUICK_STEP_KB, LEAST_STEP_KB)
-    rounds = run.chosen(ROUNDS, QUICK_ROUNDS, fit.SAMPLES_MIN)
+    step = run.chosen(spec.TIMED_STEP_KB)
+    rounds = run.chosen(spec.TIMED_ROUNDS)
     axis = f"0:{LAST_KB}:{step}"
-    options = {"trap": "fast", "user": axis, "kernel": axis, "clocks": str(rounds)}
-    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    words = option_words({"trap": "fast", "user": axis, "kernel": axis, "clocks": rounds})
     insert = f"insmod {GUEST_MODULE} bytes={LAST_KB << 10}"
     config = LabConfig(
         kernel=run.kernel,
@@ -128,24 +127,3 @@ def figures(raw: Raw) -> tuple[Map, ...]:
             scale="time, conventional = 1",
         ),
     )
-
-
-SPEC = Spec(
-    name="memory-hierarchy",
-    paper="wrapped-system-call",
-    question="A transition between user space and kernel costs more than its own clocks: each side "
-    "evicts what the other has cached. How do clocks, L2 misses and data-TLB misses change when "
-    "calls are wrapped, over the footprints of both sides?",
-    method=(
-        "The paper's test program (Fig. 2 to 4) on this machine's own kernel: 512 times a function "
-        "that reads U KB in user space and one that reads K KB in the kernel, by a call each and "
-        "in batches of 32, by turns. Measured by the time-stamp counter. Where the processor has "
-        "counters, a run beside each counts misses of caches and TLB."
-    ),
-    limits=(
-        "The paper's ranges belong to its processor's caches and TLB: no claim is judged here.",
-        "What the frequency and the prefetchers do is in the times.",
-    ),
-    parts=(Part("regions", collect, analyse, figures),),
-    minutes=(0.5, 2),
-)

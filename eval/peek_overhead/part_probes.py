@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Experiment peek-overhead on a machine's own kernel: what the module's probes add to one entry of
-the kernel, by the clock.
+"""Times on a machine's own kernel what the module's probes add to one entry of the kernel.
 
-This file owns the numbers of steps there, what is made of the rows, and the question, which spec.py
-shares. What an observer beside a VM costs is for the lab.
+This file owns the numbers of steps, and what is made of the rows. What an observer beside a VM
+costs is for the lab.
 """
 
 from __future__ import annotations
@@ -12,25 +11,22 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 
+from eval.peek_overhead import spec
 from trapless.experiments import fit
 from trapless.experiments.clocks import paired, ratio_metric
 from trapless.experiments.collection import Collection, LeftOutError, Row
-from trapless.experiments.experiment import Findings, Part, Raw, Spec, program
+from trapless.experiments.experiment import Findings, Raw, program
 from trapless.report.figures import Table
 from trapless.results.result_file import Metric
 from trapless.vm.lab import LabConfig
 
-NONE, SETTINGS = "none", ("modes", "both", "counts")
-LEAST_SETTINGS = ("counts",)
+NONE, SETTINGS = "none", spec.PROBE_SETTINGS.full
 STEPS = {
     "calls": "a system call that does next to nothing",
     "faults": "a page fault that gives a fresh page",
     "switches": "a byte through a pipe to another process, and back",
 }
 COUNTS = {"calls": 1_000_000, "faults": 100_000, "switches": 20_000}
-QUICK_SHARE, LEAST_SHARE = 40, 400
-"""Shorter runs make so many times fewer steps."""
-ROUNDS, QUICK_ROUNDS = 15, 5
 TIMEOUT_S = 3600.0
 PROBES = "/sys/module/trapless/parameters/probes"
 SKIPPED = '{"skipped": "probes", "reason": "the module refuses them; the kernel\'s log says why"}'
@@ -40,13 +36,13 @@ Times = Mapping[tuple[str, str], Mapping[int, float]]
 
 def collect(run: Collection) -> None:
     """All settings of the probes by turns, in random order in each round."""
-    share = run.chosen(1, QUICK_SHARE, LEAST_SHARE)
+    share = run.chosen(spec.PROBE_SHARE)
     counts = {name: n // share for name, n in COUNTS.items()}
-    rounds = run.chosen(ROUNDS, QUICK_ROUNDS, fit.SAMPLES_MIN)
+    rounds = run.chosen(spec.PROBE_ROUNDS)
     loads = [
         word for name, n in counts.items() for word in (name, f"exec /bin/peek-calls {name} {n}")
     ]
-    settings = run.chosen(SETTINGS, SETTINGS, LEAST_SETTINGS)
+    settings = run.chosen(spec.PROBE_SETTINGS)
     options = ["--kind", "measured", "--settings", ",".join((NONE, *settings))]
     argv = ["/bin/peek-overhead", *options, "--repeats", str(rounds), "--", *loads]
     names = ("peek-overhead", "peek-calls")
@@ -146,21 +142,3 @@ def _interval(values: Sequence[float]) -> str:
         return ""
     one = fit.confidence(values)
     return f"{one.median:,.1f} ({one.low:,.1f} to {one.high:,.1f})"
-
-
-SPEC = Spec(
-    name="peek-overhead",
-    paper="memory-peeping",
-    question="What does it cost a machine that its memory is read while it runs?",
-    method=(
-        "Loops of system calls, of page faults and of switches between two processes, on this "
-        "machine's own kernel with the module's probes off and on by turns, in random order. "
-        "Measured by the kernel's clock."
-    ),
-    limits=(
-        "What an observer costs who reads beside a VM, and whole programs, are for the lab.",
-        "Time starts with a process and ends with it: it is spread over many steps.",
-    ),
-    parts=(Part("probes", collect, analyse, figures),),
-    minutes=(0.1, 0.5),
-)
