@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -256,8 +257,11 @@ class Sampled:
 
     # ---- Looks at the kernel ---------------------------------------------------------------------
 
-    def _submit(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
-        self._job, self._then = self._vm.settings.workers.submit(work), then
+    def _submit(
+        self, work: Callable[[], Any], then: Callable[[Any], None], *, is_short: bool = False
+    ) -> None:
+        self._job = self._vm.settings.workers.submit(work, is_short=is_short)
+        self._then = then
 
     def _look(self, now: float) -> None:
         if now - self._began_s >= STABLE_S:
@@ -271,7 +275,7 @@ class Sampled:
                 signs = opened.kernel.signs()
             return same, is_stuck(opened.boots), signs
 
-        self._submit(look, self._looked)
+        self._submit(look, self._looked, is_short=True)
 
     def _looked(self, seen: tuple[bool, bool, bytes]) -> None:
         (same, stuck, signs), vm, now = seen, self._vm, time.monotonic()
@@ -375,7 +379,8 @@ class Sampled:
         if vm.settings.recordings is not None and self._source is not None:
             vm.settings.recordings.end(self._source, alive_ns)
         run.kill()  # where it has not ended; who reads a process may not end before that does
-        vm.ending = vm.settings.workers.submit(lambda: run.__exit__(None, None, None))
+        leave = partial(run.__exit__, None, None, None)
+        vm.ending = vm.settings.workers.submit(leave, is_short=True)
 
     def _close_kernel(self) -> None:
         if self._job is None:

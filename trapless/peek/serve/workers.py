@@ -67,19 +67,20 @@ class Job(Generic[T]):
 
 
 class Workers:
-    """`count` threads that take work in its order. Any thread may hand work over."""
+    """`count` threads that take work in its order, short work first. Any thread may submit."""
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._waiting: queue.SimpleQueue[Job[Any]] = queue.SimpleQueue()
-        self._lock = threading.Lock()  # guards the count of those that have begun
-        self._begun = 0
+        self._waiting: queue.PriorityQueue[tuple[bool, int, Job[Any]]] = queue.PriorityQueue()
+        self._lock = threading.Lock()  # guards the two that follow
+        self._begun = self._submitted = 0
 
-    def submit(self, work: Callable[[], T]) -> Job[T]:
-        """Hand work over."""
+    def submit(self, work: Callable[[], T], *, is_short: bool = False) -> Job[T]:
+        """Hand work over. Short work does not wait for that of guests that take long to open."""
         job = Job(work)
-        self._waiting.put(job)
         with self._lock:
+            self._submitted += 1
+            self._waiting.put((not is_short, self._submitted, job))
             if self._begun < self._count:
                 self._begun += 1
                 threading.Thread(target=self._serve, name="worker", daemon=True).start()
@@ -87,4 +88,4 @@ class Workers:
 
     def _serve(self) -> None:
         while True:
-            self._waiting.get().run()
+            self._waiting.get()[2].run()

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,14 @@ def test_what_follows_work_is_done_once_before_or_after_its_end():
     until(lambda: second.done)
     second.when_done(lambda: done.append("second"))
     assert done == ["first", "second"] and "ZeroDivisionError" in str(second.error)
+
+
+def test_short_work_does_not_wait_for_machines_that_take_long_to_open():
+    workers, go, order = Workers(1), threading.Event(), []
+    first = workers.submit(go.wait)
+    for name in ("open", "open again"):
+        workers.submit(partial(order.append, name))
+    last = workers.submit(partial(order.append, "look"), is_short=True)
+    go.set()
+    until(lambda: len(order) == 3)
+    assert order == ["look", "open", "open again"] and first.done and last.done
