@@ -19,6 +19,7 @@
 #ifndef TRAPLESS_FILES_H
 #define TRAPLESS_FILES_H
 
+#include <linux/stat.h>
 #include <trapless.h>
 
 #ifdef __cplusplus
@@ -76,7 +77,7 @@ unsigned int tl_files_pending(const struct tl_files *files);
 
 /*
  * Each of the following adds an operation and returns 0, -ENOMEM, or -EPERM in the child of a fork.
- * *op names it until it is released; op may be NULL. dirfd and path are as for openat(2).
+ * tl_files_stat() also returns -EINVAL. *op names it until it is released; op may be NULL. dirfd and path are as for openat(2).
  */
 
 /*
@@ -92,6 +93,19 @@ int tl_files_read(struct tl_files *files, int dirfd, const char *path, uint64_t 
 /* The same with a directory. data: struct linux_dirent64 (getdents64(2)), result bytes of them. */
 int tl_files_list(struct tl_files *files, int dirfd, const char *path, uint64_t user_data,
 		  struct tl_files_op **op);
+
+/* The attributes of one of many files: result is 0 or -errno, and x valid if it is 0. */
+struct tl_files_status {
+	int64_t result;
+	struct statx x;
+};
+
+/*
+ * The attributes of n files (1 to TL_ENTRIES_MAX) by one request: statx(2) with `flags` and `mask`
+ * for each path. data: n struct tl_files_status in the order of the paths; the result is n.
+ */
+int tl_files_stat(struct tl_files *files, int dirfd, const char *const *paths, unsigned int n,
+		  int flags, unsigned int mask, uint64_t user_data, struct tl_files_op **op);
 
 #define TL_FILES_SYNC (1u << 0)		/* fsync(2) before the file is closed */
 /*

@@ -66,7 +66,7 @@ static bool push(struct tl_files *files, struct tl_files_op *op)
 		slot = tl_psc_add(files->psc, call->nr, call->args[0], call->args[1], call->args[2],
 				  call->args[3], call->args[4], call->args[5]);
 	else
-		slot = tl_psc_add_program(files->psc, op->requests, op->n, TL_STEPS_DEFAULT);
+		slot = tl_psc_add_program(files->psc, op->program, op->n, TL_STEPS_DEFAULT);
 	if (slot < 0)
 		return false;
 	op->slot = (uint32_t)slot;
@@ -190,8 +190,8 @@ static void abandon(struct tl_files_op *op, int64_t result)
 {
 	op->canceled = true;
 	for (uint32_t i = 0; op->n > 1 && i < op->n; i++)
-		if (op->requests[i].state != TL_DONE)
-			op->requests[i].result = -ECANCELED;
+		if (op->program[i].state != TL_DONE)
+			op->program[i].result = -ECANCELED;
 	while (!advance(op, result)) {
 		const struct tl_request *call = &op->requests[0];
 

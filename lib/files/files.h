@@ -34,6 +34,7 @@ struct tl_files_op {
 	int64_t result;
 	op_advance advance;		/* NULL: the result is that of the one call */
 	struct tl_request requests[OP_REQUESTS];
+	struct tl_request *program;	/* `requests`, or memory of malloc() with the strings */
 	uint32_t n;			/* requests; 1 is no program */
 	uint32_t slot;			/* of the ring, in OP_MADE */
 	/* Of sequences. */
@@ -48,7 +49,7 @@ struct tl_files_op {
 	unsigned int flags;
 	const char *path, *temporary;
 	int dirfd;
-	char *strings;			/* of malloc() if they do not fit into `name` */
+	void *strings;			/* of malloc() if they do not fit into `name` */
 	char name[OP_NAME_BYTES];
 	uint64_t attributes[18];	/* room for struct stat */
 };
@@ -85,6 +86,9 @@ void tl_op_add(struct tl_files *files, struct tl_files_op *op);
 /* Fill in the first requests of an operation that has its paths and, to read, its memory. */
 void tl_sequence_read(struct tl_files_op *op);
 void tl_sequence_write(struct tl_files_op *op, int open_flags, mode_t mode);
+/* Many independent calls: fills in n requests, whose paths follow them. */
+void tl_sequence_stat(struct tl_files_op *op, const char *const *paths, int flags,
+		      unsigned int mask);
 /* The next and last request closes the descriptor; then the result is `error`. Returns false. */
 bool tl_sequence_close(struct tl_files_op *op, int64_t error);
 

@@ -13,6 +13,7 @@
 
 #define OPS_KEPT 64u		/* operations with their memory, for the next ones */
 #define TEMPORARY_BYTES 32u	/* that a temporary file's name has more than the file's */
+#define ROOM (TL_FILES_ROOM + OP_PROBE_BYTES)
 
 static struct tl_files_op *new_op(struct tl_files *files, uint64_t user_data)
 {
@@ -35,18 +36,24 @@ static struct tl_files_op *new_op(struct tl_files *files, uint64_t user_data)
 	op->room = room;
 	op->user_data = user_data;
 	op->fd = -1;
+	op->program = op->requests;
 	op->n = 1;
 	return op;
 }
 
 /* Gives the operation its memory, which an earlier one may have left. */
-static int make_room(struct tl_files_op *op)
+static int make_room(struct tl_files_op *op, uint64_t bytes)
 {
-	if (op->data)
+	char *data;
+
+	if (op->data && op->room >= bytes)
 		return 0;
-	op->room = TL_FILES_ROOM + OP_PROBE_BYTES;
-	op->data = tl_heap_resize(NULL, op->room, 1);
-	return op->data ? 0 : -ENOMEM;
+	data = tl_heap_resize(op->data, bytes, 1);
+	if (!data)
+		return -ENOMEM;
+	op->data = data;
+	op->room = bytes;
+	return 0;
 }
 
 /* Room for the operation's strings. */
@@ -63,7 +70,7 @@ static void dispose(struct tl_files *files, struct tl_files_op *op)
 	if (op->strings)
 		free(op->strings);
 	op->strings = NULL;
-	if (files->unused_n == OPS_KEPT || op->room > TL_FILES_ROOM + OP_PROBE_BYTES) {
+	if (files->unused_n == OPS_KEPT || op->room > ROOM) {
 		free(op->data);
 		free(op);
 		return;
@@ -99,7 +106,7 @@ int tl_files_call(struct tl_files *files, const struct tl_request *call, unsigne
 			bytes += lengths[i] = strlen((char *)(uintptr_t)call->args[i]) + 1;
 	if (bytes)
 		at = strings(op, bytes);
-	if ((bytes && !at) || (rooms && make_room(op))) {
+	if ((bytes && !at) || (rooms && make_room(op, ROOM))) {
 		dispose(files, op);
 		return -ENOMEM;
 	}
@@ -128,7 +135,7 @@ static int read_whole(struct tl_files *files, int dirfd, const char *path, uint6
 	if (!op)
 		return -ENOMEM;
 	copy = strings(op, bytes);
-	if (!copy || make_room(op)) {
+	if (!copy || make_room(op, ROOM)) {
 		dispose(files, op);
 		return -ENOMEM;
 	}
@@ -149,6 +156,32 @@ int tl_files_list(struct tl_files *files, int dirfd, const char *path, uint64_t 
 		  struct tl_files_op **op)
 {
 	return read_whole(files, dirfd, path, user_data, SYS_getdents64, op);
+}
+
+int tl_files_stat(struct tl_files *files, int dirfd, const char *const *paths, unsigned int n,
+		  int flags, unsigned int mask, uint64_t user_data, struct tl_files_op **out)
+{
+	size_t bytes = n * sizeof(struct tl_request);
+	struct tl_files_op *op;
+
+	if (tl_files_is_foreign(files))
+		return -EPERM;
+	if (!n || n > TL_ENTRIES_MAX)
+		return -EINVAL;
+	for (unsigned int i = 0; i < n; i++)
+		bytes += strlen(paths[i]) + 1;
+	op = new_op(files, user_data);
+	if (!op)
+		return -ENOMEM;
+	op->strings = tl_heap_resize(NULL, bytes, 1);
+	if (!op->strings || make_room(op, n * sizeof(struct tl_files_status))) {
+		dispose(files, op);
+		return -ENOMEM;
+	}
+	op->dirfd = dirfd;
+	op->n = n;
+	tl_sequence_stat(op, paths, flags, mask);
+	return begin(files, op, out);
 }
 
 /* A name beside the path that nobody has: O_EXCL says so where chance does not. */

@@ -271,3 +271,37 @@ void tl_sequence_write(struct tl_files_op *op, int open_flags, mode_t mode)
 					  O_WRONLY | O_CLOEXEC | open_flags, mode);
 	set_jump(op, W_OPEN, TL_IF_ERROR, W_STEPS);
 }
+
+/* ---- Many -------------------------------------------------------------------------------- */
+
+static bool all_known(struct tl_files_op *op)
+{
+	struct tl_files_status *status = (void *)op->data;
+
+	for (uint32_t i = 0; i < op->bytes; i++)
+		status[i].result = op->n == 1 ? op->requests[0].result : op->program[i].result;
+	op->result = (int64_t)op->bytes;
+	return true;
+}
+
+void tl_sequence_stat(struct tl_files_op *op, const char *const *paths, int flags,
+		      unsigned int mask)
+{
+	struct tl_files_status *status = (void *)op->data;
+	char *path;
+
+	op->program = op->strings;
+	path = (char *)(op->program + op->n);
+	for (uint32_t i = 0; i < op->n; i++) {
+		size_t bytes = strlen(paths[i]) + 1;
+
+		memcpy(path, paths[i], bytes);
+		op->program[i] = TL_REQUEST(SYS_statx, op->dirfd, path, flags, mask,
+					    &status[i].x);
+		path += bytes;
+	}
+	/* A single call is no program, and its request is the operation's own. */
+	op->requests[0] = op->program[0];
+	op->bytes = op->n;
+	op->advance = all_known;
+}

@@ -6,9 +6,9 @@ import fs, { constants, promises as own } from 'node:fs';
 import { Buffer } from 'node:buffer';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { KIND, native, operation, systemError } from './engine.js';
+import { FIELDS, KIND, native, operation, systemError } from './engine.js';
 import { FileHandle } from './file_handle.js';
-import { CALL, flagNumber, modeNumber, unusual } from './values.js';
+import { CALL, flagNumber, modeNumber, statsOf, unusual } from './values.js';
 
 // A path as the engine takes it, or undefined: then the call is Node's own, errors too.
 function pathOf(path) {
@@ -230,10 +230,27 @@ export function readFiles(paths, options = {}) {
   return inOrderOfCompletion(paths, (path) => readFile(path, rest), errors);
 }
 
-// The Stats of all paths, in their order, by as few hops as can be. An error takes the place of Stats
-// that cannot be had, so that one absent file costs no other one's.
-export function lstats(paths) {
-  return Promise.all(Array.from(paths, (path) => lstat(path).catch((error) => error)));
+const AT_ONE_GO = 256;
+
+async function lstatsOf(paths) {
+  const value = await operation((id) => native.stats(id, paths, CALL.AT_SYMLINK_NOFOLLOW));
+  if (typeof value === 'number') throw systemError(value, 'lstat');
+  return paths.map((path, i) => {
+    const at = i * FIELDS;
+    return value[at + 1] ? systemError(value[at + 1], 'lstat', path) : statsOf(value, at + 3);
+  });
+}
+
+// The Stats of all paths, in their order, 256 by one request. An error takes the place of Stats that
+// cannot be had, so that one absent file costs no other one's.
+export async function lstats(paths) {
+  const all = Array.from(paths);
+  if (all.some((path) => typeof path !== 'string' || path.includes('\0'))) {
+    return Promise.all(all.map((path) => lstat(path).catch((error) => error)));
+  }
+  const groups = [];
+  for (let i = 0; i < all.length; i += AT_ONE_GO) groups.push(lstatsOf(all.slice(i, i + AT_ONE_GO)));
+  return (await Promise.all(groups)).flat();
 }
 
 // Yields [path, Dirent] for everything below a folder, the folder itself left out. Folders are listed

@@ -10,36 +10,16 @@
  * Each thread of Node that loads the addon has an engine of its own. It is used by that thread
  * alone. The loop is kept alive while operations are pending.
  */
-#define NAPI_VERSION 8
-#include <node_api.h>
-
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
-#include <trapless.h>
-
 #include "libuv.h"
+#include "result.h"
 
 #define GROUP 64u	/* completions that JavaScript gets by one call */
-#define FIELDS 18u	/* numbers of one completion: id, result, whether attributes follow, they */
 #define PATH_BYTES 4096u
-
-/* What the result of an operation becomes; KIND_TARGET: it is copied to a Buffer. */
-enum kind {
-	KIND_NUMBER, KIND_BUFFER, KIND_TEXT, KIND_ATTRIBUTES, KIND_NAMES, KIND_TARGET,
-};
-
-struct operation {
-	enum kind kind;
-	napi_ref target;		/* the Buffer that is read into, or NULL */
-	void *source;			/* a copy of what is written, or NULL */
-	struct tl_files_op *op;		/* NULL: the id is free */
-};
 
 struct engine {
 	napi_env env;
@@ -173,6 +153,61 @@ static napi_value stat_file(napi_env env, napi_callback_info info)
 			       : -ENOMEM);
 }
 
+/* The strings of an array behind an array of their addresses, in one memory that is to be freed. */
+static const char **strings_of(napi_env env, napi_value array, uint32_t n)
+{
+	size_t used = n * sizeof(char *), room = used + n * 64 + PATH_BYTES, bytes;
+	const char **strings = malloc(room);
+	char *grown;
+
+	for (uint32_t i = 0; strings && i < n; i++) {
+		napi_value value;
+
+		if (room - used < PATH_BYTES) {
+			room += room / 2 + PATH_BYTES;
+			grown = realloc(strings, room);
+			if (!grown)
+				free(strings);
+			strings = (void *)grown;
+		}
+		if (!strings)
+			return NULL;
+		napi_get_element(env, array, i, &value);
+		/* One that does not fit is cut, and the kernel answers -ENAMETOOLONG. */
+		napi_get_value_string_utf8(env, value, (char *)strings + used, PATH_BYTES, &bytes);
+		strings[i] = (const char *)used;
+		used += bytes + 1;
+	}
+	for (uint32_t i = 0; strings && i < n; i++)
+		strings[i] = (const char *)strings + (size_t)strings[i];
+	return strings;
+}
+
+/* stats(id, paths, flags): the attributes of many files, FIELDS numbers each */
+static napi_value stat_many(napi_env env, napi_callback_info info)
+{
+	struct engine *engine = engine_of(env);
+	struct operation *operation;
+	const char **paths = NULL;
+	napi_value argv[3];
+	size_t argc = 3;
+	uint32_t id, n = 0;
+	int result = -ENOMEM;
+
+	napi_get_cb_info(env, info, &argc, argv, NULL, NULL);
+	id = (uint32_t)integer(env, argv[0]);
+	napi_get_array_length(env, argv[1], &n);
+	operation = place_of(engine, id);
+	if (operation)
+		paths = strings_of(env, argv[1], n);
+	if (paths)
+		result = tl_files_stat(engine->files, AT_FDCWD, paths, n,
+				       (int)integer(env, argv[2]), STATX_BASIC_STATS | STATX_BTIME,
+				       id, &operation->op);
+	free(paths);
+	return added(engine, operation, KIND_MANY, result);
+}
+
 /* A copy of a Buffer's bytes, which the operation keeps. */
 static void *copy_of(napi_env env, struct operation *operation, napi_value value, size_t *bytes)
 {
@@ -281,95 +316,7 @@ static napi_value submit(napi_env env, napi_callback_info info)
 	return value;
 }
 
-/* ---- Results ----------------------------------------------------------------------------- */
-
-static double milliseconds(const struct statx_timestamp *time)
-{
-	return (double)time->tv_sec * 1e3 + (double)time->tv_nsec / 1e6;
-}
-
-/* In the order of Node's own Stats. */
-static void put_attributes(double *field, const struct statx *x)
-{
-	const double values[] = {
-		(double)makedev(x->stx_dev_major, x->stx_dev_minor), x->stx_mode, x->stx_nlink,
-		x->stx_uid, x->stx_gid, (double)makedev(x->stx_rdev_major, x->stx_rdev_minor),
-		x->stx_blksize, (double)x->stx_ino, (double)x->stx_size, (double)x->stx_blocks,
-		milliseconds(&x->stx_atime), milliseconds(&x->stx_mtime),
-		milliseconds(&x->stx_ctime),
-		milliseconds(x->stx_mask & STATX_BTIME ? &x->stx_btime : &x->stx_ctime),
-	};
-
-	memcpy(field, values, sizeof(values));
-}
-
-static int by_name(const void *a, const void *b)
-{
-	const struct dirent64 *const *one = a, *const *other = b;
-
-	return strcmp((*one)->d_name, (*other)->d_name);
-}
-
-/* [name, type, name, type, ...] without "." and "..", in the order of libuv: of the bytes */
-static napi_value names_of(napi_env env, const char *data, int64_t bytes)
-{
-	const struct dirent64 **entries = malloc((size_t)bytes / 24 * sizeof(*entries) + 1);
-	napi_value array, value;
-	uint32_t n = 0;
-
-	napi_create_array(env, &array);
-	for (int64_t at = 0; entries && at < bytes;) {
-		const struct dirent64 *entry = (const void *)(data + at);
-
-		at += entry->d_reclen;
-		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
-			entries[n++] = entry;
-	}
-	if (entries)
-		qsort(entries, n, sizeof(*entries), by_name);
-	for (uint32_t i = 0; i < n; i++) {
-		napi_create_string_utf8(env, entries[i]->d_name, NAPI_AUTO_LENGTH, &value);
-		napi_set_element(env, array, 2 * i, value);
-		napi_create_uint32(env, entries[i]->d_type, &value);
-		napi_set_element(env, array, 2 * i + 1, value);
-	}
-	free(entries);
-	return array;
-}
-
-/* The value of a result that is no number, or NULL. */
-static napi_value value_of(napi_env env, const struct operation *operation, double *field,
-			   const struct tl_files_result *result)
-{
-	napi_value value = NULL;
-	size_t bytes = 0;
-	void *copy;
-
-	if (result->result < 0)
-		return NULL;
-	switch (operation->kind) {
-	case KIND_BUFFER:
-		napi_create_buffer_copy(env, (size_t)result->result, result->data, &copy, &value);
-		return value;
-	case KIND_TEXT:
-		napi_create_string_utf8(env, result->data, (size_t)result->result, &value);
-		return value;
-	case KIND_ATTRIBUTES:
-		field[2] = 1;
-		put_attributes(field + 3, result->data);
-		return NULL;
-	case KIND_NAMES:
-		return names_of(env, result->data, result->result);
-	case KIND_TARGET:
-		napi_get_reference_value(env, operation->target, &value);
-		if (value && napi_get_buffer_info(env, value, &copy, &bytes) == napi_ok &&
-		    bytes >= (size_t)result->result)
-			memcpy(copy, result->data, (size_t)result->result);
-		return NULL;
-	default:
-		return NULL;
-	}
-}
+/* ---- Completions ----------------------------------------------------------------------- */
 
 /* Writes up to GROUP completions to the group and to `values`. Returns their number. */
 static uint32_t take_group(struct engine *engine, napi_value values)
@@ -384,7 +331,7 @@ static uint32_t take_group(struct engine *engine, napi_value values)
 
 		field[0] = (double)result.user_data;
 		field[1] = (double)result.result;
-		value = value_of(engine->env, operation, field, &result);
+		value = tln_result_value(engine->env, operation, field, &result);
 		if (value)
 			napi_set_element(engine->env, values, n, value);
 		give_back(engine, operation);
@@ -481,6 +428,7 @@ NAPI_MODULE_INIT()
 		{ "start", start },
 		{ "read", read_whole },
 		{ "stat", stat_file },
+		{ "stats", stat_many },
 		{ "write", write_file },
 		{ "call", make_call },
 		{ "cancel", cancel },

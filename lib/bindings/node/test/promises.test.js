@@ -181,6 +181,12 @@ test('many files by one call', async () => {
   assert.equal(contents.get(at('absent')).code, 'ENOENT');
   const [small, absent] = await files.lstats([at('small'), at('absent')]);
   assert.deepEqual([small.size, absent.code], [8, 'ENOENT']);
+  const names = Array.from({ length: 1000 }, (_, i) => (i % 3 ? at('link') : at('absent', 'x'.repeat(i % 200))));
+  for (const [i, found] of (await files.lstats(names)).entries()) {
+    assert.deepEqual(await outcome(async () => { if (found instanceof Error) throw found; return found; }),
+      await outcome(async () => fs.lstatSync(names[i])));
+  }
+  assert.deepEqual(await files.lstats([]), []);
   const below = [];
   for await (const [name, entry] of files.walk(at('sub'))) below.push([path.relative(folder, name), entry.isDirectory()]);
   assert.deepEqual(below.sort(), [['sub/below', true], ['sub/below/file', false]]);

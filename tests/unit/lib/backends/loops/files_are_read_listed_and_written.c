@@ -187,6 +187,29 @@ static void one_call_has_copies_of_its_paths_and_room(struct tl_files *files)
 	MUST(unlink(path_of("link")));
 }
 
+static void attributes_of_many_come_at_once(struct tl_files *files, unsigned int n)
+{
+	const char *kinds[] = { path_of("file"), path_of("absent"), folder };
+	const char *paths[TL_ENTRIES_MAX];
+	const struct tl_files_status *status;
+	struct tl_files_result result;
+
+	for (unsigned int i = 0; i < n; i++)
+		paths[i] = kinds[i % 3];
+	CHECK_EQ(tl_files_stat(files, AT_FDCWD, paths, n, 0, STATX_BASIC_STATS, 5, NULL), 0);
+	await(files, &result);
+	CHECK_EQ(result.result, n);
+	status = result.data;
+	for (unsigned int i = 0; i < n; i++) {
+		CHECK_EQ(status[i].result, i % 3 == 1 ? -ENOENT : 0);
+		if (i % 3 == 0)
+			CHECK_EQ(status[i].x.stx_size, (3 << 20) + 17);
+		if (i % 3 == 2)
+			CHECK(S_ISDIR(status[i].x.stx_mode));
+	}
+	tl_files_release(files, result.op);
+}
+
 static void put_file(struct tl_files *files, size_t bytes)
 {
 	static char data[TL_FILES_ROOM + 5000];
@@ -301,6 +324,10 @@ int main(void)
 	errors_are_those_of_the_kernel(files);
 	a_failed_replacement_leaves_nothing(files);
 	a_large_folder_is_listed_whole(files);
+	attributes_of_many_come_at_once(files, 1);
+	attributes_of_many_come_at_once(files, 2);
+	attributes_of_many_come_at_once(files, TL_ENTRIES_MAX);
+	CHECK_EQ(tl_files_stat(files, AT_FDCWD, NULL, 0, 0, 0, 0, NULL), -EINVAL);
 	one_call_has_copies_of_its_paths_and_room(files);
 	each_operation_completes_once(files);
 	a_child_has_no_engine(files);
