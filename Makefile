@@ -62,8 +62,8 @@ help: ## this list
 %.c: ;
 .SUFFIXES:
 
-# Said before anything is done; evaluate.py's announcement() says the same of any experiments.
-ABOUT_EVALUATE = 9 experiments (quick) in VMs of a stock kernel: about 9 min on 2 idle cores; \
+# Said before anything is done; evaluate.py's announcement() says it of the chosen experiments.
+ABOUT_EVALUATE = experiments (quick) in VMs of a stock kernel: 6 to 15 min on 2 idle cores; \
 	installs what this machine lacks, and fetches a kernel and programs to run (215 MB)
 
 evaluate: about-evaluate setup ## measure on a stock kernel in a lab VM and write a report (newcomers start here)

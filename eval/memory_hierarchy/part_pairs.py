@@ -10,7 +10,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from eval.memory_hierarchy import cells, drawings, listings, published, sweep, variants, verdicts
+from eval.memory_hierarchy import (
+    cells,
+    drawings,
+    listings,
+    published,
+    spec,
+    sweep,
+    variants,
+    verdicts,
+)
 from trapless.experiments.collection import Collection
 from trapless.experiments.experiment import Findings, Raw
 from trapless.report.figures import Figure, Map, Table
@@ -35,7 +44,7 @@ def sweeps(quick: bool) -> tuple[sweep.Sweep, ...]:
 
     The longest first, so that the last VMs end together.
     """
-    fine, middle, coarse, coarsest = (16, 32, 64, 64) if quick else (4, 16, 16, 32)
+    fine, middle, coarse, coarsest = spec.MAP_STEPS_KB.quick if quick else spec.MAP_STEPS_KB.full
     small, large = variants.SMALL, variants.LARGE
     mains = tuple(variants.main(name) for name in variants.PROCESSORS)
     policies = tuple(variants.tlb(small, policy) for policy in variants.POLICIES)

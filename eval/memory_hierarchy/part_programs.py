@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from eval.memory_hierarchy import savings, subjects
+from eval.memory_hierarchy import savings, spec, subjects
 from eval.tools.loads import loads
 from trapless.experiments import stat_runs
 from trapless.experiments.collection import Collection, guest_folder
@@ -30,7 +30,6 @@ ASK = "/bin/ask"
 MEMORY = "1G"
 TIMEOUT_S = 2 * 3600.0
 WARM = 1
-PAIRS, QUICK_PAIRS = 6, 3
 """Runs in each mode, by turns, that say what is saved."""
 PUT_OFF = "rcutree.use_softirq=0"
 """What the kernel puts off (freeing of files and sockets that were closed) is done by a thread of
@@ -58,7 +57,7 @@ def runs(
     root: Programs,
     folder: Path,
     chosen: Sequence[subjects.Subject],
-    pairs: int = PAIRS,
+    pairs: int = spec.PROGRAM_PAIRS.full,
 ) -> Iterator[Run]:
     """Each program twice; what the guests are given is written into `folder`.
 
@@ -91,7 +90,7 @@ def runs(
 def collect(run: Collection) -> None:
     root = programs.unpacked(run.progress)
     chosen = subjects.subjects(subjects.QUICK if run.quick else subjects.FULL)
-    pairs = QUICK_PAIRS if run.quick else PAIRS
+    pairs = run.chosen(spec.PROGRAM_PAIRS)
     with guest_folder(run.directory) as folder:
         stat_runs.collect(run, tuple(runs(run.kernel, root, folder, chosen, pairs)))
     run.write(

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from eval.os_behaviour import analysis, observation, tables
+from eval.os_behaviour import analysis, observation, spec, tables
 from eval.tools.loads import loads
 from eval.tools.loads.loads import Load
 from eval.tools.modes import modes
@@ -41,8 +41,6 @@ TIMEOUT_S = 4 * 3600.0
 CONNECTIONS = 100
 LIMIT_S = 1800
 """For a load that hangs: a busy machine takes many times as long as an idle one."""
-REQUESTS_S, QUICK_REQUESTS_S = 60, 8
-"""From the first reply. The server outlives them, so that its end is none of the samples."""
 NICE = 5
 STEADY_CLOCK = "tsc=reliable"
 """A guest that a busy host keeps from running would blame its clock, and read a slow device
@@ -94,7 +92,7 @@ def collect(run: Collection) -> None:
             forward=(port, loads.PORT),
             append=STEADY_CLOCK,
         )
-        seconds = QUICK_REQUESTS_S if run.quick else REQUESTS_S
+        seconds = run.chosen(spec.REQUESTS_S)
         asking = ask_argv(port, Path(folder), seconds)
 
         def observe(guest: Observed) -> None:

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Experiment os-behaviour: what an operating system does under four loads, seen from outside.
 
-This file owns the words of the experiment; its part owns what is run and what is made of it.
+This file owns the words of the experiment, and the sizes and rounds; its part owns what is run and
+what is made of it.
 """
 
 from __future__ import annotations
 
+from trapless.experiments.collection import Extent
 from trapless.experiments.experiment import Spec, part
+
+REQUESTS_S = Extent(60, 8)
+"""How long the web server is asked."""
 
 SPEC = Spec(
     name="os-behaviour",

@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+from eval.peek_fleet import spec
 from eval.peek_fleet.observer import Daemon, Usage, daemon
 from trapless.experiments.collection import Collection, Row
 from trapless.experiments.experiment import Findings, Raw, workload
@@ -32,9 +33,7 @@ from trapless.results.result_file import Metric
 from trapless.vm.lab import LabConfig
 from trapless.vm.qmp import Monitor
 
-FLEETS = (1, 10, 50)
 INTERVAL_NS = 10_000_000
-REPEATS, QUICK_REPEATS = 3, 1
 WINDOW_S = 20.0
 SETTLE_S = 5.0
 MEMORY = "256M"
@@ -60,13 +59,13 @@ CAPTION = (
 
 
 def collect(run: Collection) -> None:
-    repeats = QUICK_REPEATS if run.quick else REPEATS
+    repeats = run.chosen(spec.REPEATS)
     with tempfile.TemporaryDirectory(prefix="trapless-fleet-", dir=shared_folder()) as folder:
         saved = Path(folder) / "saved"
         run.write(_real(run, Path(folder), saved, repeats))
         with open_target(saved) as target:
             words = _words(target, saved)
-        for count in FLEETS:
+        for count in spec.FLEETS:
             run.progress.step(f"{count} simulated machine{'s' * (count > 1)}")
             with _simulated(saved, words, count) as pattern:
                 run.write(_measured("simulated", count, pattern, (), repeats))

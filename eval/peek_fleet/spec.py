@@ -7,7 +7,12 @@ the metrics and the tables.
 
 from __future__ import annotations
 
+from trapless.experiments.collection import Extent
 from trapless.experiments.experiment import Spec, part
+
+REPEATS = Extent(3, 1)
+FLEETS = (1, 10, 50)
+"""Simulated machines that are observed at once."""
 
 SPEC = Spec(
     name="peek-fleet",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
+from eval.peek_interval import spec
 from trapless.experiments.collection import Collection, Row
 from trapless.experiments.experiment import Findings, Raw, workload
 from trapless.experiments.observer import Observed, run_beside
@@ -23,13 +24,11 @@ GUEST_PROGRAM = "/bin/peek-interval"
 MEMORY = "256M"
 TIMEOUT_S = 3600.0
 
-SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 READS = 200_000
 EVEN_SIZES = (8, 2048)
 EVEN_READS = 10_000
 """As in Fig. 3 of the paper: how evenly so many reads follow one another."""
 PHASES = ("quiet", "written")
-REPEATS, QUICK_REPEATS = 9, 5
 CLOCK = {"clock": "cost", "step": "resolution"}
 """Of the observer's clock: the name in a row, and in a metric."""
 PUBLISHED = (4, 2048)
@@ -41,7 +40,7 @@ NOTE = (
 
 
 def collect(run: Collection) -> None:
-    repeats = QUICK_REPEATS if run.quick else REPEATS
+    repeats = run.chosen(spec.REPEATS)
 
     def observe(guest: Observed) -> None:
         for number, phase in enumerate(PHASES, 1):
@@ -70,7 +69,7 @@ def guest_of(run: Collection, phases: Sequence[str]) -> tuple[LabConfig, list[st
 def measure(run: Collection, guest: Observed, phase: str, repeat: int) -> None:
     """One repeat of all sizes."""
     source, cpu = sampler.ram(guest.ram), sampler.own_cpu()
-    rows = sampler.intervals(source, guest.page, SIZES, READS, cpu)
+    rows = sampler.intervals(source, guest.page, spec.SIZES, READS, cpu)
     even = sampler.intervals(source, guest.page, EVEN_SIZES, EVEN_READS, cpu)
     place = {"phase": phase, "repeat": repeat, "cpu": cpu}
     run.write([{**row, **place, "even": False} for row in rows])
@@ -118,7 +117,7 @@ def analyse(raw: Raw) -> Findings:
     for phase in PHASES:
         kind = "" if phase == "quiet" else f"-{phase}"
         mechanism = f"interval{kind}"
-        for size in SIZES:
+        for size in spec.SIZES:
             metrics[f"read{size}.alone{kind}.median.ns"] = metric(alone(of(raw.rows, phase, size)))
             for name, values in figures_of(of(raw.rows, phase, size)).items():
                 metrics[f"read{size}.{mechanism}.{name}.ns"] = metric(values)
@@ -181,10 +180,10 @@ def by_size(
     name: str,
     values_of: Callable[[Sequence[Row]], list[float]] = medians,
 ) -> Series:
-    points = [values_of(of(rows, phase, size)) for size in SIZES]
+    points = [values_of(of(rows, phase, size)) for size in spec.SIZES]
     return Series(
         name,
-        tuple(map(float, SIZES)),
+        tuple(map(float, spec.SIZES)),
         tuple(statistics.median(values) for values in points),
         tuple(min(values) for values in points),
         tuple(max(values) for values in points),
@@ -206,7 +205,7 @@ def table(rows: Sequence[Row]) -> Table:
     measured = [row for row in rows if "quantiles" in row]
     clock = {name: statistics.median(row[f"{name}_ns"] for row in measured) for name in CLOCK}
     lines = []
-    for size in SIZES:
+    for size in spec.SIZES:
         for phase in PHASES:
             repeats = of(rows, phase, size)
             values = {name: statistics.median(each) for name, each in figures_of(repeats).items()}

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from eval.peek_interval import part_intervals as intervals
+from eval.peek_interval import spec
 from trapless.experiments.collection import Collection, Row
 from trapless.experiments.experiment import Findings, Raw
 from trapless.experiments.observer import Observed, run_beside
@@ -27,7 +28,6 @@ from trapless.results import claims
 from trapless.results.result_file import Claim, Metric
 
 INTERVAL_NS = 1_000_000
-SAMPLING_S, QUICK_SAMPLING_S = 6, 3
 SHOWN_NS = 300_000_000
 ONES = (1 << 64) - 1
 COLUMNS = ("slot", "t_ns", "torn", "record.step", "record.complement", "record.time_ns")
@@ -43,7 +43,7 @@ def record(page: int) -> Group:
 
 
 def collect(run: Collection) -> None:
-    seconds = QUICK_SAMPLING_S if run.quick else SAMPLING_S
+    seconds = run.chosen(spec.SAMPLING_S)
 
     def observe(guest: Observed) -> None:
         guest.await_phase(1)

@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Experiment peek-interval: how closely, and how evenly, a running machine's memory can be read.
 
-This file owns the question, the method and the limits, in words. Each part_*.py owns what is run,
-the metrics, the claims and the figures.
+This file owns the question, the method and the limits, in words, and the sizes and rounds. Each
+part_*.py owns what is run, the metrics, the claims and the figures.
 """
 
 from __future__ import annotations
 
+from trapless.experiments.collection import Extent
 from trapless.experiments.experiment import Spec, part
+
+SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+"""Bytes of a read."""
+REPEATS = Extent(9, 5)
+SAMPLING_S = Extent(6, 3)
+"""Of a process's page."""
 
 SPEC = Spec(
     name="peek-interval",

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from eval.peek_overhead import workloads
+from eval.peek_overhead import spec, workloads
 from eval.tools.modes import modes
 from trapless.experiments.collection import Collection, Row, guest_folder
 from trapless.report.figures import Table
@@ -30,7 +30,6 @@ STEPS = {"calls": 50_000, "faults": 5_000, "switches": 3_000}
 QUICK_STEPS = {"calls": 20_000, "faults": 2_000, "switches": 1_000}
 SIZES = workloads.Sizes(40 << 20, workloads.MANY, 1000, STEPS)
 QUICK_SIZES = workloads.Sizes(1 << 20, workloads.FEW, 200, QUICK_STEPS)
-REPEATS, QUICK_REPEATS = 3, 3
 TIMEOUT_S = 4 * 3600.0
 
 
@@ -38,7 +37,7 @@ def collect(run: Collection) -> None:
     root = programs.unpacked(run.progress)
     sizes = QUICK_SIZES if run.quick else SIZES
     options = ["--kind", "counted", "--settings", ",".join(["none", *SETTINGS])]
-    options += ["--repeats", str(QUICK_REPEATS if run.quick else REPEATS)]
+    options += ["--repeats", str(run.chosen(spec.COUNTED_REPEATS))]
     with guest_folder(run.directory) as folder:
         config = workloads.guest(run.kernel, root.root, folder, TIMEOUT_S, icount=True)
         run.boot("counted", config, modes.guest_argv(root, workloads.script(sizes, options)))

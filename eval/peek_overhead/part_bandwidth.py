@@ -21,10 +21,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from eval.peek_overhead import workloads
+from eval.peek_overhead import spec, workloads
 from trapless.base.console import TraplessError
 from trapless.experiments import fit
-from trapless.experiments.collection import Collection, Row
+from trapless.experiments.collection import Collection, Row, option_words
 from trapless.experiments.experiment import Findings, Raw
 from trapless.experiments.observer import Observed, pin_emulator, run_beside, shared_folder
 from trapless.peek.sampling import sampler
@@ -38,12 +38,7 @@ MEMORY = "256M"
 TIMEOUT_S = 4 * 3600.0
 KIB, MIB = 1 << 10, 1 << 20
 
-SIZES = tuple(2 * KIB << power for power in range(10))
-QUICK_SIZES = (2 * KIB, 16 * KIB, MIB)
 SHOWN_SIZES = (2 * KIB, 16 * KIB, 128 * KIB, MIB)
-TOTAL_MB, QUICK_GUEST_TOTAL_MB = 256, 32
-"""As in the paper; a quick run in the emulated guest, which is slower by far, takes less."""
-REPEATS, QUICK_REPEATS = {"guest": 7, "local": 15}, {"guest": 3, "local": 7}
 STOP_S = 60.0
 
 FORMS = {
@@ -67,12 +62,13 @@ def processors() -> tuple[int, int]:
 
 
 def options(run: Collection, where: str) -> list[str]:
-    repeats = (QUICK_REPEATS if run.quick else REPEATS)[where]
-    total = QUICK_GUEST_TOTAL_MB if run.quick and where == "guest" else TOTAL_MB
-    sizes = ",".join(map(str, QUICK_SIZES if run.quick else SIZES))
-    return [
-        *("--sizes", sizes, "--repeats", str(repeats), "--total-mb", str(total)),
-    ]
+    return option_words(
+        {
+            "sizes": run.chosen(spec.REGION_BYTES),
+            "repeats": run.chosen(spec.REGION_REPEATS[where]),
+            "total-mb": run.chosen(spec.REGION_TOTAL_MB[where]),
+        }
+    )
 
 
 def observer(source: str, announcement: int, region: int) -> subprocess.Popen[bytes]:

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from eval.peek_overhead import part_bandwidth as bandwidth
-from eval.peek_overhead import workloads
+from eval.peek_overhead import spec, workloads
 from eval.tools.modes import modes
 from trapless.experiments import fit
 from trapless.experiments.collection import Collection, Row, guest_folder
@@ -32,7 +32,6 @@ SETTINGS = {"both": "probes", "reads": "probes and reads each 100 µs"}
 INTERVAL_NS = 100_000
 SIZES = workloads.Sizes(8 << 20, workloads.MANY[:1], 1000, {})
 QUICK_SIZES = workloads.Sizes(2 << 20, workloads.FEW, 200, {})
-REPEATS, QUICK_REPEATS = 11, fit.SAMPLES_MIN
 SETTLE_MS, QUICK_SETTLE_MS = 400, 200
 TIMEOUT_S = 4 * 3600.0
 LOOK_S = 0.02
@@ -43,7 +42,7 @@ TAKEN_MIN = 0.5
 def collect(run: Collection) -> None:
     root = programs.unpacked(run.progress)
     options = ["--kind", "measured", "--settings", ",".join(["none", *SETTINGS])]
-    options += ["--repeats", str(QUICK_REPEATS if run.quick else REPEATS)]
+    options += ["--repeats", str(run.chosen(spec.READ_REPEATS))]
     options += ["--settle-ms", str(QUICK_SETTLE_MS if run.quick else SETTLE_MS)]
     script = workloads.script(QUICK_SIZES if run.quick else SIZES, options)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from eval.servers import shapes
+from eval.servers import shapes, spec
 from eval.servers.shapes import OUTPUT, Shape
 from eval.servers.unmodified.server import Server
 from eval.servers.unmodified.web_servers import SITE
@@ -26,8 +26,6 @@ from trapless.stock.programs import Programs
 from trapless.vm.lab import LabConfig
 
 PROCESSORS = ("core-i7-9700k", "ryzen-5-3600")
-PAIRS, QUICK_PAIRS = 6, 3
-"""Runs in each mode."""
 MANY_PAIRS = TURNS_MAX // 2
 """The same under a server's uneven loads: as many as a guest takes."""
 WARM = 2
@@ -56,8 +54,8 @@ def runs(
         for place, shape in enumerate(server.shapes(quick=quick)):
             config = _config(kernel, packed, server, shape, folder)
             job = _job(server, shape)
-            pairs = MANY_PAIRS if shape.name in server.uneven else PAIRS
-            turns = guest.by_turns(QUICK_PAIRS if quick else pairs)
+            pairs = MANY_PAIRS if shape.name in server.uneven else spec.PAIRS.full
+            turns = guest.by_turns(spec.PAIRS.quick if quick else pairs)
             label = f"{server.name}-{shape.name}"
             by_turns = Job(**{**vars(job), "turns": turns})
             yield Run(label, config, by_turns, (), AFTER)

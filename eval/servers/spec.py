@@ -20,6 +20,8 @@ HTTP_LOADS = Extent(
 HTTP_TURNS, HTTP_ROUNDS = Extent(6, 3), Extent(15, 5, SAMPLES_MIN)
 HTTP_SHARE = Extent(1, 4, 200)
 """A shorter run on a machine's own kernel makes so many times fewer requests."""
+PAIRS = Extent(6, 3)
+"""Runs of an unmodified server in each mode."""
 
 TIMED = OwnKernel(
     method=(

@@ -12,6 +12,8 @@ import os
 import pytest
 
 from eval.peek_overhead import part_bandwidth as bandwidth
+from eval.peek_overhead import spec
+from trapless.experiments.collection import Extent
 from trapless.experiments.experiment import Raw
 
 KIB = 1 << 10
@@ -150,7 +152,9 @@ def test_figures_have_a_line_for_each_access_and_reader():
 class Tried:
     """As much of a Collection as both programs need."""
 
-    quick = True
+    @staticmethod
+    def chosen(extent):
+        return extent.quick
 
     class progress:  # noqa: N801
         @staticmethod
@@ -164,8 +168,8 @@ def test_both_programs_meet(monkeypatch, form):
     """Whatever they measure: runs are seen, and what was written is seen to change."""
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one processor")
-    monkeypatch.setattr(bandwidth, "QUICK_SIZES", (4 * KIB,))
-    monkeypatch.setattr(bandwidth, "QUICK_REPEATS", {"local": 3})
+    monkeypatch.setattr(spec, "REGION_BYTES", Extent((4 * KIB,), (4 * KIB,)))
+    monkeypatch.setattr(spec, "REGION_REPEATS", {"local": Extent(3, 3)})
     found = bandwidth.collect_local(Tried, form)
     runs = {row["phase"]: row for row in found if "access" in row}
     seen = {row["phase"]: row for row in found if "sweep_reads" in row}

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from eval.memory_hierarchy import part_programs as programs
-from eval.memory_hierarchy import savings, subjects
+from eval.memory_hierarchy import savings, spec, subjects
 from trapless.base.console import Silent
 from trapless.experiments import collection, raw_files, stat_runs
 from trapless.experiments.experiment import Raw
@@ -103,7 +103,7 @@ def test_each_program_is_predicted_in_one_boot_and_run_by_turns_in_another(
         assert user.config == turns.config and user.after == turns.after
         assert user.job == replace(turns.job, turns="", calibrate=True)
         assert user.processors and not turns.processors
-        assert [turns.job.turns.count(mode) for mode in "us"] == [programs.PAIRS] * 2
+        assert [turns.job.turns.count(mode) for mode in "us"] == [spec.PROGRAM_PAIRS.full] * 2
 
 
 def test_finished_runs_are_not_run_again(tmp_path, monkeypatch):
