@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
+//
+// A batch of libtrapless for Go. Calls are queued in memory of Go, and one call of cgo queues all of
+// them in the batch and flushes it. What the calls point to is pinned until then.
+
+package main
+
+/*
+#cgo pkg-config: trapless
+#include <trapless.h>
+
+// Macros with arguments do not exist for cgo: a constant does.
+enum { RESULT_0 = TL_RESULT(0) };
+
+// Makes the calls, and stores the result of each. A handler of Go's own signals may end a flush
+// early: the next one goes on.
+static int make(struct tl_batch *batch, struct tl_request *calls, unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		__u64 *args = calls[i].args;
+		int slot = tl_batch_add(batch, calls[i].nr, args[0], args[1], args[2], args[3],
+					args[4], args[5]);
+
+		if (slot < 0)
+			return slot;
+	}
+	while (tl_batch_queued(batch)) {
+		int made = tl_batch_flush(batch);
+
+		if (made < 0 && made != -4) // EINTR
+			return made;
+	}
+	for (unsigned int i = 0; i < n; i++)
+		calls[i].result = tl_batch_result(batch, i);
+	return 0;
+}
+*/
+import "C"
+
+import (
+	"runtime"
+	"syscall"
+	"unsafe"
+)
+
+// FirstIsResult, added to a number, makes the first argument the result of an earlier call, whose
+// slot is passed.
+const FirstIsResult = C.RESULT_0
+
+// Batch holds calls until Flush makes all of them by one crossing. One goroutine at a time uses it.
+type Batch struct {
+	ring   *C.struct_tl_batch
+	calls  []C.struct_tl_request
+	pinner runtime.Pinner
+}
+
+// NewBatch makes a batch of up to entries calls, a power of two.
+func NewBatch(entries int) (*Batch, error) {
+	batch := &Batch{calls: make([]C.struct_tl_request, 0, entries)}
+	if err := C.tl_batch_create(&batch.ring, C.uint(entries), 0); err < 0 {
+		return nil, syscall.Errno(-err)
+	}
+	return batch, nil
+}
+
+// Close frees the batch.
+func (batch *Batch) Close() {
+	C.tl_batch_destroy(batch.ring)
+	batch.ring = nil
+}
+
+// Full says whether the next call must wait for a flush.
+func (batch *Batch) Full() bool {
+	return len(batch.calls) == cap(batch.calls)
+}
+
+// Address pins memory of Go until the next flush, and returns where it is. Without Pin it may be
+// freed before, because the queued call holds a number that the collector does not know.
+func Address[T any](batch *Batch, memory *T) uint64 {
+	batch.pinner.Pin(memory)
+	return uint64(uintptr(unsafe.Pointer(memory)))
+}
+
+// Add queues a call and returns its slot.
+func (batch *Batch) Add(nr uint32, arguments ...uint64) int {
+	if batch.Full() {
+		panic("the batch is full: flush")
+	}
+	call := C.struct_tl_request{nr: C.__u32(nr)}
+	for i, argument := range arguments {
+		call.args[i] = C.__u64(argument)
+	}
+	batch.calls = append(batch.calls, call)
+	return len(batch.calls) - 1
+}
+
+// Flush makes the queued calls, and returns what each of them returned: an error as a negative number.
+func (batch *Batch) Flush() ([]int64, error) {
+	defer batch.pinner.Unpin()
+	calls := batch.calls
+	batch.calls = batch.calls[:0]
+	if len(calls) == 0 {
+		return nil, nil
+	}
+	if err := C.make(batch.ring, &calls[0], C.uint(len(calls))); err < 0 {
+		return nil, syscall.Errno(-err)
+	}
+	results := make([]int64, len(calls))
+	for i := range calls {
+		results[i] = int64(calls[i].result)
+	}
+	return results, nil
+}
