@@ -48,6 +48,7 @@ help: ## this list
 	@echo "  bin/trapless --help    the command itself"
 
 -include lib/Makefile.inc
+-include lib/bindings/python/Makefile.inc
 -include sampler/Makefile.inc
 -include model/Makefile.inc
 -include stat/Makefile.inc
@@ -194,7 +195,7 @@ command-runs: # it writes the completion; what it lacks is said before anything 
 install-command: command-runs workloads
 	install -d $(TREE) $(DESTDIR)$(PREFIX)/bin $(LICENCES) $(SHARE)/man/man1 $(SHARE)/man/man7
 	$(foreach page,$(PAGES),install -m 644 $(page) $(SHARE)/man/man$(subst .,,$(suffix $(page)))/ &&) true
-	tar -c --exclude=__pycache__ pyproject.toml trapless kmod include lib eval \
+	tar -c --exclude=__pycache__ --exclude='*.so' pyproject.toml trapless kmod include lib eval \
 		stat/kmod stat/include | tar -x --no-same-owner -C $(TREE)
 	tar -C $(BUILD) -c --transform='s|^|build/|' $(patsubst $(BUILD)/%,%,$(filter $(addprefix \
 		$(BUILD)/,eval/% examples/% sampler/% stat/%),$(PROGRAMS)) $(MODEL_PLUGINS)) | \
@@ -215,5 +216,5 @@ deb: ## Debian packages of all this, into build/deb; `make packages-test` tries 
 	scripts/deb
 
 clean: ## remove what was built (not .venv, not results, not the cache of kernels)
-	rm -rf build .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build .mypy_cache .pytest_cache .ruff_cache lib/bindings/python/libtrapless/*.so
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -9,6 +9,9 @@ from pathlib import Path
 from trapless.base.console import TraplessError
 
 ROOT = Path(__file__).resolve().parents[1]
+EXTENSION = ROOT / "lib/bindings/python/libtrapless/_ring.abi3.so"
+"""Of the library for Python: the checkout's package loads it."""
+
 LIMIT_S = 900
 """For a make that hangs, seconds."""
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.make import EXTENSION, make
 from trapless.base.paths import cache_dir
 from trapless.stock.apt_sources import machine_mirror
 
@@ -40,6 +41,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     wanted = config.getoption("--debian", default="")
     return True if collection_path.name in OF_PACKAGES_TEST and not wanted else None
+
+
+def pytest_collect_file(file_path: Path) -> None:
+    """Tests of the library for Python import it."""
+    if file_path.name.startswith("test_python_"):
+        make(EXTENSION)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -20,7 +20,6 @@ import pytest
 
 from libtrapless import Batch, Condition, Word
 from libtrapless.aio import AsyncBatch
-from tests.packages.test_python_binding import library  # noqa: F401
 
 
 class Number:

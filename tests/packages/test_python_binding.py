@@ -7,7 +7,6 @@ tests/lab/lib/test_lab_bindings.py runs this file in a guest, too, where the mod
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import doctest
 import errno
 import gc
@@ -26,21 +25,11 @@ import libtrapless
 from libtrapless import Backend, Batch, Condition, Stat, Word, number
 from libtrapless.aio import AsyncBatch
 from tests import trees
-from tests.make import make
 
 ROOT = Path(__file__).resolve().parents[2]
 BINDING = ROOT / "lib/bindings/python"
-LIBRARY = ROOT / "build/lib/libtrapless-ffi.so"
 IN_GUEST = os.environ.get("TRAPLESS_BACKEND") == "module"
 """In a guest all is built, and this machine's files are read-only."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def library():
-    """The library, which the loader then knows by its name."""
-    if not IN_GUEST:
-        make(LIBRARY)
-    return ctypes.CDLL(f"{LIBRARY}.0")
 
 
 @pytest.fixture
@@ -57,7 +46,6 @@ def crossings(batch) -> int | None:
 
 def test_its_page_is_true():
     assert doctest.testmod(libtrapless).failed == 0
-    assert doctest.testmod(libtrapless.names).failed == 0
     page = doctest.testfile(str(BINDING / "README.md"), module_relative=False)
     assert page.failed == 0 and page.attempted > 20
 
@@ -360,7 +348,7 @@ def test_a_flush_that_fails_raises_where_it_is_awaited():
 
 
 def example(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    paths = {"LD_LIBRARY_PATH": str(LIBRARY.parent), "PYTHONPATH": str(BINDING)}
+    paths = {"PYTHONPATH": str(BINDING)}
     words = [sys.executable, BINDING / "examples" / name, *arguments]
     done = subprocess.run(words, env=os.environ | paths, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -383,10 +371,8 @@ def test_wc_counts_as_wc_does_by_a_crossing_for_32_files(tmp_path):
 
 
 def test_cp_copies_a_tree_by_a_crossing_for_32_files(tmp_path):
-    paths = {"LD_LIBRARY_PATH": str(LIBRARY.parent), "PYTHONPATH": str(BINDING)}
-    variables = [f"{name}={value}" for name, value in paths.items()]
     program = BINDING / "examples/cp.py"
-    said = trees.copied_by(["env", *variables, sys.executable, program], tmp_path)
+    said = trees.copied_by(["env", f"PYTHONPATH={BINDING}", sys.executable, program], tmp_path)
     # Of 12 empty files 5 each, of the long one 9, of any other 7.
     assert said == f"100 files, 678 calls, {4 if IN_GUEST else 678} crossings\n"
 

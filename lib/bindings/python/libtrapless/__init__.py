@@ -15,14 +15,22 @@ OSError: [Errno 9] Bad file descriptor (close)
 
 A call may take the result of another one of the same batch as an argument, or a word of memory, and
 may jump: then the batch is a program. Without the module the library makes the same calls one by
-one, with the same results. libtrapless.aio has batches for asyncio.
+one, with the same results. libtrapless.aio has batches for asyncio. read_files(), stat_files(),
+unlink_files() and walk() do what their names say to whole lists, without the interpreter's lock.
 """
 
+from libtrapless._ring import (
+    Batch,
+    Call,
+    Stat,
+    Word,
+    number,
+    read_files,
+    stat_files,
+    unlink_files,
+)
 from libtrapless.abi import Backend, Condition, Stats
-from libtrapless.batch import Batch
-from libtrapless.call import Call, Word
-from libtrapless.names import number
-from libtrapless.stat import Stat
+from libtrapless.files import walk
 
 __all__ = [
     "Backend",
@@ -33,4 +41,8 @@ __all__ = [
     "Stats",
     "Word",
     "number",
+    "read_files",
+    "stat_files",
+    "unlink_files",
+    "walk",
 ]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 """Batches for asyncio. It is a module of its own because asyncio takes long to import.
 
-It owns the thread in which a flush waits. queue.py owns the calls, ring.py their memory.
+It owns the thread in which a flush waits. The extension owns the calls and their memory.
 """
 
 from __future__ import annotations
@@ -18,32 +18,31 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from libtrapless import abi
-from libtrapless.queue import Queue
+from libtrapless._ring import Queue
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
     from libtrapless.abi import Backend
-    from libtrapless.ring import Ring
 
 
 class _Flush:
     """One flush: whoever takes it makes it, and nobody else does."""
 
-    def __init__(self, ring: Ring, steps: int) -> None:
+    def __init__(self, batch: Queue, steps: int) -> None:
         self.future: Future[int] = Future()
         self.waiter: asyncio.Future[int] | None = None
         """What the task awaits. It is over before the flush if the task is cancelled."""
-        self._work = [(ring, steps)]
+        self._work = [(batch, steps)]
 
     def make(self) -> None:
         try:
-            ring, steps = self._work.pop()
+            batch, steps = self._work.pop()
         except IndexError:
             return
         try:
-            made = ring.flush(steps)
+            made = batch._flush(steps)
         except BaseException as error:
             self.future.set_exception(error)
         else:
@@ -68,7 +67,8 @@ class AsyncBatch(Queue):
     ) -> None:
         super().__init__(entries, backend=backend, unordered=unordered)
         self._work: SimpleQueue[_Flush | None] | None = None
-        self._flush: _Flush | None = None
+        self._flushing: _Flush | None = None
+        self._pid = os.getpid()
 
     async def flush(self, steps: int = abi.STEPS_DEFAULT) -> int:
         """Make all queued calls, and return their number. It raises what Batch.flush() does.
@@ -76,16 +76,22 @@ class AsyncBatch(Queue):
         After a flush whose task was cancelled, it waits for that flush."""
         flush = self._under_way()
         if flush is None:
-            flush = _Flush(self._use(), operator.index(steps))
+            if self.closed:
+                raise ValueError("the batch is closed")
+            flush = _Flush(self, operator.index(steps))
         elif flush.awaited:
             raise RuntimeError("a flush is under way: await it first")
         waiter = asyncio.shield(asyncio.wrap_future(flush.future))
         flush.waiter = waiter
         # From here on the flush is under way. It is handed over twice if an exception has come in
         # between, and made once.
-        self._flush = flush
+        self._flushing = flush
+        self._busy = True
         self._thread().put(flush)
-        return await waiter
+        made = await waiter
+        if self._flushing is flush:
+            self._busy = False
+        return made
 
     def close(self) -> None:
         """Give the batch back, once the flush that is under way is over."""
@@ -93,13 +99,9 @@ class AsyncBatch(Queue):
         if self._work is not None:
             self._work.put(None)
 
-    def settle(self) -> None:
-        if self._under_way() is None:
-            super().settle()
-
     def _under_way(self) -> _Flush | None:
-        flush = self._flush
-        if self._ring is not None and self._ring.pid != os.getpid():
+        flush = self._flushing
+        if self._pid != os.getpid():
             text = f"{os.strerror(errno.EPERM)} (a batch belongs to the process that made it)"
             raise PermissionError(errno.EPERM, text)
         return None if flush is None or flush.future.done() else flush
@@ -113,11 +115,6 @@ class AsyncBatch(Queue):
             weakref.finalize(self, work.put, None).atexit = False
             self._work = work
         return self._work
-
-    def _use(self) -> Ring:
-        if self._under_way() is not None:
-            raise RuntimeError("a flush is under way: await it first")
-        return super()._use()
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
+/*
+ * A batch of the library, and the calls and the memory in its slots. It owns when a call enters the
+ * ring, when it gets its result and when its memory is given back; calls.c owns which arguments
+ * each call has, and batch.c what the types are.
+ */
+#include "extension.h"
+
+#include <errno.h>
+#include <string.h>
+
+static uint64_t last_id;
+
+/* ---- What may be used now -------------------------------------------------------------------- */
+
+PyObject *tlpy_raise_error(int error, const char *what)
+{
+	static PyObject *none[2];
+
+	return tlpy_raise_result(-error, what, none);
+}
+
+struct tl_batch *tlpy_queue_use(struct queue *queue, int in_child)
+{
+	if (!queue->batch || queue->closing) {
+		PyErr_SetString(PyExc_ValueError, "the batch is closed");
+		return NULL;
+	}
+	/* The library's object reads as zeros in the child of a fork. */
+	if (!queue->batch->requests) {
+		tlpy_raise_error(in_child, "a batch belongs to the process that made it");
+		return NULL;
+	}
+	if (queue->busy || queue->inside) {
+		PyErr_SetString(PyExc_RuntimeError, "a flush is under way: await it first");
+		return NULL;
+	}
+	return queue->batch;
+}
+
+/* ---- Slots ----------------------------------------------------------------------------------- */
+
+/* Takes the slots' calls and memory away. Memory is chained, to be freed when all is in order. */
+static struct kept *empty_slots(struct queue *queue)
+{
+	struct kept *chain = NULL, *next;
+
+	for (uint32_t i = 0; i < queue->used; i++) {
+		struct slot *slot = &queue->slots[i];
+
+		for (struct kept *kept = slot->kept; kept; kept = next) {
+			next = kept->next;
+			kept->next = chain;
+			chain = kept;
+		}
+		slot->kept = NULL;
+		slot->end = -1;
+		Py_CLEAR(slot->call); /* it has no finaliser, and runs no code of Python */
+	}
+	queue->used = 0;
+	return chain;
+}
+
+static void settle(struct call *call, const struct tl_batch *batch, uint32_t slot)
+{
+	call->value = tl_batch_result(batch, slot);
+	call->done = true;
+}
+
+/* Gives calls their results. Those of a program that goes on may be made again: they wait. */
+static void settle_all(struct queue *queue)
+{
+	struct tl_batch *batch = queue->batch;
+	bool over = batch->requests && !tl_batch_queued(batch);
+
+	if (!over && (!batch->requests || batch->program))
+		return;
+	for (uint32_t i = 0; i < queue->used; i++)
+		if (!queue->slots[i].call->done && tl_batch_done(batch, i))
+			settle(queue->slots[i].call, batch, i);
+	if (over)
+		tlpy_kept_free(empty_slots(queue));
+}
+
+PyObject *tlpy_queue_give_up(struct draft *draft)
+{
+	tlpy_draft_free(draft);
+	return NULL;
+}
+
+int tlpy_queue_slot_of(struct queue *queue, struct call *call)
+{
+	if (call->done || call->queue != queue->id) {
+		PyErr_Format(PyExc_ValueError, call->done ? "%R is not queued in this batch" :
+							    "%R is queued in another batch", call);
+		return -1;
+	}
+	return (int)call->slot;
+}
+
+static PyObject *raise_full(struct draft *draft)
+{
+	char spare[32];
+	PyObject *text = PyUnicode_FromFormat(
+		"%s (%u calls are queued: flush them before %s)", strerror(EAGAIN),
+		draft->queue->entries, tlpy_name_of(draft->nr, spare, sizeof(spare)));
+	PyObject *error = text ? PyObject_CallFunction(PyExc_OSError, "iN", EAGAIN, text) : NULL;
+
+	if (error)
+		PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+	Py_XDECREF(error);
+	return tlpy_queue_give_up(draft);
+}
+
+PyObject *tlpy_queue_add(struct draft *draft)
+{
+	struct queue *queue = draft->queue;
+	const struct argument *a = draft->arguments;
+	struct tl_batch *batch;
+	struct call *call;
+	uint32_t nr = draft->nr;
+	int slot;
+
+	for (int i = 0; i < ARGUMENTS_MAX; i++)
+		nr |= a[i].source << 2 * i;
+	call = tlpy_call_create(draft);
+	if (!call)
+		return tlpy_queue_give_up(draft);
+	/* From here on no code of Python runs until all is in its place. */
+	batch = tlpy_queue_use(queue, EAGAIN);
+	slot = !batch ? -1 : tl_batch_add(batch, nr, a[0].word, a[1].word, a[2].word, a[3].word,
+					  a[4].word, a[5].word);
+	if (slot < 0) {
+		Py_DECREF(call);
+		return batch ? raise_full(draft) : tlpy_queue_give_up(draft);
+	}
+	call->slot = (uint32_t)slot;
+	Py_INCREF((PyObject *)call);
+	queue->slots[slot] = (struct slot){ call, draft->kept, -1 };
+	queue->used = (uint32_t)slot + 1;
+	draft->kept = NULL;
+	Py_CLEAR(draft->paths[0]);
+	Py_CLEAR(draft->paths[1]);
+	return (PyObject *)call;
+}
+
+/* ---- Set-up and teardown --------------------------------------------------------------------- */
+
+static int backend_flags(PyObject *backend)
+{
+	long found;
+
+	if (!backend || Py_IsNone(backend))
+		return 0;
+	found = PyLong_AsLong(backend);
+	if (found == TL_BACKEND_PLAIN)
+		return TL_PLAIN;
+	if (found == TL_BACKEND_MODULE)
+		return TL_MODULE;
+	if (!PyErr_Occurred())
+		PyErr_Format(PyExc_ValueError, "%R is no backend", backend);
+	return -1;
+}
+
+int tlpy_queue_init(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = { "entries", "backend", "unordered", NULL };
+	struct queue *queue = (struct queue *)self;
+	unsigned int entries = 32;
+	PyObject *number = NULL, *backend = NULL;
+	int unordered = 0, flags, error;
+	int64_t found = 0;
+	char what[128];
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$Op", names, &number, &backend,
+					 &unordered))
+		return -1;
+	flags = backend_flags(backend);
+	if (flags < 0 || (number && tlpy_int(number, "number of calls", &found)))
+		return -1;
+	if (queue->batch || queue->id) {
+		PyErr_SetString(PyExc_RuntimeError, "this batch is made already");
+		return -1;
+	}
+	entries = number ? (unsigned int)found : entries;
+	error = tl_batch_create(&queue->batch, entries,
+				(unsigned int)flags | (unordered ? TL_UNORDERED : 0));
+	if (error) {
+		PyOS_snprintf(what, sizeof(what), "a batch of %d calls%s", (int)entries,
+			      error == -EINVAL ? ": the number is a power of two" : "");
+		tlpy_raise_error(-error, what);
+		return -1;
+	}
+	queue->entries = (uint32_t)(queue->batch->end - queue->batch->requests);
+	queue->slots = PyMem_Calloc(queue->entries, sizeof(*queue->slots));
+	queue->unordered = unordered;
+	queue->id = ++last_id;
+	if (queue->slots)
+		return 0;
+	tl_batch_destroy(queue->batch);
+	queue->batch = NULL;
+	PyErr_NoMemory();
+	return -1;
+}
+
+/* Gives all back. What the memory's owners do then meets a queue that is closed. */
+static void queue_release(struct queue *queue)
+{
+	struct tl_batch *batch = queue->batch;
+	struct slot *slots = queue->slots;
+	struct kept *kept;
+
+	if (!batch)
+		return;
+	kept = empty_slots(queue);
+	queue->batch = NULL;
+	queue->slots = NULL;
+	tl_batch_destroy(batch);
+	PyMem_Free(slots);
+	tlpy_kept_free(kept);
+}
+
+/* A flush that has not returned uses the batch, or will. */
+static void release_if_closed(struct queue *queue)
+{
+	if (queue->closing && !queue->flushing && !queue->busy)
+		queue_release(queue);
+}
+
+PyObject *tlpy_queue_close(PyObject *self, PyObject *unused)
+{
+	struct queue *queue = (struct queue *)self;
+
+	(void)unused;
+	queue->closing = true;
+	release_if_closed(queue);
+	return Py_NewRef(Py_None);
+}
+
+int tlpy_queue_traverse(PyObject *self, visitproc visit, void *arg)
+{
+	struct queue *queue = (struct queue *)self;
+
+	Py_VISIT(Py_TYPE(self));
+	for (uint32_t i = 0; i < queue->used; i++) {
+		for (struct kept *kept = queue->slots[i].kept; kept; kept = kept->next) {
+			Py_VISIT(kept->view.obj);
+			Py_VISIT(kept->object);
+		}
+	}
+	return 0;
+}
+
+int tlpy_queue_clear(PyObject *self)
+{
+	struct queue *queue = (struct queue *)self;
+
+	if (!queue->flushing)
+		queue_release(queue);
+	return 0;
+}
+
+void tlpy_queue_dealloc(PyObject *self)
+{
+	PyTypeObject *type = Py_TYPE(self);
+	freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+
+	PyObject_GC_UnTrack(self);
+	queue_release((struct queue *)self);
+	release(self);
+	Py_DECREF(type);
+}
+
+/* ---- Flushing -------------------------------------------------------------------------------- */
+
+static void jump_to_the_end(struct queue *queue)
+{
+	struct tl_batch *batch = queue->batch;
+
+	for (uint32_t i = 0; i < queue->used; i++)
+		if (queue->slots[i].end >= 0)
+			tl_batch_jump(batch, i, (enum tl_condition)queue->slots[i].end,
+				      tl_batch_next(batch));
+}
+
+PyObject *tlpy_queue_at(struct queue *queue)
+{
+	unsigned int slot = tl_batch_at(queue->batch);
+
+	if (!tl_batch_queued(queue->batch) || slot >= queue->used)
+		return Py_NewRef(Py_None);
+	return Py_NewRef((PyObject *)queue->slots[slot].call);
+}
+
+static void raise_time(struct queue *queue, unsigned long long steps)
+{
+	PyObject *at = tlpy_queue_at(queue);
+	PyObject *text = PyUnicode_FromFormat("the program has made %llu steps and stands at %R; "
+					      "another flush goes on", steps, at);
+	PyObject *error = text ? PyObject_CallFunction(PyExc_OSError, "iN", ETIME, text) : NULL;
+
+	if (error)
+		PyErr_SetObject(PyExc_OSError, error);
+	Py_XDECREF(error);
+	Py_DECREF(at);
+}
+
+/* Makes what is queued. Returns 0, or -1 with an exception: then the rest stays queued. */
+static int flush_all(struct queue *queue, unsigned long long steps)
+{
+	struct tl_batch *batch = queue->batch;
+	int made;
+
+	jump_to_the_end(queue);
+	for (;;) {
+		queue->inside = true;
+		Py_BEGIN_ALLOW_THREADS
+		made = tl_batch_flush_steps(batch, steps);
+		Py_END_ALLOW_THREADS
+		queue->inside = false;
+		settle_all(queue);
+		if (made == -ETIME) {
+			raise_time(queue, steps);
+			return -1;
+		}
+		if (made < 0 && made != -EINTR) {
+			tlpy_raise_error(-made, "flush");
+			return -1;
+		}
+		if (!tl_batch_queued(batch))
+			return 0;
+		if (PyErr_CheckSignals())
+			return -1;
+		/* The handler may have made the rest, or queued more. */
+		if (!tl_batch_queued(batch))
+			return 0;
+	}
+}
+
+/* Does the work of both flushes: the caller knows that the batch may be flushed. */
+static PyObject *flush(struct queue *queue, uint64_t steps)
+{
+	uint32_t queued = tl_batch_queued(queue->batch);
+	int error;
+
+	Py_INCREF((PyObject *)queue);
+	queue->flushing++;
+	error = queued ? flush_all(queue, steps) : 0;
+	queue->flushing--;
+	queue->busy = queue->busy && queue->flushing;
+	release_if_closed(queue);
+	Py_DECREF((PyObject *)queue);
+	return error ? NULL : PyLong_FromUnsignedLong(queued);
+}
+
+PyObject *tlpy_queue_flush(PyObject *self, PyObject *const *args, Py_ssize_t given,
+			   PyObject *names)
+{
+	static const char *const known[] = { "steps" };
+	uint64_t steps = TL_STEPS_DEFAULT;
+	PyObject *out[1];
+
+	if (tlpy_parse("flush", args, given, names, known, 1, 0, 1, out) ||
+	    (out[0] && tlpy_number(out[0], &steps)))
+		return NULL;
+	return tlpy_queue_use((struct queue *)self, EPERM) ?
+		       flush((struct queue *)self, steps) : NULL;
+}
+
+/* The flush of an AsyncBatch, by its thread: `busy` has announced it, and close() waits for it. */
+PyObject *tlpy_queue_flush_busy(PyObject *self, PyObject *number)
+{
+	struct queue *queue = (struct queue *)self;
+	uint64_t steps;
+
+	if (tlpy_number(number, &steps))
+		return NULL;
+	if (!queue->batch || queue->inside) {
+		PyErr_SetString(PyExc_RuntimeError, "another flush is under way");
+		return NULL;
+	}
+	return flush(queue, steps);
+}
