@@ -23,8 +23,7 @@ from trapless.base.console import Silent, TraplessError
 from trapless.experiments import archive, experiment, verify
 from trapless.results import result_file
 
-DATA = Path(__file__).parents[2] / "data" / "experiments"
-DOCS = Path(__file__).parents[3] / "docs" / "results" / "6.1"
+DATA = Path(__file__).parents[3] / "docs/results/6.1"
 NAME = "parallel"
 
 
@@ -287,7 +286,7 @@ def test_raw_data_of_any_kind_end_in_a_message(raw, packed, tmp_path):
 @pytest.mark.parametrize("is_bomb", [True, False])
 def test_a_table_that_unpacks_to_gigabytes_or_is_damaged_is_refused(is_bomb, tmp_path):
     folder = tmp_path / "memory-hierarchy"
-    shutil.copytree(DOCS / folder.name, folder)
+    shutil.copytree(DATA / folder.name, folder)
     result_file.save(experiment.analyse(folder.name, folder), folder)
     content = archive._content(folder)
     files = {f"machine/{folder.name}/{name}": data for name, data in content.items()}

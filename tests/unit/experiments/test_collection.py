@@ -2,7 +2,7 @@
 """Collecting saves what a workload prints, resumes what was interrupted, and fails loudly.
 
 The VM is stood in for by a function that prints what a guest would; what a guest really prints is
-in tests/data/experiments and is read by test_experiment.py.
+in docs/results and is read by test_experiment.py.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Experiments read from real raw data, saved by a quick run in the lab (tests/data/experiments).
+"""Experiments read from real raw data: those of the published results (docs/results/6.1).
 
 Expected figures are computed here from the rows by other means, so that analysing is held to
 the data, not to itself.
@@ -31,7 +31,7 @@ from trapless.results import claims, result_file
 from trapless.results.result_file import Metric
 from trapless.stock import kernels
 
-DATA = Path(__file__).parents[2] / "data" / "experiments"
+DATA = Path(__file__).parents[3] / "docs/results/6.1"
 MAKEFILE = Path(__file__).parents[3] / "Makefile"
 ONE = Metric(1, "count", "counted")
 NAMES = ("batch-size", "ls", "mode-switch", "parallel", "programs")
