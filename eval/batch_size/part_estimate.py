@@ -9,6 +9,7 @@ business; a test promises the counted part on every kernel (tests/lab/stat/test_
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from trapless.base import programs
 from trapless.estimate import machine, placements
@@ -41,7 +42,7 @@ def collect(run: Collection) -> None:
     said = run.boot("mitigations", config, ["/bin/sh", "-c", SAY_MITIGATIONS])
     loop = machine.loop_of({row["mitigation"]: row["said"] for row in said if "said" in row})
     for kind, rounds in ROUNDS.items():
-        guest = LabConfig(**{**vars(config), "icount": kind == "counted"})
+        guest = replace(config, icount=kind == "counted")
         command = f"{PROGRAM} --loop {loop} --rounds {rounds} --module"
         script = f"set -e; {command}; echo '{{\"complete\": true}}'"
         run.boot(kind, guest, ["/bin/sh", "-c", script])

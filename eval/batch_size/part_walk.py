@@ -213,13 +213,8 @@ def analyse_timed(raw: Raw) -> Findings:
     for key, base in pairs(found):
         if one := paired(found[key], found[base]):
             name = "ratio" if base[0] == key[0] else f"ratio-to-{base[0]}"
-            metrics[f"{key[0]}.{key[1]}.total.{name}"] = ratio_metric_as(one, name)
+            metrics[f"{key[0]}.{key[1]}.total.{name}"] = replace(ratio_metric(one), unit=name)
     return Findings(metrics)
-
-
-def ratio_metric_as(one: fit.Summary, unit: str) -> Metric:
-    metric = ratio_metric(one)
-    return Metric(metric.value, unit, metric.kind, metric.n, metric.spread)
 
 
 def pairs(found: Times) -> list[tuple[Key, Key]]:

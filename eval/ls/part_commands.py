@@ -241,9 +241,7 @@ def analyse(raw: Raw) -> Findings:
         )
     for call, one in clock_ratios(raw).items():
         work, program = split(call)
-        metrics[f"{work}.supervisor.{program}.ratio"] = Metric(
-            round(one.median, 4), "ratio", "measured", one.n, round(one.spread, 4)
-        )
+        metrics[f"{work}.supervisor.{program}.ratio"] = ratio_metric(one)
     return Findings(metrics | modelled_metrics(raw), tuple(claims_of(raw)))
 
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from eval.parallel import spec
 from trapless.experiments import fit, repetition
-from trapless.experiments.clocks import Clock
+from trapless.experiments.clocks import Clock, ratio_metric
 from trapless.experiments.collection import Collection, Row, option_words
 from trapless.experiments.experiment import Findings, Raw, workload
 from trapless.experiments.here import disk
@@ -148,9 +148,7 @@ def measured_keys(rows: Sequence[Row]) -> list[Key]:
 
 def measured_metrics(rows: Sequence[Row]) -> dict[str, Metric]:
     return {
-        f"{call}.{mechanism}.n{n}.ratio": Metric(
-            round(summary.median, 4), "ratio", "measured", summary.n, round(summary.spread, 4)
-        )
+        f"{call}.{mechanism}.n{n}.ratio": ratio_metric(summary)
         for call, mechanism in measured_keys(rows)
         for n, summary in paired(rows, call, mechanism).items()
     }

@@ -15,6 +15,7 @@ from eval.peek_overhead import part_bandwidth as bandwidth
 from eval.peek_overhead import spec, workloads
 from eval.tools.modes import modes
 from trapless.experiments import fit
+from trapless.experiments.clocks import ratio_metric
 from trapless.experiments.collection import Collection, Row, guest_folder
 from trapless.experiments.observer import Observed, pin_emulator, run_beside
 from trapless.peek.emulator import emulator_of
@@ -136,11 +137,8 @@ def lost(rows: Sequence[Row]) -> float:
 def metrics_of(rows: Sequence[Row]) -> dict[str, Metric]:
     metrics = {}
     for (load, setting), values in slowdowns(rows).items():
-        summary = fit.summary(values)
         name = "probes" if setting == "both" else "probes-and-reads"
-        metrics[f"{load}.{name}.slow-down.ratio"] = Metric(
-            round(summary.median, 4), "ratio", "measured", summary.n, round(summary.spread, 4)
-        )
+        metrics[f"{load}.{name}.slow-down.ratio"] = ratio_metric(fit.summary(values))
     return metrics
 
 

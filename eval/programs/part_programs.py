@@ -17,7 +17,7 @@ from pathlib import Path
 from eval.programs import spec
 from eval.tools.trees.trees import STOCK, UNZEROED, UNZEROED_APPEND
 from trapless.experiments import fit, repetition
-from trapless.experiments.clocks import Clock
+from trapless.experiments.clocks import Clock, ratio_metric
 from trapless.experiments.collection import Collection, LeftOutError, Row, option_words
 from trapless.experiments.experiment import Findings, Raw, workload
 from trapless.experiments.here import disk, modules
@@ -155,9 +155,7 @@ def ratios(measured: Mapping[Key, Samples]) -> dict[Key, dict[int, fit.Summary]]
 
 def measured_metrics(measured: Mapping[Key, Samples]) -> dict[str, Metric]:
     return {
-        f"{call}.{mechanism}.{PARAMETERS[call]}{n}.ratio": Metric(
-            round(one.median, 4), "ratio", "measured", one.n, round(one.spread, 4)
-        )
+        f"{call}.{mechanism}.{PARAMETERS[call]}{n}.ratio": ratio_metric(one)
         for (call, mechanism), summaries in ratios(measured).items()
         for n, one in summaries.items()
     }

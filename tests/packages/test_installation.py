@@ -108,7 +108,9 @@ def test_folders_of_crates_may_have_any_name(name, tmp_path):
     """That of the checkout, and that of a crate of somebody else."""
     checkout = tmp_path / name
     for folder in ("lib", "include"):
-        shutil.copytree(ROOT / folder, checkout / folder, ignore=shutil.ignore_patterns("python", "node", "go"))
+        shutil.copytree(
+            ROOT / folder, checkout / folder, ignore=shutil.ignore_patterns("python", "node", "go")
+        )
     crate = Path("lib/bindings/rust")
     assert "3 calls" in cargo("run", "--quiet", "--example", "first", folder=checkout / crate)
     user = checkout / "user"

@@ -20,7 +20,6 @@ DIFFER = 0.05
 FARTHEST = 10
 """So many of the counts that differ are named, those that differ most."""
 COLUMNS = tuple(column for column in summary.COLUMNS[1:-1])
-VERDICTS = {True: "holds", False: "does not hold", None: "open"}
 
 
 def document(reports: Sequence[Report]) -> str:
@@ -131,7 +130,7 @@ def _claims(reports: Sequence[Report], names: Sequence[str]) -> list[str]:
     if not differ:
         return [f"{text}."]
     rows = tuple(
-        (f"{name}: {judged[0][name].published}", *(VERDICTS[each[name].holds] for each in judged))
+        (f"{name}: {judged[0][name].published}", *(each[name].verdict for each in judged))
         for name in differ
     )
     return [f"{text}:", "", tables.markdown(Table("claims", "", ("claim", *names), rows))]

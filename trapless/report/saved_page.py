@@ -20,7 +20,6 @@ from trapless.report.document import Report, Section
 from trapless.report.figures import Table
 
 NAME = "README.md"
-VERDICTS = {True: "holds", False: "does not hold", None: "open"}
 DIGEST_CHARS = 16
 
 
@@ -76,8 +75,7 @@ def _first(report: Report) -> Iterator[Table]:
 def _claims(report: Report) -> Iterator[str]:
     for paper, found in summary.by_paper(report):
         rows = tuple(
-            (claim.id, VERDICTS[claim.holds], claim.published, claim.ours, claim.note)
-            for claim in found
+            (claim.id, claim.verdict, claim.published, claim.ours, claim.note) for claim in found
         )
         columns = ("claim", "verdict", "published", "here", "why")
         yield from _tables([Table("claims", paper, columns, rows)])

@@ -26,7 +26,8 @@ from trapless.results.result_file import FILE_NAME, Claim, Metric
 FILE_COLUMNS = 100
 GAP = 2  # between two columns of a table
 EDGE = 2  # before the first column and behind the last
-VERDICTS = {True: ("holds", "green"), False: ("does not hold", "red"), None: ("open", "yellow")}
+STYLES = {True: "green", False: "red", None: "yellow"}
+"""Of a verdict."""
 
 
 def show(report: Report) -> None:
@@ -91,9 +92,9 @@ def _first_screen(console: Console, report: Report) -> None:
     for paper, findings in summary.by_paper(report):
         grid = Grid.grid(padding=(0, 2, 0, 0))
         for claim in findings:
-            word, style = VERDICTS[claim.holds]
             sentence = Text(summary.sentence(claim))
-            grid.add_row(Text(word, style=style), Text(claim.id, style="bold"), sentence)
+            verdict = Text(claim.verdict, style=STYLES[claim.holds])
+            grid.add_row(verdict, Text(claim.id, style="bold"), sentence)
         console.print("\n", Text(paper), "\n", Padding(grid, (0, 0, 0, 2)), sep="", end="")
 
 
@@ -106,8 +107,8 @@ def _grid(title: str) -> Grid:
 
 def _claim(console: Console, claim: Claim) -> None:
     published = claims.published().get(claim.id)
-    word, style = VERDICTS[claim.holds]
-    head = Text("\n").append(claim.id, style="bold").append("  ").append(word, style=style)
+    head = Text("\n").append(claim.id, style="bold").append("  ")
+    head.append(claim.verdict, style=STYLES[claim.holds])
     console.print(head)
     rows = [("claim", published.claim if published else ""), ("published", claim.published)]
     rows += [("here", claim.ours), ("why", claim.note)]

@@ -77,6 +77,11 @@ class Claim:
     holds: bool | None
     note: str = ""
 
+    @property
+    def verdict(self) -> str:
+        """`holds` in words."""
+        return "open" if self.holds is None else "holds" if self.holds else "does not hold"
+
     def check(self) -> None:
         """Raise ValueError where a field cannot be what it says."""
         if not isinstance(self.id, str) or not CLAIM_ID.fullmatch(self.id):
