@@ -6,6 +6,7 @@ use std::ffi::{CStr, CString};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 use std::{fs, mem, process, thread};
 use trapless::{number, open, Argument, Batch, Call, Calls, Condition, Flushed, Opened, Piped};
@@ -342,4 +343,75 @@ fn a_stopped_program_may_be_dropped_by_another_thread() {
         scope.spawn(move || drop(flushed));
     });
     assert_eq!(descriptors(), before);
+}
+
+/// Numbers that look random, and are the same each time.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1);
+        (self.0 >> 33) as usize % n
+    }
+}
+
+/// What a loop has counted: a jump may be made in its second round, and not in its first.
+static COUNT: AtomicU64 = AtomicU64::new(0);
+
+/// Queues calls that open, use and close, with jumps between them.
+fn random_program(calls: &mut Calls<'_, 'static>, numbers: &mut Numbers) -> std::io::Result<()> {
+    let conditions = [
+        Condition::Always,
+        Condition::Success,
+        Condition::Error,
+        Condition::Zero,
+    ];
+    let (mut all, mut open): (Vec<Call>, Vec<Opened>) = (Vec::new(), Vec::new());
+    for _ in 0..2 + numbers.below(10) {
+        match numbers.below(6) {
+            0 => open.push(calls.open(root(), open::READ, 0)?),
+            1 if !open.is_empty() => {
+                let opened = open.swap_remove(numbers.below(open.len()));
+                all.push(calls.close(opened)?);
+            }
+            2 if !open.is_empty() => all.push(calls.fsync(open[0])?),
+            3 if numbers.below(8) == 0 => all.push(calls.pipe()?.into()),
+            4 => all.push(calls.increase(&COUNT, 1)?),
+            _ => all.push(calls.getppid()?),
+        }
+        all.extend(open.last().map(|opened| Call::from(*opened)));
+    }
+    for _ in 0..numbers.below(4) {
+        let (from, to) = (all[numbers.below(all.len())], all[numbers.below(all.len())]);
+        calls.jump(from, conditions[numbers.below(4)], to)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn random_programs_leave_nothing_open_wherever_they_stop() {
+    let _alone = alone();
+    let (mut numbers, mut ends) = (Numbers(1), [0; 3]);
+    let mut batch = Batch::new(32).unwrap();
+    let before = descriptors();
+    for number in 0..3000 {
+        COUNT.store(-(numbers.below(3) as i64) as u64, Relaxed);
+        let mut calls = batch.calls();
+        random_program(&mut calls, &mut numbers).unwrap();
+        let mut flushed = calls.flush_steps(numbers.below(40) as u64);
+        while numbers.below(2) == 0 {
+            flushed = match flushed {
+                Ok(Flushed::Stopped(program)) => program.resume(numbers.below(9) as u64),
+                other => other,
+            };
+        }
+        ends[match &flushed {
+            Ok(Flushed::Complete(_)) => 0,
+            Ok(Flushed::Stopped(_)) => 1,
+            Err(_) => 2,
+        }] += 1;
+        drop(flushed);
+        assert_eq!(descriptors(), before, "program {number}");
+    }
+    assert!(ends.iter().all(|end| *end > 100), "{ends:?}");
 }
