@@ -72,25 +72,35 @@ def pipe():
 # ---- Handlers that raise -----------------------------------------------------------------------
 
 
+def finish(batch, pipe) -> None:
+    """Make what an interrupted flush has left."""
+    if len(batch):
+        os.write(pipe[1], b"x")
+        batch.flush()
+
+
 def test_results_of_an_interrupted_flush_go_to_its_own_calls(alarm, pipe):
-    """The call that the handler ended was the last one: the flush is over, and nobody was told."""
+    """The call that the handler interrupted was the last one: with plain calls the flush is over
+    then, and nobody was told; by the module it may wait for the next flush."""
     with Batch(8) as batch:
         old = [batch.add("getppid"), batch.read(pipe[0], bytearray(8))]
         assert alarm.interrupts(batch.flush, 0.1)
+        finish(batch, pipe)
         assert len(batch) == 0 and batch.at is None
-        assert [call.value for call in old] == [os.getppid(), -errno.EINTR]
+        assert old[0].value == os.getppid() and old[1].value in (1, -errno.EINTR)
         new = [batch.add("getpid"), batch.close_file(-1)]
         assert batch.at is new[0]
         assert batch.flush() == 2
         assert [call.value for call in new] == [os.getpid(), -errno.EBADF]
-        assert old[1].value == -errno.EINTR
+        assert old[1].value in (1, -errno.EINTR)
 
 
 def test_an_interrupted_program_leaves_its_jumps_to_nobody(alarm, pipe):
     with Batch(8) as batch:
         start = batch.add("getppid")
-        batch.jump(batch.read(pipe[0], bytearray(8)), Condition.POSITIVE, start)
+        batch.jump(batch.read(pipe[0], bytearray(8)), Condition.ZERO, start)
         assert alarm.interrupts(batch.flush, 0.1)
+        finish(batch, pipe)
         first = batch.close_file(-1)
         batch.jump(first, Condition.ERROR)
         skipped = batch.add("getppid")

@@ -19,7 +19,12 @@ from trapless.vm import lab
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).resolve().parents[3]
-NAMES = ("test_python_binding.py", "test_rust_binding.py")
+NAMES = (
+    "test_python_binding.py",
+    "test_python_interruptions.py",
+    "test_python_files.py",
+    "test_rust_binding.py",
+)
 
 
 def test_the_module_makes_the_calls_of_other_languages() -> None:
