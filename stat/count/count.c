@@ -42,6 +42,12 @@ static pid_t prepare(char **argv, int go[2])
 	_exit(status);
 }
 
+static int fail(const char *what, const char *why)
+{
+	fprintf(stderr, "trapless-count: %s: %s\n", what, why);
+	return STAT_NOT_COUNTED;
+}
+
 int main(int argc, char **argv)
 {
 	const struct tl_counter_event *events = NULL;
@@ -68,17 +74,17 @@ int main(int argc, char **argv)
 	}
 	tl_counters_close(&counters);
 	output = fopen(argv[1], "we");
-	child = output ? prepare(argv + 2, go) : -1;
-	if (child < 0 || tl_counters_open(&counters, child, true, events, error)) {
-		fprintf(stderr, "trapless-count: %s\n", child < 0 ? strerror(errno) : error);
-		return STAT_NOT_COUNTED; /* and the child, if any, ends without its byte */
-	}
+	if (!output)
+		return fail(argv[1], strerror(errno));
+	child = prepare(argv + 2, go);
+	if (child < 0)
+		return fail("cannot start a process", strerror(errno));
+	if (tl_counters_open(&counters, child, true, events, error))
+		return fail(argv[2], error); /* and the child ends without its byte */
 	tl_counters_header(&counters, output);
 	if (write(go[1], "", 1) != 1 || waitpid(child, &status, 0) != child ||
-	    tl_counters_read(&counters, &values)) {
-		fprintf(stderr, "trapless-count: %s\n", strerror(errno));
-		return STAT_NOT_COUNTED;
-	}
+	    tl_counters_read(&counters, &values))
+		return fail("the counters cannot be read", strerror(errno));
 	close(go[0]);
 	close(go[1]);
 	tl_counters_row(&counters, &values, 0, output);

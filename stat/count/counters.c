@@ -158,7 +158,9 @@ int tl_counters_open(struct tl_counters *counters, pid_t thread, bool children,
 	if (result == 0)
 		return 0;
 	tl_counters_close(counters);
-	snprintf(error, TL_COUNTERS_ERROR_MAX, "%s; %s",
+	snprintf(error, TL_COUNTERS_ERROR_MAX, "%s%s; %s",
+		 result == -ENOENT || result == -EACCES || result == -EPERM ? "" :
+				     "perf_event_open: ",
 		 result == -ENOENT ? "the kernel offers no performance counters here" :
 		 result == -EACCES || result == -EPERM ?
 				     "counting the kernel is not allowed here: it takes root, or "

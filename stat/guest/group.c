@@ -116,14 +116,23 @@ void group_watch(void)
 	set_watching("1");
 }
 
-uint64_t group_watched(void)
+static uint64_t read_number(const char *path)
 {
 	char text[64];
 
-	if (!set_watching("0"))
-		return 0;
-	read_file(PARAMETERS "worked", text, sizeof(text));
+	read_file(path, text, sizeof(text));
 	return strtoull(text, NULL, 10);
+}
+
+struct watched group_watched(void)
+{
+	struct watched watched = { 0 };
+
+	if (!set_watching("0"))
+		return watched;
+	watched.worked = read_number(PARAMETERS "worked");
+	watched.numberless = read_number(PARAMETERS "numberless");
+	return watched;
 }
 
 void group_trace(bool on)

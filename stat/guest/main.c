@@ -48,7 +48,7 @@ struct job {
 	bool uncalibrated;
 	bool calls; /* they are told apart */
 	int counting; /* the file of group_count() */
-	uint64_t worked; /* calls with work on their way out, in an uncounted run */
+	struct watched watched; /* of an uncounted run */
 };
 
 static void __attribute__((noreturn)) usage(void)
@@ -281,7 +281,8 @@ static pid_t start(const struct job *job, const struct begin *begin)
 
 static void record_end(const struct job *job, int status)
 {
-	fact(STAT_FACT_WORKED, job->worked);
+	fact(STAT_FACT_WORKED, job->watched.worked);
+	fact(STAT_FACT_NUMBERLESS, job->watched.numberless);
 	fact(STAT_FACT_LEFT_RUNNING, group_is_populated());
 	fact(STAT_FACT_STATUS, (uint64_t)status);
 }
@@ -364,6 +365,16 @@ static int count(const struct job *job)
 	return status;
 }
 
+/* Ends watching; the numbers are those of one run. */
+static void take_watched(struct job *job)
+{
+	uint64_t runs = (uint64_t)(job->warm ?: 1);
+
+	job->watched = group_watched();
+	job->watched.worked /= runs;
+	job->watched.numberless /= runs;
+}
+
 static int count_command(struct job *job)
 {
 	static const struct begin uncounted = { .quiet = true, .phase = PHASE_NONE };
@@ -372,7 +383,7 @@ static int count_command(struct job *job)
 	group_watch();
 	for (i = 0; i < job->warm; i++)
 		wait_for(start(job, &uncounted));
-	job->worked = group_watched() / (uint64_t)(job->warm ?: 1);
+	take_watched(job);
 	if (group_is_populated())
 		group_kill(); /* daemons of those runs */
 	return count(job);
@@ -417,7 +428,7 @@ static int count_server(struct job *job)
 	for (i = 0; i < job->warm; i++)
 		if (run_shell(job->load, true))
 			stat_fail("the load failed when it ran uncounted: `%s`", job->load);
-	job->worked = group_watched() / (uint64_t)(job->warm ?: 1);
+	take_watched(job);
 	status = count(job);
 	stop(server);
 	return status;

@@ -32,12 +32,15 @@ int group_open_counting(void);
 #define PHASE_PROGRAM 0
 void group_count(int counting, int phase);
 /*
- * Begins to count the program's calls that find work on their way out, which must not happen while
- * anything else is counted; the second function ends it and returns the number, or 0 where the
- * kernel takes no probe.
+ * Begins to count the program's calls that find work on their way out, and those whose number no
+ * call has, which must not happen while anything else is counted; the second function ends it. Both
+ * numbers are 0 where the kernel takes no probe.
  */
+struct watched {
+	uint64_t worked, numberless;
+};
 void group_watch(void);
-uint64_t group_watched(void);
+struct watched group_watched(void);
 /* Begins to tell the program's calls apart, or ends it. */
 void group_trace(bool on);
 /* Whether the group has a member. */

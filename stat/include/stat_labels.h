@@ -68,6 +68,7 @@
 #define STAT_FACT_STATUS 0xff0	     /* the program's exit status, as a shell gives it */
 #define STAT_FACT_LEFT_RUNNING 0xff1 /* whether processes were left and had to be ended */
 #define STAT_FACT_WORKED 0xff2	     /* calls with work on their way out, in an uncounted run */
+#define STAT_FACT_NUMBERLESS 0xff4   /* calls of a number that no call has, in such a run */
 #define STAT_FACT_REFUSALS 0xff3     /* tl_supervisor.refusals; all bits where nobody answered */
 #define STAT_FACT_CALLS 0xfe0	     /* calls in supervisor mode, in the order of STAT_CALLS */
 #define STAT_FACT_DEMOTIONS 0xfd0    /* demotions by cause, TL_DEMOTIONS of them */

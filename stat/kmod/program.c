@@ -37,3 +37,9 @@ bool is_in_call(struct task_struct *task)
 	/* An interrupt or exception leaves a negative number where a system call has its own. */
 	return (long)task_pt_regs(task)->orig_ax >= 0;
 }
+
+/* By int $0x80 or SYSENTER: not by the entry of 64-bit calls, which alone supervisor mode replaces. */
+bool is_call_of_32_bits(struct task_struct *task)
+{
+	return task_thread_info(task)->status & TS_COMPAT;
+}

@@ -13,6 +13,7 @@ bool program_is_named(void);
 /* Whether the task is in the program's control group, or in a group below it. */
 bool is_in_program(struct task_struct *task);
 bool is_in_call(struct task_struct *task);
+bool is_call_of_32_bits(struct task_struct *task);
 
 /* ---- work.c ---- */
 

@@ -78,9 +78,9 @@ static void label(enum group group, unsigned int part, unsigned int call)
 static unsigned int call_of(struct task_struct *task)
 {
 	unsigned long call = task_pt_regs(task)->orig_ax;
-	bool compat = task_thread_info(task)->status & TS_COMPAT;
+	bool unknown = is_call_of_32_bits(task) || call > STAT_CALL_UNKNOWN;
 
-	return compat || call > STAT_CALL_UNKNOWN ? STAT_CALL_UNKNOWN : call;
+	return unknown ? STAT_CALL_UNKNOWN : call;
 }
 
 /* Begins the region of what `task`, of that group, does now. */

@@ -127,17 +127,20 @@ class ByCall:
         if not terms:
             return None
         each = terms["calls"]
-        if row is not None and row.name in HANDED:
+        if row is None or row.name in HANDED:
             each += terms["signals"]
+        # Which of these calls came by the gate is not known, only how many did.
+        gates = min(self.run.gates, call.number) if call.nr == labels.CALL_UNKNOWN else 0
         events = ("in_kernel", "slept_out", "slept_within", "preempted", "left_again")
         parts: list[float] = [getattr(call, name) * terms.get(name, 0.0) for name in events]
-        return call.number * each + sum(parts)
+        return (call.number - gates) * each + gates * terms["demoted"] + sum(parts)
 
     def _batches(self, call: CallCounts, wrapped: CallClass | None) -> float | None:
         whole = costs.batch_saving(self.run)
         if whole is None or wrapped in (None, CallClass.REFUSED):
             return None
-        return call.number * whole.instructions / max(self.run.row.crossings()["syscall"], 1)
+        batchable = self.run.row.crossings()["syscall"] - self.run.numberless
+        return call.number * whole.instructions / max(batchable, 1)
 
 
 def _name(nr: int, row: Call | None) -> str:

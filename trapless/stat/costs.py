@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trapless.stat import labels
-from trapless.stat.run_counts import Loop, RunCounts
+from trapless.stat.run_counts import Loop, RunCounts, gates
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,10 @@ def features(counts: Mapping[str, int]) -> dict[str, float]:
     return {
         "calls": counts["syscall"],
         "demoting": counts["syscall_interrupted"],
-        "demoted": max(counts["interrupt"] - counts["syscall_interrupted"], 0),
+        # A call by the 32-bit gate is one to supervisor mode: it leaves, and saves nothing.
+        "demoted": max(counts["interrupt"] + gates(counts) - counts["syscall_interrupted"], 0),
         "in_kernel": counts["iret_kernel"],
-        "signals": counts["signals"],
+        "signals": counts["signals"] + counts.get("numberless", 0),
         "worked": counts.get("worked", 0),
         # A call that gives way in its middle does on its way out what one that slept does.
         "slept_out": counts["slept_out"] + counts.get("preempted_within", 0),
@@ -68,7 +69,12 @@ def features(counts: Mapping[str, int]) -> dict[str, float]:
 
 def of_run(run: RunCounts) -> dict[str, float]:
     """How often each kind of event happened in the program's run."""
-    return features({**run.row.crossings(), **run.events, "worked": run.worked})
+    return features({**run.row.crossings(), **run.events, **_watched(run)})
+
+
+def _watched(run: RunCounts) -> dict[str, int]:
+    """What an uncounted run says."""
+    return {"worked": run.worked, "numberless": run.numberless}
 
 
 UNSEEN = {"handed": ("signals", labels.OPERATIONS), "closes": ("worked", labels.OPERATIONS)}
@@ -124,7 +130,7 @@ def supervisor_saving(run: RunCounts, turn: Loop | None = None) -> Saving | None
     terms = supervisor_terms(run)
     if not terms:
         return None
-    numbers = of_run(run) if turn is None else features({**turn.features, "worked": run.worked})
+    numbers = of_run(run) if turn is None else features({**turn.features, **_watched(run)})
     parts = {term.name: numbers[term.name] * term.saved for term in terms}
     handed = numbers["forks"] * 2 + numbers["execs"] + numbers["signals"]
     return Saving(
@@ -168,7 +174,7 @@ def batch_saving(run: RunCounts) -> Saving | None:
     nothing, calls, batches = (loops[name]["trap"] for name in ("nothing", "calls", "batches"))
     number = calls.features["syscall"] - nothing.features["syscall"]
     each = (calls.instructions - batches.instructions) / number
-    total = run.row.crossings()["syscall"]
+    total = run.row.crossings()["syscall"] - run.numberless
     saved = total * each
     crossings = total * (1 - 1 / labels.BATCH)
     return Saving(saved, uncertainty(run), crossings, {"calls": saved})

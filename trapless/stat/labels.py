@@ -33,6 +33,7 @@ VALUE_SHIFT, VALUE_BITS = 16, 48
 """A fact: an empty region, whose label carries a number, which number it is, and FACT."""
 
 FACT_STATUS, FACT_LEFT_RUNNING, FACT_WORKED, FACT_REFUSALS = 0xFF0, 0xFF1, 0xFF2, 0xFF3
+FACT_NUMBERLESS = 0xFF4
 FACT_CALLS, FACT_DEMOTIONS = 0xFE0, 0xFD0
 
 EVENTS = (

@@ -25,7 +25,7 @@ from trapless.supervisor.control import Calls
 UNANSWERED = (1 << labels.VALUE_BITS) - 1
 """The refusals that are recorded where no module answered."""
 
-CROSSINGS = ("syscall", "interrupt", "syscall_interrupted", "iret_kernel")
+CROSSINGS = ("syscall", "interrupt", "syscall_interrupted", "iret_kernel", "int", "sysenter")
 """The crossings of the ledger by which loops are compared."""
 
 MODES = ("trap", "supervisor")
@@ -98,6 +98,12 @@ class RunCounts:
     demotions: Mapping[str, int] = field(default_factory=dict)
     calls_made: tuple[CallCounts, ...] = ()
     traced: CallCounts | None = None
+    numberless: int = 0  # calls whose number no call has, in an uncounted run
+
+    @property
+    def gates(self) -> int:
+        """Calls by another way than SYSCALL: int $0x80, SYSENTER."""
+        return gates(self.row.crossings())
 
     @property
     def has_elsewhere(self) -> bool:
@@ -149,7 +155,9 @@ class RunCounts:
         }
         data["repeats"] = {mode: [vars(run) for run in runs] for mode, runs in self.repeats.items()}
         data["calls"] = None if self.calls is None else vars(self.calls)
-        del data["calls_made"], data["traced"]
+        del data["calls_made"], data["traced"], data["numberless"]
+        if self.numberless:
+            data["numberless"] = self.numberless
         if self.calls_made:
             data["calls_made"] = [vars(call) for call in self.calls_made]
         if self.traced is not None:
@@ -174,6 +182,11 @@ class RunCounts:
         traced = CallCounts(**data["traced"]) if "traced" in data else None
         told = {"calls_made": made, "traced": traced}
         return cls(**{**data, **plain, **told, "loops": loops, "repeats": repeats, "calls": calls})
+
+
+def gates(crossings: Mapping[str, int]) -> int:
+    """Entries by an instruction that is not SYSCALL; loops that were saved earlier lack them."""
+    return crossings.get("int", 0) + crossings.get("sysenter", 0)
 
 
 LEAST = f"footprint code unit=4096 from=fetch label={labels.PROGRAM}"
@@ -223,6 +236,7 @@ def read(
         left_running=bool(facts[labels.FACT_LEFT_RUNNING]),
         worked=facts[labels.FACT_WORKED],
         refusals=facts[labels.FACT_REFUSALS],
+        numberless=facts.get(labels.FACT_NUMBERLESS, 0),
         complaints=tuple(dict.fromkeys(recording.events)),
         events=_events(facts, 0),
         loops=_loops(groups, facts),

@@ -56,7 +56,7 @@ def rows_of(path, rows):
     every = [*rows, *((fact << 4 | labels.FACT, 0, 0, 0) for fact in facts)]
     every.append((labels.FACT_STATUS << 4 | labels.FACT, 0, 0, 0))
     for number, (region, *counts) in enumerate(every):
-        row = {"region": region, "number": number, "counts": [*counts, 0, 0, 0, 0, 0]}
+        row = {"region": region, "number": number, "counts": [*counts, *[0] * (len(COLUMNS) - 3)]}
         lines.append(json.dumps(row))
     path.write_text("\n".join(lines) + "\n")
     return run_counts.read(path, "6.1", (), told_apart=True)
@@ -158,6 +158,46 @@ def test_a_call_without_a_row_in_the_table_is_shown_by_its_number(found):
     run = replace(found, calls_made=(strange, unknown))
     assert {one.name for one in ByCall(run).calls} == {"call 999", "(32-bit or unknown)"}
     assert all(one.wrapped is None and one.batches is None for one in ByCall(run).calls)
+
+
+def entering(run, kind, number):
+    """The run with so many more entries of that kind."""
+    counts = list(run.program)
+    counts[run.columns.index(f"crossings.{kind}")] += number
+    return replace(run, program=tuple(counts))
+
+
+def saving(run, nr):
+    return next(ByCall(run)._supervisor(one, None) for one in run.calls_made if one.nr == nr)
+
+
+@pytest.mark.parametrize("kind", ["int", "sysenter"])
+def test_calls_by_another_way_than_syscall_save_nothing_in_supervisor_mode(found, kind):
+    terms = {term.name: term.saved for term in costs.supervisor_terms(found)}
+    call = run_counts.CallCounts(labels.CALL_UNKNOWN, 1007, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    run = replace(entering(entering(found, kind, 1000), "syscall", 7), calls_made=(call,))
+    assert run.gates == 1000
+    by_syscall = 7 * (terms["calls"] + terms["signals"])
+    assert saving(run, labels.CALL_UNKNOWN) == pytest.approx(1000 * terms["demoted"] + by_syscall)
+    assert saving(run, labels.CALL_UNKNOWN) < 0
+    before, after = (costs.supervisor_saving(one) for one in (found, entering(found, kind, 1000)))
+    assert after.instructions - before.instructions == pytest.approx(1000 * terms["demoted"])
+    assert after.crossings == before.crossings
+    batches = [costs.batch_saving(one) for one in (found, entering(found, kind, 1000))]
+    assert batches[0].instructions == batches[1].instructions
+
+
+def test_numbers_that_no_call_has_save_nothing_in_any_mechanism(found):
+    terms = {term.name: term.saved for term in costs.supervisor_terms(found)}
+    call = run_counts.CallCounts(4000, 1000, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    run = replace(entering(found, "syscall", 1000), numberless=1000, calls_made=(call,))
+    handed = 1000 * (terms["calls"] + terms["signals"])
+    assert saving(run, 4000) == pytest.approx(handed) and handed < 0
+    before, after = (costs.supervisor_saving(one) for one in (found, run))
+    assert after.instructions - before.instructions == pytest.approx(handed)
+    assert after.crossings == before.crossings
+    assert costs.batch_saving(run) == costs.batch_saving(found)
+    assert RunCounts.of_json(json.loads(json.dumps(run.as_json()))) == run
 
 
 # ---- What is shown ------------------------------------------------------------------------------
