@@ -205,7 +205,16 @@ install-command: command-runs workloads
 	$(foreach shell,$(SHELLS),install -d $(dir $(COMPLETE_$(shell))) && \
 		_TRAPLESS_COMPLETE=$(shell)_source $(TRAPLESS) > $(COMPLETE_$(shell)) &&) true
 
+# A folder of these is removed when it is empty, and so are those above it; of a system's own prefix
+# the folders stay that every system has.
+OWN_PREFIX = $(DESTDIR)$(filter-out /usr /usr/local,$(PREFIX))
+FOLDERS = $(if $(OWN_PREFIX),bin lib) $(addprefix share/,licenses bash-completion/completions \
+	zsh/site-functions fish/vendor_completions.d man/man1 man/man3 man/man7)
+FOLDERS_OF_ALL = $(addprefix $(PREFIX)/,$(FOLDERS)) $(libdir)/pkgconfig $(includedir)/linux
+
 uninstall: uninstall-lib uninstall-command ## remove what `make install` put there
+	@cd $(or $(DESTDIR),/) && for folder in $(FOLDERS_OF_ALL:/%=%); do [ ! -d $$folder ] || \
+		rmdir --ignore-fail-on-non-empty $(if $(OWN_PREFIX),-p) $$folder; done
 
 uninstall-command:
 	rm -rf $(TREE) $(LICENCES)

@@ -23,7 +23,7 @@ from typing import TextIO
 
 import click
 
-from trapless.base.console import TraplessError
+from trapless.base.console import TraplessError, colours
 from trapless.base.paths import header_path
 
 HEADER = "trapless_calls.h"
@@ -185,7 +185,13 @@ def _page(calls: Sequence[Call], out: TextIO) -> None:
     columns, lines = shutil.get_terminal_size()
     buffer = io.StringIO()
     console = Console(
-        file=buffer, width=columns, force_terminal=True, highlight=False, markup=False, emoji=False
+        file=buffer,
+        width=columns,
+        force_terminal=True,
+        color_system=colours(),
+        highlight=False,
+        markup=False,
+        emoji=False,
     )
     console.print(table)
     text = buffer.getvalue()

@@ -97,7 +97,11 @@ def doctor(calls: bool, online: bool, as_json: bool, names: tuple[str, ...]) -> 
 @click.option(
     "--memory", metavar="SIZE", default="1G", show_default=True, help="Memory, as in 512M, 2G."
 )
-@click.option("--icount", is_flag=True, help="Let the clock count instructions; one CPU.")
+@click.option(
+    "--icount",
+    is_flag=True,
+    help="Let the clock count instructions; one CPU. Counts repeat, but not with --host-root.",
+)
 @click.option("--host-root", is_flag=True, help="Run on this machine's files, read-only.")
 @click.option("--debug", is_flag=True, help="Use a KASAN and lockdep kernel, built once (minutes).")
 @click.option("--no-module", is_flag=True, help="Do not load the Trapless module.")
@@ -166,6 +170,8 @@ def lab(
     from trapless.vm import lab as part
 
     with ConsoleProgress() as progress:
+        if icount and host_root:
+            progress.note(part.NOT_REPEATABLE)
         config = part.LabConfig(
             kernel=default_kernel() if kernel is None else kernel,
             cpus=cpus,

@@ -38,7 +38,7 @@ bool is_in_call(struct task_struct *task)
 	return (long)task_pt_regs(task)->orig_ax >= 0;
 }
 
-/* By int $0x80 or SYSENTER: not by the entry of 64-bit calls, which alone supervisor mode replaces. */
+/* By int $0x80 or SYSENTER: supervisor mode replaces the entry of SYSCALL alone. */
 bool is_call_of_32_bits(struct task_struct *task)
 {
 	return task_thread_info(task)->status & TS_COMPAT;

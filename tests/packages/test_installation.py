@@ -137,10 +137,13 @@ def test_a_command_that_does_not_run_ends_it_before_anything_is_made(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_uninstalling_leaves_no_file(tmp_path):
+def test_uninstalling_leaves_no_file_and_no_folder_that_is_empty(tmp_path):
     make("install", tmp_path)
+    others = tmp_path / "opt/trapless/share/man/man1/others.1"
+    others.write_text("another's page")
     make("uninstall", tmp_path)
-    assert [path for path in tmp_path.rglob("*") if not path.is_dir()] == []
+    above = set(others.parents) - {tmp_path, *tmp_path.parents}
+    assert set(tmp_path.rglob("*")) == {others, *above}
 
 
 def copy(to: Path) -> Path:

@@ -14,11 +14,13 @@ import sys
 import threading
 import time
 from types import TracebackType
-from typing import Protocol, TextIO
+from typing import Literal, Protocol, TextIO
 
 SHOW_AFTER_S = 1.0
 REDRAW_S = 0.2
 SIGN_OF_LIFE_S = 30.0
+COLUMNS_MIN, COLUMNS_DIGITS = 20, 4
+"""Of $COLUMNS: what is narrower, or a longer number, is no width."""
 
 
 class TraplessError(Exception):
@@ -78,7 +80,7 @@ class ConsoleProgress:
 
     def __init__(self, stream: TextIO | None = None, *, tty: bool | None = None) -> None:
         self._stream = stream if stream is not None else sys.stderr
-        self._tty = self._stream.isatty() if tty is None else tty
+        self._tty = (self._stream.isatty() and colours() is not None) if tty is None else tty
         self._lock = threading.Lock()  # guards all fields below and writes to the stream
         self._text = ""
         self._began = 0.0
@@ -189,8 +191,29 @@ def duration(seconds: float) -> str:
     return f"{int(seconds) // 60} min {int(seconds) % 60:02d} s"
 
 
+def colours() -> Literal["auto"] | None:
+    """What rich calls the colour system: none where NO_COLOR asks for plain text."""
+    return None if os.environ.get("NO_COLOR") else "auto"
+
+
+def output_columns(stream: TextIO, otherwise: int) -> int:
+    """How wide lines for `stream` are: $COLUMNS, the terminal's width, or `otherwise` for a file or
+    a pipe."""
+    if columns := _asked_columns():
+        return columns
+    return terminal_columns(stream) if stream.isatty() else otherwise
+
+
+def _asked_columns() -> int:
+    text = os.environ.get("COLUMNS", "")
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= COLUMNS_DIGITS else 0
+    return number if number >= COLUMNS_MIN else 0
+
+
 def terminal_columns(stream: TextIO) -> int:
-    """Width of the terminal behind `stream`; 80 where that cannot be known."""
+    """$COLUMNS, or the width of the terminal behind `stream`; 80 where that cannot be known."""
+    if columns := _asked_columns():
+        return columns
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):

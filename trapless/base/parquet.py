@@ -28,6 +28,7 @@ from typing import Any, BinaryIO
 
 from trapless.base import jail
 from trapless.base.console import TraplessError, printable
+from trapless.base.damage import is_of_data
 from trapless.base.tools import has_ended, kill
 
 FILE_BYTES_MAX = 96 << 20
@@ -229,7 +230,10 @@ def _decode(question: dict[str, Any], data: bytes) -> tuple[str, Any]:
     except MemoryError:
         return f"it takes more than {MEMORY_BYTES >> 20} MiB", b""
     except Exception as error:  # whatever a stranger's file makes of it
-        return _words(error) or type(error).__name__, b""
+        words = _words(error) or type(error).__name__
+        if isinstance(error, (pa.ArrowException, OSError)) or is_of_data(error):
+            return words, b""
+        return f"an error of Trapless itself, please report it: {words}", b""
 
 
 def _table(data: bytes, columns: list[str] | None, most: int) -> Any:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import TextIO
 
-from trapless.base.console import ConsoleProgress, Progress, Silent, terminal_columns
+from trapless.base.console import ConsoleProgress, Progress, Silent, colours, terminal_columns
 from trapless.doctor import capabilities, supervisor
 from trapless.doctor.capabilities import GROUPS, Capability, Host
 
@@ -134,7 +134,9 @@ def _show_table(groups: Sequence[Group], stream: TextIO) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(file=stream, highlight=False, markup=False, emoji=False)
+    console = Console(
+        file=stream, color_system=colours(), highlight=False, markup=False, emoji=False
+    )
     for group in groups:
         table = Table(
             box=box.SIMPLE,

@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from trapless.base.console import Progress, TraplessError
+from trapless.base.damage import is_of_data
 from trapless.experiments import archive, experiment
 from trapless.results import result_file
 from trapless.results.result_file import Result
@@ -90,7 +91,9 @@ def _same(path: Path, directory: Path) -> Result:
         raise TraplessError(words) from error
     except MemoryError as error:
         raise TraplessError(f"{path}: {name} takes more memory than any result does") from error
-    except Exception as error:  # whatever foreign data do to code that is made for our own
+    except Exception as error:
+        if not is_of_data(error):
+            raise
         raise TraplessError(
             f"{path}: the raw data of {name} are damaged ({type(error).__name__}: "
             f"{printable(str(error))[:200]})"

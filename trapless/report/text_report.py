@@ -17,6 +17,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
+from trapless.base.console import colours, output_columns
 from trapless.report import summary, tables
 from trapless.report.document import Report, Section
 from trapless.report.figures import Table
@@ -35,16 +36,24 @@ def show(report: Report) -> None:
 
     The rest is in the file, which is a hundred times as long.
     """
-    columns = None if sys.stdout.isatty() else FILE_COLUMNS
-    _first_screen(Console(width=columns, highlight=False, markup=False, emoji=False), report)
+    _first_screen(_console(), report)
 
 
 def show_tables(tables: Iterable[Table]) -> None:
     """Print tables that belong to no report, in the same form."""
-    width = None if sys.stdout.isatty() else FILE_COLUMNS
-    console = Console(width=width, highlight=False, markup=False, emoji=False)
+    console = _console()
     for table in tables:
         console.print(block_of(table, console.width))
+
+
+def _console() -> Console:
+    return Console(
+        width=output_columns(sys.stdout, FILE_COLUMNS),
+        color_system=colours(),
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
 
 
 def text(report: Report) -> str:

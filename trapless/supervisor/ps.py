@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trapless.abi import Demotion, Mode
+from trapless.base.console import colours
 from trapless.supervisor import control
 from trapless.supervisor.control import Process
 from trapless.supervisor.refusals import of_mask
@@ -52,9 +53,10 @@ def show(
     elif not stream.isatty():
         stream.writelines(line + "\n" for line in _lines([*living, *ended]))
     elif living or ended:
-        Console(file=stream, highlight=False, markup=False, emoji=False).print(
-            _table([*living, *ended])
+        console = Console(
+            file=stream, color_system=colours(), highlight=False, markup=False, emoji=False
         )
+        console.print(_table([*living, *ended]))
     else:
         stream.write(f"No process was switched{_refused(refusals)}.\n")
 

@@ -34,6 +34,12 @@ from trapless.vm.splats import splats
 
 __all__ = ["Guest", "LabConfig", "LabError", "LabResult", "prepare", "run", "splats"]
 
+NOT_REPEATABLE = (
+    "with --host-root counts do not repeat: this machine's files come by a server whose timing no "
+    "instruction counts, and the guest waits for each answer; leave --host-root out to count"
+)
+"""What a person is told who asks for both: --icount is asked for because counts repeat."""
+
 DEFAULT_KERNEL = SUPPORTED[0].name
 LOG_LINES_MAX = 40
 """Most lines of the guest's kernel log in an error message."""

@@ -7,12 +7,17 @@ It drives trapless/base/console.py with a clock that is moved by hand where wait
 from __future__ import annotations
 
 import io
+import os
+import pty
+import subprocess
 import time
+from contextlib import suppress
 
 import pytest
 
 from trapless.base import console
 from trapless.base.console import ConsoleProgress, TraplessError, duration
+from trapless.base.paths import repo_root
 
 
 @pytest.fixture
@@ -126,3 +131,30 @@ def test_durations_read_as_people_say_them(seconds, text):
 def test_an_error_carries_its_exit_status():
     assert TraplessError("no such kernel").status == 1
     assert TraplessError("no such kernel", status=2).status == 2
+
+
+def test_columns_are_those_that_are_asked_for_also_of_a_pipe(monkeypatch):
+    pipe = io.StringIO()
+    for text, columns in (("61", 61), ("", 100), ("x", 100), ("1", 100), ("99999", 100)):
+        monkeypatch.setenv("COLUMNS", text)
+        assert console.output_columns(pipe, 100) == columns
+
+
+FACES = [("doctor",), ("doctor", "--calls", "refused"), ("report", "docs/results/6.12")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("face", FACES, ids=" ".join)
+def test_no_color_leaves_no_escapes_on_a_terminal(face):
+    ours, theirs = pty.openpty()
+    env = os.environ | {"NO_COLOR": "1", "TERM": "xterm", "PAGER": "cat"}
+    command = [repo_root() / "bin/trapless", *face]
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, cwd=repo_root(), env=env)
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # so the end of a terminal is told
+        while piece := os.read(ours, 1 << 16):
+            shown += piece
+    os.close(ours)
+    assert process.wait() == 0 and len(shown) > 500
+    assert shown.count(b"\x1b") == 0

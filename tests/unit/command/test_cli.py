@@ -280,6 +280,18 @@ def test_options_after_the_labs_command_are_the_commands(monkeypatch):
     assert seen == [(1, ("ls", "-l"))] * 2
 
 
+@pytest.mark.parametrize("options", [(), ("--icount",), ("--host-root",)])
+def test_counts_that_do_not_repeat_are_told_of(monkeypatch, options):
+    from trapless.vm import lab
+
+    ended = type("Result", (), {"status": 0})
+    monkeypatch.setattr(lab, "run", lambda *_, **__: ended)
+    quiet = CliRunner().invoke(cli.cli, ["lab", *options, "--", "true"])
+    assert (quiet.exit_code, quiet.stderr) == (0, "")
+    both = CliRunner().invoke(cli.cli, ["lab", "--icount", "--host-root", "--", "true"])
+    assert both.exit_code == 0 and "counts do not repeat: this machine's files" in both.stderr
+
+
 def test_words_for_module_and_kernel_reach_the_lab(monkeypatch):
     from trapless.vm import lab
 

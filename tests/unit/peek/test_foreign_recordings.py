@@ -230,6 +230,29 @@ def test_a_full_disk_is_not_taken_for_a_damaged_recording(folder, tmp_path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        NameError("x"),
+        RuntimeError("x"),
+        AssertionError(),
+        ImportError("x"),
+        OSError(errno.EIO, "x", "/elsewhere"),
+    ],
+)
+def test_an_error_of_ours_is_not_told_as_one_of_the_recording(folder, error):
+    with pytest.raises(type(error)) as raised, damage_as_errors(folder):
+        raise error
+    assert raised.value is error
+
+
+def test_a_missing_attribute_is_damage_only_where_data_lack_it(folder):
+    with pytest.raises(PeekError, match="not what a recorder"), damage_as_errors(folder):
+        json.loads("[1]").get("rows")
+    with pytest.raises(AttributeError), damage_as_errors(folder):
+        getattr(Recording, "no_such_function")  # noqa: B009 -- mypy would find it
+
+
 WAYS = [["report", "--html"], ["report", "--stacks"], ["trace", "-o"]]
 
 

@@ -41,6 +41,7 @@ import pyarrow.parquet as pq
 
 from trapless.base import json_text, parquet
 from trapless.base.console import TraplessError
+from trapless.base.damage import is_of_data
 from trapless.base.parquet import DamagedError
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
@@ -427,10 +428,14 @@ def damage_as_errors(folder: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in NO_ROOM:
             raise PeekError(f"the output cannot be written: {error.strerror}") from error
+        if not str(error.filename or folder).startswith(str(folder)):
+            raise  # of something else
         raise _not_ours(folder, error) from error
     except MemoryError as error:
         raise PeekError(f"{folder}: takes more memory than any recording does") from error
-    except Exception as error:  # whatever foreign data do to code that is made for our own
+    except Exception as error:
+        if not (isinstance(error, pa.ArrowException) or is_of_data(error)):
+            raise
         raise _not_ours(folder, error) from error
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

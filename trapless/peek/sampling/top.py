@@ -21,7 +21,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from trapless.base.console import Progress, Silent
+from trapless.base.console import Progress, Silent, colours, output_columns
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.counters import Counters
 from trapless.peek.kernel.target import Target
@@ -71,9 +71,13 @@ class View:
         self._stream = stream
         self._missing = missing
         self._terminal = stream.isatty()
-        width = None if self._terminal else FILE_COLUMNS
         self._console = Console(
-            file=stream, width=width, highlight=False, markup=False, emoji=False
+            file=stream,
+            width=None if self._terminal else output_columns(stream, FILE_COLUMNS),
+            color_system=colours(),
+            highlight=False,
+            markup=False,
+            emoji=False,
         )
         self._live: Live | None = None
         self._last = Group()

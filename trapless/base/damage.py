@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which errors foreign or damaged data make in code that was written for our own data.
+
+This file owns only that distinction: every other error is one of ours, and is not told as damage.
+"""
+
+from __future__ import annotations
+
+from types import NoneType
+
+VALUES = (NoneType, bool, int, float, str, bytes, list, dict)
+"""What JSON and tables consist of: data of another shape lack the attributes that ours have."""
+
+
+def is_of_data(error: Exception) -> bool:
+    """Whether the data may have made an error.
+
+    >>> is_of_data(KeyError("rows")), is_of_data(NameError("rows")), is_of_data(RuntimeError())
+    (True, False, False)
+    """
+    if isinstance(error, AttributeError):
+        return isinstance(error.obj, VALUES)
+    return isinstance(error, (ArithmeticError, LookupError, TypeError, ValueError))
