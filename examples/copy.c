@@ -47,7 +47,10 @@ static void add_file(mode_t mode)
 	tl_batch_jump(batch, out, TL_IF_ERROR, end);
 	tl_batch_jump(batch, get, TL_IF_ZERO, end);
 	tl_batch_jump(batch, put, TL_IF_FULL, get);
-	gets[files++] = get;
+	if (get < 0)	/* the batch is full: no room was left for this file */
+		complain(from[files], -get);
+	else
+		gets[files++] = get;
 }
 
 /* Makes the queued calls and looks at what became of each file. */
@@ -58,6 +61,10 @@ static void copy_files(void)
 	do
 		result = tl_batch_flush(batch);
 	while (result == -EINTR || result == -ETIME);
+	if (result < 0) {
+		complain(target, -result);
+		exit(2);
+	}
 	for (unsigned int i = 0; i < files; i++) {
 		int64_t in = tl_batch_result(batch, gets[i] - 2);
 		int64_t out = tl_batch_result(batch, gets[i] - 1);

@@ -65,11 +65,15 @@ static int commit(struct tl_batch *batch, int fd, const char *text, unsigned lon
 		int put = TL_ADD(batch, SYS_write, fd, text, left);
 		int sync = TL_ADD(batch, SYS_fdatasync, fd);
 		int64_t written;
+		int flushed;
 
 		/* Nothing is to be synced if the write fails. A short one is gone on with. */
 		tl_batch_jump(batch, put, TL_IF_ERROR, tl_batch_next(batch));
-		while (tl_batch_flush(batch) == -EINTR)
-			;
+		do
+			flushed = tl_batch_flush(batch);
+		while (flushed == -EINTR);
+		if (flushed < 0)
+			return flushed;
 		written = tl_batch_result(batch, put);
 		if (written < 0)
 			return (int)written;

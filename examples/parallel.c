@@ -35,32 +35,35 @@ static long now_ms(void)
 	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* What the requester does meanwhile: 64 calls at a time, until the slow one is complete. */
-static unsigned long work_until_read(struct tl_psc *psc, int slow, int64_t *result)
+/*
+ * What the requester does meanwhile: 64 calls at a time, until the slow one is complete. A slot
+ * that is an error gives this error as its result.
+ */
+static long work_until_read(struct tl_psc *psc, int slow, int64_t *result)
 {
-	unsigned long calls = 0;
+	int slots[64], done, error = 0;
+	long calls = 0;
 
 	/* At most one unfinished: the slow one, or, when that is complete, one of the quick. */
-	while (tl_psc_result(psc, (unsigned int)slow, result) != 1) {
+	while (!(done = tl_psc_result(psc, (unsigned int)slow, result)) && error >= 0) {
 		int64_t pid;
-		int slots[64];
 
 		for (int i = 0; i < 64; i++)
 			slots[i] = TL_PSC_ADD(psc, SYS_getpid);
-		tl_psc_wait(psc, 1);
-		for (int i = 0; i < 64; i++) {
-			while (tl_psc_result(psc, (unsigned int)slots[i], &pid) != 1)
+		error = tl_psc_wait(psc, 1);
+		for (int i = 0; i < 64 && error >= 0; i++) {
+			while (!(error = tl_psc_result(psc, (unsigned int)slots[i], &pid)))
 				tl_psc_wait(psc, 0);
-			calls += pid == getpid();
+			calls += error == 1 && pid == getpid();
 		}
 	}
-	return calls;
+	return done < 0 ? done : error < 0 ? error : calls;
 }
 
 int main(void)
 {
 	long start_ms = now_ms(), asked_ms;
-	unsigned long calls;
+	long calls;
 	struct tl_psc *psc;
 	pthread_t thread;
 	char text[8] = "";
@@ -82,10 +85,14 @@ int main(void)
 	tl_psc_notify(psc);
 	asked_ms = now_ms() - start_ms;
 	calls = work_until_read(psc, slow, &result);
+	if (calls < 0) {
+		fprintf(stderr, "parallel: %s\n", strerror((int)-calls));
+		return 1;
+	}
 	printf("workers: %s\n", tl_psc_backend(psc) ? "in the module" : "ordinary threads");
 	printf("the read was asked for after %ld ms and gave \"%s\" (%ld) after %ld ms\n", asked_ms,
 	       text, (long)result, now_ms() - start_ms);
-	printf("meanwhile %lu other calls were made\n", calls);
+	printf("meanwhile %ld other calls were made\n", calls);
 	pthread_join(thread, NULL);
 	tl_psc_destroy(psc);
 	return 0;

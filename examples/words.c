@@ -59,6 +59,11 @@ static void add_file(const char *path)
 	TL_ADD(batch, SYS_mmap | TL_WORD64(1) | TL_RESULT(4), NULL, &stat->st_size, PROT_READ,
 	       MAP_PRIVATE, fd, 0);
 	TL_ADD(batch, SYS_close | TL_RESULT(0), fd);
+	if (fd < 0) {	/* the batch is full */
+		fprintf(stderr, "words: %s: %s\n", path, strerror(-fd));
+		status = 1;
+		return;
+	}
 	if (!files++)
 		first = fd;
 }
@@ -67,9 +72,15 @@ static void count_files(void)
 {
 	unsigned int done = files;
 	int64_t texts[FILES];
+	int result;
 
-	while (tl_batch_flush(batch) == -EINTR)
-		;
+	do
+		result = tl_batch_flush(batch);
+	while (result == -EINTR);
+	if (result < 0) {
+		fprintf(stderr, "words: %s\n", strerror(-result));
+		exit(2);
+	}
 	for (unsigned int i = 0; i < done; i++) {
 		int64_t fd = tl_batch_result(batch, first + 4 * i);
 

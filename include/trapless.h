@@ -23,6 +23,9 @@
  * backend when it creates an object (environment TRAPLESS_BACKEND=auto|module|plain), and
  * tl_*_backend() reports it.
  *
+ * A slot may be the error that the adding function returned instead of one: functions that take a
+ * slot then return that error, and change nothing.
+ *
  * Concurrency: one thread at a time may use an object, except where a function says otherwise. A
  * signal handler may call tl_sched_stop() and the functions of supervisor mode, and no others. An
  * object belongs to the process that created it. In the child of a fork its functions answer
@@ -74,7 +77,7 @@ enum tl_backend {
 	TL_BACKEND_MODULE = 1,	/* /dev/trapless */
 };
 
-/* Flags of the create functions. 0 uses the module where it is loaded, and else plain calls. */
+/* Flags of the create functions. 0 uses the module where that can be, and else plain calls. */
 #define TL_PLAIN   (1u << 0)	/* never use the module */
 #define TL_MODULE  (1u << 1)	/* fail with -ENODEV or -ENOENT where the module is absent */
 #define TL_UNORDERED (1u << 2)	/* batches and schedulers: calls may be made in any order */
@@ -103,8 +106,8 @@ struct tl_batch {
 #define TL_PROGRAM_LOOPS (1u << 3)	/* calls may be made again */
 
 /*
- * entries is a power of two from 1 to TL_ENTRIES_MAX, or to TL_UNORDERED_ENTRIES_MAX with
- * TL_UNORDERED.
+ * entries is 1 to TL_ENTRIES_MAX, or to TL_UNORDERED_ENTRIES_MAX with TL_UNORDERED, and is rounded
+ * up to a power of two.
  */
 int tl_batch_create(struct tl_batch **batch, unsigned int entries, unsigned int flags);
 void tl_batch_destroy(struct tl_batch *batch);
@@ -214,8 +217,8 @@ int tl_batch_get_stats(const struct tl_batch *batch, struct tl_stats *stats);
 struct tl_psc;
 
 /*
- * Creates a ring that workers serve. entries is a power of two from 1 to TL_ENTRIES_MAX. An idle
- * worker spins for spin_us microseconds, 0 to TL_SPIN_US_MAX, before it sleeps.
+ * Creates a ring that workers serve. entries is 1 to TL_ENTRIES_MAX, and is rounded up to a power
+ * of two. An idle worker spins for spin_us microseconds, 0 to TL_SPIN_US_MAX, before it sleeps.
  *
  * Results are had in one of two ways. Without TL_COMPLETIONS, tl_psc_result() looks at one slot.
  * With it, tl_psc_next() returns the completions one by one, with the data that the request was
@@ -410,13 +413,15 @@ TL_INLINE unsigned int tl_batch_next(const struct tl_batch *batch)
 
 TL_INLINE int64_t tl_batch_result(const struct tl_batch *batch, unsigned int slot)
 {
+	if (TL_CAST(int, slot) < 0)
+		return TL_CAST(int, slot);
 	return batch->requests[slot].result;
 }
 
 TL_INLINE bool tl_batch_done(const struct tl_batch *batch, unsigned int slot)
 {
 	/* Pairs with the executor's release: what the call has written is there. */
-	return batch->requests &&
+	return batch->requests && TL_CAST(int, slot) >= 0 &&
 	       __atomic_load_n(&batch->requests[slot].state, __ATOMIC_ACQUIRE) == TL_DONE;
 }
 

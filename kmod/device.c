@@ -11,6 +11,7 @@
 #include <linux/miscdevice.h>
 #include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/poll.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
 
@@ -29,8 +30,28 @@
 #include "supervisor/process.h"
 #include "supervisor/supervisor.h"
 
-/* Batches, notifies and waits enter here: the binary interface says why it is lseek(). */
-static loff_t device_llseek(struct file *file, loff_t argument, int whence)
+/* The entries that are not asked for a million times a second. */
+static noinline loff_t enter_other(struct tlk_ring *ring, struct file *file, int whence)
+{
+	const struct pt_regs *regs = current_pt_regs();
+	unsigned long kind = regs->r9, argument = tlk_enter_argument(regs);
+
+	if (whence != TL_ENTER_OTHER || !tlk_ring_is_at(ring, regs->r10))
+		return -EINVAL;
+	if (kind == TL_ENTER_PROGRAM && !ring->queue)
+		return tlk_program_enter(ring, file, argument);
+	if (kind == TL_ENTER_NOTIFY && ring->queue)
+		return tlk_queue_notify(ring, argument);
+	if (kind == TL_ENTER_WAIT && ring->queue)
+		return tlk_queue_wait(ring, file, argument);
+	return -EINVAL;
+}
+
+/*
+ * Batches, notifies and waits enter here: the binary interface says why it is lseek(). The offset
+ * is for other files alone. An lseek() that means no entry names no ring, and is refused.
+ */
+static loff_t device_llseek(struct file *file, loff_t offset, int whence)
 {
 	struct tlk_ring *ring = tlk_ring_of(file);
 	int error = tlk_enter_check(ring);
@@ -38,14 +59,8 @@ static loff_t device_llseek(struct file *file, loff_t argument, int whence)
 	if (unlikely(error))
 		return error;
 	if (likely(whence == TL_ENTER_BATCH && !ring->queue))
-		return tlk_batch_enter(ring, file, argument);
-	if (whence == TL_ENTER_PROGRAM && !ring->queue)
-		return tlk_program_enter(ring, file, argument);
-	if (whence == TL_ENTER_NOTIFY && ring->queue)
-		return tlk_queue_notify(ring, argument);
-	if (whence == TL_ENTER_WAIT && ring->queue)
-		return tlk_queue_wait(ring, file, argument);
-	return -EINVAL;
+		return tlk_batch_enter(ring, file);
+	return enter_other(ring, file, whence);
 }
 
 /*
@@ -113,17 +128,31 @@ static long ioctl_enter(struct tlk_ring *ring, struct file *file)
 	return error ? error : tlk_worker_serve(ring, file);
 }
 
-static long ioctl_exit(struct tlk_ring *ring)
+/* What one worker ring does that the caller names by its address, beside entries. */
+static long ioctl_queue(struct tlk_ring *ring, struct file *file, unsigned int command,
+			unsigned long address)
 {
 	if (ring->mm != current->mm)
 		return -EPERM;
-	tlk_queue_shut(ring);
+	if (!ring->queue || !tlk_ring_is_at(ring, address))
+		return -EINVAL;
+	if (command == TL_IOC_ENTER)
+		return ioctl_enter(ring, file);
+	if (command == TL_IOC_EXIT)
+		tlk_queue_shut(ring);
+	else if (!ring->completions)
+		return -EINVAL;
+	else
+		tlk_queue_wake_pollers(ring->queue);
 	return 0;
 }
 
-static long ioctl_event(struct tlk_ring *ring, int descriptor)
+/* Is the descriptor that of the ring that is mapped there? */
+static long ioctl_ring(struct tlk_ring *ring, unsigned long address)
 {
-	return ring->mm == current->mm ? tlk_queue_set_event(ring, descriptor) : -EPERM;
+	if (ring->mm != current->mm)
+		return -EPERM;
+	return tlk_ring_is_at(ring, address) ? 0 : -EINVAL;
 }
 
 static long ioctl_switch(void __user *user)
@@ -204,20 +233,30 @@ static long device_ioctl(struct file *file, unsigned int command, unsigned long 
 	case TL_IOC_STATS:
 		return ring ? ioctl_stats(ring, user) : -EINVAL;
 	case TL_IOC_ENTER:
-		return ring && ring->queue ? ioctl_enter(ring, file) : -EINVAL;
 	case TL_IOC_EXIT:
-		return ring && ring->queue ? ioctl_exit(ring) : -EINVAL;
-	case TL_IOC_EVENT:
-		return ring && ring->queue ? ioctl_event(ring, argument) : -EINVAL;
+	case TL_IOC_WAKE:
+		return ring ? ioctl_queue(ring, file, command, argument) : -EINVAL;
+	case TL_IOC_RING:
+		return ring ? ioctl_ring(ring, argument) : -EINVAL;
 	}
 	return -ENOTTY;
+}
+
+/* A ring without a queue of completions is never readable. */
+static __poll_t device_poll(struct file *file, struct poll_table_struct *table)
+{
+	struct tlk_ring *ring = tlk_ring_of(file);
+
+	if (!ring || !ring->completions)
+		return 0;
+	return tlk_queue_poll(ring, file, table);
 }
 
 static int device_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	struct tlk_ring *ring = tlk_ring_of(file);
 
-	return ring ? tlk_ring_mmap(ring, vma) : -EINVAL;
+	return ring ? tlk_setup_mmap(ring, vma) : -EINVAL;
 }
 
 static int device_open(struct inode *inode, struct file *file)
@@ -241,6 +280,7 @@ static const struct file_operations device_operations = {
 	.open = device_open,
 	.release = device_release,
 	.llseek = device_llseek,
+	.poll = device_poll,
 	.unlocked_ioctl = device_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
 	.mmap = device_mmap,

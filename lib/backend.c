@@ -7,7 +7,6 @@
 #include "internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -51,9 +50,9 @@ static int device_open(struct tl_object_header *header, const struct tl_setup *s
 	struct tl_setup own = *setup;
 	int result;
 
-	header->fd = open(TL_DEVICE, O_RDWR | O_CLOEXEC);
+	header->fd = tl_device_open();
 	if (header->fd < 0)
-		return -errno;
+		return header->fd;
 	result = tl_device_ioctl(header->fd, TL_IOC_INFO, &info);
 	if (!result && info.abi != TL_ABI_VERSION)
 		result = -EPROTO;
@@ -80,27 +79,6 @@ close_fd:
 	return result;
 }
 
-/*
- * Whether the module is missing, or this user may not use it or has no locked memory left for a
- * ring: the library then makes the calls.
- */
-static bool module_absent(int error)
-{
-	switch (error) {
-	case -ENOENT:
-	case -ENODEV:
-	case -ENXIO:
-	case -EACCES:
-	case -EPERM:
-	case -ENOTTY:
-	case -EPROTO:
-	case -ENOMEM:
-		return true;
-	default:
-		return false;
-	}
-}
-
 int tl_backend_open(enum tl_backend *backend, struct tl_object_header *header,
 		    const struct tl_setup *setup, unsigned int flags)
 {
@@ -115,9 +93,8 @@ int tl_backend_open(enum tl_backend *backend, struct tl_object_header *header,
 	errno = saved;
 	if (!result)
 		*backend = TL_BACKEND_MODULE;
-	else if (choice == CHOICE_AUTO && module_absent(result))
-		result = 0;
-	return result;
+	/* Whatever the reason: what the module would have done, the library can do. */
+	return choice == CHOICE_AUTO ? 0 : result;
 }
 
 int tl_stats_copy(struct tl_stats *stats, const struct tl_stats *counts)
@@ -133,11 +110,14 @@ int tl_stats_copy(struct tl_stats *stats, const struct tl_stats *counts)
 	return 0;
 }
 
-int tl_stats_module(int fd, struct tl_stats *stats, const struct tl_stats *extra)
+int tl_stats_module(int fd, const void *ring, struct tl_stats *stats,
+		    const struct tl_stats *extra)
 {
 	struct tl_stats counts = { .size = sizeof(counts) };
-	int result = tl_device_ioctl(fd, TL_IOC_STATS, &counts);
+	int result = tl_ring_check(fd, ring);
 
+	if (!result)
+		result = tl_device_ioctl(fd, TL_IOC_STATS, &counts);
 	if (result < 0)
 		return result;
 	counts.crossings += extra->crossings;

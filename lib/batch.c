@@ -53,16 +53,19 @@ static void rewind_slots(struct tl_batch *head)
 
 int tl_batch_create(struct tl_batch **out, unsigned int entries, unsigned int flags)
 {
-	unsigned int unordered = flags & TL_UNORDERED, places = unordered ? 2 * entries : entries;
-	struct tl_setup setup = { .size = sizeof(setup), .entries = places };
-	size_t bytes = sizeof(struct batch) + TL_RING_REQUESTS_BYTES((size_t)places);
+	unsigned int unordered = flags & TL_UNORDERED, places;
+	struct tl_setup setup = { .size = sizeof(setup) };
 	struct batch *batch;
+	size_t bytes;
 	void *object;
 	int result;
 
-	if (!entries || entries & (entries - 1) ||
-	    entries > (unordered ? TL_UNORDERED_ENTRIES_MAX : TL_ENTRIES_MAX))
+	entries = tl_entries_rounded(entries,
+				     unordered ? TL_UNORDERED_ENTRIES_MAX : TL_ENTRIES_MAX);
+	if (!entries)
 		return -EINVAL;
+	places = setup.entries = unordered ? 2 * entries : entries;
+	bytes = sizeof(struct batch) + TL_RING_REQUESTS_BYTES((size_t)places);
 	result = tl_object_create(&object, bytes + (unordered ? tl_order_bytes(entries) : 0));
 	if (result)
 		return result;
@@ -183,19 +186,23 @@ static int complete_some(struct batch *batch, struct tl_request *from, struct tl
 		return (int)(request - from);
 	/*
 	 * No request was executed. -EBUSY: the thread is traced or audited, and the tracer must
-	 * see every call. A count without a complete request is not the module's answer: a
-	 * filter that traps lseek(2), and its handler, have answered in its place.
+	 * see every call. Any other answer may be that of a file that has the descriptor now. If it
+	 * is not, a count without a complete request comes from a filter that traps lseek(2), and
+	 * its handler.
 	 */
-	if (entered == -EBUSY || entered >= 0)
-		return execute_plain(batch, from, to);
-	return (int)entered;
+	if (entered != -EBUSY) {
+		int error = tl_ring_check(batch->fd, batch->head.requests);
+
+		if (error || entered < 0)
+			return error ? error : (int)entered;
+	}
+	return execute_plain(batch, from, to);
 }
 
 static long enter(const struct batch *batch, const struct tl_request *from,
 		  const struct tl_request *to)
 {
-	return module_enter(batch->fd, TL_BATCH(from - batch->head.requests, to - from),
-			    TL_ENTER_BATCH);
+	return module_enter_batch(batch->fd, from, (uint64_t)(to - from));
 }
 
 /* Has the module returned for something that no program learns of when it makes plain calls? */
@@ -319,7 +326,7 @@ static int enter_program(struct batch *batch, uint32_t end)
 
 	do {
 		program->stopped = TL_STOPPED_NEVER;
-		entered = module_enter(batch->fd, end, TL_ENTER_PROGRAM);
+		entered = module_enter(batch->fd, requests, end, TL_ENTER_PROGRAM);
 	} while (program->stopped == TL_STOPPED_PAUSE);
 	/* What the module has written counts: a handler that emulates a call rewrites the other. */
 	if (program->stopped == TL_STOPPED_NEVER && entered == -EINTR && program->at < end) {
@@ -329,8 +336,12 @@ static int enter_program(struct batch *batch, uint32_t end)
 		tl_program_complete_step(program, requests, end, &step, -EINTR);
 		return program->at < end ? -EINTR : 0;
 	}
-	if (program->stopped == TL_STOPPED_NEVER && entered < 0 && entered != -EBUSY)
-		return (int)entered;
+	if (program->stopped == TL_STOPPED_NEVER && entered != -EBUSY) {
+		int error = tl_ring_check(batch->fd, requests);
+
+		if (error || entered < 0)
+			return error ? error : (int)entered;
+	}
 	switch (program->stopped) {
 	case TL_STOPPED_END:
 		return 0;
@@ -392,6 +403,8 @@ int tl_batch_jump(struct tl_batch *head, unsigned int slot, enum tl_condition co
 
 	if (!head->requests)
 		return -EPERM;
+	if ((int)slot < 0 || (int)target < 0)
+		return (int)slot < 0 ? (int)slot : (int)target;
 	request = head->requests + slot;
 	if (batch_of(head)->order || slot >= tl_batch_next(head) ||
 	    target > tl_batch_next(head) || request < head->first)
@@ -447,7 +460,6 @@ int tl_batch_flush_steps(struct tl_batch *head, uint64_t steps)
 int tl_batch_flush(struct tl_batch *head)
 {
 	struct batch *batch = batch_of(head);
-	long first = head->first - head->requests;
 	long queued = head->next - head->first;
 	long result;
 
@@ -458,7 +470,7 @@ int tl_batch_flush(struct tl_batch *head)
 	/* A handler has left the last flush by a jump: no request is made twice. */
 	if (done(head->first))
 		return flush_short(batch, 0);
-	result = module_enter(batch->fd, TL_BATCH(first, queued), TL_ENTER_BATCH);
+	result = module_enter_batch(batch->fd, head->first, (uint64_t)queued);
 	/* The order is strict: when the last request is complete, all are. */
 	if (!done(head->next - 1))
 		return flush_short(batch, result);
@@ -474,5 +486,5 @@ int tl_batch_get_stats(const struct tl_batch *head, struct tl_stats *stats)
 		return -EPERM;
 	if (batch->backend == TL_BACKEND_PLAIN)
 		return tl_stats_copy(stats, &batch->counts);
-	return tl_stats_module(batch->fd, stats, &batch->counts);
+	return tl_stats_module(batch->fd, head->requests, stats, &batch->counts);
 }

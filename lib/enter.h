@@ -8,6 +8,7 @@
 #define TRAPLESS_LIB_ENTER_H
 
 #include <linux/trapless.h>
+#include <stdint.h>
 #include <sys/syscall.h>
 
 #if !defined(__x86_64__) || defined(__ILP32__)
@@ -29,14 +30,27 @@ static inline long raw_syscall(long nr, uint64_t a0, uint64_t a1, uint64_t a2, u
 	return result;
 }
 
-/* Makes one crossing. lseek(2) is the shortest path from here to a function of the module. */
-static inline long module_enter(int fd, long argument, long whence)
+/*
+ * Makes one crossing. lseek(2) is the shortest path from here to a function of the module, and with
+ * this offset and whence it changes no file that may have taken the place of the device.
+ */
+static inline long module_enter(int fd, const void *address, uint64_t argument, uint64_t kind)
 {
+	return raw_syscall(SYS_lseek, (uint64_t)fd, TL_ENTER_OFFSET, TL_ENTER_OTHER,
+			   (uintptr_t)address, argument, kind);
+}
+
+/* The same for a batch: it leaves one register to its caller, which then needs no other. */
+static inline long module_enter_batch(int fd, const struct tl_request *first, uint64_t n)
+{
+	register const struct tl_request *r10 __asm__("r10") = first;
+	register uint64_t r8 __asm__("r8") = n;
 	long result;
 
 	__asm__ volatile("syscall"
 			 : "=a"(result)
-			 : "0"((long)SYS_lseek), "D"((long)fd), "S"(argument), "d"(whence)
+			 : "0"((long)SYS_lseek), "D"((long)fd), "S"(TL_ENTER_OFFSET),
+			   "d"((long)TL_ENTER_BATCH), "r"(r10), "r"(r8)
 			 : "rcx", "r11", "memory");
 	return result;
 }

@@ -9,9 +9,43 @@
 #ifndef TRAPLESS_LIB_INTERNAL_H
 #define TRAPLESS_LIB_INTERNAL_H
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <trapless.h>
+
+/* ---- descriptor.c: descriptors that are used only while they are the library's ------------ */
+
+/* A pipe: its end for reading is what a loop waits for. */
+struct tl_wake {
+	int read_fd, write_fd;	/* or -1 */
+	uint64_t device, inode;
+};
+
+/* An epoll set, and a member of it that no other set has. */
+struct tl_set {
+	int fd;			/* or -1 */
+	int member;
+};
+
+/* Returns fd, or a copy of it if it is 0 to 2, which is then closed; an error as it is. */
+int tl_descriptor_keep(long fd);
+/* Opens the module's device. -ENODEV: something else is in its place. */
+int tl_device_open(void);
+/* Is this the descriptor of the ring at that address? 0, -EBADF: it is closed, or -EINVAL. */
+int tl_ring_check(int fd, const void *ring);
+void tl_ring_close(int fd, const void *ring);
+int tl_wake_open(struct tl_wake *wake);
+void tl_wake_close(const struct tl_wake *wake);
+/* Makes the pipe readable. */
+void tl_wake_signal(const struct tl_wake *wake);
+/* Takes signals, and returns how many. */
+unsigned int tl_wake_take(const struct tl_wake *wake);
+int tl_set_open(struct tl_set *set);
+/* Are set and member still what they were? 0, -EBADF or -EINVAL. */
+int tl_set_check(const struct tl_set *set, int member);
+/* Closes the set, and a further member unless that is -1. */
+void tl_set_close(const struct tl_set *set, int member);
 
 /* ---- object.c: memory that reads as zeros in the child of a fork ------------------------- */
 
@@ -19,10 +53,12 @@
 struct tl_object_header {
 	size_t bytes;		/* of the whole object with this page */
 	int fd;			/* /dev/trapless, or -1 */
-	int event_fd;		/* what an event loop waits for, or -1 */
+	struct tl_wake wake;	/* what an event loop waits for without the module */
 	void *ring;		/* the shared mapping, or NULL; not mapped in a child */
 	size_t ring_bytes;
 	void *heap;		/* one block of malloc(), or NULL */
+	bool kept;		/* in the list of objects that the kernel does not empty */
+	struct tl_object_header *next;
 };
 
 int tl_object_create(void **object, size_t bytes);
@@ -40,11 +76,26 @@ void *tl_heap_resize(void *old, size_t count, size_t bytes);
  */
 int tl_backend_open(enum tl_backend *backend, struct tl_object_header *header,
 		    const struct tl_setup *setup, unsigned int flags);
+/* Why there is no such slot: it is an error of the function that should have returned one. */
+static inline int tl_slot_error(unsigned int slot)
+{
+	return (int)slot < 0 ? (int)slot : -EINVAL;
+}
+
+/* How many slots that many entries get: a power of two, or 0 if they are not 1 to `most`. */
+static inline unsigned int tl_entries_rounded(unsigned int entries, unsigned int most)
+{
+	if (!entries || entries > most)
+		return 0;
+	return entries == 1 ? 1 : 2u << (31 - __builtin_clz(entries - 1));
+}
+
 int tl_device_ioctl(int fd, unsigned long request, void *argument);
 /* Copies as much of `counts` as the caller's stats->size has room for. */
 int tl_stats_copy(struct tl_stats *stats, const struct tl_stats *counts);
-/* Reads the module's counts and adds the library's own counts of *extra. */
-int tl_stats_module(int fd, struct tl_stats *stats, const struct tl_stats *extra);
+/* Reads the module's counts of a ring and adds the library's own counts of *extra. */
+int tl_stats_module(int fd, const void *ring, struct tl_stats *stats,
+		    const struct tl_stats *extra);
 
 /* ---- calls.c ----------------------------------------------------------------------------- */
 

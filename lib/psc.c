@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #define IDENTITY_TRIES 1000u	/* a millisecond apart */
@@ -35,7 +36,7 @@ static void set_up_arrays(struct tl_psc *psc, unsigned int entries, bool complet
 	psc->places = psc->index_of + entries;
 	if (completions)
 		psc->own.slots = psc->places + 2 * entries;
-	psc->own.armed = &psc->own_armed;
+	psc->armed = &psc->own_armed;
 	for (uint32_t i = 0; i < entries; i++)
 		psc->free_slots[i] = entries - 1 - i;
 }
@@ -53,7 +54,7 @@ static void set_up_ring(struct tl_psc *psc, unsigned int entries, bool completio
 		struct tl_completions *shared =
 			(void *)(ring + TL_RING_COMPLETIONS_OFFSET(entries));
 
-		psc->of_module.armed = &shared->armed;
+		psc->armed = &shared->armed;
 		psc->of_module.slots = (uint32_t *)(shared + 1);
 	}
 }
@@ -65,15 +66,15 @@ int tl_psc_create(struct tl_psc **out, unsigned int entries, unsigned int spin_u
 	struct tl_setup setup = {
 		.size = sizeof(setup),
 		.flags = TL_SETUP_WORKERS | (completions ? TL_SETUP_COMPLETIONS : 0),
-		.entries = entries,
+		.entries = tl_entries_rounded(entries, TL_ENTRIES_MAX),
 		.spin_us = spin_us,
 	};
 	struct tl_psc *psc;
 	void *object;
 	int result;
 
-	if (!entries || entries > TL_ENTRIES_MAX || entries & (entries - 1) ||
-	    spin_us > TL_SPIN_US_MAX)
+	entries = setup.entries;
+	if (!entries || spin_us > TL_SPIN_US_MAX)
 		return -EINVAL;
 	result = tl_object_create(&object, object_bytes(entries));
 	if (result)
@@ -88,7 +89,7 @@ int tl_psc_create(struct tl_psc **out, unsigned int entries, unsigned int spin_u
 	set_up_arrays(psc, entries, completions);
 	set_up_ring(psc, entries, completions);
 	psc->fd = tl_header_of(psc)->fd;
-	psc->event_fd = -1;
+	psc->loop_fd = -1;
 	psc->serving = psc->backend == TL_BACKEND_PLAIN;
 	psc->entries = entries;
 	psc->mask = entries - 1;
@@ -123,15 +124,26 @@ static bool changing_identity(long result, unsigned int *tries)
 	return true;
 }
 
-static long module_call(const struct tl_psc *psc, long argument, long whence)
+/*
+ * Any answer but a count of the module may be that of a file that has the descriptor now. If it is
+ * not, a count without TL_ANSWER comes from a handler of SIGSYS: the module is then left, as where
+ * a tracer must see the calls.
+ */
+static long module_call(const struct tl_psc *psc, uint64_t argument, uint64_t kind)
 {
 	unsigned int tries = IDENTITY_TRIES;
 	long result;
+	int error;
 
 	do {
-		result = module_enter(psc->fd, argument, whence);
+		result = module_enter(psc->fd, psc->requests, argument, kind);
 	} while (changing_identity(result, &tries));
-	return result;
+	if (result >= TL_ANSWER)
+		return result - TL_ANSWER;
+	error = tl_ring_check(psc->fd, psc->requests);
+	if (error)
+		return error;
+	return result < 0 ? result : -EBUSY;
 }
 
 /* Whether the thread is traced, has another identity for good, or the ring is shut down. */
@@ -146,7 +158,7 @@ static long enter_module(struct tl_psc *psc)
 	long result;
 
 	do {
-		result = tl_device_ioctl(psc->fd, TL_IOC_ENTER, NULL);
+		result = tl_device_ioctl(psc->fd, TL_IOC_ENTER, psc->requests);
 	} while (changing_identity(result, &tries));
 	if (__atomic_load_n(&psc->exiting, __ATOMIC_SEQ_CST))
 		return result < 0 ? 0 : result;
@@ -266,7 +278,7 @@ int tl_psc_set_data(struct tl_psc *psc, unsigned int slot, uint64_t user_data)
 	if (!psc->entries)
 		return -EPERM;
 	if (slot >= psc->entries)
-		return -EINVAL;
+		return tl_slot_error(slot);
 	psc->user_data[slot] = user_data;
 	return 0;
 }
@@ -302,7 +314,7 @@ static long wait_in_module(const struct tl_psc *psc, uint32_t n, uint32_t left, 
 		if (us > TL_WAIT_US_MAX)
 			us = TL_WAIT_US_MAX;
 	}
-	return module_call(psc, TL_WAIT_US(n, left, us), TL_ENTER_WAIT);
+	return module_call(psc, (uint64_t)TL_WAIT_US(n, left, us), TL_ENTER_WAIT);
 }
 
 /* Waits once; those that were canceled count as unfinished until a worker has come to them. */
@@ -378,14 +390,27 @@ int tl_psc_get_stats(const struct tl_psc *psc, struct tl_stats *stats)
 	own.wakeups = __atomic_load_n(&psc->counts.wakeups, __ATOMIC_RELAXED);
 	if (psc->backend == TL_BACKEND_PLAIN)
 		return tl_stats_copy(stats, &own);
-	return tl_stats_module(psc->fd, stats, &own);
+	return tl_stats_module(psc->fd, psc->requests, stats, &own);
+}
+
+/*
+ * The descriptor is lost, and the module makes workers return when it finds the ring unmapped.
+ * Other memory takes its place at once, for workers that are about to complete a request.
+ */
+static void unmap_ring(const struct tl_psc *psc)
+{
+	const struct tl_object_header *header = tl_header_of((void *)(uintptr_t)psc);
+
+	raw_syscall(SYS_mmap, (uintptr_t)header->ring, header->ring_bytes, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, (uint64_t)-1, 0);
 }
 
 void tl_psc_exit(struct tl_psc *psc)
 {
 	__atomic_store_n(&psc->exiting, 1, __ATOMIC_SEQ_CST);
-	if (psc->fd >= 0)
-		tl_device_ioctl(psc->fd, TL_IOC_EXIT, NULL);
+	if (psc->backend == TL_BACKEND_MODULE &&
+	    tl_device_ioctl(psc->fd, TL_IOC_EXIT, psc->requests))
+		unmap_ring(psc);
 	tl_psc_wake_all(psc);
 }
 

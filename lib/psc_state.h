@@ -22,7 +22,6 @@
 /* A queue of completions: <linux/trapless.h> says how. The module has one, the library another. */
 struct psc_completions {
 	uint32_t *slots;		/* NULL: there is none */
-	uint32_t *armed;
 	uint32_t taken;			/* completions that the requester has taken */
 };
 
@@ -65,8 +64,8 @@ struct tl_psc {
 	unsigned int started;		/* threads of tl_psc_start(), in header->heap */
 	uint64_t *user_data;		/* slot -> what its completion shows */
 	struct psc_completions of_module, own;
-	uint64_t signals;		/* that the event counter got or will get */
-	uint64_t signals_read;
+	uint32_t signals;		/* that the pipe got or will get; free-running */
+	uint32_t signals_taken;
 
 	/* The requester and the workers share these. */
 	uint32_t notified __attribute__((aligned(64)));	/* requests submitted, free-running */
@@ -83,8 +82,9 @@ struct tl_psc {
 	uint32_t unfinished;		/* requests that are notified and not done */
 	uint32_t inside;		/* futex: threads in tl_psc_enter() */
 	uint32_t completed;		/* completions that user-space workers have queued */
-	uint32_t own_armed;		/* as tl_completions.armed, for user-space workers */
-	int event_fd;			/* of tl_psc_fd(), or -1 */
+	uint32_t *armed;		/* tl_completions.armed, or own_armed without the module */
+	uint32_t own_armed;
+	int loop_fd;			/* of tl_psc_fd(), or -1 */
 	struct tl_stats counts;		/* of user-space workers; relaxed atomics */
 };
 
@@ -122,7 +122,7 @@ int tl_psc_pool_watch(struct tl_psc *psc);
  * how many are, -EINTR, or -ETIME at the time `end_ns` of the monotonic clock.
  */
 int tl_psc_worker_wait(struct tl_psc *psc, unsigned int left, uint64_t end_ns);
-/* The event counter gets a signal unless one is on its way. Any thread may call it. */
+/* Makes the descriptor of tl_psc_fd() readable, unless it is. Any thread may call it. */
 void tl_psc_signal(struct tl_psc *psc);
 uint64_t tl_psc_now_ns(void);
 /* From now on the module begins no request. Any thread may call it. */

@@ -14,7 +14,6 @@
 #include "internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -40,13 +39,10 @@ static int device_number(uint64_t value)
 static int device_open(void)
 {
 	struct tl_supervisor info = { .size = sizeof(info) };
-	int saved = errno, fd = open(TL_DEVICE, O_RDWR | O_CLOEXEC), result;
+	int fd = tl_device_open(), result;
 
-	if (fd < 0) {
-		result = errno == ENOENT || errno == ENXIO ? -ENODEV : -errno;
-		errno = saved;
-		return result;
-	}
+	if (fd < 0)
+		return fd == -ENOENT || fd == -ENXIO ? -ENODEV : fd;
 	result = tl_device_ioctl(fd, TL_IOC_SUPERVISOR, &info);
 	if (result) {
 		close(fd);

@@ -13,7 +13,7 @@ import enum
 from typing import Final, Literal
 
 DEVICE: Final = "/dev/trapless"
-VERSION: Final = 1
+VERSION: Final = 2
 
 ENTRIES_MAX: Final = 4096
 SPIN_US_MAX: Final = 1000
@@ -38,12 +38,17 @@ class State(enum.IntEnum):
 
 
 class Enter(enum.IntEnum):
-    """TL_ENTER_*: the `whence` of the lseek that enters the module."""
+    """TL_ENTER_*: what an lseek that enters the module asks for."""
 
-    BATCH = 0
+    PROGRAM = 0
     NOTIFY = 1
     WAIT = 2
-    PROGRAM = 3
+    BATCH = 3
+
+
+ENTER_OFFSET: Final = (1 << 63) - 1
+ENTER_OTHER: Final = 4
+ANSWER: Final = 1 << 62
 
 
 class Condition(enum.IntEnum):
@@ -290,7 +295,8 @@ IOC_SETUP: Final = _ioc(_IOC_WRITE, 0x02, ctypes.sizeof(Setup))
 IOC_STATS: Final = _ioc(_IOC_READ | _IOC_WRITE, 0x03, ctypes.sizeof(Stats))
 IOC_ENTER: Final = _ioc(0, 0x04, 0)
 IOC_EXIT: Final = _ioc(0, 0x05, 0)
-IOC_EVENT: Final = _ioc(0, 0x09, 0)
+IOC_WAKE: Final = _ioc(0, 0x09, 0)
+IOC_RING: Final = _ioc(0, 0x0A, 0)
 IOC_SWITCH: Final = _ioc(_IOC_READ | _IOC_WRITE, 0x06, ctypes.sizeof(Switch))
 IOC_SUPERVISOR: Final = _ioc(_IOC_READ | _IOC_WRITE, 0x07, ctypes.sizeof(Supervisor))
 IOC_PROCESSES: Final = _ioc(_IOC_READ | _IOC_WRITE, 0x08, ctypes.sizeof(Processes))
@@ -325,15 +331,6 @@ def ring_completions_bytes(entries: int) -> int:
     return (unrounded + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1)
 
 
-def batch_argument(first: int, n: int) -> int:
-    """TL_BATCH: the offset that makes Enter.BATCH execute n requests from slot `first`.
-
-    >>> batch_argument(3, 32)
-    2097155
-    """
-    return first | n << 16
-
-
 def result_argument(argument: int) -> int:
     """TL_RESULT: argument number `argument` (0..5) of a step is a slot, whose result is passed."""
     return 1 << (12 + 2 * argument)
@@ -345,7 +342,7 @@ def word_argument(argument: int, bits: Literal[32, 64]) -> int:
 
 
 def wait_argument(n: int, left: int, limit_us: int = 0) -> int:
-    """TL_WAIT, TL_WAIT_US: the offset that makes Enter.WAIT notify n, then wait for `left`.
+    """TL_WAIT, TL_WAIT_US: the argument that makes Enter.WAIT notify n, then wait for `left`.
 
     It waits until `left` are unfinished, or for `limit_us` microseconds unless that is 0.
 

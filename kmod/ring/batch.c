@@ -4,6 +4,7 @@
  * owns how one call is made.
  */
 #include "ring/batch.h"
+#include "ring/enter.h"
 #include "ring/request.h"
 
 /*
@@ -67,21 +68,21 @@ static noinline void tell_unusual(struct tlk_ring *ring, const struct tlk_contex
  * A batch that its first request stopped returns what that call returned: the kernel then restarts
  * the batch as it would have restarted the call.
  */
-long tlk_batch_enter(struct tlk_ring *ring, struct file *file, unsigned long argument)
+long tlk_batch_enter(struct tlk_ring *ring, struct file *file)
 {
-	unsigned int entries = ring->mask + 1;
-	unsigned int first = argument & 0xffff;
-	unsigned int asked = argument >> 16;
-	unsigned int straight = min(asked, entries - first);
+	struct pt_regs *regs = current_pt_regs();
+	unsigned long entries = ring->mask + 1;
+	unsigned long first = tlk_enter_slot(ring, regs);
+	unsigned long asked = tlk_enter_argument(regs);
+	unsigned long straight = min(asked, entries - first);
 	/* Speculation stays in the ring even where the check of `first` is mispredicted. */
 	struct tl_request *from = &ring->requests[first & ring->mask];
-	struct pt_regs *regs = current_pt_regs();
 	struct tlk_context context tlk_uninitialized;
 	struct tlk_saved_regs saved;
 	unsigned int done;
 	long stopped = 0;
 
-	if (unlikely(argument >> 32 || first >= entries || asked > entries))
+	if (unlikely(first >= entries || asked > entries))
 		return -EINVAL;
 	saved = tlk_context_begin(&context, file, regs, &tlk_batch_calls, NULL);
 	done = execute(&context, regs, from, from + straight, true, &stopped) - from;

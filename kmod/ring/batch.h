@@ -9,6 +9,6 @@
 #include "ring/ring.h"
 
 /* TL_ENTER_BATCH. */
-long tlk_batch_enter(struct tlk_ring *ring, struct file *file, unsigned long argument);
+long tlk_batch_enter(struct tlk_ring *ring, struct file *file);
 
 #endif /* TLK_BATCH_H */

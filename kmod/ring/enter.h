@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The question that every entry into the module asks first. device.c asks it; `trapless estimate`
- * asks it in user space, so that what it measures is what the module does.
+ * The question that every entry into the module asks first, and the registers in which an entry is
+ * described: the binary interface says which and why. device.c asks it; `trapless estimate` asks it
+ * in user space, so that what it measures is what the module does.
  */
 #ifndef TLK_ENTER_H
 #define TLK_ENTER_H
@@ -24,6 +25,18 @@ static __always_inline int tlk_enter_check(struct tlk_ring *ring)
 		return -EBUSY;
 	}
 	return 0;
+}
+
+static __always_inline unsigned long tlk_enter_argument(const struct pt_regs *regs)
+{
+	return regs->r8;
+}
+
+/* The slot that the entry names by its address; too large if that is not in this ring. */
+static __always_inline unsigned long tlk_enter_slot(const struct tlk_ring *ring,
+						    const struct pt_regs *regs)
+{
+	return (regs->r10 - READ_ONCE(ring->address)) / sizeof(struct tl_request);
 }
 
 #endif /* TLK_ENTER_H */

@@ -4,18 +4,17 @@
  * a worker's usual path. queue.h owns that path, and wake.c who of the workers sleeps.
  */
 #include <linux/bitmap.h>
-#include <linux/err.h>
 #include <linux/file.h>
 #include <linux/hrtimer.h>
 #include <linux/ktime.h>
 #include <linux/lockdep.h>
 #include <linux/pid.h>
+#include <linux/poll.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/stat.h>
 #include <linux/slab.h>
 
 #include "compat/entry.h"
-#include "compat/event.h"
 #include "compat/task.h"
 #include "ring/queue.h"
 
@@ -33,6 +32,7 @@ struct tlk_queue *tlk_queue_create(struct tlk_ring *ring, const struct tl_setup 
 	INIT_LIST_HEAD(&queue->idle);
 	init_irq_work(&queue->kick, tlk_wake_kick);
 	init_waitqueue_head(&queue->done);
+	init_waitqueue_head(&queue->pollers);
 	queue->spin_ns = (u64)setup->spin_us * NSEC_PER_USEC;
 	queue->ring = ring;
 	tlk_identity_take(&queue->identity);
@@ -43,8 +43,6 @@ struct tlk_queue *tlk_queue_create(struct tlk_ring *ring, const struct tl_setup 
 void tlk_queue_destroy(struct tlk_queue *queue)
 {
 	irq_work_sync(&queue->kick);
-	if (queue->event)
-		eventfd_ctx_put(queue->event);
 	tlk_identity_put(&queue->identity);
 	put_pid(queue->requester);
 	kfree(queue);
@@ -177,16 +175,31 @@ void tlk_queue_report(struct tlk_ring *ring, u32 slot)
 }
 
 /*
- * Signals once for all that completes until the requester has looked. The full barrier of
+ * Wakes once for all that completes until the requester has looked. The full barrier of
  * tlk_queue_finish() stands between the queue of completions and `armed`, that of the requester
  * between `armed` and the queue: one sees the other.
  */
 void tlk_queue_signal(struct tlk_ring *ring)
 {
-	u32 *armed = &ring->completions->armed;
+	if (xchg(&ring->completions->armed, 0))
+		tlk_queue_wake_pollers(ring->queue);
+}
 
-	if (READ_ONCE(*armed) && xchg(armed, 0))
-		tlk_event_signal(ring->queue->event);
+void tlk_queue_wake_pollers(struct tlk_queue *queue)
+{
+	wake_up_poll(&queue->pollers, EPOLLIN | EPOLLRDNORM);
+}
+
+/*
+ * The descriptor is readable while nobody has armed it. Who waits is queued before `armed` is read,
+ * and who has cleared it wakes the queue afterwards.
+ */
+__poll_t tlk_queue_poll(struct tlk_ring *ring, struct file *file, struct poll_table_struct *table)
+{
+	poll_wait(file, &ring->queue->pollers, table);
+	/* Pairs with the full barrier of the xchg() before wake_up(), here and in user space. */
+	smp_mb();
+	return READ_ONCE(ring->completions->armed) ? 0 : EPOLLIN | EPOLLRDNORM;
 }
 
 /*
@@ -271,7 +284,7 @@ long tlk_queue_notify(struct tlk_ring *ring, unsigned long argument)
 	if (argument > ring->mask + 1)
 		return -EINVAL;
 	error = notify(ring, argument);
-	return error ? error : (long)argument;
+	return error ? error : TL_ANSWER + (long)argument;
 }
 
 static bool done_enough(const struct tlk_queue *queue, u32 left)
@@ -353,34 +366,17 @@ long tlk_queue_wait(struct tlk_ring *ring, struct file *file, unsigned long argu
 	if (queue->spin_ns && !done_enough(queue, left))
 		spin_for_results(queue, left);
 	if (done_enough(queue, left))
-		return atomic_read(&queue->unfinished);
+		return TL_ANSWER + atomic_read(&queue->unfinished);
 	get_file(file);
 	error = sleep_for_results(queue, left, limit_us ? &end : NULL);
-	result = error ? error : atomic_read(&queue->unfinished);
+	result = error ? error : TL_ANSWER + atomic_read(&queue->unfinished);
 	fput(file);
 	return result;
 }
 
-/* The counter may be set while workers complete requests: what completed before is not counted. */
-int tlk_queue_set_event(struct tlk_ring *ring, int descriptor)
-{
-	struct eventfd_ctx *event;
-
-	if (!ring->completions)
-		return -EINVAL;
-	event = eventfd_ctx_fdget(descriptor);
-	if (IS_ERR(event))
-		return PTR_ERR(event);
-	if (cmpxchg(&ring->queue->event, NULL, event)) {
-		eventfd_ctx_put(event);
-		return -EEXIST;
-	}
-	return 0;
-}
-
 /*
  * Requests that are not taken yet never will be: the queue is emptied at once for all workers. A
- * requester that waits by poll(2) is signalled as by a completion. The lock stands between `shut`
+ * requester that waits by poll(2) is woken as by a completion. The lock stands between `shut`
  * and `armed`, and between the requester's `armed` and its look: one sees the other.
  */
 void tlk_queue_shut(struct tlk_ring *ring)
@@ -395,7 +391,7 @@ void tlk_queue_shut(struct tlk_ring *ring)
 	tlk_wake_all_locked(queue);
 	spin_unlock_irq(&queue->lock);
 	wake_up_all(&queue->done);
-	if (READ_ONCE(queue->event))
+	if (ring->completions)
 		tlk_queue_signal(ring);
 }
 

@@ -46,7 +46,7 @@
 #include "ring/request.h"
 #include "ring/ring.h"
 
-struct eventfd_ctx;
+struct poll_table_struct;
 
 /* A worker as the queue sees it. It lives on the worker's stack while the worker is inside. */
 struct tlk_queue_worker {
@@ -111,11 +111,11 @@ struct tlk_queue {
 	wait_queue_head_t done;		/* requesters in TL_ENTER_WAIT */
 	u64 spin_ns;			/* constant */
 	/*
-	 * With a queue of completions: how many there were since set-up, modulo 2^32, and what
-	 * counts them for poll(2). The counter is set once at most.
+	 * With a queue of completions: how many there were since set-up, modulo 2^32, and who waits
+	 * for them by poll(2).
 	 */
 	atomic_t completed;
-	struct eventfd_ctx *event;
+	wait_queue_head_t pollers;
 	struct tlk_ring *ring;		/* constant: the ring that owns the queue */
 };
 
@@ -123,10 +123,11 @@ struct tlk_queue {
 struct tlk_queue *tlk_queue_create(struct tlk_ring *ring, const struct tl_setup *setup);
 void tlk_queue_destroy(struct tlk_queue *queue);
 
-/* For requesters: TL_ENTER_NOTIFY, TL_ENTER_WAIT, TL_IOC_EVENT and TL_IOC_EXIT. */
+/* For requesters: TL_ENTER_NOTIFY, TL_ENTER_WAIT, TL_IOC_WAKE, poll(2) and TL_IOC_EXIT. */
 long tlk_queue_notify(struct tlk_ring *ring, unsigned long argument);
 long tlk_queue_wait(struct tlk_ring *ring, struct file *file, unsigned long argument);
-int tlk_queue_set_event(struct tlk_ring *ring, int descriptor);
+void tlk_queue_wake_pollers(struct tlk_queue *queue);
+__poll_t tlk_queue_poll(struct tlk_ring *ring, struct file *file, struct poll_table_struct *table);
 void tlk_queue_shut(struct tlk_ring *ring);
 
 /* How many calls were made: by the workers that are inside and by those that have left. */
@@ -236,10 +237,13 @@ static __always_inline void tlk_queue_finish(struct tlk_queue *queue)
 static __always_inline void tlk_queue_complete(struct tlk_ring *ring, u32 slot, long result)
 {
 	tlk_request_complete(&ring->requests[slot], result);
-	if (ring->completions)
-		tlk_queue_report(ring, slot);
+	if (!ring->completions) {
+		tlk_queue_finish(ring->queue);
+		return;
+	}
+	tlk_queue_report(ring, slot);
 	tlk_queue_finish(ring->queue);
-	if (unlikely(READ_ONCE(ring->queue->event)))
+	if (READ_ONCE(ring->completions->armed))
 		tlk_queue_signal(ring);
 }
 

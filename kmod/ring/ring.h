@@ -16,6 +16,9 @@
 
 struct tlk_queue;
 
+/* The address of a ring that was never mapped: no process has memory there. */
+#define TLK_RING_NOT_MAPPED (1ul << 63)
+
 /*
  * Written by the threads of one process at once. Each count is exact: they are the proof that every
  * call was really made.
@@ -33,7 +36,7 @@ struct tlk_ring_counts {
 
 /*
  * Belongs to one open file and lives as long: whoever executes requests holds the file. All but the
- * counts and the requests is constant once file->private_data points here.
+ * counts, the requests and the mappings is constant once file->private_data points here.
  */
 struct tlk_ring {
 	struct tl_request *requests;	/* shared with user space: read once, trust nothing */
@@ -41,9 +44,12 @@ struct tlk_ring {
 	/* Shared: the queue of completions, or NULL; u32 of slots follow. */
 	struct tl_completions *completions;
 	u32 mask;			/* entries - 1 */
+	/* Where the process has mapped the ring first: an entry names the ring by it. */
+	unsigned long address;
 	struct mm_struct *mm;		/* pinned by mmgrab(): its address is not reused */
 	struct tlk_ring_counts counts;
 	struct tlk_queue *queue;	/* of a worker ring, else NULL */
+	atomic_t mappings;
 	struct page **pages;
 	unsigned int page_count;
 	struct tlk_account account;	/* of the pages */
@@ -53,7 +59,11 @@ struct tlk_ring {
 struct tlk_ring *tlk_ring_create(unsigned int entries, bool completions);
 void tlk_ring_destroy(struct tlk_ring *ring);
 
-int tlk_ring_mmap(struct tlk_ring *ring, struct vm_area_struct *vma);
+/* Has the process mapped this ring there? */
+static inline bool tlk_ring_is_at(const struct tlk_ring *ring, unsigned long address)
+{
+	return READ_ONCE(ring->address) == address;
+}
 
 /* Shared: the state of a program, on a ring of batches. */
 static inline struct tl_program *tlk_ring_program(const struct tlk_ring *ring)

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Makes a ring of what a process asks for: checks the request, puts memory and queue together, and
- * publishes the ring in its file. This file owns the checks and the order. It owns neither the
- * memory (ring.c) nor the queue (queue.c).
+ * Makes a ring of what a process asks for: checks the request, puts memory and queue together,
+ * publishes the ring in its file, and maps it into the process. This file owns the checks, the
+ * order and the mappings. It owns neither the memory (ring.c) nor the queue (queue.c).
  */
 #include <linux/errno.h>
 #include <linux/log2.h>
+#include <linux/mm.h>
+#include <linux/string.h>
 
+#include "compat/entry.h"
 #include "ring/queue.h"
 #include "ring/ring.h"
 #include "ring/setup.h"
@@ -70,4 +73,71 @@ void tlk_setup_stats(struct tlk_ring *ring, struct tl_stats *stats)
 	stats->sleeps = atomic64_read(&ring->counts.sleeps);
 	stats->wakeups = atomic64_read(&ring->counts.wakeups);
 	stats->dropped = atomic64_read(&ring->counts.dropped);
+}
+
+/* ---- Mappings ---- */
+
+/* For debuggers, which reach no other way into memory that is marked as this is. */
+static int mapping_access(struct vm_area_struct *vma, unsigned long address, void *buffer,
+			  int length, int write)
+{
+	const struct tlk_ring *ring = tlk_ring_of(vma->vm_file);
+	size_t offset = address - vma->vm_start + (vma->vm_pgoff << PAGE_SHIFT);
+
+	length = min_t(unsigned long, length, vma->vm_end - address);
+	if (write)
+		memcpy((void *)ring->requests + offset, buffer, length);
+	else
+		memcpy(buffer, (void *)ring->requests + offset, length);
+	return length;
+}
+
+/* One part of a mapping was split in two; a child gets none. */
+static void mapping_open(struct vm_area_struct *vma)
+{
+	atomic_inc(&tlk_ring_of(vma->vm_file)->mappings);
+}
+
+/*
+ * A process that no longer has the ring in its memory can ask for nothing more, and by its
+ * descriptor alone it may be unable to say so: another file may have that number. So the last
+ * unmapping makes the workers return, as TL_IOC_EXIT does.
+ */
+static void mapping_close(struct vm_area_struct *vma)
+{
+	struct tlk_ring *ring = tlk_ring_of(vma->vm_file);
+
+	if (atomic_dec_and_test(&ring->mappings) && ring->queue)
+		tlk_queue_shut(ring);
+}
+
+static const struct vm_operations_struct mapping_operations = {
+	.open = mapping_open,
+	.close = mapping_close,
+	.access = mapping_access,
+};
+
+/*
+ * Maps exactly the ring, shared, from its beginning. A child gets no copy: it could not use the
+ * ring, and the parent's requests are not the child's.
+ */
+int tlk_setup_mmap(struct tlk_ring *ring, struct vm_area_struct *vma)
+{
+	const vm_flags_t wanted = VM_READ | VM_WRITE | VM_SHARED;
+	int error;
+
+	if (ring->mm != vma->vm_mm)
+		return -EPERM;
+	if (vma->vm_pgoff || vma_pages(vma) != ring->page_count)
+		return -EINVAL;
+	if ((vma->vm_flags & (wanted | VM_EXEC)) != wanted)
+		return -EINVAL;
+	tlk_vma_forbid_copy(vma);
+	error = vm_map_pages(vma, ring->pages, ring->page_count);
+	if (error)
+		return error;
+	vma->vm_ops = &mapping_operations;
+	if (atomic_inc_return(&ring->mappings) == 1)
+		WRITE_ONCE(ring->address, vma->vm_start);
+	return 0;
 }

@@ -10,10 +10,14 @@
 
 struct file;
 struct tlk_ring;
+struct vm_area_struct;
 
 /* TL_IOC_SETUP, once a file. */
 int tlk_setup(struct file *file, const struct tl_setup *setup);
 void tlk_setup_undo(struct tlk_ring *ring);
+
+/* mmap(2), by the process that the ring belongs to. */
+int tlk_setup_mmap(struct tlk_ring *ring, struct vm_area_struct *vma);
 
 /* TL_IOC_STATS. */
 void tlk_setup_stats(struct tlk_ring *ring, struct tl_stats *stats);

@@ -5,10 +5,8 @@
  * module and worker.c fill the queues.
  */
 #include "psc_state.h"
-#include "enter.h"
 
 #include <errno.h>
-#include <sys/eventfd.h>
 
 static uint8_t state_of(const struct tl_psc *psc, uint32_t slot)
 {
@@ -46,7 +44,9 @@ int tl_psc_result(struct tl_psc *psc, unsigned int slot, int64_t *result)
 
 	if (!psc->entries)
 		return -EPERM;
-	if (slot >= psc->entries || psc->own.slots)
+	if (slot >= psc->entries)
+		return tl_slot_error(slot);
+	if (psc->own.slots)
 		return -EINVAL;
 	if (state_of(psc, slot) != TL_DONE) {
 		tl_psc_in_user_space(psc);
@@ -95,7 +95,7 @@ int tl_psc_cancel(struct tl_psc *psc, unsigned int slot)
 	if (!psc->entries)
 		return -EPERM;
 	if (slot >= psc->entries)
-		return -EINVAL;
+		return tl_slot_error(slot);
 	if (!__atomic_compare_exchange_n(&psc->requests[slot].state, &state, TL_CANCELED, false,
 					 __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 		return 0;
@@ -128,32 +128,26 @@ static bool any_completion(struct tl_psc *psc, uint32_t *slot)
 	       take_completion(psc, &psc->own, slot);
 }
 
-/* Who has stored 0 adds one to the event counter, now or soon. Then the requester looks again. */
-static void arm(struct tl_psc *psc, const struct psc_completions *queue)
-{
-	if (queue->armed && !__atomic_exchange_n(queue->armed, 1, __ATOMIC_SEQ_CST))
-		psc->signals++;
-}
-
 /*
  * The requester has found no completion. From here on the descriptor is readable again only if
- * there is one that it has not seen. What is read may be a signal for what came after arming: then
- * nobody is armed any more, and a completion whose place is filled late would come in silence. So
- * nothing is read after the last arming.
+ * there is one that it has not seen. With the module, `armed` is all that it looks at. Without it,
+ * whoever has stored 0 writes to the pipe, now or soon. What is taken from there may be a signal
+ * for what came after arming: then nobody is armed any more, and a completion whose place is filled
+ * late would come in silence. So nothing is taken after the last arming.
  */
 static void rearm(struct tl_psc *psc)
 {
-	uint64_t n;
+	unsigned int taken;
 
 	for (;;) {
-		n = 0;
-		arm(psc, &psc->of_module);
-		arm(psc, &psc->own);
-		if (psc->signals_read == psc->signals ||
-		    raw_syscall(SYS_read, (uint64_t)psc->event_fd, (uintptr_t)&n, sizeof(n),
-				0, 0, 0) <= 0)
+		if (!__atomic_exchange_n(psc->armed, 1, __ATOMIC_SEQ_CST))
+			psc->signals++;
+		if (psc->backend == TL_BACKEND_MODULE || psc->signals_taken == psc->signals)
 			return;
-		psc->signals_read += n;
+		taken = tl_wake_take(&tl_header_of(psc)->wake);
+		if (!taken)
+			return;
+		psc->signals_taken += taken;
 	}
 }
 
@@ -167,7 +161,7 @@ int tl_psc_next(struct tl_psc *psc, struct tl_psc_completion *completion)
 		return -EINVAL;
 	if (!any_completion(psc, &slot)) {
 		tl_psc_in_user_space(psc);
-		if (psc->event_fd < 0)
+		if (psc->loop_fd < 0)
 			return 0;
 		rearm(psc);
 		if (!any_completion(psc, &slot))
@@ -183,28 +177,24 @@ int tl_psc_next(struct tl_psc *psc, struct tl_psc_completion *completion)
 
 int tl_psc_fd(struct tl_psc *psc)
 {
-	int result;
-	long fd;
+	struct tl_wake *wake = &tl_header_of(psc)->wake;
+	int fd = psc->fd;
 
 	if (!psc->entries)
 		return -EPERM;
 	if (!psc->own.slots)
 		return -EINVAL;
-	if (psc->event_fd >= 0)
-		return psc->event_fd;
+	if (psc->loop_fd >= 0)
+		return psc->loop_fd;
 	/* It is readable at first: nobody has looked at the queue yet. */
-	fd = raw_syscall(SYS_eventfd2, 1, EFD_NONBLOCK | EFD_CLOEXEC, 0, 0, 0, 0);
-	if (fd < 0)
-		return (int)fd;
-	if (psc->of_module.armed) {
-		__atomic_store_n(psc->of_module.armed, 1, __ATOMIC_SEQ_CST);
-		result = tl_device_ioctl(psc->fd, TL_IOC_EVENT, (void *)fd);
-		if (result) {
-			raw_syscall(SYS_close, (uint64_t)fd, 0, 0, 0, 0, 0);
-			return result;
-		}
+	if (psc->backend == TL_BACKEND_PLAIN) {
+		int error = tl_wake_open(wake);
+
+		if (error)
+			return error;
+		tl_wake_signal(wake);
+		fd = wake->read_fd;
 	}
-	tl_header_of(psc)->event_fd = (int)fd;
-	__atomic_store_n(&psc->event_fd, (int)fd, __ATOMIC_SEQ_CST);
-	return (int)fd;
+	__atomic_store_n(&psc->loop_fd, fd, __ATOMIC_SEQ_CST);
+	return fd;
 }

@@ -29,18 +29,20 @@ void tl_psc_stop_module(struct tl_psc *psc)
 
 	if (before & STOPPED)
 		return;
-	tl_device_ioctl(psc->fd, TL_IOC_EXIT, NULL);
+	tl_device_ioctl(psc->fd, TL_IOC_EXIT, psc->requests);
 	__atomic_fetch_or(&psc->module_stopped, STOPPED, __ATOMIC_SEQ_CST);
 }
 
 void tl_psc_signal(struct tl_psc *psc)
 {
-	int fd = __atomic_load_n(&psc->event_fd, __ATOMIC_SEQ_CST);
-	uint64_t one = 1;
-
-	/* Pairs with the requester, which stores `own_armed` before it looks at the queue. */
-	if (fd >= 0 && __atomic_exchange_n(&psc->own_armed, 0, __ATOMIC_SEQ_CST))
-		raw_syscall(SYS_write, (uint64_t)fd, (uintptr_t)&one, sizeof(one), 0, 0, 0);
+	/* Pairs with the requester, which stores `armed` before it looks at the queue. */
+	if (__atomic_load_n(&psc->loop_fd, __ATOMIC_SEQ_CST) < 0 ||
+	    !__atomic_exchange_n(psc->armed, 0, __ATOMIC_SEQ_CST))
+		return;
+	if (psc->backend == TL_BACKEND_MODULE)
+		tl_device_ioctl(psc->fd, TL_IOC_WAKE, psc->requests);
+	else
+		tl_wake_signal(&tl_header_of(psc)->wake);
 }
 
 void tl_psc_wake_all(struct tl_psc *psc)

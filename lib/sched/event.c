@@ -4,7 +4,6 @@
  * and the waits of threads, and gives what a look has found to both. The set of watched descriptors
  * is in watch.c, times are in timer.c, and when the scheduler looks is the business of sched.c.
  */
-#include "internal.h"
 #include "state.h"
 
 #include <errno.h>
@@ -64,7 +63,7 @@ int tl_wait(struct tl_sched *sched, struct tl_thread *continuation, int64_t *res
 
 	if (!continuation || !continuation->unclaimed || thread->waits || events & ~EVENTS_KNOWN)
 		return -EINVAL;
-	if (all->epoll_fd < 0 || !sched->head.batch->requests) {
+	if (all->set.fd < 0 || !sched->head.batch->requests) {
 		error = tl_events_open(sched);
 		if (error)
 			return error;
@@ -316,11 +315,11 @@ int tl_events_looked(struct tl_sched *sched)
 		return (int)n;
 	for (int64_t i = 0; i < n && !error; i++) {
 		uint64_t data = events->found[i].data.u64;
-		struct watch *watch = (void *)(uintptr_t)(data & DATA_ADDRESS);
+		struct watch *watch = data ? tl_watch_of(events, data) : NULL;
 
-		if (!watch)
+		if (!data)
 			events->armed_ns = TIME_NEVER;
-		else if (watch->generation == (uint16_t)(data >> DATA_BITS) && watch->interest)
+		else if (watch && watch->interest)
 			error = watch_show(sched, watch, events->found[i].events);
 	}
 	return error;

@@ -6,7 +6,6 @@
  * epoll_wait(2) is then the last call of the flush. Threads are the business of thread.c, what they
  * wait for that of event.c, and the execution of calls that of batch.c.
  */
-#include "internal.h"
 #include "enter.h"
 #include "state.h"
 
@@ -204,7 +203,7 @@ static void look_queue(struct tl_sched *sched, int timeout_ms)
 	tl_batch_barrier(sched->head.batch);
 	sched->own_calls++;
 	sched->look = sched->head.batch->next;
-	TL_CALL(sched, NULL, &events->looked, SYS_epoll_wait, events->epoll_fd, events->found,
+	TL_CALL(sched, NULL, &events->looked, SYS_epoll_wait, events->set.fd, events->found,
 		EVENTS_FOUND_MAX, timeout_ms);
 }
 
@@ -213,7 +212,7 @@ static void look_make(struct tl_sched *sched, int timeout_ms)
 	struct events *events = &sched->events;
 
 	sched->own_crossings++;
-	events->looked = raw_syscall(SYS_epoll_wait, (uint64_t)events->epoll_fd,
+	events->looked = raw_syscall(SYS_epoll_wait, (uint64_t)events->set.fd,
 				     (uintptr_t)events->found, EVENTS_FOUND_MAX,
 				     (uint64_t)(int64_t)timeout_ms, 0, 0);
 }

@@ -3,7 +3,6 @@
  * A scheduler from what a program asks for to its end, and its statistics. It runs nothing: that is
  * the business of sched.c.
  */
-#include "internal.h"
 #include "state.h"
 
 #include <errno.h>
@@ -68,6 +67,7 @@ static int config_read(struct tl_sched_config *out, const struct tl_sched_config
 		while (out->entries < 2 * out->flush_at && out->entries < most)
 			out->entries *= 2;
 	}
+	out->entries = tl_entries_rounded(out->entries, most);
 	return out->flush_at > out->entries ? -EINVAL : 0;
 }
 
@@ -129,7 +129,7 @@ static uint64_t own_calls_queued(const struct tl_sched *sched)
 {
 	const struct tl_batch *batch = sched->head.batch;
 	const struct tl_request *request = sched->unordered ? batch->requests : batch->first;
-	uint64_t epoll_fd = (uint64_t)sched->events.epoll_fd, n = 0;
+	uint64_t epoll_fd = (uint64_t)sched->events.set.fd, n = 0;
 
 	for (; request != batch->next; request++)
 		n += (request->nr == SYS_epoll_ctl || request->nr == SYS_epoll_wait) &&

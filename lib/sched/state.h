@@ -12,6 +12,8 @@
 #include <sys/epoll.h>
 #include <trapless.h>
 
+#include "internal.h"
+
 #define TIME_NEVER UINT64_MAX
 #define EVENTS_FOUND_MAX 64	/* descriptors of one look */
 
@@ -107,8 +109,9 @@ struct timer {
 };
 
 struct events {
-	int epoll_fd;			/* or -1 before the first use */
-	int timer_fd;			/* in the set, so that epoll_fd shows a due time; or -1 */
+	struct tl_set set;		/* the kernel's epoll set; fd is -1 before the first use */
+	int timer_fd;			/* in the set, so that the set shows a due time; or -1 */
+	uint32_t mark;			/* in what the set tells of descriptors */
 	uint64_t armed_ns;		/* when timer_fd expires, or TIME_NEVER */
 	uint64_t tick_ns;		/* resolution of the clock */
 	struct watch **chunks;		/* of all descriptors, CHUNK_WATCHES each */
@@ -129,11 +132,11 @@ struct events {
 #define LOOK_NONE INT64_MIN	/* no result is there */
 #define CONTROL_QUEUED INT64_MIN	/* the same, of an epoll_ctl(2) */
 /*
- * What the set tells of a descriptor: the address of its watch, and its generation in the bits that
- * no address of a program uses. 0 is timer_fd.
+ * What the set tells of a descriptor: its number plus 1, in the lower half, and a mark, of which
+ * another set tells nothing: the scheduler's own, and how often the descriptor was removed. 0 is
+ * timer_fd.
  */
-#define DATA_BITS 48
-#define DATA_ADDRESS ((UINT64_C(1) << DATA_BITS) - 1)
+#define DATA_BITS 32
 #define CHUNK_WATCHES 64u
 
 /* What is known of a descriptor, or NULL. */
@@ -157,6 +160,10 @@ void tl_events_init(struct events *events);
 void tl_events_free(struct events *events);
 /* Makes the epoll set if there is none yet. Returns 0 or -errno. */
 int tl_events_open(struct tl_sched *sched);
+/* Is the set still the scheduler's? 0, -EBADF or -EINVAL. */
+int tl_events_check(const struct events *events);
+/* Returns the watch that an event of the set is about, or NULL if it is stale or not ours. */
+struct watch *tl_watch_of(const struct events *events, uint64_t data);
 /* Returns what is known of a descriptor, or NULL if there is no memory. */
 struct watch *tl_watch_get(struct events *events, int fd);
 /* Make an epoll_ctl(2) for the watch as it is, at once, or queue it. They return 0 or -errno. */

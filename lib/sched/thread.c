@@ -3,7 +3,6 @@
  * Fine-grained threads. It owns their memory and the number of synchronisations that each of them
  * still waits for. When a thread runs is the business of sched.c.
  */
-#include "internal.h"
 #include "state.h"
 
 #include <errno.h>

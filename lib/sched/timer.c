@@ -7,7 +7,6 @@
  * its place in the heap as it is, and the thread's next wait, whose end is later, takes it over: a
  * thread stands in the heap once, with the end of its wait or an earlier time.
  */
-#include "internal.h"
 #include "state.h"
 
 #include <errno.h>

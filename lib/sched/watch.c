@@ -8,7 +8,6 @@
  * stays there. Without EPOLLET the kernel shows it at each look for as long as it is ready; if
  * nobody wants that twice in a row, the set asks for less until somebody wants it again.
  */
-#include "internal.h"
 #include "enter.h"
 #include "state.h"
 
@@ -18,9 +17,13 @@
 #include <sys/timerfd.h>
 #include <time.h>
 
+/* The highest bit is set: no address, and no small number, has it where the mark is. */
+#define MARK (UINT32_C(1) << 31)
+
 void tl_events_init(struct events *events)
 {
-	events->epoll_fd = -1;
+	events->set.fd = -1;
+	events->mark = MARK | (uint32_t)((uintptr_t)events >> 4);
 	events->timer_fd = -1;
 	events->armed_ns = TIME_NEVER;
 	events->looked = LOOK_NONE;
@@ -31,22 +34,22 @@ int tl_events_open(struct tl_sched *sched)
 	struct events *events = &sched->events;
 	struct tl_batch *batch = sched->head.batch;
 	size_t slots = (size_t)(batch->end - batch->requests);
-	long fd;
 
 	if (!batch->requests)
 		return -EPERM;
-	if (events->epoll_fd >= 0)
+	if (events->set.fd >= 0)
 		return 0;
 	if (!events->control_events)
 		events->control_events =
 			tl_heap_resize(NULL, slots, sizeof(*events->control_events));
 	if (!events->control_events)
 		return -ENOMEM;
-	fd = raw_syscall(SYS_epoll_create1, EPOLL_CLOEXEC, 0, 0, 0, 0, 0);
-	if (fd < 0)
-		return (int)fd;
-	events->epoll_fd = (int)fd;
-	return 0;
+	return tl_set_open(&events->set);
+}
+
+int tl_events_check(const struct events *events)
+{
+	return tl_set_check(&events->set, events->set.member);
 }
 
 void tl_events_free(struct events *events)
@@ -71,10 +74,7 @@ void tl_events_free(struct events *events)
 	free(events->chunks);
 	free(events->control_events);
 	free(events->timers);
-	if (events->timer_fd >= 0)
-		raw_syscall(SYS_close, (uint64_t)events->timer_fd, 0, 0, 0, 0, 0);
-	if (events->epoll_fd >= 0)
-		raw_syscall(SYS_close, (uint64_t)events->epoll_fd, 0, 0, 0, 0, 0);
+	tl_set_close(&events->set, events->timer_fd);
 }
 
 /* ---- Descriptors --------------------------------------------------------------------------- */
@@ -111,19 +111,35 @@ struct watch *tl_watch_get(struct events *events, int fd)
 	return watch ? watch : watch_make(events, (uint32_t)fd);
 }
 
-static struct epoll_event event_of(const struct watch *watch)
+static uint32_t mark_of(const struct events *events, const struct watch *watch)
+{
+	return events->mark ^ watch->generation;
+}
+
+static struct epoll_event event_of(const struct events *events, const struct watch *watch)
 {
 	return (struct epoll_event){
 		.events = watch->interest,
-		.data.u64 = (uint64_t)watch->generation << DATA_BITS | (uintptr_t)watch,
+		.data.u64 = (uint64_t)mark_of(events, watch) << DATA_BITS |
+			    ((uint32_t)watch->fd + 1),
 	};
+}
+
+struct watch *tl_watch_of(const struct events *events, uint64_t data)
+{
+	struct watch *watch = watch_find(events, (uint32_t)data - 1);
+
+	return watch && mark_of(events, watch) == (uint32_t)(data >> DATA_BITS) ? watch : NULL;
 }
 
 int tl_watch_control(const struct events *events, const struct watch *watch, int op)
 {
-	struct epoll_event event = event_of(watch);
+	struct epoll_event event = event_of(events, watch);
+	int error = tl_events_check(events);
 
-	return (int)raw_syscall(SYS_epoll_ctl, (uint64_t)events->epoll_fd, (uint64_t)op,
+	if (error)
+		return error;
+	return (int)raw_syscall(SYS_epoll_ctl, (uint64_t)events->set.fd, (uint64_t)op,
 				(uint64_t)watch->fd, (uintptr_t)&event, 0, 0);
 }
 
@@ -142,13 +158,17 @@ static void only_the_newest_counts(struct tl_sched *sched, struct watch *watch)
 int tl_watch_control_queue(struct tl_sched *sched, struct watch *watch, int op)
 {
 	struct events *events = &sched->events;
-	int slot = tl_sched_reserve(sched, 1);
+	int slot = tl_sched_reserve(sched, 1), error;
 	struct epoll_event *event;
 
 	if (slot < 0)
 		return slot;
+	/* Once a flush: the set is asked for before the first of these calls is queued. */
+	error = events->controls ? 0 : tl_events_check(events);
+	if (error)
+		return error;
 	event = &events->control_events[slot];
-	*event = event_of(watch);
+	*event = event_of(events, watch);
 	if (watch->controlled) {
 		only_the_newest_counts(sched, watch);
 	} else {
@@ -159,7 +179,7 @@ int tl_watch_control_queue(struct tl_sched *sched, struct watch *watch, int op)
 	watch->control = CONTROL_QUEUED;
 	events->adding |= op != EPOLL_CTL_DEL;
 	sched->own_calls++;
-	return TL_CALL(sched, NULL, &watch->control, SYS_epoll_ctl, events->epoll_fd, op,
+	return TL_CALL(sched, NULL, &watch->control, SYS_epoll_ctl, events->set.fd, op,
 		       watch->fd, event);
 }
 
@@ -205,20 +225,22 @@ int tl_sched_fd(struct tl_sched *sched)
 	if (error)
 		return error;
 	if (events->timer_fd >= 0)
-		return events->epoll_fd;
-	fd = raw_syscall(SYS_timerfd_create, CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK, 0, 0, 0,
-			 0);
+		return events->set.fd;
+	fd = tl_descriptor_keep(raw_syscall(SYS_timerfd_create, CLOCK_MONOTONIC,
+					    TFD_CLOEXEC | TFD_NONBLOCK, 0, 0, 0, 0));
 	if (fd < 0)
 		return (int)fd;
-	error = (int)raw_syscall(SYS_epoll_ctl, (uint64_t)events->epoll_fd, EPOLL_CTL_ADD,
-				 (uint64_t)fd, (uintptr_t)&event, 0, 0);
+	error = tl_events_check(events);
+	if (!error)
+		error = (int)raw_syscall(SYS_epoll_ctl, (uint64_t)events->set.fd, EPOLL_CTL_ADD,
+					 (uint64_t)fd, (uintptr_t)&event, 0, 0);
 	if (error) {
 		raw_syscall(SYS_close, (uint64_t)fd, 0, 0, 0, 0, 0);
 		return error;
 	}
 	events->timer_fd = (int)fd;
 	tl_events_arm(sched);
-	return events->epoll_fd;
+	return events->set.fd;
 }
 
 void tl_events_arm(struct tl_sched *sched)
@@ -232,6 +254,9 @@ void tl_events_arm(struct tl_sched *sched)
 		due_ns = 1;
 	/* The child of a fork in a thread of ours has its parent's timer, and leaves it alone. */
 	if (events->timer_fd < 0 || due_ns == events->armed_ns || !sched->head.batch->requests)
+		return;
+	/* The set vouches for the timer: it may be another file by now. */
+	if (tl_set_check(&events->set, events->timer_fd))
 		return;
 	events->armed_ns = due_ns;
 	if (due_ns != TIME_NEVER) {

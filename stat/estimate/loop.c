@@ -57,7 +57,7 @@ noinline void estimate_fput(struct file *used)
 }
 
 /* The way of device.c to a batch. */
-static noinline long enter(struct file *used, unsigned long argument, int whence)
+static noinline long enter(struct file *used, int whence)
 {
 	struct tlk_ring *own = tlk_ring_of(used);
 	int error = tlk_enter_check(own);
@@ -65,7 +65,7 @@ static noinline long enter(struct file *used, unsigned long argument, int whence
 	if (unlikely(error))
 		return error;
 	if (likely(whence == TL_ENTER_BATCH && !own->queue))
-		return tlk_batch_enter(own, used, argument);
+		return tlk_batch_enter(own, used);
 	return -EINVAL;
 }
 
@@ -80,11 +80,17 @@ void LOOP(init)(struct tl_request *requests, unsigned int entries, char *stack)
 		tlk_batch_calls.handler[nr] = nothing;
 	own_ring.requests = requests;
 	own_ring.mask = entries - 1;
+	own_ring.address = (unsigned long)requests;
 	own_file.f_count.counter = 1;
 	own_file.private_data = &own_ring;
 }
 
-long LOOP(run)(unsigned long argument)
+long LOOP(run)(const struct tl_request *first, unsigned long n)
 {
-	return enter(&own_file, argument, TL_ENTER_BATCH);
+	struct pt_regs *regs = current_pt_regs();
+
+	/* A trap would have stored them. */
+	regs->r10 = (unsigned long)first;
+	regs->r8 = n;
+	return enter(&own_file, TL_ENTER_BATCH);
 }

@@ -21,9 +21,12 @@
 #define LOOP_NAME(what, name) LOOP_PASTE(what, name)
 #define LOOP(what) LOOP_NAME(what, LOOP_BUILD)
 
+/* Executes n requests of the loop's ring, from `first` on. */
+typedef long loop_run(const struct tl_request *first, unsigned long n);
+
 #define ESTIMATE_DECLARE(name) \
 	void estimate_init_##name(struct tl_request *requests, unsigned int entries, char *stack); \
-	long estimate_run_##name(unsigned long argument);
+	loop_run estimate_run_##name;
 ESTIMATE_LOOPS(ESTIMATE_DECLARE)
 
 /* A kernel stack for a loop, bytes. */

@@ -38,7 +38,7 @@ static const unsigned int rings[] = { 1, 8, 32, 128 };
 static struct {
 	const char *name;
 	void (*init)(struct tl_request *requests, unsigned int entries, char *stack);
-	long (*run)(unsigned long argument);
+	loop_run *run;
 	struct tl_batch batch;
 } loops[] = {
 #define LOOP_ROW(name) { #name, estimate_init_##name, estimate_run_##name, { 0 } },
@@ -183,8 +183,7 @@ static void (*const plain_run[PLAINS])(const struct subject *subject, unsigned i
 /* ---- Batches ---- */
 
 /* As tl_batch_flush(), by a trap to a driver that does nothing, and the loop instead of it. */
-static __attribute__((noinline)) long flush(struct tl_batch *batch, long (*run)(unsigned long),
-					    bool crossing)
+static __attribute__((noinline)) long flush(struct tl_batch *batch, loop_run *run, bool crossing)
 {
 	unsigned long queued = (unsigned long)(batch->next - batch->first);
 	long wrong = 0;
@@ -193,7 +192,7 @@ static __attribute__((noinline)) long flush(struct tl_batch *batch, long (*run)(
 		return 0;
 	if (crossing)
 		wrong = trap(SYS_lseek, null_fd, 5, 0, 0);
-	wrong |= run(TL_BATCH(batch->first - batch->requests, queued)) ^ (long)queued;
+	wrong |= run(batch->first, queued) ^ (long)queued;
 	if (__atomic_load_n(&batch->next[-1].state, __ATOMIC_ACQUIRE) != TL_DONE)
 		wrong = 1;
 	batch->next = batch->first = batch->requests;

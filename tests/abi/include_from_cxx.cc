@@ -50,7 +50,7 @@ static int words_are_wrong(struct tl_batch *batch)
 		return 9;
 	if (request->args[4] != TL_STOPPED_BUSY || request->args[5] != UINT64_MAX)
 		return 10;
-	return TL_BATCH(1, 2) != 0x20001 || TL_WAIT(1, 2) != 0x20001 ||
+	return TL_WAIT(1, 2) != 0x20001 ||
 	       !tl_condition_is_true(TL_IF_SHORT, 1, 2);
 }
 

@@ -99,7 +99,7 @@ uint64_t take_argument(struct script *script)
 	case 8: return 1ull << more % 64;
 	case 9: return (uint64_t)-(int64_t)more;
 	case 10: return 0xffff888000000000u + more * 4096ull;
-	case 11: return (uint64_t)TL_BATCH(more >> 4, more & 15);
+	case 11: return (uint64_t)TL_WAIT(more >> 4, more & 15);
 	case 12: return (uint64_t)getpid();
 	case 13: return TL_IOC_INFO + (more % 12u) - 1;
 	case 14: return (uint64_t)scratch + SCRATCH - more;
@@ -238,7 +238,7 @@ static void enter_wait_briefly(struct script *script)
 	struct ring *ring = take_ring(script);
 	uint8_t how = script_take(script), time = script_take(script);
 
-	enter(ring->fd, TL_WAIT_US(how & 15, how >> 4, time & 128 ? time & 15 : time * 128u),
+	enter(ring, TL_WAIT_US(how & 15, how >> 4, time & 128 ? time & 15 : time * 128u),
 	      TL_ENTER_WAIT);
 }
 
@@ -271,12 +271,13 @@ static void arm(struct script *script)
 		sys(SYS_read, event, scratch, 8);
 }
 
-static void count_completions(struct script *script)
+static void wake_pollers(struct script *script)
 {
 	struct ring *ring = take_ring(script);
 	uint8_t how = script_take(script);
 
-	sys(SYS_ioctl, ring->fd, TL_IOC_EVENT, how & 7 ? (uint64_t)event : take_argument(script));
+	sys(SYS_ioctl, ring->fd, how & 16 ? TL_IOC_WAKE : TL_IOC_RING,
+	    how & 7 ? (uint64_t)(uintptr_t)ring->requests : take_argument(script));
 	if (how & 8)
 		event = eventfd(how >> 4, how & 128 ? 0 : EFD_NONBLOCK);
 }
@@ -302,19 +303,19 @@ static void enter_garbage(struct script *script)
 	if (script_take(script) & 1 && !supervised)
 		int80(INT80_LSEEK, ring->fd, (int)argument, script_take(script) % 4);
 	else
-		enter(ring->fd, (long)argument, script_take(script) % 4);
+		enter(ring, (long)argument, script_take(script) % 4);
 }
 
 static void serve(struct script *script)
 {
 	struct ring *ring = take_ring(script);
 
-	sys(SYS_ioctl, ring->fd, TL_IOC_ENTER, 0);
+	ring_ioctl(ring, TL_IOC_ENTER);
 }
 
 static void shut(struct script *script)
 {
-	sys(SYS_ioctl, take_ring(script)->fd, TL_IOC_EXIT, 0);
+	ring_ioctl(take_ring(script), TL_IOC_EXIT);
 }
 
 static void ask(struct script *script)
@@ -437,7 +438,7 @@ static const struct {
 	{ disturb_probes, true }, { disturb_identity, false }, { enter_batch, true },
 	/* Those behind FIRST_OPERATIONS came later. */
 	{ put_steps, true }, { enter_program, true }, { put_steps, true }, { put_program, true },
-	{ enter_wait_briefly, true }, { cancel, true }, { arm, true }, { count_completions, true },
+	{ enter_wait_briefly, true }, { cancel, true }, { arm, true }, { wake_pollers, true },
 	{ watch, true }, { put_program, true }, { enter_program, true },
 };
 

@@ -79,7 +79,7 @@ void enter_program(struct script *script)
 	if (how & 32)
 		program->at = how & 64 ? steps : 0;
 	program->steps = how & 128 ? 100000 : steps;
-	enter(ring->fd, how % (STEPS + 1), TL_ENTER_PROGRAM);
+	enter(ring, how % (STEPS + 1), TL_ENTER_PROGRAM);
 }
 
 /* Fills in a program in memory, and has a worker make it or a thread's batch refuse it. */

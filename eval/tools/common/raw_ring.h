@@ -30,10 +30,11 @@ static inline __attribute__((always_inline)) int raw_ring_enter(struct raw_ring 
 {
 	long done;
 
-	done = by_int ? trap_int3(INT_NR_LSEEK, (uint64_t)raw->fd, (uint64_t)TL_BATCH(0, n),
-				  TL_ENTER_BATCH)
-		      : trap_fast3(SYS_lseek, (uint64_t)raw->fd, (uint64_t)TL_BATCH(0, n),
-				   TL_ENTER_BATCH);
+	/* The offset of the INT trap has 32 bits. */
+	done = by_int ? trap_int_enter(INT_NR_LSEEK, (uint64_t)raw->fd, INT32_MAX,
+				       TL_ENTER_BATCH, (uintptr_t)raw->batch.requests, n)
+		      : trap_fast_enter(SYS_lseek, (uint64_t)raw->fd, TL_ENTER_OFFSET,
+					TL_ENTER_BATCH, (uintptr_t)raw->batch.requests, n);
 	raw->batch.next = raw->batch.requests;
 	return (int)done;
 }

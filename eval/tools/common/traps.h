@@ -88,4 +88,36 @@ static inline __attribute__((always_inline)) long trap_int5(long nr, uint64_t a0
 	return result;
 }
 
+/*
+ * lseek by either trap, with the two registers beside that an entry for a batch has. The kernel
+ * keeps all registers of a 64-bit program at `int $0x80`, too.
+ */
+static inline __attribute__((always_inline)) long
+trap_fast_enter(long nr, uint64_t fd, uint64_t offset, uint64_t whence, uint64_t address,
+		uint64_t argument)
+{
+	register uint64_t r10 __asm__("r10") = address;
+	register uint64_t r8 __asm__("r8") = argument;
+	long result;
+
+	__asm__ volatile("syscall" : "=a"(result)
+			 : "0"(nr), "D"(fd), "S"(offset), "d"(whence), "r"(r10), "r"(r8)
+			 : "rcx", "r11", "memory");
+	return result;
+}
+
+static inline __attribute__((always_inline)) long
+trap_int_enter(long nr, uint64_t fd, uint64_t offset, uint64_t whence, uint64_t address,
+	       uint64_t argument)
+{
+	register uint64_t r10 __asm__("r10") = address;
+	register uint64_t r8 __asm__("r8") = argument;
+	int result;
+
+	__asm__ volatile("int $0x80" : "=a"(result), "+r"(r10), "+r"(r8)
+			 : "0"(nr), "b"(fd), "c"(offset), "d"(whence)
+			 : "r9", "r11", "memory");
+	return result;
+}
+
 #endif /* EVAL_TRAPS_H */

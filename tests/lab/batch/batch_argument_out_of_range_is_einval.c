@@ -1,37 +1,56 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Entering with a slot, count or whence out of range is -EINVAL and executes nothing. */
+/*
+ * Entering with an address, count or kind out of range is -EINVAL and executes nothing. So is an
+ * lseek that means no entry, and the address of another ring.
+ */
 #include <limits.h>
 
 #include "ring.h"
 
+#define SLOTS 8u
+
+static void check_refused(const struct ring *ring, uint64_t address, uint64_t n, int kind)
+{
+	long result = enter_at(ring->fd, (void *)address, (long)n, kind);
+
+	if (result != -EINVAL)
+		FAIL("%#lx + %#lx of kind %d gives %ld, expected -EINVAL", address, n, kind,
+		     result);
+}
+
 int main(void)
 {
-	static const long bad_batches[] = {
-		TL_BATCH(0, 9), TL_BATCH(0, 32767), TL_BATCH(7, 9), TL_BATCH(8, 1),
-		TL_BATCH(65535, 1), TL_BATCH(65535, 32767), -1, -65536, LONG_MIN, LONG_MAX,
-		1L << 32 | TL_BATCH(0, 1), 1L << 62 | TL_BATCH(0, 1),
+	static const int bad_kinds[] = { -1, 1, 2, 4, 5, 1000, INT_MAX, INT_MIN };
+	struct ring ring = ring_open(SLOTS), other = ring_open(SLOTS);
+	const uint64_t base = (uintptr_t)ring.requests, end = base + SLOTS * 64;
+	const struct {
+		uint64_t address, n;
+	} bad_batches[] = {
+		{ base, 9 }, { base, 32767 }, { base + 7 * 64, 9 }, { base, -1ul },
+		{ base, 1ul << 32 | 1 }, { base, 1ul << 63 | 1 }, { base, 1ul << 16 },
+		{ end, 1 }, { base + 65535 * 64, 1 }, { base - 64, 1 }, { base - 1, 1 }, { 0, 1 },
+		{ base + (1ul << 32), 1 }, { base | 1ul << 63, 1 }, { -1ul, 1 }, { -64ul, 1 },
+		{ (uintptr_t)other.requests, 1 },
 	};
-	static const int bad_whences[] = { -1, 3, 4, 5, 1000, INT_MAX, INT_MIN };
-	struct ring ring = ring_open(8);
 
-	for (unsigned int slot = 0; slot < 8; slot++)
+	for (unsigned int slot = 0; slot < SLOTS; slot++) {
 		ring_put(&ring, slot, SYS_getpid);
-	for (unsigned int i = 0; i < sizeof(bad_batches) / sizeof(*bad_batches); i++) {
-		long result = enter(ring.fd, bad_batches[i], TL_ENTER_BATCH);
-
-		if (result != -EINVAL)
-			FAIL("batch argument 0x%lx gives %ld, expected -EINVAL", bad_batches[i],
-			     result);
+		ring_put(&other, slot, SYS_getpid);
 	}
-	for (unsigned int i = 0; i < sizeof(bad_whences) / sizeof(*bad_whences); i++) {
-		long result = enter(ring.fd, TL_BATCH(0, 1), bad_whences[i]);
-
-		if (result != -EINVAL)
-			FAIL("whence %d gives %ld, expected -EINVAL", bad_whences[i], result);
-	}
-	for (unsigned int slot = 0; slot < 8; slot++)
+	for (unsigned int i = 0; i < sizeof(bad_batches) / sizeof(*bad_batches); i++)
+		check_refused(&ring, bad_batches[i].address, bad_batches[i].n, TL_ENTER_BATCH);
+	for (unsigned int i = 0; i < sizeof(bad_kinds) / sizeof(*bad_kinds); i++)
+		check_refused(&ring, base, 1, bad_kinds[i]);
+	for (int whence = 0; whence < 5; whence++)
+		CHECK_EQ(sys(SYS_lseek, ring.fd, 1L << 16, whence), -EINVAL);
+	check_refused(&ring, base + 64, 1, TL_ENTER_PROGRAM);
+	check_refused(&ring, (uintptr_t)other.requests, 1, TL_ENTER_PROGRAM);
+	for (unsigned int slot = 0; slot < SLOTS; slot++) {
 		CHECK_EQ(ring_state(&ring, slot), TL_SUBMITTED);
+		CHECK_EQ(ring_state(&other, slot), TL_SUBMITTED);
+	}
 	CHECK_EQ(ring_stats(&ring).executed, 0);
-	CHECK_EQ(ring_batch(&ring, 0, 8), 8);
+	CHECK_EQ(ring_stats(&other).executed, 0);
+	CHECK_EQ(ring_batch(&ring, 0, SLOTS), SLOTS);
 	return 0;
 }

@@ -17,7 +17,7 @@ static void *serve(void *arg)
 
 	__atomic_store_n(&worker->tid, (pid_t)sys(SYS_gettid), __ATOMIC_RELEASE);
 	do
-		worker->result = sys(SYS_ioctl, ring.fd, TL_IOC_ENTER);
+		worker->result = ring_ioctl(&ring, TL_IOC_ENTER);
 	while ((worker->result == -EINTR || worker->result == -EPERM) && now_ms() < deadline);
 	CHECK_EQ(sys(SYS_getuid), 1000);
 	return NULL;

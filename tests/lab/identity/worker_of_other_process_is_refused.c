@@ -13,7 +13,7 @@ static long entered;
 static int other_process(void *unused)
 {
 	(void)unused;
-	__atomic_store_n(&entered, sys(SYS_ioctl, ring.fd, TL_IOC_ENTER), __ATOMIC_RELEASE);
+	__atomic_store_n(&entered, ring_ioctl(&ring, TL_IOC_ENTER), __ATOMIC_RELEASE);
 	sys(SYS_exit, 0);
 	return 0;
 }
@@ -38,7 +38,7 @@ int main(void)
 	ring_queue(&ring, 0, SYS_getpid);
 	CHECK_EQ(ring_wait(&ring, 1, 0), -EPERM);
 	CHECK_EQ(ring_state(&ring, 0), TL_SUBMITTED);
-	CHECK_EQ(sys(SYS_ioctl, ring.fd, TL_IOC_EXIT), 0);
+	CHECK_EQ(ring_ioctl(&ring, TL_IOC_EXIT), 0);
 	CHECK_EXITED(child_wait(pid), 0);
 	CHECK_EQ(entered, 0);
 

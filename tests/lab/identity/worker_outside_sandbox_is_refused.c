@@ -40,7 +40,7 @@ static void *enter_ring(void *arg)
 {
 	struct worker *worker = arg;
 
-	worker->result = sys(SYS_ioctl, worker->ring->fd, TL_IOC_ENTER);
+	worker->result = ring_ioctl(worker->ring, TL_IOC_ENTER);
 	return NULL;
 }
 

@@ -33,7 +33,7 @@ static void *other_worker(void *arg)
 	struct worker *worker = arg;
 
 	CHECK_EQ(sys(SYS_setresuid, 1000, 1000, 1000), 0);
-	worker->result = sys(SYS_ioctl, worker->ring->fd, TL_IOC_ENTER);
+	worker->result = ring_ioctl(worker->ring, TL_IOC_ENTER);
 	return NULL;
 }
 
@@ -96,7 +96,7 @@ static void heir_of_a_part(unsigned int own)
 	CHECK_EQ(ring_notify(&ring, own), own);
 	CHECK_EQ(sys(SYS_setresuid, 1000, 1000, 1000), 0);
 	CHECK_EQ(ring_notify(&ring, 0), -EPERM);
-	CHECK_EQ(sys(SYS_ioctl, ring.fd, TL_IOC_ENTER), -EPERM);
+	CHECK_EQ(ring_ioctl(&ring, TL_IOC_ENTER), -EPERM);
 }
 
 static void heir_of_the_last(void)

@@ -100,6 +100,14 @@ static inline void ring_put6(struct ring *ring, unsigned int slot, uint32_t nr, 
 		  (long)(a3), (long)(a4), (long)(a5))
 #define ring_put(ring, slot, ...) RING_PAD(ring, slot, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
 
+/* A request that enters `into` for a batch of n requests. */
+static inline void ring_put_entry(struct ring *ring, unsigned int slot, const struct ring *into,
+				  unsigned int first, unsigned int n)
+{
+	ring_put(ring, slot, SYS_lseek, into->fd, TL_ENTER_OFFSET, TL_ENTER_BATCH,
+		 &into->requests[first], n);
+}
+
 static inline unsigned int ring_state(const struct ring *ring, unsigned int slot)
 {
 	return __atomic_load_n(&ring->requests[slot].state, __ATOMIC_ACQUIRE);
@@ -110,14 +118,33 @@ static inline long ring_result(const struct ring *ring, unsigned int slot)
 	return ring->requests[slot].result;
 }
 
-static inline long enter(int fd, long argument, int whence)
+/* An entry by this descriptor into the ring at this address. */
+static inline long enter_at(int fd, const void *address, long argument, int kind)
 {
-	return sys(SYS_lseek, fd, argument, whence);
+	return sys(SYS_lseek, fd, TL_ENTER_OFFSET,
+		   kind == TL_ENTER_BATCH ? TL_ENTER_BATCH : TL_ENTER_OTHER, address, argument,
+		   kind);
+}
+
+/* Counts of a notify and a wait come without what marks them as the module's. */
+static inline long enter(const struct ring *ring, long argument, int kind)
+{
+	long result = enter_at(ring->fd, ring->requests, argument, kind);
+
+	if (result < 0 || (kind != TL_ENTER_NOTIFY && kind != TL_ENTER_WAIT))
+		return result;
+	return result >= TL_ANSWER ? result - TL_ANSWER : -EPROTO;
 }
 
 static inline long ring_batch(const struct ring *ring, unsigned int first, unsigned int n)
 {
-	return enter(ring->fd, TL_BATCH(first, n), TL_ENTER_BATCH);
+	return enter_at(ring->fd, &ring->requests[first], n, TL_ENTER_BATCH);
+}
+
+/* TL_IOC_ENTER, TL_IOC_EXIT, TL_IOC_WAKE or TL_IOC_RING. */
+static inline long ring_ioctl(const struct ring *ring, unsigned long command)
+{
+	return sys(SYS_ioctl, ring->fd, command, ring->requests);
 }
 
 static inline struct tl_stats ring_stats(const struct ring *ring)
@@ -160,12 +187,12 @@ static inline void ring_submit(struct ring *ring, uint32_t slot)
 
 static inline long ring_notify(const struct ring *ring, unsigned int n)
 {
-	return enter(ring->fd, (long)n, TL_ENTER_NOTIFY);
+	return enter(ring, (long)n, TL_ENTER_NOTIFY);
 }
 
 static inline long ring_wait(const struct ring *ring, unsigned int n, unsigned int left)
 {
-	return enter(ring->fd, TL_WAIT(n, left), TL_ENTER_WAIT);
+	return enter(ring, TL_WAIT(n, left), TL_ENTER_WAIT);
 }
 
 struct worker {
@@ -188,7 +215,7 @@ static inline void *worker_main(void *arg)
 	}
 	__atomic_store_n(&worker->tid, (pid_t)sys(SYS_gettid), __ATOMIC_RELEASE);
 	do
-		worker->result = sys(SYS_ioctl, worker->ring->fd, TL_IOC_ENTER);
+		worker->result = ring_ioctl(worker->ring, TL_IOC_ENTER);
 	while (worker->again && worker->result == -EINTR);
 	return NULL;
 }
@@ -211,7 +238,7 @@ static inline void worker_join(struct worker *worker)
 /* Makes the workers return and waits for them. */
 static inline void workers_end(struct ring *ring, struct worker *workers, unsigned int n)
 {
-	CHECK_EQ(sys(SYS_ioctl, ring->fd, TL_IOC_EXIT), 0);
+	CHECK_EQ(ring_ioctl(ring, TL_IOC_EXIT), 0);
 	for (unsigned int i = 0; i < n; i++)
 		worker_join(&workers[i]);
 }
@@ -222,7 +249,7 @@ struct caller {
 	pthread_t thread;
 	const struct ring *ring;
 	long argument;			/* of enter() */
-	int whence;
+	int kind;
 	pid_t tid;
 	long result;			/* of enter(); valid once `returned` */
 	bool returned;
@@ -233,16 +260,16 @@ static inline void *caller_main(void *arg)
 	struct caller *caller = arg;
 
 	__atomic_store_n(&caller->tid, (pid_t)sys(SYS_gettid), __ATOMIC_RELEASE);
-	caller->result = enter(caller->ring->fd, caller->argument, caller->whence);
+	caller->result = enter(caller->ring, caller->argument, caller->kind);
 	__atomic_store_n(&caller->returned, true, __ATOMIC_RELEASE);
 	return NULL;
 }
 
 /* Starts a thread that enters the module; returns when it sleeps there. */
 static inline void caller_start(struct caller *caller, const struct ring *ring, long argument,
-				int whence)
+				int kind)
 {
-	*caller = (struct caller){ .ring = ring, .argument = argument, .whence = whence };
+	*caller = (struct caller){ .ring = ring, .argument = argument, .kind = kind };
 	CHECK_EQ(pthread_create(&caller->thread, NULL, caller_main, caller), 0);
 	while (!__atomic_load_n(&caller->tid, __ATOMIC_ACQUIRE))
 		sched_yield();

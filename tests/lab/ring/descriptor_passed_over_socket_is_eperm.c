@@ -41,7 +41,7 @@ static void receiver(void)
 
 	CHECK_EQ(MUST(recvmsg(sockets[1], &message, 0)), 1);
 	memcpy(&fd, CMSG_DATA(&control.header), sizeof(fd));
-	CHECK_EQ(enter(fd, TL_BATCH(0, 1), TL_ENTER_BATCH), -EPERM);
+	CHECK_EQ(enter_at(fd, NULL, 1, TL_ENTER_BATCH), -EPERM);
 	CHECK_EQ((long)device_map(fd, 8), -EPERM);
 }
 

@@ -72,7 +72,7 @@ static uint64_t garbage_argument(struct random *random)
 	case 7: return 1ULL << random_below(random, 64);
 	case 8: return -(uint64_t)random_below(random, 4096);
 	case 9: return 0xffff888000000000u + random_next(random) % (1u << 30);
-	case 10: return (uint64_t)TL_BATCH(random_below(random, SLOTS), random_below(random, 8));
+	case 10: return (uint64_t)TL_WAIT(random_below(random, 8), random_below(random, SLOTS));
 	default: return random_next(random);
 	}
 }
@@ -148,7 +148,7 @@ static long garbage_program(struct random *random, const struct ring *ring)
 	program->at = random_below(random, random_below(random, 16) ? SLOTS : UINT32_MAX);
 	program->steps = random_below(random, 16) ? random_below(random, 4 * SLOTS) :
 						    random_next(random);
-	return enter(ring->fd, random_below(random, SLOTS + 2), TL_ENTER_PROGRAM);
+	return enter(ring, random_below(random, SLOTS + 2), TL_ENTER_PROGRAM);
 }
 
 static void garbage_enter(struct random *random, const struct ring *ring)
@@ -158,10 +158,11 @@ static void garbage_enter(struct random *random, const struct ring *ring)
 
 	switch (random_below(random, 12)) {
 	case 0:
-		enter(ring->fd, (long)garbage_argument(random), (int)random_below(random, 5));
+		enter(ring, (long)garbage_argument(random), (int)random_below(random, 5));
 		break;
 	case 1:
-		enter(ring->fd, (long)random_next(random), (int)random_below(random, 5));
+		enter_at(ring->fd, (void *)garbage_argument(random), (long)random_next(random),
+			 (int)random_below(random, 5));
 		break;
 	case 2:
 	case 3:
@@ -182,13 +183,15 @@ static void garbage_ioctl(struct random *random, const struct ring *ring)
 {
 	static const unsigned long commands[] = {
 		TL_IOC_INFO, TL_IOC_SETUP, TL_IOC_STATS, TL_IOC_ENTER, TL_IOC_EXIT,
+		TL_IOC_WAKE, TL_IOC_RING,
 	};
 	uint32_t which = random_below(random, 16);
 
 	if (which == 4 && random_below(random, 8))
 		return;		/* a ring that was shut down is of little use */
-	sys(SYS_ioctl, ring->fd, which < 5 ? commands[which] : random_next(random),
-	    garbage_argument(random));
+	sys(SYS_ioctl, ring->fd, which < 7 ? commands[which] : random_next(random),
+	    which >= 3 && random_below(random, 4) ? (uint64_t)ring->requests :
+						    garbage_argument(random));
 }
 
 static void garbage_mapping(struct random *random, const struct ring *ring)
@@ -262,7 +265,7 @@ static void *work(void *arg)
 {
 	enlist();
 	for (;;) {
-		sys(SYS_ioctl, rings[(long)arg].fd, TL_IOC_ENTER);
+		ring_ioctl(&rings[(long)arg], TL_IOC_ENTER);
 		sys(SYS_sched_yield);
 	}
 	return NULL;

@@ -11,7 +11,7 @@ int main(void)
 	if (!strcmp(test_stage(), "after")) {
 		fd = atoi(getenv("TL_TEST_FD"));
 		CHECK(fcntl(fd, F_GETFD) >= 0);
-		CHECK_EQ(enter(fd, TL_BATCH(0, 1), TL_ENTER_BATCH), -EPERM);
+		CHECK_EQ(enter_at(fd, NULL, 1, TL_ENTER_BATCH), -EPERM);
 		CHECK_EQ((long)device_map(fd, 8), -EPERM);
 		return 0;
 	}

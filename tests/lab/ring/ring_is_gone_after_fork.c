@@ -17,8 +17,8 @@ static void enter_as_child(void)
 	CHECK_EQ(ring_batch(&batches, 0, 1), -EPERM);
 	CHECK_EQ(ring_notify(&workers, 1), -EPERM);
 	CHECK_EQ(ring_wait(&workers, 1, 0), -EPERM);
-	CHECK_EQ(sys(SYS_ioctl, workers.fd, TL_IOC_ENTER), -EPERM);
-	CHECK_EQ(sys(SYS_ioctl, workers.fd, TL_IOC_EXIT), -EPERM);
+	CHECK_EQ(ring_ioctl(&workers, TL_IOC_ENTER), -EPERM);
+	CHECK_EQ(ring_ioctl(&workers, TL_IOC_EXIT), -EPERM);
 	map = device_map(batches.fd, 8);
 	CHECK_EQ((long)map, -EPERM);
 }

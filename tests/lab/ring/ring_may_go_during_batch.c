@@ -12,7 +12,7 @@ int main(void)
 	MUST(pipe(pipe_fd));
 	for (unsigned int slot = 0; slot < 8; slot++)
 		ring_put(&ring, slot, SYS_read, pipe_fd[0], &byte, 1);
-	caller_start(&caller, &ring, TL_BATCH(0, 8), TL_ENTER_BATCH);
+	caller_start(&caller, &ring, 8, TL_ENTER_BATCH);
 	ring_close(&ring);
 	CHECK_EQ(write(pipe_fd[1], "12345678", 8), 8);
 	CHECK_EQ(caller_join(&caller), 8);

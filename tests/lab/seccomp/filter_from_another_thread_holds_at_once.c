@@ -18,7 +18,7 @@ int main(void)
 	ring_put(&ring, 1, SYS_read, pipe_fd[0], &byte, 1);
 	ring_put(&ring, 2, SYS_getppid);
 	ring_put(&ring, 3, SYS_getpid);
-	caller_start(&caller, &ring, TL_BATCH(0, 4), TL_ENTER_BATCH);
+	caller_start(&caller, &ring, 4, TL_ENTER_BATCH);
 	filter_install(SYS_getppid, FILTER_ANY_ARGUMENT, SECCOMP_RET_ERRNO | EACCES,
 		       SECCOMP_FILTER_FLAG_TSYNC);
 	CHECK_EQ(write(pipe_fd[1], "x", 1), 1);

@@ -52,7 +52,7 @@ static void *filtered_worker(void *arg)
 
 	MUST(unshare(CLONE_FILES));
 	__atomic_store_n(&worker->tid, (pid_t)sys(SYS_gettid), __ATOMIC_RELEASE);
-	return (void *)sys(SYS_ioctl, worker->ring->fd, TL_IOC_ENTER);
+	return (void *)ring_ioctl(worker->ring, TL_IOC_ENTER);
 }
 
 static void worker_leaves(void)
@@ -67,7 +67,7 @@ static void worker_leaves(void)
 	ring_put(&ring, 0, SYS_getppid);
 	ring_submit(&ring, 0);
 	CHECK_EQ(ring_notify(&ring, 1), -EPERM);
-	CHECK_EQ(sys(SYS_ioctl, ring.fd, TL_IOC_EXIT), 0);
+	CHECK_EQ(ring_ioctl(&ring, TL_IOC_EXIT), 0);
 	CHECK_EQ(pthread_join(worker.thread, &result), 0);
 }
 

@@ -109,7 +109,7 @@ static void make(unsigned int n, unsigned int flags)
 		return;
 	}
 	do
-		CHECK(enter(ring.fd, n, TL_ENTER_PROGRAM) > 0);
+		CHECK(enter(&ring, n, TL_ENTER_PROGRAM) > 0);
 	while (program->stopped == TL_STOPPED_SIGNAL);
 	CHECK_EQ(program->stopped, TL_STOPPED_END);
 }
@@ -284,7 +284,7 @@ static void kill_only_thread(void)
 
 static void kill_spares_others(void)
 {
-	struct caller caller = { .ring = &ring, .argument = STEPS, .whence = TL_ENTER_PROGRAM };
+	struct caller caller = { .ring = &ring, .argument = STEPS, .kind = TL_ENTER_PROGRAM };
 	struct worker victim = { 0 }, other = { 0 };
 
 	put_loop(TURNS);

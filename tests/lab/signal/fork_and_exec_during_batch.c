@@ -22,7 +22,7 @@ static void forker(void)
 	MUST(pipe(pipe_fd));
 	ring_put(&ring, 0, SYS_read, pipe_fd[0], &byte, 1);
 	ring_put(&ring, 1, SYS_read, pipe_fd[0], &byte, 1);
-	caller_start(&caller, &ring, TL_BATCH(0, 2), TL_ENTER_BATCH);
+	caller_start(&caller, &ring, 2, TL_ENTER_BATCH);
 	for (int i = 0; i < 5; i++)
 		CHECK_EXITED(child_run(child), 0);
 	CHECK_EQ(ring_state(&ring, 0), TL_SUBMITTED);	/* nothing was written: it still waits */

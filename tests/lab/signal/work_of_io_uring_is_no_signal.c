@@ -74,7 +74,7 @@ static void program_goes_on(struct ring *ring, struct uring *uring)
 	ring_put(ring, 1, TL_NR_STORE, &word, 7);
 	ring_put(ring, 2, TL_NR_INCREASE, &word, 1);
 	*program = (struct tl_program){ .steps = 10 };
-	CHECK_EQ(enter(ring->fd, 3, TL_ENTER_PROGRAM), 3);
+	CHECK_EQ(enter(ring, 3, TL_ENTER_PROGRAM), 3);
 	CHECK_EQ(program->stopped, TL_STOPPED_END);
 	CHECK_EQ(word, 8);
 	check_completed(uring, before);

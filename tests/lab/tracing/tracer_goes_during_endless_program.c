@@ -32,7 +32,7 @@ static void run_program(void)
 	pin_to_cpu(1);
 	ring.requests[0] = step_without_end();
 	*program = (struct tl_program){ .steps = UINT64_MAX };
-	enter(ring.fd, 1, TL_ENTER_PROGRAM);
+	enter(&ring, 1, TL_ENTER_PROGRAM);
 }
 
 static void run_worker(void)
@@ -43,7 +43,7 @@ static void run_worker(void)
 	pin_to_cpu(1);
 	ring_queue(&ring, 0, TL_NR_PROGRAM, &step, 1, UINT64_MAX);
 	CHECK_EQ(ring_notify(&ring, 1), 1);
-	sys(SYS_ioctl, ring.fd, TL_IOC_ENTER);
+	ring_ioctl(&ring, TL_IOC_ENTER);
 }
 
 static void trace_once(void)

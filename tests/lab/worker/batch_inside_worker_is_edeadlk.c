@@ -9,9 +9,9 @@ int main(void)
 	struct worker worker = { 0 };
 
 	ring_put(&batches, 0, SYS_getpid);
-	ring_put(&workers, 0, SYS_lseek, batches.fd, TL_BATCH(0, 1), TL_ENTER_BATCH);
-	ring_put(&workers, 1, SYS_ioctl, workers.fd, TL_IOC_ENTER);
-	ring_put(&workers, 2, SYS_ioctl, other.fd, TL_IOC_ENTER);
+	ring_put_entry(&workers, 0, &batches, 0, 1);
+	ring_put(&workers, 1, SYS_ioctl, workers.fd, TL_IOC_ENTER, workers.requests);
+	ring_put(&workers, 2, SYS_ioctl, other.fd, TL_IOC_ENTER, other.requests);
 	for (unsigned int slot = 0; slot < 3; slot++)
 		ring_submit(&workers, slot);
 	worker_start(&worker, &workers);

@@ -24,7 +24,7 @@ int main(void)
 		sched_yield();
 	caller_start(&waiter, &ring, TL_WAIT(0, 0), TL_ENTER_WAIT);
 
-	CHECK_EQ(sys(SYS_ioctl, ring.fd, TL_IOC_EXIT), 0);
+	CHECK_EQ(ring_ioctl(&ring, TL_IOC_EXIT), 0);
 	CHECK_EQ(caller_join(&waiter), -ESHUTDOWN);
 	CHECK_EQ(ring_notify(&ring, 1), -ESHUTDOWN);
 	CHECK_EQ(ring_wait(&ring, 0, 0), -ESHUTDOWN);
@@ -40,6 +40,6 @@ int main(void)
 	worker_start(&late, &ring);
 	worker_join(&late);
 	CHECK_EQ(late.result, -ESHUTDOWN);
-	CHECK_EQ(sys(SYS_ioctl, ring.fd, TL_IOC_EXIT), 0);
+	CHECK_EQ(ring_ioctl(&ring, TL_IOC_EXIT), 0);
 	return 0;
 }

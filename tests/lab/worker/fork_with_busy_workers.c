@@ -8,7 +8,7 @@ static void child(void)
 	struct worker worker = { 0 };
 
 	CHECK_EQ(ring_notify(&busy_ring, 1), -EPERM);
-	CHECK_EQ(sys(SYS_ioctl, busy_ring.fd, TL_IOC_EXIT), -EPERM);
+	CHECK_EQ(ring_ioctl(&busy_ring, TL_IOC_EXIT), -EPERM);
 	worker_start(&worker, &ring);
 	ring_queue(&ring, 0, SYS_getpid);
 	CHECK_EQ(ring_wait(&ring, 1, 0), 0);

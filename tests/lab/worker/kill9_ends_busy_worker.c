@@ -14,7 +14,7 @@ static void body(void)
 	worker_start(&others[0], &ring);
 	worker_start(&others[1], &ring);
 	kill9_say_ready();
-	sys(SYS_ioctl, ring.fd, TL_IOC_ENTER);
+	ring_ioctl(&ring, TL_IOC_ENTER);
 }
 
 int main(void)

@@ -7,7 +7,7 @@ static void body(void)
 	struct ring ring = worker_ring_open(4);
 
 	kill9_say_ready();
-	sys(SYS_ioctl, ring.fd, TL_IOC_ENTER);
+	ring_ioctl(&ring, TL_IOC_ENTER);
 }
 
 int main(void)

@@ -14,10 +14,10 @@ int main(void)
 	CHECK_EQ(ring_wait(&ring, 2, 4), -EAGAIN);
 	CHECK_EQ(ring_notify(&ring, 5), -EINVAL);
 	CHECK_EQ(ring_notify(&ring, 0xffff), -EINVAL);
-	CHECK_EQ(enter(ring.fd, -1, TL_ENTER_NOTIFY), -EINVAL);
-	CHECK_EQ(enter(ring.fd, 1L << 32, TL_ENTER_NOTIFY), -EINVAL);
-	CHECK_EQ(enter(ring.fd, (long)(1UL << 63), TL_ENTER_WAIT), -EINVAL);
-	CHECK_EQ(enter(ring.fd, -1, TL_ENTER_WAIT), -EINVAL);
+	CHECK_EQ(enter(&ring, -1, TL_ENTER_NOTIFY), -EINVAL);
+	CHECK_EQ(enter(&ring, 1L << 32, TL_ENTER_NOTIFY), -EINVAL);
+	CHECK_EQ(enter(&ring, (long)(1UL << 63), TL_ENTER_WAIT), -EINVAL);
+	CHECK_EQ(enter(&ring, -1, TL_ENTER_WAIT), -EINVAL);
 	CHECK_EQ(ring_wait(&ring, 5, 0), -EINVAL);
 	CHECK_EQ(ring_notify(&ring, 1), 1);
 	CHECK_EQ(ring_notify(&ring, 1), -EAGAIN);

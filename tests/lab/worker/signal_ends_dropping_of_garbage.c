@@ -43,7 +43,7 @@ static void signals_start(void)
 
 static unsigned long work_until_signal(void)
 {
-	CHECK_EQ(sys(SYS_ioctl, ring.fd, TL_IOC_ENTER), -EINTR);
+	CHECK_EQ(ring_ioctl(&ring, TL_IOC_ENTER), -EINTR);
 	return ring_stats(&ring).dropped;
 }
 

@@ -74,7 +74,8 @@ fn create(entries: u32, flags: c_uint) -> io::Result<NonNull<sys::tl_batch>> {
 }
 
 impl Batch {
-    /// A batch of up to `entries` calls, a power of two up to 4096, by the module where it is.
+    /// A batch of up to `entries` calls, 1 to 4096 and rounded up to a power of two, by the module
+    /// where it is.
     pub fn new(entries: u32) -> io::Result<Batch> {
         Batch::with_flags(entries, 0)
     }

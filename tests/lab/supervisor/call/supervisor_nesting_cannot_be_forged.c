@@ -27,11 +27,13 @@ static long batch_after_fault(volatile char *page, long value)
 			 "mov %[value], %%r11\n\t"
 			 "movb $1, (%[page])\n\t"
 			 "mov %[number], %%eax\n\t"
+			 "mov %[requests], %%r10\n\t"
+			 "mov $1, %%r8d\n\t"
 			 "syscall"
-			 : "=&a"(result)
+			 : "=&a"(result), "+r"(r10), "+r"(r8), "+r"(r9)
 			 : [page] "r"(page), [value] "r"(value), [number] "i"(SYS_lseek),
-			   "D"((long)ring.fd), "S"(TL_BATCH(0, 1)), "d"((long)TL_ENTER_BATCH),
-			   "r"(r10), "r"(r8), "r"(r9)
+			   [requests] "r"(ring.requests),
+			   "D"((long)ring.fd), "S"(TL_ENTER_OFFSET), "d"((long)TL_ENTER_BATCH)
 			 : "rcx", "r11", "memory");
 	return result;
 }
@@ -60,7 +62,7 @@ int main(void)
 		for (unsigned int i = 0; i < sizeof(values) / sizeof(*values); i++)
 			try(values[i]);
 	CHECK(inside > 0);
-	ring_put(&ring, 0, SYS_lseek, ring.fd, TL_BATCH(1, 1), TL_ENTER_BATCH);
+	ring_put_entry(&ring, 0, &ring, 1, 1);
 	ring_put(&ring, 1, SYS_getpid);
 	CHECK_EQ(ring_batch(&ring, 0, 1), 1);
 	CHECK_DONE(&ring, 0, -EDEADLK);

@@ -178,10 +178,13 @@ static void bad_arguments_are_refused(void)
 	config.flush_at = 64;
 	config.entries = 32;
 	CHECK_EQ(tl_sched_create(&sched, &config), -EINVAL);
-	config.entries = 65;
-	CHECK_EQ(tl_sched_create(&sched, &config), -EINVAL);
 	config.entries = UINT32_MAX;
 	CHECK_EQ(tl_sched_create(&sched, &config), -EINVAL);
+	config.entries = 65;	/* rounded up */
+	CHECK_EQ(tl_sched_create(&sched, &config), 0);
+	CHECK_EQ(tl_sched_reserve(sched, 128), 0);
+	CHECK_EQ(tl_sched_reserve(sched, 129), -EINVAL);
+	tl_sched_destroy(sched);
 	config.entries = 64;
 	CHECK_EQ(tl_sched_create(&sched, &config), 0);
 	tl_thread_create(sched, NULL, run_again, NULL, 0);

@@ -185,10 +185,15 @@ static void odd_calls_and_bounds(void)
 	struct tl_psc *psc = NULL;
 
 	CHECK_EQ(tl_batch_create(&batch, TL_ENTRIES_MAX, LIB_FLAGS | TL_UNORDERED), -EINVAL);
-	CHECK_EQ(tl_batch_create(&batch, 3, LIB_FLAGS | TL_UNORDERED), -EINVAL);
 	CHECK_EQ(tl_batch_create(&batch, 0, LIB_FLAGS | TL_UNORDERED), -EINVAL);
 	CHECK_EQ(tl_batch_create(&batch, 1u << 31, LIB_FLAGS | TL_UNORDERED), -EINVAL);
 	CHECK_EQ(tl_psc_create(&psc, 8, 0, LIB_FLAGS | TL_UNORDERED), -EINVAL);
+	batch = batch_new_unordered(3);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(TL_ADD(batch, SYS_getppid), i);
+	CHECK_EQ(TL_ADD(batch, SYS_getppid), -EAGAIN);
+	CHECK_EQ(tl_batch_flush(batch), 4);
+	tl_batch_destroy(batch);
 	batch = batch_new_unordered(1);
 	CHECK_EQ(tl_batch_flush(batch), 0);
 	CHECK_EQ(TL_ADD(batch, SYS_getppid), 0);

@@ -127,13 +127,25 @@ static void thread_local_calls_are_refused(void)
 
 static void bad_arguments_are_refused(void)
 {
-	struct tl_psc *psc;
+	struct tl_psc *psc = NULL;
+	int64_t result;
+	int slot = 0;
 
 	CHECK_EQ(tl_psc_create(&psc, 0, 0, 0), -EINVAL);
-	CHECK_EQ(tl_psc_create(&psc, 5, 0, 0), -EINVAL);
 	CHECK_EQ(tl_psc_create(&psc, 2 * TL_ENTRIES_MAX, 0, 0), -EINVAL);
 	CHECK_EQ(tl_psc_create(&psc, 8, TL_SPIN_US_MAX + 1, 0), -EINVAL);
 	tl_psc_destroy(NULL);
+	/* Rounded up to 8; a slot that is an error gives that error. */
+	CHECK_EQ(tl_psc_create(&psc, 5, 0, LIB_FLAGS), 0);
+	for (int i = 0; i < 8; i++)
+		CHECK((slot = TL_PSC_ADD(psc, SYS_getppid)) >= 0);
+	slot = TL_PSC_ADD(psc, SYS_getppid);
+	CHECK_EQ(slot, -EAGAIN);
+	CHECK_EQ(tl_psc_result(psc, (unsigned int)slot, &result), -EAGAIN);
+	CHECK_EQ(tl_psc_cancel(psc, (unsigned int)slot), -EAGAIN);
+	CHECK_EQ(tl_psc_set_data(psc, (unsigned int)slot, 1), -EAGAIN);
+	CHECK_EQ(tl_psc_result(psc, 8, &result), -EINVAL);
+	tl_psc_destroy(psc);
 }
 
 int main(void)
