@@ -187,7 +187,7 @@ int tlpy_queue_init(PyObject *self, PyObject *args, PyObject *kwargs)
 				(unsigned int)flags | (unordered ? TL_UNORDERED : 0));
 	if (error) {
 		PyOS_snprintf(what, sizeof(what), "a batch of %d calls%s", (int)entries,
-			      error == -EINVAL ? ": the number is a power of two" : "");
+			      error == -EINVAL ? ": there may be 1 to 4096" : "");
 		tlpy_raise_error(-error, what);
 		return -1;
 	}
