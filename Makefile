@@ -96,10 +96,11 @@ lab: setup-tests ## the lab tests in VMs on the default kernel
 	$(PYTEST) tests/lab
 
 RESETS = 20
-MATRIX = tests/evaluate/test_predicted_savings.py tests/lab --kernels all --resets $(RESETS)
+FUZZ_S = 300
+MATRIX = tests/evaluate tests/lab --kernels all --resets $(RESETS)
 matrix: setup-tests ## the lab tests on every supported kernel, with those of tools and nightly ones
 	@$(MAKE) --no-print-directory -s all
-	$(PYTEST) -n $(VMS) $(MATRIX)
+	TL_FUZZ_S=$(FUZZ_S) $(PYTEST) -n $(VMS) $(MATRIX)
 
 MODULE_TESTS = tests/lab/runner tests/lab/supervisor
 RANDOM_PROGRAMS = tests/lab/lib/test_lab_random_programs.py --programs 100000
@@ -109,7 +110,7 @@ lab-debug: setup-tests ## the module's tests on a KASAN and lockdep kernel (buil
 
 matrix-all: setup-tests ## matrix, and the module's tests on debug, KCSAN, kCFI, PREEMPT_RT and cloud kernels
 	@$(MAKE) --no-print-directory -s all
-	$(PYTEST) -n $(VMS) $(MATRIX)
+	TL_FUZZ_S=$(FUZZ_S) $(PYTEST) -n $(VMS) $(MATRIX)
 	$(PYTEST) -n $(VMS) $(MODULE_TESTS) --kernels others,debug,kcfi,kcsan
 
 image-check: setup-tests ## images of every kernel, booted by BIOS and UEFI, from a stick and a CD (hours)

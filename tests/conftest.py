@@ -20,10 +20,14 @@ DEFAULT_KERNELS = kernels.SUPPORTED[0].name
 DEFAULT_RESETS = 3
 DEFAULT_PROGRAMS = 10_000
 SLOW = (
+    "test_evaluate.py", "test_predicted_savings.py", "test_lab_here.py", "test_lab.py",
+    "test_lab_programs.py", "test_lab_hierarchy.py", "test_lab_grid.py", "test_readme.py",
+    "test_lab_fuzz.py", "test_lab_switch.py", "test_wheel.py", "test_installation.py",
+    "test_peek_scale.py", "test_peek_systemd_unit.py", "test_lab_command.py", "test_lab_ends.py",
     "test_fleet.py", "test_walk.py", "test_ci.py", "test_replay.py", "test_foreign_recordings.py",
-    "test_programs.py", "test_places.py", "test_lab.py", "test_threads.py", "test_tidy.py",
+    "test_programs.py", "test_places.py", "test_threads.py", "test_tidy.py",
 )  # fmt: skip
-"""Files that take long although they have few tests, the slowest first."""
+"""Files that take long whatever the number of their tests, the slowest first."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -57,12 +61,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start with the files that take longest, so that none runs alone at the end."""
-    if all(item.nodeid.startswith(("tests/unit/", "tests/abi/")) for item in items):
-        tests = Counter(item.path for item in items)
-        place = {name: number for number, name in enumerate(SLOW)}
-        last = len(SLOW)
-        items.sort(key=lambda i: (place.get(i.path.name, last), -tests[i.path], i.path))
+    """Start with the files that take longest, so that none runs alone at the end, and end with
+    those without a VM that have the fewest tests."""
+    tests, most = Counter(item.path for item in items), len(items)
+    place = {name: number for number, name in enumerate(SLOW)}
+
+    def key(item: pytest.Item) -> tuple[int, int, str]:
+        first = place.get(item.path.name, len(SLOW))
+        if not item.nodeid.startswith(("tests/unit/", "tests/abi/")):
+            return first, -most, ""  # as on the command line
+        return first, -tests[item.path], str(item.path)
+
+    items.sort(key=key)
 
 
 def pytest_collection_finish() -> None:

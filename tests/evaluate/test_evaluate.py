@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The way of a newcomer: `trapless evaluate --quick`, from nothing to a report, as one run.
 
-Without the tests marked `long` it runs the experiments alone that figures are promised of.
-Boots many VMs and takes minutes. It asserts what must be so on every machine: the runs complete,
+`make matrix` runs all experiments as one; `make test` those that figures are promised of; and CI
+also those that no other test runs: test_lab_here.py has the others, on a guest's own kernel. It
+boots many VMs and takes minutes. It asserts what must be so on every machine: the runs complete,
 their self-checks pass, the files are well formed, the counted figures are as good as promised.
 Whether a paper's claim holds is a result and asserted nowhere.
 """
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from trapless.experiments import evaluate
+from trapless.experiments import evaluate, experiment
 from trapless.results import result_file
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,18 +55,23 @@ SAVED_MIN = 190
 
 COUNTED = ("batch-size", "mode-switch", "programs")
 """The experiments that the promised figures are of."""
-EVERY = [
-    pytest.param(name, marks=() if name in COUNTED else pytest.mark.long)
-    for name in evaluate.default_names(quick=True)
-]
+EVERY = evaluate.default_names(quick=True)
+
+
+def when(name: str) -> tuple[pytest.MarkDecorator, ...]:
+    """The mark of an experiment that takes minutes and has no promised figure."""
+    if name in COUNTED:
+        return ()
+    return (pytest.mark.nightly if experiment.get(name).own_kernel else pytest.mark.long,)
 
 
 @pytest.fixture(scope="module")
 def evaluated(tmp_path_factory, request):
-    """One quick evaluation; all tests look at its files."""
+    """One quick evaluation, of what the chosen tests ask for; all look at its files."""
     out = tmp_path_factory.mktemp("evaluate") / "results"
-    everything = any(item.get_closest_marker("long") for item in request.session.items)
-    names = () if everything else COUNTED
+    parameters = [getattr(item, "callspec", None) for item in request.session.items]
+    asked = {one.params.get("experiment_name") for one in parameters if one} | set(COUNTED)
+    names = () if asked >= set(EVERY) else [name for name in EVERY if name in asked]
     run = subprocess.run(
         [str(ROOT / "bin" / "trapless"), "evaluate", "--quick", "--out", str(out), *names],
         capture_output=True,
@@ -76,12 +82,14 @@ def evaluated(tmp_path_factory, request):
     return out
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_each_experiment_leaves_a_result_and_passed_its_checks(evaluated, name):
-    result = result_file.load(evaluated / name)
-    assert result.experiment == name
+@pytest.mark.parametrize(
+    "experiment_name", [pytest.param(name, marks=when(name)) for name in EVERY]
+)
+def test_each_experiment_leaves_a_result_and_passed_its_checks(evaluated, experiment_name):
+    result = result_file.load(evaluated / experiment_name)
+    assert result.experiment == experiment_name
     assert result.claims
-    meta = json.loads((evaluated / name / "meta.json").read_text())
+    meta = json.loads((evaluated / experiment_name / "meta.json").read_text())
     assert meta["checks"]
     assert [check for check in meta["checks"] if not check["ok"]] == []
 

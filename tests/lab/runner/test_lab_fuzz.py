@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A short run of the fuzzer, its corpus first; and that it finds what is planted.
 
-TL_FUZZ_S sets the length of the run; `make fuzz` is the long one.
+TL_FUZZ_S sets the length of the run: `make matrix` takes minutes, `make fuzz` as long as you like.
 """
 
 from __future__ import annotations
