@@ -199,7 +199,7 @@ static void threads_without_clone3(void)
 {
 	refuse(SYS_clone3);
 	CHECK_EQ(tl_psc_create(&psc, 8, 0, LIB_FLAGS), 0);
-	/* The C library has a second way where the call is unknown, and none where it is forbidden. */
+	/* The C library has a second way where the call is unknown; where it is forbidden, none. */
 	CHECK_EQ(tl_psc_start(psc, 1), refusal == ENOSYS ? 0 : -refusal);
 	tl_psc_destroy(psc);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * An operation as addon.c numbers it, and its result as a value of JavaScript, which result.c makes.
+ * An operation as addon.c numbers it, and its result as a value of JavaScript, which result.c
+ * makes.
  */
 #ifndef TRAPLESS_NODE_RESULT_H
 #define TRAPLESS_NODE_RESULT_H

@@ -124,8 +124,8 @@ static PyGetSetDef getters[] = {
 static PyType_Slot queue_slots[] = {
 	{ Py_tp_doc, "Queue(entries=32, *, backend=None, unordered=False)\n--\n\n"
 		     "What is common to Batch and AsyncBatch: calls in slots. One thread at a time "
-		     "may use it. `entries` is 1 to 4096, rounded up to a power of two. `backend` None "
-		     "takes the module where it is." },
+		     "may use it. `entries` is 1 to 4096, rounded up to a power of two. `backend` "
+		     "None takes the module where it is." },
 	{ Py_tp_new, PyType_GenericNew },
 	{ Py_tp_init, tlpy_queue_init },
 	{ Py_tp_dealloc, tlpy_queue_dealloc },
