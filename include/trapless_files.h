@@ -77,8 +77,8 @@ unsigned int tl_files_pending(const struct tl_files *files);
 
 /*
  * Each of the following adds an operation and returns 0, -ENOMEM, or -EPERM in the child of a fork.
- * tl_files_stat() also returns -EINVAL. *op names it until it is released; op may be NULL. dirfd and
- * path are as for openat(2).
+ * tl_files_stat() also returns -EINVAL. *op names it until it is released; op may be NULL. dirfd
+ * and path are as for openat(2).
  */
 
 /*

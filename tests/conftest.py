@@ -41,8 +41,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--tools-once",
         action="store_true",
-        help="run lab tests whose subject is a tool of ours, and not the module, on the last of "
-        "their kernels alone (make test does, make matrix does not)",
+        help="run lab tests whose subject is a tool of ours, and not the module, and the library's "
+        "unit tests on the last of their kernels alone (make test does, make matrix does not)",
     )
     parser.addoption(
         "--resets",

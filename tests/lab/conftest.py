@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.lab.runner.suite import Suite, kernel_names, programs
+from tests.lab.runner.suite import Suite, kernel_names, of_the_library, programs
 from trapless.base.console import ConsoleProgress, Progress
 
 SUITES = pytest.StashKey[dict[str, Suite]]()
@@ -35,7 +35,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if metafunc.definition.get_closest_marker("tool") and metafunc.config.getoption("--tools-once"):
         names = names[-1:]
     if "kernel" in metafunc.fixturenames and "program" in metafunc.fixturenames:
-        pairs = [(kernel, program) for kernel in names for program in programs()]
+        once = of_the_library() if metafunc.config.getoption("--tools-once") else ()
+        pairs = [
+            (kernel, program)
+            for kernel in names
+            for program in programs()
+            if kernel == names[-1] or program not in once
+        ]
         ids = [f"{kernel}-{program}" for kernel, program in pairs]
         metafunc.parametrize(("kernel", "program"), pairs, ids=ids)
     elif "kernel" in metafunc.fixturenames:

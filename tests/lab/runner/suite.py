@@ -248,6 +248,11 @@ def programs() -> list[str]:
     return list(sources())
 
 
+def of_the_library() -> frozenset[str]:
+    """The names of those that test the library's own logic, which is the same on each kernel."""
+    return frozenset(name for name, path in sources().items() if path.is_relative_to(BACKENDS))
+
+
 def kernel_names(option: str) -> list[str]:
     """The value of --kernels, as names; `all` and `others` stand for the lists of kernels.py."""
     lists = {"all": kernels.SUPPORTED, "others": kernels.OTHERS}
