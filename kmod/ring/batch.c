@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Executes batches. This file owns the order of requests, partial completion and restart. request.h
- * owns how one call is made.
+ * Executes batches. This file owns the order of requests, and what a batch returns that stopped
+ * before its end. request.h owns how one call is made; request.c, whether one that was interrupted
+ * is made again.
  */
 #include "ring/batch.h"
 #include "ring/enter.h"

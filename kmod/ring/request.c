@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Makes a request while something is pending on the thread: scheduling, signals, closed files that
- * wait to be released, seccomp, tracers. This file owns the order in which these are served.
- * request.h owns the path without any of it.
+ * wait to be released, seccomp, tracers. This file owns the order in which these are served, and
+ * restart: whether an interrupted call is made again here, ends, or stops its batch (partial
+ * completion). request.h owns the path without any of it.
  */
 #include <linux/file.h>
 #include <linux/kernel.h>

@@ -13,7 +13,7 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
-#include "compat/account.h"
+#include "compat/memlock.h"
 #include "compat/entry.h"
 #include "limits.h"
 #include "ring/ring.h"
@@ -65,7 +65,7 @@ struct tlk_ring *tlk_ring_create(unsigned int entries, bool completions)
 	ring = kzalloc(sizeof(*ring), GFP_KERNEL_ACCOUNT);
 	if (!ring)
 		return NULL;
-	if (!tlk_account_charge(&ring->account, pages))
+	if (!tlk_memlock_charge(&ring->account, pages))
 		goto err_ring;
 	if (pages_alloc(ring, pages))
 		goto err_account;
@@ -79,7 +79,7 @@ struct tlk_ring *tlk_ring_create(unsigned int entries, bool completions)
 	return ring;
 
 err_account:
-	tlk_account_uncharge(&ring->account);
+	tlk_memlock_uncharge(&ring->account);
 err_ring:
 	kfree(ring);
 	return NULL;
@@ -88,7 +88,7 @@ err_ring:
 void tlk_ring_destroy(struct tlk_ring *ring)
 {
 	pages_free(ring);
-	tlk_account_uncharge(&ring->account);
+	tlk_memlock_uncharge(&ring->account);
 	mmdrop(ring->mm);
 	kfree(ring);
 }

@@ -12,7 +12,7 @@
 #include <linux/mm_types.h>
 #include <linux/trapless.h>
 
-#include "compat/account.h"
+#include "compat/memlock.h"
 
 struct tlk_queue;
 
@@ -52,7 +52,7 @@ struct tlk_ring {
 	atomic_t mappings;
 	struct page **pages;
 	unsigned int page_count;
-	struct tlk_account account;	/* of the pages */
+	struct tlk_memlock account;	/* of the pages */
 };
 
 /* A ring of the current process without a queue; NULL if memory or the user's limit lacks room. */

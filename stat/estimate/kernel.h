@@ -162,9 +162,9 @@ static inline void clear_thread_flag(int flag)
 	(void)flag;
 }
 
-/* compat/account.h is about memory, which is not on the path of a request. */
-#define TLK_COMPAT_ACCOUNT_H
-struct tlk_account {
+/* compat/memlock.h is about memory, which is not on the path of a request. */
+#define TLK_COMPAT_MEMLOCK_H
+struct tlk_memlock {
 	unsigned long pages;
 };
 

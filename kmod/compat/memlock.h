@@ -4,8 +4,8 @@
  * RLIMIT_MEMLOCK, summed over all of the user's processes. This header owns which of the kernel's
  * counts are meant.
  */
-#ifndef TLK_COMPAT_ACCOUNT_H
-#define TLK_COMPAT_ACCOUNT_H
+#ifndef TLK_COMPAT_MEMLOCK_H
+#define TLK_COMPAT_MEMLOCK_H
 
 #include <linux/atomic.h>
 #include <linux/capability.h>
@@ -19,13 +19,13 @@
  * for a reference to the user, which could not be dropped everywhere: stable kernels have exported
  * free_uid() only since an update, and the kernel that Debian 12 was released with does not.
  */
-struct tlk_account {
+struct tlk_memlock {
 	const struct cred *cred;
 	struct mm_struct *mm;		/* whose VmPin shows the pages; the owner pins it */
 	unsigned long pages;
 };
 
-static inline bool tlk_account_fits(struct user_struct *user, unsigned long pages)
+static inline bool tlk_memlock_fits(struct user_struct *user, unsigned long pages)
 {
 	const unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
 	long locked = atomic_long_read(&user->locked_vm);
@@ -39,22 +39,22 @@ static inline bool tlk_account_fits(struct user_struct *user, unsigned long page
 }
 
 /* Charges the current user and process; false if the user's limit does not allow it. */
-static inline bool tlk_account_charge(struct tlk_account *account, unsigned long pages)
+static inline bool tlk_memlock_charge(struct tlk_memlock *account, unsigned long pages)
 {
 	const struct cred *cred = NULL;
 
 	if (!capable(CAP_IPC_LOCK)) {
-		if (!tlk_account_fits(current_user(), pages))
+		if (!tlk_memlock_fits(current_user(), pages))
 			return false;
 		cred = get_current_cred();
 	}
 	atomic64_add(pages, &current->mm->pinned_vm);
-	*account = (struct tlk_account){ .cred = cred, .mm = current->mm, .pages = pages };
+	*account = (struct tlk_memlock){ .cred = cred, .mm = current->mm, .pages = pages };
 	return true;
 }
 
 /* Whoever calls this: the user and the process that were charged get it back. */
-static inline void tlk_account_uncharge(const struct tlk_account *account)
+static inline void tlk_memlock_uncharge(const struct tlk_memlock *account)
 {
 	atomic64_sub(account->pages, &account->mm->pinned_vm);
 	if (!account->cred)
@@ -63,4 +63,4 @@ static inline void tlk_account_uncharge(const struct tlk_account *account)
 	put_cred(account->cred);
 }
 
-#endif /* TLK_COMPAT_ACCOUNT_H */
+#endif /* TLK_COMPAT_MEMLOCK_H */
