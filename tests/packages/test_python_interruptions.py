@@ -263,6 +263,33 @@ def test_arguments_may_use_the_batch_that_asks_them(pipe):
         closed.pread(0, bytearray(8), Sly(closed.close))
 
 
+def test_another_thread_is_told_that_a_flush_is_under_way(pipe):
+    """The ring is the flushing thread's alone: nothing is queued beside it, and close() waits."""
+    batch, stat = Batch(8), Stat()
+    read, last = batch.read(pipe[0], bytearray(8)), batch.fstat(pipe[0], stat)
+    flushing = threading.Thread(target=batch.flush)
+    flushing.start()
+    limit = time.monotonic() + LIMIT_S
+    while time.monotonic() < limit:
+        try:
+            len(batch)
+        except RuntimeError:
+            break
+    for use in (
+        batch.flush, lambda: batch.add("getppid"), lambda: batch.at, lambda: batch.stats,
+        lambda: batch.jump(read, Condition.ALWAYS), batch.barrier,
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError, match="under way"):
+            use()
+    batch.close()
+    assert batch.closed and not read.done
+    os.write(pipe[1], b"abc")
+    flushing.join()
+    assert (read.value, last.value, stat.st_nlink) == (3, 0, 1)
+    with pytest.raises(ValueError, match="closed"):
+        batch.flush()
+
+
 # ---- Tasks that are cancelled ------------------------------------------------------------------
 
 
