@@ -15,6 +15,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdbool.h>
+#include <sys/stat.h>
 #include <trapless.h>
 
 #define ARGUMENTS_MAX 6
@@ -157,5 +158,11 @@ unsigned int tlpy_paths_of(uint32_t nr);
 
 int tlpy_files_setup(PyObject *module);
 int tlpy_folder_setup(PyObject *module);
+/* An os.stat_result. */
+PyObject *tlpy_stat_object(const struct stat *stat);
+
+/* ---- Files for event loops (engine.c) ------------------------------------------------------- */
+
+int tlpy_engine_setup(PyObject *module);
 
 #endif /* TRAPLESS_PYTHON_EXTENSION_H */

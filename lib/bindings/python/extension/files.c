@@ -164,7 +164,7 @@ static void set_times(PyObject *result, const struct timespec *times)
 }
 
 /* An os.stat_result: its first 19 fields have stood since Python 3.3. */
-static PyObject *stat_object(const struct stat *stat)
+PyObject *tlpy_stat_object(const struct stat *stat)
 {
 	const unsigned long long words[] = {
 		stat->st_mode, stat->st_ino, stat->st_dev, stat->st_nlink, stat->st_uid,
@@ -232,7 +232,7 @@ static int stat_some(struct list *list, Py_ssize_t from, struct stat *stats, int
 		return -1;
 	for (unsigned int i = 0; i < n; i++) {
 		int64_t result = tl_batch_result(list->batch, i);
-		PyObject *found = !result ? stat_object(&stats[i]) :
+		PyObject *found = !result ? tlpy_stat_object(&stats[i]) :
 				  error_of(result, PyList_GetItem(list->paths, from + i));
 
 		if (put_result(list, from + i, found))

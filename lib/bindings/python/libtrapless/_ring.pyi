@@ -2,10 +2,11 @@
 # The types of the extension module, for type checkers. It owns no code: the extension's own folder
 # has that, and what each function does.
 
+import builtins
 import os
 from collections.abc import Iterable
 from types import TracebackType
-from typing import AnyStr, Literal, Protocol, Self, SupportsIndex, TypeAlias
+from typing import Any, AnyStr, Literal, Protocol, Self, SupportsIndex, TypeAlias
 
 from _typeshed import ReadableBuffer, StrOrBytesPath, WriteableBuffer
 
@@ -129,3 +130,26 @@ class Batch(Queue):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None: ...
+
+class Engine:
+    def __init__(self, workers: int = 64, flags: int = 0) -> None: ...
+    def read(self, key: object, path: StrOrBytesPath, /) -> int: ...
+    def list(self, key: object, path: StrOrBytesPath, /) -> int: ...
+    def write(
+        self,
+        key: object,
+        path: StrOrBytesPath,
+        data: ReadableBuffer,
+        open_flags: int,
+        mode: int,
+        flags: int,
+        /,
+    ) -> int: ...
+    def call(self, key: object, kind: int, name: str | int, /, *arguments: object) -> int: ...
+    def cancel(self, number: int, /) -> None: ...
+    def submit(self) -> None: ...
+    def take(self) -> builtins.list[tuple[Any, int, Any]]: ...
+    def fileno(self) -> int: ...
+    def close(self) -> None: ...
+    @property
+    def backend(self) -> int: ...

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
-"""Batches for asyncio. It is a module of its own because asyncio takes long to import.
+"""Files and batches for asyncio. It is a module of its own because asyncio takes long to import.
 
-It owns the thread in which a flush waits. The extension owns the calls and their memory.
+It owns the thread in which a flush waits, and async_files.py owns the files. The extension owns the
+calls and their memory.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from typing import TYPE_CHECKING
 
 from libtrapless import abi
 from libtrapless._ring import Queue
+from libtrapless.async_files import DirEntry, File, Files
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
     from libtrapless.abi import Backend
+
+__all__ = ["AsyncBatch", "DirEntry", "File", "Files"]
 
 
 class _Flush:

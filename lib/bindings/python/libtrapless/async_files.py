@@ -1,0 +1,449 @@
+# SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
+"""Files for asyncio: what all tasks ask for in one turn of the loop goes to few workers together.
+
+It owns the functions that tasks await, and the link between a loop and its engine. The engine, in
+the extension, owns operations and their memory. libtrapless.aio shows what is for users.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat as modes
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from libtrapless._ring import Engine
+from libtrapless.abi import Backend
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+    from types import TracebackType
+    from typing import Self
+
+    from _typeshed import ReadableBuffer, StrOrBytesPath
+
+NUMBER: Final = 0
+BYTES: Final = 1
+STATUS: Final = 2
+SYNC: Final = 1
+REPLACE: Final = 2
+ROOM: Final = 65536
+AT_FDCWD: Final = -100
+AT_SYMLINK_NOFOLLOW: Final = 0x100
+AT_EMPTY_PATH: Final = 0x1000
+AT_ONCE: Final = 64
+"""Operations of readers of many files that are under way at a time."""
+
+_FLAGS: Final = {None: 0, Backend.PLAIN: 1, Backend.MODULE: 2}
+_MODES: Final = {
+    "r": os.O_RDONLY,
+    "r+": os.O_RDWR,
+    "w": os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
+    "w+": os.O_RDWR | os.O_CREAT | os.O_TRUNC,
+    "a": os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+    "x": os.O_WRONLY | os.O_CREAT | os.O_EXCL,
+}
+
+
+class _Link:
+    """The engine of one loop. Nothing but the loop's thread uses it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, workers: int, flags: int) -> None:
+        self.engine = Engine(workers, flags)
+        self._loop = loop
+        self._submitting = False
+        loop.add_reader(self.engine.fileno(), self._take)
+
+    def future(self) -> asyncio.Future[tuple[int, Any]]:
+        """What an operation of this turn completes."""
+        if not self._submitting:
+            self._submitting = True
+            self._loop.call_soon(self._submit)
+        return self._loop.create_future()
+
+    def _submit(self) -> None:
+        self._submitting = False
+        self.engine.submit()
+
+    def _take(self) -> None:
+        for future, result, value in self.engine.take():
+            if not future.done():
+                future.set_result((result, value))
+
+    async def outcome(
+        self, future: asyncio.Future[tuple[int, Any]], number: int
+    ) -> tuple[int, Any]:
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self.engine.cancel(number)
+            raise
+
+    def close(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self.engine.fileno())
+        self.engine.close()
+
+
+def _raise(result: int, path: object) -> None:
+    raise OSError(-result, os.strerror(-result), path)
+
+
+class DirEntry:
+    """An entry of a folder, as os.DirEntry, but that what needs a call is awaited."""
+
+    __slots__ = ("_files", "_folder", "_type", "name")
+
+    def __init__(self, files: Files, folder: str, name: str, kind: int) -> None:
+        self._files = files
+        self._folder = folder
+        self._type = kind
+        self.name = name
+
+    @property
+    def path(self) -> str:
+        return os.path.join(self._folder, self.name)
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def __repr__(self) -> str:
+        return f"<DirEntry {self.name!r}>"
+
+    async def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        return await self._files.stat(self.path, follow_symlinks=follow_symlinks)
+
+    async def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        return await self._is(modes.S_IFDIR, follow_symlinks)
+
+    async def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        return await self._is(modes.S_IFREG, follow_symlinks)
+
+    async def is_symlink(self) -> bool:
+        return await self._is(modes.S_IFLNK, False)
+
+    async def _is(self, kind: int, follow: bool) -> bool:
+        known = self._type << 12  # DT_* are S_IF* without their lower bits
+        if not known or (follow and known == modes.S_IFLNK):
+            try:
+                known = modes.S_IFMT((await self.stat(follow_symlinks=follow)).st_mode)
+            except FileNotFoundError:
+                return False
+        return known == kind
+
+
+class File:
+    """An open file. Reads and writes name their place, so tasks may share it."""
+
+    def __init__(self, files: Files, fd: int, path: StrOrBytesPath) -> None:
+        self._files = files
+        self._fd = fd
+        self._path = path
+        self._finalizer = weakref.finalize(self, os.close, fd)
+
+    def fileno(self) -> int:
+        if self._fd < 0:
+            raise ValueError("the file is closed")
+        return self._fd
+
+    async def pread(self, count: int, offset: int) -> bytes:
+        """Up to `count` bytes from `offset` on; fewer only at the file's end."""
+        parts = []
+        while count > 0:
+            wanted = min(count, ROOM)
+            part = cast(
+                "bytes",
+                await self._files._call(
+                    self._path, BYTES, "pread64", self.fileno(), None, wanted, offset
+                ),
+            )
+            parts.append(part)
+            if len(part) < wanted:
+                break
+            count -= wanted
+            offset += wanted
+        return b"".join(parts)
+
+    async def pwrite(self, data: ReadableBuffer, offset: int) -> int:
+        """Write all of `data` at `offset`, and return its length."""
+        view = memoryview(data).cast("B")
+        done = 0
+        while done < len(view):
+            done += await self._files._number(
+                self._path, "pwrite64", self.fileno(), view[done:], len(view) - done, offset + done
+            )
+        return done
+
+    async def read(self) -> bytes:
+        """The whole file."""
+        return await self.pread((await self.stat()).st_size + 1, 0)
+
+    async def stat(self) -> os.stat_result:
+        return cast(
+            "os.stat_result",
+            await self._files._call(
+                self._path, STATUS, "newfstatat", self.fileno(), b"", None, AT_EMPTY_PATH
+            ),
+        )
+
+    async def fsync(self) -> None:
+        await self._files._number(self._path, "fsync", self.fileno())
+
+    async def truncate(self, length: int) -> None:
+        await self._files._number(self._path, "ftruncate", self.fileno(), length)
+
+    async def close(self) -> None:
+        if self._fd >= 0 and self._finalizer.detach():
+            fd, self._fd = self._fd, -1
+            await self._files._number(self._path, "close", fd)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """The lines, each with its end."""
+        offset, rest = 0, b""
+        while part := await self.pread(ROOM, offset):
+            offset += len(part)
+            *lines, rest = (rest + part).splitlines(keepends=True)
+            if rest.endswith(b"\n"):
+                lines.append(rest)
+                rest = b""
+            for line in lines:
+                yield line
+        if rest:
+            yield rest
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class Files:
+    """File functions for asyncio. Any number of tasks, loops and threads may use one object; it
+    needs neither root nor the module.
+
+    Each loop that uses it gets up to `workers` threads of the C library. Few of them are awake
+    while calls are quick, and a call that blocks delays no other one as long as one is left. Errors
+    are those of os, and name the path. A task that is cancelled leaves memory to its operation
+    until the kernel is done with it; what has not begun is not made.
+    """
+
+    def __init__(self, *, workers: int = 64, backend: Backend | None = None) -> None:
+        self._workers = workers
+        self._flags = _FLAGS[backend]
+        self._links: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Link] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    async def read_file(self, path: StrOrBytesPath) -> bytes:
+        """The bytes of a file."""
+        link = self._link()
+        future = link.future()
+        result, value = await link.outcome(future, link.engine.read(future, path))
+        if result < 0:
+            _raise(result, path)
+        return cast("bytes", value)
+
+    async def write_file(
+        self,
+        path: StrOrBytesPath,
+        data: ReadableBuffer | str,
+        *,
+        append: bool = False,
+        replace: bool = False,
+        sync: bool = False,
+        mode: int = 0o666,
+    ) -> int:
+        """Write a whole file, and return the number of bytes; text is written as UTF-8.
+
+        With `replace` the bytes go to a new file, which takes the old one's place when it is whole.
+        With `sync` they are on the disk then."""
+        if isinstance(data, str):
+            data = data.encode()
+        flags = os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
+        how = REPLACE * replace | SYNC * sync
+        link = self._link()
+        future = link.future()
+        number = link.engine.write(future, path, data, flags, mode, how)
+        result, _ = await link.outcome(future, number)
+        if result < 0:
+            _raise(result, path)
+        return result
+
+    async def stat(self, path: StrOrBytesPath, *, follow_symlinks: bool = True) -> os.stat_result:
+        """os.stat() of a path."""
+        flags = 0 if follow_symlinks else AT_SYMLINK_NOFOLLOW
+        link = self._link()
+        future = link.future()
+        number = link.engine.call(
+            future, STATUS, "newfstatat", AT_FDCWD, os.fspath(path), None, flags
+        )
+        result, value = await link.outcome(future, number)
+        if result < 0:
+            _raise(result, path)
+        return cast("os.stat_result", value)
+
+    async def scandir(self, path: StrOrBytesPath = ".") -> list[DirEntry]:
+        """The entries of a folder, without "." and ".."."""
+        link = self._link()
+        future = link.future()
+        result, names = await link.outcome(future, link.engine.list(future, path))
+        if result < 0:
+            _raise(result, path)
+        folder = os.fsdecode(path)
+        return [DirEntry(self, folder, name, kind) for name, kind in names]
+
+    async def walk(
+        self, top: StrOrBytesPath, *, onerror: Any = None
+    ) -> AsyncIterator[tuple[str, list[str], list[str]]]:
+        """What os.walk() yields from the top down. A caller that removes names of folders leaves
+        those folders out. It follows no link."""
+        waiting = [os.fsdecode(top)]
+        while waiting:
+            path = waiting.pop()
+            try:
+                entries = await self.scandir(path)
+            except OSError as error:
+                if onerror is not None:
+                    onerror(error)
+                continue
+            folders: list[str] = []
+            others: list[str] = []
+            links = set()
+            for entry in entries:
+                is_folder = await entry.is_dir()
+                (folders if is_folder else others).append(entry.name)
+                if is_folder and await entry.is_symlink():
+                    links.add(entry.name)
+            yield path, folders, others
+            waiting += [os.path.join(path, name) for name in reversed(folders) if name not in links]
+
+    async def open(self, path: StrOrBytesPath, mode: str = "r", permissions: int = 0o666) -> File:
+        """Open a file for bytes, with a mode as of open(): r, r+, w, w+, a or x."""
+        flags = _MODES.get(mode.replace("b", ""))
+        if flags is None:
+            raise ValueError(f"mode {mode!r}: {', '.join(_MODES)} are known")
+        fd = await self._number(
+            path, "openat", AT_FDCWD, os.fspath(path), flags | os.O_CLOEXEC, permissions
+        )
+        return File(self, fd, path)
+
+    async def unlink(self, path: StrOrBytesPath) -> None:
+        await self._number(path, "unlink", os.fspath(path))
+
+    async def mkdir(self, path: StrOrBytesPath, mode: int = 0o777) -> None:
+        await self._number(path, "mkdir", os.fspath(path), mode)
+
+    async def rmdir(self, path: StrOrBytesPath) -> None:
+        await self._number(path, "rmdir", os.fspath(path))
+
+    async def rename(self, source: StrOrBytesPath, target: StrOrBytesPath) -> None:
+        await self._number(source, "rename", os.fspath(source), os.fspath(target))
+
+    async def copy(self, source: StrOrBytesPath, target: StrOrBytesPath) -> int:
+        """Copy the bytes and the permissions of a file; the target is whole or as it was. Returns
+        the number of bytes."""
+        data = await self.read_file(source)
+        mode = modes.S_IMODE((await self.stat(source)).st_mode)
+        return await self.write_file(target, data, replace=True, mode=mode)
+
+    # ---- Many ----
+
+    async def read_files(self, paths: Iterable[StrOrBytesPath]) -> list[bytes | OSError]:
+        """The bytes of many files, in their order, with an OSError in the place of each that could
+        not be read. 64 are under way at a time."""
+        return await self._many(paths, self._submit_read)
+
+    async def stat_files(
+        self, paths: Iterable[StrOrBytesPath], *, follow_symlinks: bool = True
+    ) -> list[os.stat_result | OSError]:
+        """os.stat() of many files, likewise."""
+        flags = 0 if follow_symlinks else AT_SYMLINK_NOFOLLOW
+
+        def submit(link: _Link, future: asyncio.Future[Any], path: StrOrBytesPath) -> int:
+            return link.engine.call(
+                future, STATUS, "newfstatat", AT_FDCWD, os.fspath(path), None, flags
+            )
+
+        return await self._many(paths, submit)
+
+    @staticmethod
+    def _submit_read(link: _Link, future: asyncio.Future[Any], path: StrOrBytesPath) -> int:
+        return link.engine.read(future, path)
+
+    async def _many(self, paths: Iterable[StrOrBytesPath], submit: Any) -> list[Any]:
+        """No task for each file: one task waits for the oldest of those that are under way."""
+        link = self._link()
+        values: list[Any] = []
+        under_way: deque[tuple[asyncio.Future[Any], int, StrOrBytesPath]] = deque()
+
+        async def take_oldest() -> None:
+            future, _, path = under_way[0]
+            result, value = future.result() if future.done() else await future
+            under_way.popleft()
+            failed = result < 0
+            values.append(OSError(-result, os.strerror(-result), path) if failed else value)
+
+        try:
+            for path in paths:
+                future = link.future()
+                under_way.append((future, submit(link, future, path), path))
+                if len(under_way) == AT_ONCE:
+                    await take_oldest()
+            while under_way:
+                await take_oldest()
+        finally:
+            for _, number, _ in under_way:
+                link.engine.cancel(number)
+        return values
+
+    # ---- The engine ----
+
+    async def _call(self, path: StrOrBytesPath, kind: int, name: str, *arguments: object) -> Any:
+        link = self._link()
+        future = link.future()
+        number = link.engine.call(future, kind, name, *arguments)
+        result, value = await link.outcome(future, number)
+        if result < 0:
+            _raise(result, path)
+        return result if kind == NUMBER else value
+
+    async def _number(self, path: StrOrBytesPath, name: str, *arguments: object) -> int:
+        return cast("int", await self._call(path, NUMBER, name, *arguments))
+
+    def _link(self) -> _Link:
+        loop = asyncio.get_running_loop()
+        link = self._links.get(loop)
+        if link is None:
+            link = self._links[loop] = _Link(loop, self._workers, self._flags)
+        return link
+
+    def close(self) -> None:
+        """Give back the engine of the running loop, or all of them where no loop runs. A call that
+        blocks holds nobody up."""
+        try:
+            loops = [asyncio.get_running_loop()]
+        except RuntimeError:
+            loops = list(self._links)
+        for loop in loops:
+            link = self._links.pop(loop, None)
+            if link is not None:
+                link.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""libtrapless.aio.Files: what tasks see, against what os says of the same files.
+
+tests/unit/lib/backends asserts what the engine does; this file owns loops, tasks that are
+cancelled, forks and the end of the interpreter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import subprocess
+import sys
+import threading
+import traceback
+from pathlib import Path
+
+import pytest
+
+from libtrapless.aio import Files
+
+LARGE = bytes(range(256)) * 1200  # more than one request reads
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "small").write_text("hello")
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "large").write_bytes(LARGE)
+    (tmp_path / "link").symlink_to("small")
+    (tmp_path / "sub/below").mkdir(parents=True)
+    (tmp_path / "sub/file").write_text("x")
+    (tmp_path / "sub/loop").symlink_to("..")
+    return tmp_path
+
+
+def run(coroutine_of):
+    async def main():
+        async with Files() as files:
+            return await coroutine_of(files)
+
+    return asyncio.run(main())
+
+
+def test_files_are_read_and_written_whole(folder: Path):
+    async def work(files: Files):
+        for name in ("small", "empty", "large", "link"):
+            assert await files.read_file(folder / name) == (folder / name).read_bytes()
+        assert (await files.read_file("/proc/version")).startswith(b"Linux")
+        for options in ({}, {"replace": True}, {"sync": True}, {"replace": True, "sync": True}):
+            for data in ("grüße", b"", LARGE, bytearray(b"xyz"), memoryview(LARGE)[::1]):
+                wanted = data.encode() if isinstance(data, str) else bytes(data)
+                assert await files.write_file(folder / "new", data, **options) == len(wanted)
+                assert (folder / "new").read_bytes() == wanted
+        await files.write_file(os.fsencode(folder / "new"), b"more", append=True)
+        assert (folder / "new").read_bytes() == LARGE + b"more"
+        assert await files.copy(folder / "small", folder / "copy") == 5
+        assert (folder / "copy").read_text() == "hello"
+        await files.write_file(folder / "private", "x", mode=0o600)
+        assert (folder / "private").stat().st_mode & 0o777 == 0o600
+
+    run(work)
+
+
+def test_attributes_and_folders_are_those_of_os(folder: Path):
+    async def work(files: Files):
+        assert await files.stat(folder / "link") == os.stat(folder / "small")
+        assert await files.stat(folder / "link", follow_symlinks=False) == os.lstat(folder / "link")
+        entries = {entry.name: entry for entry in await files.scandir(folder)}
+        assert entries.keys() == set(os.listdir(folder))
+        for wanted in os.scandir(folder):
+            entry = entries[wanted.name]
+            assert os.fspath(entry) == os.fspath(wanted)
+            assert await entry.is_dir() == wanted.is_dir()
+            assert await entry.is_file() == wanted.is_file()
+            assert await entry.is_symlink() == wanted.is_symlink()
+            assert await entry.stat(follow_symlinks=False) == wanted.stat(follow_symlinks=False)
+        walked = [(path, sorted(a), sorted(b)) async for path, a, b in files.walk(folder)]
+        assert sorted(walked) == sorted(
+            (path, sorted(a), sorted(b)) for path, a, b in os.walk(folder)
+        )
+
+    run(work)
+
+
+def test_an_open_file_is_shared_by_tasks(folder: Path):
+    async def work(files: Files):
+        async with await files.open(folder / "large", "r+") as file:
+            parts = await asyncio.gather(*(file.pread(1000, i * 1000) for i in range(300)))
+            assert b"".join(parts) == LARGE[:300_000]
+            assert await file.pread(10**6, 100) == LARGE[100:]
+            assert await file.pwrite(LARGE, 10) == len(LARGE)
+            await file.truncate(20)
+            await file.fsync()
+            assert await file.read() == LARGE[:10] + LARGE[:10]
+            assert (await file.stat()).st_size == 20
+        with pytest.raises(ValueError, match="closed"):
+            await file.pread(1, 0)
+        text = b"a\nb\r\n" + b"c" * 70_000 + b"\n\nlast"
+        (folder / "lines").write_bytes(text)
+        async with await files.open(folder / "lines") as file:
+            assert [line async for line in file] == text.splitlines(keepends=True)
+
+    run(work)
+
+
+def test_errors_name_the_path_and_lead_to_the_line(folder: Path):
+    async def asker(files: Files):
+        await files.read_file(folder / "absent")
+
+    async def work(files: Files):
+        with pytest.raises(FileNotFoundError) as caught:
+            await asker(files)
+        assert caught.value.filename == folder / "absent"
+        assert "asker" in "".join(traceback.format_exception(caught.value))
+        for call, error in (
+            (files.stat(folder / "absent"), FileNotFoundError),
+            (files.scandir(folder / "small"), NotADirectoryError),
+            (files.read_file(folder), IsADirectoryError),
+            (files.mkdir(folder / "sub"), FileExistsError),
+            (files.unlink(folder / "absent"), FileNotFoundError),
+            (files.rename(folder / "absent", folder / "x"), FileNotFoundError),
+            (files.write_file(folder / "sub", "x", replace=True), IsADirectoryError),
+            (files.open(folder / "small", "x"), FileExistsError),
+            (files.open(folder / "small", "q"), ValueError),
+            (files.read_file("nul\0"), ValueError),
+            (files.read_file(17), TypeError),
+        ):
+            with pytest.raises(error):
+                await call
+        assert not [name for name in os.listdir(folder) if name.endswith(".tmp")]
+
+    run(work)
+
+
+def test_many_files_come_in_their_order(folder: Path):
+    async def work(files: Files):
+        names = [folder / ("absent" if i % 5 == 3 else "small") for i in range(1000)]
+        contents = await files.read_files(names)
+        found = await files.stat_files(names)
+        for i, name in enumerate(names):
+            if i % 5 == 3:
+                assert isinstance(contents[i], FileNotFoundError)
+                assert contents[i].filename == name
+                assert isinstance(found[i], FileNotFoundError)
+            else:
+                assert contents[i] == b"hello"
+                assert found[i].st_size == 5
+
+    run(work)
+
+
+def test_tasks_that_are_cancelled_cost_no_other_one_its_result(folder: Path):
+    async def work(files: Files):
+        chance = random.Random(7)
+        tasks = [asyncio.create_task(files.read_file(folder / "large")) for _ in range(2000)]
+        while not all(task.done() for task in tasks):
+            for task in chance.sample(tasks, 50):
+                task.cancel()
+            await asyncio.sleep(0.001)
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(one, asyncio.CancelledError) or one == LARGE for one in results)
+        assert await files.read_file(folder / "small") == b"hello"
+
+    descriptors = len(os.listdir("/proc/self/fd"))
+    run(work)
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_one_object_serves_loops_in_threads_one_after_the_other_and_at_once(folder: Path):
+    files = Files()
+
+    async def work():
+        texts = await asyncio.gather(*(files.read_file(folder / "small") for _ in range(100)))
+        assert texts == [b"hello"] * 100
+
+    for _ in range(2):
+        asyncio.run(work())
+    failures: list[BaseException] = []
+
+    def guarded():
+        try:
+            asyncio.run(work())
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=guarded) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    files.close()
+    gc.collect()
+
+
+def test_a_call_that_blocks_delays_neither_others_nor_the_end(folder: Path):
+    os.mkfifo(folder / "fifo")
+    program = f"""
+import asyncio, os
+from libtrapless.aio import Files
+files = Files()
+async def main():
+    blocked = [asyncio.create_task(files.read_file({str(folder / "fifo")!r})) for _ in range(8)]
+    await asyncio.sleep(0.1)
+    for _ in range(100):
+        assert await files.read_file({str(folder / "small")!r}) == b"hello"
+    print("quick")
+    for task in blocked:
+        task.cancel()
+asyncio.run(main())
+print("end")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "quick\nend\n"), done.stderr
+
+
+def test_the_child_of_a_fork_has_engines_of_its_own(folder: Path):
+    files = Files()
+
+    async def work():
+        return await files.read_file(folder / "small")
+
+    async def forks():
+        await work()
+        return os.fork()
+
+    child = asyncio.run(forks())
+    if not child:
+        status = 1
+        try:
+            status = int(asyncio.run(work()) != b"hello")
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert asyncio.run(work()) == b"hello"
