@@ -45,6 +45,8 @@ static void no_put(struct task_exec_state *state)
 {
 }
 
+TLK_CHECK_STAND_IN(put_task_exec_state, no_put);
+
 DEFINE_STATIC_CALL(put_state, no_put);
 
 static int __init find_functions(void)

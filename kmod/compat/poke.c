@@ -15,6 +15,7 @@
  */
 #include <linux/cpu.h>
 #include <linux/init.h>
+#include <linux/kallsyms.h>
 #include <linux/kernel.h>
 #include <linux/kprobes.h>
 #include <linux/lockdep.h>
@@ -83,6 +84,13 @@ static struct kprobe *no_kprobe(void *at)
 {
 	return NULL;
 }
+
+TLK_CHECK_STAND_IN(text_poke_kgdb, no_direct);
+TLK_CHECK_STAND_IN(text_poke_copy, no_copy);
+TLK_CHECK_STAND_IN(stop_machine_cpuslocked, no_stop);
+TLK_CHECK_STAND_IN(insn_decode, no_decode);
+TLK_CHECK_STAND_IN(kallsyms_lookup_size_offset, no_lookup);
+TLK_CHECK_STAND_IN(get_kprobe, no_kprobe);
 
 DEFINE_STATIC_CALL(poke_direct, no_direct);
 DEFINE_STATIC_CALL(poke, no_poke);

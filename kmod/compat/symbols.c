@@ -55,6 +55,11 @@ static int no_idle_cpu(int cpu)
 	return 0;
 }
 
+TLK_CHECK_STAND_IN(kallsyms_lookup_name, no_lookup);
+TLK_CHECK_STAND_IN(task_work_run, no_task_work_run);
+TLK_CHECK_STAND_IN(task_work_add, no_task_work_add);
+TLK_CHECK_STAND_IN(idle_cpu, no_idle_cpu);
+
 DEFINE_STATIC_CALL(lookup, no_lookup);
 DEFINE_STATIC_CALL(secure_computing, no_secure_computing);
 DEFINE_STATIC_CALL(task_work_run, no_task_work_run);
@@ -109,12 +114,25 @@ static void compare(struct tracepoint *tracepoint, void *data)
 		search->found = tracepoint;
 }
 
-struct tracepoint *tlk_tracepoint(const char *name)
+static struct tracepoint *find_tracepoint(const char *name)
 {
 	struct search search = { .name = name };
 
 	for_each_kernel_tracepoint(compare, &search);
 	return search.found;
+}
+
+int tlk_handler_add(const struct tlk_handler *handler, void *data)
+{
+	struct tracepoint *tracepoint = find_tracepoint(handler->tracepoint);
+
+	return tracepoint ? tracepoint_probe_register(tracepoint, handler->function, data)
+			  : -ENOENT;
+}
+
+void tlk_handler_remove(const struct tlk_handler *handler, void *data)
+{
+	tracepoint_probe_unregister(find_tracepoint(handler->tracepoint), handler->function, data);
 }
 
 static __init int missing(const char *what, const char *why)

@@ -7,11 +7,10 @@
 #ifndef TLK_COMPAT_SYMBOLS_H
 #define TLK_COMPAT_SYMBOLS_H
 
+#include <linux/build_bug.h>
 #include <linux/sched.h>
 #include <linux/task_work.h>
 #include <asm/syscall.h>
-
-struct tracepoint;
 
 int tlk_symbols_init(void);
 
@@ -26,11 +25,32 @@ const void *const *tlk_tomoyo_domain(void);
 size_t tlk_cred_security_bytes(void);
 #endif
 
+/*
+ * A function that is found by name is called as its stand-in here is typed. This does not compile
+ * where the kernel's header gives it another type.
+ */
+#define TLK_CHECK_STAND_IN(function, stand_in) static_assert(__same_type(function, stand_in))
+
 /* The address of any symbol, or NULL. Only while the module is being loaded. */
 void *tlk_symbol(const char *name);
 
-/* A tracepoint of the kernel's own code, or NULL. At any time. */
-struct tracepoint *tlk_tracepoint(const char *name);
+/*
+ * A handler of a tracepoint. TLK_HANDLER() alone makes it, and checks its type; tracepoints.h says
+ * why. A function that was not checked does not convert to this pointer.
+ */
+struct tlk_checked_function;
+struct tlk_handler {
+	const char *tracepoint;
+	struct tlk_checked_function *function;
+};
+
+/*
+ * Gives a tracepoint of the kernel's own code a handler, which gets `data`; takes it away again.
+ * Returns -ENOENT where the kernel lacks the tracepoint. At any time. The handler may run until
+ * tracepoint_synchronize_unregister().
+ */
+int tlk_handler_add(const struct tlk_handler *handler, void *data);
+void tlk_handler_remove(const struct tlk_handler *handler, void *data);
 
 /* These are the kernel's functions of the same names, on the current task. */
 int tlk_secure_computing(void);

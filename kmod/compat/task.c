@@ -40,6 +40,10 @@ static bool no_may_access(struct task_struct *task, unsigned int mode)
 	return false;
 }
 
+TLK_CHECK_STAND_IN(syscall_exit_to_user_mode, no_leave_call);
+TLK_CHECK_STAND_IN(irqentry_exit, no_leave_interrupt);
+TLK_CHECK_STAND_IN(ptrace_may_access, no_may_access);
+
 DEFINE_STATIC_CALL(leave_call, no_leave_call);
 DEFINE_STATIC_CALL(leave_interrupt, no_leave_interrupt);
 DEFINE_STATIC_CALL(may_access, no_may_access);

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The kernel's tracepoints to which the module has handlers. This file owns where they are declared
- * and which arguments they have. It owns no handler.
+ * The kernel's tracepoints to which the module has handlers. This file owns where they are
+ * declared, which arguments they have, and that each handler has these. It owns no handler.
  *
  * A tracepoint calls its handlers by pointers without a type, so the compiler checks none of them.
- * A kernel with control-flow integrity (CONFIG_CFI) checks at each call, and ends there.
+ * A kernel with control-flow integrity (CONFIG_CFI) checks at each call, and ends there. So the
+ * kernel is given handlers in one place, symbols.c, as struct tlk_handler; that is made by
+ * TLK_HANDLER() alone, which compiles where the types are equal.
  */
 #ifndef TLK_COMPAT_TRACEPOINTS_H
 #define TLK_COMPAT_TRACEPOINTS_H
 
+#include <linux/build_bug.h>
 #include <linux/interrupt.h>	/* what the next one names */
 #include <trace/events/irq.h>
 #include <trace/events/sched.h>
@@ -43,7 +46,13 @@ TLK_OTHERS(call_function_single_exit)
 #define TLK_EXIT_ARGUMENTS
 #endif
 
-/* A statement that compiles where `handler` has the type that the tracepoint calls. */
-#define TLK_CHECK_HANDLER(tracepoint, handler) check_trace_callback_type_##tracepoint(handler)
+/* Of each tracepoint the kernel has a function that takes a handler and does nothing: its type. */
+#define TLK_HANDLER(name, handler) {								\
+	.tracepoint = #name,									\
+	.function = (struct tlk_checked_function *)						\
+		    ((void *)(handler) +							\
+		     BUILD_BUG_ON_ZERO(!__same_type(check_trace_callback_type_##name,		\
+						    void (typeof(&(handler)))))),		\
+}
 
 #endif /* TLK_COMPAT_TRACEPOINTS_H */

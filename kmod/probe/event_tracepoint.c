@@ -20,9 +20,8 @@
 #include "probe/event_write.h"
 
 struct tlk_event_row {
-	const char *name;
+	struct tlk_handler handler;
 	const char *values;
-	void *handler;
 };
 
 /* A bit beside those of a task's state: the task was preempted. */
@@ -175,24 +174,18 @@ static void on_signal_deliver(void *data, int signal, struct kernel_siginfo *inf
 	ROW(signal_generate, "signal:pid:group:result", on_signal_generate)		\
 	ROW(signal_deliver, "signal:code:handler", on_signal_deliver)
 
-#define AS_ROW(tracepoint, values, handler) { #tracepoint, values, handler },
+#define AS_ROW(tracepoint, values, handler) { TLK_HANDLER(tracepoint, handler), values },
 static const struct tlk_event_row rows[] = { FOR_EACH_ROW(AS_ROW) };
-
-#define CHECK_ROW(tracepoint, values, handler) TLK_CHECK_HANDLER(tracepoint, handler);
-static void __maybe_unused check_rows(void)
-{
-	FOR_EACH_ROW(CHECK_ROW)
-}
 
 bool tlk_event_tracepoint_parse(struct tlk_event_source *source, const char *word, char *text)
 {
 	const struct tlk_event_row *row;
 
 	for (row = rows; row < rows + ARRAY_SIZE(rows); row++) {
-		if (strcmp(row->name, word))
+		if (strcmp(row->handler.tracepoint, word))
 			continue;
 		source->row = row;
-		snprintf(text, TLK_EVENT_PLACE_BYTES, "%s:%s", row->name, row->values);
+		snprintf(text, TLK_EVENT_PLACE_BYTES, "%s:%s", word, row->values);
 		return true;
 	}
 	return false;
@@ -200,16 +193,11 @@ bool tlk_event_tracepoint_parse(struct tlk_event_source *source, const char *wor
 
 int tlk_event_tracepoint_arm(struct tlk_event_source *source)
 {
-	source->tracepoint = tlk_tracepoint(source->row->name);
-	if (!source->tracepoint)
-		return -ENOENT;
-	return tracepoint_probe_register(source->tracepoint, source->row->handler,
-					 (void *)(uintptr_t)source->place);
+	return tlk_handler_add(&source->row->handler, (void *)(uintptr_t)source->place);
 }
 
 /* Its handler may run until tracepoint_synchronize_unregister(). */
 void tlk_event_tracepoint_disarm(struct tlk_event_source *source)
 {
-	tracepoint_probe_unregister(source->tracepoint, source->row->handler,
-				    (void *)(uintptr_t)source->place);
+	tlk_handler_remove(&source->row->handler, (void *)(uintptr_t)source->place);
 }

@@ -45,7 +45,6 @@ struct tlk_event_row;
 /* One probe at one place: a tracepoint if it has a row, else a kprobe. */
 struct tlk_event_source {
 	const struct tlk_event_row *row;
-	struct tracepoint *tracepoint;
 	struct kprobe probe;
 	char symbol[TLK_EVENT_PLACE_BYTES];
 	struct tlk_event_operand operands[TLK_EVENT_VALUES];

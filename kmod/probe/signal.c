@@ -8,13 +8,12 @@
 #include <linux/tracepoint.h>
 
 #include "compat/symbols.h"
+#include "compat/tracepoints.h"
 #include "probe/signal.h"
 #include "probe/thunk.h"
 
 struct k_sigaction;
 struct kernel_siginfo;
-
-static struct tracepoint *delivery;
 
 static void on_delivery(void *unused, int number, struct kernel_siginfo *info,
 			struct k_sigaction *action)
@@ -22,16 +21,17 @@ static void on_delivery(void *unused, int number, struct kernel_siginfo *info,
 	this_cpu_write(tlk_probe_cpu.record.entry, TLK_ENTRY_SIGNAL);
 }
 
+static const struct tlk_handler delivery_handler = TLK_HANDLER(signal_deliver, on_delivery);
+
 int tlk_probe_signals_start(void)
 {
-	delivery = tlk_tracepoint("signal_deliver");
-	if (!delivery)
-		return -EOPNOTSUPP;
-	return tracepoint_probe_register(delivery, on_delivery, NULL);
+	int error = tlk_handler_add(&delivery_handler, NULL);
+
+	return error == -ENOENT ? -EOPNOTSUPP : error;
 }
 
 void tlk_probe_signals_stop(void)
 {
-	tracepoint_probe_unregister(delivery, on_delivery, NULL);
+	tlk_handler_remove(&delivery_handler, NULL);
 	tracepoint_synchronize_unregister();
 }

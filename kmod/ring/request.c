@@ -12,6 +12,7 @@
 
 #include "compat/symbols.h"
 #include "compat/task.h"
+#include "compat/tracepoints.h"
 #include "ring/request.h"
 
 /*
@@ -41,7 +42,7 @@ static void cleanup_run(struct callback_head *work)
  * the stop for a tracer that has just attached, and by the end of io_uring's requests. Only a
  * thread in the middle of a verdict has such a mark; its stack stays until it is gone.
  */
-static void on_exit(void *data, struct task_struct *task)
+static void on_exit(void *data, struct task_struct *task TLK_EXIT_ARGUMENTS)
 {
 	struct pt_regs *regs = current_pt_regs();
 	struct tlk_context *context = (void *)regs - *tlk_mark_of(regs);
@@ -52,17 +53,16 @@ static void on_exit(void *data, struct task_struct *task)
 	tlk_task_work_add(&context->cleanup);
 }
 
-static struct tracepoint *exits;
+static const struct tlk_handler exit_handler = TLK_HANDLER(sched_process_exit, on_exit);
 
 int __init tlk_request_init(void)
 {
-	exits = tlk_tracepoint("sched_process_exit");
-	return exits ? tracepoint_probe_register(exits, on_exit, NULL) : -ENOENT;
+	return tlk_handler_add(&exit_handler, NULL);
 }
 
 void tlk_request_exit(void)
 {
-	tracepoint_probe_unregister(exits, on_exit, NULL);
+	tlk_handler_remove(&exit_handler, NULL);
 	tracepoint_synchronize_unregister();
 }
 

@@ -38,38 +38,28 @@ static void on_exit(void *data, struct task_struct *task TLK_EXIT_ARGUMENTS)
 	tlk_process_exited();
 }
 
-static struct hook {
-	const char *name;
-	void *function;
-	struct tracepoint *tracepoint;
-} hooks[] = {
-	{ "sched_process_fork", on_fork },
-	{ "sched_process_exec", on_exec },
-	{ "sched_process_exit", on_exit },
+static const struct tlk_handler hooks[] = {
+	TLK_HANDLER(sched_process_fork, on_fork),
+	TLK_HANDLER(sched_process_exec, on_exec),
+	TLK_HANDLER(sched_process_exit, on_exit),
 };
 
-static void unregister(struct hook *end)
+static void unregister(const struct tlk_handler *end)
 {
-	struct hook *hook;
+	const struct tlk_handler *hook;
 
 	for (hook = end - 1; hook >= hooks; hook--)
-		tracepoint_probe_unregister(hook->tracepoint, hook->function, NULL);
+		tlk_handler_remove(hook, NULL);
 	tracepoint_synchronize_unregister();
 }
 
 int __init tlk_supervisor_hooks_init(void)
 {
-	struct hook *hook;
+	const struct tlk_handler *hook;
 	int error;
 
-	TLK_CHECK_HANDLER(sched_process_fork, on_fork);
-	TLK_CHECK_HANDLER(sched_process_exec, on_exec);
-	TLK_CHECK_HANDLER(sched_process_exit, on_exit);
 	for (hook = hooks; hook < hooks + ARRAY_SIZE(hooks); hook++) {
-		hook->tracepoint = tlk_tracepoint(hook->name);
-		error = hook->tracepoint ? tracepoint_probe_register(hook->tracepoint,
-								     hook->function, NULL)
-					 : -ENOENT;
+		error = tlk_handler_add(hook, NULL);
 		if (error) {
 			unregister(hook);
 			return error;
