@@ -351,6 +351,7 @@ enum tl_call_class {
 	TL_CALL_BATCH = 1,	/* batches make it; workers do not: its effect is thread-local */
 	TL_CALL_ANY = 2,	/* batches and workers make it */
 	TL_CALL_NULL_MASK = 3,	/* they make it where its signal mask is null */
+	TL_CALL_SELF_VALUE = 4,	/* as ANY; workers refuse a value that means their thread */
 };
 
 /*

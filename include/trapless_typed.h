@@ -52,11 +52,13 @@ static inline int tl_add_taking(struct tl_batch *batch, uint32_t sources, int sl
 enum tl_typed_nr {
 #define TL_ANY(name, nr) TL_TYPED_##name = (nr),
 #define TL_NULL_MASK(name, nr, argument, why) TL_TYPED_##name = (nr),
+#define TL_SELF_VALUE(name, nr, argument, bits, value, why) TL_TYPED_##name = (nr),
 #define TL_BATCH_ONLY(name, nr, why) TL_TYPED_##name = (nr),
 #define TL_REFUSED(name, nr, why)
 #include <linux/trapless_calls.h>
 #undef TL_ANY
 #undef TL_NULL_MASK
+#undef TL_SELF_VALUE
 #undef TL_BATCH_ONLY
 #undef TL_REFUSED
 };
@@ -65,12 +67,14 @@ enum tl_typed_nr {
 #if __has_attribute(error)
 #define TL_ANY(name, nr)
 #define TL_NULL_MASK(name, nr, argument, why)
+#define TL_SELF_VALUE(name, nr, argument, bits, value, why)
 #define TL_BATCH_ONLY(name, nr, why)
 #define TL_REFUSED(name, nr, why) \
 	int tl_add_##name(struct tl_batch *batch, ...) __attribute__((error(why)));
 #include <linux/trapless_calls.h>
 #undef TL_ANY
 #undef TL_NULL_MASK
+#undef TL_SELF_VALUE
 #undef TL_BATCH_ONLY
 #undef TL_REFUSED
 #endif

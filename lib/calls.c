@@ -14,18 +14,23 @@ struct row {
 	const char *name;	/* NULL: no such row */
 	const char *reason;
 	enum tl_call_class class;
-	uint8_t mask;		/* argument that must be null, with TL_CALL_NULL_MASK */
+	uint8_t argument;	/* that the class is about */
+	uint32_t bits, value;	/* of it, with TL_CALL_SELF_VALUE */
 };
 
-#define TL_ANY(name, nr) [nr] = { #name, "", TL_CALL_ANY, 0 },
-#define TL_NULL_MASK(name, nr, argument, why) [nr] = { #name, why, TL_CALL_NULL_MASK, argument },
-#define TL_BATCH_ONLY(name, nr, why) [nr] = { #name, why, TL_CALL_BATCH, 0 },
-#define TL_REFUSED(name, nr, why) [nr] = { #name, why, TL_CALL_REFUSED, 0 },
+#define TL_ANY(name, nr) [nr] = { #name, "", TL_CALL_ANY, 0, 0, 0 },
+#define TL_NULL_MASK(name, nr, argument, why) \
+	[nr] = { #name, why, TL_CALL_NULL_MASK, argument, 0, 0 },
+#define TL_SELF_VALUE(name, nr, argument, bits, value, why) \
+	[nr] = { #name, why, TL_CALL_SELF_VALUE, argument, bits, value },
+#define TL_BATCH_ONLY(name, nr, why) [nr] = { #name, why, TL_CALL_BATCH, 0, 0, 0 },
+#define TL_REFUSED(name, nr, why) [nr] = { #name, why, TL_CALL_REFUSED, 0, 0, 0 },
 static const struct row rows[] = {
 #include <linux/trapless_calls.h>
 };
 #undef TL_ANY
 #undef TL_NULL_MASK
+#undef TL_SELF_VALUE
 #undef TL_BATCH_ONLY
 #undef TL_REFUSED
 
@@ -51,14 +56,24 @@ int tl_call_get_class(uint32_t nr, const char **name, const char **reason)
 	return class;
 }
 
+/* May the call be made with these arguments? The row has the class `least` or a higher one. */
+static bool arguments_are_allowed(const struct row *row, const __u64 *args,
+				  enum tl_call_class least)
+{
+	if (row->class == TL_CALL_NULL_MASK)
+		return !args[row->argument];
+	if (row->class == TL_CALL_SELF_VALUE && least > TL_CALL_BATCH)
+		return ((uint32_t)args[row->argument] & row->bits) != row->value;
+	return true;
+}
+
 bool tl_plain_execute(struct tl_request *request, enum tl_call_class least)
 {
 	int class = tl_call_lookup(request->nr);
-	bool made = class >= (int)least;
 	const __u64 *args = request->args;
+	bool made = class >= (int)least &&
+		    arguments_are_allowed(&rows[request->nr], args, least);
 
-	if (class == TL_CALL_NULL_MASK && args[rows[request->nr].mask])
-		made = false;
 	if (made)
 		request->result = raw_syscall((long)request->nr, args[0], args[1], args[2], args[3],
 					args[4], args[5]);

@@ -28,8 +28,9 @@ from trapless.base.paths import header_path
 
 HEADER = "trapless_calls.h"
 ROW = re.compile(
-    r"(TL_ANY|TL_NULL_MASK|TL_BATCH_ONLY|TL_REFUSED)"
-    r'\((\w+), (\d+)(?:, ([0-5]))?(?:, "((?:[^"\\]|\\.)*)")?\)'
+    r"(TL_ANY|TL_NULL_MASK|TL_SELF_VALUE|TL_BATCH_ONLY|TL_REFUSED)"
+    r"\((\w+), (\d+)(?:, ([0-5])(, 0x[0-9a-f]+, 0x[0-9a-f]+)?)?"
+    r'(?:, "((?:[^"\\]|\\.)*)")?\)'
 )
 
 
@@ -38,6 +39,7 @@ class CallClass(enum.Enum):
 
     ANY = "any"
     NULL_MASK = "null-mask"
+    SELF_VALUE = "self-value"
     BATCH_ONLY = "batch-only"
     REFUSED = "refused"
 
@@ -45,18 +47,21 @@ class CallClass(enum.Enum):
 MACROS = {
     "TL_ANY": CallClass.ANY,
     "TL_NULL_MASK": CallClass.NULL_MASK,
+    "TL_SELF_VALUE": CallClass.SELF_VALUE,
     "TL_BATCH_ONLY": CallClass.BATCH_ONLY,
     "TL_REFUSED": CallClass.REFUSED,
 }
 MEANING = {
     CallClass.ANY: "in a batch or by a worker",
     CallClass.NULL_MASK: "the same, where its signal mask is null",
+    CallClass.SELF_VALUE: "as any, but a worker refuses a value that means the calling thread",
     CallClass.BATCH_ONLY: "in one's own batch, not by a worker",
     CallClass.REFUSED: "never; a request for it is answered -EOPNOTSUPP",
 }
 COLOURS = {
     CallClass.ANY: "green",
     CallClass.NULL_MASK: "green",
+    CallClass.SELF_VALUE: "green",
     CallClass.BATCH_ONLY: "yellow",
     CallClass.REFUSED: "red",
 }
@@ -81,11 +86,12 @@ def parse(text: str, where: str = HEADER) -> list[Call]:
         row = ROW.fullmatch(line.strip())
         if (
             row is None
-            or (row[1] == "TL_ANY") != (row[5] is None)
-            or (row[1] == "TL_NULL_MASK") != (row[4] is not None)
+            or (row[1] == "TL_ANY") != (row[6] is None)
+            or (row[1] in ("TL_NULL_MASK", "TL_SELF_VALUE")) != (row[4] is not None)
+            or (row[1] == "TL_SELF_VALUE") != (row[5] is not None)
         ):
             raise TraplessError(f"{where}, line {number}: not a row of the table: {line.strip()}")
-        reason = re.sub(r"\\(.)", r"\1", row[5] or "")
+        reason = re.sub(r"\\(.)", r"\1", row[6] or "")
         call = Call(int(row[3]), row[2], MACROS[row[1]], reason)
         if calls and call.nr <= calls[-1].nr:
             raise TraplessError(

@@ -28,11 +28,13 @@ enum call_class {
 static const u8 call_class[TLK_NUMBERS] = {
 #define TL_ANY(name, nr) [nr] = CALL_ANY,
 #define TL_NULL_MASK(name, nr, argument, why) [nr] = CALL_ANY,
+#define TL_SELF_VALUE(name, nr, argument, bits, value, why) [nr] = CALL_ANY,
 #define TL_BATCH_ONLY(name, nr, why) [nr] = CALL_BATCH_ONLY,
 #define TL_REFUSED(name, nr, why) [nr] = CALL_REFUSED,
 #include <linux/trapless_calls.h>
 #undef TL_ANY
 #undef TL_NULL_MASK
+#undef TL_SELF_VALUE
 #undef TL_BATCH_ONLY
 #undef TL_REFUSED
 };
@@ -44,10 +46,13 @@ static long refuse(const struct pt_regs *regs)
 }
 
 /*
- * Calls that take a signal mask, in the register `argument`: with a mask they are refused. What is
- * looked at is the register that the kernel's handler reads, after any filter has changed it; the
- * memory behind it is not read, since user space could change that in between.
+ * Calls that take a signal mask, in the register `argument`: with a mask they are refused. Calls
+ * that take a value which means the calling thread: a worker refuses it. What is looked at is the
+ * register that the kernel's handler reads, after any filter has changed it; the memory behind it
+ * is not read, since user space could change that in between.
  */
+#define ARGUMENT_0 di
+#define ARGUMENT_2 dx
 #define ARGUMENT_3 r10
 #define ARGUMENT_4 r8
 #define ARGUMENT_5 r9
@@ -58,15 +63,23 @@ static long refuse(const struct pt_regs *regs)
 	{                                                                                \
 		return regs->ARGUMENT_##argument ? refuse(regs) : name##_handler(regs); \
 	}
+#define TL_SELF_VALUE(name, nr, argument, bits, value, why)                              \
+	static sys_call_ptr_t name##_handler __ro_after_init;                            \
+	static long name##_of_worker(const struct pt_regs *regs)                         \
+	{                                                                                \
+		return ((u32)regs->ARGUMENT_##argument & (bits)) == (value) ?            \
+			       refuse(regs) : name##_handler(regs);                      \
+	}
 #define TL_BATCH_ONLY(name, nr, why)
 #define TL_REFUSED(name, nr, why)
 #include <linux/trapless_calls.h>
 #undef TL_ANY
 #undef TL_NULL_MASK
+#undef TL_SELF_VALUE
 #undef TL_BATCH_ONLY
 #undef TL_REFUSED
 
-static void __init guard_masks(const sys_call_ptr_t *table)
+static void __init guard_arguments(const sys_call_ptr_t *table)
 {
 #define TL_ANY(name, nr)
 #define TL_NULL_MASK(name, nr, argument, why)                 \
@@ -74,11 +87,17 @@ static void __init guard_masks(const sys_call_ptr_t *table)
 		name##_handler = table[nr];                   \
 		tlk_policy_replace(nr, name##_without_mask); \
 	}
+#define TL_SELF_VALUE(name, nr, argument, bits, value, why)            \
+	if (nr < __NR_syscalls) {                                      \
+		name##_handler = table[nr];                            \
+		tlk_worker_calls.handler[nr] = name##_of_worker; \
+	}
 #define TL_BATCH_ONLY(name, nr, why)
 #define TL_REFUSED(name, nr, why)
 #include <linux/trapless_calls.h>
 #undef TL_ANY
 #undef TL_NULL_MASK
+#undef TL_SELF_VALUE
 #undef TL_BATCH_ONLY
 #undef TL_REFUSED
 }
@@ -94,11 +113,13 @@ static void __init check_numbers(void)
 		     __builtin_strcmp(__stringify(__NR_##name), #nr) != 0);
 #define TL_ANY(name, nr) CHECK(name, nr)
 #define TL_NULL_MASK(name, nr, argument, why) CHECK(name, nr)
+#define TL_SELF_VALUE(name, nr, argument, bits, value, why) CHECK(name, nr)
 #define TL_BATCH_ONLY(name, nr, why) CHECK(name, nr)
 #define TL_REFUSED(name, nr, why) CHECK(name, nr)
 #include <linux/trapless_calls.h>
 #undef TL_ANY
 #undef TL_NULL_MASK
+#undef TL_SELF_VALUE
 #undef TL_BATCH_ONLY
 #undef TL_REFUSED
 #undef CHECK
@@ -124,7 +145,7 @@ void __init tlk_policy_init(const sys_call_ptr_t *table)
 	}
 	for (nr = 0; nr < __NR_syscalls; nr++)
 		tlk_policy_replace(nr, table[nr]);
-	guard_masks(table);
+	guard_arguments(table);
 }
 
 unsigned int tlk_policy_count(void)

@@ -10,6 +10,7 @@ extern "C" { // as some programs include every header of C
 
 #define TL_ANY(name, nr) (nr),
 #define TL_NULL_MASK(name, nr, argument, why) (nr),
+#define TL_SELF_VALUE(name, nr, argument, bits, value, why) (nr),
 #define TL_BATCH_ONLY(name, nr, why) (nr),
 #define TL_REFUSED(name, nr, why) (nr),
 static const int numbers[] = {

@@ -30,6 +30,7 @@ HANDED = frozenset(
 """Calls that supervisor mode leaves to the kernel's own entry."""
 BARE = frozenset(("file", "desc", "memory", "process", "network", "ipc", "signal"))
 """Sets that strace knows without their %, too."""
+WORKERS_MAKE = (CallClass.ANY, CallClass.NULL_MASK, CallClass.SELF_VALUE)
 UNSEEN = frozenset(("exit", "exit_group"))
 """Calls that do not return: strace -c leaves them out."""
 
@@ -115,7 +116,7 @@ class ByCall:
             wrapped=wrapped,
             supervisor=self._supervisor(call, row),
             batches=self._batches(call, wrapped),
-            worker=kernel if wrapped in (CallClass.ANY, CallClass.NULL_MASK) else None,
+            worker=kernel if wrapped in WORKERS_MAKE else None,
         )
 
     @cached_property

@@ -93,6 +93,7 @@ CALL_NOTES = (
 WRAPPED = {
     CallClass.ANY: "any",
     CallClass.NULL_MASK: "any",
+    CallClass.SELF_VALUE: "any",
     CallClass.BATCH_ONLY: "batch",
     CallClass.REFUSED: "no",
     None: "no",

@@ -3,15 +3,18 @@
  * Which system calls may be wrapped: one row a call, one table for the module, the library and
  * `trapless doctor --calls`.
  *
- * It is an allow-list: a number without a row is refused. Include it with four macros defined:
+ * It is an allow-list: a number without a row is refused. Include it with five macros defined:
  *   TL_ANY(name, nr)             in a batch or by a worker
  *   TL_NULL_MASK(name, nr, argument, why) the same, where this argument (0 to 5) is null, which
  *                                points to a signal mask or to a structure that does
+ *   TL_SELF_VALUE(name, nr, argument, bits, value, why) in a batch; by a worker unless these 32
+ *                                bits of this argument have this value, which means the caller
  *   TL_BATCH_ONLY(name, nr, why) in one's own batch only: it reads or changes the calling thread
  *   TL_REFUSED(name, nr, why)    never
  * A call that only tells something of its own thread (gettid, getcpu, sched_getparam of thread 0)
- * may be made by a worker: it then tells it of the worker. docs/security.md has the last review of
- * all rows. One row a line, sorted by number: trapless/calls.py reads the rows as text.
+ * may be made by a worker: it then tells it of the worker. docs/batches.md says what else differs
+ * where a worker makes a call, and docs/security.md has the last review of all rows. One row a
+ * line, sorted by number: trapless/calls.py reads the rows as text.
  */
 
 TL_ANY(read, 0)
@@ -48,7 +51,7 @@ TL_ANY(shmat, 30)
 TL_ANY(shmctl, 31)
 TL_ANY(dup, 32)
 TL_ANY(dup2, 33)
-TL_ANY(pause, 34)
+TL_BATCH_ONLY(pause, 34, "waits for a signal of the calling thread")
 TL_ANY(nanosleep, 35)
 TL_ANY(getitimer, 36)
 TL_ANY(alarm, 37)
@@ -75,7 +78,7 @@ TL_REFUSED(fork, 57, "the child would return from the middle of a batch")
 TL_REFUSED(vfork, 58, "the child would return from the middle of a batch")
 TL_REFUSED(execve, 59, "replaces the program: later requests would run with the new credentials")
 TL_REFUSED(exit, 60, "ends the thread inside the batch")
-TL_ANY(wait4, 61)
+TL_SELF_VALUE(wait4, 61, 2, 0x20000000, 0x20000000, "__WNOTHREAD means the calling thread")
 TL_ANY(kill, 62)
 TL_ANY(uname, 63)
 TL_ANY(semget, 64)
@@ -236,7 +239,7 @@ TL_BATCH_ONLY(set_tid_address, 218, "registers an address of the calling thread"
 TL_REFUSED(restart_syscall, 219, "resumes whatever call was interrupted last, not this request")
 TL_ANY(semtimedop, 220)
 TL_ANY(fadvise64, 221)
-TL_ANY(timer_create, 222)
+TL_SELF_VALUE(timer_create, 222, 0, 0xffffffff, 0x3, "the clock may be the calling thread's")
 TL_ANY(timer_settime, 223)
 TL_ANY(timer_gettime, 224)
 TL_ANY(timer_getoverrun, 225)
@@ -261,7 +264,7 @@ TL_ANY(mq_timedreceive, 243)
 TL_ANY(mq_notify, 244)
 TL_ANY(mq_getsetattr, 245)
 TL_ANY(kexec_load, 246)
-TL_ANY(waitid, 247)
+TL_SELF_VALUE(waitid, 247, 3, 0x20000000, 0x20000000, "__WNOTHREAD means the calling thread")
 TL_BATCH_ONLY(add_key, 248, "acts on the calling thread's keyrings")
 TL_BATCH_ONLY(request_key, 249, "acts on the calling thread's keyrings")
 TL_BATCH_ONLY(keyctl, 250, "acts on the calling thread's keyrings")
@@ -351,7 +354,7 @@ TL_NULL_MASK(io_pgetevents, 333, 5, "swaps a mask other than null until the thre
 TL_REFUSED(rseq, 334, "registers what the kernel does when the thread returns to user mode")
 TL_REFUSED(uretprobe, 335, "acts on the registers and flags with which the thread returns")
 TL_REFUSED(uprobe, 336, "acts on the registers and flags with which the thread returns")
-TL_ANY(pidfd_send_signal, 424)
+TL_SELF_VALUE(pidfd_send_signal, 424, 0, 0xffffffff, 0xffffd8f0, "a value means the calling thread")
 TL_BATCH_ONLY(io_uring_setup, 425, "completions are delivered to the calling thread")
 TL_BATCH_ONLY(io_uring_enter, 426, "completions are delivered to the calling thread")
 TL_BATCH_ONLY(io_uring_register, 427, "completions are delivered to the calling thread")

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum call_class { CALL_ANY, CALL_NULL_MASK, CALL_BATCH_ONLY, CALL_REFUSED };
+enum call_class { CALL_ANY, CALL_NULL_MASK, CALL_SELF_VALUE, CALL_BATCH_ONLY, CALL_REFUSED };
 
 struct call {
 	uint32_t nr;
@@ -18,6 +18,7 @@ struct call {
 
 #define TL_ANY(name, nr) { nr, CALL_ANY, #name },
 #define TL_NULL_MASK(name, nr, argument, why) { nr, CALL_NULL_MASK, #name },
+#define TL_SELF_VALUE(name, nr, argument, bits, value, why) { nr, CALL_SELF_VALUE, #name },
 #define TL_BATCH_ONLY(name, nr, why) { nr, CALL_BATCH_ONLY, #name },
 #define TL_REFUSED(name, nr, why) { nr, CALL_REFUSED, #name },
 static const struct call calls[] = {

@@ -27,6 +27,7 @@ TL_ANY(read, 0)
 TL_BATCH_ONLY(rt_sigprocmask, 14, "changes the \\"mask\\"")
 TL_NULL_MASK(ppoll, 58, 3, "swaps the mask")
 TL_REFUSED(execve, 59, "replaces the program")
+TL_SELF_VALUE(wait4, 61, 2, 0x20000000, 0x20000000, "a flag means the thread")
 """
 
 
@@ -36,6 +37,7 @@ def test_rows_are_read():
         Call(14, "rt_sigprocmask", CallClass.BATCH_ONLY, 'changes the "mask"'),
         Call(58, "ppoll", CallClass.NULL_MASK, "swaps the mask"),
         Call(59, "execve", CallClass.REFUSED, "replaces the program"),
+        Call(61, "wait4", CallClass.SELF_VALUE, "a flag means the thread"),
     ]
 
 
@@ -49,6 +51,8 @@ def test_rows_are_read():
         "TL_MAYBE(read, 0)",
         'TL_NULL_MASK(ppoll, 271, "why")',
         'TL_REFUSED(execve, 59, 3, "why")',
+        'TL_SELF_VALUE(wait4, 61, 2, "why")',
+        'TL_NULL_MASK(ppoll, 271, 3, 0x1, 0x1, "why")',
         "TL_ANY(read, 0) TL_ANY(write, 1)",
     ],
 )
@@ -93,6 +97,7 @@ int main(void)
         CallClass.BATCH_ONLY: 1,
         CallClass.ANY: 2,
         CallClass.NULL_MASK: 3,
+        CallClass.SELF_VALUE: 4,
     }
     read = [f"{c.nr} {c.name} {number[c.allowed]} {c.reason}" for c in calls.load()]
     assert said.splitlines() == read
@@ -164,7 +169,7 @@ def test_a_missing_table_says_where_it_was_looked_for(monkeypatch, tmp_path):
         calls.load()
     (tmp_path / "system").mkdir()
     (tmp_path / "system" / calls.HEADER).write_text(ROWS)
-    assert len(calls.load()) == 4
+    assert len(calls.load()) == 5
 
 
 def on_a_terminal(lines, *arguments):

@@ -18,6 +18,7 @@ int main(void)
 	CHECK(*reason);
 	CHECK_EQ(tl_call_get_class(SYS_setuid, NULL, NULL), TL_CALL_BATCH);
 	CHECK_EQ(tl_call_get_class(SYS_ppoll, NULL, NULL), TL_CALL_NULL_MASK);
+	CHECK_EQ(tl_call_get_class(SYS_waitid, NULL, NULL), TL_CALL_SELF_VALUE);
 	CHECK_EQ(tl_call_get_class(UINT32_MAX, NULL, NULL), -ENOSYS);
 	for (uint32_t nr = 0; nr < 4096; nr++) {
 		int class = tl_call_get_class(nr, &name, &reason);
