@@ -33,6 +33,13 @@ BUFFER = MEMORY + 4096
 MEMORY_BYTES = 17 * 4096
 ABSENT = 0x20000000
 FILE, NO_FILE = 10, 99
+HELD, HELD_FILE, HELD_BYTES = 0x18000000, 41, 4096
+"""A page that nobody can read or write until the descriptor is closed."""
+TAIL, PIPES = 0x1C000000, (42, 43)
+"""Stands for the address of io_uring's count of completions, 32 bits. The first byte in each pipe
+completes one request, by work that the call leaves to its thread: the next step sees the count."""
+COMPLETIONS, HELD_PAGE = 1, 2
+"""Bits of what a program uses, and of what there is."""
 COUNTERS, WRITABLE_WORDS = (
     8,
     12,
@@ -41,7 +48,7 @@ U64 = (1 << 64) - 1
 FILE_MAX = 1 << 24
 """Bytes. A word that was counted below 0 is a position beyond, of a file that nobody can hold."""
 
-READ, WRITE, LSEEK, FORK, UMASK, PREAD, PWRITE, UNKNOWN = 0, 1, 8, 57, 95, 17, 18, 2000
+READ, WRITE, CLOSE, LSEEK, FORK, UMASK, PREAD, PWRITE, UNKNOWN = 0, 1, 3, 8, 57, 95, 17, 18, 2000
 CALLS = (READ, WRITE, LSEEK, UMASK, PREAD, PWRITE)
 
 
@@ -51,6 +58,7 @@ class Input(ctypes.Structure):
     _fields_ = [
         ("requests", ctypes.c_uint32),
         ("steps", ctypes.c_uint32),
+        ("uses", ctypes.c_uint64),
         ("words", ctypes.c_uint64 * WORDS),
     ]
 
@@ -68,7 +76,9 @@ class Output(ctypes.Structure):
         ("position", ctypes.c_int64),
         ("file_bytes", ctypes.c_uint64),
         ("mask", ctypes.c_uint64),
+        ("offered", ctypes.c_uint64),
         ("words", ctypes.c_uint64 * WORDS),
+        ("held", ctypes.c_uint64 * WORDS),
         ("buffer", ctypes.c_uint8 * BUFFER_SHOWN),
         ("requests", Slot * ENTRIES),
     ]
@@ -79,14 +89,40 @@ class Program:
     steps: int
     words: list[int]
     requests: list[abi.Request]
+    uses: int = 0
 
     def pack(self) -> bytes:
         words = (ctypes.c_uint64 * WORDS)(*self.words)
-        head = Input(len(self.requests), self.steps, words)
+        head = Input(len(self.requests), self.steps, self.uses, words)
         return bytes(head) + b"".join(bytes(request) for request in self.requests)
 
 
 # ---- The generator -------------------------------------------------------------------------------
+
+
+def _unusual(rng: random.Random, uses: int) -> abi.Request:
+    """A call that leaves work to its thread, or a step that shows whether the work was done."""
+    word = MEMORY + 8 * rng.randrange(COUNTERS)
+    if uses == COMPLETIONS:
+        pipe = rng.choice(PIPES)
+        steps = [
+            (WRITE, [pipe, BUFFER, rng.randrange(3)]),
+            (abi.NR_STORE | abi.word_argument(1, 32), [word, TAIL]),
+            (abi.NR_INCREASE | abi.word_argument(1, 32), [word, TAIL]),
+            (UMASK | abi.word_argument(0, 32), [TAIL]),
+        ]
+    else:
+        held = HELD + 8 * rng.randrange(3)
+        steps = [
+            (CLOSE, [HELD_FILE]),
+            (abi.NR_STORE | abi.word_argument(1, rng.choice([32, 64])), [word, held]),
+            (rng.choice([abi.NR_STORE, abi.NR_INCREASE]), [held, 7]),
+            (UMASK | abi.word_argument(0, 64), [held]),
+        ]
+    nr, args = rng.choice(steps)
+    request = abi.Request(nr)
+    request.args[: len(args)] = args
+    return request
 
 
 def _sourced(rng: random.Random, argument: int, plain: int, n: int) -> tuple[int, int]:
@@ -146,6 +182,10 @@ def _request(rng: random.Random, n: int) -> abi.Request:
         bits[5] |= 1 << rng.randrange(25, 32)
     request = abi.Request(nr | sum(bits))
     request.args[:] = args
+    return request
+
+
+def _jump(rng: random.Random, request: abi.Request, n: int) -> abi.Request:
     if rng.random() < 0.4:
         request.nr |= abi.JUMPS
         request.condition = rng.randrange(9)
@@ -155,10 +195,17 @@ def _request(rng: random.Random, n: int) -> abi.Request:
 
 def make(rng: random.Random) -> Program:
     n = rng.randint(1, 12)
+    uses = rng.choice([0, 0, 0, COMPLETIONS, HELD_PAGE, COMPLETIONS | HELD_PAGE])
+    requests = []
+    for _ in range(n):
+        kinds = [bit for bit in (COMPLETIONS, HELD_PAGE) if uses & bit]
+        unusual = kinds and rng.random() < 0.5
+        request = _unusual(rng, rng.choice(kinds)) if unusual else _request(rng, n)
+        requests.append(_jump(rng, request, n))
     words = [rng.randrange(24) for _ in range(COUNTERS)]
     words += [100] * (WRITABLE_WORDS - COUNTERS)  # more than the steps: no word is negative
     words += [0, MEMORY + 8 * 3, BUFFER, ABSENT]
-    return Program(rng.choice([5, 40, 40]), words, [_request(rng, n) for _ in range(n)])
+    return Program(rng.choice([5, 40, 40]), words, requests, uses)
 
 
 # ---- The reference interpreter -------------------------------------------------------------------
@@ -180,19 +227,35 @@ class Machine:
     file: bytearray = field(default_factory=bytearray)
     position: int = 0
     mask: int = 0o022
+    offered: int = 0
+    held: bytearray = field(default_factory=lambda: bytearray(HELD_BYTES))
+    is_closed: bool = False
+    completed: set[int] = field(default_factory=set)
 
     def has(self, address: int, n: int) -> bool:
         return address >= MEMORY and address + n <= MEMORY + MEMORY_BYTES
 
+    def piece(self, address: int, n: int) -> tuple[bytearray, int] | None:
+        """The memory at an address, and where in it that is."""
+        if self.has(address, n):
+            return self.memory, address - MEMORY
+        if HELD <= address <= HELD + HELD_BYTES - n and (
+            self.is_closed or not self.offered & HELD_PAGE
+        ):
+            return self.held, address - HELD
+        return None
+
     def load(self, address: int, n: int) -> int | None:
-        if not self.has(address, n):
-            return None
-        return int.from_bytes(self.memory[address - MEMORY : address - MEMORY + n], "little")
+        if address == TAIL:
+            return len(self.completed) if self.offered & COMPLETIONS else 0
+        piece = self.piece(address, n)
+        return piece and int.from_bytes(piece[0][piece[1] : piece[1] + n], "little")
 
     def store(self, address: int, value: int) -> int:
-        if not self.has(address, 8):
+        piece = self.piece(address, 8)
+        if not piece:
             return -errno.EFAULT
-        self.memory[address - MEMORY : address - MEMORY + 8] = (value & U64).to_bytes(8, "little")
+        piece[0][piece[1] : piece[1] + 8] = (value & U64).to_bytes(8, "little")
         return _signed(value & U64)
 
     def transfer(self, nr: int, address: int, n: int, at: int) -> int:
@@ -223,6 +286,12 @@ class Machine:
             return -errno.EOPNOTSUPP if nr == FORK else -errno.ENOSYS
         if nr in (PREAD, PWRITE) and _signed(args[3]) < 0:
             return -errno.EINVAL
+        if nr == CLOSE and not self.is_closed:
+            self.is_closed = True
+            return 0
+        if nr == WRITE and args[0] in PIPES:
+            self.completed |= {args[0]} if args[2] else set()
+            return args[2]
         if args[0] != FILE:
             return -errno.EBADF
         if nr in (PREAD, PWRITE):
@@ -241,13 +310,13 @@ class Machine:
 class Reference:
     """Executes one program as <linux/trapless.h> says it."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, offered: int) -> None:
         self.requests = program.requests
         self.end = len(program.requests)
         memory = bytearray(MEMORY_BYTES)
         for i, word in enumerate(program.words):
             memory[8 * i : 8 * i + 8] = word.to_bytes(8, "little")
-        self.machine = Machine(memory)
+        self.machine = Machine(memory, offered=offered)
         self.results: list[int | None] = [None] * self.end
         self.at = 0
 
@@ -321,8 +390,8 @@ def condition(which: int, result: int, third: int) -> bool:
 # ---- The comparison ------------------------------------------------------------------------------
 
 
-def expected(program: Program) -> tuple[object, ...]:
-    reference = Reference(program)
+def expected(program: Program, offered: int) -> tuple[object, ...]:
+    reference = Reference(program, offered)
     flushed, at = [], []
     for _ in range(2):
         if flushed and flushed[-1] > 0:
@@ -335,6 +404,7 @@ def expected(program: Program) -> tuple[object, ...]:
     return (
         flushed, at, machine.position, machine.mask,
         [machine.load(MEMORY + 8 * i, 8) for i in range(WORDS)],
+        list((ctypes.c_uint64 * WORDS).from_buffer(machine.held)),
         bytes(machine.memory[4096 : 4096 + BUFFER_SHOWN]),
         reference.results, bytes(machine.file),
     )  # fmt: skip
@@ -344,23 +414,28 @@ def describe(program: Program) -> str:
     return str([f"{r.nr:#x}({list(r.args)}) {r.condition}->{r.target}" for r in program.requests])
 
 
-def differences(programs: Sequence[Program], answer: bytes) -> list[str]:
+def differences(programs: Sequence[Program], answer: bytes, all_offered: bool) -> list[str]:
     """What differs between the answer to these programs and the reference, in words.
 
-    Each program was made as a batch and then by a worker, which tells of no flushes.
+    Each program was made as a batch and then by a worker, which tells of no flushes, and to which
+    no completions are offered: they are another thread's. `all_offered`: the rest must be.
     """
     found, offset = [], 0
     for i, program in enumerate(programs):
-        want = expected(program)
         for way, told in (("batch", 0), ("worker", 2)):
             if offset + ctypes.sizeof(Output) > len(answer):
                 return [*found, f"program {i} and later ones have no answer"]
             out = Output.from_buffer_copy(answer, offset)
             offset += ctypes.sizeof(Output) + out.file_bytes
+            want = expected(program, out.offered)
+            missing = program.uses & ~out.offered & ~(COMPLETIONS if told else 0)
+            if all_offered and missing:
+                found.append(f"{way} of program {i}: of what it uses there was no {missing}")
             slots = out.requests[: len(program.requests)]
             got = (
                 list(out.flushed), list(out.at), out.position, out.mask, list(out.words),
-                bytes(out.buffer), [slot.result if slot.done else None for slot in slots],
+                list(out.held), bytes(out.buffer),
+                [slot.result if slot.done else None for slot in slots],
                 answer[offset - out.file_bytes : offset],
             )  # fmt: skip
             pairs = list(zip(got, want, strict=True))[told:]
@@ -370,15 +445,17 @@ def differences(programs: Sequence[Program], answer: bytes) -> list[str]:
     return found
 
 
-def compare(run: Callable[[bytes], bytes], count: int, seed: int) -> list[str]:
+def compare(
+    run: Callable[[bytes], bytes], count: int, seed: int, all_offered: bool = False
+) -> list[str]:
     """Make programs, let `run` execute them, and say what differs."""
     rng, programs = random.Random(seed), list[Program]()
     while len(programs) < count:
         program = make(rng)
         with contextlib.suppress(FileTooLargeError):
-            expected(program)
+            expected(program, program.uses)
             programs.append(program)
-    return differences(programs, run(b"".join(program.pack() for program in programs)))
+    return differences(programs, run(b"".join(program.pack() for program in programs)), all_offered)
 
 
 def main() -> int:

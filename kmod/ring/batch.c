@@ -22,7 +22,8 @@ execute(struct tlk_context *context, struct pt_regs *regs, struct tl_request *fr
 	for (request = from; request != to; request++) {
 		tlk_request_copy(request, regs);
 		if (tlk_work_pending()) {
-			result = tlk_request_make_slow(context, first && request == from);
+			result = tlk_request_make_slow(context, request,
+						       first && request == from);
 			if (context->ending != TLK_DONE)
 				goto stop;
 		} else {

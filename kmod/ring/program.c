@@ -4,7 +4,7 @@
  * which step is the next. request.h owns how the call of a step is made. It is apart from batch.c,
  * so that a request that knows nothing of others pays nothing for those that do.
  *
- * User space may rewrite the whole ring at any time. Each field of a request is copied once, and
+ * User space may rewrite the whole ring at any time. A step executes one copy of its request, and
  * what is used as an index is checked and clamped after it was copied. A result that another step
  * takes is read from the ring, as if the program's own code had passed it on.
  */
@@ -29,6 +29,7 @@ struct program {
 	u32 at;				/* the next step */
 	u64 made;			/* steps */
 	u64 callless;			/* steps that have made no call and were not refused */
+	u32 link;			/* of the step that make_unusual() has made */
 };
 
 static unsigned long *argument_of(struct pt_regs *regs, unsigned int argument)
@@ -80,9 +81,16 @@ static __always_inline int take_word(unsigned long *argument, bool wide)
 	return 0;
 }
 
-/* Takes the arguments in the frame from where bits 12 to 23 of the number say; one is set. */
+/* In place of an error: work is pending that comes before the words of this step. */
+#define WORK_FIRST 1
+
+/*
+ * Takes the arguments in the frame from where bits 12 to 23 of the number say; one is set. Work
+ * that is pending may write to a word, or may be what the reading of one would wait for: a plain
+ * call would come after it. `served` says that it was served.
+ */
 static __always_inline int take_arguments(const struct program *program, struct pt_regs *regs,
-					  u32 sources)
+					  u32 sources, bool served)
 {
 	int error;
 
@@ -91,8 +99,12 @@ static __always_inline int take_arguments(const struct program *program, struct 
 		unsigned long *argument = argument_of(regs, (bit - 12) / 2);
 		u32 source = sources >> bit & 3;
 
-		error = source == 1 ? take_result(program, argument) :
-				      take_word(argument, source & 1);
+		if (source == 1)
+			error = take_result(program, argument);
+		else if (!served && unlikely(tlk_exit_work()))
+			error = WORK_FIRST;
+		else
+			error = take_word(argument, source & 1);
 		sources &= ~(3u << bit);
 	} while (unlikely(sources && !error));
 	return error;
@@ -109,27 +121,11 @@ static long write_word(const struct pt_regs *regs, bool increase)
 	return put_user(word, address) ? -EFAULT : (long)word;
 }
 
-/*
- * A step without a call serves what is pending, too: a program need not contain any call. As in a
- * batch, a signal does not stop the first step.
- */
-static bool may_go_on(struct tlk_context *context, bool first)
-{
-	if (likely(!tlk_work_pending()))
-		return true;
-	if (tlk_request_may_follow(context, first))
-		return true;
-	context->ending = TLK_SIGNAL;
-	return false;
-}
-
 /* Makes a step that is no call, or says why it is none. */
-static noinline long make_callless(struct program *program, int error, bool first)
+static long make_callless(struct program *program, int error)
 {
 	struct pt_regs *regs = current_pt_regs();
 
-	if (!may_go_on(&program->context, first))
-		return -EINTR;
 	if (error == -ENOSYS)
 		program->context.refused++;
 	else
@@ -144,11 +140,11 @@ static noinline long make_callless(struct program *program, int error, bool firs
 
 /*
  * Takes the step's arguments and its link, and takes the program bits out of its number. Returns 0,
- * or why the step makes no call.
+ * why the step makes no call, or WORK_FIRST.
  */
 static __always_inline int prepare_step(const struct program *program,
 					const struct tl_request *request, struct pt_regs *regs,
-					u32 *link)
+					u32 *link, bool served)
 {
 	u32 nr = regs->orig_ax, target;
 	int error = 0;
@@ -171,7 +167,37 @@ static __always_inline int prepare_step(const struct program *program,
 	}
 	if (likely(error || nr <= TL_NR_MASK))
 		return error;
-	return take_arguments(program, regs, nr & ~TL_NR_MASK);
+	return take_arguments(program, regs, nr & ~TL_NR_MASK, served);
+}
+
+/*
+ * Makes a step that is no call, or one before which work is pending. The work is served first, also
+ * where no step of the program is a call. Then the step is copied and prepared anew, as a plain
+ * call is prepared after the work that the call before it has left.
+ */
+static noinline long make_unusual(struct program *program, const struct tl_request *request,
+				  int error, bool first)
+{
+	struct tlk_context *context = &program->context;
+	struct pt_regs *regs = current_pt_regs();
+	long result;
+
+	if (error == WORK_FIRST || tlk_exit_work()) {
+		if (!tlk_request_may_follow(context, first))
+			return -EINTR;
+		tlk_request_copy(request, regs);
+		program->link = 0;
+		error = 0;
+		if (regs->orig_ax >= TL_NR_INCREASE)
+			error = prepare_step(program, request, regs, &program->link, true);
+	}
+	if (error || regs->orig_ax >= TL_NR_INCREASE)
+		return make_callless(program, error);
+	/* Reading a word may have slept: what has come meanwhile is asked for once more. */
+	result = tlk_request_make_prepared(context, first);
+	if (tlk_result_is_special(result) && context->ending == TLK_DONE)
+		result = tlk_request_settle(context, result);
+	return result;
 }
 
 /* Is the step that has this link to be followed by its target? */
@@ -195,32 +221,26 @@ static long run(struct program *program, const u64 steps)
 	long result = 0;
 
 	while (request != end && left) {
+		int error = 0;
 		u32 link = 0;
 
 		tlk_request_copy(request, regs);
-		if (regs->orig_ax >= TL_NR_INCREASE) {
-			int error = prepare_step(program, request, regs, &link);
-
-			if (unlikely(error || regs->orig_ax >= TL_NR_INCREASE)) {
-				result = make_callless(program, error, left == steps);
-				if (context->ending != TLK_DONE)
-					break;
-				goto complete;
-			}
-		}
-		if (tlk_work_pending()) {
-			result = tlk_request_make_slow(context, left == steps);
+		if (regs->orig_ax >= TL_NR_INCREASE)
+			error = prepare_step(program, request, regs, &link, false);
+		if (unlikely(error || regs->orig_ax >= TL_NR_INCREASE) || tlk_work_pending()) {
+			program->link = link;
+			result = make_unusual(program, request, error, left == steps);
+			link = program->link;
 			if (context->ending != TLK_DONE)
 				break;
 		} else {
 			result = tlk_request_call(regs, &tlk_batch_calls);
+			if (tlk_result_is_special(result)) {
+				result = tlk_request_settle(context, result);
+				if (context->ending != TLK_DONE)
+					break;
+			}
 		}
-		if (tlk_result_is_special(result)) {
-			result = tlk_request_settle(context, result);
-			if (context->ending != TLK_DONE)
-				break;
-		}
-complete:
 		tlk_request_complete(request, result);
 		left--;
 		if (likely(!link || !is_followed(link, regs, result))) {
@@ -365,14 +385,14 @@ static long make_user_step(struct tlk_worker_program *program, struct tlk_contex
 	long result;
 
 	if (error || regs->orig_ax >= TL_NR_INCREASE) {
-		if (!may_go_on(context, false))
+		if (tlk_exit_work() && !tlk_request_may_follow(context, false))
 			return -EINTR;
 		program->calls += error == -ENOSYS;
 		context->refused += error == -ENOSYS;
 		return error ? error : write_word(regs, regs->orig_ax == TL_NR_INCREASE);
 	}
 	if (tlk_work_pending())
-		result = tlk_request_make_slow(context, false);
+		result = tlk_request_make_prepared(context, false);
 	else
 		result = tlk_request_call(regs, context->calls);
 	if (tlk_result_is_special(result) && context->ending == TLK_DONE)

@@ -123,17 +123,30 @@ static long make_filtered(struct tlk_context *context)
  */
 bool tlk_request_may_follow(struct tlk_context *context, bool first)
 {
-	if (tlk_must_return() && !first)
-		return false;
-	tlk_exit_work_serve(context);
-	return !tlk_must_return() || first;
+	if (first || !tlk_must_return()) {
+		tlk_exit_work_serve(context);
+		if (first || !tlk_must_return())
+			return true;
+	}
+	context->ending = TLK_SIGNAL;
+	return false;
 }
 
-long tlk_request_make_slow(struct tlk_context *context, bool first)
+long tlk_request_make_slow(struct tlk_context *context, const struct tl_request *request,
+			   bool first)
+{
+	if (tlk_exit_work()) {
+		if (!tlk_request_may_follow(context, first))
+			return -EINTR;
+		tlk_request_copy(request, current_pt_regs());
+	}
+	return tlk_request_make_prepared(context, first);
+}
+
+long tlk_request_make_prepared(struct tlk_context *context, bool first)
 {
 	unsigned long work;
 
-	context->ending = TLK_SIGNAL;
 	if (!tlk_request_may_follow(context, first))
 		return -EINTR;
 
@@ -158,7 +171,7 @@ static long make_again(struct tlk_context *context, long result)
 	struct restart_block *rest = &current->restart_block;
 
 	if (result != -ERESTART_RESTARTBLOCK)
-		return tlk_request_make_slow(context, true);
+		return tlk_request_make_prepared(context, true);
 	tlk_exit_work_serve(context);
 	return rest->fn(rest);
 }

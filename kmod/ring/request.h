@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Makes the system call of one request: copies the request once, looks the call up, calls it. This
+ * Makes the system call of one request: copies the request, looks the call up, calls it. This
  * header owns the fast path and the state of a thread that makes requests. request.c owns what
  * happens when anything is pending on the thread. Neither knows batches or workers.
  *
@@ -170,15 +170,26 @@ static __always_inline long tlk_request_call(struct pt_regs *regs,
 /* Schedules and releases closed files where that is pending. */
 void tlk_exit_work_serve(struct tlk_context *context);
 
-/* The same before a request; false if a signal is to be handled, unless it is the `first`. */
+/*
+ * The same before a request; false and TLK_SIGNAL if a signal is to be handled, unless the request
+ * is the `first`.
+ */
 bool tlk_request_may_follow(struct tlk_context *context, bool first);
 
 /*
- * Serves what is pending (scheduling, releasing closed files), asks seccomp, then makes the call.
- * `first` says that the context has made no request yet, so that a pending signal must not stop
- * this one. Sets context->ending; the result is valid for TLK_DONE only.
+ * Serves what is pending (scheduling, releasing closed files), asks seccomp, then makes the call
+ * that is in the frame. `first` says that the context has made no request yet, so that a pending
+ * signal must not stop this one. Sets context->ending; the result is valid for TLK_DONE only.
  */
-long tlk_request_make_slow(struct tlk_context *context, bool first);
+long tlk_request_make_prepared(struct tlk_context *context, bool first);
+
+/*
+ * The same for a request that was copied before what is pending was served. That work may write to
+ * the memory from which the request comes, as io_uring's does, and a plain call would come after
+ * it: so the request is copied again, and the first copy is forgotten.
+ */
+long tlk_request_make_slow(struct tlk_context *context, const struct tl_request *request,
+			   bool first);
 
 /*
  * Can this result be a code of restart or TLK_REFUSED? They are the negative numbers next to the

@@ -58,12 +58,22 @@ static noinline int must_leave(struct worker *worker)
 	return 0;
 }
 
+/*
+ * The same after what is pending has been served, which may be why. It comes before a request or a
+ * step is read, as it comes before a plain call.
+ */
+static int must_leave_after_work(struct worker *worker)
+{
+	tlk_exit_work_serve(&worker->context);
+	return must_leave(worker);
+}
+
 /* Must the worker stop between two steps of a program? */
 static bool must_stop(struct worker *worker)
 {
 	rcu_tasks_classic_qs(current, false);
 	return READ_ONCE(worker->ring->queue->shut) ||
-	       (may_have_to_leave(worker) && must_leave(worker));
+	       (may_have_to_leave(worker) && must_leave_after_work(worker));
 }
 
 /*
@@ -134,7 +144,7 @@ static __always_inline long make_call(struct tlk_context *context, struct pt_reg
 	long result;
 
 	if (tlk_work_pending())
-		result = tlk_request_make_slow(context, false);
+		result = tlk_request_make_prepared(context, false);
 	else
 		result = tlk_request_call(regs, &tlk_worker_calls);
 	if (tlk_result_is_special(result) && context->ending == TLK_DONE)
@@ -174,14 +184,12 @@ static long serve(struct worker *worker, struct pt_regs *regs)
 		/* A worker that always has work neither sleeps nor returns. */
 		rcu_tasks_classic_qs(current, false);
 		if (may_have_to_leave(worker)) {
-			error = must_leave(worker);
+			error = must_leave_after_work(worker);
 			if (error)
 				return error;
 		}
 		slot = tlk_queue_take(ring);
 		if (slot < 0) {
-			if (tlk_exit_work())
-				tlk_exit_work_serve(&worker->context);
 			tlk_wake_rest(&worker->place);
 			continue;
 		}

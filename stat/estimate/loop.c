@@ -23,9 +23,11 @@ static noinline long nothing(const struct pt_regs *regs)
 }
 
 /* These are for what is pending on a thread; nothing is, and a call of them ends the program. */
-long tlk_request_make_slow(struct tlk_context *context, bool first)
+long tlk_request_make_slow(struct tlk_context *context, const struct tl_request *request,
+			   bool first)
 {
 	(void)context;
+	(void)request;
 	(void)first;
 	__builtin_trap();
 }

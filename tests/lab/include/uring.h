@@ -86,4 +86,18 @@ static inline void uring_close_after_poll(struct uring *uring, int fd, int close
 	uring_submit(uring, 2);
 }
 
+/* The same, and then that work receives from a socket to any memory of the calling thread. */
+static inline void uring_receive_after_poll(struct uring *uring, int fd, int from, void *to,
+					 unsigned int bytes)
+{
+	uring->requests[0] = (struct io_uring_sqe){
+		.opcode = IORING_OP_POLL_ADD, .flags = IOSQE_IO_LINK, .fd = fd,
+		.poll32_events = POLLIN,
+	};
+	uring->requests[1] = (struct io_uring_sqe){
+		.opcode = IORING_OP_RECV, .fd = from, .addr = (uintptr_t)to, .len = bytes,
+	};
+	uring_submit(uring, 2);
+}
+
 #endif /* TL_TEST_URING_H */
