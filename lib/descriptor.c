@@ -161,12 +161,15 @@ int tl_set_open(struct tl_set *set)
 int tl_set_check(const struct tl_set *set, int member)
 {
 	struct epoll_event nothing = { .events = 0 };
-	long error = raw_syscall(SYS_epoll_ctl, (uint64_t)set->fd, EPOLL_CTL_ADD,
-				 (uint64_t)member, (uintptr_t)&nothing, 0, 0);
+	bool own = member == set->member;
+	long error;
 
-	if (error == -EEXIST)
+	/* Nothing is what the set asks for of its own member: the question changes nothing. */
+	error = raw_syscall(SYS_epoll_ctl, (uint64_t)set->fd, own ? EPOLL_CTL_MOD : EPOLL_CTL_ADD,
+			    (uint64_t)member, (uintptr_t)&nothing, 0, 0);
+	if (own ? !error : error == -EEXIST)
 		return 0;
-	/* It is the program's set, which now has a member for which it waits for nothing. */
+	/* It is the program's set, which now has a member of which it asks for nothing. */
 	if (!error)
 		raw_syscall(SYS_epoll_ctl, (uint64_t)set->fd, EPOLL_CTL_DEL, (uint64_t)member,
 			    (uintptr_t)&nothing, 0, 0);
