@@ -60,20 +60,17 @@ def complain(kernel: str, module: Path, kind: str) -> lab.LabResult:
 
 
 @pytest.mark.tool
-def test_oops_fails_the_run_though_the_command_could_go_on(kernel, complaining):
-    with pytest.raises(lab.LabError, match="kernel panicked before the command") as caught:
-        complain(kernel, complaining, "null-pointer")
-    assert "null_pointer" in str(caught.value)  # the trace is shown
-    assert "Fatal exception" in lab.splats(caught.value.kernel_log)[-1]
-
-
-@pytest.mark.tool
-def test_complaint_of_a_kernel_is_found(kernel, complaining):
+def test_complaint_of_a_kernel_is_found_and_an_oops_fails_the_run(kernel, complaining):
     result = complain(kernel, complaining, "warn")
     assert result.stdout == b"survived\n"
     (found,) = lab.splats(result.kernel_log)
     assert found.startswith("WARNING: ")
     assert "complain" in found
+    # The command could go on.
+    with pytest.raises(lab.LabError, match="kernel panicked before the command") as caught:
+        complain(kernel, complaining, "null-pointer")
+    assert "null_pointer" in str(caught.value)  # the trace is shown
+    assert "Fatal exception" in lab.splats(caught.value.kernel_log)[-1]
 
 
 @pytest.mark.parametrize("way", ["reboot -f", "poweroff -f"])
@@ -89,7 +86,10 @@ def test_time_limit_ends_the_vm_and_says_so():
     assert b"time limit of 2 s" in done.stderr
 
 
-def test_a_vm_that_is_started_once_more_has_its_monitor(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("missed", "again"), [(False, 1), (True, 3)])
+def test_vm_that_never_boots_is_started_once_more_with_its_monitor(
+    missed, again, tmp_path, monkeypatch
+):
     path, there, go = tmp_path / "monitor", [], lab._Attempt.go
 
     def looking(self, *arguments):
@@ -97,19 +97,12 @@ def test_a_vm_that_is_started_once_more_has_its_monitor(tmp_path, monkeypatch):
         return go(self, *arguments)
 
     monkeypatch.setattr(lab._Attempt, "go", looking)
-    dies = "rdinit=/no/such/init init=/none root=none"
-    with pytest.raises(TraplessError, match="panicked before its init ran"):
-        lab.run(lab.LabConfig(module=False, monitor=path, append=dies), ["true"])
-    assert there == [True, True] and not path.exists()
-
-
-@pytest.mark.parametrize(("missed", "again"), [(False, 1), (True, 3)])
-def test_vm_that_never_boots_is_started_once_more(missed, again, monkeypatch):
     monkeypatch.setattr(lab, "emulator_missed_a_patch", lambda log: missed)
     notes = Notes()
-    config = lab.LabConfig(module=False, append="rdinit=/no/such/init init=/none root=none")
+    dies = "rdinit=/no/such/init init=/none root=none"
     with pytest.raises(TraplessError, match="panicked before its init ran"):
-        lab.run(config, ["true"], progress=notes)
+        lab.run(lab.LabConfig(module=False, monitor=path, append=dies), ["true"], progress=notes)
+    assert there == [True] * (again + 1) and not path.exists()
     assert len(notes.said) == again
     for said in notes.said:
         assert said.startswith("the VM did not reach its init: the guest's kernel panicked before ")
@@ -202,17 +195,13 @@ def test_success_leaves_nothing_behind(traces):
     assert list(folder.iterdir()) == []
 
 
-def test_kept_files_are_there_and_named(tmp_path):
-    done = run_lab("true", options=("--keep",), env={"TMPDIR": str(tmp_path)})
+def test_kept_files_are_there_and_verbose_shows_the_kernels_log(tmp_path):
+    done = run_lab("true", options=("--keep", "-vv"), env={"TMPDIR": str(tmp_path)})
     (folder,) = tmp_path.iterdir()
     assert f"kept: {folder}".encode() in done.stderr
     assert b"Linux version" in (folder / "kernel.log").read_bytes()
     assert (folder / "initramfs.cpio").read_bytes().startswith(b"070701")
     assert "qemu-system" in (folder / "qemu.argv").read_text()
-
-
-def test_verbose_shows_the_kernels_log():
-    done = run_lab("true", options=("-vv",))
     assert b"Linux version" in done.stderr
     assert b"-kernel" in done.stderr
 
