@@ -23,7 +23,7 @@ static struct tl_program *program_of(const struct ring *ring)
 static void run(const struct ring *ring, unsigned int steps)
 {
 	*program_of(ring) = (struct tl_program){ .steps = 10 };
-	CHECK_EQ(enter(ring->fd, steps, TL_ENTER_PROGRAM), steps);
+	CHECK_EQ(enter(ring, steps, TL_ENTER_PROGRAM), steps);
 	CHECK_EQ(program_of(ring)->stopped, TL_STOPPED_END);
 }
 
