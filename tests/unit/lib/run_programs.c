@@ -196,7 +196,7 @@ static void make_batch(const struct input *input, const struct tl_request *reque
 		output->flushed[i] = tl_batch_flush_steps(batch, input->steps);
 		output->at[i] = tl_batch_at(batch);
 	}
-	for (unsigned int i = 0; i < input->requests; i++) {
+	for (unsigned int i = 0; i < input->requests && i < ENTRIES; i++) {
 		output->requests[i].done = tl_batch_done(batch, i);
 		output->requests[i].result =
 			output->requests[i].done ? tl_batch_result(batch, i) : 0;
@@ -217,7 +217,7 @@ static void make_by_worker(struct tl_psc *psc, const struct input *input,
 	for (unsigned int i = 0; i < input->requests; i++)
 		made[i] = requests[i].state == TL_DONE;
 	CHECK_EQ(tl_psc_result(psc, (unsigned int)slot, &result), 1);
-	for (unsigned int i = 0; i < input->requests; i++) {
+	for (unsigned int i = 0; i < input->requests && i < ENTRIES; i++) {
 		CHECK_EQ(requests[i].state, TL_DONE);
 		output->requests[i].done = made[i] || result != -ETIME;
 		output->requests[i].result = output->requests[i].done ? requests[i].result : 0;
