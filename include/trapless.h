@@ -282,7 +282,7 @@ int tl_psc_result(struct tl_psc *psc, unsigned int slot, int64_t *result);
 /*
  * Cancels a request that no worker has begun. Returns 1 if it will not be made: it has no result
  * and no completion, and its slot is no longer the caller's. Returns 0 if it has begun, is
- * complete, or there is none: nothing has changed then.
+ * complete, or there is none: nothing has changed then. A program has begun once a step was made.
  */
 int tl_psc_cancel(struct tl_psc *psc, unsigned int slot);
 

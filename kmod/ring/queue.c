@@ -122,11 +122,18 @@ void tlk_queue_leave(struct tlk_queue_worker *worker)
 	spin_unlock_irq(&queue->lock);
 }
 
+/* A half-made program that was given back runs still: nobody else may have changed its state. */
+static bool claim_again(struct tlk_ring *ring, u32 slot, struct tlk_queue_worker *worker)
+{
+	worker->begun = READ_ONCE(ring->requests[slot].state) == TL_RUNNING;
+	return worker->begun || tlk_queue_claim(ring, slot);
+}
+
 /*
  * Takes a request that was given back. One that is interrupted each time must not come before all
  * others for ever: they take turns with each other, and with the entries of submit[].
  */
-int tlk_queue_take_redo(struct tlk_ring *ring)
+int tlk_queue_take_redo(struct tlk_ring *ring, struct tlk_queue_worker *worker)
 {
 	struct tlk_queue *queue = ring->queue;
 	int entries = ring->mask + 1;
@@ -143,7 +150,7 @@ int tlk_queue_take_redo(struct tlk_ring *ring)
 		queue->redo_next = slot + 1;
 	}
 	spin_unlock_irq(&queue->lock);
-	if (slot >= 0 && !tlk_queue_claim(ring, slot)) {
+	if (slot >= 0 && !claim_again(ring, slot, worker)) {
 		tlk_queue_drop(ring, slot);
 		return -1;
 	}
@@ -204,16 +211,20 @@ __poll_t tlk_queue_poll(struct tlk_ring *ring, struct file *file, struct poll_ta
 
 /*
  * Gives back a request that was taken and not made, to another worker or to this one when it comes
- * again. The state is stored first, because whoever finds the bit may claim the slot. Only a
+ * again. A program that is half made goes on as TL_RUNNING while there is a queue, so that nobody
+ * cancels it. The state is stored first, because whoever finds the bit may claim the slot. Only a
  * requester that breaks the rules has one slot running twice; then the second is dropped.
  */
-void tlk_queue_redo(struct tlk_ring *ring, unsigned int slot)
+void tlk_queue_redo(struct tlk_queue_worker *worker, unsigned int slot)
 {
-	struct tlk_queue *queue = ring->queue;
+	struct tlk_queue *queue = worker->queue;
+	struct tlk_ring *ring = queue->ring;
 	bool twice;
 
-	smp_store_release(&ring->requests[slot].state, TL_SUBMITTED);
 	spin_lock_irq(&queue->lock);
+	if (!worker->begun || queue->shut)
+		smp_store_release(&ring->requests[slot].state, TL_SUBMITTED);
+	worker->begun = false;
 	twice = __test_and_set_bit(slot, queue->redo);
 	if (!twice)
 		WRITE_ONCE(queue->redo_count, queue->redo_count + 1);
@@ -375,17 +386,21 @@ long tlk_queue_wait(struct tlk_ring *ring, struct file *file, unsigned long argu
 }
 
 /*
- * Requests that are not taken yet never will be: the queue is emptied at once for all workers. A
- * requester that waits by poll(2) is woken as by a completion. The lock stands between `shut`
- * and `armed`, and between the requester's `armed` and its look: one sees the other.
+ * Requests that are not taken yet never will be: the queue is emptied at once for all workers, and
+ * half-made programs are the requester's again. A requester that waits by poll(2) is woken as
+ * by a completion. The lock stands between `shut` and `armed`, and between the requester's `armed`
+ * and its look: one sees the other.
  */
 void tlk_queue_shut(struct tlk_ring *ring)
 {
 	struct tlk_queue *queue = ring->queue;
+	unsigned int slot;
 
 	spin_lock_irq(&queue->lock);
 	WRITE_ONCE(queue->shut, true);
 	atomic_set(&queue->head, queue->tail);
+	for_each_set_bit(slot, queue->redo, ring->mask + 1)
+		cmpxchg(&ring->requests[slot].state, TL_RUNNING, TL_SUBMITTED);
 	bitmap_zero(queue->redo, TL_ENTRIES_MAX);
 	WRITE_ONCE(queue->redo_count, 0);
 	tlk_wake_all_locked(queue);

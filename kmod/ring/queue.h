@@ -63,6 +63,7 @@ struct tlk_queue_worker {
 	local_t executed;
 	/* The rest is the worker's own. */
 	bool resting;		/* it sleeps for want of requests, and not inside a call */
+	bool begun;		/* the program that it has taken or gives back is half made */
 	u64 took_ns;		/* when it took a request and left some behind, or 0 */
 	u64 sought_ns;		/* when it last looked for an idle CPU */
 };
@@ -98,7 +99,8 @@ struct tlk_queue {
 	struct list_head inside;	/* workers in tlk_worker_serve() */
 	struct pid *requester;		/* made all that is unfinished; NULL: more than one */
 	struct tlk_identity identity;	/* the requester's; that of all workers inside */
-	DECLARE_BITMAP(redo, TL_ENTRIES_MAX);	/* slots whose worker left for a signal */
+	/* Slots whose worker left for a signal. A half-made program among them stays TL_RUNNING. */
+	DECLARE_BITMAP(redo, TL_ENTRIES_MAX);
 	u32 redo_next;			/* where to look for the next of them */
 
 	/*
@@ -152,11 +154,11 @@ void tlk_wake_worker_came(struct tlk_sleep *sleep);
 
 /* The uncommon cases of what follows. */
 void tlk_wake_seek_help(struct tlk_queue_worker *worker);
-int tlk_queue_take_redo(struct tlk_ring *ring);
+int tlk_queue_take_redo(struct tlk_ring *ring, struct tlk_queue_worker *worker);
 void tlk_queue_drop(struct tlk_ring *ring, u32 slot);
 void tlk_queue_report(struct tlk_ring *ring, u32 slot);
 void tlk_queue_signal(struct tlk_ring *ring);
-void tlk_queue_redo(struct tlk_ring *ring, unsigned int slot);
+void tlk_queue_redo(struct tlk_queue_worker *worker, unsigned int slot);
 
 static __always_inline bool tlk_queue_has_work(const struct tlk_queue *queue)
 {
@@ -182,7 +184,7 @@ static __always_inline bool tlk_queue_claim(struct tlk_ring *ring, u32 slot)
  * dropped, and the worker has to look for signals and scheduling. The slot number is read before it
  * is taken, because user space may reuse the entry from then on.
  */
-static __always_inline int tlk_queue_take(struct tlk_ring *ring)
+static __always_inline int tlk_queue_take(struct tlk_ring *ring, struct tlk_queue_worker *worker)
 {
 	struct tlk_queue *queue = ring->queue;
 	int head = atomic_read(&queue->head);
@@ -190,7 +192,7 @@ static __always_inline int tlk_queue_take(struct tlk_ring *ring)
 
 	if (unlikely(READ_ONCE(queue->redo_count))) {
 		if (!READ_ONCE(queue->redo_was_last) || (u32)head == READ_ONCE(queue->tail))
-			return tlk_queue_take_redo(ring);
+			return tlk_queue_take_redo(ring, worker);
 		WRITE_ONCE(queue->redo_was_last, false);
 	}
 	/* Pairs with the release in notify_locked(). */

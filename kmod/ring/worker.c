@@ -105,7 +105,8 @@ static __always_inline bool is_made(struct tlk_context *context)
 
 /*
  * Makes the program that the request in hand leads to. If the worker has to stop before its end,
- * the request gets the next step and the steps that are left, for whoever goes on.
+ * the request gets the next step and the steps that are left, for whoever goes on; it counts as
+ * begun once any worker has made a step of it.
  */
 static noinline bool make_program(struct worker *worker, struct pt_regs *regs)
 {
@@ -114,7 +115,9 @@ static noinline bool make_program(struct worker *worker, struct pt_regs *regs)
 	struct tlk_worker_program program;
 	long error = tlk_program_begin(&program, regs);
 	u64 budget = program.steps;
+	bool begun = worker->place.begun;
 
+	worker->place.begun = false;
 	worker->program = &program;
 	while (!error && program.at < program.end && program.steps) {
 		if (budget != program.steps && must_stop(worker))
@@ -130,6 +133,7 @@ static noinline bool make_program(struct worker *worker, struct pt_regs *regs)
 	if (!is_made(context)) {
 		WRITE_ONCE(request->args[2], program.steps);
 		WRITE_ONCE(request->args[4], program.at);
+		worker->place.begun = begun || program.steps != budget;
 		return false;
 	}
 	worker->callless++;
@@ -188,7 +192,7 @@ static long serve(struct worker *worker, struct pt_regs *regs)
 			if (error)
 				return error;
 		}
-		slot = tlk_queue_take(ring);
+		slot = tlk_queue_take(ring, &worker->place);
 		if (slot < 0) {
 			tlk_wake_rest(&worker->place);
 			continue;
@@ -196,7 +200,7 @@ static long serve(struct worker *worker, struct pt_regs *regs)
 		tlk_queue_took(&worker->place);
 		worker->slot = slot;
 		if (unlikely(!make_request(worker, regs)))
-			tlk_queue_redo(ring, slot);
+			tlk_queue_redo(&worker->place, slot);
 	}
 	return local_read(&worker->place.executed) + worker->callless;
 }

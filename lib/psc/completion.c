@@ -88,17 +88,39 @@ void tl_psc_free_canceled(struct tl_psc *psc)
 	}
 }
 
+/*
+ * Has a worker made a step of the program that the request leads to? The first step is always its
+ * first call. A worker of the module may have left it half made and submitted, when the ring was
+ * handed over; the module itself gives no such program back.
+ */
+static bool is_begun(const struct tl_request *request)
+{
+	const struct tl_request *program = (const struct tl_request *)(uintptr_t)request->args[0];
+
+	return request->nr == TL_NR_PROGRAM && request->args[5] == PSC_OWN_PROGRAM &&
+	       __atomic_load_n(&program->state, __ATOMIC_RELAXED) == TL_DONE;
+}
+
 int tl_psc_cancel(struct tl_psc *psc, unsigned int slot)
 {
+	struct tl_request *request;
 	uint8_t state = TL_SUBMITTED;
 
 	if (!psc->entries)
 		return -EPERM;
 	if (slot >= psc->entries)
 		return tl_slot_error(slot);
-	if (!__atomic_compare_exchange_n(&psc->requests[slot].state, &state, TL_CANCELED, false,
+	request = &psc->requests[slot];
+	if (__atomic_load_n(&request->state, __ATOMIC_ACQUIRE) != TL_SUBMITTED ||
+	    is_begun(request) ||
+	    !__atomic_compare_exchange_n(&request->state, &state, TL_CANCELED, false,
 					 __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 		return 0;
+	/* Begun and left between the two looks, as the ring was shut: nobody else has seen this. */
+	if (is_begun(request)) {
+		__atomic_store_n(&request->state, TL_SUBMITTED, __ATOMIC_RELEASE);
+		return 0;
+	}
 	psc->user_data[slot] = 0;
 	*canceled(psc, psc->canceled_n++) = slot;
 	return 1;
