@@ -14,10 +14,10 @@
 
 #include "compat/symbols.h"
 
-static inline const void *tlk_current_filter(void)
+static inline const void *tlk_filter_of(struct task_struct *thread)
 {
 #ifdef CONFIG_SECCOMP_FILTER
-	return READ_ONCE(current->seccomp.filter);
+	return READ_ONCE(thread->seccomp.filter);
 #else
 	return NULL;
 #endif

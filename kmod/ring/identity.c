@@ -58,7 +58,7 @@ void tlk_identity_take(struct tlk_identity *identity)
 {
 	identity->cred = get_current_cred();
 	identity->process = current->signal;
-	identity->filter = tlk_current_filter();
+	identity->filter = tlk_filter_of(current);
 	identity->files = current->files;
 	identity->fs = current->fs;
 	identity->namespaces = current->nsproxy;
@@ -74,15 +74,31 @@ void tlk_identity_put(struct tlk_identity *identity)
 	put_cred(identity->cred);
 }
 
-bool tlk_identity_is_current(const struct tlk_identity *identity)
+/* Is all that a thread changes only for itself the current thread's? */
+static bool own_parts_equal(const struct tlk_identity *identity)
 {
-	return identity->process == current->signal && identity->filter == tlk_current_filter() &&
-	       identity->files == current->files && identity->fs == current->fs &&
-	       identity->namespaces == current->nsproxy &&
+	return identity->process == current->signal && identity->files == current->files &&
+	       identity->fs == current->fs && identity->namespaces == current->nsproxy &&
 	       identity->protection_keys == read_pkru() &&
 	       identity->personality == current->personality &&
 	       uid_eq(identity->login, audit_get_loginuid(current)) &&
 	       identity->session == audit_get_sessionid(current) &&
-	       identity->domain == current_domain() &&
+	       identity->domain == current_domain();
+}
+
+bool tlk_identity_is_current(const struct tlk_identity *identity)
+{
+	return own_parts_equal(identity) && identity->filter == tlk_filter_of(current) &&
 	       creds_equal(identity->cred, current_cred());
+}
+
+bool tlk_identity_has_followed(const struct tlk_identity *identity, struct task_struct *thread)
+{
+	bool has;
+
+	rcu_read_lock();
+	has = own_parts_equal(identity) && tlk_filter_of(thread) == tlk_filter_of(current) &&
+	      creds_equal(__task_cred(thread), current_cred());
+	rcu_read_unlock();
+	return has;
 }

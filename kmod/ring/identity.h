@@ -10,6 +10,7 @@
 #include <linux/uidgid.h>
 
 struct cred;
+struct task_struct;
 
 /*
  * `cred` is a reference. The other pointers are only compared and never followed: threads of one
@@ -31,6 +32,12 @@ struct tlk_identity {
 
 void tlk_identity_take(struct tlk_identity *identity);	/* the current thread's */
 void tlk_identity_put(struct tlk_identity *identity);
+
+/*
+ * Has this thread of the identity's process the current one's identity now? Threads change for one
+ * another their filters and, by Landlock, their credentials alone; all else must be as it was.
+ */
+bool tlk_identity_has_followed(const struct tlk_identity *identity, struct task_struct *thread);
 
 bool tlk_identity_is_current(const struct tlk_identity *identity);
 

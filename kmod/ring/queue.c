@@ -48,11 +48,41 @@ void tlk_queue_destroy(struct tlk_queue *queue)
 	kfree(queue);
 }
 
+/* Has the thread that made all requests which are not complete the current one's identity now? */
+static bool requester_has_followed(const struct tlk_queue *queue)
+{
+	struct task_struct *requester;
+	bool has;
+
+	rcu_read_lock();
+	requester = pid_task(queue->requester, PIDTYPE_PID);
+	has = requester && tlk_identity_has_followed(&queue->identity, requester);
+	rcu_read_unlock();
+	return has;
+}
+
+/*
+ * May the queue take over the current thread's identity? Requests that wait need the thread that
+ * made them: it comes itself, or has this identity by now. So do workers inside: a thread that
+ * confines all threads of its process (TSYNC of seccomp and Landlock) changes them as they sleep. A
+ * worker that has changed compares itself with the queue before it takes its next request.
+ */
+static bool may_take_over_locked(struct tlk_queue *queue) __must_hold(&queue->lock)
+{
+	struct tlk_queue_worker *worker;
+
+	lockdep_assert_held(&queue->lock);
+	list_for_each_entry(worker, &queue->inside, inside)
+		if (!tlk_identity_has_followed(&queue->identity, worker->task))
+			return false;
+	return !atomic_read(&queue->unfinished) || queue->requester == task_pid(current) ||
+	       requester_has_followed(queue);
+}
+
 /*
  * May the current thread use the queue? The queue has one identity: that of all workers inside and
- * of all requests that wait. It takes over another one when there is neither worker nor request;
- * or, with requests left, from the very thread that made them, whose credentials have changed since
- * (glibc's setuid() interrupts all workers for it).
+ * of all requests that wait. The process never changes: one that shares the memory alone is
+ * another, and a child of vfork(2) whose parent waits for it would wait here for its parent.
  */
 static int admit_locked(struct tlk_queue *queue) __must_hold(&queue->lock)
 {
@@ -61,9 +91,7 @@ static int admit_locked(struct tlk_queue *queue) __must_hold(&queue->lock)
 		return -ESHUTDOWN;
 	if (tlk_identity_is_current(&queue->identity))
 		return 0;
-	if (!list_empty(&queue->inside))
-		return -EPERM;
-	if (atomic_read(&queue->unfinished) && queue->requester != task_pid(current))
+	if (queue->identity.process != current->signal || !may_take_over_locked(queue))
 		return -EPERM;
 	tlk_identity_put(&queue->identity);
 	tlk_identity_take(&queue->identity);
