@@ -275,6 +275,11 @@ static int device_release(struct inode *inode, struct file *file)
 	return 0;
 }
 
+static void device_show_fdinfo(struct seq_file *text, struct file *file)
+{
+	tlk_setup_show(tlk_ring_of(file), text);
+}
+
 static const struct file_operations device_operations = {
 	.owner = THIS_MODULE,
 	.open = device_open,
@@ -284,6 +289,7 @@ static const struct file_operations device_operations = {
 	.unlocked_ioctl = device_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
 	.mmap = device_mmap,
+	.show_fdinfo = device_show_fdinfo,
 };
 
 /* Anyone may open it: a request can do nothing that its thread could not do by a plain call. */

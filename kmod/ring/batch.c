@@ -51,9 +51,9 @@ static noinline unsigned int execute_wrapped(struct tlk_context *context, struct
 	return execute(context, current_pt_regs(), from, from + count, first, stopped) - from;
 }
 
-/* What is not on the way of a batch that makes all its calls; `done` are made. */
+/* What is not on the way of a batch that makes all its calls; it was asked for `left` more. */
 static noinline void tell_unusual(struct tlk_ring *ring, const struct tlk_context *context,
-				  unsigned int done)
+				  unsigned int first, unsigned int done, unsigned int left)
 {
 	struct tlk_ring_counts *counts = &ring->counts;
 
@@ -62,7 +62,13 @@ static noinline void tell_unusual(struct tlk_ring *ring, const struct tlk_contex
 		atomic64_inc(&counts->bypassed);
 	else if (context->ending != TLK_DONE)
 		atomic64_inc(&counts->interrupted);
-	if (done && context->ending != TLK_DONE)
+	if (context->ending == TLK_DONE)
+		return;
+	/* The rest goes back to user space, to be submitted again. */
+	atomic64_add(-(long)left, &counts->submitted);
+	tlk_counts_note_stop(counts, tlk_context_why_stopped(context),
+			     (first + done) & ring->mask);
+	if (done)
 		WRITE_ONCE(tlk_ring_program(ring)->stopped, tlk_context_why_stopped(context));
 }
 
@@ -86,15 +92,18 @@ long tlk_batch_enter(struct tlk_ring *ring, struct file *file)
 
 	if (unlikely(first >= entries || asked > entries))
 		return -EINVAL;
+	atomic64_inc(&ring->counts.crossings);
+	atomic64_add(asked, &ring->counts.submitted);
+	atomic_inc(&ring->counts.inside);
 	saved = tlk_context_begin(&context, file, regs, &tlk_batch_calls, NULL);
 	done = execute(&context, regs, from, from + straight, true, &stopped) - from;
 	if (unlikely(straight != asked && done == straight))
 		done += execute_wrapped(&context, ring, asked - straight, !done, &stopped);
 
-	atomic64_inc(&ring->counts.crossings);
 	atomic64_add(done - context.refused, &ring->counts.executed);
+	atomic_dec(&ring->counts.inside);
 	if (unlikely(done != asked || context.refused))
-		tell_unusual(ring, &context, done);
+		tell_unusual(ring, &context, first, done, asked - done);
 	tlk_context_end(&context, regs, saved);
 	return done ? done : stopped;
 }

@@ -273,9 +273,13 @@ static u32 why_stopped(const struct program *program)
 
 static void count(struct tlk_ring_counts *counts, const struct program *program)
 {
-	atomic64_inc(&counts->crossings);
 	atomic64_add(program->made - program->callless - program->context.refused,
 		     &counts->executed);
+	atomic64_add(program->callless, &counts->callless);
+	atomic64_add(program->made, &counts->submitted);
+	atomic_dec(&counts->inside);
+	if (program->at != program->end)
+		tlk_counts_note_stop(counts, why_stopped(program), program->at);
 	if (likely(program->context.ending == TLK_DONE && !program->context.refused))
 		return;
 	atomic64_add(program->context.refused, &counts->refused);
@@ -305,6 +309,8 @@ long tlk_program_enter(struct tlk_ring *ring, struct file *file, unsigned long a
 	program.end = argument;
 	program.at = array_index_nospec(program.at, program.end + 1);
 	program.callless = 0;
+	atomic64_inc(&ring->counts.crossings);
+	atomic_inc(&ring->counts.inside);
 	saved = tlk_context_begin(&program.context, file, regs, &tlk_batch_calls, NULL);
 	result = run(&program, steps);
 	count(&ring->counts, &program);

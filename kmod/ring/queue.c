@@ -291,6 +291,7 @@ static int notify_locked(struct tlk_ring *ring, u32 count) __must_hold(&ring->qu
 	if (count)
 		note_requester_locked(queue);
 	atomic_add(count, &queue->unfinished);
+	atomic64_add(count, &ring->counts.submitted);
 	/*
 	 * Pairs with the acquire in tlk_queue_take(), and with the full barrier of
 	 * tlk_wake_worker_went(): `awake` is read behind it.
@@ -450,4 +451,24 @@ u64 tlk_queue_executed(struct tlk_ring *ring)
 		executed += local_read(&worker->executed);
 	spin_unlock_irq(&queue->lock);
 	return executed;
+}
+
+/* Whether a worker sleeps inside a call, its own switch of threads writes without the lock. */
+struct tlk_queue_state tlk_queue_look(struct tlk_queue *queue)
+{
+	struct tlk_queue_state state = {};
+	struct tlk_queue_worker *worker;
+
+	spin_lock_irq(&queue->lock);
+	state.unfinished = atomic_read(&queue->unfinished);
+	state.waiting = queue->waiting;
+	list_for_each_entry(worker, &queue->inside, inside) {
+		state.inside++;
+		if (!list_empty(&worker->idle))
+			state.asleep++;
+		else if (data_race(worker->sleep.asleep))
+			state.blocked++;
+	}
+	spin_unlock_irq(&queue->lock);
+	return state;
 }

@@ -135,6 +135,17 @@ void tlk_queue_shut(struct tlk_ring *ring);
 /* How many calls were made: by the workers that are inside and by those that have left. */
 u64 tlk_queue_executed(struct tlk_ring *ring);
 
+/* Who is inside, at one moment, for operators. */
+struct tlk_queue_state {
+	u32 unfinished;
+	u32 inside;		/* workers */
+	u32 asleep;		/* of these, for want of requests */
+	u32 blocked;		/* of these, inside a call, if TLK_SLEEP_IS_SEEN */
+	u32 waiting;		/* requesters in TL_ENTER_WAIT */
+};
+
+struct tlk_queue_state tlk_queue_look(struct tlk_queue *queue);
+
 /* For workers, which enter, rest while there is nothing to do, and leave. */
 int tlk_queue_enter(struct tlk_queue *queue, struct tlk_queue_worker *worker);
 void tlk_wake_rest(struct tlk_queue_worker *worker);

@@ -32,7 +32,21 @@ struct tlk_ring_counts {
 	atomic64_t sleeps;
 	atomic64_t wakeups;
 	atomic64_t dropped;
+	/* For operators, see tlk_setup_show(); the rest is what TL_IOC_STATS tells. */
+	atomic64_t submitted;		/* requests of batches and notifies; steps that were made */
+	atomic64_t callless;		/* steps of programs that were no call */
+	atomic_t inside;		/* threads that make a batch or a program */
+	u64 stop;			/* the last early end: why, and above STOP_AT_SHIFT where */
 };
+
+#define TLK_STOP_AT_SHIFT 32
+#define TLK_STOPPED_IDENTITY 16u	/* why a worker stopped, beside enum tl_stopped */
+
+/* Several threads may stop at once; the last to write is told of. */
+static inline void tlk_counts_note_stop(struct tlk_ring_counts *counts, u32 why, u32 at)
+{
+	WRITE_ONCE(counts->stop, (u64)at << TLK_STOP_AT_SHIFT | why);
+}
 
 /*
  * Belongs to one open file and lives as long: whoever executes requests holds the file. All but the

@@ -2,11 +2,13 @@
 /*
  * Makes a ring of what a process asks for: checks the request, puts memory and queue together,
  * publishes the ring in its file, and maps it into the process. This file owns the checks, the
- * order and the mappings. It owns neither the memory (ring.c) nor the queue (queue.c).
+ * order, the mappings, and how a ring's counts are told. It owns neither the memory (ring.c) nor
+ * the queue (queue.c).
  */
 #include <linux/errno.h>
 #include <linux/log2.h>
 #include <linux/mm.h>
+#include <linux/seq_file.h>
 #include <linux/string.h>
 
 #include "compat/entry.h"
@@ -140,4 +142,78 @@ int tlk_setup_mmap(struct tlk_ring *ring, struct vm_area_struct *vma)
 	if (atomic_inc_return(&ring->mappings) == 1)
 		WRITE_ONCE(ring->address, vma->vm_start);
 	return 0;
+}
+
+/* ---- For operators ---- */
+
+static const char *why_stopped(u32 why)
+{
+	switch (why) {
+	case TL_STOPPED_NEVER:
+		return "never";
+	case TL_STOPPED_SIGNAL:
+		return "signal";
+	case TL_STOPPED_STEPS:
+		return "steps";
+	case TL_STOPPED_BUSY:
+		return "busy";
+	case TL_STOPPED_PAUSE:
+		return "pause";
+	case TLK_STOPPED_IDENTITY:
+		return "identity";
+	default:
+		return "unknown";
+	}
+}
+
+static void show_batches(struct tlk_ring *ring, struct seq_file *text)
+{
+	struct tlk_ring_counts *counts = &ring->counts;
+	u64 stop = READ_ONCE(counts->stop);
+	/* Completed ones are read first: they were submitted before. */
+	s64 completed = atomic64_read(&counts->executed) + atomic64_read(&counts->refused) +
+			atomic64_read(&counts->callless);
+
+	seq_printf(text, "submitted:\t%lld\ncompleted:\t%lld\nthreads-inside:\t%d\n",
+		   atomic64_read(&counts->submitted), completed, atomic_read(&counts->inside));
+	seq_printf(text, "last-stop:\t%s", why_stopped((u32)stop));
+	if (stop)
+		seq_printf(text, " before request %u", (u32)(stop >> TLK_STOP_AT_SHIFT));
+	seq_putc(text, '\n');
+}
+
+static void show_workers(struct tlk_ring *ring, struct seq_file *text)
+{
+	struct tlk_ring_counts *counts = &ring->counts;
+	struct tlk_queue_state state = tlk_queue_look(ring->queue);
+	s64 submitted = atomic64_read(&counts->submitted);
+
+	seq_printf(text, "submitted:\t%lld\ncompleted:\t%lld\ndropped:\t%lld\n", submitted,
+		   submitted - state.unfinished - atomic64_read(&counts->dropped),
+		   atomic64_read(&counts->dropped));
+	seq_printf(text, "workers-inside:\t%u\nworkers-asleep:\t%u\n", state.inside,
+		   state.asleep);
+	if (TLK_SLEEP_IS_SEEN)
+		seq_printf(text, "workers-blocked:\t%u\n", state.blocked);
+	seq_printf(text, "requesters-waiting:\t%u\nlast-stop:\t%s\n", state.waiting,
+		   why_stopped((u32)READ_ONCE(counts->stop)));
+}
+
+/*
+ * Nothing here is read from the ring's memory, which the process writes, and no lock is taken but
+ * the queue's, under which nobody sleeps. So it also tells of a ring whose threads are stuck.
+ */
+void tlk_setup_show(struct tlk_ring *ring, struct seq_file *text)
+{
+	if (!ring) {
+		seq_puts(text, "kind:\tnone\n");
+		return;
+	}
+	seq_printf(text, "kind:\t%s%s\nentries:\t%u\ncrossings:\t%lld\n",
+		   ring->queue ? "workers" : "batches", ring->completions ? ", completions" : "",
+		   ring->mask + 1, atomic64_read(&ring->counts.crossings));
+	if (ring->queue)
+		show_workers(ring, text);
+	else
+		show_batches(ring, text);
 }

@@ -9,6 +9,7 @@
 #include <linux/trapless.h>
 
 struct file;
+struct seq_file;
 struct tlk_ring;
 struct vm_area_struct;
 
@@ -21,5 +22,8 @@ int tlk_setup_mmap(struct tlk_ring *ring, struct vm_area_struct *vma);
 
 /* TL_IOC_STATS. */
 void tlk_setup_stats(struct tlk_ring *ring, struct tl_stats *stats);
+
+/* /proc/PID/fdinfo/N: what an operator sees of a ring; NULL before TL_IOC_SETUP. */
+void tlk_setup_show(struct tlk_ring *ring, struct seq_file *text);
 
 #endif /* TLK_SETUP_H */

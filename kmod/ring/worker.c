@@ -219,6 +219,21 @@ static void abandon(struct tlk_context *context)
 	tlk_queue_leave(&worker->place);
 }
 
+static void note_stop(const struct worker *worker, long error)
+{
+	struct tlk_ring_counts *counts = &worker->ring->counts;
+	u32 why = TLK_STOPPED_IDENTITY;
+
+	if (error == -EINTR) {
+		atomic64_inc(&counts->interrupted);
+		why = tlk_context_why_stopped(&worker->context);
+	} else if (error == -EBUSY) {
+		atomic64_inc(&counts->bypassed);
+		why = TL_STOPPED_BUSY;
+	}
+	tlk_counts_note_stop(counts, why, worker->slot);
+}
+
 long tlk_worker_serve(struct tlk_ring *ring, struct file *file)
 {
 	struct worker worker = { .ring = ring, .cred = current_cred(),
@@ -234,10 +249,8 @@ long tlk_worker_serve(struct tlk_ring *ring, struct file *file)
 	saved = tlk_context_begin(&worker.context, file, regs, &tlk_worker_calls, abandon);
 	ret = serve(&worker, regs);
 	tlk_queue_leave(&worker.place);
-	if (ret == -EINTR)
-		atomic64_inc(&ring->counts.interrupted);
-	else if (ret == -EBUSY)
-		atomic64_inc(&ring->counts.bypassed);
+	if (ret < 0)
+		note_stop(&worker, ret);
 	tlk_context_end(&worker.context, regs, saved);
 	return ret;
 }

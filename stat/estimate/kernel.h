@@ -61,6 +61,16 @@ static __always_inline int atomic_read(const atomic_t *v)
 	return READ_ONCE(v->counter);
 }
 
+static __always_inline void atomic_inc(atomic_t *v)
+{
+	__asm__ volatile("lock incl %0" : "+m"(v->counter) : : "memory");
+}
+
+static __always_inline void atomic_dec(atomic_t *v)
+{
+	__asm__ volatile("lock decl %0" : "+m"(v->counter) : : "memory");
+}
+
 static __always_inline void atomic64_add(long n, atomic64_t *v)
 {
 	__asm__ volatile("lock addq %1, %0" : "+m"(v->counter) : "er"(n) : "memory");
