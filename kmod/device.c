@@ -30,7 +30,7 @@
 #include "supervisor/process.h"
 #include "supervisor/supervisor.h"
 
-/* The entries that are not asked for a million times a second. */
+/* The entries that are off the fast path. */
 static noinline loff_t enter_other(struct tlk_ring *ring, struct file *file, int whence)
 {
 	const struct pt_regs *regs = current_pt_regs();
@@ -49,7 +49,7 @@ static noinline loff_t enter_other(struct tlk_ring *ring, struct file *file, int
 
 /*
  * Batches, notifies and waits enter here: the binary interface says why it is lseek(). The offset
- * is for other files alone. An lseek() that means no entry names no ring, and is refused.
+ * only protects other files. An lseek() that is no entry names no ring, and is refused.
  */
 static loff_t device_llseek(struct file *file, loff_t offset, int whence)
 {
@@ -64,8 +64,8 @@ static loff_t device_llseek(struct file *file, loff_t offset, int whence)
 }
 
 /*
- * Takes a structure that the caller gives, its size first. It may be longer than what is known
- * here, if the rest is zero.
+ * Copies a structure from the caller. Its first field is its size. It may be longer than the
+ * structure that is known here, if the rest is zero.
  */
 static int structure_take(void *structure, u32 known, const void __user *user)
 {
@@ -78,7 +78,7 @@ static int structure_take(void *structure, u32 known, const void __user *user)
 	return copy_struct_from_user(structure, known, user, size);
 }
 
-/* Gives a structure that the caller asks for, as much of it as the size that stands there. */
+/* Copies a structure to the caller, no more of it than the size that the caller has stored. */
 static long structure_give(void *structure, u32 known, void __user *user)
 {
 	u32 size;
@@ -128,7 +128,7 @@ static long ioctl_enter(struct tlk_ring *ring, struct file *file)
 	return error ? error : tlk_worker_serve(ring, file);
 }
 
-/* What one worker ring does that the caller names by its address, beside entries. */
+/* The ioctls on a worker ring, which the caller names by the ring's address. */
 static long ioctl_queue(struct tlk_ring *ring, struct file *file, unsigned int command,
 			unsigned long address)
 {
@@ -147,7 +147,7 @@ static long ioctl_queue(struct tlk_ring *ring, struct file *file, unsigned int c
 	return 0;
 }
 
-/* Is the descriptor that of the ring that is mapped there? */
+/* Does the descriptor belong to the ring that is mapped at this address? */
 static long ioctl_ring(struct tlk_ring *ring, unsigned long address)
 {
 	if (ring->mm != current->mm)
@@ -261,7 +261,7 @@ static int device_mmap(struct file *file, struct vm_area_struct *vma)
 
 static int device_open(struct inode *inode, struct file *file)
 {
-	/* The misc core leaves its own pointer here; the module's means a ring that is set up. */
+	/* The misc core leaves its own pointer here. NULL means that no ring is set up. */
 	file->private_data = NULL;
 	return 0;
 }

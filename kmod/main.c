@@ -123,8 +123,9 @@ static int __init tlk_init(void)
 	if (error)
 		goto err_supervisor;
 	/*
-	 * The last that may fail: the kernel frees a module whose load has failed, whoever has its
-	 * device open. Where probes cannot be taken back, the module stays, without a device.
+	 * This step is the last that may fail: the kernel frees a module whose load has failed,
+	 * even while somebody has its device open. Where probes cannot be taken back, the module
+	 * stays loaded without a device.
 	 */
 	error = tlk_device_init();
 	if (error && tlk_probe_abandon())
@@ -139,8 +140,9 @@ err_request:
 }
 
 /*
- * A thread that has put the last reference, or the state that held one, may still be on its last
- * instructions here, between that and the kernel's text; it does not sleep there.
+ * A thread that has dropped the last reference, or the state that held one, may still have to
+ * execute its last instructions in the module. It does not sleep before it is back in the kernel's
+ * text.
  */
 static void __exit tlk_exit(void)
 {

@@ -2,10 +2,10 @@
 /*
  * Closes processes to their own users, and opens them again. See dumpable.h.
  *
- * The value for closed is that of a process whose core dumps belong to root: core dumps go on being
- * written, where /proc/sys/kernel/core_pattern names a pipe or a whole path. The kernel sets the
- * same value for a process that changes its credentials if fs.suid_dumpable is 2: nobody can tell
- * then who has closed it, so there it stays closed.
+ * The value for closed is that of a process whose core dumps belong to root: core dumps are still
+ * written, where /proc/sys/kernel/core_pattern names a pipe or a whole path. If fs.suid_dumpable is
+ * 2, the kernel sets the same value for a process that changes its credentials. Then nobody can
+ * tell who closed the process, so it stays closed.
  */
 #include <linux/atomic.h>
 #include <linux/binfmts.h>
@@ -208,7 +208,7 @@ static bool is_open(struct task_struct *task)
 	return is;
 }
 
-/* Whoever is open while its child is closed was opened after the child was copied. */
+/* A parent that is open while its child is closed was opened after the fork. */
 struct tlk_closed *tlk_dumpable_of_child(struct task_struct *child)
 {
 	void *keeper = keeper_get(child);

@@ -107,8 +107,8 @@ static inline void tlk_resume_clear(void)
 }
 
 /*
- * Is the current thread to wait, at its return to user mode, for what it has taken too much of: the
- * memory of its control group (memory.high), or a disk's time?
+ * Must the current thread wait at its return to user mode, because it has used too much of its
+ * control group's memory (memory.high) or of a disk's time?
  */
 static inline bool tlk_is_throttled(void)
 {

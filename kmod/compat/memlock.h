@@ -15,9 +15,9 @@
 #include <linux/sched/user.h>
 
 /*
- * Who was charged. `cred` holds the user, or is NULL where no limit holds (CAP_IPC_LOCK). It stands
- * for a reference to the user, which could not be dropped everywhere: stable kernels have exported
- * free_uid() only since an update, and the kernel that Debian 12 was released with does not.
+ * Who was charged. `cred` holds the user, or is NULL where no limit holds (CAP_IPC_LOCK). A
+ * reference to the user itself could not be dropped everywhere: some stable kernels do not export
+ * free_uid(), among them the one that Debian 12 was released with.
  */
 struct tlk_memlock {
 	const struct cred *cred;
@@ -53,7 +53,7 @@ static inline bool tlk_memlock_charge(struct tlk_memlock *account, unsigned long
 	return true;
 }
 
-/* Whoever calls this: the user and the process that were charged get it back. */
+/* Any thread may call this. The user and the process that were charged get the pages back. */
 static inline void tlk_memlock_uncharge(const struct tlk_memlock *account)
 {
 	atomic64_sub(account->pages, &account->mm->pinned_vm);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Changes and reads the kernel's code by the kernel's own functions, which are found once, when the
- * module is loaded. This file owns how a change is made. It owns no choice of what is changed
- * (probe/patch.c). The functions are called through static calls, as those of symbols.c are and for
- * the same reasons.
+ * module is loaded. This file owns how a change is made. It does not choose what is changed;
+ * probe/patch.c does. The functions are called through static calls, as those of symbols.c are and
+ * for the same reasons.
  *
  * Code is changed as jump labels and optimised kprobes change it: a breakpoint first, then the
  * rest, then the first byte, and all CPUs see each step before the next. No CPU is stopped.
@@ -133,7 +133,7 @@ do {									\
 int __init tlk_poke_init(const char **missing)
 {
 	*missing = NULL;
-	/* It asks for no lock of its caller, which in stop_machine() is another thread. */
+	/* This function asserts no lock: under stop_machine() another thread holds it. */
 	FIND_CALL(poke_direct, "text_poke_kgdb", NULL);
 	FIND_CALL(poke, "text_poke_queue", "smp_text_poke_batch_add");
 	FIND_CALL(poke_finish, "text_poke_finish", "smp_text_poke_batch_finish");
@@ -214,7 +214,7 @@ bool tlk_kprobe_within(const u8 *at, size_t bytes)
 	return at < end;
 }
 
-/* A CPU that comes takes text_mutex below the lock of CPUs: so does this. */
+/* A CPU that comes online holds the lock of CPUs when it takes text_mutex: so does this. */
 static void text_lock(void)
 {
 	cpus_read_lock();
@@ -228,8 +228,8 @@ static void text_unlock(void)
 }
 
 /*
- * Counts the places that somebody else has changed since: these must not be changed back. So must
- * none that a kprobe has a copy of, although it is off and leaves no trace in the code.
+ * Counts the places that must not be changed back: somebody else has changed them since, or a
+ * kprobe has a copy of their code, even one that is off and leaves no trace in the code.
  */
 static u32 count_foreign_locked(const struct tlk_patch *patches, u32 count)
 {
@@ -247,7 +247,7 @@ static u32 count_foreign_locked(const struct tlk_patch *patches, u32 count)
 	return foreign;
 }
 
-/* The second byte of a prefix is that of a change that is made before it. */
+/* Of a prefix only the first byte is compared: an earlier change writes the second one. */
 static bool are_as_before_locked(const struct tlk_patch *patches, u32 count)
 {
 	u32 i;
@@ -292,7 +292,7 @@ u32 tlk_patches_remove(struct tlk_patch *patches, u32 count)
 	foreign = count_foreign_locked(patches, count);
 	for (stage = TLK_PATCH_STAGES; !foreign && stage > 0; stage--)
 		apply_locked(&(struct change){ patches, count, stage - 1, .insert = false });
-	/* An idle task may be just behind a jump, and RCU does not wait for it: now it is not. */
+	/* An idle task may stand just behind a jump, and RCU does not wait for idle tasks. */
 	if (!foreign)
 		static_call(stop_all)(do_nothing, NULL, NULL);
 	text_unlock();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Changes the kernel's code while it runs, by the kernel's own means, and tells what must be known
- * about code before: its instructions, functions and patchable places. This header owns the form of
- * a change; probe/ owns which changes are made.
+ * Changes the kernel's code while it runs, by the kernel's own means, and answers what must be
+ * known about code first: its instructions, functions and patchable places. This header owns the
+ * form of a change; probe/ owns which changes are made.
  */
 #ifndef TLK_COMPAT_POKE_H
 #define TLK_COMPAT_POKE_H
@@ -18,8 +18,8 @@ int tlk_poke_init(const char **missing);
 #define TLK_PATCH_BYTES_MAX 5
 
 /*
- * A stage is made when all changes of those before it are made, and taken back before them. What is
- * changed in the last one is a single byte that no CPU executes then.
+ * Changes are made stage by stage, and taken back in reverse. A change of the last stage is a
+ * single byte, which no CPU executes at that time.
  */
 enum tlk_patch_stage {
 	TLK_PATCH_DETOUR,
@@ -31,8 +31,8 @@ enum tlk_patch_stage {
 
 /*
  * A change of code: of one instruction, or of a cli and the NOP behind it. Any CPU may be about to
- * execute any instruction of `before`, so one that is not its first must be such that no CPU gets
- * there with interrupts enabled: the kernel waits until each CPU has taken an interrupt.
+ * execute any instruction of `before`, and the kernel waits until each CPU has taken an interrupt.
+ * So no CPU may reach an instruction behind the first one with interrupts enabled.
  */
 struct tlk_patch {
 	u8 *at;
@@ -51,8 +51,8 @@ struct tlk_patch {
  *
  * Nothing is changed if some of the code is not as `before` says: then the first function returns
  * -EAGAIN, else 0. Nothing is taken back if somebody else has changed some of the code since, or
- * has a kprobe there, on or off; the second function returns in how many places. The caller of the
- * first one keeps kprobes away.
+ * has a kprobe there, on or off; the second function returns the number of such places. The caller
+ * of the first one keeps kprobes away.
  */
 int tlk_patches_insert(struct tlk_patch *patches, u32 count);
 u32 tlk_patches_remove(struct tlk_patch *patches, u32 count);

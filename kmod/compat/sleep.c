@@ -10,7 +10,7 @@
 
 #ifdef CONFIG_PREEMPT_NOTIFIERS
 
-/* Notifiers cost every switch of threads a test. Nobody pays before the first use. */
+/* Notifiers add a test to every switch of threads: they are enabled at their first use. */
 static DEFINE_MUTEX(prepare_lock);
 static bool prepared;
 

@@ -88,7 +88,7 @@ static __init void *find_function(const char *name)
 	return address;
 }
 
-/* The look-up also finds what modules have, and this module's names are not the kernel's. */
+/* The look-up also finds symbols of modules. Those of this module are not the kernel's. */
 static __init void *find(const char *name)
 {
 	unsigned long address = static_call(lookup)(name);
@@ -145,7 +145,7 @@ static __init int missing(const char *what, const char *why)
 
 #define SIZES (sizeof(struct lsm_blob_sizes) / sizeof(int))
 
-/* Is it of so many bytes? Some kernels cut names, so a part may have that of the whole. */
+/* Is the symbol so large? Some kernels cut long names, so a part may have the whole's name. */
 static __init bool has_bytes(const void *address, size_t bytes)
 {
 	char text[KSYM_SYMBOL_LEN];	/* name+offset/length */
@@ -158,8 +158,8 @@ static __init bool has_bytes(const void *address, size_t bytes)
 }
 
 /*
- * Where the kernel keeps one of the sizes. clang may take the structure apart: its members are then
- * variables with their numbers. They are its members only if there are as many.
+ * Where the kernel keeps one of the sizes. clang may replace the structure by numbered variables,
+ * one for each member. They are taken for the members only if their number is the same.
  */
 static __init const int *find_size(size_t offset)
 {
@@ -192,7 +192,10 @@ static __init int find_sizes(void)
 		return 0;
 	if (!place)
 		return missing("tomoyo_blob_sizes", "to compare TOMOYO's domains");
-	/* Since the kernel's start this is the offset of TOMOYO's part, which the domain opens. */
+	/*
+	 * The kernel has stored the offset of TOMOYO's part here. The part begins with the
+	 * domain.
+	 */
 	tomoyo_at = place->lbs_task;
 	return 0;
 }

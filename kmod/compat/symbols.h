@@ -26,8 +26,8 @@ size_t tlk_cred_security_bytes(void);
 #endif
 
 /*
- * A function that is found by name is called as its stand-in here is typed. This does not compile
- * where the kernel's header gives it another type.
+ * A function that is found by name is called with the type of its stand-in here. The module does
+ * not compile where the kernel's header gives the function another type.
  */
 #define TLK_CHECK_STAND_IN(function, stand_in) static_assert(__same_type(function, stand_in))
 
@@ -35,8 +35,8 @@ size_t tlk_cred_security_bytes(void);
 void *tlk_symbol(const char *name);
 
 /*
- * A handler of a tracepoint. TLK_HANDLER() alone makes it, and checks its type; tracepoints.h says
- * why. A function that was not checked does not convert to this pointer.
+ * A handler of a tracepoint. Only TLK_HANDLER() makes one, and it checks the type; tracepoints.h
+ * says why. A function that was not checked does not convert to this pointer.
  */
 struct tlk_checked_function;
 struct tlk_handler {
@@ -46,8 +46,8 @@ struct tlk_handler {
 
 /*
  * Gives a tracepoint of the kernel's own code a handler, which gets `data`; takes it away again.
- * Returns -ENOENT where the kernel lacks the tracepoint. At any time. The handler may run until
- * tracepoint_synchronize_unregister().
+ * Returns -ENOENT where the kernel lacks the tracepoint. May be called at any time. The handler may
+ * run until tracepoint_synchronize_unregister().
  */
 int tlk_handler_add(const struct tlk_handler *handler, void *data);
 void tlk_handler_remove(const struct tlk_handler *handler, void *data);

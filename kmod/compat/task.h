@@ -38,13 +38,13 @@ static inline bool tlk_must_return(void)
 }
 
 /*
- * Will a handler run when the current thread returns to user mode? If not, a program learns nothing
- * of what it returns for: SIGSTOP, a freezer, live patching. Another signal may come after the
- * answer, as it may before any call.
+ * Will a handler run when the current thread returns to user mode? If not, the program does not
+ * notice why its thread returns: SIGSTOP, a freezer, live patching. Another signal may come after
+ * the answer, as it may before any call.
  */
 bool tlk_handler_is_due(void);
 
-/* Does the work that others have given to the current thread, and ends its interruption by that. */
+/* Does the current thread's task work, which then no longer interrupts its calls. */
 static inline void tlk_task_work_serve(void)
 {
 	/* Its barrier comes before the look for work, and pairs with that in task_work_add(). */
@@ -60,13 +60,13 @@ int tlk_task_init(void);
 /* May the current task debug that one, by the kernel's rules and its security modules'? */
 bool tlk_may_debug(struct task_struct *task);
 
-/* May the current task see that one? Its own user's, and what it may debug: as with hidepid. */
+/* May the current task see that one? It sees its user's tasks and those it may debug (hidepid). */
 bool tlk_may_see(struct task_struct *task);
 
 /* Are real, effective and saved IDs the same? A set-user-ID or set-group-ID program's differ. */
 bool tlk_is_ordinary(struct task_struct *task);
 
-/* Is it the machine's root's: of user 0 in the initial user namespace? */
+/* Does the task belong to the machine's root, user 0 in the initial user namespace? */
 bool tlk_is_roots(struct task_struct *task);
 
 /*
@@ -85,7 +85,10 @@ bool tlk_memory_has_weak_tracer(struct task_struct *thread);
 /* May the current thread be in supervisor mode, by what it is now? */
 bool tlk_may_be_in_supervisor_mode(void);
 
-/* Where functions seem to return to whose end is traced; 0 where the kernel lacks it. */
+/*
+ * Where a function seems to return while its end is traced; 0 on kernels that have no such
+ * place.
+ */
 extern unsigned long tlk_traced_returns[3];
 
 /* Have tracers of functions (kretprobes, ftrace) put this return address in place of another? */
@@ -109,7 +112,7 @@ static inline bool tlk_is_confined(struct task_struct *task)
 }
 
 /*
- * Is it a thread of the kernel's? Some count to a process; these begin with a copy of the frame of
+ * Is it a kernel thread? Some of them belong to a process, and begin with a copy of the frame of
  * the thread that made them.
  */
 static inline bool tlk_is_of_kernel(const struct task_struct *thread)

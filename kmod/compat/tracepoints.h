@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The kernel's tracepoints to which the module has handlers. This file owns where they are
- * declared, which arguments they have, and that each handler has these. It owns no handler.
+ * declared, which arguments they have, and the check that each handler takes these. It owns no
+ * handler.
  *
  * A tracepoint calls its handlers by pointers without a type, so the compiler checks none of them.
- * A kernel with control-flow integrity (CONFIG_CFI) checks at each call, and ends there. So the
- * kernel is given handlers in one place, symbols.c, as struct tlk_handler; that is made by
- * TLK_HANDLER() alone, which compiles where the types are equal.
+ * A kernel with control-flow integrity (CONFIG_CFI) checks each call, and stops at a wrong type. So
+ * one place, symbols.c, gives handlers to the kernel. It takes them as struct tlk_handler, which
+ * only TLK_HANDLER() makes, and that compiles only where the types are equal.
  */
 #ifndef TLK_COMPAT_TRACEPOINTS_H
 #define TLK_COMPAT_TRACEPOINTS_H
@@ -46,7 +47,10 @@ TLK_OTHERS(call_function_single_exit)
 #define TLK_EXIT_ARGUMENTS
 #endif
 
-/* Of each tracepoint the kernel has a function that takes a handler and does nothing: its type. */
+/*
+ * For each tracepoint the kernel has a function that takes a handler of its type and does
+ * nothing.
+ */
 #define TLK_HANDLER(name, handler) {								\
 	.tracepoint = #name,									\
 	.function = (struct tlk_checked_function *)						\

@@ -33,7 +33,7 @@ MODULE_PARM_DESC(events_kb, "Memory for each CPU's events, KiB: a power of two f
 DEFINE_PER_CPU(struct tlk_event_cpu, tlk_event_cpu);
 u32 tlk_event_slots;
 
-/* Only the one caller changes this; probes read what is there before they are armed. */
+/* Only the one caller changes this, and probes are armed after what they read is in place. */
 static struct {
 	char (*place)[TLK_EVENT_PLACE_BYTES];
 	struct tlk_event_source *sources;

@@ -35,7 +35,10 @@ static u64 value_of(const struct tlk_event_operand *operand, const struct pt_reg
 
 	if (!operand->is_memory)
 		return value;
-	/* Only the kernel's memory is read: to read the user's may sleep, and it is private. */
+	/*
+	 * Only the kernel's memory is read: reading the user's may sleep, and that memory is
+	 * private.
+	 */
 	if (copy_from_kernel_nofault(&word, (const void *)(value + operand->distance),
 				     sizeof(word)))
 		return (u64)-EFAULT;

@@ -57,14 +57,15 @@ static void prepare_detour(const struct tlk_site_code *site, const u8 *thunk)
 }
 
 /*
- * A sti and the NOP behind it are not one place: an NMI may come between the two, and its end lets
- * interrupts in there, so a CPU may go on at the NOP however long one waits. The NOP becomes the
- * jump, then the sti a prefix of it that changes nothing. Each of both is the beginning of an
- * instruction at all times, and whichever a CPU comes to leads to the thunk, which has a sti.
+ * A sti and the NOP behind it are two places. An NMI may come between them, and interrupts may
+ * arrive there when it returns, so a CPU may continue at the NOP however long one waits. First the
+ * NOP becomes the jump; then the sti becomes a prefix of the jump that changes nothing. An
+ * instruction begins at each of the two places at all times, and both lead to the thunk, which has
+ * a sti.
  */
 static void prepare_enable(u8 *at, const u8 *thunk)
 {
-	/* Two bytes, of which one stays, for the kernel emulates no shorter jump: to the NOP's. */
+	/* Meanwhile it is a jump to the NOP's place. The kernel emulates none that is shorter. */
 	const u8 meanwhile[TLK_JMP_BYTES] = { SHORT_JMP, (u8)-1 };
 	const u8 after[] = { JMP_PREFIX, JMP };
 	struct tlk_patch *patch;
@@ -75,8 +76,9 @@ static void prepare_enable(u8 *at, const u8 *thunk)
 }
 
 /*
- * A cli and its NOP have a byte more than the jump. No CPU gets to it, but who decodes the function
- * from its start does, as the kernel for each new kprobe: as a NOP it leaves him in step.
+ * A cli and its NOP are one byte longer than the jump. No CPU reaches that byte, but the kernel
+ * does when it decodes the function from its start for a new kprobe. As a NOP it keeps the decoder
+ * in step.
  */
 static void prepare_disable(u8 *at, const u8 *thunk)
 {
@@ -133,13 +135,16 @@ int tlk_probes_insert(const struct tlk_sites *sites, u8 *const *thunks)
 	if (!detours_are_near(sites))
 		return -EOPNOTSUPP;
 	prepare_all(sites, thunks);
-	/* What is there now is what was found, and what is changed is what is there now. */
+	/*
+	 * The code is still what the search found, and the change expects what prepare_all() has
+	 * read.
+	 */
 	error = tlk_sites_are_unchanged(sites) ? tlk_patches_insert(patches, patch_count) : -EAGAIN;
 	if (error) {
 		patch_count = 0;
 		return error;
 	}
-	/* A CPU in user mode says so when it gets back there. */
+	/* From now on each CPU records its next return to user mode. */
 	on_each_cpu(enter_kernel, NULL, 1);
 	return 0;
 }

@@ -164,7 +164,7 @@ static int change_modes_locked(u32 what)
 		return -EBUSY;
 	}
 	if (!try_module_get(THIS_MODULE))
-		return -ENODEV;		/* it is being removed; its parameters are there longer */
+		return -ENODEV;		/* the module is being removed; its parameters go later */
 	error = start_modes_locked(what);
 	if (error) {
 		module_put(THIS_MODULE);
@@ -271,7 +271,7 @@ int __init tlk_probe_init(bool supervisor_is_offered)
 	mutex_lock(&lock);
 	if (wanted)
 		error = change_locked(with_needed(wanted));
-	ready = !error;		/* who writes the parameter meanwhile comes after a failure, too */
+	ready = !error;		/* after a failure a writer of the parameter starts nothing */
 	mutex_unlock(&lock);
 	kernel_param_unlock(THIS_MODULE);
 	return error;
@@ -290,7 +290,7 @@ bool tlk_probe_abandon(void)
 	return off;
 }
 
-/* Nothing is on: what is on holds the module, and a module that goes takes nothing new. */
+/* No probe is on: probes hold the module, and a module that is being removed starts none. */
 void tlk_probe_exit(void)
 {
 	WARN_ON_ONCE(tlk_probe_map.active);

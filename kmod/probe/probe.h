@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Probes: what the kernel does is kept in memory for an observer who reads it from outside. This
+ * Probes record in memory what the kernel does, for an observer who reads it from outside. This
  * header owns how probes begin and end with the module; layout.h owns what the observer reads.
  */
 #ifndef TLK_PROBE_H
@@ -16,8 +16,8 @@ int tlk_probe_init(bool supervisor_is_offered);
 void tlk_probe_exit(void);
 
 /*
- * Takes back what tlk_probe_init() has started, where the load fails later. Returns whether nothing
- * is left, so that the module may go.
+ * Undoes tlk_probe_init() where the load fails later. Returns true if nothing is left, so that the
+ * module may be freed.
  */
 bool tlk_probe_abandon(void);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Executes batches. This file owns the order of requests, and what a batch returns that stopped
- * before its end. request.h owns how one call is made; request.c, whether one that was interrupted
- * is made again.
+ * Executes batches. This file owns the order of requests, and the result of a batch that stops
+ * early. request.h owns how one call is made; request.c, whether one that was interrupted is made
+ * again.
  */
 #include "ring/batch.h"
 #include "ring/enter.h"
@@ -51,7 +51,7 @@ static noinline unsigned int execute_wrapped(struct tlk_context *context, struct
 	return execute(context, current_pt_regs(), from, from + count, first, stopped) - from;
 }
 
-/* What is not on the way of a batch that makes all its calls; it was asked for `left` more. */
+/* Counts refused requests and a stop before the last `left` requests, which are unusual. */
 static noinline void tell_unusual(struct tlk_ring *ring, const struct tlk_context *context,
 				  unsigned int first, unsigned int done, unsigned int left)
 {

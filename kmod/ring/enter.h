@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The question that every entry into the module asks first, and the registers in which an entry is
- * described: the binary interface says which and why. device.c asks it; `trapless estimate` asks it
- * in user space, so that what it measures is what the module does.
+ * The check that every entry into the module makes first, and the registers in which an entry is
+ * described: the binary interface says which and why. device.c makes the check; `trapless estimate`
+ * makes it in user space, so that it measures what the module does.
  */
 #ifndef TLK_ENTER_H
 #define TLK_ENTER_H

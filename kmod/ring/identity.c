@@ -8,8 +8,8 @@
  * structures differ and their contents do not: then every field that a permission check can read
  * is compared.
  *
- * What a thread's own control group accounts and limits (a threaded one's; else all threads of the
- * process are in the same) is not compared: the worker does the work, and is charged for it.
+ * Control groups are not compared. All threads of a process are in the same one unless it is a
+ * threaded group. Then the worker, which does the work, is charged for it.
  */
 #include <linux/audit.h>
 #include <linux/cred.h>

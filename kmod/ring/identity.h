@@ -34,8 +34,9 @@ void tlk_identity_take(struct tlk_identity *identity);	/* the current thread's *
 void tlk_identity_put(struct tlk_identity *identity);
 
 /*
- * Has this thread of the identity's process the current one's identity now? Threads change for one
- * another their filters and, by Landlock, their credentials alone; all else must be as it was.
+ * Does this thread, which is of the identity's process, have the current thread's identity by now?
+ * Threads can change for one another only their filters and, by Landlock, their credentials; all
+ * else must be as it was.
  */
 bool tlk_identity_has_followed(const struct tlk_identity *identity, struct task_struct *thread);
 

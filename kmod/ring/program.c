@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Executes programs of calls. This file owns what a step is: where its arguments come from, and
- * which step is the next. request.h owns how the call of a step is made. It is apart from batch.c,
- * so that a request that knows nothing of others pays nothing for those that do.
+ * which step is the next. request.h owns how the call of a step is made. It is separate from
+ * batch.c, so that independent requests do not pay for programs.
  *
  * User space may rewrite the whole ring at any time. A step executes one copy of its request, and
  * what is used as an index is checked and clamped after it was copied. A result that another step
@@ -85,9 +85,9 @@ static __always_inline int take_word(unsigned long *argument, bool wide)
 #define WORK_FIRST 1
 
 /*
- * Takes the arguments in the frame from where bits 12 to 23 of the number say; one is set. Work
- * that is pending may write to a word, or may be what the reading of one would wait for: a plain
- * call would come after it. `served` says that it was served.
+ * Replaces the arguments in the frame as bits 12 to 23 of the number say; at least one bit is set.
+ * Pending work may write to a word, or the reading of a word may wait for that work: a plain call
+ * would come after it. `served` says that the work is done.
  */
 static __always_inline int take_arguments(const struct program *program, struct pt_regs *regs,
 					  u32 sources, bool served)
@@ -133,7 +133,7 @@ static long make_callless(struct program *program, int error)
 	return error ? error : write_word(regs, regs->orig_ax == TL_NR_INCREASE);
 }
 
-/* What becomes of a step: 0, or TL_JUMPS and the condition and target that were copied. */
+/* The link of a step: 0, or TL_JUMPS with the condition and target that were copied. */
 #define LINK(condition, target) (TL_JUMPS | (u32)(condition) << 16 | (target))
 #define LINK_CONDITION(link) ((link) >> 16 & 0xff)
 #define LINK_TARGET(link) ((link) & 0xffff)
@@ -193,7 +193,7 @@ static noinline long make_unusual(struct program *program, const struct tl_reque
 	}
 	if (error || regs->orig_ax >= TL_NR_INCREASE)
 		return make_callless(program, error);
-	/* Reading a word may have slept: what has come meanwhile is asked for once more. */
+	/* Reading a word may have slept: this looks for pending work once more. */
 	result = tlk_request_make_prepared(context, first);
 	if (tlk_result_is_special(result) && context->ending == TLK_DONE)
 		result = tlk_request_settle(context, result);
@@ -247,11 +247,14 @@ static long run(struct program *program, const u64 steps)
 			request++;
 			continue;
 		}
-		/* The way to user mode slows threads down: no jump back puts it off. */
+		/*
+		 * A throttled thread waits at its return to user mode: a loop must not avoid
+		 * that.
+		 */
 		if (&program->requests[LINK_TARGET(link)] <= request &&
 		    context->undo & TLK_UNDO_RESUME && tlk_is_throttled())
 			context->ending = TLK_SIGNAL;
-		/* RCU tasks wait until each thread has slept, and a loop may never do so. */
+		/* RCU tasks wait until each thread has slept, and a loop might never sleep. */
 		rcu_tasks_classic_qs(current, false);
 		request = &program->requests[LINK_TARGET(link)];
 		if (unlikely(context->ending != TLK_DONE))

@@ -226,8 +226,8 @@ void tlk_queue_wake_pollers(struct tlk_queue *queue)
 }
 
 /*
- * The descriptor is readable while nobody has armed it. Who waits is queued before `armed` is read,
- * and who has cleared it wakes the queue afterwards.
+ * The descriptor is readable while nobody has armed it. A waiter is queued before `armed` is read,
+ * and whoever clears `armed` wakes the queue afterwards.
  */
 __poll_t tlk_queue_poll(struct tlk_ring *ring, struct file *file, struct poll_table_struct *table)
 {
@@ -263,7 +263,7 @@ void tlk_queue_redo(struct tlk_queue_worker *worker, unsigned int slot)
 
 /* ---- Requesters ---- */
 
-/* By an object and not by a number, which a new thread may get. */
+/* The requester is known by its struct pid: a new thread may get the same number. */
 static void note_requester_locked(struct tlk_queue *queue) __must_hold(&queue->lock)
 {
 	struct pid *requester = task_pid(current);
@@ -305,7 +305,7 @@ static int notify(struct tlk_ring *ring, u32 count)
 {
 	int error;
 
-	/* This thread is watched, and whoever watches it would not see calls that workers make. */
+	/* The thread is traced or audited, and a tracer would not see calls that workers make. */
 	if (unlikely(tlk_entry_work() & ~TLK_ENTRY_SECCOMP)) {
 		atomic64_inc(&ring->counts.bypassed);
 		return -EBUSY;
@@ -369,7 +369,7 @@ static int sleep_for_results(struct tlk_queue *queue, u32 left, ktime_t *end)
 			tlk_task_work_serve();
 			continue;
 		}
-		/* It returns 0 when the time is over, and sleeps without one for ever. */
+		/* It returns 0 when the time is over. Without a time it sleeps for ever. */
 		if (!schedule_hrtimeout(end, HRTIMER_MODE_ABS))
 			error = done_enough(queue, left) ? 0 : -ETIME;
 		if (error)
@@ -383,8 +383,8 @@ static int sleep_for_results(struct tlk_queue *queue, u32 left, ktime_t *end)
 }
 
 /*
- * Work that is served in the sleep may close the file (io_uring's requests do), and the system call
- * has not taken a reference if its thread has the table of files for itself.
+ * Task work that is done during the sleep may close the file, as io_uring's requests do. The system
+ * call holds no reference to the file if no other thread shares the table of files.
  */
 long tlk_queue_wait(struct tlk_ring *ring, struct file *file, unsigned long argument)
 {

@@ -23,7 +23,7 @@
  * the first finds nobody awake and wakes a worker, or the last one that goes to sleep finds the
  * request and has a worker woken. A worker that is woken from its rest counts as awake from its
  * wake-up on, so a second notify need not wake another one before the first runs. A worker that
- * leaves does what one does that goes to sleep. Where sleep inside calls cannot be seen
+ * leaves does the same as one that goes to sleep. Where sleep inside calls cannot be seen
  * (TLK_SLEEP_IS_SEEN), every notify wakes a worker, and so does every worker that leaves requests
  * behind.
  */
@@ -135,7 +135,7 @@ void tlk_queue_shut(struct tlk_ring *ring);
 /* How many calls were made: by the workers that are inside and by those that have left. */
 u64 tlk_queue_executed(struct tlk_ring *ring);
 
-/* Who is inside, at one moment, for operators. */
+/* Which threads are inside at one moment, for operators. */
 struct tlk_queue_state {
 	u32 unfinished;
 	u32 inside;		/* workers */

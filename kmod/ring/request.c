@@ -22,7 +22,7 @@
  */
 #define ROLLED_BACK BIT_ULL(62)
 
-/* Puts what a context holds whose thread ends inside a filter's verdict. */
+/* Drops what the context holds when its thread ends inside a filter's verdict. */
 static void cleanup_run(struct callback_head *work)
 {
 	struct tlk_context *context = container_of(work, struct tlk_context, cleanup);
@@ -31,7 +31,7 @@ static void cleanup_run(struct callback_head *work)
 		context->abandon(context);
 	if (context->fd_counted)
 		fput(context->file);
-	/* The last call, made by a jump: without the file nothing may keep the module loaded. */
+	/* A tail call: once the file is dropped, nothing may keep the module loaded. */
 	fput(context->file);
 }
 
@@ -118,8 +118,8 @@ static long make_filtered(struct tlk_context *context)
 }
 
 /*
- * A signal ends what is made here, also one that comes while work is served: that may take any
- * time, because the thread gives its CPU away, and may itself bring a signal.
+ * No request follows a signal, not even one that comes while work is served: the work may take any
+ * time, because the thread gives its CPU away, and it may itself send a signal.
  */
 bool tlk_request_may_follow(struct tlk_context *context, bool first)
 {
@@ -163,8 +163,8 @@ long tlk_request_make_prepared(struct tlk_context *context, bool first)
 }
 
 /*
- * Makes an interrupted call again, or goes on with it, as the kernel does where no handler runs.
- * What goes on with a call is no call of its own here: filters have allowed it already.
+ * Makes an interrupted call again, or continues it, as the kernel does where no handler runs.
+ * Filters do not see the continuation: they have allowed the call already.
  */
 static long make_again(struct tlk_context *context, long result)
 {
@@ -177,11 +177,11 @@ static long make_again(struct tlk_context *context, long result)
 }
 
 /*
- * At the return to user mode a plain call meets a signal handler. The kernel may then make it again
- * after ERESTARTSYS and ERESTARTNOINTR; the other codes end in -EINTR, and do so here at once.
- * Without a signal none of them is a code: the kernel returns the number as it is, which some calls
- * and a filter's listener can choose. If work for this thread has interrupted the call, and no
- * signal, no handler will run.
+ * A plain call that is interrupted returns to user mode, where the handler runs. The kernel may
+ * then make the call again after ERESTARTSYS and ERESTARTNOINTR; the other codes become -EINTR,
+ * here at once. Without a signal the numbers are no codes: the kernel returns them as they are,
+ * since some calls and a filter's listener can choose them. If task work has interrupted the call,
+ * and no signal, no handler will run.
  */
 long tlk_request_settle(struct tlk_context *context, long result)
 {

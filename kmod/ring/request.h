@@ -28,9 +28,9 @@
  * This mark is in the upper half of regs->flags while a thread makes requests: a request that
  * enters the module again finds it there. The processor has no flags in that half. Every entry, the
  * kernel's and the module's own in supervisor mode, stores the flags that the processor had, so
- * user space cannot forge the mark; ptrace and sigreturn change no bit of it. It exists once a
- * thread, without allocation, exactly as long as the system call, and nothing else reads it. While
- * a filter is asked it is the distance from the context up to the frame.
+ * user space cannot forge the mark; ptrace and sigreturn change no bit of it. Each thread has one;
+ * it lives as long as the system call, is never allocated, and nothing else reads it. While a
+ * filter decides, the mark is the distance from the context up to the frame.
  */
 #define TLK_INSIDE 1u
 
@@ -40,7 +40,7 @@ static __always_inline u32 *tlk_mark_of(struct pt_regs *regs)
 	return (u32 *)&regs->flags + 1;
 }
 
-/* Follows the ends of threads, of which a filter may cause some. Returns 0 or -errno. */
+/* Watches for the ends of threads: a filter's verdict may end one. Returns 0 or -errno. */
 int tlk_request_init(void);
 void tlk_request_exit(void);
 
@@ -81,10 +81,10 @@ static __always_inline bool tlk_context_is_nested(void)
 }
 
 /*
- * fdget() takes a reference unless the table of files is this thread's alone, as __fget_light()
- * decides. Asked before the first request, this is true only if it took one: nobody but this thread
- * makes its table shared, by a request (io_uring's threads share it). It is false, too, if the
- * table lost its other user between fdget() and here: see tlk_context_may_lose_file().
+ * Did fdget() take a reference? As __fget_light() decides, it does unless the table of files is
+ * this thread's alone. Before the first request, true is certain: only a request of this thread can
+ * make its table shared (io_uring's threads share it). False is not: the table may have lost its
+ * other user between fdget() and here. See tlk_context_may_lose_file().
  */
 static __always_inline bool tlk_fd_is_counted(void)
 {
@@ -100,7 +100,7 @@ tlk_context_begin(struct tlk_context *context, struct file *file, struct pt_regs
 	context->refused = 0;
 	context->ending = TLK_DONE;
 	context->undo = tlk_compat_clear() ? TLK_UNDO_COMPAT : 0;
-	/* Known before any filter, for one may come while a request sleeps. */
+	/* Asked now, because a filter may be added while a request sleeps. */
 	context->fd_counted = tlk_fd_is_counted();
 	context->abandon = abandon;
 	*tlk_mark_of(regs) = TLK_INSIDE;
@@ -116,16 +116,16 @@ tlk_context_begin(struct tlk_context *context, struct file *file, struct pt_regs
 }
 
 /*
- * Does nobody know whether the entering call holds the file? A filter that ends the thread would
- * then leave a reference behind, or put one too many. In a process of one thread no filter does so:
- * its verdict is a signal, which is handled after the return.
+ * Is it unknown whether the entering call holds the file? If a filter then ended the thread, a
+ * reference would be left behind, or one too many dropped. In a process of one thread no filter
+ * ends the thread: its verdict is a signal, which is handled after the return.
  */
 static inline bool tlk_context_may_lose_file(const struct tlk_context *context)
 {
 	return !context->fd_counted && !thread_group_empty(current);
 }
 
-/* Why a context has stopped before a request: what user space is to know, enum tl_stopped. */
+/* Why a context has stopped before a request, as user space is told: enum tl_stopped. */
 u32 tlk_context_why_stopped(const struct tlk_context *context);
 
 void tlk_context_undo(struct tlk_context *context);
@@ -184,9 +184,9 @@ bool tlk_request_may_follow(struct tlk_context *context, bool first);
 long tlk_request_make_prepared(struct tlk_context *context, bool first);
 
 /*
- * The same for a request that was copied before what is pending was served. That work may write to
- * the memory from which the request comes, as io_uring's does, and a plain call would come after
- * it: so the request is copied again, and the first copy is forgotten.
+ * The same for a request that was copied while work was pending. That work may write to the
+ * request's memory, as io_uring's does, and a plain call would come after it. So the request is
+ * copied again after the work, and the first copy is discarded.
  */
 long tlk_request_make_slow(struct tlk_context *context, const struct tl_request *request,
 			   bool first);

@@ -42,7 +42,7 @@ struct tlk_ring_counts {
 #define TLK_STOP_AT_SHIFT 32
 #define TLK_STOPPED_IDENTITY 16u	/* why a worker stopped, beside enum tl_stopped */
 
-/* Several threads may stop at once; the last to write is told of. */
+/* Several threads may stop at once; the last one to write is reported. */
 static inline void tlk_counts_note_stop(struct tlk_ring_counts *counts, u32 why, u32 at)
 {
 	WRITE_ONCE(counts->stop, (u64)at << TLK_STOP_AT_SHIFT | why);

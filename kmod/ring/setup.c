@@ -79,7 +79,7 @@ void tlk_setup_stats(struct tlk_ring *ring, struct tl_stats *stats)
 
 /* ---- Mappings ---- */
 
-/* For debuggers, which reach no other way into memory that is marked as this is. */
+/* For debuggers, which can read and write memory that is marked like this in no other way. */
 static int mapping_access(struct vm_area_struct *vma, unsigned long address, void *buffer,
 			  int length, int write)
 {
@@ -94,16 +94,16 @@ static int mapping_access(struct vm_area_struct *vma, unsigned long address, voi
 	return length;
 }
 
-/* One part of a mapping was split in two; a child gets none. */
+/* A mapping was split in two. A fork does not come here: a child gets no mapping. */
 static void mapping_open(struct vm_area_struct *vma)
 {
 	atomic_inc(&tlk_ring_of(vma->vm_file)->mappings);
 }
 
 /*
- * A process that no longer has the ring in its memory can ask for nothing more, and by its
- * descriptor alone it may be unable to say so: another file may have that number. So the last
- * unmapping makes the workers return, as TL_IOC_EXIT does.
+ * A process that has unmapped the ring cannot use it any more. It may be unable to say so by
+ * TL_IOC_EXIT, because another file may have the descriptor's number. So the last unmapping makes
+ * the workers return, as TL_IOC_EXIT does.
  */
 static void mapping_close(struct vm_area_struct *vma)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Who of a queue's workers rests and who is woken. This file owns both, and the questions on which
- * they depend: who is awake, whether a CPU is idle, how long requests will take. queue.h says why
- * no wake-up is lost, and owns everything else of the queue.
+ * Decides which of a queue's workers rest and which are woken. This file owns that decision and the
+ * questions on which it depends: who is awake, whether a CPU is idle, how long requests will take.
+ * queue.h says why no wake-up is lost, and owns everything else of the queue.
  */
 #include <linux/cpumask.h>
 #include <linux/ktime.h>
@@ -166,8 +166,8 @@ static void spin_for_work(struct tlk_queue *queue)
 }
 
 /*
- * Sleeps until somebody has taken the worker off the list, or something else is to be done. Who
- * notifies takes the lock, so that the look behind list_add() misses nothing.
+ * Sleeps until somebody has taken the worker off the list, or something else is to be done. A
+ * notify takes the lock, so that the look behind list_add() misses none.
  */
 static void sleep_locked(struct tlk_queue_worker *worker) __must_hold(&worker->queue->lock)
 {
@@ -176,11 +176,11 @@ static void sleep_locked(struct tlk_queue_worker *worker) __must_hold(&worker->q
 	lockdep_assert_held(&queue->lock);
 	worker->resting = true;
 	list_add(&worker->idle, &queue->idle);
-	/* Who finds nobody awake finds the worker on the list. */
+	/* Whoever finds no worker awake finds this one on the list. */
 	smp_mb__before_atomic();
 	atomic_dec(&queue->awake);
 	for (;;) {
-		/* A signal is the caller's to see. */
+		/* The caller looks for signals. */
 		set_current_state(TASK_INTERRUPTIBLE);
 		if (list_empty(&worker->idle) || tlk_queue_has_work(queue) || queue->shut ||
 		    signal_pending(current))

@@ -32,8 +32,8 @@ struct worker {
  * Must must_leave() be asked? Calls that would change a worker's identity are refused to workers,
  * and another thread that gives it a filter (SECCOMP_FILTER_FLAG_TSYNC) leaves seccomp's work
  * pending. But a request may write to a file that stands for its thread, such as
- * /proc/thread-self/attr. And a worker whose control group is to slow it down waits where the
- * kernel has it wait, on the way to user mode.
+ * /proc/thread-self/attr. And a worker that its control group throttles waits where the kernel
+ * makes it wait, on the way to user mode.
  */
 static __always_inline bool may_have_to_leave(const struct worker *worker)
 {
@@ -59,8 +59,8 @@ static noinline int must_leave(struct worker *worker)
 }
 
 /*
- * The same after what is pending has been served, which may be why. It comes before a request or a
- * step is read, as it comes before a plain call.
+ * Does the pending work, and then asks the same: the work may be a reason to leave. It is done
+ * before a request or a step is read, as it is done before a plain call.
  */
 static int must_leave_after_work(struct worker *worker)
 {

@@ -103,7 +103,7 @@ int __init tlk_supervisor_calls_init(const sys_call_ptr_t *table, unsigned long 
 	return 0;
 }
 
-/* Asks what the kernel tests before it returns by SYSRET, and whether it is all ordinary. */
+/* Makes the tests that the kernel makes before it returns by SYSRET. Returns whether all pass. */
 static bool may_return_here(const struct pt_regs *regs)
 {
 	return regs->cx == regs->ip && regs->r11 == regs->flags && regs->cs == __USER_CS &&
@@ -132,8 +132,8 @@ static unsigned int count_return(struct tlk_thread_state *state, const struct pt
  * A thread that is switched back in that work, or in a call that does such work itself (io_uring's
  * waits do), is still here: its state stays until the work is done, or is attached again by a
  * request that came meanwhile. Without a state nothing holds the module, so the last round of exit
- * work returns to the kernel and not here. Until the thread has left this text it does not sleep,
- * which is what tlk_supervisor_exit() waits for.
+ * work returns to the kernel and not here. The thread does not sleep before it has left this text:
+ * tlk_supervisor_exit() relies on that.
  */
 unsigned int tlk_supervisor_exit_work(struct pt_regs *regs)
 {

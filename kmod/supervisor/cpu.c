@@ -183,7 +183,7 @@ void tlk_supervisor_cpu_arm(struct tlk_cpu_thread *owner)
 		disarm(cpu);
 		return;
 	}
-	cpu->kernel = 0;	/* calls that came between two threads are not counted */
+	cpu->kernel = 0;	/* calls between two threads are not counted */
 	WRITE_ONCE(owner->number, smp_processor_id());
 	smp_store_release(&cpu->owner, owner);	/* number and counts are set where it is seen */
 	cpu->frame = task_pt_regs(current);
@@ -240,9 +240,9 @@ static void __init gates_init(void)
 }
 
 /*
- * Would calls of threads on this processor come to the kernel's entry? While a guest's value is in
- * MSR_LSTAR, KVM will put the kernel's back: whoever runs here after a guest's thread, before the
- * next return to user mode, finds it so.
+ * Do calls on this processor enter the kernel by its own entry? While a guest's value is in
+ * MSR_LSTAR, as it may be after a guest's thread has run here, the answer is yes: KVM puts the
+ * kernel's value back before the next return to user mode.
  */
 static bool lstar_is_kernels(void)
 {
@@ -308,7 +308,10 @@ static int processor_offline(unsigned int number)
 	return 0;
 }
 
-/* Is what the module replaces the kernel's own here? The other processors are asked later. */
+/*
+ * On this processor, is everything that the module replaces the kernel's own? The other processors
+ * are asked later.
+ */
 static int __init check(unsigned long kernel_entry)
 {
 	const gate_desc *kernel;

@@ -15,9 +15,9 @@
 #define TLK_STUB_BYTES 16
 
 /*
- * What popf and iretq change at level 0 alone: at level 3 no program has these set, and the first
- * would be a right there. AC is the program's own at either level: nothing is checked at level 0,
- * and the checks that it has asked for begin at level 3.
+ * Flags that popf and iretq change only at level 0. At level 3 no program has them set, and the
+ * first one (IOPL) would be a privilege there. AC is the program's own at either level: nothing is
+ * checked at level 0, and the checks that it has asked for begin at level 3.
  */
 #define TLK_FLAGS_OF_LEVEL_0 (X86_EFLAGS_IOPL | X86_EFLAGS_VIF | X86_EFLAGS_VIP)
 

@@ -11,8 +11,8 @@
  * stack with its last instructions.
  *
  * One kind of fault does not go to the kernel at once: one whose instruction might not fault at the
- * other level (RETRY, RAISE), or with user mode's selectors (OWN_SELECTORS). Nothing has been done
- * by it, so it is tried again so.
+ * other level (RETRY, RAISE), or with user mode's selectors (OWN_SELECTORS). The instruction has
+ * had no effect yet, so it is tried again that way.
  */
 #include <linux/linkage.h>
 #include <asm/asm.h>
@@ -161,9 +161,9 @@ SYM_CODE_END(tlk_supervisor_stubs)
 .endm
 
 /*
- * Sums up where the thread is and what it has in its registers. An instruction that comes again
- * with another operand after it was done has another sum: its operand, or its address, or what
- * counted the rounds is in a register.
+ * Computes a checksum of the instruction pointer and the registers. When the same instruction is
+ * reached again for another operand, the checksum differs: the operand, its address or the loop's
+ * counter is in a register.
  */
 .macro SUM_UP sum
 	movq	F_IP(%rsp), \sum
@@ -177,8 +177,8 @@ SYM_CODE_END(tlk_supervisor_stubs)
 /*
  * Tries an instruction again in user mode, where its fault at level 0 may be none: to load 0x2b
  * into ss, or to return to 0x33. A fault that the program would have in user mode comes again from
- * there and goes to the kernel. Not for an instruction that came here from level 3 by RAISE right
- * before, which faults at either level; and not for an address that iretq would fault at.
+ * there and goes to the kernel. Two cases are left out: an instruction that RAISE has just brought
+ * here from level 3, which faults at either level, and an address at which iretq would fault.
  */
 .macro RETRY
 	movl	F_VECTOR(%rsp), %eax
@@ -286,9 +286,9 @@ SYM_INNER_LABEL(\freed, SYM_L_LOCAL)
 .endm
 
 /*
- * Takes selectors of level 0 that the kernel's iretq cannot return to for the program's own: it
- * has read cs and ss at level 0 and stored them in a signal's frame, and the signal's return has
- * made them ask for level 3. The macro puts user mode's in their place, and iretq is tried again.
+ * Repairs selectors of level 0 to which the kernel's iretq cannot return. The program has read cs
+ * and ss at level 0 and stored them in a signal's frame, and the return from the signal has set
+ * level 3 in them. The macro puts user mode's selectors in their place, and iretq is tried again.
  * For a 16-bit stack segment iretq reads a copy of its frame, through an alias that is read-only.
  * Then the copy is changed where it can be written, and the stack of arrivals from user mode, which
  * is free by then, takes the frame of the retry. rcx: the instruction pointer; for 12 the stack.
@@ -323,10 +323,10 @@ SYM_INNER_LABEL(\freed, SYM_L_LOCAL)
 .endm
 
 /*
- * Makes a double fault of a fault in kernel code that the processor could not have put on that
- * code's stack. These are iret's own faults on the read-only stack for returns to 16-bit stack
- * segments, which the kernel repairs, and those of a stub that finds no room for its frame, which
- * end the machine. rcx: the instruction pointer.
+ * Turns a fault in kernel code into a double fault if the processor could not have stored its frame
+ * on that code's stack. These are iret's own faults on the read-only stack for returns to 16-bit
+ * stack segments, which the kernel repairs, and those of a stub that finds no room for its frame,
+ * which end the machine. rcx: the instruction pointer.
  */
 .macro PROMOTE
 	movq	F_SP(%rsp), %rdx

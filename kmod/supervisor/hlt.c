@@ -7,9 +7,10 @@
  *
  * A program is recognised by what is mapped. musl's start-up code is assembly in its sources
  * (arch/x86_64/crt_arch.h), so all compilers make the same bytes of it: it begins every program
- * that was linked with musl, and musl's dynamic linker. Where a process has them, its own auxiliary
- * vector says. The process may change all of that at any time. It then deceives nobody but whoever
- * trusts it as the kernel, and whatever it says is used only as an address to copy from.
+ * that was linked with musl, and musl's dynamic linker. The process's own auxiliary vector says
+ * where both are mapped. The process may change all of that at any time. That deceives only those
+ * who trust the process as they trust the kernel, and the values serve only as addresses to copy
+ * from.
  *
  * A halt cannot be made a fault afterwards. The interrupt that ends it finds a hlt's byte before
  * its return address, but so does one that comes after `jz 1f; hlt; 1:` has jumped, which is how

@@ -10,7 +10,7 @@
 
 /*
  * Does the process's C library end it by hlt, which level 0 executes? Reads the process's memory:
- * may sleep for as long as a page of it takes, and until the caller is killed.
+ * may sleep until a page of it has arrived, or until the caller is killed.
  */
 bool tlk_program_ends_by_hlt(struct task_struct *task);
 

@@ -22,9 +22,9 @@ static void on_fork(void *data, struct task_struct *parent, struct task_struct *
 }
 
 /*
- * A program that runs with more rights than its caller leaves supervisor mode whatever was asked,
- * and so does a 32-bit one. So does one of another user than root, where only root's were asked
- * for: the process may have changed its credentials after it was switched, as login programs do.
+ * A program with more rights than its caller leaves supervisor mode whatever was asked for, and so
+ * does a 32-bit one. So does a program of another user than root, unless TL_SWITCH_ANY_USER was
+ * asked for: the process may have changed its credentials after the switch, as login programs do.
  */
 static void on_exec(void *data, struct task_struct *task, pid_t old_pid, struct linux_binprm *bprm)
 {

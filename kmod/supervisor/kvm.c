@@ -6,9 +6,9 @@
  * the module is loaded, because the entry hands other threads' calls to the kernel; without the
  * module the machine crashes.
  *
- * A module that is loaded by a thread in supervisor mode would also read the module's interrupt
- * table for the kernel's, as kvm_intel does for the exits of its guests. So who loads a module
- * leaves supervisor mode before.
+ * A module that is loaded by a thread in supervisor mode would also take the module's interrupt
+ * table for the kernel's, as kvm_intel does for the exits of its guests. So a thread leaves
+ * supervisor mode before it loads a module.
  *
  * This file owns the module's reference; cpu.c owns MSR_LSTAR.
  */

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Keeps what is wanted of each switched process, and has its threads do it. This file owns the
- * table of processes and the sums of their counts. It touches no processor.
+ * Records the mode that each switched process is asked to run in, and makes its threads follow.
+ * This file owns the table of processes and the sums of their counts. It touches no processor.
  *
- * A process is identified by its signal_struct, which lives as long as any of its threads and is
- * never two processes' at once, so a reused process ID finds nothing old. A process is in the table
+ * A process is identified by its signal_struct, which lives as long as any of its threads and never
+ * belongs to two processes, so a reused process ID finds no old entry. A process is in the table
  * while any of its threads has a state.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -153,7 +153,7 @@ static bool wants_residency(const struct tlk_process *process)
 	return process->mode == TL_MODE_SUPERVISOR && process->flags & TL_SWITCH_RESIDENT;
 }
 
-/* Asks one thread to become what its process is to be. */
+/* Asks one thread to change to the mode of its process. */
 static int thread_ask_locked(struct tlk_process *process, struct task_struct *thread, bool on)
 {
 	struct tlk_thread_state *state = tlk_thread_find_locked(thread);
@@ -173,8 +173,8 @@ static int thread_ask_locked(struct tlk_process *process, struct task_struct *th
 
 /*
  * The process is about to have a thread in supervisor mode: whoever could write to its memory would
- * have the kernel. From now on that takes CAP_SYS_PTRACE, as for a set-user-ID program. What was
- * closed before may be the same memory or, amid execve(), that of the earlier program.
+ * have the kernel. From now on writing to it takes CAP_SYS_PTRACE, as for a set-user-ID program.
+ * What was closed before may be the same memory or, amid execve(), the earlier program's.
  */
 static int close_locked(struct tlk_process *process, struct task_struct *leader, u32 *refusal)
 {
@@ -186,7 +186,7 @@ static int close_locked(struct tlk_process *process, struct task_struct *leader,
 		*refusal = TL_REFUSED_TRACED;
 		error = -EPERM;
 	}
-	if (!error && !READ_ONCE(leader->mm))	/* nor was it known whose tracers count */
+	if (!error && !READ_ONCE(leader->mm))	/* then the check for tracers was void, too */
 		error = -ESRCH;
 	else if (!closed)
 		error = -ENOMEM;
@@ -239,8 +239,11 @@ int tlk_process_switch(struct task_struct *leader, const struct mm_struct *memor
 	spin_lock(&tlk_thread_lock);
 	now = READ_ONCE(leader->mm);
 	/* It has executed a program or ended, or another thread leads it now. */
-	if (request->mode == TL_MODE_SUPERVISOR && (!now || now != memory))
-		error = now || READ_ONCE(leader->group_leader) != leader ? -EAGAIN : -ESRCH;
+	if (request->mode == TL_MODE_SUPERVISOR && (!now || now != memory)) {
+		bool has_ended = !now && READ_ONCE(leader->group_leader) == leader;
+
+		error = has_ended ? -ESRCH : -EAGAIN;
+	}
 	process = error ? NULL : process_find_locked(leader->signal);
 	if (!process && request->mode == TL_MODE_SUPERVISOR && !error) {
 		process = process_create_locked(leader);
@@ -286,7 +289,7 @@ static void thread_work(struct callback_head *head)
 {
 	struct tlk_thread_state *state = container_of(head, struct tlk_thread_state, work);
 	bool exiting = current->flags & PF_EXITING;
-	/* Only its only thread executes a program, and that is this one then. */
+	/* execve leaves one thread, and it is this one. */
 	bool executed = !exiting && READ_ONCE(state->process->executed);
 	bool refused = executed && tlk_program_ends_by_hlt(current);
 	bool was, on;
@@ -307,8 +310,12 @@ static void thread_work(struct callback_head *head)
 	if (refused)
 		pr_notice_ratelimited("%s[%d] runs in user mode: a program that hlt ends\n",
 				      current->comm, task_pid_nr(current));
-	if (on != was)
-		(on ? tlk_thread_attach : tlk_thread_detach)(state);
+	if (on != was) {
+		if (on)
+			tlk_thread_attach(state);
+		else
+			tlk_thread_detach(state);
+	}
 	if (!exiting)
 		residency_follow(state->process);
 	if (!on && !exiting && tlk_thread_is_in_call())
@@ -322,7 +329,7 @@ bool tlk_process_free_thread(struct tlk_thread_state *state)
 	bool done;
 
 	spin_lock(&tlk_thread_lock);
-	/* If it was asked again meanwhile, the work that is queued goes on with it. */
+	/* If the thread was asked again meanwhile, the queued work uses the state. */
 	done = !state->queued && !state->attached;
 	state->leaving = false;
 	if (done)
@@ -332,10 +339,10 @@ bool tlk_process_free_thread(struct tlk_thread_state *state)
 }
 
 /*
- * A child is like its parent if that was asked for. Else it is in user mode, and open as ever, also
- * where its parent was closed for others with the same memory. One that was copied before its
- * parent was closed is in user mode, too: somebody may have opened its memory. A child that was
- * switched itself already stays as it is.
+ * A child gets its parent's mode if that was asked for. Otherwise it is in user mode and as open as
+ * ever, even if its parent was closed because others share the parent's memory. A child that was
+ * copied before its parent was closed is in user mode, too: somebody may have opened its memory. A
+ * child that was switched itself already stays as it is.
  */
 static struct tlk_process *child_process_locked(const struct tlk_process *family,
 						struct task_struct *child)
@@ -395,7 +402,7 @@ static bool executed_stays_locked(struct tlk_process *process, u32 flags)
 	bool stays = (process->flags & flags) == flags;
 
 	lockdep_assert_held(&tlk_thread_lock);
-	/* A request that came since the program has its memory was about this program. */
+	/* A request that came after the new memory was in place was about this program. */
 	if (flags != TLK_FLAGS_NEVER && process->closed)
 		stays |= tlk_dumpable_is_of(process->closed, current);
 	if (stays && process->mode == TL_MODE_SUPERVISOR) {
@@ -437,7 +444,7 @@ out:
 	spin_unlock(&tlk_thread_lock);
 }
 
-/* A thread that was switched back in the call in which it ends has a state still. */
+/* A thread that ends in the very call in which it was switched back still has a state. */
 void tlk_process_exited(void)
 {
 	struct tlk_thread_state *state;

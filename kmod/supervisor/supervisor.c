@@ -133,7 +133,10 @@ static void warn_and_taint(struct task_struct *leader)
 	add_taint(TAINT_USER, LOCKDEP_STILL_OK);
 }
 
-/* Tracers wait that attach just now. The checks before may take as long as the target likes. */
+/*
+ * From here on a tracer that attaches waits. The checks above may take as long as the target
+ * likes.
+ */
 static int switch_guarded(struct task_struct *leader, const struct mm_struct *memory,
 			  struct tl_switch *request)
 {
@@ -165,7 +168,10 @@ int tlk_supervisor_switch(struct tl_switch *request)
 	leader = find_process(request->pid);
 	if (!leader)
 		return -ESRCH;
-	/* What the process is judged by: held, so that no other memory gets the same address. */
+	/*
+	 * The memory by which the process is judged. It is held, so that no other gets its
+	 * address.
+	 */
 	memory = request->mode == TL_MODE_SUPERVISOR ? tlk_memory_grab(leader) : NULL;
 	if (request->mode == TL_MODE_SUPERVISOR)
 		error = tlk_refuse_switch(leader, request->flags, &request->refusal);

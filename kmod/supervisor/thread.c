@@ -108,8 +108,8 @@ void tlk_thread_attach_child(struct tlk_thread_state *state, struct task_struct 
 
 /*
  * The two calls of entry.S leave their return address right below the thread's frame, where every
- * way into the kernel leaves one of its own. Tracers replace that of a handler, but none of the
- * kernel's, whose entry functions are not traced.
+ * way into the kernel leaves one of its own. A tracer may replace a handler's return address. It
+ * replaces none in the kernel's ways in, because their functions are not traced.
  */
 bool tlk_thread_is_in_call(void)
 {
