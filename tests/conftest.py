@@ -6,6 +6,7 @@ are distributed where several processes run them (-n).
 from __future__ import annotations
 
 import gc
+import os
 import re
 from collections import Counter
 
@@ -15,6 +16,10 @@ from xdist.scheduler import LoadScopeScheduling
 from trapless.stock import kernels
 
 pytest_plugins = ["tests.once_more"]
+
+# pytest loads readline, which exports the size of a terminal to the processes that -n starts.
+for size in ("COLUMNS", "LINES"):
+    os.environ.pop(size, None)
 
 DEFAULT_KERNELS = kernels.SUPPORTED[0].name
 DEFAULT_RESETS = 3
