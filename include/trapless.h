@@ -414,16 +414,16 @@ TL_INLINE unsigned int tl_batch_next(const struct tl_batch *batch)
 
 TL_INLINE int64_t tl_batch_result(const struct tl_batch *batch, unsigned int slot)
 {
-	if (TL_CAST(int, slot) < 0)
-		return TL_CAST(int, slot);
-	return batch->requests[slot].result;
+	/* Before slot 0 there are results for slots that are errors. */
+	return batch->requests[TL_CAST(int, slot)].result;
 }
 
 TL_INLINE bool tl_batch_done(const struct tl_batch *batch, unsigned int slot)
 {
 	/* Pairs with the executor's release: what the call has written is there. */
-	return batch->requests && TL_CAST(int, slot) >= 0 &&
-	       __atomic_load_n(&batch->requests[slot].state, __ATOMIC_ACQUIRE) == TL_DONE;
+	return batch->requests &&
+	       __atomic_load_n(&batch->requests[TL_CAST(int, slot)].state, __ATOMIC_ACQUIRE) ==
+	       TL_DONE;
 }
 
 TL_INLINE struct tl_request tl_request_of(uint32_t nr, uint64_t a0, uint64_t a1, uint64_t a2,

@@ -44,6 +44,27 @@ int tl_device_ioctl(int fd, unsigned long request, void *argument)
 	return result;
 }
 
+_Static_assert(TL_RING_ERRORS_BYTES % 4096 == 0, "the ring begins with a page");
+
+/* Maps the ring, and before it memory of the process alone: TL_SLOT_ERRORS requests. */
+static int ring_map(struct tl_object_header *header)
+{
+	size_t bytes = TL_RING_ERRORS_BYTES + header->ring_bytes;
+	char *place = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int error;
+
+	if (place == MAP_FAILED)
+		return -errno;
+	header->ring = mmap(place + TL_RING_ERRORS_BYTES, header->ring_bytes,
+			    PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, header->fd, 0);
+	if (header->ring != MAP_FAILED)
+		return 0;
+	error = errno;
+	header->ring = NULL;
+	munmap(place, bytes);
+	return -error;
+}
+
 static int device_open(struct tl_object_header *header, const struct tl_setup *setup)
 {
 	struct tl_info info = { .size = sizeof(info) };
@@ -64,14 +85,9 @@ static int device_open(struct tl_object_header *header, const struct tl_setup *s
 	header->ring_bytes = TL_RING_BYTES(own.entries);
 	if (own.flags & TL_SETUP_COMPLETIONS)
 		header->ring_bytes += TL_RING_COMPLETIONS_BYTES(own.entries);
-	header->ring = mmap(NULL, header->ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-			    header->fd, 0);
-	if (header->ring == MAP_FAILED) {
-		result = -errno;
-		header->ring = NULL;
-		goto close_fd;
-	}
-	return 0;
+	result = ring_map(header);
+	if (!result)
+		return 0;
 
 close_fd:
 	close(header->fd);

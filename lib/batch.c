@@ -28,7 +28,9 @@ struct batch {
 	struct tl_program *program;	/* where a program is; of the module's ring, or `own` */
 	struct tl_program own;
 	struct tl_stats counts;		/* of the calls that the library made itself */
-	struct tl_request plain[] __attribute__((aligned(64)));	/* the ring without the module */
+	/* The ring without the module, and what stands before slot 0. */
+	struct tl_request errors[TL_SLOT_ERRORS] __attribute__((aligned(64)));
+	struct tl_request plain[];
 };
 
 /* Programs have the inline functions compiled in. */
@@ -49,6 +51,12 @@ static void rewind_slots(struct tl_batch *head)
 	head->first = head->requests;
 	head->next = head->requests;
 	head->program = 0;
+}
+
+static void set_up_errors(struct tl_request *requests)
+{
+	for (int error = 1; error <= (int)TL_SLOT_ERRORS; error++)
+		requests[-error].result = -error;
 }
 
 int tl_batch_create(struct tl_batch **out, unsigned int entries, unsigned int flags)
@@ -87,6 +95,7 @@ int tl_batch_create(struct tl_batch **out, unsigned int entries, unsigned int fl
 		batch->order = tl_order_make((char *)object + bytes, entries);
 	batch->direct = batch->backend == TL_BACKEND_MODULE && !unordered;
 	batch->head.end = batch->head.requests + entries;
+	set_up_errors(batch->head.requests);
 	rewind_slots(&batch->head);
 	*out = &batch->head;
 	return 0;

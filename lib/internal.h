@@ -54,7 +54,8 @@ struct tl_object_header {
 	size_t bytes;		/* of the whole object with this page */
 	int fd;			/* /dev/trapless, or -1 */
 	struct tl_wake wake;	/* what an event loop waits for without the module */
-	void *ring;		/* the shared mapping, or NULL; not mapped in a child */
+	/* The shared mapping, behind TL_SLOT_ERRORS requests, or NULL; not mapped in a child. */
+	void *ring;
 	size_t ring_bytes;
 	void *heap;		/* one block of malloc(), or NULL */
 	bool kept;		/* in the list of objects that the kernel does not empty */
@@ -76,6 +77,13 @@ void *tl_heap_resize(void *old, size_t count, size_t bytes);
  */
 int tl_backend_open(enum tl_backend *backend, struct tl_object_header *header,
 		    const struct tl_setup *setup, unsigned int flags);
+/*
+ * A slot of a batch may be an error number up to this one: so many requests, which are never made,
+ * stand before slot 0, and their results are the errors. The inline functions look for nothing.
+ */
+#define TL_SLOT_ERRORS 64u
+#define TL_RING_ERRORS_BYTES (TL_SLOT_ERRORS * sizeof(struct tl_request))
+
 /* Why there is no such slot: it is an error of the function that should have returned one. */
 static inline int tl_slot_error(unsigned int slot)
 {

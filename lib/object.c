@@ -136,7 +136,8 @@ void tl_object_destroy(void *object, bool own)
 	if (header->fd >= 0)
 		tl_ring_close(header->fd, header->ring);
 	if (own && header->ring)
-		munmap(header->ring, header->ring_bytes);
+		munmap((char *)header->ring - TL_RING_ERRORS_BYTES,
+		       TL_RING_ERRORS_BYTES + header->ring_bytes);
 	tl_wake_close(&header->wake);
 	munmap(header, header->bytes);
 	errno = saved;
