@@ -190,11 +190,12 @@ def _page(calls: Sequence[Call], out: TextIO) -> None:
         table.add_row(str(call.nr), call.name, allowed, call.reason)
     columns, lines = shutil.get_terminal_size()
     buffer = io.StringIO()
+    system = colours()
     console = Console(
         file=buffer,
         width=columns,
         force_terminal=True,
-        color_system=colours(),
+        color_system=system,
         highlight=False,
         markup=False,
         emoji=False,
