@@ -190,12 +190,11 @@ def _page(calls: Sequence[Call], out: TextIO) -> None:
         table.add_row(str(call.nr), call.name, allowed, call.reason)
     columns, lines = shutil.get_terminal_size()
     buffer = io.StringIO()
-    system = colours()
     console = Console(
         file=buffer,
         width=columns,
         force_terminal=True,
-        color_system=system,
+        color_system=colours(),
         highlight=False,
         markup=False,
         emoji=False,
