@@ -126,7 +126,9 @@ def test_text_of_a_guest_is_no_str_and_leaves_visibly_only():
 def test_no_console_reads_markup():
     consoles = 0
     for path in (ROOT / "trapless").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        source = path.read_text()
+        assert not re.search(r"from_markup|render_markup|\bMarkup\(", source)
+        for node in ast.walk(ast.parse(source)):
             if not isinstance(node, ast.Call) or ast.unparse(node.func) != "Console":
                 continue
             consoles += 1
