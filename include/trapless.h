@@ -47,7 +47,7 @@
 
 /* TL_ARG(argument): any argument as 64 bits. */
 #ifdef __cplusplus
-extern "C++" { /* whoever includes this may stand in extern "C" */
+extern "C++" { /* the including file may be inside extern "C" */
 template <typename T> inline uint64_t tl_arg(T value)
 {
 	return static_cast<uint64_t>(value);
@@ -77,7 +77,7 @@ enum tl_backend {
 	TL_BACKEND_MODULE = 1,	/* /dev/trapless */
 };
 
-/* Flags of the create functions. 0 uses the module where that can be, and else plain calls. */
+/* Flags of the create functions. 0 uses the module where possible, and plain calls otherwise. */
 #define TL_PLAIN   (1u << 0)	/* never use the module */
 #define TL_MODULE  (1u << 1)	/* fail with -ENODEV or -ENOENT where the module is absent */
 #define TL_UNORDERED (1u << 2)	/* batches and schedulers: calls may be made in any order */
@@ -220,7 +220,7 @@ struct tl_psc;
  * Creates a ring that workers serve. entries is 1 to TL_ENTRIES_MAX, and is rounded up to a power
  * of two. An idle worker spins for spin_us microseconds, 0 to TL_SPIN_US_MAX, before it sleeps.
  *
- * Results are had in one of two ways. Without TL_COMPLETIONS, tl_psc_result() looks at one slot.
+ * There are two ways to get results. Without TL_COMPLETIONS, tl_psc_result() looks at one slot.
  * With it, tl_psc_next() returns the completions one by one, with the data that the request was
  * given, and no slot need be looked at.
  */
@@ -294,7 +294,10 @@ struct tl_psc_completion {
 };
 /* Sets what the completion of a request that was just added will have as user_data. */
 int tl_psc_set_data(struct tl_psc *psc, unsigned int slot, uint64_t user_data);
-/* Takes one completion: 1; or 0 if no request has completed. In no particular order. */
+/*
+ * Takes one completion and returns 1, or returns 0 if there is none. They come in no special
+ * order.
+ */
 int tl_psc_next(struct tl_psc *psc, struct tl_psc_completion *completion);
 /*
  * Returns a descriptor for poll(2), epoll(7), io_uring(7) and event loops, always the same one. It
@@ -387,7 +390,7 @@ TL_INLINE int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0, uin
 
 	if (request == batch->end)
 		return -11; /* -EAGAIN, without dragging errno.h into every user */
-	/* The compiler knows most numbers, and this is then nothing. */
+	/* Most numbers are constants: the compiler then drops these two lines. */
 	if (nr >= TL_NR_INCREASE)
 		batch->program |= TL_PROGRAM_STEPS;
 	request->nr = nr;

@@ -3,11 +3,11 @@
  * Asynchronous files: what an event loop needs to make file calls without a hop to a thread for
  * each of them. The tl_files part of trapless.h, which includes it.
  *
- * An operation is a whole sequence, as "open, read all, close", or one call. Operations of all
+ * An operation is a whole sequence, such as "open, read all, close", or one call. Operations of all
  * tasks are stored first; tl_files_submit() hands them over together, once in each turn of the
- * loop. Few workers make them, with the module or without it (tl_psc.3), and one descriptor
- * becomes readable for many that are complete. Calls that block do not delay quick ones as long as
- * a worker is left.
+ * loop. Few workers make them, with the module or without it (tl_psc.3), and one descriptor becomes
+ * readable for many that are complete. Calls that block do not delay quick ones as long as a worker
+ * is left.
  *
  * Each operation that was added completes exactly once, also when it was canceled. Paths are
  * copied. Other memory that an operation is given belongs to it until tl_files_next() has returned
@@ -46,9 +46,9 @@ struct tl_files_result {
  */
 int tl_files_create(struct tl_files **files, unsigned int workers, unsigned int flags);
 /*
- * Cancels what has not begun, lets the workers go, and frees everything. Returns 0; or the number
- * of operations of which a call still blocks: the memory that these were given has to stay until
- * the process ends, and the last worker frees the rest. It does not wait for calls that block.
+ * Cancels what has not begun, lets the workers go, and frees everything. Returns 0, or the number
+ * of operations whose calls still block: the memory that these were given has to stay until the
+ * process ends, and the last worker frees the rest. It does not wait for calls that block.
  */
 int tl_files_destroy(struct tl_files *files);
 enum tl_backend tl_files_backend(const struct tl_files *files);
@@ -83,8 +83,8 @@ unsigned int tl_files_pending(const struct tl_files *files);
 
 /*
  * One system call. Bits of `strings` say which of the arguments are C strings, of which the
- * operation makes copies. Bits of `rooms` say in whose place the operation puts the address of its
- * own memory of TL_FILES_ROOM bytes, one at most. The result is the call's.
+ * operation makes copies. A bit of `rooms`, one at most, names the argument that the operation
+ * replaces by the address of its own memory of TL_FILES_ROOM bytes. The result is the call's.
  */
 int tl_files_call(struct tl_files *files, const struct tl_request *call, unsigned int strings,
 		  unsigned int rooms, uint64_t user_data, struct tl_files_op **op);
@@ -117,7 +117,7 @@ int tl_files_stat(struct tl_files *files, int dirfd, const char *const *paths, u
 
 /*
  * Opens a file with O_WRONLY, O_CLOEXEC and `open_flags`, writes `bytes` bytes and closes it. The
- * result is `bytes` or the first error. With TL_FILES_REPLACE open_flags do not count.
+ * result is `bytes` or the first error. TL_FILES_REPLACE ignores open_flags.
  */
 int tl_files_write(struct tl_files *files, int dirfd, const char *path, const void *data,
 		   size_t bytes, int open_flags, mode_t mode, unsigned int flags,

@@ -97,10 +97,10 @@ int tl_sched_jump(struct tl_sched *sched, unsigned int slot, enum tl_condition c
 /*
  * Waits for a descriptor or for time to pass. When fd shows one of `events` (bits of epoll(7)), an
  * error or a hang-up, *result becomes what it shows; after timeout_ns it becomes 0. Then
- * `continuation` is synchronised once. It waits for one descriptor at a time. With fd -1 only time
- * counts, and a timeout_ns of -1 is no limit. A time is never too short; it may be a millisecond
- * too long, and from one second on a tenth of a second. An error of epoll_ctl(2) becomes the
- * result.
+ * `continuation` is synchronised once. A thread waits for one descriptor at a time. With fd -1 only
+ * time counts, and a timeout_ns of -1 is no limit. A time is never too short; it may be a
+ * millisecond too long, and from one second on a tenth of a second. An error of epoll_ctl(2)
+ * becomes the result.
  *
  * The descriptor is in the kernel's epoll set from the first wait to tl_event_remove(), which has
  * to come before fd is closed. With EPOLLET in `events` a wait is cheaper and ends by what has
@@ -151,9 +151,9 @@ int tl_sched_run(struct tl_sched *sched);
 int tl_sched_run_once(struct tl_sched *sched, int64_t timeout_ns);
 /*
  * Returns a descriptor that becomes readable when tl_sched_run_once(sched, 0) has something to do,
- * or -errno. So the scheduler lives in another event loop: that loop waits for the descriptor, and
- * calls tl_sched_run_once() then, and after it has queued calls or created threads itself. The
- * descriptor belongs to the scheduler.
+ * or -errno. By it the scheduler runs inside another event loop: that loop calls
+ * tl_sched_run_once() when the descriptor is readable, and after it has queued calls or created
+ * threads itself. The descriptor belongs to the scheduler.
  */
 int tl_sched_fd(struct tl_sched *sched);
 /*

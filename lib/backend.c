@@ -109,7 +109,7 @@ int tl_backend_open(enum tl_backend *backend, struct tl_object_header *header,
 	errno = saved;
 	if (!result)
 		*backend = TL_BACKEND_MODULE;
-	/* Whatever the reason: what the module would have done, the library can do. */
+	/* Whatever the reason is, the library can do what the module would have done. */
 	return choice == CHOICE_AUTO ? 0 : result;
 }
 

@@ -214,7 +214,7 @@ static long enter(const struct batch *batch, const struct tl_request *from,
 	return module_enter_batch(batch->fd, from, (uint64_t)(to - from));
 }
 
-/* Has the module returned for something that no program learns of when it makes plain calls? */
+/* Did the module stop for a reason that plain calls hide, such as a stop signal? */
 static bool may_go_on(struct batch *batch)
 {
 	uint32_t stopped = batch->program->stopped;
@@ -337,7 +337,7 @@ static int enter_program(struct batch *batch, uint32_t end)
 		program->stopped = TL_STOPPED_NEVER;
 		entered = module_enter(batch->fd, requests, end, TL_ENTER_PROGRAM);
 	} while (program->stopped == TL_STOPPED_PAUSE);
-	/* What the module has written counts: a handler that emulates a call rewrites the other. */
+	/* `stopped` counts: a handler that emulates a call can rewrite the returned value. */
 	if (program->stopped == TL_STOPPED_NEVER && entered == -EINTR && program->at < end) {
 		/* A handler without SA_RESTART has interrupted the first call. */
 		struct tl_request step = requests[program->at];
@@ -397,7 +397,7 @@ static int flush_program(struct batch *batch, uint64_t steps)
 			 enter_program(batch, end);
 	if (result)
 		return result;
-	/* Where no call is made twice, as many steps as calls mean that none was jumped over. */
+	/* If no call was made twice, as many steps as calls mean that no call was jumped over. */
 	if (head->program & TL_PROGRAM_LOOPS ||
 	    (head->program & TL_PROGRAM_JUMPS && steps - program->steps != queued))
 		cancel_skipped(head);

@@ -5,9 +5,9 @@
  *
  * A program may close what it did not open: daemons close all descriptors, and the next file that
  * is opened then gets the library's number. So each descriptor is used only by operations that fail
- * on any other file, or after it was asked for by something that no other file answers alike: the
- * module by the address of the ring, a pipe by its inode, an epoll set by a member that no other
- * set has. A thread that replaces the descriptor between question and use is not noticed.
+ * on any other file, or after a question that no other file answers in the same way: the module is
+ * asked by the address of the ring, a pipe by its inode, an epoll set by a member that no other set
+ * has. A thread that replaces the descriptor between question and use is not noticed.
  *
  * None is 0 to 2: a program that was started without these would write its messages there.
  *
@@ -61,7 +61,9 @@ int tl_ring_check(int fd, const void *ring)
 {
 	long result = raw_syscall(SYS_ioctl, (uint64_t)fd, TL_IOC_RING, (uintptr_t)ring, 0, 0, 0);
 
-	return !result || result == -EBADF ? (int)result : -EINVAL;
+	if (!result || result == -EBADF)
+		return (int)result;
+	return -EINVAL;
 }
 
 void tl_ring_close(int fd, const void *ring)
@@ -164,12 +166,12 @@ int tl_set_check(const struct tl_set *set, int member)
 	bool own = member == set->member;
 	long error;
 
-	/* Nothing is what the set asks for of its own member: the question changes nothing. */
+	/* The set asks its own member for no events, so this question changes nothing. */
 	error = raw_syscall(SYS_epoll_ctl, (uint64_t)set->fd, own ? EPOLL_CTL_MOD : EPOLL_CTL_ADD,
 			    (uint64_t)member, (uintptr_t)&nothing, 0, 0);
 	if (own ? !error : error == -EEXIST)
 		return 0;
-	/* It is the program's set, which now has a member of which it asks for nothing. */
+	/* The set belongs to the program, and the question has added a member to it. */
 	if (!error)
 		raw_syscall(SYS_epoll_ctl, (uint64_t)set->fd, EPOLL_CTL_DEL, (uint64_t)member,
 			    (uintptr_t)&nothing, 0, 0);

@@ -28,7 +28,7 @@ struct tl_set {
 	int member;
 };
 
-/* Returns fd, or a copy of it if it is 0 to 2, which is then closed; an error as it is. */
+/* Returns fd. If fd is 0 to 2, returns a copy and closes fd. An error is returned as it is. */
 int tl_descriptor_keep(long fd);
 /* Opens the module's device. -ENODEV: something else is in its place. */
 int tl_device_open(void);
@@ -84,7 +84,7 @@ int tl_backend_open(enum tl_backend *backend, struct tl_object_header *header,
 #define TL_SLOT_ERRORS 64u
 #define TL_RING_ERRORS_BYTES (TL_SLOT_ERRORS * sizeof(struct tl_request))
 
-/* Why there is no such slot: it is an error of the function that should have returned one. */
+/* The error for a slot that does not exist: that of the function that should have made it. */
 static inline int tl_slot_error(unsigned int slot)
 {
 	return (int)slot < 0 ? (int)slot : -EINVAL;

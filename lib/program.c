@@ -15,8 +15,9 @@
 #define ERRNO_MAX 4095
 
 /*
- * The requests of the program, and the thread that executes it. It stands for the process, whose
- * first thread may have ended, and its memory with it.
+ * The requests of the program, and the ID of the thread that executes it. process_vm_readv(2) gets
+ * this ID and not the process's: the first thread may have ended, and then its ID leads to no
+ * memory.
  */
 struct ring {
 	struct tl_request *requests;
@@ -61,8 +62,9 @@ static int copy_by_pipe(void *to, const void *from, size_t bytes)
 /*
  * Copies 4 or 8 bytes between `word` and an address that need not exist. The kernel does it: so a
  * wrong address is an error as with the module, and not the end of the program. It refuses to copy
- * from the module's ring, which is there for sure. Filters of containers refuse the call that is
- * made for this purpose; a thread's filter never allows again what it has refused.
+ * from the module's ring, whose address certainly exists. Filters of containers refuse the system
+ * call for such copies, and then a pipe copies the word. A filter never allows again what it has
+ * refused, so it is asked no more.
  */
 static int copy_word(const struct ring *ring, void *word, uint64_t address, size_t bytes, long nr)
 {

@@ -356,7 +356,10 @@ static int wait_until(struct tl_psc *psc, unsigned int left, uint64_t end_ns)
 			continue;
 		if (n < 0 || !ahead)
 			return n;
-		/* Those that are still ahead are in n; more of them than now may be. */
+		/*
+		 * n includes all canceled requests that are ahead now, and perhaps some that
+		 * were.
+		 */
 		n -= (int)tl_psc_canceled_ahead(psc);
 		if (n <= (int)left)
 			return n;

@@ -41,8 +41,10 @@ static int device_open(void)
 	struct tl_supervisor info = { .size = sizeof(info) };
 	int fd = tl_device_open(), result;
 
+	if (fd == -ENOENT || fd == -ENXIO)
+		return -ENODEV;
 	if (fd < 0)
-		return fd == -ENOENT || fd == -ENXIO ? -ENODEV : fd;
+		return fd;
 	result = tl_device_ioctl(fd, TL_IOC_SUPERVISOR, &info);
 	if (result) {
 		close(fd);

@@ -53,7 +53,7 @@ struct tl_files_op *tl_op_detach(struct op_list *list, struct tl_files_op *op)
 static void finish(struct tl_files *files, struct tl_files_op *op)
 {
 	tl_op_append(&files->complete, op, OP_COMPLETE);
-	/* Who waits for the descriptor does not wait for the ring alone. */
+	/* The descriptor also announces operations that complete without the ring. */
 	tl_psc_signal(files->psc);
 }
 
@@ -207,7 +207,7 @@ static void abandon_list(struct op_list *list)
 		abandon(op, -ECANCELED);
 }
 
-/* Takes what has completed, for nobody. */
+/* Takes what has completed, for which nobody waits any more. */
 static void drain(struct tl_files *files)
 {
 	struct tl_psc_completion completion;
@@ -304,7 +304,7 @@ int tl_files_create(struct tl_files **out, unsigned int workers, unsigned int fl
 	return 0;
 }
 
-/* Waits until the caller's reference is the only one, or until nobody gets on. */
+/* Waits until the caller's reference is the only one, or until no worker can make progress. */
 static void await_workers(struct tl_files *files, bool calls_are_made)
 {
 	uint64_t end_ns = tl_psc_now_ns() + GRACE_NS;

@@ -23,7 +23,7 @@ enum op_state {
 	OP_TAKEN,	/* it has; tl_files_release() is to come */
 };
 
-/* What follows when the requests of an operation are complete. Returns whether it is in the end. */
+/* What follows when the requests of an operation are complete. Returns true at its end. */
 typedef bool (*op_advance)(struct tl_files_op *op);
 
 struct tl_files_op {

@@ -184,7 +184,7 @@ int tl_files_stat(struct tl_files *files, int dirfd, const char *const *paths, u
 	return begin(files, op, out);
 }
 
-/* A name beside the path that nobody has: O_EXCL says so where chance does not. */
+/* A new name in the path's folder. O_EXCL detects one that chance has chosen twice. */
 static void name_temporary(char *name, const char *path)
 {
 	uint64_t random = tl_psc_now_ns();

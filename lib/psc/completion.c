@@ -151,11 +151,12 @@ static bool any_completion(struct tl_psc *psc, uint32_t *slot)
 }
 
 /*
- * The requester has found no completion. From here on the descriptor is readable again only if
- * there is one that it has not seen. With the module, `armed` is all that it looks at. Without it,
- * whoever has stored 0 writes to the pipe, now or soon. What is taken from there may be a signal
- * for what came after arming: then nobody is armed any more, and a completion whose place is filled
- * late would come in silence. So nothing is taken after the last arming.
+ * The requester has found no completion. From here on the descriptor becomes readable only for a
+ * completion that the requester has not seen. With the module, `armed` alone decides that. Without
+ * it, whoever has stored 0 to `armed` writes to the pipe, now or soon. A signal that is taken from
+ * the pipe may be for a completion after the arming. Then `armed` is 0, and a completion whose
+ * place is filled late would not be announced. So nothing is taken from the pipe after the last
+ * arming.
  */
 static void rearm(struct tl_psc *psc)
 {

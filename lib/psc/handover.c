@@ -51,7 +51,7 @@ void tl_psc_wake_all(struct tl_psc *psc)
 	futex_wake(&psc->bell, INT_MAX);
 	__atomic_fetch_add(&psc->finished, 1, __ATOMIC_SEQ_CST);
 	futex_wake(&psc->finished, INT_MAX);
-	/* Who waits for the descriptor looks again, too, and hands requests over. */
+	/* A thread that waits for the descriptor looks again, too, and hands requests over. */
 	tl_psc_signal(psc);
 }
 

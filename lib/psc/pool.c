@@ -10,9 +10,9 @@
  * others, and leaves the watch to the next one. After two such looks in a row the ring is eager:
  * each request wakes a worker, until EAGER_CALLS calls in a row were quick.
  *
- * Nothing is lost: notify wakes a worker unless one watches, and who ends a watch looks at the
- * queue afterwards. A worker that notify counted as asleep returns from its sleep, because the bell
- * has changed, and finds that a watcher is wanted.
+ * Nothing is lost: notify wakes a worker unless one watches, and a worker that ends its watch looks
+ * at the queue afterwards. A worker that notify counted as asleep returns from its sleep, because
+ * the bell has changed, and finds that a watcher is wanted.
  */
 #include "psc_state.h"
 #include "futex.h"
@@ -58,7 +58,7 @@ static void wake(struct tl_psc *psc, uint32_t n)
 	futex_wake(&psc->bell, n < sleepers ? (int)n : (int)sleepers);
 }
 
-/* Has requests looked after, if nobody does: a sleeping worker watches. */
+/* If no worker watches the waiting requests, wakes a sleeping one to do so. */
 static void want_watcher(struct tl_psc *psc)
 {
 	if (load(&psc->pool.watch) == NOBODY && load(&psc->sleepers) &&

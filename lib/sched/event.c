@@ -34,7 +34,7 @@ static inline void wait_end(struct tl_sched *sched, struct thread *thread, int64
 	thread_deliver(&sched->threads, thread);
 }
 
-/* The set asks for what the thread waits for from now on, and has shown it perhaps. */
+/* Makes the set show what the thread waits for. It may have shown that already. */
 static int wait_begin(struct tl_sched *sched, struct thread *thread, struct watch *watch)
 {
 	uint32_t events = thread->wait_events, taken;
@@ -145,7 +145,7 @@ int tl_event_add(struct tl_sched *sched, int fd, uint32_t events, tl_entry entry
 		free(registration);
 		return -ENOMEM;
 	}
-	/* What is queued about this descriptor comes first, even if the run is to stop. */
+	/* A queued epoll_ctl(2) of this descriptor comes first, even if the run is to stop. */
 	error = watch->controlled ? tl_sched_make_room(sched, slots) : 0;
 	before = watch->interest;
 	if (!error && before && (before ^ events) & EPOLLET)
@@ -153,7 +153,10 @@ int tl_event_add(struct tl_sched *sched, int fd, uint32_t events, tl_entry entry
 	if (error)
 		goto put;
 	watch->interest |= events | EPOLLERR;
-	/* Again, even if the set asks for these events already: EPOLLET shows them once a call. */
+	/*
+	 * Each such call makes EPOLLET show the events once more, so it is made even if the set has
+	 * them.
+	 */
 	error = tl_watch_control(all, watch, before ? EPOLL_CTL_MOD : EPOLL_CTL_ADD);
 	if (error) {
 		watch->interest = before;
@@ -176,7 +179,7 @@ put:
 	return error;
 }
 
-/* What a cancelled thread runs: it was counted just before, and is no thread that has run. */
+/* The body of a cancelled thread. It does not count as a thread that has run. */
 static void cancelled(struct tl_thread *self, void *arg)
 {
 	(void)arg;
@@ -184,8 +187,9 @@ static void cancelled(struct tl_thread *self, void *arg)
 }
 
 /*
- * The event's thread stays in the queue with nothing to do, for the queue has no way back from a
- * thread to the one before it. If it is the caller it goes on, as a thread of no event.
+ * The event's thread stays in the queue with nothing to do, because the queue has no link from a
+ * thread to the one before it. If that thread is the caller, it continues, and belongs to no event
+ * any more.
  */
 static void thread_cancel(struct tl_sched *sched, struct thread *thread)
 {

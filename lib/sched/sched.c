@@ -67,7 +67,7 @@ static int flush_unordered(struct tl_sched *sched)
 	return n;
 }
 
-/* Are the queued calls so few, and no program, that plain calls are cheaper than a batch? */
+/* Are the queued calls no program, and so few that plain calls are cheaper than a batch? */
 static inline bool calls_are_few(const struct tl_sched *sched)
 {
 	const struct tl_batch *batch = sched->head.batch;
@@ -119,8 +119,11 @@ static int flush_once(struct tl_sched *sched)
 	if (calls_are_few(sched))
 		return flush_few(sched);
 	n = sched->unordered ? flush_unordered(sched) : tl_batch_flush(batch);
-	if (n < 0) /* A program goes on at the next flush. */
-		return n == -EINTR || n == -ETIME ? 0 : n;
+	if (n < 0) {
+		bool continues = n == -EINTR || n == -ETIME; /* a program, at the next flush */
+
+		return continues ? 0 : n;
+	}
 	sched->stats.calls += (uint32_t)n;
 	if (sched->unordered)
 		return n;
@@ -129,7 +132,7 @@ static int flush_once(struct tl_sched *sched)
 	return n;
 }
 
-/* Something has become of the queued calls: the events may be concerned. */
+/* Results have arrived; some may complete registrations of events. */
 static int flush_end(struct tl_sched *sched)
 {
 	struct events *events = &sched->events;

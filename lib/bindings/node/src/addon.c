@@ -371,7 +371,7 @@ static void ready(void *poll, int status, int events)
 
 /* ---- Beginning and end ------------------------------------------------------------------- */
 
-/* Calls that block for ever keep nobody: their memory stays until the process ends. */
+/* Calls that block for ever do not delay the end: their memory stays until the process ends. */
 static void end(void *data)
 {
 	struct engine *engine = data;

@@ -95,7 +95,7 @@ int tlpy_put_writable(struct draft *draft, int i, PyObject *buffer, Py_ssize_t *
 	return 0;
 }
 
-/* Memory that a call is known to read only. */
+/* Memory that the call only reads. */
 int tlpy_put_readable(struct draft *draft, int i, PyObject *buffer, Py_ssize_t *bytes)
 {
 	struct kept *kept = keep_view(draft, buffer);
@@ -275,7 +275,9 @@ const char *tlpy_path_text(PyObject *path, PyObject **owner)
 	if (!*owner)
 		return NULL;
 	text = PyBytes_AsString(*owner);
-	return !text || has_nul(path, text, PyBytes_Size(*owner)) ? NULL : text;
+	if (!text || has_nul(path, text, PyBytes_Size(*owner)))
+		return NULL;
+	return text;
 }
 
 /* The path for messages: exact str or bytes, so that giving it back runs no code of Python. */
@@ -295,7 +297,7 @@ static int remember_path(struct draft *draft, PyObject *path)
 	return draft->paths[i] ? 0 : -1;
 }
 
-/* A path of a call that is known to read it only. */
+/* A path that the call only reads. */
 int tlpy_put_path(struct draft *draft, int i, PyObject *object)
 {
 	struct kept *kept = keep(draft, 0);

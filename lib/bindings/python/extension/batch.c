@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <structmember.h>
 
-/* A class of abi.py, which is there before any queue is. */
+/* A class of abi.py, which is imported before any queue is made. */
 static PyObject *made_by(const char *name, PyObject *argument)
 {
 	PyObject *abi = argument ? PyImport_ImportModule("libtrapless.abi") : NULL;

@@ -282,10 +282,12 @@ FUNCTION(jump)
 	batch = tlpy_queue_use(queue, EPERM);
 	to_end = !out[2] || Py_IsNone(out[2]);
 	slot = batch ? slot_of(queue, out[0]) : -1;
-	target = slot < 0 || to_end ? 0 : slot_of(queue, out[2]);
-	if (slot < 0 || target < 0)
+	if (slot < 0)
 		return NULL;
-	/* An end is known at the flush alone. */
+	target = to_end ? 0 : slot_of(queue, out[2]);
+	if (target < 0)
+		return NULL;
+	/* Where the program ends is known only at the flush. */
 	error = tl_batch_jump(batch, (unsigned int)slot, (enum tl_condition)condition,
 			      to_end ? tl_batch_next(batch) : (unsigned int)target);
 	if (error)

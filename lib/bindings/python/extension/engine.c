@@ -4,9 +4,9 @@
  * operations under way: each has a key, which take() returns with its result, and the memory that
  * it was given. What an operation means to a task is the business of libtrapless/async_files.py.
  *
- * Concurrency: the interpreter's lock protects everything here, and only the end gives it up.
- * An operation is in the table before the engine knows it, and out of it before objects are made of
- * its result, so that code of Python that runs meanwhile finds the table whole.
+ * Concurrency: the interpreter's lock protects everything here, and only the engine's end gives it
+ * up. An operation is in the table before the engine knows it, and out of it before objects are
+ * made of its result, so that code of Python that runs meanwhile finds the table whole.
  */
 #include "extension.h"
 
@@ -73,7 +73,7 @@ static struct entry *take_place(struct engine *engine)
 	return &engine->entries[engine->free];
 }
 
-/* The place has an operation now, or the exception of `error`. Returns its number. */
+/* Fills the place, and returns its number; or raises the exception of `error`. */
 static PyObject *entered(struct engine *engine, struct entry *entry, PyObject *key, int error)
 {
 	uint32_t id = (uint32_t)(entry - engine->entries);

@@ -5,8 +5,8 @@
  *
  * Concurrency: the interpreter's lock protects everything here. Only a flush gives it up, and
  * `inside` then keeps every other thread away from the ring. Between the moment when a call's
- * memory is kept and the moment when the call is in the ring, no code of Python runs: so nothing
- * that a signal handler, a finaliser or an argument does can part the two.
+ * memory is kept and the moment when the call is in the ring, no code of Python runs: so no signal
+ * handler, finaliser or argument can come between the two.
  */
 #ifndef TRAPLESS_PYTHON_EXTENSION_H
 #define TRAPLESS_PYTHON_EXTENSION_H
@@ -29,7 +29,7 @@ struct kept {
 	char copy[];
 };
 
-/* Frees a list of memory. Objects of Python may run code then: the list must be nobody's else. */
+/* Frees a list of memory. Its owners may then run Python code, which must not find the list. */
 void tlpy_kept_free(struct kept *kept);
 
 /* An argument as the ring takes it, with the memory that it points to. */

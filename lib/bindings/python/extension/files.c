@@ -54,7 +54,9 @@ static int take_path(struct list *list, Py_ssize_t i)
 	if (!path)
 		return -1;
 	list->texts[i] = tlpy_path_text(path, &list->owners[i]);
-	return PyList_SetItem(list->paths, i, path) || !list->texts[i] ? -1 : 0;
+	if (PyList_SetItem(list->paths, i, path) || !list->texts[i])
+		return -1;
+	return 0;
 }
 
 static int list_make(struct list *list, PyObject *paths, unsigned int calls)

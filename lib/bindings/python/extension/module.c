@@ -5,7 +5,7 @@
  */
 #include "extension.h"
 
-/* Types and tables are the process's own, so one interpreter has them. */
+/* Types and tables exist once in a process, so only one interpreter may have them. */
 static int refuse_sub_interpreters(void)
 {
 	if (!PyInterpreterState_GetID(PyInterpreterState_Get()))

@@ -203,7 +203,7 @@ int tlpy_queue_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	return -1;
 }
 
-/* Gives all back. What the memory's owners do then meets a queue that is closed. */
+/* Frees everything. Python code that the memory's owners then run finds the queue closed. */
 static void queue_release(struct queue *queue)
 {
 	struct tl_batch *batch = queue->batch;
@@ -220,7 +220,7 @@ static void queue_release(struct queue *queue)
 	tlpy_kept_free(kept);
 }
 
-/* A flush that has not returned uses the batch, or will. */
+/* A flush that has not returned still needs the batch. */
 static void release_if_closed(struct queue *queue)
 {
 	if (queue->closing && !queue->flushing && !queue->busy)

@@ -32,7 +32,7 @@ __all__ = ["AsyncBatch", "DirEntry", "File", "Files"]
 
 
 class _Flush:
-    """One flush: whoever takes it makes it, and nobody else does."""
+    """One flush. The thread that takes it makes it, and no other thread does."""
 
     def __init__(self, batch: Queue, steps: int) -> None:
         self.future: Future[int] = Future()
@@ -87,8 +87,8 @@ class AsyncBatch(Queue):
             raise RuntimeError("a flush is under way: await it first")
         waiter = asyncio.shield(asyncio.wrap_future(flush.future))
         flush.waiter = waiter
-        # From here on the flush is under way. It is handed over twice if an exception has come in
-        # between, and made once.
+        # From here on the flush is under way. If an exception comes in between, the flush is handed
+        # over a second time, but made only once.
         self._flushing = flush
         self._busy = True
         self._thread().put(flush)
@@ -111,8 +111,9 @@ class AsyncBatch(Queue):
         return None if flush is None or flush.future.done() else flush
 
     def _thread(self) -> SimpleQueue[_Flush | None]:
-        """Where the thread takes its work. It ends with the batch, and holds up no program: a
-        daemon, because a call that blocks for ever would."""
+        """The queue from which the flushing thread takes its work. The thread ends with the batch.
+        It is a daemon, because a call that blocks for ever must not keep the program from
+        ending."""
         if self._work is None:
             work: SimpleQueue[_Flush | None] = SimpleQueue()
             threading.Thread(target=_serve, args=(work,), name="libtrapless", daemon=True).start()
@@ -129,8 +130,8 @@ class AsyncBatch(Queue):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Wait for a flush that is under way, and close the batch. An exception, as of a task that
-        is cancelled, does not wait: the call that blocks may never return."""
+        """Wait for a flush that is under way, and close the batch. After an exception, such as a
+        cancellation, it does not wait: the call that blocks may never return."""
         flush = None
         try:
             with contextlib.suppress(PermissionError):  # in the child of a fork nothing goes on

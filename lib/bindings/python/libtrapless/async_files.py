@@ -92,7 +92,7 @@ def _raise(result: int, path: object) -> None:
 
 
 class DirEntry:
-    """An entry of a folder, as os.DirEntry, but that what needs a call is awaited."""
+    """An entry of a folder, like os.DirEntry, but a method that needs a call is awaited."""
 
     __slots__ = ("_files", "_folder", "_type", "name")
 
@@ -427,7 +427,7 @@ class Files:
 
     def close(self) -> None:
         """Give back the engine of the running loop, or all of them where no loop runs. A call that
-        blocks holds nobody up."""
+        blocks delays nobody."""
         try:
             loops = [asyncio.get_running_loop()]
         except RuntimeError:
