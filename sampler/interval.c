@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Measures how closely reads follow one another. It owns the loop that reads one place without
- * pause and notes the time of each read. Time is the processor's counter where that runs evenly,
- * because a system's clock would take longer than a read; the system's clock calibrates it over the
- * whole run. An interval has the read, the note, and all else that the processor did. What the read
- * alone takes is measured beside it, by many reads between two notes.
+ * pause and notes the time of each read. The processor's counter gives the time where it runs
+ * evenly, because reading the system's clock would take longer than a read; the system's clock
+ * calibrates the counter over the whole run. An interval contains the read, the note, and all else
+ * that the processor did. The cost of a read alone is measured separately, by many reads between
+ * two notes.
  */
 #include "interval.h"
 
@@ -96,7 +97,7 @@ static uint32_t clock_ticks(const struct notes *notes)
 	return ticks[CLOCK_READS / 2];
 }
 
-/* How finely the clock tells times apart: the widest gap in the times that various delays take. */
+/* The clock's step: the widest gap between the times that various delays take. */
 static uint32_t clock_step(const struct notes *notes)
 {
 	static uint32_t ticks[CLOCK_READS];
@@ -112,14 +113,14 @@ static uint32_t clock_step(const struct notes *notes)
 		ticks[i] = (uint32_t)(tick(notes->counter) - before);
 	}
 	qsort(ticks, CLOCK_READS, sizeof(ticks[0]), by_value);
-	/* The longer half has the pauses of the processor, too. */
+	/* The longer half also contains the pauses of the processor. */
 	for (i = 1; i < CLOCK_READS / 2; i++)
 		if (ticks[i] - ticks[i - 1] > step)
 			step = ticks[i] - ticks[i - 1];
 	return step;
 }
 
-/* What a read takes with the clock taken out: the median of blocks of reads between two notes. */
+/* The time of a read without that of a note: the median of blocks of reads between two notes. */
 static int measure_bare(const struct interval_test *test, struct source *source,
 			struct notes *notes)
 {
@@ -186,7 +187,7 @@ static void print(const struct interval_test *test, const struct source *source,
 		notes->bare_ticks * notes->ns_per_tick, total_ns, sum / most * notes->ns_per_tick,
 		notes->changes);
 	for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-		/* The smallest interval that so large a part of all does not exceed. */
+		/* The smallest interval that this part of all intervals does not exceed. */
 		double rank = parts[i] * test->reads;
 		uint32_t place = (uint32_t)rank - (rank > 0 && rank == (uint32_t)rank);
 

@@ -5,7 +5,7 @@
  * library. It owns the declarations of the library's interface. The library is loaded when such a
  * source is opened, so the sampler builds and runs without it.
  *
- * LEECHCORE_LIBRARY may name the library's file; else the dynamic linker looks for it.
+ * LEECHCORE_LIBRARY may name the library's file; otherwise the dynamic linker looks for it.
  */
 #include "source.h"
 
@@ -114,8 +114,9 @@ static int leechcore_open(struct source *source, const char *rest, char *error)
 }
 
 /*
- * Every device of the library reads whole pages, not all of them parts; what is asked for is cut
- * out. A page costs little more than a word: the way there is what takes time.
+ * Every device of the library can read whole pages, and some cannot read parts of one: the wanted
+ * bytes are cut out of pages. A page costs little more than a word, because most of the time goes
+ * into reaching the memory.
  */
 static int leechcore_read(struct source *source, uint64_t physical, void *into, size_t length)
 {
@@ -133,7 +134,7 @@ static int leechcore_read(struct source *source, uint64_t physical, void *into, 
 	return 0;
 }
 
-/* A device does not say that its target is gone: its reads fail, and rows say so. */
+/* A device does not report that its target is gone: its reads fail, and rows say so. */
 static int leechcore_check(struct source *source)
 {
 	(void)source;

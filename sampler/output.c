@@ -65,7 +65,7 @@ static void *write_blocks(void *argument)
 		while (sem_wait(&output->full) && errno == EINTR)
 			;
 		if (next == __atomic_load_n(&output->handed, __ATOMIC_ACQUIRE))
-			return NULL;	/* woken without a block: the end */
+			return NULL;	/* the wake-up brings no block: the end */
 		status = output->failed;
 		if (!status) {
 			struct block_head head = { .magic = BLOCK_MAGIC, .rows = block->rows };
@@ -124,8 +124,8 @@ static int allocate(struct output *output)
 }
 
 /*
- * The rows that a block can get until it is handed over for its age. More room would be memory that
- * is never used, and an observer of many machines has many samplers.
+ * The number of rows that a block can get before its age ends it. More room would never be used,
+ * and an observer of many machines has many samplers.
  */
 static uint32_t rows_max(uint32_t row_bytes, uint64_t interval_ns)
 {

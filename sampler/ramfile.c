@@ -4,8 +4,8 @@
  * memory of a process by its file in /proc. It owns the table of regions, the hole that a PC's
  * memory has below 4 GiB, and the handling of a file that shrinks under its mapping.
  *
- * What can be mapped is mapped. A process's memory cannot: it takes a system call a read, and the
- * right to read it was asked for when the file was opened, by whoever handed the descriptor down.
+ * What can be mapped is mapped. A process's memory cannot be mapped: each read takes a system call.
+ * The right to read it was checked when the file was opened, by whoever passed the descriptor on.
  *
  * A load from a page that a file has lost raises SIGBUS. The handler replaces the whole mapping
  * by empty memory and notes that the source is gone: the load ends, and others cost nothing extra.
@@ -36,7 +36,7 @@ struct region {
 	uint8_t *mapped;	/* NULL: read by the descriptor */
 };
 
-/* Neighbours that one read took along. It lies in one page, so all of it is there or nothing. */
+/* A block that one read has fetched. It lies in one page, so all of it exists, or nothing. */
 struct block {
 	uint64_t pass;		/* in which it was read; 0: it is empty */
 	uint64_t start;		/* physical */
@@ -343,8 +343,8 @@ static int ram_read(struct source *source, uint64_t physical, void *into, size_t
 }
 
 /*
- * A file that has become shorter within its last page raises no signal: its size is looked at. So
- * is the first byte of what is read: of a process that has ended, no byte is left.
+ * A file that has become shorter within its last page raises no signal: its size is looked at. The
+ * first byte that was read is looked at, too: of a process that has ended, no byte is left.
  */
 static int ram_check(struct source *source)
 {

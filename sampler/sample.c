@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Takes one sample. It owns what torn and absent mean. The target runs while it is read, so a group
- * may change between the reads of its fields; the group's rule says how that is noticed. A group is
- * read again at most TRIES_MAX times; then it is torn, and the sampler goes on.
+ * Takes one sample. It owns the meaning of torn and absent. The target runs while it is read, so a
+ * group may change between the reads of its fields; the group's rule says how that is noticed. A
+ * group is read again at most TRIES_MAX times; then it is torn, and the sampler goes on.
  */
 #include "sample.h"
 

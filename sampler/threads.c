@@ -3,9 +3,9 @@
  * Reads the run times of threads. It owns the decision which threads are frozen: they do not run
  * although they could.
  *
- * The kernel brings the time of a running thread up to date with its tick only, so a thread counts
- * as frozen when its time has not moved for longer than two of the slowest ticks, and its state
- * is not sleeping: a virtual processor that sleeps is idle, and its memory tells the truth.
+ * The kernel updates the time of a running thread only with its tick. So a thread counts as frozen
+ * when its time has not moved for longer than two of the slowest ticks and it does not sleep. A
+ * virtual processor that sleeps is idle, and its memory is up to date.
  */
 #include "threads.h"
 

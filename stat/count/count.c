@@ -18,8 +18,8 @@
 #define NOT_FOUND 127
 
 /*
- * Forks a child that waits for a byte from `go`, so that counters can be opened for it. It is ended
- * with us: nobody else knows of a command whose counter was killed.
+ * Forks a child that waits for a byte from `go`, so that counters can be opened for it. It is
+ * killed when this process ends: nobody else knows of a command whose counter was killed.
  */
 static pid_t prepare(char **argv, int go[2])
 {

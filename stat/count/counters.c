@@ -106,7 +106,7 @@ static int add(struct tl_counters *counters, const struct tl_counter_event *even
 	return 0;
 }
 
-/* Whether the processor has no such event; any other result is an error. */
+/* Does the processor lack this event? Any other result is an error. */
 static bool absent(int result)
 {
 	return result == -ENOENT || result == -ENODEV || result == -EOPNOTSUPP || result == -EINVAL;

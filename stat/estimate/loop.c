@@ -16,13 +16,16 @@ static struct tlk_ring own_ring;
 static struct file own_file;
 static struct files_struct own_files = { { 1 } };
 
-/* A handler that takes what it needs from the frame and does nothing. */
+/* A handler that reads its arguments from the frame and does nothing. */
 static noinline long nothing(const struct pt_regs *regs)
 {
 	return (long)regs->di;
 }
 
-/* These are for what is pending on a thread; nothing is, and a call of them ends the program. */
+/*
+ * These serve work that is pending on a thread. Here none is, so a call of them ends the
+ * program.
+ */
 long tlk_request_make_slow(struct tlk_context *context, const struct tl_request *request,
 			   bool first)
 {

@@ -182,7 +182,7 @@ static void (*const plain_run[PLAINS])(const struct subject *subject, unsigned i
 
 /* ---- Batches ---- */
 
-/* As tl_batch_flush(), by a trap to a driver that does nothing, and the loop instead of it. */
+/* Like tl_batch_flush(): a trap to a driver that does nothing, then the loop in its place. */
 static __attribute__((noinline)) long flush(struct tl_batch *batch, loop_run *run, bool crossing)
 {
 	unsigned long queued = (unsigned long)(batch->next - batch->first);

@@ -3,7 +3,7 @@
  * The kernel's thunks for indirect calls and for returns, as it patches them where it uses them.
  * One object for each build of the loop: RETPOLINE, THUNK and SAFE say which it needs.
  *
- * Registers: a thunk changes none; the retpoline of a register jumps to where that points.
+ * A thunk changes no register. The retpoline of a register jumps to where that register points.
  */
 	.section .text.estimate, "ax", @progbits
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Runs short loops, each a phase of the model, from whose counts trapless/stat/costs.py finds what
- * calls cost on this kernel by trap, in a batch and in supervisor mode, and what an event costs
- * that takes a thread out of supervisor mode. The loops run in both modes and are counted as the
- * program itself is. Each loop adds one kind of event to those of the loops before it. It owns the
- * loops; their names are in stat_labels.h.
+ * Runs short loops, each in a phase of the model. From their counts trapless/stat/costs.py computes
+ * what calls cost on this kernel by trap, in a batch and in supervisor mode, and what it costs when
+ * an event takes a thread out of supervisor mode. The loops run in both modes and are counted as
+ * the program itself is. Each loop adds one kind of event to those of the loops before it. It owns
+ * the loops; their names are in stat_labels.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -156,8 +156,8 @@ static void set_policy(pid_t process, int policy)
 }
 
 /*
- * Each read sleeps, and a process that is no part of the program runs. Its policy is SCHED_BATCH:
- * it does not take the processor when the write wakes it.
+ * Each read sleeps, and another process runs that does not belong to the program. Its policy is
+ * SCHED_BATCH: it does not take the processor when the write wakes it.
  */
 static void run_sleeps(struct loop *loop)
 {
@@ -203,7 +203,7 @@ static void run_forks(struct loop *loop)
 	}
 }
 
-/* This program again, which ends at once (calibrate_is_idle). */
+/* Runs this program once more, which then ends at once (calibrate_is_idle). */
 static void run_execs(struct loop *loop)
 {
 	char *const argv[] = { (char *)CALIBRATE_IDLE, NULL };

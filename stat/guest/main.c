@@ -7,8 +7,8 @@
  * A command is counted from its exec to its end. A server is counted while a load runs, after a
  * third command says that it is ready; then the server gets SIGTERM. Processes that are left in the
  * control group at the end are killed. With turns, the command or the load runs once for each turn,
- * in user mode or in supervisor mode, and each run is counted by itself: the runs differ in their
- * mode alone.
+ * in user mode or in supervisor mode, and each run is counted by itself: the runs differ only in
+ * their mode.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -126,8 +126,8 @@ static void parse(struct job *job, int argc, char **argv)
 }
 
 /*
- * Finds the file that a name means, as execvp() would, whose attempts in each folder would be
- * counted. A name that is not found stays as it is, and the exec says why.
+ * Finds the file that a name means. execvp() would do so, too, but its attempts in each folder
+ * would be counted. A name that is not found stays as it is, and the exec says why.
  */
 static void find_program(struct job *job)
 {
@@ -395,7 +395,10 @@ static void await_ready(const struct job *job, pid_t server)
 	int status;
 
 	while (run_shell(job->ready, true)) {
-		/* One that goes into the background and leaves its children to serve is fine. */
+		/*
+		 * A server that goes into the background and leaves its children to serve is
+		 * accepted.
+		 */
 		if (waitpid(server, &status, WNOHANG) == server && status)
 			stat_fail("%s ended with status %d before it was ready", job->argv[0],
 				  shell_status(status));

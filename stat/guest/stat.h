@@ -32,9 +32,9 @@ int group_open_counting(void);
 #define PHASE_PROGRAM 0
 void group_count(int counting, int phase);
 /*
- * Begins to count the program's calls that find work on their way out, and those whose number no
- * call has, which must not happen while anything else is counted; the second function ends it. Both
- * numbers are 0 where the kernel takes no probe.
+ * Begins to count the program's calls that find work on their way out, and those with the number of
+ * no call. Nothing else may be counted meanwhile. The second function ends this. Both numbers are 0
+ * where the kernel takes no probe.
  */
 struct watched {
 	uint64_t worked, numberless;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Splits what the model counts by whose work it is: that of a control group (a program with all
- * that it started), of the idle task, or of any other task. Where the scheduler goes from one of
- * them to another, the module ends the model's region, changes the lowest 12 bits of the label and
- * begins the next region. While calls are told apart, each begins a region of its own. It also
- * counts what the ledger of crossings cannot see: processes begun and ended, programs executed,
- * signals delivered, page faults, requests for files of the machine that runs the guest, and calls
- * in which a thread left the processor. work.c owns calls that find work on their way out,
- * program.c who belongs to the program. The numbers in labels are those of stat_labels.h.
+ * Splits the model's counts by the owner of the work: a control group (a program with all that it
+ * started), the idle task, or any other task. When the scheduler switches from one owner to
+ * another, the module ends the model's region, changes the lowest 12 bits of the label and begins
+ * the next region. While calls are told apart, each begins a region of its own. It also counts what
+ * the ledger of crossings cannot see: processes begun and ended, programs executed, signals
+ * delivered, page faults, requests for files of the machine that runs the guest, and calls in which
+ * a thread left the processor. work.c owns calls that find work on their way out, program.c who
+ * belongs to the program. The numbers in labels are those of stat_labels.h.
  *
  * The guest has one processor, as the model follows one. That processor alone writes all of this,
  * with interrupts off; the counts of events are written in the context of their own task.
@@ -34,7 +34,7 @@
 #include "program.h"
 #include "stat_labels.h"
 
-/* Whose work the processor does. */
+/* The owner of the processor's work. */
 enum group {
 	GROUP_OTHER = STAT_OTHER,
 	GROUP_PROGRAM = STAT_PROGRAM,
@@ -112,9 +112,9 @@ static bool leaves_again(struct task_struct *task)
 }
 
 /*
- * Counts a call in which `prev` leaves the processor. Returns which part of a call that is. Where
- * the kernel gives the processor away in the middle of a call, the scheduler says that it preempts;
- * on the way out of a call, the exit work calls it as any other code may.
+ * Counts a call in which `prev` leaves the processor. Returns which part of a call that is. In the
+ * middle of a call, the scheduler's tracepoint tells a preemption; on the way out of a call it does
+ * not, because the exit work calls the scheduler as any other code does.
  */
 static unsigned int count_leaving(struct task_struct *prev, bool preempt, bool sleeps,
 				  enum group next)
@@ -195,9 +195,9 @@ static void on_signal(void *data, int signal)
 }
 
 /*
- * Calls told apart: each entry of a call begins a region. Nothing that depends on the call is done
- * within one, so what telling apart adds is the same for all calls. Interrupts are off in between,
- * as a switch would end a region that is not open.
+ * Calls told apart: each entry of a call begins a region. Nothing in between depends on the call,
+ * so telling calls apart adds the same to each. Interrupts are off in between, as a switch would
+ * end a region that is not open.
  */
 
 static DECLARE_BITMAP(shared, THREADS_MAX); /* threads that asked for a file in their call */

@@ -2,8 +2,8 @@
 /*
  * Counts calls of the program that find work to do on their way out, by a probe, and those whose
  * number no call has, by the tracepoint of each call's entry. Both cost instructions, so they are
- * never set while the program is counted. It owns both and their parameters; whose work it is,
- * program.c says.
+ * never set while the program is counted. It owns both and their parameters; program.c says whose
+ * work it is.
  */
 #include <linux/kprobes.h>
 #include <linux/module.h>
