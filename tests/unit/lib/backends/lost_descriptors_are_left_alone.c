@@ -177,7 +177,8 @@ static void check_psc(size_t kind)
 	int result;
 
 	CHECK_EQ(tl_psc_create(&psc, 8, 0, LIB_FLAGS | TL_COMPLETIONS), 0);
-	CHECK_EQ(tl_psc_start(psc, 2), 0);
+	/* It has entered when it has made a call; one that came later would leave the module. */
+	CHECK_EQ(tl_psc_start(psc, 1), 0);
 	CHECK(tl_psc_fd(psc) > 2);
 	TL_PSC_ADD(psc, SYS_getppid);
 	CHECK_EQ(tl_psc_wait(psc, 0), 0);
