@@ -87,7 +87,7 @@ def _switched() -> str:
     """The words on processes in supervisor mode, which also hold the module."""
     try:
         pids = [str(process.pid) for process in control.processes() if process.pid]
-    except TraplessError:  # it is as good as gone
+    except TraplessError:  # the process is about to end
         return ""
     return f"; in supervisor mode: trapless switch --user {' '.join(pids)}" if pids else ""
 

@@ -33,7 +33,7 @@ _CANCELLED = b"x"
 REFUSED_AT_EXEC = re.compile(
     r"trapless: (.*\[\d+\]) runs in user mode: a program that hlt ends$", re.M
 )
-"""What the module logs of a program that it does not keep in supervisor mode; process.c."""
+"""What the module logs when it takes a program out of supervisor mode; see process.c."""
 
 
 def here(command: Sequence[str], mode: Mode, flags: int = 0) -> NoReturn:
@@ -103,7 +103,7 @@ def _switch_when_closed(reading: int, pid: int, flags: int) -> None:
 
 def in_lab(command: Sequence[str], config: LabConfig, progress: Progress) -> int:
     """Run `command` in a VM and return its status; note the share of calls in supervisor mode."""
-    from trapless.vm import lab  # it doubles the time to start, which here() need not spend
+    from trapless.vm import lab  # its import doubles the time to start, which here() saves
 
     result = lab.run(config, command, stream=True, progress=progress)
     for name in REFUSED_AT_EXEC.findall(result.kernel_log):

@@ -304,9 +304,9 @@ def timed_figures(raw: Raw) -> tuple[Table, ...]:
         return ()
     clock = Clock.of(raw.rows)
     facts: Row = next((row for row in raw.rows if "tree" in row), {})
-    beside: dict[tuple[str, str], list[fit.Summary | None]] = {key: [] for key in found}
+    ratios: dict[tuple[str, str], list[fit.Summary | None]] = {key: [] for key in found}
     for key, base in pairs(found):
-        beside[key].append(paired(found[key], found[base]))
+        ratios[key].append(paired(found[key], found[base]))
     rows = tuple(
         (
             NAMES.get(call, call),
@@ -314,7 +314,7 @@ def timed_figures(raw: Raw) -> tuple[Table, ...]:
             f"{clock.ns(list(values.values())).value / 1e6:.2f}",
             *(
                 fit.percent(one) if one else ""
-                for one in (*beside[call, mechanism], None, None)[:2]
+                for one in (*ratios[call, mechanism], None, None)[:2]
             ),
         )
         for (call, mechanism), values in found.items()

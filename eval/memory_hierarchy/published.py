@@ -61,13 +61,13 @@ def request(grid: cells.Cells, processor: str) -> Request:
     """Fig. 11 in place of ours: what the program does beside the call stays what it is."""
     values = clocks.middle(clocks.costs_of(processor))
     variant = variants.main(processor).id
-    beside = grid.count("conventional", "user.instructions")[0, 0] * values["instruction"]
+    other = grid.count("conventional", "user.instructions")[0, 0] * values["instruction"]
     whole, wrapped = (
         float(grid.clocks(order, variant, values)[0, 0]) for order in ("conventional", "batched")
     )
     return Request(
-        share=float((wrapped - beside) / (whole - beside)),
-        ratio_as_published=float((FAST_SHARE * (whole - beside) + beside) / whole),
+        share=float((wrapped - other) / (whole - other)),
+        ratio_as_published=float((FAST_SHARE * (whole - other) + other) / whole),
     )
 
 

@@ -141,7 +141,7 @@ void delay_count(const struct workload *workload)
 {
 	struct log *log = mmap(NULL, sizeof(*log), PROT_READ | PROT_WRITE,
 			       MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	bool beside = sysconf(_SC_NPROCESSORS_ONLN) > 1;
+	bool has_second_cpu = sysconf(_SC_NPROCESSORS_ONLN) > 1;
 	pid_t pid;
 	int status;
 
@@ -153,7 +153,7 @@ void delay_count(const struct workload *workload)
 		measure_fail("cannot fork: %s", strerror(errno));
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		measure_pin(beside ? 1 : 0);
+		measure_pin(has_second_cpu ? 1 : 0);
 		make_calls(log);
 	}
 	count_delays(workload, pid, log, false);

@@ -78,8 +78,9 @@ def assembling(target: Path, progress: Progress | None = None) -> Iterator[Path]
     """A temporary folder beside `target` that replaces it when the block ends without an error.
 
     Whatever ends the block early (an error, a full disk, Ctrl-C) leaves `target` as it was and no
-    temporary folder; what a kill -9 left is removed by the next call. To remove gigabytes may take
-    a minute: who interrupts is told, and cannot interrupt that. The caller holds a lock.
+    temporary folder; what a kill -9 left is removed by the next call. Removing gigabytes may take a
+    minute: a user who interrupts is told so, and cannot interrupt the removal. The caller holds a
+    lock.
     """
     with _explained(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -168,7 +169,8 @@ def need_space(folder: Path, need_bytes: int) -> None:
 
 
 def need_plain_path(folder: Path) -> None:
-    """Refuse early a path that the kernel's own build does not take: make splits at spaces."""
+    """Refuse early a path with a space, at which make splits: the kernel's build does not accept
+    it."""
     found = re.search(r"[\s:]", str(folder))
     if found is not None:
         raise TraplessError(

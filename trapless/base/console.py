@@ -35,7 +35,7 @@ class TraplessError(Exception):
 
 
 def printable(text: str) -> str:
-    """Text for a terminal: whatever of a stranger is in it, it is lines and commands nothing.
+    """Text for a terminal: no character in it is a command, even if a stranger wrote it.
 
     >>> printable("a\\x1b[2Jb\\n\\tc")
     'a?[2Jb\\n\\tc'
@@ -113,7 +113,7 @@ class ConsoleProgress:
             self._thread = None
 
     def step(self, text: str) -> None:
-        failed = sys.exc_info()[0] is not None  # whoever handles what ended the last step tells
+        failed = sys.exc_info()[0] is not None  # the handler of the error tells of the last step
         with self._lock:
             self._end("stopped after" if failed else "done in")
             self._text, self._began, self._fraction = text, time.monotonic(), None

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which errors foreign or damaged data make in code that was written for our own data.
+"""Tells which errors come from foreign or damaged data in code that was written for our own.
 
-This file owns only that distinction: every other error is one of ours, and is not told as damage.
+This file owns only that distinction: every other error is one of ours, and is not reported as
+damage.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 from types import NoneType
 
 VALUES = (NoneType, bool, int, float, str, bytes, list, dict)
-"""What JSON and tables consist of: data of another shape lack the attributes that ours have."""
+"""The types of JSON and tables: data of another shape lack the attributes that ours have."""
 
 
 def is_of_data(error: Exception) -> bool:
-    """Whether the data may have made an error.
+    """Whether the data may have caused the error.
 
     >>> is_of_data(KeyError("rows")), is_of_data(NameError("rows")), is_of_data(RuntimeError())
     (True, False, False)

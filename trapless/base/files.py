@@ -25,7 +25,7 @@ def replace_file(path: Path, text: str) -> None:
             path.write_text(text, encoding="utf-8")
             return
         fresh.unlink(missing_ok=True)
-        # Where others can write as well, nobody's link may lead elsewhere.
+        # In a folder that others can write to, a link is not followed.
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)

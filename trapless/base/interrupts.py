@@ -11,7 +11,7 @@ import sys
 from types import FrameType
 
 AGAIN_S = 0.001
-"""After it, an interrupt comes again that Python could not raise where it came, seconds."""
+"""Seconds after which an interrupt is sent again that Python could not raise at its arrival."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -19,7 +19,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def take() -> None:
-    """Let both raise from now on. A signal that whoever started us ignores stays ignored."""
+    """Let both raise from now on. A signal that our parent ignores stays ignored."""
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _raise)
@@ -43,7 +43,8 @@ def _raise(number: int, _frame: FrameType | None) -> None:
 
 
 def _unraisable(one: sys.UnraisableHookArgs) -> None:
-    """Python prints what destructors and callbacks raise, and goes on; an interrupt comes again."""
+    """Python prints what destructors and callbacks raise, and continues; so the interrupt is sent
+    again."""
     if not isinstance(one.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(one)
         return

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Takes from this process all that reading an open file and answering over a pipe does not need.
+"""Takes from this process all rights but to read an open file and to answer over a pipe.
 
-Whoever reads what strangers have made does so in such a process: peek/sandbox/ the memory of
-guests, parquet.py tables.
+All data of strangers are read in such a process: the memory of guests by peek/sandbox/, tables by
+parquet.py.
 
 Owns the list of system calls that stay, as a seccomp filter, the Landlock rules where the kernel
 has Landlock, and the limits of memory, files and processor time, which the parent allows for each
@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from trapless.base.console import TraplessError
 
-# Numbers of x86-64. What is in none of these tables ends the process.
+# Numbers of x86-64. A call that is in none of these tables ends the process.
 ALLOWED = {
     "close": 3,
     "fstat": 5,
@@ -79,8 +79,8 @@ LANDLOCK_NET, LANDLOCK_SCOPES = (4, 0b11), (6, 0b11)
 
 
 def enter(memory_bytes: int) -> None:
-    """Give everything up, with that much address space for all of the process. TraplessError where
-    this machine cannot hold a process so."""
+    """Give everything up; the process keeps that much address space. TraplessError where this
+    machine cannot confine a process in this way."""
     if platform.machine() != "x86_64":
         raise TraplessError(
             f"foreign data cannot be read safely on {platform.machine()}: the sandbox knows the "
@@ -103,9 +103,9 @@ def enter(memory_bytes: int) -> None:
 
 
 def allow(pid: int, seconds: float) -> None:
-    """In the parent: let a process have that much more of processor time, then the kernel ends it.
+    """In the parent: let a process use that much more processor time; then the kernel ends it.
 
-    Of one that has ended, the answer that does not come says so.
+    If it has ended already, its answer will be missing.
     """
     try:
         used = time.clock_gettime(~pid << 3 | 2)  # as clock_getcpuclockid() does

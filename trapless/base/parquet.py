@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Reads Parquet files that strangers may have made, in a process that can do nothing else.
 
-A kilobyte of Parquet may be one number a billion times, and its decoders are much C++. So a child
-in a jail (jail.py) decodes: it gets the bytes of a file by a pipe, and answers with a table in
-Arrow's own form, which the parent checks in full. Owns both ends. The jail bounds the memory and
+A kilobyte of Parquet may unpack to a billion numbers, and its decoders are large C++ programs. So a
+child in a jail (jail.py) decodes: it gets the bytes of a file by a pipe, and answers with a table
+in Arrow's own form, which the parent checks in full. Owns both ends. The jail bounds the memory and
 the processor time of the child; the parent bounds what it takes of its answer. One child serves all
-files; where one file ends it, the next file gets another.
+files; if a file ends it, the next file gets another child.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FILE_BYTES_MAX = 96 << 20
 TABLE_BYTES_MAX = 160 << 20
 """Of one file, unpacked. A recorder's files have 64 MB."""
 VALUE_BYTES = 8
-"""A table has no more values than if each took so much: Python takes more for each of them."""
+"""Bytes for each value, by which the number of values in a table is bounded: Python takes more."""
 MEMORY_BYTES = 512 << 20
 """What the child may take beside its own code."""
 ANSWER_S, BUSY_FACTOR = 6.0, 10
@@ -53,7 +53,7 @@ ENVIRONMENT = {
 
 
 class DamagedError(TraplessError):
-    """A file that is no Parquet, or takes more than tables of ours do."""
+    """A file that is not Parquet, or that takes more memory than our own tables."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"{name} cannot be read: {reason}")
@@ -229,7 +229,7 @@ def _decode(question: dict[str, Any], data: bytes) -> tuple[str, Any]:
         return "", sink.getvalue()
     except MemoryError:
         return f"it takes more than {MEMORY_BYTES >> 20} MiB", b""
-    except Exception as error:  # whatever a stranger's file makes of it
+    except Exception as error:  # a stranger's file may cause any error
         words = _words(error) or type(error).__name__
         if isinstance(error, (pa.ArrowException, OSError)) or is_of_data(error):
             return words, b""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The programs that `make workloads` builds: found, and built where nobody else would.
+"""The programs that `make workloads` builds: found, and built where nobody else builds them.
 
-In a checkout its owner builds them, an installation has them. A package that pip installed, or a
-checkout that may not be written to, has its programs built into the cache when one is wanted.
+The owner of a checkout builds them, and an installation has them. A package that pip installed, or
+a checkout that may not be written to, has its programs built into the cache when one is wanted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def find(path: str) -> Path:
     """A program by its path below build/."""
     found = build_dir() / path
     if not found.exists() and not build_dir().is_relative_to(repo_root()):
-        with ConsoleProgress() as progress:  # it takes a minute, and the caller cannot know
+        with ConsoleProgress() as progress:  # it takes a minute, which the caller cannot foresee
             build(progress)
     if not found.exists():
         remedy = f"make -C {shlex.quote(str(repo_root()))} all"

@@ -13,7 +13,7 @@ NOT_FOUND = 127
 SIGNALLED = 128  # and the signal's number
 
 HAND_ON = ("run", "stat")
-"""Commands that end with the status of a command of the caller's: our failures have another one."""
+"""Commands that end with the status of a command of the user: our own failures have another one."""
 
 
 def of_failure(status: int = FAILED) -> int:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Standard streams that are closed, full or read by nobody.
 
-This file owns what becomes of a command then: an error in words, and never a traceback. Output of
-guests is the lab's own business.
+This file owns how a command ends then: with an error in words, and never with a traceback. Output
+of guests is the lab's own business.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trapless.base.console import TraplessError
 from trapless.base.os_errors import explained
 
 NAME_CHARS = 40
-"""Of a text that cannot be written, before the first character that it fails by."""
+"""The part of a text that is quoted before the first character that cannot be written."""
 
 
 class ReaderLeftError(BrokenPipeError):
@@ -53,7 +53,7 @@ class _Output(io.TextIOWrapper):
 
 
 def write_bytes(data: bytes) -> None:
-    """Write to standard output what is no text, at once."""
+    """Write bytes that are not text to standard output, at once."""
     with _named("output"):
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -108,8 +108,8 @@ def _open_closed() -> None:
 
 
 def _reads_itself() -> bool:
-    """Whether the input is the pipe that takes the output, which then never ends: so bash starts
-    what stands in $( ) where its own input is closed."""
+    """Whether the input is the pipe that takes the output, which then never ends. bash starts a
+    command in $( ) like this if its own input is closed."""
     pipe = os.fstat(0)
     return stat.S_ISFIFO(pipe.st_mode) and any(
         os.path.samestat(pipe, os.fstat(output)) for output in (1, 2)

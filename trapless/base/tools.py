@@ -24,7 +24,7 @@ from trapless.base.console import TraplessError
 POLL_S = 0.2
 """How often a running tool is looked at, seconds."""
 LOOK_S = 0.01
-"""How often a process is looked at whose end is waited for, seconds."""
+"""How often a process is looked at while its end is awaited, seconds."""
 POLITE_S = 5.0
 """How long an interrupted tool may clean up, and how long its end may take, seconds."""
 
@@ -85,8 +85,8 @@ def run_tool(
 
 @contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM take effect at the end of the block only. In the middle of it a
-    process may have started whose caller does not know it yet. Python handles signals in the main
+    """Let Ctrl-C and SIGTERM take effect at the end of the block only. In the middle of it, a
+    process may have started that its caller does not know yet. Python handles signals in the main
     thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -107,7 +107,7 @@ def interrupts_deferred() -> Iterator[None]:
 
 
 def wait(process: subprocess.Popen[Any], seconds: float) -> int:
-    """What wait() of the process does, but for its lock: see has_ended()."""
+    """Does what the process's wait() does, without its lock: see has_ended()."""
     end = time.monotonic() + seconds
     while not has_ended(process):
         if time.monotonic() >= end:
@@ -117,11 +117,11 @@ def wait(process: subprocess.Popen[Any], seconds: float) -> int:
 
 
 def has_ended(process: subprocess.Popen[Any]) -> bool:
-    """Whether it has. It is not reaped here, and wait() returns at once then.
+    """Whether a process has ended. It is not reaped here; wait() then returns at once.
 
     CPython's poll() and wait() with a limit reap under a lock, and leave it taken where Ctrl-C or
     SIGTERM comes right after the taking: the next wait() would never end. send_signal() polls, too:
-    who waits after it defers interrupts around it.
+    a caller that waits afterwards defers interrupts around it.
     """
     if process.returncode is not None:
         return True
@@ -145,7 +145,7 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(POLITE_S)
-        # Who has not obeyed would go on writing into a folder that is being removed.
+        # A process that has not obeyed would continue to write into a folder that is being removed.
         os.killpg(process.pid, signal.SIGKILL)
         end = time.monotonic() + POLITE_S
         while time.monotonic() < end:

@@ -66,7 +66,7 @@ class Host:
         return (self.root / path).exists()
 
     def absent_symbols(self, names: Sequence[str]) -> list[str]:
-        """Those of the names that the running kernel does not list, of its own or a module's."""
+        """The names that the running kernel does not list, neither its own nor those of modules."""
         text = self.text("proc/kallsyms")
         return [name for name in names if not re.search(rf" {name}(?=\s|$)", text)]
 

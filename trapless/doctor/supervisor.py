@@ -36,7 +36,7 @@ NEEDED_SYMBOLS = (
 ONE_OF_SYMBOLS = ("syscall_exit_to_user_mode", "irqentry_exit")
 
 Prediction = Callable[[Host], str]
-"""What was seen that the module will refuse; nothing where nothing was."""
+"""The reasons for which the module will refuse, as far as they can be seen; empty without any."""
 
 VULNERABILITIES = "sys/devices/system/cpu/vulnerabilities"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 VULNERABILITIES = "sys/devices/system/cpu/vulnerabilities"
 ASKED = ("spectre_v2", "retbleed", "spec_rstack_overflow", "indirect_target_selection", "meltdown")
-"""What changes the way of a call: indirect calls, returns, page tables."""
+"""The mitigations that change a call's way: of indirect calls, returns, page tables."""
 
 INDIRECT = {"direct": "plain indirect calls", "retpoline": "retpolines"}
 RETURNS = {"plain": "plain returns", "thunk": "a return thunk", "safe": "Safe RET"}
@@ -30,7 +30,7 @@ def loop_text(loop: str) -> str:
 
 
 def loop_of(mitigations: Mapping[str, str]) -> str:
-    """The build that calls and returns as a kernel does that says this of itself.
+    """The build that calls and returns as a kernel does whose mitigations read like this.
 
     >>> loop_of({"spectre_v2": "Mitigation: Retpolines; ...", "spec_rstack_overflow": "Safe RET"})
     'retpoline_safe'

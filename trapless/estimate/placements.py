@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Readings by build/stat/trapless-estimate: one process is one placement in memory, one reading.
+"""Takes readings by build/stat/trapless-estimate: one process is one placement in memory, one
+reading.
 
 Where code and data lie changes what a loop of a few nanoseconds takes, so each process runs from a
 copy of the program in pages of its own, at an address of its own, with a stack that begins

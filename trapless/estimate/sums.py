@@ -7,10 +7,10 @@ and the handler. What a batch saves is therefore a call without a handler, less 
 batch.
 
 The kernel's way to a handler is a tree of comparisons with the call's number, and each call has one
-of its own. It cannot be measured, but it lies between two that can: a number beyond all calls is
-not looked for, and one among them that is no call is looked for to the end. Of this difference the
-ways of 17 calls on each of three kernels took WAY_LOW to WAY_HIGH, by instructions; WAY is the
-middle of the kernels' means (0.78, 0.92, 0.93).
+of its own. It cannot be measured, but it lies between two ways that can: the kernel does not search
+for a number beyond all calls, and searches to the end for one among them that is no call. The ways
+of 17 calls on each of three kernels took WAY_LOW to WAY_HIGH of this difference, by instructions;
+WAY is the middle of the kernels' means (0.78, 0.92, 0.93).
 
 Each sum is made within one process, where all its parts lie in the same places, and the value is
 the median over processes. This file owns sums and intervals, and the refusal where readings differ.
@@ -122,7 +122,8 @@ def interval(values: Sequence[float]) -> Value:
 
 
 def bare(reading: Reading, way: float = WAY) -> float:
-    """A call without its handler, in nanoseconds, if the way to it takes so much of the longest."""
+    """A call without its handler, in nanoseconds, if the way to it takes that part of the longest
+    way."""
     return without_handler(reading.ns(BEYOND), reading.ns(NO_CALL), way)
 
 

@@ -36,12 +36,12 @@ FILE_BYTES_MAX = 512 << 20
 """Unpacked. The largest file of this project's own results has 30 MB."""
 ALL_BYTES_MAX = 1 << 30
 JSON_BYTES_MAX = {LIST_FILE: 1 << 20, META_FILE: 16 << 20, result_file.FILE_NAME: 16 << 20}
-"""Of files that are read as a whole."""
+"""The largest file that is read as a whole."""
 NAME_CHARS_MAX = 200
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
 KEPT = (RAW_FILE, META_FILE, result_file.FILE_NAME)
 PLAIN_TYPES = frozenset(tarfile.SUPPORTED_TYPES) - frozenset(tarfile.GNU_TYPES)
-"""Of members whose header is all that is read of them before their names are looked at."""
+"""The bound of members of which only the header is read before their names are checked."""
 NEEDS_ZSTD = {"zstd": "zstd"}
 
 
@@ -75,7 +75,7 @@ def pack(directory: Path, archive: Path, progress: Progress) -> int:
 
 
 def _folders(directory: Path) -> tuple[list[Path], dict[str, str]]:
-    """The folders of whole experiments, and of each other one by name why it is left out."""
+    """The folders of whole experiments, and for each other one, by name, why it is left out."""
     if not directory.is_dir():
         raise TraplessError(f"{directory}: no such folder; `trapless evaluate` makes one")
     if not NAME.fullmatch(directory.resolve().name):
@@ -128,7 +128,7 @@ def _compressed(data: bytes, suffix: str) -> bytes:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """All of it, or nothing: a stick may be full, or pulled."""
+    """Write the archive as a whole or not at all: a stick may be full, or pulled."""
     part = path.with_name(f"{path.name}.part")
     try:
         with part.open("wb") as file:
@@ -219,7 +219,7 @@ def _extract(stream: BinaryIO, place: Path) -> str:
 
 
 class _Member(tarfile.TarInfo):
-    """A member whose header cannot make the reader allocate what no result needs."""
+    """A member whose header makes the reader allocate no more than a result needs."""
 
     def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
         if self.type not in PLAIN_TYPES or self.size < 0:
@@ -243,7 +243,7 @@ def _parts(member: tarfile.TarInfo) -> list[str]:
 
 
 def left_out(folder: Path) -> dict[str, str]:
-    """The experiments that whoever packed had not whole, with the reasons."""
+    """The experiments that were not whole when the archive was packed, with the reasons."""
     head = json_text.parse((folder / LIST_FILE).read_text(encoding="utf-8"))
     return {str(name): str(why) for name, why in head["left_out"].items()}
 

@@ -19,14 +19,14 @@ from trapless.results import claims
 from trapless.results.result_file import Claim, Metric
 
 EMULATORS = frozenset({"TCGTCGTCGTCG"})
-"""What emulators call themselves where a hypervisor says its name."""
+"""The names that emulators give where a hypervisor gives its name."""
 EMULATED = (
     "Undecided: this machine is emulated, and its clock is not a processor's. The same command "
     "decides it on a processor."
 )
 OF_THE_KERNEL = ("page_faults", "context_switches")
 """Events that are counted on any machine. They show whether a run was disturbed, and cost nothing
-to be kept in the rows; metrics are the processor's alone."""
+in the rows; metrics are made only of the processor's events."""
 UNSTEADY = (
     "Undecided: the rounds differ by more than half. Other programs ran meanwhile, or the "
     "frequency changed; run it again on an idle machine."
@@ -36,7 +36,7 @@ DIGITS = 3
 
 @dataclass(frozen=True)
 class Clock:
-    """The time-stamp counter of the machine, and whether a processor's."""
+    """The machine's time-stamp counter, and whether a real processor has it."""
 
     per_ns: float
     hypervisor: str
@@ -94,7 +94,7 @@ def ratio_metric(one: fit.Summary) -> Metric:
 def paired(
     values: Mapping[int, float] | Sequence[float], base: Mapping[int, float] | Sequence[float]
 ) -> fit.Summary | None:
-    """Time by time of the same round; None where no round has both."""
+    """The ratio of two times of the same round, for each round; None where no round has both."""
     ours = dict(enumerate(values)) if isinstance(values, Sequence) else values
     others = dict(enumerate(base)) if isinstance(base, Sequence) else base
     pairs = fit.paired_ratios(ours, others)

@@ -71,7 +71,7 @@ class Place(Protocol):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Files on which all that runs there depends: another one makes saved runs stale."""
+        """Files on which all runs there depend: a change in one of them makes saved runs stale."""
 
     def run(
         self,
@@ -398,7 +398,7 @@ def make_checks(rows: Sequence[Row]) -> list[Row]:
                     f"{row['loop']} instructions as {row['loop_counted']}"
                 )
             counter = {"name": f"{where}: the counter", "ok": True, "detail": detail}
-            # A boot may run many programs that each check it, and a clock is never quite the same.
+            # The same check may come from many programs of a boot, with slightly different clocks.
             same = {check["name"] if "clocks_per_ns" in row else str(check) for check in checks}
             if (counter["name"] if "clocks_per_ns" in row else str(counter)) not in same:
                 checks.append(counter)

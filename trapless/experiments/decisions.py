@@ -2,7 +2,7 @@
 """Claims that the lab leaves open for want of a processor's clocks, decided by results with clocks.
 
 Such results are folders of machines: in the folder of the lab's results, or beside it where both
-are in a folder called `results`. This file owns where they are looked for and what holds where
+are in a folder called `results`. This file owns where they are looked for, and the verdict where
 several machines decided the same claim.
 """
 

@@ -29,7 +29,7 @@ CORES = 2
 """The number of cores for which specs give their minutes."""
 FETCHED = "a kernel (85 MB) and programs to run (130 MB) from Debian's mirrors"
 ATTEMPTS = 2
-"""A failure by a busy machine is not repeated; a second failure has another reason."""
+"""A busy machine rarely causes a second failure: that one has another reason."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _one_by_one(specs: Sequence[Spec], choices: _Choices) -> list[str]:
 
 
 def _beside(specs: Sequence[Spec], jobs: int, choices: _Choices) -> list[str]:
-    """Run them side by side, the longest first: nothing else is there to run beside the last. The
+    """Run them side by side, the longest first: nothing is left to run beside the last one. The
     names of those that failed; their processes save the reasons."""
     commands = []
     for spec in specs:

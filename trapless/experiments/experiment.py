@@ -110,7 +110,7 @@ class Spec:
     minutes: tuple[float, float]  # a quick run and a full one, on two idle cores
     own_kernel: OwnKernel | None = None
     needs: str = "nobody has written it for that"
-    """Why it is left out on a machine's own kernel, where it has nothing for that."""
+    """Why it is left out on a machine's own kernel, if it cannot run there."""
     quick_by_name: bool = False  # a quick run without names leaves it out: it takes too long
     spread: bool = False  # its VMs may run on other machines (trapless/experiments/fleet/fleet.py)
 

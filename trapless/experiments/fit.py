@@ -41,10 +41,10 @@ def line(points: Mapping[int, float]) -> Line:
 class Equation1:
     """T1 = O1 + N*A and T2 = O2 + N*S + A, both of N calls.
 
-    `a` is what a trap costs that asks for nothing, `work` what the call itself does, `s` what a
-    request costs beyond that work. The paper's O is what is left: o1 + N*work, o2 + N*work.
-    `fixed` is what a batch costs once, o2 + a. `break_even` is the N from which T2 < T1, None
-    where that never happens.
+    `a` is the cost of a trap that asks for nothing, `work` that of the call itself, `s` that of a
+    request beyond this work. The paper's O is what is left: o1 + N*work, o2 + N*work. `fixed` is
+    what a batch costs once, o2 + a. `break_even` is the N from which T2 < T1, None where that never
+    happens.
     """
 
     a: float
@@ -105,7 +105,7 @@ def observed_break_even(plain: Mapping[int, float], other: Mapping[int, float]) 
 
 
 def paired_ratios(other: Mapping[Any, float], base: Mapping[Any, float]) -> tuple[float, ...]:
-    """other / base for each round that has both: what drifts between rounds cancels."""
+    """other / base for each round that has both: a drift between rounds cancels out."""
     return tuple(other[key] / base[key] for key in other if key in base and base[key] > 0)
 
 

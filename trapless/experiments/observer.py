@@ -30,7 +30,7 @@ from trapless.vm.lab import LabConfig
 ANNOUNCEMENT = struct.Struct("<QQQQQ")
 """The layout of struct announcement in eval/tools/common/announce.h."""
 OVER = (1 << 64) - 1
-"""The setting after the last phase."""
+"""The number of the setting that follows the last phase."""
 MAGIC = 0x74726170 << 32 | (0x74726170 ^ 0xFFFFFFFF)
 NEEDLE = struct.pack("<Q", MAGIC)
 LOOK_S = 0.25
@@ -51,7 +51,7 @@ class Observed:
 
     def go_on(self) -> None:
         """Continue a guest that waits in announce_await(), or whose phase has no end of its own."""
-        with contextlib.suppress(BrokenPipeError):  # it has ended, which others report
+        with contextlib.suppress(BrokenPipeError):  # it has ended; others report that
             os.write(self.input, b"\n")
 
     def state(self) -> tuple[int, int]:

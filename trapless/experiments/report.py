@@ -115,7 +115,8 @@ def _section(folder: Path) -> Section:
 
 
 def _place(folder: Path) -> str:
-    """Where a run without a result or a failure was interrupted, by what it left; maybe empty."""
+    """Where a run was interrupted that left neither a result nor a failure, judged by its files;
+    may be empty."""
     boots = folder / BOOTS
     running = [f"during boot {path.stem}" for path in sorted(boots.glob("*.part"))]
     saved = [f"after {len(list(boots.glob('*.jsonl')))} boots that are saved"]

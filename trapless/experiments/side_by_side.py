@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Experiments side by side: counted guests share the machine, and whoever takes time has it alone.
+"""Experiments side by side: counted guests share the machine, and a part that measures time has it
+alone.
 
 A guest whose clock counts instructions gives the same figures whatever else runs, so as many count
 at once as there are places. What measures time, or uses all processors itself, waits until it is
@@ -40,8 +41,8 @@ KILLED_AFTER_S = 60.0
 
 @contextmanager
 def turn(directory: Path, *, alone: bool) -> Iterator[None]:
-    """Use this machine in one's turn, which others may share who want that, too, as long as there
-    are places; or alone.
+    """Use this machine when it is this process's turn: shared with others that also count, as long
+    as there are places, or alone.
 
     Where the file system has no locks, nobody waits.
     """
@@ -78,7 +79,7 @@ def _place() -> Iterator[None]:
 
 
 def _locked(opened: int, kind: int) -> bool:
-    """Lock it, unless one would have to wait for that."""
+    """Lock it, unless that would mean to wait."""
     with contextlib.suppress(OSError):  # the file system has no locks
         try:
             fcntl.flock(opened, kind | fcntl.LOCK_NB)
@@ -95,7 +96,7 @@ class _Places:
     paths: Sequence[str]
 
     def one_is_free(self) -> bool:
-        """Whether somebody who counts could begin now; not while another is alone."""
+        """Whether a process that counts could begin now; it cannot while another one is alone."""
         with _opened(self.directory) as folder:
             return _locked(folder, fcntl.LOCK_SH) and any(map(_is_free, self.paths))
 
@@ -190,9 +191,9 @@ def run(
 ) -> dict[str, Failure]:
     """Run the commands, whose results are in `directory`; those that failed, by name.
 
-    They begin in order: so many as may count at once, and one more whenever a place is free, as
-    those before mostly wait until they are alone. If this process is interrupted, all of them end
-    before it goes on.
+    They begin in order: as many as may count at once, and one more whenever a place is free,
+    because the earlier ones mostly wait until they are alone. If this process is interrupted, all
+    of them end before it goes on.
     """
     waiting, failed = list(commands), dict[str, Failure]()
     active: list[_Process] = []

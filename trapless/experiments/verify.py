@@ -24,7 +24,7 @@ from trapless.results.result_file import Result
 MEMORY_BYTES = 8 << 30
 """Of address space, while foreign data are read."""
 TEXT_CHARS_MAX = 400
-"""Of somebody else's, in one line."""
+"""The most text of somebody else that is shown in one line."""
 LEFT_OUT_MAX = 100
 NAMED_MAX = 3
 """Differences that a message names."""

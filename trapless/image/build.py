@@ -55,7 +55,7 @@ def make(out: Path, kernel_name: str, words: str, progress: Progress) -> Image:
     folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".part", dir=out.parent))
     try:
         image, mark = _make_in(folder, kernel, modules, python, words, progress)
-        # A link, unlike a rename, never takes the place of a file that has come meanwhile.
+        # A link, unlike a rename, never replaces a file that was made meanwhile.
         os.link(image, out)
     except FileExistsError as error:
         raise _exists(out) from error

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Which of a kernel's own modules are in the image.
 
-What finds the stick and the keyboard is loaded at the start. There is no driver of SATA, NVMe, RAID
-or SCSI disks among them: the machine's disks cannot be touched, since the kernel does not see them.
+The modules that find the stick and the keyboard are loaded at the start. There is no driver of
+SATA, NVMe, RAID or SCSI disks among them: the machine's disks cannot be touched, since the kernel
+does not see them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ BOOT = (
 """Loaded at the start; what a kernel has built in is left out."""
 
 AT_HAND = ("acpi_cpufreq", "brd", "ext4", "crc32c_generic", "null_blk")
-"""Loaded by whoever wants one: the processor's clock, and file systems in memory."""
+"""Modules that a program loads when it wants one: the processor's clock, and file systems in
+memory."""
 
 
 def available(modules_dir: Path, wanted: Iterable[str]) -> list[str]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Python for the image: Debian's packages, unpacked into the cache, and everything compiled.
 
-The image has a Python of its own, so that it is the same whatever the machine is that builds it.
-This file owns the list of packages and what of their files is left out.
+The image has a Python of its own, so that it is the same on whatever machine it is built. This file
+owns the list of packages and what of their files is left out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FOLDERS = ("bin", "lib", "lib64", "usr/bin", "usr/lib")
 LEFT_OUT = frozenset(
     ("__pycache__", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "test", "tests", "turtledemo")
 )
-"""Folders with nothing that runs here: other programs, and tests."""
+"""Folders of which nothing runs here: other programs, and tests."""
 
 COMPILE = """\
 import py_compile, sys

@@ -83,7 +83,7 @@ def _add_folder(tree: Initramfs, source: Path, target: str) -> None:
 
 
 def _add_programs(tree: Initramfs, source: Path, target: str) -> None:
-    """The executables below `source`; what else a build leaves there has no use on the machine."""
+    """The executables below `source`; the other files of a build have no use on the machine."""
     found = False
     for at, folders, names in os.walk(source):
         folders.sort()

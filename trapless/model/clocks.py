@@ -46,9 +46,9 @@ def costs_of(name: str) -> Mapping[str, Cost]:
 
 
 def _latencies(processor: Processor) -> Iterator[tuple[str, Cost]]:
-    """What an access costs that goes further than the level before. The latencies of a processor
-    with an L3 are those of the whole way: a miss then costs what the next level takes beyond the
-    one that missed."""
+    """The cost of an access that misses a level. The latencies of a processor with an L3 are those
+    of the whole way: a miss then costs the next level's latency less that of the level that
+    missed."""
     latencies = processor.latencies
     deep, second = "l3" in latencies, "stlb" in latencies
     words = {
@@ -78,7 +78,7 @@ def middle(costs: Mapping[str, Cost]) -> Mapping[str, float]:
 def misses_by_event(
     processor: str, misses: Callable[[str, tuple[str, ...]], Count]
 ) -> dict[str, Count]:
-    """How often each latency is felt. `misses` gives the misses of a role by kinds of accesses, as
+    """How often each latency is paid. `misses` gives the misses of a role by kinds of accesses, as
     numbers or as arrays."""
     roles = processors.load(processor).structures
     last = "l3" if "l3" in roles else "l2"

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Gives the events of both backends, the model's rows and the processor's counters, the same names.
+"""Gives the same names to the events of both backends, the model's rows and the processor's
+counters.
 
-This file owns the names, and what of a model's structures each stands for. Columns are
+This file owns the names, and which of the model's counts each stands for. Columns are
 "user.l2_misses" and so on; `dtlb_misses` and `l1d_misses` are those of reads, as processors count
 them.
 """

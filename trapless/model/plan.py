@@ -31,15 +31,15 @@ LABELS = 16
 
 @dataclass(frozen=True)
 class Variant:
-    """A processor, and in what it is tried otherwise.
+    """A processor, and the differences with which it is tried.
 
     `policy`: role to replacement; `prefetch`: role to "stream"; `colour`: seed of page colours (0:
     pages lie where the guest has them), of caches that a page does not fill evenly; `seed`: of
     random replacement. `split`: user and kernel have each structure to themselves, so that neither
-    evicts what the other brought in: what is missed less often is the other's pollution.
-    `elsewhere`: the kernel's work is done by another processor, as where system calls are handed to
-    one: each mode has caches and TLBs to itself, but for the last cache, which both share, and a
-    line that one mode writes leaves the caches of the other's processor.
+    evicts what the other brought in: the misses that this avoids are the other's pollution.
+    `elsewhere`: the kernel's work is done by another processor, as if system calls were handed to
+    it. Each mode has its own caches and TLBs, but both share the last cache, and a line that one
+    mode writes leaves the caches of the other's processor.
     """
 
     processor: str
@@ -123,11 +123,12 @@ class Plan:
         return row.misses(mode, self.names[variant, role])
 
     def references(self, row: Row, mode: str, variant: str, role: str) -> int:
-        """The accesses of that mode that came as far."""
+        """The accesses of that mode that reached the structure."""
         return row.references(mode, self.names[variant, role])
 
     def footprint_bytes(self, row: Row, mode: str, unit: int) -> int:
-        """What these regions touched that none before them had; all of them added up: the run."""
+        """What these regions touched that no earlier one had; the sum of all regions is that of the
+        run."""
         return row.misses(mode, f"run-{unit}") * unit
 
     def visit_bytes(self, row: Row, mode: str, unit: int) -> float:
@@ -189,7 +190,7 @@ def _check_roles(variant: Variant, structures: Mapping[str, Structure]) -> None:
 def _parameters(
     variant: Variant, structure: Structure, position: int, names: Mapping[tuple[str, str], str]
 ) -> str:
-    """All that makes a structure what it is, in the plugin's words."""
+    """The parameters of a structure, in the plugin's words."""
     policy = variant.policy.get(structure.role, structure.policy)
     cached = structure.kind == "cache"
     words = [f"{'size' if cached else 'entries'}={structure.size}", f"ways={structure.ways}"]

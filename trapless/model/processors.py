@@ -2,7 +2,7 @@
 """Processors as data: one file each, data/NAME.json, and the only reader of these files.
 
 A file holds what is published about a processor: the geometry of its caches and TLBs
-(`structures`), what an access takes that goes as far as one of them (`latencies`), what an
+(`structures`), what an access takes that is served by one of them (`latencies`), what an
 instruction and a trap cost (`costs`), and system calls as somebody measured them (`traps`). It
 leaves out what nobody published. `like` names a file whose fields hold wherever this one has none.
 

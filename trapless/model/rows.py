@@ -2,7 +2,7 @@
 """Reads the rows of the plugin and of the counters' program: JSON lines that describe themselves.
 
 This file owns reading: what the columns are called, and what is left when a guest died in the
-middle. A line that is not whole is no row. It owns nothing of what counts mean.
+middle. A line that is not whole is no row. It does not own the meaning of the counts.
 """
 
 from __future__ import annotations

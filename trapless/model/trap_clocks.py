@@ -34,7 +34,7 @@ class Estimate:
 
     @property
     def ratio(self) -> Range:
-        """Supervisor mode to trap; the dearer the trap, the smaller."""
+        """The ratio of supervisor mode to a trap: the dearer the trap, the smaller it is."""
         return Range(self.supervisor / self.trap.high, self.supervisor / self.trap.low)
 
 
@@ -52,7 +52,7 @@ def estimate(case: Case, cpi: float, work: Counts, references: Mapping[str, Coun
     """
     supervisor = work.supervisor * cpi
     if case.saved is not None:
-        # The published saving holds all that the trap adds, instructions included.
+        # The published saving includes all that the trap adds, also its instructions.
         instructions, transition = work.supervisor, case.saved
     elif case.trap is not None:
         # A transition is what the published call takes beyond its instructions.

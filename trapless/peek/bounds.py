@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Bounds a share from a number of samples: what the share may be, given what was counted.
+"""Bounds a share from a number of samples: the values that the share may have, given the counts.
 
 Owns the arithmetic alone. The bounds are Chernoff's, for independent samples: they hold for any
 number of samples, and are a little wider than the exact ones of Clopper and Pearson.

@@ -36,8 +36,9 @@ VCPU = re.compile(
 )
 """The names of threads that are virtual processors, or QEMU's one for all of them."""
 MONITOR_LIMIT_S = 2.0
-"""Longest wait for the monitors of a process: one that has a client already lets others wait for
-ever, and a process that pretends to be QEMU may have any number that never answer."""
+"""Longest wait for the monitors of a process: a monitor that has a client already makes others wait
+for ever, and a process that pretends to be QEMU may have any number of monitors that never
+answer."""
 THREADS_MAX = 4096
 """Virtual processors of a machine, by which QEMU is bounded as well."""
 
@@ -189,7 +190,7 @@ def _told(process: Path, folder: str) -> Emulator:
 def _asked(process: Path, path: str, folder: str, limit_s: float) -> tuple[int, ...]:
     """The threads that a monitor names; TraplessError and OSError say why it does not."""
     with place_of(path_here(process, path, folder)) as (probe, same):
-        if os.fstat(probe).st_uid != user_of(process):  # anybody's may be named
+        if os.fstat(probe).st_uid != user_of(process):  # it may be anybody's thread
             raise PeekError(f"its monitor {path} is not of the user who started it")
         try:
             with qmp.Monitor(same, limit_s, limit_s) as monitor:

@@ -60,7 +60,7 @@ class GuestText:
         return html.escape(str(self))
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, str):  # it would be false for ever, and mypy does not see it
+        if isinstance(other, str):  # it would always be false, and mypy does not notice
             raise TypeError(f"compare the text of a guest with {other!r} by says()")
         return self._data == other._data if isinstance(other, GuestText) else NotImplemented
 
@@ -86,8 +86,8 @@ BLANK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U000e0100-\U000e01ef]"
 )
-"""Letters, marks and symbols that nobody sees, so two names with and without look the same:
-Unicode's Default_Ignorable_Code_Point, where Python takes them for printable, and an empty cell of
+"""Invisible letters, marks and symbols, with which two different names look the same: Unicode's
+Default_Ignorable_Code_Point, where Python takes them for printable, and an empty cell of
 Braille."""
 
 

@@ -45,7 +45,8 @@ WAYS_MAX = 24
 MAPPINGS_MAX = 1024
 """The longest mappings of a process, which are looked at: a monitor has some hundred."""
 STEPS_MAX = 100_000
-"""Of the search for ways: a process that pretends to be a monitor may have none among billions."""
+"""The most steps of the search for ways: a process that pretends to be a monitor may have none
+among billions."""
 DESCRIPTORS_MAX = 4096
 """Open files of a process, which are looked at: a monitor opens its RAM first, and may share
 thousands of devices later. RAM whose file is not among them is read from the process."""
@@ -91,7 +92,7 @@ class Mapping:
         return self.permissions.startswith("rw-")
 
     def is_continued_by(self, following: Mapping) -> bool:
-        """Whether `following` is more of the same: the kernel splits mappings as it needs."""
+        """Whether `following` continues this mapping: the kernel splits mappings as it needs."""
         return (
             following.start == self.end
             and following.permissions == self.permissions
@@ -224,7 +225,7 @@ def _places(mappings: Sequence[Mapping], backend: Backend, count: int) -> list[i
         if one.length == backend.size or one.inode:
             places.append(one.start)
             continue
-        # What else the process has allocated in front of it and behind it is one mapping with it.
+        # The process's own allocations in front of it and behind it are in one mapping with it.
         last = one.end - backend.size
         places += [
             place

@@ -2,8 +2,8 @@
 """Gives up the rights that opening a machine took, when it is open.
 
 Owns the list of what stays: the right to write a recording where its user wants it. Descriptors
-that are open stay usable. So whoever fools the reader of a guest's memory has none of root's
-powers over this host's kernel and processes.
+that are open stay usable. So an attacker who fools the reader of a guest's memory gets none of
+root's powers over this host's kernel and processes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_SETPCAP = 0, 1
 CAP_SYS_PTRACE, CAP_SYS_NICE = 19, 23
 KEPT = (CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_SYS_NICE)
 TO_OPEN = (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE)
-"""What the opening of other users' machines takes, and asking their monitors."""
+"""The rights to open other users' machines, and to ask their monitors."""
 LAST_CAP = 63
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 24, 38, 47, 4
 VERSION_3 = 0x20080522

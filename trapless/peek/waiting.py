@@ -59,7 +59,7 @@ class Awaited:
 
 
 def _repeated(work: Callable[[], T], limit_s: float, end_s: float) -> T:
-    """What `work` gives, once it does; its last error where it does not until the end."""
+    """The result of `work`, once it has one; its last error if it has none before the end."""
     while True:
         try:
             return work()

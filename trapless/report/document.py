@@ -101,7 +101,8 @@ class Report:
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """The claims of all experiments; an open one as it is decided elsewhere."""
+        """The claims of all experiments; an open claim has the verdict of other machines, if there
+        is one."""
         every = (claim for section in self.sections for claim in section.result.claims)
         return tuple(
             self.decided.get(claim.id, claim) if claim.holds is None else claim for claim in every

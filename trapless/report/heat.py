@@ -24,8 +24,8 @@ COLOURS = (
 )  # fmt: skip
 ABSENT = "#9a9f9c"
 OVER, CASING = "#10171f", "#ffffff"
-"""Lines and words over the colours, and what sets them off: the same on a dark page, since the
-colours are."""
+"""The colours of lines and words over the map, and of their casing: the same on a dark page,
+because the map's colours are."""
 
 
 def data(figure: Map) -> str:
@@ -48,7 +48,7 @@ def fill(axes: Axes, figure: Map) -> None:
     extent = (
         figure.x[0] - half_x, figure.x[-1] + half_x, figure.y[0] - half_y, figure.y[-1] + half_y,
     )  # fmt: skip
-    # As high as wide, whatever the units: a map of K over D is no stripe.
+    # As high as it is wide, whatever the units are: a map of K over D must not become a stripe.
     square = (extent[1] - extent[0]) / (extent[3] - extent[2])
     cells = [[float("nan") if cell is None else cell for cell in row] for row in figure.cells]
     drawn = axes.imshow(

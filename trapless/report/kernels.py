@@ -122,7 +122,7 @@ def difference(values: Sequence[float]) -> float:
 
 
 def _claims(reports: Sequence[Report], names: Sequence[str]) -> list[str]:
-    """The claims that are judged otherwise than on the first kernel, and how often none is."""
+    """The claims with another verdict than on the first kernel, and how many have the same one."""
     judged = [{claim.id: claim for claim in report.claims} for report in reports]
     shared = [name for name in judged[0] if all(name in each for each in judged)]
     differ = [name for name in shared if len({each[name].holds for each in judged}) > 1]

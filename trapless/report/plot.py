@@ -184,15 +184,15 @@ def _legend(axes: Axes, figure: Figure) -> None:
     handles, labels = axes.get_legend_handles_labels()
     if len(labels) < 2:
         return
-    if figure.names and not figure.stacked:  # below: bars need the width
+    if figure.names and not figure.stacked:  # the legend stands below: bars need the width
         columns = 3 if sum(map(len, labels[:3])) < 70 else 2
         lines = max(name.count("\n") for name in figure.names) / 2 + 1
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1 * lines), ncols=columns)
         return
-    # Beside the plot, in the order in which the lines end, so that eyes need not jump.
+    # The legend stands beside the plot, in the order in which the lines end.
     last = [series.y[-1] if series.y else 0.0 for series in figure.series]
     order = sorted(range(len(last)), key=lambda index: -last[index])
-    if figure.stacked:  # as they lie upon each other
+    if figure.stacked:  # in the order of the pile
         order = list(reversed(range(len(last))))
     axes.legend(
         [handles[i] for i in order], [labels[i] for i in order],
@@ -215,7 +215,7 @@ def _y_axis(axes: Axes, figure: Figure) -> None:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
         axes.yaxis.set_minor_formatter(NullFormatter())
     elif figure.from_zero and values:
-        # By the lines: the band of a single bad repeat would flatten them all.
+        # The limits follow the lines: the band of a single bad repeat would flatten them all.
         axes.set_ylim(0, max(values) * 1.08 or 1)
     axes.yaxis.set_major_formatter(
         lambda value, _: f"{value:,g}" if value < 1e6 else f"{value:,.0f}"

@@ -159,7 +159,8 @@ def _calls(report: Report, unit: str) -> list[Line]:
         ):
             notes["io_uring"] = HANDED
         for column, mode in UNMODIFIED.items():
-            # Timed, what alternated with supervisor mode is held against it.
+            # Where calls are timed, supervisor mode is compared with the calls that alternated with
+            # it.
             mechanism = "trap-back" if (mode, unit) == ("trap", TIMED) else mode
             found[column] = modes.get(f"{other}.{mechanism}.static.{unit}")
         lines += [
@@ -169,7 +170,7 @@ def _calls(report: Report, unit: str) -> list[Line]:
 
 
 def others(report: Report) -> list[Line]:
-    """A call's time, and whole programs: what remains of the gain where calls are not all."""
+    """A call's time, and that of whole programs, in which calls are only a part."""
     wrapped, modes, ls = (metrics_of(report, name) for name in (CALLS, MODES, PROGRAMS))
     one = Metric(1.0, "ratio", "measured")
     time: dict[str, Metric | None] = {
@@ -201,7 +202,7 @@ def others(report: Report) -> list[Line]:
 
 
 def gain(report: Report) -> Table | None:
-    """What a user gains: calls and programs, each mechanism beside what it takes the place of."""
+    """What a user gains: calls and programs, each mechanism beside the one that it replaces."""
     lines = [*calls(report), *others(report)]
     if not lines:
         return None

@@ -26,7 +26,7 @@ UNIT_TEXT = {
     "n": "N",
     "ns": "ns a call",
 }
-# What a subject is called where there is room; others are called by their name.
+# The long names of subjects, where there is room; others have their short name.
 SUBJECT_TEXT = {
     "nosys": "a call that does nothing (no such number)",
     "read1": "read of 1 B, cached, tmpfs",
@@ -35,10 +35,11 @@ SUBJECT_TEXT = {
     "write1": "write of 1 B to /dev/null",
     "stat": "stat of a file",
 }
-# What is compared stands first, then ours, then what others offer; variants follow their family.
+# The baseline stands first, then our mechanisms, then those of others; variants follow their
+# family.
 FAMILY_ORDER = ("plain", "batch", "psc", "io_uring")
 WORDS_CHARS = 24
-"""A column of a document with a longer cell has words, which begin at the left."""
+"""A column of a document with a longer cell contains words, and is aligned to the left."""
 OTHERS_MAX = 40  # metrics in a list that is read at a glance; more are for programs
 WIDE_RANGE = 30.0  # largest over smallest from which a linear axis would hide the small values
 
@@ -109,7 +110,7 @@ class Pivot:
 
 
 def pivots(result: Result) -> tuple[Pivot, ...]:
-    """The tables over N that the names of the metrics call for, in the order of the file."""
+    """The tables over N that the metrics' names describe, in the order of the file."""
     groups: dict[tuple[str, str, str], dict[str, dict[int, Metric]]] = {}
     for text, metric in result.metrics.items():
         name = Name.of(text)

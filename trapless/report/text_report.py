@@ -28,7 +28,7 @@ FILE_COLUMNS = 100
 GAP = 2  # between two columns of a table
 EDGE = 2  # before the first column and behind the last
 STYLES = {True: "green", False: "red", None: "yellow"}
-"""Of a verdict."""
+"""The style of each verdict."""
 
 
 def show(report: Report) -> None:

@@ -65,8 +65,7 @@ def published() -> Mapping[str, Published]:
 
 
 Value = float | None | tuple[float, float]
-"""A number; none, where nothing ever reached what was looked for; or the lowest and the highest
-that it may be."""
+"""A number; None, if it was never reached; or the lowest and the highest number that it may be."""
 COMPARISONS = {
     "<": operator.lt, "<=": operator.le, "==": operator.eq, ">=": operator.ge, ">": operator.gt,
 }  # fmt: skip
@@ -81,8 +80,8 @@ def judge(
     why: str | Mapping[str, str] = "",
 ) -> Claim:
     """The claim with the verdict that its values make. `note` is added to any verdict; `why` only
-    where it does not hold, if need be one for each value that is not as it must be. A claim is open
-    where the ends of a range are judged differently."""
+    if the claim does not hold, and may have a text for each value that fails. A claim is open where
+    the ends of a range are judged differently."""
     bounds = _claim(claim_id).holds
     if not bounds or values.keys() != bounds.keys():
         raise ValueError(f"{claim_id} is judged by {sorted(bounds)}, not by {sorted(values)}")
@@ -117,7 +116,7 @@ def limit(claim_id: str) -> float:
 
 
 def _within(value: float | None, bound: str) -> bool:
-    """Whether a value is as a bound asks.
+    """Whether a value is within a bound.
 
     >>> _within(0.3, "<= 0.35"), _within(0.3, "0.4 to 0.5"), _within(None, "== 2")
     (True, False, False)

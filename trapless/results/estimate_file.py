@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The last estimate of a machine (`trapless estimate`), for those who put it beside their figures.
+"""The last estimate of a machine (`trapless estimate`), for reports that show it beside their
+figures.
 
 The command saves it in the cache. `trapless stat` takes from there what a trap costs on this
 machine, and README.md shows the estimate that was saved beside its results.

@@ -29,7 +29,7 @@ HANDED = frozenset(
 )
 """Calls that supervisor mode leaves to the kernel's own entry."""
 BARE = frozenset(("file", "desc", "memory", "process", "network", "ipc", "signal"))
-"""Sets that strace knows without their %, too."""
+"""The sets that strace also knows without their %."""
 WORKERS_MAKE = (CallClass.ANY, CallClass.NULL_MASK, CallClass.SELF_VALUE)
 UNSEEN = frozenset(("exit", "exit_group"))
 """Calls that do not return: strace -c leaves them out."""
@@ -130,7 +130,7 @@ class ByCall:
         each = terms["calls"]
         if row is None or row.name in HANDED:
             each += terms["signals"]
-        # Which of these calls came by the gate is not known, only how many did.
+        # How many of these calls came by the gate is known, but not which.
         gates = min(self.run.gates, call.number) if call.nr == labels.CALL_UNKNOWN else 0
         events = ("in_kernel", "slept_out", "slept_within", "preempted", "left_again")
         parts: list[float] = [getattr(call, name) * terms.get(name, 0.0) for name in events]

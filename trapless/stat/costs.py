@@ -57,7 +57,8 @@ def features(counts: Mapping[str, int]) -> dict[str, float]:
         "in_kernel": counts["iret_kernel"],
         "signals": counts["signals"] + counts.get("numberless", 0),
         "worked": counts.get("worked", 0),
-        # A call that gives way in its middle does on its way out what one that slept does.
+        # A call that is preempted in its middle does the same work on its way out as one that
+        # slept.
         "slept_out": counts["slept_out"] + counts.get("preempted_within", 0),
         "preempted": counts["preempted"],
         "slept_within": counts["slept_within"],
@@ -73,7 +74,7 @@ def of_run(run: RunCounts) -> dict[str, float]:
 
 
 def _watched(run: RunCounts) -> dict[str, int]:
-    """What an uncounted run says."""
+    """The events that only an uncounted run shows."""
     return {"worked": run.worked, "numberless": run.numberless}
 
 

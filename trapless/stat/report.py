@@ -30,9 +30,9 @@ from trapless.stat.run_counts import Loop, RunCounts
 MODES = ("user", "kernel")
 UNITS = (64, 4096)
 CALLS_APART = 0.01
-"""By so many of its calls may a run differ from the other one of its pair, in the number of calls
-and in how often its threads left the processor in one: both depend on how many requests a server
-finds at once. If it differs by more, they did different work."""
+"""The share of its calls by which a run may differ from the other one of its pair, in the number of
+calls and in how often threads left the processor in a call. Both depend on how many requests a
+server finds at once. Runs that differ by more did different work."""
 SHOWN_ROLES = ("itlb", "dtlb", "dtlb_large", "stlb", "trace_cache", "l1i", "l1d", "l2", "l3")
 
 
@@ -231,8 +231,8 @@ class Report:
 
     @cached_property
     def calls_apart(self) -> float:
-        """By which share of its calls a run in supervisor mode made more than the run in user mode
-        of its pair: the figure of the pair that is most apart."""
+        """The share by which a run in supervisor mode made more calls than the run in user mode of
+        its pair, for the pair that differs most."""
         shares = [calls_apart(*pair) for pair in self._pairs]
         return max(shares, key=lambda share: abs(share), default=0.0)
 
@@ -249,7 +249,7 @@ class Report:
 
     @property
     def _pairs_apart(self) -> float:
-        """How far the farthest pair is from the median: no pair that was run lies outside."""
+        """The distance of the farthest pair from the median: no pair that was run lies outside."""
         return max((abs(one - (self.really_saved or 0.0)) for one in self.saved_each), default=0.0)
 
     @property
@@ -354,7 +354,7 @@ class Report:
 
 
 def calls_apart(user: Loop, supervisor: Loop) -> float:
-    """By which share of its calls a run in supervisor mode made more than one in user mode."""
+    """The share by which a run in supervisor mode made more calls than one in user mode."""
     calls = user.features["syscall"]
     return supervisor.features["syscall"] / calls - 1 if calls else 0.0
 
@@ -363,7 +363,7 @@ LEAVING = ("slept_out", "slept_within", "preempted", "preempted_within")
 
 
 def did_the_same(user: Loop, supervisor: Loop) -> bool:
-    """Whether two runs did the same work, as far as calls show, and turns on the processor."""
+    """Whether two runs did the same work, as far as calls and turns on the processor show."""
     left = [sum(run.features.get(name, 0) for name in LEAVING) for run in (user, supervisor)]
     turns_apart = abs(left[0] - left[1]) / max(user.features["syscall"], 1)
     return max(abs(calls_apart(user, supervisor)), turns_apart) <= CALLS_APART

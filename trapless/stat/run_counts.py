@@ -262,12 +262,12 @@ def _group(label: int) -> int:
 
 
 def _call_group(label: int) -> int:
-    """The same with the call, and the part of it."""
+    """The same, with the call and the part of the call."""
     return label if _is_fact(label) else label & ((labels.CALL_MASK + 1 << labels.CALL_SHIFT) - 1)
 
 
 def _groups(recording: Recording) -> dict[int, Row]:
-    """The rows of calls added up, as _group() would have."""
+    """The rows of calls, added up as by _group()."""
     groups: dict[int, Row] = {}
     for row in recording.rows:
         to, counts, number = _group(row.label), row.counts, row.number

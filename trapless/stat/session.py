@@ -34,7 +34,7 @@ def run(command: Sequence[str], options: Mapping[str, Any], progress: Progress) 
         raise TraplessError(f"there is no program '{command[0]}' on this machine", status=127)
     compare = options["compare"] is not None
     if options["calls"]:
-        names = ()  # caches take most of the time, and say nothing of single calls
+        names = ()  # caches take most of the time, and show nothing about single calls
     job = Job(
         tuple(command),
         prepare="\n".join([bring(program), options["prepare"] or ""]).strip(),

@@ -71,12 +71,12 @@ CIPHERS_SINCE = (6, 17)
 
 
 def parameters(kernel: Kernel) -> str:
-    """What this kernel is told at its boot in the lab, beside what all are told.
+    """The boot parameters of this kernel in the lab, beside those of all kernels.
 
     Kernels since about 6.17 test their ciphers in threads of their own, which take two thirds of
-    the only processor for seconds after the boot: what is counted and timed then is theirs, too.
-    Earlier ones are done with it when they start programs, and without it those would start before
-    the kernel has settled on its clock, which exact beginnings of regions rest on.
+    the only processor for seconds after the boot, and are then counted and timed, too. Earlier
+    kernels finish the tests before they start programs. Without the tests, programs would start
+    before the kernel has chosen its clock, on which the exact beginning of a region depends.
 
     A debug kernel uses four levels of page tables. With five, an interrupt at the wrong moment of
     the boot makes KASAN take a lock for a wild address: while the kernel identifies its first

@@ -29,7 +29,7 @@ def obtain(
     doing: str,
     progress: Progress,
 ) -> T:
-    """What `load` reads of `folder`. Where that is nothing, `make` fills a new folder first.
+    """The result of `load` for `folder`. If it has none, `make` fills a new folder first.
 
     `doing` is what other processes that want the same are told to wait for. If the user asked for
     a refresh, `name` is made anew once in each process.

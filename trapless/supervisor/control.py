@@ -27,7 +27,8 @@ from trapless.supervisor.sleepers import Threads, look
 PROC = Path("/proc")
 POLL_S = 0.02
 LOOKS = 10
-"""A thread that runs without a system call does so in all of so many looks, one after the other."""
+"""The number of looks in a row at which a thread must run to count as one that makes no system
+call."""
 ENTRIES_FIRST = 64
 """How many processes the first request has room for; a second request has room for all."""
 
@@ -142,8 +143,8 @@ def _await(
 ) -> list[tuple[Process, int]]:
     """Those of the processes that have threads in the other mode after `limit_s`.
 
-    With each comes the most threads that can have run meanwhile, in all of the last looks.
-    `switched` has the threads of each process before its switch.
+    For each process, the result has the most threads that can have run during all of the last
+    looks. `switched` has the threads of each process before its switch.
     """
     end = time.monotonic() + limit_s
     running: dict[int, deque[int]] = {pid: deque(maxlen=LOOKS) for pid in switched}
@@ -326,7 +327,7 @@ def _process_of_thread(number: int) -> int | None:
         status = (PROC / str(number) / "status").read_bytes()
     except OSError:
         return None
-    # A thread gives itself any name, in which the kernel escapes no other line ends.
+    # A thread may give itself any name, and the kernel escapes no line ends in it but "\n".
     for line in status.split(b"\n"):
         if line.startswith(b"Tgid:"):
             owner = int(line.split()[1])

@@ -23,7 +23,8 @@ HEADER = "trapless_refusals.h"
 
 @dataclass(frozen=True)
 class Row:
-    """One reason. `reason` and `remedy` go on where a sentence has begun: no capital, no stop."""
+    """One reason. `reason` and `remedy` continue a sentence: they have no capital and no full
+    stop."""
 
     code: Refusal
     title: str

@@ -35,8 +35,8 @@ class Threads:
     def running_at_most(self, before: Threads, unchanged: int) -> int:
         """The most threads that can have run since `before` without the end of a system call.
 
-        `unchanged` threads are yet to change. Who has slept since before the switch is one of them;
-        of the others none can be that is asleep in a call now.
+        `unchanged` threads are yet to change. A thread that has slept since before the switch is
+        one of them; of the others, none that sleeps in a call now can be one.
         """
         return max(0, min(unchanged - self.asleep_since(before), len(self.running)))
 

@@ -28,7 +28,7 @@ STEP_QUIETLY = 7
 """Steps of the emulator that take no interrupt and let no timer run."""
 
 PACKET_BYTES_MAX = 4 << 20
-"""Of one answer, with all that comes before it: QEMU's have some kilobytes."""
+"""The longest answer, with all that comes before it: QEMU's have some kilobytes."""
 SHOWN_CHARS_MAX = 80
 
 ENDED = "the VM ended while it was being followed"

@@ -38,7 +38,7 @@ NOT_REPEATABLE = (
     "with --host-root counts do not repeat: this machine's files come by a server whose timing no "
     "instruction counts, and the guest waits for each answer; leave --host-root out to count"
 )
-"""What a person is told who asks for both: --icount is asked for because counts repeat."""
+"""The message for a user who asks for both: --icount is used because its counts repeat."""
 
 DEFAULT_KERNEL = SUPPORTED[0].name
 LOG_LINES_MAX = 40
@@ -48,8 +48,8 @@ BOOT_ATTEMPTS = 2
 """A guest that never came to the command by the emulator's fault is started once more."""
 
 PATCH_ATTEMPTS = 4
-"""The same where the emulator missed a patch: on a busy host the newest kernel so dies in one boot
-of fifty."""
+"""The same where the emulator missed a patch: on a busy host the newest kernel dies of that in one
+boot of fifty."""
 
 INITRAMFS_SHARE = 0.4
 """Most of the guest's memory that the initramfs may take: for a moment it is there twice."""
@@ -174,7 +174,8 @@ def run(
             with closing(Listener(path)) if path is not None else nullcontext() as listener:
                 attempt_run = _Attempt(config, guest, files, memory_bytes, cpus, listener)
                 ending = attempt_run.go(sinks, watcher)
-            # A debugger is in the middle of a conversation that another VM knows nothing of.
+            # A debugger is in the middle of a conversation, which it cannot continue with another
+            # VM.
             if config.debugger is not None or attempt >= attempt_run.attempts(ending):
                 break
             init_ran = ending.phase is not Phase.FIRMWARE

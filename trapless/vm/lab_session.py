@@ -26,8 +26,8 @@ BOOT_LIMIT_S = 1200.0
 """From QEMU's start to the command's, seconds: two hundred times what an idle machine needs."""
 
 SILENCE_LIMIT_S = 300.0
-"""Longest that a kernel which starts prints nothing, seconds: one that hangs is not waited for.
-After a report of a stalled CPU nothing that it prints counts: most such kernels repeat the report.
+"""The longest silence of a starting kernel, seconds: a kernel that hangs is not waited for. After a
+report of a stalled CPU nothing that it prints counts: most such kernels repeat the report.
 """
 
 STALLED = re.compile(rb"detected stalls? on CPU|self-detected stall|BUG: soft lockup")
@@ -342,7 +342,7 @@ class Session:
         except BlockingIOError:
             return False
         except BrokenPipeError:
-            # Nobody reads: the command is to get SIGPIPE, as it would outside.
+            # Nobody reads any more: the command gets SIGPIPE, as it would outside the VM.
             ring.close_consumer()
             self._bell.ring()
             return True
@@ -369,9 +369,9 @@ class Session:
     def _read_input(self) -> None:
         try:
             data = os.read(self._sinks.input_fd or 0, READ_BYTES)
-        except BlockingIOError:  # somebody else has read what was there
+        except BlockingIOError:  # somebody else has read the input
             return
-        except OSError:  # closed, or a terminal that we do not own: as good as its end
+        except OSError:  # closed, or a terminal that we do not own: counts as its end
             data = b""
         self._sinks.pending = data
         if not data:

@@ -36,7 +36,8 @@ NETWORK_CARD = "e1000"
 
 NO_TIMER_CHECK = "no_timer_check"
 """A kernel waits for ten ticks of its timer, by a loop of counted length, and panics where they do
-not come: on a busy host they come late. Where instructions are counted, time goes with the loop."""
+not come: on a busy host they come late. Where instructions are counted, the loop itself makes the
+time pass."""
 QUICK_START = ("cryptomgr.notests",)
 """A kernel tests all its ciphers at each boot, an eighth of an emulated one's time."""
 QUICK_START_COUNTED = ("nolapic_timer",)

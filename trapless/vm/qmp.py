@@ -150,10 +150,10 @@ class Monitor:
                 "the Python package qemu.qmp is not installed, and QEMU's monitor is asked with "
                 "it; pip install qemu.qmp"
             ) from error
-        logging.getLogger("qemu.qmp").addHandler(logging.NullHandler())  # we tell of errors
+        logging.getLogger("qemu.qmp").addHandler(logging.NullHandler())  # we report errors
         self._path, self._error, self._limit_s = path, QMPError, answer_limit_s
         self._runner = asyncio.Runner()
-        self._runner.get_loop().set_exception_handler(lambda *_: None)  # and of those in passing
+        self._runner.get_loop().set_exception_handler(lambda *_: None)  # and those of its tasks
         self._client = QMPClient("trapless")
         try:
             self._run(self._client.connect(str(path)), limit_s)
@@ -169,7 +169,7 @@ class Monitor:
 
     def close(self) -> None:
         """Hang up; a VM that is stopped stays so."""
-        with contextlib.suppress(TraplessError):  # QEMU may have gone first
+        with contextlib.suppress(TraplessError):  # QEMU may have ended first
             self._run(self._client.disconnect(), self._limit_s)
         self._runner.close()
 

@@ -24,13 +24,13 @@ from trapless.vm.debugger import REGISTERS, Connection
 
 CONNECT_LIMIT_S = 10.0
 ANSWER_LIMIT_S = 60.0
-"""Longest wait for an answer: whoever has a stub may have a debugger at it that does not let go."""
+"""The longest wait for an answer: another debugger may be connected to the stub and keep it."""
 OPEN_LIMIT_S = 300.0
 """The longest time until a machine is open, in which some ten thousand answers come."""
 STOPPED_LIMIT_S = 60.0
 """The longest time for which an open machine stands still, with all answers that come in it."""
 QUIET_S = 0.2
-"""After so long without a packet, a stub has said all that nobody asked for."""
+"""After so long without a packet, a stub sends no more unasked ones."""
 PACKET_BYTES = 1024
 PACKET_BYTES_MAX = 1 << 20
 FILES_MAX = 16

@@ -92,7 +92,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class End:
-    """The end of a VM. Without an outcome its task missed the pulse, and the VM has to run
+    """The end of a VM. If there is no outcome, its task missed the pulse, and the VM has to run
     again."""
 
     label: str
@@ -306,7 +306,7 @@ def _ended(future: Future[Ended]) -> Ended:
 def _unfit(address: str, theirs: object) -> str:
     """The reason why a worker cannot take part; empty if it can."""
     if isinstance(theirs, BaseException) and "ModuleNotFoundError" in repr(theirs):
-        return (  # Dask may pass on no more of it than its text
+        return (  # Dask may pass on only its text
             f"the worker {address} cannot import Trapless ({theirs}): start it with PYTHONPATH "
             f"naming a checkout or installation; {HELP}"
         )

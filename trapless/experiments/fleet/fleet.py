@@ -69,7 +69,8 @@ class Vm:
 def run(
     collection: Collection, title: str, vms: Sequence[Vm], jobs: int | None = None
 ) -> Sequence[str]:
-    """Run all, so many at a time as there are cores, and keep a boot of each; why some failed.
+    """Run all, as many at a time as there are cores, and keep a boot of each. Returns why some
+    failed.
 
     Where `collection` names a scheduler, its workers are used instead of this machine's cores. A VM
     that fails does not keep the others from their work.
@@ -132,7 +133,7 @@ class _Fleet:
             vm = runs.vm
             self._waiting.remove(runs)
             self._active.add(vm.label)
-            # What a guest lacks is fetched and built here, with the fleet's line left standing.
+            # Fetches and builds what a guest lacks; the fleet's line of progress stays.
             packed = pack(vm.label, vm.config, vm.argv, vm.modelled.encode(), Silent())
             self._engine.start(*packed)
 

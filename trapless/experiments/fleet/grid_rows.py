@@ -115,8 +115,8 @@ def _write(table: pa.Table, path: Path) -> None:
 class Output:
     """The output of one run of a VM's plugin, in pieces that may end anywhere.
 
-    A region is sound when the guest has gone on to the next one or has ended well: a wrong sum
-    makes the guest end.
+    A region is sound when the guest has gone on to the next one or has ended well: a wrong sum ends
+    the guest.
     """
 
     store: Store

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Devices in memory for workloads on this machine: the RAM disk with ext4, and a slow disk.
 
-This file owns whether the running kernel can give one that nobody else has; guest_disk.py owns how
-the file system is made.
+This file decides whether the running kernel can make one that nobody else uses; guest_disk.py owns
+how the file system is made.
 """
 
 from __future__ import annotations

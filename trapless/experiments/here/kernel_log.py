@@ -14,7 +14,7 @@ US_PER_S = 1_000_000
 
 
 class KernelLog:
-    """As a context: begins behind the last line that the kernel has printed."""
+    """A context manager, which begins behind the last line that the kernel has printed."""
 
     def __enter__(self) -> KernelLog:
         try:
@@ -42,7 +42,7 @@ class KernelLog:
                 lines.append(line_of(os.read(self._file, RECORD_BYTES)))
             except BlockingIOError:
                 return "".join(lines)
-            except BrokenPipeError:  # overwritten; the next read goes on behind
+            except BrokenPipeError:  # overwritten; the next read continues behind it
                 continue
 
 

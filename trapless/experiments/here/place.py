@@ -41,7 +41,8 @@ eval "exec $0<&-"
 cd {WORKDIR} && exec "$@"
 """
 """What a command's process does first: it starts a watcher in its process group, which is nobody's
-child. The watcher kills the group when the pipe $0 is closed: kill -9 of us closes it, too."""
+child. The watcher kills the group when the pipe $0 is closed, which also happens if we are killed
+by kill -9."""
 MODULE_SUFFIX = ".ko"
 
 
@@ -142,8 +143,8 @@ def _brought_module(name: str) -> Iterator[None]:
 
 
 def in_the_way(name: str, parameters: str) -> str:
-    """Why a stock module cannot be used; empty where it can. One that makes devices by our
-    parameters must not be there already: its devices may be somebody's."""
+    """Why a stock module cannot be used; empty where it can. A module that makes devices by our
+    parameters must not be loaded already: somebody may use its devices."""
     if parameters and is_present(name):
         return f"the kernel has {name} already, and its devices may be in use"
     if is_present(name) or is_at_hand(name):

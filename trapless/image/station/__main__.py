@@ -17,7 +17,7 @@ def main() -> int:
     with Consoles.active() as consoles:
         try:
             return Station(order.parse(Path("/proc/cmdline").read_text()), consoles).go()
-        except Exception:  # nobody else would show it: init then leaves a shell
+        except Exception:  # no one else shows it: init then leaves a shell
             consoles.say(traceback.format_exc())
             return 1
 

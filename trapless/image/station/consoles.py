@@ -26,7 +26,7 @@ from typing import Any
 
 ACTIVE = Path("/sys/class/tty/console/active")
 SHOWN_BYTES_MAX = 8 << 20
-"""Most that is kept of what was shown; the oldest goes first."""
+"""The most bytes of shown text that are kept; the oldest are dropped first."""
 STUCK_S = 2.0
 """How long a console may take no byte before it is given up: a serial line that nobody reads."""
 PIECE_BYTES = 1 << 12
@@ -134,8 +134,8 @@ class Consoles:
             self._open_again(descriptor)
 
     def _open_again(self, descriptor: int) -> None:
-        """A program that had a console for itself hangs it up at its end, and every descriptor of
-        it with it: open it anew. One that is gone is given up."""
+        """Open a console again: a program that had it for itself hangs it up at its end, with all
+        its descriptors. A console that is gone is given up."""
         try:
             again = os.open(self._open[descriptor], FLAGS)
             os.dup2(again, descriptor, inheritable=False)

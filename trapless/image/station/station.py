@@ -186,7 +186,7 @@ class Station:
                 actions[key](console)
 
     def _may_end(self, key: str) -> bool:
-        """Whether nothing is lost, or the same key comes twice."""
+        """Whether nothing would be lost, or the user has pressed the same key twice."""
         if self._last is None or self._last.saved:
             return True
         self._say(f"The results are not saved, and will be gone. Press {key} again to go on.")
@@ -221,7 +221,7 @@ def _prepare() -> None:
 
 
 def environment() -> dict[str, str]:
-    """Beside our own variables, those of a program on a plain screen."""
+    """Our own variables, and those that a program on a plain screen expects."""
     return {"TERM": "linux", "COLUMNS": "80"}
 
 

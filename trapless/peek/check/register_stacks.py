@@ -41,13 +41,13 @@ INTERRUPT = re.compile(r"(asm_)?(sysvec_\w+|common_interrupt|spurious_interrupt|
 INTERRUPT_ENDS = re.compile(
     r"irqentry_exit\w*|raw_irqentry_exit\w*|preempt_schedule_irq|exit_to_user_mode\w*"
 )
-"""In these functions an interrupt is over, although its frame is still on the stack."""
+"""In these functions an interrupt has ended, although its frame is still on the stack."""
 SOFTIRQ = re.compile(r"(__do_softirq|handle_softirqs)$")
 IDLE = re.compile(r"(do_idle|cpu_startup_entry|cpu_idle_poll)$")
 
-# Entry and exit code, where memory says what was, or already what will be: these sections, and
-# functions outside of them. They change the counts of handlers, and they exchange a task's stack
-# one instruction before the pointer to it.
+# Entry and exit code, in which memory still has the earlier state, or already the next one: these
+# sections, and functions outside of them. They change the counts of handlers, and they exchange a
+# task's stack one instruction before the pointer to it.
 SECTIONS = (
     ("__entry_text_start", "__entry_text_end"),
     ("__noinstr_text_start", "__noinstr_text_end"),

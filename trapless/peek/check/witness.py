@@ -62,7 +62,7 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True)
 class Statement:
-    """What memory or registers say of a CPU at one moment."""
+    """The state of a CPU at one moment, by its memory or by its registers."""
 
     part: Part
     off: bool | None  # whether interrupts are off, never in an idle CPU; None: not known
@@ -113,7 +113,7 @@ class Findings:
         return [one for one in self.differences if not one.in_transition]
 
     def _excess(self, name: str) -> tuple[int, int]:
-        """How often memory alone says it, and how often the registers alone do."""
+        """How often only memory has this state, and how often only the registers have it."""
         outside = self.outside()
         return (
             sum(one.memory == name for one in outside),
@@ -239,7 +239,7 @@ def _truth(registers: Registers, stack: Stack) -> Statement:
 
 
 def _as_known(truth: Part, said: Part) -> Part:
-    """The truth in the words of memory, which may not separate user mode from the kernel."""
+    """The registers' state in the terms of memory, which may not tell user mode from the kernel."""
     process = truth in (Part.USER, Part.KERNEL) and said is Part.PROCESS
     return Part.PROCESS if process else truth
 

@@ -54,7 +54,7 @@ class StubMemory(FileMemory):
                     "kernel, or not yet"
                 )
             super().__init__(f"the machine at {stub.address}", (), regions)
-            self._notes = tuple(islice(self._found(mapped, shift), limits.NOTES_MAX))
+            self._notes = tuple(islice(self._candidate_notes(mapped, shift), limits.NOTES_MAX))
 
     def stopped(self, limit_s: float = STOPPED_LIMIT_S) -> AbstractContextManager[None]:
         """A block during which the machine stands still, for reads of one moment."""
@@ -81,7 +81,7 @@ class StubMemory(FileMemory):
         except TraplessError as error:
             raise PeekError(f"cannot read {self.name}: {error}") from error
 
-    def _found(self, mapped: list[_Page], shift: int) -> Iterator[int]:
+    def _candidate_notes(self, mapped: list[_Page], shift: int) -> Iterator[int]:
         """Pages that begin with a note, to which the image's data has a pointer."""
         starts = [one.start for one in self._regions]
         seen = set[int]()
@@ -118,8 +118,8 @@ class _Page:
         self.virtual, self.physical, self.length = virtual, physical, length
         self.is_writable = is_writable
 
-    def goes_on(self, following: _Page) -> bool:
-        """Whether `following` is more of the same. What may be devices' is by itself."""
+    def continues(self, following: _Page) -> bool:
+        """Whether `following` continues this run. Pages that may be devices' stay by themselves."""
         return (
             following.virtual == self.virtual + self.length
             and following.physical == self.physical + self.length
@@ -141,7 +141,7 @@ class _Tables:
         """All pages that the tables of a root map, by their addresses."""
         found: list[_Page] = []
         for page in self._walk(root, self._levels, 0, ENTRIES // 2, True):
-            if found and found[-1].goes_on(page):
+            if found and found[-1].continues(page):
                 found[-1].length += page.length
             elif len(found) < limits.RUNS_MAX:
                 found.append(page)

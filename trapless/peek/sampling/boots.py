@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Notices that a machine was restarted, and finds the kernel that runs in it afterwards.
 
-Owns the signs: a kernel's identity (canary, note, direct map) that is another, a clock that runs
-backwards, and a clock that stands still while the emulator works. The last one takes a search: a
-kernel placed elsewhere may leave all of the old one as it was, and an idle kernel may stop its
-clock as well. Others run the search, in a thread, so that sampling goes on meanwhile.
+Owns the signs: another kernel's identity (canary, note, direct map), a clock that runs backwards,
+and a clock that stands still while the emulator works. The last one takes a search: a kernel placed
+elsewhere may leave all of the old one as it was, and an idle kernel may stop its clock as well.
+Others run the search, in a thread, so that sampling goes on meanwhile.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ALIVE_STEP_S = 0.05
 PATIENCE_S = 20.0
 """A kernel whose reading fails shows within this time that it runs, or that it is gone."""
 UNSEEN_S = 120.0
-"""So long is the next kernel waited for where it is not known which process runs the machine."""
+"""How long the next kernel is awaited if it is not known which process runs the machine."""
 
 
 class Search(Protocol):
@@ -85,7 +85,7 @@ class Boots:
         self._work_s = self._worked_s()
         self._searched_s = 0.0
         self._search: Search | None = None
-        self._found: Target | None = None
+        self._successor: Target | None = None
 
     def look(self) -> bool:
         """Whether the kernel runs still, as far as is known. To be called about once a second.
@@ -104,7 +104,7 @@ class Boots:
             self._work_s, self._pause_s = self._worked_s(), AGAIN_S
         elif self.is_suspect():
             self._begin_search()
-        return self._found is None
+        return self._successor is None
 
     @property
     def still_s(self) -> float:
@@ -118,7 +118,8 @@ class Boots:
 
     @contextmanager
     def passing_errors(self) -> Iterator[None]:
-        """Do what reads the kernel, and go on behind it where that fails because it is gone.
+        """A block that reads the kernel. If it fails because the kernel is gone, execution
+        continues behind the block.
 
         A kernel that is gone is overwritten piece by piece, so what is read of it fails before the
         signs of a restart are there: they are waited for, or for a sign of life.
@@ -140,12 +141,12 @@ class Boots:
     def next(self, over: Callable[[], bool]) -> Target | None:
         """The kernel that runs after this one; None where there was none until `over`."""
         began = time.monotonic()
-        while self._found is None and not over() and self._may_come(time.monotonic() - began):
+        while self._successor is None and not over() and self._may_come(time.monotonic() - began):
             if self.is_gone():
                 return None
             self._begin_search()
             time.sleep(ALIVE_STEP_S)
-        return self._found
+        return self._successor
 
     def is_gone(self) -> bool:
         """Whether the memory itself cannot be read any more."""
@@ -171,7 +172,7 @@ class Boots:
     def _begin_search(self) -> None:
         running = self._search is not None and self._search.is_alive()
         early = time.monotonic() - self._searched_s < self._pause_s
-        if running or self._found is not None or early:
+        if running or self._successor is not None or early:
             return
         if self._searched_s:
             self._pause_s = min(2 * self._pause_s, self._pause_max_s)
@@ -179,7 +180,7 @@ class Boots:
 
     def _look_for_another(self) -> None:
         try:
-            self._found = successor(self._target)
+            self._successor = successor(self._target)
         finally:
             self._searched_s = time.monotonic()
 

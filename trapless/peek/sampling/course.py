@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Adds samples up over time: a course has the sums of each of a few hundred spans of a recording.
+"""Adds samples up over time: a course has the sums for each of a few hundred spans of a recording.
 
 Owns the division of a recording's time and the sums of each span. sample_summary.py fills it with
 judged samples, and recording_figures.py draws it.

@@ -2,9 +2,10 @@
 """Gives sums of samples as JSON, for programs: what recording_tables.py shows to people, without
 rounding.
 
-Owns the names of the values. Shares are of 1, and those of a process leave handlers out, which
-interrupted it; a value that is not known is null, as the pid of processes that are one because they
-are too many. Text of the guest is text of its own field, with what is not printable escaped.
+Owns the names of the values. Shares are of 1, and those of a process leave out the handlers that
+interrupted it. An unknown value is null, such as the pid of processes that are summed up because
+they are too many. The guest's text has fields of its own, in which unprintable characters are
+escaped.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class Ends:
 
 
 class Companion(Protocol):
-    """What else is observed of a boot while its samples are recorded. As a context manager."""
+    """Observes more of a boot while its samples are recorded; a context manager."""
 
     def __enter__(self) -> object: ...
 
@@ -125,7 +125,7 @@ class Companion(Protocol):
 
 
 class Request:
-    """The wish to end, by Ctrl-C or SIGTERM, whichever boot is recorded meanwhile."""
+    """A request to end, by Ctrl-C or SIGTERM, whichever boot is being recorded."""
 
     def __init__(self) -> None:
         self.asked = False

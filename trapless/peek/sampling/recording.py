@@ -61,11 +61,12 @@ SEGMENT_ROWS_MAX = 200_000
 SEGMENT_BYTES_MAX = 64 << 20
 """The bytes of rows in memory at which a segment is written."""
 READ_MEMORY_BYTES = 2 << 30
-"""Of data of this process, while recordings are read: a recorder's take a tenth of it."""
+"""The bound of this process's data while it reads recordings: a recorder's own take a tenth of
+it."""
 KEPT_BYTES_MAX = 64 << 20
-"""Of a table beside the rows, whose values become objects."""
+"""The bound of a table beside the rows, because its values become objects."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors of writing: no file that is read has them."""
+"""Errors of writing, which no damaged file can cause."""
 SEGMENT_AGE_S = 20.0
 """The age at which a segment is written: a kill loses no older rows."""
 
@@ -417,7 +418,8 @@ def _missing(there: Sequence[str], count: int | None) -> list[str]:
 
 @contextmanager
 def damage_as_errors(folder: Path) -> Iterator[None]:
-    """A block that reads anybody's recording: what none has is a PeekError; memory has a bound."""
+    """A block that reads a recording of anybody: damage becomes a PeekError, and memory has a
+    bound."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     bound = [one for one in (READ_MEMORY_BYTES, soft, hard) if one != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_DATA, (min(bound), hard))

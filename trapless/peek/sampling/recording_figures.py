@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Makes figures of a recording's course, and the page that has them and the tables.
 
-Owns the choice of what is charts over what. course.py and sample_summary.py have the sums, and
+Owns the choice of what each chart shows. course.py and sample_summary.py have the sums, and
 trapless/report draws.
 """
 

@@ -75,7 +75,8 @@ Item = TypeVar("Item", Table, Figure, Table | Figure)
 def of_boot(items: Sequence[Item], number: int, count: int) -> list[Item]:
     """Tables or figures with the boot in their titles, where there are several.
 
-    What is shown of a recording comes by here: no character of it is a command for a terminal.
+    All that is shown of a recording passes through here: no character of it is a command for a
+    terminal.
     """
     boot = f" (boot {number} of {count})" if count > 1 else ""
     return [replace(item, title=visible(item.title) + boot, **_plain(item)) for item in items]
@@ -112,7 +113,7 @@ def tier_text(summary: Summary, loaded: int | None = None) -> str:
         )
     if max(probed) == 0:
         probes = None
-        if loaded is not None:  # of the map, only this makes a difference to the words
+        if loaded is not None:  # only this member of the map changes the words
             probes = ProbeMap(0, 0, Mode(loaded & 0xF & ~both), *(0,) * 10)
         return knowledge_text(probes, user_mode=summary.share(Part.PROCESS) == 0)
     return (

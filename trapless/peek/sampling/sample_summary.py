@@ -39,7 +39,7 @@ LAG_BINS = 100_000
 """Lags are counted in steps of 100 ns up to 10 ms, so hours of samples take no more memory."""
 NO_PID = -1
 OTHERS = (NO_PID, GuestText(b"(others)"))
-"""The processes that are not kept, together."""
+"""The sum of the processes that are not kept one by one."""
 
 
 def _zeros(kinds: int) -> npt.NDArray[np.int64]:
@@ -245,7 +245,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 def _bounded(sums: Counter[Name], others: Name, most: int) -> Counter[Name]:
-    """Sums of no more than so many names; those with the fewest samples are `others` together.
+    """Sums of at most so many names; those with the fewest samples become one, `others`.
 
     >>> _bounded(Counter(a=9, b=2, c=1, d=1), "z", 3)
     Counter({'a': 9, 'z': 4})

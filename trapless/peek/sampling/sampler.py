@@ -280,7 +280,7 @@ class StoppedSampler:
 
 
 def started(memory: FileMemory, plan: Plan) -> Sampler | StoppedSampler:
-    """What samples a memory by a plan; use it as a context manager."""
+    """The sampler for a memory and a plan; use it as a context manager."""
     if isinstance(memory, StubMemory):
         return StoppedSampler(memory, plan)
     return Sampler(memory, plan)

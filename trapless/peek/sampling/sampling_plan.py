@@ -16,7 +16,7 @@ NAME = re.compile(r"[^\s#]\S{0,62}")
 
 
 class Rule(StrEnum):
-    """How a group's fields are read, which decides what one sample of them is worth."""
+    """How a group's fields are read, which decides how far a sample of them can be trusted."""
 
     ONCE = "once"  # read once: each field by itself is right
     STABLE = "stable"  # read again until equal, or the sample is marked as torn

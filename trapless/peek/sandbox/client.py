@@ -53,7 +53,7 @@ PROGRAM = (
     "from trapless.peek.sandbox.sandboxed_resolver import main; main()"
 )
 NO_FILE = -1
-"""In the place of a descriptor: the process asks for this memory."""
+"""Stands for a descriptor where the process has to ask for the memory."""
 HOLE_BYTES_MIN, PARTS_MAX = 1 << 20, 1 << 17
 """Smaller holes between parts of memory that may hold data are searched, too, and those that would
 make more parts."""
@@ -88,8 +88,8 @@ class Resolver:
 
     @contextmanager
     def _alone(self, stopped_s: float = STOPPED_LIMIT_S) -> Iterator[None]:
-        # What it asks for is read for it here, at one moment. The stub's lock is the outer
-        # one everywhere: who has stopped the machine asks then.
+        # Memory that the process asks for is read here, at one moment. The stub's lock is the outer
+        # one everywhere: a thread that has stopped the machine asks while it holds that lock.
         with nullcontext() if self._asked is None else self._asked.stopped(stopped_s), self._lock:
             yield
 
@@ -120,7 +120,8 @@ class Resolver:
         return self._answer("open", question, seconds)
 
     def rest(self) -> None:
-        """End the process until somebody asks: it takes a hundred times the memory of the rest."""
+        """End the process until the next question: it takes a hundred times the memory of the
+        rest."""
         with self._lock:
             self.close()
             self._resting = True
@@ -168,7 +169,7 @@ class Resolver:
             ) from None
 
     def _said(self, end_s: float) -> object:
-        """What the process answers, once it has what it asks for itself."""
+        """The answer of the process, once its own questions are answered."""
         output, asks, reads = self._output.fileno(), 0, 0
         while asks <= limits.STORE_ASKS_MAX and reads < limits.READS_MAX:
             said = messages.receive(output, end_s)
@@ -306,7 +307,7 @@ class _Types:
             try:
                 known = Place(*self._resolver.ask("place", record, path))
             except PeekError as error:
-                if self._resolver.runs():  # it said so: the kernel has no such member
+                if self._resolver.runs():  # it answered: there is no such member
                     self._places[record, path] = str(error)
                 raise
             self._places[record, path] = known

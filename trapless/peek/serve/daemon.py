@@ -28,7 +28,7 @@ from trapless.peek.serve.web import Address, Server
 from trapless.peek.serve.workers import Workers
 
 WORKERS = 3
-"""Two of them may wait for guests that make their readers slow."""
+"""The number of workers: two of them may wait for guests that make their readers slow."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Options:
 
 def serve(options: Options, note: Callable[[str], None]) -> None:
     """Serve until SIGTERM or Ctrl-C."""
-    sampler.program()  # what lacks is said at once
+    sampler.program()  # missing packages are reported at once
     _many_files()
     over = threading.Event()
     with ended_by_signals(over.set), ExitStack() as stack:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""All machines of this host: found as they come and go, and each gone on with in its turn.
+"""All machines of this host: found as they come and go, and served in turn.
 
 Owns the list of machines, their titles, and the loop. One process reads the output of all samplers,
 because a process of Python for each would take more memory than all the rest. phases.py has what is
@@ -22,13 +22,13 @@ from trapless.peek.serve.opener import NAME_CHARS_MAX, Found
 
 FIND_S = 2.0
 PACE_S = 0.1
-"""The sampler hands its rows over as often."""
+"""The sampler hands its rows over at the same rate."""
 REMEMBER_S = 300.0
 """A machine that has ended is shown as down for so long."""
 ENDED_MAX = 100
 """Machines that have ended and are shown, the last ones."""
 ALIVE_S = 15.0
-"""A loop that has not come round for so long is stuck."""
+"""A loop that has not finished a round for so long is stuck."""
 
 
 class Inventory:
@@ -52,7 +52,7 @@ class Inventory:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the loop comes round."""
+        """Whether the loop finishes its rounds."""
         return time.monotonic() - self._looped_s < ALIVE_S
 
     def run(self, over: Callable[[], bool]) -> None:
@@ -85,7 +85,7 @@ class Inventory:
             try:
                 found = self.settings.opener.running(self._files)
                 self._found, self.error = [one for one in found if self._is_wanted(one)], ""
-            except Exception as error:  # whatever it is, machines are looked for again
+            except Exception as error:  # whatever the error is, machines are looked for again
                 if not self._over.is_set():
                     self._found, self.error = self._found or [], str(error)
 
@@ -109,7 +109,8 @@ class Inventory:
         kept = {vm.title: vm for vm in self._remembered(now)}
         for one in found:
             if one not in known:
-                # No two series may have one name; that of a machine that has ended is free.
+                # No two series may have one name; the name of a machine that has ended is free
+                # again.
                 titles = _titles(one)
                 title = next(t for t in titles if t not in kept or kept[t].ended_s is not None)
                 kept.pop(title, None)
@@ -126,6 +127,6 @@ class Inventory:
 
 
 def _titles(found: Found) -> Iterator[str]:
-    """A machine's name; then with its pid, then with numbers: another may be called by both."""
+    """A machine's name, then with its pid, then with numbers, until no other machine has it."""
     for tail in itertools.chain(("", f"-{found.pid}"), (f"-{n}" for n in itertools.count(2))):
         yield f"{found.title[: NAME_CHARS_MAX - len(tail)]}{tail}"

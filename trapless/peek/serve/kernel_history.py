@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Counts the kernels of a machine that were seen and are gone, and notices one that is stuck.
 
-Owns what is known of a machine over its restarts. A guest whose kernel dies while it boots, again
-and again, has no kernel that can be sampled: but each look that finds one of which nothing was seen
-before says that the last one is gone. Those that came and went between two looks are not counted.
+Owns what is known of a machine over its restarts. A guest whose kernel dies at each boot has no
+kernel that can be sampled. But each look that finds a new kernel shows that the last one is gone.
+Those that came and went between two looks are not counted.
 """
 
 from __future__ import annotations

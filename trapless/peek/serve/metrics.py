@@ -83,7 +83,7 @@ def _numbered(values: dict[int, float]) -> Samples:
 
 def _processes(vm: ObservedVm) -> Samples:
     sums: dict[str, float] = {}
-    for name, seconds in vm.tally.processes_s.items():  # two may look the same
+    for name, seconds in vm.tally.processes_s.items():  # two labels may look the same
         sums[label(name)] = sums.get(label(name), 0.0) + seconds
     for text, seconds in sums.items():
         yield (text,), seconds

@@ -27,13 +27,14 @@ from trapless.peek.serve.workers import Job, Workers
 
 PAUSE_MIN_S, PAUSE_MAX_S = 1.0, 120.0
 BOOT_PAUSE_MAX_S = 10.0
-"""As long as a guest boots: one that never comes up is seen at more of its attempts."""
+"""About the time of a guest's boot, so that a guest that never comes up is seen at more of its
+attempts."""
 ATTEMPT_SHARE = 10
 """A pause is so many times as long as the attempt before it."""
 REPLAN_PAUSE_S = 5.0
 RELEASES_MAX = 16
-"""Of one machine, that become labels: a guest may have another one after each restart, and each is
-a time series for ever in the database of whoever asks."""
+"""The most releases of one machine that become labels: a guest may have a new one after each
+restart, and each stays a time series for ever in the database that collects them."""
 OTHER_RELEASE = GuestText(b"(one of too many)")
 NS = 1e9
 
@@ -128,7 +129,8 @@ class ObservedVm:
 
     @property
     def release_label(self) -> GuestText | None:
-        """The release, or what stands for those beyond the bound; None before there is one."""
+        """The release, or the label that stands for those beyond the bound; None before there is
+        one."""
         return (
             self.release if self.release is None or self.release in self.releases else OTHER_RELEASE
         )

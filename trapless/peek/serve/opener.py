@@ -45,7 +45,7 @@ CHILD_S = 30
 ANSWER_S = 2.0 * CHILD_S
 PR_SET_PDEATHSIG = 1
 FILES_MAX = 250
-"""Of one way to read a machine: the kernel passes 253 at a time."""
+"""The most open files of one way to read a machine: the kernel passes 253 at a time."""
 
 
 class EndedError(PeekError):
@@ -198,7 +198,7 @@ def main(descriptor: int) -> None:
 
 
 def _answer(daemon: socket.socket) -> NoReturn:
-    """In a child: answer one question."""
+    """Runs in a child, and answers one question."""
     try:
         question = receive(daemon.fileno())
         assert isinstance(question, list)
@@ -252,7 +252,8 @@ def _stat(pid: int) -> list[str]:
 
 
 def _has_ended(pid: int, began: int, path: str) -> bool:
-    """Whether a machine is gone. A process that ends has no memory for a while before it is."""
+    """Whether a machine is gone. A process that is ending has no memory for a while before it has
+    ended."""
     if path:
         return not os.path.exists(path)
     try:

@@ -44,9 +44,9 @@ ATTEMPT_S = 60.0
 STABLE_S = 60.0
 """After so long without an error, the pauses are short again."""
 END_S = 5.0
-"""For a sampler that was told to end."""
+"""The time for a sampler to end that was told to."""
 PIECES_MAX = 32
-"""Of output, read from one sampler before the next one has its turn."""
+"""The most output that is read from one sampler before the next one has its turn."""
 UNNAMED_MAX = 4096
 
 
@@ -83,7 +83,7 @@ def _failed(
     state: State = State.UNREADABLE,
     opened: Opened | None = None,
 ) -> Phase:
-    """Try again later. Of a kernel that is open the successor is looked for, if it was reset."""
+    """Try again later. If a kernel that is open was reset, its successor is looked for."""
     has_ended = isinstance(error, EndedError)
     if has_ended:
         vm.end()
@@ -117,7 +117,8 @@ class Away:
 
 
 class BeingOpened:
-    """A worker looks for the kernel that runs in the machine, after a reset for the next one."""
+    """A worker looks for the kernel that runs in the machine; after a reset, for the next
+    kernel."""
 
     def __init__(self, vm: ObservedVm, before: Opened | None) -> None:
         self._vm, self._before = vm, before
@@ -250,7 +251,7 @@ class Sampled:
         return self
 
     def close(self) -> None:
-        with suppress(Exception):  # its last rows may be nothing that can be
+        with suppress(Exception):  # its last rows may hold impossible values
             self._add_window()
         self._end_run()
         self._close_kernel()
@@ -402,7 +403,7 @@ class Sampled:
             opened = replace(self._opened, signs=self._signs)
             if vm.state is State.WAITING:
                 return _sampled(vm, opened)
-            # A guest that is restarted again and again waits as one that is not readable.
+            # A guest that is restarted again and again waits like one that cannot be read.
             pause_s = min(observed_vm.ATTEMPT_SHARE * vm.opening_s, observed_vm.PAUSE_MAX_S)
             return Away(vm, self._began_s + pause_s, opened)
         self._close_kernel()

@@ -252,11 +252,11 @@ class RecordingsFolder:
                 sizes[machines[folder]] += size
             open_ = {one.recorder.folder: one for one in self._opened.values()}
             closed = [one for one in self._sizes if one not in open_]
-            if not closed:  # then the largest that is being written goes
+            if not closed:  # then the largest one that is being written is removed
                 largest = max(self._sizes, key=self._sizes.__getitem__)
                 self._end(open_[largest], None, None)
                 closed = [largest]
-            # Of those of one machine the first one is the oldest.
+            # The first recording of a machine is its oldest.
             self._remove(max(closed, key=lambda one: sizes[machines[one]]))
 
     def _remove(self, folder: Path) -> None:
@@ -292,7 +292,8 @@ def _count(counts: Counter[str], rows: Rows) -> None:
 
 
 def _size(folder: Path) -> int:
-    """What a recording takes of the disk: of many short ones, folders and blocks are the most."""
+    """The disk space of a recording, with its folder and blocks, which are most of a short
+    recording."""
     size = 0
     for path in (folder, *folder.rglob("*")):
         with suppress(OSError):
@@ -302,12 +303,12 @@ def _size(folder: Path) -> int:
 
 
 def _check_owner(folder: Path) -> None:
-    """Nobody else may write in the folder, or put another one in its place."""
+    """PeekError if anybody else may write into the folder, or replace it."""
     way = folder.resolve()
     for place in (way, *way.parents):
         status = place.stat()
         shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if place != way and status.st_mode & stat.S_ISVTX:  # as /tmp: each entry is its owner's
+        if place != way and status.st_mode & stat.S_ISVTX:  # like /tmp, each entry has its owner
             shared = 0
         if status.st_uid not in (0, os.geteuid()) or shared:
             raise PeekError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A kernel that is observed for long beside many others: all that is needed of it, kept at hand.
+"""A kernel that is observed for long beside many others: keeps all that is needed of it.
 
 Reading a guest's tables takes a process and some ten megabytes. Here that process answers all that
 sampling asks, and then rests; it starts again only where the guest's modules change. All that reads
@@ -106,7 +106,7 @@ class ServedKernel(SandboxedTarget):
 
     @contextmanager
     def awake(self) -> Iterator[None]:
-        """For questions that were not asked before."""
+        """Answers questions that were not asked before."""
         try:
             yield
         finally:

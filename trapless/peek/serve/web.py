@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 TIMEOUT_S = 10.0
-"""For each piece of a request, and of its answer."""
+"""The time limit for each piece of a request, and of its answer."""
 SOCKET_UMASK = 0o117
-"""Of a Unix socket: its user and its group may ask."""
+"""The mode of a Unix socket: its user and its group may ask."""
 PLAIN, HTML = "text/plain; charset=utf-8", "text/html; charset=utf-8"
 REMEDIES = {
     errno.EADDRINUSE: "; something else listens there, so choose another one",
@@ -97,7 +97,7 @@ class Address:
 
 
 def application(inventory: Inventory) -> WSGIApplication:
-    """What answers the requests."""
+    """The application that answers the requests."""
     registry = CollectorRegistry()
     registry.register(InventoryCollector(inventory))
     ProcessCollector(registry=registry)

@@ -44,7 +44,7 @@ class Job(Generic[T]):
             self.value = self._work()
         except (TraplessError, OSError) as error:
             self.error = error
-        except Exception as error:  # of one guest: the others go on
+        except Exception as error:  # the error is about one guest: the others go on
             self.error = TraplessError(f"{type(error).__name__}: {error}")
         self.seconds = time.monotonic() - began_s
         with self._lock:
@@ -62,7 +62,7 @@ class Job(Generic[T]):
         last()
 
     def is_alive(self) -> bool:
-        """Whether it is not done, as of a thread."""
+        """Whether the work is not done yet; the name is that of a thread's method."""
         return not self._is_done
 
 

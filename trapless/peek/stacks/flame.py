@@ -36,7 +36,7 @@ LAST_ENTRY = "(user mode, as it was at the last entry to the kernel)"
 LOST = "(callers not found)"
 ROWS_SHOWN = 15
 JSON_ROWS_MAX = 1000
-"""Of each boot, those with the most time."""
+"""The number of stacks of each boot that are shown: those with the most time."""
 PLACES_SHOWN = 3
 CpuTimes: TypeAlias = Counter[tuple[str, str]]
 ThreadTimes: TypeAlias = Counter[tuple[str, str, str]]
@@ -49,7 +49,7 @@ SCHEDULER = re.compile(
 class Texts(dict[int | GuestText, str]):
     """The text for each address and name of user mode: each is made once, and kept. One thread.
 
-    Beyond what a recorder keeps of both, all others have one text.
+    Beyond the number that a recorder keeps of both, all others share one text.
     """
 
     def __init__(self, names: Mapping[int, GuestText]) -> None:

@@ -35,7 +35,7 @@ INTERRUPTIBLE, UNINTERRUPTIBLE, STOPPED, NOLOAD = 0x1, 0x2, 0xC, 0x400
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Who was where. `cpu` is set where a CPU's registers were known."""
+    """A thread at a stack. `cpu` is set if a CPU's registers were known."""
 
     pid: int
     group: int
@@ -47,7 +47,7 @@ class Key:
 
     @property
     def is_cpu(self) -> bool:
-        """Whether it is what a CPU did, by its registers."""
+        """Whether a CPU's registers have shown it."""
         return self.cpu != NO_CPU
 
     @property

@@ -83,7 +83,8 @@ class StackWatch:
             except PeekError as error:  # the kernel is gone, or this moment could not be read
                 self.problem = str(error)
             last = now
-            # What comes too late is left out: a sample stands for the time since the one before.
+            # Moments that have passed are skipped: a sample stands for the time since the one
+            # before.
             due = max(due + self._period_ns, time.monotonic_ns())
 
     def _sample_once(self, stops: Stops | None, time_ns: int) -> None:

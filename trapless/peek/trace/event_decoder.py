@@ -31,7 +31,7 @@ IDLE, NO_NAME = GuestText(b"idle"), GuestText(b"")
 KERNEL_HALF = 1 << 63
 STATES = "SDTtXZP"  # a task's state, bit by bit, as `ps` and the kernel's own tracers have them
 REPORTED = 0x7F
-IDLE_STATE = 0x402  # uninterruptible, and no load
+IDLE_STATE = 0x402  # uninterruptible, and not counted as load
 PREEMPTED = 1 << 32
 SOFTIRQS = (
     *("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER"),
@@ -97,7 +97,8 @@ def signal_name(number: int) -> str:
 
 
 def _make_room(kept: dict[int, Any], count: int = 1) -> None:
-    """Forget what is kept where there is no room for more: a trace may last, and events may lie."""
+    """Forget all kept names when there is no room for more: a trace may be long, and events may
+    lie."""
     if len(kept) + count > limits.TRACE_KEPT_MAX:
         kept.clear()
 

@@ -102,7 +102,7 @@ class PerfettoWriter:
             value = values[label]
             try:
                 setattr(message, member, value if isinstance(value, int) else str(value))
-            except ValueError:  # no such pid, CPU or priority: the guest has made it up
+            except ValueError:  # there is no such pid, CPU or priority: the guest has made it up
                 setattr(message, member, _number(value) & NUMBER_MASK)
         if event.name == "sched_switch":
             self._switch(message, event)

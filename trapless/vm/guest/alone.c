@@ -21,7 +21,7 @@
 __attribute__((noreturn)) static void become(char *const *argv, char **env)
 {
 	setsid();
-	/* Without a terminal of its own it runs as well; Ctrl-C then does nothing. */
+	/* The command also runs without a terminal of its own; Ctrl-C then does nothing. */
 	if (ioctl(0, TIOCSCTTY, 1) < 0)
 		perror("/dev/console");
 	environ = env;
@@ -30,7 +30,10 @@ __attribute__((noreturn)) static void become(char *const *argv, char **env)
 	_exit(1);
 }
 
-/* Returns its status as a shell says it. Whatever else ends meanwhile is ours to reap, too. */
+/*
+ * Returns its status as a shell says it. Process 1 also has to reap all others that end
+ * meanwhile.
+ */
 static int run(char *const *argv, char **env)
 {
 	pid_t command = fork(), ended;
@@ -46,7 +49,7 @@ static int run(char *const *argv, char **env)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* By the kernel's log, which all consoles show. */
+/* Prints through the kernel's log, which all consoles show. */
 __attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
 {
 	FILE *log = fopen("/dev/kmsg", "w");

@@ -59,8 +59,8 @@ static void make_pipe(int *mine, int *its, int my_end)
 }
 
 /*
- * The file that a name means, looked up as execvp() does: left to that, attempts in each folder
- * would be among the calls that are counted. What is not found stays a name: execvp() says so.
+ * The file that a name means, looked up as execvp() does: if execvp() did it, its attempts in each
+ * folder would be counted. A name that is not found stays as it is: execvp() then reports it.
  */
 static const char *find_program(const char *name)
 {
@@ -79,7 +79,7 @@ static const char *find_program(const char *name)
 	return name;
 }
 
-/* Not switched: nothing that the command could do would be what was asked for. */
+/* The switch has failed: the command would not run as it was asked to. */
 __attribute__((noreturn)) static void fail_refused(struct supervisor_answer answer)
 {
 	struct channel *channel = channel_header();
@@ -221,7 +221,7 @@ static void pump_input(struct ring *ring, int *fd)
 		close_end(fd);
 }
 
-/* Looks at everything before it waits: input may have ended, or output lost its reader, before. */
+/* Looks at everything before it waits: input may have ended already, or output lost its reader. */
 static void pump(struct command *command, struct channel *channel, int signals)
 {
 	for (;;) {

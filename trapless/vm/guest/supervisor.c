@@ -43,7 +43,7 @@ struct supervisor_answer supervisor_switch(pid_t pid, unsigned int flags)
 	return (struct supervisor_answer){ error, request.refusal };
 }
 
-/* The list has an entry for all that is over, so the sum misses nobody. */
+/* The list has an entry for all processes that have ended, so the sum is complete. */
 static void sum(struct supervisor_calls *calls, const struct tl_process *entries, size_t count)
 {
 	memset(calls, 0, sizeof(*calls));

@@ -57,7 +57,7 @@ class Functions:
     def __init__(self, read: Read) -> None:
         self._segments: list[Segment] = []
         self._starts: list[int] = []
-        self._found: list[tuple[int, int, GuestText]] = []  # address, size, name
+        self._functions: list[tuple[int, int, GuestText]] = []  # address, size, name
         header = read(0, HEADER_BYTES)
         if not header.startswith(MAGIC):
             return
@@ -83,11 +83,11 @@ class Functions:
                     break
                 if address not in names or size > names[address][0]:
                     names[address] = (size, name)
-        self._found = [(address, *names[address]) for address in sorted(names)]
-        self._starts = [address for address, _, _ in self._found]
+        self._functions = [(address, *names[address]) for address in sorted(names)]
+        self._starts = [address for address, _, _ in self._functions]
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._functions)
 
     def at(self, offset: int) -> GuestText | None:
         """The function that has a place in the file; None where no symbol has it."""
@@ -100,7 +100,7 @@ class Functions:
         place = bisect.bisect_right(self._starts, address) - 1
         if place < 0:
             return None
-        start, size, name = self._found[place]
+        start, size, name = self._functions[place]
         # Code in assembler may have no size: it goes on to the next function.
         return name if address < start + size or not size else None
 
