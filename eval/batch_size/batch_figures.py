@@ -98,7 +98,7 @@ def noise_note(measured: Mapping[Key, Samples]) -> str:
 
 
 def measured_text(measured: Mapping[Key, Samples], call: str, base: str, other: str) -> str:
-    """From which N it wins by the clock, with a ? where the rounds disagree about any N."""
+    """The N from which it wins by the clock, with a ? where the rounds disagree about any N."""
     n = measured_break_even(measured, call, base, other)
     doubt = any(map(is_noisy, ratios(measured, call, other, base).values()))
     return ("never" if n is None else str(n)) + ("?" if doubt else "")

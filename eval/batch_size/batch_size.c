@@ -14,7 +14,7 @@
 #include "options.h"
 
 #define TICK_SHARE 2500000u	/* instructions: of the 4 million between ticks at 250 a second */
-#define POLLED_BATCHES 4	/* of SQPOLL in one measurement */
+#define POLLED_BATCHES 4	/* batches of SQPOLL in one measurement */
 #define TICK_RETRIES 20		/* a counted run that a timer tick fell into is made again */
 
 /* Totals over all runs of one mechanism and subject, warm-up included: the row of a check. */
@@ -52,8 +52,8 @@ static struct options parse(int argc, char **argv, const char **disk, bool *coun
 }
 
 /*
- * Where another CPU must answer each batch, few batches do: on a busy host each waits for that
- * CPU's turn.
+ * Where another CPU must answer each batch, a few batches are enough: on a busy host each waits for
+ * that CPU's turn.
  */
 static unsigned int calls_of(enum mechanism mechanism, enum subject subject, unsigned int n)
 {
@@ -123,8 +123,8 @@ static void print_row(const struct options *options, enum mechanism mechanism,
 
 /*
  * Counted: one mechanism after the other. A first run warms up (page tables, page-cache marks,
- * caches of the kernel's allocators) and shows whether so many calls fit between two timer ticks;
- * then each repeat is one run without a tick.
+ * caches of the kernel's allocators) and shows whether the calls fit between two timer ticks. Then
+ * each repeat is one run without a tick.
  */
 static void count_one(const struct options *options, struct bench *bench,
 		      enum mechanism mechanism, enum subject subject, unsigned int n)

@@ -18,7 +18,7 @@ from trapless.experiments.repetition import Key, Samples
 DISK = "read1_disk"
 SUBJECTS = ("getpid", "getppid", "read1", "read4k", DISK, "write1", "stat")
 EMPTY = "nosys"
-"""The call that is none: what its trap costs is A."""
+"""The call that the kernel does not have: the cost of its trap is A."""
 PAIRS = (("plain", "batch"), ("plain-int", "batch-int"))
 """Conventional and wrapped calls by the same trap."""
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * See mechanisms.h. Each loop makes `calls` calls in batches of n and compares every result with
- * what the call must return; that comparison is part of the figure, for a program looks at its
- * results too.
+ * what the call must return; that comparison is part of the figure, because a program looks at its
+ * results, too.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -89,7 +89,7 @@ INLINED void run_batch(struct run *run, enum subject subject, struct tl_batch *b
 	run->bad |= bad;
 }
 
-/* SQPOLL: no crossing, unless it takes too long. */
+/* SQPOLL: makes no crossing, unless the answer takes too long. */
 INLINED int await_polled(struct io_uring *ring, unsigned int n)
 {
 	return uring_look(ring, n) ? 0 : io_uring_submit_and_wait(ring, n);

@@ -85,7 +85,8 @@ def command(run: Collection, kind: str, *, disk: bool = True) -> list[str]:
 
 
 def compare_boots(first: Sequence[Row], second: Sequence[Row]) -> Row:
-    """Two boots of the same counting must print the same rows; else nothing here is to trust."""
+    """Two boots that count the same must print the same rows; otherwise no figure can be
+    trusted."""
     if len(first) != len(second):
         raise TraplessError(
             f"batch-size: two boots printed different numbers of rows, {len(first)} and "

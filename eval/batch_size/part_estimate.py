@@ -49,7 +49,7 @@ def collect(run: Collection) -> None:
 
 
 def pairs(raw: Raw, kind: str) -> Iterator[tuple[str, int, float, float]]:
-    """held() of a boot; nothing of results that were saved before this part was."""
+    """held() of a boot; nothing for results that are older than this part."""
     boot = f"estimate-{kind}"
     least = {
         row["subject"]: row["least"]
@@ -61,7 +61,7 @@ def pairs(raw: Raw, kind: str) -> Iterator[tuple[str, int, float, float]]:
 
 
 def held(least: Mapping[str, float]) -> Iterator[tuple[str, int, float, float]]:
-    """Call, N, estimate and module: what one of N calls takes, of the least of all rounds."""
+    """Call, N, estimate and module: the cost of one of N calls, in the fastest of all rounds."""
     bare = without_handler(least[BEYOND], least[NO_CALL])
     for call in CALLS:
         for n in BATCHES:

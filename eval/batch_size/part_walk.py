@@ -47,7 +47,7 @@ COMMANDS = (
     Command("find", "plain", ("/bin/find-of-host", TREE), "/out/find"),
 )
 ORIGINAL = {"walk": "du", "walk-s": "du-s", "walk-find": "find"}
-"""What each way of walking must print the same as."""
+"""The way of walking whose output each other way must print."""
 
 
 HOST_PROGRAMS = ("true", "du", "find")
@@ -82,7 +82,7 @@ def collect_counted(run: Collection, config: LabConfig) -> None:
 
 
 def collect_timed(run: Collection, config: LabConfig) -> None:
-    """All commands once a round, so that what drifts meanwhile is in all of them."""
+    """All commands once a round, so that a drift is in all of them."""
     absent = [name for name in HOST_PROGRAMS if not trees.is_installed(name)]
     if absent:
         run.write([{"skipped": "walk", "reason": f"this machine lacks {', '.join(absent)}"}])
@@ -126,7 +126,7 @@ def timed_script(folders: int, rounds: int) -> list[str]:
 
 
 def comparisons() -> list[str]:
-    """Lines that compare what the programs have printed with what they are to print the same as."""
+    """Lines that compare the programs' output, which must be the same."""
     lines = []
     outputs = {(command.call, command.mechanism): command.output for command in COMMANDS}
     for call, original in ORIGINAL.items():
@@ -150,7 +150,7 @@ def library_line(command: Command) -> str:
 
 
 def check(rows: Sequence[Row]) -> None:
-    """The counts agree with each other, or nothing here is to trust."""
+    """Checks that the counts agree with each other; otherwise no figure can be trusted."""
     counts = crossings.counts(rows)
     for call, mechanism in crossings.differing(counts):
         raise TraplessError(f"{call} by {mechanism} crossed {counts[call, mechanism].crossings}")
@@ -240,7 +240,7 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
     if raw.timed:
         return timed_figures(raw)
     stock, unzeroed = of_boot(raw, STOCK), of_boot(raw, UNZEROED)
-    if not stock:  # results saved before this part was
+    if not stock:  # the results are older than this part
         return ()
     facts: Row = next((row for row in raw.rows if "tree" in row), {})
     rows = []

@@ -31,7 +31,7 @@ unsigned int subject_calls(enum subject subject, unsigned int n)
 	return (is_long ? SUBJECT_CALLS_LONG : SUBJECT_CALLS) / n * n;
 }
 
-/* Byte at an offset of the file: no two neighbouring calls read the same value. */
+/* The byte at an offset of the file: neighbouring calls never read the same value. */
 static uint8_t pattern(uint64_t offset)
 {
 	uint64_t mixed = (offset + 1) * 0x9E3779B97F4A7C15u;
@@ -68,7 +68,7 @@ static int create_page_file(const char *directory)
 
 /*
  * The kernel marks pages as they are read, in steps and by the dozen. Read all of them often enough
- * that nothing is left to mark; unmapping a page makes the kernel work off what it has put by.
+ * that no page is left to mark. Unmapping a page makes the kernel do the work that it has put off.
  */
 static void settle_pages(struct fixture *fixture, int fd)
 {
@@ -166,7 +166,7 @@ static bool page_matches(const struct fixture *fixture, unsigned int j, unsigned
 void fixture_check(const struct fixture *fixture, enum subject subject, enum stat_form form,
 		   unsigned int n, unsigned int calls, const char *mechanism)
 {
-	/* Pages are reused by the batches that follow: the last batch is what can be seen. */
+	/* Later batches reuse the pages: only the last batch can be seen. */
 	unsigned int first = subject == READ4K ? calls - n : 0;
 
 	for (unsigned int j = first; j < calls; j++) {

@@ -27,7 +27,10 @@
 #define SUBJECT_FILE_PAGES 64u	/* pages of the file that is read */
 #define SUBJECT_NAME 64		/* bytes of a file's path */
 
-/* NOSYS: a number that the kernel has no call for; by traps only, it shows what a trap costs. */
+/*
+ * NOSYS: a number that the kernel has no call for; it is made by traps only, and shows what a trap
+ * costs.
+ */
 enum subject { NOSYS, GETPID, GETPPID, READ1, READ4K, READ1_DISK, WRITE1, STAT, SUBJECTS };
 
 /* struct stat64 of the i386 ABI: the fields that the checks need, at their offsets. */
@@ -59,10 +62,10 @@ const char *subject_name(enum subject subject);
 unsigned int subject_calls(enum subject subject, unsigned int n);
 /* disk: a directory on a disk file system, or NULL where READ1_DISK is not asked for. */
 struct fixture *fixture_create(const char *directory, const char *disk);
-/* Forget what earlier calls left behind, so that only calls really made can pass the check. */
+/* Clears what earlier calls left behind, so that only calls that are really made pass the check. */
 void fixture_clear(struct fixture *fixture, enum subject subject);
 
-/* How a STAT wrote its answer. */
+/* In which form a STAT wrote its answer. */
 enum stat_form { STAT_PLAIN, STAT_NARROW, STAT_RING };
 
 /* Ends the program unless the last `calls` calls, in batches of n, left the right bytes behind. */

@@ -137,7 +137,7 @@ def timed_script(folders: int, rounds: int) -> Iterator[str]:
 
 
 def comparison(command: Command) -> str:
-    """A line that compares what a command has printed in both modes."""
+    """A line that compares the output of a command in both modes."""
     output = command.output
     row = f'{{\\"check\\": \\"{command.call} prints the same\\", \\"lines\\": $lines}}'
     return (
@@ -148,7 +148,7 @@ def comparison(command: Command) -> str:
 
 
 def check(rows: Sequence[Row]) -> None:
-    """What the kernel's dispatcher was seen to do, and what the module says, must fit."""
+    """Checks that the counts of the kernel's dispatcher and those of the module agree."""
     counts = crossings.counts(rows)
     for call, mechanism in crossings.differing(counts):
         raise TraplessError(f"{call} by {mechanism} crossed {counts[call, mechanism].crossings}")

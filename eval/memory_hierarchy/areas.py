@@ -25,7 +25,8 @@ CLEAR_KB = 224
 
 
 ROOM_KB = 192
-"""Together, so that the kernel's own data and the program's have room beside them."""
+"""The most that both may be together, so that the kernel's own data and the program's have room
+beside them."""
 
 
 def range_x(grid: cells.Cells) -> Mask:
@@ -72,7 +73,7 @@ def above_upper(grid: cells.Cells) -> Mask:
 
 @dataclass(frozen=True)
 class Summary:
-    """Ratios of one area, of the cells that have one."""
+    """The ratios of one area, from the cells that have one."""
 
     lowest: float
     median: float
@@ -93,7 +94,7 @@ class Summary:
 
 
 def summary(ratios: cells.Counts, area: Mask) -> Summary:
-    """What the ratios of an area are; an area without any has zeros."""
+    """A summary of an area's ratios; an area without any has zeros."""
     values = ratios[area & ~np.isnan(ratios)]
     if not values.size:
         return Summary(0.0, 0.0, 0.0, 0, int(area.sum()), 0, 0, 0)

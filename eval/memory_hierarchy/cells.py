@@ -75,7 +75,7 @@ def describe(label: int) -> Mapping[str, str | int]:
 
 
 EFFORT_FIXED_KB = 24
-"""What a region costs beside its reads, as if it read so much more."""
+"""The cost of a region beside its reads, expressed as further reads."""
 
 
 def effort(label: int) -> float:
@@ -213,6 +213,6 @@ def of_table(
 
 
 def ratio(above: Counts, below: Counts, least: float) -> Counts:
-    """above / below, not a number where `below` has less than `least` to compare with."""
+    """above / below; not a number where `below` is less than `least`."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(below >= least, above / below, np.nan)

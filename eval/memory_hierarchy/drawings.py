@@ -28,7 +28,7 @@ Line = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True)
 class Marks:
-    """What is drawn over a map, and said about it."""
+    """The outlines and names that are drawn over a map, and the words about it."""
 
     caption: str
     lines: tuple[Line, ...] = ()

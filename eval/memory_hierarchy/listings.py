@@ -18,7 +18,7 @@ from trapless.report.figures import Table
 
 
 def table_of_areas(grid: cells.Cells) -> Table:
-    """What the maps show, in numbers, with the counts that the ratios are made of."""
+    """The maps as numbers, with the counts that the ratios are made of."""
     places: Mapping[str, areas.Mask] = {
         "U + K up to 64 KB (X)": areas.range_x(grid),
         "U + K up to 256 KB": areas.fits(grid),
@@ -58,7 +58,7 @@ def _cells_of(grid: cells.Cells, variant: str, values: Mapping[str, float]) -> t
 
 
 def sensitivity(grids: published.Grids) -> Table:
-    """What becomes of the modelled clocks when one assumption is another."""
+    """The modelled clocks when one assumption is changed."""
     lines: list[tuple[str, ...]] = []
     names = tuple(variants.PROCESSORS)
     costs = {name: clocks.costs_of(name) for name in names}
@@ -184,7 +184,7 @@ def table_of_exceptions(grids: published.Grids) -> Table:
 
 
 def table_of_places(grid: cells.Cells) -> Table:
-    """What becomes of L2 ratios where pages lie at random, a seed a line."""
+    """The L2 ratios where pages lie at random, a line for each seed."""
     lines = []
     small, large = variants.SMALL, variants.LARGE
     for place, seed in enumerate(("side by side", *variants.COLOURS)):

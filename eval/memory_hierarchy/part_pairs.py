@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs all pairs of footprints, and names the files that judge and show them.
 
-This file owns the grids: how fine, in which orders, on which modelled processors. How one is run is
-sweep.py's, what becomes of the paper's claims published.py's, how it is shown drawings.py's and
-listings.py's.
+This file owns the grids: how fine, in which orders, on which modelled processors. sweep.py owns how
+a grid is run, published.py the verdicts on the paper's claims, drawings.py and listings.py how a
+grid is shown.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ PAPER = ("conventional", "batched")
 PRODUCT = ("conventional", "batched", "workers", "supervisor")
 TODAY = ("conventional", "batched", "supervisor")
 LARGE_PAGES = "rodata=off"
-"""Leaves the kernel's image in pages of 2 MB. Protecting its parts, as every kernel of today does,
-splits them at their seams; the paper's kernel knew no such thing."""
+"""Leaves the kernel's image in pages of 2 MB. Every kernel of today protects the image's parts,
+which splits these pages at the borders; the paper's kernel did not."""
 
 TODAY_KB = 512
 """The largest footprint on processors of today, whose caches are larger."""
 
 ENOUGH = 128
-"""Iterations of the coarser grids: once warm, each is like the other. The paper's maps have its
-512, and a cold start, too, for which it matters how many share it."""
+"""Iterations of the coarser grids: once the caches are warm, all are alike. The paper's maps have
+its 512, and also a cold start, whose cost is shared by all iterations."""
 
 
 def sweeps(quick: bool) -> tuple[sweep.Sweep, ...]:

@@ -2,8 +2,7 @@
 """Runs real programs under `trapless stat`: a prediction in one boot, both modes by turns in
 another.
 
-This file owns what is run and kept; the programs are subjects.py's, counting them is
-trapless/stat's.
+This file owns what is run and kept; subjects.py owns the programs, and trapless/stat counts them.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ TIMEOUT_S = 2 * 3600.0
 WARM = 1
 """Runs in each mode, by turns, that say what is saved."""
 PUT_OFF = "rcutree.use_softirq=0"
-"""What the kernel puts off (freeing of files and sockets that were closed) is done by a thread of
-its own, and not within whichever program is interrupted next."""
+"""A thread of the kernel does the work that it puts off (freeing closed files and sockets), so that
+this does not fall into whichever program is interrupted next."""
 
 ENTER = f"""\
 cd /; tar -x -f {ARCHIVE}; rm {ARCHIVE}; ip link set lo up
@@ -59,10 +58,10 @@ def runs(
     chosen: Sequence[subjects.Subject],
     pairs: int = spec.PROGRAM_PAIRS.full,
 ) -> Iterator[Run]:
-    """Each program twice; what the guests are given is written into `folder`.
+    """Run each program in two boots; the guests' files are written into `folder`.
 
-    The first boot's run is in user mode, with all that is predicted from it. In the second it runs
-    in both modes by turns, for its instructions alone: nothing but the mode differs there.
+    The first boot's run is in user mode, and all predictions are made from it. In the second it
+    runs in both modes by turns, for its instructions alone: nothing but the mode differs there.
     """
     served = folder / subjects.SERVED
     served.write_bytes(loads.served_file())

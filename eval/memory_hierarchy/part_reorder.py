@@ -4,7 +4,7 @@ costs?
 
 The paper names it as future work. Two loads arrive in random order, each as it comes and with
 TL_UNORDERED: the evaluation function over D places in the kernel of K KB each, and a server's mix
-of real calls. This file owns what is run; reorder_tables.py says what came of it.
+of real calls. This file owns what is run; reorder_tables.py shows the results.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 PROGRAM = "memory-hierarchy-reorder"
 STRIDE = 128
 EFFORT_FIXED_KB = 8
-"""What a call costs the emulator beside the reads of the load, as if it read so much more."""
+"""The cost of a call to the emulator beside the load's reads, expressed as further reads."""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 """Judges the paper's claims of Fig. 5 to 10: the figure here, whether it agrees, and why not.
 
 A claim is judged on every cell of the grid, on processors as they are documented. What nobody
-published (how the TLB replaced entries, where pages lay) is tried each way and told beside it.
-Whether the paper warmed up it does not say: what it says of first touches is judged with them. Owns
-the judgement; ratios are verdicts.py's, areas are areas.py's.
+published (how the TLB replaced entries, where pages lay) is tried in each way and reported beside
+it. The paper does not say whether it warmed up: its claims about first touches are judged with cold
+starts. Owns the judgement; ratios are verdicts.py's, areas are areas.py's.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from trapless.results import claims
 from trapless.results.result_file import Claim
 
 FAST_SHARE = 0.3
-"""Fig. 11: a call by the fast trap takes so much of one by INT; so does, by INT or not, a call in a
-batch of 32, for only there batches begin to win against the fast trap."""
+"""Fig. 11: the share that a call by the fast trap takes of one by INT. A call in a batch of 32, by
+either trap, takes the same share, because only from 32 on do batches win against the fast trap."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,15 @@ def claims_of(grids: Grids) -> tuple[Claim, ...]:
 
 @dataclass(frozen=True)
 class Request:
-    """What a wrapped call takes of a conventional one at 0 KB, without what the program does beside
-    the call; and the ratio of clocks, were it as in the paper's Fig. 11."""
+    """The share that a wrapped call takes of a conventional one at 0 KB, without the program's own
+    work; and the ratio of clocks if that share were the one of the paper's Fig. 11."""
 
     share: float
     ratio_as_published: float
 
 
 def request(grid: cells.Cells, processor: str) -> Request:
-    """Fig. 11 in place of ours: what the program does beside the call stays what it is."""
+    """Puts Fig. 11 in place of our share; the program's own work stays the same."""
     values = clocks.middle(clocks.costs_of(processor))
     variant = variants.main(processor).id
     other = grid.count("conventional", "user.instructions")[0, 0] * values["instruction"]

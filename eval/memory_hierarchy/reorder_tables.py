@@ -99,7 +99,7 @@ class Regions:
         return clocks.total(events, costs) / self.calls_of(one)
 
     def ratio(self, one: Region, processor: str, costs: Mapping[str, float]) -> float:
-        """Clocks in the library's order over those in the order given: below 1 it pays."""
+        """Clocks in the library's order over those in the given order: sorting pays below 1."""
         return self.clocks(one, processor, costs) / self.clocks(one.given, processor, costs)
 
     def unordered(self, arrival: str = "random") -> list[Region]:
@@ -136,7 +136,7 @@ def middle(processor: str) -> Mapping[str, float]:
 
 
 def metrics(loads: Mapping[str, Regions]) -> Mapping[str, Metric]:
-    """What sorting costs and what it gives, of each load and processor."""
+    """The cost and the gain of sorting, for each load and processor."""
     metrics: dict[str, Metric] = {}
     for name, regions in loads.items():
         for processor, short in variants.SHORT.items():
@@ -169,7 +169,7 @@ def _metric(value: float, kind: str, unit: str) -> Metric:
 
 
 def maps(loads: Mapping[str, Regions]) -> Iterator[Map]:
-    """Where it pays, over places and their widths: each processor, each size of batches."""
+    """Where sorting pays, over places and their widths, for each processor and size of batches."""
     for name, regions in loads.items():
         if name == MIX:
             continue
@@ -257,11 +257,11 @@ HIDDEN = {
     "data from the L2 is waited for by nobody": ("l2_hit",),
     "nor is code": ("l2_hit", "code"),
 }
-"""What execution out of order may do: then sorting has the less to save."""
+"""The costs that execution out of order may hide: then sorting saves less."""
 
 
 def table_of_assumptions(regions: Regions) -> Table:
-    """What becomes of the mix's ratio when a cost is at an end of its range, or not felt."""
+    """The mix's ratio when a cost is at one end of its range, or is hidden."""
     one = next(each for each in regions.unordered() if each.n == SHOWN_N)
     lines: dict[str, list[str]] = {}
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Makes metrics, tables and figures of the counts of real programs.
 
-A program has two boots: a run in user mode in the first is what predictions are made of; pairs of
-runs in the second, by turns in both modes, say what is really saved. This file owns words and
+A program has two boots. Predictions are made from a run in user mode in the first one. Pairs of
+runs in the second one, by turns in both modes, show the real saving. This file owns words and
 digits; the arithmetic is that of `trapless stat` itself (trapless/stat/report.py), so what holds
 here holds there.
 """
@@ -25,10 +25,10 @@ from trapless.stat.report import CALLS_APART, Report
 from trapless.stat.run_counts import MODES, RunCounts
 
 PROCESSORS = {"core-i7-9700k": "i7-9700k", "ryzen-5-3600": "ryzen-3600"}
-"""The modelled ones, and what they are called in names of metrics."""
+"""The modelled processors, and their names in names of metrics."""
 
 NEAR = 0.2
-"""A prediction is to be so near to what was counted then."""
+"""How near a prediction has to be to the counted saving."""
 
 ERROR = "supervisor.error"
 PREDICTED = (
@@ -40,7 +40,7 @@ LINE_BYTES, PAGE_BYTES = 64, 4096
 
 @dataclass(frozen=True)
 class Program:
-    """One program: who it is, and its runs in both boots."""
+    """One program: its description, and its runs in both boots."""
 
     name: str
     what: str
@@ -68,7 +68,7 @@ class Program:
         return self.saving.instructions / saved - 1 if saved > 0 else float("inf")
 
     def visit_kb(self, mode: str) -> float:
-        """What one side touches between two crossings, in lines, on average."""
+        """The number of lines that one side touches between two crossings, on average."""
         return (self.report.visit(mode, LINE_BYTES) or 0.0) / 1024
 
 
@@ -90,7 +90,8 @@ def programs_of(rows: Sequence[Row]) -> tuple[Program, ...]:
 
 
 def check(name: str, report: Report, proofs: Sequence[str]) -> None:
-    """All runs did the same work, well, and half of those in the second boot in supervisor mode."""
+    """Checks that all runs did the same work and succeeded, half of those in the second boot in
+    supervisor mode."""
     first, again = report.counts, report.real
     assert again is not None
     if len(set(proofs)) > 1:
@@ -142,8 +143,8 @@ def metrics_of(programs: Sequence[Program]) -> Mapping[str, Metric]:
 
 
 def repeated(program: Program) -> Mapping[str, Metric]:
-    """What pairs of runs say: the saving, and the prediction's error, at both ends, too, of where
-    the median lies at 95%."""
+    """The result of the pairs of runs: the saving, and the prediction's error, also at both ends of
+    the median's 95% interval."""
     saved, each = program.saved, program.report.saved_each
     far = program.error(min(each)) - program.error(max(each))
     metrics = {
@@ -258,7 +259,7 @@ def thousands(instructions: float) -> str:
 
 
 def terms(programs: Sequence[Program]) -> Table:
-    """What the predictions are made of."""
+    """The terms of the predictions."""
     calibrated: Sequence[Term] = supervisor_terms(programs[0].report.counts)
     lines = []
     for term in calibrated:

@@ -27,8 +27,8 @@ FEATURES = "/sys/kernel/debug/sched/features"
 
 
 def taking_turns(command: str) -> str:
-    """The command while a woken process waits until the other sleeps: in which order a server and
-    its clients run would else depend on how long each takes, so on what is compared."""
+    """The command while a woken process waits until the other sleeps: otherwise the order in which
+    a server and its clients run would depend on how long each takes, which is what is compared."""
     begin, end = (f"echo {no}WAKEUP_PREEMPTION > {FEATURES}" for no in ("NO_", ""))
     return f"{begin}; {command}; status=$?; {end}; exit $status"
 
@@ -83,10 +83,10 @@ def redis(sizes: Sizes) -> Subject:
         package="redis-tools",
         programs=tuple(f"usr/bin/redis-{name}" for name in ("check-rdb", "benchmark", "cli")),
         prepare="ln -s redis-check-rdb /usr/bin/redis-server",
-        # What it does ten times a second by itself would fall into one run and not into the other.
+        # Its own work, ten times a second, would fall into one run and not into the other.
         argv=("redis-server", "--save", "", "--hz", "1"),
         ready="redis-cli ping",
-        # It ends when so many replies have come, and in an error at the first that is one.
+        # It ends after this number of replies, and fails at the first reply that is an error.
         load=taking_turns(f"redis-benchmark -q -n {each} -c {CONNECTIONS} -t set,get > {OUTPUT}"),
         after=f"tr '\\r' '\\n' < {OUTPUT} | grep -o -E '^(SET|GET): [0-9.]+ requests' | cut -c -4",
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs one grid of pairs of footprints in the lab, and says what came of its checks.
+"""Runs one grid of pairs of footprints in the lab, and reports its checks.
 
 This file owns the guest's configuration, the test program's command line and what must hold of
 every region's counts. How rows are spread over VMs and kept is trapless/experiments/fleet/grid.py's
@@ -34,12 +34,12 @@ MEMORY = "512M"
 TIMEOUT_S = 3 * 3600.0
 
 KERNEL_WORDS = f"{plugin.KERNEL_WORDS} randomize_kstack_offset=off"
-"""For the kernel of every grid's guest. By default it puts each call's stack at an offset that
-depends on the clock at all calls before: after one call that came an instruction late, no region
-would be the same."""
+"""A parameter for the kernel of every grid's guest. By default the kernel puts each call's stack at
+an offset that depends on the clock at all earlier calls: if one call came an instruction late, no
+later region would be the same."""
 
 STRUCTURES_AS_MUCH = 10
-"""So many modelled caches take as long as the emulation itself."""
+"""The number of modelled caches that take as long as the emulation itself."""
 
 READS_SHARE = 0.999
 """The least share of F * footprint / stride reads in a region: no read may be left out."""

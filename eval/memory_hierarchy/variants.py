@@ -12,7 +12,7 @@ from trapless.model.plan import Variant
 SMALL, LARGE = "pentium-4-1.8", "pentium-4-1.8a"
 
 PROCESSORS = {SMALL: "256 KB L2", LARGE: "512 KB L2"}
-"""The paper's two, and what tells them apart."""
+"""The paper's two processors, and what tells them apart."""
 
 CURRENT = {"core-i7-9700k": "Core i7-9700K", "ryzen-5-3600": "Ryzen 5 3600"}
 """Processors of today."""
@@ -46,7 +46,7 @@ def tlb(processor: str, policy: str) -> Variant:
 
 
 def built(processor: str) -> dict[str, Variant]:
-    """The same with one thing changed, by what that is."""
+    """The same processor with one assumption changed, by the assumption."""
     return {
         "no prefetcher": Variant(processor),
         "data TLB: true LRU": tlb(processor, "lru"),

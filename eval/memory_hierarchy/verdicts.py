@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Computes ratios from the counts, and the metrics of the areas that the paper names.
 
-A ratio is batched to conventional. One whose conventional count is less than one in each iteration
-is left out, for it would be a quotient of accidents; where the paper speaks of just those, the
-counts themselves are told. What becomes of the paper's claims is published.py's, drawing
-drawings.py's.
+A ratio is batched to conventional. A ratio is left out if its conventional count is less than one
+in each iteration, because it would be a quotient of accidents; where the paper speaks of these
+cells, the counts themselves are reported. published.py owns the verdicts on the paper's claims,
+drawings.py the drawing.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@
 #include "workload.h"
 
 #define RETRIES_MAX 40	/* a counted run that an interrupt fell into is made again */
-#define INTERRUPT_MIN 20000u	/* instructions: more than calls of one kind differ by among them */
-#define DEMOTIONS_MAX 100	/* by interrupts, one after the other: more are none of theirs */
-#define LOOKS 8		/* runs to find out what one takes that nothing interrupts */
+#define INTERRUPT_MIN 20000u	/* instructions: more than calls of one kind differ by */
+#define DEMOTIONS_MAX 100	/* runs in a row that interrupts spoil: more have another cause */
+#define LOOKS 8		/* runs that find the cost of a run that nothing interrupts */
 
 /*
  * TRAP: calls by traps, the mechanism absent. The others are of a machine that has it: loaded, with
@@ -102,7 +102,10 @@ static bool run_checked(const struct workload *workload, enum mechanism mechanis
 		measure_fail("%s by %s: %lu of %u calls returned in user mode",
 			     call_name(loop->call), names[mechanism], loop->ended_user,
 			     loop->count);
-	/* An interrupt that is no timer tick shows only in that it takes the program out of it. */
+	/*
+	 * An interrupt that is no timer tick shows only because it takes the program out of the
+	 * mode.
+	 */
 	if (mechanism == SUPERVISOR && (loop->begun_user || loop->ended_user))
 		clean = false;
 	return clean;

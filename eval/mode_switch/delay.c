@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * After how many of its calls a process changes its mode when another asks for it. The target makes
- * calls without a pause and writes down the privilege level after each; or it sleeps in one. Who
- * asks looks, once the request is made, which call the target had begun by then: those that it
- * begins later and that still end in the old mode are the delay.
+ * Measures after how many of its calls a process changes its mode when another one asks for it. The
+ * target makes calls without a pause and writes down the privilege level after each; or it sleeps
+ * in one. The asking process looks, once the request is made, which call the target has begun. The
+ * delay is the number of later calls that still end in the old mode.
  */
 #include <errno.h>
 #include <signal.h>
@@ -29,7 +29,7 @@
 /* Shared. The target alone writes, but for `asleep`; a call's number is written before the call. */
 struct log {
 	volatile uint64_t begun;
-	volatile bool asleep;	/* who asks: the next call shall be one that sleeps */
+	volatile bool asleep;	/* asking process: the next call shall sleep */
 	int pipe[2];		/* and this wakes it */
 	volatile uint8_t levels[LOG_CALLS];	/* after call n, at n % LOG_CALLS */
 };
@@ -61,7 +61,7 @@ static void await_calls(const struct log *log, uint64_t number)
 		pause_a_while();
 }
 
-/* Anywhere in the target's loop, where it runs beside us; else the timer has stopped it. */
+/* The target is anywhere in its loop if it has a CPU of its own; else the timer has stopped it. */
 static void wait_at_random(void)
 {
 	for (volatile uint64_t spin = measure_random() % RANDOM_SPINS; spin; spin--)

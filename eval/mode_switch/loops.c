@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * See loops.h. Reads and writes go through files of as many pages as a run makes calls, all of them
- * cached; sbrk moves the break within a page, there and back. What is read is never written again:
- * a file's times decide what the kernel does about them at each read.
+ * cached; sbrk moves the break within a page, there and back. A file that is read is never written
+ * again: its times decide what the kernel does about them at each read.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The measured loops: so many calls of one kind, each with its result compared and with the
- * privilege level looked at before and after it. It owns the calls and their files; who runs a
- * loop, in which mode, is not its business.
+ * privilege level looked at before and after it. It owns the calls and their files, and not who
+ * runs a loop in which mode.
  *
  * A call is made in one of two forms: `bare`, the trap's instruction in a loop of assembly that is
  * the same for all calls; and `library`, the function of the system-call library, whose linking
  * (static or dynamic) is that of the program. Each form has an empty loop, which makes no call and
- * is alike otherwise: what a call costs is the difference.
+ * is the same otherwise: the difference is the cost of a call.
  */
 #ifndef MODE_SWITCH_LOOPS_H
 #define MODE_SWITCH_LOOPS_H

@@ -101,7 +101,7 @@ def figure_7(
 
 
 def reach_table(raw: Raw, calls: Mapping[costs.Key, costs.Cost]) -> Table:
-    """What the project set out to reach, beside what was found."""
+    """The project's goals, beside the results."""
     rows = [
         *reach_rows(calls),
         *switches.reach_rows(raw.rows),

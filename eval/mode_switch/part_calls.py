@@ -93,9 +93,9 @@ def guest_command(link: str, **options: object) -> list[str]:
 
 
 def check(rows: Sequence[Row]) -> None:
-    """Under --icount the empty loop and calls that touch no file must count alike, but where the
-    timer interrupts them, as the newest kernel's does a thousand times a second: the least count,
-    which is the one that is used, must come again."""
+    """Under --icount the empty loop and calls that touch no file must give equal counts, unless the
+    timer interrupts them, as on the newest kernel a thousand times a second: the least count, which
+    is the one that is used, must occur again."""
     for key, values in costs.samples(rows).items():
         once = values.count(min(values)) < 2 <= len(values)
         if key.call in ("empty", "nosys", "getpid") and once:

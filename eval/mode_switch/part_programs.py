@@ -270,7 +270,8 @@ def collect(run: Collection) -> None:
 
 
 def check(rows: Sequence[Row]) -> None:
-    """Supervisor mode took the calls that it is said to take, or nothing here is to trust."""
+    """Checks that supervisor mode took the calls that it should; otherwise no figure can be
+    trusted."""
     for name, runs in modes.runs_of(rows).items():
         for calls, share in zip(runs.calls, runs.shares, strict=True):
             if share < SHARE_MIN:
@@ -318,7 +319,7 @@ def analyse(raw: Raw) -> Findings:
 def saved(runs: Runs) -> Metric:
     """The part of the instructions by traps that supervisor mode saves.
 
-    The spread is what the difference could be wrong by: those of both modes together.
+    The spread is the possible error of the difference: the spreads of both modes together.
     """
     trap, supervisor = metric(runs.trap, "instructions"), metric(runs.supervisor, "instructions")
     return Metric(

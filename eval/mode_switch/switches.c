@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a switch costs whoever asks for it: a process that switches itself, and one that switches
- * another, which sleeps meanwhile. Beside them an empty request to the module: what the way there
- * and back costs alone. After each switch it proves that the mode has changed.
+ * Measures what a switch costs the process that asks for it: one that switches itself, and one that
+ * switches another, which sleeps meanwhile. An empty request to the module shows the cost of the
+ * way there and back. After each switch it proves that the mode has changed.
  */
 #include <errno.h>
 #include <signal.h>

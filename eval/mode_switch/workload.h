@@ -25,7 +25,7 @@ void calls_count(const struct workload *workload);	/* one mode after the other *
 void calls_measure(const struct workload *workload);	/* modes in random order */
 void calls_events(const struct workload *workload);
 
-/* switches.c: what a switch costs whoever asks for it (Fig. 8). */
+/* switches.c: what a switch costs the process that asks for it (Fig. 8). */
 void switches_count(const struct workload *workload);
 
 /* delay.c: after how many calls of its target a switch from outside takes effect. */

@@ -194,7 +194,7 @@ def within(ours: float, published: float) -> bool:
 
 
 def differing(ours: Mapping[str, float], published: Mapping[str, float]) -> list[str]:
-    """What is not as the paper has it, for people."""
+    """The differences from the paper, for people."""
     return [
         f"{name} {ours[name]:.1f} where the paper has {value:.1f}"
         for name, value in published.items()
@@ -212,7 +212,7 @@ MACHINES = {
 
 
 def machine_of(accelerator: str) -> str:
-    """What the shares are of, for people."""
+    """The total of which the shares are parts, for people."""
     return MACHINES.get(accelerator, "Which kind of machine these are shares of is not on record.")
 
 
@@ -253,7 +253,7 @@ def claim_shares(results: Mapping[str, ObservedLoad], machine: str) -> Claim:
 
 
 def handler_times(load: ObservedLoad) -> str:
-    """What top halves of a load are made of, for people."""
+    """The parts of a load's top halves, for people."""
     means = [one.mean_us for one in load.routines() if one.name == TOP_HALVES and one.mean_us]
     mean = f"{means[0]:.0f} µs" if means else "no time that was seen"
     return f"{mean} under {load.name}, where one comes every {load.interrupt_interval_us:.0f} µs"

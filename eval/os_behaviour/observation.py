@@ -2,9 +2,9 @@
 """Samples a guest from outside while it runs one load after the other, and adds up the samples of
 each.
 
-This file owns what is sampled beside what trapless.peek samples anyway (which load is on), what is
-read now and then (how often interrupts came, how often each routine disabled them), and the rows
-made of it. What samples mean is trapless/peek's, which loads there are is part_behaviour.py's.
+This file owns the samples that trapless.peek does not take anyway (which load is on), the counts
+that are read now and then (how often interrupts came, how often each routine disabled them), and
+the rows. trapless/peek owns the meaning of samples, part_behaviour.py the loads.
 """
 
 from __future__ import annotations

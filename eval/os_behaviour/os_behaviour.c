@@ -39,7 +39,10 @@ static uint64_t now_ms(void)
 	return now_ns() / NS_PER_MS;
 }
 
-/* What the kernel itself accounts its time to: a witness for who samples it from outside. */
+/*
+ * How the kernel itself accounts for its time: a witness for the observer who samples it from
+ * outside.
+ */
 struct account {
 	unsigned long long user, nice, system, idle, iowait, irq, softirq;	/* ticks */
 };
@@ -110,7 +113,7 @@ static bool await(pid_t pid, unsigned int ms)
 	return ended;
 }
 
-/* Nothing of a load is there any more when the next one begins. */
+/* Returns when nothing of a load is left, before the next one begins. */
 static void end_all(pid_t group)
 {
 	uint64_t limit = now_ms() + END_MS;
@@ -185,7 +188,7 @@ int main(int argc, char **argv)
 		measure_progress(i + 1, count);
 	}
 	announce_next(page, ANNOUNCE_OVER);
-	sleep_ms(REST_MS); /* for who reads that */
+	sleep_ms(REST_MS); /* for the program that reads it */
 	printf("{\"complete\": true}\n");
 	return 0;
 }

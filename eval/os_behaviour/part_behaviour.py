@@ -43,7 +43,7 @@ LIMIT_S = 1800
 """For a load that hangs: a busy machine takes many times as long as an idle one."""
 NICE = 5
 STEADY_CLOCK = "tsc=reliable"
-"""A guest that a busy host keeps from running would blame its clock, and read a slow device
+"""A guest that a busy host keeps from running would distrust its clock, and read a slow device
 thousands of times a second instead."""
 
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * See crew.h. The library does not tell who its workers are: a list of the process's threads before
- * and after does.
+ * See crew.h. The library does not tell which threads are its workers: lists of the process's
+ * threads before and after show them.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs reads of a slow disk: does a requester stand still while a requested read waits?
+"""Runs reads of a slow disk, to find out whether a requester stands still while a requested read
+waits.
 
 This file owns the slow device (the kernel's own null_blk with a completion delay), the metrics and
 the claim. The reads are made by slow_read.c of the same workload.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * See requests.h. Every result is compared inside the measured loop: gettid must answer with the
- * requester's own thread or with one of the workers, depending on who may serve.
+ * requester's own thread or with one of the workers, depending on which threads may serve.
  */
 #include <errno.h>
 #include <fcntl.h>

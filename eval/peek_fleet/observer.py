@@ -34,7 +34,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Usage:
-    """What the daemon takes, with all processes that it has started and that are there."""
+    """What the daemon takes, with all its child processes that still run."""
 
     cpu_s: float  # since it began, with that of processes that have ended
     pss_kb: int  # memory, each page divided among all processes that share it

@@ -39,7 +39,7 @@ SETTLE_S = 5.0
 MEMORY = "256M"
 CPUS = 2
 NO_HANDLER = bytes(3) + b"\x80"
-"""A preempt count that says so, with the bit that nothing else wants to run."""
+"""A preempt count of this state, with the bit that means that nothing else wants to run."""
 BUSY_PERCENT = 30
 BUSY_ERROR_MAX = 0.05
 """The busy share of a simulated machine is known: the daemon's must not be farther from it."""
@@ -230,7 +230,7 @@ def _windows(rows: Sequence[Row], kind: str, count: int) -> list[Row]:
 
 
 def _check(kind: str, count: int, windows: Sequence[Row]) -> None:
-    """All machines were sampled, and what was said of simulated ones is so."""
+    """Checks that all machines were sampled, and that the figures of simulated ones are right."""
     if not windows:
         raise ValueError(f"{kind}, {count} machines: nothing was measured")
     for row in windows:

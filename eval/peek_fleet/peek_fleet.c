@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Simulates a running virtual machine for an observer: it maps the memory that a real one has left,
- * for itself alone, and moves in it what moves in a kernel that runs: the clock, and on each CPU
- * the current task. A thread for each CPU has the name of an emulator's. Nothing is executed of the
- * guest.
+ * Simulates a running virtual machine for an observer. It maps the memory that a real machine has
+ * left, for itself alone, and changes in it what a running kernel changes: the clock, and on each
+ * CPU the current task. A thread for each CPU has the name of an emulator's. Nothing is executed of
+ * the guest.
  *
  *   qemu-system-x86_64 -name NAME -m SIZE FILE CLOCK BUSY-PERCENT IDLE-TASK BUSY-TASK CURRENT...
  *

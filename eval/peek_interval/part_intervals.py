@@ -131,7 +131,8 @@ def analyse(raw: Raw) -> Findings:
 
 
 def check(rows: Sequence[Row]) -> None:
-    """The reads were real: they saw what was written, and nothing where nothing was."""
+    """Checks that the reads were real: they saw every change, and none where nothing was
+    written."""
     for row in rows:
         changes = row.get("changes")
         if row.get("phase") == "quiet" and changes:

@@ -73,14 +73,14 @@ class Climb:
     whole: Sequence[tuple[int, int, int]]
     samples: int
     torn: int
-    damaged: int  # samples that are not marked, and are none that was written
+    damaged: int  # samples without a mark that match no written record
     back: int  # samples with a step before that of the sample before
     slots: int
     lost: int
 
     @property
     def seen(self) -> float:
-        """Which part of the steps that were made between the first and the last was seen."""
+        """The share of the steps between the first and the last that was seen."""
         steps = {step for _, step, _ in self.whole}
         return len(steps) / (max(steps) - min(steps) + 1)
 

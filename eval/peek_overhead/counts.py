@@ -63,7 +63,7 @@ class Cost:
 
     @property
     def spread(self) -> float:
-        """How far runs of the same setting lie apart, at most."""
+        """The largest distance between runs of the same setting."""
         return max(max(runs) - min(runs) for runs in (self.none, self.probed))
 
     @property

@@ -4,8 +4,8 @@
  * run, and says what each run took. Runs in the lab's guest.
  *
  * Counted: all instructions of the guest from a command's start to its end (worked.c). Measured:
- * time, and each run is announced to an observer, who reads or not. It owns the order of runs; what
- * hits the probes is hits.c's to know.
+ * time, and each run is announced to an observer, who reads or not. It owns the order of runs;
+ * hits.c counts what hits the probes.
  */
 #include <errno.h>
 #include <fcntl.h>

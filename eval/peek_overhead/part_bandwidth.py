@@ -255,7 +255,7 @@ def losses(rows: Sequence[Row], form: str) -> Losses:
 
 
 def share(rows: Sequence[Row]) -> float:
-    """The share of the runs with an observer back to back in which it did read so."""
+    """The share of the runs with a back-to-back observer in which it really read back to back."""
     pairs = [
         pair
         for form in FORMS
@@ -280,8 +280,8 @@ def check(row: Row, sweep: Row) -> None:
 
 
 def check_seen(by_key: Mapping[Key, Sequence[Pair]]) -> None:
-    """And what is written is seen to change; in some run, for each may have had its processor
-    while the other had not."""
+    """Checks that written memory is seen to change, in at least one run: in others, each side may
+    have had its processor only while the other had none."""
     for (access, size, reads), pairs in by_key.items():
         if (access, reads) == ("write", "same") and not any(pair.changes for pair in pairs):
             raise ValueError(

@@ -14,9 +14,9 @@
 
 #define SCHEDSTAT "/proc/schedstat"
 #define LOOP_ROUNDS 5000000u
-#define LOOP_ERROR_SHARE 100u	/* what is told may be wrong by a hundredth: a tick is taken, too */
+#define LOOP_ERROR_SHARE 100u	/* the result may be wrong by a hundredth: a tick is included */
 #define IDLE_NS 50000000l
-#define IDLE_ERROR_SHARE 20u	/* of an idle time, at most this part may be told as work */
+#define IDLE_ERROR_SHARE 20u	/* at most this part of an idle time may count as work */
 #define TRIALS_MAX 100u		/* others may still be starting */
 
 static void rest(long ns)
@@ -34,7 +34,7 @@ uint64_t worked_instructions(void)
 
 	if (!file)
 		measure_fail("%s: %s", SCHEDSTAT, strerror(errno));
-	rest(1);	/* what this process ran is added when it leaves the processor */
+	rest(1);	/* this process's time is added when it leaves the processor */
 	while (fgets(line, sizeof(line), file)) {
 		if (sscanf(line, "cpu0 %*u %*u %*u %*u %*u %*u %" SCNu64, &ns) == 1) {
 			fclose(file);

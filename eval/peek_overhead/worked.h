@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-/* Proves that what is told are instructions; ends the program where it is not so. */
+/* Proves that the results are instructions; ends the program if they are not. */
 void worked_check(void);
 
 /* By all processes, in user space and in the kernel, interrupts included. */

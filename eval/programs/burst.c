@@ -2,7 +2,7 @@
 /*
  * The subject of workers: 32 short calls are notified at once while all workers sleep, on one CPU.
  * It owns the workers and the end of a burst, which is when all of them sleep again: a worker that
- * is woken for nothing costs as much as one that serves.
+ * is woken in vain costs as much as one that serves.
  */
 #include <errno.h>
 #include <sched.h>

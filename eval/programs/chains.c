@@ -88,7 +88,7 @@ static void file_plain(void *arg)
 	run->crossings = run->calls = 4 * run->n;
 }
 
-/* Batches know no results of their own: the sizes cost a flush, and so do the descriptors. */
+/* A batch cannot use its own results: the sizes cost a flush, and so do the descriptors. */
 static void file_batch(void *arg)
 {
 	struct run *run = arg;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The subjects whose number of calls nobody knows before: copy a file until its end, and accept
- * connections until none waits. It owns the file, the connections and what must have become of
- * them. Only plain calls and programs make such a loop: a batch would have to guess.
+ * connections until none waits. It owns the file, the connections and the checks of both. Only
+ * plain calls and programs make such a loop: a batch would have to guess.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -79,7 +79,7 @@ def collect_counted(run: Collection, config: LabConfig) -> None:
     )
     run.boot("measured", config, command("measured", (AT,), often, "--calls", ",".join(TIMED)))
     kernel = kernels.resolve(run.kernel, run.progress)
-    assert kernel.build_dir is not None  # else there were no module for it
+    assert kernel.build_dir is not None  # otherwise there would be no module for it
     run.write([{"bpf_loop": has_bpf_loop(kernel.build_dir)}])
 
 

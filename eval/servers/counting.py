@@ -34,8 +34,8 @@ ARCHIVE = "/server.tar"
 MEMORY = "1G"
 TIMEOUT_S = 2 * 3600.0
 PUT_OFF = "rcutree.use_softirq=0"
-"""What the kernel puts off (freeing of files and sockets that were closed) is done by a thread of
-its own, and not within whichever program is interrupted next."""
+"""A thread of the kernel does the work that it puts off (freeing closed files and sockets), so that
+this does not fall into whichever program is interrupted next."""
 
 ENTER = f"""\
 set -e; cd /; tar -x -f {ARCHIVE}; rm {ARCHIVE}; ip link set lo up

@@ -19,14 +19,13 @@ MAKERS = (
     "accept", "accept4", "dup", "dup2", "dup3", "epoll_create1", "eventfd2", "fcntl", "openat",
     "pipe2", "recvmsg", "signalfd4", "socket", "socketpair", "timerfd_create",
 )  # fmt: skip
-"""Calls that may make a descriptor, whose number a close before them decides."""
+"""Calls that may make a descriptor; an earlier close decides its number."""
 
 UNSEEN = (
     "clock_gettime", "fstat", "getpeername", "getpid", "getsockname", "getsockopt", "gettimeofday",
     "lseek", "newfstatat", "pread64", "read", "recvfrom", "statx",
 )  # fmt: skip
-"""Calls of which no other process sees in which order they come with those of other
-descriptors."""
+"""Calls whose order with calls on other descriptors no other process can see."""
 
 STRICT, LOOSE = "strict", "loose"
 POLICIES = (STRICT, LOOSE)
@@ -69,7 +68,7 @@ RULES: Mapping[str, Rule] = {
         for name in ("sendfile", "sendmsg", "sendto", "write", "writev")
     },
 }
-"""What is not listed gives a result that the program uses at once."""
+"""A call that is not listed gives a result that the program uses at once."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class Call:
 
     @property
     def descriptor(self) -> str:
-        """The one that it works on."""
+        """The descriptor that it works on."""
         return self.arguments[2 if self.name == "epoll_ctl" else 0]
 
     def may_wait(self, policy: str) -> bool:
@@ -122,7 +121,7 @@ class Call:
 
 @dataclass
 class Replay:
-    """What a policy makes of recorded calls: how many wait, and the batches by size."""
+    """The result of a policy for recorded calls: how many wait, and the batches by size."""
 
     deferred: Counter[str] = field(default_factory=Counter)
     batches: Counter[int] = field(default_factory=Counter)
@@ -154,8 +153,8 @@ class Costs:
     batch: Mapping[int, float]
 
     def saved(self, calls: int) -> float:
-        """What a batch of `calls` saves; nothing where plain calls are cheaper. Between two sizes
-        that were counted the larger one's saving a call is taken, so that the bound holds."""
+        """What a batch of `calls` saves; nothing where plain calls are cheaper. Between two counted
+        sizes, the saving per call of the larger one is taken, so that the bound holds."""
         size = min((n for n in self.batch if n >= calls), default=max(self.batch))
         return max(0.0, calls * (self.plain[size] - self.batch[size]))
 

@@ -21,7 +21,7 @@ from trapless.stat.report import Report, calls_apart, did_the_same
 from trapless.stat.run_counts import MODES, Loop, RunCounts
 
 NEAR = 0.2
-"""A prediction is to be so near to what was counted."""
+"""How near a prediction has to be to the count."""
 
 
 def _of_program(turn: Loop) -> int:
@@ -37,8 +37,8 @@ class Pair:
 
     @property
     def saved(self) -> int:
-        """Instructions of the kernel. What the program itself executes is the same in both modes,
-        but for what it does by itself: collect garbage, wait in a loop, serve a timer.
+        """Instructions of the kernel. The program itself executes the same in both modes, except
+        for work of its own: to collect garbage, to wait in a loop, to serve a timer.
         """
         return self.trap.features["kernel"] - self.supervisor.features["kernel"]
 
@@ -82,7 +82,7 @@ class Counted:
 
     @property
     def did_the_same(self) -> bool:
-        """Whether the turns of most pairs did: else nothing is said about the saving."""
+        """Whether the turns of most pairs did the same work; otherwise no saving is reported."""
         return 2 * len(self.alike) > len(self.pairs)
 
     @cached_property

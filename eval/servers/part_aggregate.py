@@ -2,8 +2,8 @@
 """Records the calls of unmodified event loops under load, and bounds what a library would save
 that makes some of them together with the next wait.
 
-This file owns the runs, the metrics and the tables; which calls may wait is deferral.py's, and
-aggregate.md says what follows of it.
+This file owns the runs, the metrics and the tables; deferral.py decides which calls may wait, and
+aggregate.md says what follows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LOADS = {
 }
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
 SUBJECT = "getppid"
-"""A call that does nothing: what a batch takes away of it is what a batch takes away of any."""
+"""A call that does nothing: a batch saves the same at each call as at this one."""
 
 TIMEOUT_S = 3600.0
 WARM = 2

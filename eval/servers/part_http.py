@@ -88,7 +88,8 @@ def command(load: Shape, *, first: bool = False) -> str:
 def turns_command(
     kind: str, turns: int, folder: str, servers: Mapping[str, str], chosen: Sequence[Shape]
 ) -> list[str]:
-    """What puts the loads on servers of the guest by turns; they deliver what is in `folder`."""
+    """The command that puts the loads on the guest's servers by turns; they deliver what is in
+    `folder`."""
     words = ["/bin/turns", kind, str(turns), folder, f"{command(chosen[0], first=True)} 2>&1"]
     words += [f"{name}={path}" for name, path in servers.items()]
     words.append("--")
@@ -126,7 +127,7 @@ def collect(run: Collection) -> None:
 
 
 def files(folder: Path, chosen: Sequence[Shape]) -> tuple[tuple[Path, str], ...]:
-    """What the guest is given; the bodies are written into `folder`."""
+    """The files of the guest; the bodies are written into `folder`."""
     given = [(programs.find(path), GUEST_PROGRAMS[name]) for name, path in SERVERS.items()]
     given.append((programs.find("eval/servers/http/turns"), "/bin/turns"))
     given.append((programs.find("eval/servers/load/load"), "/bin/load"))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Models caches and TLBs under the web server of examples/http and its twin on epoll: which misses
-user mode and the kernel cause each other, and what batches take of them.
+user mode and the kernel cause each other, and how many of them batches avoid.
 
 The number of connections that ask at once decides how many calls a crossing makes. A third machine
-is modelled of the same run: there another processor does the kernel's work, as where FlexSC's
-workers do. This file owns the loads, the metrics and the drawings; counting is trapless/stat's.
+is modelled from the same run: there another processor does the kernel's work, like FlexSC's
+workers. This file owns the loads, the metrics and the drawings; counting is trapless/stat's.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Shape:
 
     In lockstep all connections ask at once, and again when all replies are there, while no process
     that is woken takes the processor from another: neither the time of a reply nor the mode decides
-    how much a server finds at once. Else each asks when it has its reply (free).
+    how much a server finds at once. Otherwise (free) each asks again when it has its reply.
     """
 
     name: str
@@ -78,7 +78,7 @@ IDLE = 256
 
 @dataclass(frozen=True)
 class Talk:
-    """What is said to a server. `place` are the options that name its socket.
+    """The words to a server. `place` are the options that name its socket.
 
     Of HTTP, `path` is what is asked for and `expect` the body; of other protocols `send` are the
     bytes of a request. `opening`: what each connection sends first, and with which bytes the

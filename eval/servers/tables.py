@@ -195,7 +195,7 @@ def _off_by(one: Counted) -> str:
 
 
 def held(counted: Sequence[Counted]) -> Table:
-    """For how many loads the prediction holds, and why."""
+    """For how many loads the prediction holds, with the reasons."""
     alike = [one for one in counted if one.did_the_same]
     near = sum(one.is_near for one in alike)
     within = sum(one.is_predicted for one in alike) - near

@@ -16,14 +16,14 @@
 #define EVALUATION_STRIDE_MAX_LOG2 12u		/* one page */
 
 /*
- * What the file is asked by lseek(2) with whence 0: 31 bits, so that int $0x80 can carry it. The
- * answer is the sum, or -EINVAL for more than the array has.
+ * The offset of lseek(2) with whence 0 carries the request: 31 bits, so that int $0x80 can carry
+ * it. The answer is the sum, or -EINVAL for more than the array has.
  */
 #define EVALUATION(width, stride_log2) ((long)((width) | (unsigned long)(stride_log2) << 24))
 #define EVALUATION_WIDTH(argument) ((unsigned long)(argument) & ((1ul << 24) - 1))
 #define EVALUATION_STRIDE_LOG2(argument) ((unsigned long)(argument) >> 24)
 
-/* With this whence: from which byte of the array on this descriptor's widths are. */
+/* With this whence, the offset is the byte of the array at which this descriptor's widths begin. */
 #define EVALUATION_PLACE 1
 
 /* Not inlined, so that both sides call the same few instructions; volatile: each read is made. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * See loads.h. Which call comes when is drawn by measure_random() from one seed, so that every
- * order, and every run, has the same ones.
+ * See loads.h. measure_random() draws the calls and their order from one seed, so that every order,
+ * and every run, has the same calls.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -6,9 +6,9 @@
  * machines the marks do nothing. With --clocks each region is timed, and its events are counted
  * where the processor has counters. Runs on one CPU.
  *
- * Nothing is printed before all regions are done, for output makes interrupts. Before each region
- * the machine is left alone until a round time, so that what the kernel had put by is done and its
- * timer stands alike in every region.
+ * Nothing is printed before all regions are done, because output causes interrupts. Before each
+ * region the machine is left alone until a round time, so that the kernel finishes the work that it
+ * has put off and its timer is in the same state in every region.
  */
 #include <getopt.h>
 #include <stdio.h>

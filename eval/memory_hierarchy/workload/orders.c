@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * See orders.h. Every sum is compared as soon as it is there, which is part of what is counted, for
- * a program looks at its results too.
+ * See orders.h. Every sum is compared as soon as it is known. The comparison is counted, because a
+ * program looks at its results, too.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +42,7 @@ bool order_has_trap(enum call_order order, enum trap trap)
 
 /* ---- The loops ---------------------------------------------------------------------------- */
 
-/* What a run needs, out of the loop's way. */
+/* The setup of a run, kept out of the loop. */
 struct run {
 	const unsigned char *array;
 	unsigned long user, stride, user_sum, kernel_sum;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Batches whose calls arrive in random order, made in the order given and in the library's own
- * (TL_UNORDERED): what sorting costs, and what the caches and TLBs give for it. Two loads: the
+ * (TL_UNORDERED): what sorting costs, and what it saves in the caches and TLBs. Two loads: the
  * evaluation function over D places of the kernel's array, K KB each (a descriptor for each place),
  * and a mix of real calls on a handful of files, sockets and events. Each run is a region of the
  * memory model (trapless_model.h). Runs in the lab's guest, on one CPU.

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Ends at an exact reading of the time-stamp counter where it counts instructions, as under the
- * lab's --icount. For round_time.c, which knows what to do where it does not.
+ * lab's --icount. round_time.c uses it, and knows what to do where the counter does not count
+ * instructions.
  */
 	.text
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * See round_time.h. Sleeping until a round time is not exact. While the guest sleeps, QEMU's main
- * loop sets the clock forward to the next timer. Whatever wakes that loop just when the guest has
- * halted, but the instructions that led there are not in the clock yet, makes it start from a clock
- * that is behind; they come on top, and the guest wakes so much too late. From there on the timer's
- * ticks would fall on other instructions of each region. So, after each round time:
+ * loop sets the clock forward to the next timer. Something may wake that loop when the guest has
+ * just halted, but its last instructions are not in the clock yet. Then the loop starts from a
+ * clock that is behind, these instructions are added afterwards, and the guest wakes too late by
+ * that number. From then on the timer's ticks would fall on other instructions of each region. So,
+ * after each round time:
  *
- * AWAKE_NS    an exact instant, reached by counting instructions: nothing is left of when the guest
- *             woke but what the kernel has set the processor's timer to, its next tick. That counts
- *             in steps of 16 ns from when it was set.
+ * AWAKE_NS    an exact instant, reached by counting instructions. The moment at which the guest woke
+ *             now has one effect left: the kernel set the processor's timer to its next tick then,
+ *             and that counts in steps of 16 ns from when it was set.
  * EXPIRY_NS   a timer expires that was set at that instant, and the kernel sets the processor's
  *             timer to its next tick once more, at an instant that is always the same.
  * BEGIN_NS    an exact instant again: the region begins.
@@ -58,7 +59,10 @@ static bool counts_instructions(void)
 	return exact >= ATTEMPTS - 2;
 }
 
-/* What the counter reads at a time. An interrupt between the two readings only adds to `ahead`. */
+/*
+ * The counter's value at a given time. An interrupt between the two readings only adds to
+ * `ahead`.
+ */
 static uint64_t counter_at(uint64_t ns)
 {
 	uint64_t least = UINT64_MAX;
@@ -112,7 +116,7 @@ static int open_timer(void)
 	return timer;
 }
 
-/* False where something came between: then the next round time may do. */
+/* Returns false if something came between: then the next round time is tried. */
 static bool begin_after(uint64_t round)
 {
 	static int timer = -1;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The moment at which a region of the memory model begins. It stands alike to the kernel's timer
- * each time, and what the kernel had put off is done by then. Where the time-stamp counter counts
- * instructions (the lab's --icount) it is exact to the instruction, whatever became of the clock
- * while the machine slept.
+ * The moment at which a region of the memory model begins. Each time it has the same distance from
+ * the kernel's timer, and the kernel has done the work that it had put off. Where the time-stamp
+ * counter counts instructions (the lab's --icount) it is exact to the instruction, whatever became
+ * of the clock while the machine slept.
  */
 #ifndef TRAPLESS_ROUND_TIME_H
 #define TRAPLESS_ROUND_TIME_H

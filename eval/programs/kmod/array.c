@@ -4,8 +4,8 @@
  * what that project publishes of its design. It copies all calls into fresh memory, makes each with
  * a register frame of its own, and copies all results back. It is entered by lseek(2) on
  * /dev/array, as Trapless is, because a stock kernel never dispatches the number that the project's
- * own module takes. It asks neither seccomp nor tracers and serves no signal between two calls, as
- * there. For experiment programs alone.
+ * own module takes. Like that project's module, it asks neither seccomp nor tracers and serves no
+ * signal between two calls. For experiment programs alone.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

@@ -6,11 +6,12 @@
  *
  * Under -icount the time that the scheduler gives to a process is its number of instructions, in
  * user mode and in the kernel; all threads of the process are in it. The kernel's own threads are
- * counted beside it: to them a server may leave work. Crossings are counted in turns of their own,
- * so that the probe's exceptions are in no count of instructions.
+ * counted separately, because a server may leave work to them. Crossings are counted in turns of
+ * their own, so that the probe's exceptions are in no count of instructions.
  *
- * On a processor that time is nanoseconds, and beside it stands how long the load took. There the
- * servers have CPU 0 to themselves, the load is on CPU 1, and a server may be in supervisor mode.
+ * On a real processor that time is in nanoseconds, and the duration of the load is given, too.
+ * There the servers have CPU 0 to themselves, the load is on CPU 1, and a server may be in
+ * supervisor mode.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -125,7 +126,7 @@ static void run(const struct server *server, const char *load)
 	rest();
 }
 
-/* One that nobody has at this moment. */
+/* A port that nobody uses at this moment. */
 static unsigned int free_port(void)
 {
 	struct sockaddr_in address = {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A load of a known amount for a server, over TCP, UDP or a Unix socket: each of so many
- * connections has one request under way. It owns the connections, their order and the end; what is
- * asked, and whether a reply is right, is reply.c's.
+ * connections has one request under way. It owns the connections, their order and the end; reply.c
+ * owns what is asked, and whether a reply is right.
  *
- * Free, a connection asks again as soon as its reply is there. In lockstep all connections ask, and
- * the next round begins when all replies are there: then no timing decides how many requests a
- * server finds at once. A wrong reply, a connection that ends early and a silence end the program
- * with status 1.
+ * In a free load, a connection asks again as soon as its reply is there. In a lockstep load, all
+ * connections ask, and the next round begins when all replies are there: so no timing decides how
+ * many requests a server finds at once. A wrong reply, a connection that ends early and a silence
+ * end the program with status 1.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Requests as bytes and replies held against bytes: of HTTP the status and the body, of every other
- * protocol all. It owns the files that say what is asked and what must come; load.c owns the
- * connections.
+ * Makes requests of bytes, and compares replies with bytes: of HTTP the status and the body, of
+ * other protocols all bytes. It owns the files with the requests and the expected replies; load.c
+ * owns the connections.
  */
 #include <errno.h>
 #include <fcntl.h>

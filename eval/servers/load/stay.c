@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Keeps a load's connections from one run to the next: one process opens them and stays, and
- * another one asks it by a Unix socket for each run, so that a run has neither the begin of
- * connections in it nor their end. It owns that socket. If the process that stays has failed, the
- * one that asks finds the connection closed, and fails.
+ * another one asks it by a Unix socket for each run, so that a run contains neither the beginning
+ * of connections nor their end. It owns that socket. If the process that stays has failed, the one
+ * that asks finds the connection closed, and fails.
  */
 #include <inttypes.h>
 #include <stdio.h>

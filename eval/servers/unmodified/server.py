@@ -2,7 +2,7 @@
 """Describes a server: how it is started, what is asked of it, and under which loads it is
 counted.
 
-This file owns the description. Which servers there are, subjects.py says.
+This file owns the description. subjects.py lists the servers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Server:
     `talk` says what is asked of it, by the bytes of a reply. `loads` are the names of shapes; the
     first is the one that the model sees, too, unless the server is another one's twin (`modelled`),
     and that quick runs have. `requests` are those of a run. Under the `uneven` loads turns in one
-    mode differ by more than supervisor mode saves: a saving is to be seen in many pairs only.
+    mode differ by more than supervisor mode saves: a saving can be seen only in many pairs.
     """
 
     name: str

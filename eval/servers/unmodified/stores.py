@@ -34,7 +34,7 @@ def redis() -> Server:
         package="redis-tools",
         programs=("usr/bin/redis-check-rdb",),
         prepare="ln -s redis-check-rdb /usr/bin/redis-server",
-        # What it does ten times a second by itself would fall into one run and not into the other.
+        # Its own work, ten times a second, would fall into one run and not into the other.
         argv=("redis-server", "--save", "", "--hz", "1", "--unixsocket", REDIS_SOCKET),
         talk=get("--port 6379"),
         loads=("keep8", "keep1", "keep64", "keep512", "keep8-4k", "keep8-idle", "keep8-free"),

@@ -13,7 +13,10 @@
 #define PRESENT (1ull << 63)
 #define FRAME ((1ull << 55) - 1)
 
-/* It is in this program's own text, too; behind such copies there is no address of their page. */
+/*
+ * The number is in this program's own text, too, but behind such a copy there is no address of its
+ * page.
+ */
 #define MAGIC_HALF 0x74726170u	/* "trap" */
 
 uint64_t announce_physical(const void *page)

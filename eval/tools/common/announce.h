@@ -37,7 +37,7 @@ void announce_next(struct announcement *page, uint64_t setting);
 /* Wait until the observer says to go on; ends the program where there is none any more. */
 void announce_await(void);
 
-/* Whether it has said so, after at most so many ms; each word of it is taken once. */
+/* Whether it has said so, after at most so many ms; each of its words counts once. */
 bool announce_may_go_on(int wait_ms);
 
 #endif /* EVAL_ANNOUNCE_H */

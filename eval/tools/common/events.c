@@ -31,7 +31,7 @@ static void nothing(void *arg)
 	(void)arg;
 }
 
-/* What counting counts of itself: the least of some tries. */
+/* The counts of counting itself: the least of some tries. */
 static void calibrate(unsigned int group)
 {
 	for (unsigned int event = 0; event < groups[group].count; event++)

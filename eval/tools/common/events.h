@@ -16,7 +16,10 @@ void events_open(void);
 /* Events are counted in two groups or more; a round of a workload counts one of them. */
 unsigned int events_groups(void);
 
-/* Runs fn(arg) with the events of a group counted. False: the counters were not ours meanwhile. */
+/*
+ * Runs fn(arg) with the events of a group counted. Returns false if others used the counters
+ * meanwhile.
+ */
 bool events_count(unsigned int group, void (*fn)(void *arg), void *arg);
 
 /* Prints `"events": {"NAME": COUNT, ...}` of the last run, less what counting itself takes. */

@@ -32,7 +32,7 @@ void measure_fail(const char *format, ...) __attribute__((noreturn, format(print
 /* Lets the program fail after that many seconds. */
 void measure_limit(unsigned int seconds);
 
-/* Cost of reading the counter twice with nothing between, and proof of what it counts. */
+/* The cost of two readings of the counter with nothing between, and proof of what it counts. */
 uint64_t measure_calibrate(enum measure_kind kind);
 
 /*

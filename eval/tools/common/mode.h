@@ -28,7 +28,7 @@ static inline __attribute__((always_inline)) unsigned int mode_level(void)
  */
 int mode_open(const char **why);
 
-/* These end the program where the module does not do it. A pid of 0 is the caller's own. */
+/* These end the program if the module refuses. A pid of 0 is the caller's own. */
 void mode_switch(int fd, pid_t pid, enum tl_mode mode, unsigned int flags);
 void mode_counts(int fd, pid_t pid, struct tl_process *counts);
 void mode_counts_ended(int fd, struct tl_process *counts);	/* of all that have ended */

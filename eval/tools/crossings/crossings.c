@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a whole command costs, from exec to exit: crossings into the kernel, and instructions in
- * user space and kernel together. Runs in the lab's guest.
+ * Measures what a whole command costs, from exec to exit: crossings into the kernel, and
+ * instructions in user space and kernel together. Runs in the lab's guest.
  *
  * The command is started as a child that stops itself just before exec. What is counted begins
  * when it is told to go on and ends when it has been reaped. Crossings and instructions come from
@@ -30,7 +30,7 @@
 #include "probe.h"
 
 #define REPEATS_MAX 1000u
-#define SETTLE_NS 50000000	/* for whoever carries away what was printed */
+#define SETTLE_NS 50000000	/* for the process that passes the output on */
 #define TRIES_MAX 20u
 #define OTHERS_SHARE 50	/* others may take a fiftieth of a count, and OTHERS_MIN */
 #define OTHERS_MIN 150000u
@@ -86,7 +86,10 @@ static pid_t prepare(const struct job *job)
 		child(job);
 	if (waitpid(pid, &status, WUNTRACED) != pid || !WIFSTOPPED(status))
 		measure_fail("%s could not be prepared", job->call);
-	/* The guest's init has our rows to pass on: not while we count, on the one CPU there is. */
+	/*
+	 * Waits until the guest's init has passed on our rows: on the only CPU, it would be
+	 * counted.
+	 */
 	nanosleep(&settle, NULL);
 	return pid;
 }

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Describes loads for a guest in the programs' root: sorting, building a C project, serving files.
 
-This file owns what each is given, prepared by and made of, as lines of the guest's shell; the
-programs behind them are beside this file and among the packages of trapless/stock/programs.py. What
-is measured meanwhile, and for how long, belongs to the experiments.
+This file owns the input, the preparation and the commands of each, as lines of the guest's shell;
+the programs behind them are beside this file and among the packages of trapless/stock/programs.py.
+What is measured meanwhile, and for how long, belongs to the experiments.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def program(name: str) -> Path:
 
 
 def guest_files(folder: Path) -> tuple[tuple[Path, str], ...]:
-    """What a guest needs for all of them; the served file is written into `folder`."""
+    """The files that a guest needs for all loads; the served file is written into `folder`."""
     file = folder / FILE_NAME
     file.write_bytes(served_file())
     programs = tuple((program(name), f"{BROUGHT}/{name}") for name in ("sort", "ask"))

@@ -12,7 +12,7 @@
 #define BYTES_MAX (1u << 30)
 #define SEED 20030115u
 
-/* What every order of the same numbers has in common. */
+/* A sum that every order of the same numbers has in common. */
 struct digest {
 	uint64_t sum, mixed;
 };

@@ -57,7 +57,7 @@ pid_t run_start(const struct job *job, char *const *argv, enum tl_mode mode, enu
 	pid_t pid;
 
 	fflush(stdout);
-	unlink(name); /* here: freeing what is in it shall not be at the command's cost */
+	unlink(name); /* here: the command must not pay for freeing its contents */
 	pid = fork();
 	if (pid < 0)
 		measure_fail("cannot fork: %s", strerror(errno));

@@ -40,10 +40,10 @@ const char *run_output(const struct job *job, enum output which);
  */
 pid_t run_start(const struct job *job, char *const *argv, enum tl_mode mode, enum output output);
 
-/* Ends the run when what ran, in `mode`, did not end with the status that it must end with. */
+/* Ends the run if the program, in `mode`, did not exit with the expected status. */
 void run_check_status(const struct job *job, const char *mode, const char *what, int wait_status);
 
-/* Bytes of expected output; ends the run when what a run in `mode` gave is not the same. */
+/* Bytes of expected output; ends the run if the output in `mode` differs from them. */
 uint64_t run_compare(const struct job *job, const char *mode);
 
 void run_print_cost(const struct job *job, enum tl_mode mode, uint64_t cost_ns, uint64_t ops,

@@ -5,8 +5,8 @@
  *
  * The server is one process or a parent and its children; all are switched from outside. The load
  * is a command of the shell. Its last line is "requests N"; the lines before must be the same in
- * every run, so they hold what tells a right reply from a wrong one. What a run costs is the
- * processor time of the server's processes.
+ * every run, so they show whether the replies are right. What a run costs is the processor time of
+ * the server's processes.
  */
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -238,7 +238,7 @@ void server_run(const struct job *job)
 
 	start(&server);
 	load_end(job, "user", load_begin(job));
-	find_children(&server); /* who listens may answer before its children serve: now they do */
+	find_children(&server); /* a parent may answer before its children serve: now they do */
 	if (rename(run_output(job, GOT), run_output(job, EXPECTED)))
 		measure_fail("cannot keep the output of %s: %s", job->call, strerror(errno));
 	for (unsigned int repeat = 0; repeat < job->repeats; repeat++) {

@@ -133,7 +133,7 @@ def watch(debugger: Debugger, marks: Mapping[str, int], trace: Trace) -> None:
 
 
 def pieces_of(lines: Iterable[str]) -> list[str]:
-    """What the program says that it made."""
+    """The pieces that the program says it made."""
     return [json.loads(line)["piece"] for line in lines if line.startswith('{"piece"')]
 
 
@@ -174,7 +174,7 @@ def rows(pieces: Mapping[str, Sequence[int]], symbols: Symbols) -> list[Row]:
 
 
 def check(counted: Sequence[Row]) -> None:
-    """Pieces must have gone the way that their names say."""
+    """Checks that each piece took the way that its name says."""
     for piece in dict.fromkeys(row["steps"] for row in counted):
         by_kernel = any(row["function"] == KERNEL_ENTRY for row in counted if row["steps"] == piece)
         if by_kernel == piece.endswith(".supervisor"):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Packs a tree of files and programs of this machine for guests in which commands are counted.
 
-This file owns how the tree is packed and unpacked, and the two ways in which kernels treat fresh
+This file owns how the tree is packed and unpacked, and the two ways in which kernels handle fresh
 memory. Which commands run on the tree is the experiments' business.
 """
 
