@@ -7,9 +7,9 @@
  * that number. From then on the timer's ticks would fall on other instructions of each region. So,
  * after each round time:
  *
- * AWAKE_NS    an exact instant, reached by counting instructions. The moment at which the guest woke
- *             now has one effect left: the kernel set the processor's timer to its next tick then,
- *             and that counts in steps of 16 ns from when it was set.
+ * AWAKE_NS    an exact instant, reached by counting instructions. The moment at which the guest
+ *             woke now has one effect left: the kernel set the processor's timer to its next tick
+ *             then, and that counts in steps of 16 ns from when it was set.
  * EXPIRY_NS   a timer expires that was set at that instant, and the kernel sets the processor's
  *             timer to its next tick once more, at an instant that is always the same.
  * BEGIN_NS    an exact instant again: the region begins.
