@@ -14,7 +14,7 @@ from trapless.base.missing import remedy
 
 PYTHON_WANTED = (3, 11)
 DISTRIBUTIONS = {"elftools": "pyelftools"}
-"""Of modules whose package has another name."""
+"""The packages of modules whose package has another name."""
 
 
 def main() -> None:

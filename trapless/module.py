@@ -135,7 +135,7 @@ def _need_root(doing: str) -> None:
 
 
 def _refusal(message: str) -> str:
-    """What an error message of the kernel means, and what helps."""
+    """The meaning of a kernel's error message, and the remedy."""
     if "Key was rejected" in message or "Required key" in message:
         return (
             f". Secure Boot wants modules that are signed with a key this machine trusts; "

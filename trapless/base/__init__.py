@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What every part of the command uses: console, paths, files, cache, tools, ELF files, Parquet."""
+"""Tools for every part of the command: console, paths, files, cache, tools, ELF files, Parquet."""

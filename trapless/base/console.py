@@ -20,7 +20,7 @@ SHOW_AFTER_S = 1.0
 REDRAW_S = 0.2
 SIGN_OF_LIFE_S = 30.0
 COLUMNS_MIN, COLUMNS_DIGITS = 20, 4
-"""Of $COLUMNS: what is narrower, or a longer number, is no width."""
+"""The least width and the most digits of $COLUMNS: any other value is not taken for a width."""
 
 
 class TraplessError(Exception):
@@ -192,7 +192,7 @@ def duration(seconds: float) -> str:
 
 
 def colours() -> Literal["auto"] | None:
-    """What rich calls the colour system: none where NO_COLOR asks for plain text."""
+    """The colour system, as rich calls it: none if NO_COLOR asks for plain text."""
     return None if os.environ.get("NO_COLOR") else "auto"
 
 

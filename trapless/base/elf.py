@@ -38,7 +38,7 @@ _DAMAGE = (OSError, ValueError, OverflowError, KeyError, AttributeError, Asserti
 
 @dataclass(frozen=True)
 class Needs:
-    """What one ELF file asks for, as written in it."""
+    """The needs of one ELF file, as they are written in it."""
 
     loader: str | None  # PT_INTERP; None when linked statically or a library
     libraries: tuple[str, ...]  # DT_NEEDED

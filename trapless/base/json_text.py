@@ -11,7 +11,7 @@ from typing import Any
 
 
 def parse(text: str | bytes, **options: Any) -> Any:
-    """What the text says; `options` are those of json.loads()."""
+    """The value of the text; `options` are those of json.loads()."""
     try:
         return json.loads(text, **options)
     except RecursionError as error:

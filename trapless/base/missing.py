@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What to do where Python lacks packages.
+"""Says what to do if Python lacks packages.
 
 The command says it before it starts, and `trapless doctor` beside its answer. This file imports
 nothing that may be missing, and an older Python than the command needs can read it.

@@ -33,11 +33,11 @@ from trapless.base.tools import has_ended, kill
 
 FILE_BYTES_MAX = 96 << 20
 TABLE_BYTES_MAX = 160 << 20
-"""Of one file, unpacked. A recorder's files have 64 MB."""
+"""The largest table of one file, unpacked. A recorder's files have 64 MB."""
 VALUE_BYTES = 8
 """Bytes for each value, by which the number of values in a table is bounded: Python takes more."""
 MEMORY_BYTES = 512 << 20
-"""What the child may take beside its own code."""
+"""The memory that the child may take beside its own code."""
 ANSWER_S, BUSY_FACTOR = 6.0, 10
 """Seconds of processor time for one file, and by the clock: a busy machine is no attack."""
 WORDS_BYTES_MAX, TEXT_CHARS_MAX = 1 << 16, 300

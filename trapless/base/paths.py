@@ -27,7 +27,7 @@ def repo_root() -> Path:
 
 
 def build_dir() -> Path:
-    """Where make puts programs: build/ in the tree; where that is not ours to write, the cache."""
+    """Where make puts programs: build/ in the tree; the cache, if this user may not write there."""
     root = repo_root()
     own = root / "build"
     if own.is_dir() or (root != CARRIED and os.access(root, os.W_OK)):

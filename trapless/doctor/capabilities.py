@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What this machine and kernel can do for Trapless: one function a capability.
+"""Finds out what this machine and kernel can do for Trapless: one function for each capability.
 
 Each function looks at one thing, changes nothing, and answers yes or no with what it saw. A no
 names the remedy, or says what works instead. This file owns the questions and their answers;

@@ -14,7 +14,7 @@ from trapless.base.console import ConsoleProgress
 PLACEMENTS, PLACEMENTS_MAX = 16, 64
 """Processes, each with a place of its own in memory: one in 16 reads a quarter more."""
 SECONDS = 3.5
-"""Of one process."""
+"""How long one process measures."""
 
 
 @click.command(short_help="Say what a trap costs here, and what batches would save.")

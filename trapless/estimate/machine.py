@@ -46,7 +46,7 @@ def loop_of(mitigations: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a report says of the machine. `cpu` is the one that all processes ran on."""
+    """The machine, as a report describes it. `cpu` is the CPU that all processes ran on."""
 
     processor: str
     cpus: int

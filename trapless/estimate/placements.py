@@ -27,7 +27,8 @@ LIMIT_S = 120.0
 
 @dataclass(frozen=True)
 class Reading:
-    """What one process measured: clocks of the time-stamp counter for each call, by subject."""
+    """The measurements of one process: clocks of the time-stamp counter for each call, by
+    subject."""
 
     rounds: int
     clocks_per_ns: float

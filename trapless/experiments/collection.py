@@ -82,7 +82,7 @@ class Place(Protocol):
         sink: Callable[[bytes], None],
         progress: Progress,
     ) -> lab.LabResult:
-        """What lab.run() does."""
+        """Does what lab.run() does."""
 
 
 @dataclass
@@ -137,7 +137,7 @@ class Collection:
         return self.place is not None
 
     def chosen(self, extent: Extent[Choice]) -> Choice:
-        """What this run has of it."""
+        """The value of this run."""
         if self.place is not None and self.place.least and extent.least is not None:
             return extent.least
         return extent.quick if self.quick else extent.full

@@ -106,7 +106,7 @@ def run_at(
 
 @dataclass(frozen=True)
 class _Choices:
-    """What holds for each experiment of a run."""
+    """The settings of a run, which hold for each of its experiments."""
 
     quick: bool
     kernel: str

@@ -22,7 +22,7 @@ from trapless.results import result_file
 from trapless.results.result_file import Result
 
 MEMORY_BYTES = 8 << 30
-"""Of address space, while foreign data are read."""
+"""The bound of address space while foreign data are read."""
 TEXT_CHARS_MAX = 400
 """The most text of somebody else that is shown in one line."""
 LEFT_OUT_MAX = 100
@@ -59,7 +59,7 @@ class Verified:
 
 
 def verify(path: Path, progress: Progress) -> Verified:
-    """What the archive holds; a TraplessError names the first thing that is wrong."""
+    """The results in the archive; a TraplessError names the first thing that is wrong."""
     try:
         return _verified(path, progress)
     except TraplessError as error:

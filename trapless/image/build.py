@@ -25,7 +25,7 @@ from trapless.stock import kbuild, kernels
 from trapless.stock.kernel import Kernel
 
 NEED_BYTES = 500_000_000
-"""What an image takes while it is made: the system plain and compressed, and the image itself."""
+"""The disk space for making an image: the system, plain and compressed, and the image itself."""
 
 
 OF_EXPERIMENTS = (("eval/memory_hierarchy", "hierarchy.ko"), ("eval/programs", "array.ko"))

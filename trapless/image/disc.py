@@ -44,7 +44,8 @@ Results are written to this partition: trapless-*.tar.xz and what was on the scr
 
 
 def absent() -> tuple[list[str], list[str]]:
-    """What is missing on this machine for making an image, and the packages that have it."""
+    """The programs for making an image that this machine lacks, with the packages that have
+    them."""
     names = [tool for tool in TOOLS if shutil.which(tool, path=tools.tool_path()) is None]
     packages = {TOOLS[tool] for tool in names}
     for platform, package in PLATFORMS.items():

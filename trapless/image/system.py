@@ -30,7 +30,7 @@ exec python3 -c "{START.format(HOME, "trapless.__main__")}" "$@"
 PROFILE = "export PS1='trapless# ' LANG=C.UTF-8; cd /results\n"
 
 SOURCES = ("eval", "include/uapi")
-"""What the package reads of the tree around it."""
+"""The files that the package reads from the tree around it."""
 BUILT = ("eval", "examples", "stat")
 """Programs that `make workloads` builds and that run on the machine."""
 SKIPPED = frozenset(("__pycache__", "tree", ".git"))

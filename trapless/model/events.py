@@ -16,10 +16,12 @@ from trapless.model.rows import Recording, Row
 
 MODES = ("user", "kernel")
 EVENTS = ("instructions", "dtlb_misses", "l1d_misses", "l2_misses", "llc_misses")
-"""What the model and counters both give. Counters add `clocks`; the model adds all its columns."""
+"""The events that the model and the counters both give. Counters add `clocks`; the model adds all
+its columns."""
 
 SOFTWARE = ("page_faults", "context_switches", "syscalls")
-"""What the kernel counts of a command on any machine; `syscalls` where tracepoints may be read."""
+"""The events of a command that the kernel counts on any machine; `syscalls` if tracepoints may be
+read."""
 
 
 def of_model(row: Row, plan: Plan, variant: str) -> dict[str, int]:

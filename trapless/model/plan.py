@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What one run of the model simulates: variants of processors, side by side.
+"""Plans what one run of the model simulates: variants of processors, side by side.
 
 This file owns the names of structures in a run's rows, sharing (what two variants have in common is
 simulated once) and the text that the plugin reads (model/config.c, which checks every geometry
@@ -132,7 +132,8 @@ class Plan:
         return row.misses(mode, f"run-{unit}") * unit
 
     def visit_bytes(self, row: Row, mode: str, unit: int) -> float:
-        """What a mode touches between being entered and left, on average; nan without a visit."""
+        """The footprint of one visit to a mode, from its entry to its exit, on average; nan without
+        a visit."""
         visits = row[f"crossings.to_{mode}"]
         return row.misses(mode, f"visit-{unit}") * unit / visits if visits else math.nan
 
@@ -212,7 +213,7 @@ def _parameters(
 
 
 def _modes(variant: Variant, structure: Structure) -> list[str]:
-    """Which contents user and kernel have to themselves."""
+    """The structures that user and kernel each have to themselves."""
     if variant.split or (variant.elsewhere and structure.kind == "tlb"):
         return ["modes=apart"]
     roles = processors.load(variant.processor).structures.values()

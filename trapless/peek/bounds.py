@@ -43,6 +43,7 @@ def _farthest(seen: float, end: float, limit: float) -> float:
 
 
 def _divergence(seen: float, share: float) -> float:
-    """Of Kullback and Leibler, from `share` to `seen`, as of one sample that is true or not."""
+    """The Kullback-Leibler divergence from `share` to `seen`, for one sample that is true or
+    false."""
     first = seen * math.log(seen / share) if seen else 0.0
     return first + ((1 - seen) * math.log((1 - seen) / (1 - share)) if seen < 1 else 0.0)

@@ -109,7 +109,7 @@ def emulator_with(pid: int, proc: Path = PROC, *, folder: str = "") -> Emulator 
 
 
 def missing_text(emulator: Emulator | None) -> str | None:
-    """What cannot be known of the machine that runs, in words; None where all is known."""
+    """What is not known about the running machine, in words; None if all is known."""
     if emulator is None:
         return "no running machine has this memory mapped: it may stand still"
     if not emulator.threads:

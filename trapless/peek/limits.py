@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from trapless.peek.errors import PeekError
 
-# ---- Texts and tables: more than any real kernel has, and what exceeds it is refused or cut. -----
+# ---- Texts and tables: above those of any real kernel; what exceeds them is refused or cut. ------
 
 TEXT_CHARS_MAX = 512
 """The longest text: symbols of Rust and C++ may have some hundred characters."""
@@ -27,7 +27,7 @@ SEGMENTS_MAX = 4096
 
 NOTE_BYTES_MAX = 3 * 4096
 DIGITS_MAX = 32
-"""Of a number in a note: none has more than 20."""
+"""The most digits of a number in a note: none has more than 20."""
 NOTES_SEEN_MAX = 100_000
 NOTES_MAX = 4096
 """Notes of different texts in all, and those whose page tables fit: a memory has one a boot."""
@@ -74,11 +74,11 @@ that follow one another in them."""
 UNWIND_ROWS_MAX = 2_000_000
 """Rows in the unwind tables of a kernel or a module: a stock kernel has some 250,000."""
 UNWIND_BYTES_TOTAL_MAX = 64 << 20
-"""Of all tables that are kept: 3 MB for a stock kernel with its modules."""
+"""All tables that are kept, together: 3 MB for a stock kernel with its modules."""
 STACK_BYTES_MAX = 1 << 16
-"""Of one thread; x86-64 has 16 KiB, twice that with KASAN."""
+"""The kernel stack of one thread: x86-64 has 16 KiB, twice that with KASAN."""
 FRAMES_MAX = 128
-"""On one stack: the deepest of a stock kernel have some 60."""
+"""Frames on one stack: the deepest stacks of a stock kernel have some 60."""
 STACKS_MAX = 8192
 """Different stacks in one walk of all threads."""
 STACKS_KEPT_MAX = 1 << 16
@@ -87,41 +87,43 @@ STACK_PLACES_MAX = 1 << 20
 """Functions on all stacks that a recording keeps: 16 on each of the most stacks."""
 
 USER_FRAMES_MAX = 64
-"""Of user mode, on one stack: recursion may be deeper, and is cut."""
+"""Frames on one stack of user mode: deeper recursion is cut."""
 USER_FRAME_BYTES_MAX = 1 << 20
-"""Between two frame pointers: what leads further away is no frame."""
+"""The largest distance between two frame pointers: a pointer that leads further is no frame."""
 USER_AREAS_KEPT_MAX = 256
 """Mappings of one process that are kept for a walk: those that its stacks are in."""
 TREE_DEPTH_MAX = 16
-"""Levels of a tree of mappings or of a file's pages: with more, 64 bits of an address are used."""
+"""Levels of a tree of mappings or of a file's pages: fewer levels use up the 64 bits of an
+address."""
 ELF_SEGMENTS_MAX, ELF_SECTIONS_MAX, ELF_TABLES_MAX = 64, 1024, 4
 """Parts of a program that are looked at, and its symbol tables: compilers make two."""
 USER_SYMBOLS_MAX, USER_SYMBOLS_TOTAL_MAX = 100_000, 200_000
 """Functions of one file, and of all files that are kept."""
 USER_STRINGS_BYTES_MAX = 8 << 20
 USER_NAME_BYTES_MAX = 256
-"""Names of functions in one file, and one of them: those of C++ may be longer, and are cut."""
+"""The names of all functions in one file, and one name: those of C++ may be longer, and are cut."""
 USER_FILES_MAX = 1024
 USER_FILE_NAME_BYTES_MAX = 256
-"""Linux allows for 255."""
+"""The name of a file: Linux allows 255 bytes."""
 USER_NAMES_MAX = 1 << 14
-"""Names of user mode in one walk of all threads: a stack with others has none."""
+"""Names of user mode in one walk of all threads: beyond that, a stack has no names."""
 
 SITES_MAX = 1 << 16
 """Places in the kernel's code that the module's probes have patched."""
 NAMES_MAX = 1 << 16
-"""Names that a recording keeps: samples may hold any address, and no kernel has so many places."""
+"""Names that a recording keeps: samples may hold any address, but no kernel has this many
+places."""
 SUMS_MAX = 1 << 16
 """Processes by pid and name, and routines, whose samples are added up: each sample of a hostile
-guest may have others. Beyond it, those with the fewest samples become one."""
+guest may have new ones. Beyond this number, those with the fewest samples become one."""
 PLACES_MAX = 64
 RING_BYTES_MAX = 4 << 20
 TRACE_KEPT_MAX = 1 << 18
 """Threads, and names of code, that a trace remembers: more than four times what one walk finds."""
 TRACKS_MAX = 1 << 18
-"""Tracks of a trace for viewers, of which each thread has one: all others have one together."""
+"""Tracks of a trace for viewers. Each thread has one; beyond this number, all share one."""
 SLICES_OPEN_MAX = 64
-"""Interrupts inside each other on a CPU: a real one has a handful."""
+"""Nested interrupts on a CPU: a real CPU has a handful."""
 
 # ---- Recordings. The memory that reading one may take is in sampling/recording.py. ---------------
 
@@ -130,35 +132,35 @@ GROUPS_MAX = 64
 BOOTS_MAX = 24
 """Boots that are shown of one recording."""
 DIFFERENCES_MAX = 20
-"""Sentences about the kernel: ours have one."""
+"""Sentences about the kernel in a recording: our own recordings have one."""
 
 # ---- The process that resolves names: the kernel of this machine holds these. --------------------
 
 RESOLVER_MEMORY_BYTES = 500 << 20
 """The address space of the process that reads a guest's tables and lists."""
 ANSWER_BYTES_MAX = 48 << 20
-"""The longest answer of it: all symbols of a kernel, 10 MB for a stock one."""
+"""Its longest answer: all symbols of a kernel, 10 MB for a stock one."""
 OPEN_S, SEARCH_BYTES_S = 9.0, 1 << 30
 ANSWER_S = 6.0
-"""Seconds of processor time for opening, to which the search of all memory comes, and an answer."""
+"""Seconds of processor time for opening, without the search of all memory, and for an answer."""
 BUSY_FACTOR = 10
-"""So many times longer may an answer take by the clock: a busy machine is no attack."""
+"""The factor by which an answer may take longer by the clock: a busy machine is no attack."""
 GRACE_S = 1.0
-"""For a process that was ended, before it is killed."""
+"""Seconds between the request to end and the kill of a process."""
 STORE_ASKS_MAX = 2 * SYMBOL_TABLES_MAX
 """How often it may ask for kept symbols, and give some to keep, while a question waits: once each
-for a table. So the bound of tables, which holds without the sandbox as well, is met first."""
+for a table. So the bound of tables, which also holds without the sandbox, is reached first."""
 READS_MAX = 1_000_000
-"""How often it may ask for memory for one answer, where it cannot read that by itself."""
+"""How often it may ask for memory for one answer, where it cannot read memory by itself."""
 MESSAGE_LINES_MAX = 20
 
 
 class LimitError(PeekError):
-    """A guest has more of something, or makes something longer, than is allowed for."""
+    """A guest has more of something, or something larger, than a bound allows."""
 
 
 class Bound(NamedTuple):
-    """What one kind of work may take. Steps are reads of memory and rounds of loops."""
+    """The bound of one kind of work. Steps are reads of memory and rounds of loops."""
 
     work: str
     seconds: float  # of processor time: a busy machine is no attack
@@ -177,11 +179,12 @@ TYPES = Bound("the search for a member of a type", 2.0, 2_000_000, 16 << 20)
 
 
 LOOK, LOOK_BYTES = 32, 1 << 16
-"""Of so many steps in a row, of so few bytes each, one looks at the clock by a system call."""
+"""In a row of this many steps of at most this many bytes each, only one step reads the clock by a
+system call."""
 
 
 class Budget:
-    """What is left of a bound. One thread."""
+    """The rest of a bound. One thread."""
 
     def __init__(self, bound: Bound) -> None:
         self._bound = bound

@@ -41,7 +41,8 @@ from trapless.peek.sandbox.client import SandboxedTarget
 from trapless.vm.stub import OPEN_LIMIT_S, Stub
 
 ARGUMENTS_BYTES_MAX = 128 << 10
-"""Of a command line: whoever starts a process may give it megabytes, and each look reads them."""
+"""The most that is read of a command line: anybody can start a process with one of megabytes, and
+each look reads it."""
 LISTED_MAX = 1000
 OTHER_QEMU = re.compile(r"qemu-system-.*")
 PF_EXITING, PF_KTHREAD = 0x4, 0x200000
@@ -53,16 +54,16 @@ SHARING = (
 
 
 class ChoiceError(PeekError):
-    """Several machines could be meant, or none can come: waiting does not help."""
+    """Several machines match, or none can appear: waiting does not help."""
 
 
 class Machine(Protocol):
     """A machine to look into."""
 
     def open(self, *, sandbox: bool = True) -> Target:
-        """The kernel that runs in it; PeekError says why there is none that can be read.
+        """The kernel that runs in it; PeekError says why none can be read.
 
-        Without the sandbox this process itself reads the guest's tables, as drgn needs it.
+        Without the sandbox, this process itself reads the guest's tables, which drgn needs.
         """
 
     def emulator(self) -> Emulator | None:
@@ -113,7 +114,8 @@ class Process:
 
     @property
     def shared(self) -> Path | None:
-        """The file by which it shares all of its memory; None where it does not, or not with us."""
+        """The file by which it shares all of its memory; None if it shares none, or not with this
+        user."""
         with contextlib.suppress(OSError, PeekError):
             path = qemu_arguments.ram_file(self.argv) if self.kind == "qemu" else None
             here = path_here(self.folder, path, self.cwd) if path is not None else None
@@ -295,7 +297,7 @@ def by_pid(pid: int, proc: Path = PROC) -> Process:
 
 
 def _nameless(entry: Path) -> str:
-    """What a process without a command line is; ChoiceError where it is one no more."""
+    """Says what a process without a command line is; ChoiceError if the process has ended."""
     words = text_of(entry, "stat").rpartition(")")[2].split()
     state, flags = words[0], int(words[6])
     if flags & PF_KTHREAD:

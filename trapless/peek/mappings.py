@@ -103,7 +103,7 @@ class Mapping:
 
 @dataclass(frozen=True)
 class Layout:
-    """What is known of a monitor's machines from its sources: where RAM below 4 GiB may end."""
+    """A monitor's machines, as its sources describe them: where RAM below 4 GiB may end."""
 
     holes: tuple[int, ...]
     name: str = ""  # in the names of the mappings that are RAM
@@ -404,5 +404,5 @@ def held_files(process: Path) -> dict[FileKey, Path]:
 
 
 def key_of(status: os.stat_result) -> FileKey:
-    """What the kernel writes of a file in /proc/PID/maps."""
+    """The numbers by which /proc/PID/maps names a file."""
     return f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}", status.st_ino

@@ -41,7 +41,7 @@ def flat(data: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
 
 @cache
 def environment() -> jinja2.Environment:
-    """Where pages are made of templates, each read and compiled once."""
+    """The environment that makes pages of templates; each is read and compiled once."""
     import jinja2
 
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")

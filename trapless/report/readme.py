@@ -72,7 +72,7 @@ def generated(report: Report, beside: Path) -> str:
 
 
 def _estimate(report: Report, folder: str) -> list[str]:
-    """What the machine that made the results would gain in time, where that was estimated."""
+    """The estimated gain in time of the machine that made the results, if there is an estimate."""
     name = estimate_file.NAME
     found = estimate_file.load(report.directory / name)
     if found is None:
@@ -93,7 +93,7 @@ def _estimate(report: Report, folder: str) -> list[str]:
 
 
 def _kernels(report: Report, folder: str) -> str:
-    """Where other kernels stand beside these results, if somebody compared them."""
+    """A link to the comparison with other kernels, if somebody has made one."""
     if not (report.directory / kernels.NAME).exists():
         return ""
     return f" Other kernels beside it: [{kernels.NAME}]({folder}/{kernels.NAME})."

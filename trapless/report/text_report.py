@@ -83,7 +83,7 @@ def _print(console: Console, report: Report) -> None:
 
 
 def _first_screen(console: Console, report: Report) -> None:
-    """What the page shows first, with tables in place of figures."""
+    """The page's first screen, with tables in place of figures."""
     console.print(Text("Trapless: results", style="bold"))
     for words in (summary.WHAT, *summary.settings(report)):
         console.print(Text(words))

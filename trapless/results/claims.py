@@ -33,8 +33,8 @@ class Published:
     claim: str
     published: str
     holds: Mapping[str, str]
-    """What each value must be: "<= 0.35", "== 2", "0.3 to 0.5"; empty where nothing here decides
-    the claim."""
+    """The bound of each value: "<= 0.35", "== 2", "0.3 to 0.5"; empty if no experiment decides the
+    claim."""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,8 @@ class Range:
 
 @dataclass(frozen=True)
 class Saved:
-    """What is read of an estimate: the machine, its trap, a call alone and in a batch of 32."""
+    """The parts of an estimate that are read: the machine, its trap, a call alone and in a batch of
+    32."""
 
     processor: str
     hypervisor: str

@@ -64,7 +64,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper published, and the result of an experiment beside it.
+    """A claim: what a paper published, and an experiment's result beside it.
 
     `holds` is None where the experiment cannot decide; `note` then says why, as it gives the
     reason where a claim does not hold.

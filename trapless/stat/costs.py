@@ -91,7 +91,7 @@ def _of_loop(name: str, loop: Loop) -> dict[str, float]:
 
 
 def supervisor_terms(run: RunCounts) -> tuple[Term, ...]:
-    """What each kind of event saves in supervisor mode; empty where that is not offered."""
+    """The saving in supervisor mode of each kind of event; empty if the mode is not offered."""
     steps = [step for step in STEPS if step[1] in run.loops or step[1] not in NEWER]
     if any(set(run.loops.get(loop, {})) != {"trap", "supervisor"} for _, loop, _ in steps):
         return ()

@@ -40,7 +40,7 @@ EVENTS = (
     "forks", "execs", "exits", "signals", "page_faults", "slept_out", "slept_within", "preempted",
     "file_faults", "shared", "preempted_within", "left_again",
 )  # fmt: skip
-"""What the module counts in each phase; the fact of the first is 16 times the phase."""
+"""The events that the module counts in each phase; the fact of the first is 16 times the phase."""
 
 CALLS = ("direct", "worked", "left", "kernel")
 """Where calls in supervisor mode ended; the fields of trapless.supervisor.control.Calls."""

@@ -64,7 +64,7 @@ class Misses:
 
 @dataclass(frozen=True)
 class Mechanism:
-    """What a mechanism would take away: instructions, crossings, and modelled clocks."""
+    """The saving of a mechanism: instructions, crossings, and modelled clocks."""
 
     name: str
     instructions: float
@@ -167,14 +167,14 @@ class Report:
 
     @cached_property
     def _direct(self) -> Mapping[str, float]:
-        """What crossings cost by themselves: traps, and the instructions that only calls by trap
-        execute, where the calibration counted them."""
+        """The direct cost of crossings: traps, and the instructions that only calls by trap
+        execute, if the calibration has counted them."""
         saved = {term.name: term.saved for term in costs.supervisor_terms(self.counts)}
         calls = self.crossings["syscall"]
         return {"fast": float(self.entries), "instruction": calls * saved.get("calls", 0.0)}
 
     def _latencies(self, processor: str, variant: str) -> dict[str, float]:
-        """How often each latency is felt, in both modes, by data and by instructions."""
+        """How often each latency is paid, in both modes, by data and by instructions."""
         roles = processors.load(processor).structures
 
         def misses(role: str, kinds: tuple[str, ...] = ALL) -> float:

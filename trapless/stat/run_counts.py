@@ -46,7 +46,7 @@ GETPPID = 110
 
 @dataclass(frozen=True)
 class CallCounts:
-    """What one system call did in a run whose calls were told apart.
+    """The work of one system call in a run whose calls were told apart.
 
     A region goes from an entry of the call to the entry of the next one. `user` and `kernel` are
     the instructions of all its regions, `inside` those of the kernel before user mode goes on.
@@ -289,7 +289,7 @@ EVENT_PARTS = {
 
 
 def _calls(apart: Iterable[Row], phase: int) -> tuple[CallCounts, ...]:
-    """What each call did in that phase, by number."""
+    """The work of each call in that phase, by number."""
     wanted = phase << labels.PHASE_SHIFT | labels.PROGRAM + (labels.PHASE if phase else 0)
     calls: dict[int, Counter[str]] = {}
     for row in apart:

@@ -32,9 +32,9 @@ NAMES = {
 WIDTH = 80
 """The width of lines on every output; the command that the user typed is not broken."""
 SLEEPS_SHOWN = 20
-"""The report has a remark where one call in so many sleeps."""
+"""The number of calls among which one that sleeps is worth a remark."""
 SHARED_SHOWN = 100
-"""The same where there is a request for files of this machine to so many calls."""
+"""The same for a request for files of this machine."""
 NAMED = 3
 """How many calls a remark names."""
 
@@ -173,7 +173,7 @@ def _head(report: Report) -> Iterator[str]:
 
 
 def _remarks(report: Report) -> Iterator[str]:
-    """What the program did in the lab that it would not do on a machine of its own."""
+    """The work of the program in the lab that it would not do on a machine of its own."""
     counts, calls = report.counts, report.crossings["syscall"]
     requests, first = counts.events.get("shared", 0), counts.events.get("file_faults", 0)
     if requests * SHARED_SHOWN > calls:
@@ -268,7 +268,7 @@ def _clocks(report: Report, processor: str) -> Table:
 
 
 def own_trap(report: Report, own: estimate_file.Saved) -> str:
-    """What the crossings would cost by this machine's trap, as `trapless estimate` found it."""
+    """The cost of the crossings with this machine's trap, as measured by `trapless estimate`."""
     low, middle, high = (
         rough(report.entries * ns / 1000) for ns in (own.trap.low, own.trap.ns, own.trap.high)
     )

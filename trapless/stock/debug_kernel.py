@@ -40,7 +40,7 @@ TOOLS = {
     "perl": "perl",
 }
 TOOLS_OF_LLVM = {"clang": "clang", "ld.lld": "lld", "llvm-nm": "llvm", "llvm-ar": "llvm"}
-"""What takes the place of gcc and ld; a suffix tells releases apart."""
+"""The tools in place of gcc and ld; a suffix tells releases apart."""
 HEADERS = {Path("/usr/include/gelf.h"): "libelf-dev"}
 
 REQUIRED = (

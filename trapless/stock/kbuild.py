@@ -144,7 +144,8 @@ def _digest(sources: Mapping[str, bytes], more: Sequence[str]) -> str:
 
 
 def _identity(kernel: Kernel) -> str:
-    """What distinguishes two builds of the same release: configuration and exported symbols."""
+    """A hash by which two builds of the same release differ: of configuration and exported
+    symbols."""
     assert kernel.build_dir is not None
     names = (".config", "Module.symvers", "include/generated/autoconf.h")
     files = [kernel.build_dir / name for name in names]
@@ -275,7 +276,7 @@ def _compiler(kernel: Kernel) -> str:
 
 @functools.cache
 def compiler_version(name: str) -> str:
-    """What a compiler of this machine says it is."""
+    """The version of a compiler of this machine, in its own words."""
     answer = subprocess.run([name, "--version"], capture_output=True, text=True)
     return answer.stdout.partition("\n")[0]
 

@@ -118,7 +118,7 @@ def _fetch(folder: Path, wanted: Wanted, progress: Progress) -> None:
 
 
 def _load(folder: Path, wanted: Wanted) -> Programs | None:
-    """What `folder` holds, if that is what is wanted."""
+    """The root in `folder`, if it has what is wanted."""
     try:
         record = json.loads((folder / RECORD).read_text())
         if record["format"] != RECORD_FORMAT or record["wanted"] != wanted:

@@ -133,7 +133,7 @@ def add_modules(tree: Initramfs, plan: GuestPlan) -> list[str]:
 
 
 def add_busybox(tree: Initramfs) -> None:
-    """What a small Linux system has: busybox's tools, two users, places to write."""
+    """Add a small Linux system: busybox's tools, two users, folders to write to."""
     busybox = find_busybox()
     for applet in _applets(busybox):
         tree.symlink(f"/{applet}", "/bin/busybox")

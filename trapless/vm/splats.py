@@ -84,8 +84,8 @@ def splats(log: str) -> list[str]:
 
 
 def _accesses(race: str) -> str:
-    """A race without whom an interrupt that made an access had interrupted, who had made the system
-    call, or had left one, in which the kernel made it, and the locks held."""
+    """The text of a race without the parts that vary: which task an interrupt with an access had
+    interrupted, which had made (or left) the system call with an access, and the locks held."""
     return _OTHERS.sub("", race)
 
 

@@ -30,7 +30,7 @@ OPEN_LIMIT_S = 300.0
 STOPPED_LIMIT_S = 60.0
 """The longest time for which an open machine stands still, with all answers that come in it."""
 QUIET_S = 0.2
-"""After so long without a packet, a stub sends no more unasked ones."""
+"""How long to wait for packets that a stub sends unasked."""
 PACKET_BYTES = 1024
 PACKET_BYTES_MAX = 1 << 20
 FILES_MAX = 16

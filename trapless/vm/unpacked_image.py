@@ -107,7 +107,7 @@ def _make(source: Path, folder: Path) -> None:
 
 
 def parameters(kernel: Unpacked, align: int) -> bytes:
-    """What the loader knows of the kernel, `struct kernel` there."""
+    """The loader's description of the kernel, `struct kernel` there."""
     return struct.pack(
         "<8I",
         *(kernel.address, len(kernel.data), kernel.memory_bytes, kernel.entry, align),

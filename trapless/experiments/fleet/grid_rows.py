@@ -30,7 +30,7 @@ HEADER = b"trapless.model"
 
 @dataclass(frozen=True)
 class Shape:
-    """What the rows of a grid are made of."""
+    """The parts of a grid's rows."""
 
     name: str
     regions: int  # in each row

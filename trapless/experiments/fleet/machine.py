@@ -24,7 +24,7 @@ NAME = "name"
 """The condition that may differ: the machine's name."""
 
 FIRMWARE = ("bios-256k.bin", "linuxboot_dma.bin", "kvmvapic.bin")
-"""What QEMU runs before the guest's kernel. It comes in packages of its own."""
+"""The firmware, which QEMU runs before the guest's kernel. It comes in packages of its own."""
 
 REMEDIES = {
     "processor": "use machines of one architecture",

@@ -40,8 +40,8 @@ END_S = 60.0
 
 @dataclass(frozen=True)
 class Order:
-    """What a task needs to know: the module that drives the VM, the names of queue and variable,
-    how long the pulse may be missing, and the conditions that its machine must have."""
+    """The parameters of a task: the module that drives the VM, the names of queue and variable, how
+    long the pulse may be missing, and the conditions that its machine must have."""
 
     driver: str
     queue: str

@@ -47,7 +47,7 @@ GROWTH, OVER = "growth", "over"
 
 @dataclass(frozen=True)
 class Task:
-    """What runs in one VM. `config` names neither kernel nor files, which are sent along."""
+    """The job of one VM. `config` names neither kernel nor files, which are sent along."""
 
     label: str
     config: lab.LabConfig

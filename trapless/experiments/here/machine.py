@@ -22,7 +22,7 @@ CPU = 0
 
 
 def facts(module: Path) -> Row:
-    """What meta.json says of the machine beside its processor and kernel."""
+    """The facts about the machine in meta.json, beside its processor and kernel."""
     found = machine.describe(CPU)
     return {
         "hypervisor": found.hypervisor,

@@ -30,7 +30,7 @@ from trapless.vm.lab import LabConfig, LabResult
 
 CONSENT = "supervisor=1"
 ACCELERATOR = "none"
-"""What results say in place of KVM or TCG."""
+"""The word in results that stands in the place of KVM or TCG."""
 WORKDIR = "/root"
 UNLOAD_S = 10.0
 """How long a module may stay in use by a process that is ending."""
@@ -40,9 +40,9 @@ ENTER = f"""\
 eval "exec $0<&-"
 cd {WORKDIR} && exec "$@"
 """
-"""What a command's process does first: it starts a watcher in its process group, which is nobody's
-child. The watcher kills the group when the pipe $0 is closed, which also happens if we are killed
-by kill -9."""
+"""The first steps of a command's process: it starts a watcher in its process group, which has no
+parent that waits for it. The watcher kills the group when the pipe $0 is closed, which also happens
+if we are killed by kill -9."""
 MODULE_SUFFIX = ".ko"
 
 

@@ -26,7 +26,7 @@ PAGE_NEEDS = ("matplotlib", "jinja2")
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user asked for."""
+    """The user's options."""
 
     names: Sequence[str]
     quick: bool

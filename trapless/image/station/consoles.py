@@ -33,7 +33,7 @@ PIECE_BYTES = 1 << 12
 FLAGS = os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
 CTRL_C = b"\x03"
 ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
-"""What moves a cursor or colours text."""
+"""The escape sequences that move a cursor or colour text."""
 
 
 class Consoles:
@@ -98,7 +98,8 @@ class Consoles:
                 return
 
     def shown(self) -> bytes:
-        """What was shown so far, as plain text. Of a line that was drawn over the last stays."""
+        """The text that was shown so far, without escapes. Of a line that was drawn over, the last
+        form stays."""
         lines = ESCAPES.sub(b"", bytes(self._shown)).replace(b"\r\n", b"\n").split(b"\n")
         return b"\n".join(line.rpartition(b"\r")[2] for line in lines)
 

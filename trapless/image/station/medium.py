@@ -95,7 +95,7 @@ def save(stick: Stick, files: Sequence[tuple[str, Path]], where: Path = WHERE) -
         names = _write_all(files, where)
     finally:
         _unmount(where)
-    _mount(stick, where, "ro")  # what was cached of it is gone: this reads the stick
+    _mount(stick, where, "ro")  # the cached copy is dropped: this reads the stick
     try:
         for name, (_, source) in zip(names, files, strict=True):
             if _digest(where / name) != _digest(source):

@@ -19,7 +19,8 @@ LEAST = tuple(reversed(SWITCHES))
 
 @dataclass(frozen=True)
 class Order:
-    """What to run and what to do then. `complaints` are words that were not understood."""
+    """The order: what to run, and what to do afterwards. `complaints` are words that were not
+    understood."""
 
     run: str = "ask"
     then: str = "ask"

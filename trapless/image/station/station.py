@@ -22,7 +22,7 @@ from trapless.image.station.medium import SaveError
 from trapless.image.station.order import Order
 
 POWER_OFF, RESTART = 0, 64
-"""What process 1 does after us: trapless/vm/guest/alone.h."""
+"""The ends between which process 1 chooses by our status: trapless/vm/guest/alone.h."""
 
 RESULTS = Path("/results")
 MODULE = Path("/trapless/modules/trapless.ko")

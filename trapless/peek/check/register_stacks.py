@@ -62,7 +62,7 @@ TRANSITION_CALLERS = re.compile(
     r"(__)?irq_(enter|exit)(_rcu)?|(__)?ct_\w+|__switch_to|__hrtimer_rearm_deferred|"
     r"wakeup_softirqd)(\.\w+)*$"
 )
-"""What these functions call belongs to entry and exit code as well: they notify time and RCU, set
+"""Functions that these call belong to entry and exit code as well: they notify time and RCU, set
 the next timer and hand remaining softirqs on."""
 WAKES = "try_to_wake_up"
 """Directly below the handler of softirqs, it is wakeup_softirqd, inlined."""

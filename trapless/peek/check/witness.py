@@ -53,7 +53,7 @@ DIFFERENCES_SHOWN = 20
 
 
 class Verdict(IntEnum):
-    """What the samples say about memory; the numbers are exit statuses."""
+    """The verdict of the samples on memory; the numbers are exit statuses."""
 
     RIGHT = 0  # no share is wrong by more than ERROR_MAX
     WRONG = 1  # one is
@@ -126,9 +126,11 @@ class Findings:
         return abs(more - less) / max(self.samples, 1)
 
     def error_bounds(self, name: str, times: int = 1) -> tuple[float, float]:
-        """What the error may be, given the samples: all names' bounds hold together, but for DOUBT.
+        """The error that is possible, given the samples: the bounds of all names hold together,
+        with a doubt of DOUBT.
 
-        With `times`, as if there were so many times the samples, with differences as often.
+        With `times`, as if there were that many times the samples, with the same share of
+        differences.
         """
         doubt = DOUBT / (4 * len(self.names))  # two counts a name, and two bounds a count
         samples = times * self.samples
@@ -233,7 +235,7 @@ def _probes(target: Target) -> ProbeMap | None:
 
 
 def _truth(registers: Registers, stack: Stack) -> Statement:
-    """What the registers say. Interrupts count as on in an idle CPU, as in every judgement."""
+    """The state by the registers. Interrupts count as on in an idle CPU, as in every judgement."""
     part = Part.USER if registers.user else stack.part
     return Statement(part, not registers.interrupts_on and part is not Part.IDLE)
 

@@ -29,7 +29,7 @@ COUNTED_CPUS_MAX = 64
 """The sampler has room for no more, so a kernel that claims more is not sampled."""
 DEVICE, DELAY = "device", "run_delay_ns"
 RATE_MAX = 1e8
-"""Of interrupts and softirqs in a second. What is beyond it is memory that was overwritten."""
+"""The most interrupts or softirqs in a second. A higher rate comes from overwritten memory."""
 DELAY_RATE_MAX = 1e9 * THREADS_MAX
 """Nanoseconds that all threads of a CPU can wait in a second."""
 SOFTIRQ = "softirq "
@@ -70,16 +70,16 @@ class Counters:
         )
 
     def rates(self, first: Reading, last: Reading) -> dict[int, dict[str, float]]:
-        """What was counted in a second, by CPU and name."""
+        """The rates per second, by CPU and name."""
         return rates(self.all, first, last)
 
 
 def rates(
     counters: Sequence[Counter], first: Reading, last: Reading
 ) -> dict[int, dict[str, float]]:
-    """What was counted in a second between two readings, by CPU and name.
+    """The rates per second between two readings, by CPU and name.
 
-    What no kernel can count is left out: the memory of one that is gone is overwritten.
+    Impossible rates are left out: the memory of a kernel that is gone is overwritten.
 
     >>> one = Counter(0, "timer", 0, 4)
     >>> rates([one], Reading(0, ((1 << 32) - 5,)), Reading(2 * 10**9, (95,)))

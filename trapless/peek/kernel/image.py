@@ -211,7 +211,8 @@ def _verified(memory: Memory, info: Vmcoreinfo, known: _Tables) -> KernelImage:
     if symbols.has("vmcoreinfo_note"):
         note = tables.physical(image.read_u64(symbols.address("vmcoreinfo_note")))[0]
         if note != info.address:
-            # Of notes with one text the first was found, where the first layout has it.
+            # Of several notes with the same text, the search has found the first, where the first
+            # layout has it.
             own = vmcoreinfo.text_at(memory, note)
             if own != info.data:
                 raise PeekError(

@@ -72,7 +72,7 @@ class Symbols:
     shift: int = 0
     _last: dict[bytes, int] = field(default_factory=dict, repr=False, compare=False)
     _first: dict[bytes, int] = field(default_factory=dict, repr=False, compare=False)
-    """Of names that several symbols have."""
+    """The places of names that several symbols have."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -128,7 +128,7 @@ class Symbols:
         if linked < KERNEL_HALF or place < 0 or self.addresses[place] < KERNEL_HALF:
             return None
         first = bisect.bisect_left(self.addresses, self.addresses[place])
-        # Of several names for one address the global one is what people know it by.
+        # If an address has several names, people know it by the global one.
         best = next(filter(self._is_global, range(first, place + 1)), first)
         return GuestText(self.names[best]), linked - self.addresses[place]
 

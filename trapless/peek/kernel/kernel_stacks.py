@@ -32,9 +32,10 @@ from trapless.peek.kernel.user.user_stacks import (
 WORD = 8
 USER = 3  # the lowest bits of CS in user mode
 DEAD = 0x80
-"""In a thread's state (TASK_DEAD): it has ended, and its stack is another's soon."""
+"""The bit in a thread's state (TASK_DEAD) that says that it has ended: its stack may soon have
+another owner."""
 FRAME = ("r15", "r14", "r13", "r12", "bx", "bp", "ret_addr")
-"""What a thread that is switched out has pushed last (struct inactive_task_frame)."""
+"""The words that a thread pushes last before it is switched out (struct inactive_task_frame)."""
 FORKED = ("ret_from_fork_asm", "ret_from_fork")
 """Where a new thread begins: an address that nothing returns to."""
 SAVED = ("ip", "cs", "sp", "bp", "r10", "r13", "di", "dx", "ax")
@@ -97,8 +98,8 @@ class CpuRegisters:
 
 @dataclass(frozen=True, slots=True)
 class CpuStack:
-    """What a CPU that stands still does: its thread, and its stacks; in user mode, that of the
-    kernel is empty."""
+    """The thread and the stacks of a CPU that stands still; in user mode, the kernel's stack is
+    empty."""
 
     cpu: int
     pid: int
@@ -119,7 +120,7 @@ def stack_bytes(target: Resolver) -> int:
 
 @dataclass(slots=True)
 class _State:
-    """Where an unwinding is."""
+    """The state of an unwinding."""
 
     ip: int
     sp: int
@@ -426,7 +427,7 @@ def percpu_word(target: Resolver, name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a thread's structure says of its stack."""
+    """The facts about a stack in its thread's structure."""
 
     pid: int
     on_cpu: bool
@@ -437,7 +438,7 @@ class _Seen:
 
     @property
     def moment(self) -> tuple[int, ...]:
-        """Numbers that are others once the thread has run."""
+        """Numbers that change when the thread runs."""
         return (self.pid, self.stack, self.sp, *self.switches)
 
 

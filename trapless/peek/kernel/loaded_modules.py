@@ -111,7 +111,7 @@ def _read(target: Resolver, base: int, name: GuestText, most: int) -> Module:
     spans = tuple(_spans(target, base))
     try:
         symbols = sorted(_symbols(target, base, min(most, limits.MODULE_SYMBOLS_MAX)))
-    except PeekError:  # it is being unloaded, or lies: its addresses are known, its names are not
+    except PeekError:  # it is being unloaded, or forged: its addresses are known, its names are not
         symbols = []
     addresses, names = zip(*symbols, strict=True) if symbols else ((), ())
     return Module(name, spans, addresses, names, _unwinding(target, base))

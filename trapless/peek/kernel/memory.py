@@ -254,8 +254,9 @@ def open_memory(path: Path, hole: int | None = None) -> list[FileMemory]:
 
 @contextmanager
 def place_of(path: Path) -> Iterator[tuple[int, Path]]:
-    """What is at a path, as a descriptor for fstat() alone and as a path that leads there whatever
-    becomes of the other. Only to open a device may do anything already, or wait for ever."""
+    """The file at a path: a descriptor for fstat() alone, and a path that still leads to the file
+    if the first path is changed. A device is not opened, because that alone may have any effect, or
+    wait for ever."""
     probe = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         yield probe, Path(f"/proc/self/fd/{probe}")
@@ -313,7 +314,8 @@ def split_at(size: int, hole: int) -> list[Region]:
 
 
 def in_pieces(layout: Sequence[Region], pieces: Sequence[Region]) -> list[Region]:
-    """A layout of RAM that is in pieces, which `start` puts into an order without holes.
+    """A layout of RAM whose bytes lie in pieces; their `start` counts the bytes of RAM, without
+    holes.
 
     >>> in_pieces([Region(0, 3, 0), Region(8, 3, 3)], [Region(0, 2, 70), Region(2, 4, 10, 1)])
     ... # doctest: +NORMALIZE_WHITESPACE

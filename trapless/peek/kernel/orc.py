@@ -30,7 +30,7 @@ _DAMAGED = "the kernel's types are damaged"
 
 
 class Kind(IntEnum):
-    """What lies between a function's frame and its caller's."""
+    """What lies between a function's frame and its caller's, which decides how to unwind."""
 
     UNDEFINED = 0  # nothing is known
     END = 1  # there is no caller
@@ -40,7 +40,7 @@ class Kind(IntEnum):
 
 
 class Register(IntEnum):
-    """What an address is counted from."""
+    """The base of an address."""
 
     UNDEFINED = 0
     PREV_SP = 1
@@ -72,8 +72,8 @@ AT_CALL = 8
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How the caller's frame is found. `signal`: the address is no return address, but the next
-    instruction's."""
+    """How the caller's frame is found. `signal`: the address is that of the next instruction, and
+    no return address."""
 
     sp: Register
     sp_offset: int

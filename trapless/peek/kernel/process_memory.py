@@ -19,8 +19,8 @@ from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import PAGE_BYTES
 
 TEXT_BYTES_MAX = 16 << 20
-"""Of a file in /proc/PID: a process may give itself a command line of gigabytes, and mappings of
-files with long names."""
+"""The most that is read of a file in /proc/PID: a process may give itself a command line of
+gigabytes, and map files with long names."""
 ENTRY_BYTES = 8
 THERE = bytes(1 if top & 0xC0 else 0 for top in range(256))
 """The highest byte of a page's entry in the page map, as whether the page is present or swapped."""

@@ -97,7 +97,7 @@ class StubMemory(FileMemory):
                     yield page
 
     def _image_data(self, mapped: list[_Page]) -> Iterator[bytes]:
-        """What the image may write to, in pieces, up to a bound."""
+        """The writable data of the image, in pieces, up to a bound."""
         left = limits.TYPES_BYTES_MAX
         for one in mapped:
             if one.virtual < IMAGE_BASE or one.virtual >= IMAGE_BASE + IMAGE_BYTES_MAX:

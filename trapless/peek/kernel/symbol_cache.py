@@ -24,7 +24,7 @@ from trapless.peek.kernel.kallsyms import RawTables, Symbols
 
 MAP, DIGEST, LOCK = "System.map", "digest", "lock"
 KEPT_BYTES_MAX = 512 << 20
-"""Of all kernels; a stock one has 8 MB."""
+"""The bound of all kernels' symbols together; a stock kernel's have 8 MB."""
 _BUILD_ID = re.compile(r"[0-9a-f]{16,128}")  # it comes out of the target and becomes a path
 
 
@@ -76,7 +76,8 @@ def _folder(build_id: str) -> Path | None:
 
 
 def _make_room(cached: Path, part: Path, size: int) -> None:
-    """Remove the oldest kernels until there is room for so many bytes, for who has the lock."""
+    """Remove the oldest kernels until there is room for so many bytes. The caller holds the
+    lock."""
     kernels = [one for one in cached.iterdir() if one != part and one.is_dir()]
     kernels.sort(key=lambda one: one.stat().st_mtime)
     sizes = [sum(file.stat().st_size for file in one.iterdir()) for one in kernels]

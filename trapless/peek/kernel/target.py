@@ -27,7 +27,7 @@ from trapless.peek.kernel.tasks import Task
 
 @contextmanager
 def closed_on_error(memories: Sequence[FileMemory]) -> Iterator[None]:
-    """For a block that takes over these memories: where it fails, they are closed."""
+    """A block that takes over these memories: if it fails, they are closed."""
     try:
         yield
     except BaseException:

@@ -48,7 +48,7 @@ def threads(target: Resolver) -> dict[int, Task]:
 
 @dataclass(frozen=True)
 class Entry:
-    """What one read of a task gives. Pointers are virtual addresses."""
+    """The values of one read of a task. Pointers are virtual addresses."""
 
     address: int
     pid: int

@@ -61,7 +61,7 @@ class Vmcoreinfo:
 
     @property
     def kernel_offset(self) -> int:
-        """What KASLR added to the addresses that the kernel was linked to."""
+        """The distance by which KASLR has moved the kernel from the addresses it was linked to."""
         return self._integer("KERNELOFFSET", 16)
 
     def symbol(self, name: str) -> int:

@@ -22,7 +22,7 @@ from trapless.peek.errors import PeekError
 from trapless.peek.kernel.target import Target
 
 STILL_S = 1.5
-"""After so long without a tick of its clock, a kernel may be gone."""
+"""How long a kernel's clock may stand still before the kernel may be gone."""
 BUSY_SHARE = 0.2
 """An emulator that uses more of a processor while a clock stands still runs something else."""
 AGAIN_S = 1.0

@@ -83,7 +83,7 @@ def plan_for(
 
 
 def lack_of(target: Target, emulator: Emulator | None) -> str | None:
-    """What cannot be known of the machine that runs, in words; None where all is known."""
+    """What is not known about the running machine, in words; None if all is known."""
     if isinstance(target.memory, StubMemory):
         return "by a debugger's stub: the machine is stopped for each sample, 20 a second at most"
     return missing_text(emulator)
@@ -326,7 +326,7 @@ def ended_by_signals(stop: Callable[[], None]) -> Iterator[None]:
 
 
 class Counts:
-    """What a kernel counts itself, read once a second and kept beside the rows. One thread."""
+    """Reads a kernel's own counters once a second, and keeps them beside the rows. One thread."""
 
     def __init__(self, target: Target) -> None:
         self._counters = Counters(target)

@@ -372,7 +372,7 @@ class Recording:
             return None
 
     def rates(self) -> dict[int, dict[str, float]]:
-        """What the kernel counted in a second, by CPU and name; empty where that was not read."""
+        """The kernel's own rates per second, by CPU and name; empty if they were not read."""
         table = self.kept(COUNTS_FILE)
         if table is None or not len(table):
             return {}

@@ -205,7 +205,7 @@ class Seconds:
         self._last = self._counters.read()
 
     def _rates(self) -> dict[int, dict[str, float]]:
-        """What the kernel counted since the last second."""
+        """The kernel's own counts since the last second."""
         with contextlib.suppress(PeekError):  # the memory is going: the sampler notices that
             now, before = self._counters.read(), self._last
             self._last = now

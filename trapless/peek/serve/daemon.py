@@ -33,7 +33,7 @@ WORKERS = 3
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says."""
+    """The options of the command line."""
 
     address: Address
     interval_ns: int

@@ -24,11 +24,11 @@ FIND_S = 2.0
 PACE_S = 0.1
 """The sampler hands its rows over at the same rate."""
 REMEMBER_S = 300.0
-"""A machine that has ended is shown as down for so long."""
+"""How long a machine that has ended is shown as down."""
 ENDED_MAX = 100
 """Machines that have ended and are shown, the last ones."""
 ALIVE_S = 15.0
-"""A loop that has not finished a round for so long is stuck."""
+"""How long a round of the loop may take before the loop counts as stuck."""
 
 
 class Inventory:

@@ -15,7 +15,7 @@ Identity = tuple[str, bytes, bytes]
 SEEN_MAX = 256
 """Kernels of one machine that are remembered: memory keeps what is left of old ones."""
 STUCK_S = 30.0
-"""After so long without a tick, no kernel is only idle while its emulator works."""
+"""How long a kernel may be idle without a tick while its emulator works."""
 STUCK = "its clock stands still while its emulator works: it hangs, or restarts again and again"
 
 

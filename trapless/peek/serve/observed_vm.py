@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is known and shown of one machine, from when it was found until it is gone.
+"""Holds what is known and shown of one machine, from when it is found until it is gone.
 
 Owns the machine's state in words, its counts, and the pauses between attempts to read it, so that a
 machine that cannot be read, or that is restarted again and again, takes a tenth of a processor at
@@ -30,7 +30,7 @@ BOOT_PAUSE_MAX_S = 10.0
 """About the time of a guest's boot, so that a guest that never comes up is seen at more of its
 attempts."""
 ATTEMPT_SHARE = 10
-"""A pause is so many times as long as the attempt before it."""
+"""The ratio of a pause to the attempt before it."""
 REPLAN_PAUSE_S = 5.0
 RELEASES_MAX = 16
 """The most releases of one machine that become labels: a guest may have a new one after each
@@ -40,7 +40,7 @@ NS = 1e9
 
 
 class State(StrEnum):
-    """What is known of a machine."""
+    """The state of a machine, as far as it is known."""
 
     WAITING = "waiting"  # for its turn to be opened
     SAMPLED = "sampled"
@@ -58,7 +58,7 @@ class NoKernelError(PeekError):
 
 @dataclass(frozen=True)
 class Settings:
-    """What holds for all machines."""
+    """The settings for all machines."""
 
     opener: Opener
     workers: Workers
@@ -93,7 +93,7 @@ class Pause:
 
 
 class Phase(Protocol):
-    """What is being done with a machine. The loop's thread calls."""
+    """A phase in the work on a machine. Only the loop's thread calls it."""
 
     @property
     def boots(self) -> Boots | None:

@@ -295,7 +295,7 @@ def _way(pid: int, began: int, path: str, number: int) -> Answer:
 
 
 def _description(way: Sequence[FileMemory]) -> dict[str, object]:
-    """What the daemon must know of memories, but for their open files."""
+    """The description of memories for the daemon, without their open files."""
     layouts, count = [], 0
     for memory in way:
         files: list[tuple[bool, int, int | None]] = []

@@ -40,9 +40,9 @@ from trapless.peek.serve.workers import Job
 LOOK_S = 1.0
 """How often a kernel is looked at: whether it is the same, and what was sampled is added up."""
 ATTEMPT_S = 60.0
-"""After so long no other way to read a machine is tried in the same attempt."""
+"""How long an attempt may take before no other way to read the machine is tried in it."""
 STABLE_S = 60.0
-"""After so long without an error, the pauses are short again."""
+"""How long after the last error the pauses are short again."""
 END_S = 5.0
 """The time for a sampler to end that was told to."""
 PIECES_MAX = 32
@@ -390,7 +390,7 @@ class Sampled:
             self._job.when_done(self._opened.kernel.close)
 
     def _next_phase(self) -> Phase:
-        """What follows the last row."""
+        """The phase that follows the last row."""
         vm, error, state = self._vm, None, State.UNREADABLE
         try:
             self._add_window()

@@ -78,7 +78,7 @@ class _Open:
 
 @dataclass(frozen=True)
 class Source:
-    """What a machine's rows come from: a run of the sampler on one kernel."""
+    """The source of a machine's rows: a run of the sampler on one kernel."""
 
     title: str
     head: Head

@@ -94,7 +94,7 @@ class ServedKernel(SandboxedTarget):
         )
 
     def signs(self) -> bytes:
-        """What changes when a module is loaded, or a CPU comes or goes."""
+        """Reads what changes when a module is loaded, or when a CPU comes or goes."""
         return self.read(self._modules_at, 16) + repr(self.cpus_online).encode()
 
     def plan_has_changed(self) -> bool:

@@ -181,7 +181,7 @@ def tables(recording: Recording) -> list[Table]:
 
 
 def in_json(boot: Recording) -> dict[str, Any] | None:
-    """What the tables of one boot have, for JSON; None where no stacks were sampled."""
+    """The content of one boot's tables, for JSON; None if no stacks were sampled."""
     profile = profile_file.load(boot)
     if profile is None or not profile.samples:
         return None

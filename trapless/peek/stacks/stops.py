@@ -40,7 +40,7 @@ class Stops(Protocol):
 
 
 def registers_of(told: Sequence[Registers]) -> list[CpuRegisters]:
-    """What unwinding needs of the registers that the monitor tells."""
+    """The registers that unwinding needs, from those that the monitor gives."""
     return [
         CpuRegisters(
             one.cpu,

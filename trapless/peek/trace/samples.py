@@ -31,7 +31,8 @@ from trapless.peek.trace.perfetto_file import PerfettoFile
 from trapless.peek.trace.trace import open_output
 
 GAP_SLOTS = 3
-"""A slice ends after so many slots without a sample, because what happened there is not known."""
+"""The number of slots without a sample that ends a slice, because what happened there is
+unknown."""
 
 Namer = Callable[[int], str | None]
 

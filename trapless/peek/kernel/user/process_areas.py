@@ -83,7 +83,7 @@ class Areas:
         return form
 
     def at(self, mm: int, address: int) -> Area | None:
-        """What a process has mapped at an address; None where that is nothing."""
+        """The mapping of a process at an address; None without one."""
         entry = self._target.read_u64(mm + self._root)
         if entry & 0x3 != ROOT:
             return None

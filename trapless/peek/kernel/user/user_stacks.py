@@ -53,7 +53,7 @@ class UserStack:
 
 
 NO_USER_STACK = UserStack((), whole=True)
-"""Of a thread of the kernel, and of one whose registers are not known."""
+"""The user stack of a kernel thread, and of a thread whose registers are not known."""
 
 
 class UserStacks:
