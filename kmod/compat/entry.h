@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the kernel's system-call entry and exit look at, and the register frame between them. This
- * header owns the names that differ between kernels and everything that knows struct thread_info.
- * It decides nothing.
+ * Gives access to what the kernel's system-call entry and exit test, and to the register frame
+ * between them. This header owns the names that differ between kernels and everything that knows
+ * struct thread_info. It decides nothing.
  */
 #ifndef TLK_COMPAT_ENTRY_H
 #define TLK_COMPAT_ENTRY_H
@@ -24,17 +24,17 @@
 #define TLK_ENTRY_SECCOMP SYSCALL_WORK_SECCOMP
 
 /*
- * What the kernel does on the way out to user mode that has to be done between two calls as well.
- * The rest of EXIT_TO_USER_MODE_WORK (uprobes, live patching, rseq) is about user mode and waits
- * for it.
+ * Work that the kernel does on the way out to user mode and that has to be done between two calls
+ * as well. The rest of EXIT_TO_USER_MODE_WORK (uprobes, live patching, rseq) is about user mode and
+ * waits for it.
  */
 #define TLK_EXIT_RESCHED (_TIF_NEED_RESCHED | _TIF_NEED_RESCHED_LAZY)
 #define TLK_EXIT_RESUME _TIF_NOTIFY_RESUME
 #define TLK_EXIT_WORK (TLK_EXIT_RESCHED | TLK_EXIT_RESUME | _TIF_SIGPENDING | _TIF_NOTIFY_SIGNAL)
 
 /*
- * What keeps a call in supervisor mode from returning at once: all that the kernel looks at on the
- * way to user mode.
+ * The flags that keep a call in supervisor mode from returning at once: all that the kernel tests
+ * on the way to user mode.
  */
 #ifdef TIF_USER_RETURN_NOTIFY
 #define TLK_EXIT_NOTIFIERS _TIF_USER_RETURN_NOTIFY

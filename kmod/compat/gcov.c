@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What gcc's instrumentation calls, in a build that counts which lines are reached (the variable
- * TLK_COVERAGE of Kbuild) and in no other. The calls do nothing: tests/coverage/kmod reads the
- * counters where they stand in the module's memory. A kernel built with CONFIG_GCOV_KERNEL has
- * these functions, and stock kernels do not.
+ * Defines the functions that gcc's instrumentation calls, in a build that counts which lines are
+ * reached (the variable TLK_COVERAGE of Kbuild) and in no other. The calls do nothing:
+ * tests/coverage/kmod reads the counters where they stand in the module's memory. A kernel built
+ * with CONFIG_GCOV_KERNEL has these functions, and stock kernels do not.
  */
 #include <linux/types.h>
 

@@ -15,9 +15,9 @@
 #include <linux/sched/user.h>
 
 /*
- * Who was charged. `cred` holds the user, or is NULL where no limit holds (CAP_IPC_LOCK). A
- * reference to the user itself could not be dropped everywhere: some stable kernels do not export
- * free_uid(), among them the one that Debian 12 was released with.
+ * The user and the process that were charged. `cred` holds the user, or is NULL where no limit
+ * holds (CAP_IPC_LOCK). A reference to the user itself could not be dropped everywhere: some stable
+ * kernels do not export free_uid(), among them the one that Debian 12 was released with.
  */
 struct tlk_memlock {
 	const struct cred *cred;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the module takes from the kernel under names that differ or are not exported: the work
+ * Declares the functions on tasks whose names in the kernel differ or are not exported: the work
  * before a task's return to user mode, and questions about tasks. This header owns the questions;
  * supervisor/ and ring/ own what follows from the answers.
  */

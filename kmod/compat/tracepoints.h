@@ -40,7 +40,7 @@ TLK_OTHERS(call_function_single_entry)
 TLK_OTHERS(call_function_single_exit)
 #endif
 
-/* What sched_process_exit passes behind the task. */
+/* The arguments of sched_process_exit behind the task. */
 #ifdef TLK_HAS_GROUP_DEAD
 #define TLK_EXIT_ARGUMENTS , bool group_dead
 #else

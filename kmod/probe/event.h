@@ -9,7 +9,10 @@
 
 #include <linux/types.h>
 
-/* What an observer needs to find rings and names: struct tlk_probe_map has the same fields. */
+/*
+ * The addresses by which an observer finds rings and names: struct tlk_probe_map has the same
+ * fields.
+ */
 struct tlk_event_map {
 	u64 rings;		/* virtual: u64 address of a ring by CPU number, 0 of none */
 	u64 place;		/* virtual: char[TLK_EVENT_PLACE_BYTES], by number of the place */

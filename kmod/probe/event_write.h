@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the files of events share: a source of events (a probe at a place), and how an event gets
+ * Shared by the files of events: a source of events (a probe at a place), and how an event gets
  * into the ring of its CPU. This header owns the writing; layout.h owns the ring's layout.
  *
  * A ring has one writer, its CPU with interrupts off, so events are in the order of their times. An

@@ -22,7 +22,7 @@ struct tlk_dispatch {
 };
 
 /*
- * What the refusing handler returns. It lies among the codes of restart, so that one comparison
+ * The result of the refusing handler. It lies among the codes of restart, so that one comparison
  * finds both. A call or a filter's listener may return the same number, so the handler also sets a
  * mark above the bits of the frame's orig_ax that hold the number; requests are copied without it.
  */

@@ -91,7 +91,7 @@ static noinline void count_some_refused(struct worker *worker, long calls)
 	worker->callless -= calls;
 }
 
-/* What is left to do when a request was made. Returns false if it is to be made again. */
+/* Completes a request that was made. Returns false if it is to be made again. */
 static __always_inline bool is_made(struct tlk_context *context)
 {
 	/* Files that the request closed are released before its result can be seen. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What one processor has while a thread in supervisor mode is on it. cpu.c changes it, and the
+ * The state of one processor while a thread in supervisor mode is on it. cpu.c changes it, and the
  * assembly finds its fields through offsets.c. This header owns the layouts, and knows of a thread
  * only where its calls are counted.
  */
@@ -28,9 +28,9 @@ void tlk_call_counts_add(struct tlk_call_counts *sum, const struct tlk_call_coun
 #define TLK_IST_INDEX 5
 
 /*
- * What a thread in supervisor mode takes onto its processor: the notifier by which the scheduler
- * tells, and the counts. Counts change with interrupts off, on the processor where the thread is;
- * others read them by tlk_supervisor_cpu_sum().
+ * The part of a thread in supervisor mode that follows it from processor to processor: the
+ * scheduler's notifier, and the counts. Counts change with interrupts off, on the processor where
+ * the thread is; others read them by tlk_supervisor_cpu_sum().
  */
 struct tlk_cpu_thread {
 	struct preempt_notifier notifier;

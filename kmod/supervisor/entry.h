@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What assembly and C of supervisor mode know of each other: the addresses of entry.S and faults.S,
- * and how a call goes on after its exit work. This header owns these names only.
+ * The names that assembly and C of supervisor mode share: the addresses of entry.S and faults.S,
+ * and how a call continues after its exit work. This header owns these names only.
  */
 #ifndef TLK_SUPERVISOR_ENTRY_H
 #define TLK_SUPERVISOR_ENTRY_H
 
-/* What tlk_supervisor_exit_work() tells entry.S. */
+/* The results of tlk_supervisor_exit_work(), for entry.S. */
 #define TLK_LEAVE_TO_SUPERVISOR 0	/* interrupts off, frame as for a return from a call */
 #define TLK_LEAVE_TO_USER 1		/* interrupts off, all exit work done */
 #define TLK_LEAVE_GONE 2		/* no thread state is left; exit work is still to do */

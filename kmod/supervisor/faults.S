@@ -69,7 +69,7 @@ SYM_CODE_START(tlk_supervisor_stubs)
 	.p2align 4
 SYM_CODE_END(tlk_supervisor_stubs)
 
-/* What a stub has on the interrupt stack once it has saved three registers. */
+/* The words on the interrupt stack once a stub has saved three registers. */
 #define F_DX	0
 #define F_CX	8
 #define F_AX	16
@@ -81,7 +81,7 @@ SYM_CODE_END(tlk_supervisor_stubs)
 #define F_SP	64
 #define F_SS	72
 
-/* What iretq reads. */
+/* The frame that iretq reads. */
 #define IRET_CS	8
 #define IRET_SS	32
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * What the files of the engine share: an operation and its life. files.c owns the engine, its
+ * Shared by the files of the engine: an operation and its life. files.c owns the engine, its
  * workers and its queues; operation.c owns how an operation begins and its memory; sequence.c owns
  * what an operation of several calls does next.
  */
@@ -37,7 +37,7 @@ struct tl_files_op {
 	struct tl_request *program;	/* `requests`, or memory of malloc() with the strings */
 	uint32_t n;			/* requests; 1 is no program */
 	uint32_t slot;			/* of the ring, in OP_MADE */
-	/* Of sequences. */
+	/* Only for sequences. */
 	int fd;				/* open between two requests, or -1 */
 	uint32_t nr;			/* SYS_read or SYS_getdents64 */
 	uint64_t done;			/* bytes read or written */

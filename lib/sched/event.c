@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * What a scheduler waits for beside its calls. It owns the external events, which create threads,
- * and the waits of threads, and gives what a look has found to both. The set of watched descriptors
- * is in watch.c, times are in timer.c, and when the scheduler looks is the business of sched.c.
+ * The events and waits of a scheduler. It owns the external events, which create threads, and the
+ * waits of threads, and gives both the results of a look. The set of watched descriptors is in
+ * watch.c, times are in timer.c, and when the scheduler looks is the business of sched.c.
  */
 #include "state.h"
 

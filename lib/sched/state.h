@@ -132,8 +132,8 @@ struct events {
 #define LOOK_NONE INT64_MIN	/* no result is there */
 #define CONTROL_QUEUED INT64_MIN	/* the same, of an epoll_ctl(2) */
 /*
- * What the set tells of a descriptor: its number plus 1, in the lower half, and a mark, of which
- * another set tells nothing: the scheduler's own, and how often the descriptor was removed. 0 is
+ * The word that the set reports for a descriptor: its number plus 1, in the lower half, and a mark
+ * that no other set has: the scheduler's own number, and how often the descriptor was removed. 0 is
  * timer_fd.
  */
 #define DATA_BITS 32

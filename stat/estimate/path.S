@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a system call in supervisor mode executes beside its handler, as far as user mode can: the
- * loads, stores and branches of kmod/supervisor/entry.S, an indirect call, and `popfq`,
+ * The path of a system call in supervisor mode without its handler, as far as user mode can execute
+ * it: the loads, stores and branches of kmod/supervisor/entry.S, an indirect call, and `popfq`,
  * `popq %rsp`, `jmp *%rcx`. Four instructions are missing, which user mode may not execute:
  * `swapgs` twice, `sti`, `cli`. So is `syscall` itself.
  *

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What is timed. Each function makes a number of calls and checks that they were made: a wrong
- * result ends the program. io_uring is in uring.c. This file owns the plain calls, the batches and
- * the floors.
+ * The subjects that are timed. Each function makes a number of calls and checks that they were
+ * made: a wrong result ends the program. io_uring is in uring.c. This file owns the plain calls,
+ * the batches and the floors.
  */
 #include "subjects.h"
 

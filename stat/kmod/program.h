@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Whose task it is (program.c), and what regions.c asks of work.c.
+ * Declares the owner of a task (program.c), and the functions of work.c for regions.c.
  */
 #ifndef TRAPLESS_STAT_PROGRAM_H
 #define TRAPLESS_STAT_PROGRAM_H

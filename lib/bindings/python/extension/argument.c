@@ -202,7 +202,7 @@ int tlpy_put_number_or_call(struct draft *draft, int i, PyObject *object)
 	return tlpy_put_number(draft, i, object);
 }
 
-/* What fileno() says, or an integer of any kind. */
+/* The result of fileno(), or an integer of any kind. */
 static PyObject *number_of_file(PyObject *object)
 {
 	PyObject *function, *number;

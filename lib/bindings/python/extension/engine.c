@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-/* What a result becomes. */
+/* The kinds of Python values that a result can become. */
 enum kind {
 	KIND_NUMBER,
 	KIND_BYTES,

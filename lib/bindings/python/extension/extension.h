@@ -38,7 +38,7 @@ struct argument {
 	uint32_t source;	/* TL_RESULT(0), TL_WORD32(0), TL_WORD64(0); 0: the word */
 };
 
-/* What a call is made of while its arguments are looked at; then it is queued, or given up. */
+/* A draft: the parts of a call while its arguments are checked. Then it is queued, or given up. */
 struct draft {
 	struct queue *queue;
 	struct kept *kept;
@@ -124,7 +124,7 @@ struct tl_batch *tlpy_queue_use(struct queue *queue, int in_child);
 /* Queues the draft. Returns its Call, or NULL with an exception. It frees the draft. */
 PyObject *tlpy_queue_add(struct draft *draft);
 PyObject *tlpy_queue_give_up(struct draft *draft);
-/* What the types of batch.c are made of. */
+/* The parts of the types of batch.c. */
 int tlpy_queue_init(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *tlpy_queue_close(PyObject *self, PyObject *unused);
 int tlpy_queue_traverse(PyObject *self, visitproc visit, void *arg);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * What is done to whole lists of files: stat, read, unlink. It owns batches of its own, which it
- * makes without the interpreter's lock, and what becomes of a file that is longer than its buffer.
- * What fails for one file is an OSError in that file's place of the list.
+ * Works on whole lists of files: stat, read, unlink. It owns its batches, which it makes without
+ * the interpreter's lock, and the reading of a file that is longer than its buffer. What fails for
+ * one file is an OSError in that file's place of the list.
  */
 #include "extension.h"
 
@@ -46,7 +46,7 @@ static void list_destroy(struct list *list)
 	tl_batch_destroy(list->batch);
 }
 
-/* The text of path i. The list then has the path itself, for messages. */
+/* Stores the text of path i. The list then holds the path itself, for messages. */
 static int take_path(struct list *list, Py_ssize_t i)
 {
 	PyObject *path = PyOS_FSPath(PyList_GetItem(list->paths, i));
