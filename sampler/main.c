@@ -218,7 +218,9 @@ static int sample_into(const struct options *options, const char *text,
 		return fail(STATUS_FAILED, "the output failed: %m");
 	}
 	report(&end);
-	return end.ending == ENDING_DURATION || end.ending == ENDING_SIGNAL ? 0 : STATUS_ENDED;
+	if (end.ending == ENDING_DURATION || end.ending == ENDING_SIGNAL)
+		return 0;
+	return STATUS_ENDED;
 }
 
 static int sample(const struct options *options, struct source *source)

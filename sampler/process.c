@@ -39,7 +39,9 @@ static int process_read(struct source *source, uint64_t address, void *into, siz
 
 	if (got == (ssize_t)length)
 		return 0;
-	return got < 0 && (errno == ESRCH || process_check(source)) ? -ENODEV : -EFAULT;
+	if (got < 0 && (errno == ESRCH || process_check(source)))
+		return -ENODEV;
+	return -EFAULT;
 }
 
 static void process_close(struct source *source)
