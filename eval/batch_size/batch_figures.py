@@ -32,7 +32,7 @@ FIGURE_11 = {
 def counted(
     counts: Mapping[Key, Samples], measured: Mapping[Key, Samples]
 ) -> tuple[Figure | Table, ...]:
-    """What the lab found, in instructions."""
+    """The results of the lab, in instructions."""
     drawn = figure_11(
         counts,
         "instructions for 512 calls",
@@ -45,7 +45,7 @@ def counted(
 
 
 def timed(measured: Mapping[Key, Samples], clock: Clock) -> tuple[Figure | Table, ...]:
-    """What a machine's own kernel took."""
+    """The times on a machine's own kernel."""
     drawn = figure_11(
         measured,
         "µs for 512 calls",
@@ -151,7 +151,7 @@ def fit_table(
 
 
 def saving_table(measured: Mapping[Key, Samples], clock: Clock) -> Table:
-    """What a batch of 32 takes away from each call, with an interval for it."""
+    """The saving of a batch of 32 for each call, with its interval."""
     rows = []
     for call in SUBJECTS:
         plain, batch = (measured.get((call, way), {}).get(32, ()) for way in ("plain", "batch"))

@@ -34,7 +34,7 @@ struct bench {
 	char reason[MECHANISMS][128];	/* why a mechanism is not open */
 };
 
-/* What one measured loop is given and what it finds. */
+/* The input and the results of one measured loop. */
 struct run {
 	struct bench *bench;
 	unsigned int n, calls;	/* calls is a multiple of n */

@@ -19,7 +19,7 @@ REPEATS = {"counted": Extent(5, 3), "measured": Extent(25, 7)}
 ROUNDS = Extent(41, 9, SAMPLES_MIN)
 WALK_REPEATS, WALK_ROUNDS = Extent(5, 2), Extent(15, 5, SAMPLES_MIN)
 FOLDERS = Extent(100, 20, 4)
-"""Of the tree that is walked on a machine's own kernel."""
+"""Folders of the tree that is walked on a machine's own kernel."""
 
 TIMED = OwnKernel(
     method=(

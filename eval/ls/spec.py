@@ -13,7 +13,7 @@ from trapless.experiments.fit import SAMPLES_MIN
 
 REPEATS = {"counted": Extent(5, 2), "measured": Extent(25, 5, SAMPLES_MIN)}
 FOLDERS = Extent(100, 20, 4)
-"""Of the large tree on a machine's own kernel."""
+"""Folders of the large tree on a machine's own kernel."""
 
 TIMED = OwnKernel(
     method=(

@@ -26,7 +26,7 @@ MODES = ("user", "kernel")
 KINDS = ("read", "write", "fetch")
 
 GRID_BYTES_MAX = 32 << 20
-"""Of a grid in memory: the largest has 9 MB."""
+"""The most memory of a grid: the largest has 9 MB."""
 ITERATIONS = 512
 BATCH = 32
 STRIDE = 128
@@ -42,7 +42,7 @@ Counts = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Region:
-    """What a label says; footprints in KB."""
+    """The content of a label; footprints are in KB."""
 
     order: str
     trap: str

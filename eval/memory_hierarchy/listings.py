@@ -254,7 +254,7 @@ def table_of_orders(grid: cells.Cells) -> Table:
 
 
 def table_of_today(grid: cells.Cells) -> Table:
-    """What batches and supervisor mode change on processors of today, by the footprints' sum."""
+    """The effect of batches and supervisor mode on processors of today, by the footprints' sum."""
     both = grid.user + grid.kernel
     lines = []
     for name, what in variants.CURRENT.items():
@@ -291,7 +291,7 @@ TODAY_KB = ((0, 0), (64, 192), (256, 384), (448, 640), (704, 1024))
 
 
 def table_of_costs() -> Table:
-    """What the modelled clocks assume."""
+    """The assumptions of the modelled clocks."""
     lines = [
         (what, cost.text, f"{cost.low:g} to {cost.high:g}", cost.source)
         for name, what in {variants.SMALL: "Pentium 4 1.8 GHz", **variants.CURRENT}.items()

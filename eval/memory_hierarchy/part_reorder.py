@@ -53,7 +53,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Load:
-    """What one grid runs: N calls a batch, so many calls a region, and as many before them."""
+    """The load of one grid: N calls a batch, the calls of a region, and those before them."""
 
     name: str
     sizes: tuple[int, ...]

@@ -23,7 +23,7 @@ from trapless.vm import lab
 
 PAIRS = 4
 LIMIT = 1.3
-"""What the plugin may cost at most."""
+"""The most that the plugin may cost."""
 
 WORK = """
 i=0

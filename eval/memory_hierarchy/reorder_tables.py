@@ -30,7 +30,7 @@ SHOWN_N = 32
 
 @dataclass(frozen=True)
 class Region:
-    """What a label says. `unordered`: with TL_UNORDERED; n calls a batch; D places of K KB."""
+    """The content of a label. `unordered`: with TL_UNORDERED; n calls a batch; D places of K KB."""
 
     load: str
     arrival: str

@@ -109,7 +109,7 @@ def check(name: str, report: Report, proofs: Sequence[str]) -> None:
 
 
 def metrics_of(programs: Sequence[Program]) -> Mapping[str, Metric]:
-    """What `trapless stat` says of each program, by name."""
+    """The report of `trapless stat` on each program, by name."""
     metrics: dict[str, Metric] = {}
     for program in programs:
         report, name = program.report, program.name

@@ -12,12 +12,12 @@ from trapless.experiments.experiment import OwnKernel, Spec, part
 from trapless.experiments.fit import SAMPLES_MIN
 
 TIMED_STEP_KB = Extent(16, 64, 256)
-"""Of the grid on a machine's own kernel."""
+"""The sizes of the grid on a machine's own kernel."""
 TIMED_ROUNDS = Extent(15, 3, SAMPLES_MIN)
 PROGRAM_PAIRS = Extent(6, 3)
 """Runs of a real program in each mode."""
 MAP_STEPS_KB = Extent((4, 16, 16, 32), (16, 32, 64, 64))
-"""Of the grids of footprints in the lab, from the finest to the coarsest."""
+"""The sizes of the grids of footprints in the lab, from the finest to the coarsest."""
 
 TIMED = OwnKernel(
     method=(

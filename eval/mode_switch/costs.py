@@ -24,7 +24,7 @@ NOT_OFFERED = "supervisor mode was not offered here; a row of the raw data says 
 
 @dataclass(frozen=True)
 class Key:
-    """What was run: a call, its form, and the state of the machine."""
+    """The subject of a run: a call, its form, and the state of the machine."""
 
     call: str
     form: str

@@ -50,7 +50,9 @@ const char *call_name(enum call call)
 
 unsigned int call_count(enum call call)
 {
-	return call == READ || call == WRITE ? CALLS_A_RUN_PAGES : CALLS_A_RUN;
+	if (call == READ || call == WRITE)
+		return CALLS_A_RUN_PAGES;
+	return CALLS_A_RUN;
 }
 
 bool loop_exists(enum call call, enum form form)

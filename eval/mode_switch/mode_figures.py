@@ -22,7 +22,7 @@ NAMES = {
 
 
 def counted(raw: Raw, ratios: Mapping[tuple[str, str], fit.Summary]) -> tuple[Figure | Table, ...]:
-    """What the lab found, in instructions."""
+    """The results of the lab, in instructions."""
     calls = costs.calls(raw.rows)
     least = {(key.call, key.form, key.mechanism): cost.least for key, cost in calls.items()}
     return (
@@ -57,7 +57,7 @@ def timed(
     saved: Mapping[tuple[str, str], Sequence[float]],
     clock: Clock,
 ) -> tuple[Figure | Table, ...]:
-    """What a machine's own kernel took."""
+    """The times on a machine's own kernel."""
     ns = {key: clock.ns(list(values.values())).value for key, values in found.items()}
     return (
         figure_7(

@@ -103,7 +103,7 @@ def check(rows: Sequence[Row]) -> None:
 
 
 def counted_metrics(calls: Mapping[costs.Key, costs.Cost]) -> dict[str, Metric]:
-    """What a call costs, in each mode, form and state of the machine."""
+    """The cost of a call, in each mode, form and state of the machine."""
     return {
         f"{key.call}.{key.mechanism}.{key.form}.instructions": Metric(
             round(cost.least, 2), "instructions", "counted", cost.n, round(cost.spread, 2)

@@ -234,7 +234,7 @@ def shorter(program: Program) -> Program:
 
 
 def guest_files() -> tuple[tuple[Path, str], ...]:
-    """What the guest is given: the runner, and what the compiler compiles."""
+    """The files for the guest: the runner, and the sources for the compiler."""
     root = repo_root()
     sources = [path for top in SOURCES for path in sorted((root / top).rglob("*.[ch]"))]
     named = [(path, f"{modes.BROUGHT}/source/{path.relative_to(root)}") for path in sources]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the parts of the workload of mode-switch share: how it was asked to run, and the module.
- * Each part prints its own rows and owns its own checks.
+ * Shared by the parts of the workload of mode-switch: its options, and the module. Each part prints
+ * its own rows and owns its own checks.
  */
 #ifndef MODE_SWITCH_WORKLOAD_H
 #define MODE_SWITCH_WORKLOAD_H

@@ -39,7 +39,7 @@ PAPER_INTERRUPTS_US = 62.4
 TOP_HALVES = WHO_TEXT[Who.TOP_HALF]
 SCHEDULERS = ("schedule", "__schedule")
 COMPILERS_OWN = re.compile(r"\.(constprop|part|isra|cold)(\.\d+)?")
-"""What compilers append to the names of functions that they have made variants of."""
+"""The suffixes that compilers append to the names of variants of functions."""
 SMALL = 1.0
 """Percent: shares that the paper has as 0.5 or less must stay below."""
 FACTOR = 2.0

@@ -123,7 +123,7 @@ def place(emulator: Emulator) -> None:
 
 
 def plan_of(target: Target, guest: Observed, emulator: Emulator, probe_map: ProbeMap) -> Plan:
-    """What peek samples of a kernel with probes, and which load is on."""
+    """The plan: peek's samples of a kernel with probes, and which load is on."""
     plan = record.plan_for(
         target, INTERVAL_NS, LIMIT_S * 10**9, max(os.sched_getaffinity(0)), emulator, probe_map
     )
@@ -234,7 +234,7 @@ def summarise(recording: Recording, number: int, window: Window, stage: Stage) -
 
 
 def row_of(summary: Summary, window: Window, whole: Window, stage: Stage) -> Row:
-    """What a load added up to, as a row of the raw data.
+    """The sums of a load, as a row of the raw data.
 
     Interrupts and runs are of the whole load, samples of the window that counts: `whole_share` says
     which part of the load that is, so that the two can be held against each other.

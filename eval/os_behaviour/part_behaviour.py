@@ -170,7 +170,7 @@ def rows_of(
     stages: Mapping[int, observation.Stage],
     requests: Row,
 ) -> list[Row]:
-    """What each load added up to. httpd counts from the first reply to the last."""
+    """The sums of each load. httpd counts from the first reply to the last."""
     whole, start = observation.windows(recording), observation.first_ns(recording)
     rows = []
     for number, one in enumerate(timed, 1):

@@ -34,7 +34,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Usage:
-    """What the daemon takes, with all its child processes that still run."""
+    """The time and memory that the daemon takes, with all its child processes that still run."""
 
     cpu_s: float  # since it began, with that of processes that have ended
     pss_kb: int  # memory, each page divided among all processes that share it
@@ -74,7 +74,7 @@ class Daemon:
             time.sleep(LOOK_S)
 
     def usage(self) -> Usage:
-        """What it takes now."""
+        """The time and memory that it takes now."""
         ticks = pss = rss = 0
         family = _family(self._process.pid)
         for pid in family:

@@ -44,7 +44,7 @@ BUSY_PERCENT = 30
 BUSY_ERROR_MAX = 0.05
 """The busy share of a simulated machine is known: the daemon's must not be farther from it."""
 CORES_MAX, MEMORY_MAX_MB = 1.0, 500.0
-"""What 50 machines may take."""
+"""The bounds of the daemon's cost for 50 machines."""
 GUEST = """
 (while :; do find / -xdev >/dev/null; usleep 100000; done) & load=$!
 read over; kill $load; echo '{"complete": true}'
@@ -115,7 +115,7 @@ def _real(run: Collection, folder: Path, saved: Path, repeats: int) -> list[Row]
 
 
 def _words(target: Target, saved: Path) -> list[str]:
-    """What a simulated machine is told: where the clock and the current tasks are.
+    """The arguments of a simulated machine: where the clock and the current tasks are.
 
     In the saved memory, no CPU is left in a handler.
     """

@@ -30,7 +30,7 @@ EVEN_READS = 10_000
 """As in Fig. 3 of the paper: how evenly so many reads follow one another."""
 PHASES = ("quiet", "written")
 CLOCK = {"clock": "cost", "step": "resolution"}
-"""Of the observer's clock: the name in a row, and in a metric."""
+"""The figures of the observer's clock: the name in a row, and in a metric."""
 PUBLISHED = (4, 2048)
 """Bytes of a read whose interval the paper gives."""
 NOTE = (

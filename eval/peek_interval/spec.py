@@ -14,7 +14,7 @@ SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 """Bytes of a read."""
 REPEATS = Extent(9, 5)
 SAMPLING_S = Extent(6, 3)
-"""Of a process's page."""
+"""How long a process's page is sampled."""
 
 SPEC = Spec(
     name="peek-interval",

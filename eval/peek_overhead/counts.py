@@ -24,7 +24,7 @@ SETTINGS = {
     "both": "and interrupts, and who disabled them",
     "counts": "and how often",
 }
-"""What is kept, each with all before it. The paper's probes are `both`."""
+"""The kinds of probes; each setting includes those before it. The paper's probes are `both`."""
 
 STEPS = {"calls": 50_000, "faults": 5_000, "switches": 3_000}
 QUICK_STEPS = {"calls": 20_000, "faults": 2_000, "switches": 1_000}
@@ -46,8 +46,8 @@ def collect(run: Collection) -> None:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one setting adds to one load. Instructions do not drift: medians of all runs are held
-    against each other, so that a run in which something else was due does not decide."""
+    """The cost of one setting in one load. Instructions do not drift, so the medians of all runs
+    are compared: a run in which other work was due does not decide."""
 
     none: Sequence[float]  # instructions of each run
     probed: Sequence[float]

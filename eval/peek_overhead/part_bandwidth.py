@@ -84,8 +84,8 @@ def observer(source: str, announcement: int, region: int) -> subprocess.Popen[by
 
 
 def attend(watch: subprocess.Popen[bytes], go_on: Callable[[], object]) -> list[Row]:
-    """What an observer prints, to its end. Each time that it is ready for a run, and when it has
-    seen the last one, the program that waits for it is told to go on."""
+    """Read an observer's output to its end. Each time that it is ready for a run, and when it has
+    seen the last one, the program that waits for it is told to continue."""
     rows: list[Row] = []
     assert watch.stdout is not None
     for line in watch.stdout:
@@ -98,7 +98,7 @@ def attend(watch: subprocess.Popen[bytes], go_on: Callable[[], object]) -> list[
 
 
 def sound(rows: Sequence[Row]) -> list[Row]:
-    """What an observer printed; a TraplessError where it did not come to its end."""
+    """The output of an observer; a TraplessError if it did not come to its end."""
     failures = [row["failure"] for row in rows if "failure" in row]
     if failures or not rows or not rows[-1].get("complete"):
         raise TraplessError(f"the observer failed: {failures[0] if failures else 'it was killed'}")
@@ -235,10 +235,10 @@ def pairs_of(rows: Sequence[Row], form: str) -> Mapping[Key, Sequence[Pair]]:
 
 
 def losses(rows: Sequence[Row], form: str) -> Losses:
-    """What was lost in runs during which the observer did read.
+    """The loss in runs during which the observer really read.
 
-    Where its processor was taken from it too often, the runs in which that was least so; they are
-    chosen by that alone.
+    If its processor was taken from it too often, the runs in which that happened least count; they
+    are chosen by that alone.
     """
     by_key = {}
     for key, pairs in pairs_of(rows, form).items():

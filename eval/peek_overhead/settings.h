@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the observed program (bandwidth.c) announces and its observer (sweep.c) does meanwhile: what
- * is read, how fast, and how much. It owns the numbers; the pages in which they are handed over are
- * eval/tools/common/announce.h's.
+ * The settings that the observed program (bandwidth.c) announces and that its observer (sweep.c)
+ * follows: what is read, how fast, and how much. It owns the numbers; eval/tools/common/announce.h
+ * owns the pages in which they are handed over.
  */
 #ifndef EVAL_PEEK_OVERHEAD_SETTINGS_H
 #define EVAL_PEEK_OVERHEAD_SETTINGS_H

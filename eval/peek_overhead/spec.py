@@ -17,7 +17,7 @@ PROBE_SHARE = Extent(1, 40, 400)
 PROBE_SETTINGS = Extent(("modes", "both", "counts"), ("modes", "both", "counts"), ("counts",))
 COUNTED_REPEATS, READ_REPEATS = Extent(3, 3), Extent(11, SAMPLES_MIN)
 REGION_BYTES = Extent(tuple(2048 << power for power in range(10)), (2048, 16 << 10, 1 << 20))
-"""Of the region that a program and its observer read (Fig. 6)."""
+"""The sizes of the region that a program and its observer read (Fig. 6)."""
 REGION_REPEATS = {"guest": Extent(7, 3), "local": Extent(15, 7)}
 REGION_TOTAL_MB = {"guest": Extent(256, 32), "local": Extent(256, 256)}
 """As in the paper; a quick run in the emulated guest, which is slower by far, takes less."""

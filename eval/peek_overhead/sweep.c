@@ -84,7 +84,7 @@ static void sleep_until(uint64_t ns)
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
 }
 
-/* What a setting asks for, a little of it: then the phase is looked at again. */
+/* Reads a little of what the setting asks for; then the phase is looked at again. */
 static void serve(struct sweep *sweep, uint64_t setting)
 {
 	const uint32_t bytes = settings_bytes(setting);

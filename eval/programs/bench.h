@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What experiment programs sets side by side: the mechanisms, opened once, and the subjects, each a
- * row of functions. It owns the types. chains.c, loops.c and burst.c have the subjects,
- * mechanisms.c opens and closes, programs.c measures.
+ * The mechanisms and subjects that experiment programs compares: mechanisms are opened once, and
+ * each subject is a row of functions. It owns the types. chains.c, loops.c and burst.c have the
+ * subjects, mechanisms.c opens and closes, programs.c measures.
  */
 #ifndef EVAL_BENCH_H
 #define EVAL_BENCH_H

@@ -131,7 +131,7 @@ static int read_types(struct types *types)
 	return -EIO;
 }
 
-/* What of the types is needed. */
+/* The parts of the kernel's types that are needed. */
 struct layout {
 	uint32_t ops, value;		/* numbers of types */
 	uint32_t value_bytes, data;	/* of the map's value, and where the operations are in it */

@@ -44,7 +44,7 @@ BPF_LOOP = "CONFIG_IO_URING_BPF_OPS"
 """A kernel with it runs programs of BPF in io_uring's loop."""
 
 PARAMETERS = {"file": "n", "getppid": "n", "copy": "k", "accept": "n", "burst": "w"}
-"""What the number of a row counts: calls or files, KiB a step, connections, workers."""
+"""The unit of a row's number: calls or files, KiB a step, connections, workers."""
 
 
 def collect(run: Collection) -> None:
@@ -302,7 +302,8 @@ def files_table(raw: Raw, counted: Mapping[Key, Samples]) -> Table:
 
 
 def bpf_loop_note(rows: Sequence[Row]) -> str:
-    """What the kernel has of io_uring's programs of BPF; nothing in results that do not say."""
+    """Says whether the kernel has io_uring's programs of BPF; empty for results that do not
+    tell."""
     for row in rows:
         if "bpf_loop" in row:
             has = "is configured with" if row["bpf_loop"] else "is configured without"

@@ -25,7 +25,7 @@ static const struct subject_row *const subjects[SUBJECTS] = {
 	[ACCEPT] = &accept_row, [BURST] = &burst_row,
 };
 
-/* What one run counted. */
+/* The counts of one run. */
 struct counts {
 	uint64_t value, crossings, calls, wakeups;
 };

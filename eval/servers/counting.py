@@ -87,7 +87,7 @@ def _job(server: Server, shape: Shape) -> Job:
 
 
 def files(packed: Path, server: Server, shape: Shape, folder: Path) -> tuple[tuple[Path, str], ...]:
-    """What a guest is given: the server, the load with its words, and the pages."""
+    """The files for a guest: the server, the load with its words, and the pages."""
     given = [(packed, ARCHIVE), (program("servers/load/load"), shapes.LOAD)]
     for bytes_ in (shapes.SMALL, shapes.LARGE):
         page = _written(folder, f"site-{bytes_}", shapes.content(bytes_))

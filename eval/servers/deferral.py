@@ -153,15 +153,15 @@ class Costs:
     batch: Mapping[int, float]
 
     def saved(self, calls: int) -> float:
-        """What a batch of `calls` saves; nothing where plain calls are cheaper. Between two counted
-        sizes, the saving per call of the larger one is taken, so that the bound holds."""
+        """The saving of a batch of `calls`; nothing where plain calls are cheaper. Between two
+        counted sizes, the saving per call of the larger one is taken, so that the bound holds."""
         size = min((n for n in self.batch if n >= calls), default=max(self.batch))
         return max(0.0, calls * (self.plain[size] - self.batch[size]))
 
 
 @dataclass(frozen=True)
 class Bound:
-    """What waiting calls save a request, at most: of instructions that a request takes."""
+    """The most that waiting calls save of a request's instructions."""
 
     calls: float
     deferred: float
@@ -182,7 +182,7 @@ def bound(
 ) -> Bound:
     """Of recorded calls for `requests` requests, which take so many instructions without strace.
 
-    Left out is all that the library itself would execute, so that no library saves more.
+    The library's own instructions are left out, so that no library saves more.
     """
     replayed = replay(windows, policy)
     deferred = sum(replayed.deferred.values())

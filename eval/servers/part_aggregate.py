@@ -140,7 +140,7 @@ def _traced(server: Server) -> Server:
 
 
 def _costs(kernel: str) -> tuple[LabConfig, list[str]]:
-    """What a batch of a size takes away of a call, on the same kernel."""
+    """The saving of a batch for one call, by the batch's size, on the same kernel."""
     program = workload("batch-size")
     config = LabConfig(
         kernel=kernel, cpus=1, icount=True, files=((program, "/bin/costs"),), timeout_s=TIMEOUT_S
@@ -256,7 +256,7 @@ def _number(value: float) -> str:
 
 
 def bounds_table(traced: Sequence[Traced], costs: Costs) -> Table:
-    """What would be saved at most, under both policies."""
+    """The largest possible saving, under both policies."""
     rows = []
     for one in traced:
         strict, loose = (one.bound(policy, costs) for policy in POLICIES)

@@ -150,7 +150,7 @@ def requests_of(rows: Sequence[Row]) -> dict[str, int]:
 
 
 def each(rows: Sequence[Row], server: str, load: str, unit: str) -> list[float]:
-    """What each turn counted a request, in the order of the turns."""
+    """The counts for a request in each turn, in the order of the turns."""
     requests = requests_of(rows)[load]
     counts = {
         int(row["turn"]): row["value"] / requests
@@ -210,7 +210,7 @@ Samples = Mapping[tuple[str, str], Sequence[float]]
 
 
 def samples(raw: Raw, unit: str) -> Samples:
-    """What the turns took a request, in that unit, of each server that was measured."""
+    """The cost of a request in each turn, in that unit, for each server that was measured."""
     pairs = {
         (row["server"], row["load"]): None  # in the order of the loads
         for row in raw.rows

@@ -149,7 +149,8 @@ def ready(talk: Talk, shape: Shape) -> str:
 
 
 def content(bytes_: int) -> bytes:
-    """What servers deliver: bytes of which no part looks like another one, and no white space.
+    """The content that servers deliver: bytes without white space, of which no part looks like
+    another.
 
     >>> content(8)
     b'AAAABAAC'

@@ -16,7 +16,7 @@ HTTP_LOADS = Extent(
     ("keep8", "close8"),
     ("keep8",),
 )
-"""What is put on the web server and its twins: how many connections, kept or closed."""
+"""The loads of the web server and its twins: how many connections, kept or closed."""
 HTTP_TURNS, HTTP_ROUNDS = Extent(6, 3), Extent(15, 5, SAMPLES_MIN)
 HTTP_SHARE = Extent(1, 4, 200)
 """A shorter run on a machine's own kernel makes so many times fewer requests."""

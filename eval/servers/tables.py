@@ -28,7 +28,7 @@ EVENTS = {
     "preempted_within": ("preemptions-in-call", "preemptions in a call"),
     "left_again": ("left-again", "of these, in a call that had left before"),
 }
-"""What is counted a request: the feature, its name in metrics, and words."""
+"""The counts for each request: the feature, its name in metrics, and words."""
 
 
 def metrics(counted: Sequence[Counted]) -> Mapping[str, Metric]:
@@ -268,7 +268,7 @@ def events(counted: Sequence[Counted]) -> Table:
 
 
 def modelled(counted: Sequence[Counted]) -> Iterator[Figure | Table]:
-    """What crossings cost in modelled clocks; nothing where no run was modelled."""
+    """The cost of crossings in modelled clocks; nothing where no run was modelled."""
     of_model = [one for one in counted if one.report]
     if not of_model:
         return

@@ -209,7 +209,7 @@ static struct call any_call(void)
 	}
 }
 
-/* What was sent in a batch is received at its end, oldest first. */
+/* Data that was sent in a batch is received at its end, the oldest first. */
 static void receive(struct call *call, const struct call *batch, unsigned int sent)
 {
 	call->after_barrier = true;
@@ -235,7 +235,7 @@ void mix_fill(struct call *calls, unsigned int count, unsigned int n)
 		while (i + sent < n) {
 			struct call call = any_call();
 
-			/* What is sent takes a second place at the end. */
+			/* A send takes a second place at the end, for its receive. */
 			if (call.nr == SYS_sendto && i + ++sent == n) {
 				sent--;
 				continue;

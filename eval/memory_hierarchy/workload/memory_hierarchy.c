@@ -102,7 +102,7 @@ static void run_region(struct bench *bench, enum call_order order, const struct 
 			     warm.iterations + pair->iterations, (unsigned long)executed);
 }
 
-/* What is timed: one order of a bench. */
+/* The argument of a timed run: one order of a bench. */
 struct timed {
 	struct bench *bench;
 	enum call_order order;

@@ -67,7 +67,7 @@ static uint64_t used(const struct server *server)
 	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* What a thread has used, if it is one of the kernel's: a child of kthreadd, which is number 2. */
+/* The time of a thread, if it is one of the kernel's: a child of kthreadd, which is number 2. */
 static uint64_t used_by_kernel_thread(const char *number)
 {
 	char path[300];
@@ -228,9 +228,12 @@ static void take_turns(const char *name, const char *load, unsigned int turns)
 		for (unsigned int i = 0; i < count; i++)
 			order[i] = i;
 		measure_shuffle(order, count);
-		for (unsigned int i = 0; i < count; i++)
-			(kind == MEASURE_COUNTED ? count_instructions : take_time)(
-				&servers[order[i]], name, load, turn);
+		for (unsigned int i = 0; i < count; i++) {
+			if (kind == MEASURE_COUNTED)
+				count_instructions(&servers[order[i]], name, load, turn);
+			else
+				take_time(&servers[order[i]], name, load, turn);
+		}
 	}
 	for (unsigned int i = 0; i < count && kind == MEASURE_COUNTED; i++)
 		count_crossings(&servers[i], name, load);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a load asks, and whether a reply is right: reply.c. Connections are load.c's.
+ * The requests of a load, and the check of replies: reply.c. load.c owns the connections.
  */
 #ifndef EVAL_SERVERS_REPLY_H
 #define EVAL_SERVERS_REPLY_H

@@ -124,7 +124,7 @@ static double clocks_per_ns(void)
 	return (double)(end - begin) / (double)(end_ns - begin_ns);
 }
 
-/* What a hypervisor calls itself to its guests, "" where there is none; emulators do so, too. */
+/* The name that a hypervisor gives to its guests, "" without one; emulators give one, too. */
 static const char *hypervisor(void)
 {
 	static char name[13];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What every workload needs to measure honestly: a counter, its own cost, a seeded order, rows of
+ * The tools by which every workload measures: a counter, its own cost, a seeded order, rows of
  * JSON, and a loud end when a check fails. It owns no mechanism and no experiment.
  *
  * Two kinds of figures come from one counter, the time-stamp counter. Under `-icount shift=0` the

@@ -152,7 +152,7 @@ static void run_crossings(const struct job *job, unsigned int repeat)
 	row(job, "crossings", probe_read(probe), repeat);
 }
 
-/* What the module counts while the command runs once more; a run by traps must leave no count. */
+/* Prints the module's counts while the command runs once more; a run by traps must leave none. */
 static void run_counts(const struct job *job)
 {
 	struct tl_process before, after;

@@ -35,7 +35,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Counts:
-    """What the repeats of one command counted."""
+    """The counts of one command's repeats."""
 
     crossings: tuple[int, ...]
     instructions: tuple[int, ...]

@@ -112,7 +112,7 @@ def network(address: str) -> str:
 
 
 def served_file() -> bytes:
-    """What the server serves: bytes of which no part looks like another one."""
+    """The content that the server serves: bytes of which no part looks like another."""
     return b"".join(number.to_bytes(2, "big") for number in range(0x4000, 0x4000 + FILE_BYTES // 2))
 
 

@@ -23,10 +23,10 @@ bool device_offers(const char **reason);
 /* 0 is the caller itself. Fails the run when the module refuses. */
 void device_switch(pid_t pid, enum tl_mode mode, unsigned int flags);
 
-/* Of all processes that were switched and have ended: the difference around a command is its. */
+/* The calls of all ended processes that were switched: a command's are the difference around it. */
 struct calls device_calls_of_ended(void);
 
-/* Of one living process; nothing, if it was never switched. */
+/* The calls of one living process; zeros if it was never switched. */
 struct calls device_calls_of(pid_t pid);
 
 void calls_add(struct calls *sum, const struct calls *more);

@@ -56,7 +56,7 @@ class Program:
 
 @dataclass
 class Runs:
-    """What the runs of one program gave: costs per operation and calls, one a repeat."""
+    """The results of one program's runs: costs per operation and calls, one for each repeat."""
 
     trap: list[float] = field(default_factory=list)
     supervisor: list[float] = field(default_factory=list)
@@ -101,7 +101,7 @@ def guest_config(config: LabConfig) -> LabConfig:
 
 
 def runs_of(rows: Iterable[Row], unit: str = "instructions") -> dict[str, Runs]:
-    """What the rows of a boot say about each program."""
+    """The results of each program, from the rows of a boot."""
     programs: dict[str, Runs] = {}
     for row in rows:
         if "calls_direct" in row:

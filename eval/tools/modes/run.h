@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a run is asked for, and what its two kinds, a command that ends (command.c) and a server
- * under load (server.c), share: starting processes, comparing output, printing rows.
+ * The options of a run, and the functions that its two kinds share, a command that ends (command.c)
+ * and a server under load (server.c): starting processes, comparing output, printing rows.
  */
 #ifndef EVAL_MODES_RUN_H
 #define EVAL_MODES_RUN_H

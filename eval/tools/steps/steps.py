@@ -60,7 +60,7 @@ class Symbols:
 
 @dataclass
 class Trace:
-    """What was executed: piece of work -> addresses in order."""
+    """The executed instructions: piece of work -> addresses in order."""
 
     pieces: dict[str, list[int]] = field(default_factory=dict)
     failure: TraplessError | None = None  # how following ended

@@ -45,7 +45,7 @@ class Inventory:
         self.vms: list[ObservedVm] = []
         self.error = ""  # why machines are not looked for
         self._patterns, self._files = tuple(patterns), tuple(files)
-        self._found: list[Found] | None = None
+        self._latest: list[Found] | None = None
         self._taken: list[Found] | None = None
         self._looped_s = time.monotonic()
         self._over = threading.Event()
@@ -64,7 +64,7 @@ class Inventory:
                 if not self.settings.opener.runs:
                     raise PeekError("the process that opens machines was killed; start again")
                 self._looped_s = now = time.monotonic()
-                self._take_found(now)
+                self._take_latest(now)
                 for vm in self.vms:
                     phases.step(vm)
                 time.sleep(max(PACE_S - (time.monotonic() - now), PACE_S / 10))
@@ -81,13 +81,13 @@ class Inventory:
 
     def _find(self) -> None:
         """In a thread of its own: the opener may be busy."""
-        while not self._over.wait(FIND_S if self._found is not None else 0):
+        while not self._over.wait(FIND_S if self._latest is not None else 0):
             try:
                 found = self.settings.opener.running(self._files)
-                self._found, self.error = [one for one in found if self._is_wanted(one)], ""
+                self._latest, self.error = [one for one in found if self._is_wanted(one)], ""
             except Exception as error:  # whatever the error is, machines are looked for again
                 if not self._over.is_set():
-                    self._found, self.error = self._found or [], str(error)
+                    self._latest, self.error = self._latest or [], str(error)
 
     def _is_wanted(self, found: Found) -> bool:
         patterns = self._patterns
@@ -97,8 +97,8 @@ class Inventory:
             or any(fnmatch.fnmatchcase(found.title, one) for one in patterns)
         )
 
-    def _take_found(self, now: float) -> None:
-        found = self._found
+    def _take_latest(self, now: float) -> None:
+        found = self._latest
         if found is None or found is self._taken or self.error:
             return
         self._taken = found

@@ -25,8 +25,8 @@ def machine(pid: int, name: str) -> Found:
 
 def take(inventory: Inventory, *found: Found) -> list[tuple[str, State]]:
     """The titles and states once these machines run."""
-    inventory._found = list(found)
-    inventory._take_found(time.monotonic())
+    inventory._latest = list(found)
+    inventory._take_latest(time.monotonic())
     return [(vm.title, vm.state) for vm in inventory.vms]
 
 
@@ -83,7 +83,7 @@ def test_machines_are_looked_for_again_whatever_happens(monkeypatch):
 
     inventory = Inventory(settings(SimpleNamespace(running=running)))
     inventory._find()
-    assert inventory._found == [machine(1, "a")] and not inventory.error
+    assert inventory._latest == [machine(1, "a")] and not inventory.error
 
 
 @pytest.mark.parametrize(("pattern", "is_wanted"), [("web-*", True), ("db-*", False)])
