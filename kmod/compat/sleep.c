@@ -15,9 +15,9 @@ static DEFINE_MUTEX(prepare_lock);
 static bool prepared;
 
 /*
- * A thread that goes to sleep has said so in its state. If it is woken at this moment, the state
- * stays until the switch is over. A thread that was preempted between the two looks the same: then
- * it is taken for one that sleeps, and comes back soon.
+ * A thread stores in its state that it will sleep, and then goes to sleep. If it is woken at this
+ * moment, the state stays until the switch is over. A thread that is preempted between the two
+ * looks the same: it is taken for one that sleeps, and soon runs again.
  */
 static void sched_out(struct preempt_notifier *notifier, struct task_struct *next)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tells when the current thread goes to sleep and when it goes on, wherever in the kernel that is.
- * This header owns how a module learns it: by the scheduler's notifiers, which kernels with KVM
- * have. It owns nothing of what follows.
+ * Tells when the current thread goes to sleep anywhere in the kernel, and when it runs again. This
+ * header owns the means: the scheduler's notifiers, which kernels with KVM have. It does not own
+ * what follows.
  */
 #ifndef TLK_COMPAT_SLEEP_H
 #define TLK_COMPAT_SLEEP_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Batches: the calling thread makes its own requests, in order, in one crossing. This header owns
- * the way in; ring.h owns the memory.
+ * the entry; ring.h owns the memory.
  */
 #ifndef TLK_BATCH_H
 #define TLK_BATCH_H

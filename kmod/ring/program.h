@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Programs: batches whose requests take results and words of memory as arguments, and jump. This
- * header owns the way in; ring.h owns the memory.
+ * header owns the entry; ring.h owns the memory.
  */
 #ifndef TLK_PROGRAM_H
 #define TLK_PROGRAM_H

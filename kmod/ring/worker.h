@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Workers: threads of the process that wait in the kernel and make other threads' requests. This
- * header owns the way in; queue.h owns where requests come from.
+ * header owns the entry; queue.h owns where requests come from.
  */
 #ifndef TLK_WORKER_H
 #define TLK_WORKER_H

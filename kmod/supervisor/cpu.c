@@ -33,7 +33,7 @@
 
 #define GATES 256
 
-/* Calls return also on processors that are not set up: there, too, `thread` is nobody. */
+/* Calls also return on processors that are not set up: `thread` is nobody there, too. */
 DEFINE_PER_CPU(struct tlk_supervisor_cpu, tlk_supervisor_cpu) = {
 	.thread = &tlk_supervisor_nobody,
 	.beyond = TLK_CALL_BEYOND,

@@ -17,9 +17,9 @@ struct tlk_thread_state;
  * memory, or if another thread leads it now, and -ESRCH if it has ended; an exec that comes later
  * finds it registered.
  *
- * A process that is to be in supervisor mode is closed to its user here. -EPERM and a refusal if
- * somebody traces it who could write to its memory: nobody attaches meanwhile, if the caller holds
- * its cred_guard_mutex.
+ * A process that is to be in supervisor mode is closed to its user here. Returns -EPERM and a
+ * refusal if a tracer could write to its memory. The caller holds its cred_guard_mutex, so that no
+ * tracer attaches meanwhile.
  */
 int tlk_process_switch(struct task_struct *leader, const struct mm_struct *memory,
 		       struct tl_switch *request);

@@ -81,7 +81,7 @@ u64 tlk_refusals_of_moment(void)
 {
 	static bool is_locked;
 
-	/* It is never taken back, and each question may be one more line in the kernel's log. */
+	/* A lockdown is never lifted, and each question may add a line to the kernel's log. */
 	if (!READ_ONCE(is_locked) && security_locked_down(LOCKDOWN_MSR))
 		WRITE_ONCE(is_locked, true);
 	return READ_ONCE(is_locked) ? BIT_ULL(TL_REFUSED_LOCKDOWN) : 0;
@@ -135,7 +135,10 @@ int tlk_refuse_switch(struct task_struct *leader, u32 flags, u32 *why)
 		return refuse(TL_REFUSED_KERNEL_THREAD, why, -ENOEXEC);
 	if (!tlk_may_debug(leader))
 		return refuse(TL_REFUSED_OTHER_USER, why, -EPERM);
-	/* First: reading the target's memory may sleep for long, and the rest may change. */
+	/*
+	 * This comes before the checks below: reading the target's memory may sleep for long, and
+	 * what they test may change meanwhile.
+	 */
 	ends_by_hlt = !(flags & TL_SWITCH_ALLOW_HLT) && tlk_program_ends_by_hlt(leader);
 	if (!tlk_is_ordinary(leader))
 		return refuse(TL_REFUSED_PRIVILEGED, why, -EPERM);

@@ -11,10 +11,10 @@
  *                                bits of this argument have this value, which means the caller
  *   TL_BATCH_ONLY(name, nr, why) in one's own batch only: it reads or changes the calling thread
  *   TL_REFUSED(name, nr, why)    never
- * A call that only tells something of its own thread (gettid, getcpu, sched_getparam of thread 0)
- * may be made by a worker: it then tells it of the worker. docs/batches.md says what else differs
- * where a worker makes a call, and docs/security.md has the last review of all rows. One row a
- * line, sorted by number: trapless/calls.py reads the rows as text.
+ * A call that only reports on its own thread (gettid, getcpu, sched_getparam of thread 0) may be
+ * made by a worker: it then reports on the worker. docs/batches.md says what else differs where a
+ * worker makes a call, and docs/security.md has the last review of all rows. One row a line, sorted
+ * by number: trapless/calls.py reads the rows as text.
  */
 
 TL_ANY(read, 0)
