@@ -215,7 +215,7 @@ static long enter(const struct batch *batch, const struct tl_request *from,
 }
 
 /* Did the module stop for a reason that plain calls hide, such as a stop signal? */
-static bool may_go_on(struct batch *batch)
+static bool may_continue(struct batch *batch)
 {
 	uint32_t stopped = batch->program->stopped;
 
@@ -234,7 +234,7 @@ static int complete_short(struct batch *batch, struct tl_request *from, struct t
 
 		if (made > 0)
 			request += made;
-		if (made <= 0 || request == to || !may_go_on(batch))
+		if (made <= 0 || request == to || !may_continue(batch))
 			return request != from ? (int)(request - from) : made;
 		entered = enter(batch, request, to);
 	}

@@ -231,7 +231,7 @@ static __attribute__((noinline)) int flush_and_look(struct tl_sched *sched, int6
 		timeout_ms = limit_ns < 0 && !sched->events.timers_n ? -1 :
 			     tl_events_timeout_ms(&sched->events, limit_ns);
 	sched->rounds = 0;
-	/* A stop has left one: a second would overwrite what it finds. */
+	/* A stop has left a look queued: a second one would overwrite its results. */
 	if (sched->look)
 		return flush_all(sched);
 	sched->stats.looks++;

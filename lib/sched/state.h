@@ -102,7 +102,7 @@ struct watch {
 	bool unheard;			/* the last look has shown what nobody wanted */
 };
 
-/* Behind a time there is a thread whose wait ends then, or one that waits for longer by now. */
+/* A time and a thread. The thread's wait ends at that time or, by now, at a later one. */
 struct timer {
 	uint64_t due_ns;
 	struct thread *thread;

@@ -17,7 +17,7 @@
 #include <sys/timerfd.h>
 #include <time.h>
 
-/* The highest bit is set: no address, and no small number, has it where the mark is. */
+/* The mark's highest bit, which is clear in an address and in a small number. */
 #define MARK (UINT32_C(1) << 31)
 
 void tl_events_init(struct events *events)
@@ -163,7 +163,7 @@ int tl_watch_control_queue(struct tl_sched *sched, struct watch *watch, int op)
 
 	if (slot < 0)
 		return slot;
-	/* Once a flush: the set is asked for before the first of these calls is queued. */
+	/* Once for each flush: the set is checked before the first of these calls is queued. */
 	error = events->controls ? 0 : tl_events_check(events);
 	if (error)
 		return error;
@@ -252,10 +252,10 @@ void tl_events_arm(struct tl_sched *sched)
 
 	if (work)
 		due_ns = 1;
-	/* The child of a fork in a thread of ours has its parent's timer, and leaves it alone. */
+	/* One of our threads may have forked: its child leaves its parent's timer alone. */
 	if (events->timer_fd < 0 || due_ns == events->armed_ns || !sched->head.batch->requests)
 		return;
-	/* The set vouches for the timer: it may be another file by now. */
+	/* The number may be that of another file by now; only the timer is a member of the set. */
 	if (tl_set_check(&events->set, events->timer_fd))
 		return;
 	events->armed_ns = due_ns;

@@ -10,10 +10,10 @@ const native = createRequire(import.meta.url)('../build/trapless.node');
 
 // As `enum kind` in addon.c.
 export const KIND = { number: 0, buffer: 1, text: 2, attributes: 3, names: 4, target: 5 };
-// Of one completion: its id, its result, whether attributes follow, and they.
+// The numbers of one completion: its id, its result, whether attributes follow, the attributes.
 export const FIELDS = 18;
 
-// By id: what to call at the end. Free ids are used again, so that the arrays stay small.
+// By id: the functions to call at the end. Free ids are used again, so that the arrays stay small.
 const resolvers = [];
 const free = [];
 let group;

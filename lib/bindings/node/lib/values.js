@@ -2,7 +2,7 @@
 // Values between Node and the kernel: numbers of calls, flags, modes and Stats.
 import fs, { constants } from 'node:fs';
 
-// Of the x86-64 table, and AT_* of fcntl.h.
+// Numbers of the x86-64 table, and AT_* of fcntl.h.
 export const CALL = {
   close: 3, pread64: 17, pwrite64: 18, access: 21, fsync: 74, fdatasync: 75, ftruncate: 77, rename: 82, mkdir: 83,
   rmdir: 84, link: 86, unlink: 87, chmod: 90, fchmod: 91, openat: 257, statx: 332,

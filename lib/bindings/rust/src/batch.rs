@@ -41,7 +41,7 @@ pub struct Batch {
     flags: c_uint,
     /// The ring holds calls of a flush that is not over.
     unfinished: bool,
-    /// The number of the flush that `requests` are of.
+    /// The number of the flush to which `requests` belong.
     flush: u64,
     pub(crate) requests: Vec<Request>,
     pub(crate) jumps: Vec<Jump>,
@@ -80,7 +80,7 @@ impl Batch {
         Batch::with_flags(entries, 0)
     }
 
-    /// A batch that this backend makes.
+    /// A batch whose calls this backend makes.
     pub fn on(entries: u32, backend: Backend) -> io::Result<Batch> {
         let flags = match backend {
             Backend::Plain => sys::TL_PLAIN,
@@ -185,7 +185,7 @@ impl Batch {
     /// Makes the calls in the ring. Returns whether all are complete, or their budget is used up.
     ///
     /// # Safety
-    /// What `fill` asks for.
+    /// The conditions of `fill` hold.
     pub(crate) unsafe fn cross(&mut self, steps: u64) -> io::Result<bool> {
         let made = self.flush_queued(steps);
         self.unfinished = !matches!(made, Ok(true));

@@ -283,13 +283,13 @@ impl<'b, 'm> Calls<'b, 'm> {
         Ok(Argument::Plain(self.batch.requests[slot].args[1]))
     }
 
-    /// Asks what a file is.
+    /// Asks for the attributes of a file.
     pub fn fstat(&mut self, fd: impl Into<Fd<'m>>, stat: &'m mut Stat) -> io::Result<Call> {
         let fd = self.descriptor(fd.into())?;
         self.queue(number::FSTAT, &[fd, address(stat)], Role::Other)
     }
 
-    /// Asks what the file with this name is.
+    /// Asks for the attributes of the file with this name.
     pub fn stat(&mut self, path: &'m CStr, stat: &'m mut Stat) -> io::Result<Call> {
         let arguments = [address(path.as_ptr()), address(stat)];
         self.queue(number::STAT, &arguments, Role::Other)

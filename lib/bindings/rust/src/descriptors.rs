@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
-//! Where a program has which descriptor open.
+//! Tells which descriptors a program has open at which call.
 //!
 //! It owns the rules that refuse a program whose descriptors could get lost, and the answer where a
 //! descriptor is open if the program stops. A descriptor has one open and at most one close, which

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
-//! What a queued call is, and what its arguments may be.
+//! A queued call, and what its arguments may be.
 //!
 //! It owns the handles that queueing returns. A handle is a slot of one flush, and says by its type
 //! what the call in the slot returns; who is given a handle checks that it is of the same flush.
@@ -153,7 +153,7 @@ impl From<BorrowedFd<'_>> for Argument {
     }
 }
 
-/// Of which results a jump is made.
+/// The results for which a jump is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Condition {

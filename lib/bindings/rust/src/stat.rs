@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 //! struct stat of x86-64, which fstat and its kin write.
 
-/// What a file is. Times are seconds and nanoseconds.
+/// The attributes of a file. Times are seconds and nanoseconds.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stat {
