@@ -47,9 +47,9 @@ def rewrite(readme: Path, report: Report) -> None:
     readme.write_text(f"{before}{BEGIN}\n{part}{END}{after}", encoding="utf-8")
 
 
-def generated(report: Report, beside: Path) -> str:
-    """The text between the markers; links are relative to the folder `beside`."""
-    folder = Path(os.path.relpath(report.directory, beside)).as_posix()
+def generated(report: Report, origin: Path) -> str:
+    """The text between the markers; links are relative to the folder `origin`."""
+    folder = Path(os.path.relpath(report.directory, origin)).as_posix()
     kernels = ", ".join(sorted({section.result.kernel for section in report.sections}))
     gain = summary.gain(report)
     if gain is None:

@@ -101,7 +101,7 @@ class Ring:
         self._fields.producer_closed = 1
 
     def close_consumer(self) -> None:
-        """Say that nobody will read; what waits is dropped."""
+        """Say that nobody will read any more; waiting bytes are dropped."""
         self._fields.consumer_closed = 1
         self._fields.tail = self._fields.head
 

@@ -153,7 +153,7 @@ class _Fleet:
             self._fail(runs.vm, output.failure)
 
     def _over(self, runs: _Runs, news: End) -> None:
-        if news.outcome is None:  # nobody was there to want it, for a while
+        if news.outcome is None:  # for a while, nobody said that it is wanted
             self._active.discard(runs.vm.label)
             self._waiting.append(runs)
         elif news.outcome.result is None:

@@ -154,7 +154,7 @@ class Station:
     # ---- Asking ----------------------------------------------------------------------------
 
     def _end_by_itself(self) -> int | None:
-        """The end that was ordered; None where a key stops it, or results would be lost."""
+        """The end that was ordered; None if a key stops it, or if results would be lost."""
         if self._last is not None and not self._last.saved:
             self._say("\nThe results are not saved, so the machine stays on.")
             return None

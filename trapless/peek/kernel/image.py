@@ -204,7 +204,7 @@ def _tables(memory: Memory, info: Vmcoreinfo) -> PageTables:
 
 
 def _verified(memory: Memory, info: Vmcoreinfo, known: _Tables) -> KernelImage:
-    """The kernel that `info` describes; PeekError where it is not, or not any more, in memory."""
+    """The kernel that `info` describes; PeekError if it is not in memory, or not any more."""
     tables = _tables(memory, info)
     symbols = known.symbols(memory, info)
     image = KernelImage(memory, info, tables, symbols)
@@ -312,7 +312,7 @@ def _excess(image: KernelImage) -> int:
 
 
 def _running(images: list[KernelImage]) -> KernelImage:
-    """The one of several whole kernels whose clock moves."""
+    """Of several whole kernels, the one whose clock moves."""
     before = [_clock(image) for image in images]
     for _ in range(round(limits.CLOCK_S / CLOCK_PAUSE_S)):
         time.sleep(CLOCK_PAUSE_S)

@@ -356,7 +356,7 @@ class Unwinder:
         return Stack(ending, tuple(addresses))
 
     def _step(self, state: _State, rule: Rule, window: _Window) -> bool:
-        """Go to the caller's frame; whether that is user mode."""
+        """Go to the caller's frame. Returns whether that is user mode."""
         sp = self._base(state, rule, window)
         if rule.kind is Kind.CALL:
             state.ip, state.sp, state.saved = window.word(sp - WORD), sp, None
@@ -373,7 +373,7 @@ class Unwinder:
             if saved["cs"] & USER:
                 state.user = UserRegisters(saved["ip"], saved["sp"], state.bp, saved["cs"])
                 return True
-            # The other registers are still what they were.
+            # The other registers have kept their values.
             state.saved = {**state.saved, **saved} if state.saved is not None else None
             state.ip, state.sp = saved["ip"], saved["sp"]
         else:
@@ -388,7 +388,7 @@ class Unwinder:
         return False
 
     def _base(self, state: _State, rule: Rule, window: _Window) -> int:
-        """The end of a frame, which the caller's frame begins at."""
+        """The end of a frame, at which the caller's frame begins."""
         if rule.sp == Register.SP:
             return state.sp + rule.sp_offset
         if rule.sp == Register.BP:

@@ -64,7 +64,7 @@ NUMBERINGS: dict[int, tuple[Register, ...]] = {
         *(_R.SP_INDIRECT, _R.BP_INDIRECT),
     ),
 }
-"""Kernels have numbered the registers in two ways: which one it is shows the number of SP."""
+"""Kernels number the registers in one of two ways; the number of SP shows which."""
 FUNCTION = "schedule"
 """At the first instruction of any function, the caller's frame is at SP + 8."""
 AT_CALL = 8

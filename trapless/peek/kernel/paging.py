@@ -26,7 +26,7 @@ Reader = Callable[[int, int], bytes]
 
 
 class NotMappedError(PeekError):
-    """The page tables map no memory to a virtual address at this moment."""
+    """The page tables map no memory at a virtual address at this moment."""
 
 
 @dataclass(frozen=True)

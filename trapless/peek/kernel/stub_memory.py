@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Reads physical memory through a debugger's stub, and finds there which memory a machine has.
 
-A stub tells neither how much memory there is nor where. Page tables do: the kernel's map of all
+A stub does not tell how much memory there is, or where. Page tables do: the kernel's map of all
 memory is the part of them where most addresses are mapped one after the other. The kernel's note
 (VMCOREINFO) is not looked for in all memory, which would take minutes: the kernel has a pointer to
 it among its own data.

@@ -40,7 +40,7 @@ class Task:
 
 
 def threads(target: Resolver) -> dict[int, Task]:
-    """All threads by pid, without the idle ones; those before a torn entry, where there is one."""
+    """All threads by pid, without the idle ones; if an entry is torn, the threads before it."""
     with limits.within(limits.Budget(limits.THREADS)):
         walk = Walk(target)
         return {task.pid: task for task in map(walk.task, walk.entries())}
@@ -100,7 +100,7 @@ class Walk:
             place = entry.next_leader
 
     def _threads(self, leader: Entry) -> Iterator[Entry]:
-        """The threads of a process; the list goes through its signal_struct once."""
+        """The threads of a process. The list passes through its signal_struct once."""
         link, head = self._at["thread_node"], leader.signal + self._head
         entry, visited = leader, {leader.address + link}
         while True:

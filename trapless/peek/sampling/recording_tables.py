@@ -276,7 +276,8 @@ def interrupts(summary: Summary, interval_ns: int, limit: int = ROUTINES_SHOWN) 
 
 
 def _locks_text(summary: Summary, routines: Sequence[Routine], sample_us: float) -> str:
-    """How often lock functions did it, and how long each time, for all callers together."""
+    """How often lock functions switched interrupts off, and for how long, for all callers
+    together."""
     runs = summary.sites.runs_of_locks()
     if not runs:
         return ""
@@ -286,7 +287,7 @@ def _locks_text(summary: Summary, routines: Sequence[Routine], sample_us: float)
 
 
 def _runs(routine: Routine, sample_us: float) -> tuple[str, str]:
-    """How often, and the mean length in µs: a sample stands for the time to the next one."""
+    """The count, and the mean length in µs: a sample stands for the time to the next one."""
     if not routine.runs or not routine.own:
         return "", ""
     return f"{routine.runs:,}", f"{routine.own * sample_us / routine.runs:.2f}"

@@ -195,7 +195,8 @@ class Summary:
 
     @property
     def still(self) -> bool | None:
-        """Whether no CPU took an interrupt, so that the clock never moved; None if not known."""
+        """Whether no CPU took an interrupt, so that the clock never moved; None if that is
+        unknown."""
         known = [counters.interrupts(values) for values in self.rates.values()]
         if not known or not all({"timer", counters.DEVICE} <= set(values) for values in known):
             return None
