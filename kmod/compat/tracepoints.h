@@ -25,7 +25,7 @@
 #include <asm/trace/exceptions.h>
 #endif
 
-/* Without other processors nobody calls them; the names stay, and lead to no tracepoint. */
+/* A kernel without CONFIG_SMP never calls these: the names exist, and lead to no tracepoint. */
 #ifndef CONFIG_SMP
 #define TLK_OTHERS(tracepoint)								\
 static inline void check_trace_callback_type_##tracepoint(void (*handler)(void *data, int vector)) \

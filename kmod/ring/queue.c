@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The queue of a worker ring. This file owns the requesters' entries, and the cases that are not on
- * a worker's usual path. queue.h owns that path, and wake.c who of the workers sleeps.
+ * a worker's usual path. queue.h owns that path, and wake.c which of the workers sleep.
  */
 #include <linux/bitmap.h>
 #include <linux/file.h>

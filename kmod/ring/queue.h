@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The queue of a worker ring, between the threads that submit requests and the workers that make
- * them. This header owns the order of requests, who sleeps and who is woken. It makes no call.
+ * them. This header owns the order of requests, which threads sleep and which are woken. It makes
+ * no call.
  *
  * User space writes slot numbers to submit[] and says how many are new. Head and tail are kept
  * here, where user space cannot rewrite them. Taking a request and finishing it are a few atomic

@@ -57,7 +57,7 @@ static void wake_locked(struct tlk_queue *queue, struct tlk_queue_worker *worker
 	wake_up_process(worker->task);
 }
 
-/* Wakes a worker for requests that nobody who is awake will take. */
+/* Wakes a worker for requests that no awake worker will take. */
 void tlk_wake_if_none_is_awake_locked(struct tlk_queue *queue) __must_hold(&queue->lock)
 {
 	struct tlk_queue_worker *worker = useful_worker_locked(queue);

@@ -157,7 +157,7 @@ int tlk_refuse_switch(struct task_struct *leader, u32 flags, u32 *why)
 	return 0;
 }
 
-/* Anyone may leave supervisor mode; taking others out is for those who may put them in. */
+/* Anyone may leave supervisor mode; taking others out takes the same rights as putting them in. */
 int tlk_refuse_return(struct task_struct *leader, u32 *why)
 {
 	if (leader != current->group_leader && !caller_is_capable())

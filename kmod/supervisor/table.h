@@ -19,7 +19,7 @@ struct tlk_closed;
 
 struct tlk_process {
 	struct hlist_node node;
-	const struct signal_struct *signal;	/* who it is; never dereferenced */
+	const struct signal_struct *signal;	/* identifies it; never dereferenced */
 	struct pid *pid;
 	enum tl_mode mode;			/* wanted */
 	u32 flags;

@@ -58,7 +58,7 @@ void tlk_supervisor_threads_init(void);
 void tlk_supervisor_threads_exit(void);
 
 /*
- * A state is allocated (NULL if memory lacks), initialised for a thread that has none, and
+ * A state is allocated (NULL if memory is short), initialised for a thread that has none, and
  * inserted. `work` is what the state's work does. Making a state is inline, like finding and
  * freeing it, because the instructions of a switch are counted.
  */

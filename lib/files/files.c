@@ -5,7 +5,7 @@
  *
  * The engine has threads of its own and not those of tl_psc_start(), because a call that blocks for
  * ever must not block tl_files_destroy(). Each thread holds a reference to the engine, and so does
- * the caller: who drops the last one frees everything.
+ * the caller: the thread that drops the last one frees everything.
  */
 #include "files.h"
 #include "../enter.h"
@@ -185,7 +185,7 @@ static void forget(struct tl_files_op *op)
 		raw_syscall(SYS_close, (uint64_t)op->result, 0, 0, 0, 0, 0);
 }
 
-/* Brings an operation to its end that nobody will take, from the requests that were made. */
+/* Ends an operation that nobody will take, by the requests that were made. */
 static void abandon(struct tl_files_op *op, int64_t result)
 {
 	op->canceled = true;

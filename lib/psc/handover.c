@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
  * Hands a ring over from the module to user-space workers, for good. It owns that handover, the
- * question who serves, and the wake-up of all threads. psc.c asks for it; psc/worker.c then serves
- * requests.
+ * question which side serves, and the wake-up of all threads. psc.c asks for it; psc/worker.c then
+ * serves requests.
  *
  * The module answers -EBUSY to a thread that is traced or audited, because the tracer must see its
  * calls one by one, and -EPERM to a thread with another identity than the other threads.

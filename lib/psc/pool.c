@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * How many user-space workers of a ring are awake. It owns who is woken for requests; worker.c
- * claims and makes them.
+ * How many user-space workers of a ring are awake. It owns which workers are woken for requests;
+ * worker.c claims and makes them.
  *
  * A wake-up costs as much as several quick calls, so one awake worker makes quick calls one after
  * the other. A call that blocks must not delay those behind it, and nobody tells user space that a
@@ -122,8 +122,8 @@ void tl_psc_pool_end(struct tl_psc *psc, const struct psc_turn *turn)
 }
 
 /*
- * The requester is told of several completions by one signal: the worker leaves it to a later one
- * while requests wait and somebody watches, who gives the signal if that call blocks.
+ * The requester is told of several completions by one signal: the worker leaves the signal to a
+ * later completion while requests wait and a watcher would give it if that call blocked.
  */
 void tl_psc_pool_signal(struct tl_psc *psc)
 {

@@ -260,7 +260,7 @@ int tl_events_thread_ended(struct tl_sched *sched, struct thread *thread)
 
 /* ---- What a look has found ----------------------------------------------------------------- */
 
-/* Gives what a descriptor shows to all who want it. */
+/* Gives what a descriptor shows to all waits and registrations that want it. */
 static inline int watch_show(struct tl_sched *sched, struct watch *watch, uint32_t shown)
 {
 	bool edge = watch->interest & EPOLLET, heard = edge;

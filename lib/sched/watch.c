@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
  * The descriptors that a scheduler watches. It owns the kernel's epoll set, what the set is asked
- * to show of each descriptor, and the descriptor by which another loop waits for the scheduler. Who
- * wants to know what a descriptor shows is the business of event.c.
+ * to show of each descriptor, and the descriptor by which another loop waits for the scheduler.
+ * event.c owns the waits and events that want to know what a descriptor shows.
  *
  * A descriptor is put into the set by a queued epoll_ctl(2) when something waits for it first, and
  * stays there. Without EPOLLET the kernel shows it at each look for as long as it is ready; if
