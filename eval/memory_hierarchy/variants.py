@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Names the modelled processors of the experiment, and the assumptions that are varied.
 
-Both Pentium 4s of the paper with the prefetcher that Intel documents; what nobody published
-(replacement, where pages lie) is varied one by one. And two processors of today.
+Both Pentium 4s of the paper with the prefetcher that Intel documents; the unpublished facts
+(replacement, where pages lie) are varied one by one. And two processors of today.
 """
 
 from __future__ import annotations

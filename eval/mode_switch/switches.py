@@ -21,7 +21,7 @@ SIDES = ("self", "outside")
 
 
 def switch_costs(rows: Sequence[Row]) -> dict[tuple[str, str], list[int]]:
-    """(mode, who asks) -> instructions of the request, repeats of all boots."""
+    """(mode, asking process) -> instructions of the request, repeats of all boots."""
     repeats: dict[tuple[str, str], list[int]] = {}
     for row in rows:
         if "switch" in row:

@@ -23,8 +23,8 @@ NAME_CHARS = 40
 
 
 class ReaderLeftError(BrokenPipeError):
-    """The error for output that nobody reads any more, without an errno: click has its own end for
-    that errno."""
+    """The error for output that nobody reads any more. It has no errno, because click ends in its
+    own way for that errno."""
 
 
 @contextmanager

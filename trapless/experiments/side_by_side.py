@@ -71,7 +71,7 @@ def _place() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         try:
             files = [stack.enter_context(_opened(path)) for path in filter(None, paths.split(":"))]
-        except OSError:  # whoever had them is gone
+        except OSError:  # the process that had them is gone
             files = []
         while files and not any(_locked(file, fcntl.LOCK_EX) for file in files):
             time.sleep(LOOK_S)

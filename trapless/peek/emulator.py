@@ -203,7 +203,7 @@ def _asked(process: Path, path: str, folder: str, limit_s: float) -> tuple[int, 
 
 
 def user_of(process: Path) -> int:
-    """The user who started a process. A process can make others its files' owner, not this."""
+    """The user who started a process. A process can change the owner of its files, but not this."""
     text = text_of(process, "status")
     return int(text.partition("\nUid:")[2].split(maxsplit=1)[0])
 

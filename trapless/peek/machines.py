@@ -76,7 +76,7 @@ def _opened(layouts: Sequence[FileMemory], *, sandbox: bool) -> Target:
 
 @dataclass(frozen=True)
 class Image:
-    """A machine whose memory is a file: shared by who runs it, or saved. `hole` is in bytes."""
+    """A machine whose memory is a file: shared by its monitor, or saved. `hole` is in bytes."""
 
     path: Path
     hole: int | None = None

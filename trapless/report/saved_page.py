@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The page of published results, in Markdown: what people read who browse them, without a command.
+"""The page of published results, in Markdown, for people who browse them without a command.
 
 It stands beside the raw data as README.md, and says how to make the rest. It has the first screen
-of the report, the claims, and the tables of each experiment. A digest of each result.json is on it:
-so a change of what the same raw data give shows, also in metrics that no table has. It measures
-nothing.
+of the report, the claims, and the tables of each experiment. It has a digest of each result.json:
+so it shows any change in the results of the same raw data, also in metrics that are in no table. It
+measures nothing.
 """
 
 from __future__ import annotations

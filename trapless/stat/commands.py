@@ -224,7 +224,7 @@ def _texts(values: object) -> tuple[str, ...]:
 
 
 def _write(path: Path | None, data: object) -> None:
-    """Write all figures; after the report, which nobody shall lose to a full disk."""
+    """Write all figures. This comes after the report, which must not be lost to a full disk."""
     if path is None:
         return
     text = json.dumps(data, indent=1) + "\n"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tells threads that sleep from threads that run: who is asleep changes its mode when it wakes.
+"""Tells threads that sleep from threads that run: a thread that is asleep changes its mode when it
+wakes.
 
 Owns what /proc says of a process's threads. The module counts the threads that have changed, but
 not which they are; what follows from the two together is worked out here.

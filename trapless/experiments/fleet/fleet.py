@@ -51,7 +51,7 @@ class Output(Protocol):
 
 @dataclass(frozen=True)
 class Vm:
-    """One VM that is wanted: what runs in it, and who takes its output.
+    """One VM that is wanted: its job, and the taker of its output.
 
     `label` and `key` are those of its boot. `output` gets a file of its own. A VM runs again where
     a worker was lost: each run has an output.

@@ -26,7 +26,7 @@ from trapless.experiments.fleet import machine
 from trapless.experiments.fleet.vm import GROWTH, OVER, Outcome, Task
 
 Ended = tuple[str, Outcome | None]
-"""The run of a VM, and how it ended; without an outcome nobody wanted it any more."""
+"""The run of a VM, and how it ended. If there is no outcome, the run was not wanted any more."""
 
 ASK_S = 1.0
 """How often the scheduler is asked which VMs are wanted, seconds."""

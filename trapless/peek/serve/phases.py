@@ -379,7 +379,7 @@ class Sampled:
             alive_ns = self._opened.boots.alive_ns
         if vm.settings.recordings is not None and self._source is not None:
             vm.settings.recordings.end(self._source, alive_ns)
-        run.kill()  # where it has not ended; who reads a process may not end before that does
+        run.kill()  # a sampler that reads a process may end only when that process does
         leave = partial(run.__exit__, None, None, None)
         vm.ending = vm.settings.workers.submit(leave, is_short=True)
 

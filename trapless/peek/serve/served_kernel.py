@@ -37,7 +37,7 @@ class BootingError(PeekError):
 class ServedKernel(SandboxedTarget):
     """A kernel whose resolver rests. One that is still booting is an error.
 
-    `booting` is the last one that again() has found so; whoever asks next may clear it.
+    `booting` is the last one that again() has found booting; the next caller may clear it.
     """
 
     booting: Identity | None = None
