@@ -27,7 +27,7 @@ struct tl_thread {
 	uint32_t missing;		/* synchronisations that have not arrived */
 	uint32_t unclaimed;		/* missing ones that nothing queued will deliver */
 	uint32_t events;		/* what the descriptor showed, in a thread of an event */
-	uint32_t goes_on;		/* tl_then() was called */
+	uint32_t continues;		/* tl_then() was called */
 };
 
 struct tl_sched_config {
@@ -241,7 +241,7 @@ TL_INLINE struct tl_thread *tl_then(struct tl_thread *self, tl_entry entry, unsi
 	self->entry = entry;
 	self->missing = syncs;
 	self->unclaimed = syncs;
-	self->goes_on = 1;
+	self->continues = 1;
 	return self;
 }
 

@@ -306,9 +306,9 @@ static int threads_turn(struct tl_sched *sched, int turns, const struct tl_reque
 	while ((thread = thread_of(threads->ready))) {
 		thread_take(threads, thread);
 		sched->current = thread;
-		thread->head.goes_on = 0;
+		thread->head.continues = 0;
 		thread->head.entry(&thread->head, thread->head.arg);
-		if (!thread->head.goes_on) {
+		if (!thread->head.continues) {
 			error = thread->event || thread->timer ?
 					tl_events_thread_ended(sched, thread) : 0;
 			thread_put(threads, thread);
