@@ -115,6 +115,8 @@ void tl_psc_pool_end(struct tl_psc *psc, const struct psc_turn *turn);
 /* Tells the requester of a completion, now or with later ones. */
 void tl_psc_pool_signal(struct tl_psc *psc);
 void tl_psc_pool_leave(struct tl_psc *psc, struct psc_turn *turn);
+/* A worker asks after it has counted itself among the sleepers. If not, it is wanted as watcher. */
+bool tl_psc_pool_may_sleep(const struct tl_psc *psc);
 /* Watches if a watcher is wanted. Returns 0 when the worker may claim requests, or -EINTR. */
 int tl_psc_pool_watch(struct tl_psc *psc);
 /*

@@ -11,8 +11,10 @@
  * each request wakes a worker, until EAGER_CALLS calls in a row were quick.
  *
  * Nothing is lost: notify wakes a worker unless one watches, and a worker that ends its watch looks
- * at the queue afterwards. A worker that notify counted as asleep returns from its sleep, because
- * the bell has changed, and finds that a watcher is wanted.
+ * at the queue afterwards. A worker that was counted as asleep returns from its sleep, because the
+ * bell changes whenever a watcher is wanted, and finds that one is. If a signal handler has ended
+ * its sleep, it leaves instead: then the next worker that would sleep watches, because none sleeps
+ * while a watcher is wanted.
  */
 #include "psc_state.h"
 #include "futex.h"
@@ -58,12 +60,22 @@ static void wake(struct tl_psc *psc, uint32_t n)
 	futex_wake(&psc->bell, n < sleepers ? (int)n : (int)sleepers);
 }
 
-/* If no worker watches the waiting requests, wakes a sleeping one to do so. */
+/*
+ * If no worker watches the waiting requests, wakes a sleeping one to do so. A worker that is about
+ * to sleep, and has not seen that a watcher is wanted, finds that the bell has changed.
+ */
 static void want_watcher(struct tl_psc *psc)
 {
-	if (load(&psc->pool.watch) == NOBODY && load(&psc->sleepers) &&
-	    change(&psc->pool.watch, NOBODY, WANTED))
-		wake(psc, 1);
+	if (load(&psc->pool.watch) != NOBODY || !load(&psc->sleepers) ||
+	    !change(&psc->pool.watch, NOBODY, WANTED))
+		return;
+	__atomic_fetch_add(&psc->bell, 1, __ATOMIC_SEQ_CST);
+	wake(psc, 1);
+}
+
+bool tl_psc_pool_may_sleep(const struct tl_psc *psc)
+{
+	return load(&psc->pool.watch) != WANTED;
 }
 
 void tl_psc_pool_setup(struct tl_psc *psc)

@@ -250,11 +250,13 @@ static bool spin(const struct tl_psc *psc, uint32_t bell)
 
 static int sleep_on(struct tl_psc *psc, uint32_t bell)
 {
-	int result;
+	int result = 0;
 
 	__atomic_fetch_add(&psc->sleepers, 1, __ATOMIC_SEQ_CST);
-	count(&psc->counts.sleeps);
-	result = futex_wait(&psc->bell, bell);
+	if (tl_psc_pool_may_sleep(psc)) {
+		count(&psc->counts.sleeps);
+		result = futex_wait(&psc->bell, bell);
+	}
 	__atomic_fetch_sub(&psc->sleepers, 1, __ATOMIC_SEQ_CST);
 	return result;
 }

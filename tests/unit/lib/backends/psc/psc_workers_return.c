@@ -2,7 +2,8 @@
 /*
  * The program's own threads serve a ring. A signal makes them return -EINTR, and they may enter
  * again. Destroying the ring makes them return the number of requests that they have served. A
- * signal wakes a requester that waits, too.
+ * signal wakes a requester that waits, too. A worker that a signal has taken from its sleep as a
+ * request came is woken for later requests.
  */
 #include <sys/ioctl.h>
 
@@ -56,6 +57,47 @@ static void signal_makes_worker_return(void)
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	CHECK_EQ(served, 1);
 	CHECK_EQ(interruptions, 1);
+}
+
+#define HANG_NS (60ull * 1000000000)
+
+static int is_in_handler, may_return;
+
+static void stay_in_handler(int number)
+{
+	(void)number;
+	__atomic_store_n(&is_in_handler, 1, __ATOMIC_SEQ_CST);
+	while (!__atomic_load_n(&may_return, __ATOMIC_SEQ_CST))
+		sched_yield();
+}
+
+/* The signal has ended the worker's sleep, and the worker does not know that yet. */
+static void request_comes_as_signal_ends_sleep(void)
+{
+	pthread_t thread;
+	int64_t result;
+	int slot;
+
+	CHECK_EQ(tl_psc_create(&psc, 8, 0, LIB_FLAGS), 0);
+	on_signal(SIGUSR1, stay_in_handler, 0);
+	thread = server_start();
+	wait_asleep(server_tid);
+	CHECK_EQ(pthread_kill(thread, SIGUSR1), 0);
+	while (!__atomic_load_n(&is_in_handler, __ATOMIC_SEQ_CST))
+		sched_yield();
+	slot = TL_PSC_ADD(psc, SYS_getpid);
+	CHECK_EQ(tl_psc_notify(psc), 1);
+	__atomic_store_n(&may_return, 1, __ATOMIC_SEQ_CST);
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(tl_psc_wait_for(psc, 0, HANG_NS), 0);
+		CHECK_EQ(tl_psc_result(psc, slot, &result), 1);
+		CHECK_EQ(result, getpid());
+		wait_asleep(server_tid);
+		slot = TL_PSC_ADD(psc, SYS_getpid);
+	}
+	CHECK_EQ(tl_psc_wait_for(psc, 0, HANG_NS), 0);
+	tl_psc_destroy(psc);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
 static void signal_wakes_requester(void)
@@ -164,6 +206,7 @@ static void lack_of_memory_is_told_without_errno(void)
 int main(void)
 {
 	signal_makes_worker_return();
+	request_comes_as_signal_ends_sleep();
 	signal_wakes_requester();
 	end_finds_workers_busy();
 	end_finds_nothing_begun();
