@@ -144,7 +144,8 @@ int tl_files_next(struct tl_files *files, struct tl_files_result *result)
 
 void tl_files_cancel(struct tl_files *files, struct tl_files_op *op)
 {
-	if (tl_files_is_foreign(files) || op->canceled || op->state > OP_MADE)
+	/* An operation that tidies up has ended but for that. */
+	if (tl_files_is_foreign(files) || op->canceled || op->tidies || op->state > OP_MADE)
 		return;
 	if (op->state == OP_QUEUED) {
 		tl_op_detach(&files->queued, op);
@@ -160,7 +161,8 @@ void tl_files_cancel(struct tl_files *files, struct tl_files_op *op)
 		finish(files, op);
 		return;
 	}
-	tl_sequence_close(op, -ECANCELED);
+	/* It sees that it is canceled, and goes on with what tidies up. */
+	op->advance(op);
 	tl_op_add(files, op);
 	tl_files_submit(files);
 }
@@ -185,6 +187,14 @@ static void forget(struct tl_files_op *op)
 		raw_syscall(SYS_close, (uint64_t)op->result, 0, 0, 0, 0, 0);
 }
 
+/* Makes the one call of an operation that tidies up. */
+static int64_t tidy(const struct tl_files_op *op)
+{
+	const struct tl_request *call = &op->requests[0];
+
+	return raw_syscall(call->nr, call->args[0], call->args[1], call->args[2], 0, 0, 0);
+}
+
 /* Ends an operation that nobody will take, by the requests that were made. */
 static void abandon(struct tl_files_op *op, int64_t result)
 {
@@ -192,19 +202,21 @@ static void abandon(struct tl_files_op *op, int64_t result)
 	for (uint32_t i = 0; op->n > 1 && i < op->n; i++)
 		if (op->program[i].state != TL_DONE)
 			op->program[i].result = -ECANCELED;
-	while (!advance(op, result)) {
-		const struct tl_request *call = &op->requests[0];
-
-		result = raw_syscall(call->nr, call->args[0], call->args[1], call->args[2], 0, 0,
-				     0);
-	}
+	while (!advance(op, result))
+		result = tidy(op);
 	forget(op);
+}
+
+/* The same for an operation of which a worker makes nothing more. */
+static void abandon_unmade(struct tl_files_op *op)
+{
+	abandon(op, op->tidies ? tidy(op) : -ECANCELED);
 }
 
 static void abandon_list(struct op_list *list)
 {
 	for (struct tl_files_op *op = list->first; op; op = op->next)
-		abandon(op, -ECANCELED);
+		abandon_unmade(op);
 }
 
 /* Takes what has completed, for which nobody waits any more. */
@@ -332,7 +344,7 @@ int tl_files_destroy(struct tl_files *files)
 		next = op->next;
 		if (tl_psc_cancel(files->psc, op->slot) != 1)
 			continue;
-		abandon(tl_op_detach(&files->made, op), -ECANCELED);
+		abandon_unmade(tl_op_detach(&files->made, op));
 		tl_op_append(&files->taken, op, OP_TAKEN);
 	}
 	abandon_list(&files->queued);

@@ -30,6 +30,7 @@ struct tl_files_op {
 	struct tl_files_op *next, *previous;	/* in the list of its state */
 	enum op_state state;
 	bool canceled;
+	bool tidies;			/* its one call closes or removes what it leaves behind */
 	uint64_t user_data;
 	int64_t result;
 	op_advance advance;		/* NULL: the result is that of the one call */

@@ -53,6 +53,7 @@ bool tl_sequence_close(struct tl_files_op *op, int64_t error)
 	op->error = error;
 	op->requests[0] = TL_REQUEST(SYS_close, op->fd);
 	op->n = 1;
+	op->tidies = true;
 	op->advance = closed;
 	return false;
 }
@@ -216,6 +217,7 @@ static bool end_write(struct tl_files_op *op, int64_t error)
 	op->error = error;
 	op->requests[0] = TL_REQUEST(SYS_unlinkat, op->dirfd, op->temporary, 0);
 	op->n = 1;
+	op->tidies = true;
 	op->advance = unlinked;
 	return false;
 }

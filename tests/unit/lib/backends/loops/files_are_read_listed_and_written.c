@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Asynchronous files: what is read, listed and written is what plain calls would, at every size at
- * which the engine goes another way; errors are the kernel's; nothing stays open.
+ * which the engine goes another way; errors are the kernel's; nothing stays open, and no temporary
+ * file is left.
  */
 #include "lib_check.h"
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -293,6 +296,93 @@ static void an_end_leaves_no_descriptor_open(void)
 		usleep(10000);
 }
 
+#define PIPE_BYTES 65536
+
+/*
+ * A replacement whose first request has made a temporary file, and then came to the limit of file
+ * sizes. The only worker blocks in a write to a pipe, so the next request is not made.
+ */
+static struct tl_files *files_with_half_a_replacement(rlim_t limit, int pipes[2],
+						      struct tl_files_op **op)
+{
+	static char bytes[PIPE_BYTES + 1];
+	const struct rlimit small = { limit, RLIM_INFINITY };
+	struct tl_files_result result;
+	struct tl_request call;
+	struct tl_files *files;
+	int held = 0;
+
+	MUST(mkdir(path_of("sub"), 0700));
+	MUST(setrlimit(RLIMIT_FSIZE, &small));
+	MUST(pipe(pipes));
+	CHECK_EQ(MUST(fcntl(pipes[1], F_SETPIPE_SZ, PIPE_BYTES)), PIPE_BYTES);
+	CHECK_EQ(tl_files_create(&files, 1, LIB_FLAGS), 0);
+	CHECK_EQ(tl_files_write(files, AT_FDCWD, path_of("sub/file"), bytes, sizeof(bytes), 0, 0600,
+				TL_FILES_REPLACE, 0, op), 0);
+	call = TL_REQUEST(SYS_write, pipes[1], bytes, sizeof(bytes));
+	CHECK_EQ(tl_files_call(files, &call, 0, 0, 1, NULL), 0);
+	CHECK_EQ(tl_files_submit(files), 0);
+	while (held < PIPE_BYTES) {
+		sched_yield();
+		MUST(ioctl(pipes[0], FIONREAD, &held));
+	}
+	CHECK_EQ(tl_files_next(files, &result), 0);
+	return files;
+}
+
+static void let_worker_go(int pipes[2])
+{
+	static char bytes[PIPE_BYTES + 1];
+	const struct rlimit none = { RLIM_INFINITY, RLIM_INFINITY };
+
+	for (ssize_t sum = 0; sum < (ssize_t)sizeof(bytes);)
+		sum += MUST(read(pipes[0], bytes, sizeof(bytes)));
+	MUST(setrlimit(RLIMIT_FSIZE, &none));
+}
+
+/* limit 0: the write has failed, and what is left to do is to tidy up. */
+static void a_canceled_replacement_leaves_nothing(rlim_t limit)
+{
+	unsigned int descriptors = open_descriptors();
+	struct tl_files_op *op;
+	struct tl_files *files;
+	int pipes[2];
+
+	files = files_with_half_a_replacement(limit, pipes, &op);
+	tl_files_cancel(files, op);
+	let_worker_go(pipes);
+	for (int i = 0; i < 2; i++) {
+		struct tl_files_result result;
+
+		await(files, &result);
+		CHECK_EQ(result.result, result.user_data ? PIPE_BYTES + 1 :
+					limit ? -ECANCELED : -EFBIG);
+		tl_files_release(files, result.op);
+	}
+	CHECK_EQ(tl_files_destroy(files), 0);
+	MUST(rmdir(path_of("sub")));
+	close(pipes[0]);
+	close(pipes[1]);
+	CHECK_EQ(open_descriptors(), descriptors);
+}
+
+static void an_end_leaves_no_half_replacement(rlim_t limit)
+{
+	unsigned int descriptors = open_descriptors();
+	struct tl_files_op *op;
+	struct tl_files *files;
+	int pipes[2];
+
+	files = files_with_half_a_replacement(limit, pipes, &op);
+	CHECK_EQ(tl_files_destroy(files), 1);
+	let_worker_go(pipes);
+	MUST(rmdir(path_of("sub")));
+	close(pipes[0]);
+	close(pipes[1]);
+	while (open_descriptors() > descriptors)
+		usleep(10000);
+}
+
 static void a_child_has_no_engine(struct tl_files *files)
 {
 	int status;
@@ -335,6 +425,10 @@ int main(void)
 	CHECK_EQ(open_descriptors(), descriptors);
 	an_end_waits_for_no_call_that_blocks();
 	an_end_leaves_no_descriptor_open();
+	for (rlim_t limit = 0; limit <= 4096; limit += 4096) {
+		a_canceled_replacement_leaves_nothing(limit);
+		an_end_leaves_no_half_replacement(limit);
+	}
 	MUST(unlink(path_of("file")));
 	MUST(rmdir(folder));
 	return 0;
