@@ -24,7 +24,7 @@ static bool failed(int64_t result)
 /* Was this step of the program made? */
 static bool made(const struct tl_files_op *op, unsigned int step)
 {
-	return op->requests[step].state == TL_DONE && op->requests[step].result != -ECANCELED;
+	return op->requests[step].state == TL_DONE;
 }
 
 static void set_jump(struct tl_files_op *op, unsigned int step, enum tl_condition condition,

@@ -13,7 +13,10 @@ static uint8_t state_of(const struct tl_psc *psc, uint32_t slot)
 	return __atomic_load_n(&psc->requests[slot].state, __ATOMIC_ACQUIRE);
 }
 
-/* Calls of a program that were never made have a result, too. */
+/*
+ * Calls of a program that were never made have a result, too. Their state tells them from calls
+ * whose result is the same error.
+ */
 static void complete_program(const struct tl_request *request)
 {
 	struct tl_request *requests = (struct tl_request *)(uintptr_t)request->args[0];
@@ -22,7 +25,7 @@ static void complete_program(const struct tl_request *request)
 		if (requests[i].state == TL_DONE)
 			continue;
 		requests[i].result = -ECANCELED;
-		requests[i].state = TL_DONE;
+		requests[i].state = TL_CANCELED;
 	}
 }
 

@@ -8,7 +8,10 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -383,6 +386,34 @@ static void an_end_leaves_no_half_replacement(rlim_t limit)
 		usleep(10000);
 }
 
+/* A file system may choose any error; here a filter does, for close and fsync. */
+static void with_canceled_as_an_error(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fsync, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ECANCELED),
+	};
+	struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
+	struct tl_files *files;
+
+	MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+	files = files_new();
+	CHECK_EQ(tl_files_read(files, AT_FDCWD, "/", 0, NULL), 0);
+	CHECK_EQ(result_of(files), -EISDIR);
+	CHECK_EQ(tl_files_write(files, AT_FDCWD, path_of("file"), "x", 1, O_CREAT, 0600,
+				TL_FILES_SYNC, 0, NULL), 0);
+	CHECK_EQ(result_of(files), -ECANCELED);
+}
+
+static void an_error_is_no_call_that_was_not_made(void)
+{
+	CHECK_EXITED(child_run(with_canceled_as_an_error), 0);
+}
+
 static void a_child_has_no_engine(struct tl_files *files)
 {
 	int status;
@@ -423,6 +454,7 @@ int main(void)
 	a_child_has_no_engine(files);
 	CHECK_EQ(tl_files_destroy(files), 0);
 	CHECK_EQ(open_descriptors(), descriptors);
+	an_error_is_no_call_that_was_not_made();
 	an_end_waits_for_no_call_that_blocks();
 	an_end_leaves_no_descriptor_open();
 	for (rlim_t limit = 0; limit <= 4096; limit += 4096) {
