@@ -21,6 +21,7 @@ import pytest
 
 from libtrapless.aio import Files
 
+BINDING = Path(__file__).resolve().parents[2] / "lib/bindings/python"
 LARGE = bytes(range(256)) * 1200  # more than one request reads
 
 
@@ -214,7 +215,12 @@ asyncio.run(main())
 print("end")
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONPATH": str(BINDING)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (0, "quick\nend\n"), done.stderr
 

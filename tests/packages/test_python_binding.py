@@ -83,8 +83,13 @@ def test_arguments_that_cannot_be_are_refused(batch):
 
 
 def test_a_batch_is_full_until_a_flush():
-    with pytest.raises(OSError, match="33"):
-        Batch(33)
+    with Batch(3) as rounded:
+        for _ in range(4):
+            rounded.add("getppid")
+        with pytest.raises(BlockingIOError):
+            rounded.add("getppid")
+    with pytest.raises(OSError, match="4097"):
+        Batch(4097)
     with Batch(2) as small:
         small.add("getppid")
         small.add("getppid")

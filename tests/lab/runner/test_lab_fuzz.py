@@ -46,7 +46,7 @@ def test_a_planted_fault_is_found_with_its_program(tmp_path: Path):
     text = device.read_text()
     assert text.count("\ttlk_queue_shut(ring);\n") == 1
     device.write_text(
-        text.replace("\ttlk_queue_shut(ring);\n", "\tWARN_ON(ring);\n\ttlk_queue_shut(ring);\n")
+        text.replace("\ttlk_queue_shut(ring);\n", "\tWARN_ON(ring), tlk_queue_shut(ring);\n")
     )
     plan = fuzz.Plan(fuzz.lab.DEFAULT_KERNEL, seed=1, seconds=SECONDS, tree=tmp_path)
     result = fuzz.run_round(plan, [bytes([0, 0, 0, 0]), WORKER_RING_IS_SHUT], Silent())

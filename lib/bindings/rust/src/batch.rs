@@ -92,7 +92,7 @@ impl Batch {
     fn with_flags(entries: u32, flags: c_uint) -> io::Result<Batch> {
         Ok(Batch {
             ring: create(entries, flags)?,
-            entries,
+            entries: entries.next_power_of_two(),
             flags,
             unfinished: false,
             flush: 0,

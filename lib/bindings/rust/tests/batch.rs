@@ -121,10 +121,13 @@ fn a_full_batch_refuses_calls_until_a_flush() {
     );
     drop(calls.flush().unwrap());
     assert_eq!(batch.calls().room(), 2);
-    assert_eq!(
-        Batch::new(3).unwrap_err().kind(),
-        io::ErrorKind::InvalidInput
-    );
+    assert_eq!(Batch::new(3).unwrap().calls().room(), 4);
+    for entries in [0, 8192] {
+        assert_eq!(
+            Batch::new(entries).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
+    }
 }
 
 #[test]
