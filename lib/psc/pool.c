@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * How many user-space workers of a ring are awake. It owns which workers are woken for requests;
- * worker.c claims and makes them.
+ * How many user-space workers of a ring are awake. It owns which workers are woken for requests,
+ * and the clock that decides it; worker.c claims and makes the requests.
  *
  * A wake-up costs as much as several quick calls, so one awake worker makes quick calls one after
  * the other. A call that blocks must not delay those behind it, and nobody tells user space that a
@@ -21,6 +21,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <time.h>
 
 #define WATCH_NS 50000u
 #define EAGER_CALLS 64u
@@ -76,6 +77,14 @@ static void want_watcher(struct tl_psc *psc)
 bool tl_psc_pool_may_sleep(const struct tl_psc *psc)
 {
 	return load(&psc->pool.watch) != WANTED;
+}
+
+uint64_t tl_psc_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 void tl_psc_pool_setup(struct tl_psc *psc)

@@ -59,14 +59,6 @@ void tl_psc_worker_notify(struct tl_psc *psc)
 	tl_psc_pool_notify(psc, n);
 }
 
-uint64_t tl_psc_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* Sleeps until psc->finished changes: 0, -EINTR, or -ETIME. */
 static int wait_until(struct tl_psc *psc, uint32_t finished, uint64_t end_ns)
 {
