@@ -61,8 +61,8 @@ SEGMENT_ROWS_MAX = 200_000
 SEGMENT_BYTES_MAX = 64 << 20
 """The bytes of rows in memory at which a segment is written."""
 READ_MEMORY_BYTES = 2 << 30
-"""The bound of this process's data while it reads recordings: a recorder's own take a tenth of
-it."""
+"""By how much this process's data may grow while it reads recordings: a recorder's own take a tenth
+of it."""
 KEPT_BYTES_MAX = 64 << 20
 """The bound of a table beside the rows, because its values become objects."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -421,7 +421,9 @@ def damage_as_errors(folder: Path) -> Iterator[None]:
     """A block that reads a recording of anybody: damage becomes a PeekError, and memory has a
     bound."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    bound = [one for one in (READ_MEMORY_BYTES, soft, hard) if one != resource.RLIM_INFINITY]
+    has = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+    most = has + READ_MEMORY_BYTES
+    bound = [one for one in (most, soft, hard) if one != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_DATA, (min(bound), hard))
     try:
         yield
