@@ -82,6 +82,13 @@ PROGRAM_CHAIN: Final = 1
 JUMPS: Final = 1 << 24
 PROGRAM_BITS: Final = 0x01FFF000
 
+NR_SCANDIR: Final = 0xFFC
+SCAN_NO_DOTS: Final = 1 << 0
+SCAN_SYNC_TYPE: Final = 0x6000
+SCAN_FLAGS: Final = SCAN_NO_DOTS | SCAN_SYNC_TYPE
+SCAN_MASK: Final = 0x5FFF
+SCAN_ENTRY_MAX: Final = 416
+
 
 class Request(ctypes.Structure):
     """struct tl_request: one system call, exactly one cache line."""
@@ -112,6 +119,44 @@ class Completions(ctypes.Structure):
     _fields_ = [
         ("armed", ctypes.c_uint32),
         ("reserved", ctypes.c_uint32 * 15),
+    ]
+
+
+class ScanEntry(ctypes.Structure):
+    """struct tl_scan_entry: an entry of a directory with its attributes; its name follows."""
+
+    _fields_ = [
+        ("size", ctypes.c_uint16),
+        ("name_at", ctypes.c_uint16),
+        ("name_bytes", ctypes.c_uint8),
+        ("type", ctypes.c_uint8),
+        ("error", ctypes.c_int16),
+        ("d_ino", ctypes.c_uint64),
+        ("d_off", ctypes.c_int64),
+        ("mask", ctypes.c_uint32),
+        ("blksize", ctypes.c_uint32),
+        ("attributes", ctypes.c_uint64),
+        ("attributes_mask", ctypes.c_uint64),
+        ("nlink", ctypes.c_uint32),
+        ("uid", ctypes.c_uint32),
+        ("gid", ctypes.c_uint32),
+        ("mode", ctypes.c_uint32),
+        ("ino", ctypes.c_uint64),
+        ("bytes", ctypes.c_uint64),
+        ("blocks", ctypes.c_uint64),
+        ("atime_sec", ctypes.c_int64),
+        ("btime_sec", ctypes.c_int64),
+        ("ctime_sec", ctypes.c_int64),
+        ("mtime_sec", ctypes.c_int64),
+        ("atime_nsec", ctypes.c_uint32),
+        ("btime_nsec", ctypes.c_uint32),
+        ("ctime_nsec", ctypes.c_uint32),
+        ("mtime_nsec", ctypes.c_uint32),
+        ("rdev_major", ctypes.c_uint32),
+        ("rdev_minor", ctypes.c_uint32),
+        ("dev_major", ctypes.c_uint32),
+        ("dev_minor", ctypes.c_uint32),
+        ("mnt_id", ctypes.c_uint64),
     ]
 
 

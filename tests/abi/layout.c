@@ -60,6 +60,42 @@ static void print_structs(void)
 	FIELD(tl_stats, dropped);
 }
 
+static void print_compound_structs(void)
+{
+	SIZE(tl_scan_entry);
+	FIELD(tl_scan_entry, size);
+	FIELD(tl_scan_entry, name_at);
+	FIELD(tl_scan_entry, name_bytes);
+	FIELD(tl_scan_entry, type);
+	FIELD(tl_scan_entry, error);
+	FIELD(tl_scan_entry, d_ino);
+	FIELD(tl_scan_entry, d_off);
+	FIELD(tl_scan_entry, mask);
+	FIELD(tl_scan_entry, blksize);
+	FIELD(tl_scan_entry, attributes);
+	FIELD(tl_scan_entry, attributes_mask);
+	FIELD(tl_scan_entry, nlink);
+	FIELD(tl_scan_entry, uid);
+	FIELD(tl_scan_entry, gid);
+	FIELD(tl_scan_entry, mode);
+	FIELD(tl_scan_entry, ino);
+	FIELD(tl_scan_entry, bytes);
+	FIELD(tl_scan_entry, blocks);
+	FIELD(tl_scan_entry, atime_sec);
+	FIELD(tl_scan_entry, btime_sec);
+	FIELD(tl_scan_entry, ctime_sec);
+	FIELD(tl_scan_entry, mtime_sec);
+	FIELD(tl_scan_entry, atime_nsec);
+	FIELD(tl_scan_entry, btime_nsec);
+	FIELD(tl_scan_entry, ctime_nsec);
+	FIELD(tl_scan_entry, mtime_nsec);
+	FIELD(tl_scan_entry, rdev_major);
+	FIELD(tl_scan_entry, rdev_minor);
+	FIELD(tl_scan_entry, dev_major);
+	FIELD(tl_scan_entry, dev_minor);
+	FIELD(tl_scan_entry, mnt_id);
+}
+
 static void print_supervisor_structs(void)
 {
 	SIZE(tl_switch);
@@ -132,6 +168,12 @@ static void print_numbers(void)
 	NUMBER(TL_NR_INCREASE);
 	NUMBER(TL_NR_PROGRAM);
 	NUMBER(TL_PROGRAM_CHAIN);
+	NUMBER(TL_NR_SCANDIR);
+	NUMBER(TL_SCAN_NO_DOTS);
+	NUMBER(TL_SCAN_SYNC_TYPE);
+	NUMBER(TL_SCAN_FLAGS);
+	NUMBER(TL_SCAN_MASK);
+	NUMBER(TL_SCAN_ENTRY_MAX);
 	NUMBER(TL_RESULT(5));
 	NUMBER(TL_WORD32(5));
 	NUMBER(TL_WORD64(0));
@@ -219,6 +261,7 @@ int main(void)
 	printf("TL_DEVICE %s\n", TL_DEVICE);
 	print_structs();
 	print_numbers();
+	print_compound_structs();
 	print_supervisor_structs();
 	print_supervisor_numbers();
 	return 0;

@@ -72,6 +72,42 @@ STRUCTS: dict[str, tuple[int, tuple[tuple[str, int, int], ...]]] = {
             ("dropped", 64, 8),
         ),
     ),
+    "tl_scan_entry": (
+        160,
+        (
+            ("size", 0, 2),
+            ("name_at", 2, 2),
+            ("name_bytes", 4, 1),
+            ("type", 5, 1),
+            ("error", 6, 2),
+            ("d_ino", 8, 8),
+            ("d_off", 16, 8),
+            ("mask", 24, 4),
+            ("blksize", 28, 4),
+            ("attributes", 32, 8),
+            ("attributes_mask", 40, 8),
+            ("nlink", 48, 4),
+            ("uid", 52, 4),
+            ("gid", 56, 4),
+            ("mode", 60, 4),
+            ("ino", 64, 8),
+            ("bytes", 72, 8),
+            ("blocks", 80, 8),
+            ("atime_sec", 88, 8),
+            ("btime_sec", 96, 8),
+            ("ctime_sec", 104, 8),
+            ("mtime_sec", 112, 8),
+            ("atime_nsec", 120, 4),
+            ("btime_nsec", 124, 4),
+            ("ctime_nsec", 128, 4),
+            ("mtime_nsec", 132, 4),
+            ("rdev_major", 136, 4),
+            ("rdev_minor", 140, 4),
+            ("dev_major", 144, 4),
+            ("dev_minor", 148, 4),
+            ("mnt_id", 152, 8),
+        ),
+    ),
     "tl_switch": (
         32,
         (
@@ -149,6 +185,12 @@ NUMBERS: dict[str, int] = {
     "TL_NR_INCREASE": 0xFFE,
     "TL_NR_PROGRAM": 0xFFD,
     "TL_PROGRAM_CHAIN": 1,
+    "TL_NR_SCANDIR": 0xFFC,
+    "TL_SCAN_NO_DOTS": 1,
+    "TL_SCAN_SYNC_TYPE": 0x6000,
+    "TL_SCAN_FLAGS": 0x6001,
+    "TL_SCAN_MASK": 0x5FFF,
+    "TL_SCAN_ENTRY_MAX": 416,
     "TL_RESULT(5)": 1 << 22,
     "TL_WORD32(5)": 2 << 22,
     "TL_WORD64(0)": 3 << 12,
@@ -234,6 +276,7 @@ PYTHON_STRUCTS: dict[str, type[ctypes.Structure]] = {
     "tl_setup": abi.Setup,
     "tl_info": abi.Info,
     "tl_stats": abi.Stats,
+    "tl_scan_entry": abi.ScanEntry,
     "tl_switch": abi.Switch,
     "tl_supervisor": abi.Supervisor,
     "tl_process": abi.Process,
@@ -271,6 +314,12 @@ PYTHON_NUMBERS: dict[str, int] = {
     "TL_NR_INCREASE": abi.NR_INCREASE,
     "TL_NR_PROGRAM": abi.NR_PROGRAM,
     "TL_PROGRAM_CHAIN": abi.PROGRAM_CHAIN,
+    "TL_NR_SCANDIR": abi.NR_SCANDIR,
+    "TL_SCAN_NO_DOTS": abi.SCAN_NO_DOTS,
+    "TL_SCAN_SYNC_TYPE": abi.SCAN_SYNC_TYPE,
+    "TL_SCAN_FLAGS": abi.SCAN_FLAGS,
+    "TL_SCAN_MASK": abi.SCAN_MASK,
+    "TL_SCAN_ENTRY_MAX": abi.SCAN_ENTRY_MAX,
     "TL_RESULT(5)": abi.result_argument(5),
     "TL_WORD32(5)": abi.word_argument(5, 32),
     "TL_WORD64(0)": abi.word_argument(0, 64),
@@ -306,12 +355,13 @@ PYTHON_NUMBERS: dict[str, int] = {
 
 
 def test_the_table_names_every_number_of_the_header() -> None:
-    """An enumerator or ioctl that is added to the header and forgotten here is found."""
+    """An enumerator or ioctl that is added to the headers and forgotten here is found."""
     header = (ROOT / "include/uapi/linux/trapless.h").read_text(encoding="utf-8")
+    header += (ROOT / "include/uapi/linux/trapless_compound.h").read_text(encoding="utf-8")
     rows = (ROOT / "include/uapi/linux/trapless_refusals.h").read_text(encoding="utf-8")
     in_enums = re.findall(r"^\t(TL_[A-Z_]+) = ", header, re.MULTILINE)
     in_enums += [f"TL_REFUSED_{name}" for name in re.findall(r"^TL_REFUSAL\((\w+),", rows, re.M)]
-    ioctls = re.findall(r"^#define (TL_(?:IOC|SWITCH|ENTER)_[A-Z]+) ", header, re.MULTILINE)
+    ioctls = re.findall(r"^#define (TL_(?:IOC|SWITCH|ENTER|SCAN)_[A-Z_]+) ", header, re.MULTILINE)
     assert {*in_enums, *ioctls} - {"TL_IOC_MAGIC"} <= set(NUMBERS)
     assert set(re.findall(r"^struct (\w+) \{", header, re.MULTILINE)) == set(STRUCTS)
 
