@@ -22,8 +22,8 @@ from trapless.base.console import TraplessError
 from trapless.peek import mappings, qemu_arguments
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import visible
+from trapless.peek.kernel.memories.process_memory import text_of
 from trapless.peek.kernel.memory import place_of
-from trapless.peek.kernel.process_memory import text_of
 from trapless.vm import qmp
 
 PROC = Path("/proc")

@@ -33,9 +33,9 @@ from trapless.peek.emulator import (
 )
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import visible
+from trapless.peek.kernel.memories.process_memory import text_of
+from trapless.peek.kernel.memories.stub_memory import StubMemory
 from trapless.peek.kernel.memory import FileMemory, open_memory
-from trapless.peek.kernel.process_memory import text_of
-from trapless.peek.kernel.stub_memory import StubMemory
 from trapless.peek.kernel.target import Target
 from trapless.peek.sandbox.client import SandboxedTarget
 from trapless.vm.stub import OPEN_LIMIT_S, Stub

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel.memories.process_memory import ProcessFile, denial, text_of
 from trapless.peek.kernel.memory import (
     FOUR_GIB,
     GIB,
@@ -33,7 +34,6 @@ from trapless.peek.kernel.memory import (
     raw_layouts,
     split_at,
 )
-from trapless.peek.kernel.process_memory import ProcessFile, denial, text_of
 from trapless.peek.qemu_arguments import Backend
 
 ALIGNED = 2 << 20

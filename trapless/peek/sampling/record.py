@@ -27,8 +27,8 @@ from trapless.base.console import Progress
 from trapless.peek.emulator import Emulator, missing_text
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.counters import Counters
+from trapless.peek.kernel.memories.stub_memory import StubMemory
 from trapless.peek.kernel.memory import FileMemory
-from trapless.peek.kernel.stub_memory import StubMemory
 from trapless.peek.kernel.target import Target
 from trapless.peek.machines import Machine
 from trapless.peek.sampling import sampler, sites, tier0, tier1

@@ -23,8 +23,8 @@ import numpy as np
 from trapless.base import programs
 from trapless.base.tools import interrupts_deferred, kill
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel.memories.stub_memory import StubMemory
 from trapless.peek.kernel.memory import FileMemory
-from trapless.peek.kernel.stub_memory import StubMemory
 from trapless.peek.sampling.sample_rows import (
     FIXED,
     End,

@@ -35,9 +35,9 @@ from trapless.peek.kernel.kernel_stacks import (
     Unwinder,
 )
 from trapless.peek.kernel.loaded_modules import Modules
+from trapless.peek.kernel.memories.stub_memory import StubMemory
 from trapless.peek.kernel.memory import FileMemory, open_memory
 from trapless.peek.kernel.paging import PageTables
-from trapless.peek.kernel.stub_memory import StubMemory
 from trapless.peek.kernel.symbol_cache import FileStore, Store
 from trapless.peek.kernel.target import Target, closed_on_error
 from trapless.peek.kernel.tasks import Task

@@ -30,8 +30,8 @@ from trapless.peek import machines, rights
 from trapless.peek.emulator import Emulator, emulator_of, emulator_with
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import visible
+from trapless.peek.kernel.memories.process_memory import ProcessFile
 from trapless.peek.kernel.memory import FileMemory, MemoryFile, RawFile, Region, open_memory
-from trapless.peek.kernel.process_memory import ProcessFile
 from trapless.peek.sandbox.messages import receive, send
 
 PACKAGE = Path(__file__).resolve().parents[3]

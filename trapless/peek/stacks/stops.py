@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 from trapless.peek.kernel.kernel_stacks import SAVED, CpuRegisters
+from trapless.peek.kernel.memories.stub_memory import StubMemory
 from trapless.peek.kernel.memory import Memory
-from trapless.peek.kernel.stub_memory import StubMemory
 from trapless.vm.qmp import Monitor, Registers
 
 NAMES = {

@@ -18,7 +18,7 @@ import pytest
 from tests.unit.peek.toy_kernel import RAM_BYTES, RELEASE, ToyKernel
 from trapless.base.console import TraplessError
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.stub_memory import StubMemory
+from trapless.peek.kernel.memories.stub_memory import StubMemory
 from trapless.peek.machines import Remote, choose
 from trapless.vm.debugger import REGISTERS
 from trapless.vm.stub import Stub
@@ -316,7 +316,7 @@ def test_an_answer_that_trickles_ends_in_its_time(monkeypatch):
 
 @pytest.mark.slow
 def test_a_stub_that_is_slow_at_each_answer_ends_in_its_time(monkeypatch):
-    monkeypatch.setattr("trapless.peek.kernel.stub_memory.OPEN_LIMIT_S", 1.0)
+    monkeypatch.setattr("trapless.peek.kernel.memories.stub_memory.OPEN_LIMIT_S", 1.0)
     slow = pytest.raises(TraplessError, match=r"answers too slowly|no answer to")
     with harm(0.1) as peer, closing(Stub("127.0.0.1", peer.port)) as stub, slow:
         StubMemory(stub)

@@ -16,7 +16,7 @@ import pytest
 from tests.unit.peek.machines.made_up_monitors import FORGER, forged, started
 from trapless.peek import emulator, machines, mappings
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel import process_memory
+from trapless.peek.kernel.memories import process_memory
 from trapless.vm import qmp
 
 RAM_BYTES = 16 << 20

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Physical memory of a machine from images of all formats, a process, or a debugger's stub."""
