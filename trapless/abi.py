@@ -87,7 +87,7 @@ SCAN_NO_DOTS: Final = 1 << 0
 SCAN_SYNC_TYPE: Final = 0x6000
 SCAN_FLAGS: Final = SCAN_NO_DOTS | SCAN_SYNC_TYPE
 SCAN_MASK: Final = 0x5FFF
-SCAN_ENTRY_MAX: Final = 416
+SCAN_ENTRY_MAX: Final = 4256
 
 
 class Request(ctypes.Structure):
@@ -128,8 +128,7 @@ class ScanEntry(ctypes.Structure):
     _fields_ = [
         ("size", ctypes.c_uint16),
         ("name_at", ctypes.c_uint16),
-        ("name_bytes", ctypes.c_uint8),
-        ("type", ctypes.c_uint8),
+        ("name_bytes", ctypes.c_uint16),
         ("error", ctypes.c_int16),
         ("d_ino", ctypes.c_uint64),
         ("d_off", ctypes.c_int64),
@@ -140,7 +139,9 @@ class ScanEntry(ctypes.Structure):
         ("nlink", ctypes.c_uint32),
         ("uid", ctypes.c_uint32),
         ("gid", ctypes.c_uint32),
-        ("mode", ctypes.c_uint32),
+        ("mode", ctypes.c_uint16),
+        ("type", ctypes.c_uint8),
+        ("reserved", ctypes.c_uint8),
         ("ino", ctypes.c_uint64),
         ("bytes", ctypes.c_uint64),
         ("blocks", ctypes.c_uint64),

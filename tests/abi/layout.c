@@ -66,7 +66,6 @@ static void print_compound_structs(void)
 	FIELD(tl_scan_entry, size);
 	FIELD(tl_scan_entry, name_at);
 	FIELD(tl_scan_entry, name_bytes);
-	FIELD(tl_scan_entry, type);
 	FIELD(tl_scan_entry, error);
 	FIELD(tl_scan_entry, d_ino);
 	FIELD(tl_scan_entry, d_off);
@@ -78,6 +77,8 @@ static void print_compound_structs(void)
 	FIELD(tl_scan_entry, uid);
 	FIELD(tl_scan_entry, gid);
 	FIELD(tl_scan_entry, mode);
+	FIELD(tl_scan_entry, type);
+	FIELD(tl_scan_entry, reserved);
 	FIELD(tl_scan_entry, ino);
 	FIELD(tl_scan_entry, bytes);
 	FIELD(tl_scan_entry, blocks);

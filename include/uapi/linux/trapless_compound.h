@@ -40,14 +40,13 @@
 /*
  * An entry of a directory. Its size is a multiple of 8, so all entries are aligned where the buffer
  * is. The name stands at `name_at`, ends with a zero byte, and zeros fill the entry up. Later interfaces may put fields in between, so a
- * reader goes on by `size` and finds the name by `name_at`. The fields from `mask` on are those of
- * struct statx, and zero where `error` is not 0.
+ * reader goes on by `size` and finds the name by `name_at`. The fields from `mask` on, but for
+ * `type`, are those of struct statx, and zero where `error` is not 0.
  */
 struct tl_scan_entry {
 	__u16 size;		/* of the entry with its name, bytes */
 	__u16 name_at;		/* where the name begins, bytes from the entry's beginning */
-	__u8 name_bytes;	/* without the zero byte */
-	__u8 type;		/* DT_*, as getdents64 has it */
+	__u16 name_bytes;	/* without the zero byte */
 	__s16 error;		/* of statx: 0 or -errno */
 	__u64 d_ino;		/* as getdents64 has it */
 	__s64 d_off;		/* where the next entry is: lseek(2) goes there */
@@ -58,7 +57,9 @@ struct tl_scan_entry {
 	__u32 nlink;
 	__u32 uid;
 	__u32 gid;
-	__u32 mode;
+	__u16 mode;
+	__u8 type;		/* DT_*, as getdents64 has it */
+	__u8 reserved;		/* zero */
 	__u64 ino;
 	__u64 bytes;		/* stx_size */
 	__u64 blocks;
@@ -77,7 +78,7 @@ struct tl_scan_entry {
 	__u64 mnt_id;
 };
 
-#define TL_SCAN_ENTRY_MAX 416u	/* the largest entry: a name of 255 bytes */
+#define TL_SCAN_ENTRY_MAX 4256u	/* the largest entry: a name of 4,095 bytes */
 
 static __inline__ const char *tl_scan_name(const struct tl_scan_entry *entry)
 {
