@@ -39,9 +39,10 @@
 
 /*
  * An entry of a directory. Its size is a multiple of 8, so all entries are aligned where the buffer
- * is. The name stands at `name_at`, ends with a zero byte, and zeros fill the entry up. Later interfaces may put fields in between, so a
- * reader goes on by `size` and finds the name by `name_at`. The fields from `mask` on, but for
- * `type`, are those of struct statx, and zero where `error` is not 0.
+ * is. The name stands at `name_at`, ends with a zero byte, and zeros fill the entry up. Later
+ * interfaces may put fields in between, so a reader goes on by `size` and finds the name by
+ * `name_at`. The fields from `mask` on, but for `type`, are those of struct statx, and zero where
+ * `error` is not 0.
  */
 struct tl_scan_entry {
 	__u16 size;		/* of the entry with its name, bytes */
