@@ -211,26 +211,29 @@ static long ioctl_processes(void __user *user)
 	return error;
 }
 
+/*
+ * An ioctl's number has the size of the structure as the caller knows it. The structure itself says
+ * it, too, and that is looked at.
+ */
+#define WITHOUT_SIZE(command) ((command) & ~IOCSIZE_MASK)
+
 static long device_ioctl(struct file *file, unsigned int command, unsigned long argument)
 {
 	void __user *user = (void __user *)argument;
-	struct tlk_ring *ring;
+	struct tlk_ring *ring = tlk_ring_of(file);
 
-	if (command == TL_IOC_INFO)
+	switch (WITHOUT_SIZE(command)) {
+	case WITHOUT_SIZE(TL_IOC_INFO):
 		return ioctl_info(user);
-	if (command == TL_IOC_SETUP)
+	case WITHOUT_SIZE(TL_IOC_SETUP):
 		return ioctl_setup(file, user);
-
-	if (command == TL_IOC_SWITCH)
+	case WITHOUT_SIZE(TL_IOC_SWITCH):
 		return ioctl_switch(user);
-	if (command == TL_IOC_SUPERVISOR)
+	case WITHOUT_SIZE(TL_IOC_SUPERVISOR):
 		return ioctl_supervisor(user);
-	if (command == TL_IOC_PROCESSES)
+	case WITHOUT_SIZE(TL_IOC_PROCESSES):
 		return ioctl_processes(user);
-
-	ring = tlk_ring_of(file);
-	switch (command) {
-	case TL_IOC_STATS:
+	case WITHOUT_SIZE(TL_IOC_STATS):
 		return ring ? ioctl_stats(ring, user) : -EINVAL;
 	case TL_IOC_ENTER:
 	case TL_IOC_EXIT:

@@ -136,11 +136,7 @@ int tl_stats_module(int fd, const void *ring, struct tl_stats *stats,
 		result = tl_device_ioctl(fd, TL_IOC_STATS, &counts);
 	if (result < 0)
 		return result;
-	counts.crossings += extra->crossings;
-	counts.executed += extra->executed;
-	counts.refused += extra->refused;
-	counts.interrupted += extra->interrupted;
-	counts.sleeps += extra->sleeps;
-	counts.wakeups += extra->wakeups;
+#define TL_COUNT(member, offset) counts.member += extra->member;
+#include <linux/trapless_fields.h>
 	return tl_stats_copy(stats, &counts);
 }

@@ -385,12 +385,9 @@ int tl_psc_get_stats(const struct tl_psc *psc, struct tl_stats *stats)
 
 	if (!psc->entries)
 		return -EPERM;
-	own.crossings = __atomic_load_n(&psc->counts.crossings, __ATOMIC_RELAXED);
-	own.executed = __atomic_load_n(&psc->counts.executed, __ATOMIC_RELAXED);
-	own.refused = __atomic_load_n(&psc->counts.refused, __ATOMIC_RELAXED);
-	own.interrupted = __atomic_load_n(&psc->counts.interrupted, __ATOMIC_RELAXED);
-	own.sleeps = __atomic_load_n(&psc->counts.sleeps, __ATOMIC_RELAXED);
-	own.wakeups = __atomic_load_n(&psc->counts.wakeups, __ATOMIC_RELAXED);
+#define TL_COUNT(member, offset) \
+	own.member = __atomic_load_n(&psc->counts.member, __ATOMIC_RELAXED);
+#include <linux/trapless_fields.h>
 	if (psc->backend == TL_BACKEND_PLAIN)
 		return tl_stats_copy(stats, &own);
 	return tl_stats_module(psc->fd, psc->requests, stats, &own);

@@ -24,15 +24,10 @@ struct tlk_queue;
  * call was really made.
  */
 struct tlk_ring_counts {
-	atomic64_t crossings;
-	atomic64_t executed;		/* on a worker ring: by workers that have left */
-	atomic64_t refused;
-	atomic64_t interrupted;
-	atomic64_t bypassed;
-	atomic64_t sleeps;
-	atomic64_t wakeups;
-	atomic64_t dropped;
-	/* For operators, see tlk_setup_show(); the rest is what TL_IOC_STATS tells. */
+	/* What TL_IOC_STATS tells; on a worker ring, `executed` by workers that have left. */
+#define TL_COUNT(member, offset) atomic64_t member;
+#include <linux/trapless_fields.h>
+	/* For operators, see tlk_setup_show(). */
 	atomic64_t submitted;		/* requests of batches and notifies; steps that were made */
 	atomic64_t callless;		/* steps of programs that were no call */
 	atomic_t inside;		/* threads that make a batch or a program */

@@ -66,15 +66,10 @@ void tlk_setup_undo(struct tlk_ring *ring)
 
 void tlk_setup_stats(struct tlk_ring *ring, struct tl_stats *stats)
 {
-	stats->crossings = atomic64_read(&ring->counts.crossings);
-	stats->executed = ring->queue ? tlk_queue_executed(ring) :
-					  atomic64_read(&ring->counts.executed);
-	stats->refused = atomic64_read(&ring->counts.refused);
-	stats->interrupted = atomic64_read(&ring->counts.interrupted);
-	stats->bypassed = atomic64_read(&ring->counts.bypassed);
-	stats->sleeps = atomic64_read(&ring->counts.sleeps);
-	stats->wakeups = atomic64_read(&ring->counts.wakeups);
-	stats->dropped = atomic64_read(&ring->counts.dropped);
+#define TL_COUNT(member, offset) stats->member = atomic64_read(&ring->counts.member);
+#include <linux/trapless_fields.h>
+	if (ring->queue)
+		stats->executed = tlk_queue_executed(ring);
 }
 
 /* ---- Mappings ---- */

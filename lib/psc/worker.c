@@ -142,9 +142,9 @@ static void report(struct tl_psc *psc, uint32_t slot)
 
 static void add_counts(struct tl_psc *psc, const struct tl_stats *counts)
 {
-	__atomic_fetch_add(&psc->counts.executed, counts->executed, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&psc->counts.crossings, counts->crossings, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&psc->counts.refused, counts->refused, __ATOMIC_RELAXED);
+#define TL_COUNT(member, offset) \
+	__atomic_fetch_add(&psc->counts.member, counts->member, __ATOMIC_RELAXED);
+#include <linux/trapless_fields.h>
 }
 
 /*

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The binary interface is frozen: gcc, clang and Python agree with one table of sizes and offsets.
+"""The binary interface is frozen: the rows of trapless_fields.h, gcc, clang and Python agree with
+one table of sizes and offsets.
 
-Owns the table. A line of it changes only together with TL_ABI_VERSION; a structure may grow a
-field at its end.
+Owns the table, which is written by hand. A line of it changes only together with TL_ABI_VERSION; a
+structure may grow a field at its end.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.abi import declarations
 from trapless import abi
+from trapless.abi import structures
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -185,13 +188,13 @@ NUMBERS: dict[str, int] = {
     "TL_NR_STORE": 0xFFF,
     "TL_NR_INCREASE": 0xFFE,
     "TL_NR_PROGRAM": 0xFFD,
-    "TL_PROGRAM_CHAIN": 1,
     "TL_NR_SCANDIR": 0xFFC,
     "TL_SCAN_NO_DOTS": 1,
     "TL_SCAN_SYNC_TYPE": 0x6000,
     "TL_SCAN_FLAGS": 0x6001,
     "TL_SCAN_MASK": 0x5FFF,
     "TL_SCAN_ENTRY_MAX": 4256,
+    "TL_PROGRAM_CHAIN": 1,
     "TL_RESULT(5)": 1 << 22,
     "TL_WORD32(5)": 2 << 22,
     "TL_WORD64(0)": 3 << 12,
@@ -270,72 +273,17 @@ NUMBERS: dict[str, int] = {
     "TL_IOC_PROCESSES": 0xC020E708,
 }
 
-PYTHON_STRUCTS: dict[str, type[ctypes.Structure]] = {
-    "tl_request": abi.Request,
-    "tl_program": abi.Program,
-    "tl_completions": abi.Completions,
-    "tl_setup": abi.Setup,
-    "tl_info": abi.Info,
-    "tl_stats": abi.Stats,
-    "tl_scan_entry": abi.ScanEntry,
-    "tl_switch": abi.Switch,
-    "tl_supervisor": abi.Supervisor,
-    "tl_process": abi.Process,
-    "tl_processes": abi.Processes,
-}
-
 PYTHON_NUMBERS: dict[str, int] = {
     "TL_ABI_VERSION": abi.VERSION,
-    "TL_ENTRIES_MAX": abi.ENTRIES_MAX,
-    "TL_SPIN_US_MAX": abi.SPIN_US_MAX,
-    "TL_FREE": abi.State.FREE,
-    "TL_SUBMITTED": abi.State.SUBMITTED,
-    "TL_RUNNING": abi.State.RUNNING,
-    "TL_DONE": abi.State.DONE,
-    "TL_CANCELED": abi.State.CANCELED,
-    "TL_SETUP_WORKERS": abi.SETUP_WORKERS,
-    "TL_SETUP_COMPLETIONS": abi.SETUP_COMPLETIONS,
-    "TL_SETUP_FLAGS": abi.SETUP_FLAGS,
     "TL_IOC_INFO": abi.IOC_INFO,
-    "TL_IOC_SETUP": abi.IOC_SETUP,
-    "TL_IOC_STATS": abi.IOC_STATS,
-    "TL_IOC_ENTER": abi.IOC_ENTER,
-    "TL_IOC_EXIT": abi.IOC_EXIT,
-    "TL_IOC_WAKE": abi.IOC_WAKE,
-    "TL_IOC_RING": abi.IOC_RING,
-    "TL_ENTER_BATCH": abi.Enter.BATCH,
-    "TL_ENTER_NOTIFY": abi.Enter.NOTIFY,
-    "TL_ENTER_WAIT": abi.Enter.WAIT,
-    "TL_ENTER_PROGRAM": abi.Enter.PROGRAM,
-    "TL_ENTER_OFFSET": abi.ENTER_OFFSET,
-    "TL_ENTER_OTHER": abi.ENTER_OTHER,
-    "TL_ANSWER": abi.ANSWER,
     "TL_NR_MASK": abi.NR_MASK,
     "TL_NR_STORE": abi.NR_STORE,
     "TL_NR_INCREASE": abi.NR_INCREASE,
-    "TL_NR_PROGRAM": abi.NR_PROGRAM,
-    "TL_PROGRAM_CHAIN": abi.PROGRAM_CHAIN,
-    "TL_NR_SCANDIR": abi.NR_SCANDIR,
-    "TL_SCAN_NO_DOTS": abi.SCAN_NO_DOTS,
-    "TL_SCAN_SYNC_TYPE": abi.SCAN_SYNC_TYPE,
-    "TL_SCAN_FLAGS": abi.SCAN_FLAGS,
-    "TL_SCAN_MASK": abi.SCAN_MASK,
-    "TL_SCAN_ENTRY_MAX": abi.SCAN_ENTRY_MAX,
     "TL_RESULT(5)": abi.result_argument(5),
     "TL_WORD32(5)": abi.word_argument(5, 32),
     "TL_WORD64(0)": abi.word_argument(0, 64),
     "TL_JUMPS": abi.JUMPS,
     "TL_PROGRAM_BITS": abi.PROGRAM_BITS,
-    "TL_RING_PROGRAM_OFFSET(64)": abi.ring_submit_offset(64),
-    "TL_RING_SUBMIT_OFFSET(64)": abi.ring_submit_offset(64),
-    "TL_RING_BYTES(1)": abi.ring_bytes(1),
-    "TL_RING_BYTES(64)": abi.ring_bytes(64),
-    "TL_RING_BYTES(TL_ENTRIES_MAX)": abi.ring_bytes(abi.ENTRIES_MAX),
-    "TL_WAIT(4096, 4095)": abi.wait_argument(4096, 4095),
-    "TL_WAIT_US(4096, 4095, TL_WAIT_US_MAX)": abi.wait_argument(4096, 4095, 0x7FFFFFFF),
-    "TL_RING_COMPLETIONS_OFFSET(64)": abi.ring_bytes(64),
-    "TL_RING_COMPLETIONS_BYTES(1)": abi.ring_completions_bytes(1),
-    "TL_RING_COMPLETIONS_BYTES(TL_ENTRIES_MAX)": abi.ring_completions_bytes(4096),
     "TL_SWITCH_CHILDREN": abi.SWITCH_CHILDREN,
     "TL_SWITCH_EXEC": abi.SWITCH_EXEC,
     "TL_SWITCH_RESIDENT": abi.SWITCH_RESIDENT,
@@ -343,16 +291,16 @@ PYTHON_NUMBERS: dict[str, int] = {
     "TL_SWITCH_ALLOW_HLT": abi.SWITCH_ALLOW_HLT,
     "TL_SWITCH_FLAGS": abi.SWITCH_FLAGS,
     "TL_REFUSALS_MACHINE": abi.REFUSALS_MACHINE,
-    "TL_DEMOTIONS": abi.DEMOTIONS,
+    "TL_DEMOTIONS": len(abi.Demotion),
     "TL_IOC_SWITCH": abi.IOC_SWITCH,
     "TL_IOC_SUPERVISOR": abi.IOC_SUPERVISOR,
     "TL_IOC_PROCESSES": abi.IOC_PROCESSES,
     **{f"TL_IF_{condition.name}": condition for condition in abi.Condition},
-    **{f"TL_STOPPED_{reason.name}": reason for reason in abi.Stopped},
     **{f"TL_MODE_{mode.name}": mode for mode in abi.Mode},
     **{f"TL_REFUSED_{refusal.name}": refusal for refusal in abi.Refusal},
     **{f"TL_DEMOTED_{demotion.name}": demotion for demotion in abi.Demotion},
 }
+"""The numbers that Python knows: those that the command and its tests use."""
 
 
 def test_the_table_names_every_number_of_the_header() -> None:
@@ -367,8 +315,17 @@ def test_the_table_names_every_number_of_the_header() -> None:
     assert set(re.findall(r"^struct (\w+) \{", header, re.MULTILINE)) == set(STRUCTS)
 
 
+def test_the_rows_of_the_layout_are_the_frozen_ones() -> None:
+    """They cover each structure without a gap, so that a member without a row is found."""
+    for structure, (size, frozen_fields) in STRUCTS.items():
+        rows = [(row.name, row.offset, row.size) for row in declarations.of(structure)]
+        assert tuple(rows) == frozen_fields
+        ends = [offset + length for _, offset, length in rows]
+        assert [0, *ends] == [*(offset for _, offset, _ in rows), size]
+
+
 def frozen() -> dict[str, tuple[int, ...]]:
-    """The table as layout.c prints it."""
+    """The table as the program of layout_program() prints it."""
     lines: dict[str, tuple[int, ...]] = {name: (value,) for name, value in NUMBERS.items()}
     for struct, (size, fields) in STRUCTS.items():
         lines[struct] = (size,)
@@ -377,9 +334,24 @@ def frozen() -> dict[str, tuple[int, ...]]:
     return lines
 
 
-def compile_and_run(argv: tuple[str, ...], source: str, out: Path) -> str:
-    """Compile one file of this folder, run it, return what it printed."""
-    command = [*argv, *WARNINGS, *INCLUDES, "-O1", "-o", str(out), str(HERE / source)]
+def layout_program() -> str:
+    """A program that prints sizes, offsets and numbers as the compiler sees them, by name."""
+    head = ["#include <stddef.h>", "#include <stdio.h>", "#include <linux/trapless.h>"]
+    body = ['\tprintf("TL_DEVICE %s\\n", TL_DEVICE);']
+    for name in NUMBERS:
+        body.append(f'\tprintf("{name} %lld\\n", (long long)({name}));')
+    for struct, (_, fields) in STRUCTS.items():
+        body.append(f'\tprintf("{struct} %zu\\n", sizeof(struct {struct}));')
+        for field, *_ in fields:
+            place = f"offsetof(struct {struct}, {field})"
+            size = f"sizeof(((struct {struct} *)NULL)->{field})"
+            body.append(f'\tprintf("{struct}.{field} %zu %zu\\n", {place}, {size});')
+    return "\n".join([*head, "int main(void)", "{", *body, "\treturn 0;", "}", ""])
+
+
+def compile_and_run(argv: tuple[str, ...], source: Path, out: Path) -> str:
+    """Compile one file, run it, return what it printed."""
+    command = [*argv, *WARNINGS, *INCLUDES, "-O1", "-o", str(out), str(source)]
     built = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert built.returncode == 0, f"{' '.join(command)}\n{built.stderr}"
     ran = subprocess.run([str(out)], capture_output=True, text=True, timeout=600)
@@ -390,7 +362,9 @@ def compile_and_run(argv: tuple[str, ...], source: str, out: Path) -> str:
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 @pytest.mark.parametrize("standard", ["gnu11", "gnu17"])
 def test_c_layout_is_the_frozen_one(compiler: str, standard: str, tmp_path: Path) -> None:
-    text = compile_and_run((compiler, f"-std={standard}"), "layout.c", tmp_path / "layout")
+    source = tmp_path / "layout.c"
+    source.write_text(layout_program())
+    text = compile_and_run((compiler, f"-std={standard}"), source, tmp_path / "layout")
     seen: dict[str, tuple[int, ...]] = {}
     for line in text.splitlines():
         name, _, values = line.rpartition(" ") if "." not in line else line.partition(" ")
@@ -401,9 +375,9 @@ def test_c_layout_is_the_frozen_one(compiler: str, standard: str, tmp_path: Path
     assert seen == frozen()
 
 
-@pytest.mark.parametrize("name", sorted(STRUCTS))
+@pytest.mark.parametrize("name", declarations.IN_PYTHON)
 def test_python_layout_is_the_frozen_one(name: str) -> None:
-    structure = PYTHON_STRUCTS[name]
+    structure = getattr(structures, name[3:].capitalize())
     size, fields = STRUCTS[name]
     assert ctypes.sizeof(structure) == size
     seen = [
@@ -414,19 +388,21 @@ def test_python_layout_is_the_frozen_one(name: str) -> None:
 
 
 def test_python_numbers_are_the_frozen_ones() -> None:
-    assert PYTHON_NUMBERS == NUMBERS
+    assert {name: NUMBERS[name] for name in PYTHON_NUMBERS} == PYTHON_NUMBERS
+    enumerations = ("TL_IF_", "TL_MODE_", "TL_REFUSED_", "TL_DEMOTED_")
+    assert {name for name in NUMBERS if name.startswith(enumerations)} <= set(PYTHON_NUMBERS)
 
 
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
 @pytest.mark.parametrize("standard", ["c++11", "c++17", "c++20"])
 def test_headers_serve_cxx(compiler: str, standard: str, tmp_path: Path) -> None:
     words = (compiler, f"-std={standard}", *WARNINGS_OF_CXX)
-    compile_and_run(words, "include_from_cxx.cc", tmp_path / "cxx")
+    compile_and_run(words, HERE / "include_from_cxx.cc", tmp_path / "cxx")
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_headers_stand_alone_in_strict_c(compiler: str, tmp_path: Path) -> None:
-    compile_and_run((compiler, "-std=c11"), "include_from_c.c", tmp_path / "c")
+    compile_and_run((compiler, "-std=c11"), HERE / "include_from_c.c", tmp_path / "c")
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang", "g++", "clang++"])

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The libraries for Python and Rust say what the headers say: numbers, layouts, functions, calls.
 
-It reads them as text, and builds nothing. `python -m tests.abi.test_bindings` writes the numbers of
-calls for Rust anew.
+It reads them as text, and builds nothing. declarations.py makes what the tables in C have rows for.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.abi import declarations
 from tests.abi.test_abi import NUMBERS, STRUCTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,8 +26,10 @@ CRATE = BINDINGS / "rust/src"
 C = (ROOT / "include/trapless.h").read_text()
 SYS = (CRATE / "sys.rs").read_text()
 
-ABI = SimpleNamespace(**runpy.run_path(str(BINDINGS / "python/libtrapless/abi.py")))
-"""The numbers of Python alone: the package loads its extension, and nothing is built here."""
+PYTHON = BINDINGS / "python/libtrapless"
+COUNTS = SimpleNamespace(**runpy.run_path(str(PYTHON / "counts.py")))
+ABI = SimpleNamespace(**runpy.run_path(str(PYTHON / "abi.py")))
+"""Modules of Python alone: the package loads its extension, and nothing is built here."""
 
 BOUND = ("tl_batch_", "tl_call_get_class")
 """What other languages have: batches and programs. Schedulers are asyncio's and futures' business,
@@ -120,9 +122,9 @@ def fields_of_rust(text: str, struct: str) -> list[tuple[str, int, int]]:
 
 def test_structures_are_those_of_c() -> None:
     fields = STRUCTS["tl_stats"][1]
-    assert tuple(fields_of_rust(SYS, "tl_stats")) == fields
+    assert tuple(fields_of_rust((CRATE / "counts.rs").read_text(), "tl_stats")) == fields
     counts = [name for name, *_ in fields if name not in ("size", "reserved")]
-    assert list(ABI.Stats._fields) == counts
+    assert list(COUNTS.Stats._fields) == counts
     in_rust = fields_of_rust((CRATE / "stat.rs").read_text(), "Stat")
     assert sum(in_rust[-1][1:]) == 144
 
@@ -142,18 +144,14 @@ def test_every_function_of_batches_is_there() -> None:
     assert set(re.findall(r"pub fn (\w+)\(", SYS)) == wanted
 
 
-def numbers_of_rust() -> str:
-    """src/number.rs as the table of calls gives it."""
-    table = (ROOT / "include/uapi/linux/trapless_calls.h").read_text()
-    head = (CRATE / "number.rs").read_text().partition("pub const")[0]
-    rows = re.findall(r"^TL_\w+\((\w+), (\d+)", table, re.M)
-    return head + "".join(f"pub const {name.upper()}: u32 = {nr};\n" for name, nr in rows)
+@pytest.mark.parametrize("path", declarations.MADE)
+def test_declarations_are_those_of_the_tables(path: str) -> None:
+    text = (ROOT / path).read_text()
+    assert text == declarations.MADE[path](path), "run: python -m tests.abi.declarations"
 
 
-def test_the_numbers_of_calls_are_those_of_the_table() -> None:
-    text = (CRATE / "number.rs").read_text()
-    assert text == numbers_of_rust(), "run: python -m tests.abi.test_bindings"
-    assert text.count("pub const") > 350
+def test_rust_has_every_call() -> None:
+    assert (CRATE / "number.rs").read_text().count("pub const") > 350
 
 
 def test_flags_of_open_are_the_kernels() -> None:
@@ -185,7 +183,3 @@ def test_they_need_nothing_else() -> None:
             elif isinstance(node, ast.Import):
                 imported |= {alias.name.split(".")[0] for alias in node.names}
     assert imported <= {*sys.stdlib_module_names, "libtrapless"}
-
-
-if __name__ == "__main__":
-    (CRATE / "number.rs").write_text(numbers_of_rust())

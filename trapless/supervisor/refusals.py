@@ -59,7 +59,7 @@ def parse(text: str, where: str = HEADER) -> list[Row]:
             raise TraplessError(f"{where}: this is not a row of the table: {row.strip()!r}")
         name, code, *strings = match.groups()
         if name not in Refusal.__members__ or Refusal[name] != int(code):
-            raise TraplessError(f"{where}: trapless/abi.py does not know {name} with code {code}")
+            raise TraplessError(f"{where}: trapless/abi does not know {name} with code {code}")
         rows.append(Row(Refusal[name], *(_unquote(string) for string in strings)))
     return rows
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Commands that the device does not have are -ENOTTY, those of a wrong size included. */
+/* Commands that the device does not have are -ENOTTY, those of a wrong direction included. */
 #include "ring.h"
 
 int main(void)
@@ -7,7 +7,7 @@ int main(void)
 	static const unsigned long unknown[] = {
 		_IO(TL_IOC_MAGIC, 0), _IO(TL_IOC_MAGIC, 1), _IO(TL_IOC_MAGIC, 2),
 		_IO(TL_IOC_MAGIC, 6), _IO(TL_IOC_MAGIC, 0xff), _IO('T', 4),
-		_IOWR(TL_IOC_MAGIC, 1, char), _IOWR(TL_IOC_MAGIC, 4, struct tl_info),
+		_IOWR(TL_IOC_MAGIC, 4, struct tl_info), _IOR(TL_IOC_MAGIC, 3, struct tl_stats),
 		_IOW(TL_IOC_MAGIC, 1, struct tl_info), 0xffffffff, 0x80000000,
 	};
 	struct ring ring = ring_open(4);

@@ -34,7 +34,7 @@ def test_the_cache_is_where_the_environment_says(
 
 
 def test_the_checkout_holds_the_package() -> None:
-    assert (repo_root() / "trapless" / "abi.py").exists()
+    assert (repo_root() / "trapless" / "cli.py").exists()
 
 
 def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:

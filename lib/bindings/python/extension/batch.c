@@ -9,15 +9,15 @@
 #include <stddef.h>
 #include <structmember.h>
 
-/* A class of abi.py, which is imported before any queue is made. */
-static PyObject *made_by(const char *name, PyObject *argument)
+/* Calls a class or function of a module of Python. */
+static PyObject *made_by(const char *module, const char *name, PyObject *argument)
 {
-	PyObject *abi = argument ? PyImport_ImportModule("libtrapless.abi") : NULL;
-	PyObject *class = abi ? PyObject_GetAttrString(abi, name) : NULL;
+	PyObject *python = argument ? PyImport_ImportModule(module) : NULL;
+	PyObject *class = python ? PyObject_GetAttrString(python, name) : NULL;
 	PyObject *made = class ? PyObject_CallFunctionObjArgs(class, argument, NULL) : NULL;
 
 	Py_XDECREF(argument);
-	Py_XDECREF(abi);
+	Py_XDECREF(python);
 	Py_XDECREF(class);
 	return made;
 }
@@ -27,7 +27,8 @@ static PyObject *queue_backend(PyObject *self, void *unused)
 	struct tl_batch *batch = tlpy_queue_use((struct queue *)self, EPERM);
 
 	(void)unused;
-	return batch ? made_by("Backend", PyLong_FromLong(tl_batch_backend(batch))) : NULL;
+	return batch ? made_by("libtrapless.abi", "Backend",
+			       PyLong_FromLong(tl_batch_backend(batch))) : NULL;
 }
 
 static PyObject *queue_stats(PyObject *self, void *unused)
@@ -41,9 +42,13 @@ static PyObject *queue_stats(PyObject *self, void *unused)
 		tlpy_raise_error(-error, "stats");
 	if (error || !batch)
 		return NULL;
-	return made_by("counted", Py_BuildValue("(KKKKKKKK)", stats.crossings, stats.executed,
-						stats.refused, stats.interrupted, stats.bypassed,
-						stats.sleeps, stats.wakeups, stats.dropped));
+	return made_by("libtrapless.counts", "counted", Py_BuildValue("("
+#define TL_COUNT(member, offset) "K"
+#include <linux/trapless_fields.h>
+		")"
+#define TL_COUNT(member, offset) , (unsigned long long)stats.member
+#include <linux/trapless_fields.h>
+		));
 }
 
 static PyObject *queue_at(PyObject *self, void *unused)

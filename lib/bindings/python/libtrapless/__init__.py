@@ -29,7 +29,8 @@ from libtrapless._ring import (
     stat_files,
     unlink_files,
 )
-from libtrapless.abi import Backend, Condition, Stats
+from libtrapless.abi import Backend, Condition
+from libtrapless.counts import Stats
 from libtrapless.files import walk
 
 __all__ = [

@@ -10,7 +10,8 @@ from typing import Any, AnyStr, Literal, Protocol, Self, SupportsIndex, TypeAlia
 
 from _typeshed import ReadableBuffer, StrOrBytesPath, WriteableBuffer
 
-from libtrapless.abi import Backend, Condition, Stats
+from libtrapless.abi import Backend, Condition
+from libtrapless.counts import Stats
 
 class HasFileno(Protocol):
     def fileno(self) -> int: ...

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
-"""Numbers of the C interface that have names in Python, and the counts of a batch.
+"""Numbers of the C interface that have names in Python.
 
 It owns no behaviour: the extension has that. tests/abi/test_bindings.py compares the numbers with
 include/trapless.h.
@@ -8,7 +8,7 @@ include/trapless.h.
 from __future__ import annotations
 
 import enum
-from typing import Final, NamedTuple
+from typing import Final
 
 STEPS_DEFAULT: Final = 1048576
 
@@ -36,20 +36,3 @@ class Condition(enum.IntEnum):
 
     FULL = 6
     """Equal to the third argument."""
-
-
-class Stats(NamedTuple):
-    """struct tl_stats: counts of a batch since it was created."""
-
-    crossings: int
-    executed: int
-    refused: int
-    interrupted: int
-    bypassed: int
-    sleeps: int
-    wakeups: int
-    dropped: int
-
-
-counted = Stats._make
-"""How the extension makes one."""

@@ -5,6 +5,7 @@
 
 mod batch;
 mod calls;
+mod counts;
 mod descriptors;
 pub mod number;
 mod request;

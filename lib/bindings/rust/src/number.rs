@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 //! The numbers of system calls on x86-64, for calls that [`crate::Calls`] has no function for.
 //!
-//! They are the rows of include/uapi/linux/trapless_calls.h; tests/abi/test_bindings.py writes this
-//! file anew (`python -m tests.abi.test_bindings`) and finds it unchanged.
+//! `python -m tests.abi.declarations` makes them from the rows of
+//! include/uapi/linux/trapless_calls.h.
 
 pub const READ: u32 = 0;
 pub const WRITE: u32 = 1;

@@ -7,6 +7,8 @@
 
 use std::os::raw::{c_char, c_int, c_uint};
 
+pub use crate::counts::tl_stats;
+
 pub const TL_PLAIN: c_uint = 1 << 0;
 pub const TL_MODULE: c_uint = 1 << 1;
 pub const TL_UNORDERED: c_uint = 1 << 2;
@@ -38,22 +40,6 @@ pub const fn tl_word64(argument: usize) -> u32 {
 #[repr(C)]
 pub struct tl_batch {
     private: [u8; 0],
-}
-
-/// Counts of a batch since it was created.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct tl_stats {
-    pub size: u32,
-    pub reserved: u32,
-    pub crossings: u64,
-    pub executed: u64,
-    pub refused: u64,
-    pub interrupted: u64,
-    pub bypassed: u64,
-    pub sleeps: u64,
-    pub wakeups: u64,
-    pub dropped: u64,
 }
 
 extern "C" {
