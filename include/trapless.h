@@ -11,6 +11,8 @@
  *   tl_psc_*     parallel calls, which worker threads serve (parallel-system-call, section 2)
  *   tl_files_*   file operations for event loops, which workers serve as parallel calls, in
  *                trapless_files.h
+ *   tl_scan_*, tl_walk_*   directories and trees with the attributes of their entries, in
+ *                trapless_walk.h
  * Another family removes the trap from the calls that a program makes anyway:
  *   tl_switch_*  switch a process to supervisor mode and back (running-mode-switch, Table 1)
  * The papers' own names of these functions are in trapless_paper.h.
@@ -457,5 +459,6 @@ TL_INLINE int tl_process_list(struct tl_process *entries, unsigned int n)
 
 #include <trapless_files.h>
 #include <trapless_sched.h>
+#include <trapless_walk.h>
 
 #endif /* TRAPLESS_H */

@@ -76,7 +76,7 @@ def library() -> Path:
 
 def header() -> str:
     """trapless.h and the parts of it that have files of their own."""
-    parts = ("trapless.h", "trapless_files.h", "trapless_sched.h")
+    parts = ("trapless.h", "trapless_files.h", "trapless_sched.h", "trapless_walk.h")
     return "".join((ROOT / "include" / name).read_text(encoding="utf-8") for name in parts)
 
 
