@@ -24,7 +24,8 @@ from trapless.base.console import TraplessError
 from trapless.experiments.collection import Collection
 from trapless.peek.emulator import emulator_of
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.memory import PAGE_BYTES, FileMemory, open_memory
+from trapless.peek.kernel.memories.images import open_memory
+from trapless.peek.kernel.memory import PAGE_BYTES, FileMemory
 from trapless.vm.lab import LabConfig
 
 ANNOUNCEMENT = struct.Struct("<QQQQQ")

@@ -52,7 +52,8 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--ram",
             type=click.Path(path_type=Path),
             metavar="FILE",
-            help="Look into a VM's RAM file, a raw image or an ELF core.",
+            help="Look into a VM's RAM file, or a saved image: raw, ELF core, kdump, LiME, AVML, "
+            "migration stream, packed or not.",
             **hidden,
         ),
         click.option(
@@ -74,7 +75,7 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--hole",
             type=size,
             metavar="SIZE",
-            help="With --ram: the address at which RAM below 4 GiB ends, if QEMU did not make it.",
+            help="With --ram: the address at which RAM below 4 GiB ends, where it is not found.",
             **hidden,
         ),
         click.option(

@@ -82,18 +82,29 @@ def emulator_of(ram: Path, proc: Path = PROC) -> Emulator | None:
     It is a monitor that shares the file and may write to it: any process may have a name and
     threads like an emulator's, and whoever may read the file can map it.
     """
+    first = None
+    for pid in _monitors_with(ram, proc):
+        emulator = Emulator(pid, _vcpus(proc / str(pid)))
+        if emulator.threads:
+            return emulator
+        first = first or emulator
+    return None if first is None else emulator_with(first.pid, proc)
+
+
+def is_mapped(ram: Path, proc: Path = PROC) -> bool:
+    """Whether a machine runs whose memory is `ram`, as far as this user may know."""
+    return any(True for _ in _monitors_with(ram, proc))
+
+
+def _monitors_with(ram: Path, proc: Path) -> Iterator[int]:
+    """The monitors that share a file and may write to it."""
     try:
         status = ram.stat()
     except OSError:
-        return None
-    first = None
+        return
     for pid in _processes(proc):
         if runs_monitor(proc / str(pid)) and _shares(proc / str(pid), status):
-            emulator = Emulator(pid, _vcpus(proc / str(pid)))
-            if emulator.threads:
-                return emulator
-            first = first or emulator
-    return None if first is None else emulator_with(first.pid, proc)
+            yield pid
 
 
 def emulator_with(pid: int, proc: Path = PROC, *, folder: str = "") -> Emulator | None:

@@ -13,5 +13,10 @@ class PeekError(TraplessError):
     """A fault of the observed machine or of its image that a person can act on."""
 
 
+class BootingError(PeekError):
+    """A memory without a kernel that can be read, as while a machine boots. Only its caller knows
+    whether a machine runs in it, so that waiting helps."""
+
+
 WAIT = "--wait 60 waits for a kernel that has booted"
-"""The remedy where a machine may be booting or restarting: the last line of such an error."""
+"""The remedy where a machine runs that may be booting: the last line of such an error."""

@@ -23,7 +23,19 @@ TEXT_CHARS_MAX = 512
 STRING_BYTES_MAX = 4096
 
 SEGMENTS_MAX = 4096
-"""Memory ranges of one ELF core; QEMU writes a handful."""
+"""Memory ranges of a machine behind a debugger's stub: it has a handful."""
+CORE_SEGMENTS_MAX = 1 << 20
+"""Segments of an ELF core: one with paging has one for each piece of virtual memory."""
+REGIONS_MAX = 1 << 16
+"""Ranges of physical memory in one image, without overlaps: few images have more than ten."""
+CORE_NOTES_BYTES_MAX = 8 << 20
+"""The notes of a dump: they have less than a kilobyte for each CPU."""
+UNPACKED_BYTES_MAX = 1 << 46
+"""The size of an unpacked image, with its holes."""
+UNPACKER_MEMORY_BYTES = 256 << 20
+"""The memory that unpacking may take beside its own code."""
+UNPACK_S, UNPACK_BYTES_S = 60.0, 4 << 20
+"""Seconds of processor time for unpacking any image, and bytes of it for each second more."""
 
 NOTE_BYTES_MAX = 3 * 4096
 DIGITS_MAX = 32
@@ -38,6 +50,8 @@ FAILURES_SHOWN = 5
 ELF_NOTES_BYTES_MAX = 16 * 4096
 """The ELF notes in a kernel's image, among which is its build-id."""
 
+IMAGE_BYTES_MAX = 64 << 20
+"""The most of a kernel's image that is searched for tables: stock ones end at 50 MB."""
 SYMBOL_TABLES_MAX = 32
 """Tables of symbols that the notes of a memory name: it has one a kernel and layout."""
 SYMBOLS_MAX = 1_000_000

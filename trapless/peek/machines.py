@@ -27,15 +27,17 @@ from trapless.peek.emulator import (
     arguments,
     emulator_of,
     emulator_with,
+    is_mapped,
     kind_of,
     path_here,
     runs_monitor,
 )
-from trapless.peek.errors import PeekError
+from trapless.peek.errors import WAIT, BootingError, PeekError
 from trapless.peek.guest_text import visible
+from trapless.peek.kernel.memories.images import open_memory, open_ram
 from trapless.peek.kernel.memories.process_memory import text_of
 from trapless.peek.kernel.memories.stub_memory import StubMemory
-from trapless.peek.kernel.memory import FileMemory, open_memory
+from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.target import Target
 from trapless.peek.sandbox.client import SandboxedTarget
 from trapless.vm.stub import OPEN_LIMIT_S, Stub
@@ -50,6 +52,12 @@ PF_EXITING, PF_KTHREAD = 0x4, 0x200000
 SHARING = (
     "start one with `trapless lab -- COMMAND`, or any QEMU, and look as the user who runs it or as "
     "root; or name an image with --ram FILE"
+)
+
+
+RAW = (
+    "no machine of this user has it mapped, and its first bytes are of no known format, so it was "
+    "read as a raw image of memory"
 )
 
 
@@ -70,8 +78,17 @@ class Machine(Protocol):
         """The process that runs it; None where it is not known, or where none does."""
 
 
-def _opened(layouts: Sequence[FileMemory], *, sandbox: bool) -> Target:
-    return (SandboxedTarget if sandbox else Target).of(layouts)
+def _opened(layouts: Sequence[FileMemory], *, sandbox: bool, runs: bool = True) -> Target:
+    """The kernel in a memory. Where a machine runs in it, an error may say that waiting helps."""
+    try:
+        return (SandboxedTarget if sandbox else Target).of(layouts)
+    except BootingError as error:
+        lines = [str(error)]
+        if runs:
+            lines.append(WAIT)
+        elif not layouts[0].is_saved:
+            lines.append(RAW)
+        raise PeekError("\n  ".join(lines)) from error
 
 
 @dataclass(frozen=True)
@@ -85,7 +102,9 @@ class Image:
         return str(self.path)
 
     def open(self, *, sandbox: bool = True) -> Target:
-        return _opened(open_memory(self.path, self.hole), sandbox=sandbox)
+        runs = is_mapped(self.path)
+        opening = open_ram if runs else open_memory
+        return _opened(opening(self.path, self.hole), sandbox=sandbox, runs=runs)
 
     def emulator(self) -> Emulator | None:
         return emulator_of(self.path)

@@ -208,9 +208,10 @@ class Monitor:
         """Offer a stub for debuggers at a port of this machine, as QEMU's option -gdb does."""
         self._ask("human-monitor-command", {"command-line": f"gdbserver tcp:127.0.0.1:{port}"})
 
-    def dump(self, path: Path) -> None:
-        """Write the VM's memory and registers into `path`, an ELF core."""
-        where = {"paging": False, "protocol": f"file:{path.resolve()}"}
+    def dump(self, path: Path, *, paging: bool = False, format_: str = "elf") -> None:
+        """Write the VM's memory and registers into `path`, an ELF core by default; `format_` is a
+        word of QEMU's, and `paging` asks for a segment for each piece of virtual memory."""
+        where = {"paging": paging, "protocol": f"file:{path.resolve()}", "format": format_}
         self._ask("dump-guest-memory", where, DUMP_LIMIT_S)
 
     def reset(self) -> None:

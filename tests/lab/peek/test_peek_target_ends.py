@@ -24,8 +24,11 @@ from tests.lab.peek.watched_guest import (
     peek,
     recording,
 )
+from tests.unit.peek.kernel.image_writers import IMAGES
 from trapless.base.console import Silent
+from trapless.peek.kernel.kernel_stacks import Ending
 from trapless.peek.kernel.target import Target
+from trapless.peek.machines import Image
 from trapless.peek.sampling.recording import Recording
 from trapless.stock import kbuild, kernels
 from trapless.vm import lab
@@ -44,6 +47,7 @@ def test_what_does_not_last_is_looked_at_to_its_end():
     with folder_of_memory() as folder, guest(folder, (stall, "/stall.ko"), cpus=2) as running:
         modules_come_and_go(running, folder / "modules")
         core_of_the_emulator_is_opened(running, folder / "core")
+        dumps_of_other_formats_are_opened(running, folder / "dump")
         copies_that_are_cut_or_lie_are_refused(running, folder)
         reset_is_followed(running, folder)
         crash_is_seen_to_its_end(running, folder / "crash")
@@ -86,6 +90,28 @@ def core_of_the_emulator_is_opened(running: Guest, core: Path) -> None:
     assert release == running.say("uname -r").strip() and int(tasks) > 30
     assert "is not the RAM of a running machine" in peek("record", "--ram", core, "no").stderr
     core.unlink()
+
+
+def dumps_of_other_formats_are_opened(running: Guest, dump: Path) -> None:
+    for paging, format_ in ((True, "elf"), (False, "kdump-zlib")):
+        with Monitor(running.monitor) as monitor:
+            monitor.dump(dump, paging=paging, format_=format_)
+        dumped_kernel_is_read(dump, cpus=2)
+        dump.unlink()
+    ram = running.ram.read_bytes()
+    for name in ("lime", "avml", "kdump-zstd", "migration", "raw.gz"):
+        dump.write_bytes(IMAGES[name](ram))
+        dumped_kernel_is_read(dump, cpus=0)
+    dump.unlink()
+
+
+def dumped_kernel_is_read(dump: Path, cpus: int) -> None:
+    """The kernel in an image has all its stacks, also those of CPUs where registers are there."""
+    with Image(dump).open() as target:
+        assert len(target.thread_stacks()) > 30
+        bottoms = [one.stack.ending for one in target.cpu_stacks(target.saved_registers())]
+        assert len(target.saved_registers()) >= cpus
+        assert not cpus or Ending.LOST not in bottoms
 
 
 def copies_that_are_cut_or_lie_are_refused(running: Guest, folder: Path) -> None:

@@ -14,7 +14,7 @@ from tests.headers import output_of
 from trapless.base.console import TraplessError
 from trapless.experiments import observer
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.memory import open_memory
+from trapless.peek.kernel.memories.images import open_memory
 from trapless.vm.lab import LabConfig
 
 PAGE = 4096

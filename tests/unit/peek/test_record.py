@@ -181,6 +181,6 @@ def test_folders_that_are_not_there_are_not_made(tmp_path):
 def test_what_is_no_running_machine_is_not_recorded(tmp_path):
     with Target.open(ToyKernel().save(tmp_path)) as target:
         assert isinstance(target.memory, FileMemory)
-        target.memory.is_core = True
+        target.memory.is_saved = True
         with pytest.raises(PeekError, match="not the RAM of a running machine"):
             record.source_of(target)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trapless.peek.errors import WAIT, PeekError
+from trapless.peek.errors import BootingError, PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.memory import PAGE_BYTES
 from trapless.peek.kernel.name_resolver import Resolver
@@ -100,6 +100,6 @@ def run(target: Resolver) -> None:
     if failures:
         head = (
             f"{target.memory.name} has {target.release}, but what it says of itself does not fit: "
-            "it is still booting, or the image is damaged"
+            "it was still booting, or the image is damaged"
         )
-        raise PeekError("\n  ".join([head, *failures, WAIT]))
+        raise BootingError("\n  ".join([head, *failures]))

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from trapless.peek import limits
-from trapless.peek.errors import WAIT, PeekError
+from trapless.peek.errors import BootingError, PeekError
 from trapless.peek.guest_text import GuestText
-from trapless.peek.kernel import kallsyms, symbol_cache, vmcoreinfo
+from trapless.peek.kernel import kallsyms, kallsyms_search, symbol_cache, vmcoreinfo
 from trapless.peek.kernel.kallsyms import Symbols
 from trapless.peek.kernel.memory import PAGE_BYTES, Memory
 from trapless.peek.kernel.paging import PageTables
@@ -26,6 +26,9 @@ from trapless.peek.kernel.vmcoreinfo import Vmcoreinfo
 
 IMAGE_BASE = 0xFFFF_FFFF_8000_0000
 """Where the kernel's image is mapped; `phys_base` is the physical address behind it."""
+
+IMAGE_ALIGNED = 2 << 20
+"""The image begins at a multiple of this, and `_stext` soon after."""
 
 END_SLACK_BYTES = 64 << 20
 """The most that firmware keeps to itself at the end of memory, which the kernel never maps."""
@@ -98,7 +101,7 @@ def locate(layouts: Sequence[Memory], store: Store | None = None) -> KernelImage
     finds = _Finds()
     candidates = list(finds.candidates(layouts))
     if not finds.notes:
-        raise PeekError(_no_note(layouts[0]))
+        raise BootingError(_no_note(layouts[0]))
     loose: list[tuple[int, KernelImage]] = []
     budget = limits.Budget(limits.NOTES)
     tables = _Tables(store or FileStore())
@@ -125,7 +128,7 @@ def locate(layouts: Sequence[Memory], store: Store | None = None) -> KernelImage
         loose.append((excess, image))
     if loose:  # a kernel with the boot parameter mem= uses less than there is
         return min(loose, key=lambda pair: pair[0])[1]
-    raise PeekError(finds.none_fits(layouts[0])) from finds.failures[0]
+    raise BootingError(finds.none_fits(layouts[0])) from finds.failures[0]
 
 
 class _Finds:
@@ -176,9 +179,8 @@ class _Finds:
         return "\n  ".join(
             [
                 f"{memory.name} has the VMCOREINFO of {releases}, but no such kernel that can be "
-                "read: the machine is restarting, or the image is damaged or another machine's",
+                "read: the machine was restarting, or the image is damaged or another machine's",
                 *dict.fromkeys(map(str, self.failures)),
-                WAIT,
             ]
         )
 
@@ -220,6 +222,12 @@ def _verified(memory: Memory, info: Vmcoreinfo, known: _Tables) -> KernelImage:
                     f"{info.address:#x} is another"
                 )
             image.info = info = replace(info, address=note)
+    if symbols.has("schedule") and not symbols.has("init_task"):
+        raise PeekError(
+            f"{info.release} was built without CONFIG_KALLSYMS_ALL: its own table of symbols has "
+            "functions only, and peek finds threads and types by symbols of data, such as "
+            "init_task and __start_BTF; distributions set this option"
+        )
     banner = GuestText(image.read(symbols.address("linux_banner"), limits.TEXT_CHARS_MAX))
     if not str(banner).startswith(f"Linux version {info.release} "):
         raise PeekError(f"{info.release} says of itself {str(banner)[:64]!r}")
@@ -250,6 +258,8 @@ class _Tables:
                     "tables of symbols: a program of the guest has made them up"
                 )
             try:
+                if "kallsyms_names" not in places:
+                    places = _by_form(memory, info.symbol("_stext"), image_shift)
                 raw = kallsyms.read_tables(
                     lambda virtual, length: memory.read(virtual + image_shift, length), places
                 )
@@ -276,6 +286,20 @@ class _Tables:
             symbols = kallsyms.decode(raw, anchors, info.kernel_offset)
             symbol_cache.save(self._store, build_id, raw, symbols)
         return symbols
+
+
+def _by_form(memory: Memory, stext: int, image_shift: int) -> dict[str, int]:
+    """The tables of symbols of a kernel whose note does not name them."""
+
+    def read(virtual: int, length: int) -> bytes:
+        """Up to that many bytes, as far as there is memory."""
+        start = virtual + image_shift
+        for region in memory.regions():
+            if region.start <= start < region.end:
+                return memory.read(start, min(length, region.end - start))
+        return b""
+
+    return kallsyms_search.find(read, stext & ~(IMAGE_ALIGNED - 1))
 
 
 def _build_id(image: KernelImage) -> str:
@@ -343,5 +367,4 @@ def _no_note(memory: Memory) -> str:
             "either no Linux runs in it, or one that is still booting, was built without "
             "CONFIG_VMCORE_INFO, or encrypts its memory"
         )
-    head = f"no kernel in {memory.name} ({memory.size >> 20} MiB): it has no VMCOREINFO; {why}"
-    return f"{head}\n  {WAIT}"
+    return f"no kernel in {memory.name} ({memory.size >> 20} MiB): it has no VMCOREINFO; {why}"

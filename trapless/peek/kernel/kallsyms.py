@@ -174,7 +174,10 @@ def read_tables(read: Reader, at: Mapping[str, int]) -> RawTables:
 
 def _needed(at: Mapping[str, int], name: str) -> int:
     if name not in at:
-        raise PeekError(f"the kernel does not tell where its {name} is: built without kallsyms?")
+        raise PeekError(
+            f"the kernel does not tell where its {name} is, and no table of symbols was found in "
+            "its image: it was built without CONFIG_KALLSYMS, or the image is not whole"
+        )
     return at[name]
 
 

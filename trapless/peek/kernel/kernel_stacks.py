@@ -345,8 +345,10 @@ class Unwinder:
                     ending = Ending.USER
                     break
                 same_stack = rule.kind is Kind.CALL and rule.sp in (Register.SP, Register.BP)
-                if same_stack and state.sp <= before:
-                    break  # a caller's frame lies above
+                # A caller's frame lies above, or on another stack: of the thread that an interrupt,
+                # which has a stack of its own, has met.
+                if same_stack and 0 <= before - state.sp < limits.STACK_BYTES_MAX:
+                    break
         except limits.LimitError:
             raise
         except PeekError:  # the stack leads out of what is mapped

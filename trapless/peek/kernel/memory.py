@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Reads the physical memory of an observed machine: a VM's RAM file, a saved image, an ELF core.
+"""Reads the physical memory of an observed machine, which lies in files.
 
 Owns the place of a physical address in the files that have the memory, and the message for an
 address that has none. Files are opened read-only and read by pread(): a file that shrinks gives an
-error, where a mapping would give a signal. process_memory.py has the memory of a process as a file.
+error, where a mapping would give a signal. memories/ has where memory comes from:
+images of all formats, a process, a debugger's stub.
 """
 
 from __future__ import annotations
 
+import bisect
 import errno
 import os
-import re
-import stat
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,7 +29,12 @@ FOUR_GIB = 4 * GIB
 Q35_SPLIT_BYTES, Q35_HOLE = 0xB0000000, 2 * GIB
 PC_SPLIT_BYTES, PC_HOLE = 0xE0000000, 3 * GIB
 
+OTHER_HOLES = (PC_HOLE, 0xD0000000, 0xE0000000)
+"""Where others end it: VMware, cloud-hypervisor and Firecracker; Firecracker before 1.13;
+VirtualBox."""
+
 PAGE_BYTES = 4096
+PLACES_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,8 @@ class RawFile:
 class FileMemory:
     """Memory in files, by a table of regions. Use it as a context manager, or call close().
 
-    Several threads may read at the same time. `is_core`: a machine's dump, which changes no more.
+    Several threads may read at the same time. `is_saved`: an image, which changes no more.
+    `registers` are those of the CPUs, in the order of their numbers, where an image has them.
     """
 
     def __init__(
@@ -133,11 +138,13 @@ class FileMemory:
         files: Sequence[MemoryFile],
         regions: Sequence[Region],
         *,
-        is_core: bool = False,
+        is_saved: bool = False,
+        registers: Sequence[dict[str, int]] = (),
     ) -> None:
-        self.name, self.is_core = name, is_core
+        self.name, self.is_saved, self.registers = name, is_saved, tuple(registers)
         self._files = tuple(files)
         self._regions = tuple(sorted(regions, key=lambda region: region.start))
+        self._starts = [region.start for region in self._regions]
 
     def __enter__(self) -> FileMemory:
         return self
@@ -153,7 +160,9 @@ class FileMemory:
     def duplicate(self) -> FileMemory:
         """The same memory with descriptors of its own."""
         files = [file.duplicate() for file in self._files]
-        return FileMemory(self.name, files, self._regions, is_core=self.is_core)
+        return FileMemory(
+            self.name, files, self._regions, is_saved=self.is_saved, registers=self.registers
+        )
 
     def descriptors(self) -> tuple[int, ...]:
         """The open files that have the memory: whoever has them may read."""
@@ -198,9 +207,9 @@ class FileMemory:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _region(self, address: int) -> Region:
-        for region in self._regions:
-            if region.start <= address < region.end:
-                return region
+        place = bisect.bisect_right(self._starts, address) - 1
+        if place >= 0 and address < self._regions[place].end:
+            return self._regions[place]
         raise PeekError(no_address(self, address))
 
     def _pread(self, length: int, address: int, region: Region) -> bytes:
@@ -219,37 +228,11 @@ class FileMemory:
 
 def no_address(memory: Memory, address: int) -> str:
     """The message that a memory has no such physical address."""
-    places = ", ".join(f"{one.start:#x} to {one.end - 1:#x}" for one in memory.regions())
+    regions = memory.regions()
+    places = ", ".join(f"{one.start:#x} to {one.end - 1:#x}" for one in regions[:PLACES_SHOWN])
+    if len(regions) > PLACES_SHOWN:
+        places += f" and {len(regions) - PLACES_SHOWN} other ranges"
     return f"{memory.name} has no physical address {address:#x}: its memory is {places or 'empty'}"
-
-
-def open_memory(path: Path, hole: int | None = None) -> list[FileMemory]:
-    """The memory in a file, once for each layout that it may have, likeliest first.
-
-    An ELF core describes its layout. For a raw file, `hole` is the physical address at which RAM
-    below 4 GiB ends; without it, the layouts of QEMU's machines are returned, and the kernel that
-    is found shows which of them is right. The caller closes all of them.
-    """
-    descriptor = _open(path)
-    try:
-        size = _size(path, descriptor)
-        head = os.pread(descriptor, 64, 0)
-        is_core = head[:4] == b"\x7fELF"
-        if is_core:
-            if hole is not None:
-                raise PeekError(
-                    f"{path} is an ELF core, which describes its own layout; leave --hole out",
-                    status=2,
-                )
-            layouts = [_core_regions(path, descriptor, head, size)]
-        else:
-            layouts = raw_layouts(size, hole)
-        return [
-            FileMemory(str(path), [RawFile(os.dup(descriptor))], regions, is_core=is_core)
-            for regions in layouts
-        ]
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager
@@ -264,34 +247,11 @@ def place_of(path: Path) -> Iterator[tuple[int, Path]]:
         os.close(probe)
 
 
-def _open(path: Path) -> int:
-    try:
-        with place_of(path) as (probe, same):
-            mode = os.fstat(probe).st_mode
-            if stat.S_ISREG(mode) or stat.S_ISBLK(mode):
-                return os.open(same, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        raise PeekError(f"cannot open {path}: {error.strerror}") from error
-    raise PeekError(
-        f"{path} is not a file of memory; give the RAM file of a VM "
-        "(QEMU: memory-backend-file,share=on,mem-path=FILE), a raw image or an ELF core"
-    )
-
-
-def _size(path: Path, descriptor: int) -> int:
-    try:
-        size = os.lseek(descriptor, 0, os.SEEK_END)
-    except OSError as error:
-        process = re.fullmatch(r"/proc/(\d+)/mem", str(path))
-        way = f"--pid {process[1]} reads the machine that a process runs" if process else ""
-        raise PeekError(f"{path} has no end: {way or error.strerror}") from error
-    if size < PAGE_BYTES:
-        raise PeekError(f"{path} has {size} bytes, less than one page of memory")
-    return size
-
-
-def raw_layouts(size: int, hole: int | None = None) -> list[list[Region]]:
-    """The layouts that a raw file with `size` bytes of RAM may have."""
+def raw_layouts(
+    size: int, hole: int | None = None, others: Sequence[int] = ()
+) -> list[list[Region]]:
+    """The layouts that a raw file with `size` bytes of RAM may have: those of QEMU's machines, and
+    those with the holes of others."""
     if hole is not None:
         if not PAGE_BYTES <= hole <= FOUR_GIB or hole % PAGE_BYTES:
             raise PeekError(
@@ -301,7 +261,8 @@ def raw_layouts(size: int, hole: int | None = None) -> list[list[Region]]:
         return [split_at(size, hole)]
     holes = [PC_HOLE] if size >= PC_SPLIT_BYTES else []
     holes += [Q35_HOLE] if size >= Q35_SPLIT_BYTES else []
-    # A plain image of all physical addresses comes last: nothing that QEMU makes looks like it
+    holes += [one for one in others if one < size and one not in holes]
+    # A plain image of all physical addresses comes last: nothing that monitors make looks like it
     # once there is a hole.
     return [split_at(size, one) for one in holes] + [[Region(0, size, 0)]]
 
@@ -332,35 +293,4 @@ def in_pieces(layout: Sequence[Region], pieces: Sequence[Region]) -> list[Region
                 regions.append(
                     Region(region.start + start, last - first, piece.offset + offset, piece.file)
                 )
-    return regions
-
-
-def _core_regions(path: Path, descriptor: int, head: bytes, size: int) -> list[Region]:
-    """The PT_LOAD segments of an ELF core, as QEMU's dump-guest-memory writes it."""
-    if head[4:6] != b"\x02\x01" or len(head) < 64:
-        raise PeekError(f"{path} is an ELF file, but not a 64-bit little-endian one")
-    kind, machine = struct.unpack_from("<HH", head, 16)
-    if (kind, machine) != (4, 62):
-        raise PeekError(f"{path} is an ELF file, but not the memory of an x86-64 machine")
-    (table,) = struct.unpack_from("<Q", head, 32)
-    entry, count = struct.unpack_from("<HH", head, 54)
-    if entry < 56 or not 0 < count <= limits.SEGMENTS_MAX:
-        raise PeekError(f"{path} has a damaged table of segments ({count} of {entry} bytes)")
-    data = os.pread(descriptor, entry * count, table)
-    if len(data) != entry * count:
-        raise PeekError(f"{path} ends inside its table of segments: it was truncated")
-    regions = []
-    for index in range(count):
-        segment_kind, _, offset, _, start, length = struct.unpack_from(
-            "<IIQQQQ", data, entry * index
-        )
-        if segment_kind != 1 or length == 0:
-            continue
-        if offset + length > size:
-            raise PeekError(
-                f"{path} is truncated: it has {size} bytes, and memory up to {offset + length}"
-            )
-        regions.append(Region(start, length, offset))
-    if not regions:
-        raise PeekError(f"{path} is an ELF core without memory")
     return regions

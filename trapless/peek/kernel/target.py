@@ -18,9 +18,16 @@ from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel import checks, tasks
 from trapless.peek.kernel.image import KernelImage, locate
-from trapless.peek.kernel.kernel_stacks import CpuRegisters, CpuStack, ThreadStack, Unwinder
+from trapless.peek.kernel.kernel_stacks import (
+    USER,
+    CpuRegisters,
+    CpuStack,
+    ThreadStack,
+    Unwinder,
+)
 from trapless.peek.kernel.loaded_modules import Modules
-from trapless.peek.kernel.memory import FileMemory, open_memory
+from trapless.peek.kernel.memories.images import open_memory
+from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.name_resolver import Resolver
 from trapless.peek.kernel.tasks import Task
 
@@ -118,6 +125,15 @@ class Target(Resolver):
     def cpu_stacks(self, registers: Sequence[CpuRegisters]) -> list[CpuStack]:
         """The stacks of CPUs that stand still, by their registers."""
         return self.unwinder.cpus(registers)
+
+    def saved_registers(self) -> list[CpuRegisters]:
+        """The registers of each CPU at the moment of the dump, where an image has them."""
+        memory = self.memory
+        saved = memory.registers if isinstance(memory, FileMemory) else ()
+        return [
+            CpuRegisters(cpu, bool(values.get("cs", 0) & USER), dict(values))
+            for cpu, values in enumerate(saved)
+        ]
 
     def name_of(self, address: int) -> GuestText:
         """A virtual address for people: "schedule+0x5", "e1000_intr+0x40 [e1000]", "0x1234"."""

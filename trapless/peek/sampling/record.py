@@ -92,7 +92,7 @@ def lack_of(target: Target, emulator: Emulator | None) -> str | None:
 def source_of(target: Target) -> FileMemory:
     """The target's memory as the sampler reads it; PeekError where it cannot be sampled."""
     memory = target.memory
-    if not isinstance(memory, FileMemory) or memory.is_core:
+    if not isinstance(memory, FileMemory) or memory.is_saved:
         raise PeekError(
             f"{memory.name} is not the RAM of a running machine, so it cannot be sampled; "
             "`trapless peek shell` opens it"

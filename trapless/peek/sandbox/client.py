@@ -22,7 +22,7 @@ from typing import Any
 from trapless.base import jail
 from trapless.base.tools import has_ended, kill, wait
 from trapless.peek import limits
-from trapless.peek.errors import PeekError
+from trapless.peek.errors import BootingError, PeekError
 from trapless.peek.guest_text import GuestText, visible
 from trapless.peek.kernel.btf import Place
 from trapless.peek.kernel.image import KernelImage
@@ -35,8 +35,9 @@ from trapless.peek.kernel.kernel_stacks import (
     Unwinder,
 )
 from trapless.peek.kernel.loaded_modules import Modules
+from trapless.peek.kernel.memories.images import open_memory
 from trapless.peek.kernel.memories.stub_memory import StubMemory
-from trapless.peek.kernel.memory import FileMemory, open_memory
+from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.paging import PageTables
 from trapless.peek.kernel.symbol_cache import FileStore, Store
 from trapless.peek.kernel.target import Target, closed_on_error
@@ -181,7 +182,8 @@ class Resolver:
             elif "answer" in said:
                 return said["answer"]
             elif "error" in said:
-                raise PeekError(_message(said["error"]), status=2 if said.get("status") == 2 else 1)
+                kind = BootingError if said.get("boots") is True else PeekError
+                raise kind(_message(said["error"]), status=2 if said.get("status") == 2 else 1)
             elif isinstance(said.get("load"), str):
                 self._load(said["load"])
             elif isinstance(said.get("save"), str):

@@ -14,7 +14,7 @@ from typing import Any
 from trapless.base import jail
 from trapless.base.console import TraplessError
 from trapless.peek import limits
-from trapless.peek.errors import PeekError
+from trapless.peek.errors import BootingError, PeekError
 from trapless.peek.guest_text import GuestText, visible
 from trapless.peek.kernel.image import locate
 from trapless.peek.kernel.kernel_stacks import CpuRegisters, Stack
@@ -118,7 +118,8 @@ def main() -> None:
                     answer = QUESTIONS[name](target, *values)
                 send(OUTPUT, {"answer": answer})
             except PeekError as error:
-                send(OUTPUT, {"error": str(error), "status": error.status})
+                boots = isinstance(error, BootingError)
+                send(OUTPUT, {"error": str(error), "status": error.status, "boots": boots})
             except MemoryError:
                 size = limits.RESOLVER_MEMORY_BYTES >> 20
                 text = f"reading the guest took more than {size} MiB: it is damaged, or attacks"

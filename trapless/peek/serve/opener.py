@@ -30,8 +30,9 @@ from trapless.peek import machines, rights
 from trapless.peek.emulator import Emulator, emulator_of, emulator_with
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import visible
+from trapless.peek.kernel.memories.images import open_ram
 from trapless.peek.kernel.memories.process_memory import ProcessFile
-from trapless.peek.kernel.memory import FileMemory, MemoryFile, RawFile, Region, open_memory
+from trapless.peek.kernel.memory import FileMemory, MemoryFile, RawFile, Region
 from trapless.peek.sandbox.messages import receive, send
 
 PACKAGE = Path(__file__).resolve().parents[3]
@@ -172,7 +173,7 @@ def _memory(name: str, layout: dict[str, Any], descriptors: Sequence[int]) -> Fi
         else:
             files.append(RawFile(descriptors[at]))
     regions = [Region(*row) for row in layout["regions"]]
-    return FileMemory(name, files, regions, is_core=layout["is_core"])
+    return FileMemory(name, files, regions, is_saved=layout["is_saved"])
 
 
 # ---- The process ---------------------------------------------------------------------------------
@@ -274,7 +275,7 @@ def _way(pid: int, began: int, path: str, number: int) -> Answer:
     ended = EndedError(f"{path or f'process {pid}'} has ended")
     try:
         if path:
-            ways = iter([open_memory(Path(path))] if number == 0 else ())
+            ways = iter([open_ram(Path(path))] if number == 0 else ())
         else:
             ways = machines.by_pid(pid).memories()
         for at, memories in enumerate(ways):
@@ -305,7 +306,7 @@ def _description(way: Sequence[FileMemory]) -> dict[str, object]:
             files.append((is_process, count, count + 1 if both else None))
             count += 1 + both
         regions = [(one.start, one.length, one.offset, one.file) for one in memory.regions()]
-        layouts.append({"files": files, "regions": regions, "is_core": memory.is_core})
+        layouts.append({"files": files, "regions": regions, "is_saved": memory.is_saved})
     if count > FILES_MAX:
         raise PeekError(f"its memory is in {count} files; {FILES_MAX} can be handed over")
     return {"name": way[0].name, "layouts": layouts, "files": count}

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.memory import FOUR_GIB, GIB, Region, open_memory, raw_layouts
+from trapless.peek.kernel.memories.images import open_memory
+from trapless.peek.kernel.memory import FOUR_GIB, GIB, OTHER_HOLES, Region, raw_layouts
 from trapless.peek.kernel.paging import NotMappedError, PageTables, canonical
 
 MIB = 1 << 20
@@ -41,6 +42,12 @@ def test_large_file_is_split_as_qemu_splits(size, holes):
     assert layouts[-1] == [Region(0, size, 0)]
     for regions, hole in zip(layouts, holes, strict=False):
         assert regions == [Region(0, hole, 0), Region(FOUR_GIB, size - hole, hole)]
+
+
+def test_image_without_its_hole_is_tried_with_the_holes_of_other_monitors():
+    size = 6 * GIB
+    firsts = [regions[0].length for regions in raw_layouts(size, None, OTHER_HOLES)]
+    assert firsts == [3 * GIB, 2 * GIB, 0xD0000000, 0xE0000000, size]
 
 
 def test_memory_above_hole_is_read_from_4_gib_on(tmp_path):
@@ -138,7 +145,7 @@ def test_elf_core_is_read_by_its_segments(tmp_path):
     with memory:
         assert memory.read(4999, 1) == b"a"
         assert memory.read(FOUR_GIB + 4000, 96) == b"b" * 96
-        assert (memory.size, memory.is_core) == (9096, True)
+        assert (memory.size, memory.is_saved) == (9096, True)
         with pytest.raises(PeekError, match="no physical address 0x1388"):
             memory.read(4990, 20)
 

@@ -22,8 +22,9 @@ from tests.unit.peek.machines.made_up_monitors import started
 from tests.unit.peek.toy_kernel import RAM_BYTES, RELEASE
 from trapless.peek import machines, mappings, qemu_arguments
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel.memories.images import open_memory
 from trapless.peek.kernel.memories.process_memory import denial
-from trapless.peek.kernel.memory import GIB, PC_HOLE, Q35_HOLE, open_memory
+from trapless.peek.kernel.memory import GIB, PC_HOLE, Q35_HOLE
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling import record
 from trapless.peek.sampling.sample_rows import Ending

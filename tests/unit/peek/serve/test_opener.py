@@ -23,7 +23,7 @@ from tests.unit.peek.machines.made_up_monitors import started
 from tests.unit.peek.serve.serving import settings, until
 from trapless.peek import machines, mappings, qemu_arguments
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.memory import open_memory
+from trapless.peek.kernel.memories.images import open_memory
 from trapless.peek.serve import opener as opener_file
 from trapless.peek.serve import phases
 from trapless.peek.serve.observed_vm import ObservedVm, State

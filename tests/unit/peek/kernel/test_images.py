@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Images of all formats: their memory is what was saved, and what cannot be read is named."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.unit.peek.kernel import image_writers
+from tests.unit.peek.kernel.image_writers import IMAGES, REGISTER_VALUES
+from tests.unit.peek.toy_kernel import RELEASE, ToyKernel
+from trapless.peek import limits
+from trapless.peek.errors import WAIT, PeekError
+from trapless.peek.kernel.memories import formats, unpacker
+from trapless.peek.kernel.memories.formats import Kind
+from trapless.peek.kernel.memories.images import open_memory, open_ram
+from trapless.peek.kernel.memories.pieces import Pieces
+from trapless.peek.machines import Image
+
+SLOW = pytest.mark.slow
+RAM = bytes(ToyKernel().ram)
+HAVE_REGISTERS = {name for name in IMAGES if name.startswith(("elf", "vmcore", "paged", "kdump"))}
+
+
+def written(folder: Path, data: bytes) -> Path:
+    path = folder / "image"
+    path.write_bytes(data)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRAPLESS_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_memory_of_an_image_is_what_was_saved(name, tmp_path):
+    memories = open_memory(written(tmp_path, IMAGES[name](RAM)))
+    (memory,) = memories
+    with memory:
+        assert memory.regions()[-1].end == len(RAM)
+        assert memory.read(0, len(RAM)) == RAM
+        assert sum(length for _, length in memory.populated()) <= len(RAM)
+        assert memory.is_saved == (name != "raw")
+        expected = {key: REGISTER_VALUES[key] for key in ("ip", "sp", "bp", "cs")}
+        assert [expected.items() <= one.items() for one in memory.registers] == (
+            [True] * 2 if name in HAVE_REGISTERS else []
+        )
+    left = [path.name for path in (tmp_path / "cache").glob("*") if path.name != "peek"]
+    assert left == []
+
+
+def test_kernel_in_a_packed_image_is_opened(tmp_path):
+    with Image(written(tmp_path, IMAGES["kdump.gz"](RAM))).open() as target:
+        assert str(target.release) == RELEASE
+        assert len(target.threads()) > 1
+        assert [one.cpu for one in target.saved_registers()] == [0, 1]
+
+
+@pytest.mark.parametrize("one", [f for f in formats.FORMATS if f.kind is Kind.OTHER], ids=str)
+def test_format_that_is_not_read_is_named_with_a_remedy(one, tmp_path):
+    path = written(tmp_path, bytes(one.at) + one.magic + bytes(8192))
+    with pytest.raises(PeekError) as raised:
+        Image(path).open()
+    assert one.name in str(raised.value) and one.remedy in str(raised.value)
+    assert WAIT not in str(raised.value)
+
+
+def test_waiting_is_advised_only_where_a_machine_runs(tmp_path, monkeypatch):
+    path = written(tmp_path, b"x" * (1 << 20))
+    with pytest.raises(PeekError) as raised:
+        Image(path).open()
+    assert "of no known format" in str(raised.value) and WAIT not in str(raised.value)
+    monkeypatch.setattr("trapless.peek.machines.is_mapped", lambda path: True)
+    with pytest.raises(PeekError, match=WAIT):
+        Image(path).open()
+
+
+def test_guest_cannot_pass_its_running_memory_off_as_an_image(tmp_path):
+    path = written(tmp_path, b"KDUMP   ".ljust(1 << 20, b"\1"))
+    (memory,) = open_ram(path)
+    with memory:
+        assert (memory.read(0, 5), memory.is_saved) == (b"KDUMP", False)
+
+
+@SLOW
+def test_image_that_unpacks_without_end_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "UNPACK_S", 1.0)
+    bomb = image_writers.IMAGES["raw.xz"](bytes(1 << 20))
+    with pytest.raises(PeekError, match=r"unpacking it took more than \d+ s of processor time"):
+        open_memory(written(tmp_path, bomb * 8000))
+
+
+def test_full_disk_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("trapless.peek.kernel.memories.unpacking.FREE_BYTES_MIN", 1 << 60)
+    with pytest.raises(PeekError, match=r"more room unpacked than there is in .*TRAPLESS_CACHE"):
+        open_memory(written(tmp_path, IMAGES["raw.gz"](RAM)))
+
+
+def test_missing_library_is_said(tmp_path, monkeypatch):
+    library = "trapless.peek.kernel.memories.kdump"
+    monkeypatch.setattr(f"{library}.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(f"{library}.ctypes.util.find_library", lambda name: None)
+    with pytest.raises(PeekError, match=r"pip install drgn .* libkdumpfile10; or `makedumpfile -E"):
+        open_memory(written(tmp_path, IMAGES["kdump-zlib"](RAM)))
+
+
+# ---- Damaged images ------------------------------------------------------------------------------
+
+
+class KeptPieces(Pieces):
+    """Pieces that nobody reads; those that would make a file without bounds are counted."""
+
+    def flush(self) -> None:
+        assert self._place + len(self._data) <= limits.UNPACKED_BYTES_MAX
+        self._data = bytearray()
+
+
+@SLOW
+@pytest.mark.parametrize("name", ["elf", "vmcore", "paged", "lime"])
+def test_damaged_descriptions_are_errors(name, tmp_path):
+    image = IMAGES[name](RAM)
+    for seed in range(50):
+        path = written(tmp_path, image_writers.damaged(image, seed))
+        try:
+            memories = open_memory(path)
+        except PeekError as error:
+            assert str(path) in str(error)
+            continue
+        for memory in memories:
+            assert len(memory.regions()) <= limits.REGIONS_MAX
+            memory.close()
+
+
+IN_PROCESS = {
+    "raw.gz": Kind.GZIP,
+    "raw.bz2": Kind.BZIP2,
+    "raw.xz": Kind.XZ,
+    "raw.zst": Kind.ZSTD,
+    "raw.lz4": Kind.LZ4,
+    "avml": Kind.AVML,
+    "migration": Kind.MIGRATION,
+    "saved": Kind.SAVED,
+}
+
+
+@SLOW
+@pytest.mark.parametrize("name", IN_PROCESS)
+def test_damaged_streams_end_in_an_error_that_is_the_images(name, tmp_path):
+    image, kind, failures = IMAGES[name](RAM), IN_PROCESS[name], 0
+    for seed in range(50):
+        descriptor = os.open(written(tmp_path, image_writers.damaged(image, seed)), os.O_RDONLY)
+        try:
+            unpacker.READERS[kind](descriptor, kind, KeptPieces())
+        except PeekError:
+            failures += 1
+        except Exception as error:
+            assert unpacker.is_of_image(error), f"seed {seed}: {error!r}"
+            failures += 1
+        finally:
+            os.close(descriptor)
+    assert failures > 0
+
+
+@SLOW
+@pytest.mark.parametrize("name", ["kdump-zlib", "kdump-lzo", "kdump-zstd", "kdump-flat"])
+def test_damaged_dumps_end_in_an_error_whatever_the_library_does(name, tmp_path):
+    image = IMAGES[name](RAM)
+    for seed in range(50):
+        path = written(tmp_path, image_writers.damaged(image, seed))
+        try:
+            for memory in open_memory(path):
+                memory.close()
+        except PeekError as error:
+            assert "please report" not in str(error), f"seed {seed}: {error}"

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Unpacks dumps in the kdump-compressed format by libkdumpfile, which drgn's wheel brings along.
+
+Owns the library's declarations, as far as they are needed, and the notes in the dump's header with
+the CPUs' registers. The library reads what strangers made, so it runs in the unpacker's jail. Pages
+that makedumpfile has left out read as zeros: it leaves out free pages, caches, and pages of user
+mode, as far as it was told to, and pages of zeros.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import importlib.util
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from trapless.peek import limits
+from trapless.peek.errors import PeekError
+from trapless.peek.kernel.memories.elf_core import registers
+from trapless.peek.kernel.memories.pieces import CHUNK_BYTES, PAGE_BYTES, Pieces
+
+MACHINE_ADDRESS = 1
+"""KDUMP_MACHPHYSADDR"""
+FLAT_MAGIC, FLAT_HEADER_BYTES = b"makedumpfile\0", 4096
+FLAT_SEGMENT = struct.Struct(">qq")
+FLAT_SEGMENTS_MAX = 1 << 22
+BLOCK_BYTES_AT, SUB_HEADER, NOTE_AT = 428, struct.Struct("<2Q"), 48
+"""In struct disk_dump_header, and in struct kdump_sub_header: the place and length of the notes."""
+HEADER_VERSION_AT, NOTES_SINCE = 8, 4
+
+
+def library_path() -> str:
+    """The library that drgn's wheel brings, or the system's; PeekError says how to get it."""
+    found = importlib.util.find_spec("drgn")
+    if found is not None and found.origin is not None:
+        folder = Path(found.origin).parents[1] / "drgn.libs"
+        for path in sorted(folder.glob("libkdumpfile-*.so*")):
+            return str(path)
+    system = ctypes.util.find_library("kdumpfile")
+    if system is None:
+        raise PeekError(
+            "it is kdump-compressed, which libkdumpfile reads, and that is not installed; "
+            "pip install drgn brings it, as does apt-get install libkdumpfile10; or "
+            "`makedumpfile -E DUMP CORE` makes an ELF core of it"
+        )
+    return system
+
+
+class _Attribute(ctypes.Structure):
+    _fields_ = (("type", ctypes.c_int), ("value", ctypes.c_uint64))
+
+
+class Library:
+    """libkdumpfile, loaded."""
+
+    def __init__(self, path: str) -> None:
+        self._lib = ctypes.CDLL(path)
+        self._lib.kdump_new.restype = ctypes.c_void_p
+        self._lib.kdump_get_err.restype = ctypes.c_char_p
+        self._lib.kdump_get_err.argtypes = [ctypes.c_void_p]
+        for name in ("kdump_bmp_find_set", "kdump_bmp_find_clear"):
+            getattr(self._lib, name).argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        self._context = ctypes.c_void_p(self._lib.kdump_new())
+        self._buffer = ctypes.create_string_buffer(CHUNK_BYTES)
+
+    def unpack(self, descriptor: int, pieces: Pieces) -> dict[str, Any]:
+        """Write the dump's pages, each at its physical address."""
+        files = (ctypes.c_int * 1)(descriptor)
+        self._check(self._lib.kdump_open_fdset(self._context, ctypes.c_uint(1), files))
+        if self._attribute("arch.page_size") != PAGE_BYTES:
+            raise PeekError("its pages have another size than those of x86-64")
+        size = self._attribute("max_pfn") * PAGE_BYTES
+        if not 0 < size <= limits.UNPACKED_BYTES_MAX:
+            raise PeekError(f"it has pages up to {size:#x}: it is damaged")
+        for at, end in self._runs(size):
+            self._copy(at, end, pieces)
+        found = list(registers(_notes(descriptor)))
+        return {"regions": [(0, size, 0)], "size": size, "registers": found}
+
+    def _runs(self, size: int) -> Iterator[tuple[int, int]]:
+        """The begin and the end of each part of memory that the dump has."""
+        pages = ctypes.c_void_p(self._attribute("file.pagemap"))
+        place, end = ctypes.c_uint64(0), 0
+        while end < size and self._lib.kdump_bmp_find_set(pages, ctypes.byref(place)) == 0:
+            begin = place.value * PAGE_BYTES
+            if self._lib.kdump_bmp_find_clear(pages, ctypes.byref(place)) != 0:
+                place.value = size // PAGE_BYTES
+            if begin < end or place.value * PAGE_BYTES <= begin:
+                raise PeekError("its map of pages is damaged")
+            end = min(place.value * PAGE_BYTES, size)
+            yield begin, end
+
+    def _copy(self, at: int, end: int, pieces: Pieces) -> None:
+        while at < end:
+            length = ctypes.c_size_t(min(CHUNK_BYTES, end - at))
+            address, buffer = ctypes.c_uint64(at), self._buffer
+            read = self._lib.kdump_read
+            self._check(read(self._context, MACHINE_ADDRESS, address, buffer, ctypes.byref(length)))
+            pieces.write(at, buffer.raw[: length.value])
+            at += length.value
+
+    def _attribute(self, name: str) -> int:
+        attribute = _Attribute()
+        self._check(self._lib.kdump_get_attr(self._context, name.encode(), ctypes.byref(attribute)))
+        return int(attribute.value)
+
+    def _check(self, status: int) -> None:
+        if status != 0:
+            text = self._lib.kdump_get_err(self._context) or b"no reason"
+            raise PeekError(f"libkdumpfile cannot read it: {text.decode(errors='replace')}")
+
+
+def _notes(descriptor: int) -> bytes:
+    """The notes of a dump; empty where its header has none."""
+    head = _read(descriptor, 0, BLOCK_BYTES_AT + 8)
+    if len(head) < BLOCK_BYTES_AT + 8:
+        return b""
+    version, block = (
+        int.from_bytes(head[at : at + 4], "little") for at in (HEADER_VERSION_AT, BLOCK_BYTES_AT)
+    )
+    place = _read(descriptor, block + NOTE_AT, SUB_HEADER.size)
+    if version < NOTES_SINCE or len(place) < SUB_HEADER.size:
+        return b""
+    offset, length = SUB_HEADER.unpack(place)
+    return _read(descriptor, offset, min(length, limits.CORE_NOTES_BYTES_MAX))
+
+
+def _read(descriptor: int, offset: int, length: int) -> bytes:
+    """Bytes of the dump, whose parts lie in a flattened file in any order."""
+    if offset >= 1 << 62:
+        return b""
+    if os.pread(descriptor, len(FLAT_MAGIC), 0) != FLAT_MAGIC:
+        return os.pread(descriptor, length, offset)
+    data, place = bytearray(length), FLAT_HEADER_BYTES
+    for _ in range(FLAT_SEGMENTS_MAX):
+        head = os.pread(descriptor, FLAT_SEGMENT.size, place)
+        if len(head) < FLAT_SEGMENT.size:
+            break
+        begin, size = FLAT_SEGMENT.unpack(head)
+        place += FLAT_SEGMENT.size
+        if begin < 0 or size <= 0:
+            break
+        first, last = max(begin, offset), min(begin + size, offset + length)
+        if first < last:
+            part = os.pread(descriptor, last - first, place + first - begin)
+            data[first - offset : first - offset + len(part)] = part
+        place += size
+    return bytes(data)

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Writes what an unpacker has unpacked to its pipe: pieces of a file, each with its place.
+
+Owns the form of a piece. Zeros are left out, so the file has holes there, except where they take
+the place of earlier data.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+
+PIECE = struct.Struct("<QQ")
+"""The place in the file and the number of bytes that follow."""
+END = (1 << 64) - 1
+"""The place of the last message, which is JSON."""
+CHUNK_BYTES = 1 << 20
+PAGE_BYTES = 4096
+OUTPUT = 1
+
+
+class Pieces:
+    """The pieces of a file, in any order."""
+
+    def __init__(self) -> None:
+        self._place, self._data = 0, bytearray()
+
+    def write(self, place: int, data: bytes, *, zeros: bool = False) -> None:
+        """Write data to a place; pages of zeros only with `zeros`, as what was there before."""
+        if zeros or len(data) <= PAGE_BYTES:
+            if zeros or data.count(0) != len(data):
+                self._add(place, data)
+            return
+        if data.count(0) == len(data):
+            return
+        for at in range(0, len(data), PAGE_BYTES):
+            page = data[at : at + PAGE_BYTES]
+            if page.count(0) != len(page):
+                self._add(place + at, page)
+
+    def _add(self, place: int, data: bytes) -> None:
+        if self._place + len(self._data) != place or len(self._data) >= CHUNK_BYTES:
+            self.flush()
+            self._place = place
+        self._data += data
+
+    def flush(self) -> None:
+        """Write what is still kept."""
+        if self._data:
+            data = memoryview(PIECE.pack(self._place, len(self._data)) + self._data)
+            while data:
+                data = data[os.write(OUTPUT, data) :]
+            self._data = bytearray()

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Unpacks an image into a file without a name, which is then read as any other.
+
+Owns the start and the end of the process that unpacks (unpacker.py), the file, and the checks of
+what that process says. The file is in the cache folder, has holes where memory is zero, and is gone
+once it is closed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from trapless.base import jail
+from trapless.base.paths import cache_dir
+from trapless.base.tools import kill, wait
+from trapless.peek import limits
+from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import visible
+from trapless.peek.kernel.memories import kdump
+from trapless.peek.kernel.memories.elf_core import PHYSICAL_MAX, Registers, without_overlaps
+from trapless.peek.kernel.memories.formats import Kind
+from trapless.peek.kernel.memories.pieces import CHUNK_BYTES, END, PIECE
+from trapless.peek.kernel.memory import PAGE_BYTES, Region, raw_layouts
+
+PACKAGE = Path(__file__).resolve().parents[4]
+PROGRAM = (
+    "import sys; sys.path[:0] = sys.argv[1:-3]; "
+    "from trapless.peek.kernel.memories.unpacker import main; main()"
+)
+ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"}
+BY_PYARROW = (Kind.ZSTD, Kind.LZ4, Kind.AVML)
+FREE_BYTES_MIN = 256 << 20
+"""What is left of a file system."""
+LOOK_BYTES = 64 << 20
+"""After this much, the room on the file system is looked at."""
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    """An unpacked image. `layouts` is empty where the file is another image, of any format."""
+
+    descriptor: int
+    size: int
+    layouts: Sequence[Sequence[Region]] = ()
+    registers: Sequence[Registers] = ()
+
+
+def unpack(name: str, descriptor: int, kind: Kind) -> Unpacked:
+    """Unpack an image that is open; PeekError says why it cannot be unpacked."""
+    library = kdump.library_path() if kind is Kind.KDUMP else ""
+    places = [str(PACKAGE)]
+    pyarrow = importlib.util.find_spec("pyarrow")
+    if pyarrow is not None and pyarrow.origin is not None:
+        places.append(str(Path(pyarrow.origin).parents[1]))
+    elif kind in BY_PYARROW:
+        raise PeekError(
+            f"{name} is packed ({kind.value}), and pyarrow reads that; pip install pyarrow"
+        )
+    with (
+        tempfile.TemporaryFile(dir=_folder()) as file,
+        subprocess.Popen(
+            [sys.executable, "-I", "-c", PROGRAM, *places, str(descriptor), kind.value, library],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[descriptor],
+            cwd="/",
+            env=ENVIRONMENT,
+        ) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            seconds = limits.UNPACK_S + os.fstat(descriptor).st_size / limits.UNPACK_BYTES_S
+            jail.allow(process.pid, seconds)
+            said = _receive(name, process.stdout, file.fileno())
+            if said is None:
+                raise PeekError(f"{name} is damaged: {_ending(process, seconds)}")
+        finally:
+            kill(process)
+        if "error" in said:
+            raise PeekError(
+                f"{name} ({kind.value}) cannot be unpacked: {visible(str(said['error']))}"
+            )
+        try:
+            return _checked(said, file.fileno())
+        except (KeyError, TypeError, ValueError):
+            raise PeekError(f"{name}: the process that unpacks it says what it must not") from None
+
+
+def _folder() -> Path:
+    folder = cache_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _receive(name: str, pipe: IO[bytes], file: int) -> dict[str, Any] | None:
+    """Put the pieces into the file; the last message, or None where the process ended before."""
+    since_look = LOOK_BYTES
+    while True:
+        head = pipe.read(PIECE.size)
+        if len(head) < PIECE.size:
+            return None
+        place, length = PIECE.unpack(head)
+        if (length > 2 * CHUNK_BYTES and place != END) or length > limits.ANSWER_BYTES_MAX:
+            return None
+        data = pipe.read(length)
+        if len(data) < length:
+            return None
+        if place == END:
+            said = json.loads(data)
+            return said if isinstance(said, dict) else None
+        if place + length > limits.UNPACKED_BYTES_MAX:
+            return None
+        since_look += length
+        if since_look >= LOOK_BYTES:
+            since_look, disk = 0, os.fstatvfs(file)
+            if disk.f_bavail * disk.f_frsize < FREE_BYTES_MIN:
+                raise PeekError(_no_room(name))
+        try:
+            os.pwrite(file, data, place)
+        except OSError as error:
+            raise PeekError(f"{_no_room(name)} ({error.strerror})") from error
+
+
+def _no_room(name: str) -> str:
+    return (
+        f"{name} takes more room unpacked than there is in {cache_dir()}; "
+        "TRAPLESS_CACHE=FOLDER names another folder"
+    )
+
+
+def _ending(process: subprocess.Popen[bytes], seconds: float) -> str:
+    """Why a process has ended without its last message."""
+    try:
+        status = wait(process, limits.GRACE_S)
+    except subprocess.TimeoutExpired:
+        return "the process that unpacks it says what it must not"
+    if status in (-signal.SIGXCPU, -signal.SIGKILL):
+        return f"unpacking it took more than {seconds:.0f} s of processor time"
+    if status == -signal.SIGSYS:
+        return "unpacking it did what no unpacking must do, and the kernel ended it"
+    return f"unpacking it ended with status {status}"
+
+
+def _checked(said: dict[str, Any], file: int) -> Unpacked:
+    """The image that the process in the jail has described; ValueError where it is none."""
+    size = _number(said.get("size", said.get("file", said.get("ram"))), limits.UNPACKED_BYTES_MAX)
+    layouts: list[list[Region]] = []
+    if "ram" in said:
+        layouts = raw_layouts(size)
+    elif "regions" in said:
+        regions = [
+            Region(
+                _number(start, PHYSICAL_MAX), _number(length, PHYSICAL_MAX), _number(offset, size)
+            )
+            for start, length, offset in said["regions"]
+        ]
+        if any(one.offset + one.length > size or one.end > PHYSICAL_MAX for one in regions):
+            raise ValueError
+        layouts = [without_overlaps([one for one in regions if one.length])]
+    if size < PAGE_BYTES or (layouts and not 0 < len(layouts[0]) <= limits.REGIONS_MAX):
+        raise ValueError
+    registers = [
+        {str(key): _number(value, 1 << 64) for key, value in one.items()}
+        for one in said.get("registers", ())[: limits.CPUS_MAX]
+    ]
+    os.truncate(file, size)
+    return Unpacked(os.dup(file), size, layouts, registers)
+
+
+def _number(value: Any, most: int) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError
+    return value
