@@ -70,7 +70,8 @@ void tl_files_release(struct tl_files *files, struct tl_files_op *op);
 /*
  * Cancels an operation. If nothing of it was made, it completes with -ECANCELED. If it has begun,
  * the call that is under way is made to its end, and then descriptors are closed and a temporary
- * file is removed. An operation that has only this left to do keeps its result.
+ * file is removed. An operation that has only this left to do keeps its result, and so does one
+ * call of close(2).
  */
 void tl_files_cancel(struct tl_files *files, struct tl_files_op *op);
 /* Returns the number of operations that were added and that tl_files_next() has not returned. */

@@ -15,12 +15,16 @@
 #define TEMPORARY_BYTES 32u	/* that a temporary file's name has more than the file's */
 #define ROOM (TL_FILES_ROOM + OP_PROBE_BYTES)
 
-static struct tl_files_op *new_op(struct tl_files *files, uint64_t user_data)
+/* Returns 0, or what an adding function returns that has no operation. */
+static int new_op(struct tl_files *files, uint64_t user_data, struct tl_files_op **out)
 {
-	struct tl_files_op *op = files->unused.first;
+	struct tl_files_op *op;
 	uint64_t room = 0;
 	char *data = NULL;
 
+	if (tl_files_is_foreign(files))
+		return -EPERM;
+	op = files->unused.first;
 	if (op) {
 		tl_op_detach(&files->unused, op);
 		files->unused_n--;
@@ -29,7 +33,7 @@ static struct tl_files_op *new_op(struct tl_files *files, uint64_t user_data)
 	} else {
 		op = tl_heap_resize(NULL, 1, sizeof(*op));
 		if (!op)
-			return NULL;
+			return -ENOMEM;
 	}
 	memset(op, 0, offsetof(struct tl_files_op, name));
 	op->data = data;
@@ -38,7 +42,8 @@ static struct tl_files_op *new_op(struct tl_files *files, uint64_t user_data)
 	op->fd = -1;
 	op->program = op->requests;
 	op->n = 1;
-	return op;
+	*out = op;
+	return 0;
 }
 
 /* Gives the operation its memory, which an earlier one may have left. */
@@ -94,13 +99,14 @@ int tl_files_call(struct tl_files *files, const struct tl_request *call, unsigne
 	size_t lengths[6] = { 0 }, bytes = 0;
 	struct tl_files_op *op;
 	char *at = NULL;
+	int error;
 
-	if (tl_files_is_foreign(files))
-		return -EPERM;
-	op = new_op(files, user_data);
-	if (!op)
-		return -ENOMEM;
+	error = new_op(files, user_data, &op);
+	if (error)
+		return error;
 	op->requests[0] = *call;
+	/* A descriptor that its owner has given up is closed, whatever becomes of the operation. */
+	op->tidies = call->nr == SYS_close;
 	for (int i = 0; i < 6; i++)
 		if (copied & 1u << i)
 			bytes += lengths[i] = strlen((char *)(uintptr_t)call->args[i]) + 1;
@@ -128,12 +134,11 @@ static int read_whole(struct tl_files *files, int dirfd, const char *path, uint6
 	size_t bytes = strlen(path) + 1;
 	struct tl_files_op *op;
 	char *copy;
+	int error;
 
-	if (tl_files_is_foreign(files))
-		return -EPERM;
-	op = new_op(files, user_data);
-	if (!op)
-		return -ENOMEM;
+	error = new_op(files, user_data, &op);
+	if (error)
+		return error;
 	copy = strings(op, bytes);
 	if (!copy || make_room(op, ROOM)) {
 		dispose(files, op);
@@ -163,16 +168,15 @@ int tl_files_stat(struct tl_files *files, int dirfd, const char *const *paths, u
 {
 	size_t bytes = n * sizeof(struct tl_request);
 	struct tl_files_op *op;
+	int error;
 
-	if (tl_files_is_foreign(files))
-		return -EPERM;
 	if (!n || n > TL_ENTRIES_MAX)
 		return -EINVAL;
 	for (unsigned int i = 0; i < n; i++)
 		bytes += strlen(paths[i]) + 1;
-	op = new_op(files, user_data);
-	if (!op)
-		return -ENOMEM;
+	error = new_op(files, user_data, &op);
+	if (error)
+		return error;
 	op->strings = tl_heap_resize(NULL, bytes, 1);
 	if (!op->strings || make_room(op, n * sizeof(struct tl_files_status))) {
 		dispose(files, op);
@@ -200,12 +204,11 @@ int tl_files_write(struct tl_files *files, int dirfd, const char *path, const vo
 	size_t length = strlen(path) + 1;
 	struct tl_files_op *op;
 	char *copy;
+	int error;
 
-	if (tl_files_is_foreign(files))
-		return -EPERM;
-	op = new_op(files, user_data);
-	if (!op)
-		return -ENOMEM;
+	error = new_op(files, user_data, &op);
+	if (error)
+		return error;
 	copy = strings(op, 2 * length + TEMPORARY_BYTES);
 	if (!copy) {
 		dispose(files, op);

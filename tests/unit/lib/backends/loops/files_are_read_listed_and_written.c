@@ -386,6 +386,24 @@ static void an_end_leaves_no_half_replacement(rlim_t limit)
 		usleep(10000);
 }
 
+/* Whoever gave a descriptor up has no number left by which to close it. */
+static void a_close_is_made(bool canceled)
+{
+	unsigned int descriptors = open_descriptors();
+	struct tl_request closing = { .nr = SYS_close };
+	struct tl_files *files = files_new();
+	struct tl_files_op *op;
+
+	closing.args[0] = (uint64_t)MUST(open("/", O_RDONLY));
+	CHECK_EQ(tl_files_call(files, &closing, 0, 0, 0, &op), 0);
+	if (canceled) {
+		tl_files_cancel(files, op);
+		CHECK_EQ(result_of(files), 0);
+	}
+	CHECK_EQ(tl_files_destroy(files), 0);
+	CHECK_EQ(open_descriptors(), descriptors);
+}
+
 /* A file system may choose any error; here a filter does, for close and fsync. */
 static void with_canceled_as_an_error(void)
 {
@@ -457,6 +475,8 @@ int main(void)
 	an_error_is_no_call_that_was_not_made();
 	an_end_waits_for_no_call_that_blocks();
 	an_end_leaves_no_descriptor_open();
+	a_close_is_made(true);
+	a_close_is_made(false);	/* it is not even submitted when the engine ends */
 	for (rlim_t limit = 0; limit <= 4096; limit += 4096) {
 		a_canceled_replacement_leaves_nothing(limit);
 		an_end_leaves_no_half_replacement(limit);
